@@ -1,0 +1,38 @@
+"""Make GPU code fast from Python: kernels, measuring tools and checks of the course.
+
+The names below are loaded when they are first used, so that ``import course`` is instant and
+needs no CUDA library.
+"""
+
+from importlib import import_module
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "cuda": "course.backend",
+    "xp": "course.backend",
+    "gpu": "course.backend",
+    "simulate": "course.backend",
+    "doctor": "course.diagnosis",
+    "trace": "course.simt",
+    "KernelError": "course.simt",
+    "check": "course.checks",
+    "predict": "course.predictions",
+    "progress": "course.progress",
+}
+
+__all__ = sorted(_HOME)  # noqa: PLE0605
+
+
+def __getattr__(name: str):
+    try:
+        home = _HOME[name]
+    except KeyError:
+        raise AttributeError(f"module 'course' has no attribute {name!r}") from None
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})
