@@ -1,0 +1,1 @@
+"""What builds the notebooks, the badges and the set-up. Nothing of the package imports it."""
