@@ -1,0 +1,253 @@
+"""Read JPEG, PNG and TIFF files of any size and mode as grey float32 images.
+
+Pictures from the world are broken, animated, sideways, transparent or enormous: each file that
+cannot be used is named with a reason, and the others are read.
+"""
+
+import operator
+import stat
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff")
+FORMATS = ("JPEG", "MPO", "PNG", "TIFF")  # MPO: how many phones write a JPEG with a preview
+RECOGNISED = ("JPEG", "PNG", "TIFF", "GIF", "BMP", "WEBP")  # some only to say what they are
+FITS = ("stretch", "crop")
+NOT_FINITE = "holds NaN or infinite values"
+
+
+class ImageError(ValueError):
+    """An image, a size or a rank that cannot be used; the message says why and what to do."""
+
+
+class UnreadableImage(ImageError):
+    """A file that is no usable image: `reason` says why, the message has the file's name too."""
+
+    def __init__(self, file: Path, reason: str):
+        super().__init__(f"{str(file)!r}: {reason}")
+        self.reason = reason
+
+
+@dataclass(frozen=True, repr=False)
+class LoadedImages:
+    """The images of a folder.
+
+    Attributes
+    ----------
+    images : ndarray, shape (n, rows, columns), float32
+        Grey levels in [0, 1].
+    names : list of str
+        The n file names, in the order of `images`.
+    skipped : list of (str, str)
+        File name and reason of each file that was left out.
+    """
+
+    images: np.ndarray
+    names: list[str]
+    skipped: list[tuple[str, str]]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __repr__(self) -> str:
+        count, rows, columns = self.images.shape
+        lines = [f"{count} image{'' if count == 1 else 's'} of {rows}x{columns}"]
+        lines += [f"  skipped {name}: {reason}" for name, reason in self.skipped]
+        return "\n".join(lines)
+
+
+def load_folder(
+    path: str | Path,
+    size: tuple[int, int] | int = (256, 256),
+    *,
+    fit: str = "stretch",
+    background: float = 1.0,
+) -> LoadedImages:
+    """Load every JPEG, PNG and TIFF file of a folder as grey images of one size.
+
+    Files that are broken, empty, animated, too large or unreadable are left out and named in
+    the result. Subfolders and hidden files are not looked at.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder.
+    size, fit, background
+        As for `load_image`.
+
+    Raises
+    ------
+    FileNotFoundError
+        When there is no such folder, or no file of these kinds in it.
+    NotADirectoryError
+        When the path is a file.
+    ImageError
+        When `size` or `fit` is not one that exists.
+    """
+    size = checked_size(size)
+    images, names, skipped = [], [], []
+    for file in list_folder(path):
+        try:
+            images.append(load_image(file, size, fit=fit, background=background))
+            names.append(file.name)
+        except UnreadableImage as error:
+            skipped.append((file.name, error.reason))
+    stacked = np.stack(images) if images else np.empty((0, *size), dtype=np.float32)
+    return LoadedImages(stacked, names, skipped)
+
+
+def list_folder(path: str | Path) -> list[Path]:
+    """Return the folder's files with an image's suffix, sorted by name; errors as `load_folder`."""
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no folder {str(path)!r}")
+    if not path.is_dir():
+        raise NotADirectoryError(f"{str(path)!r} is a file, not a folder")
+    names = sorted(entry.name for entry in path.iterdir() if not entry.name.startswith("."))
+    files = [path / name for name in names if Path(name).suffix.lower() in SUFFIXES]
+    if not files:
+        wanted = ", ".join("*" + suffix for suffix in SUFFIXES)
+        found = f"none of its {len(names)} entries is one" if names else "it is empty"
+        raise FileNotFoundError(
+            f"no images in the folder {str(path)!r}: looked for {wanted} "
+            f"(upper case too, not in subfolders), but {found}"
+        )
+    return files
+
+
+def load_image(
+    path: str | Path,
+    size: tuple[int, int] | int | None = None,
+    *,
+    fit: str = "stretch",
+    background: float = 1.0,
+) -> np.ndarray:
+    """Load one JPEG, PNG or TIFF file as a grey image.
+
+    Colours become luma (ITU-R 601), 8 and 16 bits are divided by 255 and 65535. 32-bit integers,
+    and floating-point files that leave [0, 1], have no agreed white: their largest value becomes
+    1, their smallest 0 if it is negative. The orientation in a camera's EXIF data is applied.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; its content decides the format, not its suffix.
+    size : (rows, columns) or int, optional
+        Size wanted in pixels (Lanczos); without it the image's own.
+    fit : {"stretch", "crop"}
+        Whether the whole image is stretched to the size, or its middle is cut out in the size's
+        proportions.
+    background : float
+        Grey level behind transparent pixels.
+
+    Returns
+    -------
+    ndarray, shape (rows, columns), float32
+        Grey levels in [0, 1]; where Lanczos overshoots, it is clipped.
+
+    Raises
+    ------
+    UnreadableImage
+        With the reason, whatever is wrong with the file.
+    ImageError
+        When `size` or `fit` is not one that exists.
+    """
+    path = Path(path)
+    size = None if size is None else checked_size(size)
+    if fit not in FITS:
+        raise ImageError(f"fit is {fit!r}; allowed are {' and '.join(map(repr, FITS))}")
+    try:
+        _refuse_special_files(path)
+        with warnings.catch_warnings():
+            # Pillow only warns of an image of up to twice its limit; here that is refused, too.
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path, formats=RECOGNISED) as image:
+                _refuse_unwanted_formats(image, path)
+                image.load()
+                grey = _grey_levels(_upright(image), path, background)
+    except ImageError:
+        raise
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError):
+        limit = f"{Image.MAX_IMAGE_PIXELS:,} pixels"
+        raise UnreadableImage(path, f"is too large: more than {limit}") from None
+    except UnidentifiedImageError:
+        raise UnreadableImage(path, "is broken, or not a JPEG, PNG or TIFF image") from None
+    except Exception as error:  # a decoder meets broken bytes with almost any exception
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        reason = reason or type(error).__name__
+        raise UnreadableImage(path, f"cannot be read: {reason}") from error
+    return grey if size is None else _resized(grey, size, fit)
+
+
+def checked_size(size: tuple[int, int] | int) -> tuple[int, int]:
+    """Return a size as (rows, columns); an int means a square. ImageError if it is not one."""
+    try:
+        rows, columns = (size, size) if np.isscalar(size) else size
+        rows, columns = operator.index(rows), operator.index(columns)
+    except (TypeError, ValueError):
+        raise ImageError(f"size is {size!r}; it must be (rows, columns), whole numbers") from None
+    if rows < 1 or columns < 1:
+        raise ImageError(f"size is {rows}x{columns}; rows and columns must be at least 1")
+    return rows, columns
+
+
+def _refuse_special_files(path: Path) -> None:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):  # opening a named pipe would wait for ever
+        raise UnreadableImage(path, "is not a regular file")
+    if status.st_size == 0:
+        raise UnreadableImage(path, "is empty (0 bytes)")
+
+
+def _refuse_unwanted_formats(image: Image.Image, path: Path) -> None:
+    frames = getattr(image, "n_frames", 1)
+    if frames > 1 and image.format != "MPO":
+        kind = "has several pages" if image.format == "TIFF" else "is animated"
+        raise UnreadableImage(path, f"{kind} ({frames} frames): save one of them by itself")
+    if image.format not in FORMATS:
+        raise UnreadableImage(path, f"is a {image.format} image: convert it to PNG or JPEG")
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    try:
+        return ImageOps.exif_transpose(image)
+    except Exception:  # damaged EXIF data: the pixels are good, so show them as they are stored
+        return image
+
+
+def _grey_levels(image: Image.Image, path: Path, background: float) -> np.ndarray:
+    if image.has_transparency_data:
+        layers = np.asarray(image.convert("RGBA").convert("LA"), dtype=np.float32) / 255
+        return layers[..., 0] * layers[..., 1] + background * (1 - layers[..., 1])
+    if image.mode.startswith("I;16"):
+        return np.asarray(image).astype(np.float32) / 65535
+    if image.mode == "I" and image.format == "PNG":  # 16-bit grey, as older Pillows open it
+        return np.asarray(image).astype(np.float32) / 65535
+    if image.mode in ("I", "F"):
+        return _own_range(np.asarray(image).astype(np.float64), image.mode, path)
+    return np.asarray(image.convert("L"), dtype=np.float32) / 255
+
+
+def _own_range(values: np.ndarray, mode: str, path: Path) -> np.ndarray:
+    if not np.isfinite(values).all():
+        raise UnreadableImage(path, NOT_FINITE)
+    smallest, largest = values.min(), values.max()
+    if mode == "I" or smallest < 0 or largest > 1:
+        values = values - min(smallest, 0)
+        values = values / (values.max() or 1)
+    return values.astype(np.float32)
+
+
+def _resized(grey: np.ndarray, size: tuple[int, int], fit: str) -> np.ndarray:
+    rows, columns = size
+    image = Image.fromarray(np.ascontiguousarray(grey, dtype=np.float32))
+    if fit == "crop":
+        image = ImageOps.fit(image, (columns, rows), Image.Resampling.LANCZOS)
+    elif grey.shape != size:
+        image = image.resize((columns, rows), Image.Resampling.LANCZOS)
+    return np.clip(np.asarray(image, dtype=np.float32), 0, 1)
