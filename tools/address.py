@@ -1,0 +1,160 @@
+"""The public address of the repository, and everything that is generated from it.
+
+The address stands in ``pyproject.toml``, ``[tool.course]``, and nowhere else by hand. From it come
+the first two cells of every notebook and the generated blocks of the README.
+``make badges REPO=owner/name TAG=v1`` changes it and all of them; nothing is executed.
+"""
+
+import argparse
+import os
+import re
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools import lessons
+
+_COLAB = "https://colab.research.google.com"
+
+_FIRST_CELL = """\
+# In Colab this installs the course; anywhere else it does nothing.
+import os, subprocess, sys
+
+if "google.colab" in sys.modules:
+    source = os.environ.get("COURSE_SOURCE") or "{source}"
+    try:
+        from course.colab import set_up
+    except ImportError:
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", source]
+        subprocess.run(pip, check=True)
+        from course.colab import set_up
+    set_up(source)"""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the repository is published, and at which tag or branch."""
+
+    repository: str
+    tag: str
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[\w.-]+/[\w.-]+", self.repository):
+            raise ValueError(f"repository {self.repository!r}: give it as owner/name")
+        if not re.fullmatch(r"[\w./-]+", self.tag):
+            raise ValueError(f"tag {self.tag!r}: give a git tag or branch, as in v1")
+
+    @property
+    def url(self) -> str:
+        """The repository's page, which git clones too."""
+        return f"https://github.com/{self.repository}"
+
+    @property
+    def install_source(self) -> str:
+        """What pip installs: this repository at this tag."""
+        return f"git+{self.url}@{self.tag}"
+
+    def badge(self, notebook: str) -> str:
+        """Return the Colab badge, in Markdown, of `notebook`, a path in the repository."""
+        target = f"{_COLAB}/github/{self.repository}/blob/{self.tag}/{notebook}"
+        return f"[![Open in Colab]({_COLAB}/assets/colab-badge.svg)]({target})"
+
+    def first_cell(self) -> str:
+        """Return the source of the code cell that every notebook starts with."""
+        return _FIRST_CELL.format(source=self.install_source)
+
+
+def read(root: Path = lessons.ROOT) -> Address:
+    """Read the address from the ``pyproject.toml`` in the folder `root`."""
+    with (root / "pyproject.toml").open("rb") as file:
+        course = tomllib.load(file)["tool"]["course"]
+    return Address(course["repository"], course["tag"])
+
+
+def write(address: Address, root: Path = lessons.ROOT) -> None:
+    """Write the address to the ``pyproject.toml`` in the folder `root`, touching nothing else."""
+    path = root / "pyproject.toml"
+    text = path.read_text(encoding="utf-8")
+    head, section, rest = text.partition("[tool.course]\n")
+    for key, value in (("repository", address.repository), ("tag", address.tag)):
+        line = re.compile(rf'^{key} = ".*"$', re.MULTILINE)
+        rest, count = line.subn(f'{key} = "{value}"', rest, count=1)
+        if not section or count != 1:
+            raise ValueError(f"{path.name} has no line {key} = ... below [tool.course]")
+    write_whole(path, head + section + rest)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file so that it is there whole or not at all, with one newline convention."""
+    if path.exists() and path.read_bytes() == text.encode("utf-8"):
+        return
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        part.write_bytes(text.encode("utf-8"))
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def lesson_table(address: Address, root: Path = lessons.ROOT) -> str:
+    """Return the README's table of lessons, with a badge for each that is there."""
+    present = {path.name[:2]: path for path in lessons.paths(root)}
+    rows = ["| | lesson | student | solution |", "|---|---|---|---|"]
+    for number, name in lessons.PLAN:
+        path = present.get(number)
+        if path is None:
+            rows.append(f"| {number} | {name} | planned | |")
+            continue
+        _, name = lessons.title(lessons.read(path))
+        badges = [address.badge(f"{kind}/{path.stem}.ipynb") for kind in ("notebooks", "solutions")]
+        rows.append(f"| {number} | [{name}](notebooks/{path.stem}.ipynb) | {' | '.join(badges)} |")
+    return "\n".join(rows)
+
+
+def readme(text: str, address: Address, root: Path = lessons.ROOT) -> str:
+    """Return the README's text with its generated blocks made anew."""
+    folder = address.repository.split("/")[1]
+    blocks = {
+        "clone": f"```bash\ngit clone {address.url}\ncd {folder}\n```",
+        "install": f'```bash\npip install "course @ {address.install_source}"\n```',
+        "lessons": lesson_table(address, root),
+    }
+    for name, block in blocks.items():
+        begin, end = f"<!-- generated: {name} -->\n", f"\n<!-- end: {name} -->"
+        before, found, after = text.partition(begin)
+        _, closed, after = after.partition(end)
+        if not found or not closed:
+            raise ValueError(f"README.md has no block {begin.strip()} ... {end.strip()}")
+        text = before + begin + block + end + after
+    return text
+
+
+def refresh_readme(address: Address, root: Path = lessons.ROOT) -> None:
+    """Make the README's generated blocks anew."""
+    path = root / "README.md"
+    write_whole(path, readme(path.read_text(encoding="utf-8"), address, root))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Change the address, then everything that is generated from it."""
+    from tools import build_notebooks
+
+    parser = argparse.ArgumentParser(prog="python -m tools.address", description=__doc__)
+    parser.add_argument("--repository", help="owner/name on GitHub; left out, it stays")
+    parser.add_argument("--tag", help="git tag or branch; left out, it stays")
+    parser.add_argument("--root", type=Path, default=lessons.ROOT, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    try:
+        now = read(options.root)
+        address = Address(options.repository or now.repository, options.tag or now.tag)
+        write(address, options.root)
+        refresh_readme(address, options.root)
+        count = build_notebooks.refresh_address(address, options.root)
+    except ValueError as error:
+        sys.exit(f"make badges: {error}")
+    print(f"{address.repository} at {address.tag}: README and {count} notebooks")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,306 @@
+"""Turn lessons into notebooks, one way only.
+
+``python -m tools.build_notebooks`` makes of each ``lessons/NN_name.py``
+
+- ``notebooks/NN_name.ipynb``, the student's: solution blocks taken out, nothing executed;
+- ``solutions/NN_name.ipynb``: executed from top to bottom, outputs kept.
+
+A solution is executed only if its lesson's source has changed since (``--force``: always). The
+same source gives the same bytes, outputs apart. Never edit a notebook: edit the lesson.
+"""
+
+import argparse
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode, v4
+
+from tools import address, lessons
+from tools.lessons import Cell
+
+SLOWEST_CELL = 5.0  # seconds, without a GPU
+SLOWEST_LESSON = 25.0
+_NEVER_IN_OUTPUTS = {
+    "a path of this machine": re.compile(r"/home/|/tmp/|/root/|/Users/|[A-Z]:\\\\|site-packages"),
+    "an address in memory": re.compile(r"\bat 0x[0-9a-fA-F]+"),
+    "a cell's temporary name": re.compile(r"ipykernel_\d+|ipython-input-"),
+}
+
+
+def notebook(path: Path, kind: str, where: address.Address) -> NotebookNode:
+    """Make one notebook of a lesson, not executed.
+
+    Parameters
+    ----------
+    path
+        The lesson, ``lessons/NN_name.py``.
+    kind
+        "notebooks" for the student's, "solutions" for the solution.
+    where
+        The public address, for the badge and the first cell.
+    """
+    cells = [*_address_cells(where, f"{kind}/{path.stem}.ipynb"), *lessons.read(path)]
+    made = []
+    seen: dict[tuple[str, str], int] = {}
+    for cell in cells:
+        source = lessons.stub(cell.source) if kind == "notebooks" else cell.source
+        ordinal = seen[cell.kind, source] = seen.get((cell.kind, source), 0) + 1
+        make = v4.new_markdown_cell if cell.kind == "markdown" else v4.new_code_cell
+        node = make(source, id=_identity(cell.kind, source, ordinal))
+        if cell.tags:
+            node.metadata["tags"] = list(cell.tags)
+        made.append(node)
+    metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+        # Colab opens the notebook on a machine with a GPU; it runs on one without as well
+        "accelerator": "GPU",
+        "colab": {"gpuType": "T4", "provenance": []},
+        "course": {"lesson": f"lessons/{path.name}", "sha256": source_hash(path)},
+    }
+    node = v4.new_notebook(cells=made, metadata=metadata)
+    node.nbformat_minor = 5
+    return node
+
+
+def source_hash(path: Path) -> str:
+    """Return the SHA-256 of a lesson's text, whatever its line ends."""
+    return hashlib.sha256(path.read_text(encoding="utf-8").encode("utf-8")).hexdigest()
+
+
+def _address_cells(where: address.Address, target: str) -> list[Cell]:
+    return [
+        Cell("markdown", where.badge(target), (), 0),
+        Cell("code", where.first_cell(), (), 0),
+    ]
+
+
+def _identity(kind: str, source: str, ordinal: int) -> str:
+    return hashlib.sha256(f"{kind}\n{ordinal}\n{source}".encode()).hexdigest()[:12]
+
+
+def text_of(node: NotebookNode) -> str:
+    """Return the file's text of a notebook; the same notebook gives the same text."""
+    return nbformat.writes(node, version=4).rstrip("\n") + "\n"
+
+
+def execute(node: NotebookNode, folder: Path | None = None) -> list[float]:
+    """Run a notebook in this very environment; its outputs and counts are put into `node`.
+
+    It runs in an empty folder, as it would in Colab, unless `folder` is given, and with
+    COURSE_STRICT=1: a verdict other than "passed" stops it.
+
+    Returns
+    -------
+    list of float
+        Seconds of each cell; 0 for markdown.
+
+    Raises
+    ------
+    nbclient.exceptions.CellExecutionError
+        If a cell raises.
+    """
+    from nbclient import NotebookClient
+
+    begun: dict[int, float] = {}
+    seconds = [0.0] * len(node.cells)
+
+    def before(cell: NotebookNode, cell_index: int) -> None:
+        begun[cell_index] = time.perf_counter()
+
+    def after(cell: NotebookNode, cell_index: int, execute_reply: dict) -> None:
+        seconds[cell_index] = time.perf_counter() - begun[cell_index]
+
+    with tempfile.TemporaryDirectory() as empty:
+        client = NotebookClient(
+            node,
+            timeout=120,
+            record_timing=False,
+            coalesce_streams=True,
+            resources={"metadata": {"path": str(folder or empty)}},
+            kernel_manager_class=_kernel_manager(),
+            on_cell_execute=before,
+            on_cell_executed=after,
+        )
+        # the kernel's own log is not the notebook's standard error
+        client.execute(env=_environment(empty), stderr=subprocess.DEVNULL)
+    _normalise(node)
+    return seconds
+
+
+def _kernel_manager() -> type:
+    """Return a kernel manager that runs this very Python, whatever `python3` a user registered."""
+    import ipykernel.kernelspec
+    import traitlets
+    from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+    from jupyter_client.manager import AsyncKernelManager
+
+    class ThisEnvironment(KernelSpecManager):
+        def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
+            facts = ipykernel.kernelspec.get_kernel_dict()
+            return KernelSpec(resource_dir=ipykernel.kernelspec.RESOURCES, **facts)
+
+    class Manager(AsyncKernelManager):
+        @traitlets.default("kernel_spec_manager")
+        def _find_kernels(self) -> KernelSpecManager:
+            return ThisEnvironment(parent=self)
+
+    return Manager
+
+
+def _environment(empty: str) -> dict[str, str]:
+    """Return the environment of a solution's kernel: the user's own settings stay outside."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("COURSE_") and name not in ("MPLBACKEND", "PYTHONSTARTUP")
+    }
+    search = [str(lessons.ROOT), environment.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(part for part in search if part)
+    environment["COURSE_STRICT"] = "1"
+    environment["IPYTHONDIR"] = os.path.join(empty, ".ipython")
+    return environment
+
+
+def _normalise(node: NotebookNode) -> None:
+    """Take out of an executed notebook what differs from run to run."""
+    node.metadata.language_info = {"name": "python"}
+    for cell in node.cells:
+        cell.metadata.pop("execution", None)
+        for output in cell.get("outputs", []):
+            if output.output_type in ("display_data", "execute_result"):
+                output.metadata = {}
+                for kind in output.data:
+                    if kind.startswith("image/"):
+                        output.data[kind] = output.data[kind].strip() + "\n"
+
+
+def output_problems(node: NotebookNode) -> list[str]:
+    """List what must not stand in a solution's outputs: errors, warnings, paths, addresses."""
+    found = []
+    for number, cell in enumerate(node.cells):
+        for output in cell.get("outputs", []):
+            name = f"cell {number} ({cell.source.strip().splitlines()[0]!r})"
+            if output.output_type == "error":
+                found.append(f"{name}: {output.ename}: {output.evalue}")
+            elif output.output_type == "stream" and output.name == "stderr":
+                found.append(f"{name}: text on standard error: {output.text.strip()[:200]!r}")
+            text = output_text(output)
+            for what, pattern in _NEVER_IN_OUTPUTS.items():
+                if match := pattern.search(text):
+                    around = text[max(match.start() - 40, 0) : match.end() + 40]
+                    found.append(f"{name}: {what} in the output: {around!r}")
+    return found
+
+
+def output_text(output: NotebookNode) -> str:
+    """Return all text of an output, of every representation that is text."""
+    if output.output_type == "stream":
+        return output.text
+    if output.output_type == "error":
+        return output.evalue
+    return "\n".join(text for kind, text in output.data.items() if kind.startswith("text/"))
+
+
+def refresh_address(where: address.Address, root: Path = lessons.ROOT) -> int:
+    """Put badge and first cell of the address `where` into all notebooks; return their number."""
+    count = 0
+    for kind in ("notebooks", "solutions"):
+        for target in sorted((root / kind).glob("[0-9][0-9]_*.ipynb")):
+            node = nbformat.read(target, as_version=4)
+            for cell, new in zip(
+                node.cells, _address_cells(where, f"{kind}/{target.name}"), strict=False
+            ):
+                cell.source = new.source
+                cell.id = _identity(new.kind, new.source, 1)
+            address.write_whole(target, text_of(node))
+            count += 1
+    return count
+
+
+def build(path: Path, where: address.Address, root: Path, force: bool = False) -> list[str]:
+    """Build both notebooks of a lesson; return what is wrong, in which case none is written."""
+    if problems := lessons.problems(path):
+        return problems
+    student = notebook(path, "notebooks", where)
+    solution = notebook(path, "solutions", where)
+    target = root / "solutions" / f"{path.stem}.ipynb"
+    if force or not _is_executed(target, solution):
+        print(f"{path.name}: executing", flush=True)
+        try:
+            seconds = execute(solution)
+        except Exception as error:  # whatever stops a cell is reported with the lesson's name
+            return [f"{path.name}: {error}"]
+        if problems := output_problems(solution):
+            return [f"{path.name}: {problem}" for problem in problems]
+        _report(path, solution, seconds)
+        address.write_whole(target, text_of(solution))
+    address.write_whole(root / "notebooks" / f"{path.stem}.ipynb", text_of(student))
+    return []
+
+
+def _is_executed(target: Path, solution: NotebookNode) -> bool:
+    """Tell whether the file `target` is the notebook `solution`, executed."""
+    if not target.exists():
+        return False
+    return difference(nbformat.read(target, as_version=4), solution) is None
+
+
+def difference(stored: NotebookNode, made: NotebookNode) -> str | None:
+    """Say where a stored notebook differs from its source, outputs and counts apart."""
+    if stored.metadata != made.metadata:
+        return f"metadata: {dict(stored.metadata)} instead of {dict(made.metadata)}"
+    if len(stored.cells) != len(made.cells):
+        return f"{len(stored.cells)} cells instead of {len(made.cells)}"
+    for number, (one, other) in enumerate(zip(stored.cells, made.cells, strict=True)):
+        for key in ("cell_type", "id", "source", "metadata"):
+            if one[key] != other[key]:
+                return f"cell {number}: {key} is {one[key]!r} instead of {other[key]!r}"
+    return None
+
+
+def _report(path: Path, node: NotebookNode, seconds: list[float]) -> None:
+    print(f"{path.name}: {sum(seconds):.1f} s, {len(text_of(node)) / 1000:.0f} kB", flush=True)
+    if sum(seconds) > SLOWEST_LESSON:
+        print(f"  over {SLOWEST_LESSON:.0f} s: make it smaller")
+    for number, (cell, taken) in enumerate(zip(node.cells, seconds, strict=True)):
+        if taken > SLOWEST_CELL:
+            line = cell.source.splitlines()[0]
+            print(f"  cell {number} ({line!r}) took {taken:.1f} s, {SLOWEST_CELL:.0f} s at most")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Build the notebooks of the lessons named, or of all."""
+    parser = argparse.ArgumentParser(prog="python -m tools.build_notebooks", description=__doc__)
+    parser.add_argument("lessons", nargs="*", type=Path, help="lessons/NN_name.py; none: all")
+    parser.add_argument("--force", action="store_true", help="execute unchanged lessons as well")
+    parser.add_argument("--check-format", action="store_true", help="check the form, build nothing")
+    options = parser.parse_args(arguments)
+    paths = [path.resolve() for path in options.lessons] or lessons.paths()
+    if missing := [path.name for path in paths if not path.is_file()]:
+        sys.exit(f"no such lesson: {', '.join(missing)}")
+    where = address.read()
+    problems = []
+    for path in paths:
+        if options.check_format:
+            problems += lessons.problems(path)
+        else:
+            root = path.parent.parent
+            for kind in ("notebooks", "solutions"):
+                (root / kind).mkdir(exist_ok=True)
+            problems += build(path, where, root, options.force)
+    if not options.check_format and not options.lessons:
+        address.refresh_readme(where)
+    if problems:
+        sys.exit("\n".join(problems))
+
+
+if __name__ == "__main__":
+    main()
