@@ -1,0 +1,273 @@
+"""Every picture of the course: one palette, white paper, axes with units.
+
+The functions return a `Picture`, which a notebook shows once when it is a cell's last expression.
+Nothing here touches `matplotlib.pyplot`, so no figure stays open and none is shown twice.
+"""
+
+import io
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+
+# Colours that colour-blind readers can tell apart: M. Okabe and K. Ito, "Color Universal Design"
+# (2008). Their yellow is left out: on white paper it is too pale for lines and text.
+BLUE = "#0072B2"
+VERMILLION = "#D55E00"
+GREEN = "#009E73"
+ORANGE = "#E69F00"
+SKY = "#56B4E9"
+PURPLE = "#CC79A7"
+BLACK = "#000000"
+PALETTE = (BLUE, VERMILLION, GREEN, ORANGE, SKY, PURPLE, BLACK)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # so that no line is told by its colour alone
+
+INK = "#222222"  # text and axes
+FAINT = "#767676"  # what is secondary; still 4.5 to 1 against the paper
+GRID = "#DDDDDD"
+PAPER = "#FFFFFF"  # opaque, so that a picture reads the same in a dark and a light notebook
+FONT_SIZE = 9.0
+SCREEN_DPI = 100
+HIGHEST_PSNR = 70  # [dB]; at about 59 dB the error is that of rounding to 8 bits: beyond any screen
+
+
+class Picture(Figure):
+    """A Matplotlib figure that a notebook shows as a PNG, with or without pyplot's machinery."""
+
+    def __init__(self, width: float, height: float):
+        super().__init__(figsize=(width, height), dpi=SCREEN_DPI, facecolor=PAPER)
+        FigureCanvasAgg(self)
+
+    def __repr__(self) -> str:
+        return "<a picture>"
+
+    def png(self, dpi: float = SCREEN_DPI) -> bytes:
+        """Return the picture as the bytes of a PNG file."""
+        buffer = io.BytesIO()
+        # No software version in the file: the same picture is the same bytes on every machine
+        # with the same Matplotlib.
+        self.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
+        return buffer.getvalue()
+
+    def save(self, path: str | Path, dpi: float = SCREEN_DPI) -> None:
+        """Write the picture as a PNG file."""
+        Path(path).write_bytes(self.png(dpi))
+
+    def _repr_png_(self) -> bytes:
+        return self.png()
+
+
+def style(axes: Axes) -> Axes:
+    """Give axes the course's look: ink, a faint grid, no box."""
+    axes.set_facecolor(PAPER)
+    axes.grid(True, color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(FAINT)
+    axes.tick_params(colors=INK, labelsize=FONT_SIZE - 1)
+    for text in (axes.xaxis.label, axes.yaxis.label, axes.title):
+        text.set(color=INK, fontsize=FONT_SIZE)
+    return axes
+
+
+def image_grid(
+    images: Sequence[np.ndarray],
+    titles: Sequence[str] | None = None,
+    *,
+    columns: int | None = None,
+    row_names: Sequence[str] | None = None,
+    footnote: str | None = None,
+    cell: float = 2.0,
+) -> Picture:
+    """Show grey images side by side, row by row, all from black = 0 to white = 1.
+
+    Parameters
+    ----------
+    images : sequence of ndarray, shape (rows, columns)
+        Grey levels; what lies outside [0, 1] is shown as black or white.
+    titles : sequence of str, optional
+        A title of one or two lines above each image.
+    columns : int, optional
+        Images in a row; without it at most 4.
+    row_names : sequence of str, optional
+        A name on the left of each row.
+    footnote : str, optional
+        One line below the grid.
+    cell : float
+        Width of an image [inch].
+
+    Raises
+    ------
+    ValueError
+        When there is no image, one is not two-dimensional, or the numbers of titles or names do
+        not fit.
+    """
+    images = [np.asarray(image) for image in images]
+    if not images or any(image.ndim != 2 or image.size == 0 for image in images):
+        shapes = [image.shape for image in images]
+        raise ValueError(f"images must be one or more matrices of grey levels; given {shapes}")
+    columns = columns or min(len(images), 4)
+    rows = math.ceil(len(images) / columns)
+    if titles is not None and len(titles) != len(images):
+        raise ValueError(f"there are {len(titles)} titles for {len(images)} images")
+    if row_names is not None and len(row_names) != rows:
+        raise ValueError(f"there are {len(row_names)} row names for {rows} rows")
+
+    line = FONT_SIZE * 1.35 / 72  # height of a line of text [inch]
+    gap = 0.12
+    title_lines = max((title.count("\n") + 1 for title in titles), default=0) if titles else 0
+    above = title_lines * line + gap
+    tallest = max(image.shape[0] / image.shape[1] for image in images)
+    height = cell * min(max(tallest, 0.25), 2.5)
+    left = gap + (1.5 * line if row_names else 0)
+    below = gap + (1.6 * line if footnote else 0)
+    picture = Picture(left + columns * (cell + gap), gap / 2 + rows * (above + height) + below)
+    total_width, total_height = picture.get_size_inches()
+    for index, image in enumerate(images):
+        row, column = divmod(index, columns)
+        x = left + column * (cell + gap)
+        y = total_height - gap / 2 - (row + 1) * (above + height)
+        box = (x / total_width, y / total_height, cell / total_width, height / total_height)
+        axes = picture.add_axes(box)
+        axes.imshow(image, cmap="gray", vmin=0, vmax=1)
+        axes.set(xticks=[], yticks=[])
+        for spine in axes.spines.values():
+            spine.set(color=GRID, linewidth=0.8)
+        if titles:
+            axes.set_title(titles[index], fontsize=FONT_SIZE, color=INK, pad=4, parse_math=False)
+        if row_names and column == 0:
+            picture.text(
+                (left - 0.4 * line) / total_width,
+                (y + height / 2) / total_height,
+                shortened(row_names[row], int(height * 72 / FONT_SIZE * 1.7)),
+                rotation=90,
+                ha="right",
+                va="center",
+                fontsize=FONT_SIZE,
+                fontweight="bold",
+                color=INK,
+                parse_math=False,
+            )
+    if footnote:
+        picture.text(
+            left / total_width,
+            0.6 * line / total_height,
+            footnote,
+            fontsize=FONT_SIZE - 1,
+            color=FAINT,
+            parse_math=False,
+        )
+    return picture
+
+
+def quality_curve(
+    ranks: Sequence[int],
+    psnr_db: Sequence[float] | Mapping[str, Sequence[float]],
+    ssim: Sequence[float] | Mapping[str, Sequence[float]],
+    size: tuple[int, int] | None = None,
+) -> Picture:
+    """Plot the quality of reconstructions against k: PSNR above, SSIM below.
+
+    Where PSNR leaves the plot at 70 dB, no screen shows a difference any more.
+
+    Parameters
+    ----------
+    ranks : sequence of int
+        The values of k.
+    psnr_db, ssim : sequence of float, or mapping of an image's name to one
+        Quality at each k; a mapping gives a line for each image.
+    size : (rows, columns), optional
+        Size of the images. With it an axis on top tells how many times fewer numbers the factors
+        hold than the image, and a line stands where they hold equally many.
+
+    Raises
+    ------
+    ValueError
+        When a curve is not as long as `ranks`, or the two mappings have different names.
+    """
+    curves = [_named(psnr_db), _named(ssim)]
+    if list(curves[0]) != list(curves[1]):
+        raise ValueError(f"PSNR is of {list(curves[0])}, but SSIM of {list(curves[1])}")
+    for curve in curves:
+        for name, values in curve.items():
+            if len(values) != len(ranks):
+                raise ValueError(f"{name or 'the curve'}: {len(values)} values, {len(ranks)} ranks")
+
+    picture = Picture(6.4, 4.8)
+    upper, lower = picture.subplots(2, 1, sharex=True)
+    picture.subplots_adjust(
+        left=0.1, right=0.97, top=0.87 if size else 0.96, bottom=0.1, hspace=0.1
+    )
+    for axes, curve, label in zip((upper, lower), curves, ("PSNR [dB]", "SSIM"), strict=True):
+        for index, (name, values) in enumerate(curve.items()):
+            finite = [value if math.isfinite(value) else math.nan for value in values]
+            axes.plot(
+                ranks,
+                finite,
+                color=PALETTE[index % len(PALETTE)],
+                marker=MARKERS[index % len(MARKERS)],
+                markersize=4.5,
+                linewidth=1.6,
+                label=name,
+            )
+        axes.set_ylabel(label)
+        style(axes)
+    lower.set_xlabel("k, singular values kept")
+    lower.set_ylim(top=1.02)
+    if upper.get_ylim()[1] > HIGHEST_PSNR:
+        upper.set_ylim(top=HIGHEST_PSNR)
+    if len(curves[0]) > 1 or next(iter(curves[0])):
+        legend = lower.legend(loc="lower right", fontsize=FONT_SIZE - 1, frameon=False)
+        for text in legend.get_texts():
+            text.set(color=INK, parse_math=False)
+    if size is not None:
+        _compression_axis(upper, lower, size)
+    upper.tick_params(axis="x", which="both", bottom=False, labelbottom=False)
+    return picture
+
+
+def _compression_axis(upper: Axes, lower: Axes, size: tuple[int, int]) -> None:
+    rows, columns = size
+    break_even = rows * columns / (rows + columns + 1)  # k at which the factors are as large
+    low, high = upper.get_xlim()
+    top = upper.twiny()
+    top.set_xlim(low, high)
+    wanted = [
+        ratio for ratio in (20, 10, 5, 3, 2, 1.5, 1, 0.75, 0.5) if low < break_even / ratio < high
+    ]
+    ticks, last = [], -math.inf
+    for ratio in wanted:
+        if break_even / ratio - last >= 0.07 * (high - low):
+            last = break_even / ratio
+            ticks.append(ratio)
+    top.set_xticks([break_even / ratio for ratio in ticks], [f"{ratio:g}×" for ratio in ticks])
+    top.xaxis.set_minor_formatter(NullFormatter())
+    top.set_xlabel("compression: numbers in the image / numbers in the factors")
+    top.tick_params(colors=INK, labelsize=FONT_SIZE - 1)
+    top.xaxis.label.set(color=INK, fontsize=FONT_SIZE)
+    for side, spine in top.spines.items():
+        spine.set_visible(side == "top")
+        spine.set_color(FAINT)
+    if low < break_even < high:
+        for axes in (upper, lower):
+            axes.axvline(break_even, color=FAINT, linestyle="--", linewidth=1.2)
+
+
+def shortened(text: str, longest: int) -> str:
+    """Return the text, its middle replaced by an ellipsis where it is too long."""
+    if len(text) <= longest:
+        return text
+    head = max((longest - 1) // 2, 1)
+    tail = max(longest - 1 - head, 1)
+    return f"{text[:head]}…{text[-tail:]}"
+
+
+def _named(curves: Sequence[float] | Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
+    return dict(curves) if isinstance(curves, Mapping) else {"": curves}
