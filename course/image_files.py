@@ -28,7 +28,7 @@ class UnreadableImage(ImageError):
     """A file that is no usable image: `reason` says why, the message has the file's name too."""
 
     def __init__(self, file: Path, reason: str):
-        super().__init__(f"{str(file)!r}: {reason}")
+        super().__init__(f"{str(file)!r} {reason}")
         self.reason = reason
 
 
@@ -182,6 +182,11 @@ def load_image(
         reason = reason or type(error).__name__
         raise UnreadableImage(path, f"cannot be read: {reason}") from error
     return grey if size is None else _resized(grey, size, fit)
+
+
+def printable(name: str) -> str:
+    """Return a file's name as one line of text that any screen, font and file can take."""
+    return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
 def checked_size(size: tuple[int, int] | int) -> tuple[int, int]:

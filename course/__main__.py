@@ -1,0 +1,198 @@
+"""The command line: python -m course doctor | reconstruct."""
+
+import argparse
+import signal
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import fmean
+
+USAGE_ERROR = 2
+INTERRUPTED = 130  # what shells report for a program that Ctrl-C ended
+
+RECONSTRUCT_HELP = """\
+Rebuild images from their k largest singular values, and tell how good and how small they are.
+
+The folder DIR receives
+  NAME_kK.png   each reconstruction
+  grid.png      originals and reconstructions side by side
+  quality.csv   PSNR, SSIM, mean squared error and compression of each
+Compression is how many times fewer numbers the k singular values and vectors have than the image.
+Colours become grey. Files that cannot be read are named and left out.
+"""
+RECONSTRUCT_EXAMPLES = """\
+examples:
+  python -m course reconstruct data/images --k 50 --out results
+  python -m course reconstruct holiday.jpg scans/ --k 5 20 80 --size 512 --fit crop --out results
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str):
+        """Print the message and end with status 2."""
+        self.exit(USAGE_ERROR, f"{self.prog}: error: {message} (--help shows what is possible)\n")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    parser = Parser(prog="python -m course", description="Tools of the GPU course.")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    doctor = commands.add_parser(
+        "doctor",
+        help="what works on this machine, what does not, and what to do about it",
+        description="Report versions, driver and GPUs: what works, what does not, what to do.",
+    )
+    doctor.set_defaults(run=run_doctor)
+
+    reconstruct = commands.add_parser(
+        "reconstruct",
+        help="rebuild images from their singular value decomposition",
+        usage="%(prog)s IMAGES [IMAGES ...] --k K [K ...] --out DIR [options]",
+        description=RECONSTRUCT_HELP,
+        epilog=RECONSTRUCT_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    reconstruct.set_defaults(run=run_reconstruct)
+    reconstruct.add_argument(
+        "images",
+        metavar="IMAGES",
+        nargs="+",
+        type=Path,
+        help="JPEG, PNG or TIFF files, or folders that hold some",
+    )
+    reconstruct.add_argument(
+        "--k",
+        metavar="K",
+        nargs="+",
+        action="extend",
+        required=True,
+        type=whole_number,
+        help="how many singular values to keep; one or several numbers",
+    )
+    reconstruct.add_argument(
+        "--out", metavar="DIR", required=True, type=Path, help="folder for the results"
+    )
+    reconstruct.add_argument(
+        "--size",
+        metavar="N or ROWSxCOLUMNS",
+        default=(256, 256),
+        type=image_size,
+        help="size in pixels that the images are brought to (256x256)",
+    )
+    reconstruct.add_argument(
+        "--fit",
+        choices=("stretch", "crop"),
+        default="stretch",
+        help="show the whole image, stretched to the size (stretch, the usual), or cut out its "
+        "middle in the right proportions (crop)",
+    )
+    reconstruct.add_argument(
+        "--engine",
+        choices=("auto", "gpu", "simulator", "numpy"),
+        default="auto",
+        help="what computes: the GPU, the course's simulator of a GPU, or NumPy; auto, the usual, "
+        "is the GPU where there is one, else NumPy",
+    )
+    return parser
+
+
+def whole_number(text: str) -> int:
+    """Return the number of a --k; argparse shows the error's text."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a whole number; images come before --k, as in: photos --k 10 50"
+        ) from None
+
+
+def image_size(text: str) -> tuple[int, int]:
+    """Return (rows, columns) from "256" or "480x640"; argparse shows the error's text."""
+    parts = text.lower().split("x")
+    try:
+        numbers = [int(part) for part in parts]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (1, 2):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no size; give a number such as 256, or rows and columns such as 480x640"
+        )
+    return numbers[0], numbers[-1]
+
+
+def run_doctor(arguments: argparse.Namespace) -> None:
+    """Print what the doctor finds."""
+    from course.diagnosis import doctor
+
+    print(doctor())
+
+
+def run_reconstruct(arguments: argparse.Namespace) -> None:
+    """Rebuild the images, print a summary."""
+    from tqdm import tqdm
+
+    from course.image_files import printable
+    from course.pipeline import reconstruct_images
+
+    bar = None
+
+    def progress(files: list[Path]) -> Iterable[Path]:
+        nonlocal bar
+        # disable=None: no bar where standard error is a file or a pipe
+        bar = tqdm(files, unit="image", file=sys.stderr, disable=None, leave=False)
+        return bar
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as for Ctrl-C
+    try:
+        report = reconstruct_images(
+            arguments.images,
+            arguments.k,
+            arguments.out,
+            size=arguments.size,
+            fit=arguments.fit,
+            engine=arguments.engine,
+            progress=progress,
+        )
+    finally:
+        if bar is not None:
+            bar.close()
+
+    for file, reason in report.skipped:
+        print(f"skipped {printable(file)!r}: {reason}", file=sys.stderr)
+    ranks = sorted({quality.k for quality in report.qualities})
+    count = len({quality.name for quality in report.qualities})
+    print(f"{count} image{'' if count == 1 else 's'} rebuilt by {report.engine}")
+    print(f"{'k':>6}  {'PSNR [dB]':>9}  {'SSIM':>6}  compression" + (count > 1) * "   (means)")
+    for k in ranks:
+        lines = [quality for quality in report.qualities if quality.k == k]
+        psnr_db = fmean(line.psnr_db for line in lines)
+        ssim = fmean(line.ssim for line in lines)
+        print(f"{k:>6}  {psnr_db:>9.1f}  {ssim:>6.3f}  {lines[0].compression:>10.3g}×")
+    print(f"results in {str(report.out)!r}: grid.png, quality.csv, {len(report.qualities)} images")
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run a command and return its exit status; what the user can repair is one line and 2."""
+    arguments = make_parser().parse_args(words)
+    from course.image_files import ImageError
+
+    try:
+        arguments.run(arguments)
+    except (ImageError, OSError) as error:
+        problem = " ".join(str(error).split())
+        print(f"python -m course: error: {problem}", file=sys.stderr)
+        return USAGE_ERROR
+    except MemoryError:
+        print("python -m course: error: out of memory; choose a smaller --size", file=sys.stderr)
+        return USAGE_ERROR
+    except KeyboardInterrupt:
+        print("python -m course: stopped; nothing was written", file=sys.stderr)
+        return INTERRUPTED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
