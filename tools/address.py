@@ -121,12 +121,12 @@ def readme(text: str, address: Address, root: Path = lessons.ROOT) -> str:
         "lessons": lesson_table(address, root),
     }
     for name, block in blocks.items():
-        begin, end = f"<!-- generated: {name} -->\n", f"\n<!-- end: {name} -->"
+        begin, end = f"<!-- generated: {name} -->\n", f"<!-- end: {name} -->"
         before, found, after = text.partition(begin)
         _, closed, after = after.partition(end)
         if not found or not closed:
             raise ValueError(f"README.md has no block {begin.strip()} ... {end.strip()}")
-        text = before + begin + block + end + after
+        text = f"{before}{begin}{block}\n{end}{after}"
     return text
 
 

@@ -1,0 +1,61 @@
+# make lab    set up .venv and open JupyterLab on lesson 00
+# make test   set up .venv, check the code's form, run the tests and every notebook
+# README.md has the plain pip lines that do the same.
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+LAB_ARGS ?=
+# two notebooks or test files at a time; the cells of one notebook stay together
+TEST_ARGS ?= -n auto --dist loadfile
+FORCE ?=
+REPO ?=
+TAG ?=
+
+.PHONY: help setup lab test notebooks bench badges lint clean
+
+help:
+	@echo "make setup      make $(VENV) with everything the course needs"
+	@echo "make lab        set up, then open lesson 00 in JupyterLab (LAB_ARGS=--no-browser on a server)"
+	@echo "make test       set up, lint, tests, all notebooks (TEST_ARGS=... for pytest)"
+	@echo "make notebooks  make the notebooks of changed lessons (FORCE=1: execute all again)"
+	@echo "make bench      time the simulator"
+	@echo "make badges     REPO=owner/name TAG=v1: change the public address everywhere"
+	@echo "make lint       check format and lint"
+	@echo "make clean      remove $(VENV) and caches"
+
+setup: $(READY)
+
+$(READY): pyproject.toml tools/choose_extra.py tools/find_python.sh
+	@set -e; \
+	if ! "$(BIN)/python" -c "" 2>/dev/null; then \
+	    python=$$(sh tools/find_python.sh); \
+	    echo "making $(VENV) with $$($$python --version)"; \
+	    rm -rf $(VENV); \
+	    "$$python" -m venv $(VENV); \
+	fi; \
+	extra=$$($(BIN)/python -m tools.choose_extra); \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[lab,dev$${extra:+,$$extra}]"; \
+	touch $(READY)
+
+lab: $(READY)
+	$(BIN)/python -m jupyterlab notebooks/00_*.ipynb $(LAB_ARGS)
+
+test: $(READY) lint
+	$(BIN)/python -m pytest --nbval $(TEST_ARGS)
+
+lint: $(READY)
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m ruff check .
+
+notebooks: $(READY)
+	$(BIN)/python -m tools.build_notebooks $(if $(FORCE),--force)
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks.simulator
+
+badges: $(READY)
+	$(BIN)/python -m tools.address $(if $(REPO),--repository $(REPO)) $(if $(TAG),--tag $(TAG))
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache build dist
