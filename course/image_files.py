@@ -166,7 +166,9 @@ def load_image(
             # Pillow only warns of an image of up to twice its limit; here that is refused, too.
             warnings.simplefilter("ignore")
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path, formats=RECOGNISED) as image:
+            # Given a name, Pillow maps an uncompressed TIFF to memory and then scrambles the one
+            # whose orientation swaps rows and columns; given an open file, it reads it right.
+            with path.open("rb") as file, Image.open(file, formats=RECOGNISED) as image:
                 _refuse_unwanted_formats(image, path)
                 image.load()
                 grey = _grey_levels(_upright(image), path, background)

@@ -258,9 +258,15 @@ def _rebuild_one(
         if show and k in _evenly(ranks, GRID_RANKS):
             work.cells.append(_thumbnail(approximation))
             work.titles.append(
-                f"k = {k}: {quality.compression:.3g}× smaller\n"
+                f"k = {k}: {_smaller(quality.compression)}\n"
                 f"{quality.psnr_db:.1f} dB, SSIM {quality.ssim:.3f}"
             )
+
+
+def _smaller(compression: float) -> str:
+    if compression < 1:
+        return f"{1 / compression:.3g}× larger"
+    return f"{compression:.3g}× smaller"
 
 
 def _thumbnail(image: np.ndarray) -> np.ndarray:
