@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent
 EXPECTED_VERDICT = {"notebooks": "not started", "solutions": "passed"}
-_PRIVATE = ("COURSE_STRICT", "COURSE_SIMULATED_GPU", "COURSE_SOURCE", "MPLBACKEND")
+_PRIVATE = ("COURSE_STRICT", "COURSE_SIMULATED_GPU", "MPLBACKEND")
 
 
 def pytest_configure(config: pytest.Config) -> None:

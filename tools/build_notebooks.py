@@ -27,6 +27,7 @@ from tools.lessons import Cell
 
 SLOWEST_CELL = 5.0  # seconds, without a GPU
 SLOWEST_LESSON = 25.0
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NEVER_IN_OUTPUTS = {
     "a path of this machine": re.compile(r"/home/|/tmp/|/root/|/Users/|[A-Z]:\\\\|site-packages"),
     "an address in memory": re.compile(r"\bat 0x[0-9a-fA-F]+"),
@@ -118,7 +119,7 @@ def execute(node: NotebookNode, folder: Path | None = None) -> list[float]:
     def after(cell: NotebookNode, cell_index: int, execute_reply: dict) -> None:
         seconds[cell_index] = time.perf_counter() - begun[cell_index]
 
-    with tempfile.TemporaryDirectory() as empty:
+    with tempfile.TemporaryDirectory() as empty, tempfile.TemporaryDirectory() as private:
         client = NotebookClient(
             node,
             timeout=120,
@@ -130,7 +131,7 @@ def execute(node: NotebookNode, folder: Path | None = None) -> list[float]:
             on_cell_executed=after,
         )
         # the kernel's own log is not the notebook's standard error
-        client.execute(env=_environment(empty), stderr=subprocess.DEVNULL)
+        client.execute(env=_environment(private), stderr=subprocess.DEVNULL)
     _normalise(node)
     return seconds
 
@@ -155,7 +156,7 @@ def _kernel_manager() -> type:
     return Manager
 
 
-def _environment(empty: str) -> dict[str, str]:
+def _environment(private: str) -> dict[str, str]:
     """Return the environment of a solution's kernel: the user's own settings stay outside."""
     environment = {
         name: value
@@ -165,7 +166,7 @@ def _environment(empty: str) -> dict[str, str]:
     search = [str(lessons.ROOT), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(part for part in search if part)
     environment["COURSE_STRICT"] = "1"
-    environment["IPYTHONDIR"] = os.path.join(empty, ".ipython")
+    environment["IPYTHONDIR"] = private
     return environment
 
 
@@ -237,7 +238,7 @@ def build(path: Path, where: address.Address, root: Path, force: bool = False) -
         try:
             seconds = execute(solution)
         except Exception as error:  # whatever stops a cell is reported with the lesson's name
-            return [f"{path.name}: {error}"]
+            return [f"{path.name}: {_COLOUR.sub('', str(error))}"]
         if problems := output_problems(solution):
             return [f"{path.name}: {problem}" for problem in problems]
         _report(path, solution, seconds)

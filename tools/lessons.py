@@ -168,7 +168,7 @@ def problems(path: Path) -> list[str]:
         cells = read(path)
         number, _ = title(cells)
     except LessonError as error:
-        return [str(error)]
+        return [f"{path.name}: {str(error).removeprefix(f'{path.name}: ')}"]
     found = [] if path.name.startswith(number) else [f"the heading's number is {number}"]
     found += _heading_problems(cells)
     found += _exercise_problems(cells)
