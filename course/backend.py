@@ -1,0 +1,203 @@
+"""Which machine is this: a GPU through numba.cuda, or the simulator.
+
+`cuda` and `xp` are decided once, when they are first asked for. Nothing is hidden: a GPU that is
+there and cannot be used is left alone; `why()` and `course.doctor()` say what stands in the way.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import warnings
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from course.driver import read_driver
+
+# numba-cuda up to this version calls np.row_stack when it compiles; NumPy 2.5 no longer has it.
+NUMBA_CUDA_WITH_ROW_STACK = (0, 30, 4)
+NUMPY_WITHOUT_ROW_STACK = (2, 5)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What was found: the name of the usable GPU, or None and the reason."""
+
+    gpu: str | None
+    reason: str
+
+
+def version_tuple(text: str) -> tuple[int, ...]:
+    """Leading numbers of a version: "0.30.4rc1" -> (0, 30, 4)."""
+    numbers = []
+    for part in text.split("."):
+        digits = ""
+        for character in part:
+            if not character.isdigit():
+                break
+            digits += character
+        if not digits:
+            break
+        numbers.append(int(digits))
+        if digits != part:
+            break
+    return tuple(numbers)
+
+
+def installed_version(distribution: str) -> str | None:
+    """Version of an installed distribution such as "numba-cuda", or None."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def numpy_too_new() -> str | None:
+    """The sentence that says that NumPy is too new for the installed numba-cuda, or None."""
+    numba_cuda = installed_version("numba-cuda")
+    if numba_cuda is None or version_tuple(numba_cuda) > NUMBA_CUDA_WITH_ROW_STACK:
+        return None
+    if version_tuple(np.__version__) < NUMPY_WITHOUT_ROW_STACK:
+        return None
+    return (
+        f"NumPy {np.__version__} is too new for numba-cuda {numba_cuda}, "
+        "which fails with it whenever it compiles a kernel"
+    )
+
+
+def numba_simulator_wanted() -> bool:
+    """Whether NUMBA_ENABLE_CUDASIM turns numba.cuda into Numba's own simulator."""
+    return os.environ.get("NUMBA_ENABLE_CUDASIM", "") not in ("", "0")
+
+
+def one_line(error: BaseException, longest: int = 200) -> str:
+    """An exception as "Type: first line of its message", at most `longest` characters."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def silence_performance_warnings() -> None:
+    """Keep Numba from warning of small grids and of copied host arrays at every launch.
+
+    A lesson launches small grids on purpose. This is the only place that filters warnings.
+    Newer numba-cuda defines the class a second time, so both are named.
+    """
+    for module_name in ("numba.core.errors", "numba.cuda.core.errors"):
+        try:
+            category = importlib.import_module(module_name).NumbaPerformanceWarning
+        except (ImportError, AttributeError):
+            continue
+        warnings.filterwarnings("ignore", category=category)
+
+
+def run_smoke_kernel(numba_cuda: ModuleType) -> None:
+    """Compile a kernel, run it on the GPU, look at what came back.
+
+    Raises
+    ------
+    Exception
+        Whatever numba-cuda raises, or RuntimeError when the result is wrong.
+    """
+
+    @numba_cuda.jit
+    def double_each(x):
+        i = numba_cuda.grid(1)
+        if i < x.size:
+            x[i] = x[i] + x[i]
+
+    on_device = numba_cuda.to_device(np.arange(5, dtype=np.float32))
+    double_each[1, 32](on_device)
+    result = on_device.copy_to_host()
+    if not np.array_equal(result, np.arange(0, 10, 2, dtype=np.float32)):
+        raise RuntimeError(f"a kernel that doubles 0..4 returned {result.tolist()}")
+
+
+def _find_gpu() -> Machine:
+    if numba_simulator_wanted():
+        return Machine(None, "NUMBA_ENABLE_CUDASIM is set")
+    driver = read_driver()
+    if not driver.devices:
+        return Machine(None, driver.error or "the driver sees no CUDA device")
+    name = driver.devices[0].name
+    too_new = numpy_too_new()
+    if too_new:
+        return Machine(None, too_new)
+    try:
+        numba_cuda_is_there = importlib.util.find_spec("numba_cuda") is not None
+    except (ImportError, ValueError):
+        numba_cuda_is_there = False
+    if not numba_cuda_is_there:
+        return Machine(None, "the package numba-cuda is not installed")
+    try:
+        numba_cuda = importlib.import_module("numba.cuda")
+        if "numba_cuda" not in (numba_cuda.__file__ or ""):
+            return Machine(None, "numba.cuda is Numba's old built-in target, not numba-cuda's")
+        if not numba_cuda.is_available():
+            return Machine(None, f"numba.cuda does not accept this machine's {name}")
+        silence_performance_warnings()
+        run_smoke_kernel(numba_cuda)
+    except Exception as error:  # whatever a broken installation raises, the course goes on
+        return Machine(None, one_line(error))
+    return Machine(name, f"numba.cuda runs kernels on the {name}")
+
+
+@functools.cache
+def machine() -> Machine:
+    """What this machine has, found out once."""
+    return _find_gpu()
+
+
+def gpu() -> str | None:
+    """Name of the real GPU on which kernels run, or None where they are simulated."""
+    return machine().gpu
+
+
+def why() -> str:
+    """One sentence: why kernels run on a GPU here, or why they are simulated."""
+    return machine().reason
+
+
+@functools.cache
+def _cuda() -> ModuleType:
+    silence_performance_warnings()
+    if gpu() is not None:
+        return importlib.import_module("numba.cuda")
+    return importlib.import_module("course.simt.host")
+
+
+@functools.cache
+def array_module() -> tuple[ModuleType, str]:
+    """CuPy or NumPy, and the reason. CuPy only beside a usable GPU: `cuda` takes its arrays."""
+    if gpu() is None:
+        return np, "no usable GPU"
+    try:
+        cupy = importlib.import_module("cupy")
+        total = float((cupy.arange(4, dtype=cupy.float32) + 1).sum().get())
+        if total != 10.0:
+            raise RuntimeError(f"CuPy adds 1 + 2 + 3 + 4 to {total}")
+    except Exception as error:  # whatever a broken CuPy raises, NumPy serves
+        return np, one_line(error)
+    return cupy, f"CuPy {cupy.__version__} works"
+
+
+def simulate(name: str) -> None:
+    """Choose the GPU that the simulator imitates, such as "T4" (at the start) or "H200".
+
+    On a machine with a GPU kernels still run there; `trace` and `check` follow the choice.
+    """
+    importlib.import_module("course.simt.host").simulate(name)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "cuda":
+        return _cuda()
+    if name == "xp":
+        return array_module()[0]
+    raise AttributeError(f"module 'course.backend' has no attribute {name!r}; it has cuda, xp, gpu")

@@ -1,0 +1,306 @@
+"""Compares an answer's arrays with the reference and says in words how they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from course.verdicts import Failure
+
+# A diagnosis such as "transposed" must fit far better than it could by chance, yet leave room for
+# float32 rounding in a sum; relative to the largest magnitude.
+DIAGNOSIS_TOLERANCE = 1e-4
+# An error this many times the allowed one still looks like rounding, not like a wrong formula.
+LOOKS_LIKE_ROUNDING = 3_000
+FINITE_POISON = 12_345  # fits float16; no exercise computes it
+
+
+def poison(expected: np.ndarray, dtype: np.dtype, *, finite: bool = False) -> np.ndarray:
+    """An array that no right answer leaves as it is.
+
+    Floats and complex numbers: NaN (or 12,345 if `finite`). Integers: the type's largest value
+    (or one below), never what is expected there. Bools: the opposite of what is expected.
+    """
+    dtype = np.dtype(dtype)
+    if dtype.kind in "fc":
+        return np.full(expected.shape, FINITE_POISON if finite else np.nan, dtype)
+    if dtype.kind == "b":
+        return ~expected.astype(bool)
+    if dtype.kind not in "iu":
+        raise TypeError(f"an output of dtype {dtype} cannot be poisoned; use numbers or bools")
+    largest = np.iinfo(dtype).max
+    first, spare = (largest - 2, largest - 3) if finite else (largest, largest - 1)
+    values = np.full(expected.shape, first, dtype)
+    values[np.asarray(expected == first)] = spare
+    return values
+
+
+def shown(value: Any) -> str:
+    """A number as a learner would write it, at most six digits."""
+    if isinstance(value, (bool, np.bool_)):
+        return str(bool(value))
+    if isinstance(value, (int, np.integer)):
+        return str(int(value))
+    if isinstance(value, (complex, np.complexfloating)):
+        return f"{complex(value):.6g}"
+    if isinstance(value, (float, np.floating)):
+        return f"{float(value):.6g}"
+    return repr(value)
+
+
+def place(name: str, index: tuple[int, ...]) -> str:
+    """ "out[3]", "image[2, 5]"; a number without axes is just its name."""
+    return f"{name}[{', '.join(map(str, index))}]" if index else name
+
+
+def extent(mask: np.ndarray) -> str:
+    """Which elements a mask picks, in words: "the last 3 of 1,003 elements"."""
+    chosen = int(mask.sum())
+    total = mask.size
+    if chosen == total:
+        return "the only element" if total == 1 else f"all {total:,} elements"
+    if mask.ndim == 2:
+        words = _rows_or_columns(mask)
+        if words:
+            return words
+    flat = np.flatnonzero(mask)
+    kinds = "1 element" if chosen == 1 else f"{chosen:,} elements"
+    if flat[-1] - flat[0] + 1 == chosen and mask.ndim == 1:
+        if flat[-1] == total - 1:
+            return f"the last {kinds if chosen > 1 else 'element'} of {total:,}".replace(
+                " elements of", " of"
+            )
+        if flat[0] == 0:
+            return f"the first {kinds if chosen > 1 else 'element'} of {total:,}".replace(
+                " elements of", " of"
+            )
+        if chosen > 1:
+            return f"elements {flat[0]} to {flat[-1]} of {total:,}"
+    return f"{chosen:,} of {total:,} elements"
+
+
+def _rows_or_columns(mask: np.ndarray) -> str | None:
+    for axis, noun in ((0, "row"), (1, "column")):
+        whole = mask.all(axis=1 - axis)
+        if not np.array_equal(mask, np.expand_dims(whole, 1 - axis) & np.ones_like(mask)):
+            continue
+        lines = np.flatnonzero(whole)
+        number, total = len(lines), mask.shape[axis]
+        nouns = noun if number == 1 else f"{number} {noun}s"
+        if lines[-1] - lines[0] + 1 != number:
+            return f"{number} of {total} {noun}s"
+        if lines[-1] == total - 1:
+            return f"the last {nouns} of {total}"
+        if lines[0] == 0:
+            return f"the first {nouns} of {total}"
+        return f"{noun} {lines[0]}" if number == 1 else f"{noun}s {lines[0]} to {lines[-1]}"
+    return None
+
+
+def first(mask: np.ndarray) -> tuple[int, ...]:
+    """Index of the first chosen element, in row order."""
+    return tuple(int(i) for i in np.argwhere(mask)[0])
+
+
+def wrong_elements(
+    got: np.ndarray, expected: np.ndarray, allowed: np.ndarray | float
+) -> np.ndarray:
+    """Mask of the elements that are off by more than `allowed`; NaN must meet NaN."""
+    if expected.dtype.kind in "fc" or got.dtype.kind in "fc":
+        wide = np.complex128 if "c" in expected.dtype.kind + got.dtype.kind else np.float64
+        got, expected = got.astype(wide), expected.astype(wide)
+        with np.errstate(all="ignore"):
+            near = np.abs(got - expected) <= allowed
+        same = (got == expected) | (np.isnan(got) & np.isnan(expected))
+        return ~(near | same)
+    return np.asarray(got != expected)
+
+
+def compare(
+    name: str,
+    got: np.ndarray,
+    expected: np.ndarray,
+    allowed: np.ndarray | float,
+    *,
+    candidates: dict[str, np.ndarray] | None = None,
+    inputs: dict[str, Any] | None = None,
+    threads: int | None = None,
+    tolerance_reason: str = "",
+) -> None:
+    """Raise Failure("wrong-result") where `got` is not what was expected.
+
+    Parameters
+    ----------
+    name : str
+        What the learner calls the array.
+    got, expected : arrays of one shape
+    allowed : float or array
+        Largest absolute error for each element.
+    candidates : dict of sentence -> array
+        What known mistakes would have given.
+    inputs : dict of name -> value
+        The arguments, to recognise an input returned unchanged.
+    threads : int, optional
+        Threads of a block, to recognise that only the first block is right.
+    tolerance_reason : str
+        Why that much error is allowed.
+    """
+    wrong = wrong_elements(got, expected, allowed)
+    if not wrong.any():
+        return
+    index = first(wrong)
+    sentences = [
+        f"{place(name, index)} is {shown(got[index])}, right is {shown(expected[index])}; "
+        f"wrong: {extent(wrong)}."
+        if got.ndim
+        else f"{name} is {shown(got[()])}, right is {shown(expected[()])}."
+    ]
+    diagnosis = explain(
+        got, expected, wrong, candidates=candidates or {}, inputs=inputs or {}, threads=threads
+    )
+    if diagnosis is None:
+        diagnosis = _looks_like_rounding(got, expected, allowed, tolerance_reason)
+    if diagnosis:
+        sentences.append(diagnosis)
+    raise Failure("wrong-result", "\n".join(sentences))
+
+
+def explain(
+    got: np.ndarray,
+    expected: np.ndarray,
+    wrong: np.ndarray,
+    *,
+    candidates: dict[str, np.ndarray],
+    inputs: dict[str, Any],
+    threads: int | None = None,
+) -> str | None:
+    """What the wrong array looks like, in a sentence, or None."""
+    for sentence, candidate in candidates.items():
+        candidate = np.asarray(candidate)
+        if candidate.shape == expected.shape and _same(got, candidate, expected):
+            return f"That is what you get when {sentence}."
+    if got.size < 2:
+        return None
+    if got.ndim and not np.any(got):
+        return "Every element is 0: nothing was added up, or nothing was computed."
+    for input_name, value in inputs.items():
+        if isinstance(value, np.ndarray) and _same(got, value, expected):
+            return f"It holds {input_name}, unchanged."
+    for sentence, candidate in _transformed(expected):
+        if _same(got, candidate, expected):
+            return sentence
+    for words in (_shifted(got, expected), _scaled_or_offset(got, expected)):
+        if words:
+            return words
+    return _partly_right(wrong, threads)
+
+
+def _same(got: np.ndarray, candidate: np.ndarray, expected: np.ndarray) -> bool:
+    """Whether `got` is the candidate, and the candidate is not just the right answer."""
+    if candidate.shape != got.shape or candidate.dtype.kind not in "fiubc":
+        return False
+    if not (np.all(np.isfinite(got)) and np.all(np.isfinite(candidate))):
+        return False
+    wide = np.complex128 if "c" in got.dtype.kind + candidate.dtype.kind else np.float64
+    scale = float(np.max(np.abs(candidate.astype(wide)), initial=0.0))
+    allowed = DIAGNOSIS_TOLERANCE * scale
+    if np.any(np.abs(got.astype(wide) - candidate) > allowed):
+        return False
+    return bool(np.any(np.abs(candidate.astype(wide) - expected) > allowed))
+
+
+def _transformed(expected: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    if expected.ndim == 2:
+        swapped = "Row and column are swapped somewhere: which index belongs to which axis?"
+        if expected.shape[0] == expected.shape[1]:
+            yield f"Your output is the transpose of the right one. {swapped}", expected.T
+        yield (
+            f"The right values stand in transposed order. {swapped}",
+            expected.T.reshape(expected.shape),
+        )
+    if expected.dtype.kind in "fci":
+        yield "Every element has the wrong sign.", -expected
+        yield "The signs are lost: these are the absolute values.", np.abs(expected)
+    for axis in range(expected.ndim):
+        if expected.shape[axis] > 1:
+            where = "reversed" if expected.ndim == 1 else f"reversed along axis {axis}"
+            yield f"The right values stand in {where} order.", np.flip(expected, axis)
+    if expected.dtype.kind == "f":
+        yield "The fractions are lost: an integer division or type is at work.", np.trunc(expected)
+        yield "These are the squares of the right values.", expected * expected
+        with np.errstate(all="ignore"):
+            yield "These are the square roots of the right values.", np.sqrt(expected)
+
+
+def _shifted(got: np.ndarray, expected: np.ndarray) -> str | None:
+    for axis in range(expected.ndim):
+        length = expected.shape[axis]
+        if length < 4:
+            continue
+        early = np.moveaxis(expected, axis, 0)
+        mine = np.moveaxis(got, axis, 0)
+        along = "" if expected.ndim == 1 else f" along axis {axis}"
+        for step in (1, -1):
+            taken, right = (mine[1:], early[:-1]) if step == 1 else (mine[:-1], early[1:])
+            reference = early[1:] if step == 1 else early[:-1]
+            if _same(taken, right, reference):
+                return (
+                    f"Shifted by one{along}: element i holds what belongs to element "
+                    f"i {'-' if step == 1 else '+'} 1. An index is off by one."
+                )
+    return None
+
+
+def _scaled_or_offset(got: np.ndarray, expected: np.ndarray) -> str | None:
+    if expected.dtype.kind == "c" or got.dtype.kind == "c" or got.dtype.kind == "b":
+        return None
+    wide_got, wide = got.astype(np.float64), expected.astype(np.float64)
+    if not np.all(np.isfinite(wide_got)) or np.ptp(wide) == 0:
+        return None
+    largest = np.unravel_index(np.argmax(np.abs(wide)), wide.shape)
+    factor = wide_got[largest] / wide[largest]
+    if factor and _same(wide_got, factor * wide, wide):
+        return f"Every element is {shown(factor)} times the right one."
+    offset = float(np.median(wide_got - wide))
+    if offset and _same(wide_got, wide + offset, wide):
+        return f"Every element is {shown(offset)} more than the right one."
+    return None
+
+
+def _partly_right(wrong: np.ndarray, threads: int | None) -> str | None:
+    if wrong.all() or wrong.ndim == 0:
+        return None
+    flat = np.flatnonzero(wrong)
+    if threads and wrong.ndim == 1 and len(flat) == wrong.size - threads and flat[0] == threads:
+        return (
+            f"Only the first block's {threads} elements are right. "
+            "Does your index count the blocks before it, as cuda.grid(1) does?"
+        )
+    if wrong.ndim == 2 and wrong.shape[0] != wrong.shape[1]:
+        side = min(wrong.shape)
+        if not wrong[:side, :side].any() and wrong[side:].all() and wrong[:, side:].all():
+            return (
+                f"Only the square part, {side} x {side}, is right. "
+                "A row is compared with the number of columns, or a column with that of rows."
+            )
+    if wrong.ndim == 2 and min(wrong.shape) > 2 and not wrong[1:-1, 1:-1].any():
+        return "Only elements on the border are wrong. What happens at the edges?"
+    return None
+
+
+def _looks_like_rounding(
+    got: np.ndarray, expected: np.ndarray, allowed: np.ndarray | float, reason: str
+) -> str | None:
+    if expected.dtype.kind not in "fc" or not np.all(np.isfinite(got)):
+        return None
+    excess = np.abs(got - expected) / np.maximum(allowed, np.finfo(np.float64).tiny)
+    worst = float(np.max(excess))
+    if worst > LOOKS_LIKE_ROUNDING:
+        return None
+    because = f" ({reason})" if reason else ""
+    return (
+        f"Close: the largest error is about {worst:.2g} times what rounding explains{because}. "
+        "Is a value kept in a narrower type than it needs, or is a small term missing?"
+    )

@@ -1,0 +1,1 @@
+"""The exercises of the course, one module a lesson; each calls `course.checks.register`."""

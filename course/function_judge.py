@@ -1,0 +1,157 @@
+"""How a plain function is judged: called in every case, its value compared."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from course import answers, backend
+from course.checks import FunctionExercise, call_with_named
+from course.comparing import compare
+from course.simt import KernelError
+from course.trials import all_cases, copied, from_finding, inputs_unchanged, named_case
+from course.verdicts import Failure, NotStarted
+
+
+def judge_function(exercise: FunctionExercise, answer: Any) -> str:
+    """What to say of a function that is right in every case; raises Failure or NotStarted."""
+    fault = answers.function_fault(exercise.name, answer)
+    if fault:
+        raise Failure("not-a-function", fault)
+    answers.check_parameters(answer, exercise.parameters)
+    for number in range(len(exercise.cases)):
+        with named_case(exercise, number):
+            _call_once(exercise, number, answer)
+    return all_cases([case.name for case in exercise.cases])
+
+
+def _call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
+    arguments = exercise.arguments(number)
+    before = {name: copied(value) for name, value in arguments.items()}
+    function = answers.plain_function(answer)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            result = answer(*arguments.values())
+    except KernelError as error:
+        raise from_finding(error.finding, (error.finding,)) from error
+    except NotImplementedError as error:
+        if not str(error):
+            raise NotStarted from error
+        raise _raised(error, function) from error
+    except Exception as error:
+        if answers.is_numba_error(error):
+            raise answers.typing_failure(error, function) from error
+        raise _raised(error, function) from error
+    if result is None:
+        if answers.looks_like_a_stub(function):
+            raise NotStarted
+        raise Failure(
+            "wrong-result", "Your function returns None. Does it end with `return` and a value?"
+        )
+    inputs_unchanged(exercise, before, arguments)
+    if exercise.judge is not None:
+        sentence = exercise.judge(_on_host(result), **before)
+        if sentence:
+            raise Failure("wrong-result", sentence)
+        return
+    expected = call_with_named(exercise.reference, before)
+    mistaken = {
+        sentence: call_with_named(wrong, before) for sentence, wrong in exercise.mistakes.items()
+    }
+    _compare_values(exercise, "the result", _on_host(result), expected, before, mistaken)
+
+
+def _raised(error: Exception, function: Callable[..., Any] | None) -> Failure:
+    line = code = None
+    if function is not None:
+        for frame in traceback.extract_tb(error.__traceback__):
+            if frame.filename == function.__code__.co_filename and frame.lineno:
+                found = answers.line_of(function, frame.lineno)
+                line, code = found if found[0] is not None else (line, code)
+    return Failure("raised", f"Your function raised {backend.one_line(error, 400)}", line, code)
+
+
+def _on_host(value: Any) -> Any:
+    """Device arrays (Numba's, the simulator's, CuPy's) become NumPy's; containers follow."""
+    if isinstance(value, (tuple, list)):
+        return tuple(_on_host(part) for part in value)
+    if isinstance(value, dict):
+        return {name: _on_host(part) for name, part in value.items()}
+    if hasattr(value, "copy_to_host"):
+        return value.copy_to_host()
+    if type(value).__module__.partition(".")[0] == "cupy":
+        return value.get()
+    return value
+
+
+def _compare_values(
+    exercise: FunctionExercise,
+    name: str,
+    got: Any,
+    expected: Any,
+    arguments: Mapping[str, Any],
+    mistaken: Mapping[str, Any],
+) -> None:
+    if isinstance(expected, (tuple, list, dict)):
+        _compare_containers(exercise, name, got, expected, arguments, mistaken)
+        return
+    if isinstance(expected, str) or expected is None:
+        if got != expected:
+            raise Failure("wrong-result", f"{name} is {got!r}, right is {expected!r}.")
+        return
+    right = np.asarray(expected)
+    values = np.asarray(got)
+    if values.dtype.kind not in "fiubc":
+        kind = type(got).__name__
+        raise Failure("wrong-result", f"{name} is a {kind}, not numbers: {got!r:.80}.")
+    if values.shape != right.shape:
+        swapped = values.shape == right.shape[::-1]
+        extra = " Rows and columns are swapped." if swapped and right.ndim == 2 else ""
+        raise Failure(
+            "wrong-shape",
+            f"{name} has the shape {values.shape}, right is {right.shape}.{extra}",
+        )
+    if exercise.dtype is not None and values.dtype != np.dtype(exercise.dtype):
+        raise Failure(
+            "wrong-dtype",
+            f"{name} has the type {values.dtype}, right is {np.dtype(exercise.dtype)}.",
+        )
+    rounded = exercise.dtype or (values.dtype if values.dtype.kind in "fc" else np.float64)
+    compare(
+        "result" if name == "the result" else name,
+        values,
+        right,
+        exercise.tolerance.allowed(arguments, right, rounded) if right.dtype.kind in "fc" else 0.0,
+        candidates={s: v for s, v in mistaken.items() if np.shape(v) == right.shape},
+        inputs=dict(arguments),
+        tolerance_reason=exercise.tolerance.reason,
+    )
+
+
+def _compare_containers(
+    exercise: FunctionExercise,
+    name: str,
+    got: Any,
+    expected: Any,
+    arguments: Mapping[str, Any],
+    mistaken: Mapping[str, Any],
+) -> None:
+    if isinstance(expected, dict):
+        if not isinstance(got, dict) or set(got) != set(expected):
+            wanted = ", ".join(map(repr, expected))
+            raise Failure("wrong-result", f"{name} must be a dict with {wanted}; got {got!r:.80}.")
+        for key, right in expected.items():
+            wrongs = {s: v[key] for s, v in mistaken.items()}
+            _compare_values(exercise, f"{name}[{key!r}]", got[key], right, arguments, wrongs)
+        return
+    if not isinstance(got, (tuple, list)) or len(got) != len(expected):
+        size = f"{len(got)} values" if isinstance(got, (tuple, list)) else type(got).__name__
+        raise Failure("wrong-result", f"{name} must be {len(expected)} values; got {size}.")
+    for index, (part, right) in enumerate(zip(got, expected, strict=True)):
+        wrongs = {s: v[index] for s, v in mistaken.items()}
+        _compare_values(exercise, f"{name}[{index}]", part, right, arguments, wrongs)

@@ -1,0 +1,264 @@
+"""How a kernel is judged: simulated case by case, then compared, then its costs, then the GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from course import answers, backend
+from course.checks import KernelExercise, Limit, call_with_named
+from course.comparing import compare, extent, first, place, poison, shown
+from course.simt import KernelError, trace
+from course.trials import (
+    all_cases,
+    copied,
+    from_finding,
+    inputs_unchanged,
+    launch_configuration,
+    named_case,
+)
+from course.verdicts import Failure, NotStarted
+
+# In this order a fault is more likely the cause of the others than their effect.
+ERRORS = ("out-of-bounds", "barrier-divergence", "race", "uninitialised-read")
+SHAPE_COSTS = ("uncoalesced", "bank-conflict", "divergence")
+
+
+def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
+    """What to say of a kernel that is right in every case; raises Failure or NotStarted."""
+    fault = answers.kernel_fault(exercise.name, answer)
+    if fault:
+        raise Failure("not-a-kernel", fault)
+    function = answers.plain_function(answer)
+    answers.check_parameters(function, exercise.parameters)
+    reports = []
+    for number in range(len(exercise.cases)):
+        with named_case(exercise, number):
+            reports.append(_simulate(exercise, number, answer))
+    _judge_costs(exercise, reports)
+    text = all_cases([case.name for case in exercise.cases])
+    if backend.gpu() is not None:
+        for number in range(len(exercise.cases)):
+            with named_case(exercise, number):
+                _launch_on_gpu(exercise, number, answer)
+        # The name of the GPU stays out: a verdict reads the same on every machine.
+    return text
+
+
+def _references(exercise: KernelExercise, arguments: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    return _by_name(exercise, call_with_named(exercise.reference, arguments), arguments)
+
+
+def _by_name(
+    exercise: KernelExercise, result: Any, arguments: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+    names = exercise.outputs + exercise.updated
+    results = result if isinstance(result, dict) else {names[0]: result}
+    wanted = {}
+    for name in names:
+        if name not in results:
+            raise KeyError(f"the reference of exercise {exercise.name!r} returns no {name!r}")
+        value = np.asarray(results[name])
+        wanted[name] = np.broadcast_to(value, arguments[name].shape)
+    return wanted
+
+
+def _prepared(
+    exercise: KernelExercise, number: int, expected: dict[str, np.ndarray], *, finite: bool = False
+) -> dict[str, Any]:
+    arguments = exercise.arguments(number)
+    for name in exercise.outputs:
+        arguments[name][...] = poison(expected[name], arguments[name].dtype, finite=finite)
+    return arguments
+
+
+def _run_trace(exercise: KernelExercise, number: int, answer: Any, arguments: dict) -> Any:
+    """Simulate a case; the arguments' arrays hold the results afterwards."""
+    case = exercise.cases[number]
+    grid, block = launch_configuration(exercise, case, arguments)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            return trace(
+                answer,
+                grid,
+                block,
+                *arguments.values(),
+                dynamic_shared=case.shared,
+                gpu=exercise.gpu,
+            )
+    except KernelError as error:
+        raise from_finding(error.finding, (error.finding,)) from error
+    except Exception as error:
+        if answers.is_numba_error(error):
+            raise answers.typing_failure(error, answers.plain_function(answer)) from error
+        raise Failure("raised", f"The launch fails. {backend.one_line(error, 400)}") from error
+
+
+def _simulate(exercise: KernelExercise, number: int, answer: Any) -> Any:
+    """Simulate one case and raise its first fault."""
+    expected = _references(exercise, exercise.arguments(number))
+    arguments = _prepared(exercise, number, expected)
+    before = {name: copied(value) for name, value in arguments.items()}
+    report = _run_trace(exercise, number, answer, arguments)
+    for kind in ERRORS:
+        for finding in report.findings:
+            if finding.kind == kind:
+                raise from_finding(finding, tuple(report.findings))
+    if _stored_nothing(report) and answers.looks_like_a_stub(answers.plain_function(answer)):
+        raise NotStarted
+    inputs_unchanged(exercise, before, arguments)
+    unwritten = _unwritten(exercise, number, answer, before, arguments, expected)
+    for name in exercise.outputs:
+        if unwritten[name].any():
+            raise Failure("unwritten-output", _unwritten_message(name, unwritten[name]))
+    _compare_results(exercise, number, arguments, expected)
+    return report
+
+
+def _stored_nothing(report: Any) -> bool:
+    return all(report.total("global", operation).requests == 0 for operation in ("store", "atomic"))
+
+
+def _unwritten(
+    exercise: KernelExercise,
+    number: int,
+    answer: Any,
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    expected: dict[str, np.ndarray],
+) -> dict[str, np.ndarray]:
+    """Mask of the elements of each output that the kernel never wrote.
+
+    NaN is also what a kernel computes from a poisoned output, so a second run with other poison
+    decides between "never written" and "computed from what was there before".
+    """
+    untouched = {name: _unchanged(before[name], after[name]) for name in exercise.outputs}
+    if not any(mask.any() for mask in untouched.values()):
+        return untouched
+    again = _prepared(exercise, number, expected, finite=True)
+    start = {name: copied(value) for name, value in again.items()}
+    _run_trace(exercise, number, answer, again)
+    for name, mask in untouched.items():
+        both = mask & _unchanged(start[name], again[name])
+        read_first = mask & ~both
+        if read_first.any() and not both.any():
+            raise Failure(
+                "uninitialised-read",
+                f"{place(name, first(read_first))} is computed from what {name} held before the "
+                f"launch, and nobody put a value there: {extent(read_first)}. "
+                f"Store the result with `=`, or set {name} first.",
+            )
+        untouched[name] = both
+    return untouched
+
+
+def _unchanged(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+    return np.asarray((old == new) | ((old != old) & (new != new)))
+
+
+def _unwritten_message(name: str, mask: np.ndarray) -> str:
+    if mask.all():
+        return f"Nothing was written to {name}: {extent(mask)} still as before the launch."
+    index = place(name, first(mask))
+    return f"Your kernel leaves elements of {name} unwritten: {extent(mask)}, from {index} on."
+
+
+def _compare_results(
+    exercise: KernelExercise,
+    number: int,
+    results: Mapping[str, Any],
+    expected: dict[str, np.ndarray],
+) -> None:
+    arguments = exercise.arguments(number)
+    mistaken = {
+        sentence: _by_name(exercise, call_with_named(function, arguments), arguments)
+        for sentence, function in exercise.mistakes.items()
+    }
+    block = exercise.cases[number].block
+    threads = int(np.prod(block))
+    for name, right in expected.items():
+        compare(
+            name,
+            results[name],
+            right,
+            exercise.tolerance.allowed(arguments, right, results[name].dtype),
+            candidates={sentence: arrays[name] for sentence, arrays in mistaken.items()},
+            inputs={n: v for n, v in arguments.items() if n not in exercise.outputs},
+            threads=threads,
+            tolerance_reason=exercise.tolerance.reason,
+        )
+
+
+def _judge_costs(exercise: KernelExercise, reports: list[Any]) -> None:
+    measured = [n for n, case in enumerate(exercise.cases) if case.measured]
+    if not measured:
+        first_result = (exercise.outputs + exercise.updated)[0]
+        sizes = [exercise.arguments(n)[first_result].size for n in range(len(exercise.cases))]
+        measured = [int(np.argmax(sizes))]
+    for number, report in enumerate(reports):
+        with named_case(exercise, number):
+            for finding in report.findings:
+                if finding.kind not in exercise.forbidden:
+                    continue
+                if finding.kind in SHAPE_COSTS and number not in measured:
+                    continue
+                failure = from_finding(finding, tuple(report.findings))
+                failure.message = f"The result is right; the cost is not. {finding.message}"
+                raise failure
+            if number in measured:
+                for limit in exercise.limits:
+                    _judge_limit(exercise, number, limit, report)
+
+
+def _judge_limit(exercise: KernelExercise, number: int, limit: Limit, report: Any) -> None:
+    total = report.total(limit.space, limit.operation)
+    first_result = (exercise.outputs + exercise.updated)[0]
+    base = {
+        "request": total.requests,
+        "element": exercise.arguments(number)[first_result].size,
+        "launch": 1,
+    }[limit.per]
+    figure = getattr(total, limit.figure) / base if base else 0.0
+    if figure <= limit.at_most * (1 + 1e-9):
+        return
+    why = f" {limit.why}" if limit.why else ""
+    raise Failure(
+        "limit",
+        f"The result is right; the cost is not. Your {limit.space} {limit.operation}s need "
+        f"{shown(round(figure, 2))} {limit.figure} per {limit.per}; "
+        f"{shown(limit.at_most)} are enough.{why}",
+        findings=tuple(report.findings),
+    )
+
+
+def _launch_on_gpu(exercise: KernelExercise, number: int, answer: Any) -> None:
+    """Launch a case that came out clean on the real GPU and compare again."""
+    numba_cuda = importlib.import_module("numba.cuda")
+    expected = _references(exercise, exercise.arguments(number))
+    arguments = _prepared(exercise, number, expected)
+    case = exercise.cases[number]
+    grid, block = launch_configuration(exercise, case, arguments)
+    is_numba_kernel = any(base.__name__ == "CUDADispatcher" for base in type(answer).__mro__)
+    kernel = answer if is_numba_kernel else numba_cuda.jit(answers.plain_function(answer))
+    try:
+        on_device = [
+            numba_cuda.to_device(value) if isinstance(value, np.ndarray) else value
+            for value in arguments.values()
+        ]
+        kernel[grid, block, 0, case.shared](*on_device)
+        numba_cuda.synchronize()
+        for name, value in zip(arguments, on_device, strict=True):
+            if isinstance(arguments[name], np.ndarray):
+                arguments[name] = value.copy_to_host()
+        _compare_results(exercise, number, arguments, expected)
+    except Failure as failure:
+        message = f"Right when simulated, but not on this machine's GPU. {failure.message}"
+        raise Failure("gpu-result", message) from failure
+    except Exception as error:
+        message = "Right when simulated, but the launch on this machine's GPU fails. "
+        raise Failure("gpu-result", message + backend.one_line(error, 400)) from error

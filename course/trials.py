@@ -1,0 +1,93 @@
+"""What judging kernels and judging functions share: cases in words, inputs left alone."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from course.checks import Case, Dimensions, Exercise, KernelExercise
+from course.comparing import extent, first, place, shown
+from course.verdicts import Failure, count
+
+
+@contextlib.contextmanager
+def named_case(exercise: Exercise, number: int) -> Iterator[None]:
+    """Add the case to a failure that passes through."""
+    try:
+        yield
+    except Failure as failure:
+        failure.case = failure.case or describe_case(exercise, number)
+        raise
+
+
+def describe_case(exercise: Exercise, number: int) -> str:
+    """A case in words: its name and, for a kernel, grid and block."""
+    case = exercise.cases[number]
+    if not isinstance(exercise, KernelExercise):
+        return case.name
+    grid, block = launch_configuration(exercise, case, exercise.arguments(number))
+    return f"{case.name}, grid {_dimensions(grid)}, block {_dimensions(block)}"
+
+
+def _dimensions(value: Dimensions) -> str:
+    numbers = (value,) if isinstance(value, int) else value
+    return " x ".join(map(str, numbers))
+
+
+def launch_configuration(
+    exercise: KernelExercise, case: Case, arguments: Mapping[str, Any]
+) -> tuple[Dimensions, Dimensions]:
+    """(grid, block) of a case; just enough blocks for the first output where no grid is given."""
+    if case.grid is not None:
+        return case.grid, case.block
+    block = (case.block,) if isinstance(case.block, int) else tuple(case.block)
+    shape = arguments[(exercise.outputs + exercise.updated)[0]].shape
+    if len(block) < len(shape):
+        raise ValueError(
+            f"exercise {exercise.name!r}, case {case.name!r}: a block of {len(block)} axes does "
+            f"not say how to cover an output of {len(shape)}; give the case a grid"
+        )
+    sizes = tuple(reversed(shape)) + (1,) * len(block)
+    grid = tuple(-(-size // threads) for size, threads in zip(sizes, block, strict=False))
+    return (grid if len(grid) > 1 else grid[0]), case.block
+
+
+def from_finding(finding: Any, findings: tuple[Any, ...]) -> Failure:
+    """A simulator's finding as a failure."""
+    return Failure(finding.kind, finding.message, finding.line, finding.code, findings)
+
+
+def copied(value: Any) -> Any:
+    """A copy of an array; anything else as it is."""
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def inputs_unchanged(
+    exercise: Exercise, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> None:
+    """Raise Failure("input-modified") if an argument that is no output has changed."""
+    results = getattr(exercise, "outputs", ()) + getattr(exercise, "updated", ())
+    for name, old in before.items():
+        if name in results or not isinstance(old, np.ndarray) or _same_bits(old, after[name]):
+            continue
+        changed = np.asarray((old != after[name]) & ~((old != old) & (after[name] != after[name])))
+        index = first(changed) if changed.any() else (0,) * old.ndim
+        target = f": write to {', '.join(results)} instead" if results else ""
+        raise Failure(
+            "input-modified",
+            f"{name} is an input, but {place(name, index)} changed from {shown(old[index])} to "
+            f"{shown(after[name][index])}; changed: {extent(changed)}{target}.",
+        )
+
+
+def all_cases(cases: list[str]) -> str:
+    """The sentence of a passed verdict."""
+    return f"Right in {count(len(cases), 'case')}: {'; '.join(cases)}."
+
+
+def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays hold the same bytes: NaN equals itself here."""
+    return a.tobytes() == b.tobytes()

@@ -1,0 +1,144 @@
+"""Verdicts: what a check says, in the same words on every machine."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass, field
+from typing import Any
+
+SYMBOLS = {"passed": "✓", "failed": "✗", "not started": "○"}
+WIDTH = 96  # columns; a notebook's output area shows that many without scrolling
+
+# What every exercise may say to a kind of failure; an exercise's own hint replaces it.
+GENERAL_HINTS = {
+    "out-of-bounds": "The last block usually has more threads than there are elements left. "
+    "Compare every index with its own axis of the array's shape before you touch memory.",
+    "barrier-divergence": "Every thread of a block must reach the same syncthreads. "
+    "Move it out of the branch; guard the loads and stores instead.",
+    "race": "Two threads touch one address and at least one writes. Give each thread its own "
+    "address, or use cuda.atomic, or put a barrier between the write and the read.",
+    "uninitialised-read": "Give the value a first value before you read it: `=` before `+=`.",
+    "unwritten-output": "Which threads should write these elements? "
+    "Look at the index and the guard.",
+    "float64": "A literal such as 0.0 or 1 / 2 is float64 in Numba. Start from float32(0) instead.",
+    "uncoalesced": "Neighbouring threads (x first) should touch neighbouring addresses "
+    "(the last axis of the array).",
+    "bank-conflict": "Let the lanes of a warp use different banks: pad the tile by one column.",
+    "divergence": "Let whole warps take the same branch.",
+    "negative-index": "Numba wraps a negative index to the end of the array. Guard it.",
+    "input-modified": "Read from the inputs, write to the outputs only.",
+}
+
+
+class VerdictError(AssertionError):
+    """Raised instead of a verdict that is not "passed" when COURSE_STRICT=1; has `.verdict`."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(str(verdict))
+        self.verdict = verdict
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What `check` found out about an answer; shows itself as text.
+
+    Attributes
+    ----------
+    exercise : str
+        Name of the exercise.
+    status : str
+        "passed", "failed" or "not started".
+    kind : str
+        "passed", "not-started", a finding's kind such as "out-of-bounds", or one of
+        "not-a-kernel", "wrong-arguments", "typing", "raised", "input-modified",
+        "unwritten-output", "wrong-shape", "wrong-dtype", "wrong-result", "limit", "gpu-result".
+    message : str
+        What was found and where, a sentence or a fact a line; no paths, no times.
+    findings : tuple of Finding
+        What the simulator noted in the case that decided.
+    """
+
+    exercise: str
+    status: str
+    kind: str
+    message: str
+    findings: tuple[Any, ...] = field(default=(), compare=False)
+
+    def __bool__(self) -> bool:
+        return self.status == "passed"
+
+    def __str__(self) -> str:
+        title = self.status if self.status != "failed" else self.kind
+        lines = [f"{SYMBOLS[self.status]} {self.exercise}: {title}"]
+        for line in self.message.splitlines():
+            # A line of source must stay one line, as the learner wrote it.
+            if line.startswith("Line "):
+                lines.append("  " + line)
+            else:
+                lines.extend(
+                    textwrap.wrap(
+                        line,
+                        WIDTH,
+                        initial_indent="  ",
+                        subsequent_indent="    ",
+                        break_long_words=False,
+                        break_on_hyphens=False,
+                    )
+                )
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+class Failure(Exception):
+    """An answer's first fault, on its way from where it was seen to the verdict.
+
+    Parameters
+    ----------
+    kind : str
+        As `Verdict.kind`.
+    message : str
+        What was found: one or more sentences.
+    line, code : int and str, optional
+        Line of the answer, counted from its `def` line = 1, and its source.
+    findings : tuple of Finding
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        line: int | None = None,
+        code: str | None = None,
+        findings: tuple[Any, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.line = line
+        self.code = code
+        self.findings = findings
+        self.case: str | None = None
+
+
+class NotStarted(Exception):
+    """The answer is still its stub."""
+
+
+def failed(exercise: str, failure: Failure, hints: dict[str, str]) -> Verdict:
+    """The verdict of a failure: message, line, case, hint, each where there is one."""
+    lines = [failure.message]
+    if failure.line is not None:
+        code = (failure.code or "").strip()
+        lines.append(f"Line {failure.line}: {code}" if code else f"Line {failure.line}.")
+    if failure.case:
+        lines.append(f"Case: {failure.case}.")
+    hint = hints.get(failure.kind, GENERAL_HINTS.get(failure.kind))
+    if hint:
+        lines.append(f"Hint: {hint}")
+    return Verdict(exercise, "failed", failure.kind, "\n".join(lines), failure.findings)
+
+
+def count(number: int, noun: str) -> str:
+    """ "1 case", "7 cases", "1,003 elements"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
