@@ -236,7 +236,7 @@ def _rebuild_one(
     if show:
         work.shown.append(name)
         work.cells.append(_thumbnail(image))
-        work.titles.append("original\n")
+        work.titles.append("original")
     u, s, vt = images.svd(image)
     for k in ranks:
         approximation = rebuild(u, s, vt, k)
@@ -296,11 +296,14 @@ def _evenly(values: list[int], most: int) -> list[int]:
 
 def _write_grid(work: _Work, ranks: list[int], path: Path) -> None:
     shown_ranks = _evenly(ranks, GRID_RANKS)
-    left_out = []
-    if work.done > len(work.shown):
-        left_out.append(f"{work.done - len(work.shown)} more images")
-    if len(ranks) > len(shown_ranks):
-        left_out.append(f"{len(ranks) - len(shown_ranks)} more values of k")
+    left_out = [
+        f"{count} more {one if count == 1 else several}"
+        for count, one, several in (
+            (work.done - len(work.shown), "image", "images"),
+            (len(ranks) - len(shown_ranks), "value of k", "values of k"),
+        )
+        if count
+    ]
     picture = plots.image_grid(
         work.cells,
         work.titles,

@@ -146,7 +146,7 @@ def image_grid(
             picture.text(
                 (left - 0.4 * line) / total_width,
                 (y + height / 2) / total_height,
-                shortened(row_names[row], int(height * 72 / FONT_SIZE * 1.7)),
+                shortened(row_names[row], int(height * 72 / FONT_SIZE * 1.35)),
                 rotation=90,
                 ha="right",
                 va="center",
