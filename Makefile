@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 LAB_ARGS ?=
 # two notebooks or test files at a time; the cells of one notebook stay together
-TEST_ARGS ?= -n auto --dist loadfile
+TEST_ARGS ?= -n auto --maxprocesses 8 --dist loadfile
 FORCE ?=
 REPO ?=
 TAG ?=
@@ -28,13 +28,15 @@ setup: $(READY)
 
 $(READY): pyproject.toml tools/choose_extra.py tools/find_python.sh
 	@set -e; \
-	if ! "$(BIN)/python" -c "" 2>/dev/null; then \
+	if ! { PYTHON=$(BIN)/python sh tools/find_python.sh && $(BIN)/python -m pip --version; } \
+	        >/dev/null 2>&1; then \
 	    python=$$(sh tools/find_python.sh); \
 	    echo "making $(VENV) with $$($$python --version)"; \
 	    rm -rf $(VENV); \
 	    "$$python" -m venv $(VENV); \
 	fi; \
 	extra=$$($(BIN)/python -m tools.choose_extra); \
+	echo "installing the course and what it needs into $(VENV): this takes a minute or more"; \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[lab,dev$${extra:+,$$extra}]"; \
 	touch $(READY)
 
