@@ -14,7 +14,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent
 EXPECTED_VERDICT = {"notebooks": "not started", "solutions": "passed"}
-_PRIVATE = ("COURSE_STRICT", "COURSE_SIMULATED_GPU", "MPLBACKEND")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -44,8 +43,9 @@ def _notebook_folder(item: pytest.Item) -> str | None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     # before nbval starts the kernel, which inherits this process's environment
-    for name in _PRIVATE:
-        os.environ.pop(name, None)
+    for name in list(os.environ):
+        if name == "MPLBACKEND" or (name.startswith("COURSE_") and name != "COURSE_SOURCE"):
+            del os.environ[name]
     folder = _notebook_folder(item)
     if folder is None:
         os.environ["MPLBACKEND"] = "agg"
