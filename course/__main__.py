@@ -176,6 +176,9 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
 
 def main(words: list[str] | None = None) -> int:
     """Run a command and return its exit status; what the user can repair is one line and 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a console that lacks a sign shows its code
+            stream.reconfigure(errors="backslashreplace")
     arguments = make_parser().parse_args(words)
     from course.image_files import ImageError
 

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,13 +20,11 @@ from course.paths import data_path
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def run(*words, folder, **options):
+def run(*words, folder, **settings):
     """Run the command in a process of its own, as a user does."""
     command = [sys.executable, "-m", "course", *map(str, words)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, **options
-    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)} | settings
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
 def call(capfd, *words):
@@ -151,6 +150,21 @@ def test_file_name_of_undecodable_bytes_is_no_trouble(tmp_path, capfd):
     assert status == 0
     assert err.count("\n") == 1
     assert table(tmp_path / "out")[0]["name"] == "caf?"
+
+
+def test_a_console_without_the_signs_is_no_trouble(photos, tmp_path):
+    words = ["photos", "--k", 5, "--size", 16, "--out", "out"]
+    done = run("reconstruct", *words, folder=tmp_path, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert "\\xd7" in done.stdout
+
+
+def test_doctor_reports_and_ends_well(tmp_path):
+    done = run("doctor", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Python" in done.stdout
+    assert "NumPy" in done.stdout
+    assert done.stderr == ""
 
 
 def test_several_runs_replace_their_files_and_leave_others_alone(photos, tmp_path, capfd):
@@ -410,9 +424,8 @@ def test_help_offers_only_commands_that_exist(capfd):
 
 def test_the_examples_of_the_help_run(tmp_path, capfd, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "images").symlink_to(data_path("images"))
-    (tmp_path / "scans").symlink_to(data_path("images"))
+    for folder in ("data/images", "scans"):
+        shutil.copytree(data_path("images"), tmp_path / folder)
     (tmp_path / "holiday.jpg").write_bytes(data_path("images", "coffee.jpg").read_bytes())
     start = "  python -m course "
     examples = [line for line in command_line.RECONSTRUCT_EXAMPLES.splitlines() if start in line]
