@@ -1,0 +1,195 @@
+"""Code of calls in a lane program."""
+
+from __future__ import annotations
+
+import ast
+import math
+from typing import TYPE_CHECKING
+
+
+from numba import types
+
+from course.simt import operators
+from course.simt.calls import array_parts
+from course.simt.names import KernelName
+from course.simt.oracle import dtype_of, plain
+
+if TYPE_CHECKING:
+    from course.simt.emit import Emitter
+
+_PURE_CALLS = {"min", "max", "abs", "int", "float", "bool", "len"}
+_CHEAP = {abs, min, max, round, math.floor, math.ceil, math.fabs, math.trunc, math.copysign}
+
+
+def is_pure(node: ast.AST) -> bool:
+    """True if evaluating the expression on idle lanes does no harm and is not counted."""
+    for child in ast.walk(node):
+        if isinstance(child, ast.Subscript):
+            shape = isinstance(child.value, ast.Attribute) and child.value.attr == "shape"
+            if not shape:
+                return False
+        elif isinstance(child, ast.Call):
+            if not (isinstance(child.func, ast.Name) and child.func.id in _PURE_CALLS):
+                return False
+        elif isinstance(child, ast.BinOp) and isinstance(
+            child.op, ast.Div | ast.Mod | ast.FloorDiv | ast.Pow
+        ):
+            return False
+    return True
+
+
+def emit_call(emitter: Emitter, node: ast.Call) -> str:
+    function = emitter.source.static(node.func)
+    typing = emitter.typing
+    if isinstance(function, KernelName):
+        return _intrinsic(emitter, node, function.path)
+    if node in typing.callees:
+        return _device(emitter, node)
+    if function is print:
+        return _print(emitter, node)
+    if function is len:
+        kind = typing.of[node.args[0]]
+        code = emitter.expression(node.args[0])
+        return f"{code}.shape[0]" if isinstance(kind, types.Array) else str(len(kind))
+    if not isinstance(node.func, ast.Name | ast.Attribute) or (
+        isinstance(node.func, ast.Attribute) and node.func.attr == "bit_count"
+    ):
+        return f"popc({emitter.operand(node.func.value, typing.operands[node][0])}, 64)"
+    operands = typing.operands[node]
+    codes = [emitter.operand(a, k) for a, k in zip(node.args, operands, strict=True)]
+    kind = typing.of[node]
+    if operators.is_cast(function):
+        return codes[0]
+    _count(emitter, function, kind)
+    if function in (min, max):
+        name = "minimum" if function is min else "maximum"
+        code = codes[0]
+        for other in codes[1:]:
+            code = f"{name}({code}, {other})"
+        return code
+    if function is abs:
+        return f"absolute({codes[0]})"
+    if function is round:
+        if len(codes) == 1:
+            return f"int64(rint({codes[0]}))"
+        return f"rint({codes[0]}, {codes[1]})"
+    if function is pow:
+        return f"power({codes[0]}, {codes[1]}, {operators.name_of(kind)})"
+    name = function.__name__
+    key = f"{name}_" if name in emitter.namespace else name
+    emitter.namespace[key] = operators.library(function, dtype_of(kind))
+    return f"{key}({', '.join(codes)})"
+
+
+def _count(emitter: Emitter, function, kind: types.Type) -> None:
+    if isinstance(kind, types.Float):
+        emitter.count("special", function not in _CHEAP and not isinstance(function, type))
+        if operators.group_of(kind) == "float64":
+            emitter.count("in double", function not in _CHEAP)
+
+
+def _device(emitter: Emitter, node: ast.Call) -> str:
+    function, arguments = emitter.typing.callees[node]
+    program = emitter.program_of(function, arguments, emitter.traced)
+    name = program.name
+    if emitter.namespace.setdefault(name, program.run) is not program.run:
+        name = emitter.temporary(f"{name}_")
+        emitter.namespace[name] = program.run
+    codes = [emitter.expression(argument) for argument in node.args]
+    site_base = len(emitter.sites)
+    emitter.sites.extend(program.sites)
+    return f"T.call({name}, {site_base}, {''.join(f'{code}, ' for code in codes)})".replace(
+        ", )", ")"
+    )
+
+
+def _print(emitter: Emitter, node: ast.Call) -> str:
+    parts = []
+    for argument in node.args:
+        kind = emitter.typing.of[argument]
+        parts.append(f"({_format_of(kind)!r}, {emitter.expression(argument)})")
+    return f"T.print({''.join(f'{part}, ' for part in parts)})".replace(", )", ")")
+
+
+def _format_of(kind: types.Type) -> str:
+    """How CUDA's printf shows a value: integers whole, floats with six decimals."""
+    if isinstance(kind, types.BaseTuple):
+        inner = ", ".join(_format_of(part) for part in kind)
+        return f"({inner},)" if len(kind) == 1 else f"({inner})"
+    if isinstance(kind, types.StringLiteral | types.Boolean):
+        return "%s"
+    return "%d" if isinstance(kind, types.Integer) else "%f"
+
+
+def _intrinsic(emitter: Emitter, node: ast.Call, path: str) -> str:
+    typing = emitter.typing
+    if path in ("grid", "gridsize"):
+        return f"T.{path}({emitter.source.static(node.args[0])})"
+    if path in ("shared.array", "local.array"):
+        shape_node, _ = array_parts(node)
+        shape = emitter.source.static(shape_node)
+        sizes = shape if isinstance(shape, tuple) else (shape,)
+        sizes = tuple(int(size) for size in sizes)
+        (dtype,) = typing.operands[node]
+        name = _assigned_name(emitter, node) or ast.unparse(node)
+        site = emitter.site(node, name)
+        return f"T.{path[:-6]}_array({sizes}, {dtype_of(dtype).name!r}, {site})"
+    if path == "const.array_like":
+        return emitter.expression(node.args[0])
+    if path.startswith("atomic."):
+        return _atomic(emitter, node, path[7:])
+    codes = [
+        emitter.operand(argument, kind)
+        for argument, kind in zip(node.args, typing.operands[node], strict=True)
+    ]
+    if path in ("popc", "clz", "ffs", "brev"):
+        bits = typing.operands[node][0].bitwidth
+        return f"{path}({codes[0]}, {bits})"
+    if path in ("fma", "cbrt", "selp"):
+        if path == "fma":
+            emitter.count(operators.group_of(typing.of[node]), 2)
+            if operators.group_of(typing.of[node]) == "float64":
+                emitter.count("in double", 2)
+        elif path == "cbrt":
+            emitter.count("special")
+        return f"{path}({', '.join(codes)})"
+    from course.simt.threads import Threads
+
+    if not hasattr(Threads, path):
+        raise emitter.source.unsupported(node, f"cuda.{path}")
+    codes.append(str(emitter.site(node)))
+    return f"T.{path}({', '.join(codes)})"
+
+
+def _assigned_name(emitter: Emitter, node: ast.Call) -> str | None:
+    for statement in ast.walk(emitter.source.tree):
+        if isinstance(statement, ast.Assign) and statement.value is node:
+            target = statement.targets[0]
+            return target.id if isinstance(target, ast.Name) else None
+    return None
+
+
+def _atomic(emitter: Emitter, node: ast.Call, name: str) -> str:
+    typing = emitter.typing
+    array = emitter.expression(node.args[0])
+    if name == "compare_and_swap":
+        index, values = "(0,)", node.args[1:]
+    else:
+        kind = plain(typing.of[node.args[1]])
+        index = emitter.expression(node.args[1])
+        if isinstance(kind, types.BaseTuple):
+            index = f"tuple(int64(i) for i in {index})"
+        else:
+            index = f"({emitter.convert(index, kind, types.int64)},)"
+        values = node.args[2:]
+    codes = [
+        emitter.operand(value, kind)
+        for value, kind in zip(values, typing.operands[node], strict=True)
+    ]
+    used = not any(
+        isinstance(statement, ast.Expr) and statement.value is node
+        for statement in ast.walk(emitter.source.tree)
+    )
+    site = emitter.site(node, ast.unparse(node.args[0]))
+    name = "cas" if name == "compare_and_swap" else name
+    return f"T.atomic({name!r}, {array}, {index}, {site}, {used}, {', '.join(codes)})"

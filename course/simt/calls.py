@@ -1,0 +1,236 @@
+"""Calls in a kernel: CUDA's functions, device functions, Python's, math's and NumPy's."""
+
+from __future__ import annotations
+
+import ast
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from course.simt import intrinsics
+from course.simt.names import MISSING, KernelName
+from course.simt.oracle import of_dtype, plain, resolve
+from course.simt.types import CASTS, Typer, constant_dtype
+
+#: Functions of Python, math and NumPy that Numba's typing decides about.
+PYTHON = (abs, min, max, round, pow)
+
+
+def call(typer: Typer, node: ast.Call) -> types.Type:
+    """Type a call and note what it is converted to."""
+    source = typer.source
+    function = source.static(node.func)
+    if function is MISSING:
+        if isinstance(node.func, ast.Attribute):
+            return _method(typer, node)
+        raise source.refused(node, f"cannot call {ast.unparse(node.func)}: it is not known")
+    if any(isinstance(argument, ast.Starred) for argument in node.args):
+        raise source.unsupported(node, "a call with *")
+    if isinstance(function, KernelName):
+        return _intrinsic(typer, node, function.path)
+    if is_device_function(function):
+        return _device(typer, node, function)
+    if node.keywords:
+        raise source.unsupported(node, f"keyword arguments of {ast.unparse(node.func)}")
+    if function is print:
+        return _print(typer, node)
+    if function is len:
+        return _length(typer, node)
+    cast = _cast_type(function)
+    arguments = tuple(plain(typer.expression(argument)) for argument in node.args)
+    if cast is not None:
+        return _cast(typer, node, function, cast, arguments)
+    if function in PYTHON or _is_library(function):
+        if function in (min, max) and len(arguments) > 2:
+            return _several(typer, node, function, arguments)
+        return typer.call_type(node, function, arguments)
+    name = ast.unparse(node.func)
+    if callable(function) and hasattr(function, "__code__"):
+        raise source.refused(
+            node,
+            f"Untyped global name {name!r}: {name} is a plain Python function; decorate it with "
+            "@cuda.jit(device=True) to call it from a kernel",
+        )
+    raise source.unsupported(node, f"the call of {name}")
+
+
+def is_device_function(function: Any) -> bool:
+    """True for functions decorated with ``cuda.jit``, the simulator's or numba.cuda's."""
+    return hasattr(function, "py_func")
+
+
+def _is_library(function: Any) -> bool:
+    if isinstance(function, np.ufunc):
+        return True
+    return getattr(function, "__module__", None) == "math"
+
+
+def _cast_type(function: Any) -> types.Type | None:
+    if function in CASTS:
+        return types.intp  # decided in _cast
+    if isinstance(function, types.Type) or (
+        isinstance(function, type) and issubclass(function, np.generic)
+    ):
+        return of_dtype(function)
+    return None
+
+
+def _cast(typer: Typer, node: ast.Call, function: Any, cast: types.Type, arguments: tuple):
+    if len(arguments) != 1 or not isinstance(arguments[0], types.Number | types.Boolean):
+        listed = ", ".join(str(kind) for kind in arguments)
+        raise typer.source.refused(node, f"{ast.unparse(node.func)}({listed}) needs one number")
+    (kind,) = arguments
+    if function is float:
+        cast = kind if isinstance(kind, types.Float) else types.float64
+    elif function is int:
+        cast = kind if isinstance(kind, types.Integer) else types.int64
+    elif function is bool:
+        cast = types.boolean
+    elif function is complex:
+        cast = types.complex128
+    typer.typing.operands[node] = (cast,)
+    return cast
+
+
+def _several(typer: Typer, node: ast.Call, function: Any, arguments: tuple) -> types.Type:
+    """min and max of more than two arguments: the type of the pairs, folded."""
+    kind = arguments[0]
+    for other in arguments[1:]:
+        found = resolve(function, (kind, other))
+        if found is None:
+            raise typer.source.refused(node, f"{function.__name__} of {kind} and {other}")
+        kind = found[0]
+    typer.typing.operands[node] = (kind,) * len(arguments)
+    return kind
+
+
+def _print(typer: Typer, node: ast.Call) -> types.Type:
+    for argument in node.args:
+        kind = typer.expression(argument)
+        parts = kind if isinstance(kind, types.BaseTuple) else (kind,)
+        if not all(
+            isinstance(k, types.Number | types.Boolean | types.StringLiteral) for k in parts
+        ):
+            raise typer.source.refused(node, f"print of {kind} is not possible in a kernel")
+    return types.none
+
+
+def _length(typer: Typer, node: ast.Call) -> types.Type:
+    kind = typer.expression(node.args[0]) if len(node.args) == 1 else None
+    if not isinstance(kind, types.Array | types.BaseTuple):
+        raise typer.source.refused(node, f"len of {kind}")
+    return types.intp
+
+
+def _method(typer: Typer, node: ast.Call) -> types.Type:
+    kind = typer.expression(node.func.value)
+    if isinstance(kind, types.Array):
+        raise typer.source.unsupported(
+            node, f"the array method .{node.func.attr}()", "Write a loop over the elements."
+        )
+    if isinstance(kind, types.Integer) and node.func.attr == "bit_count" and not node.args:
+        typer.typing.operands[node] = (kind,)
+        return kind
+    raise typer.source.refused(node, f"Unknown attribute {node.func.attr!r} of type {kind}")
+
+
+def _device(typer: Typer, node: ast.Call, function: Any) -> types.Type:
+    arguments = tuple(plain(typer.expression(argument)) for argument in node.args)
+    if node.keywords:
+        raise typer.source.unsupported(node, "keyword arguments of a device function")
+    typing = typer.callee(typer.source, node, function, arguments)
+    typer.typing.callees[node] = (function, arguments)
+    typer.typing.operands[node] = arguments
+    return typing.result
+
+
+# ---------------------------------------------------------------------- CUDA's own
+def _intrinsic(typer: Typer, node: ast.Call, path: str) -> types.Type:
+    source = typer.source
+    if path in ("grid", "gridsize"):
+        dimensions = source.static(node.args[0]) if len(node.args) == 1 else MISSING
+        if dimensions not in (1, 2, 3):
+            raise source.refused(node, f"cuda.{path} takes the literal 1, 2 or 3")
+        return types.intp if dimensions == 1 else types.UniTuple(types.intp, dimensions)
+    if path in ("shared.array", "local.array"):
+        return _array(typer, node, path)
+    if path == "const.array_like":
+        value = source.static(node.args[0]) if len(node.args) == 1 else MISSING
+        if not isinstance(value, np.ndarray):
+            raise source.refused(node, "cuda.const.array_like needs an array from outside")
+        return typer.expression(node.args[0])
+    if path.startswith("atomic."):
+        return _atomic(typer, node, path[7:])
+    low, high = intrinsics.ARITY.get(path, (0, -1))
+    if not low <= len(node.args) <= high or node.keywords:
+        raise source.refused(node, f"cuda.{path} takes {low} arguments, {len(node.args)} given")
+    arguments = tuple(plain(typer.expression(argument)) for argument in node.args)
+    found = intrinsics.FUNCTIONS[path](*arguments)
+    if found is None:
+        listed = ", ".join(str(kind) for kind in arguments)
+        raise source.refused(
+            node,
+            f"No implementation of function {path} found for signature:\n\n >>> {path}({listed})",
+        )
+    typer.typing.operands[node] = tuple(found[1])
+    return found[0]
+
+
+def array_parts(node: ast.Call) -> tuple[ast.expr | None, ast.expr | None]:
+    """The shape and dtype nodes of ``cuda.shared.array(shape, dtype)``."""
+    named = {keyword.arg: keyword.value for keyword in node.keywords}
+    shape = node.args[0] if node.args else named.get("shape")
+    dtype = node.args[1] if len(node.args) > 1 else named.get("dtype")
+    return shape, dtype
+
+
+def _array(typer: Typer, node: ast.Call, path: str) -> types.Type:
+    source = typer.source
+    shape_node, dtype_node = array_parts(node)
+    if shape_node is None or dtype_node is None:
+        raise source.refused(node, f"cuda.{path} needs a shape and a dtype")
+    shape = source.static(shape_node)
+    sizes = shape if isinstance(shape, tuple) else (shape,)
+    if not all(isinstance(size, int | np.integer) for size in sizes):
+        raise source.refused(
+            node,
+            f"the shape of cuda.{path} must be a compile-time constant: a literal, or a name from "
+            f"outside the kernel that holds an integer; {ast.unparse(shape_node)} is neither. "
+            "Compute it outside and use its name",
+        )
+    dtype = constant_dtype(typer, dtype_node)
+    if dtype is None:
+        raise source.refused(node, f"{ast.unparse(dtype_node)} is not an element type")
+    typer.typing.operands[node] = (dtype,)
+    return types.Array(dtype, len(sizes), "C")
+
+
+def _atomic(typer: Typer, node: ast.Call, name: str) -> types.Type:
+    source = typer.source
+    wanted = {"cas": 4, "compare_and_swap": 3}.get(name, 3)
+    if len(node.args) != wanted or node.keywords:
+        raise source.refused(
+            node, f"cuda.atomic.{name} takes {wanted} arguments, {len(node.args)} given"
+        )
+    array = typer.expression(node.args[0])
+    allowed = intrinsics.ATOMIC_TYPES[intrinsics.ATOMICS[name]]
+    if not isinstance(array, types.Array) or array.dtype not in allowed:
+        listed = ", ".join(str(kind) for kind in allowed)
+        raise source.refused(
+            node, f"cuda.atomic.{name} on {array} is not possible; element types: {listed}"
+        )
+    values = node.args[1:] if name == "compare_and_swap" else node.args[2:]
+    if name != "compare_and_swap":
+        index = plain(typer.expression(node.args[1]))
+        count = len(index) if isinstance(index, types.BaseTuple) else 1
+        parts = index if isinstance(index, types.BaseTuple) else (index,)
+        if count != array.ndim or not all(isinstance(part, types.Integer) for part in parts):
+            raise source.refused(node, f"cuda.atomic.{name}: index {index} for {array}")
+    for value in values:
+        kind = plain(typer.expression(value))
+        if not isinstance(kind, types.Integer | types.Float | types.Boolean):
+            raise source.refused(node, f"cuda.atomic.{name}: value of type {kind}")
+    typer.typing.operands[node] = (array.dtype,) * len(values)
+    return array.dtype

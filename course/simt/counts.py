@@ -1,0 +1,192 @@
+"""What a launch does to memory and arithmetic units, counted as the hardware's counters count.
+
+A *request* is one access of the source by one warp with at least one active lane. A *sector* is 32
+aligned bytes of global memory, a *wavefront* one pass over the 32 four-byte banks of shared memory.
+Source of the definitions: Nsight Compute's documentation, "Memory tables".
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from course.simt.emit import Site
+from course.simt.memory import Array
+
+ndarray = np.ndarray
+SECTOR = 32
+BANKS = 32
+
+
+@dataclass
+class Count:
+    """Sums over the accesses of one place in the source, or of several.
+
+    ``sectors`` and ``ideal_sectors`` belong to global memory, ``wavefronts`` and
+    ``ideal_wavefronts`` to shared memory; ``bytes`` is what the active lanes asked for.
+    """
+
+    requests: int = 0
+    sectors: int = 0
+    ideal_sectors: int = 0
+    wavefronts: int = 0
+    ideal_wavefronts: int = 0
+    lanes: int = 0
+    bytes: int = 0
+
+    @property
+    def conflicts(self) -> int:
+        """Wavefronts beyond the ideal."""
+        return self.wavefronts - self.ideal_wavefronts
+
+    def add(self, other: Count) -> None:
+        for name in self.__dataclass_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class Counters:
+    """The counts of one traced launch."""
+
+    def __init__(self) -> None:
+        self.accesses: dict[tuple[Site, str, str], Count] = defaultdict(Count)
+        self.operations: Counter = Counter()
+        self.float64: Counter = Counter()  # (function, line) -> float64 operations
+        self.touched: dict[int, tuple[Array, ndarray]] = {}
+
+    def touch(self, array: Array, elements) -> None:
+        """Remember which elements of global memory were touched at all."""
+        root = array.root
+        if id(root) not in self.touched:
+            self.touched[id(root)] = (root, np.zeros(root.flat.size, bool))
+        self.touched[id(root)][1][elements] = True
+
+    @property
+    def unique_bytes(self) -> int:
+        """Bytes of global memory touched, each counted once."""
+        return sum(
+            int(np.count_nonzero(seen)) * root.itemsize for root, seen in self.touched.values()
+        )
+
+
+class Counting:
+    """Counts the accesses and operations of the running threads."""
+
+    def count(self, line: int, operations: dict[str, int]) -> None:
+        """Operations of one statement, each done by every active lane."""
+        lanes, counters = self.mask.count, self.counters
+        for kind, amount in operations.items():
+            if kind == "in double":
+                counters.float64[self.function, line] += amount * lanes
+            else:
+                counters.operations[kind] += amount * lanes
+
+    def counted(self, line: int, operations: dict[str, int], value):
+        self.count(line, operations)
+        return value
+
+    def record(self, array: Array, uniform, varying, bad, site: int, op: str) -> None:
+        """Count one access of the source."""
+        mask = self.active_part(bad)
+        if not mask or array.space == "constant":
+            return
+        count = self.counters.accesses[self.site(site), array.space, op]
+        count.lanes += mask.count
+        count.bytes += mask.count * array.itemsize
+        if array.space == "global":
+            self._record_global(count, array, uniform, varying, mask)
+            self.watch(array, uniform, varying, mask, site, op)
+            return
+        count.requests += mask.warps
+        if array.space == "shared" and op != "atomic":
+            if varying is None:
+                count.wavefronts += mask.warps
+                count.ideal_wavefronts += mask.warps
+            else:
+                elements = varying + uniform if uniform else varying
+                passes, ideal = wavefronts(elements, array.itemsize, array.root.address, mask)
+                count.wavefronts += passes
+                count.ideal_wavefronts += ideal
+        self.watch(array, uniform, varying, mask, site, op)
+
+    def _record_global(self, count: Count, array: Array, uniform, varying, mask) -> None:
+        size = array.itemsize
+        if varying is None:
+            count.requests += mask.warps
+            count.sectors += mask.warps
+            count.ideal_sectors += mask.warps
+            self.counters.touch(array, uniform)
+            return
+        elements = varying + uniform if uniform else varying
+        requests, sectors, ideal = sector_counts(elements, size, array.root.address, mask)
+        count.requests += requests
+        count.sectors += sectors
+        count.ideal_sectors += ideal
+        full = mask.count == len(elements)
+        self.counters.touch(array, elements if full else elements[mask.active])
+
+
+def sector_counts(elements: ndarray, size: int, address: int, mask) -> tuple[int, int, int]:
+    """Requests, sectors and ideal sectors of one access.
+
+    Parameters
+    ----------
+    elements : ndarray of int64, (lanes,)
+        Element number of each lane.
+    size : int
+        Bytes of an element.
+    address : int
+        Byte address of element 0.
+    """
+    rows = elements.reshape(-1, 32)
+    if mask.count == len(elements):
+        requests = len(rows)
+        if not (rows[:, 1:] >= rows[:, :-1]).all():
+            rows = np.sort(rows, axis=1)
+        fresh = rows[:, 1:] != rows[:, :-1]
+        distinct = fresh.sum(1) + 1
+        sector = (rows * size + address) >> 5
+        sectors = int(np.count_nonzero(sector[:, 1:] != sector[:, :-1])) + requests
+    else:
+        low = -(1 << 40)  # idle lanes: below any address
+        rows = np.sort(np.where(mask.active.reshape(-1, 32), rows, low), axis=1)
+        valid = rows > low
+        busy = valid[:, -1]
+        requests = int(np.count_nonzero(busy))
+        fresh = (rows[:, 1:] != rows[:, :-1]) & valid[:, 1:]
+        distinct = (fresh.sum(1) + valid[:, 0])[busy]
+        sector = (rows * size + address) >> 5
+        changes = (sector[:, 1:] != sector[:, :-1]) & valid[:, 1:]
+        sectors = int(np.count_nonzero(changes)) + int(np.count_nonzero(valid[:, 0]))
+    ideal = int((-(-distinct * size // SECTOR)).sum())
+    return requests, sectors, ideal
+
+
+def wavefronts(elements: ndarray, size: int, address: int, mask) -> tuple[int, int]:
+    """Wavefronts of one access to shared memory, and the least that its width needs.
+
+    Accesses of 8 bytes go by half warps, of 16 bytes by quarter warps.
+    """
+    group = {8: 16, 16: 8}.get(size, 32)
+    words = ((elements * size + address) >> 2).reshape(-1, group)
+    active = mask.active.reshape(-1, group)
+    extra = max(1, size // 4)
+    if extra > 1:
+        words = np.concatenate([words + step for step in range(extra)], axis=1)
+        active = np.concatenate([active] * extra, axis=1)
+    busy = active.any(1)
+    ideal = int(np.count_nonzero(busy))
+    big = 1 << 40
+    low = np.where(active, words, big).min(1)
+    high = np.where(active, words, -1).max(1)
+    hard = busy & (high - low >= BANKS)
+    if not hard.any():
+        return ideal, ideal
+    rows = np.sort(np.where(active[hard], words[hard], -1), axis=1)
+    first = np.ones(rows.shape, bool)
+    first[:, 1:] = rows[:, 1:] != rows[:, :-1]
+    first &= rows >= 0
+    bank = (np.arange(len(rows))[:, None] * BANKS + rows % BANKS)[first]
+    passes = np.bincount(bank, minlength=len(rows) * BANKS).reshape(-1, BANKS).max(1)
+    return ideal - int(np.count_nonzero(hard)) + int(passes.sum()), ideal

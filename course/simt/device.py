@@ -1,0 +1,181 @@
+"""Device arrays, streams, events and device properties of the simulator."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from course.simt.gpus import GPU
+
+
+class NoTime(RuntimeError):
+    """Asked for a time that only a GPU has."""
+
+
+class DeviceNDArray:
+    """An array on the simulated device.
+
+    The host cannot read it by accident: ``copy_to_host`` gives its values.
+    """
+
+    def __init__(self, memory: np.ndarray):
+        self._memory = memory
+
+    shape = property(lambda self: self._memory.shape)
+    dtype = property(lambda self: self._memory.dtype)
+    strides = property(lambda self: self._memory.strides)
+    ndim = property(lambda self: self._memory.ndim)
+    size = property(lambda self: self._memory.size)
+    nbytes = property(lambda self: self._memory.nbytes)
+    itemsize = property(lambda self: self._memory.itemsize)
+    flags = property(lambda self: self._memory.flags)
+    alloc_size = nbytes
+
+    @property
+    def T(self) -> DeviceNDArray:  # noqa: N802 - NumPy's name
+        return DeviceNDArray(self._memory.T)
+
+    def transpose(self, axes: tuple[int, ...] | None = None) -> DeviceNDArray:
+        return DeviceNDArray(self._memory.transpose(axes))
+
+    def copy_to_host(self, ary: np.ndarray | None = None, stream: Any = 0) -> np.ndarray:
+        """The values, in a new host array or in ``ary``."""
+        if ary is None:
+            return self._memory.copy(order="K")
+        self._check(ary, "copy_to_host")
+        np.copyto(ary, self._memory)
+        return ary
+
+    def copy_to_device(self, ary: Any, stream: Any = 0) -> None:
+        """Set the values from a host or device array of the same shape and dtype."""
+        values = ary._memory if isinstance(ary, DeviceNDArray) else np.asarray(ary)
+        self._check(values, "copy_to_device")
+        np.copyto(self._memory, values)
+
+    def _check(self, other: np.ndarray, what: str) -> None:
+        if other.shape != self.shape:
+            raise ValueError(f"incompatible shape: {what} of {self.shape} and {other.shape}")
+        if other.dtype != self.dtype:
+            raise TypeError(f"incompatible dtype: {what} of {self.dtype} and {other.dtype}")
+
+    def reshape(self, *shape: Any, **options: Any) -> DeviceNDArray:
+        return DeviceNDArray(self._memory.reshape(*shape, **options))
+
+    def ravel(self, order: str = "C", stream: Any = 0) -> DeviceNDArray:
+        return DeviceNDArray(self._memory.reshape(-1, order=order))
+
+    def view(self, dtype: Any) -> DeviceNDArray:
+        return DeviceNDArray(self._memory.view(dtype))
+
+    def split(self, section: int, stream: Any = 0):
+        """Parts of ``section`` elements, as views."""
+        for start in range(0, self.size, section):
+            yield DeviceNDArray(self._memory[start : start + section])
+
+    def __getitem__(self, index: Any) -> Any:
+        part = self._memory[index]
+        return DeviceNDArray(part) if isinstance(part, np.ndarray) else part
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._memory[index] = value._memory if isinstance(value, DeviceNDArray) else value
+
+    def __len__(self) -> int:
+        return len(self._memory)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self._memory, dtype=dtype)
+
+    def __repr__(self) -> str:
+        return f"<device array of shape {self.shape}, {self.dtype}, simulated>"
+
+
+class Stream:
+    """A queue of work; the simulator does everything at once, in order."""
+
+    handle = 0
+
+    def synchronize(self) -> None:
+        """Wait until the queue is empty; it always is."""
+
+    @contextmanager
+    def auto_synchronize(self):
+        yield self
+
+    def add_callback(self, callback: Any, arg: Any = None) -> None:
+        callback(self, 0, arg)
+
+    def __repr__(self) -> str:
+        return "<simulated CUDA stream>"
+
+
+class Event:
+    """A mark in a stream; without a GPU it has no time."""
+
+    def record(self, stream: Any = 0) -> None:
+        """Mark the stream."""
+
+    def synchronize(self) -> None:
+        """Wait for the mark; it has always been passed."""
+
+    def wait(self, stream: Any = 0) -> None:
+        """Let a stream wait for the mark; it has always been passed."""
+
+    def query(self) -> bool:
+        return True
+
+    def elapsed_time(self, evtend: Event) -> float:
+        raise NoTime(
+            "there is no GPU here, so there is no GPU time: the simulator's seconds say nothing "
+            "about a GPU. course.benchmark gives the bound of a named GPU and recorded figures"
+        )
+
+
+class MemoryInfo(NamedTuple):
+    free: int
+    total: int
+
+
+class Device:
+    """Properties of the simulated device, by the names that ``numba.cuda`` uses."""
+
+    id = 0
+
+    def __init__(self, gpu: GPU):
+        self.gpu = gpu
+        self.compute_capability = gpu.compute_capability
+        self.name = f"{gpu.name} (simulated)"
+        self.MULTIPROCESSOR_COUNT = gpu.multiprocessors
+        self.MAX_THREADS_PER_BLOCK = gpu.threads_per_block
+        self.MAX_THREADS_PER_MULTI_PROCESSOR = gpu.threads_per_multiprocessor
+        self.MAX_BLOCK_DIM_X, self.MAX_BLOCK_DIM_Y, self.MAX_BLOCK_DIM_Z = 1024, 1024, 64
+        self.MAX_GRID_DIM_X, self.MAX_GRID_DIM_Y, self.MAX_GRID_DIM_Z = 2**31 - 1, 65_535, 65_535
+        self.MAX_SHARED_MEMORY_PER_BLOCK = 49_152
+        self.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = gpu.shared_per_block
+        self.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = gpu.shared_per_multiprocessor
+        self.WARP_SIZE = gpu.warp_size
+        self.COMPUTE_CAPABILITY_MAJOR, self.COMPUTE_CAPABILITY_MINOR = gpu.compute_capability
+
+    def reset(self) -> None:
+        """Nothing to reset."""
+
+    def __repr__(self) -> str:
+        return f"<simulated CUDA device 0 '{self.gpu.name}'>"
+
+
+class Context:
+    """The context of the simulated device."""
+
+    def __init__(self, gpu: GPU):
+        self.device = Device(gpu)
+
+    def get_memory_info(self) -> MemoryInfo:
+        """Bytes of the GPU that is simulated; arrays live in the host's memory."""
+        return MemoryInfo(self.device.gpu.memory, self.device.gpu.memory)
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+
+    def reset(self) -> None:
+        """Nothing to reset."""

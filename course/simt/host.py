@@ -1,0 +1,255 @@
+"""The host side of ``numba.cuda``: the simulator's module of the same names.
+
+``from course import cuda`` is this module where there is no usable GPU.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from course.simt import gpus
+from course.simt.device import (
+    Context,
+    Device,
+    DeviceNDArray,
+    Event,
+    MemoryInfo,
+    Stream,
+)
+from course.simt.gpus import simulate
+from course.simt.kernel import Kernel, jit
+from course.simt.names import KERNEL_NAMES, KernelName
+from course.simt.report import KernelError
+from course.simt.ufuncs import Reduce, guvectorize, reduce, vectorize
+
+for _name in KERNEL_NAMES:
+    if "." not in _name:
+        globals()[_name] = KernelName(_name)
+del _name
+warpsize = KernelName("warpsize")
+
+
+# ---------------------------------------------------------------------- arrays
+def to_device(obj: Any, stream: Any = 0, copy: bool = True, to: DeviceNDArray | None = None):
+    """Copy an array to the device."""
+    values = obj._memory if isinstance(obj, DeviceNDArray) else np.asarray(obj)
+    if to is not None:
+        to.copy_to_device(values)
+        return to
+    memory = np.array(values, order="K", copy=True)
+    if not (memory.flags.c_contiguous or memory.flags.f_contiguous):
+        memory = np.ascontiguousarray(values).copy()
+    return DeviceNDArray(memory)
+
+
+def device_array(
+    shape: Any, dtype: Any = np.float64, strides: Any = None, order: str = "C", stream: Any = 0
+):
+    """An array on the device whose elements are not set: filled with NaN or the largest value."""
+    return DeviceNDArray(_unset(shape, dtype, order))
+
+
+def device_array_like(ary: Any, stream: Any = 0) -> DeviceNDArray:
+    order = "F" if ary.flags.f_contiguous and not ary.flags.c_contiguous else "C"
+    return device_array(ary.shape, ary.dtype, order=order)
+
+
+def _unset(shape: Any, dtype: Any, order: str = "C") -> np.ndarray:
+    memory = np.empty(shape, dtype, order)
+    kind = memory.dtype.kind
+    if kind in "fc":
+        memory.fill(np.nan)
+    elif kind in "iu":
+        memory.fill(np.iinfo(memory.dtype).max)
+    else:
+        memory.fill(0)
+    return memory
+
+
+def pinned_array(
+    shape: Any, dtype: Any = np.float64, strides: Any = None, order: str = "C"
+) -> np.ndarray:
+    """A host array in page-locked memory; without a GPU, any host array."""
+    return np.empty(shape, dtype, order)
+
+
+def pinned_array_like(ary: np.ndarray) -> np.ndarray:
+    return np.empty_like(ary)
+
+
+def mapped_array(
+    shape: Any,
+    dtype: Any = np.float64,
+    strides: Any = None,
+    order: str = "C",
+    stream: Any = 0,
+    portable: bool = False,
+    wc: bool = False,
+):
+    """An array that host and device share."""
+    return np.empty(shape, dtype, order).view(_Mapped)
+
+
+def mapped_array_like(ary: np.ndarray, stream: Any = 0, portable: bool = False, wc: bool = False):
+    return np.empty_like(ary).view(_Mapped)
+
+
+managed_array = mapped_array
+
+
+class _Mapped(np.ndarray):
+    """A host array that kernels use without a copy."""
+
+    @property
+    def _memory(self) -> np.ndarray:
+        return self.view(np.ndarray)
+
+
+@contextmanager
+def pinned(*arrays: np.ndarray):
+    """Page-lock host arrays for a while; without a GPU, nothing to do."""
+    yield
+
+
+def is_cuda_array(obj: Any) -> bool:
+    return isinstance(obj, DeviceNDArray) or hasattr(obj, "__cuda_array_interface__")
+
+
+def as_cuda_array(obj: Any, sync: bool = True) -> DeviceNDArray:
+    if isinstance(obj, DeviceNDArray):
+        return obj
+    raise TypeError(f"{type(obj).__name__} is not a device array; use cuda.to_device")
+
+
+class _Directed:
+    def __init__(self, value: Any):
+        self.value = value
+
+
+class In(_Directed):
+    """An argument that is copied to the device and not back."""
+
+    direction = "in"
+
+
+class Out(_Directed):
+    """An argument that is copied back from the device."""
+
+    direction = "out"
+
+
+class InOut(_Directed):
+    """An argument that is copied both ways."""
+
+    direction = "inout"
+
+
+# ---------------------------------------------------------------------- device, streams, events
+def is_available() -> bool:
+    """True, as in Numba's own simulator, so that programs run; ``course.gpu()`` tells the truth."""
+    return True
+
+
+def detect() -> bool:
+    """Print the simulated device."""
+    device = get_current_device()
+    print("Found 1 CUDA devices (simulated)")
+    print(f"id 0    {device.name!r}    compute capability {device.compute_capability}")
+    return True
+
+
+def get_current_device() -> Device:
+    return Device(gpus.current())
+
+
+def list_devices() -> list[Device]:
+    return [get_current_device()]
+
+
+class _Devices:
+    """``cuda.gpus``: one simulated device."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self):
+        return iter(list_devices())
+
+    def __getitem__(self, number: int) -> Device:
+        return list_devices()[number]
+
+    @property
+    def current(self) -> Device:
+        return get_current_device()
+
+
+gpu_list = _Devices()
+
+
+def select_device(device_id: int) -> Context:
+    if device_id != 0:
+        raise ValueError(f"device {device_id}: the simulator has one device, number 0")
+    return current_context()
+
+
+def current_context(devnum: int | None = None) -> Context:
+    return Context(gpus.current())
+
+
+def close() -> None:
+    """Give the device back; nothing to do."""
+
+
+def synchronize() -> None:
+    """Wait for the device; simulated launches are done when they return."""
+
+
+def stream() -> Stream:
+    return Stream()
+
+
+def default_stream() -> Stream:
+    return Stream()
+
+
+legacy_default_stream = per_thread_default_stream = default_stream
+
+
+def external_stream(ptr: int) -> Stream:
+    return Stream()
+
+
+def event(timing: bool = True) -> Event:
+    return Event()
+
+
+def event_elapsed_time(evtstart: Event, evtend: Event) -> float:
+    return evtstart.elapsed_time(evtend)
+
+
+@contextmanager
+def defer_cleanup():
+    yield
+
+
+@contextmanager
+def profiling():
+    yield
+
+
+def profile_start() -> None:
+    """Nothing to start without a GPU."""
+
+
+def profile_stop() -> None:
+    """Nothing to stop without a GPU."""
+
+
+__all__ = [
+    "Context", "Device", "DeviceNDArray", "Event", "In", "InOut", "Kernel", "KernelError",
+    "MemoryInfo", "Out", "Reduce", "Stream", "guvectorize", "jit", "reduce", "simulate",
+    "to_device", "vectorize",
+]  # fmt: skip

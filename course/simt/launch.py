@@ -1,0 +1,258 @@
+"""Launching: arguments in, blocks in chunks, arguments out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.core.errors import TypingError
+
+from course.simt import gpus
+from course.simt.counts import Counters
+from course.simt.emit import Site
+from course.simt.memory import Array, global_array
+from course.simt.operators import CONVERT
+from course.simt.oracle import of_value, plain
+from course.simt.programs import program_of
+from course.simt.report import ERRORS, Finding, KernelError, Report, cost_findings
+from course.simt.threads import Dim3, Threads, geometry
+
+#: Lanes that run in step: enough to pay for NumPy's overhead, few enough to stay in the cache.
+CHUNK_LANES = 16_384
+
+NO_CONFIGURATION = (
+    "Kernel launch configuration was not specified. Use the syntax:\n\n"
+    "kernel_function[blockspergrid, threadsperblock](arg0, arg1, ..., argN)"
+)
+
+
+@dataclass
+class Launch:
+    """What all chunks of one launch share."""
+
+    name: str
+    gpu: gpus.GPU
+    sites: tuple[Site, ...]
+    dynamic_shared: int
+    debug: bool
+    counters: Counters | None
+    findings: dict[tuple[str, Site], Finding] = field(default_factory=dict)
+
+
+# ---------------------------------------------------------------------- configuration
+def dimensions(value: Any, name: str) -> Dim3:
+    """A grid or block shape as three integers."""
+    sizes = list(value) if isinstance(value, tuple | list) else [value]
+    if value is None:
+        raise ValueError(NO_CONFIGURATION)
+    if not 1 <= len(sizes) <= 3:
+        raise ValueError(f"{name} must be a sequence of 1, 2 or 3 integers, got {sizes!r}")
+    for size in sizes:
+        if not isinstance(size, Integral):
+            raise TypeError(f"{name} must be a sequence of integers, got {sizes!r}")
+    x, y, z = (*map(int, sizes), *(1,) * (3 - len(sizes)))
+    return x, y, z
+
+
+def check_configuration(grid: Dim3, block: Dim3, dynamic_shared: int, gpu: gpus.GPU) -> None:
+    """Refuse what the GPU refuses."""
+    threads = math.prod(block)
+    if min(grid) < 1 or min(block) < 1:
+        raise ValueError(f"every dimension must be at least 1: grid {grid}, block {block}")
+    if threads > gpu.threads_per_block:
+        raise ValueError(
+            f"{threads:,} threads in a block of {block}: a GPU allows {gpu.threads_per_block:,}; "
+            "use smaller blocks and more of them"
+        )
+    if block[2] > 64:
+        raise ValueError(f"block {block}: the third dimension is at most 64")
+    if grid[0] > 2**31 - 1 or max(grid[1:]) > 65_535:
+        raise ValueError(f"grid {grid}: at most 2,147,483,647 by 65,535 by 65,535 blocks")
+    if dynamic_shared > gpu.shared_per_block:
+        raise ValueError(
+            f"{dynamic_shared:,} bytes of dynamic shared memory: a {gpu.name} has "
+            f"{gpu.shared_per_block:,} for a block"
+        )
+
+
+# ---------------------------------------------------------------------- arguments
+class Arguments:
+    """Arguments of a launch: their types, their values in the kernel, and the way back."""
+
+    def __init__(self, names: list[str]):
+        self.names = names
+        self.types: list[types.Type] = []
+        self.values: list[Any] = []
+        self.back: list[Callable[[], None]] = []
+
+    def add(self, value: Any, position: int) -> None:
+        name = self.names[position] if position < len(self.names) else f"argument {position}"
+        kind, inside = self.take(value, name)
+        self.types.append(kind)
+        self.values.append(inside)
+
+    def take(self, value: Any, name: str) -> tuple[types.Type, Any]:
+        direction = getattr(value, "direction", None)  # cuda.In, cuda.Out, cuda.InOut
+        if direction in ("in", "out", "inout"):
+            value = value.value
+        if hasattr(value, "_memory"):
+            return self._array(value._memory, name)
+        if isinstance(value, np.ndarray):
+            copy = np.array(value, order="K", copy=True)
+            if not (copy.flags.c_contiguous or copy.flags.f_contiguous):
+                copy = np.ascontiguousarray(value)
+            if value.flags.writeable and direction != "in":
+                self.back.append(lambda: np.copyto(value, copy))
+            return self._array(copy, name)
+        if hasattr(value, "__cuda_array_interface__"):
+            return self._real_device_array(value, name)
+        if isinstance(value, tuple):
+            parts = [self.take(part, f"{name}[{i}]") for i, part in enumerate(value)]
+            return types.Tuple([kind for kind, _ in parts]), tuple(inside for _, inside in parts)
+        kind = of_value(value)
+        if kind is None or not isinstance(kind, types.Number | types.Boolean):
+            shown = type(value).__name__
+            raise TypeError(
+                f"argument {name!r} is a {shown}: a kernel takes arrays (NumPy or device), numbers "
+                "and tuples of them"
+            )
+        return kind, CONVERT[kind](value)
+
+    def _array(self, memory: np.ndarray, name: str) -> tuple[types.Type, Array]:
+        kind = of_value(memory)
+        if kind is None:
+            raise TypeError(
+                f"argument {name!r} is an array of {memory.dtype!r}, which a kernel cannot take"
+                + (
+                    "; convert it with .astype(...)"
+                    if memory.dtype.byteorder == ">" or memory.dtype.kind == "O"
+                    else ""
+                )
+            )
+        return kind, global_array(memory, name)
+
+    def _real_device_array(self, value: Any, name: str) -> tuple[types.Type, Array]:
+        """An array on a real GPU: simulated on a copy, which goes back at the end."""
+        if hasattr(value, "copy_to_host"):
+            copy = value.copy_to_host()
+            self.back.append(lambda: value.copy_to_device(copy))
+        else:
+            copy = value.get()
+            self.back.append(lambda: value.set(copy))
+        return self._array(np.ascontiguousarray(copy), name)
+
+    def convert(self, declared: tuple[types.Type, ...]) -> None:
+        """Convert to the types of an explicit signature."""
+        if len(declared) != len(self.types):
+            raise TypeError(f"the signature has {len(declared)} arguments, {len(self.types)} given")
+        for i, (given, wanted) in enumerate(zip(self.types, declared, strict=True)):
+            arrays = isinstance(given, types.Array), isinstance(wanted, types.Array)
+            if all(arrays):
+                fits = (given.dtype, given.ndim) == (wanted.dtype, wanted.ndim)
+            else:
+                fits = not any(arrays)
+            if not fits:
+                raise TypeError(
+                    f"No matching definition for argument type(s) "
+                    f"{', '.join(str(kind) for kind in self.types)}: argument {self.names[i]!r} is "
+                    f"{given}, the signature says {wanted}"
+                )
+            if not any(arrays) and plain(given) != wanted:
+                self.values[i] = CONVERT[wanted](self.values[i])
+                self.types[i] = wanted
+
+
+# ---------------------------------------------------------------------- running
+def run(
+    kernel: Any,
+    grid: Any,
+    block: Any,
+    arguments: tuple,
+    dynamic_shared: int = 0,
+    counters: Counters | None = None,
+    gpu: gpus.GPU | None = None,
+    debug: bool = False,
+    signature: tuple[types.Type, ...] | None = None,
+) -> Launch:
+    """Run a kernel on all threads; arrays get their new values only if all went well."""
+    gpu = gpu or gpus.current()
+    grid, block = dimensions(grid, "griddim"), dimensions(block, "blockdim")
+    check_configuration(grid, block, dynamic_shared, gpu)
+    program = program_of(kernel)
+    taken = Arguments(program.source.arguments)
+    for position, value in enumerate(arguments):
+        taken.add(value, position)
+    if signature is not None:
+        taken.convert(signature)
+    kinds = tuple(taken.types)
+    if not isinstance(program.typing(kinds).result, types.NoneType):
+        raise TypingError(
+            f"CUDA kernel must have void return type: {program.source.name} returns "
+            f"{program.typing(kinds).result}; write the result into an array"
+        )
+    lanes = program.lane_program(kinds, counters is not None, device=False)
+    launch = Launch(lanes.name, gpu, lanes.sites, dynamic_shared, debug, counters)
+    padded = -(-math.prod(block) // 32) * 32
+    blocks, chunk = math.prod(grid), max(1, CHUNK_LANES // padded)
+    try:
+        with np.errstate(all="ignore"):
+            for first in range(0, blocks, chunk):
+                threads = Threads(launch, geometry(grid, block, first, min(chunk, blocks - first)))
+                lanes.run(threads, *taken.values)
+    except KernelError as error:
+        raise error.with_traceback(None) from None
+    for copy_back in taken.back:
+        copy_back()
+    return launch
+
+
+def trace(
+    kernel: Any,
+    grid: Any,
+    block: Any,
+    *args: Any,
+    dynamic_shared: int = 0,
+    gpu: str | None = None,
+) -> Report:
+    """Simulate a launch, count what it does, and look for mistakes.
+
+    Parameters
+    ----------
+    kernel
+        A kernel of the simulator or of ``numba.cuda``, or its plain function.
+    grid, block : int or tuple of int
+        As at a launch.
+    *args
+        As at a launch: NumPy arrays are copied in and back, device arrays are used.
+    dynamic_shared : int
+        Bytes of dynamic shared memory.
+    gpu : str, optional
+        The GPU whose limits are kept, such as ``"H200"``.
+
+    Returns
+    -------
+    Report
+        Never raises for a finding: bad stores are dropped, bad loads give NaN or the type's
+        largest value.
+    """
+    counters = Counters()
+    chosen = gpus.find(gpu) if gpu is not None else None
+    launch = run(kernel, grid, block, args, dynamic_shared, counters, chosen)
+    errors = [finding for finding in launch.findings.values() if finding.kind in ERRORS]
+    costs = [finding for finding in launch.findings.values() if finding.kind not in ERRORS]
+    costs += cost_findings(counters)
+    source = program_of(kernel).source
+    costs = [
+        finding if finding.code else _with_code(finding, source.code(finding.line))
+        for finding in costs
+    ]
+    return Report(launch.name, counters, (*errors, *costs))
+
+
+def _with_code(finding: Finding, code: str) -> Finding:
+    return Finding(finding.kind, finding.line, code, finding.message, finding.where)

@@ -1,0 +1,212 @@
+"""What the names in a kernel mean: CUDA's own names, constants, functions, and what is refused.
+
+A kernel's names are resolved once, when it is translated. A name of CUDA is recognised whether it
+comes from the simulator's module (:mod:`course.simt.host`) or from ``numba.cuda``, so that a kernel
+written for one runs on the other.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import sys
+import textwrap
+from dataclasses import dataclass, field
+from types import FunctionType, ModuleType
+from typing import Any
+
+from numba.core.errors import TypingError, UnsupportedError
+
+#: Names that only mean something inside a kernel. A dot stands for an attribute.
+KERNEL_NAMES = frozenset(
+    """
+    grid gridsize threadIdx threadIdx.x threadIdx.y threadIdx.z blockIdx blockIdx.x blockIdx.y
+    blockIdx.z blockDim blockDim.x blockDim.y blockDim.z gridDim gridDim.x gridDim.y gridDim.z
+    laneid warpsize shared shared.array local local.array const const.array_like syncthreads
+    syncthreads_count syncthreads_and syncthreads_or syncwarp threadfence threadfence_block
+    threadfence_system atomic atomic.add atomic.sub atomic.max atomic.min atomic.nanmax
+    atomic.nanmin atomic.and_ atomic.or_ atomic.xor atomic.inc atomic.dec atomic.exch atomic.cas
+    atomic.compare_and_swap popc clz ffs brev fma cbrt selp shfl_sync shfl_up_sync shfl_down_sync
+    shfl_xor_sync any_sync all_sync eq_sync ballot_sync match_any_sync match_all_sync activemask
+    lanemask_lt nanosleep cg cg.this_grid
+    """.split()
+)
+
+MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
+
+
+class Unsupported(UnsupportedError):
+    """A construct that Numba may accept in a kernel and that the simulator does not run."""
+
+
+@dataclass(frozen=True)
+class KernelName:
+    """A name of ``numba.cuda`` that only a kernel may use, such as ``threadIdx.x``."""
+
+    path: str
+
+    def __getattr__(self, attribute: str) -> KernelName:
+        path = f"{self.path}.{attribute}"
+        if path not in KERNEL_NAMES:
+            raise AttributeError(f"cuda.{self.path} has no attribute {attribute!r}")
+        return KernelName(path)
+
+    def __call__(self, *args, **kwargs):
+        raise TypeError(
+            f"cuda.{self.path} works only inside a kernel, a function decorated with @cuda.jit"
+        )
+
+    def __repr__(self) -> str:
+        return f"cuda.{self.path}"
+
+
+def _is_cuda_module(value: Any) -> bool:
+    return isinstance(value, ModuleType) and value.__name__ in (
+        "numba.cuda",
+        "numba.cuda.simulator",
+        "course.simt.host",
+    )
+
+
+def as_kernel_name(value: Any) -> Any:
+    """The :class:`KernelName` for an object of ``numba.cuda``, or the object itself."""
+    if isinstance(value, KernelName):
+        return value
+    real = sys.modules.get("numba.cuda")
+    if real is not None and not isinstance(value, int | float | str | tuple | type(None)):
+        for name in KERNEL_NAMES:
+            if "." not in name and getattr(real, name, MISSING) is value:
+                return KernelName(name)
+    return value
+
+
+def attribute(value: Any, name: str) -> Any:
+    """``value.name`` as a kernel sees it, or MISSING."""
+    if isinstance(value, KernelName):
+        path = f"{value.path}.{name}"
+        return KernelName(path) if path in KERNEL_NAMES else MISSING
+    if _is_cuda_module(value) and name in KERNEL_NAMES:
+        return KernelName(name)
+    return as_kernel_name(getattr(value, name, MISSING))
+
+
+@dataclass
+class Source:
+    """A kernel's function: its syntax tree, its lines, and what its free names stand for."""
+
+    function: FunctionType
+    tree: ast.FunctionDef
+    lines: list[str]
+    environment: dict[str, Any]
+    arguments: list[str]
+    assigned: frozenset[str]
+    constants: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    def line(self, node: ast.AST) -> int:
+        """The node's line, counted from the line of ``def`` as 1."""
+        return node.lineno - self.tree.lineno + 1
+
+    def code(self, line: int) -> str:
+        """The text of a line, counted from ``def`` as 1."""
+        index = self.tree.lineno - 1 + line - 1
+        return self.lines[index].strip() if 0 <= index < len(self.lines) else ""
+
+    def unsupported(self, node: ast.AST, what: str, advice: str = "") -> Unsupported:
+        """An error that names the construct and its line."""
+        line = self.line(node)
+        text = f"{what} is not supported by the simulator, line {line} of {self.name}:\n"
+        text += f"    {self.code(line)}"
+        return Unsupported(f"{text}\n{advice}" if advice else text)
+
+    def refused(self, node: ast.AST, what: str) -> TypingError:
+        """The error of something that Numba itself refuses."""
+        line = self.line(node)
+        return TypingError(f"{what}\n\nline {line} of {self.name}:\n    {self.code(line)}")
+
+    # ------------------------------------------------------------------ constants
+    def static(self, node: ast.AST) -> Any:
+        """The value of an expression that is known when the kernel is compiled, or MISSING.
+
+        These are literals, names from outside the kernel and their attributes, and tuples of them.
+        Arithmetic is not folded, as Numba's typing does not fold it either.
+        """
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Name):
+            if node.id in self.assigned:
+                return self.constants.get(node.id, MISSING)
+            if node.id in self.environment:
+                return as_kernel_name(self.environment[node.id])
+            return getattr(builtins, node.id, MISSING)
+        if isinstance(node, ast.Attribute):
+            value = self.static(node.value)
+            return MISSING if value is MISSING else attribute(value, node.attr)
+        if isinstance(node, ast.Tuple):
+            values = [self.static(element) for element in node.elts]
+            return MISSING if any(value is MISSING for value in values) else tuple(values)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            value = self.static(node.operand)
+            return -value if type(value) in (int, float) else MISSING
+        return MISSING
+
+
+def read(function: FunctionType) -> Source:
+    """Read a kernel's source.
+
+    Raises
+    ------
+    Unsupported
+        If Python cannot find the source, or the function is a lambda or a generator.
+    """
+    name = getattr(function, "__name__", repr(function))
+    if name == "<lambda>":
+        raise Unsupported("a lambda cannot be simulated: write the kernel with def")
+    try:
+        text, first = inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        raise Unsupported(
+            f"the source of {name} cannot be found (it was typed into a plain Python prompt or made "
+            "with exec): write the kernel in a file or a notebook cell"
+        ) from None
+    tree = ast.parse(textwrap.dedent("".join(text))).body[0]
+    if not isinstance(tree, ast.FunctionDef):
+        raise Unsupported(f"{name} is not a plain function: write the kernel with def")
+    spec = tree.args
+    if spec.vararg or spec.kwarg or spec.kwonlyargs:
+        raise Unsupported(f"{name} has *args, **kwargs or keyword-only arguments: name each one")
+    arguments = [argument.arg for argument in (*spec.posonlyargs, *spec.args)]
+    stores: dict[str, list[ast.AST]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            stores.setdefault(node.id, []).append(node)
+    variables = inspect.getclosurevars(function)
+    source = Source(
+        function=function,
+        tree=tree,
+        lines=[line.rstrip("\n") for line in textwrap.dedent("".join(text)).splitlines()],
+        environment={**function.__globals__, **variables.nonlocals},
+        arguments=arguments,
+        assigned=frozenset(arguments) | frozenset(stores),
+    )
+    _find_constants(source, stores)
+    return source
+
+
+def _find_constants(source: Source, stores: dict[str, list[ast.AST]]) -> None:
+    """Names that are set once, to an integer literal: Numba takes them for literals, too."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target, value = node.targets[0], node.value
+            if (
+                isinstance(target, ast.Name)
+                and target.id not in source.arguments
+                and len(stores[target.id]) == 1
+                and isinstance(value, ast.Constant)
+                and type(value.value) is int
+            ):
+                source.constants[target.id] = value.value

@@ -1,0 +1,135 @@
+"""Numba's own typing, asked without a GPU: result types of operators and functions.
+
+Hand-written promotion rules and NumPy's are wrong in dozens of pairs (``float32 * int64`` is
+float64 in Numba). The typing context of ``numba.cuda`` answers where that is installed; else core
+Numba's, with the few differences of CUDA's library put right.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import from_dtype, types
+from numba.core.errors import NumbaError
+
+_SAME_TYPE = (math.floor, math.ceil, math.trunc)  # in CUDA: float in, the same float out
+
+
+@cache
+def _context() -> tuple[Any, Any]:
+    """The typing context and the context manager under which it is asked."""
+    try:
+        from numba.core.target_extension import target_override
+        from numba.cuda.descriptor import cuda_target
+
+        context = cuda_target.typing_context
+        context.refresh()
+        return context, lambda: target_override("cuda")
+    except (ImportError, AttributeError):
+        from numba.core.registry import cpu_target
+
+        context = cpu_target.typing_context
+        context.refresh()
+        return context, nullcontext
+
+
+def plain(kind: types.Type) -> types.Type:
+    """A type without its literal value: ``Literal[int](3)`` becomes int64."""
+    return types.unliteral(kind)
+
+
+@cache
+def resolve(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
+    """Result type and operand types of a call, by Numba's rules; None if there is no such call."""
+    if function in _SAME_TYPE and isinstance(arguments[0], types.Float):
+        return arguments[0], arguments
+    context, override = _context()
+    try:
+        with override():
+            signature = context.resolve_function_type(function, arguments, {})
+    except NumbaError:
+        return None
+    if signature is None:
+        return None
+    operands = tuple(plain(kind) for kind in signature.args)
+    if len(operands) != len(arguments):
+        operands = arguments
+    return plain(signature.return_type), operands
+
+
+@cache
+def unify(first: types.Type, second: types.Type) -> types.Type | None:
+    """The type of a variable that gets both types, or None if Numba has none."""
+    if first == second:
+        return first
+    if isinstance(first, types.Array) and isinstance(second, types.Array):
+        if (first.dtype, first.ndim) == (second.dtype, second.ndim):
+            return types.Array(first.dtype, first.ndim, "A")
+        return None
+    tuples = types.BaseTuple
+    if isinstance(first, tuples) and isinstance(second, tuples):
+        if len(first) != len(second):
+            return None
+        parts = [unify(a, b) for a, b in zip(first, second, strict=True)]
+        return None if None in parts else types.Tuple(parts)
+    context, override = _context()
+    with override():
+        kind = context.unify_types(first, second)
+    return kind if isinstance(kind, types.Number | types.Boolean) else None
+
+
+def of_value(value: Any) -> types.Type | None:
+    """The type of an argument or of a constant from outside the kernel; None if it has none."""
+    if isinstance(value, bool | np.bool_):
+        return types.boolean
+    if isinstance(value, int):
+        return types.int64 if -(2**63) <= value < 2**63 else types.uint64
+    if isinstance(value, float) and not isinstance(value, np.generic):
+        return types.float64
+    if isinstance(value, complex) and not isinstance(value, np.generic):
+        return types.complex128
+    if isinstance(value, str):
+        return types.literal(value)
+    if value is None:
+        return types.none
+    if isinstance(value, np.generic):
+        return of_dtype(value.dtype)
+    if isinstance(value, np.ndarray):
+        element = of_dtype(value.dtype)
+        layout = "C" if value.flags.c_contiguous else "F" if value.flags.f_contiguous else "A"
+        return None if element is None else types.Array(element, value.ndim, layout)
+    if isinstance(value, tuple):
+        parts = [of_value(part) for part in value]
+        return None if None in parts else types.Tuple(parts)
+    return None
+
+
+def of_dtype(dtype: Any) -> types.Type | None:
+    """The Numba type of a NumPy dtype, of a scalar type or of a Numba type itself."""
+    if isinstance(dtype, types.Type):
+        return dtype if isinstance(dtype, types.Number | types.Boolean) else None
+    if dtype is float:
+        return types.float64
+    if dtype is int:
+        return types.int64
+    if dtype is bool:
+        return types.boolean
+    try:
+        dtype = np.dtype(dtype)
+        if dtype.byteorder == ">":
+            return None
+        kind = from_dtype(dtype)
+    except (TypeError, NumbaError, NotImplementedError):
+        return None
+    return kind if isinstance(kind, types.Number | types.Boolean) else None
+
+
+@cache
+def dtype_of(kind: types.Type) -> np.dtype:
+    """The NumPy dtype of a number's type."""
+    name = {"bool": "bool_", "boolean": "bool_"}.get(str(kind), str(kind))
+    return np.dtype(getattr(np, name))

@@ -1,0 +1,188 @@
+"""Findings, and the report of a traced launch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import pandas
+
+    from course.simt.counts import Count, Counters
+
+#: Kinds of finding that make a program wrong; the others cost time.
+ERRORS = frozenset({"out-of-bounds", "race", "barrier-divergence", "uninitialised-read"})
+SPACES = ("global", "shared", "local")
+OPS = ("load", "store", "atomic")
+
+
+class Where(NamedTuple):
+    """A thread of a launch: its block's and its own index, as ``(x, y, z)``."""
+
+    block: tuple[int, int, int]
+    thread: tuple[int, int, int]
+
+    def __str__(self) -> str:
+        return f"block {self.block}, thread {self.thread}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong with a kernel, or that costs time.
+
+    Attributes
+    ----------
+    kind : str
+        Such as ``"out-of-bounds"``; see :data:`ERRORS` for the kinds that are errors.
+    line : int
+        Counted from the line of ``def`` as 1.
+    code : str
+        The access or statement.
+    message : str
+        One sentence: what happens, and what to do.
+    where : Where or None
+        The first thread concerned.
+    """
+
+    kind: str
+    line: int
+    code: str
+    message: str
+    where: Where | None = None
+
+    @property
+    def is_error(self) -> bool:
+        return self.kind in ERRORS
+
+    def __str__(self) -> str:
+        place = f" ({self.where})" if self.where else ""
+        return f"{self.kind}, line {self.line}: {self.code}\n    {self.message}{place}"
+
+
+class KernelError(RuntimeError):
+    """A launch did something that would be undefined on a GPU; arrays are left untouched."""
+
+    def __init__(self, finding: Finding, kernel: str):
+        self.finding = finding
+        super().__init__(f"{kernel}: {finding}")
+
+
+class Report:
+    """What a traced launch did: counts by line, findings, operations."""
+
+    def __init__(self, kernel: str, counters: Counters, findings: tuple[Finding, ...]):
+        self.kernel = kernel
+        self.findings = findings
+        self._counters = counters
+
+    def total(self, space: str, op: str) -> Count:
+        """Sums over all accesses of a kind.
+
+        Parameters
+        ----------
+        space : {'global', 'shared', 'local'}
+        op : {'load', 'store', 'atomic'}
+
+        Returns
+        -------
+        Count
+            With ``requests``, ``sectors``, ``ideal_sectors``, ``wavefronts``, ``conflicts``,
+            ``lanes``, ``bytes``.
+        """
+        from course.simt.counts import Count
+
+        if space not in SPACES or op not in OPS:
+            raise ValueError(
+                f"total({space!r}, {op!r}): the spaces are {', '.join(SPACES)}, "
+                f"the operations {', '.join(OPS)}"
+            )
+        total = Count()
+        for (_, its_space, its_op), count in self._counters.accesses.items():
+            if (its_space, its_op) == (space, op):
+                total.add(count)
+        return total
+
+    @property
+    def lines(self) -> pandas.DataFrame:
+        """One row for each place of the source that touches memory."""
+        import pandas
+
+        columns = [
+            "line", "code", "array", "space", "op", "requests", "sectors", "ideal_sectors",
+            "wavefronts", "conflicts", "lanes",
+        ]  # fmt: skip
+        rows = [
+            (
+                site.line, site.code, site.array, space, op, count.requests, count.sectors,
+                count.ideal_sectors, count.wavefronts, count.conflicts, count.lanes,
+            )
+            for (site, space, op), count in self._counters.accesses.items()
+        ]  # fmt: skip
+        table = pandas.DataFrame(rows, columns=columns)
+        return table.sort_values(["line", "code", "op"], ignore_index=True)
+
+    @property
+    def operations(self) -> dict[str, int]:
+        """Operations of all threads by type; + − × count 1, fma 2; see DESIGN for the rest."""
+        kinds = ("float32", "float64", "float16", "special", "integer")
+        return {kind: self._counters.operations[kind] for kind in kinds}
+
+    @property
+    def unique_bytes(self) -> int:
+        """Bytes of global memory touched, each counted once."""
+        return self._counters.unique_bytes
+
+    def __str__(self) -> str:
+        out = [f"{self.kernel}:"]
+        for space in SPACES:
+            for op in OPS:
+                count = self.total(space, op)
+                if not count.requests:
+                    continue
+                text = f"  {space} {op}s: {count.requests:,} requests"
+                if space == "global":
+                    text += f", {count.sectors:,} sectors ({count.ideal_sectors:,} would do)"
+                elif space == "shared" and op != "atomic":
+                    text += f", {count.wavefronts:,} wavefronts, {count.conflicts:,} conflicts"
+                out.append(text)
+        done = ", ".join(f"{kind} {n:,}" for kind, n in self.operations.items() if n)
+        out.append(f"  operations: {done or 'none'}")
+        out += [f"  {line}" for finding in self.findings for line in str(finding).splitlines()]
+        if not self.findings:
+            out.append("  no findings")
+        return "\n".join(out)
+
+    __repr__ = __str__
+
+
+def cost_findings(counters: Counters) -> list[Finding]:
+    """Findings that are read off the counts at the end of a launch."""
+    found = []
+    for (_, line), amount in sorted(counters.float64.items(), key=lambda entry: entry[0][1]):
+        found.append(
+            Finding(
+                "float64", line, "",
+                f"{amount:,} float64 operations: a literal such as 0.0, or a float32 times an "
+                "int64, is float64 in Numba; write float32(0) or convert the integer",
+            )
+        )  # fmt: skip
+    for (site, space, op), count in counters.accesses.items():
+        if space == "global" and op != "atomic" and count.sectors >= 2 * count.ideal_sectors:
+            found.append(
+                Finding(
+                    "uncoalesced", site.line, site.code,
+                    f"{count.sectors / count.requests:.1f} sectors a request, "
+                    f"{count.ideal_sectors / count.requests:.1f} would do: let threads with "
+                    f"neighbouring threadIdx.x {op} neighbouring elements of {site.array}",
+                )
+            )  # fmt: skip
+        if space == "shared" and op != "atomic" and count.conflicts >= count.ideal_wavefronts > 0:
+            found.append(
+                Finding(
+                    "bank-conflict", site.line, site.code,
+                    f"{count.wavefronts / count.requests:.1f} wavefronts a request, "
+                    f"{count.ideal_wavefronts / count.requests:.1f} would do: let the lanes of a "
+                    f"warp touch different banks of {site.array} (pad its rows by one element)",
+                )
+            )  # fmt: skip
+    return found

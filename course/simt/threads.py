@@ -1,0 +1,328 @@
+"""The threads of a chunk of blocks, running a lane program in step."""
+
+from __future__ import annotations
+
+import ast
+import math
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+from course.simt.atomics import Atomics
+from course.simt.counts import Counters, Counting
+from course.simt.masks import STEP_LIMIT, Control, Loop, Mask
+from course.simt.memory import Array, Memory
+from course.simt.names import Unsupported
+from course.simt.report import ERRORS, Finding, KernelError, Where
+from course.simt.warp import Warps
+
+ndarray = np.ndarray
+Dim3 = tuple[int, int, int]
+
+
+class Geometry:
+    """The indices of the threads of some consecutive blocks.
+
+    Blocks are padded to whole warps; a value that all threads share is a Python int.
+    """
+
+    def __init__(self, grid: Dim3, block: Dim3, first: int, blocks: int):
+        self.grid, self.block_shape, self.first, self.blocks = grid, block, first, blocks
+        self.threads = math.prod(block)
+        self.padded = -(-self.threads // 32) * 32
+        self.lanes = blocks * self.padded
+        self.lane = np.arange(self.lanes)
+        self.block = self.lane // self.padded
+        inside = self.lane % self.padded
+        active = inside < self.threads
+        self.root = Mask(active, blocks * self.threads, None)
+        self.inside = np.where(active, inside, 0)
+        self.laneid = inside % 32
+
+    def _thread_axis(self, axis: int):
+        size = self.block_shape[axis]
+        below = math.prod(self.block_shape[:axis])
+        return self.inside // below % size if size > 1 else 0
+
+    def _block_axis(self, axis: int):
+        size = self.grid[axis]
+        below = math.prod(self.grid[:axis])
+        if self.blocks == 1:
+            return self.first // below % size
+        return (self.block + self.first) // below % size if size > 1 else 0
+
+    threadIdx_x = cached_property(lambda self: self._thread_axis(0))  # noqa: N815
+    threadIdx_y = cached_property(lambda self: self._thread_axis(1))  # noqa: N815
+    threadIdx_z = cached_property(lambda self: self._thread_axis(2))  # noqa: N815
+    blockIdx_x = cached_property(lambda self: self._block_axis(0))  # noqa: N815
+    blockIdx_y = cached_property(lambda self: self._block_axis(1))  # noqa: N815
+    blockIdx_z = cached_property(lambda self: self._block_axis(2))  # noqa: N815
+
+    @cached_property
+    def indices(self) -> tuple:
+        """The thread's index in the whole grid, by axis."""
+        return tuple(
+            self._block_axis(axis) * self.block_shape[axis] + self._thread_axis(axis)
+            for axis in range(3)
+        )
+
+
+@lru_cache(maxsize=32)
+def geometry(grid: Dim3, block: Dim3, first: int, blocks: int) -> Geometry:
+    return Geometry(grid, block, first, blocks)
+
+
+def _of_geometry(name: str) -> property:
+    return property(lambda self: getattr(self.geometry, name))
+
+
+class Threads(Control, Memory, Atomics, Warps, Counting):
+    """What a lane program sees as ``T``."""
+
+    threadIdx_x, threadIdx_y, threadIdx_z = map(  # noqa: N815
+        _of_geometry, ("threadIdx_x", "threadIdx_y", "threadIdx_z")
+    )
+    blockIdx_x, blockIdx_y, blockIdx_z = map(  # noqa: N815
+        _of_geometry, ("blockIdx_x", "blockIdx_y", "blockIdx_z")
+    )
+    laneid = _of_geometry("laneid")
+
+    def __init__(self, launch: Any, geometry: Geometry):
+        self.launch, self.geometry = launch, geometry
+        self.lanes, self.blocks, self.padded = geometry.lanes, geometry.blocks, geometry.padded
+        self.lane, self.block = geometry.lane, geometry.block
+        self.root = self.mask = geometry.root
+        self.exited: ndarray | None = None
+        self.counters: Counters | None = launch.counters
+        self.dynamic_shared: int = launch.dynamic_shared
+        self.shared_bytes = self.dynamic_shared
+        self.step_limit = STEP_LIMIT
+        self.sites, self.base = launch.sites, 0
+        self.blockDim_x, self.blockDim_y, self.blockDim_z = geometry.block_shape  # noqa: N815
+        self.gridDim_x, self.gridDim_y, self.gridDim_z = geometry.grid  # noqa: N815
+        self._bounds: dict = {}
+        self._scaled: dict = {}
+        self._allocated: dict = {}
+
+    # ------------------------------------------------------------------ places
+    def site(self, number: int):
+        return self.sites[self.base + number]
+
+    @property
+    def function(self) -> str:
+        return self.launch.name
+
+    def call(self, program, base: int, *arguments):
+        """Call a device function; its places follow those of its caller."""
+        outer = self.base
+        self.base = outer + base
+        try:
+            return program(self, *arguments)
+        finally:
+            self.base = outer
+
+    def grid(self, dimensions: int):
+        indices = self.geometry.indices
+        return indices[0] if dimensions == 1 else indices[:dimensions]
+
+    def gridsize(self, dimensions: int):
+        geometry = self.geometry
+        sizes = tuple(a * b for a, b in zip(geometry.grid, geometry.block_shape, strict=True))
+        return sizes[0] if dimensions == 1 else sizes[:dimensions]
+
+    def where(self, lane: int) -> Where:
+        """Block and thread of a lane."""
+        geometry = self.geometry
+        block = geometry.first + lane // self.padded
+        thread = lane % self.padded
+        return Where(_unravel(block, geometry.grid), _unravel(thread, geometry.block_shape))
+
+    def uniform_range(self, site: int, *limits):
+        if any(type(limit) is ndarray for limit in limits):
+            raise Unsupported(f"line {self.site(site).line}: a range in zip differs by thread")
+        return range(*limits)
+
+    # ------------------------------------------------------------------ findings
+    def found(self, kind: str, message: str, site: int, lane: int | None) -> None:
+        place = self.site(site)
+        finding = Finding(
+            kind, place.line, place.code, message, None if lane is None else self.where(lane)
+        )
+        if self.counters is not None:
+            self.launch.findings.setdefault((kind, place), finding)
+        elif kind in ERRORS:
+            raise KernelError(finding, self.launch.name)
+
+    def out_of_bounds(self, array, index, axis, outside, site, op) -> None:
+        if op == "view":
+            op = "load"
+        lanes = np.flatnonzero(outside)
+        lane = int(lanes[0])
+        values = tuple(int(i[lane]) if type(i) is ndarray else int(i) for i in index)
+        spelled = ", ".join(str(value) for value in values)
+        names = index_names(self.site(site).code, len(index))
+        size = array.shape[axis]
+        others = f" ({len(lanes):,} threads in all)" if len(lanes) > 1 else ""
+        axis_name = f"axis {axis} of {array.name}" if array.ndim > 1 else array.name
+        verb = {"load": "reads", "store": "writes", "atomic": "updates"}[op]
+        guard = f"if {names[axis]} < {array.name}.shape[{axis}]:"
+        self.found(
+            "out-of-bounds",
+            f"{verb} {array.name}[{spelled}], but {axis_name} has size {size}{others}: guard it "
+            f"with `{guard}`",
+            site,
+            lane,
+        )
+
+    def negative_index(self, array, index, axis, lane, site, op) -> None:
+        i = index[axis]
+        value = int(i[lane]) if type(i) is ndarray else int(i)
+        self.found(
+            "negative-index",
+            f"index {value} on axis {axis} of {array.name} counts from the end: Numba wraps "
+            "it, at the price of a test in every access; make sure that it is meant",
+            site,
+            lane,
+        )
+
+    def outside_tuple(self, index: int, size: int, site: int) -> None:
+        self.found(
+            "out-of-bounds", f"index {index} of a tuple of {size}", site, int(self.mask.indices[0])
+        )
+
+    def barrier_divergence(self, arrived: int, expected: int, lane: int, site: int) -> None:
+        self.found(
+            "barrier-divergence",
+            f"{arrived} of the block's {expected} threads reach this barrier, the others do not: "
+            "on a GPU they wait for ever or go on with half the data; move it out of the branch",
+            site,
+            lane,
+        )
+
+    def watch(self, array: Array, uniform, varying, mask: Mask, site: int, op: str) -> None:
+        """Reads of shared and local memory that nobody has written."""
+        root = array.root
+        if root.written is None:
+            return
+        full = self.elements(array, uniform, varying)
+        chosen = full if mask.count == self.lanes else full[mask.active]
+        if op == "store":
+            root.written[chosen] = True
+            return
+        fresh = ~root.written[chosen]
+        if fresh.any():
+            lane = int(mask.indices[int(np.flatnonzero(fresh)[0])])
+            self.found(
+                "uninitialised-read",
+                f"{array.name} is read where no thread has written it yet: "
+                f"{array.space} memory holds whatever was there before; set it first",
+                site,
+                lane,
+            )
+        root.written[chosen] = True
+
+    # ------------------------------------------------------------------ errors
+    def endless(self, loop: Loop) -> None:
+        raise RuntimeError(
+            f"{self.launch.name}, line {loop.line}: this loop has run {self.step_limit:,} times "
+            f"and {self.mask.count:,} threads are still in it; is its condition ever false?"
+        )
+
+    def wrong_dimensions(self, array: Array, index: tuple, site: int) -> None:
+        raise TypeError(
+            f"line {self.site(site).line}: {array.name} has {array.ndim} dimensions, "
+            f"{len(index)} indices given"
+        )
+
+    def merged_arrays(self, new, old):
+        if new.root is old.root and new.shape == old.shape and new.strides == old.strides:
+            return new.derived(new.shape, new.strides, new.offset)
+        raise Unsupported(
+            f"{self.launch.name}: an array is chosen by thread ({new.name} for some, {old.name} "
+            "for others), which the simulator cannot do; choose the element instead"
+        )
+
+    def varying_slice(self, array: Array, site: int) -> None:
+        raise Unsupported(
+            f"line {self.site(site).line}: a slice of {array.name} whose limits differ by thread"
+        )
+
+    def constant_store(self, array: Array, site: int) -> None:
+        raise TypeError(
+            f"line {self.site(site).line}: {self.site(site).code} writes to a constant array"
+        )
+
+    def check_shared(self, site: int) -> None:
+        limit = self.launch.gpu.shared_per_block
+        static = self.shared_bytes - self.dynamic_shared
+        if static > 49_152 or self.shared_bytes > limit:
+            raise Unsupported(
+                f"{self.launch.name}: {self.shared_bytes:,} bytes of shared memory a block; the "
+                f"{self.launch.gpu.name} has 49,152 for shared.array and {limit:,} in all"
+            )
+
+    def require(self, frame, condition, error: str, message: Any, site: int) -> None:
+        """``assert`` and ``raise``: with ``debug=True`` an error, else the thread ends."""
+        holds, fails = self.split(condition)
+        if not fails:
+            return
+        if self.launch.debug:
+            where = self.where(int(fails.indices[0]))
+            kind = getattr(__builtins__, error, None) or _builtin(error)
+            thread = ", ".join(map(str, where.thread))
+            block = ", ".join(map(str, where.block))
+            raise kind(f"tid=[{thread}] ctaid=[{block}]: {message}")
+        self.mask = fails
+        self.give(frame)
+        self.mask = holds
+
+    def print(self, *parts) -> None:
+        """``print``: a line for each active thread, in their order."""
+        template = " ".join(form for form, _ in parts)
+        for lane in self.mask.indices:
+            print(
+                template
+                % tuple(_flat(value, lane) for _, value in parts for value in _leaves(value))
+            )
+
+
+def _leaves(value):
+    if isinstance(value, tuple):
+        for part in value:
+            yield from _leaves(part)
+    else:
+        yield value
+
+
+def _flat(value, lane: int):
+    return value[lane] if type(value) is ndarray else value
+
+
+def _builtin(name: str):
+    import builtins
+
+    kind = getattr(builtins, name, None)
+    return kind if isinstance(kind, type) and issubclass(kind, Exception) else RuntimeError
+
+
+def _unravel(number: int, shape: Dim3) -> Dim3:
+    x, y, _ = shape
+    return number % x, number // x % y, number // (x * y)
+
+
+def index_names(code: str, count: int) -> list[str]:
+    """The source text of each index of an access, such as ``['i', 'j + 1']``."""
+    try:
+        node = ast.parse(code, mode="eval").body
+    except SyntaxError:
+        return ["index"] * count
+    if isinstance(node, ast.Call) and len(node.args) > 1:
+        inner = node.args[1]
+    elif isinstance(node, ast.Subscript):
+        inner = node.slice
+    else:
+        return ["index"] * count
+    parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+    names = [ast.unparse(part) for part in parts]
+    return names if len(names) == count else ["index"] * count

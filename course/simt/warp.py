@@ -1,0 +1,105 @@
+"""Barriers, and what the threads of a warp tell each other."""
+
+from __future__ import annotations
+
+import numpy as np
+
+ndarray = np.ndarray
+
+
+class Warps:
+    """Barriers, votes and shuffles of the running threads."""
+
+    # ------------------------------------------------------------------ barriers
+    def syncthreads(self, site: int) -> None:
+        """Each block's active threads are none or all that have not returned."""
+        self.check_barrier(site)
+        self.barrier_passed()
+
+    def syncthreads_count(self, predicate, site: int):
+        """How many threads of the block have a predicate that is not 0."""
+        return self._vote_of_block(predicate, site)[0]
+
+    def syncthreads_and(self, predicate, site: int):
+        count, here = self._vote_of_block(predicate, site)
+        return (count == here).astype(np.int32)
+
+    def syncthreads_or(self, predicate, site: int):
+        count, _ = self._vote_of_block(predicate, site)
+        return (count > 0).astype(np.int32)
+
+    def _vote_of_block(self, predicate, site: int) -> tuple[ndarray, ndarray]:
+        self.syncthreads(site)
+        active = self.mask.active
+        yes = (active & (np.asarray(predicate) != 0)).reshape(self.blocks, -1).sum(1)
+        here = active.reshape(self.blocks, -1).sum(1)
+        return np.repeat(yes, self.padded).astype(np.int32), np.repeat(here, self.padded)
+
+    def check_barrier(self, site: int) -> None:
+        mask = self.mask
+        if mask is self.root:
+            return
+        alive = self.root.active if self.exited is None else self.root.active & ~self.exited
+        arrived = mask.active.reshape(self.blocks, -1).sum(1)
+        expected = alive.reshape(self.blocks, -1).sum(1)
+        bad = (arrived > 0) & (arrived != expected)
+        if bad.any():
+            block = int(np.flatnonzero(bad)[0])
+            missing = (alive & ~mask.active).reshape(self.blocks, -1)[block]
+            lane = block * self.padded + int(np.flatnonzero(missing)[0])
+            self.barrier_divergence(int(arrived[block]), int(expected[block]), lane, site)
+
+    def barrier_passed(self) -> None:
+        """Memory is ordered among the threads of each block that arrived."""
+
+    def syncwarp(self, *mask_and_site) -> None:
+        """Order memory among the threads of a warp; lanes already go in step."""
+
+    def threadfence(self, site: int) -> None:
+        """Order memory for all threads of the device."""
+
+    threadfence_block = threadfence_system = threadfence
+
+    def nanosleep(self, nanoseconds, site: int) -> None:
+        """Nothing to wait for: lanes go in step."""
+
+    # ------------------------------------------------------------------ shuffles
+    def shfl_sync(self, members, value, source, site: int):
+        return self._shuffle(value, lambda lane: np.asarray(source) & 31)
+
+    def shfl_up_sync(self, members, value, delta, site: int):
+        return self._shuffle(value, lambda lane: np.where(lane - delta >= 0, lane - delta, lane))
+
+    def shfl_down_sync(self, members, value, delta, site: int):
+        return self._shuffle(value, lambda lane: np.where(lane + delta < 32, lane + delta, lane))
+
+    def shfl_xor_sync(self, members, value, lanes, site: int):
+        return self._shuffle(value, lambda lane: (lane ^ lanes) & 31)
+
+    def _shuffle(self, value, source):
+        if type(value) is not ndarray:
+            return value
+        start = self.lane & ~31
+        return value[start + source(self.laneid)]
+
+    # ------------------------------------------------------------------ votes
+    def activemask(self, site: int):
+        return self._ballot(True)
+
+    def lanemask_lt(self, site: int):
+        return (np.int64(1) << self.laneid) - 1
+
+    def ballot_sync(self, members, predicate, site: int):
+        return self._ballot(predicate)
+
+    def any_sync(self, members, predicate, site: int):
+        return self._ballot(predicate) != 0
+
+    def all_sync(self, members, predicate, site: int):
+        return self._ballot(predicate) == self._ballot(True)
+
+    def _ballot(self, predicate) -> ndarray:
+        """Bit l of the result is lane l's predicate, for each warp, told to all its lanes."""
+        yes = (self.mask.active & predicate).reshape(-1, 32)
+        bits = (yes.astype(np.int64) << np.arange(32)).sum(1)
+        return np.repeat(bits, 32)
