@@ -24,6 +24,9 @@ NOISE = (
     "To see Python/NumPy features",
     "If you think your code should work",
 )
+CANNOT_COMPILE = "Numba cannot compile this: "
+# How the simulator says where: "..., line 3 of square:" and the source below it.
+SIMULATED_PLACE = re.compile(r"(?:,|\n)\s*line (\d+) of (\w+):\s*\n\s*(.+)\s*$")
 ESSENTIAL = re.compile(
     r"NameError|No implementation of function|Unknown attribute|cannot determine Numba type|"
     r"Cannot unify|is not defined|Unsupported|not supported|Invalid use of|Use of|cannot assign|"
@@ -97,7 +100,7 @@ def kernel_fault(name: str, answer: Any) -> str | None:
     if plain_function(answer) is None and plain_function(inner) is not None:
         return f"That is a kernel with its launch configuration. Leave out [grid, block]: {call}."
     options = getattr(answer, "targetoptions", None) or {}
-    if options.get("device"):
+    if options.get("device") or getattr(answer, "device", None) is True:
         return (
             f"{answer.__name__} is a device function: only kernels can call it. "
             "Take device=True out of its @cuda.jit."
@@ -157,6 +160,11 @@ def is_numba_error(error: BaseException) -> bool:
 def typing_failure(error: BaseException, function: FunctionType | None) -> Failure:
     """Numba's error without what only helps Numba's developers: one sentence and the line."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    place = SIMULATED_PLACE.search(text)
+    if place:
+        sentence = " ".join(text[: place.start()].split())
+        where = "" if place[2] == getattr(function, "__name__", "") else f" (in {place[2]})"
+        return Failure("typing", CANNOT_COMPILE + sentence + where, int(place[1]), place[3])
     number = getattr(getattr(error, "loc", None), "line", None)
     lines = []
     for raw in text.splitlines():
@@ -172,4 +180,4 @@ def typing_failure(error: BaseException, function: FunctionType | None) -> Failu
     line, code = (None, None)
     if number is not None and function is not None:
         line, code = line_of(function, number)
-    return Failure("typing", f"Numba cannot compile this: {sentence}", line, code)
+    return Failure("typing", CANNOT_COMPILE + sentence, line, code)

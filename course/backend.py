@@ -192,7 +192,7 @@ def simulate(name: str) -> None:
 
     On a machine with a GPU kernels still run there; `trace` and `check` follow the choice.
     """
-    importlib.import_module("course.simt.host").simulate(name)
+    importlib.import_module("course.simt.gpus").simulate(name)
 
 
 def __getattr__(name: str) -> Any:

@@ -174,15 +174,15 @@ class KernelExercise(Exercise):
     forbidden : collection of str
         Kinds of costs that fail an answer: "float64", "uncoalesced", ...
     limits : sequence of Limit
-    gpu : str, optional
-        The GPU to simulate, where an exercise needs a certain one.
+    gpu : str
+        The GPU to simulate; the same on every machine, so that verdicts are.
     """
 
     outputs: tuple[str, ...] = ()
     updated: tuple[str, ...] = ()
     forbidden: Collection[str] = ()
     limits: Sequence[Limit] = ()
-    gpu: str | None = None
+    gpu: str = "T4"
 
     def __post_init__(self) -> None:
         super().__post_init__()

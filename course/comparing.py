@@ -127,6 +127,7 @@ def compare(
     candidates: dict[str, np.ndarray] | None = None,
     inputs: dict[str, Any] | None = None,
     threads: int | None = None,
+    before: np.ndarray | None = None,
     tolerance_reason: str = "",
 ) -> None:
     """Raise Failure("wrong-result") where `got` is not what was expected.
@@ -144,6 +145,8 @@ def compare(
         The arguments, to recognise an input returned unchanged.
     threads : int, optional
         Threads of a block, to recognise that only the first block is right.
+    before : array, optional
+        What an array that is changed in place held at first, to recognise lost updates.
     tolerance_reason : str
         Why that much error is allowed.
     """
@@ -160,6 +163,11 @@ def compare(
     diagnosis = explain(
         got, expected, wrong, candidates=candidates or {}, inputs=inputs or {}, threads=threads
     )
+    if before is not None and _updates_were_lost(got, expected, before):
+        diagnosis = (
+            "Updates were lost: every wrong element changed, but not enough. When several threads "
+            "add to one address, each must do so in one step: cuda.atomic.add."
+        )
     if diagnosis is None:
         diagnosis = _looks_like_rounding(got, expected, allowed, tolerance_reason)
     if diagnosis:
@@ -195,6 +203,14 @@ def explain(
         if words:
             return words
     return _partly_right(wrong, threads)
+
+
+def _updates_were_lost(got: np.ndarray, expected: np.ndarray, before: np.ndarray) -> bool:
+    if expected.dtype.kind == "c" or not np.all(np.isfinite(got)):
+        return False
+    mine, right = got.astype(np.float64) - before, expected.astype(np.float64) - before
+    short = np.abs(mine) <= np.abs(right)
+    return bool(np.all(short & (mine * right >= 0)) and np.any(mine) and np.any(mine != right))
 
 
 def _same(got: np.ndarray, candidate: np.ndarray, expected: np.ndarray) -> bool:

@@ -190,6 +190,7 @@ def _compare_results(
             candidates={sentence: arrays[name] for sentence, arrays in mistaken.items()},
             inputs={n: v for n, v in arguments.items() if n not in exercise.outputs},
             threads=threads,
+            before=arguments[name] if name in exercise.updated else None,
             tolerance_reason=exercise.tolerance.reason,
         )
 

@@ -299,21 +299,20 @@ def probe_kernel(facts: Facts) -> Probe:
         return Probe("kernels", "ok", f"a test kernel compiled and ran on the {name}")
     device = _simulated_device()
     if not facts.driver.devices:
-        return Probe("kernels", "ok", f"are simulated, {device}")
+        return Probe("kernels", "ok", device)
     reason = backend.why()
     advice = _advice_for(reason)
     return Probe(
-        "kernels", "problem", f"the GPU cannot be used: {reason}\n{device} instead", advice
+        "kernels", "problem", f"the GPU cannot be used: {reason}\ninstead {device}", advice
     )
 
 
 def _simulated_device() -> str:
-    from course.simt import host
+    from course.simt import gpus
 
-    device = host.get_current_device()
-    name = device.name.decode() if isinstance(device.name, bytes) else str(device.name)
+    device = gpus.current()
     capability = ".".join(map(str, device.compute_capability))
-    return f"on an imitated {name} (compute capability {capability})"
+    return f"simulated, as on a {device.name} (compute capability {capability})"
 
 
 def _advice_for(reason: str) -> str:
