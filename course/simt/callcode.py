@@ -96,11 +96,9 @@ def _device(emitter: Emitter, node: ast.Call) -> str:
         name = emitter.temporary(f"{name}_")
         emitter.namespace[name] = program.run
     codes = [emitter.expression(argument) for argument in node.args]
-    site_base = len(emitter.sites)
+    base = len(emitter.sites)
     emitter.sites.extend(program.sites)
-    return f"T.call({name}, {site_base}, {''.join(f'{code}, ' for code in codes)})".replace(
-        ", )", ")"
-    )
+    return f"T.call({', '.join([name, str(base), *codes])})"
 
 
 def _print(emitter: Emitter, node: ast.Call) -> str:
@@ -108,7 +106,7 @@ def _print(emitter: Emitter, node: ast.Call) -> str:
     for argument in node.args:
         kind = emitter.typing.of[argument]
         parts.append(f"({_format_of(kind)!r}, {emitter.expression(argument)})")
-    return f"T.print({''.join(f'{part}, ' for part in parts)})".replace(", )", ")")
+    return f"T.print({', '.join(parts)})"
 
 
 def _format_of(kind: types.Type) -> str:

@@ -171,7 +171,7 @@ class Emitter:
         if isinstance(value, str):
             return repr(value)
         if isinstance(value, tuple):
-            return "(" + "".join(f"{self.value(part, node)}, " for part in value) + ")"
+            return spelled_tuple([self.value(part, node) for part in value])
         if isinstance(value, np.ndarray):
             return self.constant(ConstantArray(value), ast.unparse(node))
         kind = of_value(value)
@@ -202,7 +202,7 @@ class Emitter:
         return f"part({code}, {node.attr!r})"
 
     def code_Tuple(self, node: ast.Tuple) -> str:
-        return "(" + "".join(f"{self.expression(element)}, " for element in node.elts) + ")"
+        return spelled_tuple([self.expression(element) for element in node.elts])
 
     def code_BinOp(self, node: ast.BinOp) -> str:
         left, right = self.typing.operands[node]
@@ -288,12 +288,11 @@ class Emitter:
         if len(values) == 1:
             return first
         rest = self.counted(values[1], lambda: self._valued(node, values[1:], kind))
-        arms = (
-            f"lambda: {rest}, lambda: a"
-            if isinstance(node.op, ast.And)
-            else f"lambda: a, lambda: {rest}"
-        )
-        return f"(lambda a: T.choose(truth(a), {arms}))({first})"
+        value = self.temporary("value")
+        arms = [f"lambda: {rest}", f"lambda: {value}"]
+        if isinstance(node.op, ast.Or):
+            arms.reverse()
+        return f"(lambda {value}: T.choose(truth({value}), {', '.join(arms)}))({first})"
 
     def code_IfExp(self, node: ast.IfExp) -> str:
         kind = self.typing.of[node]
@@ -323,8 +322,9 @@ class Emitter:
                 return compare(right)
             if is_pure(right_node):
                 return f"T.both({compare(right)}, lambda: {pair(number + 1, right)})"
-            rest = f"T.both({compare('a')}, lambda: {pair(number + 1, 'a')})"
-            return f"(lambda a: {rest})({right})"
+            middle = self.temporary("value")  # evaluated once, read on both sides
+            rest = f"T.both({compare(middle)}, lambda: {pair(number + 1, middle)})"
+            return f"(lambda {middle}: {rest})({right})"
 
         return pair(0, self.expression(node.left))
 
@@ -347,7 +347,7 @@ class Emitter:
         nodes = index_nodes(node)
         if len(nodes) == 1 and isinstance(self.typing.of.get(nodes[0]), types.BaseTuple):
             return self.expression(nodes[0])
-        return "(" + "".join(f"{self._one_index(n)}, " for n in nodes) + ")"
+        return spelled_tuple([self._one_index(n) for n in nodes])
 
     def _one_index(self, node: ast.expr) -> str:
         if isinstance(node, ast.Slice):
@@ -360,6 +360,10 @@ class Emitter:
 
     def code_Call(self, node: ast.Call) -> str:
         return emit_call(self, node)
+
+
+def spelled_tuple(parts: list[str]) -> str:
+    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
 
 
 def _parenthesised(code: str) -> str:

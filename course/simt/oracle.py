@@ -16,7 +16,8 @@ import numpy as np
 from numba import from_dtype, types
 from numba.core.errors import NumbaError
 
-_SAME_TYPE = (math.floor, math.ceil, math.trunc)  # in CUDA: float in, the same float out
+#: In CUDA these give floats: the same float type, float64 for integers. Core Numba says int64.
+_FLOAT_ROUNDING = (math.floor, math.ceil, math.trunc)
 
 
 @cache
@@ -45,8 +46,11 @@ def plain(kind: types.Type) -> types.Type:
 @cache
 def resolve(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
     """Result type and operand types of a call, by Numba's rules; None if there is no such call."""
-    if function in _SAME_TYPE and isinstance(arguments[0], types.Float):
-        return arguments[0], arguments
+    if function in _FLOAT_ROUNDING and len(arguments) == 1:
+        if isinstance(arguments[0], types.Float):
+            return arguments[0], arguments
+        wide = types.uint64 if getattr(arguments[0], "signed", True) is False else types.int64
+        return types.float64, (wide,)
     context, override = _context()
     try:
         with override():

@@ -224,7 +224,7 @@ class Writer(Emitter):
             item = self.variable(node.target.id, kind)
         else:
             item = self.temporary("value")
-        self.line(f"for {item} in {items.format(loop=loop)}:")
+        self.line(f"for {item} in {items(loop)}:")
 
         def take() -> None:
             if not simple:
@@ -242,14 +242,14 @@ class Writer(Emitter):
         typer.expression = self.typing.of.__getitem__
         return typer.iterated(node)
 
-    def items(self, node: ast.expr) -> str:
-        """Code of what a for loop runs over; ``{loop}`` stands for its loop object."""
+    def items(self, node: ast.expr) -> Callable[[str], str]:
+        """Code of what a for loop runs over, given the name of its loop object."""
         function = self.source.static(node.func) if isinstance(node, ast.Call) else None
         if function is range:
             limits = ", ".join(self.operand(argument, types.int64) for argument in node.args)
-            return f"T.range({{loop}}, {limits})"
-        code = self._iterable(node).replace("{", "{{").replace("}", "}}")
-        return f"T.each({{loop}}, {code})"
+            return lambda loop: f"T.range({loop}, {limits})"
+        code = self._iterable(node)
+        return lambda loop: f"T.each({loop}, {code})"
 
     def _iterable(self, node: ast.expr) -> str:
         function = self.source.static(node.func) if isinstance(node, ast.Call) else None

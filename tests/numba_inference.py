@@ -1,0 +1,43 @@
+"""What Numba itself infers for a CUDA function: its own passes, up to types, without a GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+
+class _Device:
+    compute_capability = (7, 5)
+
+
+def inferred(function, arguments: tuple):
+    """Result type of a device function by numba-cuda's type inference."""
+    pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+    import numba.cuda.dispatcher as dispatcher
+    from numba.core.errors import NumbaError, TypingError
+    from numba.core.target_extension import target_override
+    from numba.cuda import compiler
+    from numba.cuda.descriptor import cuda_target
+
+    class OnlyTypes(compiler.CUDACompiler):
+        """Numba's pipeline without its last part, the lowering to machine code."""
+
+        def define_cuda_lowering_pipeline(self, state):
+            return compiler.PassManager("nothing")
+
+    dispatcher.get_current_device = lambda: _Device
+    flags = compiler.CUDAFlags()
+    flags.no_compile = True
+    flags.compute_capability = (7, 5)
+    typing, target = cuda_target.typing_context, cuda_target.target_context
+    typing.refresh()
+    target.refresh()
+    with target_override("cuda"):
+        pipeline = OnlyTypes(typing, target, None, arguments, None, flags, {})
+        try:
+            pipeline.compile_extra(function)
+        except NumbaError as error:
+            raise TypingError(str(error)) from None
+        except Exception:
+            if getattr(pipeline.state, "return_type", None) is None:
+                raise
+    return pipeline.state.return_type
