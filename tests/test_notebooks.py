@@ -4,9 +4,12 @@ What the generator itself does is tested in test_notebooks_generator.py; that th
 and that a solution's outputs are those that are stored, is tested by `pytest --nbval`.
 """
 
+import re
+
 import nbformat
 import pytest
 
+from course.checks import exercises
 from tools import address, build_notebooks, lessons
 
 PATHS = lessons.paths()
@@ -106,3 +109,28 @@ def test_the_first_cell_is_quiet_and_short(path, kind):
 def test_all_solutions_together_stay_small():
     size = sum(target.stat().st_size for target in (lessons.ROOT / "solutions").glob("*.ipynb"))
     assert size < 10e6, "make figures smaller"
+
+
+# --- exercises -----------------------------------------------------------------------------------
+
+
+def checked_names(path):
+    """Return the names in a lesson's check cells, in order."""
+    sources = [cell.source for cell in lessons.read(path) if "check" in cell.tags]
+    return [re.match(r'check\(\s*"([\w-]+)"', source)[1] for source in sources]
+
+
+@EACH_LESSON
+def test_a_lesson_checks_exactly_the_exercises_declared_for_it(path):
+    declared = [name for name, each in exercises().items() if each.lesson == int(path.name[:2])]
+    assert sorted(set(checked_names(path))) == sorted(declared)
+
+
+@EACH_LESSON
+def test_every_exercise_has_a_wrong_answer_that_is_told_why(path):
+    number, _ = lessons.title(lessons.read(path))
+    tests = lessons.ROOT / "tests" / f"test_lesson{number}.py"
+    assert tests.exists(), f"{tests.name} holds the wrong answers of lesson {number}"
+    text = tests.read_text(encoding="utf-8")
+    missing = [name for name in checked_names(path) if f'"{name}"' not in text]
+    assert not missing, f"no wrong answer in {tests.name}"
