@@ -128,6 +128,7 @@ def compare(
     inputs: dict[str, Any] | None = None,
     threads: int | None = None,
     before: np.ndarray | None = None,
+    atomics: bool = False,
     tolerance_reason: str = "",
 ) -> None:
     """Raise Failure("wrong-result") where `got` is not what was expected.
@@ -147,6 +148,8 @@ def compare(
         Threads of a block, to recognise that only the first block is right.
     before : array, optional
         What an array that is changed in place held at first, to recognise lost updates.
+    atomics : bool
+        Whether the kernel used atomics, which lose none.
     tolerance_reason : str
         Why that much error is allowed.
     """
@@ -163,10 +166,12 @@ def compare(
     diagnosis = explain(
         got, expected, wrong, candidates=candidates or {}, inputs=inputs or {}, threads=threads
     )
-    if before is not None and _updates_were_lost(got, expected, before):
-        diagnosis = (
-            "Updates were lost: every wrong element changed, but not enough. When several threads "
-            "add to one address, each must do so in one step: cuda.atomic.add."
+    if before is not None and _changed_too_little(got, expected, before):
+        diagnosis = "Every wrong element changed too little. " + (
+            "Is every value visited, also where there are more values than threads?"
+            if atomics
+            else "Updates are lost where several threads add to one address: "
+            "use cuda.atomic.add, which adds in one step."
         )
     if diagnosis is None:
         diagnosis = _looks_like_rounding(got, expected, allowed, tolerance_reason)
@@ -205,7 +210,7 @@ def explain(
     return _partly_right(wrong, threads)
 
 
-def _updates_were_lost(got: np.ndarray, expected: np.ndarray, before: np.ndarray) -> bool:
+def _changed_too_little(got: np.ndarray, expected: np.ndarray, before: np.ndarray) -> bool:
     if expected.dtype.kind == "c" or not np.all(np.isfinite(got)):
         return False
     mine, right = got.astype(np.float64) - before, expected.astype(np.float64) - before

@@ -116,7 +116,8 @@ def _simulate(exercise: KernelExercise, number: int, answer: Any) -> Any:
     for name in exercise.outputs:
         if unwritten[name].any():
             raise Failure("unwritten-output", _unwritten_message(name, unwritten[name]))
-    _compare_results(exercise, number, arguments, expected)
+    used_atomics = report.total("global", "atomic").requests > 0
+    _compare_results(exercise, number, arguments, expected, atomics=used_atomics)
     return report
 
 
@@ -173,6 +174,8 @@ def _compare_results(
     number: int,
     results: Mapping[str, Any],
     expected: dict[str, np.ndarray],
+    *,
+    atomics: bool = False,
 ) -> None:
     arguments = exercise.arguments(number)
     mistaken = {
@@ -191,6 +194,7 @@ def _compare_results(
             inputs={n: v for n, v in arguments.items() if n not in exercise.outputs},
             threads=threads,
             before=arguments[name] if name in exercise.updated else None,
+            atomics=atomics,
             tolerance_reason=exercise.tolerance.reason,
         )
 

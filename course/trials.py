@@ -56,8 +56,13 @@ def launch_configuration(
 
 
 def from_finding(finding: Any, findings: tuple[Any, ...]) -> Failure:
-    """A simulator's finding as a failure."""
-    return Failure(finding.kind, finding.message, finding.line, finding.code, findings)
+    """A simulator's finding as a failure: its sentence begins with the thread, if there is one."""
+    message = finding.message.strip()
+    if finding.where is not None:
+        who = f"Thread {tuple(finding.where.thread)} of block {tuple(finding.where.block)}"
+        reads_on = message[:1].islower()
+        message = f"{who} {message}" if reads_on else f"{message} ({who.lower()})"
+    return Failure(finding.kind, message.rstrip(".") + ".", finding.line, finding.code, findings)
 
 
 def copied(value: Any) -> Any:

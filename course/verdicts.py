@@ -11,21 +11,15 @@ WIDTH = 96  # columns; a notebook's output area shows that many without scrollin
 
 # What every exercise may say to a kind of failure; an exercise's own hint replaces it.
 GENERAL_HINTS = {
-    "out-of-bounds": "The last block usually has more threads than there are elements left. "
-    "Compare every index with its own axis of the array's shape before you touch memory.",
+    "out-of-bounds": "The last block usually has more threads than there are elements left.",
     "barrier-divergence": "Every thread of a block must reach the same syncthreads. "
     "Move it out of the branch; guard the loads and stores instead.",
-    "race": "Two threads touch one address and at least one writes. Give each thread its own "
-    "address, or use cuda.atomic, or put a barrier between the write and the read.",
-    "uninitialised-read": "Give the value a first value before you read it: `=` before `+=`.",
+    "race": "Give each thread its own address, or use cuda.atomic, "
+    "or put a barrier between the write and the read.",
     "unwritten-output": "Which threads should write these elements? "
     "Look at the index and the guard.",
-    "float64": "A literal such as 0.0 or 1 / 2 is float64 in Numba. Start from float32(0) instead.",
     "uncoalesced": "Neighbouring threads (x first) should touch neighbouring addresses "
     "(the last axis of the array).",
-    "bank-conflict": "Let the lanes of a warp use different banks: pad the tile by one column.",
-    "divergence": "Let whole warps take the same branch.",
-    "negative-index": "Numba wraps a negative index to the end of the array. Guard it.",
     "input-modified": "Read from the inputs, write to the outputs only.",
 }
 

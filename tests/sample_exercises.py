@@ -7,7 +7,7 @@ from course.checks import Case, FunctionExercise, KernelExercise, Tolerance
 
 def _square_case(n, block=128):
     return Case(
-        f"{n:,} elements",
+        "1 element" if n == 1 else f"{n:,} elements",
         lambda rng: {
             "out": np.empty(n, np.float32),
             "x": rng.standard_normal(n, dtype=np.float32),

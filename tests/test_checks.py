@@ -100,7 +100,14 @@ def test_missing_guard_is_out_of_bounds_with_thread_and_index():
         out[i] = x[i] * x[i]
 
     verdict = check("sample-square", square)
-    failed(verdict, "out-of-bounds", "1003", "1,003 elements", "Compare i with x.size first.")
+    failed(
+        verdict,
+        "out-of-bounds",
+        "Thread (107, 0, 0) of block (7, 0, 0)",
+        "x[1003]",
+        "1,003 elements",
+        "Compare i with x.size first.",
+    )
     assert verdict.findings
     assert verdict.findings[0].kind == "out-of-bounds"
 
@@ -213,9 +220,9 @@ def test_float64_accumulator_is_a_cost_that_fails():
 def test_stub_is_not_started():
     @cuda.jit
     def square(out, x):
-        i = cuda.grid(1)
+        i = cuda.grid(1)  # noqa: F841
         # your code here
-        pass
+        pass  # noqa: PIE790
 
     verdict = check("sample-square", square)
     assert verdict.status == "not started"
@@ -240,7 +247,7 @@ def test_solution_that_still_has_its_pass_passes():
         i = cuda.grid(1)
         if i < x.size:
             out[i] = x[i] * x[i]
-        pass
+        pass  # noqa: PIE790
 
     assert check("sample-square", square).status == "passed"
 
@@ -414,7 +421,8 @@ def test_grid_stride_forgotten_counts_too_little():
         if i < values.size:
             cuda.atomic.add(counts, values[i], 1)
 
-    failed(check("sample-histogram", histogram), "wrong-result", "500 values, 7 bins")
+    verdict = check("sample-histogram", histogram)
+    failed(verdict, "wrong-result", "500 values, 7 bins", "more values than threads")
 
 
 def test_endless_loop_ends_in_a_verdict(monkeypatch):
