@@ -347,7 +347,7 @@ class UnknownExercise(KeyError):
         return str(self.args[0])
 
 
-def check(name: str, answer: Any) -> Verdict:
+def check(name: str, answer: Any, *, wrong_on_purpose: bool = False) -> Verdict:
     """Try an answer in all cases of an exercise and say what came out.
 
     Parameters
@@ -356,6 +356,9 @@ def check(name: str, answer: Any) -> Verdict:
         Name of the exercise, as the lesson gives it.
     answer : kernel or function
         What you wrote: the kernel itself, not a launch of it.
+    wrong_on_purpose : bool
+        A lesson shows what a verdict on this answer looks like: it is not noted in `progress`, and
+        COURSE_STRICT does not stop it.
 
     Returns
     -------
@@ -374,6 +377,8 @@ def check(name: str, answer: Any) -> Verdict:
 
     exercise = find_exercise(name)
     verdict = judging.judge(exercise, answer)
+    if wrong_on_purpose:
+        return verdict
     session.record(exercise, verdict, answer)
     if os.environ.get("COURSE_STRICT") == "1" and not verdict:
         raise VerdictError(verdict)

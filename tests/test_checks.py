@@ -685,3 +685,16 @@ def test_tolerance_grows_with_the_magnitude_given():
 
 def test_names_of_samples_stay_apart():
     assert {ADD.name, HISTOGRAM.name, MEAN.name, SQUARE.name} == set(checks.exercises())
+
+
+def test_wrong_on_purpose_shows_the_verdict_and_notes_nothing(monkeypatch):
+    monkeypatch.setenv("COURSE_STRICT", "1")
+
+    @cuda.jit
+    def square(out, x):
+        i = cuda.grid(1)
+        out[i] = x[i] * x[i]
+
+    verdict = check("sample-square", square, wrong_on_purpose=True)
+    assert verdict.kind == "out-of-bounds"
+    assert session._records == {}
