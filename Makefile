@@ -5,6 +5,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+FIRST := $(firstword $(wildcard notebooks/00_*.ipynb))
 LAB_ARGS ?=
 # two notebooks or test files at a time; the cells of one notebook stay together
 TEST_ARGS ?= -n auto --maxprocesses 8 --dist loadfile
@@ -41,7 +42,7 @@ $(READY): pyproject.toml tools/choose_extra.py tools/find_python.sh
 	touch $(READY)
 
 lab: $(READY)
-	$(BIN)/python -m jupyterlab notebooks/00_*.ipynb $(LAB_ARGS)
+	$(BIN)/python -m jupyterlab --LabApp.default_url=/lab/tree/$(FIRST) $(LAB_ARGS)
 
 test: $(READY) lint
 	$(BIN)/python -m pytest --nbval $(TEST_ARGS)
