@@ -66,16 +66,12 @@ def extent(mask: np.ndarray) -> str:
         if words:
             return words
     flat = np.flatnonzero(mask)
-    kinds = "1 element" if chosen == 1 else f"{chosen:,} elements"
-    if flat[-1] - flat[0] + 1 == chosen and mask.ndim == 1:
+    if mask.ndim == 1 and flat[-1] - flat[0] + 1 == chosen:
+        some = "element" if chosen == 1 else f"{chosen:,}"
         if flat[-1] == total - 1:
-            return f"the last {kinds if chosen > 1 else 'element'} of {total:,}".replace(
-                " elements of", " of"
-            )
+            return f"the last {some} of {total:,}"
         if flat[0] == 0:
-            return f"the first {kinds if chosen > 1 else 'element'} of {total:,}".replace(
-                " elements of", " of"
-            )
+            return f"the first {some} of {total:,}"
         if chosen > 1:
             return f"elements {flat[0]} to {flat[-1]} of {total:,}"
     return f"{chosen:,} of {total:,} elements"

@@ -1,6 +1,6 @@
 """What was checked in this session, and how a learner shows it to somebody.
 
-The module is not called `progress`, since `course.progress` is the function.
+The module is not called `progress`, since `course.progress` must stay the function.
 """
 
 from __future__ import annotations

@@ -18,8 +18,6 @@ GENERAL_HINTS = {
     "or put a barrier between the write and the read.",
     "unwritten-output": "Which threads should write these elements? "
     "Look at the index and the guard.",
-    "uncoalesced": "Neighbouring threads (x first) should touch neighbouring addresses "
-    "(the last axis of the array).",
     "input-modified": "Read from the inputs, write to the outputs only.",
 }
 
