@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -120,7 +120,7 @@ def compare(
     expected: np.ndarray,
     allowed: np.ndarray | float,
     *,
-    candidates: dict[str, np.ndarray] | None = None,
+    mistakes: Mapping[str, Callable[[], Any]] | None = None,
     inputs: dict[str, Any] | None = None,
     threads: int | None = None,
     before: np.ndarray | None = None,
@@ -136,8 +136,8 @@ def compare(
     got, expected : arrays of one shape
     allowed : float or array
         Largest absolute error for each element.
-    candidates : dict of sentence -> array
-        What known mistakes would have given.
+    mistakes : mapping of sentence -> callable
+        Each computes what a known mistake would have given; called only where `got` is wrong.
     inputs : dict of name -> value
         The arguments, to recognise an input returned unchanged.
     threads : int, optional
@@ -160,7 +160,7 @@ def compare(
         else f"{name} is {shown(got[()])}, right is {shown(expected[()])}."
     ]
     diagnosis = explain(
-        got, expected, wrong, candidates=candidates or {}, inputs=inputs or {}, threads=threads
+        got, expected, wrong, mistakes=mistakes or {}, inputs=inputs or {}, threads=threads
     )
     if before is not None and _changed_too_little(got, expected, before):
         diagnosis = "Every wrong element changed too little. " + (
@@ -181,13 +181,13 @@ def explain(
     expected: np.ndarray,
     wrong: np.ndarray,
     *,
-    candidates: dict[str, np.ndarray],
+    mistakes: Mapping[str, Callable[[], Any]],
     inputs: dict[str, Any],
     threads: int | None = None,
 ) -> str | None:
     """What the wrong array looks like, in a sentence, or None."""
-    for sentence, candidate in candidates.items():
-        candidate = np.asarray(candidate)
+    for sentence, mistake in mistakes.items():
+        candidate = np.asarray(mistake())
         if candidate.shape == expected.shape and _same(got, candidate, expected):
             return f"That is what you get when {sentence}."
     if got.size < 2:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import traceback
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,8 @@ def _call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
         return
     expected = call_with_named(exercise.reference, before)
     mistaken = {
-        sentence: call_with_named(wrong, before) for sentence, wrong in exercise.mistakes.items()
+        sentence: partial(call_with_named, wrong, before)
+        for sentence, wrong in exercise.mistakes.items()
     }
     _compare_values(exercise, "the result", _on_host(result), expected, before, mistaken)
 
@@ -95,7 +97,7 @@ def _compare_values(
     got: Any,
     expected: Any,
     arguments: Mapping[str, Any],
-    mistaken: Mapping[str, Any],
+    mistaken: Mapping[str, Callable[[], Any]],
 ) -> None:
     if isinstance(expected, (tuple, list, dict)):
         _compare_containers(exercise, name, got, expected, arguments, mistaken)
@@ -127,10 +129,14 @@ def _compare_values(
         values,
         right,
         exercise.tolerance.allowed(arguments, right, rounded) if right.dtype.kind in "fc" else 0.0,
-        candidates={s: v for s, v in mistaken.items() if np.shape(v) == right.shape},
+        mistakes=mistaken,
         inputs=dict(arguments),
         tolerance_reason=exercise.tolerance.reason,
     )
+
+
+def _part(whole: Callable[[], Any], key: Any) -> Any:
+    return whole()[key]
 
 
 def _compare_containers(
@@ -139,19 +145,19 @@ def _compare_containers(
     got: Any,
     expected: Any,
     arguments: Mapping[str, Any],
-    mistaken: Mapping[str, Any],
+    mistaken: Mapping[str, Callable[[], Any]],
 ) -> None:
     if isinstance(expected, dict):
         if not isinstance(got, dict) or set(got) != set(expected):
             wanted = ", ".join(map(repr, expected))
             raise Failure("wrong-result", f"{name} must be a dict with {wanted}; got {got!r:.80}.")
         for key, right in expected.items():
-            wrongs = {s: v[key] for s, v in mistaken.items()}
+            wrongs = {s: partial(_part, wrong, key) for s, wrong in mistaken.items()}
             _compare_values(exercise, f"{name}[{key!r}]", got[key], right, arguments, wrongs)
         return
     if not isinstance(got, (tuple, list)) or len(got) != len(expected):
         size = f"{len(got)} values" if isinstance(got, (tuple, list)) else type(got).__name__
         raise Failure("wrong-result", f"{name} must be {len(expected)} values; got {size}.")
     for index, (part, right) in enumerate(zip(got, expected, strict=True)):
-        wrongs = {s: v[index] for s, v in mistaken.items()}
+        wrongs = {s: partial(_part, wrong, index) for s, wrong in mistaken.items()}
         _compare_values(exercise, f"{name}[{index}]", part, right, arguments, wrongs)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -178,10 +179,10 @@ def _compare_results(
     atomics: bool = False,
 ) -> None:
     arguments = exercise.arguments(number)
-    mistaken = {
-        sentence: _by_name(exercise, call_with_named(function, arguments), arguments)
-        for sentence, function in exercise.mistakes.items()
-    }
+
+    def mistaken(function: Callable[..., Any], name: str) -> np.ndarray:
+        return _by_name(exercise, call_with_named(function, arguments), arguments)[name]
+
     block = exercise.cases[number].block
     threads = int(np.prod(block))
     for name, right in expected.items():
@@ -190,7 +191,10 @@ def _compare_results(
             results[name],
             right,
             exercise.tolerance.allowed(arguments, right, results[name].dtype),
-            candidates={sentence: arrays[name] for sentence, arrays in mistaken.items()},
+            mistakes={
+                sentence: partial(mistaken, function, name)
+                for sentence, function in exercise.mistakes.items()
+            },
             inputs={n: v for n, v in arguments.items() if n not in exercise.outputs},
             threads=threads,
             before=arguments[name] if name in exercise.updated else None,

@@ -698,3 +698,50 @@ def test_wrong_on_purpose_shows_the_verdict_and_notes_nothing(monkeypatch):
     verdict = check("sample-square", square, wrong_on_purpose=True)
     assert verdict.kind == "out-of-bounds"
     assert session._records == {}
+
+
+# ------------------------------------------------------------------- what lessons declared
+
+
+@pytest.fixture(scope="module")
+def declared():
+    """Every exercise of the course."""
+    return checks.exercises()
+
+
+def test_references_of_all_declared_exercises_fit_their_outputs_and_mistakes_differ(declared):
+    from course import kernel_judge
+
+    for exercise in declared.values():
+        told_apart = set()
+        for number in range(len(exercise.cases)):
+            arguments = exercise.arguments(number)
+            assert list(arguments) == list(exercise.parameters), exercise.name
+            if exercise.reference is None:
+                continue
+            if isinstance(exercise, KernelExercise):
+
+                def call(function, exercise=exercise, arguments=arguments):
+                    result = checks.call_with_named(function, arguments)
+                    return kernel_judge._by_name(exercise, result, arguments)
+            else:
+
+                def call(function, arguments=arguments):
+                    return checks.call_with_named(function, arguments)
+
+            right = repr(call(exercise.reference))
+            for sentence, mistake in exercise.mistakes.items():
+                if repr(call(mistake)) != right:
+                    told_apart.add(sentence)
+        assert told_apart >= set(exercise.mistakes), exercise.name
+
+
+def test_hints_of_all_declared_exercises_are_for_kinds_that_exist(declared):
+    kinds = {
+        *("out-of-bounds", "race", "barrier-divergence", "uninitialised-read", "limit"),
+        *("unwritten-output", "wrong-result", "wrong-dtype", "wrong-shape", "input-modified"),
+        *("wrong-arguments", "not-a-kernel", "not-a-function", "typing", "raised", "gpu-result"),
+        *checks.FINDING_COSTS,
+    }
+    for exercise in declared.values():
+        assert set(exercise.hints) <= kinds, exercise.name
