@@ -18,7 +18,7 @@ _HOME = {
     "KernelError": "course.simt",
     "check": "course.checks",
     "predict": "course.predictions",
-    "progress": "course.progress",
+    "progress": "course.session",
 }
 
 __all__ = sorted(_HOME)  # noqa: PLE0605
