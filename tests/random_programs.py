@@ -153,7 +153,13 @@ class _Author:
         ]
 
     def program(self) -> str:
-        lines = ["def f(i, n, o, local, k):", "    a = 1", "    b = n[i, 3]", "    c = 0", "    f = 0.5"]
+        lines = [
+            "def f(i, n, o, local, k):",
+            "    a = 1",
+            "    b = n[i, 3]",
+            "    c = 0",
+            "    f = 0.5",
+        ]
         lines += self.suite(1, 0, False)
         lines.append("    return a * 100 + b * 10 + c + f")
         return "\n".join(lines) + "\n"

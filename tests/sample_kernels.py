@@ -32,7 +32,7 @@ class Sample:
     on_simulators: bool = True  # Numba's simulator runs it, too
 
 
-def build(module) -> dict[str, Sample]:  # noqa: C901, PLR0915 - a list of kernels
+def build(module) -> dict[str, Sample]:
     """All samples for one module, which becomes the global name ``cuda`` of their kernels."""
     global cuda
     cuda = module
@@ -210,7 +210,9 @@ def build(module) -> dict[str, Sample]:  # noqa: C901, PLR0915 - a list of kerne
         i = cuda.grid(1)
         if i < x.shape[0]:
             where[i] = first_above(x[i], float32(0.5))
-            out[i] = clamp(x[i, 0], float32(-1), float32(1)) + clamp(x[i, 1], float32(0), float32(0.5))
+            out[i] = clamp(x[i, 0], float32(-1), float32(1)) + clamp(
+                x[i, 1], float32(0), float32(0.5)
+            )
 
     # ------------------------------------------------------------------ local and constant memory
     @sample(1, 48, lambda r: [f4(40, 7)(r), np.zeros((40, 7), np.float32)])

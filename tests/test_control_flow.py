@@ -10,8 +10,7 @@ from numba import float64
 from random_programs import THREADS, results, source
 
 from course.simt import host as cuda
-from course.simt import masks
-from course.simt import trace
+from course.simt import masks, trace
 
 #: Random programs to run; the whole set of 10,000 runs in CI (COURSE_RANDOM_PROGRAMS=10000).
 PROGRAMS = int(os.environ.get("COURSE_RANDOM_PROGRAMS", "1200"))

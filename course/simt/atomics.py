@@ -84,7 +84,7 @@ def _one_by_one(flat: ndarray, places: ndarray, step: Callable, operands: list[n
 
 
 _STEP: dict[str, Callable] = {
-    **{kind: ufunc for kind, ufunc in _UNORDERED.items()},
+    **_UNORDERED,
     "exch": lambda old, new: new,
     "cas": lambda old, compare, new: new if old == compare else old,
     "inc": lambda old, top: 0 if old >= top else old + 1,

@@ -6,7 +6,6 @@ import ast
 import math
 from typing import TYPE_CHECKING
 
-
 from numba import types
 
 from course.simt import operators
@@ -39,6 +38,7 @@ def is_pure(node: ast.AST) -> bool:
 
 
 def emit_call(emitter: Emitter, node: ast.Call) -> str:
+    """Code of one call, its operands converted as Numba converts them."""
     function = emitter.source.static(node.func)
     typing = emitter.typing
     if isinstance(function, KernelName):

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import ast
-
 from typing import Any
 
 import numpy as np
 from numba import types
 
 from course.simt import intrinsics
+from course.simt.expressions import Expressions, constant_dtype
 from course.simt.names import MISSING, KernelName
 from course.simt.oracle import of_dtype, plain, resolve
-from course.simt.types import CASTS, Typer, constant_dtype
 
+CASTS = {int, float, bool, complex}
 #: Functions of Python, math and NumPy that Numba's typing decides about.
 PYTHON = (abs, min, max, round, pow)
 
 
-def call(typer: Typer, node: ast.Call) -> types.Type:
+def call(typer: Expressions, node: ast.Call) -> types.Type:
     """Type a call and note what it is converted to."""
     source = typer.source
     function = source.static(node.func)
     if function is MISSING:
+        typer.check_attribute(node.func)
         if isinstance(node.func, ast.Attribute):
             return _method(typer, node)
         raise source.refused(node, f"cannot call {ast.unparse(node.func)}: it is not known")
@@ -53,6 +54,8 @@ def call(typer: Typer, node: ast.Call) -> types.Type:
             f"Untyped global name {name!r}: {name} is a plain Python function; decorate it with "
             "@cuda.jit(device=True) to call it from a kernel",
         )
+    if str(getattr(function, "__module__", "")).partition(".")[0] == "numpy":
+        raise source.refused(node, f"{name} is not available in a kernel: loop over the elements")
     raise source.unsupported(node, f"the call of {name}")
 
 
@@ -77,7 +80,7 @@ def _cast_type(function: Any) -> types.Type | None:
     return None
 
 
-def _cast(typer: Typer, node: ast.Call, function: Any, cast: types.Type, arguments: tuple):
+def _cast(typer: Expressions, node: ast.Call, function: Any, cast: types.Type, arguments: tuple):
     if len(arguments) != 1 or not isinstance(arguments[0], types.Number | types.Boolean):
         listed = ", ".join(str(kind) for kind in arguments)
         raise typer.source.refused(node, f"{ast.unparse(node.func)}({listed}) needs one number")
@@ -94,7 +97,7 @@ def _cast(typer: Typer, node: ast.Call, function: Any, cast: types.Type, argumen
     return cast
 
 
-def _several(typer: Typer, node: ast.Call, function: Any, arguments: tuple) -> types.Type:
+def _several(typer: Expressions, node: ast.Call, function: Any, arguments: tuple) -> types.Type:
     """min and max of more than two arguments: the type of the pairs, folded."""
     kind = arguments[0]
     for other in arguments[1:]:
@@ -106,7 +109,7 @@ def _several(typer: Typer, node: ast.Call, function: Any, arguments: tuple) -> t
     return kind
 
 
-def _print(typer: Typer, node: ast.Call) -> types.Type:
+def _print(typer: Expressions, node: ast.Call) -> types.Type:
     for argument in node.args:
         kind = typer.expression(argument)
         parts = kind if isinstance(kind, types.BaseTuple) else (kind,)
@@ -117,18 +120,18 @@ def _print(typer: Typer, node: ast.Call) -> types.Type:
     return types.none
 
 
-def _length(typer: Typer, node: ast.Call) -> types.Type:
+def _length(typer: Expressions, node: ast.Call) -> types.Type:
     kind = typer.expression(node.args[0]) if len(node.args) == 1 else None
     if not isinstance(kind, types.Array | types.BaseTuple):
         raise typer.source.refused(node, f"len of {kind}")
     return types.intp
 
 
-def _method(typer: Typer, node: ast.Call) -> types.Type:
+def _method(typer: Expressions, node: ast.Call) -> types.Type:
     kind = typer.expression(node.func.value)
     if isinstance(kind, types.Array):
-        raise typer.source.unsupported(
-            node, f"the array method .{node.func.attr}()", "Write a loop over the elements."
+        raise typer.source.refused(
+            node, f"kernels have no array method .{node.func.attr}(): loop over the elements"
         )
     if isinstance(kind, types.Integer) and node.func.attr == "bit_count" and not node.args:
         typer.typing.operands[node] = (kind,)
@@ -136,7 +139,7 @@ def _method(typer: Typer, node: ast.Call) -> types.Type:
     raise typer.source.refused(node, f"Unknown attribute {node.func.attr!r} of type {kind}")
 
 
-def _device(typer: Typer, node: ast.Call, function: Any) -> types.Type:
+def _device(typer: Expressions, node: ast.Call, function: Any) -> types.Type:
     arguments = tuple(plain(typer.expression(argument)) for argument in node.args)
     if node.keywords:
         raise typer.source.unsupported(node, "keyword arguments of a device function")
@@ -147,7 +150,7 @@ def _device(typer: Typer, node: ast.Call, function: Any) -> types.Type:
 
 
 # ---------------------------------------------------------------------- CUDA's own
-def _intrinsic(typer: Typer, node: ast.Call, path: str) -> types.Type:
+def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
     source = typer.source
     if path in ("grid", "gridsize"):
         dimensions = source.static(node.args[0]) if len(node.args) == 1 else MISSING
@@ -186,7 +189,7 @@ def array_parts(node: ast.Call) -> tuple[ast.expr | None, ast.expr | None]:
     return shape, dtype
 
 
-def _array(typer: Typer, node: ast.Call, path: str) -> types.Type:
+def _array(typer: Expressions, node: ast.Call, path: str) -> types.Type:
     source = typer.source
     shape_node, dtype_node = array_parts(node)
     if shape_node is None or dtype_node is None:
@@ -207,7 +210,7 @@ def _array(typer: Typer, node: ast.Call, path: str) -> types.Type:
     return types.Array(dtype, len(sizes), "C")
 
 
-def _atomic(typer: Typer, node: ast.Call, name: str) -> types.Type:
+def _atomic(typer: Expressions, node: ast.Call, name: str) -> types.Type:
     source = typer.source
     wanted = {"cas": 4, "compare_and_swap": 3}.get(name, 3)
     if len(node.args) != wanted or node.keywords:

@@ -34,7 +34,7 @@ class DeviceNDArray:
     alloc_size = nbytes
 
     @property
-    def T(self) -> DeviceNDArray:  # noqa: N802 - NumPy's name
+    def T(self) -> DeviceNDArray:
         return DeviceNDArray(self._memory.T)
 
     def transpose(self, axes: tuple[int, ...] | None = None) -> DeviceNDArray:
@@ -133,6 +133,8 @@ class Event:
 
 
 class MemoryInfo(NamedTuple):
+    """Bytes of device memory."""
+
     free: int
     total: int
 

@@ -21,11 +21,12 @@ from numba import types
 
 from course.simt import operators
 from course.simt.callcode import emit_call, is_pure
+from course.simt.expressions import BINARY, index_nodes
 from course.simt.liveness import Scopes
 from course.simt.memory import ConstantArray
 from course.simt.names import MISSING, KernelName
-from course.simt.oracle import of_value, plain
-from course.simt.types import Typing, index_nodes
+from course.simt.oracle import of_value, plain, resolve
+from course.simt.types import Typing
 
 _SYMBOL = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
@@ -232,9 +233,6 @@ class Emitter:
         return code
 
     def _augmented(self, node: ast.AugAssign) -> types.Type:
-        from course.simt.oracle import resolve
-        from course.simt.types import BINARY
-
         operands = self.typing.operands[node]
         if isinstance(operands[0], types.BaseTuple):
             return types.Tuple([*operands[0], *operands[1]])
@@ -363,6 +361,7 @@ class Emitter:
 
 
 def spelled_tuple(parts: list[str]) -> str:
+    """Code of a tuple of pieces of code."""
     return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
 
 

@@ -28,7 +28,7 @@ class Kernel:
     def __getitem__(self, configuration: Any) -> Configured:
         if self.device:
             raise RuntimeError(
-                f"{self.__name__} is a device function: call it from a kernel, without [grid, block]"
+                f"{self.__name__} is a device function: call it from a kernel, without brackets"
             )
         if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
             raise ValueError("must specify at least the griddim and blockdim")

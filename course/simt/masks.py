@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import numpy as np
 
 from course.simt.operators import UNSET
@@ -9,7 +11,7 @@ from course.simt.operators import UNSET
 ndarray = np.ndarray
 
 #: Bound on the passes of one loop; a loop that runs longer is reported as endless.
-STEP_LIMIT = 10_000_000
+STEP_LIMIT = 4_000_000
 
 
 class Mask:
@@ -51,8 +53,19 @@ class Mask:
 EMPTY = Mask(np.zeros(0, bool), 0, None)
 
 
-class EndlessLoop(Exception):
+class EndlessLoop(RuntimeError):
     """A loop ran past :data:`STEP_LIMIT` passes."""
+
+
+@contextmanager
+def limited_steps(limit: int):
+    """Stop loops after so many passes for a while: for small cases that should end soon."""
+    global STEP_LIMIT
+    before, STEP_LIMIT = STEP_LIMIT, limit
+    try:
+        yield
+    finally:
+        STEP_LIMIT = before
 
 
 class Frame:

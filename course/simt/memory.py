@@ -79,7 +79,7 @@ def global_array(memory: ndarray, name: str) -> Array:
     return Array(memory.reshape(-1, order="A"), memory.shape, strides, "global", name)
 
 
-def ConstantArray(value: ndarray) -> Array:  # noqa: N802 - reads as a type in lane programs
+def ConstantArray(value: ndarray) -> Array:
     """An array from outside the kernel: frozen when the kernel is compiled, as in Numba."""
     frozen = np.array(value, order="C")
     frozen.setflags(write=False)
@@ -94,6 +94,7 @@ def item(value):
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides, in elements, of an array in C order."""
     strides = [1]
     for size in shape[:0:-1]:
         strides.append(strides[-1] * size)

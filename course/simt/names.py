@@ -170,8 +170,8 @@ def read(function: FunctionType) -> Source:
         text, first = inspect.getsourcelines(function)
     except (OSError, TypeError):
         raise Unsupported(
-            f"the source of {name} cannot be found (it was typed into a plain Python prompt or made "
-            "with exec): write the kernel in a file or a notebook cell"
+            f"the source of {name} cannot be found (typed into a plain Python prompt, or made with "
+            "exec): write the kernel in a file or a notebook cell"
         ) from None
     tree = ast.parse(textwrap.dedent("".join(text))).body[0]
     if not isinstance(tree, ast.FunctionDef):

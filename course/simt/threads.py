@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from course.simt import masks
 from course.simt.atomics import Atomics
 from course.simt.counts import Counters, Counting
-from course.simt.masks import STEP_LIMIT, Control, Loop, Mask
+from course.simt.masks import Control, EndlessLoop, Loop, Mask
 from course.simt.memory import Array, Memory
 from course.simt.names import Unsupported
 from course.simt.report import ERRORS, Finding, KernelError, Where
@@ -52,12 +53,12 @@ class Geometry:
             return self.first // below % size
         return (self.block + self.first) // below % size if size > 1 else 0
 
-    threadIdx_x = cached_property(lambda self: self._thread_axis(0))  # noqa: N815
-    threadIdx_y = cached_property(lambda self: self._thread_axis(1))  # noqa: N815
-    threadIdx_z = cached_property(lambda self: self._thread_axis(2))  # noqa: N815
-    blockIdx_x = cached_property(lambda self: self._block_axis(0))  # noqa: N815
-    blockIdx_y = cached_property(lambda self: self._block_axis(1))  # noqa: N815
-    blockIdx_z = cached_property(lambda self: self._block_axis(2))  # noqa: N815
+    threadIdx_x = cached_property(lambda self: self._thread_axis(0))
+    threadIdx_y = cached_property(lambda self: self._thread_axis(1))
+    threadIdx_z = cached_property(lambda self: self._thread_axis(2))
+    blockIdx_x = cached_property(lambda self: self._block_axis(0))
+    blockIdx_y = cached_property(lambda self: self._block_axis(1))
+    blockIdx_z = cached_property(lambda self: self._block_axis(2))
 
     @cached_property
     def indices(self) -> tuple:
@@ -70,6 +71,7 @@ class Geometry:
 
 @lru_cache(maxsize=32)
 def geometry(grid: Dim3, block: Dim3, first: int, blocks: int) -> Geometry:
+    """The indices of some blocks; kept, as launches come back with the same shapes."""
     return Geometry(grid, block, first, blocks)
 
 
@@ -80,10 +82,10 @@ def _of_geometry(name: str) -> property:
 class Threads(Control, Memory, Atomics, Warps, Counting):
     """What a lane program sees as ``T``."""
 
-    threadIdx_x, threadIdx_y, threadIdx_z = map(  # noqa: N815
+    threadIdx_x, threadIdx_y, threadIdx_z = map(
         _of_geometry, ("threadIdx_x", "threadIdx_y", "threadIdx_z")
     )
-    blockIdx_x, blockIdx_y, blockIdx_z = map(  # noqa: N815
+    blockIdx_x, blockIdx_y, blockIdx_z = map(
         _of_geometry, ("blockIdx_x", "blockIdx_y", "blockIdx_z")
     )
     laneid = _of_geometry("laneid")
@@ -97,10 +99,10 @@ class Threads(Control, Memory, Atomics, Warps, Counting):
         self.counters: Counters | None = launch.counters
         self.dynamic_shared: int = launch.dynamic_shared
         self.shared_bytes = self.dynamic_shared
-        self.step_limit = STEP_LIMIT
+        self.step_limit = masks.STEP_LIMIT
         self.sites, self.base = launch.sites, 0
-        self.blockDim_x, self.blockDim_y, self.blockDim_z = geometry.block_shape  # noqa: N815
-        self.gridDim_x, self.gridDim_y, self.gridDim_z = geometry.grid  # noqa: N815
+        self.blockDim_x, self.blockDim_y, self.blockDim_z = geometry.block_shape
+        self.gridDim_x, self.gridDim_y, self.gridDim_z = geometry.grid
         self._bounds: dict = {}
         self._scaled: dict = {}
         self._allocated: dict = {}
@@ -224,7 +226,7 @@ class Threads(Control, Memory, Atomics, Warps, Counting):
 
     # ------------------------------------------------------------------ errors
     def endless(self, loop: Loop) -> None:
-        raise RuntimeError(
+        raise EndlessLoop(
             f"{self.launch.name}, line {loop.line}: this loop has run {self.step_limit:,} times "
             f"and {self.mask.count:,} threads are still in it; is its condition ever false?"
         )
@@ -269,7 +271,7 @@ class Threads(Control, Memory, Atomics, Warps, Counting):
             return
         if self.launch.debug:
             where = self.where(int(fails.indices[0]))
-            kind = getattr(__builtins__, error, None) or _builtin(error)
+            kind = _builtin(error)
             thread = ", ".join(map(str, where.thread))
             block = ", ".join(map(str, where.block))
             raise kind(f"tid=[{thread}] ctaid=[{block}]: {message}")

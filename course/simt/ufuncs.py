@@ -78,8 +78,8 @@ class Vectorized:
                 return kinds, result
         listed = "; ".join(str(kinds) for kinds, _ in self.signatures)
         raise TypeError(
-            f"No matching signature for {self.__name__}({', '.join(str(k) for k in given)}); it has "
-            f"{listed}"
+            f"No matching signature for {self.__name__}({', '.join(str(k) for k in given)}); "
+            f"it has {listed}"
         )
 
     def __repr__(self) -> str:
@@ -111,6 +111,7 @@ def vectorize(ftylist_or_function: Any = (), target: str = "cuda", **options: An
 
 
 def guvectorize(*args: Any, **options: Any) -> Any:
+    """Not there: a kernel says the same."""
     raise Unsupported("cuda.guvectorize is not supported by the simulator: write a kernel")
 
 
