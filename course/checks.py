@@ -18,17 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from course.verdicts import Verdict, VerdictError
+from course.verdicts import COSTS, FAILURES, Verdict, VerdictError
 
 Dimensions = int | tuple[int, ...]
-FINDING_COSTS = (
-    "negative-index",
-    "same-value-race",
-    "float64",
-    "uncoalesced",
-    "bank-conflict",
-    "divergence",
-)
 
 
 @dataclass(frozen=True)
@@ -146,6 +138,11 @@ class Exercise:
     def __post_init__(self) -> None:
         if not self.cases:
             raise ValueError(f"exercise {self.name!r} has no cases; give at least one Case")
+        unknown = [kind for kind in self.hints if kind not in FAILURES]
+        if unknown:
+            raise ValueError(
+                f"exercise {self.name!r}: hints are for {', '.join(FAILURES)}; got {unknown}"
+            )
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -195,10 +192,10 @@ class KernelExercise(Exercise):
                 f"exercise {self.name!r}: outputs and updated must name arguments "
                 f"({', '.join(self.parameters)}); got {results}"
             )
-        unknown = [kind for kind in self.forbidden if kind not in FINDING_COSTS]
+        unknown = [kind for kind in self.forbidden if kind not in COSTS]
         if unknown:
             raise ValueError(
-                f"exercise {self.name!r}: forbidden knows {', '.join(FINDING_COSTS)}; got {unknown}"
+                f"exercise {self.name!r}: forbidden knows {', '.join(COSTS)}; got {unknown}"
             )
 
 

@@ -14,9 +14,13 @@ import numpy as np
 from course import answers, backend
 from course.checks import FunctionExercise, call_with_named
 from course.comparing import compare
-from course.simt import KernelError
+from course.simt import ERRORS, KernelError
+from course.simt.masks import EndlessLoop, limited_steps
 from course.trials import all_cases, copied, from_finding, inputs_unchanged, named_case
+from course.twins import simulated_twin
 from course.verdicts import Failure, NotStarted
+
+MOST_STEPS = 100_000  # passes of one loop of a simulated kernel
 
 
 def judge_function(exercise: FunctionExercise, answer: Any) -> str:
@@ -25,10 +29,41 @@ def judge_function(exercise: FunctionExercise, answer: Any) -> str:
     if fault:
         raise Failure("not-a-function", fault)
     answers.check_parameters(answer, exercise.parameters)
+    function = answers.plain_function(answer)
+    twin = simulated_twin(function) if backend.gpu() is not None and function else None
+    twin_is_right = twin is not None and _is_right(exercise, twin)
     for number in range(len(exercise.cases)):
         with named_case(exercise, number):
-            _call_once(exercise, number, answer)
+            if twin_is_right:
+                _call_on_gpu(exercise, number, answer)
+            else:
+                _call_once(exercise, number, answer)
     return all_cases([case.name for case in exercise.cases])
+
+
+def _is_right(exercise: FunctionExercise, twin: Callable[..., Any]) -> bool:
+    """Whether the simulated twin passes; raises only for what would harm a real GPU.
+
+    Anything else may be the twin's own limits, and the answer itself shows it without harm.
+    """
+    for number in range(len(exercise.cases)):
+        with named_case(exercise, number):
+            try:
+                _call_once(exercise, number, twin)
+            except Failure as failure:
+                if failure.kind in ERRORS:
+                    raise
+                return False
+    return True
+
+
+def _call_on_gpu(exercise: FunctionExercise, number: int, answer: Any) -> None:
+    """Call a function whose simulated twin is right; its kernels now run on the real GPU."""
+    try:
+        _call_once(exercise, number, answer)
+    except Failure as failure:
+        message = f"Right when simulated, but not on this machine's GPU. {failure.message}"
+        raise Failure("gpu-result", message, failure.line, failure.code) from failure
 
 
 def _call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
@@ -36,10 +71,12 @@ def _call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
     before = {name: copied(value) for name, value in arguments.items()}
     function = answers.plain_function(answer)
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO()), limited_steps(MOST_STEPS):
             result = answer(*arguments.values())
     except KernelError as error:
         raise from_finding(error.finding, (error.finding,)) from error
+    except EndlessLoop as error:
+        raise Failure("endless-loop", f"A kernel does not end. {error}") from error
     except NotImplementedError as error:
         if not str(error):
             raise NotStarted from error

@@ -15,6 +15,7 @@ from course import answers, backend
 from course.checks import KernelExercise, Limit, call_with_named
 from course.comparing import compare, extent, first, place, poison, shown
 from course.simt import KernelError, trace
+from course.simt.masks import EndlessLoop, limited_steps
 from course.trials import (
     all_cases,
     copied,
@@ -23,10 +24,12 @@ from course.trials import (
     launch_configuration,
     named_case,
 )
+from course.twins import is_gpu_kernel
 from course.verdicts import Failure, NotStarted
 
 # In this order a fault is more likely the cause of the others than their effect.
 ERRORS = ("out-of-bounds", "barrier-divergence", "race", "uninitialised-read")
+MOST_STEPS = 20_000  # passes of one loop; the cases are small
 SHAPE_COSTS = ("uncoalesced", "bank-conflict", "divergence")
 
 
@@ -43,7 +46,7 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
             reports.append(_simulate(exercise, number, answer))
     _judge_costs(exercise, reports)
     text = all_cases([case.name for case in exercise.cases])
-    if backend.gpu() is not None:
+    if backend.gpu() is not None and is_gpu_kernel(answer):
         for number in range(len(exercise.cases)):
             with named_case(exercise, number):
                 _launch_on_gpu(exercise, number, answer)
@@ -83,7 +86,7 @@ def _run_trace(exercise: KernelExercise, number: int, answer: Any, arguments: di
     case = exercise.cases[number]
     grid, block = launch_configuration(exercise, case, arguments)
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO()), limited_steps(MOST_STEPS):
             return trace(
                 answer,
                 grid,
@@ -94,6 +97,8 @@ def _run_trace(exercise: KernelExercise, number: int, answer: Any, arguments: di
             )
     except KernelError as error:
         raise from_finding(error.finding, (error.finding,)) from error
+    except EndlessLoop as error:
+        raise Failure("endless-loop", f"The kernel does not end. {error}") from error
     except Exception as error:
         if answers.is_numba_error(error):
             raise answers.typing_failure(error, answers.plain_function(answer)) from error
@@ -246,20 +251,21 @@ def _judge_limit(exercise: KernelExercise, number: int, limit: Limit, report: An
 
 
 def _launch_on_gpu(exercise: KernelExercise, number: int, answer: Any) -> None:
-    """Launch a case that came out clean on the real GPU and compare again."""
+    """Launch a case that came out clean on the real GPU and compare again.
+
+    Only kernels of numba.cuda: one of the simulator names the simulator's functions.
+    """
     numba_cuda = importlib.import_module("numba.cuda")
     expected = _references(exercise, exercise.arguments(number))
     arguments = _prepared(exercise, number, expected)
     case = exercise.cases[number]
     grid, block = launch_configuration(exercise, case, arguments)
-    is_numba_kernel = any(base.__name__ == "CUDADispatcher" for base in type(answer).__mro__)
-    kernel = answer if is_numba_kernel else numba_cuda.jit(answers.plain_function(answer))
     try:
         on_device = [
             numba_cuda.to_device(value) if isinstance(value, np.ndarray) else value
             for value in arguments.values()
         ]
-        kernel[grid, block, 0, case.shared](*on_device)
+        answer[grid, block, 0, case.shared](*on_device)
         numba_cuda.synchronize()
         for name, value in zip(arguments, on_device, strict=True):
             if isinstance(arguments[name], np.ndarray):

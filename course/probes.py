@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from course import backend, toolkits
 from course.driver import Driver, read_driver
+from course.verdicts import count
 
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
 OLDEST_COMPUTE_CAPABILITY = {12: (5, 0), 13: (7, 5)}  # what a toolkit of that generation compiles
@@ -180,11 +181,11 @@ def probe_visible_devices(facts: Facts) -> Probe | None:
         return Probe(
             name,
             "problem",
-            f"is {shown}: it names {len(entries)} GPUs, {seen} of them exist; "
+            f"is {shown}: it names {count(len(entries), 'GPU')}, but only {seen} can be used; "
             "an entry that does not exist hides itself and all after it",
             f"nvidia-smi -L lists the GPUs, the first is 0. {unset}",
         )
-    return Probe(name, "ok", f"is {shown}: {len(facts.driver.devices)} of the GPUs are visible")
+    return Probe(name, "ok", f"is {shown}: {count(len(facts.driver.devices), 'GPU')} to be seen")
 
 
 def probe_cudasim(facts: Facts) -> Probe | None:

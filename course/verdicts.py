@@ -9,6 +9,37 @@ from typing import Any
 SYMBOLS = {"passed": "✓", "failed": "✗", "not started": "○"}
 WIDTH = 96  # columns; a notebook's output area shows that many without scrolling
 
+# Costs that a trace finds; an exercise may forbid them.
+COSTS = (
+    "negative-index",
+    "same-value-race",
+    "float64",
+    "uncoalesced",
+    "bank-conflict",
+    "divergence",
+)
+# Every kind of failure, in the order in which an answer is judged.
+FAILURES = (
+    "not-a-kernel",
+    "not-a-function",
+    "wrong-arguments",
+    "typing",
+    "raised",
+    "endless-loop",
+    "out-of-bounds",
+    "barrier-divergence",
+    "race",
+    "uninitialised-read",
+    "input-modified",
+    "unwritten-output",
+    "wrong-shape",
+    "wrong-dtype",
+    "wrong-result",
+    *COSTS,
+    "limit",
+    "gpu-result",
+)
+
 # What every exercise may say to a kind of failure; an exercise's own hint replaces it.
 GENERAL_HINTS = {
     "out-of-bounds": "The last block usually has more threads than there are elements left.",
@@ -41,9 +72,7 @@ class Verdict:
     status : str
         "passed", "failed" or "not started".
     kind : str
-        "passed", "not-started", a finding's kind such as "out-of-bounds", or one of
-        "not-a-kernel", "wrong-arguments", "typing", "raised", "input-modified",
-        "unwritten-output", "wrong-shape", "wrong-dtype", "wrong-result", "limit", "gpu-result".
+        "passed", "not-started", or one of `FAILURES`.
     message : str
         What was found and where, a sentence or a fact a line; no paths, no times.
     findings : tuple of Finding

@@ -1,7 +1,9 @@
-"""Three small exercises, as a lesson would declare them, for the tests of the checks."""
+"""Small exercises, as a lesson would declare them, for the tests of the checks."""
 
 import numpy as np
+import pytest
 
+from course import backend, checks, session
 from course.checks import Case, FunctionExercise, KernelExercise, Tolerance
 
 
@@ -105,3 +107,22 @@ MEAN = FunctionExercise(
 )
 
 ALL = (SQUARE, ADD, HISTOGRAM, MEAN)
+
+
+@pytest.fixture(autouse=True)
+def samples(monkeypatch):
+    """Only the sample exercises, a fresh session, no strictness from outside."""
+    monkeypatch.setattr(checks, "_exercises", {exercise.name: exercise for exercise in ALL})
+    monkeypatch.setattr(checks, "_loaded", True)
+    monkeypatch.setattr(session, "_records", {})
+    monkeypatch.delenv("COURSE_STRICT", raising=False)
+    monkeypatch.delenv("COURSE_PROGRESS", raising=False)
+    monkeypatch.setattr(backend, "gpu", lambda: None)
+
+
+def failed(verdict, kind, *words):
+    """Assert that a verdict is a failure of this kind, and says these words."""
+    assert verdict.status == "failed", verdict
+    assert verdict.kind == kind, verdict
+    for word in words:
+        assert word in str(verdict).replace("\n    ", " "), (word, str(verdict))

@@ -184,12 +184,12 @@ def test_cupy_without_a_gpu_is_no_problem(monkeypatch):
     [
         ("", 0, "warning", "hides every GPU"),
         ("-1", 0, "warning", "hides every GPU"),
-        ("7", 0, "problem", "names 1 GPUs, 0 of them exist"),
-        ("0,7", 1, "problem", "names 2 GPUs, 1 of them exist"),
+        ("7", 0, "problem", "names 1 GPU, but only 0 can be used"),
+        ("0,7", 1, "problem", "names 2 GPUs, but only 1 can be used"),
         ("first", 0, "problem", "neither a number nor a GPU's UUID"),
         ("0,x", 1, "problem", "'x'"),
-        ("0", 1, "ok", "1 of the GPUs are visible"),
-        ("GPU-8f1c2b3a-0000-1111-2222-333344445555", 1, "ok", "visible"),
+        ("0", 1, "ok", "1 GPU to be seen"),
+        ("GPU-8f1c2b3a-0000-1111-2222-333344445555", 1, "ok", "1 GPU"),
     ],
 )
 def test_visible_devices_are_explained(monkeypatch, value, devices, status, word):

@@ -1,0 +1,110 @@
+"""Typical wrong functions get the verdict that helps; right ones pass."""
+
+import numpy as np
+from sample_exercises import failed, samples  # noqa: F401
+
+from course import checks
+from course.checks import Case, FunctionExercise, check, launch_covers
+from course.simt import host as cuda
+
+# --- functions
+
+
+def test_right_function_passes():
+    def error(a, b):
+        mse = np.mean((a - b) ** 2)
+        return mse, np.sqrt(mse)
+
+    assert check("sample-error", error).status == "passed"
+
+
+def test_function_stub_is_not_started():
+    def error(a, b):
+        # your code here
+        pass
+
+    assert check("sample-error", error).status == "not started"
+
+
+def test_function_that_forgets_return_is_told():
+    def error(a, b):
+        mse = np.mean((a - b) ** 2)  # noqa: F841
+
+    failed(check("sample-error", error), "wrong-result", "return")
+
+
+def test_function_that_returns_too_little_is_told():
+    failed(check("sample-error", lambda a, b: np.mean((a - b) ** 2)), "wrong-result", "2 values")
+
+
+def test_function_that_returns_the_wrong_number_shows_both():
+    def error(a, b):
+        mse = np.sum((a - b) ** 2)
+        return mse, np.sqrt(mse)
+
+    failed(check("sample-error", error), "wrong-result", "the result[0] is", "right is")
+
+
+def test_function_that_changes_its_input_is_told():
+    def error(a, b):
+        a -= b
+        return np.mean(a**2), np.sqrt(np.mean(a**2))
+
+    failed(check("sample-error", error), "input-modified", "a is an input")
+
+
+def test_exception_is_reported_with_its_line():
+    def error(a, b):
+        scale = 1 // 0
+        return scale, a
+
+    failed(check("sample-error", error), "raised", "ZeroDivisionError", "Line 2: scale = 1 // 0")
+
+
+def test_result_instead_of_function_is_told():
+    failed(check("sample-error", (0.1, 0.2)), "not-a-function", "tuple")
+
+
+def test_wrong_dtype_and_wrong_shape_are_told(monkeypatch):
+    exercise = FunctionExercise(
+        name="widen",
+        lesson=99,
+        title="",
+        reference=lambda a: a.T,
+        cases=[Case("3 x 5", lambda rng: {"a": rng.random((3, 5), dtype=np.float32)})],
+        dtype=np.float32,
+    )
+    monkeypatch.setitem(checks._exercises, "widen", exercise)
+    assert check("widen", lambda a: a.T).status == "passed"
+    failed(check("widen", lambda a: a.T.astype(np.float64)), "wrong-dtype", "float64", "float32")
+    failed(check("widen", lambda a: a), "wrong-shape", "(3, 5)", "Rows and columns are swapped")
+
+
+def test_function_that_launches_a_bad_kernel_gets_the_kernels_finding():
+    @cuda.jit
+    def far(out):
+        out[cuda.grid(1) + 100] = 1
+
+    def error(a, b):
+        out = np.zeros(3, np.float32)
+        far[1, 1](out)
+        return out
+
+    failed(check("sample-error", error), "out-of-bounds", "100")
+
+
+def test_launch_covers_takes_any_right_configuration_and_explains_wrong_ones():
+    judge = launch_covers(lambda rows, columns: (rows, columns))
+
+    def say(answer):
+        return judge(answer, rows=1000, columns=700)
+
+    assert say(((44, 63), (16, 16))) is None
+    assert say(((22, 125), (32, 8))) is None
+    assert "Along x" in say(((43, 63), (16, 16)))
+    assert "12 stay without a thread" in say(((43, 63), (16, 16)))
+    assert "more than needed" in say(((63, 63), (16, 16)))
+    assert "whole numbers" in say(((700 / 16, 63), (16, 16)))
+    assert "1,024" in say(((11, 16), (64, 64)))
+    assert "2 numbers" in say((44, 16))
+    assert "two things" in say(5)
