@@ -149,7 +149,7 @@ class Emitter:
             if isinstance(value, int | float) and math.isfinite(value):
                 return f"({value!r})" if value < 0 else repr(value)
             return self.constant(value, f"{new}({code})")
-        return f"{operators.name_of(new)}({code})"
+        return f"{operators.name_of(new)}({bare(code)})"
 
     def operand(self, node: ast.expr, kind: types.Type) -> str:
         return self.convert(self.expression(node), self.typing.of[node], kind)
@@ -363,6 +363,19 @@ class Emitter:
 def spelled_tuple(parts: list[str]) -> str:
     """Code of a tuple of pieces of code."""
     return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+
+
+def bare(code: str) -> str:
+    """Code without the parentheses around all of it, for places that need none."""
+    if not code.startswith("("):
+        return code
+    depth = 0
+    for number, letter in enumerate(code):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            inside = code[1:-1]
+            return inside if number == len(code) - 1 and "," not in inside else code
+    return code
 
 
 def _parenthesised(code: str) -> str:

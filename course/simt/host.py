@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from course.simt import gpus
+from course.simt import gpus as models
 from course.simt.device import (
     Context,
     Device,
@@ -162,7 +162,7 @@ def detect() -> bool:
 
 
 def get_current_device() -> Device:
-    return Device(gpus.current())
+    return Device(models.current())
 
 
 def list_devices() -> list[Device]:
@@ -186,7 +186,7 @@ class _Devices:
         return get_current_device()
 
 
-gpu_list = _Devices()
+gpus = _Devices()
 
 
 def select_device(device_id: int) -> Context:
@@ -196,7 +196,7 @@ def select_device(device_id: int) -> Context:
 
 
 def current_context(devnum: int | None = None) -> Context:
-    return Context(gpus.current())
+    return Context(models.current())
 
 
 def close() -> None:

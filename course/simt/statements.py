@@ -12,7 +12,7 @@ from typing import Any
 
 from numba import types
 
-from course.simt.emit import Emitter, Site
+from course.simt.emit import Emitter, Site, bare
 
 _serial = count()
 
@@ -94,7 +94,7 @@ class Writer(Emitter):
             self.merge(self.variable(name, new), code)
 
     def merge(self, variable: str, code: str) -> None:
-        self.line(f"{variable}, _m_{variable} = T.assign({variable}, _m_{variable}, {code})")
+        self.line(f"{variable}, _m_{variable} = T.assign({variable}, _m_{variable}, {bare(code)})")
 
     def write_Pass(self, node: ast.Pass) -> None:
         pass
@@ -142,7 +142,7 @@ class Writer(Emitter):
         if isinstance(target, ast.Name):
             variable = self.variable(target.id, self.typing.targets[target])
             if self.scopes.is_plain(target):
-                self.line(f"{variable} = {code}")
+                self.line(f"{variable} = {bare(code)}")
                 if not self.scopes.always_plain(target.id):
                     self.line(f"_m_{variable} = T.mask")
             else:
@@ -156,7 +156,7 @@ class Writer(Emitter):
                 self.assign(element, f"{code}[{number}]", kind[number])
         else:
             array = self.expression(target.value)
-            code = self.convert(code, kind, self.typing.targets[target])
+            code = bare(self.convert(code, kind, self.typing.targets[target]))
             site = self.site(target, ast.unparse(target.value))
             self.line(f"T.store({array}, {self.index(target)}, {code}, {site})")
 
@@ -164,7 +164,7 @@ class Writer(Emitter):
     def write_If(self, node: ast.If) -> None:
         then, other, outer = (self.temporary(stem) for stem in ("then", "else", "outer"))
         self.line(f"{outer} = T.mask")
-        self.line(f"{then}, {other} = T.split({self.condition(node.test)})")
+        self.line(f"{then}, {other} = T.split({bare(self.condition(node.test))})")
         ends = ends_lanes(node)
         for mask, body, which in ((then, node.body, "then"), (other, node.orelse, "else")):
             edges = self.typing.edges.get((which, node))
@@ -211,7 +211,7 @@ class Writer(Emitter):
     def write_While(self, node: ast.While) -> None:
         loop = self._enter_loop(node)
         test = self.counted(node.test, lambda: self.condition(node.test))
-        self.line(f"while T.head({loop}) and T.test({test}):")
+        self.line(f"while T.head({loop}) and T.test({bare(test)}):")
         self._loop_body(node, lambda: None)
         self.line(f"T.end({loop})")
 
@@ -282,7 +282,7 @@ class Writer(Emitter):
                 self.line("return None")
             return
         code = self.operand(node.value, self.typing.result)
-        self.line(f"T.give(frame, {code})" if self.framed else f"return {code}")
+        self.line(f"T.give(frame, {code})" if self.framed else f"return {bare(code)}")
 
     def write_Assert(self, node: ast.Assert) -> None:
         message = _constant_message(node.msg)
