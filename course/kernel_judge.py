@@ -13,7 +13,7 @@ import numpy as np
 
 from course import answers, backend
 from course.checks import KernelExercise, Limit, call_with_named
-from course.comparing import compare, extent, first, place, poison, shown
+from course.comparing import compare, extent, first, place, poison, shown, wrong_elements
 from course.simt import KernelError, trace
 from course.simt.masks import EndlessLoop, limited_steps
 from course.trials import (
@@ -118,10 +118,7 @@ def _simulate(exercise: KernelExercise, number: int, answer: Any) -> Any:
     if _stored_nothing(report) and answers.looks_like_a_stub(answers.plain_function(answer)):
         raise NotStarted
     inputs_unchanged(exercise, before, arguments)
-    unwritten = _unwritten(exercise, number, answer, before, arguments, expected)
-    for name in exercise.outputs:
-        if unwritten[name].any():
-            raise Failure("unwritten-output", _unwritten_message(name, unwritten[name]))
+    _look_at_outputs(exercise, number, answer, before, arguments, expected)
     used_atomics = report.total("global", "atomic").requests > 0
     _compare_results(exercise, number, arguments, expected, atomics=used_atomics)
     return report
@@ -131,40 +128,63 @@ def _stored_nothing(report: Any) -> bool:
     return all(report.total("global", operation).requests == 0 for operation in ("store", "atomic"))
 
 
-def _unwritten(
+def _look_at_outputs(
     exercise: KernelExercise,
     number: int,
     answer: Any,
     before: Mapping[str, Any],
     after: Mapping[str, Any],
     expected: dict[str, np.ndarray],
-) -> dict[str, np.ndarray]:
-    """Mask of the elements of each output that the kernel never wrote.
+) -> None:
+    """Raise what is wrong with outputs that were never written, or read before they were.
 
-    NaN is also what a kernel computes from a poisoned output, so a second run with other poison
-    decides between "never written" and "computed from what was there before".
+    A poisoned element that stays may have been computed from poison, and a wrong one, too. A second
+    run with other poison decides: what keeps both poisons was not written; what differs between
+    the runs was computed from what was there before.
     """
-    untouched = {name: _unchanged(before[name], after[name]) for name in exercise.outputs}
-    if not any(mask.any() for mask in untouched.values()):
-        return untouched
+    untouched = {name: _same_values(before[name], after[name]) for name in exercise.outputs}
+    wrong = _wrong(exercise, number, after, expected)
+    if not any(untouched[name].any() or wrong[name].any() for name in exercise.outputs):
+        return
     again = _prepared(exercise, number, expected, finite=True)
     start = {name: copied(value) for name, value in again.items()}
     _run_trace(exercise, number, answer, again)
-    for name, mask in untouched.items():
-        both = mask & _unchanged(start[name], again[name])
-        read_first = mask & ~both
-        if read_first.any() and not both.any():
+    unwritten = {
+        name: mask & _same_values(start[name], again[name]) for name, mask in untouched.items()
+    }
+    for name in exercise.outputs:
+        depends = wrong[name] & ~unwritten[name] & ~_same_values(after[name], again[name])
+        if depends.any():
             raise Failure(
                 "uninitialised-read",
-                f"{place(name, first(read_first))} is computed from what {name} held before the "
-                f"launch, and nobody put a value there: {extent(read_first)}. "
+                f"{place(name, first(depends))} is computed from what {name} held before the "
+                f"launch, and nobody put a value there: {extent(depends)}. "
                 f"Store the result with `=`, or set {name} first.",
             )
-        untouched[name] = both
-    return untouched
+    for name, mask in unwritten.items():
+        if mask.any():
+            raise Failure("unwritten-output", _unwritten_message(name, mask))
 
 
-def _unchanged(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+def _wrong(
+    exercise: KernelExercise,
+    number: int,
+    results: Mapping[str, Any],
+    expected: dict[str, np.ndarray],
+) -> dict[str, np.ndarray]:
+    """Mask of the wrong elements of each result."""
+    arguments = exercise.arguments(number)
+    return {
+        name: wrong_elements(
+            results[name],
+            right,
+            exercise.tolerance.allowed(arguments, right, results[name].dtype),
+        )
+        for name, right in expected.items()
+    }
+
+
+def _same_values(old: np.ndarray, new: np.ndarray) -> np.ndarray:
     return np.asarray((old == new) | ((old != old) & (new != new)))
 
 

@@ -175,6 +175,75 @@ def test_adding_to_the_output_is_an_uninitialised_read():
     failed(check("sample-square", square), "uninitialised-read", "out[0]", "`=`")
 
 
+def test_adding_to_an_integer_output_is_an_uninitialised_read(monkeypatch):
+    exercise = KernelExercise(
+        name="integers",
+        lesson=99,
+        title="",
+        outputs=("out",),
+        reference=lambda x: 2 * x,
+        cases=[
+            Case(
+                "10 elements",
+                lambda rng: {
+                    "out": np.empty(10, np.int32),
+                    "x": rng.integers(0, 9, 10).astype(np.int32),
+                },
+                block=32,
+            )
+        ],
+    )
+    monkeypatch.setitem(checks._exercises, "integers", exercise)
+
+    @cuda.jit
+    def twice(out, x):
+        i = cuda.grid(1)
+        if i < x.size:
+            out[i] += 2 * x[i]
+
+    failed(check("integers", twice), "uninitialised-read", "out[0]", "9 of 10 elements")
+
+
+def test_nan_that_the_kernel_computes_itself_is_a_wrong_result():
+    @cuda.jit
+    def square(out, x):
+        i = cuda.grid(1)
+        if i < x.size:
+            out[i] = (x[i] - x[i]) / (x[i] - x[i])
+
+    failed(check("sample-square", square), "wrong-result", "out[0] is nan")
+
+
+def test_right_nan_in_an_output_passes(monkeypatch):
+    exercise = KernelExercise(
+        name="root",
+        lesson=99,
+        title="",
+        outputs=("out",),
+        reference=lambda x: np.where(x < 0, np.nan, x),
+        cases=[
+            Case(
+                "10 elements",
+                lambda rng: {
+                    "out": np.empty(10, np.float32),
+                    "x": rng.standard_normal(10, dtype=np.float32),
+                },
+                block=32,
+            )
+        ],
+    )
+    monkeypatch.setitem(checks._exercises, "root", exercise)
+
+    @cuda.jit
+    def keep(out, x):
+        i = cuda.grid(1)
+        if i < x.size:
+            out[i] = x[i] if x[i] >= 0 else float32(np.nan)
+
+    verdict = check("root", keep)
+    assert verdict.status == "passed", verdict
+
+
 def test_float64_accumulator_is_a_cost_that_fails():
     @cuda.jit
     def square(out, x):
