@@ -24,6 +24,13 @@ NOISE = (
     "To see Python/NumPy features",
     "If you think your code should work",
 )
+# Paths and Numba's inner names, and what stands for them.
+CLEANED = (
+    (r",? defined at \S+ \(\d+\)", ""),
+    (r"\.*\s*Raised from None$", "."),
+    (r"Function\(<(?:built-in )?function (\w+)[^>]*>\)", r"\1"),
+    (r"'(\w+)\.\d+'", r"'\1'"),
+)
 CANNOT_COMPILE = "Numba cannot compile this: "
 # How the simulator says where: "..., line 3 of square:" and the source below it.
 SIMULATED_PLACE = re.compile(r"(?:,|\n)\s*line (\d+) of (\w+):\s*\n\s*(.+)\s*$")
@@ -177,6 +184,8 @@ def typing_failure(error: BaseException, function: FunctionType | None) -> Failu
             lines.append(line)
     essential = next((i for i, line in enumerate(lines) if ESSENTIAL.search(line)), 0)
     sentence = " ".join(lines[essential : essential + 2]) if lines else type(error).__name__
+    for pattern, plain in CLEANED:
+        sentence = re.sub(pattern, plain, sentence)
     line, code = (None, None)
     if number is not None and function is not None:
         line, code = line_of(function, number)
