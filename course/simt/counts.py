@@ -86,7 +86,7 @@ class Counting:
         self.count(line, operations)
         return value
 
-    def record(self, array: Array, uniform, varying, bad, site: int, op: str) -> None:
+    def record(self, array: Array, uniform, varying, bad, site: int, op: str, value=None) -> None:
         """Count one access of the source."""
         mask = self.active_part(bad)
         if not mask or array.space == "constant":
@@ -96,7 +96,7 @@ class Counting:
         count.bytes += mask.count * array.itemsize
         if array.space == "global":
             self._record_global(count, array, uniform, varying, mask)
-            self.watch(array, uniform, varying, mask, site, op)
+            self.watch(array, uniform, varying, mask, site, op, value)
             return
         count.requests += mask.warps
         if array.space == "shared" and op != "atomic":
@@ -108,7 +108,7 @@ class Counting:
                 passes, ideal = wavefronts(elements, array.itemsize, array.root.address, mask)
                 count.wavefronts += passes
                 count.ideal_wavefronts += ideal
-        self.watch(array, uniform, varying, mask, site, op)
+        self.watch(array, uniform, varying, mask, site, op, value)
 
     def _record_global(self, count: Count, array: Array, uniform, varying, mask) -> None:
         size = array.itemsize

@@ -19,6 +19,7 @@ from course.simt.memory import Array, global_array
 from course.simt.operators import CONVERT
 from course.simt.oracle import of_value, plain
 from course.simt.programs import program_of
+from course.simt.races import Clock, Shadow
 from course.simt.report import ERRORS, Finding, KernelError, Report, cost_findings
 from course.simt.threads import Dim3, Threads, geometry
 
@@ -42,6 +43,15 @@ class Launch:
     debug: bool
     counters: Counters | None
     findings: dict[tuple[str, Site], Finding] = field(default_factory=dict)
+    clock: Clock | None = None
+    shadows: dict[int, Shadow] = field(default_factory=dict)
+
+    def watch(self, names: frozenset[str], arguments: dict[str, Any]) -> None:
+        """Look for races in the arrays that the kernel may change."""
+        for name, value in arguments.items():
+            if isinstance(value, Array) and name in names:
+                address = value.flat.__array_interface__["data"][0]
+                value.shadow = self.shadows.setdefault(address, Shadow(value.flat.size))
 
 
 # ---------------------------------------------------------------------- configuration
@@ -199,6 +209,9 @@ def run(
     launch = Launch(lanes.name, gpu, lanes.sites, dynamic_shared, debug, counters)
     padded = -(-math.prod(block) // 32) * 32
     blocks, chunk = math.prod(grid), max(1, CHUNK_LANES // padded)
+    if counters is not None:
+        launch.clock = Clock(blocks, padded)
+        launch.watch(program.stored, dict(zip(taken.names, taken.values, strict=True)))
     try:
         with np.errstate(all="ignore"):
             for first in range(0, blocks, chunk):

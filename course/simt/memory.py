@@ -35,8 +35,8 @@ class Array:
     """
 
     __slots__ = (
-        "address", "block_offset", "dtype", "flat", "name", "ndim", "offset", "root", "shape",
-        "simple", "space", "strides", "written",
+        "address", "block_offset", "dtype", "flat", "name", "ndim", "offset", "root", "shadow",
+        "shape", "simple", "space", "strides", "written",
     )  # fmt: skip
 
     def __init__(self, flat, shape, strides, space, name, offset=0, root=None):
@@ -47,6 +47,7 @@ class Array:
         self.simple = type(offset) is not ndarray and all(stride >= 0 for stride in strides)
         self.address = 0  # bytes from a 256-byte boundary (global) or in shared memory
         self.block_offset = None  # shared: element of each lane's own copy
+        self.shadow = None  # traced and watched for races: course.simt.races.Shadow
         self.written = None  # traced shared and local arrays: which elements hold a value
 
     @property
@@ -271,7 +272,7 @@ class Memory:
         uniform, varying, bad = self.locate(array, index, site, "store")
         mask = self.active_part(bad)
         if self.counters is not None:
-            self.record(array, uniform, varying, bad, site, "store")
+            self.record(array, uniform, varying, bad, site, "store", value)
         if not mask:
             return
         flat, lanes = array.flat, self.lanes
@@ -326,6 +327,7 @@ class Memory:
             self.check_shared(site)
         if self.counters is not None:
             array.written = np.zeros(flat.size, _BOOL)
+        self.track(array, flat.size)
         self._allocated[self.base + site] = array
         return array
 

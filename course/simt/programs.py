@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import weakref
+from functools import cached_property
 from types import FunctionType
 from typing import Any
 
 from numba import types
 
 from course.simt.names import Source, Unsupported, read
+from course.simt.races import stored_arguments
 from course.simt.statements import LaneProgram, Writer
 from course.simt.types import Typer, Typing
 
@@ -21,6 +23,7 @@ class Program:
 
     def __init__(self, function: FunctionType):
         self.source: Source = read(function)
+        self._looking = False
         self._typings: dict[Signature, Typing] = {}
         self._programs: dict[tuple[Signature, bool, bool], LaneProgram] = {}
 
@@ -51,6 +54,17 @@ class Program:
         found = self._typings[signature] = Typer(self.source, signature, callee).run()
         return found
 
+    @cached_property
+    def stored(self) -> frozenset[str]:
+        """The arguments whose elements the function may change."""
+        if self._looking:
+            return frozenset(self.source.arguments)  # recursion: refused later
+        self._looking = True
+        try:
+            return stored_arguments(self.source, _stored_positions)
+        finally:
+            self._looking = False
+
     def lane_program(self, signature: Signature, traced: bool, device: bool) -> LaneProgram:
         """The translation for some argument types, with or without counting."""
         key = (signature, traced, device)
@@ -59,6 +73,11 @@ class Program:
             writer = Writer(self.typing(signature), device, traced, _device_program)
             found = self._programs[key] = writer.program()
         return found
+
+
+def _stored_positions(function: Any) -> list[int]:
+    program = program_of(function)
+    return [i for i, name in enumerate(program.source.arguments) if name in program.stored]
 
 
 def _device_program(function: Any, signature: Signature, traced: bool) -> LaneProgram:

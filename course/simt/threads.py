@@ -15,6 +15,7 @@ from course.simt.counts import Counters, Counting
 from course.simt.masks import Control, EndlessLoop, Loop, Mask
 from course.simt.memory import Array, Memory
 from course.simt.names import Unsupported
+from course.simt.races import Races
 from course.simt.report import ERRORS, Finding, KernelError, Where
 from course.simt.warp import Warps
 
@@ -61,6 +62,11 @@ class Geometry:
     blockIdx_z = cached_property(lambda self: self._block_axis(2))
 
     @cached_property
+    def thread_number(self) -> ndarray:
+        """Number of each lane's thread in the whole grid, blocks padded to whole warps."""
+        return (self.lane + self.first * self.padded).astype(np.int32)
+
+    @cached_property
     def indices(self) -> tuple:
         """The thread's index in the whole grid, by axis."""
         return tuple(
@@ -79,7 +85,7 @@ def _of_geometry(name: str) -> property:
     return property(lambda self: getattr(self.geometry, name))
 
 
-class Threads(Control, Memory, Atomics, Warps, Counting):
+class Threads(Control, Memory, Atomics, Races, Warps, Counting):
     """What a lane program sees as ``T``."""
 
     threadIdx_x, threadIdx_y, threadIdx_z = map(
@@ -135,10 +141,18 @@ class Threads(Control, Memory, Atomics, Warps, Counting):
 
     def where(self, lane: int) -> Where:
         """Block and thread of a lane."""
+        return self.where_of(self.geometry.first * self.padded + lane)
+
+    @property
+    def thread_number(self) -> ndarray:
+        """Number of each lane's thread in the whole grid, blocks padded to whole warps."""
+        return self.geometry.thread_number
+
+    def where_of(self, thread: int) -> Where:
+        """Block and thread of a thread's number."""
         geometry = self.geometry
-        block = geometry.first + lane // self.padded
-        thread = lane % self.padded
-        return Where(_unravel(block, geometry.grid), _unravel(thread, geometry.block_shape))
+        block, inside = divmod(thread, self.padded)
+        return Where(_unravel(block, geometry.grid), _unravel(inside, geometry.block_shape))
 
     def uniform_range(self, site: int, *limits):
         if any(type(limit) is ndarray for limit in limits):
@@ -202,27 +216,31 @@ class Threads(Control, Memory, Atomics, Warps, Counting):
             lane,
         )
 
-    def watch(self, array: Array, uniform, varying, mask: Mask, site: int, op: str) -> None:
-        """Reads of shared and local memory that nobody has written."""
+    def watch(self, array: Array, uniform, varying, mask: Mask, site: int, op: str, value) -> None:
+        """Races, and reads of shared and local memory that nobody has written."""
         root = array.root
-        if root.written is None:
+        if root.written is None and root.shadow is None:
             return
-        full = self.elements(array, uniform, varying)
-        chosen = full if mask.count == self.lanes else full[mask.active]
-        if op == "store":
-            root.written[chosen] = True
-            return
-        fresh = ~root.written[chosen]
-        if fresh.any():
-            lane = int(mask.indices[int(np.flatnonzero(fresh)[0])])
-            self.found(
-                "uninitialised-read",
-                f"{array.name} is read where no thread has written it yet: "
-                f"{array.space} memory holds whatever was there before; set it first",
-                site,
-                lane,
-            )
-        root.written[chosen] = True
+        elements = self.elements(array, uniform, varying)
+        if root.written is not None:
+            self._watch_unwritten(array, elements, mask, site, op)
+        if root.shadow is not None:
+            self.look_for_races(array, elements, mask, site, op, value)
+
+    def _watch_unwritten(self, array: Array, elements: ndarray, mask: Mask, site, op) -> None:
+        written = array.root.written
+        chosen = elements if mask.count == self.lanes else elements[mask.active]
+        if op != "store":
+            fresh = ~written[chosen]
+            if fresh.any():
+                self.found(
+                    "uninitialised-read",
+                    f"{array.name} is read where no thread has written it yet: "
+                    f"{array.space} memory holds whatever was there before; set it first",
+                    site,
+                    int(mask.indices[int(np.flatnonzero(fresh)[0])]),
+                )
+        written[chosen] = True
 
     # ------------------------------------------------------------------ errors
     def endless(self, loop: Loop) -> None:

@@ -49,17 +49,6 @@ class Warps:
             lane = block * self.padded + int(np.flatnonzero(missing)[0])
             self.barrier_divergence(int(arrived[block]), int(expected[block]), lane, site)
 
-    def barrier_passed(self) -> None:
-        """Memory is ordered among the threads of each block that arrived."""
-
-    def syncwarp(self, *mask_and_site) -> None:
-        """Order memory among the threads of a warp; lanes already go in step."""
-
-    def threadfence(self, site: int) -> None:
-        """Order memory for all threads of the device."""
-
-    threadfence_block = threadfence_system = threadfence
-
     def nanosleep(self, nanoseconds, site: int) -> None:
         """Nothing to wait for: lanes go in step."""
 
