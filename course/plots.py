@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
+from PIL import Image
 
 # Colours that colour-blind readers can tell apart: M. Okabe and K. Ito, "Color Universal Design"
 # (2008). Their yellow is left out: on white paper it is too pale for lines and text.
@@ -52,7 +53,7 @@ class Picture(Figure):
         # No software version in the file: the same picture is the same bytes on every machine
         # with the same Matplotlib.
         self.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
-        return buffer.getvalue()
+        return _slimmed(buffer)
 
     def save(self, path: str | Path, dpi: float = SCREEN_DPI) -> None:
         """Write the picture as a PNG file."""
@@ -60,6 +61,17 @@ class Picture(Figure):
 
     def _repr_png_(self) -> bytes:
         return self.png()
+
+
+def _slimmed(png: io.BytesIO) -> bytes:
+    """The same picture in a third to a half of the bytes: grey, or at most 256 colours."""
+    drawn = Image.open(png).convert("RGB")
+    red, green, blue = np.moveaxis(np.asarray(drawn), -1, 0)
+    grey = np.array_equal(red, green) and np.array_equal(green, blue)
+    slim = drawn.convert("L") if grey else drawn.quantize(256, dither=Image.Dither.NONE)
+    buffer = io.BytesIO()
+    slim.save(buffer, format="png", optimize=True, dpi=Image.open(png).info.get("dpi"))
+    return buffer.getvalue()
 
 
 def style(axes: Axes) -> Axes:
@@ -271,3 +283,67 @@ def shortened(text: str, longest: int) -> str:
 
 def _named(curves: Sequence[float] | Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
     return dict(curves) if isinstance(curves, Mapping) else {"": curves}
+
+
+def singular_values(curves: Mapping[str, Sequence[float]], keep: int | None = None) -> Picture:
+    """Plot singular values against their number, on a logarithmic axis.
+
+    Parameters
+    ----------
+    curves : mapping of an image's name to its singular values, largest first
+        Values below 1e-4 of the first are rounding noise and stay out of the plot.
+    keep : int, optional
+        A line is drawn behind this many.
+    """
+    picture = Picture(6.4, 3.2)
+    axes = picture.subplots()
+    picture.subplots_adjust(left=0.11, right=0.97, top=0.95, bottom=0.15)
+    for index, (name, values) in enumerate(curves.items()):
+        relative = np.asarray(values, dtype=np.float64) / values[0]
+        shown = np.where(relative > 1e-4, relative, math.nan)
+        color = PALETTE[index % len(PALETTE)]
+        marker = MARKERS[index % len(MARKERS)]
+        numbers = np.arange(1, len(shown) + 1)
+        every = max(len(shown) // 12, 1)
+        axes.plot(
+            numbers, shown, color=color, marker=marker, markersize=4.5, markevery=every, label=name
+        )
+    axes.set_yscale("log")
+    axes.set(xlabel="number of the singular value", ylabel="singular value / the first")
+    style(axes)
+    if keep is not None:
+        axes.axvline(keep, color=FAINT, linestyle="--", linewidth=1.2)
+        axes.text(keep + 3, 0.6, f"k = {keep}", color=FAINT, fontsize=FONT_SIZE)
+    legend = axes.legend(loc="upper right", fontsize=FONT_SIZE - 1, frameon=False)
+    for text in legend.get_texts():
+        text.set(color=INK, parse_math=False)
+    return picture
+
+
+def time_bars(milliseconds: Mapping[str, float], title: str = "") -> Picture:
+    """Show times as bars from the slowest to the fastest, on a logarithmic axis with the figures.
+
+    Parameters
+    ----------
+    milliseconds : mapping of a program's name to its time [ms], each above 0
+    title : str
+        Says on which machine and what was measured.
+    """
+    ordered = sorted(milliseconds.items(), key=lambda item: item[1])
+    names, times = [name for name, _ in ordered], [time for _, time in ordered]
+    picture = Picture(6.4, 0.9 + 0.32 * len(names))
+    axes = picture.subplots()
+    height = picture.get_figheight()
+    picture.subplots_adjust(left=0.22, right=0.95, bottom=0.45 / height, top=1 - 0.3 / height)
+    axes.barh(names, times, color=BLUE, height=0.62)
+    axes.set_xscale("log")
+    low, high = min(times), max(times)
+    axes.set_xlim(low / 3, high * 4)
+    for place, time in enumerate(times):
+        axes.text(time * 1.12, place, f"{time:.3g} ms", va="center", color=INK, fontsize=FONT_SIZE)
+    axes.set_xlabel("time [ms], logarithmic")
+    axes.set_title(title, loc="left", fontsize=FONT_SIZE, color=INK, parse_math=False)
+    style(axes)
+    axes.grid(False, axis="y")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    return picture
