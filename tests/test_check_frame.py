@@ -222,6 +222,27 @@ def test_bad_kernel_inside_a_function_is_caught_by_its_twin_before_the_gpu(monke
     failed(check("sample-error", error), "out-of-bounds", "out[100]")
 
 
+def test_endless_kernel_inside_a_function_never_reaches_the_gpu(monkeypatch):
+    numba_cuda = pytest.importorskip("numba.cuda")
+    monkeypatch.setattr(backend, "gpu", lambda: "Tesla T4")
+    called = []
+
+    @numba_cuda.jit
+    def forever(out):
+        i = numba_cuda.grid(1)
+        while i < out.size:
+            out[i] = 1
+
+    def error(a, b):
+        called.append(numba_cuda.__name__)
+        out = np.zeros(3, np.float32)
+        forever[1, 1](out)
+        return out
+
+    failed(check("sample-error", error), "endless-loop", "does not end")
+    assert called == ["course.simt.host"]
+
+
 # --- what lessons declared
 
 
