@@ -33,7 +33,7 @@ register(
         ],
         hints={
             "unwritten-output": "cuda.threadIdx.x starts again at 0 in every block. "
-            "cuda.grid(1) counts over all blocks.",
+            "cuda.grid(1) counts over all blocks. And it is out[i] = ..., with an index.",
             "out-of-bounds": "The first element is out[0], the last out[out.size - 1].",
             "uninitialised-read": "Use `=`, not `+=`: nobody has put a value into out before you.",
         },

@@ -68,7 +68,8 @@ register(
             Case("1,000,003 elements", lambda rng: {"n": 1_000_003}),
         ],
         hints={
-            "wrong-result": "Divide and round up: (n + threads - 1) // threads.",
+            "wrong-result": "Divide and round up: (n + threads - 1) // threads. "
+            "Return the grid first, then the block.",
         },
     )
 )
@@ -107,6 +108,8 @@ register(
             "Give thread 0 a branch of its own.",
             "out-of-bounds": "Every index needs its own guard: i for out, i - 1 or i + 1 for "
             "whatever else you touch.",
+            "wrong-result": "out[0] is a case of its own: 0. x[-1] would be the last element, "
+            "as in NumPy.",
             "unwritten-output": "out[0] has no neighbour on its left, and yet it needs a value: 0.",
         },
         mistakes={
@@ -152,7 +155,10 @@ register(
         hints={
             "out-of-bounds": "cuda.grid(2) gives x first, and x is the column: "
             "column, row = cuda.grid(2). Guard each with its own axis of out.shape.",
-            "unwritten-output": "Compare rows with out.shape[0] and columns with out.shape[1].",
+            "unwritten-output": "Is x the column? column, row = cuda.grid(2). "
+            "Compare row with out.shape[0] and column with out.shape[1].",
+            "typing": "cuda.grid(2) gives two numbers: column, row = cuda.grid(2). "
+            "An image takes two indices: out[row, column].",
             "uncoalesced": "The first number that cuda.grid(2) gives is x. Let it be the column: "
             "column, row = cuda.grid(2).",
         },
@@ -303,6 +309,7 @@ register(
         ],
         hints={
             "wrong-result": "Inside a ufunc x, low and high are single numbers. Two ifs do it.",
+            "raised": "Is @cuda.vectorize([...]) still on the line above your function?",
             "typing": "Inside a ufunc x, low and high are single numbers: no index, no x.size.",
         },
     )
@@ -341,6 +348,8 @@ register(
         forbidden={"float64"},
         hints={
             "float64": "A number such as 0.299 is float64 in a kernel. Write float32(0.299).",
+            "out-of-bounds": "Guard row and column with the two axes of out. "
+            "The colours are rgb[row, column, 0], 1 and 2.",
             "wrong-result": "grey = 0.299 red + 0.587 green + 0.114 blue.",
             "typing": "A device function needs @cuda.jit(device=True) above it, and a return.",
         },
@@ -381,8 +390,8 @@ register(
             _values(1, bins=3, grid=1, block=32),
         ],
         hints={
-            "wrong-result": "Many threads add to one counter at the same time, and updates get "
-            "lost. cuda.atomic.add(counts, index, 1) lets them queue.",
+            "wrong-result": "Each thread that has a value adds 1, in one atomic step, "
+            "to the counter of this value: cuda.atomic.add(counts, index, 1).",
             "race": "Many threads add to one counter at the same time, and updates get lost. "
             "cuda.atomic.add(counts, index, 1) lets them queue.",
             "out-of-bounds": "There are as many threads as values or more: guard i with "
