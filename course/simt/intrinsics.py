@@ -62,25 +62,30 @@ def _selp(test, a, b):
 
 
 def _shuffle(mask, value, lane):
-    if value not in (i4, i8, u4, types.uint64, types.float32, types.float64, types.boolean):
+    if value not in (i4, i8, types.float32, types.float64):
         return None
-    return value, (i4, value, i4)
+    return value, (types.int64, value, i4)
 
 
 def _vote(result):
-    return lambda mask, predicate: (result, (i4, types.boolean))
+    return lambda mask, predicate: (result, (types.int64, types.boolean))
+
+
+_MATCHED = (i4, i8, types.float32, types.float64)
 
 
 def _match_any(mask, value):
-    return i4, (i4, value)
+    return (i4, (types.int64, value)) if value in _MATCHED else None
 
 
 def _match_all(mask, value):
-    return types.Tuple((i4, types.boolean)), (i4, value)
+    if value not in _MATCHED:
+        return None
+    return types.Tuple((i4, types.boolean)), (types.int64, value)
 
 
 def _eq(mask, value):
-    return types.boolean, (i4, value)
+    return types.boolean, (types.int64, types.boolean)
 
 
 def _nothing(*arguments):
@@ -114,7 +119,7 @@ FUNCTIONS: dict[str, Callable] = {
     "any_sync": _vote(types.boolean),
     "all_sync": _vote(types.boolean),
     "eq_sync": _eq,
-    "ballot_sync": _vote(u4),
+    "ballot_sync": _vote(i4),
     "match_any_sync": _match_any,
     "match_all_sync": _match_all,
 }

@@ -69,26 +69,54 @@ class Warps:
         if type(value) is not ndarray:
             return value
         start = self.lane & ~31
-        return value[start + source(self.laneid)]
+        return value[start + source(self.lane & 31)]
 
     # ------------------------------------------------------------------ votes
     def activemask(self, site: int):
+        """Bit l is set if lane l of the warp is active."""
         return self._ballot(True)
 
     def lanemask_lt(self, site: int):
+        """The lanes of the warp that come before this one."""
         return (np.int64(1) << self.laneid) - 1
 
     def ballot_sync(self, members, predicate, site: int):
-        return self._ballot(predicate)
+        return _signed(self._ballot(predicate) & members)
 
     def any_sync(self, members, predicate, site: int):
-        return self._ballot(predicate) != 0
+        return (self._ballot(predicate) & members) != 0
 
     def all_sync(self, members, predicate, site: int):
-        return self._ballot(predicate) == self._ballot(True)
+        return (self._ballot(predicate) & members) == (self._ballot(True) & members)
+
+    def eq_sync(self, members, predicate, site: int):
+        """All members have the same predicate."""
+        yes = self._ballot(predicate) & members
+        return (yes == 0) | (yes == (self._ballot(True) & members))
+
+    def match_any_sync(self, members, value, site: int):
+        """The lanes of the warp that hold the same value as this one."""
+        return _signed(self._equal_lanes(value) & members)
+
+    def match_all_sync(self, members, value, site: int):
+        """The members and True if all of them hold one value, else 0 and False."""
+        here = self._ballot(True) & members
+        same = (self._equal_lanes(value) & here) == here
+        return _signed(np.where(same, here, 0)), same
+
+    def _equal_lanes(self, value) -> ndarray:
+        rows = np.broadcast_to(np.asarray(value), (self.lanes,)).reshape(-1, 32)
+        active = self.mask.active.reshape(-1, 32)
+        same = (rows[:, :, None] == rows[:, None, :]) & active[:, None, :]
+        return (same.astype(np.int64) << np.arange(32)).sum(2).reshape(-1)
 
     def _ballot(self, predicate) -> ndarray:
         """Bit l of the result is lane l's predicate, for each warp, told to all its lanes."""
         yes = (self.mask.active & predicate).reshape(-1, 32)
         bits = (yes.astype(np.int64) << np.arange(32)).sum(1)
         return np.repeat(bits, 32)
+
+
+def _signed(bits: ndarray) -> ndarray:
+    """32 bits as an int32, as the hardware's result is typed."""
+    return bits.astype(np.uint32).view(np.int32)
