@@ -87,14 +87,18 @@ def silence_performance_warnings() -> None:
     """Keep Numba from warning of small grids and of copied host arrays at every launch.
 
     A lesson launches small grids on purpose. This is the only place that filters warnings.
-    Newer numba-cuda defines the class a second time, so both are named.
+    Newer numba-cuda defines the class and the settings a second time, so both are named. The
+    settings also hold where somebody resets the filters, as test runners do.
     """
-    for module_name in ("numba.core.errors", "numba.cuda.core.errors"):
+    for package in ("numba.core", "numba.cuda.core"):
         try:
-            category = importlib.import_module(module_name).NumbaPerformanceWarning
+            category = importlib.import_module(f"{package}.errors").NumbaPerformanceWarning
+            settings = importlib.import_module(f"{package}.config")
         except (ImportError, AttributeError):
             continue
         warnings.filterwarnings("ignore", category=category)
+        settings.CUDA_LOW_OCCUPANCY_WARNINGS = 0
+        settings.CUDA_WARN_ON_IMPLICIT_COPY = 0
 
 
 def run_smoke_kernel(numba_cuda: ModuleType) -> None:

@@ -112,12 +112,14 @@ def _simulate(exercise: KernelExercise, number: int, answer: Any) -> Any:
     before = {name: copied(value) for name, value in arguments.items()}
     report = _run_trace(exercise, number, answer, arguments)
     for kind in ERRORS:
+        if kind == "race":
+            # A race in an input is an effect; that the kernel writes there is the cause.
+            inputs_unchanged(exercise, before, arguments)
         for finding in report.findings:
             if finding.kind == kind:
                 raise from_finding(finding, tuple(report.findings))
     if _stored_nothing(report) and answers.looks_like_a_stub(answers.plain_function(answer)):
         raise NotStarted
-    inputs_unchanged(exercise, before, arguments)
     _look_at_outputs(exercise, number, answer, before, arguments, expected)
     used_atomics = report.total("global", "atomic").requests > 0
     _compare_results(exercise, number, arguments, expected, atomics=used_atomics)
