@@ -57,7 +57,7 @@ def launch_configuration(
 
 def from_finding(finding: Any, findings: tuple[Any, ...]) -> Failure:
     """A simulator's finding as a failure: its sentence begins with the thread, if there is one."""
-    message = finding.message.strip()
+    message = finding.message.strip().removeprefix("this thread ")
     if finding.where is not None:
         who = f"Thread {tuple(finding.where.thread)} of block {tuple(finding.where.block)}"
         reads_on = message[:1].islower()
