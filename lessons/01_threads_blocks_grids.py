@@ -680,6 +680,15 @@ predict.answer("are all pixels counted?", "yes" if counts.sum() == bins.size els
 histogram_bars(counts, "grey level, in eight bins", right=right)
 
 # %% [markdown]
+# No run of the program tells you that for sure. The trace does: it knows who touched what, and in
+# which order nothing is promised.
+
+# %%
+report = trace(count_carelessly, 512, 128, np.zeros(8, dtype=np.int32), bins)
+for finding in report.findings:
+    print(f"{finding.kind} in line {finding.line}: {finding.code}")
+
+# %% [markdown]
 # The cure is an **atomic** operation: read, add and write as one step that nobody can interrupt.
 # `cuda.atomic.add(array, index, value)` lets the threads queue.
 
