@@ -23,7 +23,27 @@ def pytest_configure(config: pytest.Config) -> None:
     # with -n, the cells of one notebook stay together: they share a kernel
     if getattr(config.option, "dist", "no") in ("load", "worksteal"):
         config.option.dist = "loadfile"
+    if getattr(config.option, "nbval", False):
+        _start_kernels_again()
     config.stash[_ipython] = os.environ["IPYTHONDIR"] = tempfile.mkdtemp(prefix="ipython-")
+
+
+def _start_kernels_again() -> None:
+    # A kernel's free network ports are chosen before it starts; where many start at a time,
+    # another program may take one of them in between, and the kernel dies at once.
+    from nbval import plugin
+
+    start = plugin.RunningKernel
+
+    def start_up_to_three_times(*args, **options):
+        for _ in range(2):
+            try:
+                return start(*args, **options)
+            except RuntimeError:
+                continue
+        return start(*args, **options)
+
+    plugin.RunningKernel = start_up_to_three_times
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

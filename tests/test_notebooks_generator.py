@@ -392,6 +392,30 @@ def test_nbval_refuses_a_student_notebook_that_raises(root, nbval):
     assert "ZeroDivisionError" in done.stdout
 
 
+def test_a_kernel_that_dies_before_it_starts_is_started_again(root, nbval, monkeypatch):
+    (root / "one_death.py").write_text(
+        textwrap.dedent("""
+            from nbval import kernel
+
+            start = kernel.start_new_kernel
+            deaths = []
+
+            def start_new_kernel(*args, **options):
+                if not deaths:
+                    deaths.append(1)
+                    raise RuntimeError("Kernel died before replying to kernel_info")
+                print("second start")
+                return start(*args, **options)
+
+            kernel.start_new_kernel = start_new_kernel
+        """)
+    )
+    monkeypatch.setenv("PYTHONPATH", str(root))
+    done = nbval("-s", "-p", "one_death", "solutions")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("second start") == 1
+
+
 def test_plain_pytest_runs_no_notebook(root, nbval):
     environment = {**os.environ}
     done = subprocess.run(

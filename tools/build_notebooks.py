@@ -120,18 +120,25 @@ def execute(node: NotebookNode, folder: Path | None = None) -> list[float]:
         seconds[cell_index] = time.perf_counter() - begun[cell_index]
 
     with tempfile.TemporaryDirectory() as empty, tempfile.TemporaryDirectory() as private:
-        client = NotebookClient(
-            node,
-            timeout=120,
-            record_timing=False,
-            coalesce_streams=True,
-            resources={"metadata": {"path": str(folder or empty)}},
-            kernel_manager_class=_kernel_manager(),
-            on_cell_execute=before,
-            on_cell_executed=after,
-        )
-        # the kernel's own log is not the notebook's standard error
-        client.execute(env=_environment(private), stderr=subprocess.DEVNULL)
+        for attempt in range(3):
+            client = NotebookClient(
+                node,
+                timeout=120,
+                record_timing=False,
+                coalesce_streams=True,
+                resources={"metadata": {"path": str(folder or empty)}},
+                kernel_manager_class=_kernel_manager(),
+                on_cell_execute=before,
+                on_cell_executed=after,
+            )
+            try:
+                # the kernel's own log is not the notebook's standard error
+                client.execute(env=_environment(private), stderr=subprocess.DEVNULL)
+                break
+            except RuntimeError:
+                # another program may take a kernel's network port before it starts
+                if begun or attempt == 2:
+                    raise
     _normalise(node)
     return seconds
 
