@@ -150,12 +150,13 @@ enough = (1000 + 256 - 1) // 256
 predict.answer("blocks of 256 for 1,000 elements", enough, unit="blocks")
 
 # %% [markdown]
-# For 1,024 elements the same formula gives 4 as well, not 5. That is why it is better than `1000
-# // 256 + 1`.
+# For 1,024 elements the same formula gives 4 as well, not 5: adding 1 to the rounded-down number
+# would be one block too many.
 
 # %%
+print("elements  blocks of 256")
 for n in (1, 255, 256, 257, 1000, 1024, 1025):
-    print(f"{n:5,} elements: {(n + 255) // 256} blocks of 256")
+    print(f"{n:8,}  {(n + 255) // 256:6}")
 
 # %% [markdown]
 # ### Exercise: enough blocks, and none too many
@@ -196,8 +197,8 @@ except ValueError as error:
 
 # %% [markdown]
 # A GPU is made of **multiprocessors**: a Tesla T4 has 40, an H200 132. A whole block runs on one
-# of them, so that its threads can share memory and wait for each other. What one multiprocessor
-# can hold has a limit: 1,024 threads in a block.
+# of them, so that its threads can share memory and wait for each other. So a block has to fit:
+# CUDA allows at most 1,024 threads in it.
 
 # %% [markdown]
 # Blocks know nothing of each other. They run in any order, some at once, some later. That is the
@@ -670,10 +671,9 @@ counts
 predict.answer("are all pixels counted?", "yes" if counts.sum() == bins.size else "no")
 
 # %% [markdown]
-# `counts[v] += 1` is three steps: read, add, write. Two threads read the same 5, both add 1, both
-# write
-# 6. One update is lost. This is a **race**. In the simulator many threads take each step together,
-#    so nearly all updates are lost. On a GPU the result may change from run to run.
+# `counts[v] += 1` is three steps: read, add, write. Two threads read a 5, both write a 6, and one
+# update is lost. This is a **race**. In the simulator many threads take each step together, so
+# nearly all updates are lost. On a GPU the result may change from run to run.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -686,7 +686,7 @@ histogram_bars(counts, "grey level, in eight bins", right=right)
 # %%
 report = trace(count_carelessly, 512, 128, np.zeros(8, dtype=np.int32), bins)
 for finding in report.findings:
-    print(f"{finding.kind} in line {finding.line}: {finding.code}")
+    print(f"{finding.kind}, line {finding.line}")
 
 # %% [markdown]
 # The cure is an **atomic** operation: read, add and write as one step that nobody can interrupt.
@@ -704,7 +704,7 @@ def count_ones(count, values):
 # %%
 count = np.zeros(1, dtype=np.int32)
 count_ones[512, 128](count, bins)
-print(count[0], "pixels in bin 1; right is", right[1])
+print(f"{count[0]:,} pixels in bin 1; right is {right[1]:,}")
 
 # %% [markdown]
 # Queues cost time, so atomics are for results that many threads share. A thread that has its own
@@ -781,15 +781,15 @@ print("host:", on_host, " device:", on_device.copy_to_host())
 predict("megabytes copied in ten launches, NumPy arrays", ...)
 
 # %%
-megabytes = 1_000_000 * 4 / 1e6
-with_numpy = 10 * 3 * megabytes * 2
-with_device_arrays = 2 * megabytes + megabytes
-print("device arrays:", with_device_arrays, "MB")
-predict.answer("megabytes copied in ten launches, NumPy arrays", with_numpy, unit="MB")
+arrays = [np.zeros(1_000_000, dtype=np.float32) for _ in range(3)]
+one_way = sum(array.nbytes for array in arrays) / 1e6
+print(f"device arrays, each copied once: {one_way:.0f} MB")
+predict.answer("megabytes copied in ten launches, NumPy arrays", 10 * 2 * one_way, unit="MB")
 
 # %% [markdown]
-# The way between host and device is far slower than the GPU's own memory. Lesson 03 measures both.
-# The habit: copy in once, launch many times, copy out once.
+# Ten launches, each array there and back. The way between host and device is far slower than the
+# GPU's own memory. Lesson 03 measures both. The habit: copy in once, launch many times, copy out
+# once.
 
 # %% [markdown]
 # ## 12 When a real GPU goes wrong
