@@ -121,7 +121,10 @@ def main(quick: bool) -> int:
         ("tiled 256x256, k = 64", launch(tiled, 256, 64), 0.1, 5),
         ("naive 1024x1024, k = 64", launch(naive, 1024, 64), 1.5, 1 if quick else 3),
     ]  # fmt: skip
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, ", end="")
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, ",
+        end="",
+    )
     print(f"NumPy {np.__version__}")
     print(f"{'':34}{'first':>12}{'median':>12}{'bound':>12}")
     kept = True
@@ -135,7 +138,9 @@ def main(quick: bool) -> int:
     theirs = numba_seconds(64, 50)
     ratio = theirs / medians["naive 64x64, k = 50"]
     kept &= ratio >= 300
-    print(f"Numba's simulator, naive 64x64, k = 50: {theirs * 1e3:.0f} ms, {ratio:.0f} times as long")
+    print(
+        f"Numba's simulator, naive 64x64, k = 50: {theirs * 1e3:.0f} ms, {ratio:.0f} times as long"
+    )
     return 0 if kept else 1
 
 

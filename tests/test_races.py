@@ -136,7 +136,7 @@ def test_a_race_names_both_threads_and_what_to_do():
     report = trace(reverse_without_barrier, 1, SIZE, f4(64), f4(64))
     (finding,) = [f for f in report.findings if f.kind == "race"]
     assert finding.line == 5
-    assert "buffer" in finding.message and "cuda.syncthreads()" in finding.message
+    assert "buffer[63]" in finding.message and "cuda.syncthreads()" in finding.message
     assert finding.where.thread == (0, 0, 0) and "thread (63, 0, 0)" in finding.message
 
 

@@ -327,3 +327,20 @@ def test_bank_conflicts_are_counted(stride, wavefronts):
     assert (loads.requests, loads.wavefronts) == (1, wavefronts)
     assert loads.conflicts == wavefronts - 1
     assert ("bank-conflict" in {f.kind for f in report.findings}) == (wavefronts >= 2)
+
+
+def test_findings_in_a_device_function_name_it_and_its_line():
+    @cuda.jit(device=True)
+    def grey(red):
+        weight = 0.3
+        return weight * red
+
+    @cuda.jit
+    def convert(x, out):
+        i = cuda.grid(1)
+        out[i] = grey(x[i])
+
+    report = course.trace(convert, 1, 32, np.ones(32, np.float32), np.zeros(32, np.float32))
+    (finding,) = [f for f in report.findings if f.kind == "float64"]
+    assert finding.line == 3 and finding.code == "return weight * red"
+    assert "[in grey]" in finding.message

@@ -52,7 +52,7 @@ class Counters:
     def __init__(self) -> None:
         self.accesses: dict[tuple[Site, str, str], Count] = defaultdict(Count)
         self.operations: Counter = Counter()
-        self.float64: Counter = Counter()  # (function, line) -> float64 operations
+        self.float64: Counter[Site] = Counter()  # float64 operations of each line
         self.touched: dict[int, tuple[Array, ndarray]] = {}
 
     def touch(self, array: Array, elements) -> None:
@@ -73,17 +73,17 @@ class Counters:
 class Counting:
     """Counts the accesses and operations of the running threads."""
 
-    def count(self, line: int, operations: dict[str, int]) -> None:
+    def count(self, site: int, operations: dict[str, int]) -> None:
         """Operations of one statement, each done by every active lane."""
         lanes, counters = self.mask.count, self.counters
         for kind, amount in operations.items():
             if kind == "in double":
-                counters.float64[self.function, line] += amount * lanes
+                counters.float64[self.site(site)] += amount * lanes
             else:
                 counters.operations[kind] += amount * lanes
 
-    def counted(self, line: int, operations: dict[str, int], value):
-        self.count(line, operations)
+    def counted(self, site: int, operations: dict[str, int], value):
+        self.count(site, operations)
         return value
 
     def record(self, array: Array, uniform, varying, bad, site: int, op: str, value=None) -> None:
@@ -105,7 +105,9 @@ class Counting:
                 count.ideal_wavefronts += mask.warps
             else:
                 elements = varying + uniform if uniform else varying
-                passes, ideal = wavefronts(elements, array.itemsize, array.root.address, mask)
+                passes, ideal = wavefronts(
+                    elements, array.itemsize, array.pitch, array.root.address, mask
+                )
                 count.wavefronts += passes
                 count.ideal_wavefronts += ideal
         self.watch(array, uniform, varying, mask, site, op, value)
@@ -119,7 +121,9 @@ class Counting:
             self.counters.touch(array, uniform)
             return
         elements = varying + uniform if uniform else varying
-        requests, sectors, ideal = sector_counts(elements, size, array.root.address, mask)
+        requests, sectors, ideal = sector_counts(
+            elements, size, array.pitch, array.root.address, mask
+        )
         count.requests += requests
         count.sectors += sectors
         count.ideal_sectors += ideal
@@ -127,7 +131,9 @@ class Counting:
         self.counters.touch(array, elements if full else elements[mask.active])
 
 
-def sector_counts(elements: ndarray, size: int, address: int, mask) -> tuple[int, int, int]:
+def sector_counts(
+    elements: ndarray, size: int, pitch: int, address: int, mask
+) -> tuple[int, int, int]:
     """Requests, sectors and ideal sectors of one access.
 
     Parameters
@@ -136,6 +142,8 @@ def sector_counts(elements: ndarray, size: int, address: int, mask) -> tuple[int
         Element number of each lane.
     size : int
         Bytes of an element.
+    pitch : int
+        Bytes from one element to the next: more than ``size`` for the field of a record.
     address : int
         Byte address of element 0.
     """
@@ -146,7 +154,7 @@ def sector_counts(elements: ndarray, size: int, address: int, mask) -> tuple[int
             rows = np.sort(rows, axis=1)
         fresh = rows[:, 1:] != rows[:, :-1]
         distinct = fresh.sum(1) + 1
-        sector = (rows * size + address) >> 5
+        sector = (rows * pitch + address) >> 5
         sectors = int(np.count_nonzero(sector[:, 1:] != sector[:, :-1])) + requests
     else:
         low = -(1 << 40)  # idle lanes: below any address
@@ -156,20 +164,20 @@ def sector_counts(elements: ndarray, size: int, address: int, mask) -> tuple[int
         requests = int(np.count_nonzero(busy))
         fresh = (rows[:, 1:] != rows[:, :-1]) & valid[:, 1:]
         distinct = (fresh.sum(1) + valid[:, 0])[busy]
-        sector = (rows * size + address) >> 5
+        sector = (rows * pitch + address) >> 5
         changes = (sector[:, 1:] != sector[:, :-1]) & valid[:, 1:]
         sectors = int(np.count_nonzero(changes)) + int(np.count_nonzero(valid[:, 0]))
     ideal = int((-(-distinct * size // SECTOR)).sum())
     return requests, sectors, ideal
 
 
-def wavefronts(elements: ndarray, size: int, address: int, mask) -> tuple[int, int]:
+def wavefronts(elements: ndarray, size: int, pitch: int, address: int, mask) -> tuple[int, int]:
     """Wavefronts of one access to shared memory, and the least that its width needs.
 
     Accesses of 8 bytes go by half warps, of 16 bytes by quarter warps.
     """
     group = {8: 16, 16: 8}.get(size, 32)
-    words = ((elements * size + address) >> 2).reshape(-1, group)
+    words = ((elements * pitch + address) >> 2).reshape(-1, group)
     active = mask.active.reshape(-1, group)
     extra = max(1, size // 4)
     if extra > 1:

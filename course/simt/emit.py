@@ -114,6 +114,10 @@ class Emitter:
         self.sites.append(Site(self.source.line(node), text, array, self.source.name))
         return len(self.sites) - 1
 
+    def line_site(self, node: ast.AST) -> int:
+        """The place of a whole line, for operations."""
+        return self.site(node, code=self.source.code(self.source.line(node)))
+
     # ------------------------------------------------------------------ writing
     def line(self, text: str) -> None:
         self.out.append("    " * self.indent + text)
@@ -129,7 +133,7 @@ class Emitter:
         counts = self.counts.pop()
         if not self.traced or not counts:
             return code
-        return f"T.counted({self.source.line(node)}, {dict(counts)}, {code})"
+        return f"T.counted({self.line_site(node)}, {dict(counts)}, {code})"
 
     # ------------------------------------------------------------------ conversions
     def convert(self, code: str, old: types.Type, new: types.Type) -> str:
@@ -200,7 +204,19 @@ class Emitter:
         if isinstance(kind, types.Array):
             name = {"strides": "byte_strides", "T": "transposed"}.get(node.attr, node.attr)
             return f"{code}.{name}"
+        if isinstance(kind, types.Record):
+            return f"T.load({self.field(node)}, (), {self.site(node, ast.unparse(node))})"
         return f"part({code}, {node.attr!r})"
+
+    def field(self, node: ast.Attribute | ast.Subscript) -> str:
+        """Code of a record's field, as an array without axes."""
+        name = node.attr if isinstance(node, ast.Attribute) else self.source.static(node.slice)
+        return f"T.field({self.expression(node.value)}, {name!r})"
+
+    def is_field(self, node: ast.expr) -> bool:
+        if not isinstance(node, ast.Attribute | ast.Subscript):
+            return False
+        return isinstance(self.typing.of.get(node.value), types.Record)
 
     def code_Tuple(self, node: ast.Tuple) -> str:
         return spelled_tuple([self.expression(element) for element in node.elts])
@@ -336,8 +352,11 @@ class Emitter:
             if isinstance(node.slice, ast.Slice):
                 return f"{code}[{ast.unparse(node.slice)}]"
             return f"T.pick({code}, {self.expression(node.slice)}, {self.site(node)})"
+        if isinstance(base, types.Record):
+            return f"T.load({self.field(node)}, (), {self.site(node, ast.unparse(node))})"
         site = self.site(node, ast.unparse(node.value))
-        what = "view" if isinstance(self.typing.of[node], types.Array) else "load"
+        view = isinstance(self.typing.of[node], types.Array | types.Record)
+        what = "view" if view else "load"
         return f"T.{what}({code}, {self.index(node)}, {site})"
 
     def index(self, node: ast.Subscript) -> str:

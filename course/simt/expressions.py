@@ -159,9 +159,21 @@ class Expressions:
             }  # fmt: skip
             if node.attr in known:
                 return known[node.attr]
+        if isinstance(kind, types.Record):
+            return self.field(node, kind, node.attr)
         if isinstance(kind, types.Number) and node.attr in ("real", "imag"):
             return kind.underlying_float if isinstance(kind, types.Complex) else kind
         raise self.source.refused(node, f"Unknown attribute {node.attr!r} of type {kind}")
+
+    def field(self, node: ast.expr, kind: types.Record, name: str) -> types.Type:
+        """Type of a record's field."""
+        if not isinstance(name, str) or name not in kind.fields:
+            listed = ", ".join(kind.fields)
+            raise self.source.refused(node, f"the record has no field {name!r}; it has {listed}")
+        found = kind.typeof(name)
+        if not isinstance(found, types.Number | types.Boolean):
+            raise self.source.unsupported(node, f"a field of type {found}")
+        return found
 
     def see_Tuple(self, node: ast.Tuple) -> types.Type:
         return types.Tuple([plain(self.expression(element)) for element in node.elts])
@@ -234,6 +246,8 @@ class Expressions:
         base = self.expression(node.value)
         if isinstance(base, types.BaseTuple):
             return self._tuple_item(node, base)
+        if isinstance(base, types.Record):
+            return self.field(node, base, self.source.static(node.slice))
         return self.subscript(node, base)
 
     def _tuple_item(self, node: ast.Subscript, base: types.BaseTuple) -> types.Type:

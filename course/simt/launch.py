@@ -258,14 +258,5 @@ def trace(
     launch = run(kernel, grid, block, args, dynamic_shared, counters, chosen)
     errors = [finding for finding in launch.findings.values() if finding.kind in ERRORS]
     costs = [finding for finding in launch.findings.values() if finding.kind not in ERRORS]
-    costs += cost_findings(counters)
-    source = program_of(kernel).source
-    costs = [
-        finding if finding.code else _with_code(finding, source.code(finding.line))
-        for finding in costs
-    ]
+    costs += cost_findings(counters, launch.name)
     return Report(launch.name, counters, (*errors, *costs))
-
-
-def _with_code(finding: Finding, code: str) -> Finding:
-    return Finding(finding.kind, finding.line, code, finding.message, finding.where)

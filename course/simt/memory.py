@@ -35,8 +35,8 @@ class Array:
     """
 
     __slots__ = (
-        "address", "block_offset", "dtype", "flat", "name", "ndim", "offset", "root", "shadow",
-        "shape", "simple", "space", "strides", "written",
+        "address", "block_offset", "dtype", "fields", "flat", "name", "ndim", "offset", "pitch",
+        "root", "shadow", "shape", "simple", "space", "strides", "written",
     )  # fmt: skip
 
     def __init__(self, flat, shape, strides, space, name, offset=0, root=None):
@@ -46,6 +46,8 @@ class Array:
         self.root = self if root is None else root
         self.simple = type(offset) is not ndarray and all(stride >= 0 for stride in strides)
         self.address = 0  # bytes from a 256-byte boundary (global) or in shared memory
+        self.pitch = flat.dtype.itemsize  # bytes from one element to the next
+        self.fields = None  # records: field name -> Array, made when first used
         self.block_offset = None  # shared: element of each lane's own copy
         self.shadow = None  # traced and watched for races: course.simt.races.Shadow
         self.written = None  # traced shared and local arrays: which elements hold a value
@@ -71,7 +73,9 @@ class Array:
         return self.derived(self.shape[::-1], self.strides[::-1], self.offset)
 
     def derived(self, shape, strides, offset) -> Array:
-        return Array(self.flat, shape, strides, self.space, self.name, offset, self.root)
+        array = Array(self.flat, shape, strides, self.space, self.name, offset, self.root)
+        array.pitch = self.pitch
+        return array
 
 
 def global_array(memory: ndarray, name: str) -> Array:
@@ -214,6 +218,24 @@ class Memory:
             offset = offset + i * stride
         return array.derived(tuple(shape), tuple(strides), offset)
 
+    def field(self, array: Array, name: str) -> Array:
+        """A field of a record, as an array of the record's own shape."""
+        root = array.root
+        if root.fields is None:
+            root.fields = {}
+        if name not in root.fields:
+            flat, start = root.flat[name], root.dtype.fields[name][1]
+            part = Array(flat, root.shape, root.strides, root.space, f"{root.name}.{name}")
+            part.pitch, part.address = root.pitch, root.address + start
+            part.block_offset = root.block_offset
+            if root.written is not None:
+                part.written = np.zeros(flat.size, _BOOL)
+            if root.shadow is not None:
+                self.track(part, flat.size)
+                self.launch.shadows[id(part)] = part.shadow
+            root.fields[name] = part
+        return root.fields[name].derived(array.shape, array.strides, array.offset)
+
     def items(self, array: Array, site: int):
         """The elements of a 1-D array, or the rows of one with more dimensions, one by one."""
         for i in range(array.shape[0]):
@@ -253,14 +275,14 @@ class Memory:
             self.record(array, uniform, varying, bad, site, "load")
         if root.space == "local":
             if varying is None:
-                return root.flat.reshape(-1, self.lanes)[uniform].copy()
-            return root.flat.take((varying + uniform) * self.lanes + self.lane, mode="clip")
+                return array.flat.reshape(-1, self.lanes)[uniform].copy()
+            return array.flat.take((varying + uniform) * self.lanes + self.lane, mode="clip")
         if varying is None:
             if self.blocks == 1:
-                return item(root.flat[uniform])
-            return np.repeat(root.flat.reshape(self.blocks, -1)[:, uniform], self.padded)
+                return item(array.flat[uniform])
+            return np.repeat(array.flat.reshape(self.blocks, -1)[:, uniform], self.padded)
         full = varying + root.block_offset if self.blocks > 1 else varying
-        flat = root.flat[uniform:] if uniform and array.simple else root.flat
+        flat = array.flat[uniform:] if uniform and array.simple else array.flat
         if not array.simple:
             full = full + uniform
         return flat.take(full, mode="clip")
@@ -277,7 +299,7 @@ class Memory:
             return
         flat, lanes = array.flat, self.lanes
         if array.space == "local":
-            rows = array.root.flat.reshape(-1, lanes)
+            rows = flat.reshape(-1, lanes)
             if varying is None:
                 if mask.count == lanes:
                     rows[uniform] = value

@@ -114,8 +114,9 @@ def of_value(value: Any) -> types.Type | None:
 
 def of_dtype(dtype: Any) -> types.Type | None:
     """The Numba type of a NumPy dtype, of a scalar type or of a Numba type itself."""
+    elements = types.Number | types.Boolean | types.Record
     if isinstance(dtype, types.Type):
-        return dtype if isinstance(dtype, types.Number | types.Boolean) else None
+        return dtype if isinstance(dtype, elements) else None
     if dtype is float:
         return types.float64
     if dtype is int:
@@ -129,11 +130,13 @@ def of_dtype(dtype: Any) -> types.Type | None:
         kind = from_dtype(dtype)
     except (TypeError, NumbaError, NotImplementedError):
         return None
-    return kind if isinstance(kind, types.Number | types.Boolean) else None
+    return kind if isinstance(kind, elements) else None
 
 
 @cache
 def dtype_of(kind: types.Type) -> np.dtype:
-    """The NumPy dtype of a number's type."""
+    """The NumPy dtype of a number's or a record's type."""
+    if isinstance(kind, types.Record):
+        return kind.dtype
     name = {"bool": "bool_", "boolean": "bool_"}.get(str(kind), str(kind))
     return np.dtype(getattr(np, name))

@@ -228,14 +228,18 @@ class Races:
         return places, who, "store", kind
 
     def _report_race(self, array, op: str, site: int, who, other_op: str, kind: str) -> None:
-        _, thread, other = who
+        element, thread, other = who
         me, they = self.where_of(thread), self.where_of(other)
         same_block = me.block == they.block
         verb = {"load": "reads", "store": "writes", "atomic": "updates"}
-        first = f"this thread {verb[op]} an element of {array.name} that "
         them = f"thread {they.thread}" + ("" if same_block else f" of block {they.block}")
         if kind == "same-value-race":
             advice = "all write the same value, so nothing breaks; one thread would be enough"
+        elif "= " in self.site(site).code:
+            advice = (
+                "reading, changing and writing are three steps, and updates get lost: use "
+                "cuda.atomic.add, or give each thread its own element"
+            )
         elif not same_block:
             advice = "blocks cannot wait for each other: use cuda.atomic, or a second launch"
         elif array.space == "global" and op == "store" and other_op == "store":
@@ -244,7 +248,8 @@ class Races:
             advice = "put cuda.syncthreads() between the two"
         self.found(
             kind,
-            f"{first}{them} {verb[other_op]} with nothing to order them: {advice}",
+            f"{verb[op]} {self.spelled(array, element)}, which {them} {verb[other_op]} too, with "
+            f"nothing to order the two: {advice}",
             site,
             thread - self.geometry.first * self.padded,
         )

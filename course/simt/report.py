@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import pandas
 
     from course.simt.counts import Count, Counters
+    from course.simt.emit import Site
 
 #: Kinds of finding that make a program wrong; the others cost time.
 ERRORS = frozenset({"out-of-bounds", "race", "barrier-divergence", "uninitialised-read"})
@@ -155,15 +156,21 @@ class Report:
     __repr__ = __str__
 
 
-def cost_findings(counters: Counters) -> list[Finding]:
+def in_function(site: Site, kernel: str) -> str:
+    """A remark where a line is not the kernel's own."""
+    return "" if site.function == kernel else f" [in {site.function}]"
+
+
+def cost_findings(counters: Counters, kernel: str) -> list[Finding]:
     """Findings that are read off the counts at the end of a launch."""
     found = []
-    for (_, line), amount in sorted(counters.float64.items(), key=lambda entry: entry[0][1]):
+    for site, amount in sorted(counters.float64.items(), key=lambda entry: entry[0].line):
         found.append(
             Finding(
-                "float64", line, "",
+                "float64", site.line, site.code,
                 f"{amount:,} float64 operations: a literal such as 0.0, or a float32 times an "
-                "int64, is float64 in Numba; write float32(0) or convert the integer",
+                "int64, is float64 in Numba; write float32(0) or convert the integer"
+                + in_function(site, kernel),
             )
         )  # fmt: skip
     for (site, space, op), count in counters.accesses.items():
@@ -173,7 +180,8 @@ def cost_findings(counters: Counters) -> list[Finding]:
                     "uncoalesced", site.line, site.code,
                     f"{count.sectors / count.requests:.1f} sectors a request, "
                     f"{count.ideal_sectors / count.requests:.1f} would do: let threads with "
-                    f"neighbouring threadIdx.x {op} neighbouring elements of {site.array}",
+                    f"neighbouring threadIdx.x {op} neighbouring elements of {site.array}"
+                    + in_function(site, kernel),
                 )
             )  # fmt: skip
         if space == "shared" and op != "atomic" and count.conflicts >= count.ideal_wavefronts > 0:
@@ -182,7 +190,8 @@ def cost_findings(counters: Counters) -> list[Finding]:
                     "bank-conflict", site.line, site.code,
                     f"{count.wavefronts / count.requests:.1f} wavefronts a request, "
                     f"{count.ideal_wavefronts / count.requests:.1f} would do: let the lanes of a "
-                    f"warp touch different banks of {site.array} (pad its rows by one element)",
+                    f"warp touch different banks of {site.array} (pad its rows by one element)"
+                    + in_function(site, kernel),
                 )
             )  # fmt: skip
     return found

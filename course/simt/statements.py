@@ -84,7 +84,7 @@ class Writer(Emitter):
             handler(node)
         counts = self.counts.pop()
         if self.traced and counts:
-            text = f"T.count({self.source.line(node)}, {dict(counts)})"
+            text = f"T.count({self.line_site(node)}, {dict(counts)})"
             self.out.insert(place, "    " * self.indent + text)
 
     def edge(self, which: str, node: ast.AST) -> None:
@@ -124,10 +124,12 @@ class Writer(Emitter):
             old = self.variable(target.id, old_kind)
         else:
             array, index = self.temporary("array"), self.temporary("index")
-            self.line(f"{array} = {self.expression(target.value)}")
-            self.line(f"{index} = {self.index(target)}")
-            name = ast.unparse(target.value)
-            old = f"T.load({array}, {index}, {self.site(target, name)})"
+            field = self.is_field(target)
+            base = self.field(target) if field else self.expression(target.value)
+            self.line(f"{array} = {base}")
+            self.line(f"{index} = {'()' if field else self.index(target)}")
+            name, whole = ast.unparse(target.value), ast.unparse(node)
+            old = f"T.load({array}, {index}, {self.site(target, name, whole)})"
         left = self.convert(old, old_kind, left_kind)
         right = self.operand(node.value, right_kind)
         code = self.binary(node, node.op, left, right, node.value)
@@ -136,7 +138,7 @@ class Writer(Emitter):
             self.assign(target, code, new_kind)
         else:
             code = self.convert(code, new_kind, self.typing.targets[target])
-            self.line(f"T.store({array}, {index}, {code}, {self.site(target, name)})")
+            self.line(f"T.store({array}, {index}, {code}, {self.site(target, name, whole)})")
 
     def assign(self, target: ast.expr, code: str, kind: types.Type) -> None:
         if isinstance(target, ast.Name):
@@ -154,6 +156,10 @@ class Writer(Emitter):
                 code = temporary
             for number, element in enumerate(target.elts):
                 self.assign(element, f"{code}[{number}]", kind[number])
+        elif self.is_field(target):
+            code = bare(self.convert(code, kind, self.typing.targets[target]))
+            site = self.site(target, ast.unparse(target))
+            self.line(f"T.store({self.field(target)}, (), {code}, {site})")
         else:
             array = self.expression(target.value)
             code = bare(self.convert(code, kind, self.typing.targets[target]))

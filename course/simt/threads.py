@@ -13,10 +13,10 @@ from course.simt import masks
 from course.simt.atomics import Atomics
 from course.simt.counts import Counters, Counting
 from course.simt.masks import Control, EndlessLoop, Loop, Mask
-from course.simt.memory import Array, Memory
+from course.simt.memory import Array, Memory, contiguous_strides
 from course.simt.names import Unsupported
 from course.simt.races import Races
-from course.simt.report import ERRORS, Finding, KernelError, Where
+from course.simt.report import ERRORS, Finding, KernelError, Where, in_function
 from course.simt.warp import Warps
 
 ndarray = np.ndarray
@@ -162,9 +162,9 @@ class Threads(Control, Memory, Atomics, Races, Warps, Counting):
     # ------------------------------------------------------------------ findings
     def found(self, kind: str, message: str, site: int, lane: int | None) -> None:
         place = self.site(site)
-        finding = Finding(
-            kind, place.line, place.code, message, None if lane is None else self.where(lane)
-        )
+        message += in_function(place, self.launch.name)
+        where = None if lane is None else self.where(lane)
+        finding = Finding(kind, place.line, place.code, message, where)
         if self.counters is not None:
             self.launch.findings.setdefault((kind, place), finding)
         elif kind in ERRORS:
@@ -196,22 +196,25 @@ class Threads(Control, Memory, Atomics, Races, Warps, Counting):
         value = int(i[lane]) if type(i) is ndarray else int(i)
         self.found(
             "negative-index",
-            f"index {value} on axis {axis} of {array.name} counts from the end: Numba wraps "
-            "it, at the price of a test in every access; make sure that it is meant",
+            f"uses index {value} on axis {axis} of {array.name}, which counts from the end: Numba "
+            "wraps it, at the price of a test in every access; make sure that it is meant",
             site,
             lane,
         )
 
     def outside_tuple(self, index: int, size: int, site: int) -> None:
         self.found(
-            "out-of-bounds", f"index {index} of a tuple of {size}", site, int(self.mask.indices[0])
+            "out-of-bounds",
+            f"takes element {index} of a tuple of {size}",
+            site,
+            int(self.mask.indices[0]),
         )
 
     def barrier_divergence(self, arrived: int, expected: int, lane: int, site: int) -> None:
         self.found(
             "barrier-divergence",
-            f"{arrived} of the block's {expected} threads reach this barrier, the others do not: "
-            "on a GPU they wait for ever or go on with half the data; move it out of the branch",
+            f"does not reach this barrier, and {arrived} of the block's {expected} threads do: on "
+            "a GPU they wait for ever or go on with half the data; move it out of the branch",
             site,
             lane,
         )
@@ -235,12 +238,24 @@ class Threads(Control, Memory, Atomics, Races, Warps, Counting):
             if fresh.any():
                 self.found(
                     "uninitialised-read",
-                    f"{array.name} is read where no thread has written it yet: "
+                    f"reads {self.spelled(array, chosen[fresh][0])}, which no thread has written: "
                     f"{array.space} memory holds whatever was there before; set it first",
                     site,
                     int(mask.indices[int(np.flatnonzero(fresh)[0])]),
                 )
         written[chosen] = True
+
+    def spelled(self, array: Array, element: int) -> str:
+        """An element of an allocation as source would write it, such as ``tile[3, 4]``."""
+        root = array.root
+        if root.space == "shared":
+            element %= max(1, root.flat.size // self.blocks)
+        elif root.space == "local":
+            element //= self.lanes
+        if root.strides != contiguous_strides(root.shape) or root.offset != 0:
+            return f"an element of {array.name}"
+        index = np.unravel_index(int(element), root.shape) if root.shape else ()
+        return f"{array.name}[{', '.join(str(i) for i in index)}]"
 
     # ------------------------------------------------------------------ errors
     def endless(self, loop: Loop) -> None:
@@ -334,9 +349,10 @@ def _unravel(number: int, shape: Dim3) -> Dim3:
 def index_names(code: str, count: int) -> list[str]:
     """The source text of each index of an access, such as ``['i', 'j + 1']``."""
     try:
-        node = ast.parse(code, mode="eval").body
+        node = ast.parse(code).body[0]
     except SyntaxError:
         return ["index"] * count
+    node = node.target if isinstance(node, ast.AugAssign) else getattr(node, "value", None)
     if isinstance(node, ast.Call) and len(node.args) > 1:
         inner = node.args[1]
     elif isinstance(node, ast.Subscript):

@@ -128,22 +128,33 @@ class Typer(Expressions):
                 )
             for element, part in zip(target.elts, kind, strict=True):
                 self.assign(element, part)
+        elif isinstance(target, ast.Attribute):
+            array = self.expression(target.value)
+            if not isinstance(array, types.Record):
+                raise self.source.refused(target, f"{array} has no attribute that can be set")
+            self.store(target, array, self.field(target, array, target.attr), kind)
         elif isinstance(target, ast.Subscript):
             array = self.expression(target.value)
             if isinstance(array, types.BaseTuple):
                 raise self.source.refused(target, "a tuple cannot be changed")
-            element = self.subscript(target, array)
-            if isinstance(element, types.Array):
-                raise self.source.unsupported(target, "assignment to a slice", "Write a loop.")
-            number = types.Number | types.Boolean
-            complex_lost = isinstance(kind, types.Complex) and not isinstance(
-                element, types.Complex
-            )
-            if not isinstance(kind, number) or complex_lost:
-                raise self.source.refused(target, f"Cannot cast {kind} to {element}: {array}")
-            self.typing.targets[target] = element
+            if isinstance(array, types.Record):
+                element = self.field(target, array, self.source.static(target.slice))
+            else:
+                element = self.subscript(target, array)
+            self.store(target, array, element, kind)
         else:
             raise self.source.unsupported(target, f"assignment to {ast.unparse(target)}")
+
+    def store(self, target: ast.expr, array: types.Type, element: types.Type, kind) -> None:
+        """Check that an element can be set to a value of some type."""
+        if isinstance(element, types.Array | types.Record):
+            what = "slice" if isinstance(element, types.Array) else "whole record"
+            raise self.source.unsupported(target, f"assignment to a {what}", "Set the elements.")
+        number = types.Number | types.Boolean
+        complex_lost = isinstance(kind, types.Complex) and not isinstance(element, types.Complex)
+        if not isinstance(kind, number) or complex_lost:
+            raise self.source.refused(target, f"Cannot cast {kind} to {element}: {array}")
+        self.typing.targets[target] = element
 
     def do_If(self, node: ast.If) -> None:
         self.condition(node.test)
@@ -215,6 +226,6 @@ class Typer(Expressions):
 
 def _as_load(target: ast.expr) -> ast.expr:
     """The target of ``a[i] += 1``, read: the same nodes, so that their types are kept."""
-    if not isinstance(target, ast.Name | ast.Subscript):
+    if not isinstance(target, ast.Name | ast.Subscript | ast.Attribute):
         raise TypingError(f"cannot assign to {ast.unparse(target)}")
     return target
