@@ -278,7 +278,7 @@ def launch_covers(
             if blocks * size < needed:
                 return (
                     f"Along {axis}, {blocks} blocks of {size} make {blocks * size:,} threads "
-                    f"for {needed:,} elements: {needed - blocks * size:,} stay without a thread."
+                    f"for {needed:,} elements: {needed - blocks * size:,} without a thread."
                 )
             if (blocks - 1) * size >= needed:
                 return (
