@@ -110,7 +110,7 @@ def host_and_device(size: int = 256, k: int = 50) -> Picture:
     for start, end, text, place in (
         ((18, 26), (23, 26), "", (0, 0)),
         ((36, 22), (47, 11), f"to_device: u, s, vt\n{down:,} bytes", (22, 17)),
-        ((71, 11), (84, 22), f"copy_to_host: image\n{up:,} bytes", (82.5, 17)),
+        ((71, 11), (84, 22), f"copy_to_host: image\n{up:,} bytes", (81.5, 17)),
     ):
         _arrow(axes, start, end)
         axes.text(*place, text, fontsize=FONT_SIZE, color=INK, va="center")
