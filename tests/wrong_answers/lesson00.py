@@ -1,35 +1,12 @@
-"""Answers to the exercises of lesson 00 as students write them: wrong ones, and unusual right ones.
-
-`WRONG` has (exercise, answer, kinds of verdict that are right, words that the verdict must have);
-`RIGHT` has (exercise, answer).
-"""
+"""Wrong answers to the exercises of lesson 00 as students write them, and unusual right ones."""
 
 from numba import njit
 
 from course import cuda
+from wrong_answers import Answers
 
-WRONG = []
-RIGHT = []
-
-
-def wrong(exercise, kind, *words):
-    """Note the answer below as wrong, with what its verdict must say."""
-
-    def note(answer):
-        WRONG.append((exercise, answer, kind.split("|"), words))
-        return answer
-
-    return note
-
-
-def right(exercise):
-    """Note the answer below as right, though it is not the one in the solution."""
-
-    def note(answer):
-        RIGHT.append((exercise, answer))
-        return answer
-
-    return note
+ANSWERS = Answers()
+wrong, right = ANSWERS.wrong, ANSWERS.right
 
 
 # --- fill-index ---------------------------------------------------------------------------------

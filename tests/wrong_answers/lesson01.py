@@ -1,8 +1,4 @@
-"""Answers to the exercises of lesson 01 as students write them: wrong ones, and unusual right ones.
-
-`WRONG` has (exercise, answer, kinds of verdict that are right, words that the verdict must have);
-`RIGHT` has (exercise, answer).
-"""
+"""Wrong answers to the exercises of lesson 01 as students write them, and unusual right ones."""
 
 import math
 
@@ -10,29 +6,10 @@ import numpy as np
 from numba import float32, float64, int32
 
 from course import cuda
+from wrong_answers import Answers
 
-WRONG = []
-RIGHT = []
-
-
-def wrong(exercise, kind, *words):
-    """Note the answer below as wrong, with what its verdict must say."""
-
-    def note(answer):
-        WRONG.append((exercise, answer, kind.split("|"), words))
-        return answer
-
-    return note
-
-
-def right(exercise):
-    """Note the answer below as right, though it is not the one in the solution."""
-
-    def note(answer):
-        RIGHT.append((exercise, answer))
-        return answer
-
-    return note
+ANSWERS = Answers()
+wrong, right = ANSWERS.wrong, ANSWERS.right
 
 
 # --- square-map ---------------------------------------------------------------------------------
@@ -120,7 +97,7 @@ def square_by_pow_in_float64(out, x):
 # --- launch-1d ----------------------------------------------------------------------------------
 
 
-@wrong("launch-1d", "wrong-result", "stay without a thread", "round up")
+@wrong("launch-1d", "wrong-result", "without a thread", "round up")
 def launch_rounds_down(n):
     return n // 128, 128
 
@@ -155,7 +132,7 @@ def launch_prints(n):
     print((n + 127) // 128, 128)
 
 
-@wrong("launch-1d", "wrong-result", "stay without a thread")
+@wrong("launch-1d", "wrong-result", "without a thread")
 def launch_with_round(n):
     return max(1, round(n / 128)), 128
 

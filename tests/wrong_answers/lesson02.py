@@ -1,8 +1,4 @@
-"""Answers to the exercises of lesson 02 as students write them: wrong ones, and unusual right ones.
-
-`WRONG` has (exercise, answer, kind of the verdict, words that the verdict must have); `RIGHT` has
-(exercise, answer).
-"""
+"""Wrong answers to the exercises of lesson 02 as students write them, and unusual right ones."""
 
 import math
 
@@ -10,29 +6,10 @@ import numpy as np
 from numba import float32, float64, int32
 
 from course import cuda
+from wrong_answers import Answers
 
-WRONG = []
-RIGHT = []
-
-
-def wrong(exercise, kind, *words):
-    """Note the answer below as wrong, with what its verdict must say."""
-
-    def note(answer):
-        WRONG.append((exercise, answer, kind, words))
-        return answer
-
-    return note
-
-
-def right(*exercises):
-    """Note the answer below as right, though it is not the one in the solution."""
-
-    def note(answer):
-        RIGHT.extend((exercise, answer) for exercise in exercises)
-        return answer
-
-    return note
+ANSWERS = Answers()
+wrong, right = ANSWERS.wrong, ANSWERS.right
 
 
 KERNELS = ("reconstruct", "reconstruct-float32", "reconstruct-columns")
