@@ -102,7 +102,7 @@ def test_launch_covers_takes_any_right_configuration_and_explains_wrong_ones():
     assert say(((44, 63), (16, 16))) is None
     assert say(((22, 125), (32, 8))) is None
     assert "Along x" in say(((43, 63), (16, 16)))
-    assert "12 stay without a thread" in say(((43, 63), (16, 16)))
+    assert "12 without a thread" in say(((43, 63), (16, 16)))
     assert "more than needed" in say(((63, 63), (16, 16)))
     assert "whole numbers" in say(((700 / 16, 63), (16, 16)))
     assert "1,024" in say(((11, 16), (64, 64)))
