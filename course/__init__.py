@@ -21,7 +21,7 @@ _HOME = {
     "progress": "course.session",
 }
 
-__all__ = sorted(_HOME)  # noqa: PLE0605
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str):
