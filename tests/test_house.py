@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from course.__main__ import make_parser
 from course.paths import data_path
 from tools import address, choose_extra, lessons
 
@@ -115,6 +116,16 @@ def test_the_workflow_runs_the_plain_commands_of_the_readme_on_windows():
     assert WORKFLOW["jobs"]["plain"]["runs-on"] == "windows-latest"
     ran = list(dict.fromkeys(workflow_commands("plain")))
     assert ran == [line for line in plain_commands("Scripts") if not line.startswith("jupyter")]
+
+
+def test_the_readmes_examples_of_the_command_line_are_accepted():
+    (commands,) = command_blocks(section("The same job on the command line"))
+    parser = make_parser()
+    for command in commands:
+        words = command.split()
+        assert words[:3] == ["python", "-m", "course"]
+        parsed = parser.parse_args(words[3:])
+        assert all(Path(ROOT, image).exists() for image in getattr(parsed, "images", ()))
 
 
 def test_the_makefile_has_every_target_that_the_readme_names():
@@ -298,7 +309,8 @@ def test_the_wheel_works_by_itself_and_holds_the_data(tmp_path):
     tops = {name.split("/")[0] for name in names}
     assert tops == {"course", next(top for top in tops if top.endswith(".dist-info"))}
     # outside the clone, with nothing of it on the path
-    program = "from course.paths import data_path; print(data_path('README.md'))"
+    program = "from course.__main__ import make_parser
+from course.paths import data_path; print(data_path('README.md'))"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
     done = subprocess.run(
         [sys.executable, "-c", program],
