@@ -309,8 +309,7 @@ def test_the_wheel_works_by_itself_and_holds_the_data(tmp_path):
     tops = {name.split("/")[0] for name in names}
     assert tops == {"course", next(top for top in tops if top.endswith(".dist-info"))}
     # outside the clone, with nothing of it on the path
-    program = "from course.__main__ import make_parser
-from course.paths import data_path; print(data_path('README.md'))"
+    program = "from course.paths import data_path; print(data_path('README.md'))"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
     done = subprocess.run(
         [sys.executable, "-c", program],
