@@ -446,3 +446,26 @@ def test_numpy_on_whole_arrays_is_refused_as_on_a_gpu():
         x[0] = x.sum()
 
     refuses(method, *arrays(4), match=r"no array method .sum\(\)")
+
+
+def test_messages_have_no_terminal_colours(monkeypatch):
+    from numba.core import errors
+
+    class Bold:
+        errmsg = staticmethod(lambda text: f"\x1b[1m{text}\x1b[0m")
+
+    monkeypatch.setattr(errors, "termcolor", lambda: Bold)
+
+    @cuda.jit
+    def mistyped(x):
+        x[0] = x.sise
+
+    @cuda.jit
+    def closes(x):
+        for _i in range(3):
+            x[0] = 1
+        else:
+            x[0] = 2
+
+    assert "\x1b" not in str(refuses(mistyped, *arrays(4), match="sise"))
+    assert "\x1b" not in str(refuses(closes, *arrays(4), match="else", kind=Unsupported))

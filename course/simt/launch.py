@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 from numba import types
-from numba.core.errors import TypingError
 
 from course.simt import gpus
 from course.simt.counts import Counters
 from course.simt.emit import Site
 from course.simt.memory import Array, global_array
+from course.simt.names import typing_error
 from course.simt.operators import CONVERT
 from course.simt.oracle import of_value, plain
 from course.simt.programs import program_of
@@ -201,7 +201,7 @@ def run(
         taken.convert(signature)
     kinds = tuple(taken.types)
     if not isinstance(program.typing(kinds).result, types.NoneType):
-        raise TypingError(
+        raise typing_error(
             f"CUDA kernel must have void return type: {program.source.name} returns "
             f"{program.typing(kinds).result}; write the result into an array"
         )

@@ -39,6 +39,17 @@ MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
 class Unsupported(UnsupportedError):
     """A construct that Numba may accept in a kernel and that the simulator does not run."""
 
+    def __init__(self, text: str):
+        super().__init__(text)
+        self.args = (text,)  # without the terminal's colours that Numba may add
+
+
+def typing_error(text: str) -> TypingError:
+    """Numba's error of a kernel that cannot be typed, without a terminal's colours."""
+    error = TypingError(text)
+    error.args = (text,)
+    return error
+
 
 @dataclass(frozen=True)
 class KernelName:
@@ -126,7 +137,7 @@ class Source:
     def refused(self, node: ast.AST, what: str) -> TypingError:
         """The error of something that Numba itself refuses."""
         line = self.line(node)
-        return TypingError(f"{what}\n\nline {line} of {self.name}:\n    {self.code(line)}")
+        return typing_error(f"{what}\n\nline {line} of {self.name}:\n    {self.code(line)}")
 
     # ------------------------------------------------------------------ constants
     def static(self, node: ast.AST) -> Any:

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numba import types
-from numba.core.errors import TypingError
 
 from course.simt.expressions import Conflict, Expressions
-from course.simt.names import Source
+from course.simt.names import Source, typing_error
 from course.simt.oracle import plain, unify
 
 #: The variables that have a value at some point, each with the type of that version.
@@ -227,5 +226,5 @@ class Typer(Expressions):
 def _as_load(target: ast.expr) -> ast.expr:
     """The target of ``a[i] += 1``, read: the same nodes, so that their types are kept."""
     if not isinstance(target, ast.Name | ast.Subscript | ast.Attribute):
-        raise TypingError(f"cannot assign to {ast.unparse(target)}")
+        raise typing_error(f"cannot assign to {ast.unparse(target)}")
     return target
