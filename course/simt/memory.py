@@ -79,9 +79,28 @@ class Array:
 
 
 def global_array(memory: ndarray, name: str) -> Array:
-    """The kernel's view of a contiguous NumPy array (C or F order)."""
-    strides = tuple(stride // max(1, memory.itemsize) for stride in memory.strides)
-    return Array(memory.reshape(-1, order="A"), memory.shape, strides, "global", name)
+    """The kernel's view of an array: a whole one (C or F order), or a part of one.
+
+    A part, such as ``x[3:]`` or ``x[::2]``, stays where it lies in its allocation.
+    """
+    owner = memory
+    while isinstance(owner.base, ndarray):
+        owner = owner.base
+    size = max(1, memory.itemsize)
+    start = memory.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+    strides = tuple(stride // size for stride in memory.strides)
+    if memory.flags.c_contiguous or memory.flags.f_contiguous:
+        array = Array(memory.reshape(-1, order="A"), memory.shape, strides, "global", name)
+        array.address = start if memory.size else 0
+        return array
+    whole = owner.flags.c_contiguous or owner.flags.f_contiguous
+    if not whole or any(step % size for step in (*memory.strides, start, owner.nbytes)):
+        raise TypeError(
+            f"argument {name!r}: its elements of {size} bytes lie {memory.strides} bytes apart, "
+            "which the simulator cannot take; pass a copy"
+        )
+    flat = owner.reshape(-1, order="A").view(memory.dtype)
+    return Array(flat, memory.shape, strides, "global", name, start // size)
 
 
 def ConstantArray(value: ndarray) -> Array:
