@@ -172,6 +172,7 @@ def why() -> str:
 def _cuda() -> ModuleType:
     silence_performance_warnings()
     if gpu() is not None:
+        importlib.import_module("numba.cuda.random")  # so that cuda.random is there, as simulated
         return importlib.import_module("numba.cuda")
     return importlib.import_module("course.simt.host")
 

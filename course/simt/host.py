@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from course.simt import gpus as models
+from course.simt import random
 from course.simt.device import (
     Context,
     Device,
