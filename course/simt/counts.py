@@ -14,10 +14,9 @@ import numpy as np
 
 from course.simt.emit import Site
 from course.simt.memory import Array
+from course.simt.samples import BANKS, SECTOR, Sample, keep, lanes_together
 
 ndarray = np.ndarray
-SECTOR = 32
-BANKS = 32
 
 
 @dataclass
@@ -51,6 +50,7 @@ class Counters:
 
     def __init__(self) -> None:
         self.accesses: dict[tuple[Site, str, str], Count] = defaultdict(Count)
+        self.samples: dict[tuple[Site, str, str], Sample] = {}  # for the pictures
         self.operations: Counter = Counter()
         self.float64: Counter[Site] = Counter()  # float64 operations of each line
         self.touched: dict[int, tuple[Array, ndarray]] = {}
@@ -91,39 +91,65 @@ class Counting:
         mask = self.active_part(bad)
         if not mask or array.space == "constant":
             return
-        count = self.counters.accesses[self.site(site), array.space, op]
+        key = (self.site(site), array.space, op)
+        count = self.counters.accesses[key]
         count.lanes += mask.count
         count.bytes += mask.count * array.itemsize
         if array.space == "global":
-            self._record_global(count, array, uniform, varying, mask)
+            self._record_global(count, key, array, uniform, varying, mask)
             self.watch(array, uniform, varying, mask, site, op, value)
             return
         count.requests += mask.warps
-        if array.space == "shared" and op != "atomic":
-            if varying is None:
-                count.wavefronts += mask.warps
-                count.ideal_wavefronts += mask.warps
-            else:
-                elements = varying + uniform if uniform else varying
-                passes, ideal = wavefronts(
-                    elements, array.itemsize, array.pitch, array.root.address, mask
-                )
-                count.wavefronts += passes
-                count.ideal_wavefronts += ideal
+        if array.space == "shared":
+            self._record_shared(count, key, array, uniform, varying, mask)
         self.watch(array, uniform, varying, mask, site, op, value)
 
-    def _record_global(self, count: Count, array: Array, uniform, varying, mask) -> None:
+    def _record_shared(self, count: Count, key, array: Array, uniform, varying, mask) -> None:
+        if varying is None:
+            if key[2] != "atomic":
+                count.wavefronts += mask.warps
+                count.ideal_wavefronts += mask.warps
+            self._sample(key, array, uniform, None, mask, None)
+            return
+        elements = varying + uniform if uniform else varying
+        if key[2] == "atomic":  # its passes are not counted: the first request is the example
+            self._sample(key, array, uniform, varying, mask, None)
+            return
+        size = array.itemsize
+        passes, ideal, by_group = wavefronts(elements, size, array.pitch, array.root.address, mask)
+        count.wavefronts += passes
+        count.ideal_wavefronts += ideal
+        kept, groups = self.counters.samples.get(key), 32 // lanes_together(size)
+        if kept is None or passes > ideal or kept.amount < groups:
+            by_warp = by_group if groups == 1 else by_group.reshape(-1, groups).sum(1)
+            self._sample(key, array, uniform, varying, mask, by_warp)
+
+    def _sample(self, key, array: Array, uniform, varying, mask, by_warp: ndarray | None) -> None:
+        """Keep the first request with the most sectors or wavefronts as this place's example."""
+        samples = self.counters.samples
+        kept = samples.get(key)
+        if by_warp is None:
+            if kept is None:
+                row = int(mask.indices[0]) // 32
+                keep(samples, key, self, array, uniform, varying, mask.active, row, 1)
+        elif kept is None or by_warp.max() > kept.amount:
+            row = int(by_warp.argmax())
+            keep(samples, key, self, array, uniform, varying, mask.active, row, by_warp[row])
+
+    def _record_global(self, count: Count, key, array: Array, uniform, varying, mask) -> None:
         size = array.itemsize
         if varying is None:
             count.requests += mask.warps
             count.sectors += mask.warps
             count.ideal_sectors += mask.warps
+            self._sample(key, array, uniform, None, mask, None)
             self.counters.touch(array, uniform)
             return
         elements = varying + uniform if uniform else varying
-        requests, sectors, ideal = sector_counts(
+        requests, sectors, ideal, by_warp = sector_counts(
             elements, size, array.pitch, array.root.address, mask
         )
+        self._sample(key, array, uniform, varying, mask, by_warp)
         count.requests += requests
         count.sectors += sectors
         count.ideal_sectors += ideal
@@ -133,8 +159,8 @@ class Counting:
 
 def sector_counts(
     elements: ndarray, size: int, pitch: int, address: int, mask
-) -> tuple[int, int, int]:
-    """Requests, sectors and ideal sectors of one access.
+) -> tuple[int, int, int, ndarray]:
+    """Requests, sectors and ideal sectors of one access, and the sectors of each warp.
 
     Parameters
     ----------
@@ -153,9 +179,9 @@ def sector_counts(
         if not (rows[:, 1:] >= rows[:, :-1]).all():
             rows = np.sort(rows, axis=1)
         fresh = rows[:, 1:] != rows[:, :-1]
-        distinct = fresh.sum(1) + 1
+        distinct = _sums(fresh) + 1
         sector = (rows * pitch + address) >> 5
-        sectors = int(np.count_nonzero(sector[:, 1:] != sector[:, :-1])) + requests
+        by_warp = _sums(sector[:, 1:] != sector[:, :-1]) + 1
     else:
         low = -(1 << 40)  # idle lanes: below any address
         rows = np.sort(np.where(mask.active.reshape(-1, 32), rows, low), axis=1)
@@ -163,20 +189,27 @@ def sector_counts(
         busy = valid[:, -1]
         requests = int(np.count_nonzero(busy))
         fresh = (rows[:, 1:] != rows[:, :-1]) & valid[:, 1:]
-        distinct = (fresh.sum(1) + valid[:, 0])[busy]
+        distinct = (_sums(fresh) + valid[:, 0])[busy]
         sector = (rows * pitch + address) >> 5
         changes = (sector[:, 1:] != sector[:, :-1]) & valid[:, 1:]
-        sectors = int(np.count_nonzero(changes)) + int(np.count_nonzero(valid[:, 0]))
+        by_warp = _sums(changes) + valid[:, 0]
     ideal = int((-(-distinct * size // SECTOR)).sum())
-    return requests, sectors, ideal
+    return requests, int(by_warp.sum()), ideal, by_warp
 
 
-def wavefronts(elements: ndarray, size: int, pitch: int, address: int, mask) -> tuple[int, int]:
-    """Wavefronts of one access to shared memory, and the least that its width needs.
+def _sums(rows: ndarray) -> ndarray:
+    """The number of true values in each row of at most 32."""
+    return np.einsum("ij->i", rows.view(np.uint8)).astype(np.int64)
+
+
+def wavefronts(
+    elements: ndarray, size: int, pitch: int, address: int, mask
+) -> tuple[int, int, ndarray]:
+    """Wavefronts of one access to shared memory, the least that its width needs, and by group.
 
     Accesses of 8 bytes go by half warps, of 16 bytes by quarter warps.
     """
-    group = {8: 16, 16: 8}.get(size, 32)
+    group = lanes_together(size)
     words = ((elements * pitch + address) >> 2).reshape(-1, group)
     active = mask.active.reshape(-1, group)
     extra = max(1, size // 4)
@@ -190,11 +223,13 @@ def wavefronts(elements: ndarray, size: int, pitch: int, address: int, mask) -> 
     high = np.where(active, words, -1).max(1)
     hard = busy & (high - low >= BANKS)
     if not hard.any():
-        return ideal, ideal
+        return ideal, ideal, busy
     rows = np.sort(np.where(active[hard], words[hard], -1), axis=1)
     first = np.ones(rows.shape, bool)
     first[:, 1:] = rows[:, 1:] != rows[:, :-1]
     first &= rows >= 0
     bank = (np.arange(len(rows))[:, None] * BANKS + rows % BANKS)[first]
     passes = np.bincount(bank, minlength=len(rows) * BANKS).reshape(-1, BANKS).max(1)
-    return ideal - int(np.count_nonzero(hard)) + int(passes.sum()), ideal
+    by_group = busy.astype(np.int64)
+    by_group[hard] = passes
+    return int(by_group.sum()), ideal, by_group

@@ -251,6 +251,6 @@ def profile_stop() -> None:
 
 __all__ = [
     "Context", "Device", "DeviceNDArray", "Event", "In", "InOut", "Kernel", "KernelError",
-    "MemoryInfo", "Out", "Reduce", "Stream", "guvectorize", "jit", "reduce", "simulate",
+    "MemoryInfo", "Out", "Reduce", "random", "Stream", "guvectorize", "jit", "reduce", "simulate",
     "to_device", "vectorize",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Random numbers in kernels: the xoroshiro128+ generator, with the sequence of ``numba.cuda.random``.
+"""Random numbers in kernels: the xoroshiro128+ generator, the sequence of ``numba.cuda.random``.
 
 One state a thread. States start 2**64 numbers apart in one long sequence, so they do not overlap.
 Source of the generator: D. Blackman and S. Vigna, "Scrambled linear pseudorandom number
