@@ -536,7 +536,7 @@ plots.time_bars(times, "512 × 512 pixels, k = 50, on this machine's CPU")
 # %% [markdown]
 # Keep three things. First: from the slowest to the fastest program it is a factor of hundreds or
 # more, on one CPU. Whoever compares a GPU with three Python loops compares with nothing. Second:
-# on a quiet machine a library's `@` wins, so that is the one to beat.
+# the library's `@` and the compiled threads are far ahead of all others. Those are the ones to beat.
 
 # %% [markdown]
 # Third: is something else running? Then the programs that use all cores lose most, as they wait for
