@@ -135,3 +135,41 @@ def test_bits():
     assert out[0].tolist() == [int(v).bit_count() for v in unsigned]
     assert out[1].tolist() == [32 - int(v).bit_length() for v in unsigned]
     assert out[2].tolist() == [(int(v) & -int(v)).bit_length() for v in unsigned]
+
+
+def test_a_grid_barrier_orders_all_blocks():
+    @cuda.jit
+    def smooth(x, y, steps):
+        i = cuda.grid(1)
+        grid = cuda.cg.this_grid()
+        for _ in range(steps):
+            if 0 < i < x.size - 1:
+                y[i] = (x[i - 1] + x[i + 1]) * float32(0.5)
+            grid.sync()
+            if 0 < i < x.size - 1:
+                x[i] = y[i]
+            grid.sync()
+
+    x = np.random.default_rng(4).random(600, dtype=np.float32)
+    wanted = x.copy()
+    for _ in range(5):
+        wanted[1:-1] = (wanted[:-2] + wanted[2:]) * np.float32(0.5)
+    found, _ = x.copy(), np.zeros_like(x)
+    report = trace(smooth, 10, 64, found, np.zeros_like(x), 5)
+    np.testing.assert_array_equal(found, wanted)
+    assert not [f for f in report.findings if f.is_error]
+    smooth[10, 64](x, np.zeros_like(x), 5)
+    np.testing.assert_array_equal(x, wanted)
+    with pytest.raises(ValueError, match="must run at once; a Tesla T4 runs at most 640"):
+        trace(smooth, 700, 64, x, np.zeros_like(x), 1, gpu="T4")
+
+
+def test_a_grid_barrier_in_a_branch_is_an_error():
+    @cuda.jit
+    def some(x):
+        if cuda.blockIdx.x == 0:
+            cuda.cg.this_grid().sync()
+            x[0] = 1
+
+    report = trace(some, 2, 32, np.zeros(1))
+    assert [f.kind for f in report.findings if f.is_error][0] == "barrier-divergence"

@@ -10,6 +10,7 @@ from numba import types
 
 from course.simt import operators
 from course.simt.calls import array_parts
+from course.simt.intrinsics import GRID_GROUP
 from course.simt.names import KernelName
 from course.simt.oracle import dtype_of, plain
 
@@ -43,6 +44,9 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
     typing = emitter.typing
     if isinstance(function, KernelName):
         return _intrinsic(emitter, node, function.path)
+    if isinstance(node.func, ast.Attribute) and typing.of.get(node.func.value) == GRID_GROUP:
+        emitter.cooperative = True
+        return f"T.grid_sync({emitter.site(node)})"
     if node in typing.callees:
         return _device(emitter, node)
     if function is print:
@@ -98,6 +102,7 @@ def _device(emitter: Emitter, node: ast.Call) -> str:
     codes = [emitter.expression(argument) for argument in node.args]
     base = len(emitter.sites)
     emitter.sites.extend(program.sites)
+    emitter.cooperative |= program.cooperative
     return f"T.call({', '.join([name, str(base), *codes])})"
 
 
@@ -121,6 +126,9 @@ def _format_of(kind: types.Type) -> str:
 
 def _intrinsic(emitter: Emitter, node: ast.Call, path: str) -> str:
     typing = emitter.typing
+    if path == "cg.this_grid":
+        emitter.cooperative = True
+        return "0"
     if path in ("grid", "gridsize"):
         return f"T.{path}({emitter.source.static(node.args[0])})"
     if path in ("shared.array", "local.array"):

@@ -133,6 +133,9 @@ def _method(typer: Expressions, node: ast.Call) -> types.Type:
         raise typer.source.refused(
             node, f"kernels have no array method .{node.func.attr}(): loop over the elements"
         )
+    if kind == intrinsics.GRID_GROUP and node.func.attr == "sync" and not node.args:
+        typer.typing.operands[node] = ()
+        return types.int32
     if isinstance(kind, types.Integer) and node.func.attr == "bit_count" and not node.args:
         typer.typing.operands[node] = (kind,)
         return kind

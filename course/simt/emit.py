@@ -55,6 +55,7 @@ class Emitter:
     def __init__(self, typing: Typing, device: bool, traced: bool, program_of):
         self.typing, self.source = typing, typing.source
         self.device, self.traced, self.program_of = device, traced, program_of
+        self.cooperative = False  # waits for the whole grid: all blocks run in one chunk
         self.out: list[str] = []
         self.indent = 1
         self.sites: list[Site] = []

@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 from numba import types
 
+#: The type of ``cuda.cg.this_grid()``.
+GRID_GROUP = types.Opaque("grid_group")
+
 i4, i8, u4 = types.int32, types.int64, types.uint32
 
 #: Values of the thread: path -> type. All are read as attributes.
@@ -94,6 +97,7 @@ def _nothing(*arguments):
 
 #: Functions: path -> (operand types -> (result type, types the operands are converted to)).
 FUNCTIONS: dict[str, Callable] = {
+    "cg.this_grid": lambda: (GRID_GROUP, ()),
     "syncthreads": _nothing,
     "syncthreads_count": _integer_32,
     "syncthreads_and": _integer_32,
@@ -125,6 +129,7 @@ FUNCTIONS: dict[str, Callable] = {
 }
 
 ARITY = {
+    "cg.this_grid": (0, 0),
     "syncthreads": (0, 0), "syncthreads_count": (1, 1), "syncthreads_and": (1, 1),
     "syncthreads_or": (1, 1), "syncwarp": (0, 1), "threadfence": (0, 0),
     "threadfence_block": (0, 0), "threadfence_system": (0, 0), "nanosleep": (1, 1),

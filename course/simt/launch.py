@@ -90,6 +90,16 @@ def check_configuration(grid: Dim3, block: Dim3, dynamic_shared: int, gpu: gpus.
         )
 
 
+def check_cooperative(name: str, blocks: int, threads: int, gpu: gpus.GPU) -> None:
+    """Blocks that wait for each other must all run at once."""
+    most = gpu.multiprocessors * (gpu.threads_per_multiprocessor // threads)
+    if blocks > most:
+        raise ValueError(
+            f"{name} waits for the whole grid, so all {blocks:,} blocks must run at once; a "
+            f"{gpu.name} runs at most {most:,} of {threads} threads"
+        )
+
+
 # ---------------------------------------------------------------------- arguments
 class Arguments:
     """Arguments of a launch: their types, their values in the kernel, and the way back."""
@@ -209,6 +219,9 @@ def run(
     launch = Launch(lanes.name, gpu, lanes.sites, dynamic_shared, debug, counters)
     padded = -(-math.prod(block) // 32) * 32
     blocks, chunk = math.prod(grid), max(1, CHUNK_LANES // padded)
+    if lanes.cooperative:
+        check_cooperative(lanes.name, blocks, math.prod(block), gpu)
+        chunk = blocks
     if counters is not None:
         launch.clock = Clock(blocks, padded)
         launch.watch(program.stored, dict(zip(taken.names, taken.values, strict=True)))

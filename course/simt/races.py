@@ -269,6 +269,13 @@ class Races:
                     array.shadow.clear()
         clock.block[first : first + self.blocks][arrived] += 1
 
+    def grid_passed(self) -> None:
+        """After a barrier of the whole grid: all accesses so far are ordered."""
+        if self.counters is not None:
+            self.launch.clock.block += 1
+            for shadow in self.shadows():
+                shadow.clear()
+
     def syncwarp(self, *mask_and_site) -> None:
         """Memory is ordered among the threads of each warp that arrived."""
         if self.counters is None:

@@ -25,6 +25,7 @@ class LaneProgram:
     text: str
     run: Callable
     sites: tuple[Site, ...]
+    cooperative: bool = False
 
 
 class Writer(Emitter):
@@ -54,7 +55,9 @@ class Writer(Emitter):
         file = f"<lane program {next(_serial)} of {source.name}>"
         linecache.cache[file] = (len(text), None, text.splitlines(True), file)
         exec(compile(text, file, "exec"), self.namespace)
-        return LaneProgram(source.name, text, self.namespace[source.name], tuple(self.sites))
+        return LaneProgram(
+            source.name, text, self.namespace[source.name], tuple(self.sites), self.cooperative
+        )
 
     # ------------------------------------------------------------------ suites
     def block(self, nodes: list[ast.stmt], top: bool = False) -> None:

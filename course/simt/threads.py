@@ -210,11 +210,13 @@ class Threads(Control, Memory, Atomics, Races, Warps, Counting):
             int(self.mask.indices[0]),
         )
 
-    def barrier_divergence(self, arrived: int, expected: int, lane: int, site: int) -> None:
+    def barrier_divergence(
+        self, arrived: int, expected: int, lane: int, site: int, of: str = "block"
+    ) -> None:
         self.found(
             "barrier-divergence",
-            f"does not reach this barrier, and {arrived} of the block's {expected} threads do: on "
-            "a GPU they wait for ever or go on with half the data; move it out of the branch",
+            f"does not reach this barrier, and {arrived:,} of the {of}'s {expected:,} threads do: "
+            "on a GPU they wait for ever or go on with half the data; move it out of the branch",
             site,
             lane,
         )

@@ -49,6 +49,15 @@ class Warps:
             lane = block * self.padded + int(np.flatnonzero(missing)[0])
             self.barrier_divergence(int(arrived[block]), int(expected[block]), lane, site)
 
+    def grid_sync(self, site: int) -> None:
+        """All threads of the grid that have not returned wait for each other."""
+        alive = self.root.active if self.exited is None else self.root.active & ~self.exited
+        missing = np.flatnonzero(alive & ~self.mask.active)
+        if len(missing):
+            arrived, expected = self.mask.count, int(np.count_nonzero(alive))
+            self.barrier_divergence(arrived, expected, int(missing[0]), site, "grid")
+        self.grid_passed()
+
     def nanosleep(self, nanoseconds, site: int) -> None:
         """Nothing to wait for: lanes go in step."""
 
