@@ -230,6 +230,42 @@ def test_vectorize_with_branches():
     assert sign(np.array([-2, 0, 3], np.float32)).tolist() == [-1, 0, 1]
 
 
+def test_guvectorize_works_on_rows_and_matrices():
+    @cuda.guvectorize(["void(float32[:,:], float32[:], float32[:])"], "(m,n),(n)->(m)")
+    def multiply(matrix, vector, out):
+        for i in range(matrix.shape[0]):
+            total = float32(0)
+            for j in range(matrix.shape[1]):
+                total += matrix[i, j] * vector[j]
+            out[i] = total
+
+    rng = np.random.default_rng(0)
+    matrices, vectors = rng.random((300, 3, 5), np.float32), rng.random((300, 5), np.float32)
+    wanted = np.einsum("bmn,bn->bm", matrices, vectors)
+    np.testing.assert_allclose(multiply(matrices, vectors), wanted, rtol=1e-5)
+    same = np.einsum("bmn,n->bm", matrices, vectors[0])
+    np.testing.assert_allclose(multiply(matrices, vectors[0]), same, rtol=1e-5)
+    device = multiply(cuda.to_device(matrices), cuda.to_device(vectors))
+    assert isinstance(device, cuda.DeviceNDArray) and device.shape == (300, 3)
+    with pytest.raises(ValueError, match="does not fit"):
+        multiply(matrices, vectors[:, :4])
+    with pytest.raises(ValueError, match="no input tells the size"):
+        cuda.guvectorize(["void(float32[:], float32[:])"], "(n)->(m)")(lambda a, b: None)
+
+
+def test_guvectorize_with_a_scalar_in_and_out():
+    @cuda.guvectorize(["void(float64[:], float64, float64[:])"], "(n),()->()")
+    def above(x, limit, out):
+        count = 0
+        for v in x:
+            if v > limit:
+                count += 1
+        out[0] = count
+
+    x = np.random.default_rng(1).random((40, 7))
+    assert above(x, 0.5).tolist() == (x > 0.5).sum(1).tolist()
+
+
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 1000, 1023])
 def test_reduce(size):
     @cuda.reduce

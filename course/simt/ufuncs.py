@@ -1,7 +1,9 @@
-"""``cuda.vectorize`` and ``cuda.reduce``: element-wise functions and reductions."""
+"""``cuda.vectorize``, ``cuda.guvectorize`` and ``cuda.reduce``."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +15,7 @@ from course.simt import gpus
 from course.simt.device import DeviceNDArray
 from course.simt.launch import CHUNK_LANES, Launch
 from course.simt.masks import Mask
-from course.simt.names import Unsupported
+from course.simt.memory import Array, contiguous_strides
 from course.simt.operators import CONVERT
 from course.simt.oracle import dtype_of, of_dtype
 from course.simt.programs import program_of
@@ -110,9 +112,140 @@ def vectorize(ftylist_or_function: Any = (), target: str = "cuda", **options: An
     return lambda function: Vectorized(function, signatures)
 
 
-def guvectorize(*args: Any, **options: Any) -> Any:
-    """Not there: a kernel says the same."""
-    raise Unsupported("cuda.guvectorize is not supported by the simulator: write a kernel")
+class GeneralisedUfunc:
+    """A function of small arrays that works on all of them in larger arrays, a thread each."""
+
+    def __init__(self, function: Callable, signatures: list[tuple], layout: str):
+        self.py_func, self.signatures = function, signatures
+        self.__name__, self.__doc__ = function.__name__, function.__doc__
+        self.inputs, self.outputs = _core_dimensions(layout)
+
+    def __call__(self, *arguments: Any, out: Any = None, stream: Any = 0) -> Any:
+        if len(arguments) > len(self.inputs) and out is None:
+            arguments, out = arguments[: len(self.inputs)], arguments[len(self.inputs) :]
+        if len(arguments) != len(self.inputs):
+            raise TypeError(
+                f"{self.__name__} takes {len(self.inputs)} arrays, {len(arguments)} given"
+            )
+        device = any(isinstance(argument, DeviceNDArray) for argument in arguments)
+        arrays = [a._memory if isinstance(a, DeviceNDArray) else np.asarray(a) for a in arguments]
+        kinds = self._choose(arrays)
+        sizes: dict[str, int] = {}
+        loops = []
+        for number, (array, names) in enumerate(zip(arrays, self.inputs, strict=True)):
+            core = array.shape[array.ndim - len(names) :]
+            if array.ndim < len(names) or any(
+                sizes.setdefault(name, size) != size for name, size in zip(names, core, strict=True)
+            ):
+                raise ValueError(
+                    f"{self.__name__}: argument {number} of shape {array.shape} does not fit the "
+                    f"core dimensions ({', '.join(names)}); known so far: {sizes}"
+                )
+            loops.append(array.shape[: array.ndim - len(names)])
+        loop = np.broadcast_shapes(*loops)
+        results = [
+            np.zeros((*loop, *(sizes[name] for name in names)), dtype_of(_element(kind)))
+            for names, kind in zip(self.outputs, kinds[len(arrays) :], strict=True)
+        ]
+        self._run(arrays, results, kinds, loop, sizes)
+        return self._deliver(results, out, device)
+
+    def _choose(self, arrays: list[np.ndarray]) -> tuple[types.Type, ...]:
+        for kinds in self.signatures:
+            if len(kinds) == len(self.inputs) + len(self.outputs) and all(
+                np.can_cast(array.dtype, dtype_of(_element(kind)), "safe")
+                for array, kind in zip(arrays, kinds, strict=False)
+            ):
+                return kinds
+        raise TypeError(
+            f"No matching signature for {self.__name__}"
+            f"({', '.join(str(array.dtype) for array in arrays)})"
+        )
+
+    def _run(self, arrays, results, kinds, loop, sizes) -> None:
+        program = program_of(self.py_func)
+        lanes = program.lane_program(kinds, False, device=True)
+        launch = Launch(lanes.name, gpus.current(), lanes.sites, 0, False, None)
+        size = math.prod(loop)
+        blocks = -(-size // 128)
+        names = self.inputs + self.outputs
+        flat = []
+        for array, kind, core in zip(arrays, kinds, names, strict=False):
+            shape = tuple(sizes[name] for name in core)
+            wide = np.broadcast_to(array, (*loop, *shape))
+            memory = np.ascontiguousarray(wide, dtype_of(_element(kind)))
+            flat.append((memory.reshape(-1), shape))
+        for result, core in zip(results, self.outputs, strict=True):
+            flat.append((result.reshape(-1), tuple(sizes[name] for name in core)))
+        with np.errstate(all="ignore"):
+            for first in range(0, blocks, CHUNK_LANES // 128):
+                here = min(CHUNK_LANES // 128, blocks - first)
+                place = geometry((blocks, 1, 1), (128, 1, 1), first, here)
+                threads = Threads(launch, place)
+                number = place.lane + first * 128
+                count = min(place.lanes, size - first * 128)
+                threads.mask = Mask(number < size, count, place.root)
+                values = []
+                for (memory, shape), kind, argument in zip(
+                    flat, kinds, program.source.arguments, strict=True
+                ):
+                    if isinstance(kind, types.Array):
+                        core = shape or (1,)
+                        offset = number * math.prod(core)
+                        strides = contiguous_strides(core)
+                        values.append(Array(memory, core, strides, "global", argument, offset))
+                    else:
+                        values.append(memory.take(number, mode="clip"))
+                lanes.run(threads, *values)
+
+    @staticmethod
+    def _deliver(results: list[np.ndarray], out: Any, device: bool) -> Any:
+        if out is not None:
+            targets = out if isinstance(out, tuple) else (out,)
+            for target, result in zip(targets, results, strict=True):
+                np.copyto(target._memory if isinstance(target, DeviceNDArray) else target, result)
+            return targets[0] if len(targets) == 1 else targets
+        given = [DeviceNDArray(result) if device else result for result in results]
+        return given[0] if len(given) == 1 else tuple(given)
+
+
+def _element(kind: types.Type) -> types.Type:
+    return kind.dtype if isinstance(kind, types.Array) else kind
+
+
+def _core_dimensions(layout: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """The names in a layout such as ``"(m,n),(n)->(m)"``."""
+    sides = layout.replace(" ", "").split("->")
+    parts = [re.findall(r"\(([\w,]*)\)", side) for side in sides]
+    if len(parts) != 2 or not all(parts):
+        raise ValueError(f'the layout {layout!r} is not of the form "(m,n),(n)->(m)"')
+    inputs, outputs = (
+        [tuple(name for name in part.split(",") if name) for part in side] for side in parts
+    )
+    known = {name for names in inputs for name in names}
+    unknown = {name for names in outputs for name in names} - known
+    if unknown:
+        raise ValueError(f"the layout {layout!r}: no input tells the size of {sorted(unknown)}")
+    return inputs, outputs
+
+
+def guvectorize(
+    ftylist: Any, signature: str | None = None, target: str = "cuda", **options: Any
+) -> Any:
+    """Make a function of small arrays that works on all of them in larger arrays.
+
+    Parameters
+    ----------
+    ftylist : list of signatures
+        Such as ``["void(float32[:], float32[:])"]``, the outputs last.
+    signature : str
+        The layout, such as ``"(n)->(n)"``.
+    """
+    if signature is None:
+        raise TypeError('cuda.guvectorize needs signatures and a layout such as "(n),(n)->(n)"')
+    given = [ftylist] if isinstance(ftylist, str) else ftylist
+    kinds = [tuple(normalize_signature(one)[0]) for one in given]
+    return lambda function: GeneralisedUfunc(function, kinds, signature)
 
 
 class Reduce:
