@@ -1,0 +1,189 @@
+"""The same kernel for numba.cuda: what the simulator's kernels become when they are compiled.
+
+A kernel written with the simulator's `cuda` refers to the simulator's module and to its device
+functions. Here its code object, lines included, gets a second set of globals in which these are
+numba.cuda and numba.cuda's device functions. The kernel itself is not changed.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import operator
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import CellType, CodeType, FunctionType, ModuleType
+from typing import Any
+
+from course.simt.kernel import Kernel
+from course.simt.names import KernelName
+
+#: Options of a device function that change its code.
+_DEVICE_OPTIONS = ("inline", "forceinline", "fastmath", "opt")
+#: Modules of the simulator, and those of numba.cuda whose names they have.
+_REAL_MODULES = {"course.simt.host": "numba.cuda", "course.simt.random": "numba.cuda.random"}
+_UNCHANGED = ("numba", "numba_cuda", "numpy", "math", "builtins")
+
+
+class NoSource(ValueError):
+    """A kernel whose source text cannot be found."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a function stands: its file, the line of its `def`, and its lines from there on."""
+
+    name: str
+    file: str
+    first: int
+    lines: tuple[str, ...]
+
+    def holds(self, file: str, line: int) -> bool:
+        """Whether a line of a file belongs to the function."""
+        return file == self.file and self.first <= line < self.first + len(self.lines)
+
+    def code(self, line: int) -> str:
+        """The text of a line, counted from `def` as 1."""
+        return self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
+
+
+def origin(function: FunctionType) -> Origin:
+    """Find a function's source.
+
+    Raises
+    ------
+    NoSource
+        For a lambda, and where Python has no source text.
+    """
+    name = function.__name__
+    if name == "<lambda>":
+        raise NoSource("a lambda cannot be compiled for a GPU: write the kernel with def")
+    try:
+        rows, start = inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        raise NoSource(
+            f"the source of {name} cannot be found (typed into a plain Python prompt, or made with "
+            "exec), so its lines cannot be named: write the kernel in a file or a notebook cell"
+        ) from None
+    tree = ast.parse(textwrap.dedent("".join(rows))).body[0]
+    decorators = getattr(tree, "lineno", 1) - 1  # lines above `def`
+    lines = tuple(row.rstrip("\n") for row in rows[decorators:])
+    return Origin(name, function.__code__.co_filename, start + decorators, lines)
+
+
+class RealKernel:
+    """A kernel's function with numba.cuda in the place of the simulator.
+
+    Parameters
+    ----------
+    function : the kernel as written, or a device function
+    lineinfo : whether device functions are compiled with line numbers
+
+    Attributes
+    ----------
+    function : FunctionType
+        What numba.cuda compiles.
+    origins : list of Origin
+        The sources of the kernel, first, and of the device functions that it calls.
+    """
+
+    def __init__(self, function: FunctionType, lineinfo: bool = False):
+        self._cuda = importlib.import_module("numba.cuda")
+        importlib.import_module("numba.cuda.random")  # a kernel may say cuda.random
+        self._lineinfo = lineinfo
+        self._functions: dict[FunctionType, Any] = {}
+        self._modules: dict[tuple[ModuleType, frozenset[str]], ModuleType] = {}
+        self.origins: list[Origin] = [origin(function)]
+        self.function = self._copy(function)
+        self._fill(self.function, function)
+
+    @staticmethod
+    def _copy(function: FunctionType) -> FunctionType:
+        """A function with the same code, its own globals and empty cells."""
+        cells = tuple(CellType() for _ in function.__code__.co_freevars)
+        made = FunctionType(
+            function.__code__,
+            dict(function.__globals__),
+            function.__name__,
+            function.__defaults__,
+            cells,
+        )
+        made.__module__, made.__qualname__ = function.__module__, function.__qualname__
+        return made
+
+    def _fill(self, made: FunctionType, function: FunctionType) -> None:
+        names = frozenset(_names(function.__code__))
+        for name in names & made.__globals__.keys():
+            made.__globals__[name] = self._real(made.__globals__[name], names)
+        for new, old in zip(made.__closure__ or (), function.__closure__ or ()):
+            try:
+                value = old.cell_contents
+            except ValueError:
+                continue  # a variable of the enclosing function that is not set
+            new.cell_contents = self._real(value, names)
+
+    def _real(self, value: Any, names: frozenset[str]) -> Any:
+        """What stands for a value in the compiled kernel; `names` are those that the code uses."""
+        if isinstance(value, KernelName):
+            return operator.attrgetter(value.path)(self._cuda)
+        if isinstance(value, ModuleType):
+            return self._module(value, names)
+        if is_device_function(value):
+            return self._device_function(value)
+        return value
+
+    def _module(self, module: ModuleType, names: frozenset[str]) -> ModuleType:
+        """A module, or a copy of it in which the names that the code uses are the real ones."""
+        if module.__name__ in _REAL_MODULES:
+            return importlib.import_module(_REAL_MODULES[module.__name__])
+        if module.__name__.partition(".")[0] in _UNCHANGED:
+            return module
+        key = (module, names)
+        if key not in self._modules:
+            self._modules[key] = module  # modules may refer to each other
+            changed = {}
+            for name in names & set(dir(module)):
+                value = getattr(module, name, None)
+                real = self._real(value, names)
+                if real is not value:
+                    changed[name] = real
+            if changed:
+                stand_in = self._modules[key] = ModuleType(module.__name__, module.__doc__)
+                stand_in.__dict__.update({**module.__dict__, **changed})
+        return self._modules[key]
+
+    def _device_function(self, kernel: Any) -> Any:
+        function = kernel.py_func
+        if function.__module__ in _REAL_MODULES:
+            module = importlib.import_module(_REAL_MODULES[function.__module__])
+            return getattr(module, function.__name__)
+        if function not in self._functions:
+            given = getattr(kernel, "targetoptions", None) or {}
+            options = {name: given[name] for name in _DEVICE_OPTIONS if given.get(name)}
+            made = self._copy(function)
+            decorate = self._cuda.jit(device=True, lineinfo=self._lineinfo, **options)
+            # entered before it is filled in, so that a function that calls itself finds it
+            self._functions[function] = decorate(made)
+            self.origins.append(origin(function))
+            self._fill(made, function)
+        return self._functions[function]
+
+
+def is_device_function(value: Any) -> bool:
+    """Whether a value is a function made with ``cuda.jit(device=True)``, simulated or real."""
+    if not isinstance(getattr(value, "py_func", None), FunctionType):
+        return False
+    if isinstance(value, Kernel):
+        return value.device
+    options = getattr(value, "targetoptions", None)
+    return isinstance(options, dict) and bool(options.get("device"))
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """The global names and attributes that a function's code uses, inner functions included."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)

@@ -1,0 +1,679 @@
+"""Compiled facts: what NVIDIA's compilers say of a kernel, without a GPU."""
+
+import gc
+import os
+import subprocess
+import sys
+import sysconfig
+import textwrap
+import weakref
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from numba import float32, int32, types
+from numba.core.errors import TypingError
+
+import course
+from course import compiler, gpu, toolchain, trace
+from course.compiler import CompilerError, CompilerMissing, Float64Line, compiled
+from course.kernels import reconstruct
+from course.ptx import instructions
+from course.real_kernels import NoSource, RealKernel, origin
+from course.simt import host as cuda
+from course.simt import random
+from tools import compile_all
+
+try:
+    toolchain.require()
+    MISSING = None
+except CompilerMissing as error:
+    MISSING = str(error)
+
+needs_compiler = pytest.mark.skipif(
+    MISSING is not None, reason=(MISSING or "").partition(":")[0] + " (extra compile)"
+)
+
+VECTOR = np.zeros(64, np.float32)
+MATRIX = np.zeros((8, 8), np.float32)
+FACTORS = (MATRIX, VECTOR, MATRIX, 4, MATRIX)
+BOTH = pytest.mark.parametrize("target", ["sm_75", "sm_90"])
+
+
+def texts(facts):
+    return [(line.line, line.function) for line in facts.float64_lines]
+
+
+# ------------------------------------------------------------------ float64, by line
+@needs_compiler
+@BOTH
+def test_finds_the_float64_sum_of_the_original_and_none_in_the_others(target):
+    facts = compiled(reconstruct.reconstruct_original, FACTORS, target)
+    by_code = {line.code: line for line in facts.float64_lines}
+    total = by_code["total += u[row, i] * s[i] * vt[i, col]"]
+    assert total.function == "reconstruct_original"
+    # each product is converted and added; the compiler unrolled the loop, so several times
+    assert total.count("arithmetic") == total.count("conversion") == total.instructions["add.f64"]
+    assert set(total.instructions) == {"add.f64", "cvt.f64.f32"}
+    every = [name for line in facts.float64_lines for name in line.instructions]
+    assert every.count("cvt.rn.f32.f64") == 1  # the way back to float32
+    assert compiled(reconstruct.reconstruct_float32, FACTORS, target).float64_lines == ()
+    assert compiled(reconstruct.reconstruct_naive, FACTORS, target).float64_lines == ()
+
+
+@needs_compiler
+def test_lines_count_from_def_below_decorators_comments_and_blank_lines():
+    @cuda.jit(
+        fastmath=False,
+    )
+    def scale(x, out):
+        """Two lines
+
+        and a blank one."""
+        i = cuda.grid(1)
+
+        if i < x.size:
+            # a comment
+            out[i] = x[i] * 0.1
+
+    (line,) = compiled(scale, (VECTOR, VECTOR)).float64_lines
+    assert (line.line, line.code) == (9, "out[i] = x[i] * 0.1")
+    assert line.instructions == {"cvt.f64.f32": 1, "cvt.rn.f32.f64": 1, "mul.f64": 1}
+    assert [line.count(kind) for kind in ("arithmetic", "conversion", "compare", "atomic")] == [
+        1,
+        2,
+        0,
+        0,
+    ]
+
+
+@needs_compiler
+def test_tells_compares_and_atomics_from_arithmetic():
+    def count_large(x, total):
+        i = cuda.grid(1)
+        if i < x.size:
+            if x[i] > 0.1:
+                cuda.atomic.add(total, 0, 1.0)
+
+    facts = compiled(count_large, (VECTOR, np.zeros(1)))
+    kinds = {
+        line.code: (line.count("compare"), line.count("atomic")) for line in facts.float64_lines
+    }
+    assert kinds == {"if x[i] > 0.1:": (1, 0), "cuda.atomic.add(total, 0, 1.0)": (0, 1)}
+
+
+@needs_compiler
+def test_moving_float64_values_is_no_float64_instruction():
+    def copy(x, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            out[i] = x[i]
+
+    facts = compiled(copy, (np.zeros(4), np.zeros(4)))
+    assert facts.float64_lines == ()
+    assert facts.load_widths == {"global": {"f64": 1}}
+    assert facts.store_widths == {"global": {"f64": 1}}
+
+
+# ------------------------------------------------------------------ device functions
+SCALE = float32(3)
+
+
+@cuda.jit(device=True)
+def scaled(value):
+    return value * SCALE
+
+
+@cuda.jit(device=True)
+def bent(value):
+    # the line below this one is the third from def
+    return scaled(value) / 1.7
+
+
+@cuda.jit
+def bend_each(x, out):
+    i = course.cuda.grid(1)
+    if i < x.size:
+        out[i] = bent(x[i])
+
+
+@needs_compiler
+@BOTH
+def test_names_the_line_of_a_device_function_by_its_own_def(target):
+    store, line = compiled(bend_each, (VECTOR, VECTOR), target).float64_lines
+    assert (line.line, line.function, line.code) == (3, "bent", "return scaled(value) / 1.7")
+    assert line.count("arithmetic") > 0
+    # the kernel's own line rounds the result to float32
+    assert (store.line, store.function) == (4, "bend_each")
+    assert store.instructions == {"cvt.rn.f32.f64": 1}
+
+
+@needs_compiler
+def test_compiling_changes_neither_the_kernel_nor_its_device_functions():
+    before = dict(bend_each.py_func.__globals__)
+    compiled(bend_each, (VECTOR, VECTOR), "sm_80")
+    assert bend_each.py_func.__globals__ == before
+    assert not trace(bend_each, 1, 64, VECTOR, VECTOR.copy()).findings[1:]
+
+
+@needs_compiler
+def test_closures_modules_and_names_of_cuda_become_numba_cudas():
+    from course.simt.host import grid, syncthreads
+
+    width = 7
+    tools = type(sys)("tools")
+    tools.scaled = scaled
+
+    def staged(x, out):
+        tile = cuda.shared.array(32, float32)
+        i = grid(1)
+        tile[i % 32] = tools.scaled(x[i])
+        syncthreads()
+        out[i] = tile[(i + width) % 32]
+
+    facts = compiled(staged, (VECTOR, VECTOR))
+    assert facts.shared_bytes == 32 * 4
+    assert tools.scaled is scaled
+
+
+@needs_compiler
+def test_a_device_function_is_found_under_all_its_names_once():
+    again = scaled
+
+    def twice(x, out):
+        i = cuda.grid(1)
+        out[i] = scaled(x[i]) + again(x[i])
+
+    names = [one.name for one in RealKernel(twice).origins]
+    assert names == ["twice", "scaled"]
+
+
+@needs_compiler
+def test_takes_kernels_and_device_functions_of_numba_cuda():
+    real = pytest.importorskip("numba.cuda")
+
+    @real.jit(device=True)
+    def third(value):
+        return value / 3.3
+
+    @real.jit(max_registers=24)
+    def thirds(x, out):
+        i = real.grid(1)
+        if i < x.size:
+            out[i] = third(x[i])
+
+    facts = compiled(thirds, (VECTOR, VECTOR))
+    assert texts(facts) == [(4, "thirds"), (2, "third")]
+    assert facts.registers <= 24
+    assert not thirds.overloads and not third.overloads
+
+
+@needs_compiler
+def test_random_numbers_are_numba_cudas():
+    def draw(states, out):
+        i = cuda.grid(1)
+        out[i] = random.xoroshiro128p_uniform_float32(states, i)
+        out[i] += cuda.random.xoroshiro128p_uniform_float32(states, i)
+        out[i] += uniform(states, i)
+
+    uniform = random.xoroshiro128p_uniform_float32
+    states = np.zeros(4, random.xoroshiro128p_dtype)
+    facts = compiled(draw, (states, VECTOR))
+    # Numba's makes a float64 first; that is on the line of each call
+    assert texts(facts) == [(3, "draw"), (4, "draw"), (5, "draw")]
+
+
+@needs_compiler
+def test_a_device_function_may_call_itself():
+    @cuda.jit(device=True)
+    def factorial(n):
+        if n <= 1:
+            return 1
+        return n * factorial(n - 1)
+
+    def fill(x):
+        x[0] = factorial(x[1])
+
+    assert compiled(fill, (np.zeros(2, np.int64),)).registers > 0
+
+
+@needs_compiler
+def test_the_current_device_is_asked_as_before_even_after_an_error():
+    from numba.cuda import dispatcher
+
+    original = dispatcher.get_current_device
+    with pytest.raises(TypingError):
+        compiled(bend_each, (3, VECTOR))
+    assert dispatcher.get_current_device is original
+
+
+# ------------------------------------------------------------------ registers, spills, memory
+def juggle(x, out):
+    i = cuda.grid(1)
+    values = cuda.local.array(40, float32)
+    for j in range(40):
+        values[j] = x[j * i]
+    total = float32(0)
+    for j in range(40):
+        total += values[(j * i) % 40]
+    out[i] = total
+
+
+@needs_compiler
+def test_registers_that_run_out_spill():
+    tight = compiled(juggle, (VECTOR, VECTOR), max_registers=24)
+    free = compiled(juggle, (VECTOR, VECTOR))
+    assert tight.registers == 24 < free.registers
+    assert tight.spill_stores > 0 and tight.spill_loads > 0
+    assert tight.spills == tight.spill_stores + tight.spill_loads
+    assert free.spills == 0
+    assert free.local_bytes == 40 * 4  # an array with computed indices is in memory: no spill
+    assert tight.local_bytes > free.local_bytes
+
+
+@needs_compiler
+@BOTH
+@pytest.mark.parametrize("kernel", [reconstruct.reconstruct_original, juggle], ids=["sum", "array"])
+def test_line_numbers_do_not_change_the_instructions(kernel, target):
+    arguments = FACTORS if kernel is reconstruct.reconstruct_original else (VECTOR, VECTOR)
+    facts = compiled(kernel, arguments, target)
+    signature = tuple(toolchain.type_of(value) for value in arguments)
+    function = getattr(kernel, "py_func", kernel)
+    making = compiler._Making(function, signature, target, fastmath=False, launch_bounds=None)
+    lined, _ = making.with_lines(uses_libraries=False)
+    names = [one.name for one in instructions(facts.ptx)]
+    assert sorted(one.name for one in instructions(lined)) == sorted(names)
+
+
+@needs_compiler
+@BOTH
+def test_static_shared_memory_is_that_of_the_arrays(target):
+    def staged(x):
+        first = cuda.shared.array((16, 17), float32)
+        second = cuda.shared.array(10, types.float64)
+        i = cuda.threadIdx.x
+        first[i, i] = x[i]
+        second[i % 10] = x[i]
+        cuda.syncthreads()
+        x[i] = first[i, 15 - i] + float32(second[(i + 1) % 10])
+
+    facts = compiled(staged, (VECTOR,), target)
+    assert facts.shared_bytes == 16 * 17 * 4 + 10 * 8
+    assert facts.load_widths["shared"] == {"f32": 1, "f64": 1}
+    assert facts.store_widths["shared"] == {"f32": 1, "f64": 1}
+
+
+@needs_compiler
+def test_dynamic_shared_memory_counts_in_the_occupancy_only():
+    def staged(x):
+        tile = cuda.shared.array(0, float32)
+        i = cuda.threadIdx.x
+        tile[i] = x[i]
+        cuda.syncthreads()
+        x[i] = tile[63 - i]
+
+    facts = compiled(staged, (VECTOR,))
+    assert facts.shared_bytes == 0
+    assert facts.occupancy("T4", 64).limits["shared memory"] == -1
+    assert facts.occupancy("T4", 64, dynamic_shared=32 * 1024).blocks == 2
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("dtype", "width"),
+    [("int8", 8), ("float16", 16), ("uint16", 16), ("int32", 32), ("float64", 64), ("int64", 64)],
+)
+def test_loads_and_stores_are_as_wide_as_the_elements(dtype, width):
+    def copy(x, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            out[i] = x[i]
+
+    facts = compiled(copy, (np.zeros(4, dtype), np.zeros(4, dtype)))
+    for widths in (facts.load_widths, facts.store_widths):
+        ((kind, count),) = widths["global"].items()
+        assert (int(kind[1:]), count) == (width, 1)
+
+
+@needs_compiler
+def test_grid_synchronisation_and_float16_arithmetic_are_linked():
+    def halves(x):
+        i = cuda.grid(1)
+        x[i] = x[i] * x[i]
+        cuda.cg.this_grid().sync()
+        x[i] = x[i] + x[i]
+
+    assert compiled(halves, (np.zeros(4, np.float16),)).registers > 0
+
+
+@needs_compiler
+def test_float64_lines_of_a_kernel_with_a_float16_library():
+    def mixed(x, out):
+        i = cuda.grid(1)
+        x[i] = x[i] * x[i]
+        out[i] = out[i] * 0.1
+
+    facts = compiled(mixed, (np.zeros(4, np.float16), VECTOR))
+    assert texts(facts) == [(4, "mixed")]
+
+
+@needs_compiler
+def test_fastmath_reaches_the_compiler():
+    def divide(x, out):
+        i = cuda.grid(1)
+        out[i] = x[i] / out[i]
+
+    assert "div.approx" not in compiled(divide, (VECTOR, VECTOR)).ptx
+    assert "div.approx" in compiled(divide, (VECTOR, VECTOR), fastmath=True).ptx
+
+
+@needs_compiler
+def test_occupancy_is_that_of_the_kernels_registers():
+    facts = compiled(juggle, (VECTOR, VECTOR))
+    assert facts.occupancy(block=256).gpu == "compute capability 7.5"
+    assert facts.occupancy("T4", (16, 16)).registers == facts.registers
+    with pytest.raises(ValueError, match='the H200 needs target="sm_90"'):
+        facts.occupancy("H200", 256)
+
+
+@needs_compiler
+def test_shows_itself():
+    shown = repr(compiled(reconstruct.reconstruct_original, FACTORS))
+    for words in ("for sm_75", "registers", "0 bytes stored", "× global.f32", "line 14 of"):
+        assert words in shown
+
+
+# ------------------------------------------------------------------ arguments, cache
+@needs_compiler
+def test_arguments_types_and_signatures_mean_the_same():
+    def copy(x, n, out):
+        i = cuda.grid(1)
+        if i < n:
+            out[i] = x[i]
+
+    array = types.Array(types.float32, 1, "C")
+    facts = compiled(copy, (VECTOR, 4, VECTOR))
+    assert compiled(copy, (array, types.int64, array)) is facts
+    assert compiled(copy, types.void(array, types.int64, array)) is facts
+    assert compiled(copy, "void(float32[::1], int64, float32[::1])") is facts
+    assert compiled(copy, [cuda.to_device(VECTOR), np.int64(4), cuda.Out(VECTOR)]) is facts
+    assert compiled(copy, (VECTOR, np.int32(4), VECTOR)) is not facts
+    assert compiled(copy, (VECTOR, 4, VECTOR), "sm_90") is not facts
+
+
+@needs_compiler
+def test_facts_are_kept_as_long_as_the_function():
+    def brief(x):
+        x[cuda.grid(1)] *= 0.1
+
+    assert compiled(brief, (VECTOR,)).float64_lines
+    kept = weakref.ref(brief)
+    del brief
+    gc.collect()
+    assert kept() is None
+
+
+@needs_compiler
+def test_a_kernel_declared_with_its_types_needs_no_others():
+    @cuda.jit("void(float32[:], int32)")
+    def fill(x, value):
+        x[cuda.grid(1)] = value
+
+    assert compiled(fill).signature == "array(float32, 1d, A), int32"
+    assert int32 in RealKernel(fill.py_func).function.__globals__.values()
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("kernel", "args", "target", "error", "words"),
+    [
+        (juggle, (VECTOR,), "sm_75", TypeError, r"juggle takes 2 arguments \(x, out\), 1 given"),
+        (juggle, VECTOR, "sm_75", TypeError, "give the arguments as a tuple"),
+        (juggle, ("x", VECTOR), "sm_75", TypeError, "argument 0 is a str"),
+        (juggle, (object(), VECTOR), "sm_75", TypeError, "argument 0 is a object"),
+        (juggle, "void(flaot32[:])", "sm_75", TypeError, "cannot be read.*flaot32"),
+        (juggle, "float32(float32[:])", "sm_75", TypeError, "returns float32"),
+        (juggle, None, "sm_75", TypeError, "argument types are not known"),
+        (juggle, (VECTOR, VECTOR), "T4", ValueError, "the Tesla T4 is 'sm_75'"),
+        (juggle, (VECTOR, VECTOR), "sm75", ValueError, "write it like 'sm_75'"),
+        (juggle, (VECTOR, VECTOR), 75, ValueError, "write it like 'sm_75'"),
+        (juggle, (VECTOR, VECTOR), "sm_99", ValueError, "not a target.*sm_75, sm_80"),
+        (scaled, (1.0,), "sm_75", TypeError, "scaled is a device function"),
+        (bend_each[1, 32], (VECTOR, VECTOR), "sm_75", TypeError, "without its launch config"),
+        (3, (VECTOR,), "sm_75", TypeError, "3 is not a kernel"),
+        (lambda x: None, (VECTOR,), "sm_75", NoSource, "write the kernel with def"),
+    ],
+)
+def test_says_what_is_wrong_with_what_it_was_given(kernel, args, target, error, words):
+    with pytest.raises(error, match=words):
+        compiled(kernel, args, target)
+
+
+@needs_compiler
+def test_a_kernel_without_source_is_refused_with_advice():
+    names = {"cuda": cuda}
+    exec("def typed(x):\n    x[0] = 1\n", names)
+    with pytest.raises(NoSource, match="source of typed cannot be found.*file or a notebook cell"):
+        compiled(names["typed"], (VECTOR,))
+
+
+@needs_compiler
+def test_keyword_arguments_are_refused():
+    def rest(x, *others):
+        x[0] = 1
+
+    with pytest.raises(TypeError, match="name each one"):
+        compiled(rest, (VECTOR,))
+
+
+@needs_compiler
+def test_the_linkers_reason_is_readable():
+    def hoard(x):
+        tile = cuda.shared.array(20_000, float32)
+        tile[cuda.threadIdx.x] = x[0]
+        cuda.syncthreads()
+        x[1] = tile[5]
+
+    with pytest.raises(CompilerError, match=r"hoard for sm_75: .*80,000 bytes, 49,152 max") as got:
+        compiled(hoard, (VECTOR,))
+    assert "_Z" not in str(got.value) and "\n" not in str(got.value)
+
+
+def test_origin_starts_at_def():
+    found = origin(bend_each.py_func)
+    assert found.lines[0] == "def bend_each(x, out):"
+    assert found.code(4) == "out[i] = bent(x[i])"
+    assert found.code(0) == found.code(99) == ""
+
+
+# ------------------------------------------------------------------ the compilers themselves
+def run_python(code, **environment):
+    """Run a program in a fresh Python; returns what it printed."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("CUDA")}
+    kept.pop("LD_LIBRARY_PATH", None)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        env={**kept, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+BLOCKED = """
+    import sys
+
+    class Blocker:
+        def find_spec(self, name, path=None, target=None):
+            if name.split(".")[0] in BLOCKED:
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    sys.meta_path.insert(0, Blocker())
+"""
+
+
+@pytest.mark.parametrize("blocked", [("numba_cuda",), ("cuda",)], ids=["numba-cuda", "cuda"])
+def test_without_the_extra_one_sentence_and_the_rest_works(blocked):
+    printed = run_python(
+        f"BLOCKED = {blocked!r}\n"
+        + textwrap.dedent(BLOCKED)
+        + textwrap.dedent("""
+        import numpy as np
+        from course import cuda, trace
+        from course.compiler import CompilerMissing, compiled
+        from course.kernels.reconstruct import reconstruct, reconstruct_naive
+        from course.occupancy import occupancy
+
+        one = np.ones((4, 4), np.float32)
+        assert reconstruct(one, one[0], one, 4).sum() == 64
+        assert occupancy("T4", 256, 32).blocks == 4
+        try:
+            compiled(reconstruct_naive, (one, one[0], one, 4, one))
+        except CompilerMissing as error:
+            print(error)
+        """)
+    )
+    assert printed.count("\n") == 1
+    assert printed.startswith("compiling a kernel needs NVIDIA's compilers, and ")
+    for words in (".[compile]", "nvidia-nvjitlink", "everything else works without them"):
+        assert words in printed
+
+
+def test_importing_the_course_loads_no_compiler():
+    printed = run_python("""
+        import sys, course, course.occupancy, course.compiler
+        print([name for name in sys.modules if name.startswith(("cuda.bindings", "cuda.core"))])
+    """)
+    assert printed.strip() == "[]"
+
+
+def test_numbas_simulator_is_named_when_it_stands_in_the_way():
+    printed = run_python(
+        """
+        from course.compiler import CompilerMissing, compiled
+        from course.kernels.reconstruct import reconstruct_naive
+        try:
+            compiled(reconstruct_naive, (1, 1, 1, 1, 1))
+        except CompilerMissing as error:
+            print(error)
+        """,
+        NUMBA_ENABLE_CUDASIM="1",
+    )
+    assert "NUMBA_ENABLE_CUDASIM" in printed
+
+
+@needs_compiler
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/maps")
+def test_the_compilers_are_the_wheels_and_no_installed_toolkit():
+    printed = run_python("""
+        import numpy as np
+        from course.compiler import compiled
+        from course.kernels.reconstruct import reconstruct_original as kernel
+        one = np.ones((4, 4), np.float32)
+        compiled(kernel, (one, one[0], one, 4, one)).float64_lines
+        loaded = {line.split()[-1] for line in open("/proc/self/maps") if ".so" in line}
+        for path in sorted(loaded):
+            if any(part in path for part in ("libnvvm", "libnvJitLink", "libnvrtc")):
+                print(path)
+    """)
+    paths = printed.split()
+    for library in ("libnvvm", "libnvJitLink", "libnvrtc"):
+        assert any(library in path for path in paths), library
+    assert all(path.startswith(sysconfig.get_paths()["platlib"]) for path in paths), paths
+
+
+class OldLinker:
+    """A linker that is older than the compiler, with nvJitLink's own words."""
+
+    nvJitLinkError = type("nvJitLinkError", (Exception,), {})
+    InputType = SimpleNamespace(LTOIR=1)
+    words = b"ERROR 4 in nvvmAddNVVMContainerToProgram, may need newer version of nvJitLink library"
+    create = staticmethod(lambda count, options: 1)
+    destroy = staticmethod(lambda handle: None)
+    get_error_log_size = staticmethod(lambda handle: len(OldLinker.words))
+
+    def get_error_log(self, handle, text):
+        text[:] = self.words
+
+    def add_data(self, *what):
+        raise self.nvJitLinkError("ERROR_OUTDATED_LIBRARY (14)")
+
+
+def test_wheels_of_two_releases_are_named(monkeypatch):
+    versions = {
+        "nvidia-cuda-nvrtc": "13.0.88",
+        "nvidia-nvvm": "13.1.80",
+        "nvidia-nvjitlink": "13.0.88",
+    }
+    monkeypatch.setattr(toolchain, "_linker", OldLinker)
+    monkeypatch.setattr("course.backend.installed_version", versions.get)
+    with pytest.raises(CompilerMissing) as got:
+        toolchain.link([b"code"], "kernel", "sm_75")
+    message = str(got.value)
+    assert "Unsupported .version" in message
+    assert "CUDA 13: NVRTC 13.0.88, NVVM 13.1.80, nvJitLink 13.0.88" in message
+    assert '"nvidia-nvjitlink==13.1.*"' in message
+
+
+# ------------------------------------------------------------------ all kernels of the course
+@needs_compiler
+def test_all_kernels_of_the_course_compile_without_spills_or_float64(capsys):
+    assert compile_all.main([]) == 0
+    rows = capsys.readouterr().out.splitlines()[1:]
+    names = [case.name for case in compile_all.kernels()]
+    assert "reconstruct.reconstruct_naive" in names
+    assert len(rows) == len(names) * len(compile_all.TARGETS)
+
+
+@needs_compiler
+def test_compile_all_refuses_float64_and_undeclared_kernels(monkeypatch, capsys):
+    cases = [compile_all.Case(name, bend_each) for name in ("a.bend", "a.undeclared", "a.clean")]
+    monkeypatch.setattr(compile_all, "kernels", lambda: iter(cases))
+    vectors = "void(float32[::1], float32[::1])"
+    monkeypatch.setattr(
+        compile_all, "SIGNATURES", {"a.bend": vectors, "a.gone": vectors, "a.clean": "void(int8)"}
+    )
+    monkeypatch.setattr(compile_all, "WITH_FLOAT64", {})
+    assert compile_all.main(["--target", "sm_75"]) == 1
+    printed = capsys.readouterr().out
+    assert "wrong: a.bend (sm_75) has float64 instructions, line 3 of bent" in printed
+    assert "wrong: a.gone is declared and does not exist" in printed
+    assert "wrong: a.undeclared has no argument types" in printed
+    assert "wrong: a.clean (sm_75) does not compile: TypeError: bend_each takes 2" in printed
+
+
+@needs_compiler
+def test_compile_all_complains_of_spills_and_of_missing_float64(monkeypatch):
+    case = compile_all.Case("a.juggle", juggle)
+    tight = compiled(juggle, (VECTOR, VECTOR), max_registers=24)
+    (complaint,) = compile_all.complaints(case, tight)
+    assert complaint.startswith("a.juggle (sm_75) spills ")
+    free = compiled(juggle, (VECTOR, VECTOR))
+    assert not list(compile_all.complaints(case, free))
+    monkeypatch.setitem(compile_all.WITH_FLOAT64, "a.juggle", "to be seen")
+    (complaint,) = compile_all.complaints(case, free)
+    assert "declared with float64 and has none" in complaint
+
+
+# ------------------------------------------------------------------ against the GPU
+@needs_compiler
+@pytest.mark.gpu
+@pytest.mark.skipif(gpu() is None, reason="needs a GPU to compare with")
+@pytest.mark.parametrize("name", sorted(reconstruct.LADDER))
+def test_registers_are_those_that_the_gpu_reports(name):
+    from numba import cuda as real
+
+    major, minor = real.get_current_device().compute_capability
+    kernel = reconstruct.LADDER[name].kernel
+    signature = tuple(toolchain.type_of(value) for value in FACTORS)
+    kernel.compile(signature)
+    facts = compiled(kernel, FACTORS, f"sm_{major}{minor}")
+    assert facts.registers == kernel.get_regs_per_thread(signature)
+    assert facts.shared_bytes == kernel.get_shared_mem_per_block(signature)
+    assert facts.local_bytes == kernel.get_local_mem_per_thread(signature)
+
+
+def test_a_float64_line_shows_itself():
+    line = Float64Line(3, "x += 0.5", "kernel", {"add.f64": 2, "cvt.f64.f32": 1})
+    assert str(line) == "line 3 of kernel: x += 0.5    2 × add.f64, 1 × cvt.f64.f32"

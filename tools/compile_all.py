@@ -1,0 +1,152 @@
+"""Compile every kernel of the course with NVIDIA's compilers; needs no GPU, only the extra compile.
+
+    python -m tools.compile_all [--target sm_75 ...]
+
+prints a table and ends with status 1 when a kernel spills registers, has a float64 instruction that
+it is not meant to have, does not compile, or has no types declared here; with 2 without compilers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+from numba.core.registry import CPUDispatcher
+
+from course import toolchain
+from course.compiler import Compiled, CompilerMissing, compiled
+from course.real_kernels import is_device_function
+
+TARGETS = ("sm_75", "sm_90")  # a Tesla T4; an H100 or H200
+PACKAGES = ("course.kernels",)
+
+_FACTORS = "float32[:, ::1], float32[::1], float32[:, ::1], int64, float32[:, ::1]"
+
+#: Argument types of a kernel, by its module's name below the package and its own ("norm.softmax"),
+#: or of all kernels of a module that are not named ("norm.*").
+SIGNATURES: dict[str, str] = {
+    "reconstruct.*": f"void({_FACTORS})",
+    "transpose.*": "void(float32[:, ::1], float32[:, ::1])",
+}
+
+#: Kernels that are meant to have float64 instructions, and why.
+WITH_FLOAT64: dict[str, str] = {
+    "reconstruct.reconstruct_original": "shows what the literal 0.0 costs",
+}
+
+#: Kernels that are meant to spill, and why.
+WITH_SPILLS: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel to compile; `name` as in `SIGNATURES`."""
+
+    name: str
+    kernel: Any
+
+    @property
+    def signature(self) -> str | None:
+        """The declared argument types."""
+        module = self.name.rpartition(".")[0]
+        return SIGNATURES.get(self.name) or SIGNATURES.get(f"{module}.*")
+
+
+def is_kernel(value: Any) -> bool:
+    """Whether a value is a kernel of the simulator or of numba.cuda, and no device function."""
+    has_function = isinstance(getattr(value, "py_func", None), FunctionType)
+    return has_function and not isinstance(value, CPUDispatcher) and not is_device_function(value)
+
+
+def kernels() -> Iterator[Case]:
+    """Every kernel of the packages, in the order of its source."""
+    for package_name in PACKAGES:
+        package = importlib.import_module(package_name)
+        for found in pkgutil.walk_packages(package.__path__, f"{package_name}."):
+            module = importlib.import_module(found.name)
+            below = found.name.removeprefix(f"{package_name}.")
+            for name, value in vars(module).items():
+                if is_kernel(value) and value.py_func.__module__ == found.name:
+                    yield Case(f"{below}.{name}", value)
+
+
+def complaints(case: Case, facts: Compiled) -> Iterator[str]:
+    """What is wrong with a compiled kernel."""
+    if facts.spills and case.name not in WITH_SPILLS:
+        yield (
+            f"{case.name} ({facts.target}) spills {facts.spill_stores} bytes of stores and "
+            f"{facts.spill_loads} of loads"
+        )
+    if case.name in WITH_FLOAT64:
+        if not facts.float64_lines:
+            yield f"{case.name} ({facts.target}) is declared with float64 and has none"
+        return
+    for line in facts.float64_lines:
+        yield f"{case.name} ({facts.target}) has float64 instructions, {line}"
+
+
+def run(targets: tuple[str, ...]) -> list[str]:
+    """Compile everything, print the table, return the complaints."""
+    toolchain.require()
+    wrong: list[str] = []
+    found = list(kernels())
+    if not found:
+        return ["no kernels found"]
+    known = {case.name for case in found}
+    for declared in (SIGNATURES, WITH_FLOAT64, WITH_SPILLS):
+        names = {name for name in declared if not name.endswith(".*")}
+        wrong += [f"{name} is declared and does not exist" for name in sorted(names - known)]
+    width = max(len(name) for name in known)
+    print(f"{'kernel':{width}}  target  registers  spills  shared  float64 lines    ms")
+    for case in found:
+        if case.signature is None:
+            wrong.append(f"{case.name} has no argument types in tools/compile_all.py, SIGNATURES")
+            continue
+        for target in targets:
+            start = time.perf_counter()
+            try:
+                facts = compiled(case.kernel, case.signature, target)
+                lines = ", ".join(str(line.line) for line in facts.float64_lines) or "-"
+            except CompilerMissing:
+                raise
+            except Exception as error:  # a kernel that does not compile is a complaint
+                wrong.append(f"{case.name} ({target}) does not compile: {_first_line(error)}")
+                continue
+            milliseconds = 1e3 * (time.perf_counter() - start)
+            print(
+                f"{case.name:{width}}  {target:6}  {facts.registers:9}  {facts.spills:6}  "
+                f"{facts.shared_bytes:6}  {lines:13}  {milliseconds:4.0f}"
+            )
+            wrong += complaints(case, facts)
+    return wrong
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run from the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--target", action="append", help="such as sm_80; may be repeated")
+    chosen = parser.parse_args(arguments)
+    try:
+        wrong = run(tuple(chosen.target or TARGETS))
+    except CompilerMissing as error:
+        print(error, file=sys.stderr)
+        return 2
+    for complaint in wrong:
+        print(f"wrong: {complaint}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
