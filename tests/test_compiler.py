@@ -1,42 +1,23 @@
 """Compiled facts: what NVIDIA's compilers say of a kernel, without a GPU."""
 
 import gc
-import os
-import subprocess
 import sys
-import sysconfig
-import textwrap
 import weakref
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from numba import float32, int32, types
+from compiled_samples import FACTORS, VECTOR, bend_each, juggle, needs_compiler, scaled
+from numba import float32, types
 from numba.core.errors import TypingError
 
-import course
 from course import compiler, gpu, toolchain, trace
-from course.compiler import CompilerError, CompilerMissing, Float64Line, compiled
+from course.compiler import Float64Line, compiled
 from course.kernels import reconstruct
 from course.ptx import instructions
-from course.real_kernels import NoSource, RealKernel, origin
+from course.real_kernels import RealKernel, origin
 from course.simt import host as cuda
 from course.simt import random
-from tools import compile_all
 
-try:
-    toolchain.require()
-    MISSING = None
-except CompilerMissing as error:
-    MISSING = str(error)
-
-needs_compiler = pytest.mark.skipif(
-    MISSING is not None, reason=(MISSING or "").partition(":")[0] + " (extra compile)"
-)
-
-VECTOR = np.zeros(64, np.float32)
-MATRIX = np.zeros((8, 8), np.float32)
-FACTORS = (MATRIX, VECTOR, MATRIX, 4, MATRIX)
 BOTH = pytest.mark.parametrize("target", ["sm_75", "sm_90"])
 
 
@@ -116,27 +97,6 @@ def test_moving_float64_values_is_no_float64_instruction():
 
 
 # ------------------------------------------------------------------ device functions
-SCALE = float32(3)
-
-
-@cuda.jit(device=True)
-def scaled(value):
-    return value * SCALE
-
-
-@cuda.jit(device=True)
-def bent(value):
-    # the line below this one is the third from def
-    return scaled(value) / 1.7
-
-
-@cuda.jit
-def bend_each(x, out):
-    i = course.cuda.grid(1)
-    if i < x.size:
-        out[i] = bent(x[i])
-
-
 @needs_compiler
 @BOTH
 def test_names_the_line_of_a_device_function_by_its_own_def(target):
@@ -248,17 +208,6 @@ def test_the_current_device_is_asked_as_before_even_after_an_error():
 
 
 # ------------------------------------------------------------------ registers, spills, memory
-def juggle(x, out):
-    i = cuda.grid(1)
-    values = cuda.local.array(40, float32)
-    for j in range(40):
-        values[j] = x[j * i]
-    total = float32(0)
-    for j in range(40):
-        total += values[(j * i) % 40]
-    out[i] = total
-
-
 @needs_compiler
 def test_registers_that_run_out_spill():
     tight = compiled(juggle, (VECTOR, VECTOR), max_registers=24)
@@ -420,63 +369,6 @@ def test_a_kernel_declared_with_its_types_needs_no_others():
         x[cuda.grid(1)] = value
 
     assert compiled(fill).signature == "array(float32, 1d, A), int32"
-    assert int32 in RealKernel(fill.py_func).function.__globals__.values()
-
-
-@needs_compiler
-@pytest.mark.parametrize(
-    ("kernel", "args", "target", "error", "words"),
-    [
-        (juggle, (VECTOR,), "sm_75", TypeError, r"juggle takes 2 arguments \(x, out\), 1 given"),
-        (juggle, VECTOR, "sm_75", TypeError, "give the arguments as a tuple"),
-        (juggle, ("x", VECTOR), "sm_75", TypeError, "argument 0 is a str"),
-        (juggle, (object(), VECTOR), "sm_75", TypeError, "argument 0 is a object"),
-        (juggle, "void(flaot32[:])", "sm_75", TypeError, "cannot be read.*flaot32"),
-        (juggle, "float32(float32[:])", "sm_75", TypeError, "returns float32"),
-        (juggle, None, "sm_75", TypeError, "argument types are not known"),
-        (juggle, (VECTOR, VECTOR), "T4", ValueError, "the Tesla T4 is 'sm_75'"),
-        (juggle, (VECTOR, VECTOR), "sm75", ValueError, "write it like 'sm_75'"),
-        (juggle, (VECTOR, VECTOR), 75, ValueError, "write it like 'sm_75'"),
-        (juggle, (VECTOR, VECTOR), "sm_99", ValueError, "not a target.*sm_75, sm_80"),
-        (scaled, (1.0,), "sm_75", TypeError, "scaled is a device function"),
-        (bend_each[1, 32], (VECTOR, VECTOR), "sm_75", TypeError, "without its launch config"),
-        (3, (VECTOR,), "sm_75", TypeError, "3 is not a kernel"),
-        (lambda x: None, (VECTOR,), "sm_75", NoSource, "write the kernel with def"),
-    ],
-)
-def test_says_what_is_wrong_with_what_it_was_given(kernel, args, target, error, words):
-    with pytest.raises(error, match=words):
-        compiled(kernel, args, target)
-
-
-@needs_compiler
-def test_a_kernel_without_source_is_refused_with_advice():
-    names = {"cuda": cuda}
-    exec("def typed(x):\n    x[0] = 1\n", names)
-    with pytest.raises(NoSource, match="source of typed cannot be found.*file or a notebook cell"):
-        compiled(names["typed"], (VECTOR,))
-
-
-@needs_compiler
-def test_keyword_arguments_are_refused():
-    def rest(x, *others):
-        x[0] = 1
-
-    with pytest.raises(TypeError, match="name each one"):
-        compiled(rest, (VECTOR,))
-
-
-@needs_compiler
-def test_the_linkers_reason_is_readable():
-    def hoard(x):
-        tile = cuda.shared.array(20_000, float32)
-        tile[cuda.threadIdx.x] = x[0]
-        cuda.syncthreads()
-        x[1] = tile[5]
-
-    with pytest.raises(CompilerError, match=r"hoard for sm_75: .*80,000 bytes, 49,152 max") as got:
-        compiled(hoard, (VECTOR,))
-    assert "_Z" not in str(got.value) and "\n" not in str(got.value)
 
 
 def test_origin_starts_at_def():
@@ -484,176 +376,6 @@ def test_origin_starts_at_def():
     assert found.lines[0] == "def bend_each(x, out):"
     assert found.code(4) == "out[i] = bent(x[i])"
     assert found.code(0) == found.code(99) == ""
-
-
-# ------------------------------------------------------------------ the compilers themselves
-def run_python(code, **environment):
-    """Run a program in a fresh Python; returns what it printed."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("CUDA")}
-    kept.pop("LD_LIBRARY_PATH", None)
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        env={**kept, **environment},
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-BLOCKED = """
-    import sys
-
-    class Blocker:
-        def find_spec(self, name, path=None, target=None):
-            if name.split(".")[0] in BLOCKED:
-                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-    sys.meta_path.insert(0, Blocker())
-"""
-
-
-@pytest.mark.parametrize("blocked", [("numba_cuda",), ("cuda",)], ids=["numba-cuda", "cuda"])
-def test_without_the_extra_one_sentence_and_the_rest_works(blocked):
-    printed = run_python(
-        f"BLOCKED = {blocked!r}\n"
-        + textwrap.dedent(BLOCKED)
-        + textwrap.dedent("""
-        import numpy as np
-        from course import cuda, trace
-        from course.compiler import CompilerMissing, compiled
-        from course.kernels.reconstruct import reconstruct, reconstruct_naive
-        from course.occupancy import occupancy
-
-        one = np.ones((4, 4), np.float32)
-        assert reconstruct(one, one[0], one, 4).sum() == 64
-        assert occupancy("T4", 256, 32).blocks == 4
-        try:
-            compiled(reconstruct_naive, (one, one[0], one, 4, one))
-        except CompilerMissing as error:
-            print(error)
-        """)
-    )
-    assert printed.count("\n") == 1
-    assert printed.startswith("compiling a kernel needs NVIDIA's compilers, and ")
-    for words in (".[compile]", "nvidia-nvjitlink", "everything else works without them"):
-        assert words in printed
-
-
-def test_importing_the_course_loads_no_compiler():
-    printed = run_python("""
-        import sys, course, course.occupancy, course.compiler
-        print([name for name in sys.modules if name.startswith(("cuda.bindings", "cuda.core"))])
-    """)
-    assert printed.strip() == "[]"
-
-
-def test_numbas_simulator_is_named_when_it_stands_in_the_way():
-    printed = run_python(
-        """
-        from course.compiler import CompilerMissing, compiled
-        from course.kernels.reconstruct import reconstruct_naive
-        try:
-            compiled(reconstruct_naive, (1, 1, 1, 1, 1))
-        except CompilerMissing as error:
-            print(error)
-        """,
-        NUMBA_ENABLE_CUDASIM="1",
-    )
-    assert "NUMBA_ENABLE_CUDASIM" in printed
-
-
-@needs_compiler
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/maps")
-def test_the_compilers_are_the_wheels_and_no_installed_toolkit():
-    printed = run_python("""
-        import numpy as np
-        from course.compiler import compiled
-        from course.kernels.reconstruct import reconstruct_original as kernel
-        one = np.ones((4, 4), np.float32)
-        compiled(kernel, (one, one[0], one, 4, one)).float64_lines
-        loaded = {line.split()[-1] for line in open("/proc/self/maps") if ".so" in line}
-        for path in sorted(loaded):
-            if any(part in path for part in ("libnvvm", "libnvJitLink", "libnvrtc")):
-                print(path)
-    """)
-    paths = printed.split()
-    for library in ("libnvvm", "libnvJitLink", "libnvrtc"):
-        assert any(library in path for path in paths), library
-    assert all(path.startswith(sysconfig.get_paths()["platlib"]) for path in paths), paths
-
-
-class OldLinker:
-    """A linker that is older than the compiler, with nvJitLink's own words."""
-
-    nvJitLinkError = type("nvJitLinkError", (Exception,), {})
-    InputType = SimpleNamespace(LTOIR=1)
-    words = b"ERROR 4 in nvvmAddNVVMContainerToProgram, may need newer version of nvJitLink library"
-    create = staticmethod(lambda count, options: 1)
-    destroy = staticmethod(lambda handle: None)
-    get_error_log_size = staticmethod(lambda handle: len(OldLinker.words))
-
-    def get_error_log(self, handle, text):
-        text[:] = self.words
-
-    def add_data(self, *what):
-        raise self.nvJitLinkError("ERROR_OUTDATED_LIBRARY (14)")
-
-
-def test_wheels_of_two_releases_are_named(monkeypatch):
-    versions = {
-        "nvidia-cuda-nvrtc": "13.0.88",
-        "nvidia-nvvm": "13.1.80",
-        "nvidia-nvjitlink": "13.0.88",
-    }
-    monkeypatch.setattr(toolchain, "_linker", OldLinker)
-    monkeypatch.setattr("course.backend.installed_version", versions.get)
-    with pytest.raises(CompilerMissing) as got:
-        toolchain.link([b"code"], "kernel", "sm_75")
-    message = str(got.value)
-    assert "Unsupported .version" in message
-    assert "CUDA 13: NVRTC 13.0.88, NVVM 13.1.80, nvJitLink 13.0.88" in message
-    assert '"nvidia-nvjitlink==13.1.*"' in message
-
-
-# ------------------------------------------------------------------ all kernels of the course
-@needs_compiler
-def test_all_kernels_of_the_course_compile_without_spills_or_float64(capsys):
-    assert compile_all.main([]) == 0
-    rows = capsys.readouterr().out.splitlines()[1:]
-    names = [case.name for case in compile_all.kernels()]
-    assert "reconstruct.reconstruct_naive" in names
-    assert len(rows) == len(names) * len(compile_all.TARGETS)
-
-
-@needs_compiler
-def test_compile_all_refuses_float64_and_undeclared_kernels(monkeypatch, capsys):
-    cases = [compile_all.Case(name, bend_each) for name in ("a.bend", "a.undeclared", "a.clean")]
-    monkeypatch.setattr(compile_all, "kernels", lambda: iter(cases))
-    vectors = "void(float32[::1], float32[::1])"
-    monkeypatch.setattr(
-        compile_all, "SIGNATURES", {"a.bend": vectors, "a.gone": vectors, "a.clean": "void(int8)"}
-    )
-    monkeypatch.setattr(compile_all, "WITH_FLOAT64", {})
-    assert compile_all.main(["--target", "sm_75"]) == 1
-    printed = capsys.readouterr().out
-    assert "wrong: a.bend (sm_75) has float64 instructions, line 3 of bent" in printed
-    assert "wrong: a.gone is declared and does not exist" in printed
-    assert "wrong: a.undeclared has no argument types" in printed
-    assert "wrong: a.clean (sm_75) does not compile: TypeError: bend_each takes 2" in printed
-
-
-@needs_compiler
-def test_compile_all_complains_of_spills_and_of_missing_float64(monkeypatch):
-    case = compile_all.Case("a.juggle", juggle)
-    tight = compiled(juggle, (VECTOR, VECTOR), max_registers=24)
-    (complaint,) = compile_all.complaints(case, tight)
-    assert complaint.startswith("a.juggle (sm_75) spills ")
-    free = compiled(juggle, (VECTOR, VECTOR))
-    assert not list(compile_all.complaints(case, free))
-    monkeypatch.setitem(compile_all.WITH_FLOAT64, "a.juggle", "to be seen")
-    (complaint,) = compile_all.complaints(case, free)
-    assert "declared with float64 and has none" in complaint
 
 
 # ------------------------------------------------------------------ against the GPU
