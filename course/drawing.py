@@ -35,6 +35,9 @@ SCREEN_DPI = 100
 class Picture(Figure):
     """A Matplotlib figure that a notebook shows as a PNG, with or without pyplot's machinery."""
 
+    #: A drawing of few flat colours: the file keeps so many, those furthest from each other.
+    flat_colours: int | None = None
+
     def __init__(self, width: float, height: float):
         super().__init__(figsize=(width, height), dpi=SCREEN_DPI, facecolor=PAPER)
         FigureCanvasAgg(self)
@@ -48,7 +51,7 @@ class Picture(Figure):
         # No software version in the file: the same picture is the same bytes on every machine
         # with the same Matplotlib.
         self.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
-        return _slimmed(buffer)
+        return _slimmed(buffer, self.flat_colours)
 
     def save(self, path: str | Path, dpi: float = SCREEN_DPI) -> None:
         """Write the picture as a PNG file."""
@@ -58,12 +61,17 @@ class Picture(Figure):
         return self.png()
 
 
-def _slimmed(png: io.BytesIO) -> bytes:
+def _slimmed(png: io.BytesIO, flat_colours: int | None = None) -> bytes:
     """The same picture in a third to a half of the bytes: grey, or at most 256 colours."""
     drawn = Image.open(png).convert("RGB")
     red, green, blue = np.moveaxis(np.asarray(drawn), -1, 0)
     grey = np.array_equal(red, green) and np.array_equal(green, blue)
-    slim = drawn.convert("L") if grey else drawn.quantize(256, dither=Image.Dither.NONE)
+    if grey:
+        slim = drawn.convert("L")
+    elif flat_colours is None:
+        slim = drawn.quantize(256, dither=Image.Dither.NONE)
+    else:
+        slim = drawn.quantize(flat_colours, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     buffer = io.BytesIO()
     slim.save(buffer, format="png", optimize=True, dpi=Image.open(png).info.get("dpi"))
     return buffer.getvalue()

@@ -272,4 +272,4 @@ def trace(
     errors = [finding for finding in launch.findings.values() if finding.kind in ERRORS]
     costs = [finding for finding in launch.findings.values() if finding.kind not in ERRORS]
     costs += cost_findings(counters, launch.name)
-    return Report(launch.name, counters, (*errors, *costs))
+    return Report(launch.name, counters, (*errors, *costs), program_of(kernel).source.text)

@@ -127,6 +127,11 @@ class Source:
         index = self.tree.lineno - 1 + line - 1
         return self.lines[index].strip() if 0 <= index < len(self.lines) else ""
 
+    @property
+    def text(self) -> str:
+        """The function's lines from its ``def`` on."""
+        return "\n".join(self.lines[self.tree.lineno - 1 : self.tree.end_lineno])
+
     def unsupported(self, node: ast.AST, what: str, advice: str = "") -> Unsupported:
         """An error that names the construct and its line."""
         line = self.line(node)

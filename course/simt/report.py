@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import pandas
 
+    from course.drawing import Picture
     from course.simt.counts import Count, Counters
     from course.simt.emit import Site
 
@@ -69,11 +70,24 @@ class KernelError(RuntimeError):
 
 
 class Report:
-    """What a traced launch did: counts by line, findings, operations."""
+    """What a traced launch did: counts by line, findings, operations, pictures.
 
-    def __init__(self, kernel: str, counters: Counters, findings: tuple[Finding, ...]):
+    Attributes
+    ----------
+    kernel : str
+        The kernel's name.
+    findings : tuple of Finding
+        Errors first.
+    source : str
+        The kernel's text from its ``def``, which is line 1.
+    """
+
+    def __init__(
+        self, kernel: str, counters: Counters, findings: tuple[Finding, ...], source: str = ""
+    ):
         self.kernel = kernel
         self.findings = findings
+        self.source = source
         self._counters = counters
 
     def total(self, space: str, op: str) -> Count:
@@ -132,6 +146,33 @@ class Report:
     def unique_bytes(self) -> int:
         """Bytes of global memory touched, each counted once."""
         return self._counters.unique_bytes
+
+    def show(self, line: int | None = None) -> Picture:
+        """Draw which lane of a warp touches which sector of global, or bank of shared memory.
+
+        Each drawing is of one request: of a place's requests the first with the most sectors or
+        wavefronts.
+
+        Parameters
+        ----------
+        line : int, optional
+            A line of the source, counted from ``def`` as 1. Without it all accesses, at most six:
+            first those that waste most.
+
+        Raises
+        ------
+        ValueError
+            When nothing on the line touches global or shared memory; it lists the lines that do.
+        """
+        from course.simt.pictures import requests_picture
+
+        return requests_picture(self._counters, self.kernel, line)
+
+    def heat_map(self) -> Picture:
+        """Draw the source with each line's traffic beside it: needed, in excess, and findings."""
+        from course.simt.heat_map import heat_map_picture
+
+        return heat_map_picture(self._counters, self.kernel, self.source, self.findings)
 
     def __str__(self) -> str:
         out = [f"{self.kernel}:"]
