@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
 from course import toolchain
 from course.occupancy import Occupancy, occupancy
-from course.ptx import float64_kind, instructions
-from course.real_kernels import Origin
+from course.ptx import Instruction, float64_kind, instructions
+from course.real_kernels import RealKernel
 from course.simt import gpus
 
 
@@ -161,33 +161,32 @@ def has_float64(ptx: str) -> bool:
     return any(float64_kind(found.name) for found in instructions(ptx))
 
 
-def float64_lines(ptx: str, origins: list[Origin]) -> tuple[Float64Line, ...]:
-    """The float64 instructions of a PTX text with line numbers, by line.
-
-    `origins` are the sources of the kernel, first, and of its device functions.
-    """
+def float64_lines(ptx: str, real: RealKernel) -> tuple[Float64Line, ...]:
+    """The float64 instructions of the PTX of a kernel compiled with line numbers, by line."""
     lines: dict[tuple[int, str, int], Counter[str]] = {}
-    codes: dict[tuple[int, str, int], str] = {}
     for found in instructions(ptx):
         if float64_kind(found.name):
-            place, code = _place(found.file, found.line, found.function, origins)
-            lines.setdefault(place, Counter())[found.name] += 1
-            codes[place] = code
+            lines.setdefault(_place(found, real), Counter())[found.name] += 1
     return tuple(
-        Float64Line(line, codes[order, function, line], function, dict(sorted(counts.items())))
+        Float64Line(line, _code(order, line, real), function, dict(sorted(counts.items())))
         for (order, function, line), counts in sorted(lines.items())
     )
 
 
-def _place(
-    file: str | None, line: int, function: str, origins: list[Origin]
-) -> tuple[tuple[int, str, int], str]:
-    """Sort key (order, function, line from `def`) and text of a place in the debug information."""
-    if file is None:
-        name = origins[0].name if origins[0].name in function else function
-        return (len(origins), name, 0), "(no source line)"
-    for order, known in enumerate(origins):
-        if known.holds(file, line):
-            own = line - known.first + 1
-            return (order, known.name, own), known.code(own)
-    return (len(origins), Path(file).name, line), "(outside of the kernel)"
+def _place(found: Instruction, real: RealKernel) -> tuple[int, str, int]:
+    """Where an instruction comes from: number and name of the function, line from its `def`."""
+    place = real.find(found.file, found.line)
+    if place:
+        order, line = place
+        return order, real.origins[order].name, line
+    elsewhere = len(real.origins)
+    if found.file:
+        return elsewhere, re.split(r"[/\\]", found.file)[-1], found.line
+    kernel = real.origins[0].name
+    return elsewhere, kernel if kernel in found.function else found.function, 0
+
+
+def _code(order: int, line: int, real: RealKernel) -> str:
+    if order < len(real.origins):
+        return real.origins[order].code(line)
+    return "(outside of the kernel)" if line else "(no source line)"

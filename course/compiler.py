@@ -17,7 +17,7 @@ from typing import Any
 from course import toolchain
 from course.compiled_facts import Compiled, Float64Line, float64_lines, has_float64
 from course.ptx import access_widths, resources
-from course.real_kernels import Origin, RealKernel, is_device_function, origin
+from course.real_kernels import RealKernel, is_device_function, origin
 from course.toolchain import CompilerError, CompilerMissing
 
 __all__ = ["Compiled", "CompilerError", "CompilerMissing", "Float64Line", "compiled"]
@@ -130,7 +130,7 @@ class _Making:
             float64_lines=lines,
         )
 
-    def with_lines(self, uses_libraries: bool) -> tuple[str, list[Origin]]:
+    def with_lines(self, uses_libraries: bool) -> tuple[str, RealKernel]:
         """PTX with line numbers. Apart from the one that is measured: a launch has none.
 
         A library's debug information does not link with Numba's, so a kernel that uses one is
@@ -138,10 +138,11 @@ class _Making:
         """
         real = RealKernel(self.function, lineinfo=True)
         what, options = self._what(real), {**self._options(), "lineinfo": True}
-        if uses_libraries:
-            return toolchain.ptx_before_linking(*what, **options), real.origins
-        codes = toolchain.compile_kernel(*what, **options)
-        return toolchain.linked_ptx(codes, self.function.__name__, self.target), real.origins
+        with real.readable():
+            if uses_libraries:
+                return toolchain.ptx_before_linking(*what, **options), real
+            codes = toolchain.compile_kernel(*what, **options)
+        return toolchain.linked_ptx(codes, self.function.__name__, self.target), real
 
     def _what(self, real: RealKernel) -> tuple[FunctionType, tuple[Any, ...], str]:
         return real.function, self.signature, self.target

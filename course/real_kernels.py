@@ -10,9 +10,14 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import itertools
+import linecache
 import operator
+import re
 import textwrap
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
@@ -24,6 +29,7 @@ from course.simt.names import KernelName
 _DEVICE_OPTIONS = ("inline", "forceinline", "fastmath", "opt")
 #: Modules of the simulator, and those of numba.cuda whose names they have.
 _REAL_MODULES = {"course.simt.host": "numba.cuda", "course.simt.random": "numba.cuda.random"}
+_numbers = itertools.count()
 _UNCHANGED = ("numba", "numba_cuda", "numpy", "math", "builtins")
 
 
@@ -33,16 +39,11 @@ class NoSource(ValueError):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a function stands: its file, the line of its `def`, and its lines from there on."""
+    """Where a function stands: the line of its `def` in its file, and its lines from there on."""
 
     name: str
-    file: str
     first: int
     lines: tuple[str, ...]
-
-    def holds(self, file: str, line: int) -> bool:
-        """Whether a line of a file belongs to the function."""
-        return file == self.file and self.first <= line < self.first + len(self.lines)
 
     def code(self, line: int) -> str:
         """The text of a line, counted from `def` as 1."""
@@ -70,7 +71,7 @@ def origin(function: FunctionType) -> Origin:
     tree = ast.parse(textwrap.dedent("".join(rows))).body[0]
     decorators = getattr(tree, "lineno", 1) - 1  # lines above `def`
     lines = tuple(row.rstrip("\n") for row in rows[decorators:])
-    return Origin(name, function.__code__.co_filename, start + decorators, lines)
+    return Origin(name, start + decorators, lines)
 
 
 class RealKernel:
@@ -79,7 +80,7 @@ class RealKernel:
     Parameters
     ----------
     function : the kernel as written, or a device function
-    lineinfo : whether device functions are compiled with line numbers
+    lineinfo : whether it is to be compiled with line numbers
 
     Attributes
     ----------
@@ -95,16 +96,46 @@ class RealKernel:
         self._lineinfo = lineinfo
         self._functions: dict[FunctionType, Any] = {}
         self._modules: dict[tuple[ModuleType, frozenset[str]], ModuleType] = {}
-        self.origins: list[Origin] = [origin(function)]
+        self._files: list[str] = []
+        self._rows: list[list[str]] = []
+        self.origins: list[Origin] = []
         self.function = self._copy(function)
         self._fill(self.function, function)
 
-    @staticmethod
-    def _copy(function: FunctionType) -> FunctionType:
+    def find(self, path: str | None, line: int) -> tuple[int, int] | None:
+        """Which of `origins` a line of the debug information is in, and its line from `def`."""
+        name = re.split(r"[/\\]", path or "")[-1]
+        if name not in self._files:
+            return None
+        number = self._files.index(name)
+        return number, line - self.origins[number].first + 1
+
+    @contextmanager
+    def readable(self) -> Iterator[None]:
+        """Let Numba find the source of the copies, which stand in files of made-up names."""
+        for name, rows in zip(self._files, self._rows):
+            linecache.cache[name] = (len(rows), None, rows, name)
+        try:
+            with warnings.catch_warnings():
+                # older versions look for the file itself, for the line of `def` only
+                warnings.filterwarnings("ignore", "Could not find source for function")
+                yield
+        finally:
+            for name in self._files:
+                linecache.cache.pop(name, None)
+
+    def _copy(self, function: FunctionType) -> FunctionType:
         """A function with the same code, its own globals and empty cells."""
-        cells = tuple(CellType() for _ in function.__code__.co_freevars)
+        code = function.__code__
+        if self._lineinfo:
+            # The paths of notebook cells come back changed; a name of our own can be recognised.
+            self._files.append(f"course-function-{next(_numbers)}.py")
+            self._rows.append(inspect.findsource(function)[0])
+            code = _renamed(code, self._files[-1])
+        self.origins.append(origin(function))
+        cells = tuple(CellType() for _ in code.co_freevars)
         made = FunctionType(
-            function.__code__,
+            code,
             dict(function.__globals__),
             function.__name__,
             function.__defaults__,
@@ -166,7 +197,6 @@ class RealKernel:
             decorate = self._cuda.jit(device=True, lineinfo=self._lineinfo, **options)
             # entered before it is filled in, so that a function that calls itself finds it
             self._functions[function] = decorate(made)
-            self.origins.append(origin(function))
             self._fill(made, function)
         return self._functions[function]
 
@@ -179,6 +209,15 @@ def is_device_function(value: Any) -> bool:
         return value.device
     options = getattr(value, "targetoptions", None)
     return isinstance(options, dict) and bool(options.get("device"))
+
+
+def _renamed(code: CodeType, file: str) -> CodeType:
+    """A function's code, inner functions included, as if it stood in another file."""
+    constants = tuple(
+        _renamed(constant, file) if isinstance(constant, CodeType) else constant
+        for constant in code.co_consts
+    )
+    return code.replace(co_filename=file, co_consts=constants)
 
 
 def _names(code: CodeType) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Compiled facts: what NVIDIA's compilers say of a kernel, without a GPU."""
 
 import gc
+import linecache
 import sys
 import weakref
 
@@ -106,6 +107,34 @@ def test_names_the_line_of_a_device_function_by_its_own_def(target):
     # the kernel's own line rounds the result to float32
     assert (store.line, store.function) == (4, "bend_each")
     assert store.instructions == {"cvt.rn.f32.f64": 1}
+
+
+CELL = """from course.simt import host as cuda
+
+@cuda.jit(device=True)
+def tenth(x):
+    return x * 0.1
+
+@cuda.jit
+def shrink(x):
+    i = cuda.grid(1)
+    x[i] = tenth(x[i])
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "path", ["/tmp/ipykernel_9/123.py", "<ipython-input-3-ab>", r"C:\me\a b.py", "relative.py"]
+)
+@pytest.mark.filterwarnings("error")
+def test_names_lines_of_notebook_cells_and_paths_with_odd_letters(path, monkeypatch):
+    lines = (len(CELL), None, CELL.splitlines(True), path)
+    monkeypatch.setitem(linecache.cache, path, lines)
+    names = {"__name__": "__main__"}
+    exec(compile(CELL, path, "exec"), names)
+    store, scaled_line = compiled(names["shrink"], (VECTOR,)).float64_lines
+    assert (store.line, store.code) == (3, "x[i] = tenth(x[i])")
+    assert (scaled_line.function, scaled_line.code) == ("tenth", "return x * 0.1")
 
 
 @needs_compiler
