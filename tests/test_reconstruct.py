@@ -100,3 +100,32 @@ def test_only_the_original_works_in_float64(rng):
         kinds = {finding.kind for finding in report.findings}
         assert ("float64" in kinds) == (step == "original")
         assert (report.operations["float64"] > 0) == (step == "original")
+
+
+def test_tiled_loads_each_element_once_for_each_tile(rng):
+    rows, columns, k = 64, 96, 32
+    u, s, vt = images.svd(rng.random((rows, columns)))
+    report = traced("tiled", u, s, vt, k)
+    loaded = report.lines.query("space == 'global' and op == 'load'").groupby("array")["lanes"]
+    lanes = loaded.sum().to_dict()
+    assert lanes["u"] == rows * k * columns // 16
+    assert lanes["vt"] == k * columns * rows // 16
+    assert lanes["s"] == lanes["u"]
+
+
+@pytest.mark.parametrize(("rows", "columns", "k"), [(64, 64, 32), (33, 50, 17), (1, 1, 1)])
+def test_tiled_has_no_finding(rng, rows, columns, k):
+    u, s, vt = images.svd(rng.random((rows, columns)))
+    report = traced("tiled", u, s, vt, k)
+    kinds = {finding.kind for finding in report.findings}
+    assert kinds <= {"uncoalesced"}  # rows that begin inside a sector, where columns % 8 != 0
+    assert columns % 8 or not kinds
+    assert report.total("shared", "load").conflicts == 0
+
+
+def test_tiled_moves_an_eighth_of_the_sectors_of_naive(rng):
+    factors = images.svd(rng.random((64, 64)))
+    naive, tiled = (
+        traced(step, *factors, 32).total("global", "load").sectors for step in ("naive", "tiled")
+    )
+    assert (naive, tiled) == (20_480, 2_560)

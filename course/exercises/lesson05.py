@@ -1,0 +1,481 @@
+"""Exercises of lesson 05: barriers, halos, tiles, dynamic shared memory, banks, the transpose."""
+
+import numpy as np
+
+from course.checks import Case, FunctionExercise, KernelExercise, Limit, Tolerance, register
+from course.verdicts import count
+
+_BARRIER = (
+    "A thread reads what another thread writes: put cuda.syncthreads() between the two, outside "
+    "of every branch."
+)
+
+# --- reverse-blocks: one buffer, one barrier ------------------------------------------------------
+
+BLOCK = 64  # threads of a block in lesson 05's one-dimensional exercises
+
+
+def _blocks(n):
+    """How many blocks cover n elements."""
+    return -(-n // BLOCK)
+
+
+def _to_reverse(n):
+    return Case(
+        count(n, "element"),
+        lambda rng: {"x": rng.uniform(1, 5, n).astype(np.float32)},
+        block=BLOCK,
+        grid=_blocks(n),
+    )
+
+
+def _pieces(x):
+    return [x[first : first + BLOCK] for first in range(0, len(x), BLOCK)]
+
+
+def _reversed_pieces(x):
+    return np.concatenate([piece[::-1] for piece in _pieces(x)])
+
+
+register(
+    KernelExercise(
+        name="reverse-blocks",
+        lesson=5,
+        title="Reverse each block's elements, in place",
+        updated=("x",),
+        reference=_reversed_pieces,
+        cases=[_to_reverse(64), _to_reverse(192), _to_reverse(100), _to_reverse(1)],
+        hints={
+            "race": "Everybody puts an element into the buffer, then all wait at "
+            "cuda.syncthreads(), then everybody takes an element out of it.",
+            "barrier-divergence": "Guard the store to the buffer, then let all threads wait, then "
+            "guard the store to x.",
+            "out-of-bounds": "In the last block not every thread has an element. Let count be the "
+            "elements of this block, min(BLOCK, x.size - first), and compare threadIdx.x with it.",
+            "uninitialised-read": "The last block fills only a part of its buffer. The partner of "
+            "thread t is count - 1 - t, with count the elements of this block.",
+            "wrong-result": "Block 0 reverses x[0] to x[63], block 1 reverses x[64] to x[127], "
+            "and so on. Each block keeps to its own elements.",
+        },
+        mistakes={
+            "the whole array is reversed, not each block by itself": lambda x: x[::-1],
+            "only full blocks are reversed": lambda x: np.concatenate(
+                [piece[::-1] if len(piece) == BLOCK else piece for piece in _pieces(x)]
+            ),
+        },
+    )
+)
+
+# --- blur-halo: a tile with borders ---------------------------------------------------------------
+
+RADIUS = 3
+WINDOW = 2 * RADIUS + 1
+
+
+def _to_blur(n, measured=False):
+    return Case(
+        count(n, "element"),
+        lambda rng: {
+            "out": np.empty(n, np.float32),
+            "x": rng.uniform(1, 5, n).astype(np.float32),
+        },
+        block=BLOCK,
+        grid=_blocks(n),
+        measured=measured,
+    )
+
+
+def _window_sums(x, radius=RADIUS):
+    padded = np.pad(x, radius)
+    return sum(padded[shift : shift + len(x)] for shift in range(2 * radius + 1))
+
+
+def _blurred_in_pieces(x):
+    return np.concatenate([_window_sums(piece) for piece in _pieces(x)]) / WINDOW
+
+
+register(
+    KernelExercise(
+        name="blur-halo",
+        lesson=5,
+        title="Blur with a halo",
+        outputs=("out",),
+        reference=lambda x: _window_sums(x) / WINDOW,
+        cases=[_to_blur(64), _to_blur(1003), _to_blur(66), _to_blur(1), _to_blur(1024, True)],
+        tolerance=Tolerance(10, "six sums, a division and a factor, each of which rounds once"),
+        forbidden={"float64", "negative-index", "bank-conflict"},
+        limits=[
+            Limit(
+                "global",
+                "load",
+                "lanes",
+                per="element",
+                at_most=1.25,
+                why="Each block loads its 64 elements and a halo of 3 on either side once, into "
+                "the tile. All sums then read the tile.",
+            )
+        ],
+        hints={
+            "race": _BARRIER,
+            "negative-index": "The first block's halo begins at element -3. Fill a 0 where the "
+            "element is below 0, as where it is x.size or more.",
+            "out-of-bounds": "The tile has 64 + 6 places: 0 to 69. And x ends at x.size - 1: "
+            "where there is no element, fill a 0.",
+            "uninitialised-read": "All 70 places of the tile need a value: 64 elements, 3 on "
+            "either side. Outside of x it is 0.",
+            "wrong-result": "out[i] is the sum of x[i - 3] to x[i + 3], divided by 7; outside of "
+            "x stand zeros. Place p of the tile holds element first - 3 + p, if the block begins "
+            "at element first.",
+            "float64": "total / 7 is float64, as 7 is an int64. Divide by float32(7).",
+        },
+        mistakes={
+            "the halo is empty: each block sums only its own elements": _blurred_in_pieces,
+            "the sum is not divided by 7": lambda x: _window_sums(x),
+            "the window ends one element too early": lambda x: (
+                (_window_sums(x) - np.pad(x, RADIUS)[2 * RADIUS :][: len(x)]) / WINDOW
+            ),
+            "the last elements come round to the front: x[-1] is the last one, as in NumPy": (
+                lambda x: (
+                    _window_sums(np.concatenate([x[-RADIUS:], x]))[-len(x) :] / WINDOW
+                    if len(x) > RADIUS
+                    else np.full(len(x), np.nan)
+                )
+            ),
+            "the window is cut off at the border and the mean taken of what is left": lambda x: (
+                _window_sums(x) / _window_sums(np.ones(len(x)))
+            ),
+        },
+    )
+)
+
+# --- reconstruct-tiled: two tiles, two barriers ---------------------------------------------------
+
+TILE = 16
+
+
+def _factors(rows, columns, values, k, measured=False):
+    """Factors with more singular values than are used, so that reading past k shows."""
+
+    def arguments(rng):
+        return {
+            "u": rng.standard_normal((rows, values), dtype=np.float32),
+            "s": np.sort(rng.random(values, dtype=np.float32) + np.float32(0.5))[::-1].copy(),
+            "vt": rng.standard_normal((values, columns), dtype=np.float32),
+            "k": k,
+            "out": np.empty((rows, columns), np.float32),
+        }
+
+    return Case(
+        f"{rows} x {columns}, k = {k}",
+        arguments,
+        block=(TILE, TILE),
+        grid=(-(-columns // TILE), -(-rows // TILE)),
+        measured=measured,
+    )
+
+
+def _reconstruction(u, s, vt, k, first=0):
+    return (u[:, first:k] * s[first:k]) @ vt[first:k]
+
+
+def _past_k(u, s, vt, k):
+    return _reconstruction(u, s, vt, min(-(-k // TILE) * TILE, len(s)))
+
+
+def _last_tile_missing(u, s, vt, k):
+    return _reconstruction(u, s, vt, k // TILE * TILE)
+
+
+register(
+    KernelExercise(
+        name="reconstruct-tiled",
+        lesson=5,
+        title="Rebuild an image from tiles",
+        outputs=("out",),
+        reference=lambda u, s, vt, k: _reconstruction(u, s, vt, k),
+        cases=[
+            _factors(16, 16, 16, 16),
+            _factors(16, 16, 48, 32),
+            _factors(32, 16, 20, 5),
+            _factors(13, 37, 24, 19),
+            _factors(41, 17, 33, 33),
+            _factors(5, 3, 1, 1),
+            _factors(1, 1, 4, 2),
+            _factors(64, 96, 32, 32, measured=True),
+        ],
+        tolerance=Tolerance(
+            40,
+            "two products and a sum for each of up to 33 singular values",
+            magnitude=lambda u, s, vt, k: (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
+        ),
+        forbidden={"float64", "bank-conflict", "negative-index"},
+        limits=[
+            Limit(
+                "global",
+                "load",
+                "sectors",
+                per="element",
+                at_most=1,
+                why="Load u, s and vt only where you fill the tiles, once a round, neighbours in x "
+                "beside each other in memory; the inner loop reads nothing but the two tiles.",
+            ),
+            Limit(
+                "global",
+                "store",
+                "lanes",
+                per="element",
+                at_most=1,
+                why="Each pixel is stored once, after the last tile.",
+            ),
+        ],
+        hints={
+            "race": "Two barriers: one between filling the tiles and reading them, one between "
+            "reading them and filling them again in the next round.",
+            "barrier-divergence": "All 256 threads fill and wait in every round, also those "
+            "without a pixel. Guard the loads and the last store, never the barrier.",
+            "out-of-bounds": "A tile has a place for each of the block's 16 x 16 threads. At the "
+            "edges it sticks out: load u only where row < u.shape[0] "
+            "and start + x < k, load vt only where start + y < k and col < vt.shape[1]; fill in "
+            "0 elsewhere.",
+            "uninitialised-read": "Every place of both tiles needs a value in every round: a "
+            "number, or 0 where the tile sticks out. Threads without a pixel fill, too.",
+            "unwritten-output": "One thread a pixel: col, row = cuda.grid(2), and after the last "
+            "round out[row, col] = total.",
+            "wrong-result": "In each round both tiles are filled anew, 0 where they stick out, and "
+            "total grows by the sum over i of u_tile[y, i] * vt_tile[i, x].",
+            "float64": "Start the sum with float32(0): 0.0 is float64.",
+            "bank-conflict": "Let x be the last index wherever you fill a tile: "
+            "u_tile[y, x] and vt_tile[y, x].",
+        },
+        mistakes={
+            "s is left out": lambda u, s, vt, k: u[:, :k] @ vt[:k],
+            "s is multiplied in twice": lambda u, s, vt, k: (u[:, :k] * s[:k] ** 2) @ vt[:k],
+            "the last tile reads past k": _past_k,
+            "the last tile is left out where k is no multiple of 16": _last_tile_missing,
+            "only the first tile is used": lambda u, s, vt, k: _reconstruction(
+                u, s, vt, min(k, TILE)
+            ),
+            "only the last tile is used: total starts again in every round": (
+                lambda u, s, vt, k: _reconstruction(u, s, vt, k, (k - 1) // TILE * TILE)
+            ),
+            "every tile uses the first singular values of s: s[x] instead of s[start + x]": (
+                lambda u, s, vt, k: (u[:, :k] * np.resize(s[:TILE], k)) @ vt[:k]
+            ),
+            "every round fills the same tile: start is missing in the index": (
+                lambda u, s, vt, k: sum(
+                    _reconstruction(u, s, vt, min(k - start, TILE)) for start in range(0, k, TILE)
+                )
+            ),
+        },
+    )
+)
+
+# --- block-histogram: dynamic shared memory -------------------------------------------------------
+
+
+def _values(n, bins, grid, block, measured=False):
+    return Case(
+        f"{count(n, 'value')}, {bins} bins",
+        lambda rng: {
+            "counts": np.zeros(bins, np.int32),
+            "values": rng.integers(0, bins, n).astype(np.int32),
+        },
+        block=block,
+        grid=grid,
+        shared=4 * bins,
+        measured=measured,
+    )
+
+
+register(
+    KernelExercise(
+        name="block-histogram",
+        lesson=5,
+        title="A histogram for each block, then one for all",
+        updated=("counts",),
+        reference=lambda counts, values: counts + np.bincount(values, minlength=counts.size),
+        cases=[
+            _values(64, bins=8, grid=1, block=64),
+            _values(997, bins=10, grid=8, block=128),
+            _values(500, bins=256, grid=4, block=128),
+            _values(1, bins=3, grid=1, block=32),
+            _values(1024, bins=16, grid=8, block=128, measured=True),
+        ],
+        limits=[
+            Limit(
+                "global",
+                "atomic",
+                "lanes",
+                per="launch",
+                at_most=8 * 16,
+                why="Count in shared memory first. Then each block adds its 16 counters to "
+                "counts: 8 blocks, 128 updates.",
+            )
+        ],
+        hints={
+            "race": "Three steps with a barrier between them: all counters to 0, count with "
+            "cuda.atomic.add, add the counters to counts with cuda.atomic.add.",
+            "uninitialised-read": "Shared memory holds anything at the start. Set all bins to 0 "
+            "first; there may be more bins than threads.",
+            "barrier-divergence": "The last block has threads without a value. They wait, too: "
+            "guard the counting, not the barrier.",
+            "out-of-bounds": "The buffer has as many places as counts, and its index is a value, "
+            "not a thread. Guard i with values.size.",
+            "wrong-result": "Every bin of every block is added to counts once. There may be more "
+            "bins than threads in a block: a loop with step cuda.blockDim.x takes them all.",
+            "raised": "cuda.shared.array(0, int32) takes its size from the launch.",
+        },
+        mistakes={
+            "the values are added up instead of counted": lambda counts, values: np.bincount(
+                values, weights=values, minlength=counts.size
+            ),
+            "only the first block counts": lambda counts, values: np.bincount(
+                values[:128], minlength=counts.size
+            ),
+            "bins from the 128th on stay empty: a block has fewer threads than there are bins": (
+                lambda counts, values: (
+                    counts
+                    + np.where(
+                        np.arange(counts.size) < 128, np.bincount(values, minlength=counts.size), 0
+                    )
+                )
+            ),
+        },
+    )
+)
+
+# --- bank-wavefronts: a plain function ------------------------------------------------------------
+
+BANKS = 32
+
+
+def _wavefronts(words):
+    return int(np.bincount(np.unique(words) % BANKS).max())
+
+
+def _addresses(name, words):
+    return Case(name, lambda rng: {"words": np.array(words(np.arange(32), rng))})
+
+
+register(
+    FunctionExercise(
+        name="bank-wavefronts",
+        lesson=5,
+        title="Wavefronts of one request",
+        reference=_wavefronts,
+        cases=[
+            _addresses("lane t reads word t", lambda t, rng: t),
+            _addresses("lane t reads word 2 * t", lambda t, rng: 2 * t),
+            _addresses("all lanes read word 40", lambda t, rng: 0 * t + 40),
+            _addresses("a column of 32 x 32", lambda t, rng: 32 * t + 5),
+            _addresses("a column of 32 x 33", lambda t, rng: 33 * t + 5),
+            _addresses("16 x 16 threads, a column of 16 x 16", lambda t, rng: 16 * (t % 16)),
+            _addresses("random words", lambda t, rng: rng.integers(0, 200, 32)),
+        ],
+        hints={
+            "wrong-result": "The bank of a word is word % 32. One bank gives one word at a time, "
+            "to any number of lanes. So: how many different words does the busiest bank have?",
+            "raised": "np.unique(words) is each word once; np.bincount(numbers) counts how often "
+            "0, 1, 2, … occur.",
+            "wrong-shape": "Return one number: the most different words that one bank has.",
+        },
+        mistakes={
+            "lanes that read the same word are counted apart; one wavefront serves them all": (
+                lambda words: np.bincount(words % BANKS).max()
+            ),
+            "this is how many banks are busy": lambda words: len(np.unique(words % BANKS)),
+            "this is how many different words there are": lambda words: len(np.unique(words)),
+            "these are the conflicts: the first wavefront is missing": lambda words: (
+                _wavefronts(words) - 1
+            ),
+        },
+    )
+)
+
+# --- the transpose: tiled, then padded ------------------------------------------------------------
+
+TRANSPOSE_TILE = 32
+
+
+def _to_transpose(rows, columns, measured=False):
+    return Case(
+        f"{rows} x {columns}",
+        lambda rng: {
+            "out": np.empty((columns, rows), np.float32),
+            "image": rng.random((rows, columns), dtype=np.float32),
+        },
+        block=(TRANSPOSE_TILE, TRANSPOSE_TILE),
+        grid=(-(-columns // TRANSPOSE_TILE), -(-rows // TRANSPOSE_TILE)),
+        measured=measured,
+    )
+
+
+def _tiles_stay(image):
+    """Each 32 x 32 tile is transposed, and stays where it was."""
+    out = np.zeros(image.shape[::-1])
+    for row in range(0, image.shape[0], 32):
+        for column in range(0, image.shape[1], 32):
+            tile = image[row : row + 32, column : column + 32].T
+            space = out[row : row + tile.shape[0], column : column + tile.shape[1]]
+            space[...] = tile[: space.shape[0], : space.shape[1]]
+    return out
+
+
+def _tiles_move_only(image):
+    """The tiles change places, and what is in them does not turn."""
+    out = np.zeros(image.shape[::-1])
+    for row in range(0, image.shape[0], 32):
+        for column in range(0, image.shape[1], 32):
+            tile = image[row : row + 32, column : column + 32]
+            space = out[column : column + 32, row : row + 32]
+            side = min(*tile.shape, *space.shape)
+            space[:side, :side] = tile[:side, :side]
+    return out
+
+
+_TRANSPOSE_HINTS = {
+    "race": _BARRIER,
+    "barrier-divergence": "Two guards, one for the load and one for the store; the barrier stands "
+    "between them, in neither.",
+    "out-of-bounds": "Two guards: row and column of the load with image.shape, row and column of "
+    "the store with out.shape.",
+    "uninitialised-read": "Thread (x, y) fills tile[y, x] and reads tile[x, y]. In the last "
+    "tiles another guard is needed for the store than for the load.",
+    "unwritten-output": "The store has its own row and column, with blockIdx.y where the load has "
+    "blockIdx.x, and its own guard with out.shape.",
+    "wrong-result": "Load tile[y, x] = image[row, column]. For the store swap the block's indices "
+    "(the tile changes its place) and read tile[x, y] (the tile turns).",
+    "uncoalesced": "In both global accesses x belongs to the last index. What turns is the tile: "
+    "filled at [y, x], read at [x, y].",
+    "bank-conflict": "32 rows of 32 words put a whole column into one bank. One more column in "
+    "the tile's shape shifts each row by a bank; it is never used.",
+}
+_TRANSPOSE_MISTAKES = {
+    "the tiles turn, but stay in their places: swap the block's indices for the store": _tiles_stay,
+    "the tiles change places, but do not turn: read tile[x, y]": _tiles_move_only,
+}
+
+for _name, _title, _forbidden in (
+    ("tiled-transpose", "Transpose through a tile", {"uncoalesced"}),
+    ("padded-transpose", "Pad the tile", {"uncoalesced", "bank-conflict"}),
+):
+    register(
+        KernelExercise(
+            name=_name,
+            lesson=5,
+            title=_title,
+            outputs=("out",),
+            reference=lambda image: image.T,
+            cases=[
+                _to_transpose(32, 32),
+                _to_transpose(64, 64),
+                _to_transpose(33, 70),
+                _to_transpose(5, 40),
+                _to_transpose(1, 1),
+                _to_transpose(64, 96, measured=True),
+            ],
+            forbidden=_forbidden | {"float64", "negative-index"},
+            hints=_TRANSPOSE_HINTS,
+            mistakes=_TRANSPOSE_MISTAKES,
+        )
+    )

@@ -1,0 +1,97 @@
+"""Transpose a matrix, ``out[col, row] = image[row, col]``: a ladder of kernels.
+
+The arrays are image (rows, cols) and out (cols, rows), C-contiguous. A warp that walks along a row
+of one of them walks down a column of the other; each step says which side pays for that.
+"""
+
+from numba import float32
+
+from course.backend import cuda
+
+# --- step 0: the yardstick ------------------------------------------------------------------------
+
+
+@cuda.jit
+def copy(out, image):
+    """Copy without transposing: moves as many bytes as a transpose must, in order on both sides.
+
+    Mapping: thread (x, y) copies row y, column x; the grid covers the image.
+    Memory, a warp of 32 columns of float32: loads 4 sectors, stores 4.
+    """
+    col, row = cuda.grid(2)
+    if row < image.shape[0] and col < image.shape[1]:
+        out[row, col] = image[row, col]
+
+
+# --- step 1: in order on one side ---------------------------------------------------------------
+
+
+@cuda.jit
+def transpose_read_coalesced(out, image):
+    """Step 1a: x walks along the rows of the image, so down the columns of out.
+
+    Mapping: thread (x, y) moves image[y, x]; the grid covers the image.
+    Memory, a warp of 32 columns of float32: loads 4 sectors, stores 32, one for each lane.
+    """
+    col, row = cuda.grid(2)
+    if row < image.shape[0] and col < image.shape[1]:
+        out[col, row] = image[row, col]
+
+
+@cuda.jit
+def transpose_write_coalesced(out, image):
+    """Step 1b: x walks along the rows of out, so down the columns of the image.
+
+    Mapping: thread (x, y) fills out[y, x]; the grid covers out.
+    Memory, a warp of 32 columns of float32: loads 32 sectors, one for each lane, stores 4.
+    """
+    col, row = cuda.grid(2)
+    if row < out.shape[0] and col < out.shape[1]:
+        out[row, col] = image[col, row]
+
+
+# --- steps 2 and 3: through a tile ----------------------------------------------------------------
+
+TILE = 32  # rows and columns of a tile
+PADDED = TILE + 1
+BLOCK = (TILE, 8)  # threads in x and y: each moves four elements of the tile
+ROWS = BLOCK[1]
+
+
+@cuda.jit
+def transpose_tiled(out, image):
+    """Step 2: a tile of 32 x 32 elements turns in shared memory; both sides are in order.
+
+    Mapping: a block of 32 x 8 threads moves one tile, four elements a thread. The grid covers the
+    image in tiles. The tile is filled row by row and read column by column.
+    Memory, a warp: loads 4 sectors, stores 4. A column of the tile lies in one bank: 32 wavefronts.
+    """
+    tile = cuda.shared.array((TILE, TILE), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    left, top = cuda.blockIdx.x * TILE, cuda.blockIdx.y * TILE
+    for row in range(y, TILE, ROWS):
+        if top + row < image.shape[0] and left + x < image.shape[1]:
+            tile[row, x] = image[top + row, left + x]
+    cuda.syncthreads()
+    for row in range(y, TILE, ROWS):
+        if left + row < out.shape[0] and top + x < out.shape[1]:
+            out[left + row, top + x] = tile[x, row]
+
+
+@cuda.jit
+def transpose_padded(out, image):
+    """Step 3: one more column, never used, shifts each row of the tile by one bank.
+
+    Mapping and global memory: as in step 2.
+    Shared memory, a warp: a row of the tile and a column of it take one wavefront each.
+    """
+    tile = cuda.shared.array((TILE, PADDED), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    left, top = cuda.blockIdx.x * TILE, cuda.blockIdx.y * TILE
+    for row in range(y, TILE, ROWS):
+        if top + row < image.shape[0] and left + x < image.shape[1]:
+            tile[row, x] = image[top + row, left + x]
+    cuda.syncthreads()
+    for row in range(y, TILE, ROWS):
+        if left + row < out.shape[0] and top + x < out.shape[1]:
+            out[left + row, top + x] = tile[x, row]
