@@ -105,18 +105,22 @@ class Counting:
         self.watch(array, uniform, varying, mask, site, op, value)
 
     def _record_shared(self, count: Count, key, array: Array, uniform, varying, mask) -> None:
-        if varying is None:
+        if varying is None and (key[2] == "atomic" or array.itemsize <= 4):
             if key[2] != "atomic":
                 count.wavefronts += mask.warps
                 count.ideal_wavefronts += mask.warps
             self._sample(key, array, uniform, None, mask, None)
             return
+        if varying is None:
+            varying = np.zeros(len(mask.active), np.int64)
         elements = varying + uniform if uniform else varying
         if key[2] == "atomic":  # its passes are not counted: the first request is the example
             self._sample(key, array, uniform, varying, mask, None)
             return
         size = array.itemsize
-        passes, ideal, by_group = wavefronts(elements, size, array.pitch, array.root.address, mask)
+        passes, ideal, by_group = wavefronts(
+            elements, size, array.pitch, array.root.address, mask, loads=key[2] == "load"
+        )
         count.wavefronts += passes
         count.ideal_wavefronts += ideal
         kept, groups = self.counters.samples.get(key), 32 // lanes_together(size)
@@ -203,15 +207,23 @@ def _sums(rows: ndarray) -> ndarray:
 
 
 def wavefronts(
-    elements: ndarray, size: int, pitch: int, address: int, mask
+    elements: ndarray, size: int, pitch: int, address: int, mask, loads: bool = True
 ) -> tuple[int, int, ndarray]:
     """Wavefronts of one access to shared memory, the least that its width needs, and by group.
 
-    Accesses of 8 bytes go by half warps, of 16 bytes by quarter warps.
+    All lanes of a warp go together for elements of up to 4 bytes, half warps for 8 bytes, quarter
+    warps for 16: bytes of one four-byte word never conflict. Loads of 8 and 16 bytes need half as
+    many groups, neighbouring ones go together, if in the whole warp each lane ``i`` has the element
+    of lane ``i ^ 1``, or each that of lane ``i ^ 2``; an idle lane fits any other. Stores do not.
+    Source: measured on an H200 (data/measurements/h200-counters.csv).
     """
     group = lanes_together(size)
     words = ((elements * pitch + address) >> 2).reshape(-1, group)
     active = mask.active.reshape(-1, group)
+    if loads and group < 32:
+        alike = _alike(elements, mask.active, 1) | _alike(elements, mask.active, 2)
+        if alike.any():
+            words, active = _joined(words, active, alike.repeat(16 // group))
     extra = max(1, size // 4)
     if extra > 1:
         words = np.concatenate([words + step for step in range(extra)], axis=1)
@@ -233,3 +245,25 @@ def wavefronts(
     by_group = busy.astype(np.int64)
     by_group[hard] = passes
     return int(by_group.sum()), ideal, by_group
+
+
+def _alike(elements: ndarray, active: ndarray, step: int) -> ndarray:
+    """Warps in which each lane and the one ``step`` across have one element, or one is idle."""
+    other = np.arange(32) ^ step
+    rows, on = elements.reshape(-1, 32), active.reshape(-1, 32)
+    return ((rows == rows[:, other]) | ~on | ~on[:, other]).all(1)
+
+
+def _joined(words: ndarray, active: ndarray, join: ndarray) -> tuple[ndarray, ndarray]:
+    """Groups with their lanes doubled: where ``join`` says, the next group's lanes are added.
+
+    The groups stay as many as they were; one that was added to another is left idle.
+    """
+    pairs, lit = words.reshape(len(join), -1), active.reshape(len(join), -1)
+    half = words.shape[1]
+    own = np.zeros((len(join), 2, 2 * half), bool)
+    own[:, 0, :half] = lit[:, :half]
+    own[:, 1, half:] = lit[:, half:]
+    own[join, 0] = lit[join]
+    own[join, 1] = False
+    return np.repeat(pairs, 2, axis=0), own.reshape(-1, 2 * half)
