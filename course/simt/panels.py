@@ -94,7 +94,7 @@ class Pen:
 
     def __init__(self, height: float):
         self.picture = Picture(WIDTH, height)
-        self.picture.flat_colours = 64
+        self.picture.flat_colours = 40
         self.axes = self.picture.add_axes((0, 0, 1, 1))
         self.axes.set(xlim=(0, WIDTH), ylim=(height, 0))
         self.axes.axis("off")

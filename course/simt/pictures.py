@@ -34,7 +34,7 @@ def chosen(counters: Counters, kernel: str, line: int | None) -> list[Sample]:
     """
     samples = counters.samples
     if line is None:
-        order = sorted(samples, key=lambda key: key_order(key))
+        order = sorted(samples, key=key_order)
         order.sort(key=lambda key: waste(counters.accesses[key]), reverse=True)
         if not order:
             raise ValueError(f"{kernel} touches neither global nor shared memory: nothing to show")
