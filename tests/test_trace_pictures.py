@@ -197,6 +197,21 @@ def test_sectors_apart_from_each_other_have_a_gap_and_neighbours_do_not():
     assert {"[0]", "[100]", "byte 0", "byte 384"} <= set(texts(report.show(3)))
 
 
+def test_elements_have_the_indices_of_their_array_whatever_its_order():
+    @cuda.jit
+    def kernel(x, out):
+        i, j = cuda.grid(2)
+        out[i, j] = x[i, j]
+
+    x = np.zeros((64, 2), np.float32)
+    for order, names in (("C", {"[0, 0]", "[4, 0]", "[28, 0]"}), ("F", {"[0, 0]", "[8, 0]"})):
+        report = trace(kernel, (2, 2), (32, 1), np.asarray(x, order=order), x.copy())
+        sample = sample_of(report, "x[i, j]")
+        assert {sample.element_name(min(sample.elements[s])) for s in sample.sectors.values()} >= (
+            names
+        )
+
+
 # --- shared memory -------------------------------------------------------------------------------
 
 

@@ -183,7 +183,7 @@ class Panel:
         for row, lanes in parts.items():
             start, stop = LEFT + lanes[0] * BOX, LEFT + (lanes[-1] + 1) * BOX
             pen.axes.plot((start + 0.03, stop - 0.03), (y - 0.05, y - 0.05), color=INK, lw=1)
-            name = f"threadIdx.y = {row % down}" if long else f"y {row % down}"
+            name = f"threadIdx.y = {row % down}" if long else f"y = {row % down}"
             if len(name) * LETTER < stop - start:
                 pen.text((start + stop) / 2, y - 0.14, name)
 

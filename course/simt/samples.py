@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -33,8 +34,10 @@ class Sample:
     active : ndarray of bool, (32,)
     size, pitch, address : int
         Bytes of an element, from one to the next, and before the first.
-    shape : tuple of int, or None
-        Shape of the array, where elements are numbered in C order.
+    shape : tuple of int
+        Shape of the whole array.
+    order : {'C', 'F', ''}
+        In which order its elements are numbered; empty where in neither.
     block, block_shape : (x, y, z)
     warp : int
         Number of the warp in its block.
@@ -49,7 +52,8 @@ class Sample:
     size: int
     pitch: int
     address: int
-    shape: tuple[int, ...] | None
+    shape: tuple[int, ...]
+    order: str
     block: tuple[int, int, int]
     block_shape: tuple[int, int, int]
     warp: int
@@ -74,9 +78,9 @@ class Sample:
 
     def element_name(self, element: int) -> str:
         """The index of an element, such as ``[3, 4]``."""
-        if self.shape is None or not 0 <= element < max(1, int(np.prod(self.shape))):
+        if not self.order or not self.shape or not 0 <= element < math.prod(self.shape):
             return f"#{element}"
-        index = np.unravel_index(int(element), self.shape) if self.shape else ()
+        index = np.unravel_index(int(element), self.shape, self.order)
         return f"[{', '.join(str(i) for i in index)}]"
 
     # ------------------------------------------------------------------ global memory
@@ -130,10 +134,14 @@ def keep(
     lanes = slice(row * 32, row * 32 + 32)
     elements = np.full(32, uniform) if varying is None else varying[lanes] + uniform
     root = array.root
-    in_order = root.strides == contiguous_strides(root.shape) and type(root.offset) is int
+    order = ""
+    if root.strides == contiguous_strides(root.shape):
+        order = "C"
+    elif root.strides == contiguous_strides(root.shape[::-1])[::-1]:
+        order = "F"
     where = threads.where(row * 32)
     samples[key] = Sample(
         *key, int(amount), elements, active[lanes].copy(), array.itemsize, array.pitch,
-        root.address, root.shape if in_order else None, where.block,
+        root.address, root.shape, order, where.block,
         threads.geometry.block_shape, row * 32 % threads.padded // 32,
     )  # fmt: skip
