@@ -44,7 +44,7 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
     if cast is not None:
         return _cast(typer, node, function, cast, arguments)
     if function in PYTHON or _is_library(function):
-        if function in (min, max) and len(arguments) > 2:
+        if function in (min, max) and len(arguments) > 1:
             return _several(typer, node, function, arguments)
         return typer.call_type(node, function, arguments)
     name = ast.unparse(node.func)
@@ -98,12 +98,16 @@ def _cast(typer: Expressions, node: ast.Call, function: Any, cast: types.Type, a
 
 
 def _several(typer: Expressions, node: ast.Call, function: Any, arguments: tuple) -> types.Type:
-    """min and max of more than two arguments: the type of the pairs, folded."""
+    """min and max: the type of the pairs, folded; all operands get it."""
     kind = arguments[0]
     for other in arguments[1:]:
         found = resolve(function, (kind, other))
         if found is None:
-            raise typer.source.refused(node, f"{function.__name__} of {kind} and {other}")
+            raise typer.source.refused(
+                node,
+                f"No implementation of function {function.__name__} found for signature:\n\n"
+                f" >>> {function.__name__}({kind}, {other})",
+            )
         kind = found[0]
     typer.typing.operands[node] = (kind,) * len(arguments)
     return kind

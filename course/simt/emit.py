@@ -21,11 +21,11 @@ from numba import types
 
 from course.simt import operators
 from course.simt.callcode import emit_call, is_pure
-from course.simt.expressions import BINARY, index_nodes
+from course.simt.expressions import index_nodes
 from course.simt.liveness import Scopes
 from course.simt.memory import ConstantArray
 from course.simt.names import MISSING, KernelName
-from course.simt.oracle import of_value, plain, resolve
+from course.simt.oracle import of_value, plain
 from course.simt.types import Typing
 
 _SYMBOL = {
@@ -233,7 +233,7 @@ class Emitter:
         )
 
     def binary(self, node, op: ast.operator, left: str, right: str, right_node) -> str:
-        kind = self.typing.of[node] if isinstance(node, ast.BinOp) else self._augmented(node)
+        kind = self.typing.of[node]
         if isinstance(kind, types.BaseTuple):
             return f"({left} + {right})"
         self._count_binary(op, kind, right_node)
@@ -248,12 +248,6 @@ class Emitter:
         if isinstance(kind, types.Integer) and wraps:
             return f"{'wrap' if kind.signed else 'wrap_unsigned'}{_parenthesised(code)}"
         return code
-
-    def _augmented(self, node: ast.AugAssign) -> types.Type:
-        operands = self.typing.operands[node]
-        if isinstance(operands[0], types.BaseTuple):
-            return types.Tuple([*operands[0], *operands[1]])
-        return resolve(BINARY[type(node.op)], operands)[0]
 
     def _count_binary(self, op: ast.operator, kind: types.Type, right_node: ast.expr) -> None:
         if not isinstance(kind, types.Float | types.Complex):
@@ -273,15 +267,17 @@ class Emitter:
     def code_UnaryOp(self, node: ast.UnaryOp) -> str:
         if isinstance(node.op, ast.Not):
             return f"negate({self.condition(node.operand)})"
-        code = self.operand(node.operand, self.typing.operands[node][0])
-        if isinstance(node.op, ast.USub):
-            return f"negative({code})"
+        kind = self.typing.of[node]
         if isinstance(node.op, ast.UAdd):
-            return code
-        unsigned = (
-            isinstance(self.typing.of[node], types.Integer) and not self.typing.of[node].signed
-        )
-        return f"wrap_unsigned(~{code})" if unsigned else f"(~{code})"
+            return self.operand(node.operand, kind)
+        narrow = self.typing.operands[node][0]
+        if isinstance(narrow, types.Boolean) or not isinstance(kind, types.Integer):
+            narrow = kind
+        code = self.operand(node.operand, narrow)
+        code = f"negative({code})" if isinstance(node.op, ast.USub) else f"(~{code})"
+        if isinstance(narrow, types.Integer) and narrow != types.int64:
+            code = f"{operators.name_of(narrow)}({bare(code)})"  # before it gets wider, as Numba
+        return self.convert(code, narrow, kind)
 
     def code_BoolOp(self, node: ast.BoolOp) -> str:
         kind = self.typing.of[node]

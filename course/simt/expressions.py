@@ -189,7 +189,12 @@ class Expressions:
         function = BINARY.get(type(op))
         if function is None:
             raise self.source.unsupported(node, f"the operator {type(op).__name__}")
-        return self.call_type(node, function, (left, right))
+        result = self.call_type(node, function, (left, right))
+        if isinstance(result, types.Integer) and not isinstance(op, ast.Pow):
+            # int64 and uint64 together are added, divided, ... as what the result is
+            shift = isinstance(op, ast.LShift | ast.RShift)
+            self.typing.operands[node] = (result, plain(right) if shift else result)
+        return result
 
     def call_type(self, node: ast.AST, function: Any, arguments: tuple) -> types.Type:
         """Ask Numba for the type of a call; remember what its operands are converted to."""

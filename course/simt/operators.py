@@ -156,6 +156,7 @@ def negate(x):
 
 
 def negative(x):
+    """-x; integers wrap."""
     return wrap(-x) if type(x) is int else -x
 
 

@@ -21,6 +21,14 @@ _FLOAT_ROUNDING = (math.floor, math.ceil, math.trunc)
 
 
 @cache
+def _core_context() -> Any:
+    from numba.core.registry import cpu_target
+
+    cpu_target.typing_context.refresh()
+    return cpu_target.typing_context
+
+
+@cache
 def _context() -> tuple[Any, Any]:
     """The typing context and the context manager under which it is asked."""
     try:
@@ -31,11 +39,7 @@ def _context() -> tuple[Any, Any]:
         context.refresh()
         return context, lambda: target_override("cuda")
     except (ImportError, AttributeError):
-        from numba.core.registry import cpu_target
-
-        context = cpu_target.typing_context
-        context.refresh()
-        return context, nullcontext
+        return _core_context(), nullcontext
 
 
 def plain(kind: types.Type) -> types.Type:
@@ -57,6 +61,12 @@ def resolve(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
             signature = context.resolve_function_type(function, arguments, {})
     except NumbaError:
         return None
+    except Exception:
+        # some overloads of numba-cuda ask the driver for a device before they answer
+        try:
+            signature = _core_context().resolve_function_type(function, arguments, {})
+        except NumbaError:
+            return None
     if signature is None:
         return None
     operands = tuple(plain(kind) for kind in signature.args)

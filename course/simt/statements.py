@@ -136,7 +136,7 @@ class Writer(Emitter):
         left = self.convert(old, old_kind, left_kind)
         right = self.operand(node.value, right_kind)
         code = self.binary(node, node.op, left, right, node.value)
-        new_kind = self._augmented(node)
+        new_kind = self.typing.of[node]
         if isinstance(target, ast.Name):
             self.assign(target, code, new_kind)
         else:

@@ -112,6 +112,7 @@ class Typer(Expressions):
         old = self.expression(_as_load(node.target))
         self.typing.of[node.target] = old
         new = self.binary(node, node.op, old, self.expression(node.value))
+        self.typing.of[node] = new
         self.assign(node.target, new)
 
     def assign(self, target: ast.expr, kind: types.Type) -> None:
