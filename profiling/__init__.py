@@ -1,0 +1,1 @@
+"""Reading a real GPU's counters, to hold the simulator to them."""
