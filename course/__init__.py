@@ -17,6 +17,7 @@ _HOME = {
     "trace": "course.simt",
     "KernelError": "course.simt",
     "check": "course.checks",
+    "compiled": "course.compiler",
     "predict": "course.predictions",
     "progress": "course.session",
 }

@@ -321,3 +321,18 @@ def test_a_shuffle_does_not_order_memory():
         out[t] = buffer[t ^ 1] + value
 
     assert "race" in kinds(shuffles, 1, SIZE, f4(64), f4(64))
+
+
+def test_a_block_histogram_without_its_second_barrier_is_a_race():
+    @cuda.jit
+    def block_histogram(values, counts):
+        mine = cuda.shared.array(8, int32)
+        t = cuda.threadIdx.x
+        if t < 8:
+            mine[t] = 0
+        cuda.syncthreads()
+        cuda.atomic.add(mine, values[t], 1)
+        if t < 8:
+            counts[t] = mine[t]
+
+    assert "race" in kinds(block_histogram, 1, SIZE, np.arange(64) % 8, np.zeros(8, np.int32))

@@ -28,8 +28,19 @@ def test_host_arrays_are_copied_in_and_back():
 
 def test_parts_of_arrays_come_back_where_they_belong():
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
-    double[1, 32](x[:, 1])
-    assert x.tolist() == [[0, 2, 2, 3], [4, 10, 6, 7], [8, 18, 10, 11]]
+    double[1, 32](x[1])
+    assert x.tolist() == [[0, 1, 2, 3], [8, 10, 12, 14], [8, 9, 10, 11]]
+
+
+def test_host_arrays_with_gaps_are_refused_as_in_numba():
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    with pytest.raises(ValueError, match="'x' is not contiguous.*ascontiguousarray"):
+        double[1, 32](x[:, 1])
+    with pytest.raises(ValueError, match="not contiguous"):
+        cuda.to_device(x[:, ::2])
+    d = cuda.to_device(x)
+    double[1, 32](d[:, 1])
+    assert d.copy_to_host().tolist() == [[0, 2, 2, 3], [4, 10, 6, 7], [8, 18, 10, 11]]
 
 
 def test_device_arrays_stay_on_the_device():
@@ -143,9 +154,9 @@ def test_f_order_and_reversed_arrays_work():
 
     number[1, (4, 4)](x)
     assert x.tolist() == [[0, 1, 2], [10, 11, 12]]
-    y = np.arange(4, dtype=np.float32)
-    double[1, 32](y[::-1])
-    assert y.tolist() == [0, 2, 4, 6]
+    y = cuda.to_device(np.arange(4, dtype=np.float32))
+    double[1, 32](y[:1:-1])
+    assert y.copy_to_host().tolist() == [0, 1, 4, 6]
 
 
 def test_empty_arrays_are_no_problem():
@@ -380,3 +391,16 @@ def test_findings_in_a_device_function_name_it_and_its_line():
     (finding,) = [f for f in report.findings if f.kind == "float64"]
     assert finding.line == 3 and finding.code == "return weight * red"
     assert "[in grey]" in finding.message
+
+
+def test_arithmetic_of_constants_is_the_compilers():
+    window = 5
+
+    @cuda.jit
+    def mean(x, out):
+        i = cuda.grid(1)
+        out[i] = x[i] * float32(1 / window)
+
+    report = course.trace(mean, 1, 32, np.ones(32, np.float32), np.zeros(32, np.float32))
+    assert report.operations["float64"] == 0 and report.operations["float32"] == 32
+    assert not report.findings

@@ -43,6 +43,11 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
     arguments = tuple(plain(typer.expression(argument)) for argument in node.args)
     if cast is not None:
         return _cast(typer, node, function, cast, arguments)
+    if function in (min, max) and len(arguments) < 2:
+        name = function.__name__
+        raise source.unsupported(
+            node, f"{name} of a tuple", f"Give {name} the numbers: {name}(x.shape[0], x.shape[1])."
+        )
     if function in PYTHON or _is_library(function):
         if function in (min, max) and len(arguments) > 1:
             return _several(typer, node, function, arguments)

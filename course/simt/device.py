@@ -14,6 +14,29 @@ class NoTime(RuntimeError):
     """Asked for a time that only a GPU has."""
 
 
+def copied(array: np.ndarray, what: str) -> np.ndarray:
+    """A copy on the device, in the same order; as Numba, only of memory in one piece.
+
+    Raises
+    ------
+    ValueError
+        For an array with gaps, such as a column of a matrix.
+    """
+    # an axis that broadcasting made takes no memory: it does not make gaps
+    spread = zip(array.strides, array.shape, strict=True)
+    core = array[tuple(0 if stride == 0 and size else slice(None) for stride, size in spread)]
+    if array.size and not (core.flags.c_contiguous or core.flags.f_contiguous):
+        raise ValueError(
+            f"{what} is not contiguous (shape {array.shape}, strides {array.strides} bytes), so it "
+            "cannot be copied to the device in one piece: give np.ascontiguousarray(...) of it, "
+            "or copy the whole array and take the part on the device"
+        )
+    copy = np.array(array, order="K", copy=True)
+    if not (copy.flags.c_contiguous or copy.flags.f_contiguous):
+        copy = np.ascontiguousarray(array).copy()
+    return copy
+
+
 class DeviceNDArray:
     """An array on the simulated device.
 

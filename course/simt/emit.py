@@ -236,7 +236,8 @@ class Emitter:
         kind = self.typing.of[node]
         if isinstance(kind, types.BaseTuple):
             return f"({left} + {right})"
-        self._count_binary(op, kind, right_node)
+        if not self._is_constant(node):
+            self._count_binary(op, kind, right_node)
         if type(op) in _HELPER:
             code = f"{_HELPER[type(op)]}({left}, {right})"
             if type(op) is ast.Pow:
@@ -248,6 +249,14 @@ class Emitter:
         if isinstance(kind, types.Integer) and wraps:
             return f"{'wrap' if kind.signed else 'wrap_unsigned'}{_parenthesised(code)}"
         return code
+
+    def _is_constant(self, node: ast.expr) -> bool:
+        """Arithmetic of constants only: the compiler does it."""
+        if isinstance(node, ast.BinOp):
+            return self._is_constant(node.left) and self._is_constant(node.right)
+        if isinstance(node, ast.UnaryOp):
+            return self._is_constant(node.operand)
+        return isinstance(self.source.static(node), int | float)
 
     def _count_binary(self, op: ast.operator, kind: types.Type, right_node: ast.expr) -> None:
         if not isinstance(kind, types.Float | types.Complex):

@@ -19,6 +19,7 @@ from course.simt.device import (
     Event,
     MemoryInfo,
     Stream,
+    copied,
 )
 from course.simt.gpus import simulate
 from course.simt.kernel import Kernel, jit
@@ -40,10 +41,7 @@ def to_device(obj: Any, stream: Any = 0, copy: bool = True, to: DeviceNDArray | 
     if to is not None:
         to.copy_to_device(values)
         return to
-    memory = np.array(values, order="K", copy=True)
-    if not (memory.flags.c_contiguous or memory.flags.f_contiguous):
-        memory = np.ascontiguousarray(values).copy()
-    return DeviceNDArray(memory)
+    return DeviceNDArray(copied(values, "the array"))
 
 
 def device_array(

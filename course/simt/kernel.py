@@ -18,8 +18,16 @@ from course.simt.programs import program_of
 class Kernel:
     """A function decorated with ``cuda.jit``."""
 
-    def __init__(self, function: FunctionType, device: bool, debug: bool, signature: Any = None):
+    def __init__(
+        self,
+        function: FunctionType,
+        device: bool,
+        debug: bool,
+        signature: Any = None,
+        options: dict[str, Any] | None = None,
+    ):
         self.py_func, self.device, self.debug = function, device, debug
+        self.targetoptions = options or {}  # for the compiler: course.compiler reads them
         self.signature: tuple[types.Type, ...] | None = signature
         self.__name__, self.__doc__ = function.__name__, function.__doc__
         self.__module__, self.__qualname__ = function.__module__, function.__qualname__
@@ -111,16 +119,19 @@ def jit(
 ) -> Any:
     """Make a kernel, or with ``device=True`` a function that kernels call.
 
-    All options of ``numba.cuda.jit`` are accepted; of them ``device`` and ``debug`` matter here.
+    All options of ``numba.cuda.jit`` are accepted; of them ``device`` and ``debug`` matter here;
+    the compiler gets the others.
     """
+    given = {"device": device, "inline": inline, "link": link, "opt": opt, **options}
+    kept = {name: value for name, value in given.items() if value not in (None, ())}
     if isinstance(func_or_sig, FunctionType):
-        return Kernel(func_or_sig, device, bool(debug))
+        return Kernel(func_or_sig, device, bool(debug), options=kept)
     if isinstance(func_or_sig, Kernel):
         raise TypeError(f"{func_or_sig.__name__} is decorated with @cuda.jit twice")
     signature = None
     if func_or_sig is not None:
-        given = func_or_sig[0] if isinstance(func_or_sig, list) else func_or_sig
-        signature, result = normalize_signature(given)
+        first = func_or_sig[0] if isinstance(func_or_sig, list) else func_or_sig
+        signature, result = normalize_signature(first)
         signature = tuple(plain(kind) for kind in signature)
         if not device and result not in (None, types.void):
             raise TypeError("CUDA kernel must have void return type.")
@@ -128,6 +139,6 @@ def jit(
     def decorate(function: FunctionType) -> Kernel:
         if not isinstance(function, FunctionType):
             raise TypeError(f"@cuda.jit decorates functions, not {type(function).__name__}")
-        return Kernel(function, device, bool(debug), None if device else signature)
+        return Kernel(function, device, bool(debug), None if device else signature, kept)
 
     return decorate

@@ -13,6 +13,7 @@ from numba import types
 
 from course.simt import gpus
 from course.simt.counts import Counters
+from course.simt.device import copied
 from course.simt.emit import Site
 from course.simt.memory import Array, global_array
 from course.simt.names import typing_error
@@ -123,9 +124,7 @@ class Arguments:
         if hasattr(value, "_memory"):
             return self._array(value._memory, name)
         if isinstance(value, np.ndarray):
-            copy = np.array(value, order="K", copy=True)
-            if not (copy.flags.c_contiguous or copy.flags.f_contiguous):
-                copy = np.ascontiguousarray(value)
+            copy = copied(value, f"argument {name!r}")
             if value.flags.writeable and direction != "in":
                 self.back.append(lambda: np.copyto(value, copy))
             return self._array(copy, name)

@@ -1,9 +1,10 @@
 """Who touched what in which interval: data races in shared and global memory.
 
-Two threads race if they touch one address, at least one with a plain store, and nothing orders
-the two accesses. Ordered are: accesses of one thread; of one block across ``syncthreads``; of one
-warp across ``syncwarp``; of two blocks if the first fences after its access and then does an
-atomic, and the second does an atomic later ("the last block reduces").
+Two threads race if they touch one address, at least one with a plain store (or, in shared memory,
+one loads plainly after another's atomic), and nothing orders the two accesses. Ordered are:
+accesses of one thread; of one block across ``syncthreads``; of one warp across ``syncwarp``; of two
+blocks if the first fences after its access and then does an atomic, and the second does an atomic
+later ("the last block reduces").
 Source: CUDA C++ Programming Guide, "Memory Fence Functions" and "Synchronization Functions".
 """
 
@@ -168,7 +169,10 @@ class Races:
         if mask.count != self.lanes:
             elements, threads = elements[mask.active], threads[mask.active]
         if op == "load":
-            clash = self._clash(shadow, ("store",), clock, elements, threads)
+            # an atomic of another thread may come before or after this load; in shared memory,
+            # where a barrier is cheap, that is a mistake; in global memory, a way to look ahead
+            kinds = ("store", "atomic") if array.space == "shared" else ("store",)
+            clash = self._clash(shadow, kinds, clock, elements, threads)
             shadow.pending.append((elements, threads))
             if len(shadow.pending) > 64:
                 shadow.flush(clock)
