@@ -71,7 +71,7 @@ register(
 
 # --- split-records: from an array of structs to a struct of arrays --------------------------------
 
-POINT = np.dtype([("x", np.float32), ("y", np.float32), ("z", np.float32)])
+POINT = np.dtype([("x", np.float32), ("y", np.float32), ("z", np.float32)], align=True)
 
 
 def _points(n):
