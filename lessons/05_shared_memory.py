@@ -39,11 +39,12 @@
 
 # %%
 import numpy as np
-from numba import float32, int32
+from numba import float32
 from numba.core.errors import NumbaError
 
 from course import check, cuda, images, predict, progress, trace
 from course.kernels import reconstruct, transpose
+from course.plots import image_grid
 from course.tile_pictures import barrier_timelines, halo, tile_banks, tile_rounds, tile_turn
 
 # %%
@@ -62,7 +63,7 @@ predict("threads that load the same element of u", ...)
 
 # %%
 naive = trace(reconstruct.reconstruct_naive, (4, 4), (16, 16), u, s, vt, k, out)
-lanes = naive.lines.set_index("code")["lanes"]
+lanes = naive.lines.set_index("code")["lanes"]  # every load of every thread counts
 print(f"loads of u: {lanes['u[row, i]']:,}, elements of u: {u.size:,}")
 predict.answer("threads that load the same element of u", lanes["u[row, i]"] / u.size)
 
@@ -303,6 +304,15 @@ def reverse_blocks(x):
 check("reverse-blocks", reverse_blocks)
 
 # %% [markdown]
+# Why the buffer? In place, a thread overwrites what its partner may not have read yet. Without the
+# buffer, the check names exactly that race: "writes `x[0]`, which thread 63 reads too".
+
+# %% [markdown]
+# On a machine with a GPU, NVIDIA's compute-sanitizer looks for the same two mistakes while your
+# program runs, slowly: `compute-sanitizer --tool racecheck python my_program.py` for races in
+# shared memory, `--tool synccheck` for barriers that not all threads reach.
+
+# %% [markdown]
 # ## 5 Neighbours share: the halo
 #
 # The first use that saves something. A blur replaces each element by the mean of seven: itself and
@@ -510,10 +520,10 @@ print("the sum of its rounds:", np.allclose(total, (u * s) @ vt, atol=1e-5))
 predict("loads of each element of u, with tiles of 16", ...)
 
 # %% [markdown]
-# **Edges.** Images are not made of 16×16 blocks, and k is no multiple of 16. A tile then sticks out
-# of `u` or `vt`. Fill in **0** there: a product with 0 adds nothing, and every thread can run the
-# same loop of 16. So also threads without a pixel fill, wait, and wait again. Only their last store
-# is left out.
+# **Edges.** Few images are a whole number of 16×16 blocks, and few k a multiple of 16. Then a tile
+# sticks out of `u` or `vt`. Fill in **0** there: a product with 0 adds nothing, and every thread
+# can run the same loop of 16. So threads without a pixel fill, wait, and wait again, too. Only
+# their last store is left out.
 
 # %% [markdown]
 # ### Exercise: rebuild an image from tiles
@@ -567,6 +577,14 @@ def reconstruct_tiled(u, s, vt, k, out):
 
 # %% tags=["check"]
 check("reconstruct-tiled", reconstruct_tiled)
+
+# %% [markdown]
+# Your image, simulated, beside the right one. As long as your kernel is empty, it is black.
+
+# %%
+mine = np.zeros((64, 64), dtype=np.float32)
+trace(reconstruct_tiled, (4, 4), (16, 16), u, s, vt, k, mine)
+image_grid([(u * s) @ vt, mine], ["NumPy, k = 32", "your tiles"])
 
 # %% [markdown]
 # ## 8 What the tiles saved
@@ -661,61 +679,74 @@ print("with 256 bytes:", len(trace(pass_on_any, 2, 64, passed, x, dynamic_shared
 # one, and use parts of it.
 
 # %% [markdown]
-# ### Exercise: a histogram for each block
+# ### Exercise: the sum of each block
 #
-# In lesson 01 all threads added to the same few counters in global memory. Better: each block
-# counts in its own shared memory, and then adds its counters to `counts`, once.
+# Each block adds up its elements and writes the sum to `out`, one number a block. The buffer is
+# dynamic. Blocks have 16 to 256 threads, always a power of two; the last one may have fewer
+# elements. Add in rounds, by halves:
 #
-# The buffer is dynamic; it has as many places as `counts`. There may be more of them than threads.
+# ```text
+# 3  1  4  1  5  9  2  6     step 4: place t += place t + 4, for t < 4
+# 8 10  6  7                 step 2
+# 14 17                      step 1
+# 31
+# ```
 #
-# <details><summary>Hint 1: three steps</summary>
+# <details><summary>Hint 1: before the rounds</summary>
 #
-# All counters to 0. Count. Add them to `counts`. Between two steps stands a barrier.
+# Thread `t` fills in `x[i]`, or 0 where there is no element. Then all wait.
 #
 # </details>
 #
-# <details><summary>Hint 2: the calls</summary>
+# <details><summary>Hint 2: a round</summary>
 #
-# `cuda.atomic.add(mine, values[i], 1)` counts, and works on shared memory as well.
-# `for b in range(t, counts.size, cuda.blockDim.x):` visits all counters.
+# `if t < step:` add, and nothing else in the `if`. Then **all** wait, and `step //= 2`. The loop
+# runs `while step > 0`.
 #
 # </details>
 
 
 # %% tags=["exercise"]
 @cuda.jit
-def block_histogram(counts, values):
-    """Add to ``counts[v]`` how often ``v`` occurs in ``values``; int32, counted by blocks."""
-    mine = cuda.shared.array(0, int32)
+def block_sums(out, x):
+    """Write the sum of the elements of each block to ``out[blockIdx.x]``, float32."""
+    part = cuda.shared.array(0, float32)
     i, t = cuda.grid(1), cuda.threadIdx.x
     ### BEGIN SOLUTION
-    for b in range(t, counts.size, cuda.blockDim.x):
-        mine[b] = 0
+    if i < x.size:
+        part[t] = x[i]
+    else:
+        part[t] = 0
     cuda.syncthreads()
-    if i < values.size:
-        cuda.atomic.add(mine, values[i], 1)
-    cuda.syncthreads()
-    for b in range(t, counts.size, cuda.blockDim.x):
-        cuda.atomic.add(counts, b, mine[b])
+    step = cuda.blockDim.x // 2
+    while step > 0:
+        if t < step:
+            part[t] += part[t + step]
+        cuda.syncthreads()
+        step //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = part[0]
     ### END SOLUTION
 
 
 # %% tags=["check"]
-check("block-histogram", block_histogram)
+check("block-sums", block_sums)
 
 # %% [markdown]
-# The head has 65,536 pixels, in 512 blocks of 128 threads. With eight bins, how many updates of
-# `counts` are left?
+# One thread alone needs 255 additions one after the other for 256 numbers. How many rounds does the
+# block need?
 
 # %%
-predict("updates of counts, 512 blocks, 8 bins", ...)
+predict("rounds for the sum of 256 numbers", ...)
 
 # %%
-predict.answer("updates of counts, 512 blocks, 8 bins", 512 * 8)
+rounds, step = 0, 256 // 2
+while step > 0:
+    rounds, step = rounds + 1, step // 2
+predict.answer("rounds for the sum of 256 numbers", rounds, unit="rounds")
 
 # %% [markdown]
-# A sixteenth, and that is not the main thing: the 65,536 other updates now queue in 512 places, and
-# no longer all in one.
+# This pattern is a **reduction**. Lesson 12 makes it faster, and builds a softmax from it.
 
 # %% [markdown]
 # ## 10 Banks
@@ -1080,8 +1111,8 @@ print(f"float64 operations      {doubles[0]:13,} {doubles[1]:9,}")
 # %% [markdown]
 # Which of its faults cost the time? The project measured on a T4, with k as large as the image. Two
 # lower bounds, from counted work: float64 as in lesson 02 (a conversion and an addition in each
-# step, 2 a clock and multiprocessor), and wavefronts (9 for each step of a warp, at most one a
-# clock and multiprocessor).
+# step, 2 a clock and multiprocessor), and wavefronts (9 for each step of a warp; a bank gives one
+# word a clock, says the CUDA C++ programming guide, so at most one wavefront a clock).
 
 # %%
 print(" size   measured   float64: base  boost   wavefronts: base  boost clock [ms]")
@@ -1148,6 +1179,8 @@ progress(5)
 # 4. Lanes read `tile[y, x]` with `y` the same for all and `x` = 0 to 31. Conflict? And all lanes
 #    `tile[3, 5]`?
 # 5. Could two buffers save one of the two barriers?
+# 6. In `block_sums`, half of the threads are idle after the first round. Why must they go on to
+#    wait?
 #
 # <details><summary>Answers</summary>
 #
@@ -1159,6 +1192,8 @@ progress(5)
 # 4. No conflict: 32 neighbouring words. No conflict: one word, a broadcast.
 # 5. Yes. In the next round the block fills the other buffer, so nobody overwrites what is still
 #    read. That is double buffering, with twice the memory (lesson 06).
+# 6. A barrier is for all threads of the block that have not returned. If they skipped it, the
+#    others might wait for ever.
 #
 # </details>
 
@@ -1169,11 +1204,14 @@ progress(5)
 #   takes it.
 # - Blur an image in both directions, with a tile of 18×18 for 16×16 pixels. Which threads fill the
 #   corners?
-# - Transpose with blocks of 32×8 threads: each fills four rows of the tile. The solution is in
-#   `course/kernels/transpose.py`.
+# - Transpose with blocks of 32×8 threads, as `course/kernels/transpose.py` does.
 # - Instead of padding, put element `[y, x]` at `tile[y, (x + y) % 32]`. Why is that free of
 #   conflicts, too? What does it cost?
-# - For which radius is the blur's halo as large as its block?
+
+# %% [markdown]
+# - Count a histogram for each block in shared memory, with `cuda.atomic.add`, and add the blocks'
+#   counters to `counts` at the end. Where do its two barriers stand? And how many updates of
+#   `counts` are left, for 65,536 pixels in blocks of 128 and eight bins?
 
 # %% [markdown]
 # ## Common misconceptions

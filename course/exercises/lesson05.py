@@ -270,75 +270,82 @@ register(
     )
 )
 
-# --- block-histogram: dynamic shared memory -------------------------------------------------------
+# --- block-sums: dynamic shared memory, a barrier in a loop ---------------------------------------
 
 
-def _values(n, bins, grid, block, measured=False):
+def _to_sum(n, threads, measured=False):
+    blocks = -(-n // threads)
     return Case(
-        f"{count(n, 'value')}, {bins} bins",
+        count(n, "element"),
         lambda rng: {
-            "counts": np.zeros(bins, np.int32),
-            "values": rng.integers(0, bins, n).astype(np.int32),
+            "out": np.empty(blocks, np.float32),
+            "x": rng.uniform(1, 5, n).astype(np.float32),
         },
-        block=block,
-        grid=grid,
-        shared=4 * bins,
+        block=threads,
+        grid=blocks,
+        shared=4 * threads,
         measured=measured,
     )
 
 
+def _sums(x, out):
+    """The sums of equal pieces of x; the threads of a block follow from the sizes."""
+    threads = next(n for n in (16, 32, 64, 128, 256) if -(-len(x) // n) == len(out))
+    return np.add.reduceat(x, np.arange(0, len(x), threads))
+
+
 register(
     KernelExercise(
-        name="block-histogram",
+        name="block-sums",
         lesson=5,
-        title="A histogram for each block, then one for all",
-        updated=("counts",),
-        reference=lambda counts, values: counts + np.bincount(values, minlength=counts.size),
+        title="The sum of each block",
+        outputs=("out",),
+        reference=_sums,
         cases=[
-            _values(64, bins=8, grid=1, block=64),
-            _values(997, bins=10, grid=8, block=128),
-            _values(500, bins=256, grid=4, block=128),
-            _values(1, bins=3, grid=1, block=32),
-            _values(1024, bins=16, grid=8, block=128, measured=True),
+            _to_sum(64, threads=64),
+            _to_sum(1000, threads=128),
+            _to_sum(100, threads=32),
+            _to_sum(1, threads=16),
+            _to_sum(1024, threads=256, measured=True),
         ],
+        tolerance=Tolerance(
+            256, "up to 255 sums one after the other", magnitude=lambda x, out: _sums(x, out)
+        ),
+        forbidden={"float64", "negative-index"},
         limits=[
             Limit(
-                "global",
-                "atomic",
-                "lanes",
+                "shared",
+                "load",
+                "requests",
                 per="launch",
-                at_most=8 * 16,
-                why="Count in shared memory first. Then each block adds its 16 counters to "
-                "counts: 8 blocks, 128 updates.",
+                at_most=512,
+                why="Let many threads add at once: in each round, half as many as in the round "
+                "before.",
             )
         ],
         hints={
-            "race": "Three steps with a barrier between them: all counters to 0, count with "
-            "cuda.atomic.add, add the counters to counts with cuda.atomic.add.",
-            "uninitialised-read": "Shared memory holds anything at the start. Set all bins to 0 "
-            "first; there may be more bins than threads.",
-            "barrier-divergence": "The last block has threads without a value. They wait, too: "
-            "guard the counting, not the barrier.",
-            "out-of-bounds": "The buffer has as many places as counts, and its index is a value, "
-            "not a thread. Guard i with values.size.",
-            "wrong-result": "Every bin of every block is added to counts once. There may be more "
-            "bins than threads in a block: a loop with step cuda.blockDim.x takes them all.",
-            "raised": "cuda.shared.array(0, int32) takes its size from the launch.",
+            "race": "All threads wait after filling the buffer, and again after every round: what "
+            "a round adds, the round before has to have written.",
+            "barrier-divergence": "In a round only the threads below step add, but all of them "
+            "wait: the barrier stands in the loop, and outside of the if.",
+            "uninitialised-read": "The last block has threads without an element. They fill in a "
+            "0, so that the sum runs over the whole buffer.",
+            "out-of-bounds": "Guard i with x.size. In a round only the threads with t < step add, "
+            "and what they add is part[t + step].",
+            "unwritten-output": "After the last round thread 0 writes part[0] to "
+            "out[cuda.blockIdx.x].",
+            "wrong-result": "step begins at cuda.blockDim.x // 2 and is halved after every round; "
+            "the last round has step = 1.",
         },
         mistakes={
-            "the values are added up instead of counted": lambda counts, values: np.bincount(
-                values, weights=values, minlength=counts.size
+            "the last round is missing: step has to reach 1": lambda x, out: np.array(
+                [sum(piece[::2]) for piece in np.array_split(x, len(out))]
             ),
-            "only the first block counts": lambda counts, values: np.bincount(
-                values[:128], minlength=counts.size
-            ),
-            "bins from the 128th on stay empty: a block has fewer threads than there are bins": (
-                lambda counts, values: (
-                    counts
-                    + np.where(
-                        np.arange(counts.size) < 128, np.bincount(values, minlength=counts.size), 0
-                    )
-                )
+            "only the first element of each block is there: nothing was added": lambda x, out: x[
+                :: max(1, len(x) // len(out))
+            ][: len(out)],
+            "the sum is divided by the elements of the block: that is the mean": lambda x, out: (
+                _sums(x, out) / _sums(np.ones(len(x)), out)
             ),
         },
     )

@@ -18,7 +18,6 @@ WINDOW = 2 * RADIUS + 1
 WITH_HALO = BLOCK + 2 * RADIUS
 TILE = 16
 TOO_SMALL = 8
-PADDED = TILE + 1
 SIDE = 32
 PADDED_SIDE = SIDE + 1
 ZERO = np.float32(0)
@@ -1055,148 +1054,298 @@ def tiled_reads_the_edge_again(u, s, vt, k, out):
         out[row, col] = total
 
 
-# --- block-histogram ----------------------------------------------------------------------------
+# --- block-sums ---------------------------------------------------------------------------------
 
 
-@wrong("block-histogram", "race", "barrier between them")
+@wrong("block-sums", "race", "after filling the buffer")
 @cuda.jit
-def histogram_without_first_barrier(counts, values):
-    mine = cuda.shared.array(0, int32)
+def sums_without_first_barrier(out, x):
+    part = cuda.shared.array(0, float32)
     i, t = cuda.grid(1), cuda.threadIdx.x
-    for b in range(t, counts.size, cuda.blockDim.x):
-        mine[b] = 0
-    if i < values.size:
-        cuda.atomic.add(mine, values[i], 1)
-    cuda.syncthreads()
-    for b in range(t, counts.size, cuda.blockDim.x):
-        cuda.atomic.add(counts, b, mine[b])
-
-
-@wrong("block-histogram", "race", "barrier between them")
-@cuda.jit
-def histogram_without_second_barrier(counts, values):
-    mine = cuda.shared.array(0, int32)
-    i, t = cuda.grid(1), cuda.threadIdx.x
-    for b in range(t, counts.size, cuda.blockDim.x):
-        mine[b] = 0
-    cuda.syncthreads()
-    if i < values.size:
-        cuda.atomic.add(mine, values[i], 1)
-    for b in range(t, counts.size, cuda.blockDim.x):
-        cuda.atomic.add(counts, b, mine[b])
-
-
-@wrong("block-histogram", "race", "cuda.atomic.add")
-@cuda.jit
-def histogram_without_shared_atomic(counts, values):
-    mine = cuda.shared.array(0, int32)
-    i, t = cuda.grid(1), cuda.threadIdx.x
-    for b in range(t, counts.size, cuda.blockDim.x):
-        mine[b] = 0
-    cuda.syncthreads()
-    if i < values.size:
-        mine[values[i]] += 1
-    cuda.syncthreads()
-    for b in range(t, counts.size, cuda.blockDim.x):
-        cuda.atomic.add(counts, b, mine[b])
-
-
-@wrong("block-histogram", "race", "997 values", "cuda.atomic.add")
-@cuda.jit
-def histogram_without_global_atomic(counts, values):
-    mine = cuda.shared.array(0, int32)
-    i, t = cuda.grid(1), cuda.threadIdx.x
-    for b in range(t, counts.size, cuda.blockDim.x):
-        mine[b] = 0
-    cuda.syncthreads()
-    if i < values.size:
-        cuda.atomic.add(mine, values[i], 1)
-    cuda.syncthreads()
-    for b in range(t, counts.size, cuda.blockDim.x):
-        counts[b] += mine[b]
-
-
-@wrong("block-histogram", "uninitialised-read", "Set all bins to 0")
-@cuda.jit
-def histogram_without_zeroes(counts, values):
-    mine = cuda.shared.array(0, int32)
-    i, t = cuda.grid(1), cuda.threadIdx.x
-    if i < values.size:
-        cuda.atomic.add(mine, values[i], 1)
-    cuda.syncthreads()
-    for b in range(t, counts.size, cuda.blockDim.x):
-        cuda.atomic.add(counts, b, mine[b])
-
-
-@wrong("block-histogram", "uninitialised-read", "256 bins", "more bins than threads")
-@cuda.jit
-def histogram_zeroes_one_bin_a_thread(counts, values):
-    mine = cuda.shared.array(0, int32)
-    i, t = cuda.grid(1), cuda.threadIdx.x
-    if t < counts.size:
-        mine[t] = 0
-    cuda.syncthreads()
-    if i < values.size:
-        cuda.atomic.add(mine, values[i], 1)
-    cuda.syncthreads()
-    for b in range(t, counts.size, cuda.blockDim.x):
-        cuda.atomic.add(counts, b, mine[b])
-
-
-@wrong("block-histogram", "wrong-result", "256 bins", "more bins than threads")
-@cuda.jit
-def histogram_adds_one_bin_a_thread(counts, values):
-    mine = cuda.shared.array(0, int32)
-    i, t = cuda.grid(1), cuda.threadIdx.x
-    for b in range(t, counts.size, cuda.blockDim.x):
-        mine[b] = 0
-    cuda.syncthreads()
-    if i < values.size:
-        cuda.atomic.add(mine, values[i], 1)
-    cuda.syncthreads()
-    if t < counts.size:
-        cuda.atomic.add(counts, t, mine[t])
-
-
-@wrong("block-histogram", "limit", "Count in shared memory first")
-@cuda.jit
-def histogram_in_global_memory(counts, values):
-    i = cuda.grid(1)
-    if i < values.size:
-        cuda.atomic.add(counts, values[i], 1)
-
-
-@wrong("block-histogram", "barrier-divergence", "guard the counting, not the barrier")
-@cuda.jit
-def histogram_barrier_under_the_guard(counts, values):
-    mine = cuda.shared.array(0, int32)
-    i, t = cuda.grid(1), cuda.threadIdx.x
-    for b in range(t, counts.size, cuda.blockDim.x):
-        mine[b] = 0
-    cuda.syncthreads()
-    if i < values.size:
-        cuda.atomic.add(mine, values[i], 1)
+    if i < x.size:
+        part[t] = x[i]
+    else:
+        part[t] = 0
+    step = cuda.blockDim.x // 2
+    while step > 0:
+        if t < step:
+            part[t] += part[t + step]
         cuda.syncthreads()
-    for b in range(t, counts.size, cuda.blockDim.x):
-        cuda.atomic.add(counts, b, mine[b])
+        step //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = part[0]
 
 
-@right("block-histogram")
+@wrong("block-sums", "race", "after every round")
 @cuda.jit
-def histogram_by_one_thread(counts, values):
-    mine = cuda.shared.array(0, int32)
+def sums_without_barrier_in_the_loop(out, x):
+    part = cuda.shared.array(0, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if i < x.size:
+        part[t] = x[i]
+    else:
+        part[t] = 0
+    cuda.syncthreads()
+    step = cuda.blockDim.x // 2
+    while step > 0:
+        if t < step:
+            part[t] += part[t + step]
+        step //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = part[0]
+
+
+@wrong("block-sums", "barrier-divergence", "outside of the if")
+@cuda.jit
+def sums_with_barrier_in_the_branch(out, x):
+    part = cuda.shared.array(0, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if i < x.size:
+        part[t] = x[i]
+    else:
+        part[t] = 0
+    cuda.syncthreads()
+    step = cuda.blockDim.x // 2
+    while step > 0:
+        if t < step:
+            part[t] += part[t + step]
+            cuda.syncthreads()
+        step //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = part[0]
+
+
+@wrong("block-sums", "race", "part[")
+@cuda.jit
+def sums_without_the_guard_on_the_threads(out, x):
+    part = cuda.shared.array(0, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if i < x.size:
+        part[t] = x[i]
+    else:
+        part[t] = 0
+    cuda.syncthreads()
+    step = cuda.blockDim.x // 2
+    while step > 0:
+        if t + step < cuda.blockDim.x:
+            part[t] += part[t + step]
+        cuda.syncthreads()
+        step //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = part[0]
+
+
+@wrong("block-sums", "out-of-bounds", "part[64]", "t < step")
+@cuda.jit
+def sums_without_any_guard_in_the_loop(out, x):
+    part = cuda.shared.array(0, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if i < x.size:
+        part[t] = x[i]
+    else:
+        part[t] = 0
+    cuda.syncthreads()
+    step = cuda.blockDim.x // 2
+    while step > 0:
+        part[t] += part[t + step]
+        cuda.syncthreads()
+        step //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = part[0]
+
+
+@wrong("block-sums", "uninitialised-read", "1,000 elements", "fill in a 0")
+@cuda.jit
+def sums_without_zeroes(out, x):
+    part = cuda.shared.array(0, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if i < x.size:
+        part[t] = x[i]
+    cuda.syncthreads()
+    step = cuda.blockDim.x // 2
+    while step > 0:
+        if t < step:
+            part[t] += part[t + step]
+        cuda.syncthreads()
+        step //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = part[0]
+
+
+@wrong("block-sums", "out-of-bounds", "x[1000]", "Guard i")
+@cuda.jit
+def sums_without_guard_on_x(out, x):
+    part = cuda.shared.array(0, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    part[t] = x[i]
+    cuda.syncthreads()
+    step = cuda.blockDim.x // 2
+    while step > 0:
+        if t < step:
+            part[t] += part[t + step]
+        cuda.syncthreads()
+        step //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = part[0]
+
+
+@wrong("block-sums", "wrong-result", "the last round is missing")
+@cuda.jit
+def sums_one_round_too_few(out, x):
+    part = cuda.shared.array(0, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if i < x.size:
+        part[t] = x[i]
+    else:
+        part[t] = 0
+    cuda.syncthreads()
+    step = cuda.blockDim.x // 2
+    while step > 1:
+        if t < step:
+            part[t] += part[t + step]
+        cuda.syncthreads()
+        step //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = part[0]
+
+
+@wrong("block-sums", "limit", "Let many threads add at once")
+@cuda.jit
+def sums_by_one_thread(out, x):
+    part = cuda.shared.array(0, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if i < x.size:
+        part[t] = x[i]
+    else:
+        part[t] = 0
+    cuda.syncthreads()
+    if t == 0:
+        total = float32(0)
+        for place in range(cuda.blockDim.x):
+            total += part[place]
+        out[cuda.blockIdx.x] = total
+
+
+@wrong("block-sums", "race")
+@cuda.jit
+def sums_in_one_place(out, x):
+    total = cuda.shared.array(1, float32)
     i, t = cuda.grid(1), cuda.threadIdx.x
     if t == 0:
-        for b in range(counts.size):
-            mine[b] = 0
+        total[0] = 0
     cuda.syncthreads()
-    if i < values.size:
-        cuda.atomic.sub(mine, values[i], -1)
+    if i < x.size:
+        total[0] += x[i]
     cuda.syncthreads()
     if t == 0:
-        for b in range(mine.size):
-            if mine[b] > 0:
-                cuda.atomic.add(counts, b, mine[b])
+        out[cuda.blockIdx.x] = total[0]
+
+
+@wrong("block-sums", "unwritten-output", "cuda.blockIdx.x")
+@cuda.jit
+def sums_into_the_first_place_only(out, x):
+    part = cuda.shared.array(0, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if i < x.size:
+        part[t] = x[i]
+    else:
+        part[t] = 0
+    cuda.syncthreads()
+    step = cuda.blockDim.x // 2
+    while step > 0:
+        if t < step:
+            part[t] += part[t + step]
+        cuda.syncthreads()
+        step //= 2
+    if i == 0:
+        out[cuda.blockIdx.x] = part[0]
+
+
+@wrong("block-sums", "out-of-bounds|race", "size 32|part[")
+@cuda.jit
+def sums_of_a_fixed_size(out, x):
+    part = cuda.shared.array(HALF, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if i < x.size:
+        part[t] = x[i]
+    else:
+        part[t] = 0
+    cuda.syncthreads()
+    step = cuda.blockDim.x // 2
+    while step > 0:
+        if t < step:
+            part[t] += part[t + step]
+        cuda.syncthreads()
+        step //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = part[0]
+
+
+@right("block-sums")
+@cuda.jit
+def sums_of_neighbours_first(out, x):
+    part = cuda.shared.array(0, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if i < x.size:
+        part[t] = x[i]
+    else:
+        part[t] = 0
+    cuda.syncthreads()
+    step = 1
+    while step < cuda.blockDim.x:
+        if t % (2 * step) == 0:
+            part[t] += part[t + step]
+        cuda.syncthreads()
+        step *= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = part[0]
+
+
+@right("block-sums")
+@cuda.jit
+def sums_with_barrier_at_the_start_of_a_round(out, x):
+    part = cuda.shared.array(0, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if i < x.size:
+        part[t] = x[i]
+    else:
+        part[t] = 0
+    step = cuda.blockDim.x // 2
+    while step > 0:
+        cuda.syncthreads()
+        if t < step:
+            part[t] += part[t + step]
+        step //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = part[0]
+
+
+@right("block-sums")
+@cuda.jit
+def sums_with_the_last_warp_in_step(out, x):
+    part = cuda.shared.array(0, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if i < x.size:
+        part[t] = x[i]
+    else:
+        part[t] = 0
+    cuda.syncthreads()
+    step = cuda.blockDim.x // 2
+    while step >= 32:
+        if t < step:
+            part[t] += part[t + step]
+        cuda.syncthreads()
+        step //= 2
+    if t < 32:
+        while step > 0:
+            value = part[t] + part[t + step] if t < step else ZERO
+            cuda.syncwarp()
+            if t < step:
+                part[t] = value
+            cuda.syncwarp()
+            step //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = part[0]
 
 
 # --- bank-wavefronts ----------------------------------------------------------------------------
