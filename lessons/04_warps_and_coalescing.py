@@ -868,8 +868,8 @@ for name, sectors in (("copy", copying), ("naive transpose", reading)):
 # A point has x, y and z. In Python you would make a record of them, and an array of records. NumPy
 # can do that, and kernels can read it: `points[i].x`.
 #
-# `align=True` promises that every field lies on a whole multiple of its size. Without it, Numba reads
-# a float32 byte by byte: on an H200, four requests for one.
+# `align=True` promises that every field lies on a whole multiple of its size. Without it, Numba
+# reads a float32 byte by byte: on an H200, four requests for one.
 
 # %%
 point = np.dtype([("x", np.float32), ("y", np.float32), ("z", np.float32)], align=True)
