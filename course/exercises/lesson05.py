@@ -324,8 +324,8 @@ register(
             )
         ],
         hints={
-            "race": "All threads wait after filling the buffer, and again after every round: what "
-            "a round adds, the round before has to have written.",
+            "race": "All threads wait after filling the buffer, and again after every round. In a "
+            "round only the threads with t < step add: nobody writes what another one reads.",
             "barrier-divergence": "In a round only the threads below step add, but all of them "
             "wait: the barrier stands in the loop, and outside of the if.",
             "uninitialised-read": "The last block has threads without an element. They fill in a "

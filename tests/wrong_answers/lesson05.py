@@ -1115,7 +1115,7 @@ def sums_with_barrier_in_the_branch(out, x):
         out[cuda.blockIdx.x] = part[0]
 
 
-@wrong("block-sums", "race", "part[")
+@wrong("block-sums", "race", "only the threads with t < step add")
 @cuda.jit
 def sums_without_the_guard_on_the_threads(out, x):
     part = cuda.shared.array(0, float32)
