@@ -264,13 +264,15 @@ class Races:
         if self.counters is None:
             return
         clock, first = self.launch.clock, self.geometry.first
-        for shadow in self.shadows():
-            shadow.flush(clock)
         arrived = self.mask.active.reshape(self.blocks, -1).any(1)
-        if arrived.all():
-            for array in self._allocated.values():
-                if array.shadow is not None:
-                    array.shadow.clear()
+        own = [array.shadow for array in self._allocated.values() if array.shadow is not None]
+        for shadow in own:
+            if arrived.all():
+                shadow.clear()  # nothing before the barrier can clash with what comes after
+            else:
+                shadow.flush(clock)
+        for shadow in self.launch.shadows.values():
+            shadow.flush(clock)
         clock.block[first : first + self.blocks][arrived] += 1
 
     def grid_passed(self) -> None:
