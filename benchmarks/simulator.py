@@ -64,6 +64,26 @@ def tiled(u, s, vt, out, k):
 
 
 @cuda.jit
+def layer_norm(x, out):
+    """One warp a row: sums by shuffles."""
+    row, lane = cuda.blockIdx.x, cuda.threadIdx.x
+    total = float32(0)
+    squares = float32(0)
+    for j in range(lane, x.shape[1], 32):
+        total += x[row, j]
+        squares += x[row, j] * x[row, j]
+    step = 16
+    while step > 0:
+        total += cuda.shfl_xor_sync(0xFFFFFFFF, total, step)
+        squares += cuda.shfl_xor_sync(0xFFFFFFFF, squares, step)
+        step >>= 1
+    mean = total / float32(x.shape[1])
+    scale = float32(1) / (squares / float32(x.shape[1]) - mean * mean) ** float32(0.5)
+    for j in range(lane, x.shape[1], 32):
+        out[row, j] = (x[row, j] - mean) * scale
+
+
+@cuda.jit
 def add(x, y, out):
     """One thread an element."""
     i = cuda.grid(1)
@@ -111,7 +131,9 @@ def main(quick: bool) -> int:
 
     rng = np.random.default_rng(1)
     x, y, out = (rng.random(256, dtype=np.float32) for _ in range(3))
-    small = factors(256, 50)
+    small, tiles, large = factors(256, 50), factors(256, 64), factors(2048, 10)
+    rows_in = rng.random((256, 768), dtype=np.float32)
+    rows_out = np.zeros_like(rows_in)
     rows: list[tuple[str, Callable[[], object], float, int]] = [
         ("add, 256 elements", lambda: add[1, 256](x, y, out), 200e-6, 200),
         ("naive 64x64, k = 50", launch(naive, 64, 50), 0.02, 20),
@@ -119,6 +141,13 @@ def main(quick: bool) -> int:
         ("naive 256x256, k = 50, traced",
          lambda: trace(naive, (16, 16), (16, 16), *small), 0.1, 5),
         ("tiled 256x256, k = 64", launch(tiled, 256, 64), 0.1, 5),
+        ("tiled 256x256, k = 64, traced",
+         lambda: trace(tiled, (16, 16), (16, 16), *tiles), 0.2, 5),
+        ("LayerNorm by shuffles, 256x768",
+         lambda: layer_norm[256, 32](rows_in, rows_out), 0.02, 5),
+        ("naive 2048x2048, k = 10", launch(naive, 2048, 10), 1.0, 2),
+        ("naive 2048x2048, k = 10, traced",
+         lambda: trace(naive, (128, 128), (16, 16), *large), 2.0, 1),
         ("naive 1024x1024, k = 64", launch(naive, 1024, 64), 1.5, 1 if quick else 3),
     ]  # fmt: skip
     print(

@@ -404,3 +404,21 @@ def test_arithmetic_of_constants_is_the_compilers():
     report = course.trace(mean, 1, 32, np.ones(32, np.float32), np.zeros(32, np.float32))
     assert report.operations["float64"] == 0 and report.operations["float32"] == 32
     assert not report.findings
+
+
+@pytest.mark.parametrize(("span", "both"), [(1, 4), (16, 4), (32, 0), (64, 0)])
+def test_warps_that_take_both_sides_are_counted(span, both):
+    @cuda.jit
+    def sides(out, span):
+        i = cuda.grid(1)
+        if i // span % 2 == 0:
+            out[i] = 1
+        else:
+            out[i] = 2
+
+    report = course.trace(sides, 2, 64, np.zeros(128, np.float32), span)
+    found = [f for f in report.findings if f.kind == "divergence"]
+    assert len(found) == (both > 0)
+    if found:
+        assert found[0].line == 3 and found[0].code == "if i // span % 2 == 0:"
+        assert f"{both} of 4 times" in found[0].message

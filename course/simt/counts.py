@@ -53,6 +53,7 @@ class Counters:
         self.samples: dict[tuple[Site, str, str], Sample] = {}  # for the pictures
         self.operations: Counter = Counter()
         self.float64: Counter[Site] = Counter()  # float64 operations of each line
+        self.branches: dict[Site, list[int]] = {}  # if-else: warps that came, that took both sides
         self.touched: dict[int, tuple[Array, ndarray]] = {}
 
     def touch(self, array: Array, elements) -> None:
@@ -81,6 +82,12 @@ class Counting:
                 counters.float64[self.site(site)] += amount * lanes
             else:
                 counters.operations[kind] += amount * lanes
+
+    def count_branch(self, site: int, warps: int, both: int) -> None:
+        """One ``if`` with an ``else``: how many warps came, and how many took both sides."""
+        count = self.counters.branches.setdefault(self.site(site), [0, 0])
+        count[0] += warps
+        count[1] += both
 
     def counted(self, site: int, operations: dict[str, int], value):
         self.count(site, operations)

@@ -103,12 +103,17 @@ class Control:
             return EMPTY
         return parent if count == parent.count else Mask(active, count, parent)
 
-    def split(self, condition) -> tuple[Mask, Mask]:
-        """Lanes for which a condition holds, and the others."""
+    def split(self, condition, site: int | None = None) -> tuple[Mask, Mask]:
+        """Lanes for which a condition holds, and the others; counted if there is a ``site``."""
         mask = self.mask
         if type(condition) is not ndarray:
+            if site is not None:
+                self.count_branch(site, mask.warps, 0)
             return (mask, EMPTY) if condition else (EMPTY, mask)
         yes = mask.active & condition
+        if site is not None:
+            both = yes.reshape(-1, 32).any(1) & (mask.active & ~condition).reshape(-1, 32).any(1)
+            self.count_branch(site, mask.warps, int(np.count_nonzero(both)))
         count = int(np.count_nonzero(yes))
         if count == 0:
             return EMPTY, mask

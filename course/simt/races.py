@@ -236,7 +236,10 @@ class Races:
         me, they = self.where_of(thread), self.where_of(other)
         same_block = me.block == they.block
         verb = {"load": "reads", "store": "writes", "atomic": "updates"}
+        does = verb[op]
         them = f"thread {they.thread}" + ("" if same_block else f" of block {they.block}")
+        if other == thread:  # one of several, of which it is the first
+            them, verb = "other threads", {op: word.removesuffix("s") for op, word in verb.items()}
         if kind == "same-value-race":
             advice = "all write the same value, so nothing breaks; one thread would be enough"
         elif "= " in self.site(site).code:
@@ -252,7 +255,7 @@ class Races:
             advice = "put cuda.syncthreads() between the two"
         self.found(
             kind,
-            f"{verb[op]} {self.spelled(array, element)}, which {them} {verb[other_op]} too, with "
+            f"{does} {self.spelled(array, element)}, which {them} {verb[other_op]} too, with "
             f"nothing to order the two: {advice}",
             site,
             thread - self.geometry.first * self.padded,

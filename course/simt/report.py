@@ -214,6 +214,16 @@ def cost_findings(counters: Counters, kernel: str) -> list[Finding]:
                 + in_function(site, kernel),
             )
         )  # fmt: skip
+    for site, (warps, both) in counters.branches.items():
+        if both * 2 >= warps > 0:
+            found.append(
+                Finding(
+                    "divergence", site.line, site.code,
+                    f"{both:,} of {warps:,} times a warp takes both sides, one after the other: "
+                    "let whole warps agree, by branching on what all 32 lanes share"
+                    + in_function(site, kernel),
+                )
+            )  # fmt: skip
     for (site, space, op), count in counters.accesses.items():
         if space == "global" and op != "atomic" and count.sectors >= 2 * count.ideal_sectors:
             found.append(

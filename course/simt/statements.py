@@ -173,7 +173,10 @@ class Writer(Emitter):
     def write_If(self, node: ast.If) -> None:
         then, other, outer = (self.temporary(stem) for stem in ("then", "else", "outer"))
         self.line(f"{outer} = T.mask")
-        self.line(f"{then}, {other} = T.split({bare(self.condition(node.test))})")
+        condition = bare(self.condition(node.test))
+        if self.traced and node.orelse:
+            condition = f"{condition}, {self.site(node, code=f'if {ast.unparse(node.test)}:')}"
+        self.line(f"{then}, {other} = T.split({condition})")
         ends = ends_lanes(node)
         for mask, body, which in ((then, node.body, "then"), (other, node.orelse, "else")):
             edges = self.typing.edges.get((which, node))
