@@ -129,7 +129,7 @@ def test_expressions_have_the_values_that_compiled_code_has(text, dtypes, seed):
 #: Each of these was wrong once, or is easily so.
 AWKWARD = [
     "-a", "~a", "-a + c", "a + 2", "-1 + c", "a - c", "a * c", "a // c", "a % c", "abs(a)",
-    "min(a, c)", "max(a, -3)", "a < c", "a if c > 1 else c", "a & 3", "a >> 1",
+    "min(a, c)", "max(a, c)", "a < c", "a if c > 1 else c", "a & 3", "a >> 1",
 ]  # fmt: skip
 
 
@@ -145,6 +145,10 @@ def test_mixed_integers_have_the_values_that_compiled_code_has(text):
     ]:
         arrays = [values(of, rng), values(of, rng), values(other, rng)]
         found, wanted = np.zeros(ELEMENTS), np.zeros(ELEMENTS)
+        if "m" in text and other == "bool_":
+            with pytest.raises(NumbaError):  # min and max take no booleans on a GPU
+                as_kernel(text, course.cuda)[2, 32](*arrays, found)
+            continue
         as_kernel(text, simulated)[2, 32](*arrays, found)
         if course.gpu() is not None:
             as_kernel(text, course.cuda)[2, 32](*arrays, wanted)

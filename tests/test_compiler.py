@@ -419,10 +419,11 @@ def test_registers_are_those_that_the_gpu_reports(name):
     kernel = reconstruct.LADDER[name].kernel
     signature = tuple(toolchain.type_of(value) for value in FACTORS)
     kernel.compile(signature)
+    overload = kernel.overloads[signature]
     facts = compiled(kernel, FACTORS, f"sm_{major}{minor}")
-    assert facts.registers == kernel.get_regs_per_thread(signature)
-    assert facts.shared_bytes == kernel.get_shared_mem_per_block(signature)
-    assert facts.local_bytes == kernel.get_local_mem_per_thread(signature)
+    assert facts.registers == overload.regs_per_thread
+    assert facts.shared_bytes == overload.shared_mem_per_block
+    assert facts.local_bytes == overload.local_mem_per_thread
 
 
 def test_a_float64_line_shows_itself():

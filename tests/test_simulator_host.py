@@ -225,6 +225,9 @@ def test_vectorize_broadcasts_chooses_types_and_keeps_device_arrays():
     assert hypotenuse(a, b, out=out) is out
     with pytest.raises(TypeError, match="No matching signature"):
         hypotenuse(a)
+    with pytest.raises(TypeError, match="exact types"):  # as on a GPU
+        hypotenuse(a.astype(np.int32), b)
+    np.testing.assert_allclose(hypotenuse(a, 2), np.hypot(a, 2), rtol=1e-12)
     with pytest.raises(TypeError, match="needs signatures"):
         cuda.vectorize(lambda a: a)
 

@@ -55,6 +55,8 @@ def resolve(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
             return arguments[0], arguments
         wide = types.uint64 if getattr(arguments[0], "signed", True) is False else types.int64
         return types.float64, (wide,)
+    if function in (min, max) and types.boolean in arguments:
+        return None  # as numba-cuda; core Numba takes them
     context, override = _context()
     try:
         with override():

@@ -56,7 +56,8 @@ class Vectorized:
     def __call__(self, *arguments: Any, out: Any = None, stream: Any = 0) -> Any:
         device = any(isinstance(argument, DeviceNDArray) for argument in arguments)
         arrays = [a._memory if isinstance(a, DeviceNDArray) else np.asarray(a) for a in arguments]
-        kinds, result = self._choose(arrays)
+        scalars = [not isinstance(a, DeviceNDArray | np.ndarray) for a in arguments]
+        kinds, result = self._choose(arrays, scalars)
         shape = np.broadcast_shapes(*(array.shape for array in arrays))
         flat = [
             CONVERT[kind](np.ascontiguousarray(np.broadcast_to(array, shape)).reshape(-1))
@@ -70,18 +71,20 @@ class Vectorized:
             return out
         return DeviceNDArray(values) if device else values
 
-    def _choose(self, arrays: list[np.ndarray]):
+    def _choose(self, arrays: list[np.ndarray], scalars: list[bool]):
+        """The signature whose types the arrays have; single numbers are converted."""
         given = [of_dtype(array.dtype) for array in arrays]
         for kinds, result in self.signatures:
             if len(kinds) == len(given) and all(
-                np.can_cast(array.dtype, dtype_of(kind), "safe")
-                for array, kind in zip(arrays, kinds, strict=True)
+                scalar or array.dtype == dtype_of(kind)
+                for array, scalar, kind in zip(arrays, scalars, kinds, strict=True)
             ):
                 return kinds, result
-        listed = "; ".join(str(kinds) for kinds, _ in self.signatures)
+        listed = "; ".join(f"({', '.join(map(str, kinds))})" for kinds, _ in self.signatures)
         raise TypeError(
-            f"No matching signature for {self.__name__}({', '.join(str(k) for k in given)}); "
-            f"it has {listed}"
+            f"No matching signature for {self.__name__}({', '.join(map(str, given))}); it has "
+            f"{listed}. GPU ufunc requires array arguments to have the exact types: convert them "
+            "with .astype(...), or add a signature"
         )
 
     def __repr__(self) -> str:

@@ -504,7 +504,7 @@ def clip_to_zero_and_one(x, low, high):
     return x
 
 
-@wrong("clip", "wrong-dtype", "float64", "right is float32", "signature")
+@wrong("clip", "raised", "exact types")
 @cuda.vectorize(["float64(float64, float64, float64)"])
 def clip_in_float64(x, low, high):
     return min(max(x, low), high)
