@@ -39,6 +39,9 @@ class Atomics:
             for value in values
         ]
         flat = array.flat
+        if kind in ("max", "min") and array.dtype.kind == "f" and not used:
+            kept = ~np.isnan(operands[0])  # as on a GPU, a NaN is neither larger nor smaller
+            places, operands = places[kept], [operands[0][kept]]
         if not used and kind in _UNORDERED:
             _UNORDERED[kind].at(flat, places, operands[0].astype(array.dtype, copy=False))
             return None
@@ -85,6 +88,8 @@ def _one_by_one(flat: ndarray, places: ndarray, step: Callable, operands: list[n
 
 _STEP: dict[str, Callable] = {
     **_UNORDERED,
+    "max": lambda old, new: new if new > old else old,  # also with NaN as on a GPU
+    "min": lambda old, new: new if new < old else old,
     "exch": lambda old, new: new,
     "cas": lambda old, compare, new: new if old == compare else old,
     "inc": lambda old, top: 0 if old >= top else old + 1,
