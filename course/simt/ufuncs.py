@@ -74,12 +74,13 @@ class Vectorized:
     def _choose(self, arrays: list[np.ndarray], scalars: list[bool]):
         """The signature whose types the arrays have; single numbers are converted."""
         given = [of_dtype(array.dtype) for array in arrays]
-        for kinds, result in self.signatures:
-            if len(kinds) == len(given) and all(
-                scalar or array.dtype == dtype_of(kind)
-                for array, scalar, kind in zip(arrays, scalars, kinds, strict=True)
-            ):
-                return kinds, result
+        for convertible in ([False] * len(given), scalars):  # exact types come first
+            for kinds, result in self.signatures:
+                if len(kinds) == len(given) and all(
+                    scalar or array.dtype == dtype_of(kind)
+                    for array, scalar, kind in zip(arrays, convertible, kinds, strict=True)
+                ):
+                    return kinds, result
         listed = "; ".join(f"({', '.join(map(str, kinds))})" for kinds, _ in self.signatures)
         raise TypeError(
             f"No matching signature for {self.__name__}({', '.join(map(str, given))}); it has "
