@@ -7,8 +7,9 @@ import os
 import numpy as np
 import pytest
 from numba import float64
-from random_programs import THREADS, results, source
+from random_programs import THREADS, helper, results, source
 
+import course
 from course.simt import host as cuda
 from course.simt import masks, trace
 
@@ -42,6 +43,32 @@ def launcher(function, traced=False):
 def test_random_programs_do_what_each_thread_alone_would_do(first):
     for seed in range(first, min(first + BATCH, PROGRAMS)):
         wanted, found = results(seed, lambda f, seed=seed: launcher(f, traced=seed % 4 == 0))
+        assert np.array_equal(wanted, found), f"program {seed}:\n{source(seed)}"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(course.gpu() is None, reason="needs a GPU")
+def test_random_programs_do_the_same_on_a_gpu():
+    """A few of them: a GPU's compiler takes about a second for each."""
+    real = course.cuda
+
+    def on_the_gpu(function):
+        function.py_func.__globals__["helper"] = real.jit(device=True)(helper)
+        compiled = real.jit(device=True)(function.py_func)
+
+        @real.jit
+        def kernel(n, o, k):
+            i = real.grid(1)
+            local = real.local.array(4, float64)
+            for p in range(4):
+                local[p] = 0.0
+            if i < n.shape[0]:
+                o[i, 4] = compiled(i, n, o, local, k)
+
+        return lambda n, o, k: kernel[2, 40](n, o, k)
+
+    for seed in range(int(os.environ.get("COURSE_GPU_PROGRAMS", "25"))):
+        wanted, found = results(seed, on_the_gpu)
         assert np.array_equal(wanted, found), f"program {seed}:\n{source(seed)}"
 
 
