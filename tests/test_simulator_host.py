@@ -425,3 +425,48 @@ def test_warps_that_take_both_sides_are_counted(span, both):
     if found:
         assert found[0].line == 3 and found[0].code == "if i // span % 2 == 0:"
         assert f"{both} of 4 times" in found[0].message
+
+
+def test_of_several_signatures_the_fitting_one_is_taken():
+    @cuda.jit(["(float64[:], float32)", "(float64[:], float64)"])
+    def keep(out, x):
+        out[0] = x
+
+    out = np.zeros(1)
+    keep[1, 1](out, 1.0000000298)
+    assert out[0] == 1.0000000298
+    keep[1, 1](out, np.float32(0.1))
+    assert out[0] == np.float32(0.1)
+
+
+def test_a_device_functions_signature_converts():
+    @cuda.jit("int32(int32, int32)", device=True)
+    def add(a, b):
+        return a + b
+
+    @cuda.jit
+    def kernel(out):
+        out[0] = add(1.5, 2.5)
+
+    out = np.zeros(1)
+    kernel[1, 1](out)
+    assert out[0] == 3
+
+
+def test_functions_with_two_results_and_rounding_to_decimals():
+    @cuda.jit
+    def parts(x, out):
+        i = cuda.grid(1)
+        fraction, exponent = math.frexp(x[i])
+        out[0, i], out[1, i] = fraction, exponent
+        fraction, whole = math.modf(x[i])
+        out[2, i], out[3, i] = fraction, whole
+        out[4, i] = round(x[i], 3)
+
+    x = np.array([0.3425, 5.75, -2.25, 1e-3], np.float32)
+    out = np.zeros((5, 4))
+    parts[1, 4](x, out)
+    for i, value in enumerate(x):
+        assert tuple(out[:2, i]) == math.frexp(value)
+        assert tuple(out[2:4, i]) == math.modf(value)
+    np.testing.assert_allclose(out[4], [0.343, 5.75, -2.25, 0.001], rtol=1e-6)

@@ -81,7 +81,11 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
         return f"power({codes[0]}, {codes[1]}, {operators.name_of(kind)})"
     name = function.__name__
     key = f"{name}_" if name in emitter.namespace else name
-    emitter.namespace[key] = operators.library(function, dtype_of(kind))
+    if isinstance(kind, types.BaseTuple):
+        parts = tuple(dtype_of(part) for part in kind)
+        emitter.namespace[key] = operators.library_pair(function, parts)
+    else:
+        emitter.namespace[key] = operators.library(function, dtype_of(kind))
     return f"{key}({', '.join(codes)})"
 
 
@@ -99,11 +103,12 @@ def _device(emitter: Emitter, node: ast.Call) -> str:
     if emitter.namespace.setdefault(name, program.run) is not program.run:
         name = emitter.temporary(f"{name}_")
         emitter.namespace[name] = program.run
-    codes = [emitter.expression(argument) for argument in node.args]
+    codes = [emitter.operand(a, k) for a, k in zip(node.args, arguments, strict=True)]
     base = len(emitter.sites)
     emitter.sites.extend(program.sites)
     emitter.cooperative |= program.cooperative
-    return f"T.call({', '.join([name, str(base), *codes])})"
+    code = f"T.call({', '.join([name, str(base), *codes])})"
+    return emitter.convert(code, program.result, emitter.typing.of[node])
 
 
 def _print(emitter: Emitter, node: ast.Call) -> str:

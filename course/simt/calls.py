@@ -155,9 +155,14 @@ def _device(typer: Expressions, node: ast.Call, function: Any) -> types.Type:
     arguments = tuple(plain(typer.expression(argument)) for argument in node.args)
     if node.keywords:
         raise typer.source.unsupported(node, "keyword arguments of a device function")
+    declared = getattr(function, "device_signature", None)
+    if declared is not None and len(declared[0]) == len(arguments):
+        arguments = declared[0]  # arguments and result are converted, as on a GPU
     typing = typer.callee(typer.source, node, function, arguments)
     typer.typing.callees[node] = (function, arguments)
     typer.typing.operands[node] = arguments
+    if declared is not None and not isinstance(typing.result, types.NoneType):
+        return declared[1] or typing.result
     return typing.result
 
 

@@ -23,12 +23,13 @@ class Kernel:
         function: FunctionType,
         device: bool,
         debug: bool,
-        signature: Any = None,
+        signatures: list[tuple[tuple[types.Type, ...], Any]] | None = None,
         options: dict[str, Any] | None = None,
     ):
         self.py_func, self.device, self.debug = function, device, debug
         self.targetoptions = options or {}  # for the compiler: course.compiler reads them
-        self.signature: tuple[types.Type, ...] | None = signature
+        self.signatures = [] if device else [kinds for kinds, _ in signatures or []]
+        self.device_signature = signatures[0] if device and signatures else None
         self.__name__, self.__doc__ = function.__name__, function.__doc__
         self.__module__, self.__qualname__ = function.__module__, function.__qualname__
         self.__wrapped__ = function
@@ -102,7 +103,7 @@ class Configured:
             args,
             dynamic_shared=self.sharedmem,
             debug=self.kernel.debug,
-            signature=self.kernel.signature,
+            signatures=self.kernel.signatures,
         )
 
 
@@ -128,17 +129,17 @@ def jit(
         return Kernel(func_or_sig, device, bool(debug), options=kept)
     if isinstance(func_or_sig, Kernel):
         raise TypeError(f"{func_or_sig.__name__} is decorated with @cuda.jit twice")
-    signature = None
+    signatures = []
     if func_or_sig is not None:
-        first = func_or_sig[0] if isinstance(func_or_sig, list) else func_or_sig
-        signature, result = normalize_signature(first)
-        signature = tuple(plain(kind) for kind in signature)
-        if not device and result not in (None, types.void):
-            raise TypeError("CUDA kernel must have void return type.")
+        for one in func_or_sig if isinstance(func_or_sig, list) else [func_or_sig]:
+            arguments, result = normalize_signature(one)
+            signatures.append((tuple(plain(kind) for kind in arguments), result))
+            if not device and result not in (None, types.void):
+                raise TypeError("CUDA kernel must have void return type.")
 
     def decorate(function: FunctionType) -> Kernel:
         if not isinstance(function, FunctionType):
             raise TypeError(f"@cuda.jit decorates functions, not {type(function).__name__}")
-        return Kernel(function, device, bool(debug), None if device else signature, kept)
+        return Kernel(function, device, bool(debug), signatures, kept)
 
     return decorate

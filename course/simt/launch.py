@@ -165,23 +165,30 @@ class Arguments:
             self.back.append(lambda: value.set(copy))
         return self._array(np.ascontiguousarray(copy), name)
 
+    def fits(self, declared: tuple[types.Type, ...], exact: bool = False) -> bool:
+        """Can the arguments be given to an explicit signature?"""
+        if len(declared) != len(self.types):
+            return False
+        for given, wanted in zip(self.types, declared, strict=True):
+            if isinstance(given, types.Array) and isinstance(wanted, types.Array):
+                if (given.dtype, given.ndim) != (wanted.dtype, wanted.ndim):
+                    return False
+            elif isinstance(given, types.Array) or isinstance(wanted, types.Array):
+                return False
+            elif exact and plain(given) != wanted:
+                return False
+        return True
+
     def convert(self, declared: tuple[types.Type, ...]) -> None:
         """Convert to the types of an explicit signature."""
-        if len(declared) != len(self.types):
-            raise TypeError(f"the signature has {len(declared)} arguments, {len(self.types)} given")
+        if not self.fits(declared):
+            given = ", ".join(str(kind) for kind in self.types)
+            wanted = ", ".join(str(kind) for kind in declared)
+            raise TypeError(
+                f"No matching definition for argument type(s) {given}: the signature says {wanted}"
+            )
         for i, (given, wanted) in enumerate(zip(self.types, declared, strict=True)):
-            arrays = isinstance(given, types.Array), isinstance(wanted, types.Array)
-            if all(arrays):
-                fits = (given.dtype, given.ndim) == (wanted.dtype, wanted.ndim)
-            else:
-                fits = not any(arrays)
-            if not fits:
-                raise TypeError(
-                    f"No matching definition for argument type(s) "
-                    f"{', '.join(str(kind) for kind in self.types)}: argument {self.names[i]!r} is "
-                    f"{given}, the signature says {wanted}"
-                )
-            if not any(arrays) and plain(given) != wanted:
+            if not isinstance(given, types.Array) and plain(given) != wanted:
                 self.values[i] = CONVERT[wanted](self.values[i])
                 self.types[i] = wanted
 
@@ -196,7 +203,7 @@ def run(
     counters: Counters | None = None,
     gpu: gpus.GPU | None = None,
     debug: bool = False,
-    signature: tuple[types.Type, ...] | None = None,
+    signatures: list[tuple[types.Type, ...]] | None = None,
 ) -> Launch:
     """Run a kernel on all threads; arrays get their new values only if all went well."""
     gpu = gpu or gpus.current()
@@ -206,8 +213,10 @@ def run(
     taken = Arguments(program.source.arguments)
     for position, value in enumerate(arguments):
         taken.add(value, position)
-    if signature is not None:
-        taken.convert(signature)
+    if signatures:
+        exact = [one for one in signatures if taken.fits(one, exact=True)]
+        near = [one for one in signatures if taken.fits(one)]
+        taken.convert((exact or near or signatures)[0])
     kinds = tuple(taken.types)
     if not isinstance(program.typing(kinds).result, types.NoneType):
         raise typing_error(

@@ -178,9 +178,23 @@ minimum = _extreme(np.minimum, np.fmin, min)
 maximum = _extreme(np.maximum, np.fmax, max)
 
 
-def rint(x, digits=0):
-    """Round half to even, to a number of decimals."""
-    return x if type(x) is int else np.round(x, digits)
+def rint(x, digits=None):
+    """Round half to even, to a number of decimals; scaled in float64, as Numba does it."""
+    if type(x) is int:
+        return x
+    if digits is None:
+        return np.rint(x)
+    scale = 10.0**digits
+    scaled = np.float64(x) * scale
+    rounded = np.where(np.isfinite(scaled), np.rint(scaled) / scale, x)
+    return _like(rounded, x)
+
+
+def _like(values, x):
+    """Values as an array if ``x`` is one, else as a uniform value, in the type of ``x``."""
+    if type(x) is ndarray:
+        return values.astype(x.dtype)
+    return float(values) if type(x) is float else x.dtype.type(values)
 
 
 def part(x, name):
@@ -329,9 +343,14 @@ def library(function: Any, dtype: np.dtype) -> Callable:
     return lambda *x: convert(run(*x))
 
 
+def library_pair(function: Any, dtypes: tuple[np.dtype, ...]) -> Callable:
+    """``math.frexp`` or ``math.modf``: functions with two results."""
+    run = getattr(np, function.__name__)
+    converts = [CONVERT_DTYPE[dtype] for dtype in dtypes]
+    return lambda x: tuple(c(part) for c, part in zip(converts, run(x), strict=True))
+
+
 def _as_dtype(x, dtype: np.dtype):
-    if isinstance(x, tuple):
-        return tuple(_as_dtype(item, dtype) for item in x)
     return x if getattr(x, "dtype", None) == dtype else CONVERT_DTYPE[dtype](x)
 
 

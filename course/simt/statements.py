@@ -26,6 +26,7 @@ class LaneProgram:
     run: Callable
     sites: tuple[Site, ...]
     cooperative: bool = False
+    result: types.Type = types.none
 
 
 class Writer(Emitter):
@@ -56,7 +57,12 @@ class Writer(Emitter):
         linecache.cache[file] = (len(text), None, text.splitlines(True), file)
         exec(compile(text, file, "exec"), self.namespace)
         return LaneProgram(
-            source.name, text, self.namespace[source.name], tuple(self.sites), self.cooperative
+            source.name,
+            text,
+            self.namespace[source.name],
+            tuple(self.sites),
+            self.cooperative,
+            self.typing.result,
         )
 
     # ------------------------------------------------------------------ suites
