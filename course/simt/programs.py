@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import copy
 import weakref
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import FunctionType
 from typing import Any
 
+import numpy as np
 from numba import types
 
-from course.simt.names import Source, Unsupported, read
+from course.simt.names import MISSING, KernelName, Source, Unsupported, read
 from course.simt.races import stored_arguments
 from course.simt.statements import LaneProgram, Writer
 from course.simt.types import Typer, Typing
@@ -21,9 +24,11 @@ Signature = tuple[types.Type, ...]
 class Program:
     """All translations of one function."""
 
-    def __init__(self, function: FunctionType):
-        self.source: Source = read(function)
+    def __init__(self, function: FunctionType | Source):
+        self.source = function if isinstance(function, Source) else read(function)
+        _bind_functions(self.source)
         self._looking = False
+        self.bound: dict[tuple, Program] = {}
         self._typings: dict[Signature, Typing] = {}
         self._programs: dict[tuple[Signature, bool, bool], LaneProgram] = {}
 
@@ -84,11 +89,91 @@ def _device_program(function: Any, signature: Signature, traced: bool) -> LanePr
     return program_of(function).lane_program(signature, traced, device=True)
 
 
+# ---------------------------------------------------------------------- functions as arguments
+@dataclass(frozen=True)
+class _Bound:
+    """A device function of which some arguments are functions or types, known when compiled."""
+
+    py_func: FunctionType
+    given: tuple[tuple[str, Any], ...]
+
+    def program(self) -> Program:
+        made = program_of(self.py_func).bound
+        if self.given not in made:
+            source, given = read(self.py_func), dict(self.given)
+            made[self.given] = Program(
+                replace(
+                    source,
+                    tree=_Prune(given).visit(copy.deepcopy(source.tree)),
+                    arguments=[name for name in source.arguments if name not in given],
+                    environment={**source.environment, **given},
+                    assigned=source.assigned - given.keys(),
+                )
+            )
+        return made[self.given]
+
+
+class _Prune(ast.NodeTransformer):
+    """Leaves out the side of ``if name:`` that a bound truth value rules out, as Numba does."""
+
+    def __init__(self, given: dict[str, Any]):
+        self.given = given
+
+    def visit_If(self, node: ast.If) -> Any:
+        self.generic_visit(node)
+        value = self.given.get(node.test.id) if isinstance(node.test, ast.Name) else None
+        if type(value) is not bool:
+            return node
+        return (node.body if value else node.orelse) or ast.copy_location(ast.Pass(), node)
+
+
+def _is_function_or_type(value: Any) -> bool:
+    if isinstance(value, KernelName):
+        return value.path.startswith("atomic.")
+    scalar = isinstance(value, type) and issubclass(value, np.generic)
+    return scalar or isinstance(value, types.Type) or hasattr(value, "py_func")
+
+
+def _bind_functions(source: Source) -> None:
+    """Calls of device functions with functions or types among the arguments: bind those.
+
+    In such calls integers and truth values known when compiled are bound, too: they may be shapes
+    of arrays and choose branches.
+    """
+    for node in ast.walk(source.tree):
+        function = source.static(node.func) if isinstance(node, ast.Call) else MISSING
+        if not hasattr(function, "py_func") or isinstance(function, _Bound) or node.keywords:
+            continue
+        values = [source.static(argument) for argument in node.args]
+        if not any(_is_function_or_type(value) for value in values):
+            continue
+        inner = program_of(function).source
+        stores = {
+            part.id
+            for part in ast.walk(inner.tree)
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+        }
+        given, kept = [], []
+        for name, value, argument in zip(inner.arguments, values, node.args):
+            whole = value if isinstance(value, tuple) else (value,)
+            number = all(type(part) in (int, bool) for part in whole)
+            if name not in stores and (_is_function_or_type(value) or number):
+                given.append((name, value))
+            else:
+                kept.append(argument)
+        if len(node.args) == len(inner.arguments):
+            bound = _Bound(function.py_func, tuple(given))
+            node.func = ast.copy_location(ast.Constant(bound), node.func)
+            node.args = kept
+
+
 _programs: weakref.WeakKeyDictionary[FunctionType, Program] = weakref.WeakKeyDictionary()
 
 
 def program_of(kernel: Any) -> Program:
     """The program of a kernel of the simulator, of ``numba.cuda``, or of a plain function."""
+    if isinstance(kernel, _Bound):
+        return kernel.program()
     function = getattr(kernel, "py_func", kernel)
     if not isinstance(function, FunctionType):
         raise Unsupported(f"{kernel!r} is not a kernel: give a function decorated with @cuda.jit")
