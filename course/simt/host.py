@@ -52,8 +52,12 @@ def device_array(
 
 
 def device_array_like(ary: Any, stream: Any = 0) -> DeviceNDArray:
-    order = "F" if ary.flags.f_contiguous and not ary.flags.c_contiguous else "C"
-    return device_array(ary.shape, ary.dtype, order=order)
+    return device_array(ary.shape, ary.dtype, order=_order(ary))
+
+
+def _order(ary: Any) -> str:
+    """The order of an array like this one: C, unless it is Fortran's without gaps."""
+    return "F" if ary.flags.f_contiguous and not ary.flags.c_contiguous else "C"
 
 
 def _unset(shape: Any, dtype: Any, order: str = "C") -> np.ndarray:
@@ -76,7 +80,7 @@ def pinned_array(
 
 
 def pinned_array_like(ary: np.ndarray) -> np.ndarray:
-    return np.empty_like(ary)
+    return pinned_array(ary.shape, ary.dtype, order=_order(ary))
 
 
 def mapped_array(
@@ -93,7 +97,7 @@ def mapped_array(
 
 
 def mapped_array_like(ary: np.ndarray, stream: Any = 0, portable: bool = False, wc: bool = False):
-    return np.empty_like(ary).view(_Mapped)
+    return mapped_array(ary.shape, ary.dtype, order=_order(ary))
 
 
 managed_array = mapped_array
