@@ -18,7 +18,7 @@ from course.simt.emit import Site
 from course.simt.memory import Array, global_array
 from course.simt.names import typing_error
 from course.simt.operators import CONVERT
-from course.simt.oracle import of_value, plain
+from course.simt.oracle import dtype_of, of_value, plain
 from course.simt.programs import program_of
 from course.simt.races import Clock, Shadow
 from course.simt.report import ERRORS, Finding, KernelError, Report, cost_findings
@@ -179,6 +179,16 @@ class Arguments:
                 return False
         return True
 
+    def losses(self, declared: tuple[types.Type, ...]) -> int:
+        """How many numbers would lose something by conversion to a signature's types."""
+        pairs = [(plain(given), wanted) for given, wanted in zip(self.types, declared, strict=True)]
+        numbers = types.Number | types.Boolean
+        return sum(
+            not np.can_cast(dtype_of(given), dtype_of(wanted), "safe")
+            for given, wanted in pairs
+            if isinstance(given, numbers) and isinstance(wanted, numbers)
+        )
+
     def convert(self, declared: tuple[types.Type, ...]) -> None:
         """Convert to the types of an explicit signature."""
         if not self.fits(declared):
@@ -215,7 +225,7 @@ def run(
         taken.add(value, position)
     if signatures:
         exact = [one for one in signatures if taken.fits(one, exact=True)]
-        near = [one for one in signatures if taken.fits(one)]
+        near = sorted((one for one in signatures if taken.fits(one)), key=taken.losses)
         taken.convert((exact or near or signatures)[0])
     kinds = tuple(taken.types)
     if not isinstance(program.typing(kinds).result, types.NoneType):
