@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -46,6 +47,8 @@ def rows(tmp_path_factory) -> list[dict]:
         found = "none"
     if found != VERSION or numba_suite.installed() is None:
         pytest.skip(f"needs the tests of numba-cuda {VERSION}; installed: {found}")
+    if not hasattr(signal, "SIGALRM"):
+        pytest.skip("the limit on a test's time needs SIGALRM")
     folder = tmp_path_factory.mktemp("numba_suite")
     hidden = {"NUMBA_ENABLE_CUDASIM", "COURSE_SIMULATED_GPU"}
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
