@@ -182,14 +182,17 @@ def read(function: FunctionType) -> Source:
     name = getattr(function, "__name__", repr(function))
     if name == "<lambda>":
         raise Unsupported("a lambda cannot be simulated: write the kernel with def")
+    missing = Unsupported(
+        f"the source of {name} cannot be found (typed into a plain Python prompt, or made with "
+        "exec): write the kernel in a file or a notebook cell"
+    )
     try:
-        text, first = inspect.getsourcelines(function)
-    except (OSError, TypeError):
-        raise Unsupported(
-            f"the source of {name} cannot be found (typed into a plain Python prompt, or made with "
-            "exec): write the kernel in a file or a notebook cell"
-        ) from None
-    tree = ast.parse(textwrap.dedent("".join(text))).body[0]
+        text, _ = inspect.getsourcelines(function)
+        tree = ast.parse(textwrap.dedent("".join(text))).body[0]
+    except (OSError, TypeError, SyntaxError, IndexError):
+        raise missing from None
+    if getattr(tree, "name", None) != function.__code__.co_name:
+        raise missing  # newer Pythons find lines of another program under the name "<string>"
     if not isinstance(tree, ast.FunctionDef):
         raise Unsupported(f"{name} is not a plain function: write the kernel with def")
     spec = tree.args
