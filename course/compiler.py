@@ -217,7 +217,8 @@ def _signature(kernel: Any, given: Any) -> tuple[Any, ...]:
 
 
 def _declared(kernel: Any) -> tuple[Any, ...]:
-    declared = getattr(kernel, "signature", None)  # of the simulator's kernels
+    known = getattr(kernel, "signatures", None) or ()  # of the simulator's kernels
+    declared = known[0] if len(known) == 1 else None
     if declared is None:
         signatures = list(getattr(kernel, "overloads", None) or ())
         declared = signatures[0] if len(signatures) == 1 else None
