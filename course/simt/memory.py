@@ -231,9 +231,8 @@ class Memory:
             if type(i) is not ndarray:
                 if not 0 <= i < size:
                     i, _ = self.strange_index(array, index, axis, site, "view")
-            elif (strange := self.mask.active & ((i < 0) | (i >= size))).any():
+            elif (self.mask.active & ((i < 0) | (i >= size))).any():
                 i, _ = self.strange_index(array, index, axis, site, "view")
-                del strange
             offset = offset + i * stride
         return array.derived(tuple(shape), tuple(strides), offset)
 

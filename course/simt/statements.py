@@ -246,19 +246,11 @@ class Writer(Emitter):
 
         def take() -> None:
             if not simple:
-                self.assign(node.target, item, self._item_kind(node.iter))
+                self.assign(node.target, item, self.typing.items[node])
             elif not self.scopes.always_plain(node.target.id):
                 self.line(f"_m_{item} = T.mask")
 
         self._loop_body(node, take)
-
-    def _item_kind(self, node: ast.expr) -> types.Type:
-        from course.simt.types import Typer
-
-        typer = Typer.__new__(Typer)
-        typer.source, typer.typing = self.source, self.typing
-        typer.expression = self.typing.of.__getitem__
-        return typer.iterated(node)
 
     def items(self, node: ast.expr) -> Callable[[str], str]:
         """Code of what a for loop runs over, given the name of its loop object."""

@@ -34,6 +34,7 @@ class Typing:
     operands: dict[ast.AST, tuple[types.Type, ...]] = field(default_factory=dict)
     callees: dict[ast.AST, Any] = field(default_factory=dict)
     targets: dict[ast.AST, types.Type] = field(default_factory=dict)
+    items: dict[ast.For, types.Type] = field(default_factory=dict)
     edges: dict[tuple[str, ast.AST], list[tuple[str, types.Type, types.Type]]] = field(
         default_factory=dict
     )
@@ -170,7 +171,7 @@ class Typer(Expressions):
         self.loop(node, lambda: self.condition(node.test), None)
 
     def do_For(self, node: ast.For) -> None:
-        item = self.iterated(node.iter)
+        item = self.typing.items[node] = self.iterated(node.iter)
         self.loop(node, lambda: None, item)
 
     def loop(self, node: ast.For | ast.While, head: Callable, item: types.Type | None) -> None:
