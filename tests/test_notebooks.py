@@ -129,10 +129,8 @@ def test_a_lesson_checks_exactly_the_exercises_declared_for_it(path):
 @EACH_LESSON
 def test_every_exercise_has_a_wrong_answer_that_is_told_why(path):
     number, _ = lessons.title(lessons.read(path))
-    zoo = lessons.ROOT / "tests" / "wrong_answers" / f"lesson{number}.py"
-    assert zoo.exists(), (
-        f"{zoo.name} in tests/wrong_answers holds the wrong answers of lesson {number}"
-    )
+    zoo = lessons.ROOT / "tests" / "bug_zoo" / f"lesson{number}.py"
+    assert zoo.exists(), f"{zoo.name} in tests/bug_zoo holds the wrong answers of lesson {number}"
     text = zoo.read_text(encoding="utf-8")
     missing = [name for name in checked_names(path) if f'@wrong("{name}"' not in text]
     assert not missing, f"no wrong answer in {zoo.name}"

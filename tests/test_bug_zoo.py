@@ -3,14 +3,14 @@
 import importlib
 import pkgutil
 
+import bug_zoo
 import pytest
-import wrong_answers
 
 from course.checks import check, exercises
 
 LESSONS = [
-    importlib.import_module(f"wrong_answers.{module.name}")
-    for module in pkgutil.iter_modules(wrong_answers.__path__)
+    importlib.import_module(f"bug_zoo.{module.name}")
+    for module in pkgutil.iter_modules(bug_zoo.__path__)
 ]
 WRONG = [entry for lesson in LESSONS for entry in lesson.ANSWERS.noted_wrong]
 RIGHT = [entry for lesson in LESSONS for entry in lesson.ANSWERS.noted_right]
@@ -45,7 +45,7 @@ def test_an_unusual_right_answer_passes(exercise, answer):
     assert verdict.status == "passed", verdict
 
 
-def test_every_exercise_has_wrong_answers_and_an_unusual_right_one():
+def test_every_exercise_has_bug_zoo_and_an_unusual_right_one():
     names = [name for name, exercise in exercises().items() if exercise.lesson <= 16]
     assert len(names) >= 19
     for name in names:

@@ -2,8 +2,8 @@
 
 from numba import njit
 
+from bug_zoo import Answers
 from course import cuda
-from wrong_answers import Answers
 
 ANSWERS = Answers()
 wrong, right = ANSWERS.wrong, ANSWERS.right
