@@ -11,7 +11,7 @@ from numba import types
 from course.simt import intrinsics
 from course.simt.expressions import Expressions, constant_dtype
 from course.simt.names import MISSING, KernelName
-from course.simt.oracle import of_dtype, plain, resolve
+from course.simt.oracle import best_signature, of_dtype, plain, resolve
 
 CASTS = {int, float, bool, complex}
 #: Functions of Python, math and NumPy that Numba's typing decides about.
@@ -155,8 +155,8 @@ def _device(typer: Expressions, node: ast.Call, function: Any) -> types.Type:
     arguments = tuple(plain(typer.expression(argument)) for argument in node.args)
     if node.keywords:
         raise typer.source.unsupported(node, "keyword arguments of a device function")
-    declared = getattr(function, "device_signature", None)
-    if declared is not None and len(declared[0]) == len(arguments):
+    declared = _declared(typer, node, function, arguments)
+    if declared is not None:
         arguments = declared[0]  # arguments and result are converted, as on a GPU
     typing = typer.callee(typer.source, node, function, arguments)
     typer.typing.callees[node] = (function, arguments)
@@ -164,6 +164,26 @@ def _device(typer: Expressions, node: ast.Call, function: Any) -> types.Type:
     if declared is not None and not isinstance(typing.result, types.NoneType):
         return declared[1] or typing.result
     return typing.result
+
+
+def _declared(typer: Expressions, node: ast.Call, function: Any, arguments: tuple):
+    """The signature of a device function, with its result or None, that Numba chooses."""
+    signatures = list(getattr(function, "device_signatures", ()))
+    if not signatures and getattr(function, "_can_compile", True) is False:
+        # numba.cuda's own, declared with signatures
+        signatures = [(s.args, s.return_type) for s in function.nopython_signatures]
+    if not signatures:
+        return None
+    chosen = best_signature(tuple(kinds for kinds, _ in signatures), arguments)
+    if chosen is None:
+        given = ", ".join(str(kind) for kind in arguments)
+        listed = "; ".join(f"({', '.join(map(str, kinds))})" for kinds, _ in signatures)
+        raise typer.source.refused(
+            node,
+            f"Invalid use of type(CUDADispatcher({function.__name__})) with parameters ({given})\n"
+            f"Known signatures: {listed}",
+        )
+    return signatures[chosen]
 
 
 # ---------------------------------------------------------------------- CUDA's own

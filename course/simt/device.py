@@ -58,10 +58,17 @@ class DeviceNDArray:
 
     @property
     def T(self) -> DeviceNDArray:
-        return DeviceNDArray(self._memory.T)
+        return self.transpose()
 
     def transpose(self, axes: tuple[int, ...] | None = None) -> DeviceNDArray:
-        return DeviceNDArray(self._memory.transpose(axes))
+        """The transposed matrix: as in Numba a new array in C order, not a view."""
+        if axes and tuple(axes) == tuple(range(self.ndim)):
+            return self
+        if self.ndim != 2:
+            raise NotImplementedError("transposing a non-2D DeviceNDArray isn't supported")
+        if axes is not None and set(axes) != {0, 1}:
+            raise ValueError(f"invalid axes list {axes!r}")
+        return DeviceNDArray(np.array(self._memory.T, order="C", copy=True))
 
     def copy_to_host(self, ary: np.ndarray | None = None, stream: Any = 0) -> np.ndarray:
         """The values, in a new host array or in ``ary``."""

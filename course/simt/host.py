@@ -48,20 +48,37 @@ def device_array(
     shape: Any, dtype: Any = np.float64, strides: Any = None, order: str = "C", stream: Any = 0
 ):
     """An array on the device whose elements are not set: filled with NaN or the largest value."""
-    return DeviceNDArray(_unset(shape, dtype, order))
+    return DeviceNDArray(_unset(shape, dtype, order, strides))
 
 
 def device_array_like(ary: Any, stream: Any = 0) -> DeviceNDArray:
-    return device_array(ary.shape, ary.dtype, order=_order(ary))
+    order, strides = _layout(ary)
+    return device_array(ary.shape, ary.dtype, strides, order)
 
 
-def _order(ary: Any) -> str:
-    """The order of an array like this one: C, unless it is Fortran's without gaps."""
-    return "F" if ary.flags.f_contiguous and not ary.flags.c_contiguous else "C"
+def _layout(ary: Any) -> tuple[str, tuple[int, ...] | None]:
+    """Order and strides [bytes] of an array like this one, without gaps, as Numba chooses them."""
+    if ary.flags.c_contiguous or ary.flags.f_contiguous or ary.ndim <= 1:
+        return ("F" if ary.flags.f_contiguous and not ary.flags.c_contiguous else "C"), None
+    strides, step = [0] * ary.ndim, ary.dtype.itemsize
+    for axis in sorted(range(ary.ndim), key=lambda axis: ary.strides[axis]):
+        strides[axis] = step
+        step *= ary.shape[axis]
+    return "C", tuple(strides)
 
 
-def _unset(shape: Any, dtype: Any, order: str = "C") -> np.ndarray:
-    memory = np.empty(shape, dtype, order)
+def _empty(shape: Any, dtype: Any, order: str, strides: Any) -> np.ndarray:
+    """An array whose elements are not set, with some strides [bytes] where they are given."""
+    if strides is None:
+        return np.empty(shape, dtype, order)
+    sizes = shape if isinstance(shape, tuple | list) else (shape,)
+    span = sum(abs(step) * (size - 1) for step, size in zip(strides, sizes, strict=True))
+    bytes_ = np.empty(span + np.dtype(dtype).itemsize if np.prod(sizes) else 0, np.uint8)
+    return np.ndarray(shape, dtype, bytes_, strides=strides)
+
+
+def _unset(shape: Any, dtype: Any, order: str = "C", strides: Any = None) -> np.ndarray:
+    memory = _empty(shape, dtype, order, strides)
     kind = memory.dtype.kind
     if kind in "fc":
         memory.fill(np.nan)
@@ -76,11 +93,12 @@ def pinned_array(
     shape: Any, dtype: Any = np.float64, strides: Any = None, order: str = "C"
 ) -> np.ndarray:
     """A host array in page-locked memory; without a GPU, any host array."""
-    return np.empty(shape, dtype, order)
+    return _empty(shape, dtype, order, strides)
 
 
 def pinned_array_like(ary: np.ndarray) -> np.ndarray:
-    return pinned_array(ary.shape, ary.dtype, order=_order(ary))
+    order, strides = _layout(ary)
+    return pinned_array(ary.shape, ary.dtype, strides, order)
 
 
 def mapped_array(
@@ -93,11 +111,12 @@ def mapped_array(
     wc: bool = False,
 ):
     """An array that host and device share."""
-    return np.empty(shape, dtype, order).view(_Mapped)
+    return _empty(shape, dtype, order, strides).view(_Mapped)
 
 
 def mapped_array_like(ary: np.ndarray, stream: Any = 0, portable: bool = False, wc: bool = False):
-    return mapped_array(ary.shape, ary.dtype, order=_order(ary))
+    order, strides = _layout(ary)
+    return mapped_array(ary.shape, ary.dtype, strides, order)
 
 
 managed_array = mapped_array

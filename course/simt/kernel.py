@@ -29,7 +29,7 @@ class Kernel:
         self.py_func, self.device, self.debug = function, device, debug
         self.targetoptions = options or {}  # for the compiler: course.compiler reads them
         self.signatures = [] if device else [kinds for kinds, _ in signatures or []]
-        self.device_signature = signatures[0] if device and signatures else None
+        self.device_signatures = signatures or [] if device else []
         self.__name__, self.__doc__ = function.__name__, function.__doc__
         self.__module__, self.__qualname__ = function.__module__, function.__qualname__
         self.__wrapped__ = function

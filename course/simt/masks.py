@@ -215,7 +215,7 @@ class Control:
         if type(new) is tuple:
             return tuple(self.merged(where, a, b) for a, b in zip(new, old, strict=True))
         if hasattr(new, "space") or hasattr(old, "space"):
-            return self.merged_arrays(new, old)
+            return self.merged_arrays(where, new, old)
         if type(new) is type(old) and type(new) is not ndarray and new == old:
             return new
         return np.where(where, new, old)

@@ -362,7 +362,18 @@ def _special(name: str) -> Callable:
         from scipy import special
     except ImportError:
         return np.vectorize(getattr(math, name), otypes=[float])
+    if name == "erfc":
+        return lambda x: _erfc(special.erfc, x)
     return getattr(special, {"lgamma": "gammaln"}.get(name, name))
+
+
+def _erfc(run: Callable, x):
+    """1 - erf(x); SciPy's is 0 where the true value is too small for a normal float64."""
+    value = run(x)
+    tiny = np.asarray(x, float) > 26
+    if not tiny.any():
+        return value
+    return np.where(tiny, np.vectorize(math.erfc, otypes=[float])(x), value)[()]
 
 
 NAMESPACE: dict[str, Any] = {

@@ -98,6 +98,24 @@ def unify(first: types.Type, second: types.Type) -> types.Type | None:
     return kind if isinstance(kind, types.Number | types.Boolean) else None
 
 
+@cache
+def best_signature(
+    declared: tuple[tuple[types.Type, ...], ...], arguments: tuple[types.Type, ...]
+) -> int | None:
+    """Which of several signatures Numba calls with some arguments; None if none takes them.
+
+    Numba takes the one that needs the fewest and safest conversions.
+    """
+    context, override = _context()
+    cases = [types.none(*kinds) for kinds in declared]
+    with override():
+        try:
+            found = context.resolve_overload("device function", cases, arguments, {})
+        except NumbaError:
+            return None
+    return None if found is None else cases.index(found)
+
+
 def of_value(value: Any) -> types.Type | None:
     """The type of an argument or of a constant from outside the kernel; None if it has none."""
     if isinstance(value, bool | np.bool_):

@@ -272,9 +272,11 @@ class Threads(Control, Memory, Atomics, Races, Warps, Counting):
             f"{len(index)} indices given"
         )
 
-    def merged_arrays(self, new, old):
+    def merged_arrays(self, where, new, old):
         if new.root is old.root and new.shape == old.shape and new.strides == old.strides:
-            return new.derived(new.shape, new.strides, new.offset)
+            same = type(new.offset) is type(old.offset) is int and new.offset == old.offset
+            offset = new.offset if same else np.where(where, new.offset, old.offset)
+            return new.derived(new.shape, new.strides, offset)
         raise Unsupported(
             f"{self.launch.name}: an array is chosen by thread ({new.name} for some, {old.name} "
             "for others), which the simulator cannot do; choose the element instead"
