@@ -61,14 +61,17 @@ def origin(function: FunctionType) -> Origin:
     name = function.__name__
     if name == "<lambda>":
         raise NoSource("a lambda cannot be compiled for a GPU: write the kernel with def")
+    missing = NoSource(
+        f"the source of {name} cannot be found (typed into a plain Python prompt, or made with "
+        "exec), so its lines cannot be named: write the kernel in a file or a notebook cell"
+    )
     try:
         rows, start = inspect.getsourcelines(function)
-    except (OSError, TypeError):
-        raise NoSource(
-            f"the source of {name} cannot be found (typed into a plain Python prompt, or made with "
-            "exec), so its lines cannot be named: write the kernel in a file or a notebook cell"
-        ) from None
-    tree = ast.parse(textwrap.dedent("".join(rows))).body[0]
+        tree = ast.parse(textwrap.dedent("".join(rows))).body[0]
+    except (OSError, TypeError, SyntaxError, IndexError):
+        raise missing from None
+    if getattr(tree, "name", None) != function.__code__.co_name:
+        raise missing  # newer Pythons find lines of another program under the name "<string>"
     decorators = getattr(tree, "lineno", 1) - 1  # lines above `def`
     lines = tuple(row.rstrip("\n") for row in rows[decorators:])
     return Origin(name, start + decorators, lines)
