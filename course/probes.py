@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from course import backend, toolkits
 from course.driver import Driver, read_driver
@@ -326,6 +327,33 @@ def _advice_for(reason: str) -> str:
     return "See above; then try again in a fresh Python process, since CUDA errors stick."
 
 
+def probe_compilers(facts: Facts) -> Probe:
+    """Can a kernel be compiled here, and with which toolkit release?"""
+    from course import toolchain
+    from course.compiler import compiled
+
+    name = "compilers"
+    try:
+        toolchain.require()
+    except toolchain.CompilerMissing as error:
+        return Probe(name, "absent", error.reason, error.advice)
+    try:
+        made = compiled(_increment, "void(float32[::1])", "sm_75")
+    except toolchain.CompilerMissing as error:
+        return Probe(name, "problem", error.reason, error.advice)
+    except Exception as error:  # they are here: whatever they say, the reader has to know
+        advice = "Install NVIDIA's compilers again, all of one CUDA release."
+        return Probe(name, "problem", f"they are here and fail. {backend.one_line(error)}", advice)
+    release = made.toolkit.partition(",")[0]
+    return Probe(
+        name, "ok", f"CUDA {release}; a test kernel compiled for sm_75: {made.registers} registers"
+    )
+
+
+def _increment(values: Any) -> None:
+    values[0] += 1
+
+
 def probe_cupy(facts: Facts) -> Probe:
     """Is CuPy here, once, and does it compute?"""
     names = [name for name in toolkits.CUPY_NAMES if facts.version(name) is not None]
@@ -367,5 +395,6 @@ PROBES: tuple[Callable[[Facts], Probe | list[Probe] | None], ...] = (
     probe_toolkit,
     probe_old_device,
     probe_kernel,
+    probe_compilers,
     probe_cupy,
 )

@@ -23,7 +23,14 @@ from course.simt import gpus
 
 
 class CompilerMissing(RuntimeError):
-    """NVIDIA's compilers are not installed, not complete, or not of one release."""
+    """NVIDIA's compilers are not installed, not complete, or not of one release.
+
+    `reason` says what is wrong, `advice` what to do; shown together.
+    """
+
+    def __init__(self, reason: str, advice: str) -> None:
+        super().__init__(f"{reason}: {advice}" if advice else reason)
+        self.reason, self.advice = reason, advice
 
 
 class CompilerError(RuntimeError):
@@ -34,16 +41,18 @@ def _missing(what: str) -> CompilerMissing:
     if sys.platform == "darwin":
         return CompilerMissing(
             "compiling a kernel needs NVIDIA's compilers, which do not exist for macOS; "
-            "everything else in the course works without them."
+            "everything else in the course works without them.",
+            "",
         )
     bindings = backend.version_tuple(backend.installed_version("cuda-bindings") or "13.0")
     release = "12.9" if bindings[0] == 12 else "13.0"
     wheels = toolkits.WHEELS[int(release[:2])].values()
     listed = " ".join(f'"{name}=={release}.*"' for name in wheels)
     return CompilerMissing(
-        f"compiling a kernel needs NVIDIA's compilers, and {what}: install the extra compile (in a "
-        'clone of the course: python -m pip install -e ".[compile]") or these: '
-        f"python -m pip install numba-cuda {listed}; everything else works without them."
+        f"compiling a kernel needs NVIDIA's compilers, and {what}",
+        'install the extra compile (in a clone of the course: python -m pip install -e ".[compile]"'
+        f") or these: python -m pip install numba-cuda {listed}; "
+        "everything else works without them.",
     )
 
 
@@ -120,12 +129,12 @@ def require() -> ModuleType:
     """
     if backend.numba_simulator_wanted():
         raise CompilerMissing(
-            "NUMBA_ENABLE_CUDASIM is set, so numba.cuda is Numba's simulator and compiles nothing: "
-            "unset it and start Python again"
+            "NUMBA_ENABLE_CUDASIM is set, so numba.cuda is Numba's simulator and compiles nothing",
+            "unset it and start Python again",
         )
     too_new = backend.numpy_too_new()
     if too_new:
-        raise CompilerMissing(f'{too_new}: python -m pip install "numpy<2.5"')
+        raise CompilerMissing(too_new, 'python -m pip install "numpy<2.5"')
     try:
         if importlib.util.find_spec("numba_cuda") is None:
             raise _missing("the package numba-cuda is not installed")
@@ -169,8 +178,8 @@ def mixed_releases() -> CompilerMissing:
     wheels = " ".join(f'"{wheel}"' for family in mixed for wheel in family.one_release())
     advice = f"python -m pip install {wheels}" if wheels else "see course.doctor()"
     return CompilerMissing(
-        "the linker nvJitLink is older than the compilers («Unsupported .version»): install them "
-        f"of one CUDA release; found {installed()}; {advice}"
+        "the linker nvJitLink is older than the compilers («Unsupported .version»)",
+        f"install them of one CUDA release; found {installed()}; {advice}",
     )
 
 

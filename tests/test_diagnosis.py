@@ -4,8 +4,9 @@ import sys
 
 import numpy as np
 import pytest
+from compiled_samples import needs_compiler
 
-from course import backend, diagnosis, probes, toolkits
+from course import backend, compiler, diagnosis, probes, toolchain, toolkits
 from course.diagnosis import doctor
 from course.driver import Device, Driver
 from course.probes import Facts
@@ -172,6 +173,62 @@ def test_two_cupys_are_a_problem(monkeypatch):
     probe = doctor()["CuPy"]
     assert probe.status == "problem"
     assert "uninstall -y cupy cupy-cuda12x" in probe.advice
+
+
+@needs_compiler
+def test_compilers_that_work_are_named_with_their_release(monkeypatch):
+    monkeypatch.undo()
+    probe = doctor()["compilers"]
+    assert probe.status == "ok", probe
+    (family,) = toolkits.installed_families(backend.installed_version)
+    assert f"CUDA {'.'.join(map(str, family.release))}; a test kernel compiled" in probe.detail
+    assert probe.advice == ""
+
+
+def test_without_compilers_the_doctor_says_what_to_install_and_sees_no_problem(monkeypatch):
+    def nowhere():
+        raise toolchain._missing("NVRTC is not here")
+
+    monkeypatch.setattr(toolchain, "require", nowhere)
+    report = doctor()
+    assert report.problems == ()
+    probe = report["compilers"]
+    assert probe.status == "absent"
+    assert probe.detail == "compiling a kernel needs NVIDIA's compilers, and NVRTC is not here"
+    assert 'python -m pip install -e ".[compile]"' in probe.advice
+    assert "everything else works without them" in probe.advice
+
+
+def test_a_mac_is_told_that_it_cannot_have_the_compilers(monkeypatch):
+    def nowhere():
+        raise toolchain._missing("NVRTC is not here")
+
+    monkeypatch.setattr(toolchain, "require", nowhere)
+    monkeypatch.setattr(toolchain.sys, "platform", "darwin")
+    probe = doctor()["compilers"]
+    assert "do not exist for macOS" in probe.detail
+    assert probe.advice == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "detail", "advice"),
+    [
+        (toolchain.mixed_releases(), "older than the compilers", "of one CUDA release"),
+        (toolchain.CompilerError("no such GPU"), "they are here and fail", "Install"),
+        (OSError("libnvvm.so: bad ELF"), "OSError: libnvvm.so: bad ELF", "Install"),
+    ],
+    ids=["mixed", "refused", "broken"],
+)
+def test_compilers_that_do_not_work_are_a_problem(monkeypatch, error, detail, advice):
+    def fail(*arguments):
+        raise error
+
+    monkeypatch.setattr(toolchain, "require", lambda: None)
+    monkeypatch.setattr(compiler, "compiled", fail)
+    probe = doctor()["compilers"]
+    assert probe.status == "problem"
+    assert detail in probe.detail
+    assert advice in probe.advice
 
 
 def test_cupy_without_a_gpu_is_no_problem(monkeypatch):
