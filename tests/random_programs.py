@@ -108,9 +108,9 @@ class _Author:
         if roll < 0.69:
             return self.branch(pad, indent, depth, in_loop)
         if roll < 0.80:
-            return self.counted_loop(pad, indent, depth)
+            return self.counted_loop(pad, indent, depth, in_loop)
         if roll < 0.87:
-            return self.while_loop(pad, indent, depth)
+            return self.while_loop(pad, indent, depth, in_loop)
         if roll < 0.92 and in_loop:
             return [f"{pad}if {self.condition()}:", f"{pad}    {r.choice(['break', 'continue'])}"]
         if roll < 0.95:
@@ -125,7 +125,7 @@ class _Author:
             lines += [f"{pad}else:", *self.suite(indent + 1, depth + 1, in_loop)]
         return lines
 
-    def counted_loop(self, pad: str, indent: int, depth: int) -> list[str]:
+    def counted_loop(self, pad: str, indent: int, depth: int, in_loop: bool) -> list[str]:
         r, name = self.random, self.random.choice(["q", self.name("q")])
         items = r.choice(
             [
@@ -141,15 +141,22 @@ class _Author:
         if r.random() < 0.15:
             head = f"{pad}for {name}, p{indent} in enumerate({r.choice(['(1, 2)', 'n[i]'])}):"
         lines = [head, f"{pad}    c += {name}"]
-        return lines + self.suite(indent + 1, depth + 1, True)
+        lines += self.suite(indent + 1, depth + 1, True)
+        return lines + self.loop_else(pad, indent, depth, in_loop)
 
-    def while_loop(self, pad: str, indent: int, depth: int) -> list[str]:
+    def loop_else(self, pad: str, indent: int, depth: int, in_loop: bool) -> list[str]:
+        if self.random.random() < 0.7:
+            return []
+        return [f"{pad}else:", *self.suite(indent + 1, depth + 1, in_loop)]
+
+    def while_loop(self, pad: str, indent: int, depth: int, in_loop: bool) -> list[str]:
         name = self.name("w")
         return [
             f"{pad}{name} = 0",
             f"{pad}while {name} < 6 and {self.condition()}:",
             f"{pad}    {name} += 1",
             *self.suite(indent + 1, depth + 1, True),
+            *self.loop_else(pad, indent, depth, in_loop),
         ]
 
     def program(self) -> str:

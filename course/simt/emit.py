@@ -31,6 +31,7 @@ from course.simt.types import Typing
 _SYMBOL = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
+    ast.Is: "==", ast.IsNot: "!=",
 }  # fmt: skip
 _HELPER = {
     ast.Div: "divide", ast.FloorDiv: "floor_divide", ast.Mod: "remainder", ast.Pow: "power",
@@ -174,7 +175,7 @@ class Emitter:
         """A value known at compile time."""
         if isinstance(value, bool | np.bool_):
             return repr(bool(value))
-        if isinstance(value, str):
+        if isinstance(value, str | None):
             return repr(value)
         if isinstance(value, tuple):
             return spelled_tuple([self.value(part, node) for part in value])
@@ -316,6 +317,8 @@ class Emitter:
 
     def code_IfExp(self, node: ast.IfExp) -> str:
         kind = self.typing.of[node]
+        if node in self.typing.known:
+            return self.operand(node.body if self.typing.known[node] else node.orelse, kind)
         test = self.condition(node.test)
         arms = [
             self.counted(arm, lambda arm=arm: self.operand(arm, kind))
@@ -324,6 +327,8 @@ class Emitter:
         return f"T.choose({test}, lambda: {arms[0]}, lambda: {arms[1]})"
 
     def code_Compare(self, node: ast.Compare) -> str:
+        if node in self.typing.known:
+            return str(self.typing.known[node])
         nodes = [node.left, *node.comparators]
         kinds = self.typing.operands[node]
 

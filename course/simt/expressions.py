@@ -26,6 +26,10 @@ COMPARE = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
     ast.Eq: operator.eq, ast.NotEq: operator.ne,
 }  # fmt: skip
+_DECIDERS = {
+    **COMPARE, ast.Is: lambda a, b: a is b or (a is not None and a == b),
+    ast.IsNot: lambda a, b: not (a is b or (a is not None and a == b)),
+}  # fmt: skip
 UNARY = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
 #: What neither a GPU nor the simulator has, by the name of its syntax.
 REFUSED = {
@@ -224,6 +228,11 @@ class Expressions:
         return self.unified(node, kinds)
 
     def see_IfExp(self, node: ast.IfExp) -> types.Type:
+        decided = self.decided(node.test)
+        if decided is not None:
+            self.typing.known[node] = decided
+            return plain(self.expression(node.body if decided else node.orelse))
+        self.typing.known.pop(node, None)
         self.condition(node.test)
         return self.unified(node, [self.expression(node.body), self.expression(node.orelse)])
 
@@ -234,8 +243,54 @@ class Expressions:
             raise self.source.refused(node, f"Cannot unify {listed} in {ast.unparse(node)}")
         return merged
 
+    def decided(self, node: ast.expr) -> bool | None:
+        """The truth of a condition that types and constants decide, as Numba decides it; else None.
+
+        The side of a branch that it rules out is left out of the kernel, and never typed.
+        """
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            inner = self.decided(node.operand)
+            return None if inner is None else not inner
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _DECIDERS:
+            sides = [self.constant(side) for side in (node.left, *node.comparators)]
+            if MISSING not in sides:
+                return bool(_DECIDERS[type(node.ops[0])](*sides))
+            if isinstance(node.ops[0], ast.Is | ast.IsNot):
+                self.see_Compare(node)
+                return self.typing.known.get(node)
+            return None
+        value = self.constant(node)
+        return bool(value) if isinstance(value, bool | int | float | None) else None
+
+    def constant(self, node: ast.expr) -> Any:
+        """A literal, a global, None, ``x.ndim`` or ``len(a tuple)``; MISSING for all else."""
+        value = self.source.static(node)
+        if value is not MISSING and not isinstance(node, ast.Name | ast.Constant | ast.UnaryOp):
+            return MISSING
+        if isinstance(value, bool | int | float | str | None):
+            return value
+        if isinstance(node, ast.Name) and node.id in self.source.assigned:
+            kind = self.environment.get(node.id)
+            return None if isinstance(kind, types.NoneType) else MISSING
+        if isinstance(node, ast.Attribute) and node.attr == "ndim":
+            if isinstance(node.value, ast.Name) and node.value.id in self.source.assigned:
+                kind = self.expression(node.value)
+                return kind.ndim if isinstance(kind, types.Array) else MISSING
+        if isinstance(node, ast.Call) and self.source.static(node.func) is len and node.args:
+            argument = node.args[0]
+            if isinstance(argument, ast.Name) and argument.id in self.source.assigned:
+                kind = self.expression(argument)
+            elif isinstance(argument, ast.Attribute) and argument.attr == "shape":
+                kind = self.expression(argument)
+            else:
+                return MISSING
+            return len(kind) if isinstance(kind, types.BaseTuple) else MISSING
+        return MISSING
+
     def see_Compare(self, node: ast.Compare) -> types.Type:
         left = self.expression(node.left)
+        if any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
+            return self._identity(node, left)
         operands = []
         for op, right_node in zip(node.ops, node.comparators, strict=True):
             if type(op) not in COMPARE:
@@ -245,6 +300,22 @@ class Expressions:
             operands.append(self.typing.operands[node])
             left = right
         self.typing.operands[node] = tuple(operands)
+        return types.boolean
+
+    def _identity(self, node: ast.Compare, left: types.Type) -> types.Type:
+        """``is``: None by its type; numbers of one type by their value, as in Numba."""
+        right = self.expression(node.comparators[0])
+        left, right = plain(left), plain(right)
+        if len(node.ops) > 1:
+            raise self.source.unsupported(node, "a chain of comparisons with is")
+        if isinstance(left, types.Array | types.BaseTuple) and left == right:
+            raise self.source.unsupported(node, f"is between values of type {left}")
+        self.typing.operands[node] = ((left, right),)
+        if left != right or isinstance(left, types.NoneType):
+            same = left == right
+            self.typing.known[node] = same is isinstance(node.ops[0], ast.Is)
+        else:
+            self.typing.known.pop(node, None)
         return types.boolean
 
     def see_Subscript(self, node: ast.Subscript) -> types.Type:

@@ -133,6 +133,8 @@ class Arguments:
         if isinstance(value, tuple):
             parts = [self.take(part, f"{name}[{i}]") for i, part in enumerate(value)]
             return types.Tuple([kind for kind, _ in parts]), tuple(inside for _, inside in parts)
+        if value is None:
+            return types.none, None
         kind = of_value(value)
         if kind is None or not isinstance(kind, types.Number | types.Boolean):
             shown = type(value).__name__

@@ -60,9 +60,11 @@ class Scopes:
         elif isinstance(node, ast.While):
             self._names(node.test, path)
             self._suite(node.body, path)
+            self._suite(node.orelse, path)
         elif isinstance(node, ast.For):
             self._names(node.iter, path)
             self._suite(node.body, path, node.target)
+            self._suite(node.orelse, path)
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             if node.value is not None:
                 self._names(node.value, path)

@@ -82,12 +82,13 @@ class Frame:
 class Loop:
     """One execution of a loop: the lanes that came in and those that said ``continue``."""
 
-    __slots__ = ("entry", "frame", "line", "returned", "skipped", "steps")
+    __slots__ = ("broken", "entry", "frame", "line", "returned", "skipped", "steps")
 
     def __init__(self, entry: Mask, frame: Frame | None, line: int):
         self.entry, self.frame, self.line = entry, frame, line
         self.returned = None if frame is None else frame.returned
         self.skipped: ndarray | None = None
+        self.broken: ndarray | None = None  # kept only for a loop that has an else
         self.steps = 0
 
 
@@ -244,9 +245,16 @@ class Control:
     def loop(self, frame: Frame | None, line: int) -> Loop:
         return Loop(self.mask, frame, line)
 
-    def stop(self) -> None:
-        """``break``"""
+    def stop(self, loop: Loop | None = None) -> None:
+        """``break``, from a loop that has an else."""
+        if loop is not None:
+            active = self.mask.active
+            loop.broken = active if loop.broken is None else loop.broken | active
         self.mask = EMPTY
+
+    def unbroken(self, loop: Loop) -> tuple[Mask, Mask]:
+        """After a loop: its lanes that never said ``break``, and those that did."""
+        return (self.mask, EMPTY) if loop.broken is None else self.split(~loop.broken)
 
     def skip(self, loop: Loop) -> None:
         """``continue``"""

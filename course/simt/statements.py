@@ -72,6 +72,8 @@ class Writer(Emitter):
         for number, node in enumerate(nodes):
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
                 continue
+            if node in self.typing.dead:
+                break
             self.statement(node, top and node is nodes[-1])
             if isinstance(node, ast.Return | ast.Break | ast.Continue | ast.Raise):
                 break
@@ -177,6 +179,9 @@ class Writer(Emitter):
 
     # ------------------------------------------------------------------ control flow
     def write_If(self, node: ast.If) -> None:
+        if node in self.typing.known:
+            self.block(node.body if self.typing.known[node] else node.orelse)
+            return
         then, other, outer = (self.temporary(stem) for stem in ("then", "else", "outer"))
         self.line(f"{outer} = T.mask")
         condition = bare(self.condition(node.test))
@@ -232,6 +237,27 @@ class Writer(Emitter):
         self.line(f"while T.head({loop}) and T.test({bare(test)}):")
         self._loop_body(node, lambda: None)
         self.line(f"T.end({loop})")
+        self._loop_else(node, loop)
+
+    def _loop_else(self, node: ast.For | ast.While, loop: str) -> None:
+        """The suite for the lanes that left a loop without ``break``."""
+        if not node.orelse:
+            return
+        then, other, outer = (self.temporary(stem) for stem in ("then", "else", "outer"))
+        self.line(f"{outer} = T.mask")
+        self.line(f"{then}, {other} = T.unbroken({loop})")
+        self.line(f"if {then}:")
+        self.indent += 1
+        self.line(f"T.mask = {then}")
+        self.block(node.orelse)
+        if self.typing.edges.get(("orelse", node)):
+            self.line("if T.mask:")
+            self.indent += 1
+            self.edge("orelse", node)
+            self.indent -= 1
+        self.line(f"{then} = T.mask")
+        self.indent -= 1
+        self.line(f"T.mask = T.join({outer}, {then}, {other})")
 
     def write_For(self, node: ast.For) -> None:
         items = self.items(node.iter)
@@ -251,6 +277,7 @@ class Writer(Emitter):
                 self.line(f"_m_{item} = T.mask")
 
         self._loop_body(node, take)
+        self._loop_else(node, loop)
 
     def items(self, node: ast.expr) -> Callable[[str], str]:
         """Code of what a for loop runs over, given the name of its loop object."""
@@ -276,7 +303,8 @@ class Writer(Emitter):
 
     def write_Break(self, node: ast.Break) -> None:
         self.edge("break", node)
-        self.line("T.stop()")
+        loop, owner = self.loops[-1]
+        self.line(f"T.stop({loop})" if owner.orelse else "T.stop()")
 
     def write_Continue(self, node: ast.Continue) -> None:
         loop, owner = self.loops[-1]
@@ -323,8 +351,10 @@ def ends_lanes(node: ast.AST) -> bool:
             return True
         if isinstance(node, ast.Break | ast.Continue) and not in_loop:
             return True
-        inside = in_loop or isinstance(node, ast.For | ast.While)
-        return any(walk(child, inside) for child in ast.iter_child_nodes(node))
+        if isinstance(node, ast.For | ast.While):
+            inside = any(walk(child, True) for child in node.body)
+            return inside or any(walk(child, in_loop) for child in node.orelse)
+        return any(walk(child, in_loop) for child in ast.iter_child_nodes(node))
 
     return walk(node, False)
 

@@ -35,6 +35,8 @@ class Typing:
     callees: dict[ast.AST, Any] = field(default_factory=dict)
     targets: dict[ast.AST, types.Type] = field(default_factory=dict)
     items: dict[ast.For, types.Type] = field(default_factory=dict)
+    known: dict[ast.AST, bool] = field(default_factory=dict)  # conditions that the types decide
+    dead: set[ast.stmt] = field(default_factory=set)  # statements that are never reached
     edges: dict[tuple[str, ast.AST], list[tuple[str, types.Type, types.Type]]] = field(
         default_factory=dict
     )
@@ -87,7 +89,9 @@ class Typer(Expressions):
     def block(self, statements: list[ast.stmt]) -> None:
         for statement in statements:
             if self.environment is None:
+                self.typing.dead.add(statement)
                 return  # unreachable, as in Numba: never typed
+            self.typing.dead.discard(statement)
             handler = getattr(self, f"do_{type(statement).__name__}", None)
             if handler is None:
                 raise self.unknown_syntax(statement, "statement")
@@ -118,8 +122,6 @@ class Typer(Expressions):
 
     def assign(self, target: ast.expr, kind: types.Type) -> None:
         if isinstance(target, ast.Name):
-            if isinstance(kind, types.NoneType):
-                raise self.source.unsupported(target, f"{target.id} = None")
             self.environment[target.id] = plain(kind)
             self.typing.targets[target] = plain(kind)
         elif isinstance(target, ast.Tuple | ast.List):
@@ -158,6 +160,12 @@ class Typer(Expressions):
         self.typing.targets[target] = element
 
     def do_If(self, node: ast.If) -> None:
+        decided = self.decided(node.test)
+        if decided is not None:
+            self.typing.known[node] = decided
+            self.block(node.body if decided else node.orelse)
+            return
+        self.typing.known.pop(node, None)
         self.condition(node.test)
         before = self.environment
         ends = []
@@ -175,8 +183,6 @@ class Typer(Expressions):
         self.loop(node, lambda: None, item)
 
     def loop(self, node: ast.For | ast.While, head: Callable, item: types.Type | None) -> None:
-        if node.orelse:
-            raise self.source.unsupported(node, "else after a loop")
         entry = dict(self.environment)
         current = entry
         while True:
@@ -195,6 +201,10 @@ class Typer(Expressions):
                 break
             current = joined
         exits = [(("exit", node), leaving)]
+        if node.orelse:
+            self.environment = leaving
+            self.block(node.orelse)
+            exits = [(("orelse", node), self.environment)]
         exits += [(("break", stop), env) for stop, env in loop["break"]]
         self.environment = self.join(exits)
 
