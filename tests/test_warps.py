@@ -173,3 +173,82 @@ def test_a_grid_barrier_in_a_branch_is_an_error():
 
     report = trace(some, 2, 32, np.zeros(1))
     assert [f.kind for f in report.findings if f.is_error][0] == "barrier-divergence"
+
+
+def _sum_pairs_of_half_a_mask(x, out):
+    i = cuda.grid(1)
+    out[i] = x[i] + cuda.shfl_xor_sync(0xFFFF, x[i], 1)
+
+
+def _vote_under_a_guard(x, out):
+    i = cuda.grid(1)
+    if i < 50:
+        out[i] = cuda.any_sync(FULL, x[i] > 2)
+
+
+def _match_in_one_branch(x, out):
+    i = cuda.grid(1)
+    if cuda.laneid % 2 == 0:
+        out[i] = cuda.match_any_sync(FULL, x[i])
+
+
+@pytest.mark.parametrize(
+    ("function", "thread", "words"),
+    [
+        (_sum_pairs_of_half_a_mask, 16, "the mask 0xffff does not name its lane, 16"),
+        (_vote_under_a_guard, 50, "the mask 0xffffffff names its lane, 18"),
+        (_match_in_one_branch, 1, "the mask 0xffffffff names its lane, 1"),
+    ],
+)
+def test_a_mask_that_does_not_name_just_those_who_make_the_call_is_an_error(
+    function, thread, words
+):
+    kernel = cuda.jit(function)
+    x = np.arange(64, dtype=np.float32)
+    findings = trace(kernel, 1, 64, x, np.zeros(64, np.float32)).findings
+    (finding,) = [each for each in findings if each.is_error]
+    assert finding.kind == "barrier-divergence"
+    assert finding.where.thread == (thread, 0, 0)
+    assert words in finding.message
+
+
+def test_masks_of_the_lanes_that_are_there_are_no_error():
+    @cuda.jit
+    def sums(x, out):
+        i = cuda.grid(1)
+        here = cuda.ballot_sync(FULL, i < x.size)
+        if i < x.size:
+            other = cuda.shfl_down_sync(here, x[i], 1)
+            out[i] = x[i] + other if i + 1 < x.size and cuda.laneid < 31 else x[i]
+            if cuda.laneid < 16:
+                out[i] += float32(0) * cuda.shfl_sync(0xFFFF, x[i], 3)
+
+    @cuda.jit
+    def sums_of_those_that_stay(x, out):
+        i = cuda.grid(1)
+        if i >= x.size:
+            return
+        other = cuda.shfl_down_sync(FULL, x[i], 1)
+        out[i] = x[i] + other if i + 1 < x.size and cuda.laneid < 31 else x[i]
+
+    x = np.arange(50, dtype=np.float32)
+    neighbours = np.append(x[1:], 0)
+    neighbours[31] = 0  # in the next warp
+    for kernel in (sums, sums_of_those_that_stay):
+        out = np.zeros_like(x)
+        report = trace(kernel, 1, 64, x, out)
+        assert not [f for f in report.findings if f.is_error]
+        assert np.array_equal(out, x + neighbours)
+
+
+def test_a_lane_that_returned_has_no_value_to_give():
+    @cuda.jit
+    def takes_from_nobody(x, out):
+        i = cuda.grid(1)
+        if i >= x.size:
+            return
+        out[i] = cuda.shfl_down_sync(FULL, x[i], 1)
+
+    out = np.zeros(10, np.float32)
+    trace(takes_from_nobody, 1, 32, np.ones(10, np.float32), out)
+    assert np.isnan(out[9]) and (out[:9] == 1).all()

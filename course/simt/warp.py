@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 ndarray = np.ndarray
+WHOLE_WARP = 0xFFFFFFFF
 
 
 class Warps:
@@ -61,24 +62,72 @@ class Warps:
     def nanosleep(self, nanoseconds, site: int) -> None:
         """Nothing to wait for: lanes go in step."""
 
+    # ------------------------------------------------------------------ members of a call
+    def check_members(self, members, site: int) -> None:
+        """All lanes that a mask names make the same call, unless they have returned."""
+        mask = self.mask
+        if (
+            mask is self.root
+            and type(members) is not ndarray
+            and members & WHOLE_WARP == WHOLE_WARP
+        ):
+            return
+        named = np.broadcast_to(np.asarray(members), (self.lanes,)).astype(np.int64) & WHOLE_WARP
+        outsiders = mask.active & ((named >> self.laneid) & 1 == 0)
+        if outsiders.any():
+            lane = int(np.flatnonzero(outsiders)[0])
+            self.found(
+                "barrier-divergence",
+                f"makes this call, but the mask {int(named[lane]):#x} does not name its lane, "
+                f"{lane & 31}: what it gets is undefined; the mask names all lanes that make the "
+                "call, 0xFFFFFFFF is the whole warp",
+                site,
+                lane,
+            )
+            return
+        alive = self.root.active if self.exited is None else self.root.active & ~self.exited
+        waited_for = named & _bits(alive & ~mask.active) * mask.active
+        if waited_for.any():
+            caller = int(np.flatnonzero(waited_for)[0])
+            wanted = int(waited_for[caller])
+            lane = (caller & ~31) + (wanted & -wanted).bit_length() - 1
+            self.found(
+                "barrier-divergence",
+                f"does not make this call, but the mask {int(named[caller]):#x} names its lane, "
+                f"{lane & 31}: on a GPU the others wait for ever or get anything; let all lanes of "
+                "the mask make the call, outside of the branch",
+                site,
+                lane,
+            )
+
     # ------------------------------------------------------------------ shuffles
     def shfl_sync(self, members, value, source, site: int):
+        self.check_members(members, site)
         return self._shuffle(value, lambda lane: np.asarray(source) & 31)
 
     def shfl_up_sync(self, members, value, delta, site: int):
+        self.check_members(members, site)
         return self._shuffle(value, lambda lane: np.where(lane - delta >= 0, lane - delta, lane))
 
     def shfl_down_sync(self, members, value, delta, site: int):
+        self.check_members(members, site)
         return self._shuffle(value, lambda lane: np.where(lane + delta < 32, lane + delta, lane))
 
     def shfl_xor_sync(self, members, value, lanes, site: int):
+        self.check_members(members, site)
         return self._shuffle(value, lambda lane: (lane ^ lanes) & 31)
 
     def _shuffle(self, value, source):
+        """The value of another lane; of one that does not make the call, whatever comes."""
         if type(value) is not ndarray:
             return value
-        start = self.lane & ~31
-        return value[start + source(self.lane & 31)]
+        lane = (self.lane & ~31) + source(self.lane & 31)
+        result = value[lane]
+        if self.mask.count < self.lanes:
+            nobody = ~self.mask.active[lane]
+            if nobody.any():
+                result[nobody] = self.poison(result.dtype)
+        return result
 
     # ------------------------------------------------------------------ votes
     def activemask(self, site: int):
@@ -90,25 +139,31 @@ class Warps:
         return (np.int64(1) << self.laneid) - 1
 
     def ballot_sync(self, members, predicate, site: int):
+        self.check_members(members, site)
         return _signed(self._ballot(predicate) & members)
 
     def any_sync(self, members, predicate, site: int):
+        self.check_members(members, site)
         return (self._ballot(predicate) & members) != 0
 
     def all_sync(self, members, predicate, site: int):
+        self.check_members(members, site)
         return (self._ballot(predicate) & members) == (self._ballot(True) & members)
 
     def eq_sync(self, members, predicate, site: int):
         """All members have the same predicate."""
+        self.check_members(members, site)
         yes = self._ballot(predicate) & members
         return (yes == 0) | (yes == (self._ballot(True) & members))
 
     def match_any_sync(self, members, value, site: int):
         """The lanes of the warp that hold the same value as this one."""
+        self.check_members(members, site)
         return _signed(self._equal_lanes(value) & members)
 
     def match_all_sync(self, members, value, site: int):
         """The members and True if all of them hold one value, else 0 and False."""
+        self.check_members(members, site)
         here = self._ballot(True) & members
         same = (self._equal_lanes(value) & here) == here
         return _signed(np.where(same, here, 0)), same
@@ -121,9 +176,13 @@ class Warps:
 
     def _ballot(self, predicate) -> ndarray:
         """Bit l of the result is lane l's predicate, for each warp, told to all its lanes."""
-        yes = (self.mask.active & predicate).reshape(-1, 32)
-        bits = (yes.astype(np.int64) << np.arange(32)).sum(1)
-        return np.repeat(bits, 32)
+        return _bits(self.mask.active & predicate)
+
+
+def _bits(lanes: ndarray) -> ndarray:
+    """A bit for each lane of its warp, told to all of them."""
+    rows = lanes.reshape(-1, 32).astype(np.int64)
+    return np.repeat((rows << np.arange(32)).sum(1), 32)
 
 
 def _signed(bits: ndarray) -> ndarray:
