@@ -1,0 +1,223 @@
+"""How long the GPU works on a launch, read with CUDA events.
+
+Three things stand between a launch and its time. The host needs longer to launch a short kernel
+than the GPU to run it, so launches are queued behind a busy kernel and run back to back. Data that
+the launch before left in the L2 cache makes the next one faster, so launches take turns on copies
+of the data. And clocks rise with work, so work comes first, and there are many samples.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+#: Steps of the busy kernel that the first one takes, to learn how long a step is.
+_TRIAL_STEPS = 20_000
+#: How much longer than the host's launching the busy kernel runs.
+_MARGIN = 1.5
+_QUEUE = 256  # launches that the driver surely takes before it makes the host wait
+_TRIES = 6
+
+
+class EventClock:
+    """Times launches on the default stream of one GPU.
+
+    Parameters
+    ----------
+    cuda : module
+        numba.cuda.
+    busy : callable, optional
+        Called with a number of steps, launches a kernel of one thread that takes them one by one.
+    empty_l2 : callable, optional
+        Launches what reads so much memory that nothing else is left in L2.
+    now : callable, optional
+        The host's clock [s].
+    """
+
+    def __init__(
+        self,
+        cuda: Any,
+        busy: Callable[[int], None] | None = None,
+        empty_l2: Callable[[], None] | None = None,
+        now: Callable[[], float] = time.perf_counter,
+    ):
+        self.cuda, self.now = cuda, now
+        if busy is None or empty_l2 is None:
+            own_busy, own_empty = _gpu_kernels(cuda)
+            busy, empty_l2 = busy or own_busy, empty_l2 or own_empty
+        self.busy, self.empty_l2 = busy, empty_l2
+        self._steps_in_ms: float | None = None
+
+    # ------------------------------------------------------------------ the host's side
+    def wall(self, call: Callable[[], Any]) -> float:
+        """Milliseconds on the host until the call's work is done."""
+        self.cuda.synchronize()
+        start = self.now()
+        call()
+        self.cuda.synchronize()
+        return (self.now() - start) * 1e3
+
+    def launch_cost(self, calls: Sequence[Callable[[], Any]], seconds: float = 0.05) -> float:
+        """Milliseconds that the host spends on launching, without waiting: the median of several.
+
+        A call that waits for its own result shows as one that takes as long as its work.
+        """
+        costs: list[float] = []
+        end = self.now() + seconds
+        while len(costs) < 5 or (self.now() < end and len(costs) < 200):
+            self.cuda.synchronize()
+            start = self.now()
+            calls[len(costs) % len(calls)]()
+            costs.append((self.now() - start) * 1e3)
+        self.cuda.synchronize()
+        return float(np.median(costs))
+
+    def warm_up(self, calls: Sequence[Callable[[], Any]], seconds: float = 0.05) -> None:
+        """Work for a while, at least three launches, so that clocks rise."""
+        end, done = self.now() + seconds, 0
+        while done < 3 or self.now() < end:
+            calls[done % len(calls)]()
+            done += 1
+            if done % 8 == 0:
+                self.cuda.synchronize()
+        self.cuda.synchronize()
+
+    # ------------------------------------------------------------------ the GPU's side
+    def between_events(self, call: Callable[[], Any]) -> float:
+        """Milliseconds between two events around a call, nothing queued in front."""
+        start, end = self.cuda.event(), self.cuda.event()
+        start.record()
+        call()
+        end.record()
+        end.synchronize()
+        return float(self.cuda.event_elapsed_time(start, end))
+
+    def keep_busy(self, milliseconds: float) -> None:
+        """Queue the busy kernel for about so long."""
+        if self._steps_in_ms is None:
+            self.busy(_TRIAL_STEPS)
+            taken = min(self.between_events(lambda: self.busy(_TRIAL_STEPS)) for _ in range(3))
+            self._steps_in_ms = _TRIAL_STEPS / taken
+        self.busy(max(int(milliseconds * self._steps_in_ms), 1))
+
+    def queued(
+        self, calls: Sequence[Callable[[], Any]], head_start: float, *, empty_l2: bool = False
+    ) -> tuple[float, bool]:
+        """Milliseconds for all calls, launched while the GPU is busy for `head_start` ms.
+
+        Returns
+        -------
+        milliseconds : float
+            From the end of the busy kernel to the end of the last call.
+        hidden : bool
+            The GPU was still busy when the host had launched the last: no launch cost inside.
+        """
+        start, end = self.cuda.event(), self.cuda.event()
+        self.cuda.synchronize()
+        if empty_l2:
+            self.empty_l2()
+        self.keep_busy(head_start)
+        start.record()
+        for call in calls:
+            call()
+        hidden = not start.query()
+        end.record()
+        end.synchronize()
+        return float(self.cuda.event_elapsed_time(start, end)), hidden
+
+    def samples(
+        self,
+        calls: Sequence[Callable[[], Any]],
+        count: int,
+        launch_cost: float,
+        *,
+        seconds: float = 1.0,
+        together: int | None = None,
+        empty_l2: bool = False,
+    ) -> tuple[list[float], bool]:
+        """Milliseconds a call, `count` times or as often as the seconds allow (at least 5).
+
+        Parameters
+        ----------
+        calls : sequence of callables
+            Launch the same work on different copies of the data; they take turns.
+        launch_cost : float
+            Of one call on the host [ms].
+        together : int, optional
+            Calls in one sample; without it so many that a sample takes about a millisecond.
+        empty_l2 : bool
+            Empty the cache before each sample.
+
+        Returns
+        -------
+        samples : list of float
+        hidden : bool
+            Whether the host's launching was hidden in every sample. It cannot be when a call
+            waits for its result.
+        """
+        if together is None:
+            trial = min(len(calls), 4)
+            taken, _ = self.queued(calls[:trial], _MARGIN * trial * launch_cost + 0.2)
+            together = int(min(max(round(trial / max(taken, 1e-6)), 1), _QUEUE))
+        # A call that waits for its result cannot be queued: no head start is long enough for it.
+        head_start = min(_MARGIN * together * launch_cost + 0.1, 50.0)
+        found: list[float] = []
+        turn, all_hidden, tries = 0, True, 0
+        end = self.now() + seconds
+        while len(found) < count and (len(found) < 5 or self.now() < end):
+            batch = [calls[(turn + i) % len(calls)] for i in range(together)]
+            taken, hidden = self.queued(batch, head_start, empty_l2=empty_l2)
+            if not hidden and tries < _TRIES:
+                tries, head_start = tries + 1, min(2 * head_start, 50.0)
+                continue
+            turn += together
+            all_hidden &= hidden
+            found.append(taken / together)
+        return found, all_hidden
+
+
+@functools.cache
+def clock() -> EventClock:
+    """The clock of this machine's GPU."""
+    from course import backend
+
+    return EventClock(backend.cuda)
+
+
+def l2_bytes(cuda: Any) -> int:
+    """Bytes of the GPU's L2 cache, as its driver says."""
+    return int(cuda.get_current_device().L2_CACHE_SIZE)
+
+
+def _gpu_kernels(cuda: Any) -> tuple[Callable[[int], None], Callable[[], None]]:
+    """The busy kernel and the one that empties L2, ready to be launched."""
+    from numba import float32, uint64
+
+    @cuda.jit
+    def count_down(out, steps):
+        # each step needs the one before (G. Marsaglia's xorshift): nothing to run ahead with
+        state = uint64(88172645463325252)
+        for _ in range(steps):
+            state ^= state << uint64(13)
+            state ^= state >> uint64(7)
+            state ^= state << uint64(17)
+        out[0] = state
+
+    @cuda.jit
+    def read_all(out, values):
+        total = float32(0)
+        for i in range(cuda.grid(1), values.size, cuda.gridsize(1)):
+            total += values[i]
+        if total == float32(-1):  # never: the values are 0, but no compiler knows
+            out[0] = total
+
+    result = cuda.device_array(1, np.uint64)
+    never = cuda.device_array(1, np.float32)
+    filler = cuda.to_device(np.zeros(max(2 * l2_bytes(cuda), 1 << 20) // 4, np.float32))
+    blocks = 8 * cuda.get_current_device().MULTIPROCESSOR_COUNT
+    busy, empty = count_down[1, 1], read_all[blocks, 256]
+    return lambda steps: busy(result, steps), lambda: empty(never, filler)

@@ -1,0 +1,208 @@
+"""The roofs of the machine in front of you: what simple programs reach, not what is printed.
+
+Each roof is one program that does nothing but press on it: copy, read, copy within the L2 cache,
+multiply and add in registers, multiply matrices on tensor cores.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from course import backend
+from course.roofline import Roofs, known_gpu, roofs_of
+from course.simt.device import NoTime
+from course.timing import Timing, measure
+
+BIG = 256 * 1024**2  # bytes of an array that no cache holds
+CHAINS = 8  # independent sums a thread: enough to hide the latency of a multiply-add
+TURNS = 4096
+MATRIX = 8192
+#: Pipes of the tensor cores that are measured, where CuPy or PyTorch is installed.
+TENSOR = ("tensor_float16", "tensor_float32")
+
+
+def require_gpu(what: str) -> None:
+    """Raise where there is no GPU to measure."""
+    if backend.gpu() is None:
+        raise NoTime(
+            f"{what}: there is no GPU here to measure ({backend.why()}). known_gpu('T4') gives "
+            "what a vendor prints, course.measurements.find('roofs') what was measured."
+        )
+
+
+@functools.cache
+def measure_roofs() -> Roofs:
+    """Measure this GPU's roofs, once in a session; takes some seconds.
+
+    Raises
+    ------
+    NoTime
+        Without a GPU.
+    """
+    return roofs_from(dict(roof_timings()))
+
+
+def roofs_here() -> Roofs:
+    """Measured roofs where there is a GPU, else those that the simulated GPU's vendor prints."""
+    return measure_roofs() if backend.gpu() is not None else roofs_of()
+
+
+def roofs_from(timings: dict[str, Timing]) -> Roofs:
+    """The roofs that the timings of `roof_timings` show."""
+    from course.event_clock import l2_bytes
+
+    rates = {name: t.teraflops for name, t in timings.items() if t.operations}
+    return Roofs(
+        gpu=backend.gpu() or "",
+        bandwidth=timings["copy"].gigabytes_per_second,
+        rates=rates,
+        l2_bytes=l2_bytes(backend.cuda),
+        read_bandwidth=timings["read"].gigabytes_per_second,
+        l2_bandwidth=timings["copy in L2"].gigabytes_per_second,
+        measured=True,
+        source="measured by course.measured_roofs",
+        multiprocessors=backend.cuda.get_current_device().MULTIPROCESSOR_COUNT,
+    )
+
+
+def roof_timings() -> Iterator[tuple[str, Timing]]:
+    """Measure roof after roof: its name and its timing, with bytes or operations.
+
+    Raises
+    ------
+    NoTime
+        Without a GPU.
+    course.roofline.ImpossibleFigure
+        When a figure is above what the vendor prints.
+    """
+    require_gpu("measure_roofs()")
+    from course.event_clock import clock, l2_bytes
+
+    cuda = backend.cuda
+    copy, read, multiply_add = roof_kernels()
+    try:
+        printed = known_gpu(backend.gpu())
+    except ValueError:
+        printed = None
+    run = functools.partial(measure, clock(), samples=20, seconds=0.5)
+
+    blocks = 16 * cuda.get_current_device().MULTIPROCESSOR_COUNT
+    source = cuda.to_device(np.ones(BIG // 8, np.float64))
+    target = cuda.device_array(BIG // 8, np.float64)
+    candidates = [
+        run(copy[blocks, 512], (target, source), bytes=2 * BIG, operations=None, roofs=printed,
+            warm=False, name="copy"),
+        run(lambda to, of: to.copy_to_device(of), (target, source), bytes=2 * BIG,
+            operations=None, roofs=printed, warm=False, name="copy"),
+    ]  # fmt: skip
+    yield "copy", min(candidates, key=lambda timing: timing.median)
+    never = cuda.device_array(1, np.float64)
+    yield "read", run(
+        read[blocks, 512], (never, source), bytes=BIG, operations=None, roofs=printed, warm=False,
+        name="read",
+    )  # fmt: skip
+    part = max(l2_bytes(cuda) // 8, 1 << 16) // 8
+    yield "copy in L2", run(
+        copy[blocks, 512], (target[:part], source[:part]), bytes=16 * part, operations=None,
+        roofs=None, warm=True, name="copy in L2",
+    )  # fmt: skip
+    for name, kind in (("float32", np.float32), ("float64", np.float64)):
+        threads = 256 * blocks
+        # a pipe of a T4 does 1/32 of the float64 work of one that is made for it
+        turns = TURNS if name == "float32" else TURNS // 8
+        out, seeds = cuda.device_array(1, kind), cuda.to_device(np.linspace(0, 1, 256, dtype=kind))
+        yield name, run(
+            multiply_add[blocks, 256], (out, seeds, turns, kind(0.5), kind(1.5)), bytes=None,
+            operations={name: 2 * CHAINS * turns * threads}, roofs=printed, warm=True, name=name,
+        )  # fmt: skip
+    for name, (call, arguments) in tensor_programs().items():
+        yield name, run(
+            call, arguments, bytes=None, operations={name: 2 * MATRIX**3}, roofs=printed,
+            warm=True, name=name,
+        )  # fmt: skip
+
+
+@functools.cache
+def roof_kernels() -> tuple[Any, Any, Any]:
+    """Kernels that copy, that read, and that multiply and add in registers."""
+    cuda = backend.cuda
+
+    @cuda.jit
+    def copy(out, values):
+        for i in range(cuda.grid(1), values.size, cuda.gridsize(1)):
+            out[i] = values[i]
+
+    @cuda.jit
+    def read(out, values):
+        total = values[0] - values[0]
+        for i in range(cuda.grid(1), values.size, cuda.gridsize(1)):
+            total += values[i]
+        if total < 0:  # never, but no compiler knows
+            out[0] = total
+
+    @cuda.jit
+    def multiply_add(out, seeds, turns, factor, term):
+        a = seeds[cuda.threadIdx.x]
+        b, c, d, e, f, g, h = a + term, a - term, a, -a, factor, term, factor - term
+        for _ in range(turns):
+            a = cuda.fma(a, factor, term)
+            b = cuda.fma(b, factor, term)
+            c = cuda.fma(c, factor, term)
+            d = cuda.fma(d, factor, term)
+            e = cuda.fma(e, factor, term)
+            f = cuda.fma(f, factor, term)
+            g = cuda.fma(g, factor, term)
+            h = cuda.fma(h, factor, term)
+        total = a + b + c + d + e + f + g + h
+        if total == term:  # each sum tends to term / (1 - factor), so the total is another
+            out[0] = total
+
+    return copy, read, multiply_add
+
+
+def tensor_programs() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
+    """Products of matrices on tensor cores, by PyTorch or CuPy; empty where neither is installed.
+
+    Without PyTorch there is no TF32: CuPy decides on it when it is imported.
+    """
+    numbers = np.random.default_rng(0).random((MATRIX, MATRIX), dtype=np.float32) - 0.5
+    try:
+        import torch
+
+        wide = torch.from_numpy(numbers).cuda()
+    except Exception:  # not installed, or without CUDA: whatever it raises
+        wide = None
+    if wide is not None:
+        half = wide.half()
+
+        def with_tf32(left, right, out):
+            before = torch.backends.cuda.matmul.allow_tf32
+            torch.backends.cuda.matmul.allow_tf32 = True
+            try:
+                torch.matmul(left, right, out=out)
+            finally:
+                torch.backends.cuda.matmul.allow_tf32 = before
+
+        return {
+            "tensor_float16": (
+                lambda left, right, out: torch.matmul(left, right, out=out),
+                (half, half, torch.empty_like(half)),
+            ),
+            "tensor_float32": (with_tf32, (wide, wide, torch.empty_like(wide))),
+        }
+    try:
+        import cupy
+
+        half = cupy.asarray(numbers, dtype=cupy.float16)
+        return {
+            "tensor_float16": (
+                lambda left, right, out: cupy.matmul(left, right, out=out),
+                (half, half, cupy.empty_like(half)),
+            )
+        }
+    except Exception:  # not installed, or broken
+        return {}

@@ -1,0 +1,418 @@
+"""Recorded figures: written by ``python -m course bench``, read by lessons, tests and readers.
+
+A file ``data/measurements/<gpu>-<subject>.csv`` is one run on one GPU: a header of ``# key=value``
+lines (which GPU, driver and versions, when, the roofs measured in the same run), then a row for
+each figure. Times are in ms. Nothing is written by hand.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from course.paths import data_path
+from course.roofline import article, time_text
+
+if TYPE_CHECKING:
+    import pandas
+
+    from course.timing import Timing
+
+COLUMNS = (
+    "kernel", "variant", "shape", "dtype", "metric", "unit", "median", "q1", "q3", "n", "bytes",
+    "operations",
+)  # fmt: skip
+#: What every header says; further lines are free.
+REQUIRED = ("gpu", "course", "date")
+#: Subjects whose files have a layout of their own (profiling/README.md).
+OTHER_LAYOUT = ("counters", "counters-explained")
+#: A difference of less is none: runs of one program on one GPU differ as much.
+SAME = 0.05
+
+
+class BadMeasurements(ValueError):
+    """A file of figures that cannot be used; the message names the file, the line and the cure."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure, a row of a file.
+
+    Attributes
+    ----------
+    kernel : str
+        What is computed, such as "transpose".
+    variant : str
+        Which program does it: the kernel's function name, or "cupy", "torch", ...
+    shape, dtype : str
+        Such as "8192x8192x2048" and "float32".
+    metric, unit : str
+        Such as "time" and "ms".
+    median, q1, q3 : float
+    n : int
+        Samples.
+    bytes, operations : float or None
+        Of one call, for a time: what it must move and do.
+    gpu, date : str
+        From the file's header.
+    """
+
+    kernel: str
+    variant: str
+    shape: str
+    dtype: str
+    metric: str
+    unit: str
+    median: float
+    q1: float
+    q3: float
+    n: int
+    bytes: float | None = None
+    operations: float | None = None
+    gpu: str = field(default="", compare=False)
+    date: str = field(default="", compare=False)
+
+    @property
+    def key(self) -> tuple[str, str, str, str, str]:
+        """What a figure is of: two of one key in a file would contradict each other."""
+        return self.kernel, self.variant, self.shape, self.dtype, self.metric
+
+    @property
+    def gigabytes_per_second(self) -> float:
+        """Bytes / time [10⁹ bytes/s]; NaN where it is no time or the bytes are not known."""
+        return self.bytes / self.median * 1e-6 if self.unit == "ms" and self.bytes else math.nan
+
+    @property
+    def teraflops(self) -> float:
+        """Operations / time [10¹²/s]; NaN where it is no time or they are not known."""
+        done = self.operations if self.unit == "ms" else None
+        return done / self.median * 1e-9 if done else math.nan
+
+    def timing(self) -> Timing:
+        """The figure as a `Timing` of the source "recorded", to stand where a measured one would.
+
+        Raises
+        ------
+        ValueError
+            When it is no time.
+        """
+        from course.timing import Timing
+
+        if self.unit != "ms":
+            raise ValueError(f"{self}: that is no time")
+        done = None if self.operations is None else {self.dtype: self.operations}
+        return Timing(
+            self.median, self.q1, self.q3, self.n, source="recorded", name=self.variant,
+            device=self.gpu, bytes=self.bytes, operations=done,
+        )  # fmt: skip
+
+    @property
+    def amount(self) -> str:
+        """The median with its unit."""
+        return time_text(self.median) if self.unit == "ms" else f"{self.median:.4g} {self.unit}"
+
+    def __str__(self) -> str:
+        what = " ".join(part for part in (self.variant, self.shape, self.dtype) if part)
+        metric = "" if self.metric == "time" else f" {self.metric}"
+        when = f", {self.date}" if self.date else ""
+        return f"recorded on {article(self.gpu)}{when}: {what}{metric} {self.amount} (n = {self.n})"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A file's content: header and figures."""
+
+    header: Mapping[str, str]
+    figures: tuple[Figure, ...]
+    path: Path | None = None
+
+    @property
+    def gpu(self) -> str:
+        return self.header["gpu"]
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.gpu}, {self.header['date']}", *table(self.figures)])
+
+    __repr__ = __str__
+
+
+def table(figures: Iterable[Figure]) -> list[str]:
+    """Figures as lines of text, in columns: what, how much, and the rate where it is known."""
+    rows = []
+    for figure in figures:
+        name = figure.variant if figure.metric == "time" else f"{figure.variant} {figure.metric}"
+        rate = ""
+        if not math.isnan(figure.teraflops):
+            rate = f"{figure.teraflops:.3g} TFLOP/s"
+        elif not math.isnan(figure.gigabytes_per_second):
+            rate = f"{figure.gigabytes_per_second:,.4g} GB/s"
+        rows.append((figure.kernel, name, figure.shape, figure.dtype, figure.amount, rate))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)] if rows else []
+    return [
+        "  "
+        + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def gpu_slug(gpu: str) -> str:
+    """A GPU's name in a file's: "NVIDIA H200" -> "h200", "NVIDIA GeForce RTX 4090" -> "rtx4090"."""
+    words = re.sub(r"[^a-z0-9]+", " ", gpu.lower()).split()
+    return "".join(word for word in words if word not in ("nvidia", "geforce", "tesla")) or "gpu"
+
+
+def file_name(gpu: str, subject: str) -> str:
+    """Name of the file of a subject measured on a GPU."""
+    return f"{gpu_slug(gpu)}-{subject}.csv"
+
+
+# ---------------------------------------------------------------------- writing
+def number(value: float | None) -> str:
+    """A number as it stands in a file: six digits, whole numbers whole, nothing for None."""
+    if value is None:
+        return ""
+    if float(value).is_integer() and abs(value) < 1e18:
+        return str(int(value))
+    return f"{value:.6g}"
+
+
+def write(path: str | os.PathLike[str], header: Mapping[str, str], figures: Iterable[Figure]):
+    """Write a file, whole or not at all; what cannot be read back is not written.
+
+    Raises
+    ------
+    BadMeasurements
+        When the header lacks a line or a figure is not one.
+    OSError
+        When the folder does not exist or cannot be written; an older file stays as it was.
+    """
+    target = Path(path)
+    text = io.StringIO()
+    for key, value in header.items():
+        if "\n" in f"{key}{value}" or "=" in key:
+            raise BadMeasurements(f"{target.name}: header line {key!r}={value!r} is not one line")
+        text.write(f"# {key}={value}\n")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for figure in figures:
+        values = [getattr(figure, column) for column in COLUMNS]
+        writer.writerow([v if isinstance(v, str) else number(v) for v in values])
+    parsed(text.getvalue(), target)
+    handle, temporary = tempfile.mkstemp(
+        dir=target.parent, prefix=f".{target.name}.", suffix=".part"
+    )
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text.getvalue())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return target
+
+
+# ---------------------------------------------------------------------- reading
+def read(path: str | os.PathLike[str]) -> Recording:
+    """Read a file of figures.
+
+    Raises
+    ------
+    BadMeasurements
+        When it is not such a file; the message names the line.
+    OSError
+        When it cannot be read at all.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise BadMeasurements(f"{Path(path).name}: not a text file in UTF-8") from None
+    return parsed(text, Path(path))
+
+
+def parsed(text: str, path: Path) -> Recording:
+    """The recording that a file's text is."""
+    header: dict[str, str] = {}
+    lines = text.splitlines()
+    start = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    for place, line in enumerate(lines[:start], 1):
+        key, equals, value = line[1:].strip().partition("=")
+        if not equals:
+            raise BadMeasurements(f"{path.name}, line {place}: a header line is '# key=value'")
+        header[key] = value
+    missing = [key for key in REQUIRED if not header.get(key)]
+    if missing:
+        raise BadMeasurements(f"{path.name}: the header does not say {', '.join(missing)}")
+    rows = list(csv.reader(lines[start:]))
+    if not rows or tuple(rows[0]) != COLUMNS:
+        given = ",".join(rows[0]) if rows else "nothing"
+        raise BadMeasurements(
+            f"{path.name}, line {start + 1}: the columns must be {','.join(COLUMNS)}; got {given}"
+        )
+    figures = []
+    seen: dict[tuple[str, ...], int] = {}
+    for place, row in enumerate(rows[1:], start + 2):
+        figure = _figure(row, header, f"{path.name}, line {place}")
+        if figure.key in seen:
+            raise BadMeasurements(
+                f"{path.name}, line {place}: {' '.join(figure.key)} stands in line "
+                f"{seen[figure.key]} already; measure again"
+            )
+        seen[figure.key] = place
+        figures.append(figure)
+    return Recording(header, tuple(figures), path)
+
+
+def _figure(row: list[str], header: Mapping[str, str], where: str) -> Figure:
+    if len(row) != len(COLUMNS):
+        raise BadMeasurements(f"{where}: {len(row)} values for {len(COLUMNS)} columns")
+    values = dict(zip(COLUMNS, row, strict=True))
+    found: dict[str, object] = {}
+    for column in fields(Figure):
+        text = values.get(column.name)
+        if text is None:
+            continue
+        if column.name in ("bytes", "operations") and not text:
+            found[column.name] = None
+        elif column.name in ("median", "q1", "q3", "n", "bytes", "operations"):
+            try:
+                found[column.name] = int(text) if column.name == "n" else float(text)
+            except ValueError:
+                raise BadMeasurements(
+                    f"{where}: {column.name} is {text!r}, which is no number"
+                ) from None
+        else:
+            found[column.name] = text
+    figure = Figure(**found, gpu=header["gpu"], date=header["date"])
+    spread = (figure.q1, figure.median, figure.q3)
+    if not all(map(math.isfinite, spread)) or not figure.q1 <= figure.median <= figure.q3:
+        raise BadMeasurements(f"{where}: q1, median and q3 are {spread}; they must rise")
+    if figure.n < 1 or not figure.kernel or not figure.metric or not figure.unit:
+        raise BadMeasurements(
+            f"{where}: a figure has a kernel, a metric, a unit and n of 1 or more"
+        )
+    if figure.unit == "ms" and figure.q1 <= 0:
+        raise BadMeasurements(f"{where}: a time of {figure.q1} ms")
+    return figure
+
+
+# ---------------------------------------------------------------------- finding
+def subject_of(path: Path) -> str:
+    """The subject in a file's name: "h200-transpose.csv" -> "transpose"."""
+    return path.stem.partition("-")[2]
+
+
+def recordings(subject: str | None = None, folder: Path | None = None) -> tuple[Recording, ...]:
+    """Every recording of a folder, or those of a subject; without a folder the course's own."""
+    folder = data_path("measurements") if folder is None else folder
+    if not folder.is_dir():
+        return ()
+    found = []
+    for path in sorted(folder.glob("*.csv")):
+        its = subject_of(path)
+        if its in OTHER_LAYOUT or (subject is not None and its != subject):
+            continue
+        found.append(read(path))
+    return tuple(found)
+
+
+def find(
+    subject: str | None = None,
+    *,
+    kernel: str | None = None,
+    variant: str | None = None,
+    shape: str | None = None,
+    dtype: str | None = None,
+    metric: str | None = "time",
+    gpu: str | None = None,
+    folder: Path | None = None,
+) -> list[Figure]:
+    """Recorded figures that fit all that is given.
+
+    Parameters
+    ----------
+    subject, kernel, variant, shape, dtype, metric : str, optional
+        None fits everything.
+    gpu : str, optional
+        Part of the GPU's name, such as "H200".
+    folder : Path, optional
+        Another folder than the course's, such as `own_folder()`.
+    """
+    wanted = {
+        "kernel": kernel, "variant": variant, "shape": shape, "dtype": dtype, "metric": metric,
+    }  # fmt: skip
+    return [
+        figure
+        for recording in recordings(subject, folder)
+        if gpu is None or gpu.lower() in recording.gpu.lower()
+        for figure in recording.figures
+        if all(value is None or getattr(figure, name) == value for name, value in wanted.items())
+    ]
+
+
+def recorded(name: str) -> Figure | None:
+    """The recorded time of a program with this name, of the largest work; None without one."""
+    times = [f for f in find() if name in (f.variant, f"{f.kernel}_{f.variant}")]
+    return max(times, key=lambda figure: figure.bytes or figure.operations or 0, default=None)
+
+
+# ---------------------------------------------------------------------- the reader's own
+def own_folder() -> Path:
+    """Where the reader's own figures are kept: COURSE_MEASUREMENTS, else ~/.course/measurements."""
+    given = os.environ.get("COURSE_MEASUREMENTS")
+    return Path(given).expanduser() if given else Path.home() / ".course" / "measurements"
+
+
+def compare(subject: str | None = None, own: Path | None = None) -> pandas.DataFrame:
+    """The reader's own figures beside the recorded ones.
+
+    Parameters
+    ----------
+    subject : str, optional
+        One subject; without it all.
+    own : Path, optional
+        Folder of the reader's own files; without it `own_folder()`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row for each figure that both have: what it is of, own and recorded median with the GPUs,
+        and own / recorded.
+    """
+    import pandas
+
+    theirs: dict[tuple[str, ...], list[Figure]] = {}
+    for figure in find(subject, metric=None):
+        theirs.setdefault(figure.key, []).append(figure)
+    rows = [
+        (
+            *mine.key, mine.unit, mine.gpu, mine.median, other.gpu, other.median,
+            mine.median / other.median if other.median else math.nan,
+            judged(mine, other),
+        )
+        for mine in find(subject, metric=None, folder=own or own_folder())
+        for other in theirs.get(mine.key, [])
+    ]  # fmt: skip
+    names = ["kernel", "variant", "shape", "dtype", "metric", "unit", "own GPU", "own"]
+    return pandas.DataFrame(
+        rows, columns=[*names, "recorded GPU", "recorded", "own / recorded", "says"]
+    )
+
+
+def judged(own: Figure, other: Figure) -> str:
+    """How an own figure stands to a recorded one, in words."""
+    if not other.median or not own.median:
+        return ""
+    factor = own.median / other.median
+    apart = own.q1 > other.q3 or own.q3 < other.q1
+    if abs(factor - 1) <= SAME or not apart:
+        return "the same"
+    return f"{factor:.3g} times as much" if factor > 1 else f"{1 / factor:.3g} times less"
