@@ -107,6 +107,7 @@ def _device(emitter: Emitter, node: ast.Call) -> str:
     base = len(emitter.sites)
     emitter.sites.extend(program.sites)
     emitter.cooperative |= program.cooperative
+    emitter.may_read_unset |= program.may_read_unset
     code = f"T.call({', '.join([name, str(base), *codes])})"
     return emitter.convert(code, program.result, emitter.typing.of[node])
 
@@ -137,6 +138,7 @@ def _intrinsic(emitter: Emitter, node: ast.Call, path: str) -> str:
     if path in ("grid", "gridsize"):
         return f"T.{path}({emitter.source.static(node.args[0])})"
     if path in ("shared.array", "local.array"):
+        emitter.may_read_unset = True
         shape_node, _ = array_parts(node)
         shape = emitter.source.static(shape_node)
         sizes = shape if isinstance(shape, tuple) else (shape,)

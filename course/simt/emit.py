@@ -20,6 +20,7 @@ import numpy as np
 from numba import types
 
 from course.simt import operators
+from course.simt.assigned import DoubtfulReads
 from course.simt.callcode import emit_call, is_pure
 from course.simt.expressions import index_nodes
 from course.simt.liveness import Scopes
@@ -37,7 +38,7 @@ _HELPER = {
     ast.Div: "divide", ast.FloorDiv: "floor_divide", ast.Mod: "remainder", ast.Pow: "power",
     ast.LShift: "shift_left", ast.RShift: "shift_right",
 }  # fmt: skip
-_TEMPORARY = re.compile(r"_(then|else|outer|loop|value|array|index|m|k)_?\d*")
+_TEMPORARY = re.compile(r"_(then|else|outer|loop|value|array|index|m|k|s)_?\d*")
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Site:
     function: str
 
 
-class Emitter:
+class Emitter(DoubtfulReads):
     """Writes the lane program of one typed function."""
 
     def __init__(self, typing: Typing, device: bool, traced: bool, program_of):
@@ -68,6 +69,7 @@ class Emitter:
         edges = typing.edges.values()
         self.scopes = Scopes(self.source, frozenset(e[0] for edge in edges for e in edge))
         self.names = self._variable_names()
+        self.find_doubtful_reads()
         body = self.source.tree.body
         self.framed = any(
             isinstance(node, ast.Return | ast.Raise | ast.Assert) and node is not body[-1]
@@ -115,6 +117,10 @@ class Emitter:
         text = ast.unparse(node) if code is None else code
         self.sites.append(Site(self.source.line(node), text, array, self.source.name))
         return len(self.sites) - 1
+
+    def place(self, node: ast.AST, code: str) -> str:
+        """The last argument of what steers a loop: its place, where that matters."""
+        return f", site={self.site(node, code=code)}" if self.traced else ""
 
     def line_site(self, node: ast.AST) -> int:
         """The place of a whole line, for operations."""
@@ -192,7 +198,7 @@ class Emitter:
 
     def code_Name(self, node: ast.Name) -> str:
         if node.id in self.source.assigned:
-            return self.variable(node.id, self.typing.of[node])
+            return self.read(node, self.typing.of[node])
         return self.value(self.source.static(node), node)
 
     def code_Attribute(self, node: ast.Attribute) -> str:

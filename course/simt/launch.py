@@ -23,6 +23,8 @@ from course.simt.programs import program_of
 from course.simt.races import Clock, Shadow
 from course.simt.report import ERRORS, Finding, KernelError, Report, cost_findings
 from course.simt.threads import Dim3, Threads, geometry
+from course.simt.uninitialised import Again, Inputs
+from course.simt.unwritten import Candidate
 
 #: Lanes that run in step: enough to pay for NumPy's overhead, few enough to stay in the cache.
 CHUNK_LANES = 16_384
@@ -44,6 +46,7 @@ class Launch:
     debug: bool
     counters: Counters | None
     findings: dict[tuple[str, Site], Finding] = field(default_factory=dict)
+    candidates: dict[Site, Candidate] = field(default_factory=dict)  # reads of nothing written
     clock: Clock | None = None
     shadows: dict[int, Shadow] = field(default_factory=dict)
 
@@ -245,11 +248,17 @@ def run(
     if counters is not None:
         launch.clock = Clock(blocks, padded)
         launch.watch(program.stored, dict(zip(taken.names, taken.values, strict=True)))
+    chunks = [(first, min(chunk, blocks - first)) for first in range(0, blocks, chunk)]
+    inputs = None
+    if counters is not None and lanes.may_read_unset:
+        inputs = Inputs(taken.names, taken.values, program.stored)
     try:
         with np.errstate(all="ignore"):
-            for first in range(0, blocks, chunk):
-                threads = Threads(launch, geometry(grid, block, first, min(chunk, blocks - first)))
-                lanes.run(threads, *taken.values)
+            for part in chunks:
+                lanes.run(Threads(launch, geometry(grid, block, *part)), *taken.values)
+            if launch.candidates:
+                again = Again(launch, lanes.run, [(grid, block, *part) for part in chunks], inputs)
+                launch.findings.update(again.findings())
     except KernelError as error:
         raise error.with_traceback(None) from None
     for copy_back in taken.back:

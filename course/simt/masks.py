@@ -104,8 +104,13 @@ class Control:
             return EMPTY
         return parent if count == parent.count else Mask(active, count, parent)
 
-    def split(self, condition, site: int | None = None) -> tuple[Mask, Mask]:
-        """Lanes for which a condition holds, and the others; counted if there is a ``site``."""
+    def split(self, condition, site: int | None = None, sides: int = 2) -> tuple[Mask, Mask]:
+        """Lanes for which a condition holds, and the others.
+
+        An `if` that is traced gives its ``site``, and is counted if both ``sides`` have a suite.
+        """
+        if sides < 2:
+            site = None
         mask = self.mask
         if type(condition) is not ndarray:
             if site is not None:
@@ -273,7 +278,7 @@ class Control:
             self.endless(loop)
         return self.mask.count > 0
 
-    def test(self, condition) -> bool:
+    def test(self, condition, site: int | None = None) -> bool:
         """Keep the lanes whose condition holds. Is any lane left?"""
         if type(condition) is not ndarray:
             if condition:
@@ -297,7 +302,7 @@ class Control:
         else:
             self.mask = self.inside(loop.entry.active & ~frame.returned, loop.entry)
 
-    def range(self, loop: Loop, start, stop=None, step=1):
+    def range(self, loop: Loop, start, stop=None, step=1, site: int | None = None):
         """The values of ``range``; lanes leave when their own range ends."""
         if stop is None:
             start, stop = 0, start

@@ -27,6 +27,7 @@ class LaneProgram:
     sites: tuple[Site, ...]
     cooperative: bool = False
     result: types.Type = types.none
+    may_read_unset: bool = False  # has shared or local arrays, or variables perhaps not set
 
 
 class Writer(Emitter):
@@ -50,6 +51,7 @@ class Writer(Emitter):
             elif not self.scopes.always_plain(name):
                 head.append(f"    {variable} = UNSET")
                 head.append(f"    _m_{variable} = None")
+        head += [f"    _s_{name} = None" for name in self.watched_names]
         if self.framed:
             self.line("return T.leave(frame)")
         text = "\n".join([*head, *(self.out or ["    pass"])]) + "\n"
@@ -63,6 +65,7 @@ class Writer(Emitter):
             tuple(self.sites),
             self.cooperative,
             self.typing.result,
+            self.may_read_unset,
         )
 
     # ------------------------------------------------------------------ suites
@@ -132,7 +135,7 @@ class Writer(Emitter):
         left_kind, right_kind = self.typing.operands[node]
         old_kind = self.typing.of[target]
         if isinstance(target, ast.Name):
-            old = self.variable(target.id, old_kind)
+            old = self.read(target, old_kind)
         else:
             array, index = self.temporary("array"), self.temporary("index")
             field = self.is_field(target)
@@ -160,6 +163,7 @@ class Writer(Emitter):
                     self.line(f"_m_{variable} = T.mask")
             else:
                 self.merge(variable, code)
+            self.note_set(target.id)
         elif isinstance(target, ast.Tuple | ast.List):
             if not code.isidentifier():
                 temporary = self.temporary("value")
@@ -185,8 +189,9 @@ class Writer(Emitter):
         then, other, outer = (self.temporary(stem) for stem in ("then", "else", "outer"))
         self.line(f"{outer} = T.mask")
         condition = bare(self.condition(node.test))
-        if self.traced and node.orelse:
-            condition = f"{condition}, {self.site(node, code=f'if {ast.unparse(node.test)}:')}"
+        if self.traced:
+            site = self.site(node, code=f"if {ast.unparse(node.test)}:")
+            condition = f"{condition}, {site}" + ("" if node.orelse else ", sides=1")
         self.line(f"{then}, {other} = T.split({condition})")
         ends = ends_lanes(node)
         for mask, body, which in ((then, node.body, "then"), (other, node.orelse, "else")):
@@ -234,7 +239,8 @@ class Writer(Emitter):
     def write_While(self, node: ast.While) -> None:
         loop = self._enter_loop(node)
         test = self.counted(node.test, lambda: self.condition(node.test))
-        self.line(f"while T.head({loop}) and T.test({bare(test)}):")
+        site = self.place(node, f"while {ast.unparse(node.test)}:")
+        self.line(f"while T.head({loop}) and T.test({bare(test)}{site}):")
         self._loop_body(node, lambda: None)
         self.line(f"T.end({loop})")
         self._loop_else(node, loop)
@@ -273,8 +279,10 @@ class Writer(Emitter):
         def take() -> None:
             if not simple:
                 self.assign(node.target, item, self.typing.items[node])
-            elif not self.scopes.always_plain(node.target.id):
-                self.line(f"_m_{item} = T.mask")
+            else:
+                if not self.scopes.always_plain(node.target.id):
+                    self.line(f"_m_{item} = T.mask")
+                self.note_set(node.target.id)
 
         self._loop_body(node, take)
         self._loop_else(node, loop)
@@ -284,7 +292,8 @@ class Writer(Emitter):
         function = self.source.static(node.func) if isinstance(node, ast.Call) else None
         if function is range:
             limits = ", ".join(self.operand(argument, types.int64) for argument in node.args)
-            return lambda loop: f"T.range({loop}, {limits})"
+            site = self.place(node, ast.unparse(node))
+            return lambda loop: f"T.range({loop}, {limits}{site})"
         code = self._iterable(node)
         return lambda loop: f"T.each({loop}, {code})"
 

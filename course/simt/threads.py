@@ -17,6 +17,7 @@ from course.simt.memory import Array, Memory, contiguous_strides
 from course.simt.names import Unsupported
 from course.simt.races import Races
 from course.simt.report import ERRORS, Finding, KernelError, Where, in_function
+from course.simt.unwritten import Unwritten
 from course.simt.warp import Warps
 
 ndarray = np.ndarray
@@ -85,7 +86,7 @@ def _of_geometry(name: str) -> property:
     return property(lambda self: getattr(self.geometry, name))
 
 
-class Threads(Control, Memory, Atomics, Races, Warps, Counting):
+class Threads(Control, Memory, Atomics, Races, Unwritten, Warps, Counting):
     """What a lane program sees as ``T``."""
 
     threadIdx_x, threadIdx_y, threadIdx_z = map(
@@ -228,24 +229,9 @@ class Threads(Control, Memory, Atomics, Races, Warps, Counting):
             return
         elements = self.elements(array, uniform, varying)
         if root.written is not None:
-            self._watch_unwritten(array, elements, mask, site, op)
+            self.watch_unwritten(array, elements, mask, site, op)
         if root.shadow is not None:
             self.look_for_races(array, elements, mask, site, op, value)
-
-    def _watch_unwritten(self, array: Array, elements: ndarray, mask: Mask, site, op) -> None:
-        written = array.root.written
-        chosen = elements if mask.count == self.lanes else elements[mask.active]
-        if op != "store":
-            fresh = ~written[chosen]
-            if fresh.any():
-                self.found(
-                    "uninitialised-read",
-                    f"reads {self.spelled(array, chosen[fresh][0])}, which no thread has written: "
-                    f"{array.space} memory holds whatever was there before; set it first",
-                    site,
-                    int(mask.indices[int(np.flatnonzero(fresh)[0])]),
-                )
-        written[chosen] = True
 
     def spelled(self, array: Array, element: int) -> str:
         """An element of an allocation as source would write it, such as ``tile[3, 4]``."""
