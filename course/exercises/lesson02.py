@@ -17,6 +17,11 @@ def _two_images(rows, columns, error):
     return Case(f"{rows} x {columns}, error about {error:g}", arguments)
 
 
+def _bytes(image):
+    """An image as bytes, 0 to 255, as students convert it."""
+    return (image * 255).astype(np.uint8)
+
+
 def _decibel(error):
     return -10 * np.log10(error)
 
@@ -59,6 +64,11 @@ register(
             ),
             "you square the mean of the errors: errors of opposite sign cancel": (
                 lambda image, approximation: _decibel(np.mean(image - approximation) ** 2)
+            ),
+            "the pixels are bytes (uint8): their differences and squares wrap around at 256": (
+                lambda image, approximation: (
+                    -10 * np.log10(np.mean((_bytes(image) - _bytes(approximation)) ** 2) / 255**2)
+                )
             ),
             "the factor is 20 instead of 10 (20 belongs to the root of the MSE)": (
                 lambda image, approximation: 2 * _decibel(np.mean((image - approximation) ** 2))

@@ -64,6 +64,9 @@ register(
             "eight elements make a sector whatever their size": lambda indices: _sectors(
                 indices * 4
             ),
+            "the addresses are kept in 8 bits (uint8): they wrap around at 256": (
+                lambda indices, itemsize: _sectors((indices * itemsize) % 256)
+            ),
             "you count all sectors between the first and the last; only touched ones move": (
                 lambda indices, itemsize: int(
                     indices.max() * itemsize // 32 - indices.min() * itemsize // 32 + 1

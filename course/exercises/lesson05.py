@@ -47,7 +47,8 @@ register(
         cases=[_to_reverse(64), _to_reverse(192), _to_reverse(100), _to_reverse(1)],
         hints={
             "race": "Everybody puts an element into the buffer, then all wait at "
-            "cuda.syncthreads(), then everybody takes an element out of it.",
+            "cuda.syncthreads(), then everybody takes an element out of it. Each block keeps to "
+            "its own elements of x.",
             "barrier-divergence": "Guard the store to the buffer, then let all threads wait, then "
             "guard the store to x.",
             "out-of-bounds": "In the last block not every thread has an element. Let count be the "
@@ -59,6 +60,10 @@ register(
         },
         mistakes={
             "the whole array is reversed, not each block by itself": lambda x: x[::-1],
+            "the last block is reversed as if it were full; the partner of thread t is count - 1 "
+            "- t": lambda x: np.concatenate(
+                [np.pad(piece, (0, BLOCK - len(piece)))[::-1][: len(piece)] for piece in _pieces(x)]
+            ),
             "only full blocks are reversed": lambda x: np.concatenate(
                 [piece[::-1] if len(piece) == BLOCK else piece for piece in _pieces(x)]
             ),
@@ -88,6 +93,20 @@ def _to_blur(n, measured=False):
 def _window_sums(x, radius=RADIUS):
     padded = np.pad(x, radius)
     return sum(padded[shift : shift + len(x)] for shift in range(2 * radius + 1))
+
+
+def _blurred_with_a_wrong_right_halo(x):
+    """As if places 67 to 69 held elements 3 to 5 of the block, a radius away from their threads."""
+    left = np.concatenate([np.zeros(RADIUS), x])
+    right = np.concatenate([x, np.zeros(BLOCK + RADIUS)])
+    blurred = []
+    for first in range(0, len(x), BLOCK):
+        tile = np.zeros(BLOCK + 2 * RADIUS)
+        own = left[first : first + BLOCK + RADIUS]
+        tile[: len(own)] = own
+        tile[-RADIUS:] = right[first + RADIUS : first + 2 * RADIUS]
+        blurred.append(np.convolve(tile, np.ones(WINDOW), "valid") / WINDOW)
+    return np.concatenate(blurred)[: len(x)]
 
 
 def _blurred_in_pieces(x):
@@ -131,6 +150,11 @@ register(
         mistakes={
             "the halo is empty: each block sums only its own elements": _blurred_in_pieces,
             "the sum is not divided by 7": lambda x: _window_sums(x),
+            "the window begins at the element itself: place 0 of the tile must hold element first "
+            "- 3": lambda x: _window_sums(np.append(x, np.zeros(RADIUS)))[RADIUS:] / WINDOW,
+            "the halo on the right is not that of this block: place t + 67 holds x[i + 64]": (
+                _blurred_with_a_wrong_right_halo
+            ),
             "the window ends one element too early": lambda x: (
                 (_window_sums(x) - np.pad(x, RADIUS)[2 * RADIUS :][: len(x)]) / WINDOW
             ),
@@ -327,9 +351,10 @@ register(
             "race": "All threads wait after filling the buffer, and again after every round. In a "
             "round only the threads with t < step add: nobody writes what another one reads.",
             "barrier-divergence": "In a round only the threads below step add, but all of them "
-            "wait: the barrier stands in the loop, and outside of the if.",
-            "uninitialised-read": "The last block has threads without an element. They fill in a "
-            "0, so that the sum runs over the whole buffer.",
+            "wait: the barrier stands in the loop, and outside of the if. A shuffle waits, too: "
+            "for all lanes that its mask names.",
+            "uninitialised-read": "Shared memory holds anything at first. A sum starts at 0, and "
+            "threads of the last block that have no element fill in a 0.",
             "out-of-bounds": "Guard i with x.size. In a round only the threads with t < step add, "
             "and what they add is part[t + step].",
             "unwritten-output": "After the last round thread 0 writes part[0] to "

@@ -25,6 +25,8 @@ register(
         title="Wavefronts of one request",
         reference=_wavefronts,
         cases=[
+            # first a case in which no two of the mistakes below come to the same figure
+            _addresses("12 x 8 threads, a column of 12 x 12", lambda t, rng: 12 * (t % 12)),
             _addresses("lane t reads word t", lambda t, rng: t),
             _addresses("lane t reads word 2 * t", lambda t, rng: 2 * t),
             _addresses("all lanes read word 40", lambda t, rng: 0 * t + 40),
@@ -46,6 +48,12 @@ register(
             ),
             "this is how many banks are busy": lambda words: len(np.unique(words % BANKS)),
             "this is how many different words there are": lambda words: len(np.unique(words)),
+            "words // 32 is taken for the bank; that is the row, words % 32 is the bank": (
+                lambda words: np.bincount(np.unique(words) // BANKS).max()
+            ),
+            "bytes are taken for words: a bank holds words of 4 bytes": (
+                lambda words: np.bincount(np.unique(4 * words) % BANKS).max()
+            ),
             "these are the conflicts: the first wavefront is missing": lambda words: (
                 _wavefronts(words) - 1
             ),

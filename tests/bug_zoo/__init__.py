@@ -1,5 +1,10 @@
-"""Answers to the course's exercises as students write them, a module a lesson."""
+"""Answers to the course's exercises as students write them, a module a lesson.
 
+``python tests/bug_zoo`` judges them all and prints the two percentages.
+"""
+
+import importlib
+import pkgutil
 from collections.abc import Callable
 
 
@@ -35,3 +40,38 @@ class Answers:
             return answer
 
         return note
+
+
+def all_answers() -> tuple[list, list]:
+    """The noted wrong answers of all lessons, and the noted right ones."""
+    lessons = [
+        importlib.import_module(f"{__name__}.{module.name}").ANSWERS
+        for module in pkgutil.iter_modules(__path__)
+        if module.name.startswith("lesson")
+    ]
+    return (
+        [entry for lesson in lessons for entry in lesson.noted_wrong],
+        [entry for lesson in lessons for entry in lesson.noted_right],
+    )
+
+
+def name_of(answer) -> str:
+    """What an answer's author called it."""
+    function = getattr(answer, "py_func", answer)
+    return getattr(function, "__name__", repr(function))
+
+
+def fault_of_refusal(verdict, kinds, words) -> str | None:
+    """What a wrong answer's verdict lacks: the status, the reason or a word; None for nothing."""
+    if verdict.status != "failed":
+        return f"it is {verdict.status}"
+    if verdict.kind not in kinds:
+        return f"the reason is {verdict.kind}, right is {' or '.join(kinds)}"
+    text = " ".join(str(verdict).split())
+    missing = [word for word in words if not any(choice in text for choice in word.split("|"))]
+    return f"it does not say {missing}" if missing else None
+
+
+def fault_of_pass(verdict) -> str | None:
+    """What is wrong with a right answer's verdict; an error finding, too, would have failed it."""
+    return None if verdict.status == "passed" else f"it is {verdict.status}: {verdict.kind}"

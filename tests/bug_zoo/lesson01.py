@@ -312,6 +312,23 @@ def add_with_one_index(out, a, b):
         out[i] = a[i] + b[i]
 
 
+@wrong("add-images", "out-of-bounds", "13 x 37", "Guard each with its own axis")
+@cuda.jit
+def add_leaves_with_and(out, a, b):
+    column, row = cuda.grid(2)
+    if row >= out.shape[0] and column >= out.shape[1]:
+        return
+    out[row, column] = a[row, column] + b[row, column]
+
+
+@wrong("add-images", "out-of-bounds", "13 x 37", "Guard each with its own axis")
+@cuda.jit
+def add_guards_with_or(out, a, b):
+    column, row = cuda.grid(2)
+    if row < out.shape[0] or column < out.shape[1]:
+        out[row, column] = a[row, column] + b[row, column]
+
+
 @right("add-images")
 @cuda.jit
 def add_by_hand(out, a, b):

@@ -73,6 +73,13 @@ def psnr_in_place(image, approximation):
     return -10 * np.log10(np.mean(image**2))
 
 
+@wrong("psnr", "wrong-result", "wrap around at 256")
+def psnr_of_bytes(image, approximation):
+    a = (image * 255).astype(np.uint8)
+    b = (approximation * 255).astype(np.uint8)
+    return 10 * np.log10(255**2 / np.mean((a - b) ** 2))
+
+
 @right("psnr")
 def psnr_in_python(image, approximation):
     total = 0.0
@@ -669,6 +676,51 @@ def kernel_swaps_the_guard_too(u, s, vt, k, out):
     if col < out.shape[0] and row < out.shape[1]:
         total = float32(0)
         for i in range(k):
+            total += u[row, i] * s[i] * vt[i, col]
+        out[row, col] = total
+
+
+@wrong("reconstruct", "out-of-bounds", "Compare row with")
+@cuda.jit
+def kernel_leaves_with_and(u, s, vt, k, out):
+    row, col = cuda.grid(2)
+    if row >= out.shape[0] and col >= out.shape[1]:
+        return
+    total = float32(0)
+    for i in range(k):
+        total += u[row, i] * s[i] * vt[i, col]
+    out[row, col] = total
+
+
+@wrong("reconstruct", "uninitialised-read", "total[0]", "starts at 0")
+@cuda.jit
+def kernel_with_local_sum(u, s, vt, k, out):
+    row, col = cuda.grid(2)
+    if row < out.shape[0] and col < out.shape[1]:
+        total = cuda.local.array(1, float32)
+        for i in range(k):
+            total[0] += u[row, i] * s[i] * vt[i, col]
+        out[row, col] = total[0]
+
+
+@wrong("reconstruct", "typing", "'total' is used before it is set")
+@cuda.jit
+def kernel_never_sets_total(u, s, vt, k, out):
+    row, col = cuda.grid(2)
+    if row < out.shape[0] and col < out.shape[1]:
+        for i in range(k):
+            total += u[row, i] * s[i] * vt[i, col]  # noqa: F821
+        out[row, col] = total
+
+
+@wrong("reconstruct", "wrong-result", "the first singular value is left out")
+@cuda.jit
+def kernel_sets_total_in_the_first_round(u, s, vt, k, out):
+    row, col = cuda.grid(2)
+    if row < out.shape[0] and col < out.shape[1]:
+        for i in range(k):
+            if i == 1:
+                total = float32(0)
             total += u[row, i] * s[i] * vt[i, col]
         out[row, col] = total
 

@@ -61,6 +61,12 @@ def sectors_with_a_typing_mistake(indices, itemsize):
     return len(np.uniqe(indices * itemsize // 32))
 
 
+@wrong("count-sectors", "wrong-result", "wrap around at 256")
+def sectors_in_bytes(indices, itemsize):
+    addresses = (indices * itemsize).astype(np.uint8)
+    return len(np.unique(addresses // 32))
+
+
 @right("count-sectors")
 def sectors_as_a_set(indices, itemsize):
     return len({int(i) * itemsize // 32 for i in indices})
@@ -145,6 +151,15 @@ def add_one_too_many(total, x):
     for i in range(cuda.grid(1), x.size + 1, cuda.gridsize(1)):
         mine += x[i]
     cuda.atomic.add(total, 0, mine)
+
+
+@wrong("total-by-strides", "uninitialised-read", "mine[0]", "set it first")
+@cuda.jit
+def add_into_a_local_array(total, x):
+    mine = cuda.local.array(1, float32)
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        mine[0] += x[i]
+    cuda.atomic.add(total, 0, mine[0])
 
 
 @right("total-by-strides")

@@ -20,6 +20,8 @@ TILE = 16
 TOO_SMALL = 8
 SIDE = 32
 PADDED_SIDE = SIDE + 1
+FULL = 0xFFFFFFFF
+HALF_WARP = 0xFFFF
 ZERO = np.float32(0)
 ONE_SEVENTH = np.float32(1 / WINDOW)
 
@@ -172,6 +174,56 @@ def reverse_with_half_a_buffer(x):
     cuda.syncthreads()
     if t < count:
         x[i] = buffer[count - 1 - t]
+
+
+@wrong("reverse-blocks", "wrong-result", "as if it were full", "100 elements")
+@cuda.jit
+def reverse_the_last_block_as_if_full(x):
+    buffer = cuda.shared.array(BLOCK, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    buffer[BLOCK - 1 - t] = x[i] if i < x.size else ZERO
+    cuda.syncthreads()
+    if i < x.size:
+        x[i] = buffer[t]
+
+
+@wrong("reverse-blocks", "wrong-result", "It holds x, unchanged")
+@cuda.jit
+def reverse_twice(x):
+    buffer = cuda.shared.array(BLOCK, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    first = cuda.blockIdx.x * BLOCK
+    count = min(BLOCK, x.size - first)
+    if t < count:
+        buffer[count - 1 - t] = x[i]
+    cuda.syncthreads()
+    if t < count:
+        x[i] = buffer[count - 1 - t]
+
+
+@wrong("reverse-blocks", "race", "buffer[63]", "cuda.syncthreads()", "Line 9")
+@cuda.jit
+def reverse_with_the_barrier_too_early(x):
+    buffer = cuda.shared.array(BLOCK, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    first = cuda.blockIdx.x * BLOCK
+    count = min(BLOCK, x.size - first)
+    cuda.syncthreads()
+    if t < count:
+        buffer[t] = x[i]
+        x[i] = buffer[count - 1 - t]
+
+
+@wrong("reverse-blocks", "race", "192 elements", "Each block keeps to its own elements")
+@cuda.jit
+def reverse_the_whole_array(x):
+    buffer = cuda.shared.array(BLOCK, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if i < x.size:
+        buffer[t] = x[x.size - 1 - i]
+    cuda.syncthreads()
+    if i < x.size:
+        x[i] = buffer[t]
 
 
 @right("reverse-blocks")
@@ -420,6 +472,67 @@ def blur_window_too_short(out, x):
         for place in range(t, t + 2 * RADIUS):
             total += tile[place]
         out[i] = total / float32(WINDOW)
+
+
+@wrong("blur-halo", "input-modified", "x is an input", "write to out instead")
+@cuda.jit
+def blur_in_place(out, x):
+    i = cuda.grid(1)
+    if i < x.size:
+        total = float32(0)
+        for element in range(max(0, i - 3), min(x.size, i + 4)):
+            total += x[element]
+        x[i] = total / float32(7)
+        out[i] = x[i]
+
+
+@wrong("blur-halo", "wrong-result", "not that of this block")
+@cuda.jit
+def blur_with_the_wrong_right_halo(out, x):
+    tile = cuda.shared.array(WITH_HALO, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    tile[t + 3] = x[i] if i < x.size else ZERO
+    if t < 3:
+        tile[t] = x[i - 3] if i >= 3 else ZERO
+        tile[t + RADIUS + BLOCK] = x[i + 3] if i + 3 < x.size else ZERO
+    cuda.syncthreads()
+    if i < out.size:
+        total = float32(0)
+        for place in range(t, t + 7):
+            total += tile[place]
+        out[i] = total / float32(7)
+
+
+@wrong("blur-halo", "wrong-result", "begins at the element itself")
+@cuda.jit
+def blur_without_the_halo_offset(out, x):
+    tile = cuda.shared.array(WITH_HALO, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    for place in range(t, WITH_HALO, BLOCK):
+        element = i - t + place
+        tile[place] = x[element] if element < x.size else ZERO
+    cuda.syncthreads()
+    if i < out.size:
+        total = float32(0)
+        for place in range(t, t + 7):
+            total += tile[place]
+        out[i] = total / float32(7)
+
+
+@wrong("blur-halo", "uninitialised-read", "1,003 elements", "tile[64]", "All 70 places")
+@cuda.jit
+def blur_steps_by_the_grid(out, x):
+    tile = cuda.shared.array(WITH_HALO, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    for place in range(t, WITH_HALO, cuda.gridsize(1)):
+        element = i - t - 3 + place
+        tile[place] = x[element] if 0 <= element < x.size else ZERO
+    cuda.syncthreads()
+    if i < out.size:
+        total = float32(0)
+        for place in range(t, t + 7):
+            total += tile[place]
+        out[i] = total / float32(7)
 
 
 @right("blur-halo")
@@ -945,6 +1058,69 @@ def tiled_sum_in_one_shared_place(u, s, vt, k, out):
         out[row, col] = total[0]
 
 
+@wrong("reconstruct-tiled", "uninitialised-read", "u_tile[0, 16]", "Every place of both tiles")
+@cuda.jit
+def tiled_larger_than_the_block(u, s, vt, k, out):
+    u_tile = cuda.shared.array((SIDE, SIDE), float32)
+    vt_tile = cuda.shared.array((SIDE, SIDE), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    col, row = cuda.grid(2)
+    total = float32(0)
+    for start in range(0, k, SIDE):
+        inside = row < u.shape[0] and start + x < k
+        u_tile[y, x] = u[row, start + x] * s[start + x] if inside else ZERO
+        inside = col < vt.shape[1] and start + y < k
+        vt_tile[y, x] = vt[start + y, col] if inside else ZERO
+        cuda.syncthreads()
+        for i in range(SIDE):
+            total += u_tile[y, i] * vt_tile[i, x]
+        cuda.syncthreads()
+    if row < out.shape[0] and col < out.shape[1]:
+        out[row, col] = total
+
+
+@wrong("reconstruct-tiled", "wrong-result", "the last tile reads past k")
+@cuda.jit
+def tiled_guards_with_and_for_or(u, s, vt, k, out):
+    u_tile = cuda.shared.array((TILE, TILE), float32)
+    vt_tile = cuda.shared.array((TILE, TILE), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    col, row = cuda.grid(2)
+    total = float32(0)
+    for start in range(0, k, TILE):
+        outside = row >= u.shape[0] and start + x >= k
+        u_tile[y, x] = ZERO if outside else u[row, start + x] * s[start + x]
+        outside = col >= vt.shape[1] and start + y >= k
+        vt_tile[y, x] = ZERO if outside else vt[start + y, col]
+        cuda.syncthreads()
+        for i in range(TILE):
+            total += u_tile[y, i] * vt_tile[i, x]
+        cuda.syncthreads()
+    if row < out.shape[0] and col < out.shape[1]:
+        out[row, col] = total
+
+
+@wrong("reconstruct-tiled", "wrong-result", "transpose of the right one")
+@cuda.jit
+def tiled_image_transposed(u, s, vt, k, out):
+    u_tile = cuda.shared.array((TILE, TILE), float32)
+    vt_tile = cuda.shared.array((TILE, TILE), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    col, row = cuda.grid(2)
+    total = float32(0)
+    for start in range(0, k, TILE):
+        inside = row < u.shape[0] and start + x < k
+        u_tile[y, x] = u[row, start + x] * s[start + x] if inside else ZERO
+        inside = col < vt.shape[1] and start + y < k
+        vt_tile[y, x] = vt[start + y, col] if inside else ZERO
+        cuda.syncthreads()
+        for i in range(TILE):
+            total += u_tile[y, i] * vt_tile[i, x]
+        cuda.syncthreads()
+    if row < out.shape[1] and col < out.shape[0]:
+        out[col, row] = total
+
+
 @right("reconstruct-tiled")
 @cuda.jit
 def tiled_s_with_vt(u, s, vt, k, out):
@@ -1281,6 +1457,94 @@ def sums_of_a_fixed_size(out, x):
         out[cuda.blockIdx.x] = part[0]
 
 
+@wrong("block-sums", "uninitialised-read", "total[0]", "starts at 0")
+@cuda.jit
+def sums_without_a_start(out, x):
+    total = cuda.shared.array(1, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if i < x.size:
+        cuda.atomic.add(total, 0, x[i])
+    cuda.syncthreads()
+    if t == 0:
+        out[cuda.blockIdx.x] = total[0]
+
+
+@wrong("block-sums", "race", "total[0]", "cuda.syncthreads()")
+@cuda.jit
+def sums_by_atomics_without_the_last_barrier(out, x):
+    total = cuda.shared.array(1, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if t == 0:
+        total[0] = 0
+    cuda.syncthreads()
+    if i < x.size:
+        cuda.atomic.add(total, 0, x[i])
+    if t == 0:
+        out[cuda.blockIdx.x] = total[0]
+
+
+@wrong("block-sums", "barrier-divergence", "the mask 0xffff does not name its lane, 16")
+@cuda.jit
+def sums_by_shuffles_with_half_a_mask(out, x):
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    part = cuda.shared.array(32, float32)
+    value = x[i] if i < x.size else ZERO
+    step = 16
+    while step > 0:
+        value += cuda.shfl_down_sync(HALF_WARP, value, step)
+        step //= 2
+    if t % 32 == 0:
+        part[t // 32] = value
+    cuda.syncthreads()
+    if t == 0:
+        total = float32(0)
+        for warp in range((cuda.blockDim.x + 31) // 32):
+            total += part[warp]
+        out[cuda.blockIdx.x] = total
+
+
+@wrong("block-sums", "barrier-divergence", "1,000 elements", "A shuffle waits, too")
+@cuda.jit
+def sums_by_shuffles_under_the_guard(out, x):
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    part = cuda.shared.array(32, float32)
+    if i < x.size:
+        value = x[i]
+        step = 16
+        while step > 0:
+            value += cuda.shfl_down_sync(FULL, value, step)
+            step //= 2
+        if t % 32 == 0:
+            part[t // 32] = value
+    cuda.syncthreads()
+    if t == 0:
+        total = float32(0)
+        for warp in range((cuda.blockDim.x + 31) // 32):
+            total += part[warp]
+        out[cuda.blockIdx.x] = total
+
+
+@wrong("block-sums", "wrong-result", "1 element, grid 1, block 16", "step begins at")
+@cuda.jit
+def sums_by_shuffles_over_32_lanes(out, x):
+    # a block of 16 threads has no lanes 16 to 31
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    part = cuda.shared.array(32, float32)
+    value = x[i] if i < x.size else ZERO
+    step = 16
+    while step > 0:
+        value += cuda.shfl_down_sync(FULL, value, step)
+        step //= 2
+    if t % 32 == 0:
+        part[t // 32] = value
+    cuda.syncthreads()
+    if t == 0:
+        total = float32(0)
+        for warp in range((cuda.blockDim.x + 31) // 32):
+            total += part[warp]
+        out[cuda.blockIdx.x] = total
+
+
 @right("block-sums")
 @cuda.jit
 def sums_of_neighbours_first(out, x):
@@ -1348,20 +1612,55 @@ def sums_with_the_last_warp_in_step(out, x):
         out[cuda.blockIdx.x] = part[0]
 
 
+@right("block-sums")
+@cuda.jit
+def sums_by_shuffles(out, x):
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    part = cuda.shared.array(32, float32)
+    value = x[i] if i < x.size else ZERO
+    step = min(cuda.blockDim.x, 32) // 2
+    while step > 0:
+        value += cuda.shfl_down_sync(FULL, value, step)
+        step //= 2
+    if t % 32 == 0:
+        part[t // 32] = value
+    cuda.syncthreads()
+    if t == 0:
+        total = float32(0)
+        for warp in range((cuda.blockDim.x + 31) // 32):
+            total += part[warp]
+        out[cuda.blockIdx.x] = total
+
+
+@right("block-sums")
+@cuda.jit
+def sums_by_atomics(out, x):
+    total = cuda.shared.array(1, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if t == 0:
+        total[0] = 0
+    cuda.syncthreads()
+    if i < x.size:
+        cuda.atomic.add(total, 0, x[i])
+    cuda.syncthreads()
+    if t == 0:
+        out[cuda.blockIdx.x] = total[0]
+
+
 # --- bank-wavefronts ----------------------------------------------------------------------------
 
 
-@wrong("bank-wavefronts", "wrong-result", "all lanes read word 40", "one wavefront serves them all")
+@wrong("bank-wavefronts", "wrong-result", "lanes that read the same word", "12 x 8")
 def wavefronts_without_broadcast(words):
     return np.bincount(words % 32).max()
 
 
-@wrong("bank-wavefronts", "wrong-result", "how many banks are busy")
+@wrong("bank-wavefronts", "wrong-result", "this is how many banks are busy")
 def wavefronts_is_busy_banks(words):
     return len(set(words % 32))
 
 
-@wrong("bank-wavefronts", "wrong-result", "how many different words")
+@wrong("bank-wavefronts", "wrong-result", "this is how many different words there are")
 def wavefronts_is_words(words):
     return len(np.unique(words))
 
@@ -1371,7 +1670,7 @@ def wavefronts_is_conflicts(words):
     return np.bincount(np.unique(words) % 32).max() - 1
 
 
-@wrong("bank-wavefronts", "wrong-result", "all lanes read word 40")
+@wrong("bank-wavefronts", "wrong-result", "result is 4, right is 2")
 def wavefronts_by_division(words):
     return math.ceil(32 / len(np.unique(words % 32)))
 
@@ -1379,6 +1678,16 @@ def wavefronts_by_division(words):
 @wrong("bank-wavefronts", "wrong-shape|wrong-result", "one number|most different words")
 def wavefronts_of_each_bank(words):
     return np.bincount(np.unique(words) % 32)
+
+
+@wrong("bank-wavefronts", "wrong-result", "bytes are taken for words")
+def wavefronts_of_bytes(words):
+    return int(np.bincount(np.unique(words * 4) % 32).max())
+
+
+@wrong("bank-wavefronts", "wrong-result", "words % 32 is the bank")
+def wavefronts_by_rows(words):
+    return int(np.bincount(np.unique(words) // 32).max())
 
 
 @right("bank-wavefronts")
@@ -1534,6 +1843,51 @@ def transpose_with_a_sum_as_shape(out, image):
         tile[y, x] = image[row, column]
     cuda.syncthreads()
     column, row = cuda.blockIdx.y * SIDE + x, cuda.blockIdx.x * SIDE + y
+    if row < out.shape[0] and column < out.shape[1]:
+        out[row, column] = tile[x, y]
+
+
+@wrong("padded-transpose", "unwritten-output", "64 x 64", "out[0, 32]")
+@cuda.jit
+def transpose_padded_blocks_too(out, image):
+    tile = cuda.shared.array((SIDE, PADDED_SIDE), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    column, row = cuda.grid(2)
+    if row < image.shape[0] and column < image.shape[1]:
+        tile[y, x] = image[row, column]
+    cuda.syncthreads()
+    column = cuda.blockIdx.y * PADDED_SIDE + x
+    row = cuda.blockIdx.x * PADDED_SIDE + y
+    if row < out.shape[0] and column < out.shape[1]:
+        out[row, column] = tile[x, y]
+
+
+@wrong("tiled-transpose", "out-of-bounds", "33 x 70", "the store with out.shape")
+@cuda.jit
+def transpose_leaves_with_the_guard_of_the_load(out, image):
+    tile = cuda.shared.array((SIDE, SIDE), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    column, row = cuda.grid(2)
+    if row >= image.shape[0] or column >= image.shape[1]:
+        return
+    tile[y, x] = image[row, column]
+    cuda.syncthreads()
+    column = cuda.blockIdx.y * SIDE + x
+    row = cuda.blockIdx.x * SIDE + y
+    out[row, column] = tile[x, y]
+
+
+@right("padded-transpose")
+@cuda.jit
+def transpose_padded_both(out, image):
+    tile = cuda.shared.array((PADDED_SIDE, PADDED_SIDE), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    column, row = cuda.grid(2)
+    if row < image.shape[0] and column < image.shape[1]:
+        tile[y, x] = image[row, column]
+    cuda.syncthreads()
+    column = cuda.blockIdx.y * SIDE + x
+    row = cuda.blockIdx.x * SIDE + y
     if row < out.shape[0] and column < out.shape[1]:
         out[row, column] = tile[x, y]
 
