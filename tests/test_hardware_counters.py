@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from course.paths import data_path
-from course.simt import counts
+from course.simt import counts, trace
+from course.simt import host as cuda
 from profiling import counter_agreement, hardware_counters
 from profiling.counter_cases import CASES, COUNTERS, Case
 
@@ -78,6 +79,20 @@ def test_the_header_says_what_was_measured_with_what():
     for key in ("gpu", "driver", "cuda", "ncu", "numba-cuda", "numba", "numpy", "date", "course"):
         assert HEADER[key]
     assert {counter: HEADER[counter] for counter in COUNTERS} == COUNTERS
+
+
+@pytest.mark.parametrize(("kind", "sectors"), [("c8", 8), ("c16", 16)])
+def test_a_complex_number_is_two_accesses_and_no_fault_of_its_neighbours(kind, sectors):
+    @cuda.jit
+    def copy(out, x):
+        out[cuda.threadIdx.x] = x[cuda.threadIdx.x]
+
+    report = trace(copy, 1, 32, np.zeros(32, kind), np.ones(32, kind))
+    for op in ("load", "store"):
+        total = report.total("global", op)
+        assert (total.requests, total.sectors, total.ideal_sectors) == (2, 2 * sectors, 2 * sectors)
+        assert total.bytes == 32 * np.dtype(kind).itemsize
+    assert not [f for f in report.findings if f.kind == "uncoalesced"]
 
 
 # ---------------------------------------------------------------------- the rule of wide accesses

@@ -2,7 +2,9 @@
 
 A *request* is one access of the source by one warp with at least one active lane. A *sector* is 32
 aligned bytes of global memory, a *wavefront* one pass over the 32 four-byte banks of shared memory.
-Source of the definitions: Nsight Compute's documentation, "Memory tables".
+Source of the definitions: Nsight Compute's documentation, "Memory tables". A complex number in
+global memory is two accesses, of its real and of its imaginary part, as in Numba's compiled code
+(data/measurements/h200-counters.csv); in shared memory it is one.
 """
 
 from __future__ import annotations
@@ -148,22 +150,24 @@ class Counting:
             keep(samples, key, self, array, uniform, varying, mask.active, row, by_warp[row])
 
     def _record_global(self, count: Count, key, array: Array, uniform, varying, mask) -> None:
-        size = array.itemsize
+        size, pitch, address = array.itemsize, array.pitch, array.root.address
+        parts = 2 if array.dtype.kind == "c" and key[2] != "atomic" else 1
         if varying is None:
-            count.requests += mask.warps
-            count.sectors += mask.warps
-            count.ideal_sectors += mask.warps
+            count.requests += mask.warps * parts
+            count.sectors += mask.warps * parts
+            count.ideal_sectors += mask.warps * parts
             self._sample(key, array, uniform, None, mask, None)
             self.counters.touch(array, uniform)
             return
         elements = varying + uniform if uniform else varying
-        requests, sectors, ideal, by_warp = sector_counts(
-            elements, size, array.pitch, array.root.address, mask
-        )
+        for part in range(parts):
+            start = address + part * (size // parts)
+            # the ideal of the whole element: that its parts lie side by side is no one's mistake
+            requests, sectors, ideal, by_warp = sector_counts(elements, size, pitch, start, mask)
+            count.requests += requests
+            count.sectors += sectors
+            count.ideal_sectors += ideal
         self._sample(key, array, uniform, varying, mask, by_warp)
-        count.requests += requests
-        count.sectors += sectors
-        count.ideal_sectors += ideal
         full = mask.count == len(elements)
         self.counters.touch(array, elements if full else elements[mask.active])
 
