@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from numba import types
 
 from course.simt import operators
+from course.simt.accesscode import spelled_tuple
 from course.simt.calls import array_parts
 from course.simt.intrinsics import GRID_GROUP
-from course.simt.names import KernelName
+from course.simt.names import MISSING, KernelName
 from course.simt.oracle import dtype_of, plain
 
 if TYPE_CHECKING:
@@ -55,13 +56,13 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
         kind = typing.of[node.args[0]]
         code = emitter.expression(node.args[0])
         return f"{code}.shape[0]" if isinstance(kind, types.Array) else str(len(kind))
-    if not isinstance(node.func, ast.Name | ast.Attribute) or (
-        isinstance(node.func, ast.Attribute) and node.func.attr == "bit_count"
-    ):
-        return f"popc({emitter.operand(node.func.value, typing.operands[node][0])}, 64)"
+    if function is MISSING:
+        return _method(emitter, node)
     operands = typing.operands[node]
     codes = [emitter.operand(a, k) for a, k in zip(node.args, operands, strict=True)]
     kind = typing.of[node]
+    if function is complex and len(codes) == 2:
+        return f"complex_of({codes[0]}, {codes[1]}, {dtype_of(kind).name!r})"
     if operators.is_cast(function):
         return codes[0]
     _count(emitter, function, kind)
@@ -87,6 +88,28 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
     else:
         emitter.namespace[key] = operators.library(function, dtype_of(kind))
     return f"{key}({', '.join(codes)})"
+
+
+def _method(emitter: Emitter, node: ast.Call) -> str:
+    """Code of a method of a number or an array."""
+    name, owner = node.func.attr, node.func.value
+    kind = emitter.typing.of[owner]
+    if name == "bit_count":
+        return f"popc({emitter.operand(owner, kind)}, 64)"
+    code = emitter.expression(owner)
+    if name == "conjugate":
+        return f"conjugate({code})"
+    site = emitter.site(node)
+    if name == "view":
+        dtype = dtype_of(emitter.typing.of[node].dtype)
+        return f"T.view_as({code}, {emitter.constant(dtype, dtype.name)}, {site})"
+    if name == "transpose":
+        return f"{code}.transposed"
+    if name == "ravel":
+        return f"T.reshape({code}, (-1,), {site})"
+    shape = [emitter.expression(argument) for argument in node.args]
+    whole = isinstance(emitter.typing.of[node.args[0]], types.BaseTuple)
+    return f"T.reshape({code}, {shape[0] if whole else spelled_tuple(shape)}, {site})"
 
 
 def _count(emitter: Emitter, function, kind: types.Type) -> None:
@@ -146,7 +169,8 @@ def _intrinsic(emitter: Emitter, node: ast.Call, path: str) -> str:
         (dtype,) = typing.operands[node]
         name = _assigned_name(emitter, node) or ast.unparse(node)
         site = emitter.site(node, name)
-        return f"T.{path[:-6]}_array({sizes}, {dtype_of(dtype).name!r}, {site})"
+        kind = emitter.element_type(dtype, ast.unparse(node))
+        return f"T.{path[:-6]}_array({sizes}, {kind}, {site})"
     if path == "const.array_like":
         return emitter.expression(node.args[0])
     if path.startswith("atomic."):

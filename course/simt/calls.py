@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numba import types
 from course.simt import intrinsics
 from course.simt.expressions import Expressions, constant_dtype
 from course.simt.names import MISSING, KernelName
-from course.simt.oracle import best_signature, of_dtype, plain, resolve
+from course.simt.oracle import best_signature, method_type, of_dtype, plain, resolve
 
 CASTS = {int, float, bool, complex}
 #: Functions of Python, math and NumPy that Numba's typing decides about.
@@ -28,7 +29,9 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
             return _method(typer, node)
         raise source.refused(node, f"cannot call {ast.unparse(node.func)}: it is not known")
     if any(isinstance(argument, ast.Starred) for argument in node.args):
-        raise source.unsupported(node, "a call with *")
+        _spread(typer, node)
+    if any(isinstance(argument, ast.Starred) for argument in node.args):
+        raise source.unsupported(node, "a call with *", "Write the elements one by one.")
     if isinstance(function, KernelName):
         return _intrinsic(typer, node, function.path)
     if is_device_function(function):
@@ -64,6 +67,25 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
     raise source.unsupported(node, f"the call of {name}")
 
 
+def _spread(typer: Expressions, node: ast.Call) -> None:
+    """``f(*t)`` of a tuple that costs nothing to evaluate again: ``f(t[0], t[1])``."""
+    arguments = []
+    for argument in node.args:
+        if not isinstance(argument, ast.Starred) or any(
+            isinstance(part, ast.Subscript) for part in ast.walk(argument)
+        ):
+            arguments.append(argument)
+            continue
+        kind = typer.expression(argument.value)
+        if not isinstance(kind, types.BaseTuple):
+            raise typer.source.refused(node, f"* needs a tuple, not {kind}")
+        for number in range(len(kind)):
+            index = ast.copy_location(ast.Constant(number), argument)
+            value = copy.deepcopy(argument.value)
+            arguments.append(ast.copy_location(ast.Subscript(value, index, ast.Load()), argument))
+    node.args = arguments
+
+
 def is_device_function(function: Any) -> bool:
     """True for functions decorated with ``cuda.jit``, the simulator's or numba.cuda's."""
     return hasattr(function, "py_func")
@@ -72,7 +94,7 @@ def is_device_function(function: Any) -> bool:
 def _is_library(function: Any) -> bool:
     if isinstance(function, np.ufunc):
         return True
-    return getattr(function, "__module__", None) == "math"
+    return getattr(function, "__module__", None) in ("math", "cmath")
 
 
 def _cast_type(function: Any) -> types.Type | None:
@@ -86,6 +108,13 @@ def _cast_type(function: Any) -> types.Type | None:
 
 
 def _cast(typer: Expressions, node: ast.Call, function: Any, cast: types.Type, arguments: tuple):
+    if function is complex and 1 <= len(arguments) <= 2:
+        kind = typer.call_type(node, complex, arguments)
+        if len(arguments) == 1:
+            typer.typing.operands[node] = (kind,)
+        elif any(isinstance(one, types.Complex) for one in arguments):
+            raise typer.source.unsupported(node, "complex of two complex numbers")
+        return kind
     if len(arguments) != 1 or not isinstance(arguments[0], types.Number | types.Boolean):
         listed = ", ".join(str(kind) for kind in arguments)
         raise typer.source.refused(node, f"{ast.unparse(node.func)}({listed}) needs one number")
@@ -96,8 +125,6 @@ def _cast(typer: Expressions, node: ast.Call, function: Any, cast: types.Type, a
         cast = kind if isinstance(kind, types.Integer) else types.int64
     elif function is bool:
         cast = types.boolean
-    elif function is complex:
-        cast = types.complex128
     typer.typing.operands[node] = (cast,)
     return cast
 
@@ -139,16 +166,40 @@ def _length(typer: Expressions, node: ast.Call) -> types.Type:
 def _method(typer: Expressions, node: ast.Call) -> types.Type:
     kind = typer.expression(node.func.value)
     if isinstance(kind, types.Array):
-        raise typer.source.refused(
-            node, f"kernels have no array method .{node.func.attr}(): loop over the elements"
-        )
+        return _array_method(typer, node, kind, node.func.attr)
     if kind == intrinsics.GRID_GROUP and node.func.attr == "sync" and not node.args:
         typer.typing.operands[node] = ()
         return types.int32
     if isinstance(kind, types.Integer) and node.func.attr == "bit_count" and not node.args:
         typer.typing.operands[node] = (kind,)
         return kind
+    if isinstance(kind, types.Number) and node.func.attr == "conjugate" and not node.args:
+        typer.typing.operands[node] = (kind,)
+        return method_type(kind, "conjugate")
     raise typer.source.refused(node, f"Unknown attribute {node.func.attr!r} of type {kind}")
+
+
+def _array_method(typer: Expressions, node: ast.Call, kind: types.Array, name: str) -> types.Type:
+    """Methods of arrays that make a view; the others Numba refuses in kernels, too."""
+    typer.typing.operands[node] = ()
+    if not node.keywords and name == "view" and len(node.args) == 1:
+        dtype = constant_dtype(typer, node.args[0])
+        if isinstance(dtype, types.Number | types.Boolean):
+            return types.Array(dtype, kind.ndim, "A")
+        raise typer.source.refused(node, f".view({ast.unparse(node.args[0])}): not an element type")
+    if not node.keywords and name == "reshape" and node.args:
+        kinds = [plain(typer.expression(argument)) for argument in node.args]
+        parts = list(kinds[0]) if isinstance(kinds[0], types.BaseTuple) else kinds
+        if all(isinstance(part, types.Integer) for part in parts):
+            return types.Array(kind.dtype, len(parts), "C")
+    if not node.keywords and not node.args:
+        if name == "ravel":
+            return types.Array(kind.dtype, 1, "C")
+        if name == "transpose":
+            return types.Array(kind.dtype, kind.ndim, "A")
+    raise typer.source.refused(
+        node, f"kernels have no array method .{name}(): loop over the elements"
+    )
 
 
 def _device(typer: Expressions, node: ast.Call, function: Any) -> types.Type:

@@ -46,6 +46,7 @@ class DeviceNDArray:
     def __init__(self, memory: np.ndarray):
         self._memory = memory
 
+    is_record = False
     shape = property(lambda self: self._memory.shape)
     dtype = property(lambda self: self._memory.dtype)
     strides = property(lambda self: self._memory.strides)
@@ -119,6 +120,12 @@ class DeviceNDArray:
 
     def __repr__(self) -> str:
         return f"<device array of shape {self.shape}, {self.dtype}, simulated>"
+
+
+class DeviceRecord(DeviceNDArray):
+    """A record on the simulated device."""
+
+    is_record = True
 
 
 class Stream:

@@ -14,18 +14,18 @@ import math
 import re
 from collections import Counter
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
 from numba import types
 
 from course.simt import operators
+from course.simt.accesscode import Accesses, bare, spelled_tuple
 from course.simt.assigned import DoubtfulReads
 from course.simt.callcode import emit_call, is_pure
-from course.simt.expressions import index_nodes
 from course.simt.liveness import Scopes
 from course.simt.memory import ConstantArray
-from course.simt.names import MISSING, KernelName
 from course.simt.oracle import of_value, plain
 from course.simt.types import Typing
 
@@ -51,7 +51,7 @@ class Site:
     function: str
 
 
-class Emitter(DoubtfulReads):
+class Emitter(Accesses, DoubtfulReads):
     """Writes the lane program of one typed function."""
 
     def __init__(self, typing: Typing, device: bool, traced: bool, program_of):
@@ -187,6 +187,8 @@ class Emitter(DoubtfulReads):
             return spelled_tuple([self.value(part, node) for part in value])
         if isinstance(value, np.ndarray):
             return self.constant(ConstantArray(value), ast.unparse(node))
+        if isinstance(value, Enum):
+            return self.value(value.value, node)
         kind = of_value(value)
         value = operators.CONVERT[kind](value)
         if type(value) is int or (type(value) is float and math.isfinite(value)):
@@ -200,31 +202,6 @@ class Emitter(DoubtfulReads):
         if node.id in self.source.assigned:
             return self.read(node, self.typing.of[node])
         return self.value(self.source.static(node), node)
-
-    def code_Attribute(self, node: ast.Attribute) -> str:
-        value = self.source.static(node)
-        if isinstance(value, KernelName):
-            return "32" if value.path == "warpsize" else f"T.{value.path.replace('.', '_')}"
-        if value is not MISSING:
-            return self.value(value, node)
-        kind = self.typing.of[node.value]
-        code = self.expression(node.value)
-        if isinstance(kind, types.Array):
-            name = {"strides": "byte_strides", "T": "transposed"}.get(node.attr, node.attr)
-            return f"{code}.{name}"
-        if isinstance(kind, types.Record):
-            return f"T.load({self.field(node)}, (), {self.site(node, ast.unparse(node))})"
-        return f"part({code}, {node.attr!r})"
-
-    def field(self, node: ast.Attribute | ast.Subscript) -> str:
-        """Code of a record's field, as an array without axes."""
-        name = node.attr if isinstance(node, ast.Attribute) else self.source.static(node.slice)
-        return f"T.field({self.expression(node.value)}, {name!r})"
-
-    def is_field(self, node: ast.expr) -> bool:
-        if not isinstance(node, ast.Attribute | ast.Subscript):
-            return False
-        return isinstance(self.typing.of.get(node.value), types.Record)
 
     def code_Tuple(self, node: ast.Tuple) -> str:
         return spelled_tuple([self.expression(element) for element in node.elts])
@@ -359,59 +336,8 @@ class Emitter(DoubtfulReads):
 
         return pair(0, self.expression(node.left))
 
-    def code_Subscript(self, node: ast.Subscript) -> str:
-        base = self.typing.of[node.value]
-        code = self.expression(node.value)
-        if isinstance(base, types.BaseTuple):
-            index = self.source.static(node.slice)
-            if isinstance(index, int):
-                return f"{code}[{index}]"
-            if isinstance(node.slice, ast.Slice):
-                return f"{code}[{ast.unparse(node.slice)}]"
-            return f"T.pick({code}, {self.expression(node.slice)}, {self.site(node)})"
-        if isinstance(base, types.Record):
-            return f"T.load({self.field(node)}, (), {self.site(node, ast.unparse(node))})"
-        site = self.site(node, ast.unparse(node.value))
-        view = isinstance(self.typing.of[node], types.Array | types.Record)
-        what = "view" if view else "load"
-        return f"T.{what}({code}, {self.index(node)}, {site})"
-
-    def index(self, node: ast.Subscript) -> str:
-        """The index of an access as a tuple, one integer (or slice) a dimension."""
-        nodes = index_nodes(node)
-        if len(nodes) == 1 and isinstance(self.typing.of.get(nodes[0]), types.BaseTuple):
-            return self.expression(nodes[0])
-        return spelled_tuple([self._one_index(n) for n in nodes])
-
-    def _one_index(self, node: ast.expr) -> str:
-        if isinstance(node, ast.Slice):
-            parts = [
-                "None" if part is None else self.expression(part)
-                for part in (node.lower, node.upper, node.step)
-            ]
-            return f"slice({', '.join(parts)})"
-        return self.operand(node, types.int64)
-
     def code_Call(self, node: ast.Call) -> str:
         return emit_call(self, node)
-
-
-def spelled_tuple(parts: list[str]) -> str:
-    """Code of a tuple of pieces of code."""
-    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
-
-
-def bare(code: str) -> str:
-    """Code without the parentheses around all of it, for places that need none."""
-    if not code.startswith("("):
-        return code
-    depth = 0
-    for number, letter in enumerate(code):
-        depth += (letter == "(") - (letter == ")")
-        if depth == 0:
-            inside = code[1:-1]
-            return inside if number == len(code) - 1 and "," not in inside else code
-    return code
 
 
 def _parenthesised(code: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import operator
 from dataclasses import dataclass
 from types import ModuleType
@@ -13,7 +12,9 @@ import numpy as np
 from numba import types
 
 from course.simt import intrinsics
-from course.simt.names import KERNEL_NAMES, MISSING, KernelName, Source
+from course.simt.attributes import Attributes
+from course.simt.decisions import COMPARE, Decisions
+from course.simt.names import MISSING, KernelName, Source
 from course.simt.oracle import of_dtype, of_value, plain, resolve
 
 BINARY = {
@@ -21,14 +22,6 @@ BINARY = {
     ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
     ast.Pow: operator.pow, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
     ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
-}  # fmt: skip
-COMPARE = {
-    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
-    ast.Eq: operator.eq, ast.NotEq: operator.ne,
-}  # fmt: skip
-_DECIDERS = {
-    **COMPARE, ast.Is: lambda a, b: a is b or (a is not None and a == b),
-    ast.IsNot: lambda a, b: not (a is b or (a is not None and a == b)),
 }  # fmt: skip
 UNARY = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
 #: What neither a GPU nor the simulator has, by the name of its syntax.
@@ -63,7 +56,7 @@ class Conflict:
     kinds: tuple[types.Type, ...]
 
 
-class Expressions:
+class Expressions(Attributes, Decisions):
     """Types of expressions; the statements are in :mod:`course.simt.types`."""
 
     source: Source
@@ -114,7 +107,7 @@ class Expressions:
         if isinstance(value, KernelName):
             kind = intrinsics.VALUES.get(value.path)
             if kind is None:
-                raise self.source.refused(node, self._what_cuda_has(value.path))
+                raise self.source.refused(node, self.what_cuda_has(value.path))
         elif isinstance(value, ModuleType):
             raise self.source.refused(node, f"{ast.unparse(node)} is a module, not a value")
         else:
@@ -124,60 +117,6 @@ class Expressions:
                 node, f"Untyped global name {ast.unparse(node)!r}: cannot be used in a kernel"
             )
         return plain(kind) if not isinstance(value, str) else kind
-
-    @staticmethod
-    def _what_cuda_has(path: str) -> str:
-        parts = sorted(n.rpartition(".")[2] for n in KERNEL_NAMES if n.startswith(f"{path}."))
-        if not parts:
-            return f"cuda.{path} is a function: call it, cuda.{path}(...)"
-        return f"cuda.{path} has the parts {', '.join(parts)}: write cuda.{path}.{parts[0]}"
-
-    def check_attribute(self, node: ast.expr) -> None:
-        """Refuse an attribute that a module, or a name of CUDA, does not have."""
-        if not isinstance(node, ast.Attribute) or self.source.static(node) is not MISSING:
-            return
-        root = self.source.static(node.value)
-        if root is MISSING:
-            return
-        if isinstance(root, KernelName):
-            known = [n.rpartition(".")[2] for n in KERNEL_NAMES if n.startswith(f"{root.path}.")]
-        else:
-            known = [n for n in {*dir(root), *KERNEL_NAMES} if "." not in n]
-        close = difflib.get_close_matches(node.attr, known, n=1)
-        hint = f"; did you mean {ast.unparse(node.value)}.{close[0]}?" if close else ""
-        raise self.source.refused(
-            node, f"{ast.unparse(node.value)} has no attribute {node.attr!r}{hint}"
-        )
-
-    def see_Attribute(self, node: ast.Attribute) -> types.Type:
-        if self.source.static(node) is not MISSING:
-            return self._static(node)
-        self.check_attribute(node)
-        kind = self.expression(node.value)
-        if isinstance(kind, types.Array):
-            sizes = types.UniTuple(types.intp, kind.ndim)
-            known = {
-                "shape": sizes, "strides": sizes, "ndim": types.intp, "size": types.intp,
-                "itemsize": types.intp, "nbytes": types.intp,
-                "T": types.Array(kind.dtype, kind.ndim, "A"),
-            }  # fmt: skip
-            if node.attr in known:
-                return known[node.attr]
-        if isinstance(kind, types.Record):
-            return self.field(node, kind, node.attr)
-        if isinstance(kind, types.Number) and node.attr in ("real", "imag"):
-            return kind.underlying_float if isinstance(kind, types.Complex) else kind
-        raise self.source.refused(node, f"Unknown attribute {node.attr!r} of type {kind}")
-
-    def field(self, node: ast.expr, kind: types.Record, name: str) -> types.Type:
-        """Type of a record's field."""
-        if not isinstance(name, str) or name not in kind.fields:
-            listed = ", ".join(kind.fields)
-            raise self.source.refused(node, f"the record has no field {name!r}; it has {listed}")
-        found = kind.typeof(name)
-        if not isinstance(found, types.Number | types.Boolean):
-            raise self.source.unsupported(node, f"a field of type {found}")
-        return found
 
     def see_Tuple(self, node: ast.Tuple) -> types.Type:
         return types.Tuple([plain(self.expression(element)) for element in node.elts])
@@ -243,54 +182,10 @@ class Expressions:
             raise self.source.refused(node, f"Cannot unify {listed} in {ast.unparse(node)}")
         return merged
 
-    def decided(self, node: ast.expr) -> bool | None:
-        """The truth of a condition that types and constants decide, as Numba decides it; else None.
-
-        The side of a branch that it rules out is left out of the kernel, and never typed.
-        """
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            inner = self.decided(node.operand)
-            return None if inner is None else not inner
-        if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _DECIDERS:
-            sides = [self.constant(side) for side in (node.left, *node.comparators)]
-            if MISSING not in sides:
-                return bool(_DECIDERS[type(node.ops[0])](*sides))
-            if isinstance(node.ops[0], ast.Is | ast.IsNot):
-                self.see_Compare(node)
-                return self.typing.known.get(node)
-            return None
-        value = self.constant(node)
-        return bool(value) if isinstance(value, bool | int | float | None) else None
-
-    def constant(self, node: ast.expr) -> Any:
-        """A literal, a global, None, ``x.ndim`` or ``len(a tuple)``; MISSING for all else."""
-        value = self.source.static(node)
-        if value is not MISSING and not isinstance(node, ast.Name | ast.Constant | ast.UnaryOp):
-            return MISSING
-        if isinstance(value, bool | int | float | str | None):
-            return value
-        if isinstance(node, ast.Name) and node.id in self.source.assigned:
-            kind = self.environment.get(node.id)
-            return None if isinstance(kind, types.NoneType) else MISSING
-        if isinstance(node, ast.Attribute) and node.attr == "ndim":
-            if isinstance(node.value, ast.Name) and node.value.id in self.source.assigned:
-                kind = self.expression(node.value)
-                return kind.ndim if isinstance(kind, types.Array) else MISSING
-        if isinstance(node, ast.Call) and self.source.static(node.func) is len and node.args:
-            argument = node.args[0]
-            if isinstance(argument, ast.Name) and argument.id in self.source.assigned:
-                kind = self.expression(argument)
-            elif isinstance(argument, ast.Attribute) and argument.attr == "shape":
-                kind = self.expression(argument)
-            else:
-                return MISSING
-            return len(kind) if isinstance(kind, types.BaseTuple) else MISSING
-        return MISSING
-
     def see_Compare(self, node: ast.Compare) -> types.Type:
         left = self.expression(node.left)
         if any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
-            return self._identity(node, left)
+            return self.identity(node, left)
         operands = []
         for op, right_node in zip(node.ops, node.comparators, strict=True):
             if type(op) not in COMPARE:
@@ -302,29 +197,22 @@ class Expressions:
         self.typing.operands[node] = tuple(operands)
         return types.boolean
 
-    def _identity(self, node: ast.Compare, left: types.Type) -> types.Type:
-        """``is``: None by its type; numbers of one type by their value, as in Numba."""
-        right = self.expression(node.comparators[0])
-        left, right = plain(left), plain(right)
-        if len(node.ops) > 1:
-            raise self.source.unsupported(node, "a chain of comparisons with is")
-        if isinstance(left, types.Array | types.BaseTuple) and left == right:
-            raise self.source.unsupported(node, f"is between values of type {left}")
-        self.typing.operands[node] = ((left, right),)
-        if left != right or isinstance(left, types.NoneType):
-            same = left == right
-            self.typing.known[node] = same is isinstance(node.ops[0], ast.Is)
-        else:
-            self.typing.known.pop(node, None)
-        return types.boolean
-
     def see_Subscript(self, node: ast.Subscript) -> types.Type:
+        if self.source.static(node) is not MISSING:
+            return self._static(node)
         base = self.expression(node.value)
         if isinstance(base, types.BaseTuple):
             return self._tuple_item(node, base)
-        if isinstance(base, types.Record):
+        if self.names_field(node, base):
             return self.field(node, base, self.source.static(node.slice))
         return self.subscript(node, base)
+
+    def names_field(self, node: ast.Subscript, base: types.Type) -> bool:
+        """Is this the field of a record, ``r["x"]``, or that of all of an array's records?"""
+        if isinstance(base, types.Record):
+            return True
+        records = isinstance(base, types.Array) and isinstance(base.dtype, types.Record)
+        return records and isinstance(self.source.static(node.slice), str)
 
     def _tuple_item(self, node: ast.Subscript, base: types.BaseTuple) -> types.Type:
         index = self.source.static(node.slice)
@@ -349,7 +237,7 @@ class Expressions:
         """Type of an element or of a view of an array."""
         if not isinstance(base, types.Array):
             raise self.source.refused(node, f"{ast.unparse(node.value)} is {base}, not an array")
-        indices = index_nodes(node)
+        indices = self._without_ellipsis(node, base)
         kept = base.ndim - len(indices)
         for index in indices:
             if isinstance(index, ast.Slice):
@@ -357,8 +245,6 @@ class Expressions:
                     if part is not None:
                         self.index(node, base, part)
                 kept += 1
-            elif isinstance(index, ast.Constant) and index.value is Ellipsis:
-                raise self.source.unsupported(node, "an ellipsis as an index")
             else:
                 expanded = self.index(node, base, index)
                 kept -= expanded - 1
@@ -369,6 +255,19 @@ class Expressions:
                 "dimensions",
             )
         return types.Array(base.dtype, kept, "A") if kept else base.dtype
+
+    def _without_ellipsis(self, node: ast.Subscript, base: types.Array) -> list[ast.expr]:
+        """The indices; an ellipsis stands for as many whole axes as are left."""
+        nodes = index_nodes(node)
+        dots = [n for n in nodes if isinstance(n, ast.Constant) and n.value is Ellipsis]
+        self.typing.indices.pop(node, None)
+        if dots:
+            place, missing = nodes.index(dots[0]), base.ndim - len(nodes) + 1
+            if len(dots) > 1 or missing < 0:
+                raise self.source.refused(node, f"cannot index {base} with {ast.unparse(node)}")
+            whole = [ast.copy_location(ast.Slice(), dots[0]) for _ in range(missing)]
+            nodes = self.typing.indices[node] = [*nodes[:place], *whole, *nodes[place + 1 :]]
+        return nodes
 
     def index(self, node: ast.AST, base: types.Array, index: ast.expr) -> int:
         """Check one index; how many dimensions it stands for (a tuple variable: several)."""

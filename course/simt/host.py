@@ -16,6 +16,7 @@ from course.simt.device import (
     Context,
     Device,
     DeviceNDArray,
+    DeviceRecord,
     Event,
     MemoryInfo,
     Stream,
@@ -37,6 +38,8 @@ warpsize = KernelName("warpsize")
 # ---------------------------------------------------------------------- arrays
 def to_device(obj: Any, stream: Any = 0, copy: bool = True, to: DeviceNDArray | None = None):
     """Copy an array to the device."""
+    if isinstance(obj, np.void) and obj.dtype.names is not None:
+        return DeviceRecord(np.array(obj))
     values = obj._memory if isinstance(obj, DeviceNDArray) else np.asarray(obj)
     if to is not None:
         to.copy_to_device(values)
@@ -124,6 +127,8 @@ managed_array = mapped_array
 
 class _Mapped(np.ndarray):
     """A host array that kernels use without a copy."""
+
+    is_record = False
 
     @property
     def _memory(self) -> np.ndarray:

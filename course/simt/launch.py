@@ -18,7 +18,7 @@ from course.simt.emit import Site
 from course.simt.memory import Array, global_array
 from course.simt.names import typing_error
 from course.simt.operators import CONVERT
-from course.simt.oracle import dtype_of, of_value, plain
+from course.simt.oracle import dtype_of, of_value, plain, tuple_type
 from course.simt.programs import program_of
 from course.simt.races import Clock, Shadow
 from course.simt.report import ERRORS, Finding, KernelError, Report, cost_findings
@@ -125,7 +125,10 @@ class Arguments:
         if direction in ("in", "out", "inout"):
             value = value.value
         if hasattr(value, "_memory"):
-            return self._array(value._memory, name)
+            kind, array = self._array(value._memory, name)
+            return (kind.dtype if value.is_record else kind), array
+        if isinstance(value, np.void) and value.dtype.names is not None:
+            return self._record(value, name, direction)
         if isinstance(value, np.ndarray):
             copy = copied(value, f"argument {name!r}")
             if value.flags.writeable and direction != "in":
@@ -135,10 +138,13 @@ class Arguments:
             return self._real_device_array(value, name)
         if isinstance(value, tuple):
             parts = [self.take(part, f"{name}[{i}]") for i, part in enumerate(value)]
-            return types.Tuple([kind for kind, _ in parts]), tuple(inside for _, inside in parts)
+            kinds = [kind for kind, _ in parts]
+            return tuple_type(value, kinds), tuple(inside for _, inside in parts)
         if value is None:
             return types.none, None
         kind = of_value(value)
+        if isinstance(kind, types.EnumMember):
+            return kind, CONVERT[kind.dtype](value.value)
         if kind is None or not isinstance(kind, types.Number | types.Boolean):
             shown = type(value).__name__
             raise TypeError(
@@ -146,6 +152,19 @@ class Arguments:
                 "and tuples of them"
             )
         return kind, CONVERT[kind](value)
+
+    def _record(self, value: np.void, name: str, direction: str | None) -> tuple[types.Type, Array]:
+        """A record goes to the device and back, as an array does."""
+        copy = np.array(value)
+        if direction != "in" and value.flags.writeable:
+
+            def back() -> None:
+                for field in value.dtype.names:
+                    value[field] = copy[field]
+
+            self.back.append(back)
+        kind, array = self._array(copy, name)
+        return kind.dtype, array
 
     def _array(self, memory: np.ndarray, name: str) -> tuple[types.Type, Array]:
         kind = of_value(memory)
@@ -203,7 +222,7 @@ class Arguments:
                 f"No matching definition for argument type(s) {given}: the signature says {wanted}"
             )
         for i, (given, wanted) in enumerate(zip(self.types, declared, strict=True)):
-            if not isinstance(given, types.Array) and plain(given) != wanted:
+            if wanted in CONVERT and plain(given) != wanted:
                 self.values[i] = CONVERT[wanted](self.values[i])
                 self.types[i] = wanted
 

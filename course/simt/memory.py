@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from course.simt.masks import Mask
+from course.simt.names import Unsupported
 
 ndarray = np.ndarray
 _I8 = np.dtype("int64")
@@ -36,7 +37,7 @@ class Array:
 
     __slots__ = (
         "address", "block_offset", "dtype", "fields", "flat", "name", "ndim", "offset", "pitch",
-        "root", "shadow", "shape", "simple", "space", "strides", "written",
+        "ragged", "root", "shadow", "shape", "simple", "space", "strides", "written",
     )  # fmt: skip
 
     def __init__(self, flat, shape, strides, space, name, offset=0, root=None):
@@ -44,6 +45,7 @@ class Array:
         self.space, self.name, self.offset = space, name, offset
         self.dtype, self.ndim = flat.dtype, len(shape)
         self.root = self if root is None else root
+        self.ragged = any(type(size) is ndarray for size in shape)  # the shape differs by lane
         self.simple = type(offset) is not ndarray and all(stride >= 0 for stride in strides)
         self.address = 0  # bytes from a 256-byte boundary (global) or in shared memory
         self.pitch = flat.dtype.itemsize  # bytes from one element to the next
@@ -163,6 +165,8 @@ class Memory:
         """
         if len(index) != array.ndim:
             self.wrong_dimensions(array, index, site)
+        if array.ragged:
+            return self.locate_ragged(array, index, site, op)
         uniform, varying, bad = array.offset, None, None
         if type(uniform) is ndarray:
             uniform, varying = 0, array.offset
@@ -171,7 +175,8 @@ class Memory:
             if type(i) is not ndarray:
                 if not 0 <= i < size:
                     i, outside = self.strange_index(array, index, axis, site, op)
-                    bad = outside if bad is None or outside is None else bad | outside
+                    if outside is not None:
+                        bad = outside if bad is None else bad | outside
                 uniform = uniform + i * stride
                 continue
             if i.dtype != _I8:
@@ -221,14 +226,18 @@ class Memory:
             size, stride = array.shape[axis], array.strides[axis]
             i = index[axis] if axis < len(index) else slice(None)
             if type(i) is slice:
-                if any(type(limit) is ndarray for limit in (i.start, i.stop, i.step)):
-                    self.varying_slice(array, site)
-                start, stop, step = i.indices(size)
-                shape.append(max(0, -(-(stop - start) // step)))
+                if any(type(part) is ndarray for part in (i.start, i.stop, i.step, size)):
+                    start, length, step = self.varying_slice(array, i, size, site)
+                    shape.append(length)
+                else:
+                    start, stop, step = i.indices(size)
+                    shape.append(max(0, -(-(stop - start) // step)))
                 strides.append(stride * step)
                 offset = offset + start * stride
                 continue
-            if type(i) is not ndarray:
+            if type(size) is ndarray:
+                i, _ = self.ragged_index(array, index, axis, site, "view")
+            elif type(i) is not ndarray:
                 if not 0 <= i < size:
                     i, _ = self.strange_index(array, index, axis, site, "view")
             elif (self.mask.active & ((i < 0) | (i >= size))).any():
@@ -236,28 +245,15 @@ class Memory:
             offset = offset + i * stride
         return array.derived(tuple(shape), tuple(strides), offset)
 
-    def field(self, array: Array, name: str) -> Array:
-        """A field of a record, as an array of the record's own shape."""
-        root = array.root
-        if root.fields is None:
-            root.fields = {}
-        if name not in root.fields:
-            flat, start = root.flat[name], root.dtype.fields[name][1]
-            part = Array(flat, root.shape, root.strides, root.space, f"{root.name}.{name}")
-            part.pitch, part.address = root.pitch, root.address + start
-            part.block_offset = root.block_offset
-            if root.written is not None:
-                part.written = np.zeros(flat.size, _BOOL)
-            if root.shadow is not None:
-                self.track(part, flat.size)
-                self.launch.shadows[id(part)] = part.shadow
-            root.fields[name] = part
-        return root.fields[name].derived(array.shape, array.strides, array.offset)
-
     def items(self, array: Array, site: int):
         """The elements of a 1-D array, or the rows of one with more dimensions, one by one."""
+        if type(array.shape[0]) is ndarray:
+            raise Unsupported(
+                f"line {self.site(site).line}: a loop over an array whose size differs"
+            )
+        whole = array.ndim == 1 and array.dtype.names is None
         for i in range(array.shape[0]):
-            yield self.load(array, (i,), site) if array.ndim == 1 else self.view(array, (i,), site)
+            yield self.load(array, (i,), site) if whole else self.view(array, (i,), site)
 
     def active_part(self, bad: ndarray | None) -> Mask:
         """The active lanes, less those whose address is bad."""
@@ -346,7 +342,7 @@ class Memory:
         return dtype.type(True) if dtype == _BOOL else np.iinfo(dtype).max
 
     # ------------------------------------------------------------------ allocation
-    def shared_array(self, shape: tuple[int, ...], dtype: str, site: int) -> Array:
+    def shared_array(self, shape: tuple[int, ...], dtype, site: int) -> Array:
         """``cuda.shared.array``: one copy for each block; the same one every time."""
         found = self._allocated.get(self.base + site)
         if found is not None:
@@ -357,7 +353,9 @@ class Memory:
             per_block = shape[0]
         else:
             per_block = size
-        flat = np.zeros(self.blocks * max(per_block, 1), kind)
+        spare = kind.names is not None  # room for fields that are arrays: see Records
+        flat = np.zeros(self.blocks * max(per_block, 1) + spare, kind)
+        flat = flat[:-1] if spare else flat
         strides = contiguous_strides(shape)
         array = Array(flat, shape, strides, "shared", self.site(site).array)
         array.block_offset = self.block * per_block
@@ -371,7 +369,7 @@ class Memory:
         self._allocated[self.base + site] = array
         return array
 
-    def local_array(self, shape: tuple[int, ...], dtype: str, site: int) -> Array:
+    def local_array(self, shape: tuple[int, ...], dtype, site: int) -> Array:
         """``cuda.local.array``: one copy for each lane."""
         found = self._allocated.get(self.base + site)
         if found is not None:

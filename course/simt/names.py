@@ -13,6 +13,7 @@ import inspect
 import sys
 import textwrap
 from dataclasses import dataclass, field
+from enum import EnumType
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -165,6 +166,11 @@ class Source:
         if isinstance(node, ast.Tuple):
             values = [self.static(element) for element in node.elts]
             return MISSING if any(value is MISSING for value in values) else tuple(values)
+        if isinstance(node, ast.Subscript):  # Color["red"]
+            value, key = self.static(node.value), self.static(node.slice)
+            if isinstance(value, EnumType) and key in value.__members__:
+                return value[key]
+            return MISSING
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             value = self.static(node.operand)
             return -value if type(value) in (int, float) else MISSING

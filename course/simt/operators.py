@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from course.simt import complexes
+
 ndarray = np.ndarray
 _I8, _U8, _F8, _B = (np.dtype(name) for name in ("int64", "uint64", "float64", "bool"))
 
@@ -105,7 +107,11 @@ def power(a, b, convert):
 
 
 def _kind(x) -> str:
-    return x.dtype.kind if hasattr(x, "dtype") else {int: "i", float: "f", bool: "b"}[type(x)]
+    return (
+        x.dtype.kind
+        if hasattr(x, "dtype")
+        else {int: "i", float: "f", bool: "b", complex: "c"}[type(x)]
+    )
 
 
 def popc(x, bits):
@@ -200,6 +206,20 @@ def _like(values, x):
 def part(x, name):
     """The real or imaginary part of a number."""
     return getattr(x, name)
+
+
+def conjugate(x):
+    return x.conjugate()
+
+
+def complex_of(real, imaginary, dtype):
+    """``complex(a, b)``: both parts as they are, infinities and NaNs too."""
+    if type(real) is not ndarray and type(imaginary) is not ndarray:
+        return CONVERT_DTYPE[np.dtype(dtype)](complex(real, imaginary))
+    shape = np.broadcast_shapes(np.shape(real), np.shape(imaginary))
+    value = np.empty(shape, dtype)
+    value.real, value.imag = real, imaginary
+    return value
 
 
 def fma(a, b, c):
@@ -335,6 +355,10 @@ def library(function: Any, dtype: np.dtype) -> Callable:
         run = function
     elif name in ("erf", "erfc", "gamma", "lgamma"):
         run = _special(name)
+    elif function.__module__ == "cmath" and name in complexes.FUNCTIONS:
+        run = complexes.FUNCTIONS[name]
+    elif name == "rect":
+        return lambda r, phi: complex_of(*complexes.rectangular(r, phi), dtype)
     else:
         run = getattr(np, _NUMPY_NAME.get(name, name), None) or np.vectorize(function)
     if dtype.kind == "f":
@@ -344,8 +368,9 @@ def library(function: Any, dtype: np.dtype) -> Callable:
 
 
 def library_pair(function: Any, dtypes: tuple[np.dtype, ...]) -> Callable:
-    """``math.frexp`` or ``math.modf``: functions with two results."""
-    run = getattr(np, function.__name__)
+    """``math.frexp``, ``math.modf``, ``cmath.polar``: functions with two results."""
+    name = function.__name__
+    run = complexes.polar if name == "polar" else getattr(np, name)
     converts = [CONVERT_DTYPE[dtype] for dtype in dtypes]
     return lambda x: tuple(c(part) for c, part in zip(converts, run(x), strict=True))
 
@@ -382,8 +407,8 @@ NAMESPACE: dict[str, Any] = {
         function.__name__: function
         for function in (
             wrap, wrap_unsigned, floor_divide, remainder, divide, shift_left, shift_right, power,
-            popc, clz, ffs, brev, truth, negate, negative, absolute, rint, part, fma, cbrt, selp,
-            convert_tuple,
+            popc, clz, ffs, brev, truth, negate, negative, absolute, rint, part, conjugate,
+            complex_of, fma, cbrt, selp, convert_tuple,
         )
     },
     "minimum": minimum,

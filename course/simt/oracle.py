@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
+from enum import Enum
 from functools import cache
 from typing import Any
 
@@ -26,6 +27,15 @@ def _core_context() -> Any:
 
     cpu_target.typing_context.refresh()
     return cpu_target.typing_context
+
+
+@cache
+def _core_cmath() -> Any:
+    """The context that knows what Numba writes in Python: phase, polar and rect of cmath."""
+    import numba.cpython.cmathimpl  # noqa: F401
+
+    _core_context().refresh()
+    return _core_context()
 
 
 @cache
@@ -65,8 +75,10 @@ def resolve(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
         return None
     except Exception:
         # some overloads of numba-cuda ask the driver for a device before they answer
+        written_in_python = getattr(function, "__module__", None) == "cmath"
+        context = _core_cmath() if written_in_python else _core_context()
         try:
-            signature = _core_context().resolve_function_type(function, arguments, {})
+            signature = context.resolve_function_type(function, arguments, {})
         except NumbaError:
             return None
     if signature is None:
@@ -116,6 +128,32 @@ def best_signature(
     return None if found is None else cases.index(found)
 
 
+@cache
+def attribute_type(kind: types.Type, name: str) -> types.Type | None:
+    """Type of an attribute of a value, by Numba's rules; None if it has none."""
+    context, override = _context()
+    with override():
+        try:
+            return context.resolve_getattr(kind, name)
+        except NumbaError:
+            return None
+
+
+@cache
+def method_type(kind: types.Type, name: str, arguments: tuple[types.Type, ...] = ()) -> Any:
+    """Result type of a method of a number, by Numba's rules; None if there is none."""
+    bound = attribute_type(kind, name)
+    if not isinstance(bound, types.BoundFunction):
+        return None
+    context, override = _context()
+    with override():
+        try:
+            signature = context.resolve_function_type(bound, arguments, {})
+        except NumbaError:
+            return None
+    return None if signature is None else plain(signature.return_type)
+
+
 def of_value(value: Any) -> types.Type | None:
     """The type of an argument or of a constant from outside the kernel; None if it has none."""
     if isinstance(value, bool | np.bool_):
@@ -138,8 +176,20 @@ def of_value(value: Any) -> types.Type | None:
         return None if element is None else types.Array(element, value.ndim, layout)
     if isinstance(value, tuple):
         parts = [of_value(part) for part in value]
-        return None if None in parts else types.Tuple(parts)
+        return None if None in parts else tuple_type(value, parts)
+    if isinstance(value, Enum):
+        kind = of_value(value.value)
+        return types.EnumMember(type(value), kind) if isinstance(kind, types.Number) else None
     return None
+
+
+def tuple_type(value: tuple, parts: list[types.Type]) -> types.Type:
+    """The type of a tuple or named tuple whose parts have some types."""
+    if not hasattr(value, "_fields"):
+        return types.Tuple(parts)
+    if len(set(parts)) == 1:
+        return types.NamedUniTuple(parts[0], len(parts), type(value))
+    return types.NamedTuple(parts, type(value))
 
 
 def of_dtype(dtype: Any) -> types.Type | None:

@@ -56,7 +56,10 @@ class Program:
                 )
             return inner.typing(arguments, (*callers, self))
 
-        found = self._typings[signature] = Typer(self.source, signature, callee).run()
+        source = self.source
+        if any(isinstance(node, ast.Starred) for node in ast.walk(source.tree)):
+            source = replace(source, tree=copy.deepcopy(source.tree))  # typing spells out the *
+        found = self._typings[signature] = Typer(source, signature, callee).run()
         return found
 
     @cached_property

@@ -12,7 +12,8 @@ from typing import Any
 
 from numba import types
 
-from course.simt.emit import Emitter, Site, bare
+from course.simt.accesscode import bare
+from course.simt.emit import Emitter, Site
 
 _serial = count()
 
@@ -171,15 +172,9 @@ class Writer(Emitter):
                 code = temporary
             for number, element in enumerate(target.elts):
                 self.assign(element, f"{code}[{number}]", kind[number])
-        elif self.is_field(target):
-            code = bare(self.convert(code, kind, self.typing.targets[target]))
-            site = self.site(target, ast.unparse(target))
-            self.line(f"T.store({self.field(target)}, (), {code}, {site})")
         else:
-            array = self.expression(target.value)
-            code = bare(self.convert(code, kind, self.typing.targets[target]))
-            site = self.site(target, ast.unparse(target.value))
-            self.line(f"T.store({array}, {self.index(target)}, {code}, {site})")
+            name = target if self.is_field(target) else target.value
+            self.store(target, code, kind, self.site(target, ast.unparse(name)))
 
     # ------------------------------------------------------------------ control flow
     def write_If(self, node: ast.If) -> None:

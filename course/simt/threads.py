@@ -16,6 +16,8 @@ from course.simt.masks import Control, EndlessLoop, Loop, Mask
 from course.simt.memory import Array, Memory, contiguous_strides
 from course.simt.names import Unsupported
 from course.simt.races import Races
+from course.simt.ragged import Ragged
+from course.simt.records import Records
 from course.simt.report import ERRORS, Finding, KernelError, Where, in_function
 from course.simt.unwritten import Unwritten
 from course.simt.warp import Warps
@@ -86,7 +88,7 @@ def _of_geometry(name: str) -> property:
     return property(lambda self: getattr(self.geometry, name))
 
 
-class Threads(Control, Memory, Atomics, Races, Unwritten, Warps, Counting):
+class Threads(Control, Memory, Ragged, Records, Atomics, Races, Unwritten, Warps, Counting):
     """What a lane program sees as ``T``."""
 
     threadIdx_x, threadIdx_y, threadIdx_z = map(
@@ -179,7 +181,7 @@ class Threads(Control, Memory, Atomics, Races, Unwritten, Warps, Counting):
         values = tuple(int(i[lane]) if type(i) is ndarray else int(i) for i in index)
         spelled = ", ".join(str(value) for value in values)
         names = index_names(self.site(site).code, len(index))
-        size = array.shape[axis]
+        size = int(_flat(array.shape[axis], lane))
         others = f" ({len(lanes):,} threads in all)" if len(lanes) > 1 else ""
         axis_name = f"axis {axis} of {array.name}" if array.ndim > 1 else array.name
         verb = {"load": "reads", "store": "writes", "atomic": "updates"}[op]
@@ -259,18 +261,17 @@ class Threads(Control, Memory, Atomics, Races, Unwritten, Warps, Counting):
         )
 
     def merged_arrays(self, where, new, old):
-        if new.root is old.root and new.shape == old.shape and new.strides == old.strides:
+        if new.root is old.root and new.strides == old.strides:
+            shape = tuple(
+                a if a is b or (type(a) is type(b) is int and a == b) else np.where(where, a, b)
+                for a, b in zip(new.shape, old.shape, strict=True)
+            )
             same = type(new.offset) is type(old.offset) is int and new.offset == old.offset
             offset = new.offset if same else np.where(where, new.offset, old.offset)
-            return new.derived(new.shape, new.strides, offset)
+            return new.derived(shape, new.strides, offset)
         raise Unsupported(
             f"{self.launch.name}: an array is chosen by thread ({new.name} for some, {old.name} "
             "for others), which the simulator cannot do; choose the element instead"
-        )
-
-    def varying_slice(self, array: Array, site: int) -> None:
-        raise Unsupported(
-            f"line {self.site(site).line}: a slice of {array.name} whose limits differ by thread"
         )
 
     def constant_store(self, array: Array, site: int) -> None:

@@ -35,6 +35,7 @@ class Typing:
     callees: dict[ast.AST, Any] = field(default_factory=dict)
     targets: dict[ast.AST, types.Type] = field(default_factory=dict)
     items: dict[ast.For, types.Type] = field(default_factory=dict)
+    indices: dict[ast.Subscript, list[ast.expr]] = field(default_factory=dict)  # without "..."
     known: dict[ast.AST, bool] = field(default_factory=dict)  # conditions that the types decide
     dead: set[ast.stmt] = field(default_factory=set)  # statements that are never reached
     edges: dict[tuple[str, ast.AST], list[tuple[str, types.Type, types.Type]]] = field(
@@ -133,14 +134,16 @@ class Typer(Expressions):
                 self.assign(element, part)
         elif isinstance(target, ast.Attribute):
             array = self.expression(target.value)
-            if not isinstance(array, types.Record):
+            if not isinstance(getattr(array, "dtype", array), types.Record) and not isinstance(
+                array, types.Record
+            ):
                 raise self.source.refused(target, f"{array} has no attribute that can be set")
             self.store(target, array, self.field(target, array, target.attr), kind)
         elif isinstance(target, ast.Subscript):
             array = self.expression(target.value)
             if isinstance(array, types.BaseTuple):
                 raise self.source.refused(target, "a tuple cannot be changed")
-            if isinstance(array, types.Record):
+            if self.names_field(target, array):
                 element = self.field(target, array, self.source.static(target.slice))
             else:
                 element = self.subscript(target, array)
@@ -150,14 +153,22 @@ class Typer(Expressions):
 
     def store(self, target: ast.expr, array: types.Type, element: types.Type, kind) -> None:
         """Check that an element can be set to a value of some type."""
-        if isinstance(element, types.Array | types.Record):
-            what = "slice" if isinstance(element, types.Array) else "whole record"
-            raise self.source.unsupported(target, f"assignment to a {what}", "Set the elements.")
-        number = types.Number | types.Boolean
-        complex_lost = isinstance(kind, types.Complex) and not isinstance(element, types.Complex)
-        if not isinstance(kind, number) or complex_lost:
-            raise self.source.refused(target, f"Cannot cast {kind} to {element}: {array}")
         self.typing.targets[target] = element
+        part, given = element, plain(kind)
+        if isinstance(element, types.Array):  # a slice: one value for all, or an array of values
+            part, axes = element.dtype, element.ndim
+            if isinstance(given, types.Array) and given.ndim <= axes:
+                given = given.dtype
+        if isinstance(part, types.Record):
+            if not isinstance(given, types.Record) or not _alike(part, given):
+                raise self.source.refused(target, f"Cannot cast {kind} to {element}: {array}")
+            return
+        number = types.Number | types.Boolean
+        if isinstance(part, types.EnumMember | types.IntEnumMember) and part == given:
+            return
+        complex_lost = isinstance(given, types.Complex) and not isinstance(part, types.Complex)
+        if not isinstance(given, number) or complex_lost:
+            raise self.source.refused(target, f"Cannot cast {kind} to {element}: {array}")
 
     def do_If(self, node: ast.If) -> None:
         decided = self.decided(node.test)
@@ -233,6 +244,19 @@ class Typer(Expressions):
 
     def do_Raise(self, node: ast.Raise) -> None:
         self.environment = None
+
+
+def _alike(first: types.Record, second: types.Record) -> bool:
+    """Do two records have the same fields of the same types?"""
+    return list(first.fields) == list(second.fields) and all(
+        first.typeof(name) == second.typeof(name)
+        or (
+            isinstance(first.typeof(name), types.Record)
+            and isinstance(second.typeof(name), types.Record)
+            and _alike(first.typeof(name), second.typeof(name))
+        )
+        for name in first.fields
+    )
 
 
 def _as_load(target: ast.expr) -> ast.expr:
