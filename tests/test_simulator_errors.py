@@ -464,3 +464,18 @@ def test_messages_have_no_terminal_colours(monkeypatch):
 
     assert "\x1b" not in str(refuses(mistyped, *arrays(4), match="sise"))
     assert "\x1b" not in str(refuses(closes, *arrays(4), match="NamedExpr", kind=Unsupported))
+
+
+def test_a_dynamic_array_without_bytes_is_told_where_they_come_from():
+    @cuda.jit
+    def fills(x):
+        buffer = cuda.shared.array(0, float32)
+        buffer[cuda.threadIdx.x] = x[cuda.threadIdx.x]
+        x[cuda.threadIdx.x] = buffer[0]
+
+    with pytest.raises(KernelError) as caught:
+        fills[1, 32](*arrays(32))
+    message = caught.value.finding.message
+    assert "writes buffer[0], but buffer has size 0" in message
+    assert "the fourth number in kernel[grid, block, stream, bytes]" in message
+    assert "guard" not in message

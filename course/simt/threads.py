@@ -185,11 +185,15 @@ class Threads(Control, Memory, Ragged, Records, Atomics, Races, Unwritten, Warps
         others = f" ({len(lanes):,} threads in all)" if len(lanes) > 1 else ""
         axis_name = f"axis {axis} of {array.name}" if array.ndim > 1 else array.name
         verb = {"load": "reads", "store": "writes", "atomic": "updates"}[op]
-        guard = f"if {names[axis]} < {array.name}.shape[{axis}]:"
+        cure = f"guard it with `if {names[axis]} < {array.name}.shape[{axis}]:`"
+        if size == 0 and array.root.space == "shared":
+            cure = (
+                "dynamic shared memory has the bytes that the launch gives, the fourth number in "
+                "kernel[grid, block, stream, bytes], or trace's dynamic_shared"
+            )
         self.found(
             "out-of-bounds",
-            f"{verb} {array.name}[{spelled}], but {axis_name} has size {size}{others}: guard it "
-            f"with `{guard}`",
+            f"{verb} {array.name}[{spelled}], but {axis_name} has size {size}{others}: {cure}",
             site,
             lane,
         )
