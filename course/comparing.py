@@ -162,13 +162,8 @@ def compare(
     diagnosis = explain(
         got, expected, wrong, mistakes=mistakes or {}, inputs=inputs or {}, threads=threads
     )
-    if before is not None and _changed_too_little(got, expected, before):
-        diagnosis = "Every wrong element changed too little. " + (
-            "Is every value visited, also where there are more values than threads?"
-            if atomics
-            else "Updates are lost where several threads add to one address: "
-            "use cuda.atomic.add, which adds in one step."
-        )
+    if diagnosis is None and before is not None:
+        diagnosis = _not_enough_changed(got, expected, wrong, before, atomics)
     if diagnosis is None:
         diagnosis = _looks_like_rounding(got, expected, allowed, tolerance_reason)
     if diagnosis:
@@ -206,12 +201,25 @@ def explain(
     return _partly_right(wrong, threads)
 
 
-def _changed_too_little(got: np.ndarray, expected: np.ndarray, before: np.ndarray) -> bool:
+def _not_enough_changed(
+    got: np.ndarray, expected: np.ndarray, wrong: np.ndarray, before: np.ndarray, atomics: bool
+) -> str | None:
+    """What happened to an array that is changed in place, or None."""
     if expected.dtype.kind == "c" or not np.all(np.isfinite(got)):
-        return False
+        return None
+    visited = "Is every value visited, also where there are more values than threads?"
     mine, right = got.astype(np.float64) - before, expected.astype(np.float64) - before
-    short = np.abs(mine) <= np.abs(right)
-    return bool(np.all(short & (mine * right >= 0)) and np.any(mine) and np.any(mine != right))
+    if not np.any(mine[wrong]):
+        return f"What is wrong is as it was before: no thread has changed it. {visited}"
+    short = (np.abs(mine) <= np.abs(right)) & (mine * right >= 0)
+    if not np.all(short[wrong]):
+        return None
+    return "Every wrong element changed too little. " + (
+        visited
+        if atomics
+        else "If several threads add to one address, updates are lost: "
+        "use cuda.atomic.add, which adds in one step."
+    )
 
 
 def _same(got: np.ndarray, candidate: np.ndarray, expected: np.ndarray) -> bool:

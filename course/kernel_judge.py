@@ -263,11 +263,21 @@ def _judge_limit(exercise: KernelExercise, number: int, limit: Limit, report: An
     if figure <= limit.at_most * (1 + 1e-9):
         return
     why = f" {limit.why}" if limit.why else ""
+    found, enough = shown(round(figure, 2)), shown(limit.at_most)
+    accesses = f"{limit.space} {limit.operation}s"
+    if limit.figure == "lanes":  # what the threads do, not what the memory does
+        share = {
+            "request": "in each request",
+            "element": f"for each element of {first_result}",
+            "launch": "in all",
+        }[limit.per]
+        does = f"Your threads make {found} {accesses} {share}"
+    else:
+        does = f"Your {accesses} need {found} {limit.figure} per {limit.per}"
+    is_enough = "is" if limit.at_most == 1 else "are"
     raise Failure(
         "limit",
-        f"The result is right; the cost is not. Your {limit.space} {limit.operation}s need "
-        f"{shown(round(figure, 2))} {limit.figure} per {limit.per}; "
-        f"{shown(limit.at_most)} are enough.{why}",
+        f"The result is right; the cost is not. {does}; {enough} {is_enough} enough.{why}",
         findings=tuple(report.findings),
     )
 

@@ -517,6 +517,19 @@ def test_limit_of_sectors_refuses_x_along_rows_and_passes_x_along_columns(monkey
     assert check("limited", copy_along_columns).status == "passed"
 
 
+@pytest.mark.parametrize(
+    ("per", "at_most", "words"),
+    [
+        ("element", 0.5, "make 1 global stores for each element of out; 0.5 are enough"),
+        ("launch", 1, "global stores in all; 1 is enough"),
+    ],
+)
+def test_a_limit_of_accesses_speaks_of_what_the_threads_do(monkeypatch, per, at_most, words):
+    limit = Limit("global", "store", "lanes", per=per, at_most=at_most)
+    monkeypatch.setitem(checks._exercises, "limited", _limited(limit))
+    failed(check("limited", copy_along_columns), "limit", "Your threads make", words)
+
+
 def test_forbidden_uncoalesced_refuses_x_along_rows(monkeypatch):
     monkeypatch.setitem(checks._exercises, "limited", _limited(None, forbidden={"uncoalesced"}))
     failed(check("limited", copy_along_rows), "uncoalesced", "The result is right")

@@ -71,6 +71,28 @@ def test_too_little_change_names_atomics_unless_they_were_used():
     assert "more values than threads" in message(got, right, before=before, atomics=True)
 
 
+def test_where_nothing_is_added_nobody_hears_of_atomics():
+    """The second half of a reversal in place is left as it was."""
+    before = np.arange(10)
+    got = before[::-1].copy()
+    got[5:] = before[5:]
+    text = message(got, before[::-1], before=before)
+    assert "What is wrong is as it was before: no thread has changed it." in text
+    assert "atomic" not in text and "too little" not in text
+
+
+def test_a_known_mistake_comes_before_a_guess_at_what_changed():
+    before, right, got = np.zeros(3, int), np.array([5, 7, 2]), np.array([1, 7, 1])
+    text = message(got, right, before=before, mistakes={"you stop early": lambda: got})
+    assert "That is what you get when you stop early." in text
+    assert "too little" not in text
+
+
+def test_values_that_went_the_wrong_way_did_not_change_too_little():
+    before, right, got = np.zeros(3, int), np.array([5, 7, 2]), np.array([-1, 9, 1])
+    assert "too little" not in message(got, right, before=before)
+
+
 def test_random_error_is_given_no_made_up_explanation():
     text = message(RNG.standard_normal(300), VECTOR)
     assert text.count("\n") == 0
