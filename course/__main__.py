@@ -1,4 +1,4 @@
-"""The command line: python -m course doctor | reconstruct."""
+"""The command line: python -m course doctor | reconstruct | bench."""
 
 import argparse
 import signal
@@ -19,6 +19,13 @@ The folder DIR receives
   quality.csv   PSNR, SSIM, mean squared error and compression of each
 Compression is how many times fewer numbers the k singular values and vectors have than the image.
 Colours become grey. Files that cannot be read are named and left out.
+"""
+BENCH_HELP = """\
+Check and time the course's kernels on the GPU in this machine, beside CuPy and PyTorch.
+
+Each SUBJECT becomes a file GPU-SUBJECT.csv, written as soon as the subject is done. Only right
+results are timed: compared with float64, on random inputs. Figures above the GPU's measured
+roofs are refused. Without a GPU nothing is timed: what is recorded is shown.
 """
 RECONSTRUCT_EXAMPLES = """\
 examples:
@@ -96,6 +103,24 @@ def make_parser() -> argparse.ArgumentParser:
         help="what computes: the GPU, the course's simulator of a GPU, or NumPy; auto, the usual, "
         "is the GPU where there is one, else NumPy",
     )
+
+    bench = commands.add_parser(
+        "bench",
+        help="time the course's kernels on your GPU; without one show what is recorded",
+        description=BENCH_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    bench.set_defaults(run=run_bench, stopped="files that were written before are whole")
+    bench.add_argument(
+        "subjects", metavar="SUBJECT", nargs="*", help="what to measure; without it everything"
+    )
+    bench.add_argument(
+        "--out",
+        metavar="DIR",
+        type=Path,
+        help="folder for the files (COURSE_MEASUREMENTS, else ~/.course/measurements)",
+    )
+    bench.add_argument("--list", action="store_true", help="say which subjects there are, and end")
     return parser
 
 
@@ -174,6 +199,37 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
     print(f"results in {str(report.out)!r}: grid.png, quality.csv, {len(report.qualities)} images")
 
 
+def run_bench(arguments: argparse.Namespace) -> int:
+    """Measure, or show what is recorded; status 1 when a program was wrong or failed."""
+    from course import backend, bench, measurements
+
+    known = bench.subjects()
+    unknown = [subject for subject in arguments.subjects if subject not in known]
+    if unknown:
+        raise UsageError(f"there is no subject {unknown[0]!r}; there are {', '.join(known)}")
+    if arguments.list:
+        width = max(map(len, known))
+        for subject, what in known.items():
+            print(f"{subject:<{width}}  {what}")
+        return 0
+    chosen = list(dict.fromkeys(arguments.subjects)) or list(known)
+    if backend.gpu() is None:
+        print(f"There is no GPU to measure here ({backend.why()}). This is what is recorded:")
+        for subject in chosen:
+            print(f"\n{bench.recorded_text(subject)}")
+        return 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    files, failures = bench.run(chosen, arguments.out or measurements.own_folder())
+    print(f"{len(files)} file{'' if len(files) == 1 else 's'} written")
+    for failure in failures:
+        print(f"failed: {failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+class UsageError(ValueError):
+    """What was asked for does not exist; the message says what does."""
+
+
 def main(words: list[str] | None = None) -> int:
     """Run a command and return its exit status; what the user can repair is one line and 2."""
     for stream in (sys.stdout, sys.stderr):
@@ -181,10 +237,11 @@ def main(words: list[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     arguments = make_parser().parse_args(words)
     from course.image_files import ImageError
+    from course.measurements import BadMeasurements
 
     try:
-        arguments.run(arguments)
-    except (ImageError, OSError) as error:
+        return arguments.run(arguments) or 0
+    except (ImageError, OSError, UsageError, BadMeasurements) as error:
         problem = " ".join(str(error).split())
         print(f"python -m course: error: {problem}", file=sys.stderr)
         return USAGE_ERROR
@@ -192,9 +249,9 @@ def main(words: list[str] | None = None) -> int:
         print("python -m course: error: out of memory; choose a smaller --size", file=sys.stderr)
         return USAGE_ERROR
     except KeyboardInterrupt:
-        print("python -m course: stopped; nothing was written", file=sys.stderr)
+        kept = getattr(arguments, "stopped", "nothing was written")
+        print(f"python -m course: stopped; {kept}", file=sys.stderr)
         return INTERRUPTED
-    return 0
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,30 +61,35 @@ class EventClock:
         self.cuda.synchronize()
         return (self.now() - start) * 1e3
 
-    def launch_cost(self, calls: Sequence[Callable[[], Any]], seconds: float = 0.05) -> float:
-        """Milliseconds that the host spends on launching, without waiting: the median of several.
+    def launch_cost(
+        self, turns: Iterator[Callable[[], Any]], in_a_row: int = 16, seconds: float = 0.05
+    ) -> float:
+        """Milliseconds that the host spends on a launch, of several in a row: a median.
 
         A call that waits for its own result shows as one that takes as long as its work.
         """
         costs: list[float] = []
         end = self.now() + seconds
-        while len(costs) < 5 or (self.now() < end and len(costs) < 200):
+        while len(costs) < 3 or (self.now() < end and len(costs) < 100):
             self.cuda.synchronize()
+            batch = [next(turns) for _ in range(in_a_row)]
             start = self.now()
-            calls[len(costs) % len(calls)]()
-            costs.append((self.now() - start) * 1e3)
+            for call in batch:
+                call()
+            costs.append((self.now() - start) * 1e3 / in_a_row)
         self.cuda.synchronize()
         return float(np.median(costs))
 
-    def warm_up(self, calls: Sequence[Callable[[], Any]], seconds: float = 0.05) -> None:
-        """Work for a while, at least three launches, so that clocks rise."""
-        end, done = self.now() + seconds, 0
-        while done < 3 or self.now() < end:
-            calls[done % len(calls)]()
+    def warm_up(self, turns: Iterator[Callable[[], Any]], seconds: float = 0.05) -> float:
+        """Work for a while, so that clocks rise; returns about what a call takes [ms]."""
+        start, done = self.now(), 0
+        while done < 1 or self.now() < start + seconds:
+            next(turns)()
             done += 1
-            if done % 8 == 0:
+            if done % 8 == 1:
                 self.cuda.synchronize()
         self.cuda.synchronize()
+        return (self.now() - start) * 1e3 / done
 
     # ------------------------------------------------------------------ the GPU's side
     def between_events(self, call: Callable[[], Any]) -> float:
@@ -131,7 +136,7 @@ class EventClock:
 
     def samples(
         self,
-        calls: Sequence[Callable[[], Any]],
+        turns: Iterator[Callable[[], Any]],
         count: int,
         launch_cost: float,
         *,
@@ -143,8 +148,8 @@ class EventClock:
 
         Parameters
         ----------
-        calls : sequence of callables
-            Launch the same work on different copies of the data; they take turns.
+        turns : iterator of callables, without end
+            Launch the same work, each on the next copy of the data.
         launch_cost : float
             Of one call on the host [ms].
         together : int, optional
@@ -160,21 +165,20 @@ class EventClock:
             waits for its result.
         """
         if together is None:
-            trial = min(len(calls), 4)
-            taken, _ = self.queued(calls[:trial], _MARGIN * trial * launch_cost + 0.2)
-            together = int(min(max(round(trial / max(taken, 1e-6)), 1), _QUEUE))
+            trial = [next(turns) for _ in range(4)]
+            taken, _ = self.queued(trial, _MARGIN * len(trial) * launch_cost + 0.2)
+            together = int(min(max(round(len(trial) / max(taken, 1e-6)), 1), _QUEUE))
         # A call that waits for its result cannot be queued: no head start is long enough for it.
         head_start = min(_MARGIN * together * launch_cost + 0.1, 50.0)
         found: list[float] = []
-        turn, all_hidden, tries = 0, True, 0
+        all_hidden, tries = True, 0
         end = self.now() + seconds
         while len(found) < count and (len(found) < 5 or self.now() < end):
-            batch = [calls[(turn + i) % len(calls)] for i in range(together)]
+            batch = [next(turns) for _ in range(together)]
             taken, hidden = self.queued(batch, head_start, empty_l2=empty_l2)
             if not hidden and tries < _TRIES:
                 tries, head_start = tries + 1, min(2 * head_start, 50.0)
                 continue
-            turn += together
             all_hidden &= hidden
             found.append(taken / together)
         return found, all_hidden

@@ -1,11 +1,12 @@
 """The roofs of the machine in front of you: what simple programs reach, not what is printed.
 
-Each roof is one program that does nothing but press on it: copy, read, copy within the L2 cache,
+Each roof is one program that does nothing but press on it: copy, read, read from the L2 cache,
 multiply and add in registers, multiply matrices on tensor cores.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,9 +18,11 @@ from course.roofline import Roofs, known_gpu, roofs_of
 from course.simt.device import NoTime
 from course.timing import Timing, measure
 
-BIG = 256 * 1024**2  # bytes of an array that no cache holds
+BIG = 512 * 1024**2  # bytes of an array that no cache holds
+PASSES = 20  # over data that stays in L2
 CHAINS = 8  # independent sums a thread: enough to hide the latency of a multiply-add
-TURNS = 4096
+IN_A_TURN = 16  # multiply-adds of a chain in a turn: so many that the loop's own work is little
+TURNS = 256
 MATRIX = 8192
 #: Pipes of the tensor cores that are measured, where CuPy or PyTorch is installed.
 TENSOR = ("tensor_float16", "tensor_float32")
@@ -52,17 +55,17 @@ def roofs_here() -> Roofs:
 
 
 def roofs_from(timings: dict[str, Timing]) -> Roofs:
-    """The roofs that the timings of `roof_timings` show."""
+    """The roofs that the timings of `roof_timings` show: of each its fastest sample."""
     from course.event_clock import l2_bytes
 
-    rates = {name: t.teraflops for name, t in timings.items() if t.operations}
+    fastest = {name: dataclasses.replace(t, median=min(t.samples)) for name, t in timings.items()}
     return Roofs(
         gpu=backend.gpu() or "",
-        bandwidth=timings["copy"].gigabytes_per_second,
-        rates=rates,
+        bandwidth=fastest["copy"].gigabytes_per_second,
+        rates={name: t.teraflops for name, t in fastest.items() if t.operations},
         l2_bytes=l2_bytes(backend.cuda),
-        read_bandwidth=timings["read"].gigabytes_per_second,
-        l2_bandwidth=timings["copy in L2"].gigabytes_per_second,
+        read_bandwidth=fastest["read"].gigabytes_per_second,
+        l2_bandwidth=fastest["read from L2"].gigabytes_per_second,
         measured=True,
         source="measured by course.measured_roofs",
         multiprocessors=backend.cuda.get_current_device().MULTIPROCESSOR_COUNT,
@@ -83,7 +86,7 @@ def roof_timings() -> Iterator[tuple[str, Timing]]:
     from course.event_clock import clock, l2_bytes
 
     cuda = backend.cuda
-    copy, read, multiply_add = roof_kernels()
+    copy, read, read_again, multiply_add = roof_kernels()
     try:
         printed = known_gpu(backend.gpu())
     except ValueError:
@@ -105,10 +108,11 @@ def roof_timings() -> Iterator[tuple[str, Timing]]:
         read[blocks, 512], (never, source), bytes=BIG, operations=None, roofs=printed, warm=False,
         name="read",
     )  # fmt: skip
-    part = max(l2_bytes(cuda) // 8, 1 << 16) // 8
-    yield "copy in L2", run(
-        copy[blocks, 512], (target[:part], source[:part]), bytes=16 * part, operations=None,
-        roofs=None, warm=True, name="copy in L2",
+    few = 2 * cuda.get_current_device().MULTIPROCESSOR_COUNT
+    part = max(l2_bytes(cuda) // 4 // 8 // (few * 1024), 1) * few * 1024
+    yield "read from L2", run(
+        read_again[few, 1024], (never, source[:part], PASSES), bytes=8 * part * PASSES,
+        operations=None, roofs=None, warm=True, name="read from L2",
     )  # fmt: skip
     for name, kind in (("float32", np.float32), ("float64", np.float64)):
         threads = 256 * blocks
@@ -117,7 +121,8 @@ def roof_timings() -> Iterator[tuple[str, Timing]]:
         out, seeds = cuda.device_array(1, kind), cuda.to_device(np.linspace(0, 1, 256, dtype=kind))
         yield name, run(
             multiply_add[blocks, 256], (out, seeds, turns, kind(0.5), kind(1.5)), bytes=None,
-            operations={name: 2 * CHAINS * turns * threads}, roofs=printed, warm=True, name=name,
+            operations={name: 2 * CHAINS * IN_A_TURN * turns * threads}, roofs=printed,
+            warm=True, name=name,
         )  # fmt: skip
     for name, (call, arguments) in tensor_programs().items():
         yield name, run(
@@ -127,8 +132,8 @@ def roof_timings() -> Iterator[tuple[str, Timing]]:
 
 
 @functools.cache
-def roof_kernels() -> tuple[Any, Any, Any]:
-    """Kernels that copy, that read, and that multiply and add in registers."""
+def roof_kernels() -> tuple[Any, Any, Any, Any]:
+    """Kernels that copy, read, read again and again, and multiply and add in registers."""
     cuda = backend.cuda
 
     @cuda.jit
@@ -145,23 +150,47 @@ def roof_kernels() -> tuple[Any, Any, Any]:
             out[0] = total
 
     @cuda.jit
+    def read_again(out, values, passes):
+        # In each pass a block reads another block's part, so that nothing is left in its own L1.
+        total = values[0] - values[0]
+        for turn in range(passes):
+            shift = turn * 37 % cuda.gridDim.x * cuda.blockDim.x
+            for i in range(cuda.grid(1), values.size, cuda.gridsize(1)):
+                place = i + shift
+                total += values[place if place < values.size else place - values.size]
+        if total < 0:
+            out[0] = total
+
+    @cuda.jit(device=True)
+    def four(x, factor, term):
+        x = cuda.fma(x, factor, term)
+        x = cuda.fma(x, factor, term)
+        x = cuda.fma(x, factor, term)
+        return cuda.fma(x, factor, term)
+
+    @cuda.jit(device=True)
+    def sixteen(x, factor, term):
+        x = four(four(x, factor, term), factor, term)
+        return four(four(x, factor, term), factor, term)
+
+    @cuda.jit
     def multiply_add(out, seeds, turns, factor, term):
         a = seeds[cuda.threadIdx.x]
-        b, c, d, e, f, g, h = a + term, a - term, a, -a, factor, term, factor - term
+        b, c, d, e, f, g, h = a + term, a - term, a + factor, -a, factor, term, factor - term
         for _ in range(turns):
-            a = cuda.fma(a, factor, term)
-            b = cuda.fma(b, factor, term)
-            c = cuda.fma(c, factor, term)
-            d = cuda.fma(d, factor, term)
-            e = cuda.fma(e, factor, term)
-            f = cuda.fma(f, factor, term)
-            g = cuda.fma(g, factor, term)
-            h = cuda.fma(h, factor, term)
+            a = sixteen(a, factor, term)
+            b = sixteen(b, factor, term)
+            c = sixteen(c, factor, term)
+            d = sixteen(d, factor, term)
+            e = sixteen(e, factor, term)
+            f = sixteen(f, factor, term)
+            g = sixteen(g, factor, term)
+            h = sixteen(h, factor, term)
         total = a + b + c + d + e + f + g + h
         if total == term:  # each sum tends to term / (1 - factor), so the total is another
             out[0] = total
 
-    return copy, read, multiply_add
+    return copy, read, read_again, multiply_add
 
 
 def tensor_programs() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:

@@ -8,6 +8,7 @@ the work could take on a named GPU, and what was recorded on one.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from course.measurements import Figure
 
 NOT_TIMED = math.nan
+LONG = 2.0  # [ms] a call of which one alone makes a sample
 
 
 @dataclass(frozen=True)
@@ -227,18 +229,18 @@ def measure(
         args, cuda, cold=not warm, l2=l2, free=_free_bytes(cuda) // 2, most=256,
         host_arrays=is_launch(call),
     )  # fmt: skip
-    calls = [_bound_call(call, chosen) for chosen in sets]
-    before = _versions(call)
-    first_call = clock.wall(calls[0])
-    compiled = before is not None and _versions(call) > before
-    clock.warm_up(calls)
-    launch = clock.launch_cost(calls)
+    turns = itertools.cycle([_bound_call(call, chosen) for chosen in sets])
+    before = compiled_versions(call)
+    first_call = clock.wall(next(turns))
+    compiled = before is not None and compiled_versions(call) > before
+    about = clock.warm_up(turns)
+    launch = clock.launch_cost(turns, 1 if about > LONG else 16)
     total = len(sets) * copies.footprint([v for v in sets[0] if copies.is_device_array(v)])
     # What lies in no argument cannot take turns: then the cache is emptied before each call.
-    alone = not warm and len(sets) == 1 and total < 2 * l2
+    alone = not warm and len(sets) == 1 and total < 2 * l2 and not is_launch(call)
     times, hidden = clock.samples(
-        calls, samples, launch, seconds=seconds,
-        together=1 if alone else None, empty_l2=not warm and total < 2 * l2,
+        turns, samples, launch, seconds=seconds,
+        together=1 if alone or about > LONG else None, empty_l2=not warm and total < 2 * l2,
     )  # fmt: skip
     amounts = None if operations is None else _kinds(operations)
     least = None
@@ -358,7 +360,7 @@ def _name_of(call: Any) -> str:
     return type(call).__name__
 
 
-def _versions(call: Any) -> int | None:
+def compiled_versions(call: Any) -> int | None:
     """How many compiled versions a kernel has, None for a function."""
     overloads = getattr(getattr(call, "dispatcher", None), "overloads", None)
     return None if overloads is None else len(overloads)

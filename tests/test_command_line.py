@@ -414,7 +414,7 @@ def test_help_offers_only_commands_that_exist(capfd):
     assert status == 0
     assert "reconstruct" in out
     assert "doctor" in out
-    for absent in ("bench", "trace"):
+    for absent in ("trace",):
         assert absent not in out
     status, out, _ = call(capfd, "reconstruct", "--help")
     assert status == 0

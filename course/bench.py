@@ -1,0 +1,363 @@
+"""The frame of ``python -m course bench``: check, time, keep; `course.benches` says what is timed.
+
+A program's figure is kept only if its result is right: compared with float64, on random inputs,
+into an output that held NaN before. A figure above the GPU's measured roofs is refused. Each
+subject's file is written as soon as the subject is done.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import importlib
+import pkgutil
+import platform
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from course import __version__, backend, measurements
+from course.measurements import Figure, Recording
+from course.roofline import Roofs
+from course.timing import Timing, compiled_versions, measure
+
+#: Relative Frobenius error of a float32 program: sums of a few thousand rounded products.
+FLOAT32_LIMIT = 1e-6
+SEED = 2025
+PACKAGES = ("numba-cuda", "numba", "numpy", "cupy", "torch", "triton")
+
+
+class WrongResult(ValueError):
+    """A program's result is not what float64 says; its time would mean nothing."""
+
+
+class Bench:
+    """What a subject works with: check, time, peers, rows.
+
+    Parameters
+    ----------
+    subject : str
+    roofs : Roofs
+        Measured on this GPU, in this process.
+    say : callable
+        Shows a line of text to the reader.
+
+    Attributes
+    ----------
+    rng : numpy.random.Generator
+        Seeded; for inputs.
+    rows : list of Figure
+    failures, notes : list of str
+        What went wrong; what was left out, and why.
+    """
+
+    def __init__(self, subject: str, roofs: Roofs, say: Callable[[str], None] = print):
+        self.subject, self.roofs, self.say = subject, roofs, say
+        self.cuda = backend.cuda
+        self.rng = np.random.default_rng(SEED)
+        self.rows: list[Figure] = []
+        self.failures: list[str] = []
+        self.notes: list[str] = []
+
+    def random(self, *shape: int, dtype: Any = np.float32) -> np.ndarray:
+        """A host array of uniform random numbers from -0.5 to 0.5."""
+        return (self.rng.random(shape, dtype=np.float32) - np.float32(0.5)).astype(dtype)
+
+    # ------------------------------------------------------------------ one program
+    def variant(
+        self,
+        kernel: str,
+        variant: str,
+        call: Callable[..., Any],
+        args: tuple[Any, ...],
+        *,
+        expected: Any,
+        shape: str,
+        out: Any = None,
+        dtype: str = "float32",
+        limit: float = FLOAT32_LIMIT,
+        bytes: float | None = None,
+        operations: float | Mapping[str, float] | None = None,
+        needed: float | None = None,
+        warm: bool = False,
+        registers: bool = True,
+    ) -> Timing | None:
+        """Check a program, time it, keep what was found; a failure stops nothing else.
+
+        Rows: time, error, launch (on the host), first call (where it compiled), registers and
+        local memory (of a Numba kernel).
+
+        Parameters
+        ----------
+        kernel, variant, shape, dtype : str
+            What a row is of, see `course.measurements.Figure`.
+        call, args
+            ``call(*args)`` does the work: ``kernel[grid, block]``, or a function such as CuPy's.
+            Arrays among the arguments lie on the device.
+        expected : ndarray of float64, of NumPy or CuPy
+            The right result. With CuPy's the comparison is done on the GPU.
+        out : device array, optional
+            The one of `args` that receives the result. Without it the call returns the result.
+        limit : float
+            Largest relative Frobenius error; 0 where the result must be exact.
+        bytes, operations : optional
+            What the program moves and does, as in `course.roofline.bound`, by the pipes that it
+            uses: three products on tensor cores are ``{"tensor_float16": 3 * 2 * m * n * k}``.
+        needed : float, optional
+            Operations that the work needs, for the rows, where the program does more of them.
+        warm : bool
+            Let the data stay in L2.
+        registers : bool
+            Of a Numba kernel, keep registers and local memory.
+
+        Returns
+        -------
+        Timing or None
+            None where the program failed; `failures` then says how.
+        """
+        from course.event_clock import clock
+
+        try:
+            before = compiled_versions(call)
+            first_call = clock().wall(lambda: call(*args))
+            compiled = before is not None and compiled_versions(call) > before
+            error = self.check(call, args, expected, out=out, limit=limit)
+            timing = self.time(
+                call, args, bytes=bytes, operations=operations, warm=warm, name=variant
+            )
+        except Exception as problem:  # whatever a program raises, the others are still measured
+            self.failures.append(f"{kernel} {variant} {shape}: {backend.one_line(problem, 400)}")
+            self.say(f"  FAILED {self.failures[-1]}")
+            return None
+        if needed is not None:
+            timing = dataclasses.replace(timing, operations={dtype: needed})
+        self.row(kernel, variant, shape, dtype, timing)
+        self.figure(kernel, variant, shape, dtype, "error", "relative", error)
+        self.figure(kernel, variant, shape, dtype, "launch", "ms", timing.launch)
+        if compiled:
+            self.figure(kernel, variant, shape, dtype, "first call", "ms", first_call)
+        if registers:
+            for metric, unit, amount in compiled_facts(call):
+                self.figure(kernel, variant, shape, dtype, metric, unit, amount)
+        return timing
+
+    def check(
+        self,
+        call: Callable[..., Any],
+        args: tuple[Any, ...],
+        expected: Any,
+        *,
+        out: Any = None,
+        limit: float = FLOAT32_LIMIT,
+    ) -> float:
+        """Run a program once into a poisoned output; return the relative Frobenius error.
+
+        Raises
+        ------
+        WrongResult
+            When elements were not written or the error is above the limit.
+        """
+        if out is not None:
+            poison(out, self.cuda)
+        returned = call(*args)
+        self.cuda.synchronize()
+        return judged(returned if out is None else out, expected, limit, self.cuda)
+
+    def time(
+        self,
+        call: Callable[..., Any],
+        args: tuple[Any, ...],
+        *,
+        bytes: float | None = None,
+        operations: float | Mapping[str, float] | None = None,
+        warm: bool = False,
+        samples: int = 30,
+        seconds: float = 1.0,
+        name: str = "",
+    ) -> Timing:
+        """Time a program as `course.benchmark` does, against this GPU's measured roofs."""
+        from course.event_clock import clock
+
+        return measure(
+            clock(), call, args, bytes=bytes, operations=operations, roofs=self.roofs, warm=warm,
+            samples=samples, seconds=seconds, name=name,
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------ rows
+    def row(
+        self, kernel: str, variant: str, shape: str, dtype: str, timing: Timing,
+        metric: str = "time",
+    ) -> Figure:  # fmt: skip
+        """Keep a timing as a row."""
+        done = None
+        if timing.operations:
+            done = sum(n for k, n in timing.operations.items() if k not in ("integer", "special"))
+        figure = Figure(
+            kernel, variant, shape, dtype, metric, "ms", timing.median, timing.q1, timing.q3,
+            timing.n, timing.bytes, done,
+        )  # fmt: skip
+        self.rows.append(figure)
+        self.say(f"  {measurements.table([figure])[0].strip()}")
+        return figure
+
+    def figure(
+        self, kernel: str, variant: str, shape: str, dtype: str, metric: str, unit: str,
+        value: float,
+    ) -> None:  # fmt: skip
+        """Keep one number as a row."""
+        value = float(value)
+        self.rows.append(
+            Figure(kernel, variant, shape, dtype, metric, unit, value, value, value, 1)
+        )
+
+    def peer(self, name: str) -> ModuleType | None:
+        """A framework to compare with: "cupy", "torch" or "triton"; None, with a note, without it.
+
+        Products of float32 matrices are done in float32: TF32 is off.
+        """
+        try:
+            module = importlib.import_module(name)
+            if name == "cupy":
+                module.arange(2).sum().get()
+            if name == "torch":
+                module.backends.cuda.matmul.allow_tf32 = False
+                module.backends.cudnn.allow_tf32 = False
+                module.zeros(1).cuda()
+        except Exception as problem:  # not installed, or broken in its own way
+            note = f"{name} left out: {backend.one_line(problem)}"
+            if note not in self.notes:
+                self.notes.append(note)
+                self.say(f"  {note}")
+            return None
+        return module
+
+
+def poison(out: Any, cuda: Any) -> None:
+    """Fill a device array with NaN, or with the largest integer."""
+    array = cuda.as_cuda_array(out)
+    kind = np.dtype(array.dtype)
+    array[:] = kind.type(np.nan if kind.kind in "fc" else np.iinfo(kind).max)
+    cuda.synchronize()
+
+
+def judged(result: Any, expected: Any, limit: float, cuda: Any) -> float:
+    """The relative Frobenius error of a result; WrongResult when it is not finite or too large."""
+    if type(expected).__module__.split(".")[0] == "cupy":
+        import cupy as library
+
+        given = library.asarray(result)
+    else:
+        library = np
+        given = result if isinstance(result, np.ndarray) else cuda.as_cuda_array(result)
+        given = given if isinstance(given, np.ndarray) else given.copy_to_host()
+    if given.shape != expected.shape:
+        raise WrongResult(f"the result has the shape {given.shape}, not {expected.shape}")
+    missing = int((~library.isfinite(given)).sum())
+    if missing:
+        raise WrongResult(
+            f"{missing:,} of {given.size:,} elements are not finite: not written, or wrong"
+        )
+    norm = float(library.linalg.norm(expected))
+    error = float(library.linalg.norm(given.astype(np.float64) - expected)) / (norm or 1.0)
+    if not error <= limit:
+        raise WrongResult(f"the relative Frobenius error is {error:.3g}; {limit:.3g} is allowed")
+    return error
+
+
+def compiled_facts(call: Any) -> list[tuple[str, str, float]]:
+    """Registers of a thread and bytes of local memory, of a Numba kernel's newest version."""
+    overloads = getattr(getattr(call, "dispatcher", None), "overloads", None)
+    if not overloads:
+        return []
+    compiled = list(overloads.values())[-1]
+    return [
+        ("registers", "registers", compiled.regs_per_thread),
+        ("local memory", "bytes", compiled.local_mem_per_thread),
+    ]
+
+
+# ---------------------------------------------------------------------- subjects
+def subjects() -> dict[str, str]:
+    """Every subject of `course.benches` and what it measures, in the order in which they run."""
+    package = importlib.import_module("course.benches")
+    found = {}
+    for module in pkgutil.iter_modules(package.__path__):
+        text = importlib.import_module(f"course.benches.{module.name}").__doc__ or ""
+        found[module.name] = text.strip().split("\n")[0].rstrip(".")
+    first = [name for name in package.FIRST if name in found]
+    return {name: found[name] for name in (*first, *sorted(found.keys() - set(first)))}
+
+
+def header(gpu: str, roofs: Roofs, command: str) -> dict[str, str]:
+    """What a file's figures may depend on."""
+    cuda = backend.cuda
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"]
+    try:
+        driver = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        driver = ""
+    found = {
+        "gpu": gpu,
+        "compute_capability": ".".join(map(str, cuda.get_current_device().compute_capability)),
+        "driver": driver or "unknown",
+        "cuda": ".".join(map(str, cuda.runtime.get_version())),
+        "python": platform.python_version(),
+    }
+    for package in PACKAGES:
+        names = (package, "cupy-cuda13x", "cupy-cuda12x") if package == "cupy" else (package,)
+        version = next(filter(None, map(backend.installed_version, names)), None)
+        if version:
+            found[package] = version
+    found["course"] = __version__
+    found["date"] = datetime.datetime.now(datetime.UTC).date().isoformat()
+    found["roofs"] = str(roofs).partition(": ")[2]
+    found["command"] = command
+    return found
+
+
+def run(
+    chosen: Iterable[str], folder: Path, say: Callable[[str], None] = print
+) -> tuple[list[Path], list[str]]:
+    """Measure subjects, one after the other; each file is written as soon as it is done.
+
+    Returns
+    -------
+    files : list of Path
+    failures : list of str
+        Programs that were wrong or failed; the others' figures are in the files.
+    """
+    from course.measured_roofs import measure_roofs
+
+    gpu = backend.gpu()
+    say(f"measuring the roofs of this {gpu}")
+    roofs = measure_roofs()
+    say(f"  {roofs}")
+    folder.mkdir(parents=True, exist_ok=True)
+    files, failures = [], []
+    for subject in chosen:
+        say(subject)
+        bench = Bench(subject, roofs, say)
+        importlib.import_module(f"course.benches.{subject}").run(bench)
+        failures += [f"{subject}: {failure}" for failure in bench.failures]
+        if not bench.rows:
+            say(f"  nothing was measured, so no file of {subject}")
+            continue
+        facts = header(gpu, roofs, f"python -m course bench {subject}")
+        if bench.notes:
+            facts["notes"] = "; ".join(bench.notes)
+        path = folder / measurements.file_name(gpu, subject)
+        files.append(measurements.write(path, facts, bench.rows))
+        say(f"  written: {path}")
+    return files, failures
+
+
+def recorded_text(subject: str) -> str:
+    """What the course has recorded of a subject, as text."""
+    found: tuple[Recording, ...] = measurements.recordings(subject)
+    if not found:
+        return f"{subject}: nothing is recorded yet"
+    return "\n".join(f"{subject}, recorded on {recording}" for recording in found)
