@@ -371,13 +371,13 @@ class BankPanel(Panel):
 
     def caption(self) -> str:
         if self.sample.op == "atomic":
-            return "blue: one lane, its number · red: ×n lanes on one word, one after the other"
-        text = "row: a wavefront, one pass over the banks · box: a word of 4 bytes, for lane n"
+            return "blue: one lane, its number · orange: ×n lanes on one word, one after the other"
+        text = "row: a wavefront, one pass over the banks · box: a 4-byte word, for lane n"
         several = any(len(lanes) > 1 for *_, lanes in self._words())
         return (
             text
-            + (" or n lanes at once (×n)" if several else "")
-            + (" · red: extra" if self.rows > len(self.stacks) else "")
+            + (" or n lanes (×n)" if several else "")
+            + (" · orange: extra" if self.rows > len(self.stacks) else "")
         )
 
 
