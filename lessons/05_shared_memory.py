@@ -84,9 +84,9 @@ print(f"each byte is asked for {loads.bytes / different:.0f} times, on average")
 tile_rounds(1)
 
 # %% [markdown]
-# Its 256 threads need 16 rows of `u` and 16 columns of `vt`. Nothing else. If the block fetched
-# them once and kept them near, every element would serve 16 threads. For that it needs a place to
-# keep them.
+# Its 256 threads need 16 rows of `u`, 16 columns of `vt`, and `s`. Nothing else. If the block
+# fetched them once and kept them near, every element of `u` and `vt` would serve 16 threads. For
+# that it needs a place to keep them.
 
 # %% [markdown]
 # ## 2 A memory for the block
@@ -118,7 +118,7 @@ def pass_on(out, x):
 
 
 # %% [markdown]
-# The line reads as if there were one buffer. Now launch two blocks of 64 threads, with
+# The kernel reads as if there were one buffer. Now launch two blocks of 64 threads, with
 # `x = 0, 1, 2, … 127`. Both put a number into `buffer[0]`. What does the very last thread get?
 
 # %%
@@ -158,8 +158,11 @@ except NumbaError as error:
 predict.answer("largest n for an n x n float32 tile in 48 KiB", int((48 * 1024 / 4) ** 0.5))
 
 # %% [markdown]
-# A block that takes much also keeps others away: two blocks of 40 KiB do not fit into 64 KiB, so
-# only one runs at a time.
+# 128 × 128 is refused, 110 × 110 just fits: 48,400 of 49,152 bytes. That limit is for a shape that
+# stands in the source, which is called **static**; section 9 has the other kind.
+#
+# A block that takes much also keeps others away: two blocks of 40 KiB do not fit into the 64 KiB of
+# the multiprocessor, so only one runs there at a time.
 
 # %% [markdown]
 # ## 3 The barrier
@@ -305,7 +308,7 @@ check("reverse-blocks", reverse_blocks)
 
 # %% [markdown]
 # Why the buffer? In place, a thread overwrites what its partner may not have read yet. Without the
-# buffer, the check names exactly that race: "writes `x[0]`, which thread 63 reads too".
+# buffer, the check names exactly that race: "writes x[0], which thread (63, 0, 0) reads too".
 
 # %% [markdown]
 # On a machine with a GPU, NVIDIA's compute-sanitizer looks for the same two mistakes while your
@@ -353,8 +356,8 @@ halo(block=8, radius=2)
 
 # %% [markdown]
 # Place `p` of the tile holds element `first - RADIUS + p` of `x`, where `first` is the block's
-# first element. There are more places than threads, so some threads fill two. That is the strided
-# loop from lesson 01, inside a block:
+# first element: `i - t` in each of its threads. There are more places than threads, so some threads
+# fill two. That is the strided loop from lesson 01, inside a block:
 #
 # ```text
 # for place in range(t, WITH_HALO, BLOCK):
@@ -613,8 +616,8 @@ question = "loads of each element of u, with tiles of 16"
 predict.answer(question, lanes["u[row, start + x]"] / u.size)
 
 # %% [markdown]
-# The traced kernel is the package's, step 4 of the ladder. An eighth of the sectors. Is that all it
-# changes?
+# An eighth of the sectors. (The traced kernel is the one in `course/kernels/reconstruct.py`, which
+# does what yours does.) Is that all it changes?
 
 # %%
 print("                            naive     tiled")
@@ -1083,17 +1086,45 @@ predict("wavefronts of u_tile[x, i]", ...)
 
 # %%
 original = trace(original_tiled, (4, 4), (16, 16), u, s, vt, k, out)
-table = original.lines[["code", "space", "op", "requests", "sectors", "wavefronts"]]
-print(table.to_string(index=False))
-
-# %%
 read = original.lines.set_index(["code", "op"]).loc[("u_tile[x, i]", "load")]
 predict.answer("wavefronts of u_tile[x, i]", read["wavefronts"] / read["requests"])
 
+# %%
+original.show(12)
+
 # %% [markdown]
-# 16 rows, 16 words apart: their words are all in two banks, eight in each. An **8-way conflict**,
-# in the innermost loop, and for both stores as well. The loads of `u` and `vt` still touch 16
-# sectors each. Beside it the repaired kernel, in which x is the last index everywhere:
+# Compare that with the picture at the end of section 10. 16 rows, 16 words apart: their words are
+# all in two banks, eight in each. An **8-way conflict**, in the innermost loop.
+#
+# Now access by access, beside the repaired kernel, in which x is the last index everywhere: sectors
+# per request of `u`, `vt` and `out`, wavefronts per request of the tiles.
+
+
+# %%
+def costs(report):
+    """Return sectors or wavefronts per request, by the code and kind of an access."""
+    lines = report.lines.set_index(["code", "op"])
+    return (lines["sectors"] + lines["wavefronts"]) / lines["requests"]
+
+
+before, after = costs(original), costs(tiled)
+print("       original                repaired")
+for op, first, second in (
+    ("load", "u[row, start + y]", "u[row, start + x]"),
+    ("store", "u_tile[x, y]", "u_tile[y, x]"),
+    ("load", "vt[start + x, col]", "vt[start + y, col]"),
+    ("store", "vt_tile[x, y]", "vt_tile[y, x]"),
+    ("load", "u_tile[x, i]", "u_tile[y, i]"),
+    ("load", "vt_tile[i, y]", "vt_tile[i, x]"),
+    ("store", "out[row, col]", "out[row, col]"),
+):
+    pair = before[[(first, op)]].max(), after[[(second, op)]].max()
+    print(f"{op:6} {first:19}{pair[0]:3.0f}  {second:19}{pair[1]:3.0f}")
+
+# %% [markdown]
+# One line decides all of it: which index follows x. In the naive kernel of lesson 04 the wrong
+# order made the loads of `u` uncoalesced. Here it does so to `u` **and** `vt`, and the tiles are
+# filled and read through conflicts. Only `vt_tile[i, y]` was free already. The sums:
 
 # %%
 print("                            original  repaired")
@@ -1110,18 +1141,20 @@ print(f"float64 operations      {doubles[0]:13,} {doubles[1]:9,}")
 
 # %% [markdown]
 # Which of its faults cost the time? The project measured on a T4, with k as large as the image. Two
-# lower bounds, from counted work: float64 as in lesson 02 (a conversion and an addition in each
-# step, 2 a clock and multiprocessor), and wavefronts (9 for each step of a warp; a bank gives one
-# word a clock, says the CUDA C++ programming guide, so at most one wavefront a clock).
+# lower bounds, from counted work on its 40 multiprocessors:
+#
+# - **float64** as in lesson 02: a conversion and an addition in each step of a thread, 2 a clock;
+# - **wavefronts**: 8 + 1 in each step of a warp. A bank gives one word a clock, says the CUDA C++
+#   programming guide, so at most one wavefront a clock.
 
 # %%
 print(" size   measured   float64: base  boost   wavefronts: base  boost clock [ms]")
 for size, measured in ((512, 186), (1024, 53.7), (2048, 157.5)):
     steps = size**3
     bounds = []
-    for work_a_clock in (2 * steps / 2, 9 * steps / 32):
-        for clock in (0.585e9, 1.59e9):
-            bounds.append(1e3 * work_a_clock / (40 * clock))
+    for clocks in (2 * steps / 2, 9 * steps / 32):
+        for rate in (0.585e9, 1.59e9):
+            bounds.append(1e3 * clocks / (40 * rate))
     print(f"{size:5} {measured:9} {bounds[0]:15.1f} {bounds[1]:6.1f}", end="")
     print(f" {bounds[2]:18.1f} {bounds[3]:6.1f}")
 
