@@ -6,11 +6,14 @@ import ast
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
 from numba import types
 
 from course.simt import operators
 from course.simt.accesscode import spelled_tuple
 from course.simt.calls import array_parts
+from course.simt.elementwise import ufunc_code
+from course.simt.halves import FUNCTIONS
 from course.simt.intrinsics import GRID_GROUP
 from course.simt.names import MISSING, KernelName
 from course.simt.oracle import dtype_of, plain
@@ -58,6 +61,8 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
         return f"{code}.shape[0]" if isinstance(kind, types.Array) else str(len(kind))
     if function is MISSING:
         return _method(emitter, node)
+    if isinstance(function, np.ufunc) and isinstance(typing.of[node], types.Array):
+        return ufunc_code(emitter, node, function)
     operands = typing.operands[node]
     codes = [emitter.operand(a, k) for a, k in zip(node.args, operands, strict=True)]
     kind = typing.of[node]
@@ -179,6 +184,12 @@ def _intrinsic(emitter: Emitter, node: ast.Call, path: str) -> str:
         emitter.operand(argument, kind)
         for argument, kind in zip(node.args, typing.operands[node], strict=True)
     ]
+    if path.startswith("fp16."):
+        run, heading, amount = FUNCTIONS[path[5:]]
+        emitter.count(heading, amount)
+        name = path.replace(".", "_")
+        emitter.namespace[name] = run
+        return f"{name}({', '.join(codes)})"
     if path in ("popc", "clz", "ffs", "brev"):
         bits = typing.operands[node][0].bitwidth
         return f"{path}({codes[0]}, {bits})"

@@ -10,6 +10,7 @@ import numpy as np
 from numba import types
 
 from course.simt import intrinsics
+from course.simt.elementwise import ufunc_type
 from course.simt.expressions import Expressions, constant_dtype
 from course.simt.names import MISSING, KernelName
 from course.simt.oracle import best_signature, method_type, of_dtype, plain, resolve
@@ -51,6 +52,8 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
         raise source.unsupported(
             node, f"{name} of a tuple", f"Give {name} the numbers: {name}(x.shape[0], x.shape[1])."
         )
+    if isinstance(function, np.ufunc) and any(isinstance(k, types.Array) for k in arguments):
+        return ufunc_type(typer, node, function, arguments)
     if function in PYTHON or _is_library(function):
         if function in (min, max) and len(arguments) > 1:
             return _several(typer, node, function, arguments)

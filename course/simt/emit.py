@@ -185,6 +185,8 @@ class Emitter(Accesses, DoubtfulReads):
             return repr(value)
         if isinstance(value, tuple):
             return spelled_tuple([self.value(part, node) for part in value])
+        if hasattr(value, "_memory"):
+            return f"T.captured({self.constant(value, ast.unparse(node))}, {ast.unparse(node)!r})"
         if isinstance(value, np.ndarray):
             return self.constant(ConstantArray(value), ast.unparse(node))
         if isinstance(value, Enum):

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from numba import types
 
+from course.simt import halves
+
 #: The type of ``cuda.cg.this_grid()``.
 GRID_GROUP = types.Opaque("grid_group")
 
@@ -126,6 +128,7 @@ FUNCTIONS: dict[str, Callable] = {
     "ballot_sync": _vote(i4),
     "match_any_sync": _match_any,
     "match_all_sync": _match_all,
+    **halves.TYPES,
 }
 
 ARITY = {
@@ -137,5 +140,5 @@ ARITY = {
     "brev": (1, 1), "fma": (3, 3), "cbrt": (1, 1), "selp": (3, 3), "shfl_sync": (3, 3),
     "shfl_up_sync": (3, 3), "shfl_down_sync": (3, 3), "shfl_xor_sync": (3, 3), "any_sync": (2, 2),
     "all_sync": (2, 2), "eq_sync": (2, 2), "ballot_sync": (2, 2), "match_any_sync": (2, 2),
-    "match_all_sync": (2, 2),
+    "match_all_sync": (2, 2), **halves.ARITY,
 }  # fmt: skip

@@ -47,6 +47,7 @@ class Launch:
     counters: Counters | None
     findings: dict[tuple[str, Site], Finding] = field(default_factory=dict)
     candidates: dict[Site, Candidate] = field(default_factory=dict)  # reads of nothing written
+    captured: dict[int, Array] = field(default_factory=dict)  # device arrays from outside
     clock: Clock | None = None
     shadows: dict[int, Shadow] = field(default_factory=dict)
 
@@ -275,7 +276,7 @@ def run(
         with np.errstate(all="ignore"):
             for part in chunks:
                 lanes.run(Threads(launch, geometry(grid, block, *part)), *taken.values)
-            if launch.candidates:
+            if launch.candidates and not launch.captured:  # those are not put back for a new run
                 again = Again(launch, lanes.run, [(grid, block, *part) for part in chunks], inputs)
                 launch.findings.update(again.findings())
     except KernelError as error:

@@ -342,6 +342,15 @@ class Memory:
         return dtype.type(True) if dtype == _BOOL else np.iinfo(dtype).max
 
     # ------------------------------------------------------------------ allocation
+    def captured(self, device, name: str) -> Array:
+        """A device array from outside the kernel: its memory as it is at this launch."""
+        found = self.launch.captured.get(id(device))
+        if found is None:
+            found = self.launch.captured[id(device)] = global_array(device._memory, name)
+            if self.counters is not None:
+                self.launch.watch(frozenset({name}), {name: found})
+        return found
+
     def shared_array(self, shape: tuple[int, ...], dtype, site: int) -> Array:
         """``cuda.shared.array``: one copy for each block; the same one every time."""
         found = self._allocated.get(self.base + site)

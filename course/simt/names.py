@@ -19,6 +19,8 @@ from typing import Any
 
 from numba.core.errors import TypingError, UnsupportedError
 
+from course.simt import halves
+
 #: Names that only mean something inside a kernel. A dot stands for an attribute.
 KERNEL_NAMES = frozenset(
     """
@@ -32,7 +34,7 @@ KERNEL_NAMES = frozenset(
     shfl_xor_sync any_sync all_sync eq_sync ballot_sync match_any_sync match_all_sync activemask
     lanemask_lt nanosleep cg cg.this_grid
     """.split()
-)
+).union(halves.NAMES)
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
 
@@ -117,7 +119,8 @@ class Source:
 
     @property
     def name(self) -> str:
-        return self.function.__name__
+        name = self.function.__name__
+        return name if name.isidentifier() else "lambda_"
 
     def line(self, node: ast.AST) -> int:
         """The node's line, counted from the line of ``def`` as 1."""
@@ -177,21 +180,15 @@ class Source:
         return MISSING
 
 
-def read(function: FunctionType) -> Source:
-    """Read a kernel's source.
-
-    Raises
-    ------
-    Unsupported
-        If Python cannot find the source, or the function is a lambda or a generator.
-    """
+def _source_of(function: FunctionType) -> tuple[list[str], ast.FunctionDef]:
+    """The lines of a function's source and its syntax tree, whose line numbers fit the lines."""
     name = getattr(function, "__name__", repr(function))
-    if name == "<lambda>":
-        raise Unsupported("a lambda cannot be simulated: write the kernel with def")
     missing = Unsupported(
         f"the source of {name} cannot be found (typed into a plain Python prompt, or made with "
         "exec): write the kernel in a file or a notebook cell"
     )
+    if name == "<lambda>":
+        return _lambda(function, missing)
     try:
         text, _ = inspect.getsourcelines(function)
         tree = ast.parse(textwrap.dedent("".join(text))).body[0]
@@ -201,7 +198,48 @@ def read(function: FunctionType) -> Source:
         raise missing  # newer Pythons find lines of another program under the name "<string>"
     if not isinstance(tree, ast.FunctionDef):
         raise Unsupported(f"{name} is not a plain function: write the kernel with def")
-    spec = tree.args
+    return textwrap.dedent("".join(text)).splitlines(), tree
+
+
+def _lambda(function: FunctionType, missing: Unsupported) -> tuple[list[str], ast.FunctionDef]:
+    """A lambda as a function with one return: found in its file by where its code lies."""
+    code = function.__code__
+    try:
+        lines = inspect.findsource(function)[0]
+        module = ast.parse("".join(lines))
+    except (OSError, TypeError, SyntaxError):
+        raise missing from None
+    places = [p[0:1] + p[2:3] for p in code.co_positions() if None not in p and p[3] > p[2]]
+    found = [
+        node
+        for node in ast.walk(module)
+        if isinstance(node, ast.Lambda)
+        and node.lineno == code.co_firstlineno
+        and [argument.arg for argument in node.args.args] == [*code.co_varnames[: code.co_argcount]]
+        and all(
+            (node.body.lineno, node.body.col_offset) <= place
+            and place < (node.body.end_lineno, node.body.end_col_offset)
+            for place in places
+        )
+    ]
+    if not found:
+        raise missing
+    node = min(found, key=lambda n: (n.end_lineno - n.lineno, n.end_col_offset - n.col_offset))
+    body = [ast.copy_location(ast.Return(node.body), node.body)]
+    tree = ast.FunctionDef("lambda_", node.args, body, [])
+    return [line.rstrip("\n") for line in lines], ast.copy_location(tree, node)
+
+
+def read(function: FunctionType) -> Source:
+    """Read a kernel's source.
+
+    Raises
+    ------
+    Unsupported
+        If Python cannot find the source, or the function is a lambda or a generator.
+    """
+    lines, tree = _source_of(function)
+    spec, name = tree.args, tree.name
     if spec.vararg or spec.kwarg or spec.kwonlyargs:
         raise Unsupported(f"{name} has *args, **kwargs or keyword-only arguments: name each one")
     arguments = [argument.arg for argument in (*spec.posonlyargs, *spec.args)]
@@ -213,7 +251,7 @@ def read(function: FunctionType) -> Source:
     source = Source(
         function=function,
         tree=tree,
-        lines=[line.rstrip("\n") for line in textwrap.dedent("".join(text)).splitlines()],
+        lines=lines,
         environment={**function.__globals__, **variables.nonlocals},
         arguments=arguments,
         assigned=frozenset(arguments) | frozenset(stores),

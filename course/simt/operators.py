@@ -258,13 +258,15 @@ def _to_integer(dtype: np.dtype) -> Callable:
         return low if x <= low else high if x >= high else int(x)
 
     def convert(x):
+        if isinstance(x, bool | np.bool_ | np.integer):
+            x = int(x)
         if type(x) is int:
             if low <= x <= high:
                 return x
             x %= size
             return x - size if x > high else x
         if type(x) is not ndarray:
-            return int(x) if isinstance(x, bool | np.bool_ | np.integer) else from_float(float(x))
+            return from_float(float(x))
         if x.dtype == dtype:
             return x
         if x.dtype.kind == "f":

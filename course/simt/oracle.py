@@ -170,6 +170,8 @@ def of_value(value: Any) -> types.Type | None:
         return types.none
     if isinstance(value, np.generic):
         return of_dtype(value.dtype)
+    if hasattr(value, "_memory"):
+        return of_value(value._memory)  # a device array from outside, by its address
     if isinstance(value, np.ndarray):
         element = of_dtype(value.dtype)
         layout = "C" if value.flags.c_contiguous else "F" if value.flags.f_contiguous else "A"

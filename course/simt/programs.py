@@ -15,6 +15,7 @@ from numba import types
 
 from course.simt.names import MISSING, KernelName, Source, Unsupported, read
 from course.simt.races import stored_arguments
+from course.simt.rewriting import rewrite
 from course.simt.statements import LaneProgram, Writer
 from course.simt.types import Typer, Typing
 
@@ -26,6 +27,7 @@ class Program:
 
     def __init__(self, function: FunctionType | Source):
         self.source = function if isinstance(function, Source) else read(function)
+        rewrite(self.source)
         _bind_functions(self.source)
         self._looking = False
         self.bound: dict[tuple, Program] = {}

@@ -12,6 +12,7 @@ import numpy as np
 from course.simt import masks
 from course.simt.atomics import Atomics
 from course.simt.counts import Counters, Counting
+from course.simt.elementwise import Elementwise
 from course.simt.masks import Control, EndlessLoop, Loop, Mask
 from course.simt.memory import Array, Memory, contiguous_strides
 from course.simt.names import Unsupported
@@ -88,7 +89,9 @@ def _of_geometry(name: str) -> property:
     return property(lambda self: getattr(self.geometry, name))
 
 
-class Threads(Control, Memory, Ragged, Records, Atomics, Races, Unwritten, Warps, Counting):
+class Threads(
+    Control, Memory, Ragged, Records, Elementwise, Atomics, Races, Unwritten, Warps, Counting
+):
     """What a lane program sees as ``T``."""
 
     threadIdx_x, threadIdx_y, threadIdx_z = map(

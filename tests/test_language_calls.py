@@ -1,0 +1,253 @@
+"""Calls as Numba takes them: named arguments, operator's functions, ufuncs, float16, lambdas."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+import pytest
+from numba import float32, njit, types
+from numba.core.errors import TypingError
+
+from course.simt import halves, trace
+from course.simt import host as cuda
+from course.simt.names import Unsupported
+from course.simt.programs import program_of
+
+RNG = np.random.default_rng(5)
+
+
+# ---------------------------------------------------------------------- device functions
+@cuda.jit(device=True)
+def scaled(x, factor=2.0, offset=None):
+    if offset is None:
+        return x * factor
+    return x * factor + offset
+
+
+def test_named_arguments_and_defaults_of_device_functions():
+    @cuda.jit
+    def kernel(x, out):
+        i = cuda.grid(1)
+        out[i, 0] = scaled(x[i])
+        out[i, 1] = scaled(x[i], 3)
+        out[i, 2] = scaled(offset=i, x=x[i])
+        out[i, 3] = scaled(x[i], offset=1, factor=x[i])
+
+    x, out = RNG.random(5), np.zeros((5, 4))
+    kernel[1, 5](x, out)
+    wanted = np.stack([2 * x, 3 * x, 2 * x + np.arange(5), x * x + 1], axis=1)
+    np.testing.assert_allclose(out, wanted)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("scaled(x[0], y=1)", "unexpected keyword argument 'y'"),
+        ("scaled(factor=1)", "missing a required argument: 'x'"),
+        ("scaled(x[0], x=1)", "multiple values for argument 'x'"),
+    ],
+)
+def test_a_call_that_does_not_fit_says_so(call, words):
+    from random_programs import function_of
+
+    text = f"def f(x):\n    x[0] = {call}\n"
+    kernel = cuda.jit(function_of(text, call, {"scaled": scaled}))
+    with pytest.raises(TypingError, match=words) as caught:
+        kernel[1, 1](np.ones(1))
+    assert "line 2 of f" in str(caught.value)
+
+
+# ---------------------------------------------------------------------- operator
+@pytest.mark.parametrize(
+    "name",
+    "add sub mul truediv floordiv mod pow and_ or_ xor lshift rshift iadd isub "
+    "lt le gt ge eq ne getitem neg pos invert not_".split(),
+)
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+def test_functions_of_operator_are_the_operators(name, dtype):
+    function = getattr(operator, name)
+    if dtype is np.float32 and name in "and_ or_ xor lshift rshift invert".split():
+        pytest.skip("floats have no such operator")
+    one, item = name in ("neg", "pos", "invert", "not_"), name == "getitem"
+
+    @cuda.jit
+    def kernel(x, y, out):
+        i = cuda.grid(1)
+        if one:
+            out[i] = function(x[i])
+        elif item:
+            out[i] = function(x, i)
+        else:
+            out[i] = function(x[i], y[i])
+
+    x = RNG.integers(1, 9, 12).astype(dtype)
+    y = RNG.integers(1, 5, 12).astype(dtype)
+    out = np.zeros(12)
+    kernel[1, 12](x, y, out)
+    compiled = njit(lambda *values: function(*values))
+    arguments = [(a,) if one else (a, b) for a, b in zip(x, y, strict=True)]
+    wanted = x if item else np.array([compiled(*given) for given in arguments])
+    np.testing.assert_allclose(out, wanted, rtol=1e-6)
+
+
+# ---------------------------------------------------------------------- ufuncs
+SCALARS = "sin cos exp log sqrt arctan2 add multiply divide power fmax minimum equal logical_and"
+
+
+@pytest.mark.parametrize("name", SCALARS.split())
+@pytest.mark.parametrize("dtypes", [("f4", "f4"), ("i4", "f8"), ("i8", "f8"), ("u1", "f4")])
+def test_ufuncs_with_an_output_array_are_numbas(name, dtypes):
+    function = getattr(np, name)
+    two = function.nin == 2
+
+    def body(x, y, out):
+        if two:
+            function(x, y, out)
+        else:
+            function(x, out)
+
+    x = RNG.integers(1, 9, (4, 3)).astype(dtypes[0])
+    y = RNG.integers(1, 4, 3).astype(dtypes[0])
+    found, wanted = np.zeros((4, 3), dtypes[1]), np.zeros((4, 3), dtypes[1])
+    cuda.jit(body)[1, 1](x, y, found)
+    njit(body)(x, y, wanted)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_a_ufunc_of_numbers_fills_its_output_and_counts_its_stores():
+    @cuda.jit
+    def kernel(x, out):
+        np.add(cuda.threadIdx.x, x[0], out[cuda.threadIdx.x])
+
+    out = np.zeros((4, 6))
+    report = trace(kernel, 1, 4, np.ones(1), out)
+    np.testing.assert_array_equal(out, np.repeat(np.arange(4.0)[:, None] + 1, 6, axis=1))
+    assert report.total("global", "store").bytes == out.nbytes
+
+
+def test_a_ufunc_that_would_make_an_array_is_refused():
+    @cuda.jit
+    def makes(x, out):
+        out[0] = np.sin(x)[0]
+
+    @cuda.jit
+    def misfit(x, out):
+        np.sin(x, out)
+
+    with pytest.raises(TypingError, match="give it an array for the result"):
+        makes[1, 1](np.ones(3), np.ones(3))
+    with pytest.raises(ValueError, match="could not be broadcast"):
+        misfit[1, 1](np.ones(3), np.ones(4))
+
+
+# ---------------------------------------------------------------------- float16
+@pytest.mark.parametrize("name", sorted(halves.FUNCTIONS))
+def test_intrinsics_of_float16_round_once(name):
+    from random_programs import function_of
+
+    count = halves.ARITY[f"fp16.{name}"][0]
+    listed = ", ".join(f"x{n}[i]" for n in range(count))
+    text = (
+        f"def f(x0, x1, x2, out):\n    i = cuda.grid(1)\n    out[i] = cuda.fp16.{name}({listed})\n"
+    )
+    kernel = cuda.jit(function_of(text, name, {"cuda": cuda}))
+    values = [RNG.uniform(0.25, 4, 64).astype(np.float16) for _ in range(3)]
+    special = {
+        "hfma": lambda a, b, c: a * b + c, "hneg": np.negative, "hrcp": np.reciprocal,
+        "hmax": np.fmax, "hmin": np.fmin, "hadd": np.add, "hsub": np.subtract, "hmul": np.multiply,
+        "hdiv": np.divide, "hexp10": lambda x: 10.0**x, "hrsqrt": lambda x: 1 / np.sqrt(x),
+        "heq": np.equal, "hne": np.not_equal, "hlt": np.less, "hle": np.less_equal,
+        "hgt": np.greater, "hge": np.greater_equal,
+    }  # fmt: skip
+    function = special.get(name) or getattr(np, name[1:])
+    wanted = function(*(value.astype(float) for value in values[:count])).astype(np.float16)
+    out = np.zeros(64, np.float16)
+    kernel[1, 64](*values, out)
+    np.testing.assert_array_equal(out, wanted)
+
+
+def test_numbers_become_float16_and_complex_ones_are_refused():
+    @cuda.jit
+    def kernel(x, out):
+        i = cuda.grid(1)
+        out[i] = cuda.fp16.hadd(x[i], 1) if cuda.fp16.hlt(x[i], 2.5) else cuda.fp16.hneg(x[i])
+
+    out = np.zeros(4, np.float16)
+    kernel[1, 4](np.arange(4.0), out)
+    assert out.tolist() == [1, 2, 3, -3]
+    report = trace(kernel, 1, 4, np.arange(4.0), out)
+    assert report.operations["float16"] == 3
+    with pytest.raises(TypingError, match="hlt"):
+        kernel[1, 4](np.zeros(4, complex), out)
+
+
+# ---------------------------------------------------------------------- lambdas, captured arrays
+def test_lambdas_are_functions():
+    total = cuda.reduce(lambda a, b: a + b)
+    largest, product = cuda.Reduce(lambda a, b: max(a, b)), cuda.reduce(lambda a, b: a * b)
+    x = RNG.integers(1, 50, 200).astype(float)
+    assert total(x) == x.sum() and largest(x) == x.max()
+    assert product(x[:9], init=1.0) == x[:9].prod()
+    twice = cuda.jit(lambda x: scaled(x, 2), device=True)
+
+    @cuda.jit
+    def kernel(x, out):
+        out[cuda.grid(1)] = twice(x[cuda.grid(1)])
+
+    out = np.zeros(200)
+    kernel[1, 200](x, out)
+    np.testing.assert_array_equal(out, 2 * x)
+
+
+def test_a_lambda_without_source_says_what_to_do():
+    made = eval("lambda a, b: a + b")
+    with pytest.raises(Unsupported, match="write the kernel in a file or a notebook cell"):
+        cuda.reduce(made)(np.ones(4))
+
+
+TABLE = cuda.to_device(np.arange(6, dtype=np.float32))
+
+
+def test_device_arrays_from_outside_are_seen_as_they_are_at_the_launch():
+    @cuda.jit(device=True)
+    def look(i):
+        return TABLE[i]
+
+    @cuda.jit
+    def kernel(out):
+        i = cuda.grid(1)
+        out[i] = look(i) + TABLE.shape[0]
+        TABLE[i] = -1
+
+    TABLE.copy_to_device(np.arange(6, dtype=np.float32))
+    out = np.zeros(6, np.float32)
+    kernel[1, 6](out)
+    np.testing.assert_array_equal(out, np.arange(6) + 6)
+    np.testing.assert_array_equal(TABLE.copy_to_host(), np.full(6, -1))
+    TABLE.copy_to_device(np.full(6, 7, np.float32))
+    report = trace(kernel, 1, 6, out)
+    np.testing.assert_array_equal(out, np.full(6, 13))
+    assert report.total("global", "load").bytes == 6 * 4
+    assert not [finding for finding in report.findings if finding.is_error]
+
+
+def test_a_race_in_a_device_array_from_outside_is_found():
+    @cuda.jit
+    def kernel(out):
+        i = cuda.grid(1)
+        out[i] = TABLE[(i + 1) % 6]
+        TABLE[i] = i
+
+    report = trace(kernel, 1, 6, np.zeros(6, np.float32))
+    assert "race" in {finding.kind for finding in report.findings}
+
+
+def test_types_of_such_calls_are_numbas():
+    @cuda.jit(device=True)
+    def mixed(x, n):
+        return operator.add(x, n)
+
+    signature = (types.float32, types.int64)
+    assert program_of(mixed).typing(signature).result == types.float64
+    assert program_of(mixed).typing((float32, float32)).result == float32
