@@ -8,8 +8,8 @@ from numba import boolean, complex64, float32, float64, int8, int32, types, uint
 
 from course import trace
 from course.simt import host as cuda
-from course.simt import uninitialised
-from course.simt.uninitialised import BASE, OTHERS, stand_ins
+from course.simt import replay, uninitialised
+from course.simt.replay import BASE, OTHERS, stand_ins
 
 N = 32
 EVERY = (1 << 32) - 1
@@ -142,8 +142,8 @@ def test_a_flag_in_shared_memory_that_is_compared_with_a_number(wanted):
     found(less, zeros(), line=3, code="flag[0]", words=["decides the `if`"])
 
 
-@pytest.mark.parametrize("wanted", [0, 1])
-def test_a_flag_in_shared_memory_that_is_compared_with_0_or_1(wanted):
+@pytest.mark.parametrize("wanted", [0, 1, 7])
+def test_a_flag_in_shared_memory_that_is_compared_for_equality(wanted):
     @cuda.jit
     def equal(out):
         flag = cuda.shared.array(1, int32)
@@ -745,5 +745,5 @@ def test_a_planted_blindness_is_found(monkeypatch):
         out[cuda.threadIdx.x] = math.sqrt(4.0)
 
     assert errors(kernel, zeros())
-    monkeypatch.setattr(uninitialised.Replay, "_chosen", lambda *_: b"")
+    monkeypatch.setattr(replay.Replay, "_chosen", lambda *_: b"")
     assert not errors(kernel, zeros())

@@ -326,7 +326,10 @@ class Emitter(Accesses, DoubtfulReads):
             left = self.convert(left, old, a)
 
             def compare(text: str) -> str:
-                return f"({left} {symbol} {self.convert(text, self.typing.of[right_node], b)})"
+                operand = self.convert(text, self.typing.of[right_node], b)
+                if self.traced:  # what is compared may be something that was never written
+                    return f"T.compare({symbol!r}, {left}, {operand}, {self.site(node)})"
+                return f"({left} {symbol} {operand})"
 
             if last:
                 return compare(right)

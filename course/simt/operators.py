@@ -97,6 +97,8 @@ def power(a, b, convert):
             result = result * a
         return result
     if type(a) is int and type(b) is int:
+        if b > 64:
+            return convert(pow(a, b, 1 << 64))  # the number itself could fill the memory
         return pow(a, b) if b >= 0 else (a if abs(a) == 1 and b % 2 else int(abs(a) == 1))
     if type(b) is int or (type(b) is ndarray and b.dtype.kind in "iu"):
         if _kind(a) in "iu":

@@ -6,6 +6,7 @@ Many correct kernels make such reads and throw the values away. So a read is a *
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,11 @@ from course.simt.operators import UNSET
 from course.simt.report import Where
 
 ndarray = np.ndarray
+
+_COMPARE = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,10 @@ class Unwritten:
         found = Candidate(what, advice, self.where(lane))
         self.launch.candidates.setdefault(self.site(site), found)
 
+    def compare(self, symbol: str, left, right, site: int):
+        """``left < right`` and the like, traced."""
+        return _COMPARE[symbol](left, right)
+
     # ------------------------------------------------------------------ variables
     def now_set(self, before: ndarray | None) -> ndarray:
         """The threads that have set a variable, once the active ones have, too."""
@@ -98,8 +108,8 @@ class Unwritten:
             numbers = " and ".join(filter(None, [", ".join(map(str, lines[:-1])), str(lines[-1])]))
             self.candidate(
                 f"reads {name}, which this thread never set: line{'s' * plural} {numbers} "
-                f"{'do' if plural else 'does'}, but only for some threads; {name} holds anything "
-                "then, and that",
+                f"{'do' if plural else 'does'}, but this thread does not get there; {name} holds "
+                "anything then, and that",
                 f"give {name} a value first",
                 site,
                 int(np.flatnonzero(unset)[0]),
