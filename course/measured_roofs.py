@@ -49,6 +49,33 @@ def measure_roofs() -> Roofs:
     return roofs_from(dict(roof_timings()))
 
 
+def recorded_roofs(gpu: str) -> Roofs:
+    """The roofs that were measured on a GPU such as "H200" and recorded: medians.
+
+    Raises
+    ------
+    ValueError
+        When none of such a GPU are recorded.
+    """
+    from course.measurements import find
+
+    found = {figure.variant: figure for figure in find("roofs", kernel="roof", gpu=gpu)}
+    if not found:
+        raise ValueError(f"no roofs of a GPU {gpu!r} are recorded; known_gpu() has data sheets")
+    name = next(iter(found.values())).gpu
+    return Roofs(
+        gpu=name,
+        bandwidth=found["copy"].gigabytes_per_second,
+        rates={kind: figure.teraflops for kind, figure in found.items() if figure.operations},
+        l2_bytes=known_gpu(name).l2_bytes,
+        read_bandwidth=found["read"].gigabytes_per_second,
+        l2_bandwidth=found["read from L2"].gigabytes_per_second,
+        measured=True,
+        source="recorded in data/measurements",
+        multiprocessors=known_gpu(name).multiprocessors,
+    )
+
+
 def roofs_here() -> Roofs:
     """Measured roofs where there is a GPU, else those that the simulated GPU's vendor prints."""
     return measure_roofs() if backend.gpu() is not None else roofs_of()

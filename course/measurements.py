@@ -117,7 +117,9 @@ class Figure:
     @property
     def amount(self) -> str:
         """The median with its unit."""
-        return time_text(self.median) if self.unit == "ms" else f"{self.median:.4g} {self.unit}"
+        if self.unit == "ms":
+            return time_text(self.median)
+        return f"{self.median:.4g}" + f" {self.unit}" * (self.unit not in (self.metric, "relative"))
 
     def __str__(self) -> str:
         what = " ".join(part for part in (self.variant, self.shape, self.dtype) if part)
@@ -145,22 +147,30 @@ class Recording:
 
 
 def table(figures: Iterable[Figure]) -> list[str]:
-    """Figures as lines of text, in columns: what, how much, and the rate where it is known."""
-    rows = []
+    """Figures as lines of text: for each program its time, its rate, and what else is known."""
+    programs: dict[tuple[str, ...], list[Figure]] = {}
     for figure in figures:
-        name = figure.variant if figure.metric == "time" else f"{figure.variant} {figure.metric}"
-        rate = ""
-        if not math.isnan(figure.teraflops):
-            rate = f"{figure.teraflops:.3g} TFLOP/s"
-        elif not math.isnan(figure.gigabytes_per_second):
-            rate = f"{figure.gigabytes_per_second:,.4g} GB/s"
-        rows.append((figure.kernel, name, figure.shape, figure.dtype, figure.amount, rate))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)] if rows else []
+        programs.setdefault(figure.key[:4], []).append(figure)
+    rows = []
+    for program, its in programs.items():
+        time = next((figure for figure in its if figure.metric == "time"), None)
+        others = [f"{figure.metric} {figure.amount}" for figure in its if figure is not time]
+        rows.append((*program, time.amount if time else "", _rate(time), ", ".join(others)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  "
         + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
+
+
+def _rate(time: Figure | None) -> str:
+    if time is None:
+        return ""
+    if not math.isnan(time.teraflops):
+        return f"{time.teraflops:.3g} TFLOP/s"
+    known = not math.isnan(time.gigabytes_per_second)
+    return f"{time.gigabytes_per_second:,.4g} GB/s" if known else ""
 
 
 def gpu_slug(gpu: str) -> str:

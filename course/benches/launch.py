@@ -1,15 +1,17 @@
 """The cost of a launch: an empty kernel, for the host, between two events, and queued.
 
 A kernel that does nothing still takes the host and the GPU some time. Without arguments, and with
-five arrays of Numba or of CuPy, since the host prepares each argument.
+five arrays of Numba or of CuPy, since the host prepares each argument. For the host: one launch
+after waiting for the GPU, and one of several in a row.
 """
 
 import itertools
 
-from course.event_clock import clock
+from course import event_clock
 from course.timing import timing_of
 
 LAUNCHES = 200
+IN_A_ROW = 16  # launches without waiting
 TOGETHER = 100  # launches queued behind a busy kernel in one sample
 
 
@@ -37,22 +39,29 @@ def run(bench):
 
 
 def time_launch(bench, name, call):
-    """Keep the three times of a launch: host, events, queued; and what its first call took."""
-    its_clock = clock()
-    bench.figure("empty", name, "", "", "first call", "ms", its_clock.wall(call))
-    its_clock.warm_up(itertools.repeat(call))
-    host = []
-    for _ in range(LAUNCHES):
-        its_clock.cuda.synchronize()
-        start = its_clock.now()
-        call()
-        host.append((its_clock.now() - start) * 1e3)
-    events = [its_clock.between_events(call) for _ in range(LAUNCHES)]
-    cost = sorted(host)[LAUNCHES // 2]
-    queued, hidden = its_clock.samples(itertools.repeat(call), 30, cost, together=TOGETHER)
-    bench.row("empty", name, "", "", timing_of(host), metric="host")
-    bench.row("empty", name, "", "", timing_of(events), metric="events")
+    """Keep the times of a launch: first call, host alone and in a row, events, queued."""
+    clock = event_clock.clock()
+    bench.figure("empty", name, "", "", "first call", "ms", clock.wall(call))
+    clock.warm_up(itertools.repeat(call))
+    rows = {
+        "host": [host_time(clock, call, 1) for _ in range(LAUNCHES)],
+        "host in a row": [host_time(clock, call, IN_A_ROW) for _ in range(LAUNCHES // 4)],
+        "events": [clock.between_events(call) for _ in range(LAUNCHES)],
+    }
+    cost = timing_of(rows["host in a row"]).median
+    queued, hidden = clock.samples(itertools.repeat(call), 30, cost, together=TOGETHER)
     if hidden:
-        bench.row("empty", name, "", "", timing_of(queued), metric="queued")
+        rows["queued"] = queued
     else:
         bench.notes.append(f"{name}: launches could not be queued behind a busy kernel")
+    for metric, times in rows.items():
+        bench.row("empty", name, "", "", timing_of(times), metric=metric)
+
+
+def host_time(clock, call, launches):
+    """Milliseconds of the host for a launch, of so many without waiting in between."""
+    clock.cuda.synchronize()
+    start = clock.now()
+    for _ in range(launches):
+        call()
+    return (clock.now() - start) * 1e3 / launches
