@@ -688,8 +688,9 @@ at_work = (steps[:, None] > np.arange(steps.max())).astype(int)
 warp_timeline({"the numbers 1 to 32": at_work}, ["works"])
 
 # %% [markdown]
-# The number 27 takes 111 steps, and 31 lanes wait for it. White is time that is paid and not used.
-# The cure is to give a warp work of about equal length: sort it, or cut it in equal parts.
+# The number 27 takes 111 steps, 31 takes 106, and all others are done after 23. Until the last one
+# is at 1, the whole warp is busy. White is time that is paid and not used. The cure is to give a
+# warp work of about equal length: sort it, or cut it in equal parts.
 
 # %% [markdown]
 # ### Exercise: two jobs in one launch
@@ -743,8 +744,9 @@ check("two-jobs", two_jobs)
 # ### Exercise: a block whose warps agree
 #
 # Old cameras deliver every second row of a picture. This kernel fills the odd rows with the mean of
-# their neighbours. The picture is uint8. Return grid and block for it, x along the columns, so that
-# no warp has to walk both sides. At least 64 threads a block.
+# their neighbours. (The number of rows is odd, so the last row has none to fill.) The picture is
+# uint8. Return grid and block for it, x along the columns, so that no warp has to walk both sides.
+# At least 64 threads a block.
 
 
 # %%

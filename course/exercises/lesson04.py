@@ -64,6 +64,19 @@ register(
             "eight elements make a sector whatever their size": lambda indices: _sectors(
                 indices * 4
             ),
+            "you count all sectors from the array's beginning; only touched ones move": (
+                lambda indices, itemsize: int(indices.max() * itemsize // 32 + 1)
+            ),
+            "you compare each lane with the one before it; the order of the lanes is free": (
+                lambda indices, itemsize: int(
+                    np.count_nonzero(np.diff(indices * itemsize // 32)) + 1
+                )
+            ),
+            "you count the sector of the byte behind each element, too": (
+                lambda indices, itemsize: _sectors(
+                    np.append(indices * itemsize, (indices + 1) * itemsize)
+                )
+            ),
             "the addresses are kept in 8 bits (uint8): they wrap around at 256": (
                 lambda indices, itemsize: _sectors((indices * itemsize) % 256)
             ),
@@ -80,17 +93,23 @@ register(
 
 
 _THREADS = {64: 32, 4096: 128, 1003: 96, 5: 64, 97: 1}  # for as many elements
+_BLOCKS = {64: 32, 4096: 64, 1003: 32, 5: 32, 97: 1}  # threads of a block, likewise
 
 
-def _to_add(n, block, measured=False):
+def _by_strides(x, threads):
+    """What each of so many threads adds up."""
+    return [x[first::threads] for first in range(threads)]
+
+
+def _to_add(n, measured=False):
     return Case(
         count(n, "element"),
         lambda rng: {
             "total": np.zeros(1, np.float32),
             "x": rng.uniform(0.5, 1.5, n).astype(np.float32),
         },
-        grid=_THREADS[n] // block,
-        block=block,
+        grid=_THREADS[n] // _BLOCKS[n],
+        block=_BLOCKS[n],
         measured=measured,
     )
 
@@ -103,11 +122,11 @@ register(
         updated=("total",),
         reference=lambda total, x: total + x.sum(),
         cases=[
-            _to_add(64, block=32),
-            _to_add(4096, block=64, measured=True),
-            _to_add(1003, block=32),
-            _to_add(5, block=32),
-            _to_add(97, block=1),
+            _to_add(64),
+            _to_add(4096, measured=True),
+            _to_add(1003),
+            _to_add(5),
+            _to_add(97),
         ],
         tolerance=Tolerance(
             128, "up to 97 float32 sums in a thread, and one for each of up to 128 threads"
@@ -143,6 +162,17 @@ register(
         mistakes={
             "every thread adds up all elements": lambda total, x: (
                 total + _THREADS[x.size] * x.sum()
+            ),
+            "each step adds the sum so far to total: add mine once, after the loop": (
+                lambda total, x: (
+                    total + sum(np.cumsum(part).sum() for part in _by_strides(x, _THREADS[x.size]))
+                )
+            ),
+            "each block begins at its threadIdx.x: begin at cuda.grid(1)": lambda total, x: (
+                total
+                + _THREADS[x.size]
+                // _BLOCKS[x.size]
+                * sum(part.sum() for part in _by_strides(x, _THREADS[x.size])[: _BLOCKS[x.size]])
             ),
         },
     )
@@ -207,8 +237,8 @@ register(
         hints={
             "out-of-bounds": "The grid is larger than the layer. Guard the row with out.shape[0] "
             "and the column with out.shape[1].",
-            "unwritten-output": "Guard the row with out.shape[0] and the column with "
-            "out.shape[1], whichever of them comes from x.",
+            "unwritten-output": "cuda.grid(2) gives both indices. Guard the row with out.shape[0] "
+            "and the column with out.shape[1], whichever of them comes from x.",
             "race": "Each pixel belongs to one thread: take both indices from cuda.grid(2).",
             "wrong-result": "out[i, j] is column[i] * weight * row[j].",
             "typing": "column[i] and row[j] are numbers, and so is weight: it has no index.",
@@ -287,7 +317,8 @@ register(
             "out-of-bounds": "Thread n has job 2 and element 0: its index is i - x.size. "
             "Threads from 2 * x.size on have no job at all.",
             "unwritten-output": "There are two elements for each i below x.size: one of squares, "
-            "one of roots. Which threads write the roots?",
+            "one of roots. Which threads write the squares, which the roots? All of them may be in "
+            "one block.",
             "wrong-result": "squares[i] is x[i] * x[i], roots[i] is math.sqrt(y[i]).",
             "typing": "The root of one number is math.sqrt(number).",
         },
@@ -325,6 +356,11 @@ def _judge_block_shape(answer, rows, columns):
     grid, block = (tuple(int(n) for n in part) for part in answer)
     threads = block[0] * block[1]
     if threads < 64:
+        if (
+            grid[0] * grid[1] % 32 == 0
+            and _covers((block, grid), rows=rows, columns=columns) is None
+        ):
+            return "Grid and block are exchanged: return (grid, block), the grid first."
         return (
             f"Block {block} has {threads} threads. A T4 holds at most 16 blocks on a "
             "multiprocessor: with less than 64 threads each it stays half empty."

@@ -109,6 +109,18 @@ def _blurred_with_a_wrong_right_halo(x):
     return np.concatenate(blurred)[: len(x)]
 
 
+def _blurred_with_elements_of_the_threads(x):
+    """As if place p were filled with element i - 3 + p by its thread, which has element i."""
+    places = np.arange(BLOCK + 2 * RADIUS)
+    blurred = []
+    for first in range(0, len(x), BLOCK):
+        elements = first + places % BLOCK - RADIUS + places
+        inside = (elements >= 0) & (elements < len(x))
+        tile = np.where(inside, x[np.clip(elements, 0, len(x) - 1)], 0)
+        blurred.append(np.convolve(tile, np.ones(WINDOW), "valid") / WINDOW)
+    return np.concatenate(blurred)[: len(x)]
+
+
 def _blurred_in_pieces(x):
     return np.concatenate([_window_sums(piece) for piece in _pieces(x)]) / WINDOW
 
@@ -145,13 +157,16 @@ register(
             "wrong-result": "out[i] is the sum of x[i - 3] to x[i + 3], divided by 7; outside of "
             "x stand zeros. Place p of the tile holds element first - 3 + p, if the block begins "
             "at element first.",
-            "float64": "total / 7 is float64, as 7 is an int64. Divide by float32(7).",
+            "float64": "0.0 is float64, and so is total / 7, as 7 is an int64. Start with "
+            "float32(0), divide by float32(7).",
         },
         mistakes={
             "the halo is empty: each block sums only its own elements": _blurred_in_pieces,
             "the sum is not divided by 7": lambda x: _window_sums(x),
             "the window begins at the element itself: place 0 of the tile must hold element first "
             "- 3": lambda x: _window_sums(np.append(x, np.zeros(RADIUS)))[RADIUS:] / WINDOW,
+            "place is counted from the thread's own element; element is first - 3 + place, and "
+            "first is i - t": _blurred_with_elements_of_the_threads,
             "the halo on the right is not that of this block: place t + 67 holds x[i + 64]": (
                 _blurred_with_a_wrong_right_halo
             ),
@@ -257,10 +272,10 @@ register(
             "reading them and filling them again in the next round.",
             "barrier-divergence": "All 256 threads fill and wait in every round, also those "
             "without a pixel. Guard the loads and the last store, never the barrier.",
-            "out-of-bounds": "A tile has a place for each of the block's 16 x 16 threads. At the "
-            "edges it sticks out: load u only where row < u.shape[0] "
-            "and start + x < k, load vt only where start + y < k and col < vt.shape[1]; fill in "
-            "0 elsewhere.",
+            "out-of-bounds": "A tile has a place for each of the block's 16 x 16 threads: its "
+            "indices are y, x and i, all below 16. At the edges it sticks out: load u only where "
+            "row < u.shape[0] and start + x < k, load vt only where start + y < k and "
+            "col < vt.shape[1]; fill in 0 elsewhere.",
             "uninitialised-read": "Every place of both tiles needs a value in every round: a "
             "number, or 0 where the tile sticks out. Threads without a pixel fill, too.",
             "unwritten-output": "One thread a pixel: col, row = cuda.grid(2), and after the last "
@@ -276,6 +291,9 @@ register(
             "s is multiplied in twice": lambda u, s, vt, k: (u[:, :k] * s[:k] ** 2) @ vt[:k],
             "the last tile reads past k": _past_k,
             "the last tile is left out where k is no multiple of 16": _last_tile_missing,
+            "start goes up by 1 instead of 16, so that the tiles overlap": lambda u, s, vt, k: (
+                (u[:, :k] * (s[:k] * np.minimum(np.arange(k) + 1, TILE))) @ vt[:k]
+            ),
             "only the first tile is used": lambda u, s, vt, k: _reconstruction(
                 u, s, vt, min(k, TILE)
             ),
@@ -349,7 +367,12 @@ register(
         ],
         hints={
             "race": "All threads wait after filling the buffer, and again after every round. In a "
-            "round only the threads with t < step add: nobody writes what another one reads.",
+            "round only the threads with t < step add: nobody writes what another one reads. "
+            "In the end thread 0 alone stores.",
+            "endless-loop": "step is halved down to 1, and then to 0, where it stays: "
+            "while step > 0.",
+            "typing": "step is part of an index, a whole number: halve it with //. The shape of a "
+            "dynamic array is 0.",
             "barrier-divergence": "In a round only the threads below step add, but all of them "
             "wait: the barrier stands in the loop, and outside of the if. A shuffle waits, too: "
             "for all lanes that its mask names.",

@@ -121,7 +121,8 @@ _TRANSPOSE_HINTS = {
 }
 _TRANSPOSE_MISTAKES = {
     "the tiles turn, but stay in their places: swap the block's indices for the store": _tiles_stay,
-    "the tiles change places, but do not turn: read tile[x, y]": _tiles_move_only,
+    "the tiles change places, but do not turn, or turn twice: fill tile[y, x], read tile[x, y], "
+    "and let x be the last index of both arrays": _tiles_move_only,
 }
 
 for _name, _title, _forbidden in (

@@ -67,6 +67,24 @@ def sectors_in_bytes(indices, itemsize):
     return len(np.unique(addresses // 32))
 
 
+@wrong("count-sectors", "wrong-result", "from the array's beginning")
+def sectors_up_to_the_last(indices, itemsize):
+    return int(np.max(indices * itemsize // 32)) + 1
+
+
+@wrong("count-sectors", "wrong-result", "the byte behind each element")
+def sectors_with_the_byte_behind(indices, itemsize):
+    first = indices * itemsize // 32
+    last = (indices * itemsize + itemsize) // 32
+    return len(np.union1d(first, last))
+
+
+@wrong("count-sectors", "wrong-result", "the order of the lanes is free", "in any order")
+def sectors_by_differences(indices, itemsize):
+    s = indices * itemsize // 32
+    return int(np.count_nonzero(np.diff(s))) + 1
+
+
 @right("count-sectors")
 def sectors_as_a_set(indices, itemsize):
     return len({int(i) * itemsize // 32 for i in indices})
@@ -160,6 +178,33 @@ def add_into_a_local_array(total, x):
     for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
         mine[0] += x[i]
     cuda.atomic.add(total, 0, mine[0])
+
+
+@wrong("total-by-strides", "wrong-result", "begin at cuda.grid(1)")
+@cuda.jit
+def add_from_thread_index(total, x):
+    mine = float32(0)
+    for i in range(cuda.threadIdx.x, x.size, cuda.gridsize(1)):
+        mine += x[i]
+    cuda.atomic.add(total, 0, mine)
+
+
+@wrong("total-by-strides", "race", "cuda.atomic.add(total, 0, mine)")
+@cuda.jit
+def add_sets_total(total, x):
+    mine = float32(0)
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        mine += x[i]
+    total[0] = mine
+
+
+@wrong("total-by-strides", "wrong-result", "once, after the loop")
+@cuda.jit
+def add_the_sum_so_far(total, x):
+    mine = float32(0)
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        mine += x[i]
+        cuda.atomic.add(total, 0, mine)
 
 
 @right("total-by-strides")
@@ -271,6 +316,40 @@ def layer_swaps_names_twice(out, column, weight, row):
         out[column_number, row_number] = column[column_number] * weight * row[row_number]
 
 
+@wrong("one-layer", "unwritten-output", "cuda.grid(2) gives both indices")
+@cuda.jit
+def layer_along_one_line(out, column, weight, row):
+    n = cuda.grid(1)
+    if n < out.size:
+        i, j = n // out.shape[1], n % out.shape[1]
+        out[i, j] = column[i] * weight * row[j]
+
+
+@wrong("one-layer", "out-of-bounds", "13 x 37", "the column with out.shape[1]")
+@cuda.jit
+def layer_leaves_with_and(out, column, weight, row):
+    j, i = cuda.grid(2)
+    if i >= out.shape[0] and j >= out.shape[1]:
+        return
+    out[i, j] = column[i] * weight * row[j]
+
+
+@wrong("one-layer", "uninitialised-read", "Store the result with `=`")
+@cuda.jit
+def layer_adds(out, column, weight, row):
+    j, i = cuda.grid(2)
+    if i < out.shape[0] and j < out.shape[1]:
+        out[i, j] += column[i] * weight * row[j]
+
+
+@wrong("one-layer", "typing", "column[i] and row[j] are numbers")
+@cuda.jit
+def layer_of_whole_arrays(out, column, weight, row):
+    j, i = cuda.grid(2)
+    if i < out.shape[0] and j < out.shape[1]:
+        out[i, j] = (column * weight * row)[i, j]
+
+
 @right("one-layer")
 @cuda.jit
 def layer_by_hand(out, column, weight, row):
@@ -339,7 +418,7 @@ def jobs_without_the_last_guard(squares, roots, x, y):
         roots[i - x.size] = math.sqrt(y[i - x.size])
 
 
-@wrong("two-jobs", "unwritten-output", "roots", "Which threads write the roots?")
+@wrong("two-jobs", "unwritten-output", "roots", "which the roots?")
 @cuda.jit
 def jobs_only_one(squares, roots, x, y):
     i = cuda.grid(1)
@@ -387,6 +466,40 @@ def jobs_on_whole_arrays(squares, roots, x, y):
         roots[i - x.size] = math.sqrt(y)
 
 
+@wrong("two-jobs", "out-of-bounds", "y[8]", "Threads from 2 * x.size on have no job")
+@cuda.jit
+def jobs_one_too_many(squares, roots, x, y):
+    i = cuda.grid(1)
+    if i < x.size:
+        squares[i] = x[i] * x[i]
+    elif i <= 2 * x.size:
+        roots[i - x.size] = math.sqrt(y[i - x.size])
+
+
+@wrong("two-jobs", "unwritten-output", "squares", "All of them may be in one block")
+@cuda.jit
+def jobs_by_block(squares, roots, x, y):
+    i = cuda.grid(1)
+    half = cuda.gridDim.x // 2
+    if cuda.blockIdx.x < half:
+        if i < x.size:
+            squares[i] = x[i] * x[i]
+    else:
+        i -= half * cuda.blockDim.x
+        if i < x.size:
+            roots[i] = math.sqrt(y[i])
+
+
+@wrong("two-jobs", "unwritten-output", "roots[0]")
+@cuda.jit
+def jobs_without_the_first_root(squares, roots, x, y):
+    i = cuda.grid(1)
+    if i < x.size:
+        squares[i] = x[i] * x[i]
+    if i > x.size and i < 2 * x.size:
+        roots[i - x.size] = math.sqrt(y[i - x.size])
+
+
 @right("two-jobs")
 @cuda.jit
 def jobs_one_after_the_other(squares, roots, x, y):
@@ -423,6 +536,16 @@ def jobs_by_warp_number(squares, roots, x, y):
     # a launch with an odd number of warps lacks the roots of the last one
     if i < x.size and warp % 2 == 0 and (warp + 1) * 32 >= cuda.gridsize(1):
         roots[i] = math.sqrt(y[i])
+
+
+@right("two-jobs")
+@cuda.jit
+def jobs_backwards(squares, roots, x, y):
+    i = cuda.grid(1)
+    if i < x.size:
+        squares[i] = x[i] * x[i]
+    elif i < 2 * x.size:
+        roots[2 * x.size - 1 - i] = math.sqrt(y[2 * x.size - 1 - i])
 
 
 # --- block-shape --------------------------------------------------------------------------------
@@ -470,6 +593,21 @@ def shape_flat(rows, columns):
 @wrong("block-shape", "wrong-result", "the last block has nothing to do")
 def shape_one_block_more(rows, columns):
     return (columns // 32 + 1, rows // 8 + 1), (32, 8)
+
+
+@wrong("block-shape", "wrong-result", "24 active lanes", "lies over several rows")
+def shape_of_warps_and_a_half(rows, columns):
+    return ((columns + 47) // 48, (rows + 1) // 2), (48, 2)
+
+
+@wrong("block-shape", "wrong-result", "Grid and block are exchanged")
+def shape_block_first(rows, columns):
+    return (32, 8), ((columns + 31) // 32, (rows + 7) // 8)
+
+
+@wrong("block-shape", "wrong-result", "give 2 numbers")
+def shape_with_a_third_axis(rows, columns):
+    return ((columns + 31) // 32, (rows + 7) // 8, 1), (32, 8, 1)
 
 
 @right("block-shape")
@@ -556,6 +694,22 @@ def transpose_a_row_for_each_thread(out, image):
             out[row, other] = image[other, row]
 
 
+@wrong("transpose-write", "out-of-bounds", "13 x 37", "the axis on which you use it")
+@cuda.jit
+def transpose_guards_with_or(out, image):
+    column, row = cuda.grid(2)
+    if row < out.shape[0] or column < out.shape[1]:
+        out[row, column] = image[column, row]
+
+
+@wrong("transpose-write", "limit", "Let x be the last index of out")
+@cuda.jit
+def transpose_x_on_the_rows_of_out(out, image):
+    row, column = cuda.grid(2)
+    if row < out.shape[0] and column < out.shape[1]:
+        out[row, column] = image[column, row]
+
+
 @right("transpose-write")
 @cuda.jit
 def transpose_through_a_view(out, image):
@@ -613,6 +767,17 @@ def split_by_attribute(points):
     return points.x.copy(), points.y.copy(), points.z.copy()
 
 
+@wrong("split-records", "wrong-result", "x[1] is", "points[1].x")
+def split_by_thirds(points):
+    return tuple(points.view(np.float32).reshape(3, -1))
+
+
+@wrong("split-records", "wrong-result", "still 12 bytes")
+def split_by_steps(points):
+    flat = points.view(np.float32)
+    return flat[0::3], flat[1::3], flat[2::3]
+
+
 @right("split-records")
 def split_by_copy(points):
     return points["x"].copy(), points["y"].copy(), points["z"].copy()
@@ -621,3 +786,8 @@ def split_by_copy(points):
 @right("split-records")
 def split_by_bytes(points):
     return np.ascontiguousarray(points.view(np.float32).reshape(-1, 3).T)
+
+
+@right("split-records")
+def split_into_rows(points):
+    return np.array([points["x"], points["y"], points["z"]])

@@ -226,6 +226,32 @@ def reverse_the_whole_array(x):
         x[i] = buffer[t]
 
 
+@wrong("reverse-blocks", "typing", "compile-time constant", "count is neither")
+@cuda.jit
+def reverse_with_a_buffer_of_count(x):
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    count = min(BLOCK, x.size - cuda.blockIdx.x * BLOCK)
+    buffer = cuda.shared.array(count, float32)
+    if t < count:
+        buffer[t] = x[i]
+    cuda.syncthreads()
+    if t < count:
+        x[i] = buffer[count - 1 - t]
+
+
+@wrong("reverse-blocks", "out-of-bounds", "192 elements", "min(BLOCK, x.size - first)")
+@cuda.jit
+def reverse_counts_all_that_is_left(x):
+    buffer = cuda.shared.array(BLOCK, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    count = x.size - cuda.blockIdx.x * BLOCK
+    if t < count:
+        buffer[t] = x[i]
+    cuda.syncthreads()
+    if t < count:
+        x[i] = buffer[count - 1 - t]
+
+
 @right("reverse-blocks")
 @cuda.jit
 def reverse_by_swapping(x):
@@ -526,6 +552,54 @@ def blur_steps_by_the_grid(out, x):
     i, t = cuda.grid(1), cuda.threadIdx.x
     for place in range(t, WITH_HALO, cuda.gridsize(1)):
         element = i - t - 3 + place
+        tile[place] = x[element] if 0 <= element < x.size else ZERO
+    cuda.syncthreads()
+    if i < out.size:
+        total = float32(0)
+        for place in range(t, t + 7):
+            total += tile[place]
+        out[i] = total / float32(7)
+
+
+@wrong("blur-halo", "float64", "0.0 is float64")
+@cuda.jit
+def blur_with_float64_literals(out, x):
+    tile = cuda.shared.array(WITH_HALO, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    for place in range(t, WITH_HALO, BLOCK):
+        element = i - t - 3 + place
+        tile[place] = x[element] if 0 <= element < x.size else 0.0
+    cuda.syncthreads()
+    if i < out.size:
+        total = 0.0
+        for place in range(t, t + 7):
+            total += tile[place]
+        out[i] = total / 7.0
+
+
+@wrong("blur-halo", "wrong-result", "first is i - t")
+@cuda.jit
+def blur_fills_from_its_own_element(out, x):
+    tile = cuda.shared.array(WITH_HALO, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    for place in range(t, WITH_HALO, BLOCK):
+        element = i - 3 + place
+        tile[place] = x[element] if 0 <= element < x.size else ZERO
+    cuda.syncthreads()
+    if i < out.size:
+        total = float32(0)
+        for place in range(t, t + 7):
+            total += tile[place]
+        out[i] = total / float32(7)
+
+
+@wrong("blur-halo", "wrong-result", "Only the first block")
+@cuda.jit
+def blur_of_the_first_block(out, x):
+    tile = cuda.shared.array(WITH_HALO, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    for place in range(t, WITH_HALO, BLOCK):
+        element = place - 3
         tile[place] = x[element] if 0 <= element < x.size else ZERO
     cuda.syncthreads()
     if i < out.size:
@@ -1121,6 +1195,132 @@ def tiled_image_transposed(u, s, vt, k, out):
         out[col, row] = total
 
 
+@wrong("reconstruct-tiled", "out-of-bounds", "u_tile[16, 0]", "indices are y, x and i")
+@cuda.jit
+def tiled_indexed_by_row_and_col(u, s, vt, k, out):
+    u_tile = cuda.shared.array((TILE, TILE), float32)
+    vt_tile = cuda.shared.array((TILE, TILE), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    col, row = cuda.grid(2)
+    total = float32(0)
+    for start in range(0, k, TILE):
+        inside = row < u.shape[0] and start + x < k
+        u_tile[row, x] = u[row, start + x] * s[start + x] if inside else ZERO
+        inside = col < vt.shape[1] and start + y < k
+        vt_tile[y, col] = vt[start + y, col] if inside else ZERO
+        cuda.syncthreads()
+        for i in range(TILE):
+            total += u_tile[y, i] * vt_tile[i, x]
+        cuda.syncthreads()
+    if row < out.shape[0] and col < out.shape[1]:
+        out[row, col] = total
+
+
+@wrong("reconstruct-tiled", "out-of-bounds", "u_tile[0, 16]", "all below 16")
+@cuda.jit
+def tiled_inner_loop_to_k(u, s, vt, k, out):
+    u_tile = cuda.shared.array((TILE, TILE), float32)
+    vt_tile = cuda.shared.array((TILE, TILE), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    col, row = cuda.grid(2)
+    total = float32(0)
+    for start in range(0, k, TILE):
+        inside = row < u.shape[0] and start + x < k
+        u_tile[y, x] = u[row, start + x] * s[start + x] if inside else ZERO
+        inside = col < vt.shape[1] and start + y < k
+        vt_tile[y, x] = vt[start + y, col] if inside else ZERO
+        cuda.syncthreads()
+        for i in range(k):
+            total += u_tile[y, i] * vt_tile[i, x]
+        cuda.syncthreads()
+    if row < out.shape[0] and col < out.shape[1]:
+        out[row, col] = total
+
+
+@wrong("reconstruct-tiled", "wrong-result", "by 1 instead of 16")
+@cuda.jit
+def tiled_steps_by_one(u, s, vt, k, out):
+    u_tile = cuda.shared.array((TILE, TILE), float32)
+    vt_tile = cuda.shared.array((TILE, TILE), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    col, row = cuda.grid(2)
+    total = float32(0)
+    for start in range(k):
+        inside = row < u.shape[0] and start + x < k
+        u_tile[y, x] = u[row, start + x] * s[start + x] if inside else ZERO
+        inside = col < vt.shape[1] and start + y < k
+        vt_tile[y, x] = vt[start + y, col] if inside else ZERO
+        cuda.syncthreads()
+        for i in range(TILE):
+            total += u_tile[y, i] * vt_tile[i, x]
+        cuda.syncthreads()
+    if row < out.shape[0] and col < out.shape[1]:
+        out[row, col] = total
+
+
+@wrong("reconstruct-tiled", "limit", "Each pixel is stored once, after the last tile")
+@cuda.jit
+def tiled_stores_every_round(u, s, vt, k, out):
+    u_tile = cuda.shared.array((TILE, TILE), float32)
+    vt_tile = cuda.shared.array((TILE, TILE), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    col, row = cuda.grid(2)
+    total = float32(0)
+    for start in range(0, k, TILE):
+        inside = row < u.shape[0] and start + x < k
+        u_tile[y, x] = u[row, start + x] * s[start + x] if inside else ZERO
+        inside = col < vt.shape[1] and start + y < k
+        vt_tile[y, x] = vt[start + y, col] if inside else ZERO
+        cuda.syncthreads()
+        for i in range(TILE):
+            total += u_tile[y, i] * vt_tile[i, x]
+        cuda.syncthreads()
+        if row < out.shape[0] and col < out.shape[1]:
+            out[row, col] = total
+
+
+@wrong("reconstruct-tiled", "race", "vt_tile[0, 0]", "Two barriers")
+@cuda.jit
+def tiled_barrier_between_the_fills(u, s, vt, k, out):
+    u_tile = cuda.shared.array((TILE, TILE), float32)
+    vt_tile = cuda.shared.array((TILE, TILE), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    col, row = cuda.grid(2)
+    total = float32(0)
+    for start in range(0, k, TILE):
+        inside = row < u.shape[0] and start + x < k
+        u_tile[y, x] = u[row, start + x] * s[start + x] if inside else ZERO
+        cuda.syncthreads()
+        inside = col < vt.shape[1] and start + y < k
+        vt_tile[y, x] = vt[start + y, col] if inside else ZERO
+        for i in range(TILE):
+            total += u_tile[y, i] * vt_tile[i, x]
+        cuda.syncthreads()
+    if row < out.shape[0] and col < out.shape[1]:
+        out[row, col] = total
+
+
+@wrong("reconstruct-tiled", "out-of-bounds", "13 x 37", "start + x < k")
+@cuda.jit
+def tiled_guards_k_without_start(u, s, vt, k, out):
+    u_tile = cuda.shared.array((TILE, TILE), float32)
+    vt_tile = cuda.shared.array((TILE, TILE), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    col, row = cuda.grid(2)
+    total = float32(0)
+    for start in range(0, k, TILE):
+        inside = row < u.shape[0] and x < k
+        u_tile[y, x] = u[row, start + x] * s[start + x] if inside else ZERO
+        inside = col < vt.shape[1] and y < k
+        vt_tile[y, x] = vt[start + y, col] if inside else ZERO
+        cuda.syncthreads()
+        for i in range(TILE):
+            total += u_tile[y, i] * vt_tile[i, x]
+        cuda.syncthreads()
+    if row < out.shape[0] and col < out.shape[1]:
+        out[row, col] = total
+
+
 @right("reconstruct-tiled")
 @cuda.jit
 def tiled_s_with_vt(u, s, vt, k, out):
@@ -1545,6 +1745,90 @@ def sums_by_shuffles_over_32_lanes(out, x):
         out[cuda.blockIdx.x] = total
 
 
+@wrong("block-sums", "race", "part[1]", "nobody writes what another one reads")
+@cuda.jit
+def sums_of_neighbours_in_place(out, x):
+    part = cuda.shared.array(0, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    part[t] = x[i] if i < x.size else ZERO
+    cuda.syncthreads()
+    step = cuda.blockDim.x // 2
+    while step > 0:
+        if t < step:
+            part[t] = part[2 * t] + part[2 * t + 1]
+        cuda.syncthreads()
+        step //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = part[0]
+
+
+@wrong("block-sums", "race", "out[0]", "thread 0 alone stores")
+@cuda.jit
+def sums_stored_by_all(out, x):
+    part = cuda.shared.array(0, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    part[t] = x[i] if i < x.size else ZERO
+    cuda.syncthreads()
+    step = cuda.blockDim.x // 2
+    while step > 0:
+        if t < step:
+            part[t] += part[t + step]
+        cuda.syncthreads()
+        step //= 2
+    out[cuda.blockIdx.x] = part[t]
+
+
+@wrong("block-sums", "endless-loop", "while step > 0")
+@cuda.jit
+def sums_forever(out, x):
+    part = cuda.shared.array(0, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    part[t] = x[i] if i < x.size else ZERO
+    cuda.syncthreads()
+    step = cuda.blockDim.x // 2
+    while step >= 0:
+        if t < step:
+            part[t] += part[t + step]
+        cuda.syncthreads()
+        step //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = part[0]
+
+
+@wrong("block-sums", "typing", "halve it with //")
+@cuda.jit
+def sums_with_true_division(out, x):
+    part = cuda.shared.array(0, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    part[t] = x[i] if i < x.size else ZERO
+    cuda.syncthreads()
+    step = cuda.blockDim.x / 2
+    while step > 0:
+        if t < step:
+            part[t] += part[t + step]
+        cuda.syncthreads()
+        step /= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = part[0]
+
+
+@wrong("block-sums", "out-of-bounds", "part[64]", "t < step")
+@cuda.jit
+def sums_from_a_whole_block(out, x):
+    part = cuda.shared.array(0, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    part[t] = x[i] if i < x.size else ZERO
+    cuda.syncthreads()
+    step = cuda.blockDim.x
+    while step > 0:
+        if t < step:
+            part[t] += part[t + step]
+        cuda.syncthreads()
+        step //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = part[0]
+
+
 @right("block-sums")
 @cuda.jit
 def sums_of_neighbours_first(out, x):
@@ -1645,6 +1929,22 @@ def sums_by_atomics(out, x):
     cuda.syncthreads()
     if t == 0:
         out[cuda.blockIdx.x] = total[0]
+
+
+@right("block-sums")
+@cuda.jit
+def sums_stored_alike_by_all(out, x):
+    part = cuda.shared.array(0, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    part[t] = x[i] if i < x.size else ZERO
+    cuda.syncthreads()
+    step = cuda.blockDim.x // 2
+    while step > 0:
+        if t < step:
+            part[t] += part[t + step]
+        cuda.syncthreads()
+        step //= 2
+    out[cuda.blockIdx.x] = part[0]
 
 
 # --- bank-wavefronts ----------------------------------------------------------------------------
@@ -1890,6 +2190,51 @@ def transpose_padded_both(out, image):
     row = cuda.blockIdx.x * SIDE + y
     if row < out.shape[0] and column < out.shape[1]:
         out[row, column] = tile[x, y]
+
+
+@wrong("tiled-transpose", "wrong-result", "turn twice")
+@cuda.jit
+def transpose_turns_twice(out, image):
+    tile = cuda.shared.array((SIDE, SIDE), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    column, row = cuda.grid(2)
+    if row < image.shape[0] and column < image.shape[1]:
+        tile[y, x] = image[row, column]
+    cuda.syncthreads()
+    column = cuda.blockIdx.y * SIDE + y
+    row = cuda.blockIdx.x * SIDE + x
+    if row < out.shape[0] and column < out.shape[1]:
+        out[row, column] = tile[x, y]
+
+
+@wrong("tiled-transpose", "wrong-result", "turn twice")
+@cuda.jit
+def transpose_fills_and_reads_by_columns(out, image):
+    tile = cuda.shared.array((SIDE, SIDE), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    column, row = cuda.grid(2)
+    if row < image.shape[0] and column < image.shape[1]:
+        tile[x, y] = image[row, column]
+    cuda.syncthreads()
+    column = cuda.blockIdx.y * SIDE + x
+    row = cuda.blockIdx.x * SIDE + y
+    if row < out.shape[0] and column < out.shape[1]:
+        out[row, column] = tile[x, y]
+
+
+@wrong("padded-transpose", "uninitialised-read", "tile[0, 32]", "reads tile[x, y]")
+@cuda.jit
+def transpose_reads_the_padding(out, image):
+    tile = cuda.shared.array((SIDE, PADDED_SIDE), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    column, row = cuda.grid(2)
+    if row < image.shape[0] and column < image.shape[1]:
+        tile[y, x] = image[row, column]
+    cuda.syncthreads()
+    column = cuda.blockIdx.y * SIDE + x
+    row = cuda.blockIdx.x * SIDE + y
+    if row < out.shape[0] and column < out.shape[1]:
+        out[row, column] = tile[x, y + 1]
 
 
 @right("tiled-transpose", "padded-transpose")
