@@ -21,6 +21,9 @@ ndarray = np.ndarray
 #: What stands in for the unwritten: first in the run that the others are held against.
 BASE, *OTHERS = ("ones", "wild", "opposite", "zeros")
 
+#: The runs in which comparisons with the unwritten come out the other way than in the first.
+TURNED = ("opposite", "zeros")
+
 #: Bytes kept of what is compared; comparisons beyond come out as they do.
 MOST_BYTES = 1 << 26
 
@@ -63,9 +66,10 @@ def stand_ins(fill: str, dtype: np.dtype, size: int, seed: int) -> ndarray:
         both = [stand_ins(fill, real, size, seed + number) for number in (1, 2)]
         return (both[0] + 1j * both[1]).astype(dtype)
     top = int(np.iinfo(dtype).max)
+    values = random.integers(top // 2, top, size, dtype)
     if dtype.kind == "u":
-        return ((part if fill == "wild" else 1 - part) * top).astype(dtype)
-    return (signs * part * top).astype(dtype)
+        return values if fill == "wild" else top - values
+    return (signs * values).astype(dtype)
 
 
 # ---------------------------------------------------------------------- one run
@@ -87,7 +91,7 @@ class Transcript:
         self.events = compact("q")
         self.aside: dict[tuple, tuple[int, int]] = {}
         self.repeats: Counter = Counter()
-        self.compared: dict[tuple, tuple[int, ndarray]] = {}
+        self.compared: dict[tuple, tuple[ndarray, ndarray]] = {}
         self.bytes_left = MOST_BYTES
         self.memory: list[ndarray] = []
 
@@ -114,17 +118,21 @@ class Transcript:
         if other is not None and other[0] == who and other[1] != event:
             raise Differs(words, site)
 
-    def keep_compared(self, place: tuple, who: int, marks: ndarray) -> ndarray | None:
-        """Remember a comparison of the first run; in the last run, what was compared there."""
+    @property
+    def compares(self) -> bool:
+        """Does this run keep its comparisons, or turn them?"""
+        return self.model is None or self.fill in TURNED
+
+    def keep_compared(self, place: tuple, active: ndarray, marks: ndarray):
+        """Remember a comparison of the first run, or look it up: its threads and its marks."""
         self.repeats[place] += 1
         key = (len(self.events), self.repeats[place], *place)
-        if self.model is None:
-            self.bytes_left -= marks.nbytes
-            if self.bytes_left >= 0:
-                self.compared[key] = who, marks
-            return None
-        other = self.model.compared.get(key) if self.fill == OTHERS[-1] else None
-        return other[1] if other is not None and other[0] == who else None
+        if self.model is not None:
+            return self.model.compared.get(key)
+        self.bytes_left -= marks.nbytes + active.nbytes
+        if self.bytes_left >= 0:
+            self.compared[key] = active, marks
+        return None
 
 
 class Replay(Threads):
@@ -264,16 +272,15 @@ class Replay(Threads):
 
     def compare(self, symbol: str, left, right, site: int):
         result = super().compare(symbol, left, right, site)
-        if self.transcript.model is not None and self.transcript.fill != OTHERS[-1]:
+        numbers = all(np.asarray(value).dtype.kind in "biufc" for value in (left, right))
+        if not (self.mask and self.transcript.compares and numbers):
             return result
-        if any(np.asarray(value).dtype.kind not in "biufc" for value in (left, right)):
+        active, marks = self.mask.active, _marks(left, right, result)
+        kept = self.transcript.keep_compared((symbol, self.base + site), active, marks)
+        if kept is None:
             return result
-        marks, place = _marks(left, right, result), (symbol, self.base + site)
-        before = self.transcript.keep_compared(place, hash(self._bits(self.mask)), marks)
-        if before is None or not self.mask:
-            return result
-        differ = self.mask.active & ((before ^ marks) > 1)
-        return np.where(differ, (before & 1) == 0, result) if differ.any() else result
+        differ = active & kept[0] & ((kept[1] ^ marks) > 1)
+        return np.where(differ, (kept[1] & 1) == 0, result) if differ.any() else result
 
     def _lazily(self, left, right, goes_on: bool):
         self.lazy += 1

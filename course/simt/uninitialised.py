@@ -9,8 +9,8 @@ padding. Runs stop at the first difference, and a launch without such reads neve
 
 The stand-ins are finite numbers: 1 everywhere; large ones, another for each element; the same with
 the other signs; and 0 everywhere. So 0 times a stand-in is 0. A comparison could come out alike for
-all of them, as ``flag == 7`` does; so in the last of these runs each comparison whose operands are
-not those of the first run comes out the other way.
+all of them, as ``flag == 7`` does; so in the last two runs each comparison whose operands are not
+those of the first run comes out the other way.
 """
 
 from __future__ import annotations
