@@ -201,7 +201,8 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
 
 def run_bench(arguments: argparse.Namespace) -> int:
     """Measure, or show what is recorded; status 1 when a program was wrong or failed."""
-    from course import backend, bench, measurements
+    from course import backend, bench
+    from course.own_figures import own_folder
 
     known = bench.subjects()
     unknown = [subject for subject in arguments.subjects if subject not in known]
@@ -219,7 +220,7 @@ def run_bench(arguments: argparse.Namespace) -> int:
             print(f"\n{bench.recorded_text(subject)}")
         return 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    files, failures = bench.run(chosen, arguments.out or measurements.own_folder())
+    files, failures = bench.run(chosen, arguments.out or own_folder())
     print(f"{len(files)} file{'' if len(files) == 1 else 's'} written")
     for failure in failures:
         print(f"failed: {failure}", file=sys.stderr)

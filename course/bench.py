@@ -292,7 +292,7 @@ def subjects() -> dict[str, str]:
     return {name: found[name] for name in (*first, *sorted(found.keys() - set(first)))}
 
 
-def header(gpu: str, roofs: Roofs, command: str) -> dict[str, str]:
+def header(gpu: str, roofs: Roofs | None, command: str) -> dict[str, str]:
     """What a file's figures may depend on."""
     cuda = backend.cuda
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"]
@@ -314,7 +314,8 @@ def header(gpu: str, roofs: Roofs, command: str) -> dict[str, str]:
             found[package] = version
     found["course"] = __version__
     found["date"] = datetime.datetime.now(datetime.UTC).date().isoformat()
-    found["roofs"] = str(roofs).partition(": ")[2]
+    if roofs is not None:
+        found["roofs"] = str(roofs).partition(": ")[2]
     found["command"] = command
     return found
 

@@ -2,7 +2,8 @@
 
 A file ``data/measurements/<gpu>-<subject>.csv`` is one run on one GPU: a header of ``# key=value``
 lines (which GPU, driver and versions, when, the roofs measured in the same run), then a row for
-each figure. Times are in ms. Nothing is written by hand.
+each figure. Times are in ms. Nothing is written by hand. The reader's own figures have the same
+form, in another folder: see `course.own_figures`.
 """
 
 from __future__ import annotations
@@ -22,8 +23,6 @@ from course.paths import data_path
 from course.roofline import article, time_text
 
 if TYPE_CHECKING:
-    import pandas
-
     from course.timing import Timing
 
 COLUMNS = (
@@ -34,8 +33,6 @@ COLUMNS = (
 REQUIRED = ("gpu", "course", "date")
 #: Subjects whose files have a layout of their own (profiling/README.md).
 OTHER_LAYOUT = ("counters", "counters-explained")
-#: A difference of less is none: runs of one program on one GPU differ as much.
-SAME = 0.05
 
 
 class BadMeasurements(ValueError):
@@ -354,7 +351,7 @@ def find(
     gpu : str, optional
         Part of the GPU's name, such as "H200".
     folder : Path, optional
-        Another folder than the course's, such as `own_folder()`.
+        Another folder than the course's, such as `course.own_figures.own_folder()`.
     """
     wanted = {
         "kernel": kernel, "variant": variant, "shape": shape, "dtype": dtype, "metric": metric,
@@ -372,57 +369,3 @@ def recorded(name: str) -> Figure | None:
     """The recorded time of a program with this name, of the largest work; None without one."""
     times = [f for f in find() if name in (f.variant, f"{f.kernel}_{f.variant}")]
     return max(times, key=lambda figure: figure.bytes or figure.operations or 0, default=None)
-
-
-# ---------------------------------------------------------------------- the reader's own
-def own_folder() -> Path:
-    """Where the reader's own figures are kept: COURSE_MEASUREMENTS, else ~/.course/measurements."""
-    given = os.environ.get("COURSE_MEASUREMENTS")
-    return Path(given).expanduser() if given else Path.home() / ".course" / "measurements"
-
-
-def compare(subject: str | None = None, own: Path | None = None) -> pandas.DataFrame:
-    """The reader's own figures beside the recorded ones.
-
-    Parameters
-    ----------
-    subject : str, optional
-        One subject; without it all.
-    own : Path, optional
-        Folder of the reader's own files; without it `own_folder()`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row for each figure that both have: what it is of, own and recorded median with the GPUs,
-        and own / recorded.
-    """
-    import pandas
-
-    theirs: dict[tuple[str, ...], list[Figure]] = {}
-    for figure in find(subject, metric=None):
-        theirs.setdefault(figure.key, []).append(figure)
-    rows = [
-        (
-            *mine.key, mine.unit, mine.gpu, mine.median, other.gpu, other.median,
-            mine.median / other.median if other.median else math.nan,
-            judged(mine, other),
-        )
-        for mine in find(subject, metric=None, folder=own or own_folder())
-        for other in theirs.get(mine.key, [])
-    ]  # fmt: skip
-    names = ["kernel", "variant", "shape", "dtype", "metric", "unit", "own GPU", "own"]
-    return pandas.DataFrame(
-        rows, columns=[*names, "recorded GPU", "recorded", "own / recorded", "says"]
-    )
-
-
-def judged(own: Figure, other: Figure) -> str:
-    """How an own figure stands to a recorded one, in words."""
-    if not other.median or not own.median:
-        return ""
-    factor = own.median / other.median
-    apart = own.q1 > other.q3 or own.q3 < other.q1
-    if abs(factor - 1) <= SAME or not apart:
-        return "the same"
-    return f"{factor:.3g} times as much" if factor > 1 else f"{1 / factor:.3g} times less"

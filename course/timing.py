@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,7 +58,7 @@ class Timing:
         What, and on which GPU or processor.
     cold : bool or None
         Each launch found its data in device memory (True), or where the launch before left it
-        (False), such as in the L2 cache; None where nothing was measured.
+        (False), such as in the L2 cache; None where nothing was measured or there is no data.
     compiled : bool
         The first call compiled the kernel.
     hidden : bool
@@ -130,7 +130,7 @@ class Timing:
                 ", not counted" if self.hidden else ", part of the time: it could not be hidden"
             )
         if self.cold is not None:
-            yield "data from device memory" if self.cold else "data where the last launch left it"
+            yield "data from device memory" if self.cold else "data where the last call left it"
 
 
 def timing_of(samples: list[float], **facts: Any) -> Timing:
@@ -200,10 +200,13 @@ def benchmark(
         return _bound_instead(call, args, bytes, operations, gpu, name)
     from course.event_clock import clock
 
-    return measure(
+    timing = measure(
         clock(), call, args, bytes=bytes, operations=operations, roofs=_roofs_here(gpu),
         warm=warm, samples=samples, seconds=seconds, name=name,
     )  # fmt: skip
+    from course.measurements import recorded
+
+    return replace(timing, recorded=recorded(name))
 
 
 def measure(
@@ -235,7 +238,8 @@ def measure(
     compiled = before is not None and compiled_versions(call) > before
     about = clock.warm_up(turns)
     launch = clock.launch_cost(turns, 1 if about > LONG else 16)
-    total = len(sets) * copies.footprint([v for v in sets[0] if copies.is_device_array(v)])
+    arrays = [value for value in sets[0] if copies.is_device_array(value)]
+    total = len(sets) * copies.footprint(arrays)
     # What lies in no argument cannot take turns: then the cache is emptied before each call.
     alone = not warm and len(sets) == 1 and total < 2 * l2 and not is_launch(call)
     times, hidden = clock.samples(
@@ -248,8 +252,8 @@ def measure(
         least = bound(bytes or 0, amounts or 0, roofs)
     timing = timing_of(
         times, first_call=first_call, launch=launch, name=name, device=backend.gpu() or roofs.gpu,
-        cold=not warm, compiled=compiled, hidden=hidden, bytes=bytes, operations=amounts,
-        bound=least,
+        cold=None if is_launch(call) and not arrays else not warm, compiled=compiled,
+        hidden=hidden, bytes=bytes, operations=amounts, bound=least,
     )  # fmt: skip
     if roofs is not None:
         # What was written may still lie in L2 when the clock stops: small data proves nothing.

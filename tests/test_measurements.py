@@ -5,22 +5,23 @@ import math
 
 import pytest
 
-from course import measurements
+from course import backend, bench, measurements
 from course.measurements import (
     BadMeasurements,
     Figure,
-    compare,
     file_name,
     find,
-    judged,
     read,
     recorded,
     recordings,
     table,
     write,
 )
+from course.own_figures import compare, figure_of, judged, keep, own_folder
 from course.paths import data_path
 from course.roofline import PIPES, known_gpu, refuse_impossible
+from course.simt.device import NoTime
+from course.timing import timing_of
 
 HEADER = {"gpu": "NVIDIA H200", "course": "0.1.0", "date": "2026-01-02", "driver": "580"}
 TIME = Figure("copy", "mine", "8x8", "float32", "time", "ms", 0.5, 0.25, 1.0, 30, 512.0, None)
@@ -210,8 +211,31 @@ def test_a_difference_within_the_spread_is_none():
     assert judged(far, TIME) == "5 times less"
 
 
+def test_new_figures_take_the_place_of_earlier_ones_of_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(backend, "gpu", lambda: "Tesla T4")
+    monkeypatch.setattr(bench, "header", lambda gpu, *_: HEADER | {"gpu": gpu})
+    own = tmp_path / "new"
+    keep("lesson03", [TIME, ERROR], own)
+    faster = dataclasses.replace(TIME, median=0.3)
+    assert keep("lesson03", [faster], own) == own / "t4-lesson03.csv"
+    assert read(own / "t4-lesson03.csv").figures == (faster, ERROR)
+
+
+def test_only_what_was_measured_on_a_gpu_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(backend, "gpu", lambda: None)
+    with pytest.raises(NoTime, match="no figures of one to keep"):
+        keep("lesson03", [TIME], tmp_path)
+    measured = timing_of([1.0, 2.0, 3.0], name="mine", bytes=8.0, operations={"float32": 6.0})
+    figure = figure_of(measured, "copy", "2x1")
+    assert figure.key == ("copy", "mine", "2x1", "float32", "time")
+    assert (figure.median, figure.n, figure.bytes) == (2, 3, 8)
+    assert figure.operations == pytest.approx(6)
+    with pytest.raises(ValueError, match="a bound is no figure of yours"):
+        figure_of(dataclasses.replace(measured, source="bound"), "copy")
+
+
 def test_own_figures_are_kept_where_the_reader_says(tmp_path, monkeypatch):
     monkeypatch.setenv("COURSE_MEASUREMENTS", str(tmp_path))
-    assert measurements.own_folder() == tmp_path
+    assert own_folder() == tmp_path
     monkeypatch.delenv("COURSE_MEASUREMENTS")
-    assert measurements.own_folder().parts[-2:] == (".course", "measurements")
+    assert own_folder().parts[-2:] == (".course", "measurements")

@@ -95,7 +95,7 @@ def test_warm_launches_find_their_data_in_the_cache_and_say_so(gpu):
     kernel = gpu.kernel(cold=5e-6, warm=1e-6)
     found = measured(gpu, kernel, np.zeros(1000, np.float32), warm=True)
     assert found.median == pytest.approx(1e-3, rel=1e-3)
-    assert not found.cold and "where the last launch left it" in str(found)
+    assert not found.cold and "where the last call left it" in str(found)
     assert gpu.emptied == 0
 
 
