@@ -474,14 +474,15 @@ check("one-layer", one_layer)
 # ## 5 Why were 32 × 32 blocks slow?
 #
 # The project tried its kernel with blocks of 8 × 8, 16 × 16 and 32 × 32 threads. 32 × 32 was the
-# slowest. The text blamed *register spills*: a thread that needs more registers than it can get
-# puts values into memory.
+# slowest. The text blamed *register spills*. A thread keeps its variables in **registers**, the
+# nearest memory of all. If it needs more of them than it can get, it puts values into memory.
 #
 # Can that be? On a T4 a block of 1,024 threads may use 64 registers a thread. Compiled for a T4
 # (CUDA 13.0), this kernel needs 44, and none is spilled. So it is something else.
 
 # %% [markdown]
-# You can ask the compiler yourself, without a GPU, if you have installed the extra `compile`:
+# You can ask the compiler yourself, without a GPU, if you have installed the extra `compile`.
+# (`doctor()` says whether you have, in its line *compilers*.)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
