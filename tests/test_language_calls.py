@@ -251,3 +251,60 @@ def test_types_of_such_calls_are_numbas():
     signature = (types.float32, types.int64)
     assert program_of(mixed).typing(signature).result == types.float64
     assert program_of(mixed).typing((float32, float32)).result == float32
+
+
+# ---------------------------------------------------------------------- numbers
+@pytest.mark.parametrize("name", "sin exp sqrt arctan cbrt log1p degrees tanh".split())
+@pytest.mark.parametrize("dtype", ["u1", "?", "i2"])
+def test_ufuncs_of_small_integers_are_computed_in_numbas_type(name, dtype):
+    function = getattr(np, name)
+
+    @cuda.jit
+    def kernel(x, out):
+        i = cuda.grid(1)
+        out[i] = function(x[i])
+
+    x = np.array([0, 1, 3, 7, 15], dtype)
+    out = np.zeros(5)
+    kernel[1, 5](x, out)
+    compiled = njit(lambda value: function(value))
+    np.testing.assert_allclose(out, [compiled(value) for value in x], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["i4", "u1", "f4", "f8"])
+def test_divmod_powers_and_extremes_of_tuples(dtype):
+    @cuda.jit
+    def kernel(x, y, out):
+        i = cuda.grid(1)
+        whole, rest = divmod(x[i], y[i])
+        again, same = np.divmod(x[i], y[i])
+        out[i, 0], out[i, 1] = whole, rest
+        out[i, 2], out[i, 3] = again, same
+        out[i, 4] = np.power(x[i], y[i])
+        out[i, 5] = min((x[i], 2.5, y[i])) + max(out.shape)
+
+    x, y = np.array([7, 2, 9, 5, 1], dtype), np.array([2, 3, 1, 4, 9], dtype)
+    out = np.zeros((5, 6))
+    kernel[1, 5](x, y, out)
+    power = njit(lambda a, b: np.power(a, b))
+    np.testing.assert_array_equal(out[:, 0], x // y)
+    np.testing.assert_array_equal(out[:, 1], x % y)
+    np.testing.assert_array_equal(out[:, 2:4], out[:, :2])
+    wanted = [power(a, b) for a, b in zip(x, y, strict=True)]
+    np.testing.assert_allclose(out[:, 4], wanted, rtol=1e-6)
+    np.testing.assert_array_equal(out[:, 5], np.minimum(np.minimum(x, y), 2.5) + 6)
+
+
+def test_negative_powers_of_integers_give_no_internal_error():
+    @cuda.jit
+    def kernel(x, y, out):
+        i = cuda.grid(1)
+        out[i] = np.power(x[i], y[i])
+        out[i + 4] = x[i] ** y[i]
+
+    out = np.zeros(8)
+    x, y = np.array([2, 1, -1, -1]), np.array([-1, -2, -3, -2])
+    kernel[1, 4](x, y, out)
+    assert out.tolist() == 2 * [0, 1, -1, 1]
+    power = njit(lambda a, b: a**b)
+    assert [power(a, b) for a, b in zip(x, y, strict=True)] == [0, 1, -1, 1]

@@ -64,6 +64,8 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
     if isinstance(function, np.ufunc) and isinstance(typing.of[node], types.Array):
         return ufunc_code(emitter, node, function)
     operands = typing.operands[node]
+    if function in (min, max) and len(node.args) == 1:
+        return _extreme_of_tuple(emitter, node, function)
     codes = [emitter.operand(a, k) for a, k in zip(node.args, operands, strict=True)]
     kind = typing.of[node]
     if function is complex and len(codes) == 2:
@@ -93,6 +95,17 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
     else:
         emitter.namespace[key] = operators.library(function, dtype_of(kind))
     return f"{key}({', '.join(codes)})"
+
+
+def _extreme_of_tuple(emitter: Emitter, node: ast.Call, function) -> str:
+    """Code of ``min(t)`` and ``max(t)``."""
+    kind, parts = emitter.typing.of[node], list(emitter.typing.of[node.args[0]])
+    name = "minimum" if function is min else "maximum"
+    value, code = emitter.temporary("value"), ""
+    for number, part in enumerate(parts):
+        one = emitter.convert(f"{value}[{number}]", part, kind)
+        code = f"{name}({code}, {one})" if code else one
+    return f"(lambda {value}: {code})({emitter.expression(node.args[0])})"
 
 
 def _method(emitter: Emitter, node: ast.Call) -> str:

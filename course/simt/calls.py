@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numba import types
+from numba.np.numpy_support import ufunc_find_matching_loop
 
 from course.simt import intrinsics
 from course.simt.elementwise import ufunc_type
@@ -17,7 +18,7 @@ from course.simt.oracle import best_signature, method_type, of_dtype, plain, res
 
 CASTS = {int, float, bool, complex}
 #: Functions of Python, math and NumPy that Numba's typing decides about.
-PYTHON = (abs, min, max, round, pow)
+PYTHON = (abs, min, max, round, pow, divmod)
 
 
 def call(typer: Expressions, node: ast.Call) -> types.Type:
@@ -47,17 +48,21 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
     arguments = tuple(plain(typer.expression(argument)) for argument in node.args)
     if cast is not None:
         return _cast(typer, node, function, cast, arguments)
-    if function in (min, max) and len(arguments) < 2:
-        name = function.__name__
-        raise source.unsupported(
-            node, f"{name} of a tuple", f"Give {name} the numbers: {name}(x.shape[0], x.shape[1])."
-        )
+    if function in (min, max) and len(arguments) == 1:
+        if not isinstance(arguments[0], types.BaseTuple) or not len(arguments[0]):
+            raise source.refused(node, f"{function.__name__}({arguments[0]}) needs several numbers")
+        return _several(typer, node, function, tuple(arguments[0]))
     if isinstance(function, np.ufunc) and any(isinstance(k, types.Array) for k in arguments):
         return ufunc_type(typer, node, function, arguments)
     if function in PYTHON or _is_library(function):
         if function in (min, max) and len(arguments) > 1:
             return _several(typer, node, function, arguments)
-        return typer.call_type(node, function, arguments)
+        kind = typer.call_type(node, function, arguments)
+        if isinstance(function, np.ufunc):  # cos of uint8 is computed in float32, unlike NumPy's
+            loop = ufunc_find_matching_loop(function, arguments)
+            if loop is not None and [plain(k) for k in loop.outputs] == [kind]:
+                typer.typing.operands[node] = tuple(plain(k) for k in loop.inputs)
+        return kind
     name = ast.unparse(node.func)
     if callable(function) and hasattr(function, "__code__"):
         raise source.refused(
@@ -134,8 +139,8 @@ def _cast(typer: Expressions, node: ast.Call, function: Any, cast: types.Type, a
 
 def _several(typer: Expressions, node: ast.Call, function: Any, arguments: tuple) -> types.Type:
     """min and max: the type of the pairs, folded; all operands get it."""
-    kind = arguments[0]
-    for other in arguments[1:]:
+    kind = plain(arguments[0])
+    for other in map(plain, arguments[1:]):
         found = resolve(function, (kind, other))
         if found is None:
             raise typer.source.refused(

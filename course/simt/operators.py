@@ -103,7 +103,8 @@ def power(a, b, convert):
     if type(b) is int or (type(b) is ndarray and b.dtype.kind in "iu"):
         if _kind(a) in "iu":
             whole = np.power(a, np.maximum(b, 0))
-            return np.where(np.asarray(b) >= 0, whole, 0)
+            inverse = np.where(np.abs(a) == 1, np.where(np.asarray(b) % 2 == 1, a, 1), 0)
+            return np.where(np.asarray(b) >= 0, whole, inverse)
         return convert(np.power(a, convert(b)))
     return convert(np.power(a, b))
 
@@ -355,6 +356,8 @@ _NUMPY_NAME = {
 def library(function: Any, dtype: np.dtype) -> Callable:
     """A function of ``math`` or a NumPy ufunc, on lanes; the result has the given dtype."""
     name = function.__name__
+    if function is np.power and dtype.kind in "iu":
+        return lambda a, b: CONVERT_DTYPE[dtype](power(a, b, CONVERT_DTYPE[dtype]))
     if isinstance(function, np.ufunc):
         run = function
     elif name in ("erf", "erfc", "gamma", "lgamma"):
@@ -372,10 +375,12 @@ def library(function: Any, dtype: np.dtype) -> Callable:
 
 
 def library_pair(function: Any, dtypes: tuple[np.dtype, ...]) -> Callable:
-    """``math.frexp``, ``math.modf``, ``cmath.polar``: functions with two results."""
+    """``math.frexp``, ``math.modf``, ``cmath.polar``, ``divmod``: functions with two results."""
     name = function.__name__
-    run = complexes.polar if name == "polar" else getattr(np, name)
+    run = complexes.polar if name == "polar" else getattr(np, name, None)
     converts = [CONVERT_DTYPE[dtype] for dtype in dtypes]
+    if name == "divmod":
+        return lambda a, b: (converts[0](floor_divide(a, b)), converts[1](remainder(a, b)))
     return lambda x: tuple(c(part) for c, part in zip(converts, run(x), strict=True))
 
 

@@ -79,7 +79,11 @@ def resolve(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
         context = _core_cmath() if written_in_python else _core_context()
         try:
             signature = context.resolve_function_type(function, arguments, {})
-        except NumbaError:
+        except (
+            NumbaError,
+            ValueError,
+            NotImplementedError,
+        ):  # a wrong number of arguments, float16
             return None
     if signature is None:
         return None
