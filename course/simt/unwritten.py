@@ -107,8 +107,8 @@ class Unwritten:
             name, plural = self.site(site).code, len(lines) > 1
             numbers = " and ".join(filter(None, [", ".join(map(str, lines[:-1])), str(lines[-1])]))
             self.candidate(
-                f"reads {name}, which this thread never set: line{'s' * plural} {numbers} "
-                f"{'do' if plural else 'does'}, but this thread does not get there; {name} holds "
+                f"reads {name}, but has never set it: only line{'s' * plural} {numbers} "
+                f"{'do' if plural else 'does'}, and this thread did not get there; {name} holds "
                 "anything then, and that",
                 f"give {name} a value first",
                 site,
