@@ -26,6 +26,8 @@ _HOME = {
     "measure_roofs": "course.measured_roofs",
     "predict": "course.predictions",
     "progress": "course.session",
+    "recorded_roofs": "course.measured_roofs",
+    "roofs_here": "course.measured_roofs",
 }
 
 __all__ = sorted(_HOME)

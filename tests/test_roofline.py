@@ -248,7 +248,7 @@ def test_the_kernel_that_reads_again_reads_everything_in_every_pass():
     once = trace(read, 4, 64, np.zeros(1), values).total("global", "load").lanes
     again = trace(read_again, 4, 64, np.zeros(1), values, 5).total("global", "load").lanes
     assert once >= values.size
-    assert again - 2 * 256 == 5 * values.size
+    assert again - 2 * 256 == 5 * values.size  # each thread first reads element 0 twice
 
 
 # --- the plot -------------------------------------------------------------------------------------
