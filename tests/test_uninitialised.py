@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from numba import boolean, complex64, float32, float64, int8, int32, types, uint8
+from numba import boolean, complex64, float32, float64, from_dtype, int8, int32, types, uint8
 
 from course import trace
 from course.simt import host as cuda
@@ -99,7 +99,7 @@ def test_a_variable_set_only_under_an_if_and_stored():
     for n, thread in ((7, 7), (0, 0)):
         found(
             kernel, zeros(), numbers(), n, line=5, code="value", thread=thread,
-            words=["reads value", "never set it: only line 4 does", "stored in out", "give value a value"],
+            words=["reads value", "never set it: only line 4 does", "stored in out", "give value"],
         )  # fmt: skip
     silent(kernel, zeros(), numbers(), N)
 
@@ -350,6 +350,48 @@ def test_every_type_of_element(kind):
 
     name = {"boolean": "bool", "bool": "bool"}.get(str(kind), str(kind))
     found(kernel, zeros(name), line=4, code="tile[t + 1]", words=["reads tile[1]", "out"])
+
+
+PAIR = np.dtype([("a", np.float32), ("b", np.int32, (3,))], align=True)
+PAIR_TYPE = from_dtype(PAIR)
+
+
+@pytest.mark.parametrize("space", ["shared", "local"])
+def test_a_field_of_a_record(space):
+    array = getattr(cuda, space).array
+
+    @cuda.jit
+    def kernel(out):
+        tile = array(32, PAIR_TYPE)
+        t = cuda.threadIdx.x
+        tile[t].a = 1
+        tile[t].b[1] = 1
+        cuda.syncthreads()
+        out[t] = tile[t].a + tile[t].b[1]
+        out[t] = tile[t].b[2]
+
+    (finding,) = errors(kernel, zeros())
+    assert finding.code == "tile[t].b[2]"
+    assert "is stored in out" in finding.message
+
+
+def test_a_device_array_from_outside_the_kernel():
+    results = cuda.to_device(np.zeros(N, np.float32))
+
+    @cuda.jit
+    def wrong(out):
+        value = cuda.local.array(1, float32)
+        results[cuda.threadIdx.x] = value[0]
+
+    @cuda.jit
+    def right(out):
+        value = cuda.local.array(1, float32)
+        unused = value[0]
+        results[cuda.threadIdx.x] += 1 if cuda.threadIdx.x >= 0 else unused
+
+    found(wrong, zeros(), line=3, code="value[0]", words=["stored in results"])
+    silent(right, zeros())
+    assert np.array_equal(results.copy_to_host(), np.ones(N))
 
 
 def test_a_dynamic_array_and_several_blocks_and_a_partial_one():

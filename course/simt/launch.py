@@ -48,6 +48,7 @@ class Launch:
     findings: dict[tuple[str, Site], Finding] = field(default_factory=dict)
     candidates: dict[Site, Candidate] = field(default_factory=dict)  # reads of nothing written
     captured: dict[int, Array] = field(default_factory=dict)  # device arrays from outside
+    inputs: Inputs | None = None  # kept for other runs, if the kernel may read the unwritten
     clock: Clock | None = None
     shadows: dict[int, Shadow] = field(default_factory=dict)
 
@@ -269,15 +270,14 @@ def run(
         launch.clock = Clock(blocks, padded)
         launch.watch(program.stored, dict(zip(taken.names, taken.values, strict=True)))
     chunks = [(first, min(chunk, blocks - first)) for first in range(0, blocks, chunk)]
-    inputs = None
     if counters is not None and lanes.may_read_unset:
-        inputs = Inputs(taken.names, taken.values, program.stored)
+        launch.inputs = Inputs(taken.names, taken.values, program.stored)
     try:
         with np.errstate(all="ignore"):
             for part in chunks:
                 lanes.run(Threads(launch, geometry(grid, block, *part)), *taken.values)
-            if launch.candidates and not launch.captured:  # those are not put back for a new run
-                again = Again(launch, lanes.run, [(grid, block, *part) for part in chunks], inputs)
+            if launch.candidates:
+                again = Again(launch, lanes.run, [(grid, block, *part) for part in chunks])
                 launch.findings.update(again.findings())
     except KernelError as error:
         raise error.with_traceback(None) from None

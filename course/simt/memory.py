@@ -349,6 +349,8 @@ class Memory:
             found = self.launch.captured[id(device)] = global_array(device._memory, name)
             if self.counters is not None:
                 self.launch.watch(frozenset({name}), {name: found})
+            if self.launch.inputs is not None:
+                self.launch.inputs.keep(found)
         return found
 
     def shared_array(self, shape: tuple[int, ...], dtype, site: int) -> Array:

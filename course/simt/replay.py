@@ -13,7 +13,7 @@ import numpy as np
 
 from course.simt.emit import Site
 from course.simt.masks import Mask
-from course.simt.memory import Array
+from course.simt.memory import Array, global_array
 from course.simt.threads import Threads
 
 ndarray = np.ndarray
@@ -201,6 +201,16 @@ class Replay(Threads):
     def local_array(self, shape: tuple[int, ...], dtype: str, site: int) -> Array:
         known = self.base + site in self._allocated
         return self._fill(super().local_array(shape, dtype, site), known)
+
+    def captured(self, device: Any, name: str) -> Array:
+        if id(device) not in self.launch.captured:  # a way that the traced run did not go
+            self.launch.captured[id(device)] = global_array(device._memory.copy(), name)
+        return self.launch.captured[id(device)]
+
+    def _watched(self, part: Array, root: Array) -> None:
+        super()._watched(part, root)
+        if part.space == "local" and not np.may_share_memory(part.flat, root.flat):
+            self._fill(part, False)  # a field that is an array has memory of its own
 
     def stand_in(self, dtype: np.dtype, site: int) -> ndarray:
         chosen = self.transcript.only in (None, self.site(site))

@@ -46,17 +46,22 @@ class Inputs:
         for name, value in zip(names, values, strict=True):
             if name in stored:
                 for part in _arrays(value):
-                    owner = _owner(part.flat)
-                    self._kept.setdefault(id(owner), (owner, owner.copy(order="K")))
+                    self.keep(part)
 
-    def fresh(self) -> tuple[list[Any], list[ndarray]]:
-        """Arguments to run with, and their memory that the kernel may change."""
-        copies = {key: kept.copy(order="K") for key, (_, kept) in self._kept.items()}
-        return [self._renewed(value, copies) for value in self.values], list(copies.values())
+    def keep(self, array: Array) -> None:
+        """Keep the memory of an array that the kernel is going to use, as it is now."""
+        owner = _owner(array.flat)
+        if id(owner) not in self._kept:
+            self._kept[id(owner)] = owner, owner.copy(order="K")
 
-    def _renewed(self, value: Any, copies: dict[int, ndarray]) -> Any:
+    def copies(self) -> dict[int, ndarray]:
+        """Memory for another run."""
+        return {key: kept.copy(order="K") for key, (_, kept) in self._kept.items()}
+
+    def renewed(self, value: Any, copies: dict[int, ndarray]) -> Any:
+        """An argument that lies in copied memory where the kernel may change it."""
         if isinstance(value, tuple):
-            return tuple(self._renewed(part, copies) for part in value)
+            return tuple(self.renewed(part, copies) for part in value)
         if not isinstance(value, Array):
             return value
         owner, flat = _owner(value.flat), value.flat
@@ -97,16 +102,15 @@ class Again:
     Parameters
     ----------
     launch : course.simt.launch.Launch
-        With the candidates of the traced run.
+        With the candidates and the inputs of the traced run.
     program : callable
         The lane program.
     chunks : list of tuple
         The geometry of each chunk of blocks.
-    inputs : Inputs
     """
 
-    def __init__(self, launch: Any, program: Callable, chunks: list[tuple], inputs: Inputs):
-        self.launch, self.program, self.chunks, self.inputs = launch, program, chunks, inputs
+    def __init__(self, launch: Any, program: Callable, chunks: list[tuple]):
+        self.launch, self.program, self.chunks = launch, program, chunks
 
     def findings(self) -> dict[tuple[str, Site], Finding]:
         """The findings, by kind and place."""
@@ -123,9 +127,20 @@ class Again:
         return {}
 
     def _run(self, transcript: Transcript) -> None:
-        values, transcript.memory = self.inputs.fresh()
+        inputs: Inputs = self.launch.inputs
+        copies = inputs.copies()
+        transcript.memory = list(copies.values())
+        values = [inputs.renewed(value, copies) for value in inputs.values]
+        captured = {key: inputs.renewed(x, copies) for key, x in self.launch.captured.items()}
         launch = replace(
-            self.launch, counters=Counters(), findings={}, candidates={}, shadows={}, debug=False
+            self.launch,
+            counters=Counters(),
+            findings={},
+            candidates={},
+            shadows={},
+            captured=captured,
+            inputs=None,
+            debug=False,
         )
         for chunk in self.chunks:
             self.program(Replay(launch, geometry(*chunk), transcript), *values)
