@@ -336,7 +336,10 @@ def probe_compilers(facts: Facts) -> Probe:
     try:
         toolchain.require()
     except toolchain.CompilerMissing as error:
-        return Probe(name, "absent", error.reason, error.advice)
+        advice = error.advice
+        if toolchain.INSTALL_EXTRA in advice:  # there it has all wheels, too long for a report
+            advice = f"Only `compiled` needs them; in a clone: {toolchain.INSTALL_EXTRA}"
+        return Probe(name, "absent", error.reason, advice)
     try:
         made = compiled(_increment, "void(float32[::1])", "sm_75")
     except toolchain.CompilerMissing as error:

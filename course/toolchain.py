@@ -22,6 +22,9 @@ from course import backend, toolkits
 from course.simt import gpus
 
 
+INSTALL_EXTRA = 'python -m pip install -e ".[compile]"'
+
+
 class CompilerMissing(RuntimeError):
     """NVIDIA's compilers are not installed, not complete, or not of one release.
 
@@ -50,9 +53,8 @@ def _missing(what: str) -> CompilerMissing:
     listed = " ".join(f'"{name}=={release}.*"' for name in wheels)
     return CompilerMissing(
         f"compiling a kernel needs NVIDIA's compilers, and {what}",
-        'install the extra compile (in a clone of the course: python -m pip install -e ".[compile]"'
-        f") or these: python -m pip install numba-cuda {listed}; "
-        "everything else works without them.",
+        f"install the extra compile (in a clone of the course: {INSTALL_EXTRA}) or these: "
+        f"python -m pip install numba-cuda {listed}; everything else works without them.",
     )
 
 
