@@ -21,7 +21,6 @@ from typing import Any
 from course import backend, toolkits
 from course.simt import gpus
 
-
 INSTALL_EXTRA = 'python -m pip install -e ".[compile]"'
 
 
