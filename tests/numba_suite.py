@@ -167,7 +167,7 @@ class _ForeignArray:
     """An array of another library: only its interface is known."""
 
     def __init__(self, array: Any):
-        self._array = array
+        self._arr = array
         self.__cuda_array_interface__ = array.__cuda_array_interface__
 
 

@@ -30,7 +30,7 @@ class Attributes:
         if not isinstance(node, ast.Attribute) or self.source.static(node) is not MISSING:
             return
         root = self.source.static(node.value)
-        if root is MISSING or hasattr(root, "_memory"):
+        if root is MISSING or hasattr(root, "__cuda_array_interface__"):
             return
         if isinstance(root, KernelName):
             known = [n.rpartition(".")[2] for n in KERNEL_NAMES if n.startswith(f"{root.path}.")]

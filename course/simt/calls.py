@@ -29,6 +29,8 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
         typer.check_attribute(node.func)
         if isinstance(node.func, ast.Attribute):
             return _method(typer, node)
+        if isinstance(node.func, ast.Name) and node.func.id == source.name:
+            raise source.unsupported(node, f"recursion: {source.name} calls itself")
         raise source.refused(node, f"cannot call {ast.unparse(node.func)}: it is not known")
     if any(isinstance(argument, ast.Starred) for argument in node.args):
         _spread(typer, node)
@@ -267,6 +269,8 @@ def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
         raise source.refused(node, f"cuda.{path} takes {low} arguments, {len(node.args)} given")
     arguments = tuple(plain(typer.expression(argument)) for argument in node.args)
     found = intrinsics.FUNCTIONS[path](*arguments)
+    if isinstance(found, str):
+        raise source.refused(node, found)
     if found is None:
         listed = ", ".join(str(kind) for kind in arguments)
         raise source.refused(

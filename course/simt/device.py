@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import types
 
 from course.simt.gpus import GPU
+from course.simt.interface import describe
+from course.simt.oracle import of_value
+
+#: What Numba says of an array with gaps.
+NOT_CONTIGUOUS = (
+    "Array contains non-contiguous buffer and cannot be transferred as a single memory region. "
+    "Please ensure contiguous buffer with numpy .ascontiguousarray()"
+)
 
 
 class NoTime(RuntimeError):
@@ -43,8 +53,8 @@ class DeviceNDArray:
     The host cannot read it by accident: ``copy_to_host`` gives its values.
     """
 
-    def __init__(self, memory: np.ndarray):
-        self._memory = memory
+    def __init__(self, memory: np.ndarray, stream: Any = 0):
+        self._memory, self.stream = memory, stream
 
     is_record = False
     shape = property(lambda self: self._memory.shape)
@@ -56,6 +66,28 @@ class DeviceNDArray:
     itemsize = property(lambda self: self._memory.itemsize)
     flags = property(lambda self: self._memory.flags)
     alloc_size = nbytes
+    __cuda_array_interface__ = property(lambda self: describe(self._memory, self.stream))
+
+    @property
+    def device_ctypes_pointer(self) -> ctypes.c_void_p:
+        """The address of the first element; see :mod:`course.simt.interface`."""
+        return ctypes.c_void_p(self.__cuda_array_interface__["data"][0])
+
+    @property
+    def _numba_type_(self) -> types.Type:
+        kind = of_value(self._memory)
+        broadcast = 0 in self.strides and self.size != 0
+        return types.Array(kind.dtype, kind.ndim, "A") if broadcast else kind
+
+    def is_c_contiguous(self) -> bool:
+        return self._memory.flags.c_contiguous
+
+    def is_f_contiguous(self) -> bool:
+        return self._memory.flags.f_contiguous
+
+    def bind(self, stream: Any = 0) -> DeviceNDArray:
+        """The same array with another default stream."""
+        return type(self)(self._memory, stream)
 
     @property
     def T(self) -> DeviceNDArray:
@@ -73,6 +105,10 @@ class DeviceNDArray:
 
     def copy_to_host(self, ary: np.ndarray | None = None, stream: Any = 0) -> np.ndarray:
         """The values, in a new host array or in ``ary``."""
+        if any(stride < 0 for stride in self.strides):
+            raise NotImplementedError(
+                f"D->H copy not implemented for negative strides: {self.strides}"
+            )
         if ary is None:
             return self._memory.copy(order="K")
         self._check(ary, "copy_to_host")
@@ -82,8 +118,23 @@ class DeviceNDArray:
     def copy_to_device(self, ary: Any, stream: Any = 0) -> None:
         """Set the values from a host or device array of the same shape and dtype."""
         values = ary._memory if isinstance(ary, DeviceNDArray) else np.asarray(ary)
+        if values.size:
+            self._in_one_piece(self._memory)
+        if values.size and isinstance(ary, DeviceNDArray):
+            self._in_one_piece(values)
         self._check(values, "copy_to_device")
+        mine, other = self._memory.squeeze().strides, values.squeeze().strides
+        if values.size and isinstance(ary, DeviceNDArray) and mine != other:
+            raise ValueError(f"incompatible strides: {self.strides} vs. {values.strides}")
         np.copyto(self._memory, values)
+
+    @staticmethod
+    def _in_one_piece(memory: np.ndarray) -> None:
+        """Refuse an array with gaps: a copy to or from it is one of bytes in a row."""
+        spread = zip(memory.strides, memory.shape, strict=True)
+        core = memory[tuple(0 if stride == 0 and size else slice(None) for stride, size in spread)]
+        if not (core.flags.c_contiguous or core.flags.f_contiguous):
+            raise ValueError(NOT_CONTIGUOUS)
 
     def _check(self, other: np.ndarray, what: str) -> None:
         if other.shape != self.shape:
@@ -95,6 +146,12 @@ class DeviceNDArray:
         return DeviceNDArray(self._memory.reshape(*shape, **options))
 
     def ravel(self, order: str = "C", stream: Any = 0) -> DeviceNDArray:
+        """The elements in a row, as a view; what would need a copy is refused, as in Numba."""
+        flags = self._memory.flags
+        if not (flags.c_contiguous if order == "C" else flags.f_contiguous) and not (
+            order == "A" and flags.c_contiguous
+        ):
+            raise NotImplementedError("ravel of an array that does not lie in this order")
         return DeviceNDArray(self._memory.reshape(-1, order=order))
 
     def view(self, dtype: Any) -> DeviceNDArray:
@@ -112,10 +169,18 @@ class DeviceNDArray:
     def __setitem__(self, index: Any, value: Any) -> None:
         self._memory[index] = value._memory if isinstance(value, DeviceNDArray) else value
 
+    def getitem(self, index: Any, stream: Any = 0) -> Any:
+        return self[index]
+
+    def setitem(self, index: Any, value: Any, stream: Any = 0) -> None:
+        self[index] = value
+
     def __len__(self) -> int:
         return len(self._memory)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError("`copy=False` is not supported: a host array is always a copy")
         return np.array(self._memory, dtype=dtype)
 
     def __repr__(self) -> str:
@@ -131,7 +196,11 @@ class DeviceRecord(DeviceNDArray):
 class Stream:
     """A queue of work; the simulator does everything at once, in order."""
 
-    handle = 0
+    def __init__(self, handle: int = 0, external: bool = False):
+        self.handle, self.external = handle, external
+
+    def __int__(self) -> int:
+        return self.handle
 
     def synchronize(self) -> None:
         """Wait until the queue is empty; it always is."""
@@ -194,6 +263,7 @@ class Device:
         self.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = gpu.shared_per_block
         self.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = gpu.shared_per_multiprocessor
         self.WARP_SIZE = gpu.warp_size
+        self.supports_float16 = gpu.compute_capability >= (5, 3)
         self.COMPUTE_CAPABILITY_MAJOR, self.COMPUTE_CAPABILITY_MINOR = gpu.compute_capability
 
     def reset(self) -> None:

@@ -185,7 +185,7 @@ class Emitter(Accesses, DoubtfulReads):
             return repr(value)
         if isinstance(value, tuple):
             return spelled_tuple([self.value(part, node) for part in value])
-        if hasattr(value, "_memory"):
+        if hasattr(value, "__cuda_array_interface__"):
             return f"T.captured({self.constant(value, ast.unparse(node))}, {ast.unparse(node)!r})"
         if isinstance(value, np.ndarray):
             return self.constant(ConstantArray(value), ast.unparse(node))

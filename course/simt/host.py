@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from course.simt.device import (
     copied,
 )
 from course.simt.gpus import simulate
+from course.simt.interface import describe, memory_of
 from course.simt.kernel import Kernel, jit
 from course.simt.names import KERNEL_NAMES, KernelName
 from course.simt.report import KernelError
@@ -33,6 +35,7 @@ for _name in KERNEL_NAMES:
         globals()[_name] = KernelName(_name)
 del _name
 warpsize = KernelName("warpsize")
+_handles = count(1)  # of streams
 
 
 # ---------------------------------------------------------------------- arrays
@@ -44,14 +47,14 @@ def to_device(obj: Any, stream: Any = 0, copy: bool = True, to: DeviceNDArray | 
     if to is not None:
         to.copy_to_device(values)
         return to
-    return DeviceNDArray(copied(values, "the array"))
+    return DeviceNDArray(copied(values, "the array"), stream)
 
 
 def device_array(
     shape: Any, dtype: Any = np.float64, strides: Any = None, order: str = "C", stream: Any = 0
 ):
     """An array on the device whose elements are not set: filled with NaN or the largest value."""
-    return DeviceNDArray(_unset(shape, dtype, order, strides))
+    return DeviceNDArray(_unset(shape, dtype, order, strides), stream)
 
 
 def device_array_like(ary: Any, stream: Any = 0) -> DeviceNDArray:
@@ -114,7 +117,9 @@ def mapped_array(
     wc: bool = False,
 ):
     """An array that host and device share."""
-    return _empty(shape, dtype, order, strides).view(_Mapped)
+    array = _empty(shape, dtype, order, strides).view(_Mapped)
+    array.stream = stream
+    return array
 
 
 def mapped_array_like(ary: np.ndarray, stream: Any = 0, portable: bool = False, wc: bool = False):
@@ -129,6 +134,11 @@ class _Mapped(np.ndarray):
     """A host array that kernels use without a copy."""
 
     is_record = False
+    stream: Any = 0
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return describe(self._memory, self.stream)
 
     @property
     def _memory(self) -> np.ndarray:
@@ -146,9 +156,18 @@ def is_cuda_array(obj: Any) -> bool:
 
 
 def as_cuda_array(obj: Any, sync: bool = True) -> DeviceNDArray:
+    """A device array over the memory of any object with the CUDA array interface."""
     if isinstance(obj, DeviceNDArray):
         return obj
-    raise TypeError(f"{type(obj).__name__} is not a device array; use cuda.to_device")
+    if not is_cuda_array(obj):
+        raise TypeError(f"{type(obj).__name__} is not a device array; use cuda.to_device")
+    return from_cuda_array_interface(obj.__cuda_array_interface__)
+
+
+def from_cuda_array_interface(desc: dict[str, Any], owner: Any = None, sync: bool = True):
+    """A device array over the memory that a CUDA array interface describes."""
+    handle = desc.get("stream")
+    return DeviceNDArray(memory_of(desc), Stream(handle, external=True) if handle else 0)
 
 
 class _Directed:
@@ -235,7 +254,7 @@ def synchronize() -> None:
 
 
 def stream() -> Stream:
-    return Stream()
+    return Stream(next(_handles))
 
 
 def default_stream() -> Stream:
@@ -246,7 +265,7 @@ legacy_default_stream = per_thread_default_stream = default_stream
 
 
 def external_stream(ptr: int) -> Stream:
-    return Stream()
+    return Stream(ptr, external=True)
 
 
 def event(timing: bool = True) -> Event:

@@ -73,7 +73,14 @@ def _shuffle(mask, value, lane):
 
 
 def _vote(result):
-    return lambda mask, predicate: (result, (types.int64, types.boolean))
+    def signature(mask, predicate):
+        if not isinstance(mask, types.Integer):
+            return f"Mask type must be an integer. Got {mask}"
+        if not isinstance(predicate, types.Integer | types.Boolean):
+            return f"Predicate must be an integer or boolean. Got {predicate}"
+        return result, (types.int64, types.boolean)
+
+    return signature
 
 
 _MATCHED = (i4, i8, types.float32, types.float64)
@@ -97,7 +104,8 @@ def _nothing(*arguments):
     return types.none, arguments
 
 
-#: Functions: path -> (operand types -> (result type, types the operands are converted to)).
+#: Functions: path -> (operand types -> (result type, types the operands are converted to)); None or
+#: what is wrong with the types if there is no such call.
 FUNCTIONS: dict[str, Callable] = {
     "cg.this_grid": lambda: (GRID_GROUP, ()),
     "syncthreads": _nothing,

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
 from numba import types
+from numba.core.errors import UnsupportedError
 from numba.core.sigutils import normalize_signature
 
 from course.simt.gpus import current
-from course.simt.launch import NO_CONFIGURATION, check_configuration, dimensions, run
+from course.simt.launch import (
+    NO_CONFIGURATION,
+    check_configuration,
+    dimensions,
+    run,
+    types_of,
+)
+from course.simt.names import typing_error
 from course.simt.oracle import plain
 from course.simt.programs import program_of
 
@@ -33,11 +42,39 @@ class Kernel:
         self.__name__, self.__doc__ = function.__name__, function.__doc__
         self.__module__, self.__qualname__ = function.__module__, function.__qualname__
         self.__wrapped__ = function
+        self.extensions: list[Any] = list(self.targetoptions.get("extensions", ()))
+        self.specialized = False
+        self.specializations: dict[tuple[types.Type, ...], Kernel] = {}
+        declared = [kinds for kinds, _ in signatures or []]
+        self.overloads = {kinds: Overload(self, kinds) for kinds in declared}
+        for kinds in declared:
+            self._type_now(kinds)
+
+    def _type_now(self, kinds: tuple[types.Type, ...]) -> None:
+        """Type a declared signature where it is declared, as Numba compiles it there."""
+        try:
+            program_of(self).typing(kinds)
+        except (UnsupportedError, ValueError):
+            pass  # the simulator's own limits, and names not yet set, matter at the launch only
+        except TypeError as error:
+            raise typing_error(str(error)) from None  # another number of arguments
+
+    def specialize(self, *args: Any) -> Kernel:
+        """This kernel for the types of some arguments, or for some types, and no others."""
+        if self.signatures or self.specialized:
+            raise RuntimeError("Dispatcher already specialized")
+        kinds = tuple(a if isinstance(a, types.Type) else types_of((a,))[0] for a in args)
+        if kinds not in self.specializations:
+            made = Kernel(self.py_func, False, self.debug, [(kinds, None)], self.targetoptions)
+            made.extensions, made.specialized = self.extensions, True
+            self.specializations[kinds] = made
+        return self.specializations[kinds]
 
     def __getitem__(self, configuration: Any) -> Configured:
         if self.device:
             raise RuntimeError(
-                f"{self.__name__} is a device function: call it from a kernel, without brackets"
+                f"Cannot compile a device function as a kernel: {self.__name__} is one; call it "
+                "from a kernel, without brackets"
             )
         if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
             raise ValueError("must specify at least the griddim and blockdim")
@@ -48,7 +85,10 @@ class Kernel:
 
     def __call__(self, *args: Any) -> None:
         if self.device:
-            raise RuntimeError(f"{self.__name__} is a device function: call it from a kernel")
+            raise RuntimeError(
+                f"Cannot compile a device function as a kernel: {self.__name__} is one; call it "
+                "from a kernel"
+            )
         raise ValueError(NO_CONFIGURATION)
 
     def forall(self, ntasks: int, tpb: int = 0, stream: Any = 0, sharedmem: int = 0) -> Callable:
@@ -62,13 +102,7 @@ class Kernel:
 
     def lane_program(self, *arguments: Any, traced: bool = False) -> str:
         """The Python source that the simulator runs for such arguments."""
-        from course.simt.launch import Arguments
-
-        program = program_of(self)
-        taken = Arguments(program.source.arguments)
-        for position, value in enumerate(arguments):
-            taken.add(value, position)
-        return program.lane_program(tuple(taken.types), traced, self.device).text
+        return program_of(self).lane_program(types_of(arguments), traced, self.device).text
 
     def _only_compiled(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
@@ -96,15 +130,47 @@ class Configured:
         check_configuration(self.grid, self.block, sharedmem, current())
 
     def __call__(self, *args: Any) -> None:
-        run(
-            self.kernel,
+        kernel = self.kernel
+        if kernel.extensions:
+            args = tuple(map(self._prepared, args))
+        launch = run(
+            kernel,
             self.grid,
             self.block,
             args,
             dynamic_shared=self.sharedmem,
-            debug=self.kernel.debug,
-            signatures=self.kernel.signatures,
+            debug=kernel.debug,
+            signatures=kernel.signatures,
         )
+        if launch.signature not in kernel.overloads:
+            kernel.overloads[launch.signature] = Overload(kernel, launch.signature)
+
+    def _prepared(self, value: Any) -> Any:
+        """An argument as the kernel's extensions want it."""
+        kind = None
+        for extension in reversed(self.kernel.extensions):
+            kind, value = extension.prepare_args(kind, value, stream=self.stream, retr=[])
+        return value
+
+
+class Overload:
+    """A kernel for one signature, in ``kernel.overloads``."""
+
+    def __init__(self, kernel: Kernel, signature: tuple[types.Type, ...]):
+        self.kernel, self.signature = kernel, signature
+
+    @property
+    def cooperative(self) -> bool:
+        """Does it wait for the whole grid?"""
+        return program_of(self.kernel).lane_program(self.signature, False, False).cooperative
+
+    def max_cooperative_grid_blocks(self, blockdim: Any, dynsmemsize: int = 0) -> int:
+        """How many blocks of a shape run at once on the simulated GPU."""
+        gpu, threads = current(), math.prod(dimensions(blockdim, "blockdim"))
+        return gpu.multiprocessors * (gpu.threads_per_multiprocessor // threads)
+
+    def __repr__(self) -> str:
+        return f"<{self.kernel.__name__}({', '.join(map(str, self.signature))}), simulated>"
 
 
 def jit(
@@ -128,7 +194,10 @@ def jit(
     if isinstance(func_or_sig, FunctionType):
         return Kernel(func_or_sig, device, bool(debug), options=kept)
     if isinstance(func_or_sig, Kernel):
-        raise TypeError(f"{func_or_sig.__name__} is decorated with @cuda.jit twice")
+        raise TypeError(
+            "A jit decorator was called on an already jitted function: "
+            f"{func_or_sig.__name__} is decorated with @cuda.jit twice"
+        )
     signatures = []
     if func_or_sig is not None:
         for one in func_or_sig if isinstance(func_or_sig, list) else [func_or_sig]:

@@ -15,6 +15,7 @@ from course.simt import gpus
 from course.simt.counts import Counters
 from course.simt.device import copied
 from course.simt.emit import Site
+from course.simt.interface import device_memory
 from course.simt.memory import Array, global_array
 from course.simt.names import typing_error
 from course.simt.operators import CONVERT
@@ -47,6 +48,7 @@ class Launch:
     counters: Counters | None
     findings: dict[tuple[str, Site], Finding] = field(default_factory=dict)
     candidates: dict[Site, Candidate] = field(default_factory=dict)  # reads of nothing written
+    signature: tuple[types.Type, ...] = ()
     captured: dict[int, Array] = field(default_factory=dict)  # device arrays from outside
     inputs: Inputs | None = None  # kept for other runs, if the kernel may read the unwritten
     clock: Clock | None = None
@@ -117,10 +119,12 @@ class Arguments:
         self.back: list[Callable[[], None]] = []
 
     def add(self, value: Any, position: int) -> None:
-        name = self.names[position] if position < len(self.names) else f"argument {position}"
-        kind, inside = self.take(value, name)
+        kind, inside = self.take(value, self._name(position))
         self.types.append(kind)
         self.values.append(inside)
+
+    def _name(self, position: int) -> str:
+        return self.names[position] if position < len(self.names) else f"argument {position}"
 
     def take(self, value: Any, name: str) -> tuple[types.Type, Any]:
         direction = getattr(value, "direction", None)  # cuda.In, cuda.Out, cuda.InOut
@@ -137,6 +141,9 @@ class Arguments:
                 self.back.append(lambda: np.copyto(value, copy))
             return self._array(copy, name)
         if hasattr(value, "__cuda_array_interface__"):
+            memory = device_memory(value)
+            if memory is not None:
+                return self._array(memory, name)
             return self._real_device_array(value, name)
         if isinstance(value, tuple):
             parts = [self.take(part, f"{name}[{i}]") for i, part in enumerate(value)]
@@ -224,9 +231,24 @@ class Arguments:
                 f"No matching definition for argument type(s) {given}: the signature says {wanted}"
             )
         for i, (given, wanted) in enumerate(zip(self.types, declared, strict=True)):
+            if isinstance(wanted, types.Integer) and not isinstance(
+                plain(given), types.Integer | types.Boolean
+            ):
+                raise TypeError(
+                    f"argument {self._name(i)!r} is a {plain(given)}, the signature says {wanted}: "
+                    "Numba converts no such number at a launch; give int(...)"
+                )
             if wanted in CONVERT and plain(given) != wanted:
                 self.values[i] = CONVERT[wanted](self.values[i])
                 self.types[i] = wanted
+
+
+def types_of(values: tuple) -> tuple[types.Type, ...]:
+    """The types of some arguments in a kernel."""
+    taken = Arguments([])
+    for position, value in enumerate(values):
+        taken.add(value, position)
+    return tuple(taken.types)
 
 
 # ---------------------------------------------------------------------- running
@@ -260,7 +282,7 @@ def run(
             f"{program.typing(kinds).result}; write the result into an array"
         )
     lanes = program.lane_program(kinds, counters is not None, device=False)
-    launch = Launch(lanes.name, gpu, lanes.sites, dynamic_shared, debug, counters)
+    launch = Launch(lanes.name, gpu, lanes.sites, dynamic_shared, debug, counters, signature=kinds)
     padded = -(-math.prod(block) // 32) * 32
     blocks, chunk = math.prod(grid), max(1, CHUNK_LANES // padded)
     if lanes.cooperative:

@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from course.simt.interface import device_memory
 from course.simt.masks import Mask
 from course.simt.names import Unsupported
 
@@ -346,7 +347,7 @@ class Memory:
         """A device array from outside the kernel: its memory as it is at this launch."""
         found = self.launch.captured.get(id(device))
         if found is None:
-            found = self.launch.captured[id(device)] = global_array(device._memory, name)
+            found = self.launch.captured[id(device)] = global_array(device_memory(device), name)
             if self.counters is not None:
                 self.launch.watch(frozenset({name}), {name: found})
             if self.launch.inputs is not None:

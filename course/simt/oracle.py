@@ -17,6 +17,8 @@ import numpy as np
 from numba import from_dtype, types
 from numba.core.errors import NumbaError
 
+from course.simt.interface import device_memory
+
 #: In CUDA these give floats: the same float type, float64 for integers. Core Numba says int64.
 _FLOAT_ROUNDING = (math.floor, math.ceil, math.trunc)
 
@@ -174,8 +176,9 @@ def of_value(value: Any) -> types.Type | None:
         return types.none
     if isinstance(value, np.generic):
         return of_dtype(value.dtype)
-    if hasattr(value, "_memory"):
-        return of_value(value._memory)  # a device array from outside, by its address
+    if not isinstance(value, np.ndarray) and hasattr(value, "__cuda_array_interface__"):
+        memory = device_memory(value)  # a device array from outside, by its address
+        return None if memory is None else of_value(memory)
     if isinstance(value, np.ndarray):
         element = of_dtype(value.dtype)
         layout = "C" if value.flags.c_contiguous else "F" if value.flags.f_contiguous else "A"

@@ -13,6 +13,7 @@ from numba.core.sigutils import normalize_signature
 
 from course.simt import gpus
 from course.simt.device import DeviceNDArray
+from course.simt.interface import device_memory
 from course.simt.launch import CHUNK_LANES, Launch
 from course.simt.masks import Mask
 from course.simt.memory import Array, contiguous_strides
@@ -46,6 +47,18 @@ def apply(function: Any, signature: tuple[types.Type, ...], arrays: list[np.ndar
     return result
 
 
+def on_device(value: Any) -> Any:
+    """A device array for one that only has its interface; any other value as it is."""
+    if isinstance(value, tuple) and any(
+        hasattr(part, "__cuda_array_interface__") for part in value
+    ):
+        return tuple(on_device(part) for part in value)
+    if isinstance(value, np.ndarray | DeviceNDArray):
+        return value
+    memory = device_memory(value)
+    return value if memory is None else DeviceNDArray(memory)
+
+
 class Vectorized:
     """A function of scalars that works on whole arrays, element by element."""
 
@@ -54,6 +67,7 @@ class Vectorized:
         self.__name__, self.__doc__ = function.__name__, function.__doc__
 
     def __call__(self, *arguments: Any, out: Any = None, stream: Any = 0) -> Any:
+        arguments, out = [on_device(argument) for argument in arguments], on_device(out)
         device = any(isinstance(argument, DeviceNDArray) for argument in arguments)
         arrays = [a._memory if isinstance(a, DeviceNDArray) else np.asarray(a) for a in arguments]
         scalars = [not isinstance(a, DeviceNDArray | np.ndarray) for a in arguments]
@@ -88,6 +102,10 @@ class Vectorized:
             "with .astype(...), or add a signature"
         )
 
+    def reduce(self, arg: Any, stream: Any = 0) -> Any:
+        """One value from all elements of a 1-D array, by a function of two values."""
+        return Reduce(self.py_func)(arg, init=None)
+
     def __repr__(self) -> str:
         return f"<simulated CUDA ufunc {self.__name__}>"
 
@@ -104,6 +122,11 @@ def vectorize(ftylist_or_function: Any = (), target: str = "cuda", **options: An
         raise TypeError(
             'cuda.vectorize needs signatures: @cuda.vectorize(["float32(float32, float32)"])'
         )
+    if options.pop("nopython", True) is not True:
+        raise TypeError("nopython flag must be True")
+    unknown = sorted(set(options) - {"cache", "identity"})
+    if unknown:
+        raise KeyError(f"Unrecognized options. {', '.join(unknown)}; cuda.vectorize takes none")
     given = [ftylist_or_function] if isinstance(ftylist_or_function, str) else ftylist_or_function
     signatures = []
     for one in given:
@@ -125,15 +148,23 @@ class GeneralisedUfunc:
         self.inputs, self.outputs = _core_dimensions(layout)
 
     def __call__(self, *arguments: Any, out: Any = None, stream: Any = 0) -> Any:
-        if len(arguments) > len(self.inputs) and out is None:
-            arguments, out = arguments[: len(self.inputs)], arguments[len(self.inputs) :]
-        if len(arguments) != len(self.inputs):
+        taken, whole = len(self.inputs), len(self.inputs) + len(self.outputs)
+        if len(arguments) not in (taken, whole):
+            plural = "" if len(arguments) == 1 else "s"
             raise TypeError(
-                f"{self.__name__} takes {len(self.inputs)} arrays, {len(arguments)} given"
+                f"{self.__name__}: gufunc accepts {taken} positional arguments (when providing "
+                f"input only) or {whole} positional arguments (when providing input and output). "
+                f"Got {len(arguments)} positional argument{plural}."
             )
+        if len(arguments) == whole and out is not None:
+            raise ValueError("cannot specify argument 'out' as both positional and keyword")
+        if len(arguments) == whole:
+            arguments, out = arguments[:taken], tuple(arguments[taken:])
+        arguments, out = [on_device(argument) for argument in arguments], on_device(out)
         device = any(isinstance(argument, DeviceNDArray) for argument in arguments)
         arrays = [a._memory if isinstance(a, DeviceNDArray) else np.asarray(a) for a in arguments]
-        kinds = self._choose(arrays)
+        numbers = [not isinstance(a, DeviceNDArray | np.ndarray) for a in arguments]
+        kinds = self._choose(arrays, numbers)
         sizes: dict[str, int] = {}
         loops = []
         for number, (array, names) in enumerate(zip(arrays, self.inputs, strict=True)):
@@ -154,13 +185,16 @@ class GeneralisedUfunc:
         self._run(arrays, results, kinds, loop, sizes)
         return self._deliver(results, out, device)
 
-    def _choose(self, arrays: list[np.ndarray]) -> tuple[types.Type, ...]:
-        for kinds in self.signatures:
-            if len(kinds) == len(self.inputs) + len(self.outputs) and all(
-                np.can_cast(array.dtype, dtype_of(_element(kind)), "safe")
-                for array, kind in zip(arrays, kinds, strict=False)
-            ):
-                return kinds
+    def _choose(self, arrays: list[np.ndarray], numbers: list[bool]) -> tuple[types.Type, ...]:
+        for convertible in ([False] * len(arrays), numbers):  # single numbers are converted last
+            for kinds in self.signatures:
+                if len(kinds) == len(self.inputs) + len(self.outputs) and all(
+                    np.can_cast(
+                        array.dtype, dtype_of(_element(kind)), "same_kind" if loose else "safe"
+                    )
+                    for array, kind, loose in zip(arrays, kinds, convertible, strict=False)
+                ):
+                    return kinds
         raise TypeError(
             f"No matching signature for {self.__name__}"
             f"({', '.join(str(array.dtype) for array in arrays)})"
@@ -247,8 +281,22 @@ def guvectorize(
     """
     if signature is None:
         raise TypeError('cuda.guvectorize needs signatures and a layout such as "(n),(n)->(n)"')
+    if options.pop("nopython", True) is not True:
+        raise TypeError("nopython flag must be True")
+    options.pop("cache", None)
+    if options:
+        listed = ", ".join(repr(name) for name in options)
+        raise TypeError(f"The following target options are not supported: {listed}")
     given = [ftylist] if isinstance(ftylist, str) else ftylist
-    kinds = [tuple(normalize_signature(one)[0]) for one in given]
+    kinds = []
+    for one in given:
+        arguments, result = normalize_signature(one)
+        if result not in (None, types.none):
+            raise TypeError(
+                f"guvectorized functions cannot return values: signature {one} specifies {result} "
+                "return type"
+            )
+        kinds.append(tuple(arguments))
     return lambda function: GeneralisedUfunc(function, kinds, signature)
 
 
@@ -265,9 +313,10 @@ class Reduce:
         if values.ndim != 1:
             raise TypeError("only support 1D array")
         values = values[:size]
-        init = values.dtype.type(init)
         kind = of_dtype(values.dtype)
-        partial = np.concatenate([values, [init]]).astype(values.dtype)
+        partial = values.copy()
+        if init is not None:
+            partial = np.concatenate([values, [values.dtype.type(init)]]).astype(values.dtype)
         while len(partial) > 1:
             half = len(partial) // 2
             merged = apply(self.functor, (kind, kind), [partial[:half], partial[half : 2 * half]])

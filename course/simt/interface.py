@@ -1,0 +1,83 @@
+"""The CUDA array interface of simulated device arrays.
+
+Its addresses are those of the host's memory in which the simulator keeps the array: good for going
+from one object to another in one program, and of no use to a library that works on a real GPU.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+#: Allocations whose address has been given away, by that address.
+_given: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()
+
+
+def _owner(memory: np.ndarray) -> np.ndarray:
+    while isinstance(memory.base, np.ndarray):
+        memory = memory.base
+    return memory
+
+
+def _start(memory: np.ndarray) -> int:
+    return memory.__array_interface__["data"][0]
+
+
+def describe(memory: np.ndarray, stream: Any) -> dict[str, Any]:
+    """The interface, version 3, of an array in simulated device memory."""
+    owner = _owner(memory)
+    _given[_start(owner)] = owner
+    return {
+        "shape": memory.shape,
+        "strides": None if memory.flags.c_contiguous else memory.strides,
+        "data": (_start(memory) if memory.size else 0, False),
+        "typestr": memory.dtype.str,
+        "descr": memory.dtype.descr,
+        "stream": int(stream.handle) if hasattr(stream, "handle") else None,
+        "version": 3,
+    }
+
+
+def memory_of(interface: dict[str, Any]) -> np.ndarray:
+    """The array that an interface describes, in the same memory.
+
+    Raises
+    ------
+    NotImplementedError
+        If it has a mask.
+    TypeError
+        If the address is not one of the simulator.
+    """
+    if interface.get("mask") is not None:
+        raise NotImplementedError("Masked arrays are not supported")
+    address, readonly = interface["data"]
+    shape, strides = tuple(interface["shape"]), interface.get("strides")
+    described = np.dtype(interface["typestr"])
+    dtype = np.dtype(interface["descr"]) if described.kind == "V" else described
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    for start, owner in list(_given.items()):
+        flat = owner.reshape(-1, order="A").view(np.uint8)
+        if start <= address < start + flat.size:
+            memory = np.ndarray(shape, dtype, flat, address - start, strides)
+            memory.flags.writeable = not readonly
+            return memory
+    raise TypeError(
+        f"address {address:#x} is no memory of the simulator: an array on a real GPU cannot be "
+        "used here; copy it to the host first"
+    )
+
+
+def device_memory(value: Any) -> np.ndarray | None:
+    """The memory of an array on the simulated device, whoever holds it; None for all else."""
+    if hasattr(value, "_memory"):
+        return value._memory
+    interface = getattr(value, "__cuda_array_interface__", None)
+    if not isinstance(interface, dict):
+        return None
+    try:
+        return memory_of(interface)
+    except TypeError:
+        return None  # on a real GPU
