@@ -202,7 +202,8 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
 def run_bench(arguments: argparse.Namespace) -> int:
     """Measure, or show what is recorded; status 1 when a program was wrong or failed."""
     from course import backend, bench
-    from course.own_figures import own_folder
+    from course.measurements import subject_of
+    from course.own_figures import beside, own_folder
 
     known = bench.subjects()
     unknown = [subject for subject in arguments.subjects if subject not in known]
@@ -221,6 +222,9 @@ def run_bench(arguments: argparse.Namespace) -> int:
         return 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     files, failures = bench.run(chosen, arguments.out or own_folder())
+    for path in files:
+        text = beside(subject_of(path), path.parent)
+        print(f"\n{path.stem} beside what is recorded [ms]:\n{text}" if text else "")
     print(f"{len(files)} file{'' if len(files) == 1 else 's'} written")
     for failure in failures:
         print(f"failed: {failure}", file=sys.stderr)

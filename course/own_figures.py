@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from course import backend
 from course.measurements import Figure, file_name, find, read, write
+from course.paths import data_path
 from course.simt.device import NoTime
 
 if TYPE_CHECKING:
@@ -61,6 +62,18 @@ def compare(subject: str | None = None, own: Path | None = None) -> pandas.DataF
     return pandas.DataFrame(
         rows, columns=[*names, "recorded GPU", "recorded", "own / recorded", "says"]
     )
+
+
+def beside(subject: str, own: Path) -> str:
+    """Own times of a subject beside the recorded ones, as text; "" where there is none of both."""
+    if own.resolve() == data_path("measurements").resolve():
+        return ""  # these are the recorded ones
+    table = compare(subject, own)
+    times = table[table["unit"] == "ms"]
+    if times.empty:
+        return ""
+    shown = times[["variant", "shape", "metric", "own", "recorded GPU", "recorded", "says"]]
+    return shown.to_string(index=False, float_format=lambda value: f"{value:.4g}")
 
 
 def judged(own: Figure, other: Figure) -> str:

@@ -24,6 +24,7 @@ from course.roofline import (
     Roofs,
     bound,
     bound_of,
+    kinds,
     refuse_impossible,
     roofs_of,
     time_text,
@@ -246,7 +247,7 @@ def measure(
         turns, samples, launch, seconds=seconds,
         together=1 if alone or about > LONG else None, empty_l2=not warm and total < 2 * l2,
     )  # fmt: skip
-    amounts = None if operations is None else _kinds(operations)
+    amounts = None if operations is None else kinds(operations)
     least = None
     if roofs is not None and (bytes is not None or amounts is not None):
         least = bound(bytes or 0, amounts or 0, roofs)
@@ -278,7 +279,7 @@ def _benchmark_host(call, args, bytes, operations, samples, seconds, name) -> Ti
             times.append(_wall(call, args, wait))
     return timing_of(
         times, first_call=first_call, name=name, device=processor(), cold=False, bytes=bytes,
-        operations=None if operations is None else _kinds(operations),
+        operations=None if operations is None else kinds(operations),
     )  # fmt: skip
 
 
@@ -372,12 +373,6 @@ def compiled_versions(call: Any) -> int | None:
 
 def _bound_call(call: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:
     return lambda: call(*args)
-
-
-def _kinds(operations: float | Mapping[str, float]) -> dict[str, float]:
-    from course.roofline import kinds
-
-    return kinds(operations)
 
 
 def _roofs_here(gpu: str | Roofs | None) -> Roofs | None:

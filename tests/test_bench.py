@@ -1,5 +1,6 @@
 """python -m course bench: right results only, a file for each subject, without a GPU no time."""
 
+import dataclasses
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -202,6 +203,24 @@ def test_without_out_the_files_are_the_readers_own(subjects, tmp_path, capsys, m
     monkeypatch.setenv("COURSE_MEASUREMENTS", str(tmp_path / "mine"))
     assert call(capsys, "good")[0] == 0
     assert (tmp_path / "mine" / "fake1-good.csv").exists()
+
+
+def test_own_times_are_shown_beside_the_recorded_ones(subjects, tmp_path, capsys, monkeypatch):
+    def again(frame):
+        for figure in measurements.find("transpose", variant="copy"):
+            twice = {"median": 2 * figure.median, "q1": 2 * figure.q1, "q3": 2 * figure.q3}
+            frame.rows.append(dataclasses.replace(figure, **twice))
+
+    module = ModuleType("course.benches.transpose")
+    module.run = again
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(bench, "subjects", lambda: {"transpose": "transposes"})
+    status, out, _ = call(capsys, "transpose", "--out", tmp_path)
+    assert status == 0
+    assert "fake1-transpose beside what is recorded [ms]:" in out
+    assert "NVIDIA H200" in out and out.count("2 times as much") == len(
+        measurements.find("transpose", variant="copy")
+    )
 
 
 @pytest.fixture
