@@ -17,6 +17,7 @@ from course.simt.halves import FUNCTIONS
 from course.simt.intrinsics import GRID_GROUP
 from course.simt.names import MISSING, KernelName
 from course.simt.oracle import dtype_of, plain
+from course.simt.pieces import piece_code
 
 if TYPE_CHECKING:
     from course.simt.emit import Emitter
@@ -173,6 +174,8 @@ def _format_of(kind: types.Type) -> str:
 
 def _intrinsic(emitter: Emitter, node: ast.Call, path: str) -> str:
     typing = emitter.typing
+    if path.startswith("pieces."):
+        return piece_code(emitter, node, path[7:])
     if path == "cg.this_grid":
         emitter.cooperative = True
         return "0"

@@ -15,6 +15,7 @@ from course.simt.elementwise import ufunc_type
 from course.simt.expressions import Expressions, constant_dtype
 from course.simt.names import MISSING, KernelName
 from course.simt.oracle import best_signature, method_type, of_dtype, plain, resolve
+from course.simt.pieces import piece_type
 
 CASTS = {int, float, bool, complex}
 #: Functions of Python, math and NumPy that Numba's typing decides about.
@@ -250,6 +251,8 @@ def _declared(typer: Expressions, node: ast.Call, function: Any, arguments: tupl
 # ---------------------------------------------------------------------- CUDA's own
 def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
     source = typer.source
+    if path.startswith("pieces."):
+        return piece_type(typer, node, path[7:])
     if path in ("grid", "gridsize"):
         dimensions = source.static(node.args[0]) if len(node.args) == 1 else MISSING
         if dimensions not in (1, 2, 3):

@@ -96,9 +96,18 @@ class Counting:
         return value
 
     def record(self, array: Array, uniform, varying, bad, site: int, op: str, value=None) -> None:
-        """Count one access of the source."""
+        """Count one access of the source, and watch what it touches."""
         mask = self.active_part(bad)
         if not mask or array.space == "constant":
+            return
+        if not self.counted_apart:
+            self.count_access(array, uniform, varying, bad, site, op)
+        self.watch(array, uniform, varying, mask, site, op, value)
+
+    def count_access(self, array: Array, uniform, varying, bad, site: int, op: str) -> None:
+        """Count one access: an element of each active lane."""
+        mask = self.active_part(bad)
+        if not mask:
             return
         key = (self.site(site), array.space, op)
         count = self.counters.accesses[key]
@@ -106,12 +115,10 @@ class Counting:
         count.bytes += mask.count * array.itemsize
         if array.space == "global":
             self._record_global(count, key, array, uniform, varying, mask)
-            self.watch(array, uniform, varying, mask, site, op, value)
             return
         count.requests += mask.warps
         if array.space == "shared":
             self._record_shared(count, key, array, uniform, varying, mask)
-        self.watch(array, uniform, varying, mask, site, op, value)
 
     def _record_shared(self, count: Count, key, array: Array, uniform, varying, mask) -> None:
         if varying is None and (key[2] == "atomic" or array.itemsize <= 4):

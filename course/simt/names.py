@@ -36,6 +36,9 @@ KERNEL_NAMES = frozenset(
     """.split()
 ).union(halves.NAMES)
 
+#: Objects from elsewhere that stand for a name of a kernel, by their identity.
+_REGISTERED: dict[int, tuple[Any, KernelName]] = {}
+
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
 
 
@@ -83,10 +86,17 @@ def _is_cuda_module(value: Any) -> bool:
     )
 
 
+def register(value: Any, path: str) -> None:
+    """Let an object, such as an intrinsic of Numba, stand for a name that lane programs know."""
+    _REGISTERED[id(value)] = (value, KernelName(path))
+
+
 def as_kernel_name(value: Any) -> Any:
     """The :class:`KernelName` for an object of ``numba.cuda``, or the object itself."""
     if isinstance(value, KernelName):
         return value
+    if id(value) in _REGISTERED:
+        return _REGISTERED[id(value)][1]
     real = sys.modules.get("numba.cuda")
     if real is not None and not isinstance(value, int | float | str | tuple | type(None)):
         for name in KERNEL_NAMES:

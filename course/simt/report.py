@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from course.simt.emit import Site
 
 #: Kinds of finding that make a program wrong; the others cost time.
-ERRORS = frozenset({"out-of-bounds", "race", "barrier-divergence", "uninitialised-read"})
+ERRORS = frozenset(
+    {"out-of-bounds", "misaligned", "race", "barrier-divergence", "uninitialised-read"}
+)
 SPACES = ("global", "shared", "local")
 OPS = ("load", "store", "atomic")
 
@@ -138,8 +140,12 @@ class Report:
 
     @property
     def operations(self) -> dict[str, int]:
-        """Operations of all threads by type; + − × count 1, fma 2; see DESIGN for the rest."""
-        kinds = ("float32", "float64", "float16", "special", "integer")
+        """Operations of all threads by type; + − × count 1, fma 2; see DESIGN for the rest.
+
+        Those of tensor cores are there, as "tensor", if there are any.
+        """
+        kinds = ["float32", "float64", "float16", "special", "integer"]
+        kinds += ["tensor"] * bool(self._counters.operations["tensor"])
         return {kind: self._counters.operations[kind] for kind in kinds}
 
     @property

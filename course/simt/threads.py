@@ -21,6 +21,7 @@ from course.simt.ragged import Ragged
 from course.simt.records import Records
 from course.simt.report import ERRORS, Finding, KernelError, Where, in_function
 from course.simt.unwritten import Unwritten
+from course.simt.vectors import Vectors
 from course.simt.warp import Warps
 
 ndarray = np.ndarray
@@ -90,7 +91,8 @@ def _of_geometry(name: str) -> property:
 
 
 class Threads(
-    Control, Memory, Ragged, Records, Elementwise, Atomics, Races, Unwritten, Warps, Counting
+    Control, Memory, Vectors, Ragged, Records, Elementwise, Atomics, Races, Unwritten, Warps,
+    Counting,
 ):
     """What a lane program sees as ``T``."""
 
@@ -118,6 +120,8 @@ class Threads(
         self._bounds: dict = {}
         self._scaled: dict = {}
         self._allocated: dict = {}
+        self.counted_apart = False  # the elements of one access, touched one by one
+        self.copies: list[list[tuple]] = [[]]  # groups of asynchronous copies under way
 
     # ------------------------------------------------------------------ places
     def site(self, number: int):
