@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numba import float32, int32, types
+from numba import float32, int32, njit, types
 from numba.core.errors import TypingError
 
 from course.simt import host as cuda
@@ -125,6 +125,27 @@ def test_options_and_arguments_of_ufuncs_are_checked():
         scale(np.arange(3.0))
     with pytest.raises(ValueError, match="both positional and keyword"):
         scale(np.arange(3.0), 2, np.zeros(3), out=np.zeros(3))
+
+
+def test_a_ufunc_and_a_cpu_function_are_refused_in_kernels():
+    @cuda.vectorize(["f8(f8, f8)"])
+    def product(a, b):
+        return a * b
+
+    @njit("f8(f8, f8)")
+    def on_cpu(a, b):
+        return a * b
+
+    def calls(chosen):
+        @cuda.jit
+        def kernel(x):
+            x[0] = chosen(x[0], x[0])
+
+        return kernel
+
+    for function in (product, on_cpu):
+        with pytest.raises(TypingError, match="Untyped global name 'chosen'"):
+            calls(function)[1, 1](np.ones(1))
 
 
 def test_a_ufunc_reduces():

@@ -20,7 +20,8 @@ PARTICLE = np.dtype(
     [("mass", np.float32), ("place", INNER), ("count", np.int16, (2, 3)), ("z", np.complex64)],
     align=True,
 )
-PACKED = np.dtype([("flag", np.uint8), ("values", np.float32, (3,)), ("last", np.int16)])
+PACKED = np.dtype([("values", np.float32, (3,)), ("last", np.int16), ("flag", np.uint8)])
+UNALIGNED = np.dtype([("flag", np.uint8), ("values", np.float32, (3,))])
 
 Point = namedtuple("Point", ["x", "y"])
 
@@ -236,14 +237,14 @@ def test_arrays_are_assigned_to_slices_and_to_fields():
     a = particles(3)
     m = np.arange(20, dtype=np.int32).reshape(4, 5)
     wanted = m.copy()
-    values = np.arange(6, dtype=np.float32).reshape(2, 3) + 0.5
+    values = np.arange(6, dtype=np.int16).reshape(2, 3)
     r = a[0].copy()
     kernel[1, 1](a, r, m, values)
     wanted[1:, ::2] = 4
     wanted[0] = wanted[3]
     wanted[..., 1] = 0
     np.testing.assert_array_equal(m, wanted)
-    np.testing.assert_array_equal(r["count"], values.astype(np.int16))
+    np.testing.assert_array_equal(r["count"], values)
     assert a[2] == a[1]
 
 
@@ -256,10 +257,25 @@ def test_records_of_other_fields_and_slices_that_do_not_fit_are_refused():
     def misfit(a):
         a[1:] = a[:4]
 
+    @cuda.jit
+    def converts(a, x):
+        a[0]["count"] = x
+
     with pytest.raises(TypingError, match="Cannot cast"):
         mixed[1, 1](particles(2), np.zeros(2, PACKED))
     with pytest.raises(ValueError, match="line 2: cannot assign slice of shape"):
         misfit[1, 1](np.zeros(9))
+    with pytest.raises(TypingError, match="takes an array of its own type"):
+        converts[1, 1](particles(2), np.zeros((2, 3), np.float32))
+
+
+def test_a_field_that_is_not_aligned_is_refused():
+    @cuda.jit
+    def kernel(a, out):
+        out[0] = a[0].values[1]
+
+    with pytest.raises(TypingError, match="values of type float32 is not aligned"):
+        kernel[1, 1](np.zeros(2, UNALIGNED), np.zeros(1))
 
 
 # ---------------------------------------------------------------------- views

@@ -9,7 +9,7 @@ from typing import Any
 from numba import types
 
 from course.simt.names import KERNEL_NAMES, MISSING, KernelName, Source
-from course.simt.oracle import attribute_type, plain
+from course.simt.oracle import attribute_type, dtype_of, plain
 
 
 class Attributes:
@@ -91,6 +91,14 @@ class Attributes:
         found = self.of_field(record, name, kind.ndim if isinstance(kind, types.Array) else 0)
         if found is None:
             raise self.source.unsupported(node, f"a field of type {record.typeof(name)}")
+        element = found.dtype if isinstance(found, types.Array) else found
+        if not isinstance(element, types.Record):
+            if record.offset(name) % dtype_of(element).alignment:
+                raise self.source.refused(
+                    node,
+                    f"{record}.{name} of type {element} is not aligned: make the dtype with "
+                    "np.dtype(..., align=True)",
+                )
         return found
 
     @staticmethod

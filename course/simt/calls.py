@@ -40,6 +40,7 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
     if isinstance(function, KernelName):
         return _intrinsic(typer, node, function.path)
     if is_device_function(function):
+        _check_device(typer, node, function)
         return _device(typer, node, function)
     if node.keywords:
         raise source.unsupported(node, f"keyword arguments of {ast.unparse(node.func)}")
@@ -100,6 +101,23 @@ def _spread(typer: Expressions, node: ast.Call) -> None:
 def is_device_function(function: Any) -> bool:
     """True for functions decorated with ``cuda.jit``, the simulator's or numba.cuda's."""
     return hasattr(function, "py_func")
+
+
+def _check_device(typer: Expressions, node: ast.Call, function: Any) -> None:
+    """Refuse what is made for the host: ufuncs, and CPU functions with signatures."""
+    name = ast.unparse(node.func)
+    if hasattr(function, "reduce") or hasattr(function, "outputs"):
+        raise typer.source.refused(
+            node,
+            f"Untyped global name {name!r}: a ufunc works on whole arrays and is called from the "
+            "host; call a function decorated with @cuda.jit(device=True)",
+        )
+    if getattr(function, "_can_compile", True) is False and not hasattr(function, "device"):
+        if type(function).__name__ == "CPUDispatcher":
+            raise typer.source.refused(
+                node,
+                f"Untyped global name {name!r}: using cpu function on device; it has signatures",
+            )
 
 
 def _is_library(function: Any) -> bool:

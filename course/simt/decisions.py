@@ -78,7 +78,7 @@ class Decisions:
         left, right = plain(left), plain(right)
         if len(node.ops) > 1:
             raise self.source.unsupported(node, "a chain of comparisons with is")
-        if isinstance(left, types.Array | types.BaseTuple) and left == right:
+        if isinstance(left, types.Array | types.BaseTuple | types.Record) and left == right:
             raise self.source.unsupported(node, f"is between values of type {left}")
         self.typing.operands[node] = ((left, right),)
         if left != right or isinstance(left, types.NoneType):

@@ -207,6 +207,12 @@ class Expressions(Attributes, Decisions):
             return self.field(node, base, self.source.static(node.slice))
         return self.subscript(node, base)
 
+    def sets_field(self, target: ast.expr) -> bool:
+        """Is this a field of a record, and no element of an array?"""
+        if isinstance(target, ast.Attribute):
+            return True
+        return self.names_field(target, self.typing.of[target.value])
+
     def names_field(self, node: ast.Subscript, base: types.Type) -> bool:
         """Is this the field of a record, ``r["x"]``, or that of all of an array's records?"""
         if isinstance(base, types.Record):

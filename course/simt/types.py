@@ -155,6 +155,14 @@ class Typer(Expressions):
         """Check that an element can be set to a value of some type."""
         self.typing.targets[target] = element
         part, given = element, plain(kind)
+        if isinstance(element, types.Array) and self.sets_field(target):
+            same = isinstance(given, types.Array) and given.dtype == element.dtype
+            if not isinstance(array, types.Record) or not same or given.ndim != element.ndim:
+                raise self.source.refused(
+                    target,
+                    f"Cannot set a field of type {element} to {kind}: an array in a record takes "
+                    "an array of its own type; set the elements",
+                )
         if isinstance(element, types.Array):  # a slice: one value for all, or an array of values
             part, axes = element.dtype, element.ndim
             if isinstance(given, types.Array) and given.ndim <= axes:
