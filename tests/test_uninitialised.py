@@ -759,6 +759,22 @@ def test_runs_stop_at_the_first_difference():
     found(kernel, zeros(), line=3, code="bound[0]", words=["decides how often the loop runs"])
 
 
+def test_a_loop_that_ends_only_by_luck():
+    """Memory happens to hold 0 when it is traced; with anything else the loop never ends."""
+
+    @cuda.jit
+    def kernel(out):
+        lock = cuda.shared.array(1, int32)
+        other = cuda.shared.array(1, int32)
+        while lock[0] != 0:
+            cuda.syncthreads()
+        out[0] = other[0]
+
+    first, *_ = errors(kernel, zeros(), block=1)
+    assert (first.kind, first.line, first.code) == ("uninitialised-read", 4, "lock[0]")
+    assert "decides how long the loop runs" in first.message
+
+
 @pytest.mark.parametrize("kind", ["b1", "i1", "i4", "i8", "u1", "u8", "f2", "f4", "f8", "c8"])
 def test_stand_ins_differ_and_stay_finite(kind):
     dtype = np.dtype({"b1": "?"}.get(kind, kind))

@@ -12,17 +12,20 @@ from typing import Any
 import numpy as np
 
 from course.simt.emit import Site
-from course.simt.masks import Mask
+from course.simt.masks import EndlessLoop, Mask
 from course.simt.memory import Array, global_array
 from course.simt.threads import Threads
 
 ndarray = np.ndarray
 
-#: What stands in for the unwritten: first in the run that the others are held against.
-BASE, *OTHERS = ("ones", "wild", "opposite", "zeros")
+#: What stands in for the unwritten: first, as in the traced run, where others are held against it.
+BASE, *OTHERS = ("zeros", "wild", "opposite", "ones")
 
-#: The runs in which comparisons with the unwritten come out the other way than in the first.
-TURNED = ("opposite", "zeros")
+#: Runs in which comparisons with the unwritten come out the other way than in the first.
+TURNED = ("opposite", "ones")
+
+#: What stands in elsewhere while one place is tried: 0 would hide what is multiplied with it.
+ELSEWHERE = "ones"
 
 #: Bytes kept of what is compared; comparisons beyond come out as they do.
 MOST_BYTES = 1 << 26
@@ -81,13 +84,21 @@ class Transcript:
     fill : str
         What stands in for the unwritten.
     only : Site, optional
-        A place whose reads alone get it; all others get the stand-in of the base.
+        A place whose reads alone get it; all others get :data:`ELSEWHERE`.
     model : Transcript, optional
         The run to be held against.
+    most : int, optional
+        End the run after so many events.
     """
 
-    def __init__(self, fill: str, only: Site | None = None, model: Transcript | None = None):
-        self.fill, self.only, self.model = fill, only, model
+    def __init__(
+        self,
+        fill: str,
+        only: Site | None = None,
+        model: Transcript | None = None,
+        most: int | None = None,
+    ):
+        self.fill, self.only, self.model, self.most = fill, only, model, most
         self.events = compact("q")
         self.aside: dict[tuple, tuple[int, int]] = {}
         self.repeats: Counter = Counter()
@@ -102,6 +113,8 @@ class Transcript:
             number = len(self.events)
             if number >= len(model.events) or model.events[number] != event:
                 raise Differs(words, site)
+        if self.most is not None and len(self.events) >= self.most:
+            raise EndlessLoop("a run with other values in unwritten memory does not end")
         self.events.append(event)
         self.repeats.clear()
 
@@ -186,7 +199,7 @@ class Replay(Threads):
     @property
     def _everywhere(self) -> str:
         """What stands in where no single place is tried."""
-        return self.transcript.fill if self.transcript.only is None else BASE
+        return self.transcript.fill if self.transcript.only is None else ELSEWHERE
 
     def _fill(self, array: Array, known: bool) -> Array:
         if not known:
@@ -215,7 +228,7 @@ class Replay(Threads):
     def stand_in(self, dtype: np.dtype, site: int) -> ndarray:
         chosen = self.transcript.only in (None, self.site(site))
         return self._stand_in(
-            dtype, self.lanes, self.transcript.fill if chosen else BASE, 1000 + site
+            dtype, self.lanes, self.transcript.fill if chosen else ELSEWHERE, 1000 + site
         )
 
     def candidate(self, what: str, advice: str, site: int, lane: int) -> None:
@@ -251,7 +264,7 @@ class Replay(Threads):
 
     def load(self, array: Array, index: tuple, site: int):
         value = super().load(array, index, site)
-        if self.fresh is not None:  # other places keep on reading the base's stand-in
+        if self.fresh is not None:  # other places keep on reading theirs
             flat, place, before = self.fresh
             flat[place] = before
             self.fresh = None

@@ -7,8 +7,8 @@ way of a thread at an `if` or a loop differs between two such runs, it comes fro
 is an error; if nothing differs, the kernel throws the values away, as correct kernels do with
 padding. Runs stop at the first difference, and a launch without such reads never runs again.
 
-The stand-ins are finite numbers: 1 everywhere; large ones, another for each element; the same with
-the other signs; and 0 everywhere. So 0 times a stand-in is 0. A comparison could come out alike for
+The stand-ins are finite numbers: 0 everywhere; large ones, another for each element; the same with
+the other signs; and 1 everywhere. So 0 times a stand-in is 0. A comparison could come out alike for
 all of them, as ``flag == 7`` does; so in the last two runs each comparison whose operands are not
 those of the first run comes out the other way.
 """
@@ -26,7 +26,7 @@ from course.simt.emit import Site
 from course.simt.masks import EndlessLoop
 from course.simt.memory import Array
 from course.simt.names import Unsupported
-from course.simt.replay import BASE, OTHERS, Differs, Replay, Transcript
+from course.simt.replay import BASE, ELSEWHERE, OTHERS, Differs, Replay, Transcript
 from course.simt.report import Finding, in_function
 from course.simt.threads import geometry
 
@@ -117,13 +117,16 @@ class Again:
         base = Transcript(BASE)
         try:
             self._run(base)
-        except (EndlessLoop, Unsupported):
+        except Unsupported:  # a value is no longer one for all threads, as it was when traced
             return {}
         for fill in OTHERS:
-            transcript = Transcript(fill, model=base)
-            end = self._difference(transcript)
+            end = self._difference(Transcript(fill, model=base))
             if end is not None:
-                return self._judged(fill, base, end)
+                ends = self._tried_alone(len(base.events)) or {
+                    next(iter(self.launch.candidates)): end
+                }
+                found = {site: self._finding(site, *how) for site, how in ends.items()}
+                return {(finding.kind, site): finding for site, finding in found.items()}
         return {}
 
     def _run(self, transcript: Transcript) -> None:
@@ -159,19 +162,24 @@ class Again:
         )
         return None if same else ("changes the result", None)
 
-    def _judged(self, fill: str, base: Transcript, end: tuple) -> dict[tuple[str, Site], Finding]:
-        """Findings for the candidates that matter, when all of them together do."""
-        candidates = self.launch.candidates
+    def _tried_alone(self, events: int) -> dict[Site, tuple]:
+        """Where the values of each candidate end, for those that matter without the others."""
+        candidates = list(self.launch.candidates)
+        if len(candidates) == 1:
+            return {}
+        model = Transcript(ELSEWHERE, most=2 * events + 1000)
+        try:
+            self._run(model)
+        except (EndlessLoop, Unsupported):
+            return {}
         ends = {}
-        if len(candidates) > 1:
-            for site in list(candidates)[:MOST_PLACES]:
-                alone = self._difference(Transcript(fill, site, base))
-                if alone is not None:
-                    ends[site] = alone
-        if not ends:
-            ends[next(iter(candidates))] = end
-        found = (self._finding(site, *end) for site, end in ends.items())
-        return {(finding.kind, site): finding for site, finding in zip(ends, found, strict=True)}
+        for site in candidates[:MOST_PLACES]:
+            for fill in ("wild", "opposite"):
+                end = self._difference(Transcript(fill, site, model))
+                if end is not None:
+                    ends[site] = end
+                    break
+        return ends
 
     def _finding(self, site: Site, words: str, end: Site | None) -> Finding:
         found = self.launch.candidates[site]
