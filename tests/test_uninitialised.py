@@ -7,6 +7,7 @@ import pytest
 from numba import boolean, complex64, float32, float64, from_dtype, int8, int32, types, uint8
 
 from course import trace
+from course.intrinsics import commit_copies, copy_async, load4, wait_copies
 from course.simt import host as cuda
 from course.simt import replay, uninitialised
 from course.simt.replay import BASE, OTHERS, stand_ins
@@ -452,7 +453,37 @@ def test_adding_to_a_variable_set_only_under_an_if():
     found(kernel, zeros(), 5, line=5, code="total", words=["stored in out in line 6"])
 
 
+def test_a_copy_that_nobody_waited_for():
+    @cuda.jit
+    def kernel(out, x):
+        tile = cuda.shared.array(32, float32)
+        t = cuda.threadIdx.x
+        copy_async(tile, t, x, t)
+        commit_copies()
+        value = tile[t]
+        wait_copies(0)
+        out[t] = value + tile[t]
+
+    (finding,) = (
+        f for f in trace(kernel, 1, N, zeros(), numbers(), gpu="H200").findings if f.is_error
+    )
+    assert (finding.line, finding.code) == (6, "tile[t]")
+
+
 # ---------------------------------------------------------------------- right programs
+def test_a_wide_load_whose_last_elements_are_not_used():
+    @cuda.jit
+    def kernel(out, x):
+        tile = cuda.shared.array(128, float32)
+        t = cuda.threadIdx.x
+        tile[4 * t] = x[t]
+        tile[4 * t + 1] = x[t]
+        a, b, _, _ = load4(tile, 4 * t)
+        out[t] = a + b
+
+    silent(kernel, zeros(), numbers())
+
+
 def test_a_select_throws_it_away():
     @cuda.jit
     def after(out, x):
