@@ -116,7 +116,10 @@ class Accesses:
             convert = "None"
             if not isinstance(wanted.dtype, types.Record):
                 convert = operators.name_of(wanted.dtype)
-                if not isinstance(kind, types.Array):
+                if isinstance(kind, types.BaseTuple):
+                    whole = types.UniTuple(wanted.dtype, len(kind))
+                    code = self.convert(code, kind, whole)
+                elif not isinstance(kind, types.Array):
                     code = self.convert(code, kind, wanted.dtype)
             self.line(f"T.store_all({base}, {code}, {site}, {convert})")
             return

@@ -124,8 +124,6 @@ def _method(emitter: Emitter, node: ast.Call) -> str:
         return f"T.view_as({code}, {emitter.constant(dtype, dtype.name)}, {site})"
     if name == "transpose":
         return f"{code}.transposed"
-    if name == "ravel":
-        return f"T.reshape({code}, (-1,), {site})"
     shape = [emitter.expression(argument) for argument in node.args]
     whole = isinstance(emitter.typing.of[node.args[0]], types.BaseTuple)
     return f"T.reshape({code}, {shape[0] if whole else spelled_tuple(shape)}, {site})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import math
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,26 @@ from numba.np.numpy_support import ufunc_find_matching_loop
 from course.simt import intrinsics
 from course.simt.elementwise import ufunc_type
 from course.simt.expressions import Expressions, constant_dtype
-from course.simt.names import MISSING, KernelName
+from course.simt.names import MISSING, KernelName, Source
 from course.simt.oracle import best_signature, method_type, of_dtype, plain, resolve
 from course.simt.pieces import piece_type
 
 CASTS = {int, float, bool, complex}
+#: The ufuncs that Numba-CUDA has code for. Source: numba.cuda.ufuncs of 0.22.2 and 0.30.4.
+UFUNCS = frozenset(
+    """
+    arccos arccosh arcsin arcsinh arctan arctan2 arctanh bitwise_and bitwise_or bitwise_xor
+    conjugate cos cosh deg2rad degrees divide equal fmax fmin greater greater_equal hypot invert
+    isnan left_shift less less_equal log log10 log2 logical_and logical_not logical_or logical_xor
+    maximum minimum not_equal rad2deg radians right_shift sin sinh tan tanh
+    """.split()
+)
+_INSTEAD = {
+    "add": "use +", "subtract": "use -", "multiply": "use *", "power": "use **", "square": "use *",
+    "floor_divide": "use //", "remainder": "use %", "divmod": "use divmod", "absolute": "use abs",
+    "fabs": "use abs", "negative": "use -", "positive": "use the value itself", "rint": "use round",
+    "cbrt": "use cuda.cbrt", "reciprocal": "use 1 / x", "float_power": "use **",
+}  # fmt: skip
 #: Functions of Python, math and NumPy that Numba's typing decides about.
 PYTHON = (abs, min, max, round, pow, divmod)
 
@@ -56,6 +72,8 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
         if not isinstance(arguments[0], types.BaseTuple) or not len(arguments[0]):
             raise source.refused(node, f"{function.__name__}({arguments[0]}) needs several numbers")
         return _several(typer, node, function, tuple(arguments[0]))
+    if isinstance(function, np.ufunc):
+        _check_ufunc(source, node, function)
     if isinstance(function, np.ufunc) and any(isinstance(k, types.Array) for k in arguments):
         return ufunc_type(typer, node, function, arguments)
     if function in PYTHON or _is_library(function):
@@ -101,6 +119,17 @@ def _spread(typer: Expressions, node: ast.Call) -> None:
 def is_device_function(function: Any) -> bool:
     """True for functions decorated with ``cuda.jit``, the simulator's or numba.cuda's."""
     return hasattr(function, "py_func")
+
+
+def _check_ufunc(source: Source, node: ast.Call, function: np.ufunc) -> None:
+    """Refuse the ufuncs that Numba types in a kernel and then has no code for."""
+    name = function.__name__
+    if name in UFUNCS:
+        return
+    advice = _INSTEAD.get(name) or (f"use math.{name}" if hasattr(math, name) else "write it out")
+    raise source.refused(
+        node, f"{ast.unparse(node.func)} is not available in a CUDA kernel of Numba: {advice}"
+    )
 
 
 def _check_device(typer: Expressions, node: ast.Call, function: Any) -> None:
@@ -177,12 +206,15 @@ def _several(typer: Expressions, node: ast.Call, function: Any, arguments: tuple
 def _print(typer: Expressions, node: ast.Call) -> types.Type:
     for argument in node.args:
         kind = typer.expression(argument)
-        parts = kind if isinstance(kind, types.BaseTuple) else (kind,)
-        if not all(
-            isinstance(k, types.Number | types.Boolean | types.StringLiteral) for k in parts
-        ):
+        if not _printable(kind):
             raise typer.source.refused(node, f"print of {kind} is not possible in a kernel")
     return types.none
+
+
+def _printable(kind: types.Type) -> bool:
+    if isinstance(kind, types.BaseTuple):
+        return all(_printable(part) for part in kind)
+    return isinstance(kind, types.Integer | types.Float | types.Boolean | types.StringLiteral)
 
 
 def _length(typer: Expressions, node: ast.Call) -> types.Type:
@@ -222,8 +254,6 @@ def _array_method(typer: Expressions, node: ast.Call, kind: types.Array, name: s
         if all(isinstance(part, types.Integer) for part in parts):
             return types.Array(kind.dtype, len(parts), "C")
     if not node.keywords and not node.args:
-        if name == "ravel":
-            return types.Array(kind.dtype, 1, "C")
         if name == "transpose":
             return types.Array(kind.dtype, kind.ndim, "A")
     raise typer.source.refused(

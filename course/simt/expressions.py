@@ -45,6 +45,7 @@ REFUSED = {
     "ClassDef": "kernels have no classes",
     "Global": "kernels cannot change global variables: write into an array argument",
     "Nonlocal": "kernels cannot change outer variables: write into an array argument",
+    "NamedExpr": "Numba does not take :=; assign on a line of its own",
     "Delete": "kernels have no del",
 }
 
@@ -267,6 +268,8 @@ class Expressions(Attributes, Decisions):
         nodes = index_nodes(node)
         dots = [n for n in nodes if isinstance(n, ast.Constant) and n.value is Ellipsis]
         self.typing.indices.pop(node, None)
+        if dots and not isinstance(node.slice, ast.Tuple):
+            raise self.source.refused(node, "Numba has no index that is ... alone: write [:]")
         if dots:
             place, missing = nodes.index(dots[0]), base.ndim - len(nodes) + 1
             if len(dots) > 1 or missing < 0:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numba import from_dtype, types
-from numba.core.errors import NumbaError
+from numba.core.errors import NumbaError, UnsupportedError
 
 from course.simt.interface import device_memory
 
@@ -205,7 +205,8 @@ def of_dtype(dtype: Any) -> types.Type | None:
     """The Numba type of a NumPy dtype, of a scalar type or of a Numba type itself."""
     elements = types.Number | types.Boolean | types.Record
     if isinstance(dtype, types.Type):
-        return dtype if isinstance(dtype, elements) else None
+        known = isinstance(dtype, types.Record) or str(dtype) in _ELEMENTS
+        return dtype if known else None
     if dtype is float:
         return types.float64
     if dtype is int:
@@ -222,10 +223,19 @@ def of_dtype(dtype: Any) -> types.Type | None:
     return kind if isinstance(kind, elements) else None
 
 
+#: Numbers that arrays and variables may hold here: others, such as bfloat16, Numba has, too.
+_ELEMENTS = frozenset(
+    "bool boolean int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 "
+    "complex64 complex128".split()
+)
+
+
 @cache
 def dtype_of(kind: types.Type) -> np.dtype:
     """The NumPy dtype of a number's or a record's type."""
     if isinstance(kind, types.Record):
         return kind.dtype
     name = {"bool": "bool_", "boolean": "bool_"}.get(str(kind), str(kind))
+    if not hasattr(np, name):
+        raise UnsupportedError(f"elements of type {kind} are not supported by the simulator")
     return np.dtype(getattr(np, name))

@@ -170,6 +170,15 @@ class Records:
                 f"line {self.site(site).line}: assignment to a slice whose limits differ by thread"
             )
         places = list(product(*map(range, array.shape)))
+        if isinstance(value, tuple):
+            if len(value) != len(places):
+                raise ValueError(
+                    f"line {self.site(site).line}: cannot assign {len(value)} values to a slice of "
+                    f"{len(places)} elements"
+                )
+            for place, element in zip(places, value, strict=True):
+                self.store(array, place, element, site)
+            return
         if not isinstance(value, Array):
             for place in places:
                 self.store(array, place, value, site)

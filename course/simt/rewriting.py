@@ -12,7 +12,7 @@ import operator
 from types import BuiltinFunctionType
 from typing import Any
 
-from course.simt.names import MISSING, Source, typing_error
+from course.simt.names import KERNEL_NAMES, MISSING, KernelName, Source, typing_error
 
 _BINARY = {
     operator.add: ast.Add, operator.sub: ast.Sub, operator.mul: ast.Mult,
@@ -48,11 +48,23 @@ class _Rewriter(ast.NodeTransformer):
         function = self.source.static(node.func)
         if function is MISSING:
             return node
+        if function is print:
+            node.args = [self._axes(argument) for argument in node.args]
+            return node
         if isinstance(function, BuiltinFunctionType):
             return ast.copy_location(_operation(function, node), node)
         if hasattr(function, "py_func"):
             _all_by_position(self.source, function, node)
         return node
+
+    def _axes(self, node: ast.expr) -> ast.expr:
+        """``cuda.threadIdx`` and its like as a whole: the tuple of its axes."""
+        value = self.source.static(node)
+        if not isinstance(value, KernelName) or f"{value.path}.x" not in KERNEL_NAMES:
+            return node
+        parts = [ast.Attribute(node, axis, ast.Load()) for axis in "xyz"]
+        made = ast.Tuple([ast.copy_location(part, node) for part in parts], ast.Load())
+        return ast.copy_location(made, node)
 
 
 def _operation(function: Any, node: ast.Call) -> ast.expr:

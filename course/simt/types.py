@@ -164,9 +164,20 @@ class Typer(Expressions):
                     "an array of its own type; set the elements",
                 )
         if isinstance(element, types.Array):  # a slice: one value for all, or an array of values
-            part, axes = element.dtype, element.ndim
-            if isinstance(given, types.Array) and given.ndim <= axes:
+            part = element.dtype
+            if isinstance(given, types.Array) and not self.sets_field(target):
+                raise self.source.refused(
+                    target,
+                    "Numba needs memory to set a slice to an array, which a kernel cannot allocate "
+                    "(NRT required but not enabled): loop over the elements",
+                )
+            if isinstance(given, types.Array):
                 given = given.dtype
+            if isinstance(given, types.BaseTuple) and element.ndim == 1:
+                for one in given:
+                    self.store(target, array, part, one)
+                self.typing.targets[target] = element
+                return
         if isinstance(part, types.Record):
             if not isinstance(given, types.Record) or not _alike(part, given):
                 raise self.source.refused(target, f"Cannot cast {kind} to {element}: {array}")
