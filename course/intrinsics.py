@@ -29,6 +29,7 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.errors import TypingError
 
 from course.simt import names, pieces
 
@@ -49,22 +50,24 @@ _BYTE, _WORD, _LONG = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
 def _piece(function: Callable) -> Any:
     """An intrinsic that the simulator knows by its name."""
-    made = intrinsic(function)
-    names.register(made, f"pieces.{function.__name__}")
+    made, name = intrinsic(function), function.__name__
+
+    def outside(self, *args, **kwargs):
+        raise TypeError(f"{name} works only inside a kernel, a function decorated with @cuda.jit")
+
+    made.__class__ = type("Piece", (type(made),), {"__call__": outside})
+    names.register(made, f"pieces.{name}")
     return made
 
 
+def _check(name: str, *kinds: Any) -> None:
+    """Refuse wrong arguments, in the words of the simulator."""
+    wrong = pieces.refusal(name, tuple(map(types.unliteral, kinds)))
+    if wrong is not None:
+        raise TypingError(wrong)
+
+
 # ---------------------------------------------------------------------- addresses
-def _fits(array: Any, index: Any) -> bool:
-    parts = list(index) if isinstance(index, types.BaseTuple) else [index]
-    return (
-        isinstance(array, types.Array)
-        and isinstance(array.dtype, types.Number)
-        and len(parts) == array.ndim
-        and all(isinstance(part, types.Integer) for part in parts)
-    )
-
-
 def _address(context, builder, array_type, array, index_type, index) -> Any:
     """Pointer to the bytes of ``array[index]``."""
     view = context.make_array(array_type)(context, builder, array)
@@ -122,53 +125,49 @@ def _storer(count: int) -> Callable:
 @_piece
 def load(typing, array, index):
     """``load(array, index)``: one element."""
-    if _fits(array, index):
-        return array.dtype(array, index), _loader(1)
-    return None
+    _check("load", array, index)
+    return array.dtype(array, index), _loader(1)
 
 
 @_piece
 def load2(typing, array, index):
     """``load2(array, index)``: the element and its right neighbour, as a tuple."""
-    if _fits(array, index):
-        return types.UniTuple(array.dtype, 2)(array, index), _loader(2)
-    return None
+    _check("load2", array, index)
+    return types.UniTuple(array.dtype, 2)(array, index), _loader(2)
 
 
 @_piece
 def load4(typing, array, index):
     """``load4(array, index)``: four neighbouring elements from the index on, as a tuple."""
-    if _fits(array, index):
-        return types.UniTuple(array.dtype, 4)(array, index), _loader(4)
-    return None
+    _check("load4", array, index)
+    return types.UniTuple(array.dtype, 4)(array, index), _loader(4)
 
 
 @_piece
 def store(typing, array, index, value):
     """``store(array, index, value)``: write one element."""
-    if _fits(array, index) and value == array.dtype:
-        return types.none(array, index, value), _storer(1)
-    return None
+    _check("store", array, index, value)
+    return types.none(array, index, value), _storer(1)
 
 
 @_piece
 def store2(typing, array, index, values):
     """``store2(array, index, (v0, v1))``: write two neighbouring elements."""
-    if _fits(array, index) and values == types.UniTuple(array.dtype, 2):
-        return types.none(array, index, values), _storer(2)
-    return None
+    _check("store2", array, index, values)
+    return types.none(array, index, values), _storer(2)
 
 
 @_piece
 def store4(typing, array, index, values):
     """``store4(array, index, (v0, v1, v2, v3))``: write four neighbouring elements."""
-    if _fits(array, index) and values == types.UniTuple(array.dtype, 4):
-        return types.none(array, index, values), _storer(4)
-    return None
+    _check("store4", array, index, values)
+    return types.none(array, index, values), _storer(4)
 
 
 # ---------------------------------------------------------------------- inline PTX
-def _assembly(builder, result, arguments: list[tuple[Any, str]], text: str, output: str = ""):
+def _assembly(
+    builder, result, arguments: list[tuple[Any, str]], text: str, output: str = "", attributes=()
+):
     """Insert a line of PTX; ``arguments`` are (value, constraint) pairs."""
     kinds = [value.type for value, _ in arguments]
     constraints = ",".join(part for part in (output, *(c for _, c in arguments)) if part)
@@ -176,7 +175,7 @@ def _assembly(builder, result, arguments: list[tuple[Any, str]], text: str, outp
     if effect:
         constraints = f"{constraints},~{{memory}}" if constraints else "~{memory}"
     assembly = ir.InlineAsm(ir.FunctionType(result, kinds), text, constraints, side_effect=effect)
-    return builder.call(assembly, [value for value, _ in arguments])
+    return builder.call(assembly, [value for value, _ in arguments], attrs=attributes)
 
 
 def _copier(count: int) -> Callable:
@@ -185,9 +184,9 @@ def _copier(count: int) -> Callable:
     text = f"cp.async.{kind}.shared.global [$0], [$1], {size};"
 
     def generate(context, builder, signature, args):
+        kinds = signature.args
         places = [
-            _address(context, builder, signature.args[i], args[i], signature.args[i + 1], args[i + 1])
-            for i in (0, 2)
+            _address(context, builder, kinds[i], args[i], kinds[i + 1], args[i + 1]) for i in (0, 2)
         ]
         shared = builder.addrspacecast(places[0], ir.PointerType(_BYTE, 3))
         pair = [(builder.ptrtoint(shared, _WORD), "r"), (builder.ptrtoint(places[1], _LONG), "l")]
@@ -197,29 +196,18 @@ def _copier(count: int) -> Callable:
     return generate
 
 
-def _copies(to, index, source, place) -> bool:
-    return (
-        _fits(to, index)
-        and _fits(source, place)
-        and to.dtype == source.dtype
-        and to.dtype.bitwidth == 32
-    )
-
-
 @_piece
 def copy_async(typing, to, index, source, place):
     """``copy_async(to, index, source, place)``: begin to copy one element of 4 bytes."""
-    if _copies(to, index, source, place):
-        return types.none(to, index, source, place), _copier(1)
-    return None
+    _check("copy_async", to, index, source, place)
+    return types.none(to, index, source, place), _copier(1)
 
 
 @_piece
 def copy4_async(typing, to, index, source, place):
     """``copy4_async(to, index, source, place)``: begin to copy four neighbours, 16 bytes."""
-    if _copies(to, index, source, place):
-        return types.none(to, index, source, place), _copier(4)
-    return None
+    _check("copy4_async", to, index, source, place)
+    return types.none(to, index, source, place), _copier(4)
 
 
 @_piece
@@ -236,9 +224,10 @@ def commit_copies(typing):
 @_piece
 def wait_copies(typing, most):
     """``wait_copies(n)``: wait until at most the newest n groups are under way; n is a literal."""
-    if not isinstance(most, types.IntegerLiteral):
-        return None
-    groups = most.literal_value
+    _check("wait_copies", most)
+    groups = getattr(most, "literal_value", None)
+    if groups is None or groups < 0:
+        raise TypingError(pieces.LITERAL)
 
     def generate(context, builder, signature, args):
         _assembly(builder, ir.VoidType(), [], f"cp.async.wait_group {groups};")
@@ -262,11 +251,10 @@ def split_halves(typing, x, y):
     """``upper, lower = split_halves(x, y)``: x and y as sums of two halves each.
 
     ``upper`` holds x and y rounded to float16, ``lower`` what that leaves, rounded; each is a
-    uint32 with x's part in its lower 16 bits. Together they keep 22 of float32's 24 bits, for
-    numbers from 2^-14 to 65,504 in magnitude.
+    uint32 with x's part in its lower 16 bits. Together they keep 22 of float32's 24 bits of numbers
+    from 1/4 to 65,504 in magnitude; of smaller ones all to 2^-25, half of the smallest float16.
     """
-    if (x, y) != (f4, f4):
-        return None
+    _check("split_halves", x, y)
 
     def generate(context, builder, signature, args):
         upper = _pair(builder, *args)
@@ -299,12 +287,14 @@ def _product(name: str, instruction: str, convert: Callable | None = None) -> Ca
         result = ir.LiteralStructType([_FLOAT] * 4)
         arguments = [(value, "r") for value in (*a, *b)] + [(value, "f") for value in c]
         text = f"{instruction} {{$0, $1, $2, $3}}, {operands};"
-        out = _assembly(builder, result, arguments, text, "=f,=f,=f,=f")
+        # convergent: a warp's lanes make it together, so it must not be moved into a branch
+        out = _assembly(builder, result, arguments, text, "=f,=f,=f,=f", ("convergent",))
         parts = [builder.extract_value(out, e) for e in range(4)]
         return context.make_tuple(builder, signature.return_type, parts)
 
     def typed(c, a, b):
-        return (wanted[0](c, a, b), generate) if (c, a, b) == wanted else None
+        _check(name, c, a, b)
+        return wanted[0](c, a, b), generate
 
     return typed
 

@@ -37,8 +37,8 @@ class Array:
     """
 
     __slots__ = (
-        "address", "block_offset", "dtype", "fields", "flat", "name", "ndim", "offset", "pitch",
-        "ragged", "root", "shadow", "shape", "simple", "space", "strides", "written",
+        "address", "block_offset", "dtype", "fields", "flat", "name", "ndim", "offset", "pending",
+        "pitch", "ragged", "root", "shadow", "shape", "simple", "space", "strides", "written",
     )  # fmt: skip
 
     def __init__(self, flat, shape, strides, space, name, offset=0, root=None):
@@ -54,6 +54,7 @@ class Array:
         self.block_offset = None  # shared: element of each lane's own copy
         self.shadow = None  # traced and watched for races: course.simt.races.Shadow
         self.written = None  # traced shared and local arrays: which elements hold a value
+        self.pending = None  # traced shared arrays: elements that asynchronous copies fill
 
     @property
     def size(self) -> int:
@@ -266,6 +267,10 @@ class Memory:
     def load(self, array: Array, index: tuple, site: int):
         """The element of each lane."""
         uniform, varying, bad = self.locate(array, index, site, "load")
+        return self.load_at(array, uniform, varying, bad, site)
+
+    def load_at(self, array: Array, uniform, varying, bad, site: int):
+        """The element of each lane, once it is located."""
         space = array.space
         if space in ("global", "constant"):
             if self.counters is not None:
@@ -306,7 +311,10 @@ class Memory:
         """Write the element of each active lane; of lanes that meet, the last one stays."""
         if array.space == "constant":
             self.constant_store(array, site)
-        uniform, varying, bad = self.locate(array, index, site, "store")
+        self.store_at(array, *self.locate(array, index, site, "store"), value, site)
+
+    def store_at(self, array: Array, uniform, varying, bad, value, site: int) -> None:
+        """Write the element of each active lane, once it is located."""
         mask = self.active_part(bad)
         if self.counters is not None:
             self.record(array, uniform, varying, bad, site, "store", value)

@@ -36,72 +36,91 @@ ARITY = {
 }  # fmt: skip
 
 
+#: Bytes of the widest access that a GPU makes.
+WIDEST = 16
+
+
+def refusal(name: str, kinds: tuple[types.Type, ...]) -> str | None:
+    """What is wrong with the types of a call's arguments, for Numba and the simulator alike."""
+    if len(kinds) != ARITY[name]:
+        given = f"{len(kinds)} given" if kinds else "none given"
+        return f"{name} takes {ARITY[name]} argument{'s' * (ARITY[name] != 1)}, {given}"
+    if name in PRODUCTS or name == "split_halves":
+        wanted = PRODUCTS[name][0] if name in PRODUCTS else (f4, f4)
+        if kinds != wanted:
+            spelled = [", ".join(str(kind) for kind in some) for some in (wanted, kinds)]
+            return f"{name} takes ({spelled[0]}), given ({spelled[1]})"
+        return None
+    if name == "wait_copies":
+        return None if isinstance(kinds[0], types.Integer) else f"{LITERAL}, not {kinds[0]}"
+    count = {**LOADS, **STORES, **COPIES}.get(name, 0)
+    for array, index in zip(kinds[::2], kinds[1::2], strict=False):
+        wrong = _unfit(name, array, index, count)
+        if wrong:
+            return wrong
+    if name in STORES or name in COPIES:
+        if not kinds[0].mutable:
+            return f"{name} cannot write to a read-only array"
+    if name in COPIES and (kinds[0].dtype != kinds[2].dtype or kinds[0].dtype.bitwidth != 32):
+        return (
+            f"{name} copies elements of 4 bytes of one type, not {kinds[2].dtype} to "
+            f"{kinds[0].dtype}"
+        )
+    if name in STORES:
+        wanted = _several(kinds[0].dtype, count)
+        if kinds[2] != wanted:
+            return f"{name} to an array of {kinds[0].dtype} takes {wanted}, not {kinds[2]}"
+    return None
+
+
+LITERAL = "wait_copies takes a literal, 0 or more: how many groups of copies may be under way"
+
+
+def _unfit(name: str, array: Any, index: Any, count: int) -> str | None:
+    """What is wrong with an array, or with an index of it."""
+    parts = list(index) if isinstance(index, types.BaseTuple) else [index]
+    if not isinstance(array, types.Array):
+        return f"{name} needs an array, not {array}"
+    if not isinstance(array.dtype, types.Integer | types.Float):
+        return f"{name} needs an array of integers or floats, not of {array.dtype}"
+    if len(parts) != array.ndim or not all(isinstance(part, types.Integer) for part in parts):
+        return (
+            f"{name} of an array with {array.ndim} {'axis' if array.ndim == 1 else 'axes'} needs "
+            f"as many integers as its index, not {index}"
+        )
+    if array.layout == "F" and array.ndim > 1:
+        return f"{name} needs an array whose last axis is contiguous, not one in Fortran's order"
+    size = count * array.dtype.bitwidth // 8
+    if size > WIDEST:
+        return (
+            f"{name} of {array.dtype} is an access of {size} bytes, a GPU makes them of at most "
+            f"{WIDEST}: take fewer elements"
+        )
+    return None
+
+
 def piece_type(typer: Expressions, node: ast.Call, name: str) -> types.Type:
     """The type of a call, with the types that its operands are converted to noted."""
     source = typer.source
-    if len(node.args) != ARITY[name] or node.keywords:
-        raise source.refused(
-            node, f"{name} takes {ARITY[name]} arguments, {len(node.args)} given, and no names"
-        )
+    if node.keywords:
+        raise source.unsupported(node, f"keyword arguments of {name}")
     kinds = tuple(plain(typer.expression(argument)) for argument in node.args)
-    operands: tuple[Any, ...] = kinds
-    if name in LOADS or name in STORES or name in COPIES:
-        result = _access(typer, node, name, kinds)
-    elif name in PRODUCTS:
-        operands, result = PRODUCTS[name][0], PRODUCTS[name][0][0]
-        if kinds != operands:
-            raise source.refused(node, _mismatch(name, operands, kinds))
-    elif name == "split_halves":
-        operands, result = (f4, f4), types.UniTuple(u4, 2)
-        if kinds != operands:
-            raise source.refused(node, _mismatch(name, operands, kinds))
-    else:
-        result = types.none
-        if name == "wait_copies" and not isinstance(source.static(node.args[0]), int):
-            raise source.refused(
-                node, "wait_copies takes a literal: how many groups of copies may be under way"
-            )
-    typer.typing.operands[node] = operands
-    return result
-
-
-def _mismatch(name: str, wanted: tuple, given: tuple) -> str:
-    spelled = [", ".join(str(kind) for kind in kinds) for kinds in (wanted, given)]
-    return f"{name} takes ({spelled[0]}), given ({spelled[1]})"
-
-
-def _access(typer: Expressions, node: ast.Call, name: str, kinds: tuple) -> types.Type:
-    array = _indexed(typer, node, name, kinds[0], kinds[1])
-    if name in COPIES:
-        other = _indexed(typer, node, name, kinds[2], kinds[3])
-        if array.dtype != other.dtype or array.dtype.bitwidth != 32:
-            raise typer.source.refused(
-                node,
-                f"{name} copies elements of 4 bytes of one type, not {other.dtype} to "
-                f"{array.dtype}",
-            )
-        return types.none
+    wrong = refusal(name, kinds)
+    if wrong is None and name == "wait_copies":
+        most = source.static(node.args[0])
+        wrong = None if type(most) is int and most >= 0 else LITERAL
+    if wrong is not None:
+        raise source.refused(node, wrong)
+    typer.typing.operands[node] = kinds
     if name in LOADS:
-        count = LOADS[name]
-        return array.dtype if count == 1 else types.UniTuple(array.dtype, count)
-    count = STORES[name]
-    wanted = array.dtype if count == 1 else types.UniTuple(array.dtype, count)
-    if kinds[2] != wanted:
-        raise typer.source.refused(
-            node, f"{name} to an array of {array.dtype} takes {wanted} as its values, not {kinds[2]}"
-        )
-    return types.none
+        return _several(kinds[0].dtype, LOADS[name])
+    if name in PRODUCTS:
+        return PRODUCTS[name][0][0]
+    return types.UniTuple(u4, 2) if name == "split_halves" else types.none
 
 
-def _indexed(typer: Expressions, node: ast.Call, name: str, array: Any, index: Any) -> types.Array:
-    parts = list(index) if isinstance(index, types.BaseTuple) else [index]
-    if not isinstance(array, types.Array) or not isinstance(array.dtype, types.Number):
-        raise typer.source.refused(node, f"{name} needs an array of numbers, not {array}")
-    if len(parts) != array.ndim or not all(isinstance(part, types.Integer) for part in parts):
-        raise typer.source.refused(
-            node, f"{name}: the index {index} does not fit an array with {array.ndim} axes"
-        )
-    return array
+def _several(kind: types.Type, count: int) -> types.Type:
+    return kind if count == 1 else types.UniTuple(kind, count)
 
 
 # ---------------------------------------------------------------------- code

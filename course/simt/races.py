@@ -322,6 +322,10 @@ class Races:
 
 
 # ---------------------------------------------------------------------- which arrays to watch
+#: Functions that change the elements of their first argument.
+_STORING = ("atomic.", "pieces.store", "pieces.copy")
+
+
 def stored_arguments(source, callee_stores) -> frozenset[str]:
     """Arguments of a function whose elements it may change, itself or through what it calls.
 
@@ -337,7 +341,7 @@ def stored_arguments(source, callee_stores) -> frozenset[str]:
             stored.add(_root(node.value))
         elif isinstance(node, ast.Call):
             function = source.static(node.func)
-            if isinstance(function, KernelName) and function.path.startswith("atomic."):
+            if isinstance(function, KernelName) and function.path.startswith(_STORING):
                 stored.add(_root(node.args[0]) if node.args else None)
             elif function is not MISSING and hasattr(function, "py_func"):
                 for position in callee_stores(function):

@@ -262,8 +262,8 @@ class Replay(Threads):
                 self.fresh = root.flat, place, root.flat[place].copy()
             root.flat[place] = values
 
-    def load(self, array: Array, index: tuple, site: int):
-        value = super().load(array, index, site)
+    def load_at(self, array: Array, uniform, varying, bad, site: int):
+        value = super().load_at(array, uniform, varying, bad, site)
         if self.fresh is not None:  # other places keep on reading theirs
             flat, place, before = self.fresh
             flat[place] = before
@@ -324,6 +324,8 @@ class Replay(Threads):
 
     # ------------------------------------------------------------------ what a replay leaves out
     def count(self, site: int, operations: dict[str, int]) -> None: ...
+
+    def count_access(self, array: Array, uniform, varying, bad, site: int, op: str) -> None: ...
 
     def found(self, kind: str, message: str, site: int, lane: int | None) -> None: ...
 

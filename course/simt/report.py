@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -206,6 +207,24 @@ class Report:
 def in_function(site: Site, kernel: str) -> str:
     """A remark where a line is not the kernel's own."""
     return "" if site.function == kernel else f" [in {site.function}]"
+
+
+def index_names(code: str, count: int) -> list[str]:
+    """The source text of each index of an access, such as ``['i', 'j + 1']``."""
+    try:
+        node = ast.parse(code).body[0]
+    except SyntaxError:
+        return ["index"] * count
+    node = node.target if isinstance(node, ast.AugAssign) else getattr(node, "value", None)
+    if isinstance(node, ast.Call) and len(node.args) > 1:
+        inner = node.args[1]
+    elif isinstance(node, ast.Subscript):
+        inner = node.slice
+    else:
+        return ["index"] * count
+    parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+    names = [ast.unparse(part) for part in parts]
+    return names if len(names) == count else ["index"] * count
 
 
 def cost_findings(counters: Counters, kernel: str) -> list[Finding]:

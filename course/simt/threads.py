@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import math
 from functools import cached_property, lru_cache
 from typing import Any
@@ -19,7 +18,7 @@ from course.simt.names import Unsupported
 from course.simt.races import Races
 from course.simt.ragged import Ragged
 from course.simt.records import Records
-from course.simt.report import ERRORS, Finding, KernelError, Where, in_function
+from course.simt.report import ERRORS, Finding, KernelError, Where, in_function, index_names
 from course.simt.unwritten import Unwritten
 from course.simt.vectors import Vectors
 from course.simt.warp import Warps
@@ -91,7 +90,16 @@ def _of_geometry(name: str) -> property:
 
 
 class Threads(
-    Control, Memory, Vectors, Ragged, Records, Elementwise, Atomics, Races, Unwritten, Warps,
+    Control,
+    Memory,
+    Vectors,
+    Ragged,
+    Records,
+    Elementwise,
+    Atomics,
+    Races,
+    Unwritten,
+    Warps,
     Counting,
 ):
     """What a lane program sees as ``T``."""
@@ -121,7 +129,8 @@ class Threads(
         self._scaled: dict = {}
         self._allocated: dict = {}
         self.counted_apart = False  # the elements of one access, touched one by one
-        self.copies: list[list[tuple]] = [[]]  # groups of asynchronous copies under way
+        self.copies: list[Any] = []  # asynchronous copies under way, oldest first
+        self.groups: Any = 0  # of copies that each thread has closed
 
     # ------------------------------------------------------------------ places
     def site(self, number: int):
@@ -241,6 +250,8 @@ class Threads(
         if root.written is None and root.shadow is None:
             return
         elements = self.elements(array, uniform, varying)
+        if root.pending is not None and self.meets_copy(array, elements, mask, site, op):
+            return
         if root.written is not None:
             self.watch_unwritten(array, elements, mask, site, op)
         if root.shadow is not None:
@@ -346,21 +357,3 @@ def _builtin(name: str):
 def _unravel(number: int, shape: Dim3) -> Dim3:
     x, y, _ = shape
     return number % x, number // x % y, number // (x * y)
-
-
-def index_names(code: str, count: int) -> list[str]:
-    """The source text of each index of an access, such as ``['i', 'j + 1']``."""
-    try:
-        node = ast.parse(code).body[0]
-    except SyntaxError:
-        return ["index"] * count
-    node = node.target if isinstance(node, ast.AugAssign) else getattr(node, "value", None)
-    if isinstance(node, ast.Call) and len(node.args) > 1:
-        inner = node.args[1]
-    elif isinstance(node, ast.Subscript):
-        inner = node.slice
-    else:
-        return ["index"] * count
-    parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
-    names = [ast.unparse(part) for part in parts]
-    return names if len(names) == count else ["index"] * count

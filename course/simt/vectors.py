@@ -9,11 +9,15 @@ for m16n8k8.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
 from course.simt import gpus
 from course.simt.memory import Array
 from course.simt.names import typing_error
+from course.simt.report import index_names
 
 ndarray = np.ndarray
 
@@ -25,13 +29,27 @@ class WideArray(Array):
 
     def __init__(self, array: Array, count: int):
         super().__init__(
-            array.flat, array.shape, array.strides, array.space, array.name, array.offset, array.root
-        )
+            array.flat, array.shape, array.strides, array.space, array.name, array.offset,
+            array.root,
+        )  # fmt: skip
         self.pitch, self.address, self.count = array.pitch, array.address, count
 
     @property
     def itemsize(self) -> int:
         return self.dtype.itemsize * self.count
+
+
+@dataclass
+class Copy:
+    """An asynchronous copy under way: what to write where, and the lanes still waiting for it."""
+
+    array: Array
+    place: tuple
+    values: tuple
+    active: ndarray
+    group: Any
+    site: int
+    base: int
 
 
 class Vectors:
@@ -40,111 +58,238 @@ class Vectors:
     # ------------------------------------------------------------------ loads and stores
     def load_vector(self, array: Array, index: tuple, count: int, site: int):
         """``count`` neighbouring elements of each lane, as a tuple; one of them as a number."""
-        index = self._whole(index)
-        self._check_vector(array, index, count, site, "load")
-        with _Apart(self, count):
+        uniform, varying, bad = self._reach(array, index, count, site, "load")
+        if bad is not None and not self.active_part(bad):
+            values = (self.poison(array.dtype),) * count
+            return values if count > 1 else values[0]
+        self._count_vector(array, uniform, varying, bad, count, site, "load")
+        with _Apart(self):
             values = tuple(
-                self.load(array, (*index[:-1], index[-1] + e), site) for e in range(count)
+                self.load_at(array, uniform + e, varying, bad, site) for e in range(count)
             )
         return values if count > 1 else values[0]
 
     def store_vector(self, array: Array, index: tuple, values, count: int, site: int) -> None:
         """Write ``count`` neighbouring elements of each active lane."""
-        index = self._whole(index)
-        self._check_vector(array, index, count, site, "store")
-        values = values if count > 1 else (values,)
-        with _Apart(self, count):
-            for e in range(count):
-                self.store(array, (*index[:-1], index[-1] + e), values[e], site)
+        if array.space == "constant":
+            self.constant_store(array, site)
+        uniform, varying, bad = self._reach(array, index, count, site, "store")
+        self._count_vector(array, uniform, varying, bad, count, site, "store")
+        self._write(array, (uniform, varying, bad), values if count > 1 else (values,), site)
 
-    @staticmethod
-    def _whole(index: tuple) -> tuple:
-        return tuple(
-            i.astype(np.int64) if type(i) is ndarray else int(i) for i in index
-        )  # fmt: skip
+    def _write(self, array: Array, place: tuple, values: tuple, site: int) -> None:
+        uniform, varying, bad = place
+        if self.active_part(bad):
+            with _Apart(self):
+                for e, value in enumerate(values):
+                    self.store_at(array, uniform + e, varying, bad, value, site)
 
-    def _check_vector(self, array: Array, index: tuple, count: int, site: int, op: str) -> None:
-        """No index below zero, neighbours in memory, and an address that the width divides."""
-        if not self.mask:
-            return
-        if count > 1 and array.strides[-1] != 1:
-            raise typing_error(
-                f"line {self.site(site).line}: {array.name} has a stride of {array.strides[-1]} "
-                f"elements on its last axis: a load or store of {count} elements at once needs "
-                "neighbours"
+    def _reach(self, array: Array, index: tuple, count: int, site: int, op: str) -> tuple:
+        """Where each lane's first element is: the parts of its number, and the lanes in error.
+
+        No index counts from the end; all elements are inside; they are neighbours in memory; the
+        access's bytes divide their address.
+        """
+        index = tuple(
+            i.astype(np.int64, copy=False) if type(i) is ndarray else int(i) for i in index
+        )
+        self._check_neighbours(array, count, site)
+        bad = self._beyond(array, index, count, site, op)
+        if bad is not None:
+            index = tuple(
+                np.where(bad, 0, i) if type(i) is ndarray else 0 if bad.all() else i for i in index
             )
-        active = self.mask.active
-        for axis, i in enumerate(index):
-            below = active & (np.asarray(i) < 0)
-            if below.any():
-                self.out_of_bounds(array, index, axis, below, site, op)
-        if count > 1:
-            uniform, varying, bad = self.locate(array, index, site, op)
-            mask = self.active_part(bad)
-            elements = uniform if varying is None else varying + uniform
-            size = array.itemsize
-            odd = mask.active & ((np.asarray(elements) * size + array.root.address) % (count * size) != 0)
-            if odd.any():
-                self._misaligned(array, index, odd, count, site, op)
-        if self.counters is not None and count > 1:
-            self.count_vector(array, index, count, site, op)
+            if not self.active_part(bad):
+                return 0, None, bad
+        uniform, varying, outside = self.locate(array, index, site, op)
+        bad = outside if bad is None else bad if outside is None else bad | outside
+        size = count * array.itemsize
+        if count > 1 and self.mask:
+            first = uniform * array.itemsize + array.root.address
+            odd = (first if varying is None else varying * array.itemsize + first) & (size - 1)
+            if type(odd) is ndarray or odd:
+                odd = self.active_part(bad).active & (odd != 0) if self.active_part(bad) else odd
+                if np.any(odd):
+                    lane = int(np.flatnonzero(odd)[0])
+                    self._misaligned(array, index, lane, count, site, op)
+                    bad = odd if bad is None else bad | odd
+        return uniform, varying, bad
 
-    def _misaligned(self, array: Array, index: tuple, odd: ndarray, count: int, site, op) -> None:
-        lane = int(np.flatnonzero(odd)[0])
+    def _check_neighbours(self, array: Array, count: int, site: int) -> None:
+        last, pitch = array.strides[-1], array.pitch // array.itemsize
+        if (last != 1 and np.any(np.asarray(array.shape[-1]) > 1)) or pitch != 1:
+            raise typing_error(
+                f"line {self.site(site).line}: neighbours on the last axis of {array.name} lie "
+                f"{last * array.pitch} bytes apart, its elements have {array.itemsize}: this "
+                f"access needs a contiguous last axis; index {array.name} with [ ] instead"
+            )
+
+    def _beyond(self, array: Array, index: tuple, count: int, site: int, op: str) -> ndarray | None:
+        """The active lanes with an element outside of the array; reported, if there are any."""
+        bad = None
+        for axis, i in enumerate(index):
+            size, more = array.shape[axis], count - 1 if axis == len(index) - 1 else 0
+            low, high = self.bounds(i) if type(i) is ndarray else (i, i)
+            if type(size) is not ndarray and low >= 0 and high + more < size:
+                continue
+            outside = self.mask.active & ((i < 0) | (i + more >= size)) if self.mask else None
+            if outside is not None and outside.any():
+                self._outside(array, index, axis, outside, more, site, op)
+                bad = outside if bad is None else bad | outside
+        return bad
+
+    def _outside(
+        self, array: Array, index: tuple, axis: int, outside: ndarray, more: int, site: int, op: str
+    ) -> None:
+        lane = int(np.flatnonzero(outside)[0])
+        values = [int(i[lane]) if type(i) is ndarray else i for i in index]
+        if values[axis] >= 0 and not more:
+            self.out_of_bounds(array, index, axis, outside, site, op)
+            return
+        size = array.shape[axis]
+        size = int(size[lane] if type(size) is ndarray else size)
+        name = index_names(self.site(site).code, len(index))[axis]
+        where = f"axis {axis} of {array.name}" if array.ndim > 1 else array.name
+        verb = {"load": "reads", "store": "writes"}[op]
+        what = f"{array.name}[{', '.join(map(str, values))}]"
+        if more:
+            what = f"{more + 1} elements from {what} on"
+        lanes = int(np.count_nonzero(outside))
+        others = f" ({lanes:,} threads in all)" if lanes > 1 else ""
+        if values[axis] < 0:
+            why = (
+                f"and this access counts none from the end{others}: let the index be 0 or more, or "
+                f"guard it with `if {name} >= 0:`"
+            )
+        else:
+            why = (
+                f"but {where} has size {size}{others}: guard it with "
+                f"`if {name} + {more} < {array.name}.shape[{axis}]:`, and take what is left over "
+                "one by one"
+            )
+        self.found("out-of-bounds", f"{verb} {what}, {why}", site, lane)
+
+    def _misaligned(self, array: Array, index: tuple, lane: int, count: int, site, op) -> None:
         spelled = ", ".join(str(int(i[lane]) if type(i) is ndarray else i) for i in index)
         verb = {"load": "reads", "store": "writes"}[op]
         size = count * array.itemsize
+        last = int(index[-1][lane] if type(index[-1]) is ndarray else index[-1])
+        offset = array.offset[lane] if type(array.offset) is ndarray else array.offset
+        start = int(offset) * array.itemsize + array.root.address
+        if last % count:
+            cure = f"let the last index be a multiple of {count}"
+        elif array.ndim > 1 and any(stride % count for stride in array.strides[:-1]):
+            cure = (
+                f"a row of {array.name} has {array.strides[-2]} elements: let rows be multiples of "
+                f"{count} elements long, or access one element at a time"
+            )
+        elif start % size and array.space == "shared":
+            cure = (
+                f"{array.name} begins at byte {start} of shared memory, after other arrays: let "
+                f"their sizes be multiples of {size} bytes, or make it the first one"
+            )
+        else:
+            cure = (
+                f"{array.name} is a part of an array that begins at its byte {start}: let it begin "
+                f"at a multiple of {size}"
+            )
         self.found(
             "misaligned",
-            f"{verb} {count} elements from {array.name}[{spelled}] on, whose address is no "
-            f"multiple of {size} bytes: an access of {size} bytes needs one; let the index, and the "
-            f"length of a row, be multiples of {count}",
+            f"{verb} {count} elements from {array.name}[{spelled}] on, an access of {size} bytes "
+            f"whose address is no multiple of {size}, where a GPU stops: {cure}",
             site,
             lane,
         )
 
-    def count_vector(self, array: Array, index: tuple, count: int, site: int, op: str) -> None:
+    def _count_vector(
+        self, array: Array, uniform, varying, bad, count: int, site: int, op: str
+    ) -> None:
         """Count one access of ``count`` elements a lane."""
-        uniform, varying, bad = self.locate(array, index, site, op)
-        last = (*index[:-1], index[-1] + count - 1)
-        beyond = self.locate(array, last, site, op)[2]
-        if beyond is not None:
-            bad = beyond if bad is None else bad | beyond
+        if self.counters is None or array.space == "constant":
+            return
+        mask = self.active_part(bad)
+        if not mask:
+            return
         self.count_access(WideArray(array, count), uniform, varying, bad, site, op)
-        if array.space == "global" and self.active_part(bad):
-            mask = self.active_part(bad)
-            first = np.broadcast_to(
-                np.asarray(uniform if varying is None else varying + uniform), (self.lanes,)
-            )[mask.active]
+        if array.space == "global":
+            elements = uniform if varying is None else (varying + uniform)[mask.indices]
             for e in range(1, count):
-                self.counters.touch(array, first + e)
+                self.counters.touch(array, elements + e)
 
     # ------------------------------------------------------------------ asynchronous copies
     def copy_async(self, to: Array, index, source: Array, place, count: int, site, other) -> None:
-        """Begin to copy ``count`` elements; they arrive when ``wait_copies`` waits for them."""
+        """Begin to copy ``count`` elements; they arrive when ``wait_copies`` waits for them.
+
+        Copies that nobody waits for are completed by the hardware when the kernel ends, when
+        nobody can see them any more.
+        """
         self.needs((8, 0), "an asynchronous copy (cp.async)", site)
-        if not self.mask:
-            return
+        if to.space != "shared" or source.space != "global":
+            raise typing_error(
+                f"line {self.site(site).line}: an asynchronous copy goes from global to shared "
+                f"memory, not from {source.space} ({source.name}) to {to.space} ({to.name})"
+            )
         values = self.load_vector(source, place, count, other)
-        index = self._whole(index)
-        self.copies[-1].append((to, index, values, count, site, self.mask, self.base))
+        uniform, varying, bad = self._reach(to, index, count, site, "store")
+        mask = self.active_part(bad)
+        if not mask:
+            return
+        self._count_vector(to, uniform, varying, bad, count, site, "store")
+        values = values if count > 1 else (values,)
+        target = uniform, varying, bad
+        self.copies.append(Copy(to, target, values, mask.active, self.groups, site, self.base))
+        if to.root.shadow is not None:  # traced: from now on these elements may change
+            if to.root.pending is None:
+                to.root.pending = np.zeros(to.root.flat.size, np.int32)
+            for e, value in enumerate(values):
+                elements = self.elements(to, uniform + e, varying)
+                if not self.meets_copy(to, elements, mask, site, "store"):
+                    self.look_for_races(to, elements, mask, site, "store", value)
+                to.root.pending[elements[mask.indices]] = self.base + site + 1
 
     def commit_copies(self, site: int) -> None:
-        """Close the group of the copies begun since the last one."""
-        self.needs((8, 0), "a group of asynchronous copies", site)
-        self.copies.append([])
+        """Close each active thread's group of the copies begun since its last one."""
+        self.needs((8, 0), "a group of asynchronous copies (cp.async)", site)
+        self.groups = self.groups + (self.mask.active if self.mask else 0)
 
     def wait_copies(self, most: int, site: int) -> None:
-        """Let all groups arrive but the newest ``most`` committed ones."""
-        self.needs((8, 0), "waiting for asynchronous copies", site)
-        ready = max(0, len(self.copies) - 1 - most)
+        """Let the copies of the active threads arrive, but not those of their newest groups."""
+        self.needs((8, 0), "waiting for asynchronous copies (cp.async)", site)
         here, base = self.mask, self.base
-        for group in self.copies[:ready]:
-            for to, index, values, count, place, mask, its_base in group:
-                self.mask, self.base = mask, its_base
-                self.store_vector(to, index, values, count, place)
+        if not here:
+            return
+        for copy in self.copies:
+            ready = copy.active & here.active & (copy.group < self.groups - most)
+            if ready.any():
+                copy.active = copy.active & ~ready
+                self.mask, self.base = self.inside(ready, self.root), copy.base
+                if copy.array.root.pending is not None:
+                    for e in range(len(copy.values)):
+                        elements = self.elements(copy.array, copy.place[0] + e, copy.place[1])
+                        copy.array.root.pending[elements[self.mask.indices]] = 0
+                self._write(copy.array, copy.place, copy.values, copy.site)
         self.mask, self.base = here, base
-        del self.copies[:ready]
+        self.copies = [copy for copy in self.copies if copy.active.any()]
+
+    def meets_copy(self, array: Array, elements: ndarray, mask, site: int, op: str) -> bool:
+        """Report an access to elements that an asynchronous copy has yet to fill."""
+        under_way = array.root.pending[elements[mask.indices]]
+        met = np.flatnonzero(under_way)
+        if not len(met):
+            return False
+        verb = {"load": "reads", "store": "writes", "atomic": "updates"}[op]
+        lane = int(mask.indices[met[0]])
+        begun = self.sites[under_way[met[0]] - 1]
+        self.found(
+            "race",
+            f"{verb} {self.spelled(array, elements[lane])}, which the copy begun in line "
+            f"{begun.line} has yet to fill: the thread that began it calls commit_copies() and "
+            "wait_copies(n) first, with n the groups begun after it, and for other threads' copies "
+            "cuda.syncthreads() follows",
+            site,
+            lane,
+        )
+        return True
 
     # ------------------------------------------------------------------ tensor cores
     def split_halves(self, x, y, site: int):
@@ -152,7 +297,8 @@ class Vectors:
         pair = np.stack(np.broadcast_arrays(np.float32(x), np.float32(y)), axis=-1)
         upper = pair.astype(np.float16)
         lower = (pair - upper.astype(np.float32)).astype(np.float16)
-        return tuple(np.ascontiguousarray(part).view(np.uint32)[..., 0] for part in (upper, lower))
+        both = (np.ascontiguousarray(part).view(np.uint32)[..., 0] for part in (upper, lower))
+        return tuple(part if part.ndim else part.item() for part in both)
 
     def mma_f16_k8(self, c, a, b, site: int):
         self.needs((7, 5), "the product of tensor cores m16n8k8 in half precision", site)
@@ -196,36 +342,39 @@ class Vectors:
                 warps, 32
             )
         total += left @ right
-        return tuple(
-            total[:, g + 8 * (r // 2), 2 * q + r % 2].reshape(-1).copy() for r in range(4)
-        )
+        return tuple(total[:, g + 8 * (r // 2), 2 * q + r % 2].reshape(-1).copy() for r in range(4))
 
     def _whole_warps(self, site: int) -> None:
         mask = self.mask
         if mask is self.root and mask.count == self.lanes:
             return
-        here = mask.active.reshape(-1, 32).sum(1)
-        torn = np.flatnonzero((here > 0) & (here < 32))
-        if len(torn):
-            row = int(torn[0]) * 32
-            lane = row + int(np.flatnonzero(~mask.active[row : row + 32])[0])
-            self.found(
-                "barrier-divergence",
-                "does not make this call, but other lanes of its warp do: a tensor core's product "
-                "is made by all 32 lanes together; let the whole warp make it, outside of the "
-                "branch",
-                site,
-                lane,
-            )
+        here = mask.active.reshape(-1, 32)
+        torn = np.flatnonzero(here.any(1) & ~here.all(1))
+        if not len(torn):
+            return
+        row = int(torn[0]) * 32
+        alive = self.root.active if self.exited is None else self.root.active & ~self.exited
+        missing = np.flatnonzero((alive & ~mask.active)[row : row + 32])
+        if len(missing):
+            lane, what = row + int(missing[0]), "does not make this call, but its warp does"
+            cure = "let the whole warp make it, outside of the branch"
+        else:
+            lane = row + int(np.flatnonzero(here[torn[0]])[0])
+            what = f"makes this call in a warp of which {int(here[torn[0]].sum())} threads are left"
+            cure = "let no thread return before it, and blocks have a multiple of 32 threads"
+        self.found(
+            "barrier-divergence",
+            f"{what}: a tensor core's product is made by all 32 lanes together; {cure}",
+            site,
+            lane,
+        )
 
     def needs(self, capability: tuple[int, int], what: str, site: int) -> None:
         """Refuse what the simulated GPU has not."""
         gpu = self.launch.gpu
         if gpu.compute_capability < capability:
             have = ".".join(map(str, gpu.compute_capability))
-            newer = [
-                name for name, g in gpus.GPUS.items() if g.compute_capability >= capability
-            ]
+            newer = [name for name, g in gpus.GPUS.items() if g.compute_capability >= capability]
             raise typing_error(
                 f"line {self.site(site).line}: {what} needs compute capability "
                 f"{capability[0]}.{capability[1]}, and the simulated {gpu.name} has {have}: choose "
@@ -236,11 +385,11 @@ class Vectors:
 class _Apart:
     """While elements of one access are touched one by one, they are not counted one by one."""
 
-    def __init__(self, threads: Vectors, count: int):
-        self.threads, self.count = threads, count
+    def __init__(self, threads: Vectors):
+        self.threads = threads
 
     def __enter__(self) -> None:
-        self.threads.counted_apart = self.count > 1
+        self.threads.counted_apart = True
 
     def __exit__(self, *error) -> None:
         self.threads.counted_apart = False
@@ -264,4 +413,5 @@ def _halves(threads: Vectors, registers: tuple) -> list[ndarray]:
 def rounded_tf32(x: ndarray) -> ndarray:
     """float32 with 10 bits of fraction: rounded to nearest, ties away from zero (cvt.rna.tf32)."""
     bits = np.ascontiguousarray(x).view(np.uint32)
-    return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+    rounded = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+    return np.where(np.isnan(x), np.float32(np.nan), rounded)
