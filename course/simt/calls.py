@@ -93,7 +93,9 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
             "@cuda.jit(device=True) to call it from a kernel",
         )
     if str(getattr(function, "__module__", "")).partition(".")[0] == "numpy":
-        raise source.refused(node, f"{name} is not available in a kernel: loop over the elements")
+        raise source.refused(
+            node, f"{name} is not available in a kernel here: loop over the elements"
+        )
     raise source.unsupported(node, f"the call of {name}")
 
 
@@ -256,6 +258,8 @@ def _array_method(typer: Expressions, node: ast.Call, kind: types.Array, name: s
     if not node.keywords and not node.args:
         if name == "transpose":
             return types.Array(kind.dtype, kind.ndim, "A")
+    if name in ("sum", "mean", "prod"):
+        raise typer.source.unsupported(node, f".{name}() of an array", "Loop over the elements.")
     raise typer.source.refused(
         node, f"kernels have no array method .{name}(): loop over the elements"
     )
