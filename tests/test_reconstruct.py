@@ -3,15 +3,32 @@
 import numpy as np
 import pytest
 
-from course import images
-from course.kernels.reconstruct import LADDER, Step, reconstruct
+from course import gpu, images, trace
+from course.backend import cuda
+from course.kernels.reconstruct import LADDER, OLDER, Step, are_aligned, reconstruct, step_for
+from course.simt import gpus
 
 SHAPES = [(1, 1), (3, 2), (13, 7), (17, 33), (31, 64), (5, 101)]
+#: Shapes that are larger than a tile, and k that ends inside of one.
+TILES = [(128, 128, 64), (130, 140, 19), (257, 131, 50), (64, 300, 1)]
+FIRST = ("original", "float32", "naive", "tiled")
+#: TF32 keeps 11 bits of each factor.
+LIMITS = {"tf32": 1e-3}
 
 
 @pytest.fixture
 def rng():
     return np.random.default_rng(30)
+
+
+@pytest.fixture(autouse=True)
+def a_new_gpu(monkeypatch):
+    """Simulate a GPU that has all the instructions."""
+    monkeypatch.setattr(gpus, "_chosen", gpus.find("H200"))
+
+
+def relative_error(result, expected):
+    return np.linalg.norm(result - expected) / np.linalg.norm(expected)
 
 
 def float64_reference(u, s, vt, k):
@@ -24,23 +41,134 @@ def float64_reference(u, s, vt, k):
 def test_every_step_agrees_with_float64(rng, step, shape):
     u, s, vt = images.svd(rng.random(shape))
     for k in {1, (min(shape) + 1) // 2, min(shape)}:
-        rebuilt = reconstruct(u, s, vt, k, step)
+        rebuilt = reconstruct(u, s, vt, k, method=step)
         assert rebuilt.dtype == np.float32
         assert rebuilt.shape == shape
         expected = float64_reference(u, s, vt, k)
         # k float32 products and sums: each is off by at most 2**-24 of the terms' sizes
         terms = (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k])
+        # two halves keep 22 bits of a factor, TF32 11, where float32 has 24
+        terms *= {"tensor cores": 4, "tf32": 2**13}.get(step, 1)
         assert np.all(np.abs(rebuilt - expected) <= (k + 2) * 2.0**-24 * terms + 1e-12)
 
 
 @pytest.mark.parametrize("step", LADDER)
 def test_float64_factors_and_strided_factors_are_taken(rng, step):
     u, s, vt = images.svd(rng.random((9, 12)))
-    expected = reconstruct(u, s, vt, 4, step)
+    expected = reconstruct(u, s, vt, 4, method=step)
     strided = np.asfortranarray(u), np.repeat(s, 2)[::2], np.asfortranarray(vt)
-    assert np.array_equal(reconstruct(*strided, 4, step), expected)
+    assert np.array_equal(reconstruct(*strided, 4, method=step), expected)
     wide = (factor.astype(np.float64) for factor in (u, s, vt))
-    assert np.array_equal(reconstruct(*wide, 4, step), expected)
+    assert np.array_equal(reconstruct(*wide, 4, method=step), expected)
+
+
+@pytest.mark.parametrize("step", LADDER)
+@pytest.mark.parametrize(("rows", "columns", "k"), TILES)
+@pytest.mark.parametrize("spare", [0, 3])
+def test_every_step_is_right_at_awkward_shapes(rng, step, rows, columns, k, spare):
+    u = rng.random((rows, k + spare), dtype=np.float32)
+    s = rng.random(k + spare, dtype=np.float32)
+    vt = rng.random((k + spare, columns), dtype=np.float32)
+    rebuilt = reconstruct(u, s, vt, k, method=step)
+    limit = LIMITS.get(step, 1e-6)
+    assert relative_error(rebuilt, float64_reference(u, s, vt, k)) < limit
+
+
+@pytest.mark.parametrize("step", LADDER)
+@pytest.mark.parametrize("start", [0, 1, 4])
+def test_slices_on_the_device_are_used_where_they_lie(rng, step, start):
+    rows, columns, k = 70, 52, 21
+    u = cuda.to_device(rng.random((rows, 64), dtype=np.float32))
+    s = cuda.to_device(rng.random(64, dtype=np.float32))
+    vt = cuda.to_device(rng.random((64, 100), dtype=np.float32))
+    out = cuda.to_device(np.full((rows, 72), np.nan, np.float32))
+    parts = u[:, start:], s[start:], vt[start:, start : start + columns]
+    inside = out[:, start : start + columns]
+    assert reconstruct(*parts, k, out=inside, method=step) is inside
+    expected = float64_reference(*(part.copy_to_host() for part in parts), k)
+    whole = out.copy_to_host()
+    limit = LIMITS.get(step, 1e-6)
+    assert relative_error(whole[:, start : start + columns], expected) < limit
+    assert np.isnan(whole[:, :start]).all() and np.isnan(whole[:, start + columns :]).all()
+
+
+@pytest.mark.parametrize("name", [name for name, step in LADDER.items() if step.many])
+@pytest.mark.parametrize(("rows", "columns", "k"), [(128, 128, 50), (33, 45, 7)])
+def test_stacks_of_images(rng, name, rows, columns, k):
+    u, s, vt = (
+        rng.random(shape, dtype=np.float32) for shape in ((3, rows, 60), (3, 60), (3, 60, columns))
+    )
+    expected = [float64_reference(*factors, k) for factors in zip(u, s, vt, strict=True)]
+    rebuilt = reconstruct(u, s, vt, k, method=name)
+    assert rebuilt.shape == (3, rows, columns)
+    assert relative_error(rebuilt, np.array(expected)) < LIMITS.get(name, 1e-6)
+
+
+@pytest.mark.parametrize("factor", [1e-30, 1e-6, 1.0, 1e6, 1e15])
+def test_tensor_cores_take_any_magnitude(rng, factor):
+    u = rng.standard_normal((64, 40)).astype(np.float32) * np.float32(factor)
+    s = np.logspace(3, -3, 40, dtype=np.float32)
+    vt = rng.standard_normal((40, 72)).astype(np.float32)
+    rebuilt = reconstruct(u, s, vt, 40, method="tensor cores")
+    assert relative_error(rebuilt, float64_reference(u, s, vt, 40)) < 5e-7
+
+
+def test_tensor_cores_make_zeros_of_zeros_and_keep_nan():
+    u, s, vt = np.zeros((8, 4), np.float32), np.ones(4, np.float32), np.ones((4, 8), np.float32)
+    assert not reconstruct(u, s, vt, 4, method="tensor cores").any()
+    u[3, 1] = np.nan
+    rebuilt = reconstruct(u, s, vt, 4, method="tensor cores")
+    assert np.isnan(rebuilt[3]).all()
+
+
+@pytest.mark.skipif(gpu() is not None, reason="chooses another GPU to simulate")
+def test_older_gpus_have_their_own_steps(monkeypatch):
+    monkeypatch.setattr(gpus, "_chosen", gpus.find("Tesla T4"))
+    assert step_for("tensor cores", 512, 512, 64) == ("tensor cores", OLDER["tensor cores"])
+    for name in ("asynchronous", "tf32"):
+        with pytest.raises(ValueError, match=r"needs compute capability 8.0, this GPU has 7.5"):
+            step_for(name, 512, 512, 64)
+
+
+@pytest.mark.skipif(gpu() is not None, reason="simulates a Tesla T4")
+@pytest.mark.parametrize("name", OLDER)
+def test_steps_of_older_gpus_are_right(monkeypatch, rng, name):
+    monkeypatch.setattr(gpus, "_chosen", gpus.find("Tesla T4"))
+    u, s, vt = (rng.random(shape, dtype=np.float32) for shape in ((130, 40), 40, (40, 133)))
+    rebuilt = reconstruct(u, s, vt, 37, method=name)
+    assert relative_error(rebuilt, float64_reference(u, s, vt, 37)) < 1e-6
+
+
+@pytest.mark.parametrize("step", [name for name in LADDER if name not in FIRST])
+def test_register_tiles_load_what_they_say_and_have_no_error(rng, step):
+    rows, columns, k = 128, 128, 32
+    u, s, vt = (rng.random(shape, dtype=np.float32) for shape in ((rows, k), k, (k, columns)))
+    chosen = LADDER[step]
+    out = np.full((rows, columns), np.nan, np.float32)
+    more = [] if chosen.scan is None else [np.ones(2, np.float32)]
+    report = trace(
+        chosen.kernel, chosen.grid(rows, columns), chosen.block, u, s, vt, k, out, *more, gpu="H200"
+    )
+    assert not [finding for finding in report.findings if finding.is_error], report
+    assert relative_error(out, float64_reference(u, s, vt, k)) < LIMITS.get(step, 1e-6)
+    down, across = chosen.tile
+    table = report.lines.query("space == 'global' and op == 'load'")
+    lanes = table[table["array"].isin(["u", "vt", "array"])]
+    assert report.total("global", "load").bytes >= 4 * rows * columns * k * (1 / down + 1 / across)
+    if step in ("column", "square"):
+        assert lanes["lanes"].sum() == rows * columns * k * (1 / down + 1 / across)
+    if step not in ("column", "square", "asynchronous"):
+        assert report.total("shared", "load").conflicts == 0
+
+
+def test_alignment(rng):
+    whole = cuda.device_array((8, 16), np.float32)
+    assert are_aligned(whole, whole, whole)
+    assert not are_aligned(whole, whole[:, 1:5], whole)
+    assert are_aligned(whole[:, 4:], whole[:, 4:8], whole)
+    assert not are_aligned(whole, whole[:, :6], whole)
+    odd = cuda.device_array((8, 5), np.float32)
+    assert not are_aligned(odd, whole, whole)
 
 
 @pytest.mark.parametrize("walks", ["rows", "columns"])
@@ -58,8 +186,8 @@ def test_wrong_arguments_are_refused(rng):
     for k in (0, 6, -1):
         with pytest.raises(ValueError, match="from 1 to 5"):
             reconstruct(u, s, vt, k)
-    with pytest.raises(ValueError, match="original, float32, naive"):
-        reconstruct(u, s, vt, 2, "fastest")
+    with pytest.raises(ValueError, match="auto, original, float32, naive"):
+        reconstruct(u, s, vt, 2, method="fastest")
     with pytest.raises(ValueError, match=r"\(rows, r\), \(r,\), \(r, columns\)"):
         reconstruct(u, s[:3], vt, 2)
     with pytest.raises(ValueError, match="shapes"):
@@ -67,8 +195,6 @@ def test_wrong_arguments_are_refused(rng):
 
 
 def traced(step, u, s, vt, k):
-    from course.simt import trace
-
     chosen = LADDER[step]
     out = np.full((len(u), vt.shape[1]), np.nan, np.float32)
     columns_of_u = np.ascontiguousarray(u[:, :k])
@@ -95,7 +221,7 @@ def test_traffic_is_what_the_hardware_counts(rng, step):
 
 def test_only_the_original_works_in_float64(rng):
     factors = images.svd(rng.random((20, 18)))
-    for step in LADDER:
+    for step in FIRST:
         report = traced(step, *factors, 5)
         kinds = {finding.kind for finding in report.findings}
         assert ("float64" in kinds) == (step == "original")

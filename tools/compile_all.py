@@ -27,18 +27,26 @@ from course.real_kernels import is_device_function
 TARGETS = ("sm_75", "sm_90")  # a Tesla T4; an H100 or H200
 PACKAGES = ("course.kernels",)
 
-_FACTORS = "float32[:, ::1], float32[::1], float32[:, ::1], int64, float32[:, ::1]"
+_INPUT = "float32[:, ::1], float32[::1], float32[:, ::1], int64"
+_FACTORS = f"{_INPUT}, float32[:, ::1]"
+_MANY_INPUT = "float32[:, :, ::1], float32[:, ::1], float32[:, :, ::1], int64"
+_MANY = f"{_MANY_INPUT}, float32[:, :, ::1]"
+_LARGEST = "float32[::1]"
 
 #: Argument types of a kernel, by its module's name below the package and its own ("norm.softmax"),
 #: or of all kernels of a module that are not named ("norm.*").
 SIGNATURES: dict[str, str] = {
-    "reconstruct.*": f"void({_FACTORS})",
+    "first_steps.*": f"void({_FACTORS})",
+    "register_tiles.*": f"void({_FACTORS})",
+    "tensor_tiles.clear": f"void({_LARGEST})",
+    "tensor_tiles.largest_entries": f"void({_INPUT}, {_LARGEST})",
+    "tensor_tiles.largest_entries_of_many": f"void({_MANY_INPUT}, {_LARGEST})",
     "transpose.*": "void(float32[:, ::1], float32[:, ::1])",
 }
 
 #: Kernels that are meant to have float64 instructions, and why.
 WITH_FLOAT64: dict[str, str] = {
-    "reconstruct.reconstruct_original": "shows what the literal 0.0 costs",
+    "first_steps.reconstruct_original": "shows what the literal 0.0 costs",
 }
 
 #: Kernels that are meant to spill, and why.
@@ -51,10 +59,14 @@ class Case:
 
     name: str
     kernel: Any
+    declared: str | None = None
+    capability: tuple[int, int] = (5, 0)
 
     @property
     def signature(self) -> str | None:
         """The declared argument types."""
+        if self.declared is not None:
+            return self.declared
         module = self.name.rpartition(".")[0]
         return SIGNATURES.get(self.name) or SIGNATURES.get(f"{module}.*")
 
@@ -75,6 +87,17 @@ def kernels() -> Iterator[Case]:
             for name, value in vars(module).items():
                 if is_kernel(value) and value.py_func.__module__ == found.name:
                     yield Case(f"{below}.{name}", value)
+    yield from made()
+
+
+def made() -> Iterator[Case]:
+    """Kernels of the ladder that are made for a shape of tiles."""
+    from course.kernels.reconstruct import LADDER, made_kernels
+
+    for name, (kernel, many, capability) in made_kernels().items():
+        scaled = LADDER[name.partition(" (")[0].removesuffix(" before 8.0")].scan
+        types = (_MANY if many else _FACTORS) + (f", {_LARGEST}" if scaled is not None else "")
+        yield Case(f"reconstruct: {name}", kernel, f"void({types})", capability)
 
 
 def complaints(case: Case, facts: Compiled) -> Iterator[str]:
@@ -110,6 +133,8 @@ def run(targets: tuple[str, ...]) -> list[str]:
             wrong.append(f"{case.name} has no argument types in tools/compile_all.py, SIGNATURES")
             continue
         for target in targets:
+            if toolchain.capability(target) < case.capability:
+                continue
             start = time.perf_counter()
             try:
                 facts = compiled(case.kernel, case.signature, target)

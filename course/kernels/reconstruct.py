@@ -1,187 +1,346 @@
 """Rebuild an image from its SVD on the GPU: a ladder of kernels, each a step up from the last.
 
-Every kernel computes ``out[row, col] = sum over i < k of u[row, i] * s[i] * vt[i, col]``, with
-float32 arrays u (rows, k), s (k,), vt (k, cols) and out (rows, cols), one thread for each pixel.
+Steps 1 to 4 are in `course.kernels.first_steps`, 5 to 8 in `course.kernels.register_tiles`, 9 in
+`course.kernels.warp_tiles`, 10 in `course.kernels.tensor_tiles`. Here is how each is launched, and
+the front door:
 
-A warp is 32 threads with neighbouring numbers; x runs fastest. A block of 16x16 threads gives
-each warp 16 values of x and 2 of y. The GPU moves memory in sectors of 32 bytes, eight float32
-values, so the number of different sectors under one warp's load is what that load costs.
+>>> out = reconstruct(u, s, vt, k)                     # NumPy in, NumPy out
+>>> reconstruct(u, s, vt, k, out=out)                  # CuPy or Numba device arrays stay there
+>>> reconstruct(u, s, vt, k, method="tensor cores")    # a certain step of LADDER
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numba import float32
 
 from course.backend import cuda
+from course.kernels import register_tiles, tensor_tiles, warp_tiles
+from course.kernels.first_steps import (
+    TILE,
+    reconstruct_float32,
+    reconstruct_naive,
+    reconstruct_original,
+    reconstruct_tiled,
+)
 
-# --- step 1: the program as it is usually written first -----------------------------------------
+Array = Any  # of NumPy, of numba.cuda or of CuPy
 
-
-@cuda.jit
-def reconstruct_original(u, s, vt, k, out):
-    """Step 1: x walks down the rows, and the sum is float64 without anyone having asked for it.
-
-    Mapping: thread (x, y) computes row x, column y.
-    Memory, a warp of 16 rows and 2 columns, for each i: 16 sectors of u (each row its own),
-    1 of s, 1 of vt. It stores to 16 sectors.
-    Arithmetic: the literal 0.0 is float64 in Numba, so each product is converted and added in
-    float64, which a Tesla T4 does at 1/32 of its float32 rate.
-    """
-    row, col = cuda.grid(2)
-    if row < out.shape[0] and col < out.shape[1]:
-        total = 0.0
-        for i in range(k):
-            total += u[row, i] * s[i] * vt[i, col]
-        out[row, col] = total
-
-
-# --- step 2: the sum in float32 -----------------------------------------------------------------
-
-
-@cuda.jit
-def reconstruct_float32(u, s, vt, k, out):
-    """Step 2: the sum starts as float32(0), so no float64 operation is left.
-
-    Mapping and memory: as in step 1.
-    """
-    row, col = cuda.grid(2)
-    if row < out.shape[0] and col < out.shape[1]:
-        total = float32(0)
-        for i in range(k):
-            total += u[row, i] * s[i] * vt[i, col]
-        out[row, col] = total
-
-
-# --- step 3: x on the columns -------------------------------------------------------------------
-
-
-@cuda.jit
-def reconstruct_naive(u, s, vt, k, out):
-    """Step 3: x walks along the columns, as the pixels lie in memory.
-
-    Mapping: thread (x, y) computes row y, column x.
-    Memory, a warp of 2 rows and 16 columns, for each i: 2 sectors of u, 1 of s, 2 of vt (16
-    neighbouring values are 64 bytes). It stores to 4 sectors: 5 sectors a step of the loop
-    instead of 18, and a quarter of the stores.
-    """
-    col, row = cuda.grid(2)
-    if row < out.shape[0] and col < out.shape[1]:
-        total = float32(0)
-        for i in range(k):
-            total += u[row, i] * s[i] * vt[i, col]
-        out[row, col] = total
-
-
-# --- step 4: tiles in shared memory -------------------------------------------------------------
-
-TILE = 16  # rows and columns of a tile, and of a block
-
-
-@cuda.jit
-def reconstruct_tiled(u, s, vt, k, out):
-    """Step 4: the block loads a tile of u and one of vt once, and all its threads use them.
-
-    Mapping: thread (x, y) computes row y, column x. Launch with blocks of TILE x TILE threads.
-    Memory, a warp, for each 16 values of i: 4 sectors of u, 2 of s, 4 of vt, where step 3 loads
-    80. The inner loop reads shared memory only, two words a step, without a bank conflict.
-    Edges: where a tile sticks out it holds zeros, so that every thread runs the same loop.
-    """
-    u_tile = cuda.shared.array((TILE, TILE), float32)
-    vt_tile = cuda.shared.array((TILE, TILE), float32)
-    x, y = cuda.threadIdx.x, cuda.threadIdx.y
-    col, row = cuda.grid(2)
-    total = float32(0)
-    for start in range(0, k, TILE):
-        u_tile[y, x] = float32(0)
-        if row < u.shape[0] and start + x < k:
-            u_tile[y, x] = u[row, start + x] * s[start + x]
-        vt_tile[y, x] = float32(0)
-        if start + y < k and col < vt.shape[1]:
-            vt_tile[y, x] = vt[start + y, col]
-        cuda.syncthreads()  # the tiles are full
-        for i in range(TILE):
-            total += u_tile[y, i] * vt_tile[i, x]
-        cuda.syncthreads()  # everybody has read them
-    if row < out.shape[0] and col < out.shape[1]:
-        out[row, col] = total
-
-
-# --- the host's side ----------------------------------------------------------------------------
+WIDE = 16  # bytes of the widest access
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step of the ladder: the kernel, and how to launch it.
+    """A step of the ladder: its kernels, and how to launch them.
 
     Attributes
     ----------
-    kernel : the compiled kernel, called with (u, s, vt, k, out)
-    x_walks : "rows" or "columns", what the grid's x direction runs over
-    block : (threads in x, threads in y)
+    kernel : kernel
+        Called with (u, s, vt, k, out); where `unaligned` is given, for aligned arrays.
+    x_walks : {"rows", "columns"}
+        What the grid's x direction runs over.
+    block : (int, int)
+        Threads in x and y.
+    tile : (int, int), optional
+        Rows and columns of pixels that a block computes; without it, one a thread.
+    unaligned : kernel, optional
+        The same where a row starts anywhere.
+    many, many_unaligned : kernel, optional
+        The same for stacks of images, one more axis in front, one image for each z of the grid.
+    capability : (int, int)
+        The oldest compute capability that has the instructions.
+    scan : bool, optional
+        The kernels take one more argument, the largest entries of u and s vt; whether those are
+        to be found first.
     """
 
     kernel: Callable
-    x_walks: str
+    x_walks: str = "columns"
     block: tuple[int, int] = (16, 16)
+    tile: tuple[int, int] | None = None
+    unaligned: Callable | None = None
+    many: Callable | None = None
+    many_unaligned: Callable | None = None
+    capability: tuple[int, int] = (5, 0)
+    scan: bool | None = None
 
     def grid(self, rows: int, columns: int) -> tuple[int, int]:
         """Return the blocks in x and y that cover rows x columns pixels."""
-        along_x, along_y = (rows, columns) if self.x_walks == "rows" else (columns, rows)
-        threads_x, threads_y = self.block
-        return -(-along_x // threads_x), -(-along_y // threads_y)
+        down, across = self.tile or self.block[::-1]
+        if self.x_walks == "rows":
+            return -(-rows // self.block[0]), -(-columns // self.block[1])
+        return -(-columns // across), -(-rows // down)
+
+    def launcher(self, u: Array, s: Array, vt: Array, k: int, out: Array) -> Callable[[], None]:
+        """What launches the step on these device arrays, without waiting for it.
+
+        Raises
+        ------
+        ValueError
+            For stacks of images, where the step takes one image only.
+        """
+        fits = are_aligned(u, vt, out)
+        one = self.kernel if fits or self.unaligned is None else self.unaligned
+        many = self.many if fits else self.many_unaligned
+        kernel, grid = (one, self.grid(*out.shape)) if out.ndim == 2 else (many, None)
+        if kernel is None:
+            raise ValueError(
+                "this step takes one image: u (rows, r), not a stack (images, rows, r); of the "
+                f"ladder, {', '.join(name for name, step in LADDER.items() if step.many)} take both"
+            )
+        if grid is None:
+            grid = (*self.grid(*out.shape[1:]), out.shape[0])
+        call = kernel[grid, self.block]
+        if self.scan is None:
+            return functools.partial(call, u, s, vt, k, out)
+        images = 1 if out.ndim == 2 else out.shape[0]
+        largest = cuda.device_array(2 * images, np.float32)
+        if not self.scan:
+            return functools.partial(call, u, s, vt, k, out, largest)
+        clear = tensor_tiles.clear[-(-2 * images // 128), 128]
+        if out.ndim == 2:
+            scan = tensor_tiles.largest_entries[min(u.shape[0], 528), tensor_tiles.SCAN_THREADS]
+        else:
+            shape = (min(u.shape[1], 8), images)
+            scan = tensor_tiles.largest_entries_of_many[shape, tensor_tiles.SCAN_THREADS]
+
+        def launch() -> None:
+            clear(largest)
+            scan(u, s, vt, k, largest)
+            call(u, s, vt, k, out, largest)
+
+        return launch
 
 
-LADDER = {
+def are_aligned(u: Array, vt: Array, out: Array) -> bool:
+    """Whether rows of these device arrays can be accessed 16 bytes at a time."""
+    for array in (u, vt, out):
+        about = array.__cuda_array_interface__
+        strides = about.get("strides") or np.empty(about["shape"], np.bool_).strides
+        if about.get("strides") is None:
+            strides = tuple(4 * step for step in strides)
+        if about["data"][0] % WIDE or any(step % WIDE for step in strides[:-1]):
+            return False
+    return vt.shape[-1] % 4 == 0 and out.shape[-1] % 4 == 0
+
+
+def _tiles(make: Callable, block: int, tile: tuple[int, int], **more: Any) -> Step:
+    """A step whose kernels `make(aligned)` makes: one, or a pair for one image and for many."""
+    kernels = [
+        made if isinstance(made, tuple) else (made, None) for made in map(make, (True, False))
+    ]
+    (one, many), (unaligned, many_unaligned) = kernels
+    return Step(one, "columns", (block, 1), tile, unaligned, many, many_unaligned, **more)
+
+
+def _warp_tiles(target: str) -> Step:
+    shape = warp_tiles.SHAPES[target]
+    tile = shape.block_rows, shape.block_columns
+    return _tiles(functools.partial(warp_tiles.warp_tiles, shape), shape.threads, tile)
+
+
+def _tensor_tiles(target: str, kind: str, capability: tuple[int, int]) -> Step:
+    shape, deep = tensor_tiles.SHAPES[target], target != "sm_75"
+
+    def make(aligned: bool) -> tuple[Callable, Callable]:
+        return tensor_tiles.tensor_tiles(shape, aligned, kind, deep)
+
+    tile = shape.block_rows, shape.block_columns
+    return _tiles(make, shape.threads, tile, capability=capability, scan=kind == "halves")
+
+
+_SQUARE = register_tiles.THREADS, (register_tiles.BLOCK_ROWS, register_tiles.BLOCK_COLUMNS)
+_COLUMN = (
+    register_tiles.COLUMN_ROWS * register_tiles.COLUMN_COLUMNS // register_tiles.COLUMN_RESULTS,
+    (register_tiles.COLUMN_ROWS, register_tiles.COLUMN_COLUMNS),
+)
+
+#: The steps by name, in the order of the ladder.
+LADDER: dict[str, Step] = {
     "original": Step(reconstruct_original, x_walks="rows"),
     "float32": Step(reconstruct_float32, x_walks="rows"),
-    "naive": Step(reconstruct_naive, x_walks="columns"),
-    "tiled": Step(reconstruct_tiled, x_walks="columns", block=(TILE, TILE)),
+    "naive": Step(reconstruct_naive),
+    "tiled": Step(reconstruct_tiled, block=(TILE, TILE)),
+    "column": Step(register_tiles.reconstruct_column, "columns", (_COLUMN[0], 1), _COLUMN[1]),
+    "square": Step(register_tiles.reconstruct_square, "columns", (_SQUARE[0], 1), _SQUARE[1]),
+    "wide": _tiles(register_tiles.wide_tiles, *_SQUARE),
+    "buffered": _tiles(register_tiles.double_buffered, *_SQUARE),
+    "asynchronous": _tiles(register_tiles.asynchronous, *_SQUARE, capability=(8, 0)),
+    "warp tiles": _warp_tiles("sm_90"),
+    "tensor cores": _tensor_tiles("sm_90", "halves", (8, 0)),
+    "tf32": _tensor_tiles("sm_90", "tf32", (8, 0)),
+}
+#: What takes a step's place on GPUs before 8.0.
+OLDER = {
+    "warp tiles": _warp_tiles("sm_75"),
+    "tensor cores": _tensor_tiles("sm_75", "halves", (7, 5)),
 }
 
 
-def reconstruct(
-    u: np.ndarray, s: np.ndarray, vt: np.ndarray, k: int, step: str = "naive"
-) -> np.ndarray:
-    """Rebuild an image from its k largest singular values on the GPU (or the simulated one).
+def made_kernels() -> dict[str, tuple[Callable, bool, tuple[int, int]]]:
+    """Every kernel that is made for a shape of tiles: name -> (kernel, for many?, capability)."""
+    found = {}
+    for suffix, steps in (("", LADDER), (" before 8.0", OLDER)):
+        for name, step in steps.items():
+            for part, many in (("unaligned", False), ("many", True), ("many_unaligned", True)):
+                if (kernel := getattr(step, part)) is not None:
+                    label = f"{name}{suffix} ({part.replace('_', ', ')})"
+                    found[label] = kernel, many, step.capability
+            if step.unaligned is not None:
+                found[f"{name}{suffix}"] = step.kernel, False, step.capability
+    return found
 
-    Only the k columns of u and the k rows of vt that are needed travel to the GPU.
 
-    Parameters
-    ----------
-    u, s, vt : ndarray, shapes (rows, r), (r,), (r, columns)
-        Thin factors of the image; converted to float32.
-    k : int
-        From 1 to r.
-    step : str
-        Which kernel, a key of `LADDER`.
+#: Steps that read rows as they lie, whatever the distance between neighbours in a row.
+_ANY_STRIDE = ("original", "float32", "naive", "tiled", "column", "square")
 
-    Returns
-    -------
-    ndarray, shape (rows, columns), float32
+
+def step_for(method: str, rows: int, columns: int, k: int, images: int = 1) -> tuple[str, Step]:
+    """The step that `reconstruct` launches for a method, by shape and device.
+
+    "auto" takes the fastest that is as accurate as float32: tensor cores where there are enough of
+    pixels for them, warp tiles for smaller work, and the naive kernel for what fills no tile, and in
+    the simulator, where the simplest kernel costs least.
 
     Raises
     ------
     ValueError
-        When k is not from 1 to r, the shapes do not fit together, or there is no such step.
+        For a method that does not exist, or that the GPU cannot run.
     """
-    if step not in LADDER:
-        raise ValueError(f"there is no step {step!r}; the ladder has {', '.join(LADDER)}")
-    if np.ndim(u) != 2 or np.ndim(vt) != 2 or np.shape(s) != (u.shape[1],) or len(vt) != len(s):
+    if method != "auto" and method not in LADDER:
+        raise ValueError(f"there is no method {method!r}: choose auto, {', '.join(LADDER)}")
+    capability = tuple(cuda.get_current_device().compute_capability)
+    if method == "auto":
+        method = "naive"
+        if _on_gpu() and min(rows, columns) >= 64 and k >= 4:
+            work = 2 * rows * columns * k * images
+            enough = work >= 1e9 and capability >= (7, 5)
+            method = "tensor cores" if enough else "warp tiles"
+    step = LADDER[method]
+    if capability < (8, 0) and method in OLDER:
+        step = OLDER[method]
+    if capability < step.capability:
+        wanted, have = (".".join(map(str, pair)) for pair in (step.capability, capability))
         raise ValueError(
-            f"u, s, vt have the shapes {np.shape(u)}, {np.shape(s)}, {np.shape(vt)}; "
-            "they must be (rows, r), (r,), (r, columns)"
+            f"the step {method!r} needs compute capability {wanted}, this GPU has {have}: choose "
+            "another method, or without a GPU another one to simulate, course.simulate('H200')"
         )
-    if not 1 <= k <= len(s):
-        raise ValueError(f"k is {k}; with {len(s)} singular values it must be from 1 to {len(s)}")
+    return method, step
 
-    chosen = LADDER[step]
-    rows, columns = len(u), vt.shape[1]
-    device_u = cuda.to_device(np.ascontiguousarray(u[:, :k], dtype=np.float32))
-    device_s = cuda.to_device(np.ascontiguousarray(s[:k], dtype=np.float32))
-    device_vt = cuda.to_device(np.ascontiguousarray(vt[:k], dtype=np.float32))
-    device_out = cuda.device_array((rows, columns), dtype=np.float32)
-    grid = chosen.grid(rows, columns)
-    chosen.kernel[grid, chosen.block](device_u, device_s, device_vt, k, device_out)
-    return device_out.copy_to_host()
+
+def _on_gpu() -> bool:
+    return not hasattr(cuda, "simulate") and cuda.__name__ == "numba.cuda"
+
+
+def reconstruct(
+    u: Array, s: Array, vt: Array, k: int, out: Array | None = None, method: str = "auto"
+) -> Array:
+    """Rebuild an image from its k largest singular values on the GPU (or the simulated one).
+
+    Arrays that are on the GPU stay where they are and are not copied, slices of larger ones
+    included; of NumPy arrays only the k columns of u and k rows of vt that are needed travel.
+
+    Parameters
+    ----------
+    u, s, vt : array, shapes (rows, r), (r,), (r, columns)
+        Factors of the image, of NumPy, CuPy or numba.cuda, float32 (NumPy's are converted). Or
+        stacks of them: (images, rows, r), (images, r), (images, r, columns).
+    k : int
+        From 1 to r.
+    out : array, optional
+        Where to write the result; float32, of the result's shape.
+    method : str
+        "auto", or a step of `LADDER`; see `step_for`.
+
+    Returns
+    -------
+    array, shape (rows, columns) or (images, rows, columns), float32
+        `out`, if it is given; else of NumPy if u, s, vt are, else of u's kind. Work on the GPU may
+        still be under way when it is returned.
+
+    Raises
+    ------
+    ValueError
+        When k is not from 1 to r, the shapes do not fit together, an array on the GPU is not
+        float32 or its rows' neighbours lie apart, or there is no such method.
+    """
+    shape = _check(u, s, vt, k, out)
+    name, step = step_for(method, shape[-2], shape[-1], k, shape[0] if len(shape) == 3 else 1)
+    there = [
+        _on_device(array, name) for array in (_part(u, k, -1), _part(s, k, -1), _part(vt, k, -2))
+    ]
+    target = _on_device(out, name) if out is not None and not isinstance(out, np.ndarray) else None
+    if target is None:
+        target = _empty_like(u if out is None else s, shape)
+    step.launcher(*there, k, _on_device(target, name))()
+    if out is not None and not isinstance(out, np.ndarray):
+        return out
+    if out is not None or all(isinstance(array, np.ndarray) for array in (u, s, vt)):
+        result = _on_device(target, name).copy_to_host()
+        if out is None:
+            return result
+        out[...] = result
+        return out
+    return target
+
+
+def _check(u: Array, s: Array, vt: Array, k: int, out: Array | None) -> tuple[int, ...]:
+    """The shape of the result."""
+    shapes = [tuple(getattr(array, "shape", ())) for array in (u, s, vt)]
+    fit = len(shapes[0]) in (2, 3) and len(shapes[2]) == len(shapes[0]) == len(shapes[1]) + 1
+    if fit:
+        front, r = shapes[0][:-2], shapes[0][-1]
+        fit = shapes[1] == (*front, r) and shapes[2][:-1] == (*front, r)
+    if not fit:
+        raise ValueError(
+            f"u, s, vt have the shapes {', '.join(map(str, shapes))}; they must be (rows, r), (r,), "
+            "(r, columns), or the same with one more axis in front, the images"
+        )
+    if not 1 <= k <= r:
+        raise ValueError(f"k is {k}; with {r} singular values it must be from 1 to {r}")
+    shape = (*front, shapes[0][-2], shapes[2][-1])
+    if out is not None and (tuple(out.shape) != shape or out.dtype != np.float32):
+        raise ValueError(
+            f"out is {out.dtype} of shape {tuple(out.shape)}; it must be float32 of shape {shape}"
+        )
+    return shape
+
+
+def _part(array: Array, k: int, axis: int) -> Array:
+    """Of a NumPy array only what is needed, in float32; others as they are."""
+    if not isinstance(array, np.ndarray):
+        return array
+    part = array[..., :k] if axis == -1 else array[..., :k, :]
+    return np.ascontiguousarray(part, dtype=np.float32)
+
+
+def _on_device(array: Array, method: str) -> Array:
+    """The array as numba.cuda sees it; NumPy's travel."""
+    if isinstance(array, np.ndarray):
+        return cuda.to_device(array)
+    if not hasattr(array, "__cuda_array_interface__"):
+        raise ValueError(
+            f"{type(array).__name__} is no array: give one of NumPy, CuPy or numba.cuda"
+        )
+    if array.dtype != np.float32:
+        raise ValueError(
+            f"an array on the GPU has the type {array.dtype}: convert it to float32, x.astype('float32')"
+        )
+    if method not in _ANY_STRIDE and array.strides[-1] != 4:
+        raise ValueError(
+            f"the step {method!r} needs the numbers of a row side by side, and they lie "
+            f"{array.strides[-1]} bytes apart: make a copy in C order, or choose one of "
+            f"{', '.join(_ANY_STRIDE)}"
+        )
+    return array if hasattr(array, "copy_to_host") else cuda.as_cuda_array(array)
+
+
+def _empty_like(array: Array, shape: tuple[int, ...]) -> Array:
+    """Memory on the GPU, of the kind that the array is."""
+    if isinstance(array, np.ndarray) or hasattr(array, "copy_to_host"):
+        return cuda.device_array(shape, np.float32)
+    import cupy
+
+    return cupy.empty(shape, np.float32)

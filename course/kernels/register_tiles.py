@@ -376,7 +376,9 @@ def asynchronous(aligned: bool) -> Callable:
             wait_copies(0)  # this tile has arrived, as far as this thread copied it
             cuda.syncthreads()  # ... and the others', and everybody is done with the one before
             if start < k:
-                begin(u_tile, s_tile, vt_tile, 1 - stage, u, s, vt, k, start, first_row, first_column)
+                begin(
+                    u_tile, s_tile, vt_tile, 1 - stage, u, s, vt, k, start, first_row, first_column
+                )
             for i in range(DEPTH):
                 read_fragments(u_tile, vt_tile, stage, i, row, column, a, b)
                 scale = load(s_tile, (stage, i))
