@@ -155,6 +155,22 @@ def test_the_ufuncs_of_kernels_are_those_of_numba_cuda():
         assert known is (function.__name__ in UFUNCS), function
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u1", "c8"])
+def test_sums_and_means_of_arrays_are_numbas(dtype):
+    def body(x, out):
+        out[0] = x.sum()
+        out[1] = np.sum(x[1])
+        out[2] = x.mean()
+        out[3] = np.mean(x[:, 0])
+
+    x = (RNG.random((5, 3)) * 200).astype(dtype)
+    found, wanted = np.zeros(4, complex), np.zeros(4, complex)
+    report = trace(cuda.jit(body), 1, 1, x, found)
+    njit(body)(x, wanted)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    assert report.total("global", "load").bytes == (15 + 3 + 15 + 5) * x.itemsize
+
+
 def test_a_ufunc_that_would_make_an_array_is_refused():
     @cuda.jit
     def makes(x, out):

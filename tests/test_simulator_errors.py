@@ -435,15 +435,15 @@ def test_a_misspelt_name_of_cuda_gets_a_suggestion():
 def test_numpy_on_whole_arrays_is_refused():
     @cuda.jit
     def total(x):
-        x[0] = np.sum(x)
+        x[0] = np.max(x)
 
-    refuses(total, *arrays(4), match="np.sum is not available in a kernel")
+    refuses(total, *arrays(4), match="np.max is not available in a kernel")
 
     @cuda.jit
     def method(x):
-        x[0] = x.sum()
+        x[0] = x.max()
 
-    refuses(method, *arrays(4), match=r"\.sum\(\) of an array is not", kind=Unsupported)
+    refuses(method, *arrays(4), match=r"no array method .max\(\)")
 
 
 def test_messages_have_no_terminal_colours(monkeypatch):

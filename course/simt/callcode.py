@@ -12,7 +12,7 @@ from numba import types
 from course.simt import operators
 from course.simt.accesscode import spelled_tuple
 from course.simt.calls import array_parts
-from course.simt.elementwise import ufunc_code
+from course.simt.elementwise import total_code, ufunc_code
 from course.simt.halves import FUNCTIONS
 from course.simt.intrinsics import GRID_GROUP
 from course.simt.names import MISSING, KernelName
@@ -62,6 +62,8 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
         return f"{code}.shape[0]" if isinstance(kind, types.Array) else str(len(kind))
     if function is MISSING:
         return _method(emitter, node)
+    if function in (np.sum, np.mean):
+        return total_code(emitter, node, node.args[0], function.__name__)
     if isinstance(function, np.ufunc) and isinstance(typing.of[node], types.Array):
         return ufunc_code(emitter, node, function)
     operands = typing.operands[node]
@@ -116,6 +118,8 @@ def _method(emitter: Emitter, node: ast.Call) -> str:
     if name == "bit_count":
         return f"popc({emitter.operand(owner, kind)}, 64)"
     code = emitter.expression(owner)
+    if name in ("sum", "mean"):
+        return total_code(emitter, node, owner, name)
     if name == "conjugate":
         return f"conjugate({code})"
     site = emitter.site(node)

@@ -12,7 +12,7 @@ from numba import types
 from numba.np.numpy_support import ufunc_find_matching_loop
 
 from course.simt import intrinsics
-from course.simt.elementwise import ufunc_type
+from course.simt.elementwise import total_type, ufunc_type
 from course.simt.expressions import Expressions, constant_dtype
 from course.simt.names import MISSING, KernelName, Source
 from course.simt.oracle import best_signature, method_type, of_dtype, plain, resolve
@@ -85,6 +85,9 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
             if loop is not None and [plain(k) for k in loop.outputs] == [kind]:
                 typer.typing.operands[node] = tuple(plain(k) for k in loop.inputs)
         return kind
+    if function in (np.sum, np.mean) and len(arguments) == 1:
+        if isinstance(arguments[0], types.Array):
+            return total_type(typer, node, arguments[0], function.__name__)
     name = ast.unparse(node.func)
     if callable(function) and hasattr(function, "__code__"):
         raise source.refused(
@@ -256,10 +259,10 @@ def _array_method(typer: Expressions, node: ast.Call, kind: types.Array, name: s
         if all(isinstance(part, types.Integer) for part in parts):
             return types.Array(kind.dtype, len(parts), "C")
     if not node.keywords and not node.args:
+        if name in ("sum", "mean"):
+            return total_type(typer, node, kind, name)
         if name == "transpose":
             return types.Array(kind.dtype, kind.ndim, "A")
-    if name in ("sum", "mean", "prod"):
-        raise typer.source.unsupported(node, f".{name}() of an array", "Loop over the elements.")
     raise typer.source.refused(
         node, f"kernels have no array method .{name}(): loop over the elements"
     )

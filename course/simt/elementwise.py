@@ -14,7 +14,7 @@ from numba.np.numpy_support import ufunc_find_matching_loop
 from course.simt import operators
 from course.simt.memory import Array
 from course.simt.names import Unsupported
-from course.simt.oracle import dtype_of, resolve
+from course.simt.oracle import dtype_of, method_type, resolve
 
 if TYPE_CHECKING:
     from course.simt.emit import Emitter
@@ -75,8 +75,41 @@ def ufunc_code(emitter: Emitter, node: ast.Call, function: np.ufunc) -> str:
     return f"T.ufunc({run}, {emitter.expression(out)}, {convert}, {site}, {', '.join(inputs)})"
 
 
+def total_type(typer: Expressions, node: ast.Call, kind: types.Array, name: str) -> types.Type:
+    """Type of ``x.sum()`` and ``x.mean()``: each thread goes through the whole array."""
+    plainly = types.Array(kind.dtype, kind.ndim, "C")
+    found = method_type(plainly, name) if isinstance(kind.dtype, types.Number) else None
+    if not isinstance(found, types.Number):
+        raise typer.source.refused(node, f"No implementation of function {name} of {kind}")
+    typer.typing.operands[node] = (found,)
+    return found
+
+
+def total_code(emitter: Emitter, node: ast.Call, array: ast.expr, name: str) -> str:
+    """Code of the sum or the mean of an array."""
+    kind = emitter.typing.of[node]
+    heading, site = operators.group_of(kind), emitter.site(node, ast.unparse(array))
+    convert = operators.name_of(kind)
+    code = emitter.expression(array)
+    return f"T.total({code}, {convert}, {name == 'mean'}, {heading!r}, {site})"
+
+
 class Elementwise:
     """What lane programs do with whole arrays."""
+
+    def total(self, array: Array, convert: Callable, mean: bool, heading: str, site: int):
+        """The sum or the mean of all elements, one after the other, in the result's type."""
+        if array.ragged:
+            raise Unsupported(
+                f"line {self.site(site).line}: a sum of a view whose limits differ by thread"
+            )
+        value = convert(0)
+        for index in product(*map(range, array.shape)):
+            value = convert(value + convert(self.load(array, index, site)))
+        if self.counters is not None:
+            extra = {"in double": array.size} if heading == "float64" else {}
+            self.count(site, {heading: array.size, **extra})
+        return convert(operators.divide(value, convert(array.size))) if mean else value
 
     def ufunc(self, run: Callable, out: Array, convert: Callable, site: int, *inputs: Any) -> Array:
         """``out[...] = run(inputs)``, the inputs broadcast to the shape of ``out``."""

@@ -33,8 +33,9 @@ def _core_context() -> Any:
 
 @cache
 def _core_cmath() -> Any:
-    """The context that knows what Numba writes in Python: phase, polar and rect of cmath."""
-    import numba.cpython.cmathimpl  # noqa: F401
+    """The context that knows what Numba writes in Python: phase of cmath, means of arrays."""
+    import numba.cpython.cmathimpl
+    import numba.np.arraymath  # noqa: F401
 
     _core_context().refresh()
     return _core_context()
@@ -152,11 +153,17 @@ def method_type(kind: types.Type, name: str, arguments: tuple[types.Type, ...] =
     if not isinstance(bound, types.BoundFunction):
         return None
     context, override = _context()
-    with override():
-        try:
+    try:
+        with override():
             signature = context.resolve_function_type(bound, arguments, {})
-        except NumbaError:
-            return None
+    except NumbaError:
+        return None
+    except Exception:
+        # as in resolve: this one asks the driver for a device
+        context = _core_cmath()
+        signature = context.resolve_function_type(
+            context.resolve_getattr(kind, name), arguments, {}
+        )
     return None if signature is None else plain(signature.return_type)
 
 
