@@ -6,7 +6,7 @@ in float32 without TF32.
 
 import numpy as np
 
-from course.kernels.reconstruct import LADDER, reconstruct
+from course.kernels.reconstruct import LADDER
 
 #: rows, columns, k of the whole ladder.
 LADDER_SHAPE = (4096, 4096, 1024)
@@ -18,7 +18,7 @@ SHAPES = (
     (4096, 4096, 4096, 64),
     (4093, 4099, 4093, 1021),
 )
-LAST = ("wide", "buffered", "warp tiles", "tensor cores", "tf32")
+LAST = ("warp tiles", "tensor cores", "tf32")
 #: images, rows, columns, k of a stack.
 STACK = (1024, 256, 256, 50)
 TF32_LIMIT = 1e-3
@@ -32,29 +32,17 @@ def run(bench):
     a_stack(bench, *STACK)
 
 
-def work_of(step, m, n, k, images=1):
+def work_of(name, m, n, k, images=1):
     """Bytes, operations by unit, and the operations that are needed."""
     needed = 2 * m * n * k * images
     work = {"bytes": 4 * images * (m * k + k + k * n + m * n), "operations": {"float32": needed}}
-    if step == "original":
+    if name == "original":
         work["operations"] = {"float64": needed}
-    if step == "tensor cores":
+    if name == "tensor cores":
         work |= {"operations": {"tensor_float16": 3 * needed}, "needed": needed}
-    if step == "tf32":
-        work |= {"operations": {"tensor_tf32": needed}, "needed": needed}
+    if name == "tf32":
+        work |= {"operations": {"tensor_float32": needed}, "needed": needed}
     return work
-
-
-def call_of(name, out):
-    """What launches a step with (u, s, vt, out): alone, or after the scan for its scale."""
-    step = LADDER[name]
-    if step.scan is None:
-        return None
-
-    def launch(u, s, vt, k, out):
-        reconstruct(u, s, vt, k, out=out, method=name)
-
-    return launch
 
 
 def one_image(bench, rows, columns, r, k, steps):
@@ -70,21 +58,10 @@ def one_image(bench, rows, columns, r, k, steps):
                       expected=expected, shape=shape, **work_of("", rows, columns, k))  # fmt: skip
     for name in steps:
         step = LADDER[name]
-        call = call_of(name, out)
-        if call is None:
-            call = kernel_of(step, there[0], there[2], out)[step.grid(rows, columns), step.block]
+        call = step.configured(there[0], there[2], out)
         limit = {"limit": TF32_LIMIT} if name == "tf32" else {}
         bench.variant("reconstruct", name, call, (*there, k, out), out=out, expected=expected,
                       shape=shape, **limit, **work_of(name, rows, columns, k))  # fmt: skip
-
-
-def kernel_of(step, u, vt, out):
-    """The kernel that fits the arrays' alignment."""
-    from course.kernels.reconstruct import are_aligned
-
-    if step.unaligned is None or are_aligned(u, vt, out):
-        return step.kernel
-    return step.unaligned
 
 
 def exact(bench, u, s, vt):
@@ -116,7 +93,6 @@ def a_stack(bench, images, rows, columns, k):
             three, expected=expected, shape=shape, **work_of("", rows, columns, k, images),
         )  # fmt: skip
     for name in ("warp tiles", "tensor cores"):
-        step = LADDER[name]
-        call = call_of(name, out) or step.many[(*step.grid(rows, columns), images), step.block]
+        call = LADDER[name].configured(there[0], there[2], out)
         bench.variant("reconstruct", name, call, (*there, k, out), out=out, expected=expected,
                       shape=shape, **work_of(name, rows, columns, k, images))  # fmt: skip

@@ -29,6 +29,7 @@ from course.kernels.first_steps import (
 Array = Any  # of NumPy, of numba.cuda or of CuPy
 
 WIDE = 16  # bytes of the widest access
+SCAN_BLOCKS = 528  # of the search for the largest entries: four for each multiprocessor of an H200
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,11 @@ class Step:
             return -(-rows // self.block[0]), -(-columns // self.block[1])
         return -(-columns // across), -(-rows // down)
 
-    def launcher(self, u: Array, s: Array, vt: Array, k: int, out: Array) -> Callable[[], None]:
-        """What launches the step on these device arrays, without waiting for it.
+    def configured(self, u: Array, vt: Array, out: Array) -> Callable[..., None]:
+        """The step, ready to be called with (u, s, vt, k, out) of these shapes and alignments.
+
+        For one image that is the kernel with its launch configuration; a step that has to find the
+        largest entries first launches three kernels one after the other. Nothing is waited for.
 
         Raises
         ------
@@ -82,31 +86,31 @@ class Step:
             For stacks of images, where the step takes one image only.
         """
         fits = are_aligned(u, vt, out)
-        one = self.kernel if fits or self.unaligned is None else self.unaligned
-        many = self.many if fits else self.many_unaligned
-        kernel, grid = (one, self.grid(*out.shape)) if out.ndim == 2 else (many, None)
+        grid: tuple[int, ...]
+        if out.ndim == 2:
+            images, grid = 1, self.grid(*out.shape)
+            kernel = self.kernel if fits or self.unaligned is None else self.unaligned
+        else:
+            images, grid = out.shape[0], (*self.grid(*out.shape[1:]), out.shape[0])
+            kernel = self.many if fits else self.many_unaligned
         if kernel is None:
             raise ValueError(
-                "this step takes one image: u (rows, r), not a stack (images, rows, r); of the "
-                f"ladder, {', '.join(name for name, step in LADDER.items() if step.many)} take both"
+                "this step takes one image, u (rows, r), and not a stack, u (images, rows, r); "
+                f"{', '.join(name for name, step in LADDER.items() if step.many)} take both"
             )
-        if grid is None:
-            grid = (*self.grid(*out.shape[1:]), out.shape[0])
         call = kernel[grid, self.block]
         if self.scan is None:
-            return functools.partial(call, u, s, vt, k, out)
-        images = 1 if out.ndim == 2 else out.shape[0]
+            return call
         largest = cuda.device_array(2 * images, np.float32)
         if not self.scan:
-            return functools.partial(call, u, s, vt, k, out, largest)
-        clear = tensor_tiles.clear[-(-2 * images // 128), 128]
-        if out.ndim == 2:
-            scan = tensor_tiles.largest_entries[min(u.shape[0], 528), tensor_tiles.SCAN_THREADS]
-        else:
-            shape = (min(u.shape[1], 8), images)
-            scan = tensor_tiles.largest_entries_of_many[shape, tensor_tiles.SCAN_THREADS]
+            return lambda u, s, vt, k, out: call(u, s, vt, k, out, largest)
+        threads = tensor_tiles.SCAN_THREADS
+        clear = tensor_tiles.clear[-(-2 * images // threads), threads]
+        scan = tensor_tiles.largest_entries[min(u.shape[0], SCAN_BLOCKS), threads]
+        if out.ndim == 3:
+            scan = tensor_tiles.largest_entries_of_many[(min(u.shape[1], 8), images), threads]
 
-        def launch() -> None:
+        def launch(u: Array, s: Array, vt: Array, k: int, out: Array) -> None:
             clear(largest)
             scan(u, s, vt, k, largest)
             call(u, s, vt, k, out, largest)
@@ -200,8 +204,8 @@ _ANY_STRIDE = ("original", "float32", "naive", "tiled", "column", "square")
 def step_for(method: str, rows: int, columns: int, k: int, images: int = 1) -> tuple[str, Step]:
     """The step that `reconstruct` launches for a method, by shape and device.
 
-    "auto" takes the fastest that is as accurate as float32: tensor cores where there are enough of
-    pixels for them, warp tiles for smaller work, and the naive kernel for what fills no tile, and in
+    "auto" takes the fastest that is as accurate as float32: tensor cores where there is
+    enough work for them, warp tiles for less, and the naive kernel for what fills no tile, and in
     the simulator, where the simplest kernel costs least.
 
     Raises
@@ -274,7 +278,8 @@ def reconstruct(
     target = _on_device(out, name) if out is not None and not isinstance(out, np.ndarray) else None
     if target is None:
         target = _empty_like(u if out is None else s, shape)
-    step.launcher(*there, k, _on_device(target, name))()
+    device_out = _on_device(target, name)
+    step.configured(there[0], there[2], device_out)(*there, k, device_out)
     if out is not None and not isinstance(out, np.ndarray):
         return out
     if out is not None or all(isinstance(array, np.ndarray) for array in (u, s, vt)):
@@ -295,8 +300,8 @@ def _check(u: Array, s: Array, vt: Array, k: int, out: Array | None) -> tuple[in
         fit = shapes[1] == (*front, r) and shapes[2][:-1] == (*front, r)
     if not fit:
         raise ValueError(
-            f"u, s, vt have the shapes {', '.join(map(str, shapes))}; they must be (rows, r), (r,), "
-            "(r, columns), or the same with one more axis in front, the images"
+            f"u, s, vt have the shapes {', '.join(map(str, shapes))}; they must be (rows, r), "
+            "(r,), (r, columns), or the same with one more axis in front, the images"
         )
     if not 1 <= k <= r:
         raise ValueError(f"k is {k}; with {r} singular values it must be from 1 to {r}")
@@ -326,7 +331,7 @@ def _on_device(array: Array, method: str) -> Array:
         )
     if array.dtype != np.float32:
         raise ValueError(
-            f"an array on the GPU has the type {array.dtype}: convert it to float32, x.astype('float32')"
+            f"an array on the GPU has the type {array.dtype}: convert it to float32 first"
         )
     if method not in _ANY_STRIDE and array.strides[-1] != 4:
         raise ValueError(
