@@ -23,6 +23,7 @@ Source: NVIDIA, PTX ISA: ld, st, cp.async, mma, cvt; Numba, "Extending Numba", `
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -49,22 +50,23 @@ _BYTE, _WORD, _LONG = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
 
 def _piece(function: Callable) -> Any:
-    """An intrinsic that the simulator knows by its name."""
-    made, name = intrinsic(function), function.__name__
+    """An intrinsic that the simulator knows by its name, and that refuses what it refuses."""
+    name = function.__name__
+
+    @functools.wraps(function)
+    def typed(typing, *kinds, **named):
+        wrong = pieces.refusal(name, tuple(map(types.unliteral, kinds)), tuple(named))
+        if wrong is not None:
+            raise TypingError(wrong)
+        return function(typing, *kinds)
 
     def outside(self, *args, **kwargs):
         raise TypeError(f"{name} works only inside a kernel, a function decorated with @cuda.jit")
 
+    made = intrinsic(typed)
     made.__class__ = type("Piece", (type(made),), {"__call__": outside})
     names.register(made, f"pieces.{name}")
     return made
-
-
-def _check(name: str, *kinds: Any) -> None:
-    """Refuse wrong arguments, in the words of the simulator."""
-    wrong = pieces.refusal(name, tuple(map(types.unliteral, kinds)))
-    if wrong is not None:
-        raise TypingError(wrong)
 
 
 # ---------------------------------------------------------------------- addresses
@@ -125,42 +127,36 @@ def _storer(count: int) -> Callable:
 @_piece
 def load(typing, array, index):
     """``load(array, index)``: one element."""
-    _check("load", array, index)
     return array.dtype(array, index), _loader(1)
 
 
 @_piece
 def load2(typing, array, index):
     """``load2(array, index)``: the element and its right neighbour, as a tuple."""
-    _check("load2", array, index)
     return types.UniTuple(array.dtype, 2)(array, index), _loader(2)
 
 
 @_piece
 def load4(typing, array, index):
     """``load4(array, index)``: four neighbouring elements from the index on, as a tuple."""
-    _check("load4", array, index)
     return types.UniTuple(array.dtype, 4)(array, index), _loader(4)
 
 
 @_piece
 def store(typing, array, index, value):
     """``store(array, index, value)``: write one element."""
-    _check("store", array, index, value)
     return types.none(array, index, value), _storer(1)
 
 
 @_piece
 def store2(typing, array, index, values):
     """``store2(array, index, (v0, v1))``: write two neighbouring elements."""
-    _check("store2", array, index, values)
     return types.none(array, index, values), _storer(2)
 
 
 @_piece
 def store4(typing, array, index, values):
     """``store4(array, index, (v0, v1, v2, v3))``: write four neighbouring elements."""
-    _check("store4", array, index, values)
     return types.none(array, index, values), _storer(4)
 
 
@@ -199,14 +195,12 @@ def _copier(count: int) -> Callable:
 @_piece
 def copy_async(typing, to, index, source, place):
     """``copy_async(to, index, source, place)``: begin to copy one element of 4 bytes."""
-    _check("copy_async", to, index, source, place)
     return types.none(to, index, source, place), _copier(1)
 
 
 @_piece
 def copy4_async(typing, to, index, source, place):
     """``copy4_async(to, index, source, place)``: begin to copy four neighbours, 16 bytes."""
-    _check("copy4_async", to, index, source, place)
     return types.none(to, index, source, place), _copier(4)
 
 
@@ -224,7 +218,6 @@ def commit_copies(typing):
 @_piece
 def wait_copies(typing, most):
     """``wait_copies(n)``: wait until at most the newest n groups are under way; n is a literal."""
-    _check("wait_copies", most)
     groups = getattr(most, "literal_value", None)
     if groups is None or groups < 0:
         raise TypingError(pieces.LITERAL)
@@ -254,7 +247,6 @@ def split_halves(typing, x, y):
     uint32 with x's part in its lower 16 bits. Together they keep 22 of float32's 24 bits of numbers
     from 1/4 to 65,504 in magnitude; of smaller ones all to 2^-25, half of the smallest float16.
     """
-    _check("split_halves", x, y)
 
     def generate(context, builder, signature, args):
         upper = _pair(builder, *args)
@@ -293,7 +285,6 @@ def _product(name: str, instruction: str, convert: Callable | None = None) -> Ca
         return context.make_tuple(builder, signature.return_type, parts)
 
     def typed(c, a, b):
-        _check(name, c, a, b)
         return wanted[0](c, a, b), generate
 
     return typed

@@ -40,8 +40,20 @@ ARITY = {
 WIDEST = 16
 
 
-def refusal(name: str, kinds: tuple[types.Type, ...]) -> str | None:
-    """What is wrong with the types of a call's arguments, for Numba and the simulator alike."""
+def refusal(name: str, kinds: tuple[types.Type, ...], named: tuple[str, ...]) -> str | None:
+    """What is wrong with the types of a call's arguments, for Numba and the simulator alike.
+
+    Parameters
+    ----------
+    name : str
+        The function.
+    kinds : tuple of Type
+        Of its arguments.
+    named : tuple of str
+        Names of arguments that are given by name.
+    """
+    if named:
+        return f"{name} takes its arguments by position, not as {', '.join(named)}="
     if len(kinds) != ARITY[name]:
         given = f"{len(kinds)} given" if kinds else "none given"
         return f"{name} takes {ARITY[name]} argument{'s' * (ARITY[name] != 1)}, {given}"
@@ -102,10 +114,8 @@ def _unfit(name: str, array: Any, index: Any, count: int) -> str | None:
 def piece_type(typer: Expressions, node: ast.Call, name: str) -> types.Type:
     """The type of a call, with the types that its operands are converted to noted."""
     source = typer.source
-    if node.keywords:
-        raise source.unsupported(node, f"keyword arguments of {name}")
     kinds = tuple(plain(typer.expression(argument)) for argument in node.args)
-    wrong = refusal(name, kinds)
+    wrong = refusal(name, kinds, tuple(str(keyword.arg) for keyword in node.keywords))
     if wrong is None and name == "wait_copies":
         most = source.static(node.args[0])
         wrong = None if type(most) is int and most >= 0 else LITERAL

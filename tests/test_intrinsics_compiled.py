@@ -1,0 +1,403 @@
+"""Vector accesses, asynchronous copies and tensor cores in the real compiler."""
+
+import inspect
+import re
+
+import numpy as np
+import pytest
+from compiled_samples import needs_compiler
+from numba import float32, int8, int32, int64, uint32
+from numba.core.errors import NumbaError
+from numba.np.numpy_support import from_dtype
+
+from course import intrinsics, trace
+from course.compiler import CompilerError, compiled
+from course.intrinsics import (
+    commit_copies,
+    copy4_async,
+    copy_async,
+    load,
+    load2,
+    load4,
+    mma_f16,
+    mma_f16_k8,
+    mma_tf32,
+    split_halves,
+    store,
+    store2,
+    store4,
+    wait_copies,
+)
+from course.simt import host as cuda
+from course.simt import pieces
+
+F4, F8 = np.zeros(512, np.float32), np.zeros(512)
+U4, I4, I1 = (np.zeros(512, kind) for kind in (np.uint32, np.int32, np.int8))
+F2, PLANE = np.zeros(512, np.float16), np.zeros((16, 32), np.float32)
+
+LOAD = {1: load, 2: load2, 4: load4}
+STORE = {1: store, 2: store2, 4: store4}
+
+
+def instructions(facts):
+    """The instructions of PTX, without their operands."""
+    lines = (line.strip() for line in facts.ptx.splitlines())
+    return [line.split()[0].rstrip(";") for line in lines if line.endswith(";")]
+
+
+# ------------------------------------------------------------------ what they become
+def moved(count, dtype):
+    take, put, kind = LOAD[count], STORE[count], from_dtype(dtype)
+
+    def through_shared(x, out):
+        tile = cuda.shared.array(512, kind)
+        i = count * cuda.threadIdx.x
+        put(tile, i, take(x, i))
+        cuda.syncthreads()
+        put(out, i, take(tile, 128 - i))
+
+    return through_shared
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("array", "count", "global_", "shared"),
+    [
+        (F4, 1, "f32", "f32"), (F4, 2, "v2.f32", "v2.f32"), (F4, 4, "v4.f32", "v4.f32"),
+        (F8, 1, "f64", "f64"), (F8, 2, "v2.f64", "v2.f64"), (U4, 4, "v4.u32", "v4.u32"),
+        (I4, 2, "v2.u32", "v2.u32"), (I1, 4, "v4.u8", "v4.u8"), (I1, 2, "v2.u8", "v2.u8"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("target", ["sm_75", "sm_90"])
+def test_accesses_become_one_instruction(array, count, global_, shared, target):
+    facts = compiled(moved(count, array.dtype), (array, array), target)
+    assert facts.load_widths == {"global": {global_: 1}, "shared": {shared: 1}}
+    assert facts.store_widths == {"global": {global_: 1}, "shared": {shared: 1}}
+    assert facts.float64_lines == () and facts.spills == 0
+
+
+@needs_compiler
+def test_halves_are_moved_two_and_four_at_once():
+    def halves(x, out):
+        i = 4 * cuda.grid(1)
+        store4(out, i, load4(x, i))
+        store2(out, i + 256, load2(x, i + 256))
+
+    facts = compiled(halves, (F2, F2))
+    assert sum(facts.load_widths["global"].values()) == 2
+    assert {width.split(".")[0] for width in facts.load_widths["global"]} == {"v2", "v4"}
+
+
+@needs_compiler
+def test_no_test_for_an_index_from_the_end():
+    """What ``x[i]`` costs with an index that may be negative, `load` does not."""
+
+    def plain(x, places, out):
+        i = cuda.grid(1)
+        store(out, i, x[load(places, i)])
+
+    def straight(x, places, out):
+        i = cuda.grid(1)
+        store(out, i, load(x, load(places, i)))
+
+    first, second = (instructions(compiled(kernel, (F4, I4, F4))) for kernel in (plain, straight))
+    assert "and.b64" in first or "selp.b64" in first
+    assert "and.b64" not in second and "selp.b64" not in second
+    assert len(second) < len(first)
+
+
+def copying(x, out):
+    tile = cuda.shared.array((2, 512), float32)
+    t = cuda.threadIdx.x
+    copy_async(tile, (0, t), x, t)
+    commit_copies()
+    copy4_async(tile, (1, 4 * t), x, 4 * t)
+    commit_copies()
+    wait_copies(1)
+    out[t] = tile[0, t]
+    wait_copies(0)
+    out[t] += tile[1, t]
+
+
+def halves_16(x, out):
+    t = cuda.threadIdx.x
+    zero = float32(0)
+    upper, lower = split_halves(load(x, t), load(x, t + 32))
+    c = mma_f16((zero, zero, zero, zero), (upper, lower, upper, lower), (lower, upper))
+    store4(out, 4 * t, c)
+
+
+def halves_8(x, out):
+    t = cuda.threadIdx.x
+    zero = float32(0)
+    upper, lower = split_halves(load(x, t), load(x, t + 32))
+    store4(out, 4 * t, mma_f16_k8((zero, zero, zero, zero), (upper, lower), upper))
+
+
+def tf32(x, out):
+    t = cuda.threadIdx.x
+    zero, y = float32(0), load(x, t)
+    store4(out, 4 * t, mma_tf32((zero, zero, zero, zero), (y, zero, y, y), (y, zero)))
+
+
+NEEDS_80 = {
+    copying: (
+        "cp.async.ca.shared.global", "cp.async.cg.shared.global", "cp.async.commit_group",
+        "cp.async.wait_group",
+    ),
+    halves_16: ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "cvt.rn.f16.f32"),
+    tf32: ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "cvt.rna.tf32.f32"),
+}  # fmt: skip
+
+
+@needs_compiler
+@pytest.mark.parametrize("kernel", NEEDS_80)
+def test_what_needs_capability_80(kernel):
+    for target in ("sm_80", "sm_90"):
+        facts = compiled(kernel, (F4, F4), target)
+        for wanted in NEEDS_80[kernel]:
+            assert wanted in instructions(facts), wanted
+        assert facts.spills == 0 and facts.float64_lines == ()
+    with pytest.raises(CompilerError, match="requires .target sm_80 or higher"):
+        compiled(kernel, (F4, F4), "sm_75")
+
+
+@needs_compiler
+@pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90"])
+def test_products_of_depth_8_compile_for_every_target(target):
+    facts = compiled(halves_8, (F4, F4), target)
+    names = instructions(facts)
+    assert names.count("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32") == 1
+    assert names.count("cvt.rn.f16.f32") == 4
+
+
+@needs_compiler
+def test_waits_and_copies_stay_in_order():
+    wanted = ["cp.async.ca", "cp.async.commit", "cp.async.cg", "cp.async.commit", "cp.async.wait",
+              "ld.shared", "cp.async.wait", "ld.shared"]  # fmt: skip
+    names = instructions(compiled(copying, (F4, F4), "sm_80"))
+    order = [name for name in names if name.startswith(("cp.async", "ld.shared"))]
+    assert len(order) == len(wanted)
+    assert all(name.startswith(start) for name, start in zip(order, wanted, strict=True))
+    facts = compiled(copying, (F4, F4), "sm_80")
+    assert "cp.async.wait_group 1;" in facts.ptx and "cp.async.wait_group 0;" in facts.ptx
+
+
+@needs_compiler
+def test_a_product_is_not_moved_into_a_branch():
+    """Its result is used by some threads only, and still all threads make it."""
+
+    def some(x, w, out):
+        t = cuda.threadIdx.x
+        zero = float32(0)
+        c = mma_f16_k8((zero, zero, zero, zero), (w[t], w[t + 32]), w[t + 64])
+        if x[t] > zero:
+            out[t] = c[0] + x[t + 32]
+
+    facts = compiled(some, (F4, U4, F4))
+    names = instructions(facts)
+    product = next(i for i, name in enumerate(names) if name.startswith("mma.sync"))
+    branches = [i for i, line in enumerate(names) if line.startswith("@%p")]
+    assert branches and product < min(branches)
+
+
+# ------------------------------------------------------------------ what is refused
+def refused():
+    """Kernels with arguments, and words of both compilers' errors."""
+
+    def axes(x, out):
+        out[0] = load(x, 0)
+
+    def too_many(x, out):
+        out[0] = load(x, (0, 0, 0))
+
+    def by_float(x, out):
+        out[0] = load(out, float32(0))
+
+    def number(x, out):
+        out[0] = load(x[0, 0], 0)
+
+    def few(x, out):
+        out[0] = load(x)
+
+    def many(x, out):
+        store4(out, 0, load4(out, 0), 3)
+
+    def one_for_four(x, out):
+        store4(out, 0, out[0])
+
+    def three_for_four(x, out):
+        store4(out, 0, (out[0], out[1], out[2]))
+
+    def four_for_two(x, out):
+        store2(out, 0, load4(out, 0))
+
+    def mixed(x, out):
+        store2(out, 0, (out[0], 1))
+
+    def double(x, out):
+        store(out, 0, 0.5)
+
+    def wide(x, out):
+        out[0] = load4(x, 0)[0]
+
+    def kinds(x, out):
+        tile = cuda.shared.array(32, int32)
+        copy_async(tile, 0, out, 0)
+
+    def bytes_(x, out):
+        tile = cuda.shared.array(32, int8)
+        copy_async(tile, 0, x, 0)
+
+    def variable(x, out):
+        wait_copies(x.shape[0])
+
+    def negative(x, out):
+        wait_copies(-1)
+
+    def real(x, out):
+        wait_copies(1.0)
+
+    def nothing(x, out):
+        wait_copies()
+
+    def commit(x, out):
+        commit_copies(1)
+
+    def floats(x, out):
+        y = out[0]
+        out[0] = mma_f16((y, y, y, y), (y, y, y, y), (y, y))[0]
+
+    def tuple_of_one(x, out):
+        y = out[0]
+        w = uint32(1)
+        out[0] = mma_f16_k8((y, y, y, y), (w, w), (w, w))[0]
+
+    def doubles(x, out):
+        y = out[0]
+        out[0] = mma_tf32((y, y, y, y), (0.0, 0.0, 0.0, 0.0), (y, y))[0]
+
+    def halves(x, out):
+        split_halves(out[0], 1.0)
+
+    turned, complexes = np.zeros((4, 8), np.float32, order="F"), np.zeros(8, np.complex64)
+    flags = np.zeros(8, bool)
+
+    def by_name(x, out):
+        out[0] = load(x, index=(0, 0))
+
+    def corner(x, out):
+        out[0] = load(x, (0, 0))
+
+    def first(x, out):
+        out[0] = load(x, 0).real
+
+    return [
+        (
+            axes,
+            PLANE,
+            "load of an array with 2 axes needs as many integers as its index, not int64",
+        ),
+        (too_many, PLANE, "with 2 axes needs as many integers"),
+        (by_float, PLANE, "load of an array with 1 axis needs .* not float32"),
+        (number, PLANE, "load needs an array, not float32"),
+        (few, PLANE, "load takes 2 arguments, 1 given"),
+        (many, PLANE, "store4 takes 3 arguments, 4 given"),
+        (one_for_four, PLANE, r"takes UniTuple\(float32.* x 4\), not float32"),
+        (three_for_four, PLANE, r"takes UniTuple\(float32.* x 4\), not UniTuple\(float32.* x 3\)"),
+        (four_for_two, PLANE, r"takes UniTuple\(float32.* x 2\), not UniTuple\(float32.* x 4\)"),
+        (mixed, PLANE, r"takes UniTuple\(float32.* x 2\), not Tuple\(float32, int64\)"),
+        (double, PLANE, "store to an array of float32 takes float32, not float64"),
+        (wide, F8, "load4 of float64 is an access of 32 bytes, a GPU makes them of at most 16"),
+        (kinds, PLANE, "copies elements of 4 bytes of one type, not float32 to int32"),
+        (bytes_, I1, "copies elements of 4 bytes of one type, not int8 to int8"),
+        (variable, PLANE, "wait_copies takes a literal, 0 or more"),
+        (negative, PLANE, "wait_copies takes a literal, 0 or more"),
+        (real, PLANE, "wait_copies takes a literal, 0 or more.*, not float64"),
+        (nothing, PLANE, "wait_copies takes 1 argument, none given"),
+        (commit, PLANE, "commit_copies takes 0 arguments, 1 given"),
+        (floats, PLANE, r"mma_f16 takes \(UniTuple\(float32 x 4\), UniTuple\(uint32 x 4\), UniTup"),
+        (tuple_of_one, PLANE, r"mma_f16_k8 takes .* uint32\), given .*UniTuple\(uint32 x 2\)\)"),
+        (doubles, PLANE, r"mma_tf32 takes .*, given .*UniTuple\(float64 x 4\)"),
+        (halves, PLANE, r"split_halves takes \(float32, float32\), given \(float32, float64\)"),
+        (by_name, PLANE, "load takes its arguments by position, not as index="),
+        (corner, turned, "load needs an array whose last axis is contiguous"),
+        (first, complexes, "load needs an array of integers or floats, not of complex64"),
+        (first, flags, "load needs an array of integers or floats, not of bool"),
+    ]
+
+
+@pytest.mark.parametrize(("kernel", "x", "words"), refused(), ids=lambda one: "")
+def test_the_simulator_refuses_what_does_not_fit_and_names_the_line(kernel, x, words):
+    with pytest.raises(NumbaError) as raised:
+        trace(kernel, 1, 1, x, F4)
+    text = str(raised.value)
+    assert re.search(words, text), text
+    assert re.search(rf"line [234] of {kernel.__name__}:\n    \S", text), text
+
+
+@needs_compiler
+@pytest.mark.parametrize(("kernel", "x", "words"), refused(), ids=lambda one: "")
+def test_the_compiler_refuses_the_same(kernel, x, words):
+    with pytest.raises(NumbaError) as raised:
+        compiled(kernel, (x, F4), "sm_80")
+    text = " ".join(str(raised.value).split())
+    assert re.search(words, text), text
+
+
+def test_both_refuse_to_store_to_a_constant_array():
+    table = np.zeros(8, np.float32)
+
+    def into(x, out):
+        store(cuda.const.array_like(table), 0, float32(1))
+
+    with pytest.raises(TypeError, match="line 2: store.* writes to a constant array"):
+        trace(into, 1, 1, F4, F4)
+    if not needs_compiler.args[0]:
+        with pytest.raises(NumbaError, match="store cannot write to a read-only array"):
+            compiled(into, (F4, F4))
+
+
+def accepted():
+    """Kernels that both take."""
+
+    def literals(x, out):
+        store2(x, 0, (1, 2))
+        store(x, cuda.threadIdx.x, 3)
+
+    def constants(x, out):
+        n = 1
+        commit_copies()
+        wait_copies(n)
+        wait_copies(GROUPS)
+
+    def nested(x, out):
+        store2(out, 0, load4(out, 4)[:2])
+
+    return [(literals, np.zeros(64, np.int64)), (constants, F4), (nested, F4)]
+
+
+GROUPS = 2
+
+
+@pytest.mark.parametrize(("kernel", "x"), accepted())
+def test_both_take_literals_and_parts_of_tuples(kernel, x):
+    trace(kernel, 1, 32, np.copy(x), np.zeros(64, np.float32), gpu="A100")
+    if not needs_compiler.args[0]:
+        compiled(kernel, (x, F4), "sm_80")
+
+
+def test_every_piece_has_its_arguments_counted():
+    assert set(pieces.ARITY) == set(intrinsics.__all__)
+    for name, count in pieces.ARITY.items():
+        defined = inspect.signature(getattr(intrinsics, name).__wrapped__).parameters
+        assert len(defined) == count + 1, name  # and Numba's typing context
+
+
+def test_offsets_are_computed_in_64_bits():
+    """An index of 32 bits times a row's length of more than 32 bits stays right."""
+
+    def far(x, row):
+        x[0] = load(x, int64(row) * 4)
+
+    trace(far, 1, 1, np.zeros(64, np.float32), np.int32(3))
