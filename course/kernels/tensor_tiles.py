@@ -75,7 +75,7 @@ class TensorShape:
         return 32 * self.warps_down * self.warps_across
 
 
-SHAPES = {"sm_75": TensorShape(columns=32, max_registers=168), "sm_90": TensorShape()}
+SHAPES = {"sm_75": TensorShape(columns=32), "sm_90": TensorShape()}
 
 
 # --- the largest entries, which decide what u and vt are multiplied by ---------------------------
