@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from course.drawing import (
     BLACK,
@@ -78,7 +78,7 @@ def samples(milliseconds: Sequence[float], title: str = "") -> Picture:
         raise ValueError(f"{times.size} samples; give 5 or more, or there are no quartiles")
     q1, median, q3 = np.percentile(times, (25, 50, 75))
     picture = Picture(WIDTH, 2.6)
-    axes = picture.add_axes((0.1, 0.19, 0.66, 0.68))
+    axes = picture.add_axes((0.1, 0.19, 0.6, 0.68))
     axes.axhspan(q1, q3, color=SKY, alpha=0.45, linewidth=0)
     axes.axhline(median, color=BLUE, linewidth=1.4)
     axes.axhline(times.mean(), color=VERMILLION, linewidth=1.4, linestyle="--")
@@ -96,7 +96,7 @@ def samples(milliseconds: Sequence[float], title: str = "") -> Picture:
         (f"shortest {times.min():.3g} ms\nlongest {times.max():.3g} ms", INK),
     )  # fmt: skip
     for place, (text, colour) in enumerate(rows):
-        picture.text(0.78, 0.8 - 0.17 * place, text, color=colour, fontsize=FONT_SIZE, va="top")
+        picture.text(0.73, 0.8 - 0.17 * place, text, color=colour, fontsize=FONT_SIZE, va="top")
     return picture
 
 
@@ -138,7 +138,8 @@ def heat_maps(
             spine.set_visible(False)
     picture.text(
         0.01, 0.06 / height,
-        f"figures: {unit}; the darker, the more times slower than the best of its column",
+        f"rows: block; columns: size of the image; figures: {unit}; the darker, the more times "
+        "slower than the best of its column",
         fontsize=FONT_SIZE - 1, color=FAINT,
     )  # fmt: skip
     return picture
@@ -193,6 +194,9 @@ def curves(
     axes.xaxis.set_major_locator(FixedLocator(places if len(places) < 9 else places[::2]))
     axes.xaxis.set_minor_locator(NullLocator())
     plain = FuncFormatter(lambda value, _: f"{value:,.4g}")
+    low, high = axes.get_ylim()
+    if high / low < 300:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 30 else (1, 3)))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(plain)
         axis.set_minor_formatter(NullFormatter())

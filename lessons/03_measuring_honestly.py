@@ -393,16 +393,44 @@ host = [rng.random(shape, dtype=np.float32) for shape in ((rows, k), k, (k, rows
 arrays = [cuda.to_device(part) for part in host]
 image = cuda.device_array((rows, rows), np.float32)
 work = {"bytes": 4 * (2 * rows * k + k + rows * rows), "operations": 3 * rows * rows * k}
-naive = benchmark(
-    reconstruct_naive[(64, 256), (32, 8)], *arrays, k, image, **work, name="reconstruct_naive 32x8"
+benchmark(
+    reconstruct_naive[(64, 256), (32, 8)], *arrays, k, image, **work, name="2048 x 2048, k = 256"
 )
-naive
 
 # %% [markdown]
-# Now all ways together: the same kernel of the project, the same image, on the H200. `copies
-# inside` hands NumPy arrays to the kernel: Numba then copies everything in and everything back.
-# `float64 arrays` is what you get from `np.random.rand` or `np.linalg.svd` if you name no type.
-# Which one would you have published?
+# Now repeat the project's experiment: one 2048×2048 image, in six ways, five of them wrong. NumPy
+# arrays handed to a kernel make Numba copy everything in, and everything back, inside your time.
+# float64 is what you get from `np.random.rand` or `np.linalg.svd` if you name no type. Here it is
+# on your GPU, if you have one.
+
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+def clocked(function, *args, wait=True):
+    """Return the time of one call by the host's clock [ms], waited for or not."""
+    cuda.synchronize()
+    start = perf_counter()
+    function(*args)
+    if wait:
+        cuda.synchronize()
+    return 1e3 * (perf_counter() - start)
+
+
+if gpu() is None:
+    print("No GPU here: the picture below shows an H200's figures.")
+else:
+    launch = cuda.jit(reconstruct_original.py_func)[(128, 128), (16, 16)]  # not compiled yet
+    there, empty_image = (*arrays, k, image), np.zeros((rows, rows), np.float32)
+    wide = [cuda.to_device(part.astype(np.float64)) for part in (*host, empty_image)]
+    print("first call     ", clocked(launch, *host, k, empty_image))
+    print("copies inside  ", clocked(launch, *host, k, empty_image))
+    print("synchronize    ", clocked(launch, *there))
+    print("no synchronize ", clocked(launch, *there, wait=False))
+    print("float64 arrays ", benchmark(launch, *wide[:3], k, wide[3]).median)
+    print("events, queued ", benchmark(launch, *there).median)
+
+# %% [markdown]
+# And recorded on the H200. Which one would you have published?
 
 # %%
 ways = {
@@ -438,10 +466,10 @@ predict("pinned against pageable, 256 MiB to the GPU: times faster", ...)
 lines = {}
 for way in ("pinned in", "pinned out", "pageable in", "pageable out"):
     figures = find("transfers", variant=way)
-    sizes = [figure.bytes / 2**20 for figure in figures]
+    sizes = [figure.bytes / 2**10 for figure in figures]
     lines[way] = (sizes, [figure.gigabytes_per_second for figure in figures])
 pictures.curves(
-    lines, "MiB in one copy", "GB/s", dashed=("pinned out", "pageable out"),
+    lines, "KiB in one copy", "GB/s", dashed=("pinned out", "pageable out"),
     title="Copies between host and H200 (recorded)",
 )  # fmt: skip
 
@@ -482,6 +510,28 @@ rate = (whole + back) / (69.2 - 52.9) * 1e-6
 print(f"in: {whole / 1e6:.1f} MB, needed {needed / 1e6:.1f} MB; out: {back / 1e6:.1f} MB")
 print(f"16.3 ms for them are {rate:.1f} GB/s: pageable, it seems")
 print(f"what is needed would take {(needed + back) / rate * 1e-6:.1f} ms at that rate")
+
+# %% [markdown]
+# Before a copy comes the **memory** it goes to. Getting that has its price, too: the driver has to
+# be asked, and the system hands out pages only when they are touched first. Look at it on your CPU:
+# 64 MiB into an array that is there, and into a new one.
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+source = np.ones((4096, 4096), np.float32)
+there = np.zeros_like(source)
+same = benchmark(np.copyto, there, source, host=True, seconds=0.2)
+new = benchmark(source.copy, host=True, seconds=0.2)
+print(f"into the same array {same.median:.1f} ms, into a new one {new.median:.1f} ms")
+if gpu() is not None:
+    for name, get in (("of the device", cuda.device_array), ("pinned", cuda.pinned_array)):
+        timing = benchmark(get, source.shape, np.float32, host=True, seconds=0.2)
+        print(f"64 MiB {name}: {timing.median:.2f} ms to get them")
+
+# %% [markdown]
+# So get memory **once**, before the loop, and use it again: the array on the device, the pinned
+# one, the result. Libraries such as CuPy keep a pool for that. In the project each image got new
+# arrays.
 
 # %% [markdown]
 # ### Exercise: copy what is needed
@@ -699,8 +749,8 @@ kernels = {
     name: find("measuring", kernel="reconstruct", variant=f"reconstruct_{name}", shape=shape)[0]
     for name in steps
 }
-for name in ("copy", "transpose_write_coalesced"):
-    kernels[name] = find("transpose", variant=name, shape="8192x8192")[0]
+kernels["transpose"] = find("transpose", variant="transpose_write_coalesced", shape="8192x8192")[0]
+kernels["copy, 4 bytes a thread"] = find("transpose", variant="copy", shape="8192x8192")[0]
 kernels["copy, 8 bytes a thread"] = find("roofs", variant="copy")[0]
 roofline(recorded_roofs("H200"), kernels, ladder=steps, title="H200, measured (recorded)")
 
@@ -713,24 +763,32 @@ predict.answer("reconstruct_naive, percent of the float32 roof", round(share, 1)
 # intensity is one. And all are far below both roofs. Something else binds. A roofline tells **how
 # much** is left, not what is in the way.
 #
-# You find one suspect in lesson 02's kernel yourself: the loop. Count its instructions.
+# You find one suspect in lesson 02's kernel yourself: the loop. Count its instructions. With the
+# extra `compile` this cell asks the compiler (`doctor()` says whether you have it).
 
 # %%
 # NBVAL_IGNORE_OUTPUT
+import re
+
 from course.compiler import CompilerMissing, compiled
 
-loop = "27 instructions a step: 3 loads, 2 of arithmetic, the rest for indices and the loop"
 small = [np.zeros((64, 64), np.float32), np.zeros(64, np.float32), np.zeros((64, 64), np.float32)]
 try:
     facts = compiled(reconstruct_naive, (*small, 8, small[0]), target="sm_90")
-    print(facts.registers, "registers,", facts.spills, "bytes spilled, compiled here")
+    loops = re.findall(r"^(\$\w+):(.*?)bra[^\n]*\1;", facts.ptx, re.DOTALL | re.MULTILINE)
+    loop = max((body for _, body in loops), key=len)
+    steps = loop.count("fma.rn.f32")  # the compiler unrolls the loop
+    each = len(re.findall(r"^\s+[a-z@]", loop, re.MULTILINE)) / steps
+    print(f"{facts.registers} registers, {facts.spills} bytes spilled; a step: {each:.0f}", end=" ")
+    print(f"instructions, of them {loop.count('ld.global') / steps:.0f} loads, 2 of arithmetic")
 except CompilerMissing:
     print("The extra compile is not installed here. Compiled elsewhere for an H200 (CUDA 13.0):")
-    print("32 registers, 0 bytes spilled")
-print("PTX, unrolled four times:", loop)
+    print(
+        "32 registers, 0 bytes spilled; a step: 28 instructions, of them 3 loads, 2 of arithmetic"
+    )
 
 # %% [markdown]
-# 2 of 27 instructions compute. Each of `u[row, i]`, `s[i]`, `vt[i, col]` is turned into an address,
+# Of 28 instructions 2 compute. Each of `u[row, i]`, `s[i]`, `vt[i, col]` is turned into an address,
 # with 64-bit integers, at each step. That this is what binds is an **inference**; a profiler can
 # prove it (lesson 07). What is proven: neither the memory nor the float32 units are busy. Lesson 06
 # climbs from here to the roof.
@@ -744,17 +802,19 @@ print("PTX, unrolled four times:", loop)
 runs = {"2048, k = 256": (2048, 256, 52.9), "1024, k = 1024": (1024, 1024, 53.7)}
 runs["2048, k = 2048"] = (2048, 2048, 157.5)
 print("size               measured   float64 at base   at boost   (ms)")
-for name, (size, k, milliseconds) in runs.items():
-    instructions = 2 * size * size * k
+for name, (size, rank, milliseconds) in runs.items():
+    instructions = 2 * size * size * rank
     base, boost = (instructions / (40 * 2 * clock * 1e6) for clock in (0.585, 1.59))
     print(f"{name:16} {milliseconds:10.1f} {base:17.1f} {boost:10.1f}")
 
 # %% [markdown]
-# 52.9 and 53.7 against 45.9 at base clock: 86%. 157.5 against 135 at boost: 86% again; at base
-# clock the last line would be impossible. The short runs met a GPU that was still asleep; the long
-# one woke it up. Everything fits, and still it is an **inference**: nobody noted the clock.
+# 45.9 of 52.9 and of 53.7 are about 86%, at base clock. 135.1 of 157.5 are 86%, too, at boost; at
+# base clock the last line would be impossible. So it seems that short runs met a GPU half asleep,
+# and the long one woke it up. The first two even do equally many steps, one without and one with
+# shared memory, and take the same time.
 #
-# Warm up, and let the GPU work a while before you count. `benchmark` does.
+# Everything fits, and still it is an **inference**: nobody noted the clock. Let a GPU work a while
+# before you count. `benchmark` does.
 
 # %% [markdown]
 # ## 8 Block shapes and sizes
@@ -825,12 +885,20 @@ predict.answer("cost of the float64 sum on an H200, in percent", cost, unit="%")
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-own = []
+rows, k = 2048, 256
+own, steps = [], rows * rows * k
+amounts = {
+    reconstruct_naive: {"float32": 3 * steps},
+    reconstruct_original: {"float32": 2 * steps, "float64": steps},
+}
 for block in ((8, 8), (16, 16), (32, 8), (32, 32)):
     grid = tuple(-(-rows // threads) for threads in block)
-    for kernel in (reconstruct_naive, reconstruct_original):
+    for kernel, operations in amounts.items():
         name = f"{kernel.py_func.__name__} {block[0]}x{block[1]}"
-        timing = benchmark(kernel[grid, block], *arrays, 256, image, **work, name=name)
+        timing = benchmark(
+            kernel[grid, block], *arrays, k, image, bytes=work["bytes"], operations=operations,
+            name=name, seconds=0.3,
+        )  # fmt: skip
         own.append(timing)
         if gpu() is not None:
             print(f"{name:26} {timing.median:.3f} ms")
@@ -916,6 +984,9 @@ for place in range(1, len(counts)):
     print(f"{128 * counts[place]:37,} {four[place]:9,.0f} {eight[place - 1]:9,.0f}")
 
 # %% [markdown]
+# (It also explains the bars of the roofline above: 4 bytes a thread reach 57% of the memory, 8
+# bytes all of it.)
+#
 # So full occupancy is no aim in itself. A thread that has four loads under way needs a quarter of
 # the warps; lesson 06 trades occupancy for that. Raise occupancy where warps **wait**, and where
 # little else is under way.
@@ -1079,7 +1150,7 @@ for n in (64, 128, 256, 512):
         lines[name].append(benchmark(function, *factors, k, host=True, seconds=0.1).median)
 lines = {name: ([64, 128, 256, 512], times) for name, times in lines.items()}
 for name in ("kernel", "kernel and copies, pinned"):
-    lines[f"{name}, H200"] = (sizes, [h200("crossing", name, shape) for shape in shapes])
+    lines[f"H200: {name}"] = (sizes, [h200("crossing", name, shape) for shape in shapes])
 pictures.curves(
     lines, "rows and columns of the image", "ms", dashed=list(lines)[2:],
     title="Your CPU, measured now; an H200, recorded",
@@ -1121,8 +1192,8 @@ for claim, reason in fate.items():
 predict.answer("claims that survive", 0)
 
 # %% [markdown]
-# With a GPU you have figures of your own now. They are kept in a folder of yours and shown beside
-# the recorded ones of the same name. Here the recorded are missing, where sizes differ.
+# With a GPU you have figures of your own now, from section 8. They are kept in a folder of yours,
+# and shown beside the recorded ones.
 
 # %%
 # NBVAL_IGNORE_OUTPUT

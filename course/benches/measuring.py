@@ -35,13 +35,17 @@ CROSSING = (64, 128, 256, 512, 1024, 2048, 4096)  # with k an eighth of it
 SIZE = 2048  # where the ways of timing are compared
 MIB = 1024**2
 COPIED = (2, 8, 32, 128, 512)  # MiB, read and written together
+ALLOCATED = (4 * 1024, MIB, 16 * MIB, 256 * MIB)  # bytes
 WARPS = (1, 2, 4, 8, 16, 32, 64)  # resident on a multiprocessor
 
 
 def run(bench):
     """Measure what lesson 03 compares."""
     bench.notes.append(f"CPU: {processor()}, {os.cpu_count()} cores")
-    for part in (block_shapes, ways, copies_in_and_out, crossing, caches, warps, first_images):
+    parts = (
+        block_shapes, ways, copies_in_and_out, allocations, crossing, caches, warps, first_images,
+    )  # fmt: skip
+    for part in parts:
         try:
             part(bench)
         except Exception as problem:  # the other parts are still measured
@@ -181,6 +185,7 @@ def copies_in_and_out(bench):
         keep_copy(bench, name, copy_in, sum(part.nbytes for part in parts))
     keep_copy(bench, "out, pageable", lambda: out.copy_to_host(image), image.nbytes)
     keep_copy(bench, "out, pinned", lambda: out.copy_to_host(pinned_image), image.nbytes)
+    keep_copy(bench, "out, into a new array each time", lambda: out.copy_to_host(), image.nbytes)
     keep_copy(bench, "k columns put in order on the host",
               lambda: np.ascontiguousarray(u[:, :RANK]), 2 * few[0].nbytes)  # fmt: skip
 
@@ -190,6 +195,20 @@ def keep_copy(bench, name, call, size):
     timing = by_the_wall(call)
     kept = timing_of(list(timing.samples), bytes=size)
     bench.row("copies of an image", name, f"{SIZE}x{SIZE}x{RANK}", "float32", kept)
+
+
+def allocations(bench):
+    """What it takes to get memory: of the device, pinned on the host, and from CuPy's pool."""
+    cuda, cupy = bench.cuda, bench.peer("cupy")
+    for size in ALLOCATED:
+        ways = {
+            "device": lambda size=size: cuda.device_array(size, np.uint8),
+            "pinned": lambda size=size: cuda.pinned_array(size, np.uint8),
+        }
+        if cupy:
+            ways["CuPy's pool"] = lambda size=size: cupy.empty(size, np.uint8)
+        for name, way in ways.items():
+            bench.row("allocation", name, f"{size}", "uint8", by_the_wall(way))
 
 
 # ---------------------------------------------------------------------- CPU against GPU
