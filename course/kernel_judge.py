@@ -28,7 +28,7 @@ from course.twins import is_gpu_kernel
 from course.verdicts import Failure, NotStarted
 
 # In this order a fault is more likely the cause of the others than their effect.
-ERRORS = ("out-of-bounds", "barrier-divergence", "race", "uninitialised-read")
+ERRORS = ("out-of-bounds", "misaligned", "barrier-divergence", "race", "uninitialised-read")
 MOST_STEPS = 20_000  # passes of one loop; the cases are small
 SHAPE_COSTS = ("uncoalesced", "bank-conflict", "divergence")
 

@@ -27,6 +27,7 @@ FAILURES = (
     "raised",
     "endless-loop",
     "out-of-bounds",
+    "misaligned",
     "barrier-divergence",
     "input-modified",
     "race",
@@ -43,6 +44,8 @@ FAILURES = (
 # What every exercise may say to a kind of failure; an exercise's own hint replaces it.
 GENERAL_HINTS = {
     "out-of-bounds": "The last block usually has more threads than there are elements left.",
+    "misaligned": "The address of a wide access is a multiple of its bytes. "
+    "Where rows or parts begin in between, take one element at a time.",
     "barrier-divergence": "Every thread of a block must reach the same syncthreads. "
     "Move it out of the branch; guard the loads and stores instead.",
     "race": "Give each thread its own address, or use cuda.atomic, "

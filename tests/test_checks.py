@@ -539,3 +539,29 @@ def test_forbidden_uncoalesced_refuses_x_along_rows(monkeypatch):
 def test_cost_that_is_not_forbidden_does_not_fail(monkeypatch):
     monkeypatch.setitem(checks._exercises, "limited", _limited(None))
     assert check("limited", copy_along_rows).status == "passed"
+
+
+def test_misaligned_accesses_are_an_error_of_their_own():
+    from course.intrinsics import load4, store4
+
+    @cuda.jit
+    def square(out, x):
+        i = 4 * cuda.grid(1) + 1
+        if i + 3 < x.size:
+            a, b, c, d = load4(x, i)
+            store4(out, i, (a * a, b * b, c * c, d * d))
+
+    failed(
+        check("sample-square", square),
+        "misaligned",
+        "no multiple of 16",
+        "let the last index be a multiple of 4",
+        "take one element at a time",
+    )
+
+
+def test_every_error_of_the_simulator_has_its_turn():
+    from course import kernel_judge, simt, verdicts
+
+    assert set(kernel_judge.ERRORS) == simt.ERRORS
+    assert set(verdicts.FAILURES) >= simt.ERRORS

@@ -1,5 +1,10 @@
 """Vector accesses, asynchronous copies and tensor cores, simulated: results, counts, findings."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numba import float32, int8, int16, int32, int64, uint8, uint32, uint64
@@ -818,7 +823,15 @@ def test_copies_are_checked_when_they_begin():
         tile = cuda.shared.array(130, float32)
         copy4_async(tile, 4 * cuda.threadIdx.x + 2, x, 4 * cuda.threadIdx.x)
 
+    @cuda.jit
+    def beyond(x):
+        tile = cuda.shared.array(128, float32)
+        t = cuda.threadIdx.x
+        copy_async(tile, t, x, 5 * t - 3)
+
     x = numbers(128)
+    report = trace(beyond, 1, 20, x, gpu="A100")
+    only(report, "out-of-bounds", 4, ["reads x[-3]", "`if 5 * t - 3 >= 0:`"])
     only(trace(far, 1, 32, x[:90].copy(), gpu="A100"), "out-of-bounds", 3, ["from x[88] on"])
     only(trace(full, 1, 32, x, gpu="A100"), "out-of-bounds", 3, ["from tile[100] on"])
     only(trace(odd, 1, 32, x, gpu="A100"), "misaligned", 3, ["writes 4 elements from tile[2]"])
@@ -1074,3 +1087,44 @@ def test_pieces_work_only_inside_a_kernel(piece):
     with pytest.raises(TypeError, match=f"^{name} works only inside a kernel, a function dec"):
         piece(np.zeros(4), 0)
     assert name in repr(piece) and name in piece.__doc__
+
+
+WITHOUT_NUMBA_CUDA = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "numba_cuda" or name.startswith("numba.cuda"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hidden())
+import numpy as np
+from course import cuda
+from course.intrinsics import load4, mma_f16, store4
+
+@cuda.jit
+def move(x, out):
+    store4(out, 4 * cuda.grid(1), load4(x, 4 * cuda.grid(1)))
+
+x, out = np.arange(128, dtype=np.float32), np.zeros(128, np.float32)
+move[1, 32](x, out)
+assert np.array_equal(out, x)
+for piece in (load4, mma_f16):
+    try:
+        piece(x, 0)
+    except TypeError as error:
+        print(error)
+assert "numba.cuda" not in sys.modules
+"""
+
+
+def test_pieces_work_where_numba_cuda_is_missing(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(WITHOUT_NUMBA_CUDA)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, program], capture_output=True, text=True, env=environment, timeout=120
+    )
+    words = "works only inside a kernel, a function decorated with @cuda.jit"
+    assert done.stdout.splitlines() == [f"load4 {words}", f"mma_f16 {words}"], done.stderr
+    assert done.stderr == ""

@@ -9,6 +9,7 @@ from numba import float32, float64, int32, uint8
 from PIL import Image
 
 from course.drawing import BLUE, FONT_SIZE, VERMILLION
+from course.intrinsics import load4, store4
 from course.simt import host as cuda
 from course.simt import trace
 from course.simt.heat_map import rows_of
@@ -427,3 +428,28 @@ def test_the_files_colours_are_those_that_were_drawn():
     with Image.open(io.BytesIO(traced_rows().heat_map().png())) as image:
         colours = {f"#{r:02X}{g:02X}{b:02X}" for _, (r, g, b) in image.convert("RGB").getcolors()}
     assert {VERMILLION, "#FFFFFF"} <= colours
+
+
+# --- several elements at once --------------------------------------------------------------------
+
+
+def test_sixteen_bytes_a_lane_are_one_box_of_global_and_four_words_of_shared_memory():
+    @cuda.jit
+    def move(x):
+        tile = cuda.shared.array(128, float32)
+        i = 4 * cuda.threadIdx.x
+        store4(tile, i, load4(x, i))
+
+    report = trace(move, 1, 32, np.zeros(128, np.float32))
+    picture = report.show()
+    assert marks(picture, "element") == [f"element {4 * lane}" for lane in range(32)]
+    assert len(marks(picture, "sector")) == 16
+    words = {f"word {word} in wavefront {word // 32}" for word in range(128)}
+    assert set(marks(picture, "word")) == words
+    boxes = [p for axes in picture.axes for p in axes.patches]
+    sector = next(p for p in boxes if p.get_gid() == "sector 0").get_width()
+    element = next(p for p in boxes if p.get_gid() == "element 0")
+    assert element.get_width() == pytest.approx(sector / 2)
+    assert element.get_linewidth() > 0  # two elements of a sector are told apart
+    assert any("16 sectors for 32 lanes (the fewest possible)" in text for text in texts(picture))
+    assert any("4 wavefronts for 32 lanes (the fewest possible)" in text for text in texts(picture))

@@ -248,7 +248,7 @@ class SectorPanel(Panel):
 
     def draw_memory(self, pen: Pen, y: float) -> None:
         sample, width = self.sample, self.sector_width
-        element = sample.pitch / SECTOR * width
+        element = max(sample.size, sample.pitch) / SECTOR * width
         for number, x in self.left.items():
             pen.hatched(x, y, width, self.strip)
             frame = pen.box(x, y, width, self.strip, "none", INK, 0.9, zorder=3)

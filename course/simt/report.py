@@ -209,15 +209,17 @@ def in_function(site: Site, kernel: str) -> str:
     return "" if site.function == kernel else f" [in {site.function}]"
 
 
-def index_names(code: str, count: int) -> list[str]:
+def index_names(site: Site, count: int) -> list[str]:
     """The source text of each index of an access, such as ``['i', 'j + 1']``."""
     try:
-        node = ast.parse(code).body[0]
+        node = ast.parse(site.code).body[0]
     except SyntaxError:
         return ["index"] * count
     node = node.target if isinstance(node, ast.AugAssign) else getattr(node, "value", None)
     if isinstance(node, ast.Call) and len(node.args) > 1:
-        inner = node.args[1]
+        arrays = [ast.unparse(argument) for argument in node.args[:-1:2]]
+        place = arrays.index(site.array) if site.array in arrays else 0
+        inner = node.args[2 * place + 1]  # copy_async(to, index, source, index)
     elif isinstance(node, ast.Subscript):
         inner = node.slice
     else:

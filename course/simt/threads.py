@@ -196,7 +196,7 @@ class Threads(
         lane = int(lanes[0])
         values = tuple(int(i[lane]) if type(i) is ndarray else int(i) for i in index)
         spelled = ", ".join(str(value) for value in values)
-        names = index_names(self.site(site).code, len(index))
+        names = index_names(self.site(site), len(index))
         size = int(_flat(array.shape[axis], lane))
         others = f" ({len(lanes):,} threads in all)" if len(lanes) > 1 else ""
         axis_name = f"axis {axis} of {array.name}" if array.ndim > 1 else array.name

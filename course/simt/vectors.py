@@ -148,7 +148,7 @@ class Vectors:
             return
         size = array.shape[axis]
         size = int(size[lane] if type(size) is ndarray else size)
-        name = index_names(self.site(site).code, len(index))[axis]
+        name = index_names(self.site(site), len(index))[axis]
         where = f"axis {axis} of {array.name}" if array.ndim > 1 else array.name
         verb = {"load": "reads", "store": "writes"}[op]
         what = f"{array.name}[{', '.join(map(str, values))}]"
