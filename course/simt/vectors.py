@@ -374,11 +374,11 @@ class Vectors:
         gpu = self.launch.gpu
         if gpu.compute_capability < capability:
             have = ".".join(map(str, gpu.compute_capability))
-            newer = [name for name, g in gpus.GPUS.items() if g.compute_capability >= capability]
+            newest = max(gpus.GPUS.values(), key=lambda gpu: gpu.compute_capability).name
             raise typing_error(
                 f"line {self.site(site).line}: {what} needs compute capability "
                 f"{capability[0]}.{capability[1]}, and the simulated {gpu.name} has {have}: choose "
-                f'another with course.simulate("{newer[-2]}"), or trace(..., gpu="{newer[-2]}")'
+                f'another with course.simulate("{newest}"), or trace(..., gpu="{newest}")'
             )
 
 
