@@ -168,7 +168,8 @@ def tensor_tiles(
     # --- load a tile: global memory to registers -----------------------------------------------
 
     @cuda.jit(device=True)
-    def bring(u, s, vt, start, first_row, first_column, up_u, up_vt, next_u, next_vt):
+    def bring(u, s, vt, start, k, whole, first_row, first_column, up_u, up_vt, next_u, next_vt):
+        """Where the tile is not whole, because k ends in it, there are zeros from k on."""
         t = int32(cuda.threadIdx.x)
         last_row, last_column = int32(u.shape[0] - 1), int32(vt.shape[1] - wide)
         i = start + t % QUADS * 4
@@ -177,49 +178,31 @@ def tensor_tiles(
             for h in range(2):
                 row = min(int32(first_row + pair // 8 * 16 + pair % 8 + 8 * h), last_row)
                 n = 8 * go + 4 * h
-                if aligned:
+                if aligned and whole:
                     w, x, y, z = load4(u, (row, i))
                     next_u[n], next_u[n + 1] = w * up_u, x * up_u
                     next_u[n + 2], next_u[n + 3] = y * up_u, z * up_u
                 else:
                     for e in range(4):
-                        next_u[n + e] = load(u, (row, i + e)) * up_u
+                        here = whole or i + e < k
+                        next_u[n + e] = load(u, (row, i + e)) * up_u if here else float32(0)
         for e in range(4):
-            scale = load(s, i + e) * up_vt
+            here = whole or i + e < k
+            scale = load(s, i + e) * up_vt if here else float32(0)
             for go in range(vt_goes):
-                n = (go * 4 + e) * wide
                 wanted = int32(first_column + t // QUADS * wide + go * columns_a_go)
-                column = min(wanted, last_column)
-                if four:
+                column, n = min(wanted, last_column), (go * 4 + e) * wide
+                if four and whole:
                     w, x, y, z = load4(vt, (i + e, column))
                     next_vt[n], next_vt[n + 1] = w * scale, x * scale
                     next_vt[n + 2], next_vt[n + 3] = y * scale, z * scale
-                elif two:
+                elif two and whole:
                     w, x = load2(vt, (i + e, column))
                     next_vt[n], next_vt[n + 1] = w * scale, x * scale
                 else:
-                    next_vt[n] = load(vt, (i + e, column)) * scale
-
-    @cuda.jit(device=True)
-    def bring_last(u, s, vt, start, k, first_row, first_column, up_u, up_vt, next_u, next_vt):
-        """The same for the tile in which k ends: number by number, with zeros from k on."""
-        t = int32(cuda.threadIdx.x)
-        last_row, last_column = int32(u.shape[0] - 1), int32(vt.shape[1] - 1)
-        for e in range(4):
-            i = start + t % QUADS * 4 + e
-            for go in range(u_goes):
-                pair = t // QUADS + go * pairs_a_go
-                for h in range(2):
-                    row = min(int32(first_row + pair // 8 * 16 + pair % 8 + 8 * h), last_row)
-                    number = load(u, (row, i)) * up_u if i < k else float32(0)
-                    next_u[8 * go + 4 * h + e] = number
-            scale = load(s, i) * up_vt if i < k else float32(0)
-            for go in range(vt_goes):
-                for x in range(wide):
-                    wanted = int32(first_column + t // QUADS * wide + go * columns_a_go + x)
-                    column = min(wanted, last_column)
-                    number = load(vt, (i, column)) * scale if i < k else float32(0)
-                    next_vt[(go * 4 + e) * wide + x] = number
+                    for c in range(wide):
+                        number = load(vt, (i + e, column + c)) * scale if here else float32(0)
+                        next_vt[n + c] = number
 
     # --- ... and registers to shared memory, split, as the tensor cores want them ----------------
 
@@ -350,10 +333,10 @@ def tensor_tiles(
                 for e in range(4):
                     total[m, n, e] = float32(0)
         last = (k - 1) // DEPTH * DEPTH  # the tile in which k ends comes first
-        bring_last(u, s, vt, last, k, first_row, first_column, up_u, up_vt, x, y)
+        bring(u, s, vt, last, k, False, first_row, first_column, up_u, up_vt, x, y)
         put(u_tile, vt_tile, 0, x, y)
         if last > 0:
-            bring(u, s, vt, 0, first_row, first_column, up_u, up_vt, x, y)
+            bring(u, s, vt, 0, k, True, first_row, first_column, up_u, up_vt, x, y)
         cuda.syncthreads()
         stage = 0
         for start in range(DEPTH, last + DEPTH, DEPTH):
@@ -362,7 +345,7 @@ def tensor_tiles(
             put(u_tile, vt_tile, 1 - stage, x, y)
             multiply(total, u_tile, stage, pair, quad, b, middle, down)
             ahead = min(start, last - DEPTH)  # the last time, something that nobody uses
-            bring(u, s, vt, ahead, first_row, first_column, up_u, up_vt, x, y)
+            bring(u, s, vt, ahead, k, True, first_row, first_column, up_u, up_vt, x, y)
             stage = 1 - stage
             cuda.syncthreads()
         read_vt(vt_tile, stage, column, quad, b)

@@ -102,7 +102,8 @@ def warp_tiles(shape: Shape, aligned: bool) -> tuple[Callable, Callable]:
     # --- load a tile: global memory to registers -----------------------------------------------
 
     @cuda.jit(device=True)
-    def bring(u, s, vt, start, first_row, first_column, next_u, next_vt):
+    def bring(u, s, vt, start, k, whole, first_row, first_column, next_u, next_vt):
+        """Where the tile is not whole, because k ends in it, there are zeros from k on."""
         t = int32(cuda.threadIdx.x)
         last_row, last_column = int32(u.shape[0] - 1), int32(vt.shape[1] - wide)
         for part in range(u_parts):
@@ -110,46 +111,27 @@ def warp_tiles(shape: Shape, aligned: bool) -> tuple[Callable, Callable]:
             for go in range(u_goes):
                 row = min(int32(first_row + t // u_lanes + go * u_rows), last_row)
                 n = (part * u_goes + go) * wide
-                if aligned:
-                    w, x, y, z = load4(u, (row, i))
-                    next_u[n], next_u[n + 1], next_u[n + 2], next_u[n + 3] = w, x, y, z
+                if aligned and whole:
+                    next_u[n], next_u[n + 1], next_u[n + 2], next_u[n + 3] = load4(u, (row, i))
                 else:
-                    next_u[n] = load(u, (row, i))
+                    for e in range(wide):
+                        here = whole or i + e < k
+                        next_u[n + e] = load(u, (row, i + e)) if here else float32(0)
         for go in range(vt_goes):
             i = start + t // 32 + go * vt_rows
-            scale = load(s, i)
+            here = whole or i < k
+            scale = load(s, i) if here else float32(0)
             for part in range(vt_parts):
                 wanted = int32(first_column + t % 32 * wide + part * vt_columns)
-                column = min(wanted, last_column)
-                n = (go * vt_parts + part) * wide
-                if aligned:
+                column, n = min(wanted, last_column), (go * vt_parts + part) * wide
+                if aligned and whole:
                     w, x, y, z = load4(vt, (i, column))
                     next_vt[n], next_vt[n + 1] = w * scale, x * scale
                     next_vt[n + 2], next_vt[n + 3] = y * scale, z * scale
                 else:
-                    next_vt[n] = load(vt, (i, column)) * scale
-
-    @cuda.jit(device=True)
-    def bring_last(u, s, vt, start, k, first_row, first_column, next_u, next_vt):
-        """The same for the tile in which k ends: number by number, with zeros from k on."""
-        t = int32(cuda.threadIdx.x)
-        last_row, last_column = int32(u.shape[0] - 1), int32(vt.shape[1] - 1)
-        for part in range(u_parts):
-            for go in range(u_goes):
-                row = min(int32(first_row + t // u_lanes + go * u_rows), last_row)
-                for e in range(wide):
-                    i = start + part * 8 + t % u_lanes * wide + e
-                    number = load(u, (row, i)) if i < k else float32(0)
-                    next_u[(part * u_goes + go) * wide + e] = number
-        for go in range(vt_goes):
-            i = start + t // 32 + go * vt_rows
-            scale = load(s, i) if i < k else float32(0)
-            for part in range(vt_parts):
-                for e in range(wide):
-                    wanted = int32(first_column + t % 32 * wide + part * vt_columns + e)
-                    column = min(wanted, last_column)
-                    number = load(vt, (i, column)) * scale if i < k else float32(0)
-                    next_vt[(go * vt_parts + part) * wide + e] = number
+                    for e in range(wide):
+                        number = load(vt, (i, column + e)) * scale if here else float32(0)
+                        next_vt[n + e] = number
 
     # --- ... and registers to shared memory, u turned ------------------------------------------
 
@@ -176,11 +158,11 @@ def warp_tiles(shape: Shape, aligned: bool) -> tuple[Callable, Callable]:
     @cuda.jit(device=True)
     def read(u_tile, vt_tile, stage, i, row, column, a, b, side):
         for g in range(0, rows, 4):
-            w, x, y, z = load4(u_tile, (stage, i, row + g // 4 * row_step))
-            a[side, g], a[side, g + 1], a[side, g + 2], a[side, g + 3] = w, x, y, z
+            four = load4(u_tile, (stage, i, row + g // 4 * row_step))
+            a[side, g], a[side, g + 1], a[side, g + 2], a[side, g + 3] = four
         for g in range(0, columns, 4):
-            w, x, y, z = load4(vt_tile, (stage, i, column + g // 4 * column_step))
-            b[side, g], b[side, g + 1], b[side, g + 2], b[side, g + 3] = w, x, y, z
+            four = load4(vt_tile, (stage, i, column + g // 4 * column_step))
+            b[side, g], b[side, g + 1], b[side, g + 2], b[side, g + 3] = four
 
     # --- outer product: registers only ---------------------------------------------------------
 
@@ -239,13 +221,13 @@ def warp_tiles(shape: Shape, aligned: bool) -> tuple[Callable, Callable]:
             for n in range(columns):
                 total[m, n] = float32(0)
         last = (k - 1) // depth * depth  # the tile in which k ends comes first
-        bring_last(u, s, vt, last, k, first_row, first_column, next_u, next_vt)
+        bring(u, s, vt, last, k, False, first_row, first_column, next_u, next_vt)
         put(u_tile, vt_tile, 0, next_u, next_vt)
         cuda.syncthreads()
         stage = 0
         read(u_tile, vt_tile, stage, 0, row, column, a, b, 0)
         for start in range(0, last, depth):
-            bring(u, s, vt, start, first_row, first_column, next_u, next_vt)
+            bring(u, s, vt, start, k, True, first_row, first_column, next_u, next_vt)
             all_but_two(total, u_tile, vt_tile, stage, 0, row, column, a, b)
             read(u_tile, vt_tile, stage, last_step, row, column, a, b, 1)
             multiply(total, a, b, 0)
