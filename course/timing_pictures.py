@@ -193,7 +193,7 @@ def curves(
     places = sorted({x for xs, _ in lines.values() for x in xs})
     axes.xaxis.set_major_locator(FixedLocator(places if len(places) < 9 else places[::2]))
     axes.xaxis.set_minor_locator(NullLocator())
-    plain = FuncFormatter(lambda value, _: f"{value:,.4g}")
+    plain = FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1000 else f"{value:.4g}")
     low, high = axes.get_ylim()
     if high / low < 300:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 30 else (1, 3)))
