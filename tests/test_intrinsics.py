@@ -11,7 +11,7 @@ from numba import float32, int8, int16, int32, int64, uint8, uint32, uint64
 from numba.core.errors import TypingError
 from numba.np.numpy_support import from_dtype
 
-from course import trace
+from course import intrinsics, trace
 from course.intrinsics import (
     commit_copies,
     copy4_async,
@@ -209,6 +209,83 @@ def test_constant_arrays_can_be_loaded():
     out = np.zeros(128, np.float32)
     assert not errors(trace(look_up, 1, 32, out))
     np.testing.assert_array_equal(out, np.tile(table, 16))
+
+
+def test_pieces_are_named_as_they_are_called():
+    @cuda.jit(device=True)
+    def through(take, put, x, out, i):
+        put(out, i, take(x, i))
+
+    @cuda.jit
+    def passed(x, out):
+        i = 2 * (cuda.threadIdx.x % 32)
+        through(intrinsics.load2, store2, x, out, i)
+
+    @cuda.jit
+    def named(x, out):
+        out[0] = load
+
+    x, out = numbers(64), np.zeros(64, np.float32)
+    assert not errors(trace(passed, 1, 32, x, out))
+    np.testing.assert_array_equal(out, x)
+    (race,) = trace(passed, 1, 64, x, np.zeros(64, np.float32)).findings
+    assert (race.kind, race.line) == ("same-value-race", 2)
+    with pytest.raises(TypingError, match=r"^load is a function: call it, load\(\.\.\.\)"):
+        named[1, 1](x, out)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_accesses_are_right_or_in_error(seed):
+    """Any array, any index: what is not inside or not aligned is dropped, by itself."""
+    random = np.random.default_rng(seed)
+    count, threads = int(random.choice((1, 2, 4))), int(random.integers(1, 100))
+    dtype = random.choice(
+        (np.float32, np.int8, np.float64) if count < 4 else (np.float32, np.int16)
+    )
+    take, put, ndim = LOAD[count], STORE[count], int(random.integers(1, 4))
+    shape = tuple(int(n) for n in random.integers(4, 14, ndim))
+    whole = numbers(*shape, dtype=dtype, seed=seed)
+    start = [int(random.integers(0, 4)) for _ in shape]
+    steps = [int(random.integers(1, 3)) for _ in shape[:-1]] + [1]
+    part = tuple(slice(a, None, s) for a, s in zip(start, steps, strict=True))
+    view = whole[part]
+    near = random.random() < 0.5  # mostly inside and aligned
+    index = np.stack(
+        [random.integers(0 if near else -3, n + 1 - near, threads) for n in view.shape]
+    )
+    if near:
+        index[-1] -= (index[-1] + start[-1]) % count
+
+    @cuda.jit
+    def loads(x, index, out):
+        t = cuda.grid(1)
+        if t < index.shape[1]:
+            if ndim == 1:
+                put(out, t * count, take(x, index[0, t]))
+            elif ndim == 2:
+                put(out, t * count, take(x, (index[0, t], index[1, t])))
+            else:
+                put(out, t * count, take(x, (index[0, t], index[1, t], index[2, t])))
+
+    kinds, wanted = set(), np.zeros((threads, count), dtype)
+    for t, place in enumerate(index.T.tolist()):
+        inside = all(0 <= i < n for i, n in zip(place, view.shape, strict=True))
+        inside = inside and place[-1] + count <= view.shape[-1]
+        element = np.ravel_multi_index(
+            [a + i * s for a, i, s in zip(start, place, steps, strict=True)], shape, mode="wrap"
+        )
+        if not inside:
+            kinds.add("out-of-bounds")
+        elif element % count:
+            kinds.add("misaligned")
+        if not inside or element % count:
+            wanted[t] = np.nan if np.dtype(dtype).kind == "f" else np.iinfo(dtype).max
+        else:
+            wanted[t] = view[(*place[:-1], slice(place[-1], place[-1] + count))]
+    out = np.zeros(threads * count, dtype)
+    report = trace(loads, 2, 64, cuda.to_device(whole)[part], index, out)
+    np.testing.assert_array_equal(out.reshape(threads, count), wanted)
+    assert {finding.kind for finding in errors(report)} == kinds
 
 
 # ------------------------------------------------------------------ counts

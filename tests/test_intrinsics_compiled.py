@@ -289,6 +289,9 @@ def refused():
     def corner(x, out):
         out[0] = load(x, (0, 0))
 
+    def single(x, out):
+        out[0] = load(x, ())
+
     def first(x, out):
         out[0] = load(x, 0).real
 
@@ -322,6 +325,7 @@ def refused():
         (halves, PLANE, r"split_halves takes \(float32, float32\), given \(float32, float64\)"),
         (by_name, PLANE, "load takes its arguments by position, not as index="),
         (corner, turned, "load needs an array whose last axis is contiguous"),
+        (single, np.zeros((), np.float32), "load needs an array with an axis"),
         (first, complexes, "load needs an array of integers or floats, not of complex64"),
         (first, flags, "load needs an array of integers or floats, not of bool"),
     ]

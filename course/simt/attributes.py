@@ -22,7 +22,8 @@ class Attributes:
     def what_cuda_has(path: str) -> str:
         parts = sorted(n.rpartition(".")[2] for n in KERNEL_NAMES if n.startswith(f"{path}."))
         if not parts:
-            return f"cuda.{path} is a function: call it, cuda.{path}(...)"
+            name = path.removeprefix("pieces.") if path.startswith("pieces.") else f"cuda.{path}"
+            return f"{name} is a function: call it, {name}(...)"
         return f"cuda.{path} has the parts {', '.join(parts)}: write cuda.{path}.{parts[0]}"
 
     def check_attribute(self, node: ast.expr) -> None:

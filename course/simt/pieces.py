@@ -95,6 +95,8 @@ def _unfit(name: str, array: Any, index: Any, count: int) -> str | None:
         return f"{name} needs an array, not {array}"
     if not isinstance(array.dtype, types.Integer | types.Float):
         return f"{name} needs an array of integers or floats, not of {array.dtype}"
+    if array.ndim == 0:
+        return f"{name} needs an array with an axis, not one of a single element"
     if len(parts) != array.ndim or not all(isinstance(part, types.Integer) for part in parts):
         return (
             f"{name} of an array with {array.ndim} {'axis' if array.ndim == 1 else 'axes'} needs "

@@ -134,7 +134,7 @@ class _Prune(ast.NodeTransformer):
 
 def _is_function_or_type(value: Any) -> bool:
     if isinstance(value, KernelName):
-        return value.path.startswith("atomic.")
+        return value.path.startswith(("atomic.", "pieces."))
     scalar = isinstance(value, type) and issubclass(value, np.generic)
     return scalar or isinstance(value, types.Type) or hasattr(value, "py_func")
 
