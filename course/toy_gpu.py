@@ -12,8 +12,9 @@ READING = 1e-7  # seconds that a reading of the clock takes
 MOST_READINGS = 1_000_000
 #: Every so many launches something else gets in the way, and the work takes so many times longer.
 DISTURBED, DISTURBANCE = 7, 6.0
-#: What a launch's work takes, of the usual, in turns.
-JITTER = (1.0, 1.012, 0.995, 1.004, 0.99, 1.008, 1.0, 0.993, 1.002, 1.006)
+#: What a launch's work takes, of the usual, in turns; one in ten has luck, such as a warm cache.
+LUCK = 0.92
+JITTER = (1.0, 1.02, 0.99, 1.008, LUCK, 1.015, 1.0, 0.985, 1.003, 1.01)
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ class ToyGPU:
     queued : float
         Other work that the GPU still has to do at the start [ms].
     steady : bool
-        Every launch takes exactly `work`; else it varies by a percent, and every seventh takes six
-        times as long.
+        Every launch takes exactly `work`; else it varies by a few percent, and every seventh takes
+        six times as long.
 
     Attributes
     ----------

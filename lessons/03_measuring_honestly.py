@@ -68,7 +68,7 @@ from course.toy_gpu import ToyGPU
 #
 # 1. CuPy is slower than Numba.
 # 2. Shared memory makes a small image 20 times slower: a "speed-up" of 0.05×.
-# 3. The shape of the block does not matter.
+# 3. Blocks of 8×8 and of 16×16 are equally fast.
 # 4. The program is I/O bound: moving the data is what takes long.
 # 5. CPU and GPU were compared: 7.08 ms against 157.5 ms.
 #
@@ -230,15 +230,15 @@ pictures.samples(timing.samples, "NumPy, 256 × 256, k = 100, on your CPU")
 
 # %% [markdown]
 # Never twice the same. There is a floor, and above it now and then something else that the machine
-# had to do. Disturbances only make it **slower**. That is why the values lie lopsided, and why the
-# **mean** is a bad witness: one sample that takes a hundred times as long moves it.
+# had to do. Disturbances make it **slower**, never faster. That is why the values lie lopsided, and
+# why the **mean** is a bad witness: one sample that takes a hundred times as long moves it.
 #
 # The **median** has half of the samples below it. The **quartiles** enclose the middle half: they
 # tell how much the samples scatter.
 
 # %% [markdown]
-# The toy, too, is disturbed: a launch takes 2 ms, give or take a percent, but each seventh takes
-# six times as long. What is the mean of many, in ms?
+# The toy, too, is disturbed: a launch takes 2 ms, give or take a few percent, but each seventh
+# takes six times as long. What is the mean of many, in ms?
 
 # %%
 predict("mean of the disturbed toy, in ms", ...)
@@ -258,8 +258,10 @@ print(f"median {median:.2f} ms, middle half {q1:.2f} to {q3:.2f} ms, n = {len(ti
 predict.answer("mean of the disturbed toy, in ms", round(np.mean(times), 2), unit="ms")
 
 # %% [markdown]
-# No launch ever took 3.5 ms. A mean of two things is neither. So report **median, quartiles and how
-# many samples**. Two programs whose middle halves overlap are not told apart by it.
+# No launch ever took that long, or nearly: it was 2 ms or 12. A mean of two things is neither. The
+# shortest is no better a witness: one launch in ten has luck, as if it met a warm cache. So report
+# **median, quartiles and how many samples**. Two programs whose middle halves overlap are not told
+# apart by it.
 
 # %% [markdown]
 # ### Exercise: time a launch
@@ -406,7 +408,6 @@ benchmark(
 
 
 # %%
-# NBVAL_IGNORE_OUTPUT
 def clocked(function, *args, wait=True):
     """Return the time of one call by the host's clock [ms], waited for or not."""
     cuda.synchronize()
@@ -417,18 +418,24 @@ def clocked(function, *args, wait=True):
     return 1e3 * (perf_counter() - start)
 
 
+# %%
+# NBVAL_IGNORE_OUTPUT
 if gpu() is None:
     print("No GPU here: the picture below shows an H200's figures.")
 else:
     launch = cuda.jit(reconstruct_original.py_func)[(128, 128), (16, 16)]  # not compiled yet
     there, empty_image = (*arrays, k, image), np.zeros((rows, rows), np.float32)
     wide = [cuda.to_device(part.astype(np.float64)) for part in (*host, empty_image)]
-    print("first call     ", clocked(launch, *host, k, empty_image))
-    print("copies inside  ", clocked(launch, *host, k, empty_image))
-    print("synchronize    ", clocked(launch, *there))
-    print("no synchronize ", clocked(launch, *there, wait=False))
-    print("float64 arrays ", benchmark(launch, *wide[:3], k, wide[3]).median)
-    print("events, queued ", benchmark(launch, *there).median)
+    figures = {
+        "first call": clocked(launch, *host, k, empty_image),
+        "copies inside": clocked(launch, *host, k, empty_image),
+        "float64 arrays": benchmark(launch, *wide[:3], k, wide[3]).median,
+        "synchronize": clocked(launch, *there),
+        "events, queued": benchmark(launch, *there).median,
+        "no synchronize": clocked(launch, *there, wait=False),
+    }
+    for name, milliseconds in figures.items():
+        print(f"{name:15} {milliseconds:8.3f} ms")
 
 # %% [markdown]
 # And recorded on the H200. Which one would you have published?
@@ -751,8 +758,8 @@ kernels = {
     for name in steps
 }
 kernels["transpose"] = find("transpose", variant="transpose_write_coalesced", shape="8192x8192")[0]
-kernels["copy, 4 bytes a thread"] = find("transpose", variant="copy", shape="8192x8192")[0]
-kernels["copy, 8 bytes a thread"] = find("roofs", variant="copy")[0]
+kernels["a simple copy"] = find("transpose", variant="copy", shape="8192x8192")[0]
+kernels["best copy"] = find("roofs", variant="copy")[0]
 roofline(recorded_roofs("H200"), kernels, ladder=steps, title="H200, measured (recorded)")
 
 # %%
@@ -760,9 +767,9 @@ share = 100 * kernels["naive 32x8"].teraflops / recorded_roofs("H200").rates["fl
 predict.answer("reconstruct_naive, percent of the float32 roof", round(share, 1), unit="%")
 
 # %% [markdown]
-# All four points stand above each other: they do the same work on the same bytes, so their
-# intensity is one. And all are far below both roofs. Something else binds. A roofline tells **how
-# much** is left, not what is in the way.
+# All four points stand above each other: the same work on the same bytes, so one and the same
+# intensity. And all are far below the roof. Something else binds. A roofline tells **how much** is
+# left, not what is in the way.
 #
 # You find one suspect in lesson 02's kernel yourself: the loop. Count its instructions. With the
 # extra `compile` this cell asks the compiler (`doctor()` says whether you have it).
@@ -820,7 +827,7 @@ for name, (size, rank, milliseconds) in runs.items():
 # %% [markdown]
 # ## 8 Block shapes and sizes
 #
-# **Claim 3**: the shape of the block does not matter. Three kernels, recorded on the H200 with
+# **Claim 3**: blocks of 8×8 and of 16×16 are equally fast. Three kernels, recorded on the H200 with
 # k = 256, by shape and size:
 #
 # - `naive`: x on the columns, float32.
@@ -857,10 +864,10 @@ slower = times[blocks.index("32x32"), 2] / times[blocks.index("8x8"), 2]
 predict.answer("original: 32x32 against 8x8, times slower", round(slower, 1))
 
 # %% [markdown]
-# On the left the shape hardly matters, on the right it matters by a factor of two: x walks down the
-# rows, and a 32-wide block puts 32 rows under each warp. (Lesson 04 counts it.) So claim 3 was true
-# on a T4, where float64 hid everything else, and false in general. Change **one thing at a time**,
-# and ask what could hide what you look for.
+# On the left the shape hardly matters. On the right 16×16 is slower than 8×8, and 32×32 is twice as
+# slow: x walks down the rows, and a 32-wide block puts 32 rows under each warp. (Lesson 04 counts
+# it.) So claim 3 held on a T4, where float64 seems to have hidden everything else, and it does not
+# hold in general. Change **one thing at a time**, and ask what could hide what you look for.
 
 # %% [markdown]
 # Now compare `float32` with `original`, shape by shape: the same mapping, another sum. On a T4 the
@@ -945,7 +952,8 @@ try:
     facts = compiled(reconstruct_original, (*small, 8, small[0]), target="sm_75")
     print(facts.registers, "registers;", facts.occupancy("T4", (16, 16)))
 except CompilerMissing:
-    print("The extra compile is not installed here.")
+    print("The extra compile is not installed here. Compiled elsewhere (CUDA 13.0):")
+    print("44 registers;", occupancy("T4", (16, 16), registers=44))
 
 # %% [markdown]
 # What is occupancy worth? A copy on the H200, where only so many warps are on each multiprocessor:
@@ -985,12 +993,22 @@ for place in range(1, len(counts)):
     print(f"{128 * counts[place]:37,} {four[place]:9,.0f} {eight[place - 1]:9,.0f}")
 
 # %% [markdown]
-# (It also explains the bars of the roofline above: 4 bytes a thread reach 57% of the memory, 8
-# bytes all of it.)
+# (One reason why the simple copy among the bars of the roofline stays at 57%: each of its threads
+# moves 4 bytes.)
 #
 # So full occupancy is no aim in itself. A thread that has four loads under way needs a quarter of
 # the warps; lesson 06 trades occupancy for that. Raise occupancy where warps **wait**, and where
 # little else is under way.
+
+# %% [markdown]
+# And `reconstruct_naive`, at 2% of its roof? The compiler gave it 32 registers on the H200.
+
+# %%
+registers = h200("reconstruct", "reconstruct_naive 32x8", "4096x4096x256", metric="registers")
+print(occupancy("H200", (32, 8), registers=int(registers)))
+
+# %% [markdown]
+# All places are taken, and it is slow all the same. More occupancy cannot help it.
 
 # %% [markdown]
 # ### Exercise: choose a block by occupancy
@@ -1195,7 +1213,7 @@ pictures.curves(
 fate = {
     "CuPy is slower than Numba": "first calls; warm it is the other way round",
     "shared memory makes it slower": "the compiler; warm it is several times faster",
-    "the block's shape does not matter": "float64 hid it on a T4",
+    "8x8 and 16x16 are equally fast": "float64 hid it on a T4; on an H200 they differ",
     "the program is I/O bound": "three quarters were the kernel",
     "7.08 ms against 157.5 ms": "eight times the work on one side",
 }

@@ -218,7 +218,7 @@ _REPORTED = {
             ("copy", 536_870_912, 0, 0.138),
             ("fast copy", 536_870_912, 0, 0.0614),
             ("matmul", 805_306_368, 1_099_511_627_776, 21.4),
-            ("my matmul", 805_306_368, 1_099_511_627_776, 0.045),
+            ("my matmul", 805_306_368, 1_099_511_627_776, 12.0),
             ("reconstruct", 20_972_544, 2_147_483_648, 2.01),
         ],
     ),
@@ -320,7 +320,7 @@ register(
         hints={
             "wrong-result": "k = n // 8. Operations: 2 n² k. Bytes over the link: 4 (2 n k + k + "
             "n²). GFLOP/s are 10⁹ a second, so operations / (rate · 10⁶) are ms. The GPU's time: "
-            "start + copies + kernel.",
+            "start + copies + kernel. Where the GPU never wins, return 0.",
         },
         mistakes={
             "the copies are left out": lambda sizes, cpu, gpu, link, start: _crossing(

@@ -10,7 +10,7 @@ import numpy as np
 
 from course.occupancy import occupancy
 from course.roofline import time_text
-from course.toy_gpu import DISTURBANCE, JITTER
+from course.toy_gpu import DISTURBANCE, JITTER, LUCK
 
 FEWEST = 5  # samples with quartiles
 ABOVE_A_ROOF = 1.0
@@ -55,6 +55,11 @@ def _what_went_wrong(given: float, usual: float, cost: float, toy: Any) -> str:
         return (
             f"{readings} You timed the launch, not the work: launch() returns at once. "
             "Wait with synchronize() before you read the clock the second time."
+        )
+    if LUCK * usual * 0.995 <= given <= LUCK * usual * 1.01 + cost + 0.001 < usual:
+        return (
+            f"{readings} That is the shortest of your samples: one that had luck, such as a warm "
+            "cache. Take the median."
         )
     if given < 0.985 * usual:
         return (
@@ -191,7 +196,10 @@ def judge_block(answer: Any, registers: int, shared: int) -> str | None:
     if mine.warps == found[best].warps:
         return None
     if mine.blocks == 0:
-        return f"No block of {threads} threads can start: {' and '.join(mine.limited_by)} run out."
+        return (
+            f"No block of {threads} threads can start: too much is asked of "
+            f"{' and '.join(mine.limited_by)}."
+        )
     return (
         f"Blocks of {threads} threads: {mine.warps} warps on a multiprocessor, limited by "
         f"{' and '.join(mine.limited_by)}. There is a size that gives {found[best].warps}."

@@ -79,7 +79,7 @@ def time_in_a_row_and_divide(launch, synchronize, clock):
     return 1e3 * (clock() - start) / 21
 
 
-@wrong("time-a-launch", "wrong-result", "Some of the work was not over")
+@wrong("time-a-launch", "wrong-result", "the shortest of your samples")
 def time_best_of_all(launch, synchronize, clock):
     launch()
     synchronize()
@@ -89,7 +89,20 @@ def time_best_of_all(launch, synchronize, clock):
         launch()
         synchronize()
         times.append(1e3 * (clock() - start))
-    return 0.9 * min(times)
+    return min(times)
+
+
+@wrong("time-a-launch", "wrong-result", "Some of the work was not over")
+def time_minus_launch_cost(launch, synchronize, clock):
+    times = []
+    for number in range(22):
+        start = clock()
+        launch()
+        launched = clock()
+        synchronize()
+        if number:
+            times.append(1e3 * (clock() - launched) - 10 * 1e3 * (launched - start))
+    return median(times)
 
 
 @wrong("time-a-launch", "wrong-result", "Return one number")
@@ -289,9 +302,7 @@ def least_by_ridge(bytes, operations, bandwidth, rate):
 
 @wrong("impossible-figures", "wrong-result", "'my matmul'", "not in your list")
 def impossible_by_memory(figures, bandwidth, rate):
-    return [name for name, count, _, ms in figures if count / ms / 1e6 > bandwidth and name != "x"][
-        :1
-    ]
+    return [name for name, count, _, ms in figures if count / ms / 1e6 > bandwidth]
 
 
 @wrong("impossible-figures", "wrong-result", "'fast copy'", "not in your list")
@@ -339,7 +350,11 @@ def block_of_1024_or_half(registers, shared):
     return 32 if registers > 64 else 1024
 
 
-@wrong("fullest-block", "wrong-result", "No block of 1024 threads can start: registers")
+@wrong(
+    "fullest-block",
+    "wrong-result",
+    "No block of 1024 threads can start: too much is asked of registers",
+)
 def block_always_1024(registers, shared):
     return 1024
 
