@@ -676,6 +676,32 @@ def test_what_was_copied_is_written():
     assert finding.where.thread == (15, 0, 0)
 
 
+@pytest.mark.parametrize("rows", [16, 10])
+def test_rows_of_a_product_that_are_thrown_away(rows):
+    """A tile with room for 16 rows holds 10; the others' results are not stored, or are."""
+
+    @cuda.jit
+    def kernel(a, b, out):
+        tile = cuda.shared.array((16, 8), float32)
+        lane = cuda.threadIdx.x
+        g, q = lane // 4, lane % 4
+        for i in range(lane, 80, 32):
+            tile[i // 8, i % 8] = a[i]
+        cuda.syncthreads()
+        zero = float32(0)
+        left = (tile[g, q], tile[g + 8, q], tile[g, q + 4], tile[g + 8, q + 4])
+        c = mma_tf32((zero, zero, zero, zero), left, (b[q, g], b[q + 4, g]))
+        store2(out, (g, 2 * q), (c[0], c[1]))
+        if g + 8 < out.shape[0]:
+            store2(out, (g + 8, 2 * q), (c[2], c[3]))
+
+    a, b, out = numbers(80), numbers(8, 8), np.zeros((rows, 8), np.float32)
+    report = trace(kernel, 1, 32, a, b, out, gpu="A100")
+    np.testing.assert_allclose(out[:10], a.reshape(10, 8) @ b, rtol=0, atol=1e-2)
+    found = {(finding.kind, finding.line) for finding in errors(report)}
+    assert found == (set() if rows == 10 else {("uninitialised-read", 9)})
+
+
 def test_arrays_that_only_pieces_change_start_again_from_their_inputs():
     """Another run of the launch must not find what this one stored."""
 

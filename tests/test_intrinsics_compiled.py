@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 from compiled_samples import needs_compiler
-from numba import float32, int8, int32, int64, uint32
+from numba import float32, float64, int8, int32, int64, uint32
 from numba.core.errors import NumbaError
 from numba.np.numpy_support import from_dtype
 
@@ -199,6 +199,36 @@ def test_a_product_is_not_moved_into_a_branch():
     product = next(i for i, name in enumerate(names) if name.startswith("mma.sync"))
     branches = [i for i, line in enumerate(names) if line.startswith("@%p")]
     assert branches and product < min(branches)
+
+
+def behind_others(x, out):
+    first = cuda.shared.array(5, float32)
+    tile = cuda.shared.array(512, float32)
+    flags = cuda.shared.array(3, int8)
+    sums = cuda.shared.array(7, float64)
+    t = cuda.threadIdx.x
+    first[t % 5] = x[t]
+    store4(tile, 4 * t, load4(x, 4 * t))
+    flags[t % 3] = t
+    sums[t % 7] = t
+    cuda.syncthreads()
+    out[t] = first[(t + 1) % 5] + load(tile, 511 - t) + flags[(t + 1) % 3] + sums[(t + 1) % 7]
+
+
+@needs_compiler
+@pytest.mark.parametrize("target", ["sm_75", "sm_90"])
+def test_shared_arrays_lie_in_the_order_of_the_source(target):
+    """20 bytes, 2,048, 3, one to fill up, 56; in the order of their alignment it were 2,127."""
+    assert compiled(behind_others, (F4, F4), target).shared_bytes == 2128
+
+
+def test_a_shared_array_behind_others_is_found_misaligned():
+    found = {
+        (finding.kind, finding.line, "begins at byte 20 of shared" in finding.message)
+        for finding in trace(behind_others, 1, 128, F4, np.copy(F4)).findings
+        if finding.kind == "misaligned"
+    }
+    assert found == {("misaligned", 8, True)}
 
 
 # ------------------------------------------------------------------ what is refused
