@@ -40,8 +40,9 @@ def work_of(name, m, n, k, images=1):
         work["operations"] = {"float64": needed}
     if name == "tensor cores":
         work |= {"operations": {"tensor_float16": 3 * needed}, "needed": needed}
+        work["dtype"] = "tensor_float16"  # what is multiplied: three products for one
     if name == "tf32":
-        work |= {"operations": {"tensor_float32": needed}, "needed": needed}
+        work |= {"operations": {"tensor_float32": needed}, "dtype": "tensor_float32"}
     return work
 
 
