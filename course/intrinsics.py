@@ -11,10 +11,12 @@ Each function works inside a kernel, on a GPU and in the simulator alike.
 `mma_f16`, `mma_f16_k8`, `mma_tf32`    a product of tensor cores: c + a b, by a whole warp
 =====================================  ==========================================================
 
-The index of `load` and `store` is an integer or a tuple, one integer an axis. It is taken as it
-is: no element -1 counted from the end, whose test Numba adds to every ``array[index]``. The last
-axis must be contiguous, and for 2 or 4 elements the address a multiple of the access's bytes: the
-simulator reports a ``misaligned`` access, a GPU stops with an error.
+Elements are integers or floats, an access has at most 16 bytes. The index of `load` and `store` is
+an integer or a tuple, one integer an axis, and is taken as it is: no element -1 counted from the
+end, whose test Numba adds to every ``array[index]``. The last axis must be contiguous, and for 2 or
+4 elements the address a multiple of the access's bytes: the simulator reports a ``misaligned``
+access, a GPU stops with an error. Before a copied element is touched, the thread that began the
+copy waits for it, and other threads meet it at a barrier after that: all else is a ``race``.
 
 Kernels that use these compile for every GPU that has the instruction: (8.0) means compute
 capability 8.0 and newer, `mma_f16_k8` needs 7.5, `mma_f16` and `mma_tf32` 8.0.
