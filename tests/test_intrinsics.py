@@ -28,7 +28,7 @@ from course.intrinsics import (
     store4,
     wait_copies,
 )
-from course.simt import KernelError
+from course.simt import KernelError, gpus
 from course.simt import host as cuda
 
 LOAD = {1: load, 2: load2, 4: load4}
@@ -755,8 +755,11 @@ def test_copies_arrive():
     "missing", [{"wait": None}, {"commit": False}, {"wait": 1}, {"wait": None, "commit": False}]
 )
 @pytest.mark.parametrize("own", [False, True])
-def test_copies_nobody_waited_for_are_found_and_have_not_arrived(missing, own):
+def test_copies_nobody_waited_for_are_found_and_have_not_arrived(missing, own, monkeypatch):
     x, out = numbers(64), np.zeros(64, np.float32)
+    monkeypatch.setattr(gpus, "_chosen", gpus.find("H100"))
+    waiting(own=own, **missing)[1, 64](x, out)
+    assert (out == -1).all()
     report = trace(waiting(own=own, **missing), 1, 64, x, out, gpu="H100")
     finding = only(report, "race", 15, ["which the copy begun in line 6 has yet to fill"])
     assert "commit_copies() and wait_copies(n)" in finding.message

@@ -28,6 +28,7 @@ from course.intrinsics import (
     store4,
     wait_copies,
 )
+from course.simt import gpus
 from course.simt import host as simulated
 
 THREADS = 64
@@ -239,7 +240,7 @@ def test_kernels_agree_with_numpy_and_have_no_error(name):
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_launch_computes_what_a_trace_computes(name, monkeypatch):
-    monkeypatch.setenv("COURSE_SIMULATED_GPU", "H200")
+    monkeypatch.setattr(gpus, "_chosen", gpus.find("H200"))
     made = SAMPLES[name](simulated)
     out = np.full_like(made.arguments[-1], np.nan)
     made.kernel[made.grid, made.block](*made.arguments[:-1], out)
