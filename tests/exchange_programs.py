@@ -62,8 +62,8 @@ class _Author:
     def condition(self) -> str:
         r = self.random
         return r.choice([
-            f"t % {r.choice([2, 3, 5])} == 0", f"t < {r.randrange(self.block)}", "a > b", "n[i] > 2",
-            "x[i] < 0.5", "t // 32 == 0",
+            f"t % {r.choice([2, 3, 5])} == 0", f"t < {r.randrange(self.block)}", "a > b",
+            "n[i] > 2", "x[i] < 0.5", "t // 32 == 0",
         ])  # fmt: skip
 
     def settle(self, depth: int, name: str) -> None:
