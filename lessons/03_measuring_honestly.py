@@ -220,13 +220,13 @@ predict.answer("faster at later images", min(later, key=later.get))
 # ## 4 One sample is none
 #
 # You know now where a measurement begins and ends. How often? Here are 300 calls of the same NumPy
-# line, on your machine. (`benchmark` with `host=True` uses the host's clock, as you did, and keeps
-# the first call apart.)
+# program, on your machine. (`benchmark` with `host=True` uses the host's clock, as you did, and
+# keeps the first call apart.)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-timing = benchmark(cpu.reconstruct_matmul, u, s, vt, 100, host=True, samples=300)
-pictures.samples(timing.samples, "NumPy, 256 × 256, k = 100, on your CPU")
+timing = benchmark(cpu.reconstruct_one_loop, u, s, vt, 20, host=True, samples=300)
+pictures.samples(timing.samples, "NumPy, layer by layer, 256 × 256, k = 20, on your CPU")
 
 # %% [markdown]
 # Never twice the same. There is a floor, and above it now and then something else that the machine
@@ -1163,7 +1163,8 @@ print(f"CuPy, with its copies   {h200('crossing', 'CuPy and copies', shape):5.2f
 
 # %% [markdown]
 # And your CPU? NumPy, and Numba's threads, warm and really timed. Compare the growth with n: eight
-# times the work for twice the size.
+# times the work for twice the size. (Is something else running? Programs that use all cores lose
+# most by it: if the lines jump, run the cell again.)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
