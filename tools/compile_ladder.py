@@ -1,0 +1,61 @@
+"""Record what NVIDIA's compilers make of the ladder's steps: ``data/compiled-ladder.csv``.
+
+    python -m tools.compile_ladder
+
+needs no GPU, only the extra compile. Lesson 06 shows the file's figures where the compilers are not
+installed; a test compares the two where they are.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from course import ladder
+from course.compiler import Compiled, CompilerMissing, compiled
+from course.kernels.reconstruct import LADDER, OLDER
+from tools import address
+from tools.compile_all import _FACTORS, _LARGEST
+from tools.lessons import ROOT
+
+FILE = ROOT / "data" / "compiled-ladder.csv"
+COLUMNS = (
+    "step", "target", "registers", "spills", "shared_bytes", "instructions", "products", "reads",
+)  # fmt: skip
+
+
+def steps() -> Iterator[tuple[str, str, Compiled]]:
+    """Every step with the targets that it has."""
+    for target in ladder.CAPABILITY:
+        capability = int(target[3:-1]), int(target[-1])
+        for name, newest in LADDER.items():
+            step = OLDER.get(name, newest) if capability < (8, 0) else newest
+            if step.capability <= capability:
+                types = _FACTORS if step.scan is None else f"{_FACTORS}, {_LARGEST}"
+                yield name, target, compiled(step.kernel, f"void({types})", target=target)
+
+
+def row(name: str, target: str, found: Compiled) -> tuple:
+    """One line of the file; tensor cores' products are no float32 instructions."""
+    its = name, target, found.registers, found.spills, found.shared_bytes
+    if LADDER[name].scan is not None or "fma.rn.f32" not in found.ptx:
+        return (*its, "", "", "")
+    loop = ladder.inner_loop(found.ptx)
+    return (*its, loop.instructions, loop.products, loop.reads)
+
+
+def text() -> str:
+    """The file's text."""
+    rows, toolkits = [], set()
+    for name, target, found in steps():
+        rows.append(",".join(map(str, row(name, target, found))))
+        toolkits.add(found.toolkit)
+    head = [f"# toolkit={', '.join(sorted(toolkits))}", "# command=python -m tools.compile_ladder"]
+    return "\n".join([*head, ",".join(COLUMNS), *rows]) + "\n"
+
+
+if __name__ == "__main__":
+    try:
+        address.write_whole(FILE, text())
+    except CompilerMissing as error:
+        sys.exit(f"compile_ladder: {error}")
