@@ -656,6 +656,20 @@ def test_a_wide_load_of_padding_that_is_thrown_away():
     np.testing.assert_array_equal(out, x)
 
 
+def test_of_two_loads_of_the_unwritten_the_one_that_matters_is_found():
+    @cuda.jit
+    def kernel(x, out):
+        tile = cuda.shared.array(128, float32)
+        t = cuda.threadIdx.x
+        tile[4 * t] = x[t]
+        a, b = load2(tile, 4 * t)
+        c, d = load2(tile, 4 * t)
+        store2(out, 2 * t, (a + c, d))
+
+    report = trace(kernel, 1, 32, numbers(32), np.zeros(64, np.float32))
+    only(report, "uninitialised-read", 6, ["reads tile[1]"])
+
+
 def test_what_was_copied_is_written():
     @cuda.jit
     def kernel(x, out, n):
@@ -839,6 +853,51 @@ def test_groups_belong_to_each_thread():
     assert not errors(trace(kernel, 1, 32, x, out, gpu="L4"))
     t = np.arange(32)
     np.testing.assert_array_equal(out, np.where(t % 2, x[:32], x[:32] + x[32:]))
+
+
+def test_a_group_of_others_does_not_count():
+    """Threads with an odd number have closed one group only, so that it may be the newest."""
+
+    @cuda.jit
+    def kernel(x, out):
+        tile = cuda.shared.array(32, float32)
+        t = cuda.threadIdx.x
+        copy_async(tile, t, x, t)
+        commit_copies()
+        if t % 2 == 0:
+            commit_copies()
+        wait_copies(1)
+        out[t] = tile[t]
+
+    report = trace(kernel, 1, 32, numbers(32), np.zeros(32, np.float32), gpu="L4")
+    assert only(report, "race", 9, ["reads tile[1]"]).where.thread == (1, 0, 0)
+
+
+def test_copies_begun_in_a_device_function():
+    @cuda.jit(device=True)
+    def begin(tile, x, t):
+        copy_async(tile, t, x, t)
+        commit_copies()
+
+    def reading(after):
+        @cuda.jit
+        def kernel(x, out):
+            tile = cuda.shared.array(64, float32)
+            t = cuda.threadIdx.x
+            begin(tile, x, 63 - t)
+            if after:
+                wait_copies(0)
+            out[t] = tile[63 - t]
+
+        return kernel
+
+    x, out = numbers(64), np.zeros(64, np.float32)
+    assert not errors(trace(reading(True), 1, 64, x, out, gpu="L4"))
+    np.testing.assert_array_equal(out, x[::-1])
+    report = trace(reading(False), 1, 64, x, out, gpu="L4")
+    only(report, "race", 7, ["reads tile[63]", "the copy begun in line 2"])
+    assert {line for line, array in zip(report.lines.line, report.lines.array, strict=True)
+            if array == "x"} == {2}  # fmt: skip
 
 
 def test_a_thread_waits_for_itself_alone():
