@@ -14,7 +14,6 @@ from course.drawing import (
     INK,
     ORANGE,
     PAPER,
-    PURPLE,
     SKY,
     VERMILLION,
     Picture,
@@ -67,7 +66,7 @@ def outer_products(tiles: tuple[tuple[int, int], ...] = ((1, 1), (8, 1), (8, 8))
     cell, panel = 0.19, 2.5
     picture, axes = _blank(panel * len(tiles), 2.75)
     for number, (rows, columns) in enumerate(tiles):
-        left, top = number * panel + 0.55, 0.85
+        left, top = (number + 0.5) * panel - (columns + 1.5) * cell / 2, 0.85
         title = f"{rows} × {columns} pixel{'s' * (rows * columns > 1)}"
         _write(axes, number * panel + panel / 2, 0.17, title, weight="bold")
         for m in range(rows):
@@ -87,7 +86,7 @@ def outer_products(tiles: tuple[tuple[int, int], ...] = ((1, 1), (8, 1), (8, 8))
 
 def column_tile(rows: int = 64, columns: int = 64, depth: int = 8, results: int = 8) -> Picture:
     """Draw step 5's block: tiles of u and vt, the block's pixels, one thread's column of them."""
-    picture, axes = _blank(6.4, 3.5)
+    picture, axes = _blank(6.9, 3.5)
     scale = 2.3 / rows
     left, top = 2.2, 0.95
     wide, high, deep = columns * scale, rows * scale, depth * scale * 1.6
@@ -202,7 +201,7 @@ def turned_banks(pitches: tuple[int, ...] = (128, 132)) -> Picture:
         top = 0.95 * number + 0.2
         banks = turned_words(pitch) % BANKS
         most = int(np.bincount(banks).max())
-        text = f"pitch {pitch}: {most} wavefront{'s' * (most > 1)} (numbers: lanes)"
+        text = f"pitch {pitch}: {most} wavefront{'s' * (most > 1)} (banks 0 to 31; numbers: lanes)"
         _write(axes, 0.2, top, text, ha="left")
         for bank in range(BANKS):
             x = 0.2 + bank * side
@@ -281,11 +280,11 @@ def pieces() -> Picture:
 def warp_tile() -> Picture:
     """Draw step 9's block of 128 x 128 pixels, a warp's tile of it, and a thread's fours."""
     picture, axes = _blank(7.6, 3.1)
-    colours = (BLUE, ORANGE, SKY, GREEN, PURPLE, VERMILLION, BLUE, ORANGE)
+    colours = (BLUE, ORANGE, SKY, GREEN)
     _write(axes, 0.2, 0.2, "block: 128 × 128, 8 warps", ha="left", weight="bold")
     for warp in range(8):
         x, y = 0.2 + warp // 4 * 1.2, 0.45 + warp % 4 * 0.6
-        _box(axes, x, y, 1.2, 0.6, colours[(warp + warp // 4 * 2) % 6] if warp else VERMILLION)
+        _box(axes, x, y, 1.2, 0.6, VERMILLION if warp == 4 else colours[warp % 4])
         _write(axes, x + 0.6, y + 0.3, f"warp {warp}", size=SMALL)
     scale = 4.3 / 64
     left, top = 3.05, 0.45
@@ -303,7 +302,7 @@ def warp_tile() -> Picture:
                 )  # fmt: skip
     text = "a number is a lane, a square 4 × 4 pixels of it: each lane has four of them, 8 × 8"
     _write(axes, 0.2, 2.98, text, size=SMALL, ha="left")
-    _arrow(axes, (1.42, 0.62), (left - 0.04, 0.62))
+    _arrow(axes, (2.63, 0.75), (left - 0.04, 0.75))
     return picture
 
 

@@ -44,9 +44,9 @@
 import numpy as np
 from numba import float32
 
-from course import check, cuda, ladder, predict, progress, recorded_roofs, trace
+from course import bound, check, cuda, ladder, predict, progress, recorded_roofs, trace
 from course import register_pictures as pictures
-from course.intrinsics import load4, store4
+from course.intrinsics import load, load4, store4
 from course.kernels.reconstruct import LADDER
 from course.roofline_plot import roofline
 
@@ -68,17 +68,23 @@ print(ladder.Table(climbed))
 # %% [markdown]
 # Every pixel needs k multiplications and k additions. So the work is `2 * rows * columns * k`
 # operations, and TFLOP/s are those, divided by the time, in 10¹² a second. The table comes from the
-# recorded file of one run. It grows as you climb.
+# recorded file of one run, the registers from the compiler. It grows as you climb.
+#
+# What would be the least time for such a job? Every byte moved once, every operation done:
+
+# %%
+for what, milliseconds in bound(**ladder.work(), gpu="H200").times.items():
+    print(f"{what:8} {milliseconds:.3f} ms, by the data sheet of an H200")
+
+# %% [markdown]
+# The arithmetic takes about half a millisecond, device memory far less. And `tiled` took many times
+# that. So it is not the bytes of lesson 04 that hold it up, and not the arithmetic. What is it?
 #
 # **On your own GPU** the next cell measures the step there. Without one it gives the bound.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
 print(ladder.measure("tiled"))
-
-# %% [markdown]
-# The bound says: the arithmetic of this job takes about half a millisecond. The memory would need
-# far less. So it is not the bytes of lesson 04 that hold up `tiled`. What is it?
 
 # %% [markdown]
 # ## 2 What a multiprocessor does in a clock
@@ -89,9 +95,9 @@ print(ladder.measure("tiled"))
 # | products with their addition, for a warp | 4 |
 # | wavefronts of shared memory | **1** |
 #
-# A **product** is from now on what a warp does with one fused multiply-add: 32 multiplications, 32
-# additions. Count what each product needs beside itself, and you know which row of the table is the
-# narrow one.
+# A **product** is from now on a multiplication with its addition: one instruction, in which each of
+# the 32 lanes makes its own. Count what each product needs beside itself, and you know which row of
+# the table is the narrow one.
 
 # %% [markdown]
 # Look into the tiled kernel's inner loop again:
@@ -293,8 +299,8 @@ def reconstruct_column(u, s, vt, k, out):
 check("column-tile", reconstruct_column)
 
 # %% [markdown]
-# The package's kernel does what yours does. It writes `load(array, index)` for `array[index]`: that
-# spares the test for an index below zero, which Numba makes for every access. **Trace** it:
+# The package's kernel does what yours does. (It reads with `load(array, index)`; section 5 says
+# why.) **Trace** it:
 
 # %%
 column = traced("column")
@@ -338,8 +344,9 @@ print(ladder.measure("column"))
 # ## 5 What the compiler made of it
 #
 # `ladder.facts` has what NVIDIA's compilers say of each step, recorded without a GPU. It looks for
-# the piece of code that makes the products, and counts its instructions. How many would you expect
-# for a product of `tiled`: one multiply-add and its reads?
+# the piece of code that makes the products, and counts its instructions. (In PTX, the compilers'
+# last form but one; the machine's own may differ a little.) How many would you expect for a product
+# of `tiled`: one multiply-add and its reads?
 
 # %%
 predict("instructions for a product, tiled", ...)
@@ -362,8 +369,8 @@ predict.answer("instructions for a product, tiled", loop.per_product)
 # - `naive` computes addresses most of the time, and tests every index.
 
 # %% [markdown]
-# A multiprocessor starts four instructions a clock, of any kind. If only one of 3.6 is a product,
-# at most 1 / 3.6 of the peak is left. Both roofs, beside what was recorded:
+# A multiprocessor starts four instructions a clock, of any kind. If only one in three is a product,
+# at most a third of the peak is left. Both roofs, beside what was recorded:
 
 
 # %%
@@ -400,6 +407,12 @@ for name in ("tiled", "column"):
 # %%
 # NBVAL_IGNORE_OUTPUT
 print(ladder.compiled_text(reconstruct_column, (u, s, vt, 32, out), block=512))
+
+# %% [markdown]
+# Does yours have many more? Then you wrote `array[index]` in the inner loop. In Numba, index -1 is
+# the last element, so **every** access tests whether its index is below zero: about two
+# instructions each. `load(array, index)` and `store(array, index, value)` from `course.intrinsics`
+# leave that test out. The package's kernels use them from step 5 on.
 
 # %% [markdown]
 # The lesson of step 5: **a count that does not bind is worth nothing**, however much it improves.
@@ -460,17 +473,17 @@ check("largest-square", largest_square)
 # %% [markdown]
 # ### Exercise: step 6
 #
-# As before, with `a` and `b` for the 16 numbers of a depth: read them once, then multiply every one
-# with every one. At the end store 64 pixels, guarded.
+# As before, with `a` and `b` for the 16 numbers of a depth: read them once, with `load`, then
+# multiply every one with every one. At the end store 64 pixels, guarded.
 #
 # <details><summary>Hint: the products</summary>
 #
 # ```text
 # for i in range(DEPTH):
 #     for m in range(SIDE):
-#         a[m] = u_tile[row + m, i]
+#         a[m] = load(u_tile, (row + m, i))
 #     for n in range(SIDE):
-#         b[n] = vt_tile[i, column + n]
+#         b[n] = load(vt_tile, (i, column + n))
 #     for m in range(SIDE):
 #         for n in range(SIDE):
 #             total[m, n] += a[m] * b[n]
@@ -513,9 +526,9 @@ def reconstruct_square(u, s, vt, k, out):
         cuda.syncthreads()
         for i in range(DEPTH):
             for m in range(SIDE):
-                a[m] = u_tile[row + m, i]
+                a[m] = load(u_tile, (row + m, i))
             for n in range(SIDE):
-                b[n] = vt_tile[i, column + n]
+                b[n] = load(vt_tile, (i, column + n))
             for m in range(SIDE):
                 for n in range(SIDE):
                     total[m, n] += a[m] * b[n]
@@ -606,9 +619,9 @@ print(report.findings[0])
 
 # %% [markdown]
 # **Reading.** A square of 8×8 needs 8 neighbours of `vt`: two `load4`. But 8 neighbours for each
-# lane would leave gaps between the lanes again. So cut the square in four quarters. A lane's
-# second four lie half a tile, 64 columns, further on. Then neighbouring lanes read neighbouring
-# fours.
+# lane would leave gaps between the lanes again. So cut the square in four quarters. A lane's second
+# four lie half a tile, 64 columns, further on. Then neighbouring lanes read neighbouring fours. In
+# the second picture one lane's pixels are red, those of the lanes beside it blue.
 
 # %%
 pictures.fragment_banks("wide")
@@ -1000,9 +1013,9 @@ print(ladder.measure("buffered"))
 # %% [markdown]
 # ## 9 Deep end: warp tiles
 #
-# What is left between step 7 and the peak? A quarter of the instructions are no products, and every
-# read is waited for. Step 9 (`course/kernels/warp_tiles.py`) changes three things. It is made of
-# four named pieces.
+# What is left between step 7 and the peak? Some of the instructions are no products, and every read
+# is waited for. Step 9 (`course/kernels/warp_tiles.py`) changes three things. It is made of
+# five named pieces, each a few lines long. This is a number's way through them:
 
 # %%
 pictures.pieces()
@@ -1048,7 +1061,7 @@ loop = ladder.facts("warp tiles").loop
 predict.answer("instructions for a product, warp tiles", round(loop.per_product, 2))
 
 # %% [markdown]
-# Of 100 instructions, 93 are products. There is hardly anything left to take away. And cuBLAS?
+# Nearly all of them are products. There is hardly anything left to take away. And cuBLAS?
 
 # %%
 predict("warp tiles, % of cuBLAS", ...)
@@ -1210,7 +1223,7 @@ for name, sum_ in (("rounded", rounded), ("cut off", cut_off), ("cut off, added 
 #
 # The simulator has the tensor cores' instructions as well. Here are both kernels of step 10, on the
 # arrays of this lesson: **halves in pairs**, and **TF32**, the fast-and-loose choice. TF32 is
-# float32 with its last 13 bits cut off.
+# float32 rounded to 11 bits, as many as a half has.
 
 # %%
 largest = np.array([u.max(), scaled.max()], dtype=np.float32)
@@ -1271,8 +1284,8 @@ for name in ("naive", "tiled", "column", "square", "wide", "buffered", "warp til
 # 3. Measure. If nothing happened, another row binds: back to 1.
 
 # %% [markdown]
-# And *your* kernels? On a GPU the next cell times them beside the package's, which they should come
-# close to: at least 70% of its speed, if right. (Other sizes: `ladder.band(..., shape=)`.)
+# And *your* kernels? On a GPU the next cell times them beside the package's. They should reach at
+# least 70% of its speed. One that does not: is there an `array[index]` left in its inner loop?
 
 # %%
 # NBVAL_IGNORE_OUTPUT

@@ -221,6 +221,11 @@ register(
             "wrong-result": "The first tile is filled before the loop. In each round fill the next "
             "one, if there is one, add the products of this one, and swap: stage = 1 - stage.",
         },
-        mistakes=_mistakes(TILE),
+        mistakes=_mistakes(TILE)
+        | {
+            "stage is never swapped: every round uses the first tile": lambda u, s, vt, k: (
+                -(-k // TILE) * _reconstruction(u, s, vt, min(k, TILE))
+            ),
+        },
     )
 )

@@ -29,17 +29,17 @@ register(
             "for each of its columns, and makes a product of every pair.",
         },
         mistakes={
-            "that is how many reads, not how many for each product": lambda rows, columns: (
+            "you count the reads, and do not divide by the products": lambda rows, columns: (
                 rows + columns
             ),
-            "that is how many products for each read; turn it round": lambda rows, columns: (
+            "you divide the products by the reads; turn it round": lambda rows, columns: (
                 rows * columns / (rows + columns)
             ),
-            "that is one number for each product; rows and columns are read, not pairs": (
+            "you count one read in all; every row and every column needs one": (
                 lambda rows, columns: 1 / (rows * columns)
             ),
-            "only the rows' numbers are counted": lambda rows, columns: 1 / columns,
-            "only the columns' numbers are counted": lambda rows, columns: 1 / rows,
+            "you count only the rows' numbers": lambda rows, columns: 1 / columns,
+            "you count only the columns' numbers": lambda rows, columns: 1 / rows,
         },
     )
 )
@@ -71,25 +71,25 @@ register(
             "1000 * teraflops / gigabytes_per_second. Then round up to a multiple of 16.",
         },
         mistakes={
-            "it is not rounded up to a multiple of 16": lambda gigabytes_per_second, teraflops: (
+            "you do not round up to a multiple of 16": lambda gigabytes_per_second, teraflops: (
                 4 * 1000 * teraflops / gigabytes_per_second
             ),
-            "it is rounded down, so that the memory still binds": (
+            "you round down, so that the memory still binds": (
                 lambda gigabytes_per_second, teraflops: (
                     4000 * teraflops / gigabytes_per_second // 16 * 16
                 )
             ),
-            "a number has 4 bytes: you counted one byte for each": (
+            "you count one byte for each number instead of 4": (
                 lambda gigabytes_per_second, teraflops: _smallest(
                     250 * teraflops / gigabytes_per_second
                 )
             ),
-            "a product and its addition are two operations": (
+            "you count one operation for a product; with its addition it is two": (
                 lambda gigabytes_per_second, teraflops: _smallest(
                     2000 * teraflops / gigabytes_per_second
                 )
             ),
-            "a block loads rows of u and columns of vt: 2 * side numbers for each i": (
+            "you count the numbers of u alone; those of vt are as many": (
                 lambda gigabytes_per_second, teraflops: _smallest(
                     500 * teraflops / gigabytes_per_second
                 )
@@ -123,19 +123,19 @@ register(
             "fits.",
         },
         mistakes={
-            "the numbers that are multiplied need registers, too: n of u and n of vt": (
+            "you leave out what is multiplied: n numbers of u and n of vt": (
                 lambda registers, other: _largest_square(registers, other, 0)
             ),
-            "that is the first side that no longer fits": lambda registers, other: (
+            "you return the first side that no longer fits": lambda registers, other: (
                 _largest_square(registers, other) + 1
             ),
-            "the numbers of u and of vt are n each: 2 n": lambda registers, other: _largest_square(
-                registers, other, 1
+            "you leave out the numbers of u, or those of vt": lambda registers, other: (
+                _largest_square(registers, other, 1)
             ),
-            "the other registers are left out": lambda registers, other: _largest_square(
+            "you leave out the other registers": lambda registers, other: _largest_square(
                 registers, 0
             ),
-            "a whole square of registers must fit, but that is n * n, and you returned n * n": (
+            "you return n * n instead of n": (
                 lambda registers, other: _largest_square(registers, other) ** 2
             ),
         },
@@ -170,16 +170,19 @@ register(
             "bank.",
         },
         mistakes={
-            "that pitch has conflicts, if least is a multiple of 8: half of the lanes meet": (
-                lambda least: -(-least // 4) * 4
+            "you take the next multiple of 4, and do not look at the banks": lambda least: (
+                -(-least // 4) * 4
             ),
-            "one more is not enough: four neighbours are read at once, so rows must begin at a "
-            "multiple of 4": lambda least: _free(least, 1),
-            "one more, as for the transpose, is not a multiple of 4": lambda least: least + 1,
-            "it has no conflicts, but a smaller pitch has none either": lambda least: _free(
+            "you add one, as for the transpose; but then most rows begin at no multiple of 4": (
+                lambda least: least + 1
+            ),
+            "you look at the banks alone; but load4 needs rows that begin at a multiple of 4": (
+                lambda least: _free(least, 1)
+            ),
+            "you go on to the second pitch without conflicts": lambda least: _free(
                 _free(least) + 1
             ),
-            "that is the padding, not the pitch": lambda least: _free(least) - least,
+            "you return the padding, not the pitch": lambda least: _free(least) - least,
         },
     )
 )

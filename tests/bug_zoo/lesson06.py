@@ -16,7 +16,7 @@ ZERO = np.float32(0)
 # --- shared-reads -------------------------------------------------------------------------------
 
 
-@wrong("shared-reads", "wrong-result", "how many reads, not")
+@wrong("shared-reads", "wrong-result", "do not divide by the products")
 def reads_in_all(rows, columns):
     return rows + columns
 
@@ -26,7 +26,7 @@ def products_for_a_read(rows, columns):
     return rows * columns / (rows + columns)
 
 
-@wrong("shared-reads", "wrong-result", "not pairs")
+@wrong("shared-reads", "wrong-result", "one read in all")
 def one_read_for_all(rows, columns):
     return 1 / (rows * columns)
 
@@ -44,17 +44,17 @@ def reads_by_parts(rows, columns):
 # --- smallest-block -----------------------------------------------------------------------------
 
 
-@wrong("smallest-block", "wrong-result", "not rounded up")
+@wrong("smallest-block", "wrong-result", "do not round up")
 def block_not_rounded(gigabytes_per_second, teraflops):
     return 4000 * teraflops / gigabytes_per_second
 
 
-@wrong("smallest-block", "wrong-result", "rounded down")
+@wrong("smallest-block", "wrong-result", "round down")
 def block_rounded_down(gigabytes_per_second, teraflops):
     return int(4000 * teraflops / gigabytes_per_second) // 16 * 16
 
 
-@wrong("smallest-block", "wrong-result", "two operations")
+@wrong("smallest-block", "wrong-result", "with its addition it is two")
 def block_of_one_operation(gigabytes_per_second, teraflops):
     side = 16
     while side / 8 < 1000 * teraflops / gigabytes_per_second:
@@ -62,7 +62,7 @@ def block_of_one_operation(gigabytes_per_second, teraflops):
     return side
 
 
-@wrong("smallest-block", "wrong-result", "4 bytes")
+@wrong("smallest-block", "wrong-result", "instead of 4")
 def block_of_numbers_for_bytes(gigabytes_per_second, teraflops):
     side = 16
     while side < 1000 * teraflops / gigabytes_per_second:
@@ -94,12 +94,12 @@ def square_one_too_large(registers, other):
     return n
 
 
-@wrong("largest-square", "wrong-result", "n of u and n of vt")
+@wrong("largest-square", "wrong-result", "n numbers of u and n of vt")
 def square_of_sums_alone(registers, other):
     return int((registers - other) ** 0.5)
 
 
-@wrong("largest-square", "wrong-result", "other registers are left out")
+@wrong("largest-square", "wrong-result", "leave out the other registers")
 def square_without_the_rest(registers, other):
     n = 0
     while (n + 1) ** 2 + 2 * (n + 1) <= registers:
@@ -123,14 +123,12 @@ def square_by_root(registers, other):
 # --- free-pitch ---------------------------------------------------------------------------------
 
 
-@wrong(
-    "free-pitch", "wrong-result", "one more, as for the transpose|One more, as for the transpose"
-)
+@wrong("free-pitch", "wrong-result", "as for the transpose")
 def pitch_plus_one(least):
     return least + 1
 
 
-@wrong("free-pitch", "wrong-result", "half of the lanes meet")
+@wrong("free-pitch", "wrong-result", "do not look at the banks")
 def pitch_as_it_is(least):
     return -(-least // 4) * 4
 
@@ -145,7 +143,7 @@ def pitch_of_any_number(least):
     return pitch if pitch != least else least + 1
 
 
-@wrong("free-pitch", "wrong-result", "the padding")
+@wrong("free-pitch", "wrong-result", "the padding, not the pitch")
 def pitch_padding_only(least):
     pitch = -(-least // 4) * 4
     while pitch % 8 != 4:
@@ -550,7 +548,7 @@ wrong("two-buffers", "race", "One barrier at the start")(two_buffers(before=Fals
 wrong("two-buffers", "race", "One barrier at the start")(two_buffers(before=False, after=True))
 wrong("two-buffers", "race", "which may be filled now")(two_buffers(same=True))
 wrong("two-buffers", "wrong-result", "last tile is left out")(two_buffers(last=TILE))
-wrong("two-buffers", "wrong-result|race", "swap|barrier")(two_buffers(swap=False))
+wrong("two-buffers", "wrong-result", "never swapped")(two_buffers(swap=False))
 
 
 @wrong("two-buffers", "unwritten-output", "Nothing was written|unwritten")
