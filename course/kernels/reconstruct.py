@@ -29,6 +29,7 @@ from course.kernels.first_steps import (
 Array = Any  # of NumPy, of numba.cuda or of CuPy
 
 WIDE = 16  # bytes of the widest access
+ENOUGH = 4e9  # operations from which tensor cores win, their scan included, on an H200
 SCAN_BLOCKS = 528  # of the search for the largest entries: four for each multiprocessor of an H200
 
 
@@ -219,8 +220,7 @@ def step_for(method: str, rows: int, columns: int, k: int, images: int = 1) -> t
     if method == "auto":
         method = "naive"
         if _on_gpu() and min(rows, columns) >= 64 and k >= 4:
-            work = 2 * rows * columns * k * images
-            enough = work >= 1e9 and capability >= (7, 5)
+            enough = images == 1 and 2 * rows * columns * k >= ENOUGH and capability >= (7, 5)
             method = "tensor cores" if enough else "warp tiles"
     step = LADDER[method]
     if capability < (8, 0) and method in OLDER:
