@@ -337,8 +337,9 @@ predict.answer("column, times as fast as tiled", round(faster, 2))
 print(ladder.measure("column"))
 
 # %% [markdown]
-# The roof nearly doubled, and the speed did not follow it. Whenever that happens, **another row of
-# the table has become the narrow one**. It is not the wavefronts: so count instructions.
+# The roof nearly doubled, and the speed did not follow it all the way. Whenever that happens,
+# **another row of the table has become narrow**, too. It is not the wavefronts alone: so count
+# instructions.
 
 # %% [markdown]
 # ## 5 What the compiler made of it
@@ -415,8 +416,8 @@ print(ladder.compiled_text(reconstruct_column, (u, s, vt, 32, out), block=512))
 # leave that test out. The package's kernels use them from step 5 on.
 
 # %% [markdown]
-# The lesson of step 5: **a count that does not bind is worth nothing**, however much it improves.
-# To lower both, a thread needs more products for each read *and* for each instruction around them.
+# The lesson of step 5: **the lowest roof counts**, and when you lift it, you meet the next one. To
+# lift both, a thread needs more products for each read *and* for each instruction around them.
 
 # %% [markdown]
 # ## 6 Step 6: a square in each thread
@@ -585,9 +586,10 @@ print(ladder.Table(climbed[-3:]))
 print(ladder.measure("square"))
 
 # %% [markdown]
-# The instructions are no longer the narrow row: the inner loop is 64 products and little else. Now
-# the wavefronts are the lower roof again, and two thirds of them are conflicts. They are the next
-# thing to go.
+# The inner loop is 64 products and little else. The wavefronts are the lower roof by far, and the
+# kernel stands at it. (A little above? The count is the source's. A compiler may put reads together
+# that the source has apart.) Two thirds of the wavefronts are conflicts. They are the next thing to
+# go.
 
 # %% [markdown]
 # ## 7 Step 7: four at a time
@@ -811,6 +813,9 @@ print(ladder.measure("wide"))
 # The wavefronts for a product are below a quarter: shared memory no longer binds. And one
 # instruction reads four numbers. There is *no* new idea in it. It is the idea of step 6, with its
 # numbers in the right places.
+#
+# Now what was recorded lies far below both roofs. So it is neither: it is **waiting**, for numbers
+# that were asked for and are not there yet. That is an inference again; sections 8 and 9 test it.
 
 # %% [markdown]
 # ### What about device memory?
@@ -990,8 +995,8 @@ for name in ("wide", "buffered", "asynchronous"):
     print(f"{name:14}{its.loop.per_product:14.3f}{its.registers:13}{its.occupancy().blocks:12}")
 
 # %% [markdown]
-# - **The latency was hidden already**, it seems. Two blocks share a multiprocessor: while one waits
-#   for its tile, the other one multiplies. A second buffer hides what nobody saw.
+# - **This waiting was hidden already**, it seems. Two blocks share a multiprocessor: while one
+#   waits for its tile, the other one multiplies. A second buffer hides what nobody saw.
 # - **It costs instructions.** Which of the two tiles? That is address arithmetic, in the inner
 #   loop.
 # - **An asynchronous copy cannot compute on the way.** `s` must be multiplied in later, for every
@@ -1013,9 +1018,9 @@ print(ladder.measure("buffered"))
 # %% [markdown]
 # ## 9 Deep end: warp tiles
 #
-# What is left between step 7 and the peak? Some of the instructions are no products, and every read
-# is waited for. Step 9 (`course/kernels/warp_tiles.py`) changes three things. It is made of
-# five named pieces, each a few lines long. This is a number's way through them:
+# What is left between step 7 and the peak? Some of the instructions are no products, and each depth
+# begins with four reads that its products wait for. Step 9 (`course/kernels/warp_tiles.py`) changes
+# three things. It is made of five named pieces. This is a number's way through them:
 
 # %%
 pictures.pieces()
@@ -1036,15 +1041,18 @@ predict.answer("different numbers for a warp, 8 across and 4 down", 8 * 8 + 4 * 
 
 # %% [markdown]
 # It is the outer product once more, one floor up: a tile that is nearly square needs the fewest
-# numbers. Block, warp, thread: three floors, at each the same idea.
+# numbers. Block, warp, thread: three floors, at each the same idea. (The trace counts as many
+# wavefronts as in step 7, since a wavefront serves the fours of eight lanes. What each of the three
+# changes gains by itself, the recorded figures do not tell: they were timed together.)
 
 # %%
 pictures.warp_tile()
 
 # %% [markdown]
 # **Second, no loop.** The compiler leaves the loop over a tile's depth as it is. Step 9 writes it
-# out, with a device function that calls itself for the rest (`unrolled`). And while the numbers of
-# depth i are multiplied, those of i + 1 are read already, into a second pair of `a` and `b`.
+# out, with a device function that calls another one for the rest (`unrolled`). And while the
+# numbers of depth i are multiplied, those of i + 1 are read already, into a second pair of `a` and
+# `b`: a double buffer again, in registers.
 #
 # **Third, no guards in the main loop.** Rows beyond the edge are read from the last row, and thrown
 # away at the end. How many instructions for a product are left?
@@ -1119,7 +1127,7 @@ print("float32 is good to 1e-6:", relative_error((u * s) @ vt) < 1e-6)
 predict.answer("relative error with factors in halves", float(f"{relative_error(by_halves):.0e}"))
 
 # %% [markdown]
-# A thousand times worse. The cure: write each number as a **sum of two halves**. `upper` is the
+# Hundreds of times worse. The cure: write each number as a **sum of two halves**. `upper` is the
 # number, rounded; `lower` is what rounding left over, rounded. Together 22 bits.
 
 # %%
@@ -1265,8 +1273,8 @@ roofline(recorded_roofs("H200"), points, ladder=steps, pipes=["float32"])
 
 # %% [markdown]
 # The roofline has only two roofs for float32, memory and arithmetic, and the job is far to the
-# right: arithmetic should bind. That it did not, for six steps, is what the counts of this lesson
-# are for. Under the roof are other roofs.
+# right: arithmetic should bind. That for most steps it did not, the plot cannot explain. The counts
+# of this lesson can. Under the roof are other roofs.
 
 # %%
 print("for a product:  wavefronts  instructions  recorded")
@@ -1306,7 +1314,7 @@ progress(6)
 # - The same idea works for a block, a warp and a thread; nearly square is best.
 # - Registers limit the tile, and with it how many blocks share a multiprocessor.
 # - Wide accesses need aligned addresses; lanes should read neighbouring fours.
-# - A count that does not bind is worth nothing. Double buffers hide only what was not hidden.
+# - The lowest roof counts. Double buffers hide only what was not hidden.
 # - Halves in pairs, scaled, with sums outside, give float32 results from tensor cores.
 
 # %% [markdown]
@@ -1326,8 +1334,8 @@ progress(6)
 #    the compiler must put it in local memory.
 # 3. With eights, the lanes' first fours are 32 bytes apart: 16 lanes use half of the banks, and
 #    meet. With fours, 8 lanes read 128 bytes side by side.
-# 4. Its loop has more instructions for each product, and all wait at barriers. Reads were no longer
-#    the narrow row.
+# 4. Its loop has more instructions for each product, fewer warps fit, and all wait at barriers.
+#    Reads are no longer the only narrow row.
 # 5. More likely: nobody else works while the block waits.
 # 6. `lower` is at most 2⁻¹¹ of a number. `upper · lower` is 2⁻¹¹ of the product, which float32
 #    shows; `lower · lower` is 2⁻²², near its last bit.

@@ -150,10 +150,10 @@ def _turned_wavefronts(pitch):
     return int(np.bincount(np.unique(words) % 32).max())
 
 
-def _free(least, step=4):
-    pitch = -(-least // step) * step
+def _free(least):
+    pitch = -(-least // 4) * 4
     while _turned_wavefronts(pitch) > 1:
-        pitch += step
+        pitch += 4
     return pitch
 
 
@@ -175,9 +175,6 @@ register(
             ),
             "you add one, as for the transpose; but then most rows begin at no multiple of 4": (
                 lambda least: least + 1
-            ),
-            "you look at the banks alone; but load4 needs rows that begin at a multiple of 4": (
-                lambda least: _free(least, 1)
             ),
             "you go on to the second pitch without conflicts": lambda least: _free(
                 _free(least) + 1
