@@ -24,6 +24,7 @@ from course.measurements import Figure, find
 from course.occupancy import Occupancy, occupancy
 from course.paths import data_path
 from course.roofline import known_gpu, time_text
+from course.simt import gpus
 from course.timing import Timing, benchmark
 
 SHAPE = LADDER_SHAPE  # rows, columns, k: where `python -m course bench` times every step
@@ -174,22 +175,31 @@ def faster(step: str, than: str, gpu: str = "H200") -> float:
     return recorded(than, gpu=gpu).median / recorded(step, gpu=gpu).median
 
 
-def shared_roof(wavefronts_per_product: float, gpu: str = "H200") -> float:
-    """TFLOP/s at most, if a warp's product needs so many wavefronts of shared memory.
+#: Products of a warp that a multiprocessor makes in a clock: its float32 units / 32.
+_PRODUCTS_A_CLOCK = {(7, 0): 2, (7, 5): 2, (8, 0): 2}
+_INSTRUCTIONS_A_CLOCK = 4  # each quarter of a multiprocessor starts one
+_WAVEFRONTS_A_CLOCK = 1  # 32 banks of 4 bytes
 
-    A multiprocessor serves one wavefront a clock, and makes four warps' products in it (128 float32
-    units). The peak is the data sheet's. Source: CUDA C++ programming guide, "Arithmetic
-    Instructions"; "Shared Memory" (32 banks of 4 bytes a clock).
+
+def products_a_clock(gpu: str = "H200") -> int:
+    """Warp-wide float32 multiply-adds that a multiprocessor makes in a clock.
+
+    Source: NVIDIA, CUDA C++ programming guide, "Arithmetic Instructions" and "Compute
+    Capabilities": 64 float32 units in 7.0, 7.5 and 8.0, 128 from 8.6 on; four warp schedulers.
     """
-    return known_gpu(gpu).rates["float32"] * min(1.0, 0.25 / wavefronts_per_product)
+    return _PRODUCTS_A_CLOCK.get(tuple(gpus.find(gpu).compute_capability), 4)
+
+
+def shared_roof(wavefronts_per_product: float, gpu: str = "H200") -> float:
+    """TFLOP/s at most, if a warp's product needs so many wavefronts of shared memory."""
+    clocks = wavefronts_per_product / _WAVEFRONTS_A_CLOCK
+    return known_gpu(gpu).rates["float32"] / max(1.0, products_a_clock(gpu) * clocks)
 
 
 def issue_roof(instructions_per_product: float, gpu: str = "H200") -> float:
-    """TFLOP/s at most, if a warp executes so many instructions for each product.
-
-    Each quarter of a multiprocessor starts one instruction a clock, of any kind.
-    """
-    return known_gpu(gpu).rates["float32"] / max(1.0, instructions_per_product)
+    """TFLOP/s at most, if a warp executes so many instructions for each product."""
+    clocks = instructions_per_product / _INSTRUCTIONS_A_CLOCK
+    return known_gpu(gpu).rates["float32"] / max(1.0, products_a_clock(gpu) * clocks)
 
 
 # ---------------------------------------------------------------------- the reader's own

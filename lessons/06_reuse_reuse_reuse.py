@@ -89,7 +89,7 @@ print(ladder.measure("tiled"))
 # %% [markdown]
 # ## 2 What a multiprocessor does in a clock
 #
-# | in one clock | how many |
+# | in one clock, on an H200 | how many |
 # |---|---|
 # | instructions started, of any kind | 4 |
 # | products with their addition, for a warp | 4 |
@@ -545,6 +545,17 @@ def reconstruct_square(u, s, vt, k, out):
 
 # %% tags=["check"]
 check("square-tile", reconstruct_square)
+
+# %% [markdown]
+# How many registers does the package's kernel take, and how many of its blocks fit on a
+# multiprocessor? You have just computed what it should be.
+
+# %%
+predict("registers of a thread, square", ...)
+
+# %%
+print(ladder.facts("square").occupancy())
+predict.answer("registers of a thread, square", ladder.facts("square").registers)
 
 # %% [markdown]
 # A quarter of a read for each product. So a quarter of a wavefront?
@@ -1283,6 +1294,20 @@ for name in ("naive", "tiled", "column", "square", "wide", "buffered", "warp til
     shared = traced(name).total("shared", "load").wavefronts / warp_products
     issue = ladder.facts(name).loop.per_product
     print(f"{name:14}{shared:12.3f}{issue:14.3f}{ladder.recorded(name).teraflops:10.1f}")
+
+# %% [markdown]
+# And on a **Tesla T4**, as in Colab? Its multiprocessors have half as many float32 units: two
+# products a clock. The other two rows of the table are the same in the programming guide. So they
+# bind less. This is a **prediction**, the lowest of the roofs: at most so much. Nobody measured it
+# here. If you have a T4, `ladder.measure` tells how near it comes.
+
+# %%
+for name in ("tiled", "column", "square", "wide", "buffered", "warp tiles"):
+    shared = traced(name).total("shared", "load").wavefronts / warp_products
+    issue = ladder.facts(name, "sm_75").loop.per_product
+    roof = min(ladder.shared_roof(shared, "T4"), ladder.issue_roof(issue, "T4"))
+    share = roof / ladder.shared_roof(0, "T4")
+    print(f"{name:11} at most {roof:4.1f} TFLOP/s on a T4, {share:4.0%} of its peak")
 
 # %% [markdown]
 # How would you climb such a ladder for another problem?

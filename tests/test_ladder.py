@@ -69,6 +69,10 @@ def test_the_roofs_follow_from_the_peak():
     assert ladder.shared_roof(2) == peak / 8
     assert ladder.issue_roof(1) == peak
     assert ladder.issue_roof(4) == peak / 4
+    turing = ladder.shared_roof(0.1, "T4")  # 64 float32 units: two products a clock
+    assert ladder.shared_roof(2, "T4") == turing / 4
+    assert ladder.issue_roof(2, "T4") == turing
+    assert ladder.issue_roof(4, "T4") == turing / 2
 
 
 def test_without_a_gpu_nothing_is_timed():
