@@ -187,4 +187,4 @@ def test_the_limits_are_those_of_the_packages_kernels():
         report = trace(kernel, case.grid, case.block, *arguments.values())
         for limit in exercise.limits:
             found = report.total(limit.space, limit.operation).lanes / arguments["out"].size
-            assert found == pytest.approx(limit.at_most)
+            assert limit.at_most / 2 <= found <= limit.at_most * (1 + 1e-9)

@@ -63,6 +63,31 @@ def _mistakes(depth):
     }
 
 
+def _squares_turned(u, s, vt, k):
+    """As if the sums of each thread's 8 x 8 pixels were a[n] * b[m] instead of a[m] * b[n]."""
+    right = _reconstruction(u, s, vt, k)
+    rows, columns = (-(-size // 8) * 8 for size in right.shape)
+    padded = np.zeros((rows, columns))
+    padded[: right.shape[0], : right.shape[1]] = right
+    turned = padded.reshape(rows // 8, 8, columns // 8, 8).swapaxes(1, 3)
+    return turned.reshape(rows, columns)[: right.shape[0], : right.shape[1]]
+
+
+def _stored_as_one_square(u, s, vt, k):
+    """As if a thread's four quarters, half a tile apart, were stored side by side."""
+    right = _reconstruction(u, s, vt, k)
+    down, across, _ = SQUARE
+    padded = np.zeros((right.shape[0] + down, right.shape[1] + across))
+    padded[: right.shape[0], : right.shape[1]] = right
+
+    def source(size, tile):
+        place = np.arange(size)
+        within = place % tile // 8 * 4 + place % 4
+        return place // tile * tile + within + np.where(place % 8 < 4, 0, tile // 2)
+
+    return padded[np.ix_(source(right.shape[0], down), source(right.shape[1], across))]
+
+
 TOLERANCE = Tolerance(
     48,
     "two products and a sum for each of up to 40 singular values",
@@ -149,7 +174,8 @@ register(
             "multiply from there: 16 reads for 64 products.",
         ),
         hints=HINTS,
-        mistakes=_mistakes(DEPTH),
+        mistakes=_mistakes(DEPTH)
+        | {"a goes with the rows, m, b with the columns, n; you exchanged them": _squares_turned},
     )
 )
 register(
@@ -171,7 +197,7 @@ register(
         forbidden={"float64", "negative-index", "bank-conflict"},
         limits=_limits(
             16,
-            3 / 512,
+            6 / 512,  # a four of u, one of vt, and at most four numbers of s
             1 / 16,
             "Read the tiles with load4: for each i two fours of u and two of vt, 4 reads for 64 "
             "products.",
@@ -183,7 +209,11 @@ register(
             "bank-conflict": "Turn the tile of u, give its rows PITCH words, and let a thread's "
             "second four lie half a tile after the first: row + 64 and column + 64.",
         },
-        mistakes=_mistakes(DEPTH),
+        mistakes=_mistakes(DEPTH)
+        | {
+            "the four quarters are stored side by side, as one square": _stored_as_one_square,
+            "a goes with the rows, m, b with the columns, n; you exchanged them": (_squares_turned),
+        },
     )
 )
 

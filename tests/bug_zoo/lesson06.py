@@ -308,7 +308,13 @@ right("square-tile")(register_tiles.reconstruct_square)
 
 
 def square_kernel(
-    second_barrier=True, step=THREADS, ones=False, again=True, s_of_the_tile=False, doubled=False
+    second_barrier=True,
+    step=THREADS,
+    ones=False,
+    again=True,
+    s_of_the_tile=False,
+    doubled=False,
+    turned=False,
 ):
     """Step 6 with a mistake in it."""
     start_value = 0.0 if doubled else ZERO
@@ -346,7 +352,10 @@ def square_kernel(
                     for m in range(SIDE):
                         more = start_value
                         more += a[m] * b if again else u_tile[row + m, i] * b
-                        total[m, n] += more
+                        if turned:
+                            total[n, m] += more
+                        else:
+                            total[m, n] += more
             if second_barrier:
                 cuda.syncthreads()
         for m in range(SIDE):
@@ -365,6 +374,7 @@ wrong("square-tile", "unwritten-output", "out")(square_kernel(ones=True))
 wrong("square-tile", "wrong-result", "s[start + i]", "k = 16")(square_kernel(s_of_the_tile=True))
 wrong("square-tile", "limit", "16 reads for 64 products")(square_kernel(again=False))
 wrong("square-tile", "float64", "float32(0)")(square_kernel(doubled=True))
+wrong("square-tile", "wrong-result", "you exchanged them")(square_kernel(turned=True))
 
 
 @wrong("square-tile", "limit", "once for the block")
@@ -395,7 +405,9 @@ FAR = 64
 right("wide-tile")(register_tiles.wide_tiles(True))
 
 
-def wide_kernel(pitch=132, turned_reads=True, far=FAR, quads=True, barrier=True, by_s=True):
+def wide_kernel(
+    pitch=132, turned_reads=True, far=FAR, quads=True, barrier=True, by_s=True, apart=True
+):
     """Step 7 with a mistake in it."""
     step = 4 if quads else SIDE
 
@@ -448,6 +460,8 @@ def wide_kernel(pitch=132, turned_reads=True, far=FAR, quads=True, barrier=True,
             for n in range(SIDE):
                 y = first_row + (row + m if m < 4 else row + m - 4 + far)
                 x = first_column + (column + n if n < 4 else column + n - 4 + far)
+                if not apart:
+                    y, x = first_row + 2 * row + m, first_column + 2 * column + n
                 if y < out.shape[0] and x < out.shape[1]:
                     out[y, x] = total[m, n]
 
@@ -455,12 +469,58 @@ def wide_kernel(pitch=132, turned_reads=True, far=FAR, quads=True, barrier=True,
 
 
 right("wide-tile")(wide_kernel(pitch=140))
+wrong("wide-tile", "wrong-result", "side by side, as one square")(wide_kernel(apart=False))
 wrong("wide-tile", "bank-conflict", "PITCH")(wide_kernel(pitch=128))
 wrong("wide-tile", "misaligned", "multiple of 4")(wide_kernel(pitch=129))
 wrong("wide-tile", "bank-conflict", "half a tile after the first")(wide_kernel(far=4, quads=False))
 wrong("wide-tile", "limit", "Read the tiles with load4")(wide_kernel(turned_reads=False))
 wrong("wide-tile", "race", "Two barriers")(wide_kernel(barrier=False))
 wrong("wide-tile", "wrong-result", "s is left out")(wide_kernel(by_s=False))
+
+
+@right("wide-tile")
+@cuda.jit
+def wide_with_s_on_u(u, s, vt, k, out):
+    u_tile = cuda.shared.array((DEPTH, 132), float32)
+    vt_tile = cuda.shared.array((DEPTH, SQUARE), float32)
+    total = cuda.local.array((SIDE, SIDE), float32)
+    a = cuda.local.array(SIDE, float32)
+    b = cuda.local.array(SIDE, float32)
+    t = cuda.threadIdx.x
+    first_row, first_column = cuda.blockIdx.y * SQUARE, cuda.blockIdx.x * SQUARE
+    row, column = t // ACROSS * 4, t % ACROSS * 4
+    for m in range(SIDE):
+        for n in range(SIDE):
+            total[m, n] = ZERO
+    for start in range(0, k, DEPTH):
+        y, i = t // 2, t % 2 * 4
+        four = (ZERO, ZERO, ZERO, ZERO)
+        if first_row + y < u.shape[0] and start + i < k:
+            four = load4(u, (first_row + y, start + i))
+        for e in range(4):
+            scale = s[start + i + e] if start + i < k else ZERO
+            u_tile[i + e, y] = four[e] * scale
+        i, x = t // 32, t % 32 * 4
+        four = (ZERO, ZERO, ZERO, ZERO)
+        if start + i < k and first_column + x < vt.shape[1]:
+            four = load4(vt, (start + i, first_column + x))
+        store4(vt_tile, (i, x), four)
+        cuda.syncthreads()
+        for i in range(DEPTH):
+            a[0], a[1], a[2], a[3] = load4(u_tile, (i, row))
+            a[4], a[5], a[6], a[7] = load4(u_tile, (i, row + FAR))
+            b[0], b[1], b[2], b[3] = load4(vt_tile, (i, column))
+            b[4], b[5], b[6], b[7] = load4(vt_tile, (i, column + FAR))
+            for m in range(SIDE):
+                for n in range(SIDE):
+                    total[m, n] += a[m] * b[n]
+        cuda.syncthreads()
+    for m in range(SIDE):
+        y = first_row + row + m % 4 + m // 4 * FAR
+        for n in range(SIDE):
+            x = first_column + column + n % 4 + n // 4 * FAR
+            if y < out.shape[0] and x < out.shape[1]:
+                out[y, x] = total[m, n]
 
 
 @wrong("wide-tile", "limit|bank-conflict", "The result is right")
