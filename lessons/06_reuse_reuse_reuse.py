@@ -467,7 +467,7 @@ check("largest-square", largest_square)
 # the halo of lesson 05:
 #
 # ```text
-# for number in range(t, ROWS * DEPTH, THREADS):
+# for number in range(t, BLOCK * DEPTH, THREADS):
 #     y, i = number // DEPTH, number % DEPTH
 # ```
 
@@ -493,34 +493,34 @@ check("largest-square", largest_square)
 # </details>
 
 # %%
-ROWS, COLUMNS, DEPTH, SIDE, THREADS = 128, 128, 8, 8, 256
-ACROSS = COLUMNS // SIDE  # threads side by side
+BLOCK, SIDE, THREADS = 128, 8, 256  # pixels of a block's side, of a thread's, threads of a block
+ACROSS = BLOCK // SIDE  # threads side by side
 
 
 # %% tags=["exercise", "long"]
 @cuda.jit(max_registers=128)
 def reconstruct_square(u, s, vt, k, out):
     """Write the sum of the first k layers; 256 threads make 128 x 128 pixels, 8 x 8 each."""
-    u_tile = cuda.shared.array((ROWS, DEPTH), float32)
-    vt_tile = cuda.shared.array((DEPTH, COLUMNS), float32)
+    u_tile = cuda.shared.array((BLOCK, DEPTH), float32)
+    vt_tile = cuda.shared.array((DEPTH, BLOCK), float32)
     total = cuda.local.array((SIDE, SIDE), float32)
     a = cuda.local.array(SIDE, float32)
     b = cuda.local.array(SIDE, float32)
     t = cuda.threadIdx.x
-    first_row, first_column = cuda.blockIdx.y * ROWS, cuda.blockIdx.x * COLUMNS
+    first_row, first_column = cuda.blockIdx.y * BLOCK, cuda.blockIdx.x * BLOCK
     row, column = t // ACROSS * SIDE, t % ACROSS * SIDE
     for m in range(SIDE):
         for n in range(SIDE):
             total[m, n] = float32(0)
     for start in range(0, k, DEPTH):
         ### BEGIN SOLUTION
-        for number in range(t, ROWS * DEPTH, THREADS):
+        for number in range(t, BLOCK * DEPTH, THREADS):
             y, i = number // DEPTH, number % DEPTH
             u_tile[y, i] = 0
             if first_row + y < u.shape[0] and start + i < k:
                 u_tile[y, i] = u[first_row + y, start + i] * s[start + i]
-        for number in range(t, DEPTH * COLUMNS, THREADS):
-            i, x = number // COLUMNS, number % COLUMNS
+        for number in range(t, DEPTH * BLOCK, THREADS):
+            i, x = number // BLOCK, number % BLOCK
             vt_tile[i, x] = 0
             if start + i < k and first_column + x < vt.shape[1]:
                 vt_tile[i, x] = vt[start + i, first_column + x]
@@ -739,12 +739,12 @@ zero = np.float32(0)
 def reconstruct_wide(u, s, vt, k, out):
     """Write the sum of the first k layers, four numbers at a time; k, columns: multiples of 4."""
     u_tile = cuda.shared.array((DEPTH, PITCH), float32)
-    vt_tile = cuda.shared.array((DEPTH, COLUMNS), float32)
+    vt_tile = cuda.shared.array((DEPTH, BLOCK), float32)
     total = cuda.local.array((SIDE, SIDE), float32)
     a = cuda.local.array(SIDE, float32)
     b = cuda.local.array(SIDE, float32)
     t = cuda.threadIdx.x
-    first_row, first_column = cuda.blockIdx.y * ROWS, cuda.blockIdx.x * COLUMNS
+    first_row, first_column = cuda.blockIdx.y * BLOCK, cuda.blockIdx.x * BLOCK
     row, column = t // ACROSS * 4, t % ACROSS * 4
     for m in range(SIDE):
         for n in range(SIDE):
