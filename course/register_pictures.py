@@ -256,7 +256,7 @@ def _span(axes: Axes, x: float, y: float, width: float, text: str, colour: str) 
 
 
 def pieces() -> Picture:
-    """Draw the four pieces of step 9 on the way of a number, from memory to memory."""
+    """Draw the five pieces of step 9 on the way of a number, from memory to memory."""
     picture, axes = _blank(8.0, 2.2)
     places = ((0.1, "global\nmemory"), (1.75, "registers"), (3.4, "shared\nmemory"),
               (5.05, "registers\na, b"), (6.7, "registers\ntotal"))  # fmt: skip
@@ -300,7 +300,7 @@ def warp_tile() -> Picture:
                     axes, x + 2 * scale, y + 2 * scale, str(lane), size=SMALL - 1,
                     color=INK if mine else FAINT,
                 )  # fmt: skip
-    text = "a number is a lane, a square 4 × 4 pixels of it: each lane has four of them, 8 × 8"
+    text = "a square: 4 × 4 pixels of the lane that stands in it; a lane has four, 8 × 8 in all"
     _write(axes, 0.2, 2.98, text, size=SMALL, ha="left")
     _arrow(axes, (2.63, 0.75), (left - 0.04, 0.75))
     return picture

@@ -39,6 +39,9 @@
 # Four kernels so far: the project's **original**, its sum in **float32**, x on the columns
 # (**naive**), tiles in shared memory (**tiled**). Beside them stands CuPy, which computes
 # `(u[:, :k] * s[:k]) @ vt[:k]` with NVIDIA's library cuBLAS. Experts tuned it for years.
+#
+# The kernels are the steps of a **ladder**. `ladder` knows what was recorded of each, and what of
+# its peer, which is CuPy.
 
 # %%
 import numpy as np
@@ -78,7 +81,9 @@ for what, milliseconds in bound(**ladder.work(), gpu="H200").times.items():
 
 # %% [markdown]
 # The arithmetic takes about half a millisecond, device memory far less. And `tiled` took many times
-# that. So it is not the bytes of lesson 04 that hold it up, and not the arithmetic. What is it?
+# that. (It loads each number more often than once. But even with all of those loads, device memory
+# would allow twice its speed: section 7 counts them.) So it is not the bytes of lesson 04 that hold
+# it up, and not the arithmetic. What is it?
 #
 # **On your own GPU** the next cell measures the step there. Without one it gives the bound.
 
@@ -138,13 +143,15 @@ predict.answer("wavefronts for a product, tiled", wavefronts)
 # %%
 roof = ladder.shared_roof(wavefronts)
 reached = ladder.recorded("tiled").teraflops
+# A quarter of a wavefront for a product would be four products a clock: all that the units make.
 print(f"peak of an H200, data sheet        {ladder.shared_roof(0.25):5.1f} TFLOP/s")
 print(f"with 2 wavefronts for each product {roof:5.1f} TFLOP/s at most")
 print(f"recorded                           {reached:5.1f} TFLOP/s, {reached / roof:.0%} of that")
 
 # %% [markdown]
 # There it is. `tiled` stands close under its roof, and the roof is made of trips to shared memory.
-# Faster memory will not help, more threads will not help. **Fewer reads for each product** will.
+# Faster device memory will not help, more threads will not help. **Fewer reads for each product**
+# will.
 
 # %% [markdown]
 # ## 3 A nearer place: registers
@@ -154,20 +161,22 @@ print(f"recorded                           {reached:5.1f} TFLOP/s, {reached / ro
 # could read a number once, and use it for all of them.
 
 # %%
-pictures.outer_products()
+pictures.outer_products(((1, 1), (8, 1)))
 
 # %% [markdown]
-# On the left is the tiled kernel: a thread has one pixel, and reads two numbers for one product. In
-# the middle it has a column of 8 pixels: one number of `vt` serves all eight. On the right it has a
-# square.
+# On the left is the tiled kernel: a thread has one pixel, and reads two numbers for one product. On
+# the right it has a column of 8 pixels: one number of `vt` serves all eight.
 #
-# How many reads for each product has the square of 8×8?
+# Now give it a square of 8×8 pixels. How many reads has it for each product?
 
 # %%
 predict("reads for a product, square of 8 x 8", ...)
 
 # %%
 predict.answer("reads for a product, square of 8 x 8", (8 + 8) / (8 * 8))
+
+# %%
+pictures.outer_products(((8, 8),))
 
 # %% [markdown]
 # Eight times fewer than with one pixel. A product of a column by a row, every number with every
@@ -203,7 +212,8 @@ check("shared-reads", shared_reads)
 #
 # Now in code. A block of 512 threads computes 64×64 pixels, and each thread 8 of one column. The
 # tiles are 64 rows of `u` by 8, and 8 rows of `vt` by 64: 512 numbers each, so each thread brings
-# **one** number of each.
+# **one** number of each. In the code these sizes have names: `ROWS` and `COLUMNS` are 64, `DEPTH`
+# and `RESULTS` are 8.
 
 # %%
 pictures.column_tile()
@@ -221,9 +231,9 @@ pictures.column_tile()
 
 # %% [markdown]
 # Eight sums need eight variables. `cuda.local.array(8, float32)` is an array that each thread has
-# for itself. If all its indices are constants once the loops are unrolled, the compiler keeps it in
-# **registers**, and there is no array any more. So: constant sizes, loops over
-# `range(RESULTS)`, no index that depends on data.
+# for itself. A compiler can **unroll** a loop: write its body out, once for each pass. If all
+# indices of the array are constants then, it is kept in **registers**, and there is no array any
+# more. So: constant sizes, loops over `range(RESULTS)`, no index that depends on data.
 
 # %% [markdown]
 # Predict before you write. How many wavefronts for a product?
@@ -367,7 +377,8 @@ predict.answer("instructions for a product, tiled", loop.per_product)
 # - `tiled`: its loop is unrolled whole. Nothing is left but reads and products.
 # - `column` reads less, but its loop over i is a **loop** again: counting, comparing, computing
 #   addresses. It has more instructions for a product than before.
-# - `naive` computes addresses most of the time, and tests every index.
+# - `naive` computes addresses most of the time, and tests every index. (Reads are those of shared
+#   memory: it has none.)
 
 # %% [markdown]
 # A multiprocessor starts four instructions a clock, of any kind. If only one in three is a product,
@@ -410,10 +421,10 @@ for name in ("tiled", "column"):
 print(ladder.compiled_text(reconstruct_column, (u, s, vt, 32, out), block=512))
 
 # %% [markdown]
-# Does yours have many more? Then you wrote `array[index]` in the inner loop. In Numba, index -1 is
-# the last element, so **every** access tests whether its index is below zero: about two
-# instructions each. `load(array, index)` and `store(array, index, value)` from `course.intrinsics`
-# leave that test out. The package's kernels use them from step 5 on.
+# Does yours have many more instructions for a product? Then you wrote `array[index]` in the inner
+# loop. In Numba, index -1 is the last element, so **every** access tests whether its index is below
+# zero: about two instructions each. `load(array, index)` and `store(array, index, value)` from
+# `course.intrinsics` leave that test out. The package's kernels use them from step 5 on.
 
 # %% [markdown]
 # The lesson of step 5: **the lowest roof counts**, and when you lift it, you meet the next one. To
@@ -464,7 +475,7 @@ check("largest-square", largest_square)
 
 # %% [markdown]
 # Each thread now brings four numbers of each tile. In a loop over the tile's 1,024 numbers, as with
-# the halo of lesson 05:
+# the halo of lesson 05 (`BLOCK` is 128, `THREADS` is 256):
 #
 # ```text
 # for number in range(t, BLOCK * DEPTH, THREADS):
@@ -548,7 +559,7 @@ check("square-tile", reconstruct_square)
 
 # %% [markdown]
 # How many registers does the package's kernel take, and how many of its blocks fit on a
-# multiprocessor? You have just computed what it should be.
+# multiprocessor? Most of the registers you have just counted.
 
 # %%
 predict("registers of a thread, square", ...)
@@ -578,7 +589,11 @@ for finding in square.findings:
 
 # %% [markdown]
 # In a warp 16 threads lie side by side, and each has 8 columns of its own. At the same n they read
-# words 0, 8, 16, 24, 32, … 120: all in banks 0, 8, 16 and 24. Four words in each.
+# words 0, 8, 16, 24, 32, … 120 of a row of `vt_tile`: all in banks 0, 8, 16 and 24. Four words in
+# each. The warp's two rows of threads are 8 rows of `u_tile` apart, 64 words: again the same bank.
+#
+# (The finding's advice to pad is a general one. It would cure `u_tile`. In `vt_tile` the words that
+# meet lie in the *same* row, so wider rows change nothing.)
 
 # %%
 pictures.fragment_banks("square")
@@ -647,8 +662,8 @@ pictures.quarters()
 # is from lesson 05: **turn the tile** while filling it. `u_tile[i, y]` instead of `u_tile[y, i]`.
 #
 # A thread brings four neighbours of a row of `u` with one `load4`, and writes them below each
-# other. Lane l has row `l // 2` and the fours `l % 2`. Are these stores free of conflicts, if a row
-# of the turned tile has 128 words?
+# other. Lane l brings four number `l % 2` of row `l // 2`. Are these stores free of conflicts, if a
+# row of the turned tile has 128 words?
 
 # %%
 predict("wavefronts of a store into the turned tile, 128 words a row", ...)
@@ -666,7 +681,7 @@ question = "wavefronts of a store into the turned tile, 128 words a row"
 predict.answer(question, banks.max())
 
 # %% [markdown]
-# Rows 0 and 4 begin in the same bank, so the two halves of the warp meet. Padding helps, as for the
+# Rows 0 and 4 begin in the same bank, so even and odd lanes meet. Padding helps, as for the
 # transpose. But how much? The number of words from one row to the next is called the **pitch**. One
 # more, 129, will not do: rows must begin at multiples of four, or `load4` is misaligned.
 
@@ -883,7 +898,7 @@ for side in (1, 16, 64, 128):
 #
 # A round of step 7: load a tile, wait for memory, write it, **barrier**, multiply, **barrier**.
 # While a block waits for its tile, it multiplies nothing. With two tiles of each kind, the next one
-# can be on its way while this one is used.
+# can be on its way while this one is used. (**put**: write what was loaded to the tile.)
 
 # %%
 pictures.buffers()
@@ -978,7 +993,7 @@ check("two-buffers", reconstruct_two_buffers)
 # %% [markdown]
 # Step 8 does this to step 7, with one refinement: a thread *loads* the next numbers into registers
 # before it multiplies, and *writes* them to the tile afterwards. So the loads have the whole time
-# of the products to arrive. On GPUs since 8.0 numbers can even travel past the registers, by
+# of the products to arrive. On GPUs since 2020 numbers can even travel past the registers, by
 # **asynchronous copies**. Which is faster than step 7, and by how much?
 
 # %%
@@ -1015,8 +1030,8 @@ for name in ("wide", "buffered", "asynchronous"):
 
 # %% [markdown]
 # So is double buffering useless? No: it makes a block independent of its neighbours. When tiles
-# grow until only one block fits, or when the instructions around it become free, it pays. Step 9
-# keeps it.
+# grow until only one block fits, or when the instructions around it become free, it can pay. Step
+# 9 keeps it.
 
 # %%
 climbed += ["buffered", "asynchronous"]
@@ -1138,8 +1153,8 @@ print("float32 is good to 1e-6:", relative_error((u * s) @ vt) < 1e-6)
 predict.answer("relative error with factors in halves", float(f"{relative_error(by_halves):.0e}"))
 
 # %% [markdown]
-# Hundreds of times worse. The cure: write each number as a **sum of two halves**. `upper` is the
-# number, rounded; `lower` is what rounding left over, rounded. Together 22 bits.
+# At least eighty times worse. The cure: write each number as a **sum of two halves**. `upper` is
+# the number, rounded; `lower` is what rounding left over, rounded. Together 22 bits.
 
 # %%
 pictures.halves()
@@ -1176,7 +1191,7 @@ print(f"{small:.7e} becomes {float(upper) + float(lower):.7e}")
 # %% [markdown]
 # Only a few digits survive. So the numbers are first multiplied by a power of two, which changes no
 # digit, and the result is divided by it. The kernel finds the largest entries of `u` and of
-# `s · vt` first, with a pass of its own, and brings them near 2¹⁴.
+# `s · vt` first, with a pass of its own, and brings them to between 2¹³ and 2¹⁴.
 
 # %% [markdown]
 # ### Exercise: a float32 in two halves
@@ -1186,6 +1201,7 @@ print(f"{small:.7e} becomes {float(upper) + float(lower):.7e}")
 #
 # <details><summary>Hint 1: the power</summary>
 #
+# `np.frexp` writes a number as `fraction * 2**exponent`, with a fraction from 0.5 to 1. So
 # `_, exponent = np.frexp(np.abs(x).max())`, then `2.0 ** (14 - exponent)`.
 #
 # </details>

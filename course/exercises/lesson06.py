@@ -63,6 +63,47 @@ def _mistakes(depth):
     }
 
 
+def _misplaced(tile, side=8):
+    """Mistakes of a block that takes its numbers from the wrong place, and of its threads."""
+    down, across, _ = tile
+
+    def first_rows(u, s, vt, k):
+        return _reconstruction(u, s, vt, k)[np.arange(len(u)) % down]
+
+    def first_columns(u, s, vt, k):
+        return _reconstruction(u, s, vt, k)[:, np.arange(vt.shape[1]) % across]
+
+    def rows_of_thread_0(u, s, vt, k):
+        row = np.arange(len(u))
+        return _reconstruction(u, s, vt, k)[row // down * down + row % side]
+
+    def columns_of_thread_0(u, s, vt, k):
+        column = np.arange(vt.shape[1])
+        return _reconstruction(u, s, vt, k)[:, column // across * across + column % side]
+
+    return {
+        "every round uses the first columns of u: u[..., i] instead of u[..., start + i]": (
+            lambda u, s, vt, k: (u[:, np.arange(k) % DEPTH] * s[:k]) @ vt[:k]
+        ),
+        "every round uses the first rows of vt: vt[i, ...] instead of vt[start + i, ...]": (
+            lambda u, s, vt, k: (u[:, :k] * s[:k]) @ vt[np.arange(k) % DEPTH]
+        ),
+        "every block uses the rows of u of the first: first_row is left out": first_rows,
+        "every block uses the columns of vt of the first: first_column is left out": first_columns,
+        "every thread uses the first rows of u_tile: row is left out where it reads": (
+            rows_of_thread_0
+        ),
+        "every thread uses the first columns of vt_tile: column is left out where it reads": (
+            columns_of_thread_0
+        ),
+    }
+
+
+def _one_s_for_four(u, s, vt, k):
+    """As if the s of a four's first number were multiplied into all four numbers of u."""
+    return (u[:, :k] * s[np.arange(k) // 4 * 4]) @ vt[:k]
+
+
 def _squares_turned(u, s, vt, k):
     """As if the sums of each thread's 8 x 8 pixels were a[n] * b[m] instead of a[m] * b[n]."""
     right = _reconstruction(u, s, vt, k)
@@ -95,7 +136,8 @@ TOLERANCE = Tolerance(
 )
 HINTS = {
     "race": "Two barriers: one between filling the tiles and reading them, one between reading "
-    "them and filling them again in the next round.",
+    "them and filling them again in the next round. If two threads write the same pixel of out, "
+    "look at its row and column: each begins with its block's, first_row and first_column.",
     "barrier-divergence": "All threads fill and wait in every round, also those without a pixel. "
     "Guard the loads and the stores, never the barrier.",
     "out-of-bounds": "A block's tile of pixels sticks out of the image at its right and lower "
@@ -110,6 +152,9 @@ HINTS = {
     "float64": "Start the sums with float32(0): 0.0 is float64.",
 }
 ONCE = "Load u, s and vt only where you fill the tiles: once for the block, not once for a thread."
+
+
+STORES = Limit("global", "store", "lanes", "element", 1, "Store once, after the last round.")
 
 
 def _limits(k, global_lanes, shared_lanes, why):
@@ -144,9 +189,10 @@ register(
             9 / 8,
             "For each i read the number of vt once, keep it in a variable, and use it for all 8 "
             "rows: 9 reads for 8 products.",
-        ),
+        )
+        + [STORES],
         hints=HINTS,
-        mistakes=_mistakes(DEPTH),
+        mistakes=_mistakes(DEPTH) | _misplaced(COLUMN),
     )
 )
 register(
@@ -172,9 +218,11 @@ register(
             1 / 4,
             "For each i read the thread's 8 numbers of u and 8 of vt once, into a and b, and "
             "multiply from there: 16 reads for 64 products.",
-        ),
+        )
+        + [STORES],
         hints=HINTS,
         mistakes=_mistakes(DEPTH)
+        | _misplaced(SQUARE)
         | {"a goes with the rows, m, b with the columns, n; you exchanged them": _squares_turned},
     )
 )
@@ -206,11 +254,15 @@ register(
         | {
             "misaligned": "load4 and store4 want an address that is a multiple of 16 bytes: the "
             "last index a multiple of 4, and rows that are a multiple of 4 apart.",
+            "out-of-bounds": HINTS["out-of-bounds"] + " The tile of u is turned: the numbers of "
+            "one row of u stand below each other, u_tile[i, y] to u_tile[i + 3, y].",
             "bank-conflict": "Turn the tile of u, give its rows PITCH words, and let a thread's "
             "second four lie half a tile after the first: row + 64 and column + 64.",
         },
         mistakes=_mistakes(DEPTH)
+        | _misplaced(SQUARE)
         | {
+            "a four of u is multiplied by one s; its four numbers have four": _one_s_for_four,
             "the four quarters are stored side by side, as one square": _stored_as_one_square,
             "a goes with the rows, m, b with the columns, n; you exchanged them": (_squares_turned),
         },
@@ -248,12 +300,15 @@ register(
         | {
             "race": "One barrier at the start of each round does it: behind it this round's tiles "
             "are full, and nobody reads those of the round before, which may be filled now.",
+            "out-of-bounds": "There are two buffers, 0 and 1: stage = 1 - stage. Store only "
+            "pixels below out.shape.",
             "wrong-result": "The first tile is filled before the loop. In each round fill the next "
             "one, if there is one, add the products of this one, and swap: stage = 1 - stage.",
         },
         mistakes=_mistakes(TILE)
         | {
-            "stage is never swapped: every round uses the first tile": lambda u, s, vt, k: (
+            "stage is never swapped, or the first tile is filled again in the first round, so that "
+            "it is used twice": lambda u, s, vt, k: (
                 -(-k // TILE) * _reconstruction(u, s, vt, min(k, TILE))
             ),
         },

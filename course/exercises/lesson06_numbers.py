@@ -21,7 +21,7 @@ register(
         reference=lambda rows, columns: (rows + columns) / (rows * columns),
         cases=[
             _numbers(rows=rows, columns=columns)
-            for rows, columns in ((1, 1), (8, 1), (8, 8), (4, 16), (1, 32))
+            for rows, columns in ((1, 1), (4, 16), (8, 1), (8, 8), (1, 32))
         ],
         tolerance=Tolerance(4, "a sum, a product and a quotient"),
         hints={
@@ -37,6 +37,12 @@ register(
             ),
             "you count one read in all; every row and every column needs one": (
                 lambda rows, columns: 1 / (rows * columns)
+            ),
+            "you divide before you add: put rows + columns in brackets": lambda rows, columns: (
+                rows + columns / (rows * columns)
+            ),
+            "you divide with //, which cuts off: take /": lambda rows, columns: (
+                (rows + columns) // (rows * columns)
             ),
             "you count only the rows' numbers": lambda rows, columns: 1 / columns,
             "you count only the columns' numbers": lambda rows, columns: 1 / rows,
@@ -59,9 +65,9 @@ register(
             1000 * teraflops / gigabytes_per_second
         ),
         cases=[
+            _numbers(gigabytes_per_second=320, teraflops=8.1),
             _numbers(gigabytes_per_second=1000, teraflops=16.0),
             _numbers(gigabytes_per_second=4201, teraflops=59.7),
-            _numbers(gigabytes_per_second=320, teraflops=8.1),
             _numbers(gigabytes_per_second=2039, teraflops=19.5),
             _numbers(gigabytes_per_second=4000, teraflops=1.0),
         ],
@@ -77,6 +83,11 @@ register(
             "you round down, so that the memory still binds": (
                 lambda gigabytes_per_second, teraflops: (
                     4000 * teraflops / gigabytes_per_second // 16 * 16
+                )
+            ),
+            "you go a step too far where a side fits exactly": (
+                lambda gigabytes_per_second, teraflops: (
+                    4000 * teraflops / gigabytes_per_second // 16 * 16 + 16
                 )
             ),
             "you count one byte for each number instead of 4": (
@@ -123,7 +134,7 @@ register(
             "fits.",
         },
         mistakes={
-            "you leave out what is multiplied: n numbers of u and n of vt": (
+            "you go one side too far, or leave out what is read, n numbers of u and n of vt": (
                 lambda registers, other: _largest_square(registers, other, 0)
             ),
             "you return the first side that no longer fits": lambda registers, other: (
@@ -207,6 +218,11 @@ def _judge_split(answer, x):
     off = float(np.abs(back - x.astype(np.float64)).max()) / largest
     if off <= 2.0**-22:
         return None
+    held = upper.astype(np.float64) + lower.astype(np.float64)
+    if np.abs(held * float(power) - x).max() <= 2.0**-22 * largest:
+        return "power is turned round: return the number that x was multiplied by."
+    if np.abs(held - x).max() <= 2.0**-7 * largest:
+        return f"upper + lower is x itself, but power is {power}: halve x * power, not x."
     single = float(np.abs(upper.astype(np.float64) / float(power) - x).max()) / largest
     if off >= 0.9 * single and largest * float(power) > 1:
         return (

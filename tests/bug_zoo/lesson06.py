@@ -36,6 +36,16 @@ def two_reads_always(rows, columns):
     return 2.0
 
 
+@wrong("shared-reads", "wrong-result", "in brackets")
+def reads_divided_before_added(rows, columns):
+    return rows + columns / (rows * columns)
+
+
+@wrong("shared-reads", "wrong-result", "which cuts off")
+def reads_in_whole_numbers(rows, columns):
+    return (rows + columns) // (rows * columns)
+
+
 @right("shared-reads")
 def reads_by_parts(rows, columns):
     return 1 / columns + 1 / rows
@@ -78,6 +88,19 @@ def block_in_mixed_units(gigabytes_per_second, teraflops):
     return side
 
 
+@wrong("smallest-block", "wrong-result", "where a side fits exactly")
+def block_beyond_the_ridge(gigabytes_per_second, teraflops):
+    side = 16
+    while side / 4 <= 1000 * teraflops / gigabytes_per_second:
+        side += 16
+    return side
+
+
+@wrong("smallest-block", "wrong-result", "Operations / bytes must reach the ridge")
+def block_turned_round(gigabytes_per_second, teraflops):
+    return int(np.ceil(4 * gigabytes_per_second / (1000 * teraflops) / 16)) * 16
+
+
 @right("smallest-block")
 def block_by_division(gigabytes_per_second, teraflops):
     return int(np.ceil(4000 * teraflops / gigabytes_per_second / 16)) * 16
@@ -97,6 +120,14 @@ def square_one_too_large(registers, other):
 @wrong("largest-square", "wrong-result", "n numbers of u and n of vt")
 def square_of_sums_alone(registers, other):
     return int((registers - other) ** 0.5)
+
+
+@wrong("largest-square", "wrong-result", "one side too far")
+def square_of_two_sides_mixed(registers, other):
+    n = 0
+    while (n + 1) ** 2 + 2 * n + other <= registers:
+        n += 1
+    return n
 
 
 @wrong("largest-square", "wrong-result", "leave out the other registers")
@@ -164,8 +195,21 @@ ROWS, COLUMNS, DEPTH, RESULTS = 64, 64, 8, 8
 right("column-tile")(register_tiles.reconstruct_column)
 
 
-def column_kernel(first_barrier=True, second_barrier=True, rounds=0, guard=True, scaled=True):
-    """Step 5 with a part of it left out."""
+def column_kernel(
+    first_barrier=True,
+    second_barrier=True,
+    rounds=0,
+    guard=True,
+    scaled=True,
+    u_start=True,
+    vt_start=True,
+    u_row=True,
+    vt_column=True,
+    reads_row=True,
+    stores_row=True,
+    early=False,
+):
+    """Step 5 with a part of it left out, or with stores in every round."""
 
     @cuda.jit
     def reconstruct_column(u, s, vt, k, out):
@@ -181,26 +225,29 @@ def column_kernel(first_barrier=True, second_barrier=True, rounds=0, guard=True,
             y, i = t // DEPTH, t % DEPTH
             u_tile[y, i] = 0
             if first_row + y < u.shape[0] and start + i < k:
-                u_tile[y, i] = u[first_row + y, start + i]
-                if scaled:
-                    u_tile[y, i] *= s[start + i]
+                scale = s[start + i] if scaled else float32(1)
+                u_tile[y, i] = u[u_row * first_row + y, u_start * start + i] * scale
             i = t // COLUMNS
             vt_tile[i, column] = 0
             if start + i < k and first_column + column < vt.shape[1]:
-                vt_tile[i, column] = vt[start + i, first_column + column]
+                vt_tile[i, column] = vt[vt_start * start + i, vt_column * first_column + column]
             if first_barrier:
                 cuda.syncthreads()
             for i in range(DEPTH):
                 b = vt_tile[i, column]
                 for n in range(RESULTS):
-                    total[n] += u_tile[row + n, i] * b
+                    total[n] += u_tile[reads_row * row + n, i] * b
+            if early:
+                for n in range(RESULTS):
+                    if first_row + row + n < out.shape[0] and first_column + column < out.shape[1]:
+                        out[first_row + row + n, first_column + column] = total[n]
             if second_barrier:
                 cuda.syncthreads()
         for n in range(RESULTS):
             if not guard or (
                 first_row + row + n < out.shape[0] and first_column + column < out.shape[1]
             ):
-                out[first_row + row + n, first_column + column] = total[n]
+                out[stores_row * first_row + row + n, first_column + column] = total[n]
 
     return reconstruct_column
 
@@ -211,6 +258,15 @@ wrong("column-tile", "out-of-bounds", "128 x 64|13 x 37", "store only pixels")(
     column_kernel(guard=False)
 )
 wrong("column-tile", "wrong-result", "s is left out")(column_kernel(scaled=False))
+wrong("column-tile", "wrong-result", "instead of u[..., start + i]")(column_kernel(u_start=False))
+wrong("column-tile", "wrong-result", "instead of vt[start + i")(column_kernel(vt_start=False))
+wrong("column-tile", "wrong-result", "first_row is left out")(column_kernel(u_row=False))
+wrong("column-tile", "wrong-result", "first_column is left out")(column_kernel(vt_column=False))
+wrong("column-tile", "wrong-result", "row is left out where it reads")(
+    column_kernel(reads_row=False)
+)
+wrong("column-tile", "race", "look at its row and column")(column_kernel(stores_row=False))
+wrong("column-tile", "limit", "Store once, after the last round")(column_kernel(early=True))
 wrong("column-tile", "wrong-result|unwritten-output", "The last tile is left out|the last tile is")(
     column_kernel(rounds=DEPTH)
 )
@@ -315,6 +371,7 @@ def square_kernel(
     s_of_the_tile=False,
     doubled=False,
     turned=False,
+    reads_column=True,
 ):
     """Step 6 with a mistake in it."""
     start_value = 0.0 if doubled else ZERO
@@ -348,7 +405,7 @@ def square_kernel(
                 for m in range(SIDE):
                     a[m] = u_tile[row + m, i]
                 for n in range(SIDE):
-                    b = vt_tile[i, column + n]
+                    b = vt_tile[i, reads_column * column + n]
                     for m in range(SIDE):
                         more = start_value
                         more += a[m] * b if again else u_tile[row + m, i] * b
@@ -375,6 +432,9 @@ wrong("square-tile", "wrong-result", "s[start + i]", "k = 16")(square_kernel(s_o
 wrong("square-tile", "limit", "16 reads for 64 products")(square_kernel(again=False))
 wrong("square-tile", "float64", "float32(0)")(square_kernel(doubled=True))
 wrong("square-tile", "wrong-result", "you exchanged them")(square_kernel(turned=True))
+wrong("square-tile", "wrong-result", "column is left out where it reads")(
+    square_kernel(reads_column=False)
+)
 
 
 @wrong("square-tile", "limit", "once for the block")
@@ -478,6 +538,21 @@ wrong("wide-tile", "race", "Two barriers")(wide_kernel(barrier=False))
 wrong("wide-tile", "wrong-result", "s is left out")(wide_kernel(by_s=False))
 
 
+@wrong("wide-tile", "out-of-bounds", "The tile of u is turned")
+@cuda.jit
+def wide_not_turned(u, s, vt, k, out):
+    u_tile = cuda.shared.array((DEPTH, 132), float32)
+    t = cuda.threadIdx.x
+    y, i = t // 2, t % 2 * 4
+    if y < u.shape[0] and i < k:
+        four = load4(u, (y, i))
+        for e in range(4):
+            u_tile[y, i + e] = four[e]
+    cuda.syncthreads()
+    if t < out.shape[0]:
+        out[t, 0] = u_tile[0, t % 132]
+
+
 @right("wide-tile")
 @cuda.jit
 def wide_with_s_on_u(u, s, vt, k, out):
@@ -574,7 +649,7 @@ def fill(u_tile, vt_tile, stage, u, s, vt, k, start, row, col):
         vt_tile[stage, y, x] = vt[start + y, col]
 
 
-def two_buffers(before=True, after=False, same=False, last=0, swap=True):
+def two_buffers(before=True, after=False, same=False, last=0, swap=True, first=TILE, counts=False):
     """The double buffer with a mistake in it."""
 
     @cuda.jit
@@ -585,7 +660,7 @@ def two_buffers(before=True, after=False, same=False, last=0, swap=True):
         col, row = cuda.grid(2)
         total, stage = float32(0), 0
         fill(u_tile, vt_tile, 0, u, s, vt, k, 0, row, col)
-        for start in range(TILE, k + TILE - last, TILE):
+        for start in range(first, k + first - last, TILE):
             if before:
                 cuda.syncthreads()
             if start < k:
@@ -593,7 +668,9 @@ def two_buffers(before=True, after=False, same=False, last=0, swap=True):
                 fill(u_tile, vt_tile, other, u, s, vt, k, start, row, col)
             for i in range(TILE):
                 total += u_tile[stage, y, i] * vt_tile[stage, i, x]
-            if swap:
+            if counts:
+                stage += 1
+            elif swap:
                 stage = 1 - stage
             if after:
                 cuda.syncthreads()
@@ -609,6 +686,8 @@ wrong("two-buffers", "race", "One barrier at the start")(two_buffers(before=Fals
 wrong("two-buffers", "race", "which may be filled now")(two_buffers(same=True))
 wrong("two-buffers", "wrong-result", "last tile is left out")(two_buffers(last=TILE))
 wrong("two-buffers", "wrong-result", "never swapped")(two_buffers(swap=False))
+wrong("two-buffers", "wrong-result", "the first tile is filled again")(two_buffers(first=0))
+wrong("two-buffers", "out-of-bounds", "There are two buffers, 0 and 1")(two_buffers(counts=True))
 
 
 @wrong("two-buffers", "unwritten-output", "Nothing was written|unwritten")
@@ -678,6 +757,19 @@ def split_too_large(x):
     with np.errstate(all="ignore"):
         upper = (x * power).astype(np.float16)
         return upper, (x * power - upper.astype(np.float32)).astype(np.float16), power
+
+
+@wrong("split-in-halves", "wrong-result", "power is turned round")
+def split_by_the_inverse(x):
+    scaled = x * power_of(x)
+    upper = scaled.astype(np.float16)
+    return upper, (scaled - upper.astype(np.float32)).astype(np.float16), 1 / power_of(x)
+
+
+@wrong("split-in-halves", "wrong-result", "upper + lower is x itself")
+def split_forgets_its_power(x):
+    upper = x.astype(np.float16)
+    return upper, (x - upper.astype(np.float32)).astype(np.float16), power_of(x)
 
 
 @wrong("split-in-halves", "wrong-result", "three things")
