@@ -466,7 +466,14 @@ right("wide-tile")(register_tiles.wide_tiles(True))
 
 
 def wide_kernel(
-    pitch=132, turned_reads=True, far=FAR, quads=True, barrier=True, by_s=True, apart=True
+    pitch=132,
+    turned_reads=True,
+    far=FAR,
+    quads=True,
+    barrier=True,
+    by_s=True,
+    apart=True,
+    one_s=False,
 ):
     """Step 7 with a mistake in it."""
     step = 4 if quads else SIDE
@@ -490,7 +497,9 @@ def wide_kernel(
             if first_row + y < u.shape[0] and start + i < k:
                 four = load4(u, (first_row + y, start + i))
             for e in range(4):
-                u_tile[i + e, y] = four[e]
+                u_tile[i + e, y] = four[e] * (
+                    s[start + i] if one_s and start + i < k else float32(1)
+                )
             i, x = t // 32, t % 32 * 4
             scale, four = ZERO, (ZERO, ZERO, ZERO, ZERO)
             if start + i < k and first_column + x < vt.shape[1]:
@@ -536,6 +545,9 @@ wrong("wide-tile", "bank-conflict", "half a tile after the first")(wide_kernel(f
 wrong("wide-tile", "limit", "Read the tiles with load4")(wide_kernel(turned_reads=False))
 wrong("wide-tile", "race", "Two barriers")(wide_kernel(barrier=False))
 wrong("wide-tile", "wrong-result", "s is left out")(wide_kernel(by_s=False))
+wrong("wide-tile", "wrong-result", "a four of u is multiplied by one s")(
+    wide_kernel(by_s=False, one_s=True)
+)
 
 
 @wrong("wide-tile", "out-of-bounds", "The tile of u is turned")
