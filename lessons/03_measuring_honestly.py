@@ -230,8 +230,9 @@ pictures.samples(timing.samples, "NumPy, layer by layer, 256 × 256, k = 20, on 
 
 # %% [markdown]
 # Never twice the same. There is a floor, and above it now and then something else that the machine
-# had to do. Disturbances make it **slower**, never faster. That is why the values lie lopsided, and
-# why the **mean** is a bad witness: one sample that takes a hundred times as long moves it.
+# had to do. Disturbances make it **slower**, hardly ever faster. That is why the values lie
+# lopsided, and why the **mean** is a bad witness: one sample that takes a hundred times as long
+# moves it.
 #
 # The **median** has half of the samples below it. The **quartiles** enclose the middle half: they
 # tell how much the samples scatter.
@@ -255,6 +256,7 @@ for _ in range(70):
 
 q1, median, q3 = np.percentile(times, (25, 50, 75))
 print(f"median {median:.2f} ms, middle half {q1:.2f} to {q3:.2f} ms, n = {len(times)}")
+print(f"shortest {min(times):.2f} ms, longest {max(times):.2f} ms")
 predict.answer("mean of the disturbed toy, in ms", round(np.mean(times), 2), unit="ms")
 
 # %% [markdown]
@@ -486,8 +488,9 @@ ratio = lines["pinned in"][1][-1] / lines["pageable in"][1][-1]
 predict.answer("pinned against pageable, 256 MiB to the GPU: times faster", round(ratio, 1))
 
 # %% [markdown]
-# On the left all are the same: a small copy costs some tens of microseconds, however small it is.
-# So a few large copies beat many small ones. Yours, or the bound of the simulated GPU's link:
+# On the left pinned is no better than pageable: a small copy costs some tens of microseconds,
+# however small it is. So a few large copies beat many small ones. Yours, or the bound of the
+# simulated GPU's link:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -645,7 +648,8 @@ print(known_gpu("H200"))
 print(recorded_roofs("H200"))
 
 # %% [markdown]
-# The memory's measured roof is 12% below the printed one, and no program gets further. Hold your
+# The memory's measured roof, that of a copy, is 12% below the printed one. (A program that only
+# reads gets a little further, to 8% below.) Neither reaches the printed one. Hold your
 # figures against **measured** roofs, and never against another GPU's.
 
 # %% [markdown]
@@ -738,7 +742,8 @@ except ImpossibleFigure as error:
     print(error)
 
 # %% [markdown]
-# That was the 0.041 ms from section 2, where nobody waited.
+# That was the 0.041 ms from section 2, where nobody waited. (Why three operations for each pixel
+# and layer? This kernel multiplies twice, `u * s * vt`, and adds. Two are what the result needs.)
 #
 # Now the **roofline**: intensity to the right, TFLOP/s upwards, the roofs as lines. What lies below
 # the sloping line is bound by memory at best, below the flat one by arithmetic. Copies compute
