@@ -19,7 +19,7 @@ from course.simt.threads import Threads
 ndarray = np.ndarray
 
 #: What stands in for the unwritten: first, as in the traced run, where others are held against it.
-BASE, *OTHERS = ("zeros", "wild", "opposite", "ones")
+BASE, *OTHERS = ("zeros", "wild", "opposite", "ones", "nan")
 
 #: Runs in which comparisons with the unwritten come out the other way than in the first.
 TURNED = ("opposite", "ones")
@@ -41,7 +41,7 @@ def stand_ins(fill: str, dtype: np.dtype, size: int, seed: int) -> ndarray:
 
     Parameters
     ----------
-    fill : {'zeros', 'ones', 'wild', 'opposite'}
+    fill : {'zeros', 'ones', 'wild', 'opposite', 'nan'}
         Wild ones are large and of random sign: as an index or a bound far outside, and larger
         than any data, but their cube is finite. The opposite has the other signs.
     dtype : numpy.dtype
@@ -55,6 +55,10 @@ def stand_ins(fill: str, dtype: np.dtype, size: int, seed: int) -> ndarray:
             part = values[name]
             part[...] = stand_ins(fill, part.dtype, part.size, seed + number).reshape(part.shape)
         return values
+    if fill == "nan":
+        if dtype.kind in "fc":
+            return np.full(size, np.nan, dtype)
+        fill = "wild"
     if fill in ("zeros", "ones"):
         return np.full(size, fill == "ones", dtype)
     random = np.random.default_rng(seed)

@@ -7,10 +7,10 @@ way of a thread at an `if` or a loop differs between two such runs, it comes fro
 is an error; if nothing differs, the kernel throws the values away, as correct kernels do with
 padding. Runs stop at the first difference, and a launch without such reads never runs again.
 
-The stand-ins are finite numbers: 0 everywhere; large ones, another for each element; the same with
-the other signs; and 1 everywhere. So 0 times a stand-in is 0. A comparison could come out alike for
-all of them, as ``flag == 7`` does; so in the last two runs each comparison whose operands are not
-those of the first run comes out the other way.
+The stand-ins: 0 everywhere; large numbers, another for each element; the same with the other signs;
+1 everywhere; and NaN, where there is one, as 0 times what a GPU's memory holds need not be 0. A
+comparison could come out alike for all of them, as ``flag == 7`` does; so in two of the runs each
+comparison whose operands are not those of the first run comes out the other way.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Again:
             return {}
         ends = {}
         for site in candidates[:MOST_PLACES]:
-            for fill in ("wild", "opposite"):
+            for fill in ("wild", "opposite", "nan"):
                 end = self._difference(Transcript(fill, site, model))
                 if end is not None:
                     ends[site] = end

@@ -208,6 +208,7 @@ def column_kernel(
     reads_row=True,
     stores_row=True,
     early=False,
+    zeros=True,
 ):
     """Step 5 with a part of it left out, or with stores in every round."""
 
@@ -223,7 +224,8 @@ def column_kernel(
             total[n] = float32(0)
         for start in range(0, k - rounds, DEPTH):
             y, i = t // DEPTH, t % DEPTH
-            u_tile[y, i] = 0
+            if zeros:
+                u_tile[y, i] = 0
             if first_row + y < u.shape[0] and start + i < k:
                 scale = s[start + i] if scaled else float32(1)
                 u_tile[y, i] = u[u_row * first_row + y, u_start * start + i] * scale
@@ -256,6 +258,9 @@ wrong("column-tile", "race", "Two barriers")(column_kernel(first_barrier=False))
 wrong("column-tile", "race", "Two barriers", "k = 32")(column_kernel(second_barrier=False))
 wrong("column-tile", "out-of-bounds", "128 x 64|13 x 37", "store only pixels")(
     column_kernel(guard=False)
+)
+wrong("column-tile", "uninitialised-read", "which no thread has written")(
+    column_kernel(zeros=False)
 )
 wrong("column-tile", "wrong-result", "s is left out")(column_kernel(scaled=False))
 wrong("column-tile", "wrong-result", "instead of u[..., start + i]")(column_kernel(u_start=False))
