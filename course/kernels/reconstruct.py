@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from course.backend import cuda
+from course.backend import cuda, gpu
 from course.kernels import register_tiles, tensor_tiles, warp_tiles
 from course.kernels.first_steps import (
     TILE,
@@ -219,7 +219,7 @@ def step_for(method: str, rows: int, columns: int, k: int, images: int = 1) -> t
     capability = tuple(cuda.get_current_device().compute_capability)
     if method == "auto":
         method = "naive"
-        if _on_gpu() and min(rows, columns) >= 64 and k >= 4:
+        if gpu() and min(rows, columns) >= 64 and k >= 4:
             enough = images == 1 and 2 * rows * columns * k >= ENOUGH and capability >= (7, 5)
             method = "tensor cores" if enough else "warp tiles"
     step = LADDER[method]
@@ -232,10 +232,6 @@ def step_for(method: str, rows: int, columns: int, k: int, images: int = 1) -> t
             "another method, or without a GPU another one to simulate, course.simulate('H200')"
         )
     return method, step
-
-
-def _on_gpu() -> bool:
-    return not hasattr(cuda, "simulate") and cuda.__name__ == "numba.cuda"
 
 
 def reconstruct(
