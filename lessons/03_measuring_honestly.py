@@ -58,13 +58,14 @@ from course.toy_gpu import ToyGPU
 # | what | figures |
 # |---|---|
 # | one image of 256², k = 100, first calls inside | CuPy 1428, Numba 249, NumPy 0.66 |
-# | shared-memory kernel, k = size | 186 at 512, 53.7 at 1024, 157.5 at 2048 |
+# | kernel with shared memory, k = size | 186 at 512, 53.7 at 1024, 157.5 at 2048 |
 # | kernel at 2048², k = 256 | 52.9 with blocks of 8×8, 53.2 with 16×16 |
 # | the same with copies in and out | 69.2 |
 # | NumPy at 2048², k = 256 | 37.6 cold, 7.08 warm |
 
 # %% [markdown]
-# From these it concluded, about:
+# (**Shared memory** is fast memory that the threads of a block have in common: lesson 05.) The
+# project concluded, in other words:
 #
 # 1. CuPy is slower than Numba.
 # 2. Shared memory makes a small image 20 times slower: a "speed-up" of 0.05×.
@@ -72,7 +73,7 @@ from course.toy_gpu import ToyGPU
 # 4. The program is I/O bound: moving the data is what takes long.
 # 5. CPU and GPU were compared: 7.08 ms against 157.5 ms.
 #
-# How many of the five can stay as they are, when you are through? Put a number in place of the
+# How many of the five will still stand at the end of this lesson? Put your number in place of the
 # dots.
 
 # %%
@@ -85,12 +86,13 @@ predict("claims that survive", ...)
 
 # %%
 def h200(kernel, variant, shape=None, dtype=None, metric="time"):
-    """Return a recorded median [ms]."""
+    """Return a recorded median; times are in ms."""
     wanted = {"kernel": kernel, "variant": variant, "shape": shape, "dtype": dtype}
     return find("measuring", metric=metric, gpu="H200", **wanted)[0].median
 
 
-print(f"one kernel on an H200: {h200('way of timing', 'events, queued, cold'):.2f} ms")
+right = h200("way of timing", "events, queued, cold", "2048x2048x256")
+print(f"the project's kernel, 2048 x 2048, k = 256, on an H200: {right:.2f} ms")
 
 # %% [markdown]
 # ## 2 A clock that lies
@@ -98,8 +100,9 @@ print(f"one kernel on an H200: {h200('way of timing', 'events, queued, cold'):.2
 # The host and the GPU work at the same time. A launch only puts work into a **queue** and returns:
 # launches are **asynchronous**. So what does a clock see that is read before and after a launch?
 #
-# Try it with a toy. It has a clock and a queue, and each launch takes the time that you choose. Its
-# figures are the same on every machine.
+# Try it with a toy. It has a clock and a queue, and each launch takes the time that you choose, in
+# ms: `work` on the GPU, `launch` on the host. `steady` leaves chance out. Its figures are the same
+# on every machine.
 
 # %%
 toy = ToyGPU(work=2.0, launch=0.3, compiling=0.0, steady=True)
@@ -169,7 +172,8 @@ for call in ("first", "second", "third"):
 
 # %% [markdown]
 # **Claim 2.** The shared-memory kernel took 186 ms at 512, and 53.7 ms at 1024, with k = size. From
-# 512 to 1024 the work grows by 2 · 2 · 2 = 8. What should the kernel have taken at 512, in ms?
+# 512 to 1024 there are twice as many rows, columns and layers: 2 · 2 · 2 = 8 times the work. What
+# should the kernel have taken at 512, in ms?
 
 # %%
 predict("ms of the kernel at 512, from 53.7 at 1024", ...)
@@ -180,8 +184,8 @@ print(f"so {186 - expected:.0f} of 186 ms were something else")
 predict.answer("ms of the kernel at 512, from 53.7 at 1024", round(expected, 1), unit="ms")
 
 # %% [markdown]
-# 512 was the first size that was measured. The rest is the compiler. On the H200's machine, the
-# same kernel, 512×512 and k = 256:
+# 512 was the first size that was measured. The rest is the compiler. On the H200's machine, this
+# course's kernel with shared memory, 512×512 and k = 256:
 
 # %%
 shape = "512x512x256"
@@ -214,14 +218,15 @@ predict.answer("faster at later images", min(later, key=later.get))
 # where there is only one: a program that rebuilds one image and ends pays them. Name them, and keep
 # them **apart**.
 #
-# And look at NumPy. For an image that small, no GPU program comes near it. Section 10 says why.
+# And look at NumPy. For an image that small, neither of the two comes near it: copies are inside.
+# Section 10 takes that apart.
 
 # %% [markdown]
 # ## 4 One sample is none
 #
-# You know now where a measurement begins and ends. How often? Here are 300 calls of the same NumPy
-# program, on your machine. (`benchmark` with `host=True` uses the host's clock, as you did, and
-# keeps the first call apart.)
+# You know now where a measurement begins and ends. How often should you take it? Here are 300 calls
+# of one and the same NumPy program, on your machine. (`benchmark` with `host=True` uses the host's
+# clock, as you did, and keeps the first call apart.)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -229,10 +234,10 @@ timing = benchmark(cpu.reconstruct_one_loop, u, s, vt, 20, host=True, samples=30
 pictures.samples(timing.samples, "NumPy, layer by layer, 256 × 256, k = 20, on your CPU")
 
 # %% [markdown]
-# Never twice the same. There is a floor, and above it now and then something else that the machine
-# had to do. Disturbances make it **slower**, hardly ever faster. That is why the values lie
-# lopsided, and why the **mean** is a bad witness: one sample that takes a hundred times as long
-# moves it.
+# Never twice the same. There is a floor, and above it lie samples in which the machine had
+# something else to do. Disturbances make a call **slower**, hardly ever faster. So the samples lie
+# on one side of the floor, and the **mean** is a bad witness: a single sample that takes a hundred
+# times as long moves it.
 #
 # The **median** has half of the samples below it. The **quartiles** enclose the middle half: they
 # tell how much the samples scatter.
@@ -260,15 +265,15 @@ print(f"shortest {min(times):.2f} ms, longest {max(times):.2f} ms")
 predict.answer("mean of the disturbed toy, in ms", round(np.mean(times), 2), unit="ms")
 
 # %% [markdown]
-# No launch ever took that long, or nearly: it was 2 ms or 12. A mean of two things is neither. The
-# shortest is no better a witness: one launch in ten has luck, as if it met a warm cache. So report
-# **median, quartiles and how many samples**. Two programs whose middle halves overlap are not told
-# apart by it.
+# No launch took that long, or nearly: each took about 2 ms, or 12. A mean of two things is neither.
+# The shortest is no better a witness: one launch in ten has luck, as if it met a warm cache. So
+# report **median, quartiles and how many samples**. If the middle halves of two programs overlap,
+# these figures do not tell which is faster.
 
 # %% [markdown]
 # ### Exercise: time a launch
 #
-# This is how it is often written. Four things are wrong.
+# This is how it is often written. Four things are wrong, and a fifth is the unit.
 #
 # ```python
 # start = clock()
@@ -310,6 +315,10 @@ check("time-a-launch", time_launch)
 # %% [markdown]
 # ## 5 Short kernels, warm caches
 #
+# (A median of many samples forgives a first call, or a full queue, among them. The check looks at
+# your figure only, so it forgives that, too. Do not count on it: five samples of a slow program
+# forgive less.)
+#
 # Your function is right to a few hundredths of a millisecond: the launch itself is in it. A short
 # kernel drowns in that. So GPUs have a clock of their own. An **event** goes into the queue like a
 # launch, and the GPU notes the time when it comes to it.
@@ -322,7 +331,7 @@ for _ in range(3):
 end = toy.event()
 toy.synchronize()
 print(f"work 0.02 ms; between the events {1e3 * (end - begin) / 3:.3f} ms a launch")
-pictures.timeline(toy, marks={"event": begin, "event ": end})
+pictures.timeline(toy, marks={"first event": begin, "second event": end})
 
 # %% [markdown]
 # The GPU is idle most of the time: it waits for the host, and the events measure the waiting. The
@@ -343,11 +352,12 @@ predict.answer("ms a launch between events, queued behind other work", each, uni
 
 # %%
 toy.synchronize()
-pictures.timeline(toy, marks={"event": begin, "event ": end})
+pictures.timeline(toy, marks={"first event": begin, "second event": end})
 
 # %% [markdown]
 # Real figures: a kernel that does nothing, launched with Numba, recorded on the H200. `host` is
-# what the host spends on a launch.
+# what the host spends on a launch, `events` what lies between events, `queued` the same behind
+# other work.
 
 # %%
 empty = {
@@ -357,9 +367,9 @@ for metric in ("host", "events", "queued"):
     print(f"{metric:7} {1e3 * empty[metric]:5.1f} µs")
 
 # %% [markdown]
-# About ten times less in the queue. A launch is not dear for the GPU; it is dear for the host. Both
-# figures are true. A program with a million tiny kernels should know the first, a kernel's author
-# the last.
+# About ten times less in the queue. A launch is not dear for the GPU; it is dear for the host. All
+# three are true. A program with a million tiny kernels should know the first, a kernel's author the
+# last.
 
 # %% [markdown]
 # **Caches.** Between memory and multiprocessors lies the L2 cache, 60 MB on an H200. If you launch
@@ -388,7 +398,7 @@ pictures.curves(
 # `benchmark` does all of this for you. It keeps the first call apart, warms up, queues launches
 # behind a busy kernel, reads events, and hands each launch **another copy** of the data, so that no
 # cache is warm. On a GPU you get your GPU's time. Without one you get the least time that the work
-# could take, and what was recorded.
+# could take. (Three operations for each pixel and layer: section 7 says why.)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -403,10 +413,10 @@ benchmark(
 )
 
 # %% [markdown]
-# Now repeat the project's experiment: one 2048×2048 image, in six ways, five of them wrong. NumPy
-# arrays handed to a kernel make Numba copy everything in, and everything back, inside your time.
-# float64 is what you get from `np.random.rand` or `np.linalg.svd` if you name no type. Here it is
-# on your GPU, if you have one.
+# Now repeat the project's experiment: one 2048×2048 image, timed in six ways. NumPy arrays handed
+# to a kernel make Numba copy everything in, and everything back, inside your time. float64 is what
+# you get from `np.random.rand` or `np.linalg.svd` if you name no type. Here it is on your GPU, if
+# you have one.
 
 
 # %%
@@ -455,8 +465,8 @@ times = {name: h200("way of timing", variant, "2048x2048x256") for name, variant
 time_bars(times, "One kernel, six figures: 2048 × 2048, k = 256, H200 (recorded)")
 
 # %% [markdown]
-# From the first to the last it is a factor of more than 3,000. Each answers a question. Only one
-# answers "how long does the GPU work on this kernel?".
+# Between the shortest bar and the longest lies a factor of more than 3,000. Each answers a
+# question. Only one answers "how long does the GPU work on this kernel?".
 
 # %% [markdown]
 # ## 6 In and out
@@ -467,7 +477,7 @@ time_bars(times, "One kernel, six figures: 2048 × 2048, k = 256, H200 (recorded
 #
 # An ordinary array is **pageable**: the system may move its pages at any time, so the driver first
 # copies it to a place of its own. **Pinned** memory (`cuda.pinned_array`) stays where it is, and
-# the GPU fetches it by itself.
+# the GPU fetches it by itself. How many times faster is that, with 256 MiB to the GPU?
 
 # %%
 predict("pinned against pageable, 256 MiB to the GPU: times faster", ...)
@@ -488,9 +498,9 @@ ratio = lines["pinned in"][1][-1] / lines["pageable in"][1][-1]
 predict.answer("pinned against pageable, 256 MiB to the GPU: times faster", round(ratio, 1))
 
 # %% [markdown]
-# On the left pinned is no better than pageable: a small copy costs some tens of microseconds,
-# however small it is. So a few large copies beat many small ones. Yours, or the bound of the
-# simulated GPU's link:
+# (256 MiB are 262,144 KiB, the last points.) On the left pinned is no better than pageable: a small
+# copy costs some tens of microseconds, however small it is. So a few large copies beat many small
+# ones. Now your GPU's copies, or the bound of the simulated one's link beside what was recorded:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -596,8 +606,8 @@ for size in (512, 1024, 2048, 4096):
 
 # %% [markdown]
 # So on this machine small images *are* bound by their copies. Where is the difference to the T4?
-# The H200 runs the kernel 20 times faster, but its link only a few times. "Bound by" is no property
-# of a program. It belongs to a program, a size **and a machine**.
+# The H200 runs the kernel 20 times faster, but its link is only a few times faster. "Bound by" is
+# no property of a program. It belongs to a program, a size **and a machine**.
 
 # %% [markdown]
 # ## 7 The least it could take
@@ -638,7 +648,7 @@ check("effective-rates", effective_rates)
 # %% [markdown]
 # A GPU has **roofs**: so many bytes a second from its memory, so many operations a second. They are
 # printed in data sheets, and they can be measured: by a program that only copies, and one that only
-# multiplies and adds.
+# multiplies and adds. (`tensor_…` are units for small matrix products: lesson 06.)
 
 # %%
 from course import recorded_roofs
@@ -704,13 +714,13 @@ predict.answer("what binds at 2048, k = 256, H200", answer)
 # %% [markdown]
 # ### Exercise: which figure is impossible?
 #
-# `figures` is a list of tuples (name, bytes, operations, milliseconds), as five colleagues reported
+# `figures` is a list of tuples (name, bytes, operations, milliseconds), as colleagues reported
 # them. Return the names of those that are above a roof of the GPU: `bandwidth` in GB/s, `rate` in
 # TFLOP/s. Some lists have none.
 #
 # <details><summary>Hint</summary>
 #
-# Your `least_time` tells how long each takes at least.
+# `least_time(...)[0]`, the first of the two values of your function, is what each takes at least.
 #
 # </details>
 
@@ -731,7 +741,8 @@ def impossible(figures, bandwidth, rate):
 check("impossible-figures", impossible)
 
 # %% [markdown]
-# `benchmark` looks, too. Given bytes or operations, it refuses what no GPU can do:
+# `benchmark` looks, too. Given bytes or operations, it refuses what no GPU can do. (A **pipe** is
+# one kind of arithmetic unit, such as those for float32.)
 
 # %%
 from course.roofline import ImpossibleFigure, refuse_impossible
@@ -745,10 +756,10 @@ except ImpossibleFigure as error:
 # That was the 0.041 ms from section 2, where nobody waited. (Why three operations for each pixel
 # and layer? This kernel multiplies twice, `u * s * vt`, and adds. Two are what the result needs.)
 #
-# Now the **roofline**: intensity to the right, TFLOP/s upwards, the roofs as lines. What lies below
-# the sloping line is bound by memory at best, below the flat one by arithmetic. Copies compute
-# nothing; they stand below, as bars. Where will the kernels of lesson 02 be: near the roof, at a
-# half, or below a tenth?
+# Now the **roofline**: intensity to the right, TFLOP/s upwards, the roofs as lines. Under the
+# sloping line memory sets the limit, under the flat one arithmetic. Copies compute nothing; they
+# stand below, as bars. (A transpose swaps rows and columns: lesson 04.) Where will the kernels of
+# lesson 02 be: near the roof, at a half, or below a tenth?
 
 # %%
 predict("reconstruct_naive, percent of the float32 roof", ...)
@@ -776,8 +787,9 @@ predict.answer("reconstruct_naive, percent of the float32 roof", round(share, 1)
 # intensity. And all are far below the roof. Something else binds. A roofline tells **how much** is
 # left, not what is in the way.
 #
-# You find one suspect in lesson 02's kernel yourself: the loop. Count its instructions. With the
-# extra `compile` this cell asks the compiler (`doctor()` says whether you have it).
+# One suspect is the loop of lesson 02's kernel: how many instructions does a step of it take? With
+# the extra `compile` this cell asks the compiler (`doctor()` says whether you have it), and counts
+# in what it wrote. Look at the output; you need not follow the counting.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -808,16 +820,18 @@ except CompilerMissing:
 
 # %% [markdown]
 # **The float64 sum** on a T4 (lesson 02): two instructions a step, a conversion and an addition, at
-# 1/32 of the float32 rate. If that binds, all runs of the project must fit it. The clock is not
-# known: a T4 has 0.585 GHz at base and 1.59 GHz at boost.
+# 1/32 of the float32 rate: each of its 40 multiprocessors does 2 a clock. If that binds, all runs
+# of the project must fit it. The clock is not known: a T4 has 0.585 GHz at base, 1.59 GHz at boost.
 
 # %%
 runs = {"2048, k = 256": (2048, 256, 52.9), "1024, k = 1024": (1024, 1024, 53.7)}
 runs["2048, k = 2048"] = (2048, 2048, 157.5)
+multiprocessors, float64_a_clock = 40, 2
 print("size               measured   float64 at base   at boost   (ms)")
 for name, (size, rank, milliseconds) in runs.items():
     instructions = 2 * size * size * rank
-    base, boost = (instructions / (40 * 2 * clock * 1e6) for clock in (0.585, 1.59))
+    clocks = instructions / (multiprocessors * float64_a_clock)
+    base, boost = (clocks / (gigahertz * 1e6) for gigahertz in (0.585, 1.59))
     print(f"{name:16} {milliseconds:10.1f} {base:17.1f} {boost:10.1f}")
 
 # %% [markdown]
@@ -869,10 +883,11 @@ slower = times[blocks.index("32x32"), 2] / times[blocks.index("8x8"), 2]
 predict.answer("original: 32x32 against 8x8, times slower", round(slower, 1))
 
 # %% [markdown]
-# On the left the shape hardly matters. On the right 16×16 is slower than 8×8, and 32×32 is twice as
-# slow: x walks down the rows, and a 32-wide block puts 32 rows under each warp. (Lesson 04 counts
-# it.) So claim 3 held on a T4, where float64 seems to have hidden everything else, and it does not
-# hold in general. Change **one thing at a time**, and ask what could hide what you look for.
+# In `naive` the shape hardly matters. In the two others 16×16 is slower than 8×8, and 32×32 is
+# twice as slow: x walks down the rows, and a 32-wide block puts 32 rows under each warp. (Lesson 04
+# counts it.) So claim 3 held on a T4, where float64 seems to have hidden everything else, and it
+# does not hold in general. Change **one thing at a time**, and ask what could hide what you look
+# for.
 
 # %% [markdown]
 # Now compare `float32` with `original`, shape by shape: the same mapping, another sum. On a T4 the
@@ -891,10 +906,11 @@ cost = round(100 * (both[0] / both[1] - 1))
 predict.answer("cost of the float64 sum on an H200, in percent", cost, unit="%")
 
 # %% [markdown]
-# A data-centre GPU has float64 units in plenty, and other things bind here. The same trap, on
-# another machine, is free. That is why a figure needs its machine beside it.
+# An H200 has float64 units in plenty, and other things bind here. The same trap, on another
+# machine, is free. That is why a figure needs its machine beside it.
 #
-# With a GPU, this cell measures yours. Without one, it gives the bound of the simulated GPU.
+# With a GPU, this cell measures yours. Without one, it gives the bound of the simulated GPU: from
+# the additions alone, at the best rate. So it lies below what section 7 found.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -930,7 +946,7 @@ if gpu() is None:
 # 32 places that is taken.
 
 # %% [markdown]
-# The compiler gives the kernel of lesson 02 44 registers a thread for a T4, none spilled (CUDA
+# For a T4 the compiler gives `reconstruct_original` 44 registers a thread, none spilled (CUDA
 # 13.0). How many warps are resident with blocks of 8×8? Think of blocks, too.
 
 # %%
@@ -961,9 +977,10 @@ except CompilerMissing:
     print("44 registers;", occupancy("T4", (16, 16), registers=44))
 
 # %% [markdown]
-# What is occupancy worth? A copy on the H200, where only so many warps are on each multiprocessor:
-# 1, 2, 4, up to all 64. In one line each thread copies float32, in the other float64. One warp
-# reaches some 90 GB/s with float32. What will 32 reach, half of the places?
+# What is occupancy worth? Take a copy on the H200, and allow each multiprocessor 1, 2, 4, up to all
+# 64 warps. Each thread copies float32 in one line, float64 in the other. With one warp on each
+# multiprocessor all of them together reach some 90 GB/s with float32. What with 32, half of the
+# places?
 
 # %%
 predict("GB/s of a float32 copy by 32 warps", ...)
@@ -973,7 +990,7 @@ lines = {}
 for dtype, size in (("float32", 4), ("float64", 8)):
     figures = find("measuring", kernel="copy by warps", dtype=dtype)
     counts = [int(figure.shape) for figure in figures]
-    name = f"{dtype}: {32 * size} bytes\na warp and load"
+    name = f"{dtype}: {32 * size} bytes\nin a warp's load"
     lines[name] = (counts, [figure.gigabytes_per_second for figure in figures])
 pictures.curves(
     lines, "warps on each multiprocessor", "GB/s", level=("best copy", memory), height=3.0,
@@ -1019,12 +1036,13 @@ print(occupancy("H200", (32, 8), registers=int(registers)))
 # ### Exercise: choose a block by occupancy
 #
 # A kernel needs so many `registers` and so many bytes of `shared` memory for **each thread**.
-# Return the threads of a block, a multiple of 32 up to 1,024, with which a T4's multiprocessor
-# holds the most warps. If several do, take any.
+# Return the threads of a block, a multiple of 32 up to 1,024, with which an **H200's**
+# multiprocessor holds the most warps. (It has room for 64 warps and 32 blocks, 65,536 registers and
+# 228 KiB of shared memory.) If several do, take any.
 #
 # <details><summary>Hint</summary>
 #
-# Try all sizes: `occupancy("T4", threads, registers, shared * threads).warps`.
+# Try all sizes: `occupancy("H200", threads, registers, shared * threads).warps`.
 #
 # </details>
 
@@ -1035,7 +1053,7 @@ def fullest_block(registers, shared):
 
     ### BEGIN SOLUTION
     def warps(threads):
-        return occupancy("T4", threads, registers, shared * threads).warps
+        return occupancy("H200", threads, registers, shared * threads).warps
 
     return max(range(32, 1025, 32), key=warps)
     ### END SOLUTION
@@ -1059,8 +1077,8 @@ for k in (256, 2048):
     print(f"k = {k:<12} {by_cpu:12.2f} ms {by_gpu:15.2f} ms")
 
 # %% [markdown]
-# Read along the rows, and the two are as fast as each other. Read across, and each is 8 times
-# faster than the other, as you like.
+# Compare within a row, and the two are equally fast. Compare one row with the other, as claim 5
+# did, and each is 8 times faster than the other, as you like.
 #
 # So a first kernel on one of the fastest GPUs is just level with NumPy on 16 cores. On the T4 it
 # was worse: 52.9 ms against 7.08 ms. NumPy's `@` is a library that experts tuned for years. The
@@ -1081,7 +1099,7 @@ print(f"NumPy in a fresh process: the first time {first:.1f} ms, later {later:.1
 #
 # - the kernel alone, by events;
 # - launched, and waited for by the host;
-# - with copies in and out, pageable, then pinned.
+# - with copies in and out, pinned, then pageable.
 #
 # From which size on does each win? Begin with the first.
 
@@ -1092,8 +1110,16 @@ predict("kernel alone: first size that beats NumPy", ...)
 sizes = [64, 128, 256, 512, 1024, 2048, 4096]
 shapes = [f"{size}x{size}x{size // 8}" for size in sizes]
 by_numpy = np.array([h200("crossing", "NumPy", shape) for shape in shapes])
-programs = ("kernel", "kernel, launch and wait", "kernel and copies, pinned", "kernel and copies")
-faster = {name: by_numpy / [h200("crossing", name, shape) for shape in shapes] for name in programs}
+programs = {
+    "kernel alone": "kernel",
+    "launch and wait": "kernel, launch and wait",
+    "with copies, pinned": "kernel and copies, pinned",
+    "with copies, pageable": "kernel and copies",
+}
+faster = {
+    name: by_numpy / [h200("crossing", program, shape) for shape in shapes]
+    for name, program in programs.items()
+}
 pictures.curves(
     {name: (sizes, ratios) for name, ratios in faster.items()},
     "rows and columns of the image", "times faster than NumPy", level=("NumPy", 1.0),
@@ -1107,23 +1133,30 @@ first = {
 }
 for name, size in first.items():
     print(f"{name:26} {'from ' + str(size) if size else 'not up to 4096'}")
+for place in (2, 5):
+    gigaflops = 2 * sizes[place] ** 2 * (sizes[place] // 8) / by_numpy[place] * 1e-6
+    print(f"NumPy at {sizes[place]:4}: {gigaflops:4.0f} GFLOP/s")
 question = "kernel alone: first size that beats NumPy"
-predict.answer(question, first["kernel"])
+predict.answer(question, first["kernel alone"])
 
 # %% [markdown]
 # One kernel, one machine, four answers. Why?
 #
 # - A launch costs the host some 40 µs with its arrays. Work below that is lost on a GPU.
 # - The copies cost 0.3 ms before a byte has moved.
-# - Bytes grow with n², work with n² · k. So with k the GPU's share grows: that is the crossing.
-# - Where the rates are equal, as here, there is nothing to win, and the copies come on top.
+# - Bytes grow about as n², work as n² · k. So with n and k the copies weigh less: that makes a
+#   crossing.
+# - NumPy's rate grows with the size, too: a small image does not fill 16 cores. So the lead of the
+#   kernel alone shrinks.
+# - For large images the two rates are nearly equal here. There is little to win, and the copies
+#   come on top.
 
 # %% [markdown]
 # ### Exercise: where the GPU begins to win
 #
-# Given rates: `cpu` and `gpu` in GFLOP/s, `link` in GB/s, `start` in ms for launch and copies
-# however small. k is `n // 8`. Return the first of `sizes` (ascending) at which the GPU is faster,
-# copies in and out included, and 0 if none is.
+# Given are rates, `cpu` and `gpu` in GFLOP/s and `link` in GB/s, and `start`: what launch and
+# copies cost before a byte has moved, in ms. k is `n // 8`. Return the first of `sizes` (ascending)
+# at which the GPU is faster, copies in and out included, and 0 if none is.
 #
 # - operations: 2 n² k
 # - bytes over the link: 4 (2 n k + k + n²)
@@ -1185,7 +1218,7 @@ for n in (64, 128, 256, 512):
             benchmark(function, *factors, k, host=True, samples=300, seconds=0.15).median
         )
 lines = {name: ([64, 128, 256, 512], times) for name, times in lines.items()}
-for name, program in (("kernel", "kernel"), ("with copies", "kernel and copies, pinned")):
+for name, program in (("kernel", "kernel"), ("copies, pinned", "kernel and copies, pinned")):
     lines[f"H200: {name}"] = (sizes, [h200("crossing", program, shape) for shape in shapes])
 pictures.curves(
     lines, "rows and columns of the image", "ms", dashed=list(lines)[2:],
@@ -1219,7 +1252,7 @@ pictures.curves(
 fate = {
     "CuPy is slower than Numba": "first calls; warm it is the other way round",
     "shared memory makes it slower": "the compiler; warm it is several times faster",
-    "8x8 and 16x16 are equally fast": "float64 hid it on a T4; on an H200 they differ",
+    "8x8 and 16x16 are equally fast": "float64 seems to hide it on a T4; on an H200 they differ",
     "the program is I/O bound": "three quarters were the kernel",
     "7.08 ms against 157.5 ms": "eight times the work on one side",
 }

@@ -9,7 +9,14 @@ from course.exercises.lesson03_judges import (
     judge_figures,
     judge_pair,
     judge_time,
-    total_times,
+)
+from course.exercises.lesson03_mistakes import (
+    CROSSING_MISTAKEN,
+    LEAST_MISTAKEN,
+    RATES_MISTAKEN,
+    crossing,
+    least,
+    rates,
 )
 from course.toy_gpu import ToyGPU
 
@@ -82,48 +89,12 @@ register(
 # --- rates --------------------------------------------------------------------------------------
 
 
-def _rates(rows, columns, k, milliseconds, itemsize=4, left_out=0, steps=2.0):
-    """Effective bandwidth [GB/s] and intensity of a reconstruction."""
-    moved = itemsize * (rows * k + k + k * columns + rows * columns - left_out)
-    return moved / milliseconds * 1e-6, steps * rows * columns * k / moved
-
-
-_RATES_MISTAKEN = {
-    "the image that is written is left out": lambda rows, columns, k, milliseconds: _rates(
-        rows, columns, k, milliseconds, left_out=rows * columns
-    ),
-    "you count numbers, not bytes: a float32 has 4 bytes": (
-        lambda rows, columns, k, milliseconds: _rates(rows, columns, k, milliseconds, itemsize=1)
-    ),
-    "you count 8 bytes a number, as for float64": (
-        lambda rows, columns, k, milliseconds: _rates(rows, columns, k, milliseconds, itemsize=8)
-    ),
-    "the time is in ms, you took it as seconds": lambda rows, columns, k, milliseconds: _rates(
-        rows, columns, k, milliseconds * 1000
-    ),
-    "the bandwidth is in bytes a second, not in GB/s": (
-        lambda rows, columns, k, milliseconds: _rates(rows, columns, k, milliseconds * 1e-9)
-    ),
-    "the bandwidth is in GiB, of 2³⁰ bytes; GB are 10⁹": (
-        lambda rows, columns, k, milliseconds: _rates(rows, columns, k, milliseconds * 2**30 / 1e9)
-    ),
-    "you count one operation for each pixel and layer; a multiplication and an addition "
-    "are two": lambda rows, columns, k, milliseconds: _rates(
-        rows, columns, k, milliseconds, steps=1.0
-    ),
-    "every load of every thread is counted, as if nothing were read twice; effective "
-    "bytes count each element once": lambda rows, columns, k, milliseconds: (
-        4 * (3 * rows * columns * k + rows * columns) / milliseconds * 1e-6,
-        2 * rows * columns * k / (4 * (3 * rows * columns * k + rows * columns)),
-    ),
-}
-
 register(
     FunctionExercise(
         name="effective-rates",
         lesson=3,
         title="Effective bandwidth and intensity",
-        judge=judge_pair(("GB/s", "operations a byte"), _rates, _RATES_MISTAKEN),
+        judge=judge_pair(("GB/s", "operations a byte"), rates, RATES_MISTAKEN),
         cases=[
             Case(
                 f"{rows} x {columns}, k = {k}, {milliseconds} ms",
@@ -135,6 +106,7 @@ register(
                 (2048, 2048, 256, 2.0),
                 (1000, 700, 50, 0.5),
                 (64, 64, 1, 0.003),
+                (8, 6, 4, 0.002),
             )
         ],
         hints={
@@ -147,45 +119,14 @@ register(
 # --- the least time -----------------------------------------------------------------------------
 
 
-def _least(bytes, operations, bandwidth, rate):
-    memory, arithmetic = bytes / bandwidth * 1e-6, operations / rate * 1e-9
-    return max(memory, arithmetic), "memory" if memory >= arithmetic else "arithmetic"
-
-
-_LEAST_MISTAKEN = {
-    "the names have changed places: what takes longer is what binds": (
-        lambda bytes, operations, bandwidth, rate: (
-            _least(bytes, operations, bandwidth, rate)[0],
-            "memory" if operations / rate * 1e-9 > bytes / bandwidth * 1e-6 else "arithmetic",
-        )
-    ),
-    "you add the two times, but they overlap": lambda bytes, operations, bandwidth, rate: (
-        bytes / bandwidth * 1e-6 + operations / rate * 1e-9,
-        _least(bytes, operations, bandwidth, rate)[1],
-    ),
-    "you take the shorter of the two times": lambda bytes, operations, bandwidth, rate: (
-        min(bytes / bandwidth * 1e-6, operations / rate * 1e-9),
-        _least(bytes, operations, bandwidth, rate)[1],
-    ),
-    "you return seconds": lambda bytes, operations, bandwidth, rate: (
-        _least(bytes, operations, bandwidth, rate)[0] * 1e-3,
-        _least(bytes, operations, bandwidth, rate)[1],
-    ),
-    "you look at the memory only": lambda bytes, operations, bandwidth, rate: (
-        bytes / bandwidth * 1e-6,
-        "memory",
-    ),
-    "TFLOP/s are taken for GFLOP/s": lambda bytes, operations, bandwidth, rate: _least(
-        bytes, operations, bandwidth, rate * 1e-3
-    ),
-}
-
 register(
     FunctionExercise(
         name="least-time",
         lesson=3,
         title="The least time of a kernel",
-        judge=judge_pair(("ms", "what binds"), _least, _LEAST_MISTAKEN),
+        judge=judge_pair(
+            ("ms", "what binds"), least, LEAST_MISTAKEN, words=("memory", "arithmetic")
+        ),
         cases=[
             Case(
                 f"{name} on {gpu}",
@@ -197,6 +138,7 @@ register(
                 ("an image", 20_972_544, 2_147_483_648, "a T4", 320.0, 8.1),
                 ("a copy", 536_870_912, 0, "an H200", 4220.0, 59.7),
                 ("a sum of squares", 4_000_000, 2_000_000, "a T4", 320.0, 8.1),
+                ("a softmax", 134_217_728, 167_772_160, "a T4", 320.0, 8.1),
                 ("a large product", 805_306_368, 1_099_511_627_776, "an H200", 4220.0, 59.7),
             )
         ],
@@ -204,6 +146,8 @@ register(
             "wrong-result": "Bytes take bytes / (bandwidth · 10⁹) seconds, operations take "
             "operations / (rate · 10¹²) seconds. Both go on at the same time, so the longer one "
             'counts. Return (milliseconds, "memory" or "arithmetic").',
+            "raised": "A copy has 0 operations, so divide by nothing but the bandwidth and the "
+            "rate.",
         },
     )
 )
@@ -216,10 +160,13 @@ _REPORTED = {
         59.7,
         [
             ("copy", 536_870_912, 0, 0.138),
+            ("better copy", 536_870_912, 0, 0.1235),
             ("fast copy", 536_870_912, 0, 0.0614),
             ("matmul", 805_306_368, 1_099_511_627_776, 21.4),
             ("my matmul", 805_306_368, 1_099_511_627_776, 12.0),
-            ("reconstruct", 20_972_544, 2_147_483_648, 2.01),
+            ("image", 20_972_544, 2_147_483_648, 2.01),
+            ("image of 16 layers", 67_633_216, 536_870_912, 0.0195),
+            ("fast image", 20_972_544, 2_147_483_648, 0.004),
         ],
     ),
     "a T4": (
@@ -255,7 +202,7 @@ register(
         ],
         hints={
             "raised": "Each of the figures is a tuple: `for name, bytes, operations, milliseconds "
-            "in figures:`.",
+            "in figures:`. And least_time returns two values: the time is `least_time(...)[0]`.",
         },
     )
 )
@@ -273,11 +220,12 @@ register(
                 f"{registers} registers and {shared} bytes of shared memory a thread",
                 lambda rng, r=registers, s=shared: {"registers": r, "shared": s},
             )
-            for registers, shared in ((46, 0), (70, 0), (40, 150), (128, 0), (72, 48), (255, 8))
+            for registers, shared in ((44, 0), (70, 0), (40, 150), (24, 200), (32, 100), (255, 8))
         ],
         hints={
-            "raised": 'occupancy("T4", block, registers, shared_bytes) takes the bytes of a whole '
-            "block: `shared * block`. A block that cannot start has 0 warps; sizes go up to 1,024.",
+            "raised": 'occupancy("H200", block, registers, shared_bytes) takes the bytes of a '
+            "whole block: `shared * block`. A block that cannot start has 0 warps; sizes go up to "
+            "1,024.",
         },
     )
 )
@@ -285,75 +233,37 @@ register(
 # --- the crossing -------------------------------------------------------------------------------
 
 
-def _first(sizes, cpu, gpu):
-    return next((n for n, a, b in zip(sizes, cpu, gpu, strict=True) if b < a), 0)
-
-
-def _crossing(sizes, cpu, gpu, link, start, **changes):
-    return _first(sizes, *total_times(sizes, cpu, gpu, link, start, **changes))
-
-
-_SIZES = [64, 128, 256, 512, 1024, 2048, 4096, 8192]
+_DOUBLED = [64 * 2**i for i in range(8)]
+_DENSE = [*range(64, 8193, 16)]  # so that nearly every mistake lands elsewhere
 
 register(
     FunctionExercise(
         name="crossing",
         lesson=3,
         title="Where the GPU begins to win",
-        reference=_crossing,
+        reference=crossing,
         cases=[
             Case(
                 name,
-                lambda rng, a=(cpu, gpu, link, start): {
-                    "sizes": [*_SIZES],
+                lambda rng, a=(cpu, gpu, link, start), s=sizes: {
+                    "sizes": [*s],
                     **dict(zip(("cpu", "gpu", "link", "start"), a, strict=True)),
                 },
             )
-            for name, cpu, gpu, link, start in (
-                ("8 cores and a good kernel, pageable", 300.0, 8000.0, 5.0, 0.1),
-                ("16 cores and a slow kernel, pageable", 900.0, 1080.0, 6.0, 0.3),
-                ("16 cores and a better kernel, pinned", 900.0, 8000.0, 50.0, 0.2),
-                ("one core", 5.0, 1000.0, 50.0, 0.2),
-                ("a slow link", 500.0, 50000.0, 1.0, 0.05),
+            for name, sizes, cpu, gpu, link, start in (
+                ("8 cores, sizes in steps of 16", _DENSE, 300.0, 8000.0, 5.0, 0.35),
+                ("16 cores and a slow kernel, pageable", _DOUBLED, 900.0, 1080.0, 6.0, 0.3),
+                ("16 cores and a better kernel, pinned", _DOUBLED, 900.0, 8000.0, 50.0, 0.2),
+                ("one core", _DOUBLED, 5.0, 1000.0, 50.0, 0.2),
+                ("a slow link", _DOUBLED, 500.0, 50000.0, 1.0, 0.05),
             )
         ],
         hints={
-            "wrong-result": "k = n // 8. Operations: 2 n² k. Bytes over the link: 4 (2 n k + k + "
-            "n²). GFLOP/s are 10⁹ a second, so operations / (rate · 10⁶) are ms. The GPU's time: "
-            "start + copies + kernel. Where the GPU never wins, return 0.",
+            "wrong-result": "k = n // 8. Operations: 2 n² k, and n² is n ** 2. Bytes over the "
+            "link: 4 (2 n k + k + n²). GFLOP/s are 10⁹ a second, so operations / (rate · 10⁶) are "
+            "ms. The GPU's time: start + copies + kernel. Where the GPU never wins, return 0.",
+            "wrong-shape": "Return one number, the first size at which the GPU wins.",
         },
-        mistakes={
-            "the copies are left out": lambda sizes, cpu, gpu, link, start: _crossing(
-                sizes, cpu, gpu, 1e12, start
-            ),
-            "the cost of starting is left out": lambda sizes, cpu, gpu, link, start: _crossing(
-                sizes, cpu, gpu, link, 0.0
-            ),
-            "the copy back of the image is left out": lambda sizes, cpu, gpu, link, start: (
-                _crossing(sizes, cpu, gpu, link, start, back=False)
-            ),
-            "only the copy back is counted": lambda sizes, cpu, gpu, link, start: _crossing(
-                sizes, cpu, gpu, link, start, there=False
-            ),
-            "the whole factors are copied, n × n each; k columns and rows are needed": (
-                lambda sizes, cpu, gpu, link, start: _crossing(
-                    sizes, cpu, gpu, link, start, whole=True
-                )
-            ),
-            "milliseconds and seconds are mixed: start is in ms": (
-                lambda sizes, cpu, gpu, link, start: _crossing(sizes, cpu, gpu, link, start * 1e3)
-            ),
-            "that is the last size at which the CPU wins, not the first of the GPU": (
-                lambda sizes, cpu, gpu, link, start: _crossing(sizes, cpu, gpu, link, start) // 2
-            ),
-            "you compare the rates alone: the first size": lambda sizes, cpu, gpu, link, start: (
-                sizes[0]
-            ),
-            "you return the position in sizes, not the size": (
-                lambda sizes, cpu, gpu, link, start: (
-                    sizes.index(n) if (n := _crossing(sizes, cpu, gpu, link, start)) else -1
-                )
-            ),
-        },
+        mistakes=CROSSING_MISTAKEN,
     )
 )

@@ -13,7 +13,8 @@ from course.roofline import time_text
 from course.toy_gpu import DISTURBANCE, JITTER, LUCK
 
 FEWEST = 5  # samples with quartiles
-ABOVE_A_ROOF = 1.0
+OCCUPIED = "H200"  # the GPU whose multiprocessor is filled
+NEAR_A_MULTIPLE = 0.03  # of a time that is some launches' together
 
 
 def _number(answer: Any) -> float | None:
@@ -22,6 +23,13 @@ def _number(answer: Any) -> float | None:
     if value.shape != () or value.dtype.kind not in "fiu":
         return None
     return float(value)
+
+
+def _described(answer: Any) -> str:
+    """An answer that is no number, in a few words."""
+    if isinstance(answer, tuple | list) or np.ndim(answer):
+        return f"{len(answer)} values"
+    return f"{answer!r:.60}"
 
 
 # --- time a launch ------------------------------------------------------------------------------
@@ -33,53 +41,97 @@ def judge_time(answer: Any, launch: Any, **others: Any) -> str | None:
     toy = launch.__self__
     given = _number(answer)
     if given is None:
-        return f"Return one number, the median in ms; got {answer!r:.60}."
+        return f"Return one number, the median in ms; got {_described(answer)}."
     work, cost = toy.work * 1e3, toy.cost * 1e3
     usual = work * float(np.median(JITTER))
     if toy.launches <= FEWEST:
+        early = " Does `return` stand behind the loop, not in it?" if toy.launches == 2 else ""
         return (
-            f"You launched {toy.launches} time{'s' * (toy.launches != 1)}: one call that does not "
-            f"count, and at least {FEWEST} that do."
+            f"You launched {toy.launches} time{'s' * (toy.launches != 1)}. Needed are one launch "
+            f"that does not count, and at least {FEWEST} that do.{early}"
         )
     if 0.985 * usual <= given <= 1.03 * usual + cost + 0.001:
         return None
-    return _what_went_wrong(given, usual, cost, toy)
+    wrong = (
+        _wrong_unit(given, usual, toy)
+        or _too_short(given, usual, cost, toy)
+        or _too_long(given, usual, cost, toy)
+    )
+    return f"Your result is {given:.4g}; the work takes {usual:.4g} ms. {wrong}"
 
 
-def _what_went_wrong(given: float, usual: float, cost: float, toy: Any) -> str:
-    mean = usual * (1 + (DISTURBANCE - 1) / 7)
-    readings = f"Your result is {given:.4g}; the work takes {usual:.4g} ms."
-    if math.isclose(given * 1e3, usual, rel_tol=0.2) and given < usual / 100:
-        return f"{readings} That is seconds: clock() gives seconds, and ms are asked for."
+def _wrong_unit(given: float, usual: float, toy: Any) -> str | None:
+    """What is wrong where the reading or its unit is."""
+    if toy.readings == 0:
+        return "You never called clock(). The toy's time goes on in the toy alone: read its clock."
+    if given < 0:
+        return "A time below 0: take the earlier reading from the later one."
+    if given == int(given) and int(given) in (int(usual), round(usual)):
+        return "It is rounded to whole ms: keep the digits."
+    for factor, what in (
+        (1e-3, "That is seconds: clock() gives seconds, and ms are asked for."),
+        (1e3, "That is µs: clock() gives seconds, and 1 s is 1000 ms."),
+        (1e-6, "clock() gives seconds: times 1000 they are ms. You divided."),
+    ):
+        if math.isclose(given, factor * usual, rel_tol=0.1):
+            return what
+    return None
+
+
+def _too_short(given: float, usual: float, cost: float, toy: Any) -> str | None:
+    """What is wrong where the time is less than the work takes."""
+    if given >= 0.985 * usual:
+        return None
     if given <= 3 * cost + 0.01 and given < usual / 2:
         return (
-            f"{readings} You timed the launch, not the work: launch() returns at once. "
+            "You timed the launch, not the work: launch() returns at once. "
             "Wait with synchronize() before you read the clock the second time."
         )
-    if LUCK * usual * 0.995 <= given <= LUCK * usual * 1.01 + cost + 0.001 < usual:
+    if LUCK * usual * 0.995 <= given <= LUCK * usual * 1.01 + cost + 0.001:
         return (
-            f"{readings} That is the shortest of your samples: one that had luck, such as a warm "
-            "cache. Take the median."
+            "That is the shortest of your samples: one that had luck, such as a warm cache. "
+            "Take the median."
         )
-    if given < 0.985 * usual:
+    if any(math.isclose(given, work + cost, abs_tol=1e-3) for work in _works(toy)):
+        return "That is one of your samples. The median is the middle one of the sorted samples."
+    return (
+        "Some of the work was not over when you read the clock, or belongs to another sample. "
+        "synchronize() before both readings."
+    )
+
+
+def _too_long(given: float, usual: float, cost: float, toy: Any) -> str:
+    """What is wrong where the time is more than the work takes."""
+    mean, compiling, works = usual * (1 + (DISTURBANCE - 1) / 7), toy.compiling * 1e3, _works(toy)
+    for count in (2, 3):
+        if math.isclose(given, count * (usual + cost), rel_tol=NEAR_A_MULTIPLE):
+            return f"That is {count} launches: between two readings belongs one."
+    if math.isclose(given, sum(works[1:]), rel_tol=NEAR_A_MULTIPLE):
+        return "That is all launches together. Time each by itself, and take the median."
+    if compiling + DISTURBANCE * mean < given <= toy.clock() * 1e3:
         return (
-            f"{readings} Some of the work was not over when you read the clock, or belongs to "
-            "another sample. synchronize() before both readings."
+            "So much the clock shows at the end, or in between: that is no difference of two "
+            "readings. 1000 * (clock() - start) has its brackets."
         )
-    if given > toy.compiling * 1e3 / toy.launches and given > 1.6 * mean:
+    if given > compiling / toy.launches and given > 1.6 * mean:
         return (
-            f"{readings} Compiling is in it, or other work that was queued: launch once and "
-            "synchronize before the first sample, and let that call not count."
+            "Compiling is in it, or other work that was queued: launch once and synchronize "
+            "before the first sample, and let that call not count."
         )
     if 1.1 * usual < given < 2.2 * mean:
         return (
-            f"{readings} Some samples were disturbed and took {DISTURBANCE:.0f} times as long. "
+            f"Some samples were disturbed and took {DISTURBANCE:.0f} times as long. "
             "A mean, or a sum, takes them in; the median does not."
         )
     return (
-        f"{readings} Take the time of one launch at a time: synchronize, read the clock, launch, "
+        "Take the time of one launch at a time: synchronize, read the clock, launch, "
         "synchronize, read the clock."
     )
+
+
+def _works(toy: Any) -> list[float]:
+    """What each launch's work took [ms]."""
+    return [(span.end - span.start) * 1e3 for span in toy.spans if span.what == "work"]
 
 
 # --- copy what is needed ------------------------------------------------------------------------
@@ -88,29 +140,58 @@ def _what_went_wrong(given: float, usual: float, cost: float, toy: Any) -> str:
 def judge_factors(answer: Any, u: Any, s: Any, vt: Any, k: int) -> str | None:
     """Judge arrays for the device: only what is needed, float32, side by side."""
     wanted = {"u": u[:, :k], "s": s[:k], "vt": vt[:k]}
+    wholes = {"u": u, "s": s, "vt": vt}
     if not isinstance(answer, tuple | list) or len(answer) != 3:
-        return f"Return three arrays, u, s and vt; got {type(answer).__name__}."
+        one = type(answer).__name__
+        given = f"{len(answer)} values" if isinstance(answer, tuple | list) else f"one {one}"
+        return f"Return three arrays, u, s and vt; got {given}."
     for given, (name, part) in zip(answer, wanted.items(), strict=True):
         if not isinstance(given, np.ndarray):
-            return f"{name} is a {type(given).__name__}, not an array."
+            return f"{name} is no NumPy array: np.ascontiguousarray makes one."
         if given.shape != part.shape:
-            whole = {"u": u, "s": s, "vt": vt}[name].shape
-            extra = " That is the whole factor." if given.shape == whole else ""
-            return f"{name} has the shape {given.shape}; {part.shape} is needed.{extra}"
+            return (
+                f"{name} has the shape {given.shape}; {part.shape} is needed."
+                f"{_what_it_is(name, given, wholes, k)}"
+            )
         if given.dtype != np.float32:
             times = given.dtype.itemsize / 4
             return (
                 f"{name} is {given.dtype}, not float32: {times:g} times the bytes, and a kernel "
                 "computes in that type."
             )
-        if not np.allclose(given, part, rtol=1e-5, atol=1e-6):
-            return f"{name} has other values than the first {k} of the factor."
+        if not _same(given, part):
+            return (
+                f"{name} has other values than the first {k} of the factor."
+                f"{_what_it_is(name, given, wholes, k)}"
+            )
         if not given.flags.c_contiguous:
             return (
                 f"{name} is a view of a larger array, or lies column by column: its rows do not "
                 "follow each other in memory. np.ascontiguousarray copies it in order."
             )
     return None
+
+
+def _same(given: Any, part: Any) -> bool:
+    return given.shape == part.shape and np.allclose(given, part, rtol=1e-5, atol=1e-6)
+
+
+def _what_it_is(name: str, given: Any, wholes: Mapping[str, Any], k: int) -> str:
+    """What was returned in place of a part of a factor, where it is known."""
+    u, s, vt = wholes.values()
+    if given.shape == wholes[name].shape and _same(given, wholes[name]):
+        return " That is the whole factor."
+    known = {
+        "u": (
+            (vt[:k], "These are rows of vt: return u, s, vt, in this order."),
+            (u[:k], "These are rows of u. Its layers are columns: u[:, :k]."),
+            (u[:, :k].T, "It is turned: its layers are columns, and stay columns."),
+            (u[:, :k] * s[:k], "It is multiplied by s: the kernel does that."),
+        ),
+        "s": ((np.diag(s[:k]), "s is no matrix here: k numbers are enough."),),
+        "vt": ((vt[:, :k], "These are columns of vt. Its layers are rows: vt[:k]."),),
+    }
+    return next((f" {what}" for part, what in known[name] if _same(given, part)), "")
 
 
 # --- pairs --------------------------------------------------------------------------------------
@@ -120,25 +201,52 @@ def judge_pair(
     names: tuple[str, str],
     reference: Callable[..., tuple[Any, Any]],
     mistakes: Mapping[str, Callable[..., tuple[Any, Any]]],
+    words: tuple[str, ...] = (),
 ) -> Callable[..., str | None]:
-    """A judge of two values, which names the mistake that gives both of them; 0.1% is allowed."""
+    """A judge of two values, which names the mistake that gives both of them; 0.1% is allowed.
+
+    Where a value is a word, it is one of `words`.
+    """
 
     def judge(answer: Any, **arguments: Any) -> str | None:
         wanted = f"{names[0]} and {names[1]}"
-        if not isinstance(answer, tuple | list) or len(answer) != 2:
+        pair = answer.tolist() if isinstance(answer, np.ndarray) else answer
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
             return f"Return two values, {wanted}; got {answer!r:.60}."
         right = reference(**arguments)
-        if all(map(_alike, answer, right)):
+        if all(map(_alike, pair, right)):
             return None
-        told = f"Your {wanted}: {_shown(answer)}; right is {_shown(right)}."
+        told = f"Your {wanted}: {_shown(pair)}; right is {_shown(right)}."
         for sentence, mistaken in mistakes.items():
-            if all(map(_alike, answer, mistaken(**arguments))):
+            if all(map(_alike, pair, mistaken(**arguments))):
                 return f"{told} That is what you get when {sentence}."
-        if all(map(_alike, answer, right[::-1])):
+        if all(map(_alike, pair, right[::-1])):
             return f"{told} The two have changed places."
+        told += next(filter(None, (_fault(*both, words) for both in zip(pair, right, names))), "")
         return told
 
     return judge
+
+
+def _fault(given: Any, right: Any, name: str, words: tuple[str, ...]) -> str | None:
+    """What is wrong with one value by itself: its kind, its digits, its power of ten."""
+    if _alike(given, right):
+        return None
+    if isinstance(right, str):
+        return None if given in words else f" {given!r} is none of {', '.join(map(repr, words))}."
+    number = _number(given)
+    if number is None:
+        return f" {given!r} is no number."
+    if number in {math.floor(right), *(round(right, digits) for digits in range(4))}:
+        return f" {number:g} is rounded: return all digits."
+    if number > 0 and right > 0:
+        power = math.log10(number / right)
+        if round(power) and math.isclose(power, round(power), abs_tol=1e-3):
+            return (
+                f" The figure in {name} is {10.0 ** round(power):g} times the right one: "
+                "1 s = 10³ ms, 1 GB = 10⁹ bytes, 1 TFLOP = 10¹² operations."
+            )
+    return None
 
 
 def _alike(given: Any, right: Any) -> bool:
@@ -156,42 +264,81 @@ def _shown(pair: Any) -> str:
 # --- impossible figures -------------------------------------------------------------------------
 
 
+#: What is taken for impossible, from the shares of the two roofs that a figure reaches.
+_FIGURES_MISTAKEN: dict[str, Callable[[float, float], bool]] = {
+    "you look at the bytes only": lambda bytes, operations: bytes > 1,
+    "you look at the operations only": lambda bytes, operations: operations > 1,
+    "a figure must be above both roofs; above one is enough": lambda bytes, operations: (
+        bytes > 1 and operations > 1
+    ),
+    "you add the two times, but they overlap": lambda bytes, operations: bytes + operations > 1,
+    "the comparison is turned round: impossible is a time below the least": (
+        lambda bytes, operations: max(bytes, operations) < 1
+    ),
+    "ms are taken for seconds, so that all is slow": lambda bytes, operations: (
+        max(bytes, operations) > 1000
+    ),
+    "seconds are taken for ms, so that all is fast": lambda bytes, operations: (
+        max(bytes, operations) > 0.001
+    ),
+    "the bandwidth is taken for GiB/s, of 2³⁰ bytes; GB are 10⁹": lambda bytes, operations: (
+        bytes * 1e9 / 2**30 > 1 or operations > 1
+    ),
+}
+
+
 def judge_figures(answer: Any, figures: Any, bandwidth: float, rate: float) -> str | None:
     """Judge which reported figures are above a roof."""
-    if isinstance(answer, str) or not hasattr(answer, "__iter__"):
-        return f"Return a list of names, empty if all are possible; got {answer!r:.60}."
+    if isinstance(answer, str | Mapping) or not hasattr(answer, "__iter__"):
+        what = "a dict" if isinstance(answer, Mapping) else f"{answer!r:.60}"
+        return f"Return a list of names, empty if all are possible; got {what}."
     given = [*answer]
     names = [name for name, *_ in figures]
+    shares = {
+        name: (count / milliseconds * 1e-6 / bandwidth, operations / milliseconds * 1e-9 / rate)
+        for name, count, operations, milliseconds in figures
+    }
     for name in given:
         if name not in names:
             return f"{name!r:.60} is none of the names {', '.join(names)}."
-    for name, count, operations, milliseconds in figures:
-        gigabytes, teraflops = count / milliseconds * 1e-6, operations / milliseconds * 1e-9
-        above = gigabytes > bandwidth * ABOVE_A_ROOF or teraflops > rate * ABOVE_A_ROOF
-        what = f"{name!r}, in {time_text(milliseconds)}, moves {gigabytes:,.0f} GB/s"
+        if given.count(name) > 1:
+            return f"{name!r} is {given.count(name)} times in your list; once is enough."
+    for name, _, operations, milliseconds in figures:
+        of_bandwidth, of_rate = shares[name]
+        above = max(of_bandwidth, of_rate) > 1
+        if above == (name in given):
+            continue
+        what = f"{name!r}, in {time_text(milliseconds)}, moves {of_bandwidth * bandwidth:,.0f} GB/s"
         if operations:
-            what += f" and computes {teraflops:.3g} TFLOP/s"
+            what += f" and computes {of_rate * rate:.3g} TFLOP/s"
         roofs = f"the roofs are {bandwidth:,.0f} GB/s and {rate:g} TFLOP/s"
-        if above and name not in given:
-            return f"{what}; {roofs}. It is impossible, and not in your list."
-        if not above and name in given:
-            return f"{what}; {roofs}. It is possible, but in your list."
+        verdict = "impossible, and not" if above else "possible, but"
+        return f"{what}; {roofs}. It is {verdict} in your list.{_why_these(given, shares)}"
     return None
+
+
+def _why_these(given: list[str], shares: Mapping[str, tuple[float, float]]) -> str:
+    """The mistake that gives this list, where one does."""
+    for sentence, mistaken in _FIGURES_MISTAKEN.items():
+        if set(given) == {name for name, both in shares.items() if mistaken(*both)}:
+            return f" Your list is what you get when {sentence}."
+    return ""
 
 
 # --- a block that fills the multiprocessor ------------------------------------------------------
 
 
 def judge_block(answer: Any, registers: int, shared: int) -> str | None:
-    """Judge a number of threads by the warps that a T4's multiprocessor then holds."""
+    """Judge a number of threads by the warps that an H200's multiprocessor then holds."""
     given = _number(answer)
     if given is None or given != int(given):
         return f"Return one whole number, the threads of a block; got {answer!r:.60}."
     threads = int(given)
-    if not 32 <= threads <= 1024 or threads % 32:
-        return f"{threads} threads: take a multiple of 32 from 32 to 1,024, whole warps."
     found = {n: _occupancy(n, registers, shared) for n in range(32, 1025, 32)}
     best = max(found, key=lambda n: found[n].warps)
+    warps = " Or are these warps? Return the threads." * (threads == found[best].warps)
+    if threads not in found:
+        return f"{threads} threads: take a multiple of 32 from 32 to 1,024, whole warps.{warps}"
     mine = found[threads]
     if mine.warps == found[best].warps:
         return None
@@ -202,35 +349,9 @@ def judge_block(answer: Any, registers: int, shared: int) -> str | None:
         )
     return (
         f"Blocks of {threads} threads: {mine.warps} warps on a multiprocessor, limited by "
-        f"{' and '.join(mine.limited_by)}. There is a size that gives {found[best].warps}."
+        f"{' and '.join(mine.limited_by)}. There is a size that gives {found[best].warps}.{warps}"
     )
 
 
 def _occupancy(threads: int, registers: int, shared: int) -> Any:
-    return occupancy("T4", threads, registers, shared * threads)
-
-
-# --- the crossing -------------------------------------------------------------------------------
-
-
-def total_times(
-    sizes: Any,
-    cpu: float,
-    gpu: float,
-    link: float,
-    start: float,
-    *,
-    there: bool = True,
-    back: bool = True,
-    whole: bool = False,
-) -> tuple[list[float], list[float]]:
-    """Times [ms] of images of n × n pixels, k = n // 8, on the CPU and on the GPU with copies."""
-    by_cpu, by_gpu = [], []
-    for n in sizes:
-        k = n // 8
-        operations = 2 * n * n * k
-        factors = 2 * n * n + n if whole else 2 * n * k + k
-        moved = 4 * (there * factors + back * n * n)
-        by_cpu.append(operations / cpu * 1e-6)
-        by_gpu.append(start + moved / link * 1e-6 + operations / gpu * 1e-6)
-    return by_cpu, by_gpu
+    return occupancy(OCCUPIED, threads, registers, shared * threads)
