@@ -158,7 +158,7 @@ pictures.timeline(toy, marks={"before": before, "after": toy.clock()})
 # ## 3 The first call
 #
 # A kernel or an `njit` function is compiled when it is called for the first time. Here you see it
-# on your own CPU.
+# on your own CPU. (`.py_func` is the Python function that a compiled one was made from.)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -316,8 +316,8 @@ check("time-a-launch", time_launch)
 # ## 5 Short kernels, warm caches
 #
 # (A median of many samples forgives a first call, or a full queue, among them. The check looks at
-# your figure only, so it forgives that, too. Do not count on it: five samples of a slow program
-# forgive less.)
+# your figure only, so it forgives that, too. Do not count on it: in five samples, three faults are
+# most of them.)
 #
 # Your function is right to a few hundredths of a millisecond: the launch itself is in it. A short
 # kernel drowns in that. So GPUs have a clock of their own. An **event** goes into the queue like a
@@ -748,7 +748,9 @@ check("impossible-figures", impossible)
 from course.roofline import ImpossibleFigure, refuse_impossible
 
 try:
-    refuse_impossible(0.041, work["bytes"], 3 * 2048**2 * 256, known_gpu("H200"), what="my kernel")
+    refuse_impossible(
+        0.041, work["bytes"], 3 * 2048**2 * 256, recorded_roofs("H200"), what="my kernel"
+    )
 except ImpossibleFigure as error:
     print(error)
 

@@ -44,6 +44,11 @@ def judge_time(answer: Any, launch: Any, **others: Any) -> str | None:
         return f"Return one number, the median in ms; got {_described(answer)}."
     work, cost = toy.work * 1e3, toy.cost * 1e3
     usual = work * float(np.median(JITTER))
+    if not toy.launches:
+        return (
+            "The launch() of your function's arguments was never called. Use launch, synchronize "
+            "and clock as they are given, not another toy's."
+        )
     if toy.launches <= FEWEST:
         early = " Does `return` stand behind the loop, not in it?" if toy.launches == 2 else ""
         return (
@@ -108,6 +113,8 @@ def _too_long(given: float, usual: float, cost: float, toy: Any) -> str:
             return f"That is {count} launches: between two readings belongs one."
     if math.isclose(given, sum(works[1:]), rel_tol=NEAR_A_MULTIPLE):
         return "That is all launches together. Time each by itself, and take the median."
+    if math.isclose(given, DISTURBANCE * usual + cost, rel_tol=0.01):
+        return "That is the longest of your samples: one that was disturbed. Take the median."
     if compiling + DISTURBANCE * mean < given <= toy.clock() * 1e3:
         return (
             "So much the clock shows at the end, or in between: that is no difference of two "

@@ -77,7 +77,7 @@ RATES_MISTAKEN = {
         rows, rows, k, milliseconds
     ),
     "you count numbers, not bytes: a float32 has 4 bytes": _counting(itemsize=1),
-    "you count 8 bytes a number, as for float64": _counting(itemsize=8),
+    "you count 8 bytes a number, as for float64, or all bytes twice": _counting(itemsize=8),
     "you count bits; 8 of them are a byte": _counting(itemsize=32),
     "the time is in ms, you took it as seconds": _in_unit(1e-3),
     "the bandwidth is in bytes a second, not in GB/s": _in_unit(1e9),
@@ -238,7 +238,7 @@ CROSSING_MISTAKEN = {
         _crossing_with(whole=True)
     ),
     "you count numbers, not bytes: a float32 has 4 bytes": _crossing_with(itemsize=1),
-    "you count 8 bytes a number, as for float64": _crossing_with(itemsize=8),
+    "you count 8 bytes a number, as for float64, or all bytes twice": _crossing_with(itemsize=8),
     "you count one operation for each pixel and layer; they are two": _crossing_with(steps=1),
     "k is taken for n; it is n // 8": _crossing_with(layers=lambda n: n),
     "copies and kernel go on at the same time; here one follows the other": (

@@ -7,6 +7,7 @@ import numpy as np
 
 from bug_zoo import Answers
 from course.occupancy import occupancy
+from course.toy_gpu import ToyGPU
 
 ANSWERS = Answers()
 wrong, right = ANSWERS.wrong, ANSWERS.right
@@ -170,6 +171,24 @@ def time_in_the_middle_of_the_unsorted(launch, synchronize, clock):
 @wrong("time-a-launch", "wrong-result", "the shortest of your samples")
 def time_half_a_percentile(launch, synchronize, clock):
     return 1e3 * np.percentile(samples_of(launch, synchronize, clock), 0.5)
+
+
+@wrong("time-a-launch", "wrong-result", "the longest of your samples")
+def time_worst_of_all(launch, synchronize, clock):
+    return 1e3 * max(samples_of(launch, synchronize, clock))
+
+
+TOY = ToyGPU()  # as the lesson's own, which stands in the notebook when a student writes
+
+
+@wrong("time-a-launch", "wrong-result", "never called", "not another toy's")
+def time_of_the_toy_at_hand(launch, synchronize, clock):
+    return 1e3 * median(samples_of(TOY.launch, TOY.synchronize, TOY.clock))
+
+
+@wrong("time-a-launch", "wrong-result", "Return one number", "got '2.04 ms'")
+def time_as_text(launch, synchronize, clock):
+    return f"{1e3 * median(samples_of(launch, synchronize, clock)):.2f} ms"
 
 
 @wrong("time-a-launch", "wrong-result", "That is all launches together")
@@ -792,6 +811,15 @@ def impossible_by_a_pair(figures, bandwidth, rate):
     return found
 
 
+@wrong("impossible-figures", "raised", "'float' and 'str'", "least_time(...)[0]")
+def impossible_by_what_binds(figures, bandwidth, rate):
+    return [
+        name
+        for name, count, operations, ms in figures
+        if ms < least_as_the_larger_pair(count, operations, bandwidth, rate)[1]
+    ]
+
+
 @wrong("impossible-figures", "wrong-result", "figures of a T4, all possible", "returns None")
 def impossible_none_where_all_are_possible(figures, bandwidth, rate):
     return [*impossible_as_a_set(figures, bandwidth, rate)] or None
@@ -929,6 +957,16 @@ def block_from_the_registers(registers, shared):
     return min(1024, 65536 // registers // 32 * 32)
 
 
+@wrong("fullest-block", "wrong-result", "There is a size that gives 48")
+def block_until_it_gets_worse(registers, shared):
+    best = 32
+    for threads in range(64, 1025, 32):
+        if warps_of(threads, registers, shared) < warps_of(best, registers, shared):
+            break
+        best = threads
+    return best
+
+
 @wrong("fullest-block", "raised", "block 0 has 0 threads", "Line 3", "shared * block")
 def block_from_0_on(registers, shared):
     sizes = range(0, 1025, 32)
@@ -1034,6 +1072,11 @@ def crossing_of_numbers(sizes, *rates):
 @wrong("crossing", "wrong-result", "as for float64")
 def crossing_in_float64(sizes, *rates):
     return first_where(sizes, *rates, moved=lambda n, k: 8 * (2 * n * k + k + n * n))
+
+
+@wrong("crossing", "wrong-result", "all bytes twice")
+def crossing_with_everything_both_ways(sizes, *rates):
+    return first_where(sizes, *rates, moved=lambda n, k: 2 * needed_by(n, k))
 
 
 @wrong("crossing", "wrong-result", "the cost of starting is left out")
