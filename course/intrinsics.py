@@ -8,6 +8,7 @@ Each function works inside a kernel, on a GPU and in the simulator alike.
 `copy_async`, `copy4_async`            global to shared memory without a register between (8.0)
 `commit_copies`, `wait_copies`         close a group of copies; wait for groups (8.0)
 `split_halves`                         two float32 as two pairs of halves: upper and lower parts
+`round_tf32`                           a float32 rounded to TF32, 10 bits of fraction (8.0)
 `mma_f16`, `mma_f16_k8`, `mma_tf32`    a product of tensor cores: c + a b, by a whole warp
 =====================================  ==========================================================
 
@@ -19,7 +20,7 @@ access, a GPU stops with an error. Before a copied element is touched, the threa
 copy waits for it, and other threads meet it at a barrier after that: all else is a ``race``.
 
 Kernels that use these compile for every GPU that has the instruction: (8.0) means compute
-capability 8.0 and newer, `mma_f16_k8` needs 7.5, `mma_f16` and `mma_tf32` 8.0.
+capability 8.0 and newer, `mma_f16_k8` needs 7.5.
 Source: NVIDIA, PTX ISA: ld, st, cp.async, mma, cvt; Numba, "Extending Numba", ``intrinsic``.
 """
 
@@ -43,7 +44,7 @@ except ImportError:  # no numba-cuda: nothing is compiled, the simulator takes t
 
 __all__ = [
     "commit_copies", "copy4_async", "copy_async", "load", "load2", "load4", "mma_f16", "mma_f16_k8",
-    "mma_tf32", "split_halves", "store", "store2", "store4", "wait_copies",
+    "mma_tf32", "round_tf32", "split_halves", "store", "store2", "store4", "wait_copies",
 ]  # fmt: skip
 
 f4, u4 = types.float32, types.uint32
@@ -262,8 +263,20 @@ def split_halves(typing, x, y):
     return types.UniTuple(u4, 2)(x, y), generate
 
 
-def _product(name: str, instruction: str, convert: Callable | None = None) -> Callable:
-    """Typing function of a product; ``convert`` makes a register of a fragment's number."""
+@_piece
+def round_tf32(typing, x):
+    """``round_tf32(x)``: x with 10 bits of fraction, rounded to nearest, ties away from zero."""
+
+    def generate(context, builder, signature, args):
+        pair = [(args[0], "f")]
+        bits = _assembly(builder, _WORD, pair, "cvt.rna.tf32.f32 $0, $1;", "=r")
+        return builder.bitcast(bits, _FLOAT)
+
+    return types.float32(x), generate
+
+
+def _product(name: str, instruction: str) -> Callable:
+    """Typing function of a product."""
     wanted = pieces.PRODUCTS[name][0]
 
     def numbers(builder, kind, value) -> list[Any]:
@@ -273,8 +286,7 @@ def _product(name: str, instruction: str, convert: Callable | None = None) -> Ca
 
     def generate(context, builder, signature, args):
         c, a, b = (numbers(builder, k, v) for k, v in zip(wanted, args, strict=True))
-        if convert is not None:
-            a, b = ([convert(builder, value) for value in part] for part in (a, b))
+        a, b = ([builder.bitcast(value, _WORD) for value in part] for part in (a, b))
         places = [f"${4 + n}" for n in range(len(a) + len(b) + 4)]
         lists = places[: len(a)], places[len(a) : len(a) + len(b)], places[-4:]
         operands = ", ".join("{" + ", ".join(part) + "}" for part in lists)
@@ -292,13 +304,9 @@ def _product(name: str, instruction: str, convert: Callable | None = None) -> Ca
     return typed
 
 
-def _tf32(builder, value) -> Any:
-    return _assembly(builder, _WORD, [(value, "f")], "cvt.rna.tf32.f32 $0, $1;", "=r")
-
-
 _f16 = _product("mma_f16", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
 _f16_k8 = _product("mma_f16_k8", "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32")
-_tf32_k8 = _product("mma_tf32", "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", _tf32)
+_tf32_k8 = _product("mma_tf32", "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32")
 
 
 @_piece
@@ -325,7 +333,8 @@ def mma_f16_k8(typing, c, a, b):
 def mma_tf32(typing, c, a, b):
     """``mma_tf32(c, a, b)``: c + a b, 16 x 8 from 16 x 8 and 8 x 8 float32; needs 8.0.
 
-    The factors are rounded to TF32, 10 bits of fraction. c as for `mma_f16`. a: four float32, rows
-    g, g + 8, g, g + 8, columns q, q, q + 4, q + 4. b: two, rows q and q + 4, column g.
+    The factors are cut to TF32, 10 bits of fraction: `round_tf32` them before. c as for `mma_f16`.
+    a: four float32, rows g, g + 8, g, g + 8, columns q, q, q + 4, q + 4. b: two, rows q and q + 4,
+    column g.
     """
     return _tf32_k8(c, a, b)

@@ -247,7 +247,7 @@ def measure(name: str, shape: tuple[int, int, int] = SHAPE) -> str:
         lines = [f"{name}: this GPU cannot run it, it needs compute capability {wanted}"]
     else:
         u, s, vt, out = _factors(shape)
-        call = step.configured(u, vt, out)
+        call = step.configured(u, vt, shape[2], out)
         timing = benchmark(call, u, s, vt, shape[2], out, name=name, **work(name, shape))
         rate = 2 * math.prod(shape) / timing.median * 1e-9
         lines = [f"{timing}", f"  {rate:.3g} TFLOP/s"]
@@ -281,7 +281,7 @@ def band(kernel: Any, name: str, shape: tuple[int, int, int] = SHAPE, at_least: 
     if backend.gpu() is None:
         return f"your {name}: no GPU here, so no time"
     u, s, vt, out = _factors(shape)
-    step.configured(u, vt, out)(u, s, vt, shape[2], out)
+    step.configured(u, vt, shape[2], out)(u, s, vt, shape[2], out)
     right = out.copy_to_host()
     out.copy_to_device(np.full_like(right, np.nan))
     yours = kernel[step.grid(*shape[:2]), step.block]
@@ -291,7 +291,7 @@ def band(kernel: Any, name: str, shape: tuple[int, int, int] = SHAPE, at_least: 
         return f"your {name}: not right yet at {shape}, so its time says nothing"
     ours, theirs = (
         benchmark(call, u, s, vt, shape[2], out, **work(name, shape)).median
-        for call in (step.configured(u, vt, out), yours)
+        for call in (step.configured(u, vt, shape[2], out), yours)
     )
     share = ours / theirs
     verdict = "in the band" if share >= at_least else f"below the band of {at_least:.0%}"

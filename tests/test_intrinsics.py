@@ -22,6 +22,7 @@ from course.intrinsics import (
     mma_f16,
     mma_f16_k8,
     mma_tf32,
+    round_tf32,
     split_halves,
     store,
     store2,
@@ -1079,8 +1080,8 @@ def test_products_of_a_warp_are_matrix_products(kernel, depth, gpu):
         for e, (i, j) in enumerate(fragments(lane)[0]):
             result[:, i, j] = out.reshape(warps, 32, 4)[:, lane, e]
     wanted = a.astype(np.float64) @ b.astype(np.float64) + c
-    # float16 is taken exactly, float32 rounded to 10 bits of fraction; sums are in float32
-    tolerance = 2e-6 if half else 2.0**-11 * 2 * 4 * depth
+    # float16 is taken exactly, float32 cut to 10 bits of fraction; sums are in float32
+    tolerance = 2e-6 if half else 2.0**-10 * 2 * 4 * depth
     np.testing.assert_allclose(result, wanted, rtol=0, atol=tolerance)
     assert half or np.abs(result - wanted).max() > 1e-4
     assert report.operations["tensor"] == warps * 2 * 16 * 8 * depth
@@ -1091,9 +1092,9 @@ def test_operations_of_tensor_cores_are_listed_where_there_are_any():
     assert "tensor" not in report.operations
 
 
-def test_tf32_keeps_ten_bits_and_rounds_ties_away_from_zero():
+def test_tf32_is_cut_to_ten_bits_by_tensor_cores():
     @cuda.jit
-    def rounded(x, out):
+    def cut(x, out):
         """Lane 0's first number of a, times 1 at row 0 of column 0."""
         t = cuda.threadIdx.x
         zero = float32(0)
@@ -1104,21 +1105,51 @@ def test_tf32_keeps_ten_bits_and_rounds_ties_away_from_zero():
             out[0] = c[0]
 
     cases = {
+        1 + 2.0**-10: 1 + 2.0**-10, 1 + 2.0**-11: 1.0, -1 - 3 * 2.0**-11: -1 - 2.0**-10,
+        2 - 2.0**-23: 2 - 2.0**-10, 0.0: 0.0,
+    }  # fmt: skip
+    for value, wanted in cases.items():
+        out = np.zeros(1, np.float32)
+        trace(cut, 1, 32, np.array([value], np.float32), out, gpu="A100")
+        assert out[0] == np.float32(wanted), value
+    for value in (np.inf, -np.inf, np.nan):
+        out = np.zeros(1, np.float32)
+        trace(cut, 1, 32, np.array([value], np.float32), out, gpu="A100")
+        np.testing.assert_array_equal(out, np.float32(value))
+
+
+def test_tf32_keeps_ten_bits_and_rounds_ties_away_from_zero():
+    @cuda.jit
+    def rounded(x, out):
+        out[cuda.threadIdx.x] = round_tf32(x[cuda.threadIdx.x])
+
+    cases = {
         1 + 2.0**-10: 1 + 2.0**-10, 1 + 2.0**-11: 1 + 2.0**-10, -1 - 2.0**-11: -1 - 2.0**-10,
         1 + 2.0**-11 - 2.0**-23: 1.0, 1 + 3 * 2.0**-11: 1 + 2.0**-9, 2 - 2.0**-23: 2.0, 0.0: 0.0,
         1e30: float(np.float32(1e30).view(np.uint32) + 0x1000 & 0xFFFFE000),
     }  # fmt: skip
     cases[1e30] = float(np.array([int(cases[1e30])], np.uint32).view(np.float32)[0])
-    for value, wanted in cases.items():
-        out = np.zeros(1, np.float32)
-        trace(rounded, 1, 32, np.array([value], np.float32), out, gpu="A100")
-        assert out[0] == np.float32(wanted), value
-    for value in (np.inf, -np.inf, np.nan, np.array(0x7FFFFFFF, np.uint32).view(np.float32)):
-        out = np.zeros(1, np.float32)
-        x = np.zeros(1, np.float32)
-        x[0] = value
-        trace(rounded, 1, 32, x, out, gpu="A100")
-        np.testing.assert_array_equal(out, x)
+    special = [np.inf, -np.inf, np.nan, np.array(0x7FFFFFFF, np.uint32).view(np.float32)]
+    x = np.array([*cases, *special], np.float32)
+    out = np.zeros_like(x)
+    trace(rounded, 1, len(x), x, out, gpu="A100")
+    np.testing.assert_array_equal(out, np.array([*cases.values(), *special], np.float32))
+
+
+@cuda.jit
+def one_for_all(x, out):
+    out[cuda.threadIdx.x] = round_tf32(x[0])
+
+
+def test_tf32_of_a_number_that_all_threads_share():
+    x, out = np.array([1 + 2.0**-11, 5], np.float32), np.zeros(32, np.float32)
+    trace(one_for_all, 1, 32, x, out, gpu="A100")
+    assert (out == np.float32(1 + 2.0**-10)).all()
+
+
+def test_tf32_needs_a_gpu_that_has_it():
+    with pytest.raises(TypingError, match=r"rounding to TF32 needs compute capability 8\.0"):
+        trace(one_for_all, 1, 32, numbers(2), numbers(32), gpu="T4")
 
 
 @cuda.jit

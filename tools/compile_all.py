@@ -27,20 +27,20 @@ from course.real_kernels import is_device_function
 TARGETS = ("sm_75", "sm_90")  # a Tesla T4; an H100 or H200
 PACKAGES = ("course.kernels",)
 
-_INPUT = "float32[:, ::1], float32[::1], float32[:, ::1], int64"
-_FACTORS = f"{_INPUT}, float32[:, ::1]"
-_MANY_INPUT = "float32[:, :, ::1], float32[:, ::1], float32[:, :, ::1], int64"
-_MANY = f"{_MANY_INPUT}, float32[:, :, ::1]"
-_LARGEST = "float32[::1]"
+_FACTORS = "float32[:, ::1], float32[::1], float32[:, ::1], int64, float32[:, ::1]"
+_MANY = "float32[:, :, ::1], float32[:, ::1], float32[:, :, ::1], int64, float32[:, :, ::1]"
+_PARTS = "{word}[:, :, ::1], {word}[:, :, ::1], float32[::1], float32[::1], float32[:, ::1]"
+_MANY_PARTS = (
+    "{word}[:, :, :, ::1], {word}[:, :, :, ::1], float32[:, ::1], float32[:, ::1], "
+    "float32[:, :, ::1]"
+)
+WORDS = {"halves": "uint32", "tf32": "float32"}
 
 #: Argument types of a kernel, by its module's name below the package and its own ("norm.softmax"),
 #: or of all kernels of a module that are not named ("norm.*").
 SIGNATURES: dict[str, str] = {
     "first_steps.*": f"void({_FACTORS})",
     "register_tiles.*": f"void({_FACTORS})",
-    "tensor_tiles.clear": f"void({_LARGEST})",
-    "tensor_tiles.largest_entries": f"void({_INPUT}, {_LARGEST})",
-    "tensor_tiles.largest_entries_of_many": f"void({_MANY_INPUT}, {_LARGEST})",
     "transpose.*": "void(float32[:, ::1], float32[:, ::1])",
 }
 
@@ -50,12 +50,7 @@ WITH_FLOAT64: dict[str, str] = {
 }
 
 #: Kernels that are meant to spill, and why.
-WITH_SPILLS: dict[str, str] = {
-    f"reconstruct: {name}{suffix}": "64 x 64 results a warp fill the registers; a shape that does "
-    "not spill is slower on an H200"
-    for name in ("tensor cores", "tf32")
-    for suffix in ("", " (unaligned)", " (many)", " (many, unaligned)")
-}
+WITH_SPILLS: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -100,16 +95,31 @@ def kernels() -> Iterator[Case]:
     yield from made()
 
 
+def signature(kind: str | None, many: bool) -> str:
+    """Argument types of a step's kernel, which multiplies factors or fragments of a kind."""
+    if kind is None:
+        return f"void({_MANY if many else _FACTORS})"
+    return f"void({(_MANY_PARTS if many else _PARTS).format(word=WORDS[kind])})"
+
+
 def made() -> Iterator[Case]:
-    """Kernels of the ladder that are made for a shape of tiles."""
-    from course.kernels.reconstruct import LADDER, made_kernels
+    """Kernels of the ladder that are made for a shape of tiles, and those that split factors."""
+    from course.kernels.reconstruct import FRAGMENTS, LADDER, made_kernels
 
     for name, (kernel, many, capability) in made_kernels().items():
         old = " before 8.0" in name
-        scan = LADDER[name.partition(" (")[0].removesuffix(" before 8.0")].scan
-        types = (_MANY if many else _FACTORS) + (f", {_LARGEST}" if scan is not None else "")
+        kind = LADDER[name.partition(" (")[0].removesuffix(" before 8.0")].kind
         before = (8, 0) if old else (99, 0)
-        yield Case(f"reconstruct: {name}", kernel, f"void({types})", capability, before)
+        yield Case(f"reconstruct: {name}", kernel, signature(kind, many), capability, before)
+    for kind, kernels in FRAGMENTS.items():
+        word, capability = WORDS[kind], (5, 3) if kind == "halves" else (8, 0)
+        for name, kernel in kernels._asdict().items():
+            axis = ":, " if name.startswith("many_") else ""
+            u, pieces = f"float32[{axis}:, ::1]", f"{word}[{axis}:, :, ::1]"
+            scale = f"float32[{axis}::1]"
+            taken = u if name.endswith("u") else f"{scale}, {u}"
+            types = f"void({taken}, int64, {pieces}, {scale})"
+            yield Case(f"fragments: {kind}, {name}", kernel, types, capability)
 
 
 def complaints(case: Case, facts: Compiled) -> Iterator[str]:

@@ -15,7 +15,7 @@ from course import ladder
 from course.compiler import Compiled, CompilerMissing, compiled
 from course.kernels.reconstruct import LADDER, OLDER
 from tools import address
-from tools.compile_all import _FACTORS, _LARGEST
+from tools.compile_all import signature
 from tools.lessons import ROOT
 
 FILE = ROOT / "data" / "compiled-ladder.csv"
@@ -31,14 +31,14 @@ def steps() -> Iterator[tuple[str, str, Compiled]]:
         for name, newest in LADDER.items():
             step = OLDER.get(name, newest) if capability < (8, 0) else newest
             if step.capability <= capability:
-                types = _FACTORS if step.scan is None else f"{_FACTORS}, {_LARGEST}"
-                yield name, target, compiled(step.kernel, f"void({types})", target=target)
+                types = signature(step.kind, many=False)
+                yield name, target, compiled(step.kernel, types, target=target)
 
 
 def row(name: str, target: str, found: Compiled) -> tuple:
     """One line of the file; tensor cores' products are no float32 instructions."""
     its = name, target, found.registers, found.spills, found.shared_bytes
-    if LADDER[name].scan is not None or "fma.rn.f32" not in found.ptx:
+    if LADDER[name].kind is not None or "fma.rn.f32" not in found.ptx:
         return (*its, "", "", "")
     loop = ladder.inner_loop(found.ptx)
     return (*its, loop.instructions, loop.products, loop.reads)

@@ -59,7 +59,7 @@ def one_image(bench, rows, columns, r, k, steps):
                       expected=expected, shape=shape, **work_of("", rows, columns, k))  # fmt: skip
     for name in steps:
         step = LADDER[name]
-        call = step.configured(there[0], there[2], out)
+        call = step.configured(there[0], there[2], k, out)
         limit = {"limit": TF32_LIMIT} if name == "tf32" else {}
         bench.variant("reconstruct", name, call, (*there, k, out), out=out, expected=expected,
                       shape=shape, **limit, **work_of(name, rows, columns, k))  # fmt: skip
@@ -94,6 +94,6 @@ def a_stack(bench, images, rows, columns, k):
             three, expected=expected, shape=shape, **work_of("", rows, columns, k, images),
         )  # fmt: skip
     for name in ("warp tiles", "tensor cores"):
-        call = LADDER[name].configured(there[0], there[2], out)
+        call = LADDER[name].configured(there[0], there[2], k, out)
         bench.variant("reconstruct", name, call, (*there, k, out), out=out, expected=expected,
                       shape=shape, **work_of(name, rows, columns, k, images))  # fmt: skip

@@ -1,8 +1,8 @@
 """Rebuild an image from its SVD on the GPU: a ladder of kernels, each a step up from the last.
 
 Steps 1 to 4 are in `course.kernels.first_steps`, 5 to 8 in `course.kernels.register_tiles`, 9 in
-`course.kernels.warp_tiles`, 10 in `course.kernels.tensor_tiles`. Here is how each is launched, and
-the front door:
+`course.kernels.warp_tiles`, 10 in `course.kernels.fragments` and `course.kernels.tensor_tiles`.
+Here is how each is launched, and the front door:
 
 >>> out = reconstruct(u, s, vt, k)                     # NumPy in, NumPy out
 >>> reconstruct(u, s, vt, k, out=out)                  # CuPy or Numba device arrays stay there
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from course.backend import cuda, gpu
-from course.kernels import register_tiles, tensor_tiles, warp_tiles
+from course.kernels import fragments, register_tiles, tensor_tiles, warp_tiles
 from course.kernels.first_steps import (
     TILE,
     reconstruct_float32,
@@ -29,8 +29,7 @@ from course.kernels.first_steps import (
 Array = Any  # of NumPy, of numba.cuda or of CuPy
 
 WIDE = 16  # bytes of the widest access
-ENOUGH = 4e9  # operations from which tensor cores win, their scan included, on an H200
-SCAN_BLOCKS = 528  # of the search for the largest entries: four for each multiprocessor of an H200
+ENOUGH = 4e9  # operations from which tensor cores win, splitting included, on an H200
 
 
 @dataclass(frozen=True)
@@ -53,9 +52,8 @@ class Step:
         The same for stacks of images, one more axis in front, one image for each z of the grid.
     capability : (int, int)
         The oldest compute capability that has the instructions.
-    scan : bool, optional
-        The kernels take one more argument, the largest entries of u and s vt; whether those are
-        to be found first.
+    kind : {"halves", "tf32"}, optional
+        The kernels take the factors as fragments of this kind, and one launch becomes three.
     """
 
     kernel: Callable
@@ -66,7 +64,7 @@ class Step:
     many: Callable | None = None
     many_unaligned: Callable | None = None
     capability: tuple[int, int] = (5, 0)
-    scan: bool | None = None
+    kind: str | None = None
 
     def grid(self, rows: int, columns: int) -> tuple[int, int]:
         """Return the blocks in x and y that cover rows x columns pixels."""
@@ -75,11 +73,12 @@ class Step:
             return -(-rows // self.block[0]), -(-columns // self.block[1])
         return -(-columns // across), -(-rows // down)
 
-    def configured(self, u: Array, vt: Array, out: Array) -> Callable[..., None]:
+    def configured(self, u: Array, vt: Array, k: int, out: Array) -> Callable[..., None]:
         """The step, ready to be called with (u, s, vt, k, out) of these shapes and alignments.
 
-        For one image that is the kernel with its launch configuration; a step that has to find the
-        largest entries first launches three kernels one after the other. Nothing is waited for.
+        For one image that is the kernel with its launch configuration; a step that multiplies
+        fragments launches three kernels one after the other, and keeps memory for the fragments, as
+        much as for the k columns of u and rows of vt, as long as it lives. Nothing is waited for.
 
         Raises
         ------
@@ -87,12 +86,11 @@ class Step:
             For stacks of images, where the step takes one image only.
         """
         fits = are_aligned(u, vt, out)
-        grid: tuple[int, ...]
+        grid: tuple[int, ...] = self.grid(*out.shape[-2:])
         if out.ndim == 2:
-            images, grid = 1, self.grid(*out.shape)
             kernel = self.kernel if fits or self.unaligned is None else self.unaligned
         else:
-            images, grid = out.shape[0], (*self.grid(*out.shape[1:]), out.shape[0])
+            grid = (*grid, out.shape[0])
             kernel = self.many if fits else self.many_unaligned
         if kernel is None:
             raise ValueError(
@@ -100,23 +98,53 @@ class Step:
                 f"{', '.join(name for name, step in LADDER.items() if step.many)} take both"
             )
         call = kernel[grid, self.block]
-        if self.scan is None:
+        if self.kind is None:
             return call
-        largest = cuda.device_array(2 * images, np.float32)
-        if not self.scan:
-            return lambda u, s, vt, k, out: call(u, s, vt, k, out, largest)
-        threads = tensor_tiles.SCAN_THREADS
-        clear = tensor_tiles.clear[-(-2 * images // threads), threads]
-        scan = tensor_tiles.largest_entries[min(u.shape[0], SCAN_BLOCKS), threads]
-        if out.ndim == 3:
-            scan = tensor_tiles.largest_entries_of_many[(min(u.shape[1], 8), images), threads]
+        room = self.room(u, k, out)
+        split_u, split_vt = (
+            kernel[blocks, threads] for kernel, blocks, threads in self.split(k, out)
+        )
 
         def launch(u: Array, s: Array, vt: Array, k: int, out: Array) -> None:
-            clear(largest)
-            scan(u, s, vt, k, largest)
-            call(u, s, vt, k, out, largest)
+            split_u(u, k, room[0], room[2])
+            split_vt(s, vt, k, room[1], room[3])
+            call(*room, out)
 
         return launch
+
+    def fragments(self, out: Array) -> tuple[int, int]:
+        """Return the fragments of u and of vt, for whole blocks."""
+        if self.tile is None:
+            raise ValueError("this step takes no fragments")
+        down, across = (
+            -(-size // tile) * tile for size, tile in zip(out.shape[-2:], self.tile, strict=True)
+        )
+        return down // fragments.ROWS, across // fragments.COLUMNS
+
+    def room(self, u: Array, k: int, out: Array) -> tuple[Array, Array, Array, Array]:
+        """Memory on the GPU for the fragments of u and of s vt, and for their scales."""
+        down, across = self.fragments(out)
+        tiles, word = -(-k // fragments.DEPTH), fragments.WORDS[self.kind or "halves"]
+        front = out.shape[:-2]
+        return (
+            _empty_like(u, (*front, down, tiles, fragments.U_WORDS), word),
+            _empty_like(u, (*front, across, tiles, fragments.VT_WORDS), word),
+            _empty_like(u, (*front, down * fragments.ROWS)),
+            _empty_like(u, (*front, across * fragments.COLUMNS)),
+        )
+
+    def split(self, k: int, out: Array) -> list[tuple[Callable, tuple[int, int], tuple[int, int]]]:
+        """The kernels that fill that room, u's and vt's, each with its grid and block."""
+        kernels, images = FRAGMENTS[self.kind or "halves"], 1
+        pair = (kernels.u, kernels.vt)
+        if out.ndim == 3:
+            pair, images = (kernels.many_u, kernels.many_vt), out.shape[0]
+        warps = 1 if k <= FEW else fragments.WARPS  # for a fragment
+        block = 32 * warps, fragments.WARPS // warps
+        return [
+            (kernel, (count // block[1], images), block)
+            for kernel, count in zip(pair, self.fragments(out), strict=True)
+        ]
 
 
 def are_aligned(u: Array, vt: Array, out: Array) -> bool:
@@ -147,13 +175,13 @@ def _warp_tiles(target: str) -> Step:
 
 
 def _tensor_tiles(target: str, kind: str, capability: tuple[int, int]) -> Step:
-    shape, deep = tensor_tiles.SHAPES[target], target != "sm_75"
+    shape = tensor_tiles.SHAPES[target]
 
     def make(aligned: bool) -> tuple[Callable, Callable]:
-        return tensor_tiles.tensor_tiles(shape, aligned, kind, deep)
+        return tensor_tiles.tensor_tiles(shape, aligned, kind)
 
     tile = shape.block_rows, shape.block_columns
-    return _tiles(make, shape.threads, tile, capability=capability, scan=kind == "halves")
+    return _tiles(make, shape.threads, tile, capability=capability, kind=kind)
 
 
 _SQUARE = register_tiles.THREADS, (register_tiles.BLOCK_ROWS, register_tiles.BLOCK_COLUMNS)
@@ -161,6 +189,10 @@ _COLUMN = (
     register_tiles.COLUMN_ROWS * register_tiles.COLUMN_COLUMNS // register_tiles.COLUMN_RESULTS,
     (register_tiles.COLUMN_ROWS, register_tiles.COLUMN_COLUMNS),
 )
+
+#: What splits the factors, by kind: for one image u and s vt, for many u and s vt.
+FRAGMENTS = {kind: fragments.splitters(kind) for kind in ("halves", "tf32")}
+FEW = 64  # values of i up to which one warp splits a fragment
 
 #: The steps by name, in the order of the ladder.
 LADDER: dict[str, Step] = {
@@ -275,7 +307,7 @@ def reconstruct(
     if target is None:
         target = _empty_like(u if out is None else s, shape)
     device_out = _on_device(target, name)
-    step.configured(there[0], there[2], device_out)(*there, k, device_out)
+    step.configured(there[0], there[2], k, device_out)(*there, k, device_out)
     if out is not None and not isinstance(out, np.ndarray):
         return out
     if out is not None or all(isinstance(array, np.ndarray) for array in (u, s, vt)):
@@ -338,10 +370,10 @@ def _on_device(array: Array, method: str) -> Array:
     return array if hasattr(array, "copy_to_host") else cuda.as_cuda_array(array)
 
 
-def _empty_like(array: Array, shape: tuple[int, ...]) -> Array:
-    """Memory on the GPU, of the kind that the array is."""
+def _empty_like(array: Array, shape: tuple[int, ...], kind: type = np.float32) -> Array:
+    """Memory of the kind that the array is; on the GPU for arrays of NumPy."""
     if isinstance(array, np.ndarray) or hasattr(array, "copy_to_host"):
-        return cuda.device_array(shape, np.float32)
+        return cuda.device_array(shape, kind)
     import cupy
 
-    return cupy.empty(shape, np.float32)
+    return cupy.empty(shape, kind)

@@ -29,10 +29,13 @@ PRODUCTS = {
     "mma_f16": ((types.UniTuple(f4, 4), types.UniTuple(u4, 4), types.UniTuple(u4, 2)), 64),
     "mma_tf32": ((types.UniTuple(f4, 4), types.UniTuple(f4, 4), types.UniTuple(f4, 2)), 32),
 }
+#: Types of numbers rounded.
+ROUNDED = {"split_halves": types.UniTuple(u4, 2), "round_tf32": f4}
 #: Arguments of each.
 ARITY = {
     **dict.fromkeys(LOADS, 2), **dict.fromkeys(STORES, 3), **dict.fromkeys(COPIES, 4),
-    **dict.fromkeys(PRODUCTS, 3), "split_halves": 2, "commit_copies": 0, "wait_copies": 1,
+    **dict.fromkeys(PRODUCTS, 3), "split_halves": 2, "round_tf32": 1,
+    "commit_copies": 0, "wait_copies": 1,
 }  # fmt: skip
 
 
@@ -57,8 +60,8 @@ def refusal(name: str, kinds: tuple[types.Type, ...], named: tuple[str, ...]) ->
     if len(kinds) != ARITY[name]:
         given = f"{len(kinds)} given" if kinds else "none given"
         return f"{name} takes {ARITY[name]} argument{'s' * (ARITY[name] != 1)}, {given}"
-    if name in PRODUCTS or name == "split_halves":
-        wanted = PRODUCTS[name][0] if name in PRODUCTS else (f4, f4)
+    if name in PRODUCTS or name in ROUNDED:
+        wanted = PRODUCTS[name][0] if name in PRODUCTS else (f4,) * ARITY[name]
         if kinds != wanted:
             spelled = [", ".join(str(kind) for kind in some) for some in (wanted, kinds)]
             return f"{name} takes ({spelled[0]}), given ({spelled[1]})"
@@ -128,7 +131,7 @@ def piece_type(typer: Expressions, node: ast.Call, name: str) -> types.Type:
         return _several(kinds[0].dtype, LOADS[name])
     if name in PRODUCTS:
         return PRODUCTS[name][0][0]
-    return types.UniTuple(u4, 2) if name == "split_halves" else types.none
+    return ROUNDED.get(name, types.none)
 
 
 def _several(kind: types.Type, count: int) -> types.Type:

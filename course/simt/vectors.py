@@ -300,6 +300,12 @@ class Vectors:
         both = (np.ascontiguousarray(part).view(np.uint32)[..., 0] for part in (upper, lower))
         return tuple(part if part.ndim else part.item() for part in both)
 
+    def round_tf32(self, x, site: int):
+        """float32 with 10 bits of fraction."""
+        self.needs((8, 0), "rounding to TF32", site)
+        rounded = rounded_tf32(np.atleast_1d(np.asarray(x, np.float32)))
+        return rounded if np.ndim(x) else rounded[0]
+
     def mma_f16_k8(self, c, a, b, site: int):
         self.needs((7, 5), "the product of tensor cores m16n8k8 in half precision", site)
         return self._product(c, _halves(self, a), _halves(self, (b,)), site)
@@ -311,7 +317,7 @@ class Vectors:
     def mma_tf32(self, c, a, b, site: int):
         self.needs((8, 0), "the product of tensor cores in TF32", site)
         left, right = (
-            [rounded_tf32(_lanes(self, value, np.float32))[:, None] for value in part]
+            [cut_tf32(_lanes(self, value, np.float32))[:, None] for value in part]
             for part in (a, b)
         )
         return self._product(c, left, right, site)
@@ -408,6 +414,12 @@ def _halves(threads: Vectors, registers: tuple) -> list[ndarray]:
         .astype(np.float32)
         for value in registers
     ]
+
+
+def cut_tf32(x: ndarray) -> ndarray:
+    """float32 with 10 bits of fraction, the others left out, as tensor cores read TF32."""
+    bits = np.ascontiguousarray(x).view(np.uint32) & np.uint32(0xFFFFE000)
+    return np.where(np.isnan(x), np.float32(np.nan), bits.view(np.float32))
 
 
 def rounded_tf32(x: ndarray) -> ndarray:
