@@ -19,7 +19,10 @@ NEAR_A_MULTIPLE = 0.03  # of a time that is some launches' together
 
 def _number(answer: Any) -> float | None:
     """The answer as a number; None where it is none."""
-    value = np.asarray(answer)
+    try:
+        value = np.asarray(answer)
+    except ValueError:  # lists of unequal lengths
+        return None
     if value.shape != () or value.dtype.kind not in "fiu":
         return None
     return float(value)
@@ -27,7 +30,7 @@ def _number(answer: Any) -> float | None:
 
 def _described(answer: Any) -> str:
     """An answer that is no number, in a few words."""
-    if isinstance(answer, tuple | list) or np.ndim(answer):
+    if isinstance(answer, tuple | list) or (isinstance(answer, np.ndarray) and answer.ndim):
         return f"{len(answer)} values"
     return f"{answer!r:.60}"
 
@@ -57,6 +60,8 @@ def judge_time(answer: Any, launch: Any, **others: Any) -> str | None:
         )
     if 0.985 * usual <= given <= 1.03 * usual + cost + 0.001:
         return None
+    if not math.isfinite(given):
+        return f"Your result is {given}. Was the list of samples empty?"
     wrong = (
         _wrong_unit(given, usual, toy)
         or _too_short(given, usual, cost, toy)
@@ -240,10 +245,13 @@ def _fault(given: Any, right: Any, name: str, words: tuple[str, ...]) -> str | N
     if _alike(given, right):
         return None
     if isinstance(right, str):
-        return None if given in words else f" {given!r} is none of {', '.join(map(repr, words))}."
+        known = isinstance(given, str) and given in words
+        return None if known else f" {given!r} is none of {', '.join(map(repr, words))}."
     number = _number(given)
     if number is None:
         return f" {given!r} is no number."
+    if not math.isfinite(number):
+        return f" {number} is no figure."
     if number in {math.floor(right), *(round(right, digits) for digits in range(4))}:
         return f" {number:g} is rounded: return all digits."
     if number > 0 and right > 0:
@@ -296,7 +304,8 @@ _FIGURES_MISTAKEN: dict[str, Callable[[float, float], bool]] = {
 
 def judge_figures(answer: Any, figures: Any, bandwidth: float, rate: float) -> str | None:
     """Judge which reported figures are above a roof."""
-    if isinstance(answer, str | Mapping) or not hasattr(answer, "__iter__"):
+    is_list = hasattr(answer, "__iter__") and not isinstance(answer, str | Mapping)
+    if not is_list or (isinstance(answer, np.ndarray) and answer.ndim != 1):
         what = "a dict" if isinstance(answer, Mapping) else f"{answer!r:.60}"
         return f"Return a list of names, empty if all are possible; got {what}."
     given = [*answer]
@@ -306,7 +315,7 @@ def judge_figures(answer: Any, figures: Any, bandwidth: float, rate: float) -> s
         for name, count, operations, milliseconds in figures
     }
     for name in given:
-        if name not in names:
+        if not isinstance(name, str) or name not in names:
             return f"{name!r:.60} is none of the names {', '.join(names)}."
         if given.count(name) > 1:
             return f"{name!r} is {given.count(name)} times in your list; once is enough."
@@ -338,7 +347,7 @@ def _why_these(given: list[str], shares: Mapping[str, tuple[float, float]]) -> s
 def judge_block(answer: Any, registers: int, shared: int) -> str | None:
     """Judge a number of threads by the warps that an H200's multiprocessor then holds."""
     given = _number(answer)
-    if given is None or given != int(given):
+    if given is None or not given.is_integer():
         return f"Return one whole number, the threads of a block; got {answer!r:.60}."
     threads = int(given)
     found = {n: _occupancy(n, registers, shared) for n in range(32, 1025, 32)}

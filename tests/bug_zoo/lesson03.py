@@ -191,6 +191,18 @@ def time_as_text(launch, synchronize, clock):
     return f"{1e3 * median(samples_of(launch, synchronize, clock)):.2f} ms"
 
 
+@wrong("time-a-launch", "wrong-result", "Your result is nan. Was the list of samples empty?")
+def time_of_no_samples(launch, synchronize, clock):
+    samples_of(launch, synchronize, clock)
+    return float("nan")  # what np.median makes of []
+
+
+@wrong("time-a-launch", "wrong-result", "Return one number", "got 2 values")
+def time_with_its_samples(launch, synchronize, clock):
+    samples = samples_of(launch, synchronize, clock)
+    return 1e3 * median(samples), samples
+
+
 @wrong("time-a-launch", "wrong-result", "That is all launches together")
 def time_in_a_row_undivided(launch, synchronize, clock):
     launch()
@@ -707,6 +719,17 @@ def least_in_other_words(bytes, operations, bandwidth, rate):
 @wrong("least-time", "wrong-result", "is none of 'memory', 'arithmetic'")
 def least_both_times(bytes, operations, bandwidth, rate):
     return bytes / bandwidth / 1e6, operations / rate / 1e9
+
+
+@wrong("least-time", "wrong-result", "is none of 'memory', 'arithmetic'")
+def least_with_both_times(bytes, operations, bandwidth, rate):
+    times = np.array([bytes / bandwidth / 1e6, operations / rate / 1e9])
+    return times.max(), times
+
+
+@wrong("least-time", "wrong-result", "inf is no figure")
+def least_over_nothing(bytes, operations, bandwidth, rate):
+    return float("inf"), "arithmetic"
 
 
 @wrong("least-time", "wrong-result", "'memory' is no number")
