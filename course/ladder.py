@@ -24,7 +24,7 @@ from course.measurements import Figure, find
 from course.occupancy import Occupancy, occupancy
 from course.paths import data_path
 from course.roofline import known_gpu, time_text
-from course.simt import gpus
+from course.simt import Report, gpus, trace
 from course.timing import Timing, benchmark
 
 SHAPE = LADDER_SHAPE  # rows, columns, k: where `python -m course bench` times every step
@@ -255,6 +255,37 @@ def measure(name: str, shape: tuple[int, int, int] = SHAPE) -> str:
     if old is not None:
         lines.append(f"  {old}, {old.teraflops:.3g} TFLOP/s")
     return "\n".join(lines)
+
+
+def trace_fragments(
+    name: str, u: np.ndarray, s: np.ndarray, vt: np.ndarray, k: int, out: np.ndarray
+) -> tuple[Report, Report, Report]:
+    """Trace a tensor-core step on a simulated H200: u split, s vt split, and their product.
+
+    Parameters
+    ----------
+    name : str
+        A step of `LADDER` that multiplies fragments.
+    u, s, vt : ndarray, shapes (rows, k), (k,), (k, columns), float32
+        The factors.
+    k : int
+        How many values of them are used.
+    out : ndarray, shape (rows, columns), float32
+        The result is written here.
+
+    Returns
+    -------
+    tuple of Report
+        Of the three kernels, in the order of their launches.
+    """
+    step = LADDER[name]
+    room = [array.copy_to_host() for array in step.room(u, k, out)]
+    (split_u, grid_u, block), (split_vt, grid_vt, _) = step.split(k, out)
+    return (
+        trace(split_u, grid_u, block, u, k, room[0], room[2], gpu="H200"),
+        trace(split_vt, grid_vt, block, s, vt, k, room[1], room[3], gpu="H200"),
+        trace(step.kernel, step.grid(*out.shape), step.block, *room, out, gpu="H200"),
+    )
 
 
 def band(kernel: Any, name: str, shape: tuple[int, int, int] = SHAPE, at_least: float = 0.7) -> str:

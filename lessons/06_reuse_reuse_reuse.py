@@ -1190,14 +1190,14 @@ print(f"{small:.7e} becomes {float(upper) + float(lower):.7e}")
 
 # %% [markdown]
 # Only a few digits survive. So the numbers are first multiplied by a power of two, which changes no
-# digit, and the result is divided by it. The kernel finds the largest entries of `u` and of
-# `s · vt` first, with a pass of its own, and brings them to between 2¹³ and 2¹⁴.
+# digit, and the result is divided by it. The largest number of each row of `u`, and of each column
+# of `s · vt`, decides its power: it is brought to between 2¹³ and 2¹⁴.
 
 # %% [markdown]
 # ### Exercise: a float32 in two halves
 #
-# Return `(upper, lower, power)`: two float16 arrays and a power of two, so that
-# `(upper + lower) / power` is `x` to 22 bits of its largest number.
+# A row of `u` comes in. Return `(upper, lower, power)`: two float16 arrays and a power of two, so
+# that `(upper + lower) / power` is `x` to 22 bits of its largest number.
 #
 # <details><summary>Hint 1: the power</summary>
 #
@@ -1256,18 +1256,47 @@ for name, sum_ in (("rounded", rounded), ("cut off", cut_off), ("cut off, added 
 # The third line is what the kernel does: after every 16 values of i it takes the sums out of the
 # tensor cores, and adds them to sums in registers, which are rounded.
 #
-# The simulator has the tensor cores' instructions as well. Here are both kernels of step 10, on the
-# arrays of this lesson: **halves in pairs**, and **TF32**, the fast-and-loose choice. TF32 is
-# float32 rounded to 11 bits, as many as a half has.
+# **Where are the numbers split?** In step 9's kernel, each number of `u` is brought to shared
+# memory by every block in its row of blocks. Splitting is work. How often would the same number be
+# split there, with blocks of 128×128 and an image of 8192×8192?
 
 # %%
-largest = np.array([u.max(), scaled.max()], dtype=np.float32)
+predict("times that blocks split the same number of u", ...)
+
+# %%
+predict.answer("times that blocks split the same number of u", 8192 // 128)
+
+# %% [markdown]
+# So it is done **once**, by two small kernels that go first (`course/kernels/fragments.py`). They
+# write the halves in the order in which tensor cores want them: a **fragment** is what a warp hands
+# over, 16 rows × 16 values of i, and each lane's share is 16 bytes in a row. Whatever is awkward
+# ends there: rows that are not aligned, an edge, a k that fills no tile. Behind them are zeros.
+#
+# The third kernel (`course/kernels/tensor_tiles.py`) is step 8 with other products: asynchronous
+# copies bring the next tile of fragments while this one is multiplied. In step 8 they could not
+# pay, since `s` had to be multiplied on the way. Here nothing is left to do on the way.
+#
+# What does the pass cost? It reads both factors and writes as many bytes again. At 8192×8192 with
+# k = 2048:
+
+# %%
+bytes_moved = 2 * 4 * 2 * 8192 * 2048
+seconds = bytes_moved / (recorded_roofs("H200").bandwidth * 1e9)
+print(f"at least {seconds * 1e3:.2f} ms of reading and writing")
+
+# %% [markdown]
+# The simulator has the tensor cores' instructions as well. Here are both kinds, each with its three
+# kernels, on the arrays of this lesson: **halves in pairs**, and **TF32**, the fast-and-loose
+# choice. TF32 is float32 rounded to 11 bits, as many as a half has.
+
+# %%
 for name in ("tensor cores", "tf32"):
-    step = LADDER[name]
     result = np.zeros_like(out)
-    trace(step.kernel, step.grid(256, 256), step.block, u, s, vt, 32, result, largest, gpu="H200")
+    reports = ladder.trace_fragments(name, u, s, vt, 32, result)
     error = relative_error(result)
     print(f"{name:13}", "below 1e-6" if error < 1e-6 else f"{error:.0e}")
+products = reports[-1].total("shared", "load")
+print("shared wavefronts that conflicts add in the product:", products.conflicts)
 
 # %%
 climbed += ["tensor cores", "tf32"]

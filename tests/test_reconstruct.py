@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from course import gpu, images, trace
+from course import gpu, images, ladder, trace
 from course.backend import cuda
 from course.kernels.reconstruct import LADDER, OLDER, Step, are_aligned, reconstruct, step_for
 from course.simt import gpus
@@ -145,7 +145,7 @@ def test_register_tiles_load_what_they_say_and_have_no_error(rng, step):
     u, s, vt = (rng.random(shape, dtype=np.float32) for shape in ((rows, k), k, (k, columns)))
     chosen = LADDER[step]
     out = np.full((rows, columns), np.nan, np.float32)
-    reports = traced_fragments(chosen, u, s, vt, k, out) if chosen.kind else ()
+    reports = ladder.trace_fragments(step, u, s, vt, k, out) if chosen.kind else ()
     report = (
         reports[-1]
         if reports
@@ -163,17 +163,6 @@ def test_register_tiles_load_what_they_say_and_have_no_error(rng, step):
         assert lanes["lanes"].sum() == rows * columns * k * (1 / down + 1 / across)
     if step not in ("column", "square", "asynchronous"):
         assert report.total("shared", "load").conflicts == 0
-
-
-def traced_fragments(step, u, s, vt, k, out):
-    """Reports of a step's three kernels; each reads what the one before it wrote."""
-    room = [array.copy_to_host() for array in step.room(u, k, out)]
-    (split_u, grid_u, block), (split_vt, grid_vt, _) = step.split(k, out)
-    return (
-        trace(split_u, grid_u, block, u, k, room[0], room[2], gpu="H200"),
-        trace(split_vt, grid_vt, block, s, vt, k, room[1], room[3], gpu="H200"),
-        trace(step.kernel, step.grid(*out.shape), step.block, *room, out, gpu="H200"),
-    )
 
 
 def test_alignment(rng):
