@@ -281,9 +281,8 @@ predict.answer("mean of the disturbed toy, in ms", round(np.mean(times), 2), uni
 # return clock() - start
 # ```
 #
-# Write it rightly: return the median time of a launch's work, in **ms**. `launch()`,
-# `synchronize()` and `clock()` belong to a toy; `clock()` gives seconds. Take at least five
-# samples.
+# Write it rightly: return the median time of a launch's work, in **ms**. The three functions come
+# as arguments, from a toy that you do not see; `clock()` gives seconds. Take at least five samples.
 #
 # <details><summary>Hint: the order</summary>
 #
@@ -313,11 +312,12 @@ def time_launch(launch, synchronize, clock):
 check("time-a-launch", time_launch)
 
 # %% [markdown]
-# ## 5 Short kernels, warm caches
-#
-# (A median of many samples forgives a first call, or a full queue, among them. The check looks at
+# A median of many samples forgives a first call, or a full queue, among them. The check looks at
 # your figure only, so it forgives that, too. Do not count on it: in five samples, three faults are
-# most of them.)
+# most of them.
+
+# %% [markdown]
+# ## 5 Short kernels, warm caches
 #
 # Your function is right to a few hundredths of a millisecond: the launch itself is in it. A short
 # kernel drowns in that. So GPUs have a clock of their own. An **event** goes into the queue like a
