@@ -95,7 +95,7 @@ def _call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
         )
     inputs_unchanged(exercise, before, arguments)
     if exercise.judge is not None:
-        sentence = exercise.judge(_on_host(result), **before)
+        sentence = _judged(exercise.judge, _on_host(result), before)
         if sentence:
             raise Failure("wrong-result", sentence)
         return
@@ -105,6 +105,19 @@ def _call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
         for sentence, wrong in exercise.mistakes.items()
     }
     _compare_values(exercise, "the result", _on_host(result), expected, before, mistaken)
+
+
+def _judged(judge: Callable[..., str | None], result: Any, before: Mapping[str, Any]) -> str | None:
+    """The judge's sentence; one that trips over an odd answer says so instead of ending."""
+    try:
+        return judge(result, **before)
+    except (NotStarted, Failure):
+        raise
+    except Exception as error:
+        return (
+            f"The result, a {type(result).__name__}, cannot be judged "
+            f"({backend.one_line(error, 200)}): {result!r:.80}. Return what the text asks for."
+        )
 
 
 def _raised(error: Exception, function: Callable[..., Any] | None) -> Failure:
@@ -146,7 +159,10 @@ def _compare_values(
             raise Failure("wrong-result", f"{name} is {got!r}, right is {expected!r}.")
         return
     right = np.asarray(expected)
-    values = np.asarray(got)
+    try:
+        values = np.asarray(got)
+    except ValueError:  # lists of unequal lengths, a number beside an array
+        values = np.array(None)
     if values.dtype.kind not in "fiubc":
         kind = type(got).__name__
         raise Failure("wrong-result", f"{name} is a {kind}, not numbers: {got!r:.80}.")

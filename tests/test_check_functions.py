@@ -108,3 +108,22 @@ def test_launch_covers_takes_any_right_configuration_and_explains_wrong_ones():
     assert "1,024" in say(((11, 16), (64, 64)))
     assert "2 numbers" in say((44, 16))
     assert "two things" in say(5)
+
+
+def one_number(**more):
+    cases = [Case("1 and 2", lambda rng: {"a": 1.0, "b": 2.0})]
+    return FunctionExercise(
+        name="sum", lesson=99, title="", reference=lambda a, b: a + b, cases=cases, **more
+    )
+
+
+def test_answers_that_are_no_numbers_get_a_verdict(monkeypatch):
+    monkeypatch.setitem(checks._exercises, "sum", one_number())
+    for odd in ((1.0, np.array([1, 2])), [[1, 2], [3]], "many"):
+        failed(check("sum", lambda a, b, odd=odd: odd), "wrong-result", "not numbers")
+
+
+def test_a_judge_that_trips_over_an_odd_answer_does_not_end_the_lesson(monkeypatch):
+    judge = lambda result, a, b: None if np.asarray(result) == a + b else "Wrong."  # noqa: E731
+    monkeypatch.setitem(checks._exercises, "sum", one_number(judge=judge))
+    failed(check("sum", lambda a, b: [[1, 2], [3]]), "wrong-result", "cannot be judged")
