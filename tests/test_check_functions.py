@@ -112,13 +112,11 @@ def test_launch_covers_takes_any_right_configuration_and_explains_wrong_ones():
 
 def one_number(**more):
     cases = [Case("1 and 2", lambda rng: {"a": 1.0, "b": 2.0})]
-    return FunctionExercise(
-        name="sum", lesson=99, title="", reference=lambda a, b: a + b, cases=cases, **more
-    )
+    return FunctionExercise(name="sum", lesson=99, title="", cases=cases, **more)
 
 
 def test_answers_that_are_no_numbers_get_a_verdict(monkeypatch):
-    monkeypatch.setitem(checks._exercises, "sum", one_number())
+    monkeypatch.setitem(checks._exercises, "sum", one_number(reference=lambda a, b: a + b))
     for odd in ((1.0, np.array([1, 2])), [[1, 2], [3]], "many"):
         failed(check("sum", lambda a, b, odd=odd: odd), "wrong-result", "not numbers")
 
