@@ -213,10 +213,14 @@ class FunctionExercise(Exercise):
         else the sentence for the learner.
     dtype : dtype, optional
         What the returned arrays must have.
+    seconds : float, optional
+        For an answer that starts threads: what it may take in a case. Threads that wait for each
+        other are told apart at once, see `course.watching`.
     """
 
     judge: Callable[..., str | None] | None = None
     dtype: Any = None
+    seconds: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

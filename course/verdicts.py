@@ -26,6 +26,7 @@ FAILURES = (
     "typing",
     "raised",
     "endless-loop",
+    "deadlock",
     "out-of-bounds",
     "misaligned",
     "barrier-divergence",
