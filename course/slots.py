@@ -1,0 +1,110 @@
+"""Room on the GPU for the images of one launch; launches in a stream; events that become spans."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from course import backend
+from course.kernels.reconstruct import Step, step_for
+from course.timeline import Span, one_at_a_time
+
+
+class _OnStream:
+    """A kernel whose launches go to a stream."""
+
+    def __init__(self, kernel: Any, stream: Any):
+        self.kernel, self.stream = kernel, stream
+
+    def __getitem__(self, configuration: tuple[Any, ...]) -> Callable[..., None]:
+        return self.kernel[(*configuration, self.stream)]
+
+
+@dataclasses.dataclass(frozen=True)
+class _StepOnStream(Step):
+    stream: Any = 0
+
+    def split(self, k: int, out: Any) -> list[tuple[Any, tuple[int, int], tuple[int, int]]]:
+        return [(_OnStream(kernel, self.stream), *rest) for kernel, *rest in super().split(k, out)]
+
+
+def on_stream(step: Step, stream: Any) -> Step:
+    """The step of the ladder with all its launches in a stream."""
+    parts = {field.name: getattr(step, field.name) for field in dataclasses.fields(Step)}
+    for name in ("kernel", "unaligned", "many", "many_unaligned"):
+        if parts[name] is not None:
+            parts[name] = _OnStream(parts[name], stream)
+    return _StepOnStream(**parts, stream=stream)
+
+
+# ---------------------------------------------------------------------- times
+class Recorder:
+    """Puts events around pieces of work and makes spans of them."""
+
+    def __init__(self, stream: Any):
+        self.cuda = backend.cuda
+        self.start = self.cuda.event()
+        self.marks: list[tuple[str, str, Any, Any, int, int]] = []
+        self.start.record(stream)
+
+    @contextmanager
+    def __call__(self, name: str, lane: str, stream: Any, image: int, number: int):
+        before, after = self.cuda.event(), self.cuda.event()
+        before.record(stream)
+        yield
+        after.record(stream)
+        self.marks.append((name, lane, before, after, image, number))
+
+    def spans(self) -> tuple[Span, ...]:
+        """The spans, when all work is done; without a GPU there are none."""
+        if backend.gpu() is None:
+            return ()
+        since = functools.partial(self.cuda.event_elapsed_time, self.start)
+        found = [
+            Span(name, lane, float(since(before)), float(since(after)), image, number)
+            for name, lane, before, after, image, number in self.marks
+        ]
+        return one_at_a_time(found, ("copy in", "copy out"))
+
+
+def untimed(*_: Any) -> AbstractContextManager[None]:
+    """Stand in for a `Recorder` where nothing is recorded."""
+    return nullcontext()
+
+
+# ---------------------------------------------------------------------- memory on the GPU
+class Slot:
+    """Room on the GPU for the factors and results of one launch, and the launch, made ready.
+
+    Attributes
+    ----------
+    into, compute, out_of : stream
+        Where copies in, kernels and copies out are queued; one and the same, but for `queues`.
+    arrived, computed, emptied : event
+    """
+
+    def __init__(self, size: int, shape: tuple[int, int, int], k: int, kernel: str,
+                 streams: tuple[Any, Any, Any], number: int):  # fmt: skip
+        cuda, (rows, columns, depth) = backend.cuda, shape
+        front = () if size == 1 else (size,)
+        self.factors = tuple(
+            cuda.device_array((*front, *rest), np.float32)
+            for rest in ((rows, depth), (depth,), (depth, columns))
+        )
+        self.out = cuda.device_array((*front, rows, columns), np.float32)
+        self.into, self.compute, self.out_of = streams
+        self.arrived, self.computed, self.emptied = (cuda.event(timing=False) for _ in range(3))
+        self.number, self.k = number, k
+        step = step_for(kernel, rows, columns, k, size)[1]
+        if size > 1 and kernel == "auto" and step.many is None:  # too small to be tiled well
+            step = step_for("warp tiles", rows, columns, k, size)[1]
+        step = on_stream(step, self.compute)
+        self._launch = step.configured(self.factors[0], self.factors[2], k, self.out)
+
+    def launch(self) -> None:
+        self._launch(*self.factors, self.k, self.out)
