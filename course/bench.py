@@ -45,6 +45,8 @@ class Bench:
         Measured on this GPU, in this process.
     say : callable
         Shows a line of text to the reader.
+    folder : Path, optional
+        Where a subject may put files of its own beside its rows, such as timelines.
 
     Attributes
     ----------
@@ -55,8 +57,11 @@ class Bench:
         What went wrong; what was left out, and why.
     """
 
-    def __init__(self, subject: str, roofs: Roofs, say: Callable[[str], None] = print):
-        self.subject, self.roofs, self.say = subject, roofs, say
+    def __init__(
+        self, subject: str, roofs: Roofs, say: Callable[[str], None] = print,
+        folder: Path | None = None,
+    ):  # fmt: skip
+        self.subject, self.roofs, self.say, self.folder = subject, roofs, say, folder
         self.cuda = backend.cuda
         self.rng = np.random.default_rng(SEED)
         self.rows: list[Figure] = []
@@ -341,7 +346,7 @@ def run(
     files, failures = [], []
     for subject in chosen:
         say(subject)
-        bench = Bench(subject, roofs, say)
+        bench = Bench(subject, roofs, say, folder)
         importlib.import_module(f"course.benches.{subject}").run(bench)
         failures += [f"{subject}: {failure}" for failure in bench.failures]
         if not bench.rows:

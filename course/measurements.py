@@ -31,8 +31,9 @@ COLUMNS = (
 )  # fmt: skip
 #: What every header says; further lines are free.
 REQUIRED = ("gpu", "course", "date")
-#: Subjects whose files have a layout of their own (profiling/README.md).
+#: Subjects whose files have a layout of their own (profiling/README.md); timelines have, too.
 OTHER_LAYOUT = ("counters", "counters-explained")
+TIMELINE = "timeline-"  # `course.timeline` reads these
 
 
 class BadMeasurements(ValueError):
@@ -325,7 +326,7 @@ def recordings(subject: str | None = None, folder: Path | None = None) -> tuple[
     found = []
     for path in sorted(folder.glob("*.csv")):
         its = subject_of(path)
-        if its in OTHER_LAYOUT or (subject is not None and its != subject):
+        if its in OTHER_LAYOUT or its.startswith(TIMELINE) or (subject is not None and its != subject):
             continue
         found.append(read(path))
     return tuple(found)
