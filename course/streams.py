@@ -244,11 +244,14 @@ class Batch:
         if not self.how.pinned:
             self.factors = tuple(np.asarray(array, np.float32) for array in (u, s, vt))
             return
+        self.pack(u, s, vt)
+
+    def pack(self, u: np.ndarray, s: np.ndarray, vt: np.ndarray, part: slice = slice(None)) -> None:
+        """Copy into pinned memory what travels of some images; see `queue` and its `ready`."""
         depth = self.depth
-        for room, given in zip(
-            self.factors, (u[:, :, :depth], s[:, :depth], vt[:, :depth]), strict=True
-        ):
-            room[...] = given
+        given = u[part, :, :depth], s[part, :depth], vt[part, :depth]
+        for room, values in zip(self.factors, given, strict=True):
+            room[part] = values
 
     # ------------------------------------------------------------------ running
     def go(self, timeline: bool = False) -> tuple[Span, ...]:
@@ -262,12 +265,22 @@ class Batch:
         self.wait()
         return recorder.spans() if recorder else ()
 
-    def queue(self, recorder: Timed | None = None) -> None:
-        """Hand all work to the GPU; in ways with streams the host need not wait for it."""
+    def queue(
+        self, recorder: Timed | None = None, ready: Callable[[slice], None] | None = None
+    ) -> None:
+        """Hand all work to the GPU; in ways with streams the host need not wait for it.
+
+        Parameters
+        ----------
+        recorder : Recorder, optional
+        ready : callable, optional
+            Called with the images of a launch before they are queued: it returns when their factors
+            lie in `factors`. So the host prepares some while the GPU is busy with others.
+        """
         if self._graph is not None:
             self._graph.launch(self._origin)
         elif self.how.pinned:
-            self._queue(recorder or untimed)
+            self._queue(recorder or untimed, ready)
         elif self.how.streams is None:
             self._as_the_original(recorder or untimed)
         else:
@@ -294,10 +307,12 @@ class Batch:
             for number in range(part.start, part.stop):
                 yield number, self.images[number]
 
-    def _queue(self, timed: Timed) -> None:
+    def _queue(self, timed: Timed, ready: Callable[[slice], None] | None = None) -> None:
         """Copy in, compute, copy out, part after part, each in its slot's streams."""
         queues = self.how.queues
         for part, slot, done in zip(self.parts, self._slots, self._done, strict=True):
+            if ready is not None:
+                ready(part)
             alone = part.stop - part.start == 1
             place = part.start if alone else part
             tag = (-1 if len(self.parts) == 1 and not alone else part.start, slot.number)
