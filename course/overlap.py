@@ -176,8 +176,9 @@ class _Queues:
                 heads[stream] = entry
             if stream == DEFAULT_STREAM:
                 break  # what comes later waits for it
-        place, entry = min(((self._start(entry), entry[0]), entry) for entry in heads.values())
-        (start, number), (step, image, stream) = place, entry[2]
+        entry = min(heads.values(), key=lambda entry: (*self._start(entry), entry[0]))
+        number, (step, image, stream) = entry[0], entry[2]
+        start, _ = self._start(entry)
         end = start + self.stage.of(step)
         engine = self.engines[step]
         self.waiting.remove(entry)
@@ -185,13 +186,15 @@ class _Queues:
         self.spans[number] = Span(step, engine, start, end, image, max(stream, 0))
         return number, end
 
-    def _start(self, entry: tuple[int, float, Command]) -> float:
+    def _start(self, entry: tuple[int, float, Command]) -> tuple[float, float]:
+        """When a piece of work can begin, and since when it waits for nothing but its engine."""
         _, issued, (step, _, stream) = entry
         if stream == DEFAULT_STREAM:
             before = max(self.ends.values(), default=0.0)
         else:
             before = max(self.ends.get(stream, 0.0), self.ends.get(DEFAULT_STREAM, 0.0))
-        return max(issued, before, self.free[self.engines[step]])
+        ready = max(issued, before)
+        return max(ready, self.free[self.engines[step]]), ready
 
 
 def play(
@@ -276,7 +279,7 @@ def length(spans: Iterable[Span]) -> float:
     return max((span.end for span in spans), default=0.0)
 
 
-def busy(spans: Iterable[Span]) -> dict[str, float]:
+def busy_shares(spans: Iterable[Span]) -> dict[str, float]:
     """For each lane the share of the whole time in which it works."""
     spans = tuple(spans)
     whole = length(spans)
