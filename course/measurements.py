@@ -326,7 +326,9 @@ def recordings(subject: str | None = None, folder: Path | None = None) -> tuple[
     found = []
     for path in sorted(folder.glob("*.csv")):
         its = subject_of(path)
-        if its in OTHER_LAYOUT or its.startswith(TIMELINE) or (subject is not None and its != subject):
+        if its in OTHER_LAYOUT or its.startswith(TIMELINE):
+            continue
+        if subject is not None and its != subject:
             continue
         found.append(read(path))
     return tuple(found)
