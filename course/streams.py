@@ -374,12 +374,16 @@ class Batch:
                 self.images.append(out.copy_to_host())
 
     # ------------------------------------------------------------------ the end
-    def poison(self) -> None:
-        """Fill images, here and on the GPU, with NaN, so that a result is this run's or none."""
+    def poison(self, factors: bool = False) -> None:
+        """Fill images, here and on the GPU, with NaN, so that a result is this run's or none.
+
+        With `factors` the pinned ones, too, for ways that pack them in each run.
+        """
         if not self.how.pinned:
             self.images = []
             return
-        self.images[...] = np.nan
+        for array in (self.images, *(self.factors if factors else ())):
+            array[...] = np.nan
         for slot in {id(slot): slot for slot in self._slots}.values():
             slot.out.copy_to_device(np.full(slot.out.shape, np.nan, np.float32))
 
