@@ -213,14 +213,14 @@ class FunctionExercise(Exercise):
         else the sentence for the learner.
     dtype : dtype, optional
         What the returned arrays must have.
-    seconds : float, optional
-        For an answer that starts threads: what it may take in a case. Threads that wait for each
-        other are told apart at once, see `course.watching`.
+    caller : callable, optional
+        `caller(answer, arguments)` calls the answer in a way of its own and returns what is judged:
+        watched, as `course.watching` does for answers that start threads, or killed in between.
     """
 
     judge: Callable[..., str | None] | None = None
     dtype: Any = None
-    seconds: float | None = None
+    caller: Callable[[Callable[..., Any], tuple[Any, ...]], Any] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -19,7 +19,6 @@ from course.simt.masks import EndlessLoop, limited_steps
 from course.trials import all_cases, copied, from_finding, inputs_unchanged, named_case
 from course.twins import simulated_twin
 from course.verdicts import Failure, NotStarted
-from course.watching import call_watched
 
 # What would poison a real GPU's context or hang it.
 HARMFUL = ERRORS | {"endless-loop"}
@@ -75,10 +74,10 @@ def _call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
     function = answers.plain_function(answer)
     try:
         with contextlib.redirect_stdout(io.StringIO()), limited_steps(MOST_STEPS):
-            if exercise.seconds is None:
+            if exercise.caller is None:
                 result = answer(*arguments.values())
             else:
-                result = call_watched(answer, tuple(arguments.values()), exercise.seconds)
+                result = exercise.caller(answer, tuple(arguments.values()))
     except Failure:
         raise
     except KernelError as error:

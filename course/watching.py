@@ -183,6 +183,8 @@ class _Watch:
         if self.deaths:
             parts.append(self.deaths_in_words())
         verdict = "All wait, and nobody is left to go on: a deadlock."
+        if len(waits) == 1:
+            verdict = "No other thread is left to go on: a deadlock."
         return " ".join([*(part[0].upper() + part[1:] for part in parts), verdict])
 
     def _time_is_up(self, seconds: float) -> Failure:

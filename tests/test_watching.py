@@ -3,6 +3,7 @@
 import queue
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -169,7 +170,8 @@ def test_slow_threads_are_no_deadlock():
 
 def test_a_check_takes_the_time_limit_of_its_exercise():
     exercise = FunctionExercise(
-        name="waits", lesson=99, title="", reference=lambda n: n, seconds=SECONDS,
+        name="waits", lesson=99, title="", reference=lambda n: n,
+        caller=partial(call_watched, seconds=SECONDS),
         cases=[Case("one", lambda rng: {"n": 1})], hints={"deadlock": "Think."},
     )  # fmt: skip
 

@@ -1,0 +1,357 @@
+"""Exercises of lesson 09 with threads: workers, errors that travel, results in order."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from functools import partial
+from typing import Any
+
+from course.checks import Case, FunctionExercise, register
+from course.verdicts import count
+from course.watching import call_watched
+
+SECONDS = 2.5  # that an answer may take in a case; right ones take milliseconds
+LOOK = 0.01  # seconds between two looks at whether the producer still goes on
+STILL = 6  # looks that see no change
+
+# --- several workers ------------------------------------------------------------------------------
+
+
+class Workshop:
+    """Images to work on, the work, and a record of who did what, and how far the producer ran."""
+
+    def __init__(self, images: int, workers: int, looks: str = "") -> None:
+        self.images, self.workers, self.looks = images, workers, looks
+        self.taken, self.lead, self.alone = 0, 0, False
+        self.threads: set[int] = set()
+        self.lock = threading.Lock()
+        self.meeting = threading.Barrier(workers)
+        self.calls = 0
+
+    def __iter__(self):
+        for number in range(self.images):
+            self.taken += 1
+            yield number
+
+    def __len__(self) -> int:
+        return self.images
+
+    def work(self, item: int) -> int:
+        """What is to be done with an item."""
+        if item is None:
+            raise TypeError("work(None) was called: None is the end marker, no image")
+        with self.lock:
+            self.calls += 1
+            first, early = self.calls == 1, self.calls <= self.workers
+            self.threads.add(threading.get_ident())
+        if self.looks == "lead" and first:
+            self.lead = self._taken_at_last()
+        if self.looks == "together" and early:
+            try:
+                self.meeting.wait(timeout=1.0)
+            except threading.BrokenBarrierError:
+                self.alone = True
+        return item * item + 1
+
+    def _taken_at_last(self) -> int:
+        """How many items the producer takes while this one is not finished."""
+        seen, still = -1, 0
+        while still < STILL:
+            time.sleep(LOOK)
+            still = still + 1 if self.taken == seen else 0
+            seen = self.taken
+        return seen
+
+
+def judge_workers(answer: Any, items: Workshop, work: Any, workers: int, room: int) -> str | None:
+    """Judge results of workers, how many worked at a time, and how far the producer ran ahead."""
+    shop = items
+    if isinstance(answer, str | dict) or not hasattr(answer, "__iter__"):
+        return f"Return a list of results; got {answer!r:.60}."
+    results, right = list(answer), [n * n + 1 for n in range(shop.images)]
+    wanted = f"{count(shop.images, 'item')}, {count(workers, 'worker')}, room for {room}"
+    if len(results) != len(right) or set(results) != set(right):
+        lost = [n for n, result in enumerate(right) if result not in results]
+        if lost:
+            return (
+                f"{wanted}: {count(len(lost), 'result')} missing, the first is that of item "
+                f"{lost[0]}. Does each worker go on until it meets None, and do you wait, with "
+                "join, until all have ended?"
+            )
+        return f"{wanted}: the list has {count(len(results), 'result')}, some are no image's."
+    if threading.get_ident() in shop.threads or (shop.alone and len(shop.threads) < workers):
+        return (
+            f"{wanted}: only {count(len(shop.threads), 'thread')} did the work. Start {workers}, "
+            "all before the first item is put."
+        )
+    if shop.alone:
+        return f"{wanted}: the workers wait for each other; no two worked at the same time."
+    if len(shop.threads) > workers:
+        return f"{wanted}: {len(shop.threads)} threads did the work."
+    if shop.lead > room + workers + 1:
+        return (
+            f"{wanted}: while the first was worked on, {shop.lead} were taken from the folder. "
+            f"At most {room + workers + 1} can be: {room} in the queue, {workers} in work, one in "
+            "the producer's hand. Is it Queue(maxsize=room)?"
+        )
+    return None
+
+
+def _shop(images, workers, room, looks=""):
+    def arguments(rng):
+        shop = Workshop(images, workers, looks)
+        return {"items": shop, "work": shop.work, "workers": workers, "room": room}
+
+    return Case(f"{count(images, 'item')}, {count(workers, 'worker')}, room for {room}", arguments)
+
+
+WATCHED = partial(call_watched, seconds=SECONDS)
+
+register(
+    FunctionExercise(
+        name="run-workers",
+        lesson=9,
+        title="Several workers at one queue",
+        judge=judge_workers,
+        caller=WATCHED,
+        cases=[
+            _shop(6, 1, 2),
+            _shop(0, 2, 2),
+            _shop(2, 5, 1),
+            _shop(40, 3, 2),
+            _shop(20, 4, 4, "together"),
+            _shop(40, 1, 3, "lead"),
+        ],
+        hints={
+            "deadlock": "Each worker takes one None and ends: after the last item put as many as "
+            "there are workers. Start the workers first, then put, then join.",
+            "raised": "Thread(target=worker) takes the function without brackets.",
+        },
+    )
+)
+
+# --- errors travel --------------------------------------------------------------------------------
+
+
+class Bench:
+    """Two queues and a work that fails for some images."""
+
+    def __init__(self, images: int, bad: dict[int, Exception]) -> None:
+        self.images, self.bad = images, bad
+        self.waiting: queue.Queue = queue.Queue()
+        self.done: queue.Queue = queue.Queue()
+        for number in range(images):
+            self.waiting.put((number, 10 * number))
+        self.waiting.put(None)
+
+    def work(self, image: int) -> int:
+        """What is to be done with an image."""
+        error = self.bad.get(image // 10)
+        if error is not None:
+            raise error
+        return image + 1
+
+
+def judge_errors(answer: Any, waiting: Any, done: Any, work: Any) -> str | None:
+    """Judge what a worker handed on: each image once, as a result or as a reason."""
+    bench = work.__self__
+    seen: set[int] = set()
+    while not done.empty():
+        entry = done.get()
+        if entry is None:
+            return (
+                "None was put into done. Other workers may still be at work: who started them "
+                "marks the end, once all have ended."
+            )
+        if not isinstance(entry, tuple) or len(entry) != 3:
+            return f"Put triples (number, result, reason) into done; there is {entry!r:.60}."
+        fault = _fault_of_entry(bench, *entry, seen)
+        if fault:
+            return fault
+        seen.add(entry[0])
+    lost = [number for number in range(bench.images) if number not in seen]
+    if lost:
+        bad = lost[0] in bench.bad
+        return (
+            f"Image {lost[0]} is lost: nothing of it came into done."
+            f"{' It is a bad one: hand on its number and the reason.' * bad}"
+        )
+    if answer != len(bench.bad) or isinstance(answer, bool):
+        return f"Return the number of bad images, {len(bench.bad)}; got {answer!r:.40}."
+    return None
+
+
+def _fault_of_entry(
+    bench: Bench, number: Any, result: Any, reason: Any, seen: set[int]
+) -> str | None:
+    if not isinstance(number, int) or not 0 <= number < bench.images:
+        return f"{(number, result, reason)!r:.80}: the first is no image's number."
+    if number in seen:
+        return f"Image {number} came into done twice."
+    error = bench.bad.get(number)
+    if error is None:
+        if reason is not None:
+            return f"Image {number} is good, but its reason is {reason!r:.60}; it must be None."
+        if result != 10 * number + 1:
+            return f"The result of image {number} is {result!r:.40}, right is {10 * number + 1}."
+        return None
+    if reason is None or str(error) not in str(reason):
+        return (
+            f"Image {number} is bad: work raised {type(error).__name__}: {error}. The reason in "
+            f"done is {reason!r:.60}: take str(error)."
+        )
+    return f"Image {number} is bad, but has the result {result!r:.40}." if result else None
+
+
+def _bench(name, images, bad):
+    def arguments(rng):
+        bench = Bench(images, bad)
+        return {"waiting": bench.waiting, "done": bench.done, "work": bench.work}
+
+    return Case(name, arguments)
+
+
+register(
+    FunctionExercise(
+        name="errors-travel",
+        lesson=9,
+        title="Errors travel with the images",
+        judge=judge_errors,
+        caller=WATCHED,
+        cases=[
+            _bench("4 good images", 4, {}),
+            _bench("one bad image in the middle", 5, {2: ValueError("not an image")}),
+            _bench(
+                "bad ones of three kinds",
+                8,
+                {
+                    0: OSError("the file is gone"),
+                    3: ValueError("not an image"),
+                    7: MemoryError("too large"),
+                },
+            ),
+            _bench("all are bad", 3, {n: ValueError(f"number {n} is broken") for n in range(3)}),
+            _bench("no image at all", 0, {}),
+        ],
+        hints={
+            "raised": "An exception must not leave the loop: try: ... except Exception as error: "
+            "... around the call of work, inside the loop.",
+            "deadlock": "After the last image comes None. Take it out and end: no more will come.",
+        },
+    )
+)
+
+# --- in order -------------------------------------------------------------------------------------
+
+
+class Arrivals:
+    """Results that come in some order, and a record of what was written when."""
+
+    def __init__(self, order: list[int]) -> None:
+        self.order = order
+        self.written: list[Any] = []
+        self.before: list[int] = []  # how many were written when a result was fetched
+
+    def __iter__(self):
+        for number in self.order:
+            self.before.append(len(self.written))
+            yield number, f"image {number}"
+        self.before.append(len(self.written))
+
+    def write(self, result: Any) -> None:
+        """Write one result."""
+        self.written.append(result)
+
+
+def _in_order(order: list[int]) -> tuple[list[int], int]:
+    """How many can be written after each arrival, and the most results that have to wait."""
+    here: set[int] = set()
+    turn, possible, most = 0, [0], 0
+    for number in order:
+        here.add(number)
+        while turn in here:
+            here.remove(turn)
+            turn += 1
+        possible.append(turn)
+        most = max(most, len(here))
+    return possible, most
+
+
+def judge_order(answer: Any, pairs: Arrivals, write: Any) -> str | None:
+    """Judge the order of writing, that nothing waits longer than it must, and the count."""
+    right = [f"image {number}" for number in range(len(pairs.order))]
+    came = f"Results came in the order {', '.join(map(str, pairs.order))}."
+    possible, most = _in_order(pairs.order)
+    strange = next((one for one in pairs.written if one not in right), None)
+    if strange is not None:
+        return f"write was called with {strange!r:.60}. Give it the result, such as 'image 0'."
+    if pairs.written != right:
+        numbers = ", ".join(one.removeprefix("image ") for one in pairs.written) or "nothing"
+        return f"{came} Written was: {numbers}.{_why_not_in_order(pairs)}"
+    late = next(
+        (
+            n
+            for n, (had, could) in enumerate(zip(pairs.before, possible, strict=False))
+            if had < could
+        ),
+        None,
+    )
+    if late is not None:
+        return (
+            f"{came} After {count(late, 'arrival')} {possible[late]} could be written, and "
+            f"{pairs.before[late]} were. Write each as soon as its turn comes: what waits needs "
+            "memory."
+        )
+    if answer != most or isinstance(answer, bool):
+        also = " That is one more: count after writing." if answer == most + 1 else ""
+        return (
+            f"{came} At most {most} had to wait at a time, counted after each arrival, when all "
+            f"that could be written was; you returned {answer!r:.40}.{also}"
+        )
+    return None
+
+
+def _why_not_in_order(pairs: Arrivals) -> str:
+    if pairs.written == [f"image {number}" for number in pairs.order]:
+        return " That is the order in which they came."
+    if len(pairs.written) < len(pairs.order):
+        return (
+            " Some never were: one arrival can give several their turn, so it takes a while, "
+            "not an if."
+        )
+    return ""
+
+
+def _arrivals(name, order):
+    def arguments(rng):
+        numbers = rng.permutation(order).tolist() if isinstance(order, int) else list(order)
+        arrivals = Arrivals(numbers)
+        return {"pairs": arrivals, "write": arrivals.write}
+
+    return Case(name, arguments)
+
+
+register(
+    FunctionExercise(
+        name="write-in-order",
+        lesson=9,
+        title="Results in order",
+        judge=judge_order,
+        caller=WATCHED,
+        cases=[
+            _arrivals("in order already", range(5)),
+            _arrivals("two change places", [1, 0, 2, 3]),
+            _arrivals("the first comes last", [1, 2, 3, 4, 0]),
+            _arrivals("turned round", [4, 3, 2, 1, 0]),
+            _arrivals("nothing comes", []),
+            _arrivals("12 in any order", 12),
+        ],
+        hints={
+            "wrong-result": "Keep what is early in a dict. After each arrival: while the one whose "
+            "turn it is lies there, take it out, write it, and the next one has its turn.",
+            "raised": "for number, result in pairs: ... and dict.pop(number) takes one out.",
+        },
+    )
+)
