@@ -32,7 +32,7 @@ COLUMNS = (
 #: What every header says; further lines are free.
 REQUIRED = ("gpu", "course", "date")
 #: Subjects whose files have a layout of their own (profiling/README.md); timelines have, too.
-OTHER_LAYOUT = ("counters", "counters-explained")
+OTHER_LAYOUT = ("counters", "counters-explained", "profile-timeline")
 TIMELINE = "timeline-"  # `course.timeline` reads these
 
 

@@ -1,0 +1,229 @@
+"""Record what Nsight Compute says of the ladder's kernels: utilisation, occupancy, stalls.
+
+``python -m profiling.record_profile data/measurements/<gpu>-profile.csv`` on a machine with a GPU
+and Nsight Compute. One process launches each step of the ladder under ``ncu``, at the size of the
+ladder's times; the file has the form of all recorded figures, the metrics' names are in its header.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from course.measurements import Figure, write
+from course.profile import METRICS, STALLS, stall_metric
+from profiling.hardware_counters import CountersNotRead, rows_of
+
+STEPS = (
+    "original", "float32", "naive", "tiled", "column", "square", "wide", "buffered", "warp tiles",
+)  # fmt: skip
+LAUNCHES = 3
+#: ncu's unit -> the file's unit and a factor.
+UNITS = {
+    "nsecond": ("ms", 1e-6), "ns": ("ms", 1e-6), "usecond": ("ms", 1e-3), "us": ("ms", 1e-3),
+    "msecond": ("ms", 1.0), "ms": ("ms", 1.0), "second": ("ms", 1e3), "s": ("ms", 1e3),
+    "byte": ("bytes", 1.0), "%": ("%", 1.0),
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------------- the launching process
+def launch(facts: Path, shape: tuple[int, int, int]) -> None:
+    """Launch every step, compiled before; write which GPU and versions did it."""
+    from course import backend
+    from course.bench import header
+    from course.kernels.reconstruct import LADDER
+
+    if backend.gpu() is None:
+        raise SystemExit(f"there is no GPU to read counters from: {backend.why()}")
+    cuda, (rows, columns, k) = backend.cuda, shape
+    rng = np.random.default_rng(0)
+    u, s, vt = (
+        cuda.to_device(rng.random(size, dtype=np.float32) - np.float32(0.5))
+        for size in ((rows, k), k, (k, columns))
+    )
+    out = cuda.device_array((rows, columns), np.float32)
+    for name in STEPS:
+        call = LADDER[name].configured(u, vt, k, out)
+        call(u, s, vt, k, out)
+        cuda.synchronize()
+        cuda.profile_start()
+        for _ in range(LAUNCHES):
+            call(u, s, vt, k, out)
+        cuda.synchronize()
+        cuda.profile_stop()
+    found = header(backend.gpu(), None, "python -m profiling.record_profile")
+    facts.write_text(json.dumps(found), encoding="utf-8")
+
+
+# ---------------------------------------------------------------------- Nsight Compute
+def wanted() -> dict[str, str]:
+    """Every figure's name and Nsight Compute's metric for it."""
+    return METRICS | {f"stall {reason}": stall_metric(reason) for reason in STALLS}
+
+
+def known_metrics(ncu: str) -> set[str]:
+    """The metrics that this ncu has for this GPU, without suffixes; empty where it does not say."""
+    done = subprocess.run([ncu, "--query-metrics"], capture_output=True, text=True, check=False)
+    return set(re.findall(r"^(\w+__\w+) ", done.stdout, re.MULTILINE))
+
+
+def run_nsight_compute(
+    ncu: str, shape: tuple[int, int, int]
+) -> tuple[list[dict[str, str]], dict[str, str], dict[str, str], list[str]]:
+    """Launch the steps under ``ncu``.
+
+    Returns
+    -------
+    rows, units : list of dict, dict
+        ncu's rows, one a launch, and the units of its columns.
+    facts : dict
+        The file's header.
+    left_out : list of str
+        Figures whose metric this ncu does not have.
+
+    Raises
+    ------
+    CountersNotRead
+        When ncu fails or is not allowed to read counters; the message ends with what it said.
+    """
+    metrics, left_out = wanted(), []
+    with tempfile.TemporaryDirectory() as folder:
+        report, facts = Path(folder, "profile.ncu-rep"), Path(folder, "facts.json")
+
+        def profile() -> subprocess.CompletedProcess[str]:
+            asked = ",".join(metric for name, metric in metrics.items() if name not in left_out)
+            command = [
+                ncu, "--profile-from-start", "off", "--clock-control", "none",
+                "--metrics", asked, "--export", str(report), "--force-overwrite",
+                sys.executable, "-m", "profiling.record_profile", "--launch", str(facts),
+                "--shape", "x".join(map(str, shape)),
+            ]  # fmt: skip
+            return subprocess.run(command, capture_output=True, text=True, check=False)
+
+        done = profile()
+        if not report.exists() and (known := known_metrics(ncu)):
+            left_out = [n for n, metric in metrics.items() if metric.split(".")[0] not in known]
+            done = profile() if left_out else done
+        if done.returncode != 0 or not report.exists():
+            said = f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            if "ERR_NVGPUCTRPERM" in said:
+                said += "\nprofiling/README.md says how to be allowed to read counters"
+            raise CountersNotRead(f"{ncu} gave no counters:\n{said}")
+        printed = subprocess.run(
+            [ncu, "--import", str(report), "--csv", "--page", "raw", "--print-units", "base"],
+            capture_output=True, text=True, check=True,
+        ).stdout  # fmt: skip
+        version = subprocess.run([ncu, "--version"], capture_output=True, text=True, check=True)
+        found = json.loads(facts.read_text(encoding="utf-8"))
+    found["ncu"] = version.stdout.split("Version")[-1].split()[0]
+    return rows_of(printed), units_of(printed), found, left_out
+
+
+def units_of(printed: str) -> dict[str, str]:
+    """The units that ``ncu --csv --page raw`` prints below its columns' names."""
+    import csv
+    import io
+
+    lines = [line for line in printed.splitlines() if line.startswith('"')]
+    names, units = list(csv.reader(io.StringIO("\n".join(lines[:2]))))
+    return dict(zip(names, units, strict=True))
+
+
+def figures(
+    rows: list[dict[str, str]], units: dict[str, str], shape: str, left_out: list[str]
+) -> list[Figure]:
+    """The figures of all steps: median and quartiles of each step's launches.
+
+    A metric that is no number for a kernel, such as the hit rate of a cache that it does not use,
+    has no figure.
+
+    Raises
+    ------
+    CountersNotRead
+        When a launch is missing.
+    """
+    if len(rows) != len(STEPS) * LAUNCHES:
+        raise CountersNotRead(f"{len(STEPS) * LAUNCHES} launches were made, {len(rows)} profiled")
+    found = []
+    for number, step in enumerate(STEPS):
+        launches = rows[number * LAUNCHES : (number + 1) * LAUNCHES]
+        if len({row["Kernel Name"] for row in launches}) != 1:
+            raise CountersNotRead(f"{step}: its launches are of several kernels")
+        for name, metric in wanted().items():
+            if name in left_out:
+                continue
+            values = [number_in(row, metric) for row in launches]
+            if not all(map(math.isfinite, values)):
+                continue
+            unit, factor = UNITS.get(units.get(metric, ""), ("", 1.0))
+            unit = unit or unit_of(name)
+            spread = np.percentile(values, (25, 50, 75)) * factor
+            if unit in ("count", "bytes"):
+                spread = spread.round()
+            q1, median, q3 = map(float, spread)
+            found.append(
+                Figure("reconstruct", step, shape, "float32", name, unit, median, q1, q3, LAUNCHES)
+            )
+    return found
+
+
+def unit_of(name: str) -> str:
+    """The unit of a figure for which ncu has none: clocks, warps, or a count."""
+    if name.startswith("stall") or name == "clocks between instructions":
+        return "clocks"
+    if name in ("active warps", "eligible warps"):
+        return "warps"
+    return "instructions" if name == "issued a clock" else "count"
+
+
+def number_in(row: dict[str, str], metric: str) -> float:
+    """A metric of a launch; NaN where it is no number."""
+    try:
+        return float(row.get(metric, "").replace(",", ""))
+    except ValueError:
+        return math.nan
+
+
+def main() -> None:
+    """Command line."""
+    from course.ladder import SHAPE
+
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("output", nargs="?", type=Path, help="the file to write")
+    parser.add_argument("--shape", default="x".join(map(str, SHAPE)), help="rows x columns x k")
+    parser.add_argument("--ncu", default=shutil.which("ncu") or "ncu", help="path of ncu")
+    parser.add_argument("--raw", type=Path, help="keep what ncu printed in this file, as JSON")
+    parser.add_argument("--launch", type=Path, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    shape = tuple(map(int, chosen.shape.split("x")))
+    if chosen.launch:
+        launch(chosen.launch, shape)
+        return
+    if chosen.output is None:
+        parser.error("which file shall be written?")
+    if shutil.which(chosen.ncu) is None:
+        raise SystemExit(f"there is no {chosen.ncu}: install Nsight Compute, or give --ncu PATH")
+    try:
+        rows, units, facts, left_out = run_nsight_compute(chosen.ncu, shape)
+        if chosen.raw:
+            chosen.raw.write_text(json.dumps([rows, units, facts, left_out]), encoding="utf-8")
+        found = figures(rows, units, chosen.shape, left_out)
+    except CountersNotRead as error:
+        raise SystemExit(str(error)) from None
+    if left_out:
+        facts["left out"] = ", ".join(left_out)
+    write(chosen.output, facts | {k: v for k, v in wanted().items() if k not in left_out}, found)
+    print(f"{chosen.output}: {len(STEPS)} kernels, {len(found)} figures")
+
+
+if __name__ == "__main__":
+    main()
