@@ -31,8 +31,8 @@ COLUMNS = (
 )  # fmt: skip
 #: What every header says; further lines are free.
 REQUIRED = ("gpu", "course", "date")
-#: Subjects whose files have a layout of their own (profiling/README.md); timelines have, too.
-OTHER_LAYOUT = ("counters", "counters-explained", "profile-timeline")
+#: Subjects whose files are no benches (profiling/README.md): `course.profile` reads profiles. timelines have, too.
+OTHER_LAYOUT = ("counters", "counters-explained", "profile", "profile-timeline")
 TIMELINE = "timeline-"  # `course.timeline` reads these
 
 

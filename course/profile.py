@@ -7,12 +7,13 @@ here on any machine. What the trace predicts for the counters is in `course.prof
 from __future__ import annotations
 
 import csv
+import functools
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
-from course.measurements import REQUIRED, BadMeasurements, Figure, find
+from course.measurements import REQUIRED, BadMeasurements, Figure, read
 from course.paths import data_path
 
 #: Name of a figure -> Nsight Compute's metric.
@@ -208,7 +209,18 @@ def timeline(run: str, image: int | None = None, gpu: str = "h200") -> tuple[Eve
 
 
 # ---------------------------------------------------------------------- the counters
-def recorded(step: str, metric: str, gpu: str = "H200") -> Figure:
+@functools.cache
+def _figures(gpu: str) -> dict[tuple[str, str], Figure]:
+    found = read(data_path("measurements", f"{gpu}-profile.csv"))
+    return {(figure.variant, figure.metric): figure for figure in found.figures}
+
+
+def steps(gpu: str = "h200") -> list[str]:
+    """The steps of the ladder of which counters were recorded."""
+    return list(dict.fromkeys(step for step, _ in _figures(gpu)))
+
+
+def recorded(step: str, metric: str, gpu: str = "h200") -> Figure:
     """A recorded counter of a step of the ladder.
 
     Parameters
@@ -217,34 +229,38 @@ def recorded(step: str, metric: str, gpu: str = "H200") -> Figure:
         Such as "tiled".
     metric : str
         A name of `METRICS`, or "stall " and a reason of `STALLS`.
+    gpu : str
+        As in the file's name.
 
     Raises
     ------
     ValueError
         Where it was not recorded; the message says what was.
     """
-    its = {figure.metric: figure for figure in find("profile", variant=step, metric=None, gpu=gpu)}
-    if metric not in its:
-        known = ", ".join(its) or f"nothing of {step!r}"
-        raise ValueError(f"no recorded {metric!r} of {step!r} on an {gpu}; there is {known}")
-    return its[metric]
+    figures = _figures(gpu)
+    if (step, metric) not in figures:
+        if step not in steps(gpu):
+            raise ValueError(f"no counters of {step!r}; there are those of {', '.join(steps(gpu))}")
+        known = ", ".join(name for its, name in figures if its == step)
+        raise ValueError(f"no recorded {metric!r} of {step!r}; there is {known}")
+    return figures[step, metric]
 
 
-def counter(step: str, metric: str, gpu: str = "H200") -> float:
+def counter(step: str, metric: str, gpu: str = "h200") -> float:
     """The median of a recorded counter, see `recorded`."""
     return recorded(step, metric, gpu).median
 
 
-def stalls(step: str, gpu: str = "H200") -> dict[str, float]:
+def stalls(step: str, gpu: str = "h200") -> dict[str, float]:
     """Where the warps of a step are: clocks in each state between two instructions of a warp.
 
     The longest comes first; states in which no warp was are left out. Their sum is the average
     number of clocks from one instruction of a warp to its next.
     """
     found = {
-        figure.metric.removeprefix("stall "): figure.median
-        for figure in find("profile", variant=step, metric=None, gpu=gpu)
-        if figure.metric.startswith("stall ")
+        metric.removeprefix("stall "): figure.median
+        for (its, metric), figure in _figures(gpu).items()
+        if its == step and metric.startswith("stall ")
     }
     return {
         reason: clocks
