@@ -33,6 +33,7 @@ LANES = ("host", "copy in", "copy", "compute", "copy out")  # their order from a
 COLOURS = {"copy in": BLUE, "kernel": ORANGE, "copy out": GREEN}
 OTHERS = (PURPLE, SKY, VERMILLION, FAINT)  # for work that is none of these three
 LETTER = 0.075  # [inch], of a figure in a bar
+NARROW = 0.05  # [inch]: a white edge would hide the bar
 
 
 def gantt(
@@ -146,17 +147,13 @@ def _draw(
     thin = _row_height(names) == THIN
     for span in spans:
         row = place[span.lane if rows == "lane" else span.stream]
-        wide = span.milliseconds * scale  # [inch]
+        wide, colour = span.milliseconds * scale, _colour(span.name)  # [inch], a colour
         axes.add_patch(
             Rectangle(
-                (span.start, row - BAR / 2),
-                span.milliseconds,
-                BAR,
-                facecolor=_colour(span.name),
-                edgecolor="white",
-                linewidth=0.6 if wide > 0.05 else 0,
-            )  # fmt: skip
-        )
+                (span.start, row - BAR / 2), span.milliseconds, BAR, facecolor=colour,
+                edgecolor="white" if wide > NARROW else colour, linewidth=0.6,
+            )
+        )  # fmt: skip
         label = str(span.image) if span.image >= 0 else ""
         if label and not thin and wide > LETTER * len(label) + 0.03:
             axes.text(
