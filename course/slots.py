@@ -14,6 +14,8 @@ from course import backend
 from course.kernels.reconstruct import Step, step_for
 from course.timeline import Span, one_at_a_time
 
+ALIGNED = 64  # float32: allocations on a GPU start on 256 bytes
+
 
 class _OnStream:
     """A kernel whose launches go to a stream."""
@@ -77,26 +79,68 @@ def untimed(*_: Any) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-# ---------------------------------------------------------------------- memory on the GPU
+# ---------------------------------------------------------------------- memory
+Shape = tuple[int, int, int]  # rows, columns, and how many columns of u and rows of vt
+
+
+def floats(size: int, shape: Shape) -> int:
+    """How many float32 the factors of so many images take in one piece, gaps included."""
+    return _places(size, shape)[-1].stop
+
+
+def views(memory: Any, size: int, shape: Shape, front: bool = True) -> tuple[Any, Any, Any]:
+    """u, s and vt of so many images in one piece of memory, so that one copy moves them all.
+
+    Parameters
+    ----------
+    memory : array, shape (at least floats(size, shape),), float32
+        Of NumPy or of the GPU.
+    size : int
+        Images.
+    shape : (rows, columns, depth)
+    front : bool
+        Whether a single image has an axis of images, too.
+    """
+    rows, columns, depth = shape
+    many = (size,) if front or size > 1 else ()
+    shapes = (*many, rows, depth), (*many, depth), (*many, depth, columns)
+    u, s, vt = (
+        memory[place].reshape(shape)
+        for place, shape in zip(_places(size, shape), shapes, strict=True)
+    )
+    return u, s, vt
+
+
+def _places(size: int, shape: Shape) -> list[slice]:
+    """Where u, s and vt lie; each starts where wide accesses may start."""
+    rows, columns, depth = shape
+    places, start = [], 0
+    for count in (size * rows * depth, size * depth, size * depth * columns):
+        places.append(slice(start, start + count))
+        start += -(-count // ALIGNED) * ALIGNED
+    return places
+
+
 class Slot:
     """Room on the GPU for the factors and results of one launch, and the launch, made ready.
 
     Attributes
     ----------
+    memory : device array, shape (floats(size, shape),), float32
+        The factors in one piece.
+    out : device array, shape (rows, columns) or (size, rows, columns), float32
     into, compute, out_of : stream
         Where copies in, kernels and copies out are queued; one and the same, but for `queues`.
     arrived, computed, emptied : event
+        The factors are there; the kernel is done with them; the image has left.
     """
 
-    def __init__(self, size: int, shape: tuple[int, int, int], k: int, kernel: str,
+    def __init__(self, size: int, shape: Shape, k: int, kernel: str,
                  streams: tuple[Any, Any, Any], number: int):  # fmt: skip
-        cuda, (rows, columns, depth) = backend.cuda, shape
-        front = () if size == 1 else (size,)
-        self.factors = tuple(
-            cuda.device_array((*front, *rest), np.float32)
-            for rest in ((rows, depth), (depth,), (depth, columns))
-        )
-        self.out = cuda.device_array((*front, rows, columns), np.float32)
+        cuda, (rows, columns, _) = backend.cuda, shape
+        self.memory = cuda.device_array(floats(size, shape), np.float32)
+        self.factors = views(self.memory, size, shape, front=False)
+        self.out = cuda.device_array((size, rows, columns)[size == 1 :], np.float32)
         self.into, self.compute, self.out_of = streams
         self.arrived, self.computed, self.emptied = (cuda.event(timing=False) for _ in range(3))
         self.number, self.k = number, k
@@ -107,4 +151,5 @@ class Slot:
         self._launch = step.configured(self.factors[0], self.factors[2], k, self.out)
 
     def launch(self) -> None:
+        """Compute what is in `memory`; nothing is waited for."""
         self._launch(*self.factors, self.k, self.out)

@@ -21,7 +21,7 @@ import numpy as np
 from course import backend
 from course.kernels.reconstruct import Step, step_for
 from course.pinned import PinnedPool
-from course.slots import Recorder, Slot, on_stream, untimed
+from course.slots import Recorder, Slot, floats, on_stream, untimed, views
 from course.timeline import Span
 from course.ways import FLOAT32, WAYS, Way, bound, factor_bytes, shapes_of
 
@@ -119,8 +119,10 @@ class Batch:
 
     Attributes
     ----------
-    factors : tuple of ndarray
-        u, s and vt as they travel: what `load` put there, or what a producer wrote into them.
+    parts : list of slice
+        Images of each launch.
+    slots : list of Slot
+        For each launch its room on the GPU.
     images : ndarray or list of ndarray
         Where results go; of the ways without pinned memory new arrays in each run.
     bytes_in, bytes_out : int
@@ -144,12 +146,14 @@ class Batch:
         self.depth = rank if whole or self.how.whole else k
         self.bytes_in = factor_bytes(images, rows, columns, self.depth)
         self.bytes_out = FLOAT32 * images * rows * columns
-        self.factors: tuple[np.ndarray, ...] = ()
         self.images: Any = []
+        self.parts: list[slice] = []
+        self.slots: list[Slot] = []
+        self._given: tuple[np.ndarray, ...] = ()  # factors in pageable memory
         self._lent: list[np.ndarray] = []
         self._graph: Any = None
         self._streams: list[Any] = []
-        self._pool = pool or PinnedPool(self.bytes_in + self.bytes_out + 4096)
+        self._pool = pool or PinnedPool(2 * (self.bytes_in + self.bytes_out) + (1 << 20))
         if self.how.pinned:
             try:
                 self._make_ready()
@@ -159,19 +163,19 @@ class Batch:
 
     # ------------------------------------------------------------------ ready
     def _make_ready(self) -> None:
-        (rows, columns), n = self.shape, self.count
-        shapes = (n, rows, self.depth), (n, self.depth), (n, self.depth, columns)
-        for shape in (*shapes, (n, rows, columns)):
-            self._lent.append(self._pool.take(shape))
-        *factors, self.images = self._lent
-        self.factors = tuple(factors)
+        n, shape = self.count, (*self.shape, self.depth)
         size = min(self.how.chunk or n, n)
         self.parts = [slice(first, min(first + size, n)) for first in range(0, n, size)]
-        self._slots = self._make_slots()
+        lengths = [floats(part.stop - part.start, shape) for part in self.parts]
+        self._lent.append(self._pool.take(sum(lengths)))
+        self._lent.append(self._pool.take((n, *self.shape)))
+        self._packed = np.split(self._lent[0], np.cumsum(lengths)[:-1])  # a piece a launch
+        self.images = self._lent[1]
+        self.slots = self._make_slots()
         cuda = backend.cuda
         self._done = [cuda.event(timing=False) for _ in self.parts]
         # Compiled and loaded before anything is timed or captured; what it computes is unused.
-        for slot in {id(slot): slot for slot in self._slots}.values():
+        for slot in {id(slot): slot for slot in self.slots}.values():
             slot.launch()
         cuda.synchronize()
         if self.how.graph and backend.gpu():
@@ -242,16 +246,33 @@ class Batch:
                 f"{self.depth} or more: make another Batch"
             )
         if not self.how.pinned:
-            self.factors = tuple(np.asarray(array, np.float32) for array in (u, s, vt))
+            self._given = tuple(np.asarray(array, np.float32) for array in (u, s, vt))
             return
-        self.pack(u, s, vt)
+        for part in self.parts:
+            self.pack(u, s, vt, part)
 
-    def pack(self, u: np.ndarray, s: np.ndarray, vt: np.ndarray, part: slice = slice(None)) -> None:
-        """Copy into pinned memory what travels of some images; see `queue` and its `ready`."""
+    def pack(self, u: np.ndarray, s: np.ndarray, vt: np.ndarray, part: slice) -> None:
+        """Copy what travels of a launch's images into its piece of pinned memory; see `room`."""
         depth = self.depth
         given = u[part, :, :depth], s[part, :depth], vt[part, :depth]
-        for room, values in zip(self.factors, given, strict=True):
-            room[part] = values
+        for room, values in zip(self.room(part), given, strict=True):
+            room[...] = values
+
+    def room(self, part: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where u, s, vt of a launch's images lie in pinned memory, for who produces them.
+
+        Parameters
+        ----------
+        part : slice
+            One of `parts`.
+
+        Returns
+        -------
+        u, s, vt : ndarray, shapes (size, rows, depth), (size, depth), (size, depth, columns)
+            `depth` is k, or all of r where whole factors travel.
+        """
+        memory = self._packed[self.parts.index(part)]
+        return views(memory, part.stop - part.start, (*self.shape, self.depth))
 
     # ------------------------------------------------------------------ running
     def go(self, timeline: bool = False) -> tuple[Span, ...]:
@@ -275,7 +296,7 @@ class Batch:
         recorder : Recorder, optional
         ready : callable, optional
             Called with the images of a launch before they are queued: it returns when their factors
-            lie in `factors`. So the host prepares some while the GPU is busy with others.
+            lie in their `room`. So the host prepares some while the GPU is busy with others.
         """
         if self._graph is not None:
             self._graph.launch(self._origin)
@@ -310,7 +331,8 @@ class Batch:
     def _queue(self, timed: Timed, ready: Callable[[slice], None] | None = None) -> None:
         """Copy in, compute, copy out, part after part, each in its slot's streams."""
         queues = self.how.queues
-        for part, slot, done in zip(self.parts, self._slots, self._done, strict=True):
+        launches = zip(self.parts, self._packed, self.slots, self._done, strict=True)
+        for part, packed, slot, done in launches:
             if ready is not None:
                 ready(part)
             alone = part.stop - part.start == 1
@@ -319,8 +341,7 @@ class Batch:
             if queues:  # the factors of the image before must have been used
                 slot.computed.wait(slot.into)
             with timed("copy in", "copy in", slot.into, *tag):
-                for there, here in zip(slot.factors, self.factors, strict=True):
-                    there.copy_to_device(here[place], stream=slot.into)
+                slot.memory.copy_to_device(packed, stream=slot.into)
             if queues:  # its image must have left, and the new factors must be there
                 slot.arrived.record(slot.into)
                 slot.arrived.wait(slot.compute)
@@ -339,7 +360,7 @@ class Batch:
     # ------------------------------------------------------------------ the original's ways
     def _factors_of(self, image: int) -> list[np.ndarray]:
         """What travels of an image, in one piece."""
-        u, s, vt = (array[image] for array in self.factors)
+        u, s, vt = (array[image] for array in self._given)
         depth = self.depth
         return [np.ascontiguousarray(part) for part in (u[:, :depth], s[:depth], vt[:depth])]
 
@@ -382,9 +403,9 @@ class Batch:
         if not self.how.pinned:
             self.images = []
             return
-        for array in (self.images, *(self.factors if factors else ())):
+        for array in self._lent if factors else (self.images,):
             array[...] = np.nan
-        for slot in {id(slot): slot for slot in self._slots}.values():
+        for slot in {id(slot): slot for slot in self.slots}.values():
             slot.out.copy_to_device(np.full(slot.out.shape, np.nan, np.float32))
 
     def keep_images(self) -> None:
@@ -396,7 +417,7 @@ class Batch:
         if self.how.pinned and self._lent:
             self.wait()
             self._pool.give(*self._lent)
-            self._lent, self.factors = [], ()
+            self._lent, self._packed = [], []
 
     def __enter__(self) -> Batch:
         return self

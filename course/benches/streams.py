@@ -58,7 +58,7 @@ class Streams:
         """Run all parts; one that fails stops no other."""
         for part in (
             self.link, self.truncated, self.packing, self.copied_on, self.timelines, self.whole,
-            self.columns, self.small,
+            self.columns, self.calls, self.small,
         ):  # fmt: skip
             start = time.perf_counter()
             try:
@@ -205,7 +205,7 @@ class Streams:
 
     def whole(self):
         """Whole factors go in: for k = 128, where it is a waste, and where all of them count."""
-        for k, ways in ((RANK, FAST), (SIZE, ("pinned", "3 streams", "queues", "chunks"))):
+        for k, ways in ((RANK, FAST), (SIZE, ("pinned", "3 streams", "queues", "chunks", "graph"))):
             expected = self.expected(self.factors, k)
             for way in ways:
                 self.attempt("whole factors", way, self.factors, k, expected, whole=True)
@@ -218,7 +218,7 @@ class Streams:
             pack = functools.partial(batch.pack, *factors)
 
             def before():
-                pack()
+                batch.load(*factors)
                 batch.queue()
 
             def meanwhile():
@@ -234,7 +234,7 @@ class Streams:
                     (f"meanwhile, {PACKERS} threads", by_threads),
                 ):  # fmt: skip
                     self.measured(case, name, batch, expected, queue=queue)
-            times = [clock(pack) for _ in range(7)]
+            times = [clock(lambda: batch.load(*factors)) for _ in range(7)]
             timing = timing_of(times, bytes=2 * batch.bytes_in)
             shape = f"{IMAGES}x{SIZE}x{SIZE}x{RANK}"
             self.bench.row(case, "packing alone", shape, "float32", timing)
@@ -271,20 +271,55 @@ class Streams:
             if cupy := bench.peer("cupy"):
                 runtime, word = cupy.cuda.runtime, 4
                 there = part.__cuda_array_interface__["data"][0]
-                ways["2-D copy"] = lambda: runtime.memcpy2DAsync(
+                handle, to_device = int(stream.handle), runtime.memcpyHostToDevice
+                ways["2-D copy, by CuPy"] = lambda: runtime.memcpy2DAsync(
                     there, word * RANK, matrix.ctypes.data, word * SIZE, word * RANK, SIZE,
-                    runtime.memcpyHostToDevice, int(stream.handle),
+                    to_device, handle,
+                )  # fmt: skip
+                ways["columns side by side already, by CuPy"] = lambda: runtime.memcpyAsync(
+                    there, packed.ctypes.data, packed.nbytes, to_device, handle
+                )
+                ways["the whole matrix, by CuPy"] = lambda: runtime.memcpyAsync(
+                    whole.__cuda_array_interface__["data"][0], matrix.ctypes.data, matrix.nbytes,
+                    to_device, handle,
                 )  # fmt: skip
             for name, way in ways.items():
                 bench.cuda.synchronize()
                 part.copy_to_device(np.full((SIZE, RANK), np.nan, np.float32))
                 self.clocked(way, stream.synchronize)
-                if name != "the whole matrix":
+                if not name.startswith("the whole"):
                     judged(part, matrix[:, :RANK].astype(np.float64), 0.0, cuda)
                 times = [self.clocked(way, stream.synchronize)[1] for _ in range(30)]
-                size = matrix.nbytes if name == "the whole matrix" else packed.nbytes
+                size = matrix.nbytes if name.startswith("the whole") else packed.nbytes
                 timing = timing_of(times, bytes=size)
                 bench.row("k columns in", name, f"{SIZE}x{RANK}", "float32", timing)
+
+    def calls(self):
+        """What the host needs for each call of an image: copies, a launch, an event."""
+        bench, cuda = self.bench, self.cuda
+        stream, event = cuda.stream(), cuda.event(timing=False)
+        size = 1 << 10
+        with self.pool.lend(size) as host:
+            host[:] = 0
+            there = cuda.to_device(host)
+            with Batch("3 streams", 1, SMALL[1], SMALL[1], SMALL[2], pool=self.pool) as batch:
+                calls = {
+                    "copy in": lambda: there.copy_to_device(host, stream=stream),
+                    "copy out": lambda: there.copy_to_host(host, stream=stream),
+                    "launch": batch.slots[0].launch,
+                    "record an event": lambda: event.record(stream),
+                    "wait for an event": lambda: event.wait(stream),
+                }
+                if cupy := bench.peer("cupy"):
+                    runtime = cupy.cuda.runtime
+                    address, handle = there.__cuda_array_interface__["data"][0], int(stream.handle)
+                    calls["copy in, by CuPy"] = lambda: runtime.memcpyAsync(
+                        address, host.ctypes.data, host.nbytes, runtime.memcpyHostToDevice, handle
+                    )
+                for name, call in calls.items():
+                    call()
+                    times = [self.clocked(call, cuda.synchronize)[0] for _ in range(100)]
+                    bench.row("host call", name, "", "float32", timing_of(times))
 
     def small(self):
         """Small images, where the host's calls cost more than the copies."""
