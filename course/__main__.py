@@ -17,8 +17,14 @@ The folder DIR receives
   NAME_kK.png   each reconstruction
   grid.png      originals and reconstructions side by side
   quality.csv   PSNR, SSIM, mean squared error and compression of each
+  report.json   what was asked for, and which files were set aside, with the reason
 Compression is how many times fewer numbers the k singular values and vectors have than the image.
 Colours become grey. Files that cannot be read are named and left out.
+
+Decoding, SVD, reconstruction and writing go on at the same time, for any number of images: only a
+few are in memory. An error or Ctrl-C leaves nothing behind. With --resume it leaves what is done,
+and the same command goes on with it; so it does after the process was killed, --resume or not. The
+results are those of a run that nothing disturbed.
 """
 BENCH_HELP = """\
 Check and time the course's kernels on the GPU in this machine, beside CuPy and PyTorch.
@@ -31,6 +37,7 @@ RECONSTRUCT_EXAMPLES = """\
 examples:
   python -m course reconstruct data/images --k 50 --out results
   python -m course reconstruct holiday.jpg scans/ --k 5 20 80 --size 512 --fit crop --out results
+  python -m course reconstruct archive/ --k 50 --out results --resume
 """
 
 
@@ -103,6 +110,25 @@ def make_parser() -> argparse.ArgumentParser:
         help="what computes: the GPU, the course's simulator of a GPU, or NumPy; auto, the usual, "
         "is the GPU where there is one, else NumPy",
     )
+    reconstruct.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with the unfinished run in DIR, begun with the same images and options; where "
+        "there is none, begin. Progress is kept when the run is stopped, and images with NaN are "
+        "set aside, where otherwise they end the run",
+    )
+    reconstruct.add_argument(
+        "--workers",
+        metavar="N",
+        type=positive,
+        help="threads that decode, factorise and write (one for each core)",
+    )
+    reconstruct.add_argument(
+        "--batch",
+        metavar="N",
+        type=positive,
+        help="images that the GPU rebuilds together at most (32, fewer large ones)",
+    )
 
     bench = commands.add_parser(
         "bench",
@@ -134,6 +160,13 @@ def whole_number(text: str) -> int:
         ) from None
 
 
+def positive(text: str) -> int:
+    """Return a number of at least 1; argparse shows the error's text."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of at least 1")
+    return int(text)
+
+
 def image_size(text: str) -> tuple[int, int]:
     """Return (rows, columns) from "256" or "480x640"; argparse shows the error's text."""
     parts = text.lower().split("x")
@@ -160,6 +193,7 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
     from tqdm import tqdm
 
     from course.image_files import printable
+    from course.journal import unfinished
     from course.pipeline import reconstruct_images
 
     bar = None
@@ -171,6 +205,12 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
         return bar
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as for Ctrl-C
+    if not arguments.resume and unfinished(arguments.out):
+        print(
+            f"an unfinished run lies in {str(arguments.out)!r}: --resume goes on with it; this run "
+            "begins again, and removes it at its end",
+            file=sys.stderr,
+        )
     try:
         report = reconstruct_images(
             arguments.images,
@@ -180,6 +220,9 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
             fit=arguments.fit,
             engine=arguments.engine,
             progress=progress,
+            resume=arguments.resume,
+            workers=arguments.workers,
+            batch=arguments.batch,
         )
     finally:
         if bar is not None:
@@ -189,7 +232,8 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
         print(f"skipped {printable(file)!r}: {reason}", file=sys.stderr)
     ranks = sorted({quality.k for quality in report.qualities})
     count = len({quality.name for quality in report.qualities})
-    print(f"{count} image{'' if count == 1 else 's'} rebuilt by {report.engine}")
+    before = f", {report.kept} of the files in an earlier run" if report.kept else ""
+    print(f"{count} image{'' if count == 1 else 's'} rebuilt by {report.engine}{before}")
     print(f"{'k':>6}  {'PSNR [dB]':>9}  {'SSIM':>6}  compression" + (count > 1) * "   (means)")
     for k in ranks:
         lines = [quality for quality in report.qualities if quality.k == k]
@@ -235,6 +279,16 @@ class UsageError(ValueError):
     """What was asked for does not exist; the message says what does."""
 
 
+def notes(error: BaseException) -> str:
+    """What was added to an exception, such as what is kept."""
+    return "; ".join(getattr(error, "__notes__", ()))
+
+
+def with_notes(problem: str, error: BaseException) -> str:
+    """A problem in words, and what was added to the exception."""
+    return f"{problem}; {notes(error)}" if notes(error) else problem
+
+
 def main(words: list[str] | None = None) -> int:
     """Run a command and return its exit status; what the user can repair is one line and 2."""
     for stream in (sys.stdout, sys.stderr):
@@ -247,14 +301,15 @@ def main(words: list[str] | None = None) -> int:
     try:
         return arguments.run(arguments) or 0
     except (ImageError, OSError, UsageError, BadMeasurements) as error:
-        problem = " ".join(str(error).split())
+        problem = with_notes(" ".join(str(error).split()), error)
         print(f"python -m course: error: {problem}", file=sys.stderr)
         return USAGE_ERROR
-    except MemoryError:
-        print("python -m course: error: out of memory; choose a smaller --size", file=sys.stderr)
+    except MemoryError as error:
+        problem = str(error) or "out of memory; choose a smaller --size, or fewer --workers"
+        print(f"python -m course: error: {with_notes(problem, error)}", file=sys.stderr)
         return USAGE_ERROR
-    except KeyboardInterrupt:
-        kept = getattr(arguments, "stopped", "nothing was written")
+    except KeyboardInterrupt as error:
+        kept = notes(error) or getattr(arguments, "stopped", "nothing was written")
         print(f"python -m course: stopped; {kept}", file=sys.stderr)
         return INTERRUPTED
 

@@ -6,6 +6,7 @@ cannot be used is named with a reason, and the others are read.
 
 import operator
 import stat
+import threading
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,10 +163,7 @@ def load_image(
         raise ImageError(f"fit is {fit!r}; allowed are {' and '.join(map(repr, FITS))}")
     try:
         _refuse_special_files(path)
-        with warnings.catch_warnings():
-            # Pillow only warns of an image of up to twice its limit; here that is refused, too.
-            warnings.simplefilter("ignore")
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
+        with _quiet:
             # Given a name, Pillow maps an uncompressed TIFF to memory and then scrambles the one
             # whose orientation swaps rows and columns; given an open file, it reads it right.
             with path.open("rb") as file, Image.open(file, formats=RECOGNISED) as image:
@@ -184,6 +182,35 @@ def load_image(
         reason = reason or type(error).__name__
         raise UnreadableImage(path, f"cannot be read: {reason}") from error
     return grey if size is None else _resized(grey, size, fit)
+
+
+class _Quiet:
+    """Decoders' warnings are off while any thread decodes: the filters belong to all threads.
+
+    Pillow only warns of an image of up to twice its limit; that becomes an error.
+    """
+
+    def __init__(self):
+        self._lock, self._inside = threading.Lock(), 0
+        self._filters = warnings.catch_warnings()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._filters = warnings.catch_warnings()
+                self._filters.__enter__()
+                warnings.simplefilter("ignore")
+                warnings.simplefilter("error", Image.DecompressionBombWarning)
+            self._inside += 1
+
+    def __exit__(self, *what: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._filters.__exit__(None, None, None)
+
+
+_quiet = _Quiet()
 
 
 def printable(name: str) -> str:

@@ -1,86 +1,41 @@
-"""Many images: rebuild each from its SVD, measure the quality, write everything or nothing."""
+"""Many images: rebuild each from its SVD, measure the quality, write everything or nothing.
 
-import csv
+This is the front: what is asked for is checked, the stages (`course.stages`) work through the
+files, a journal (`course.journal`) knows what is done, `course.results` writes what is left.
+"""
+
 import os
-import shutil
-import tempfile
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-from PIL import Image
+from course import __version__, blas, images, journal, results, stages
+from course.engines import Halving, choose_engine
+from course.image_files import FITS, checked_size, list_folder, printable
+from course.images import ImageError
+from course.journal import Journal
+from course.results import GRID_FILE, GRID_RANKS, REPORT_FILE, TABLE_FILE, Report
+from course.results import write_table as _write_table
 
-from course import images, plots
-from course.image_files import NOT_FINITE, checked_size, list_folder, printable
-from course.images import ImageError, UnreadableImage
-
-ENGINES = ("auto", "gpu", "simulator", "numpy")
-GRID_FILE = "grid.png"
-TABLE_FILE = "quality.csv"
-GRID_IMAGES = 8  # rows and columns at most: a figure that can still be read
-GRID_RANKS = 6
-GRID_PIXELS = 600  # longer sides are scaled down for the grid, which prints them at half of that
 LONGEST_NAME = 50  # letters, each up to 4 bytes: with _k50.png it fits a file system's 255 bytes
 SMALLEST_SIDE = 7  # SSIM compares windows of 7x7 pixels
 
-Reconstruct = Callable[[np.ndarray, np.ndarray, np.ndarray, int], np.ndarray]
-
 
 @dataclass(frozen=True)
-class Quality:
-    """One reconstruction: a line of the table.
+class _Plan:
+    """What is asked for, checked."""
 
-    The quality is that of the float32 reconstruction, before it is rounded to a PNG's 8 bits.
-    """
+    files: list[Path]
+    names: list[str]
+    ranks: list[int]
+    size: tuple[int, int]
+    settings: dict[str, Any]
 
-    name: str
-    k: int
-    psnr_db: float
-    ssim: float
-    mse: float
-    compression: float
-    rows: int
-    columns: int
-    file: str
-    source: str
-
-
-@dataclass(frozen=True)
-class Report:
-    """What `reconstruct_images` did.
-
-    Attributes
-    ----------
-    qualities : list of Quality
-        A line for each image and k.
-    skipped : list of (str, str)
-        Path and reason of each file that was left out.
-    engine : str
-        What computed the reconstructions, in words.
-    out : Path
-        Folder with the reconstructions, the grid and the table.
-    """
-
-    qualities: list[Quality]
-    skipped: list[tuple[str, str]]
-    engine: str
-    out: Path
-
-
-@dataclass
-class _Work:
-    """What has been gathered while image after image went through."""
-
-    qualities: list[Quality] = field(default_factory=list)
-    skipped: list[tuple[str, str]] = field(default_factory=list)
-    cells: list[np.ndarray] = field(default_factory=list)
-    titles: list[str] = field(default_factory=list)
-    shown: list[str] = field(default_factory=list)
-    names: set[str] = field(default_factory=set)
-    done: int = 0
+    @property
+    def outputs(self) -> list[list[str]]:
+        return [[f"{name}_k{k}.png" for k in self.ranks] for name in self.names]
 
 
 def reconstruct_images(
@@ -92,12 +47,17 @@ def reconstruct_images(
     fit: str = "stretch",
     engine: str = "auto",
     progress: Callable[[list[Path]], Iterable[Path]] = iter,
+    resume: bool = False,
+    workers: int | None = None,
+    batch: int | None = None,
 ) -> Report:
     """Rebuild images from their k largest singular values and write the results to a folder.
 
     The folder receives a PNG for each image and k, a grid of originals and reconstructions
-    (grid.png) and a table (quality.csv). Everything is first written to a hidden folder beside
-    them and moved when all is done: an error or an interruption leaves nothing behind.
+    (grid.png), a table (quality.csv) and a report of what was set aside (report.json). Everything
+    is first written to a hidden folder beside them and moved when all is done: an error or an
+    interruption leaves nothing behind, or, with `resume`, what is needed to go on. Names and order
+    of the results are those of the files, whichever image is ready first.
 
     Parameters
     ----------
@@ -112,7 +72,15 @@ def reconstruct_images(
     engine : {"auto", "gpu", "simulator", "numpy"}
         What computes: "auto" takes the GPU where there is one, else NumPy.
     progress : callable
-        Wraps the list of files that is worked through, as tqdm does.
+        Wraps the list of files that are worked through, as tqdm does; a step for each that is done.
+    resume : bool
+        Go on with an unfinished run in `out`, one that was interrupted or killed; where there is
+        none, begin. An error or an interruption then leaves the progress there, and an image with
+        NaN is set aside as other bad ones are, where otherwise it ends the run.
+    workers : int, optional
+        Threads for the CPU's work; without it one for each core. The results are the same.
+    batch : int, optional
+        Images that are rebuilt together at most. The results are the same.
 
     Returns
     -------
@@ -121,80 +89,107 @@ def reconstruct_images(
     Raises
     ------
     ImageError
-        When a size, rank, engine or image cannot be used; the message says what to change.
+        When a size, rank, engine or image cannot be used, or an unfinished run was begun with
+        something else; the message says what to change.
     OSError
         When a file or folder is missing or cannot be written.
+    MemoryError
+        When there is not enough memory for a single image.
     """
+    rebuild, kind, engine_name = choose_engine(engine)
+    plan = _plan(inputs, ranks, out, size, fit, kind)
+    share = stages.Workers.share(
+        _count("workers", workers) or stages.cores(), *plan.size, len(plan.ranks)
+    )
+    batch = _count("batch", batch) or stages.batch_for(*plan.size, plan.ranks)
+    out = Path(out)
+    begun = journal.identity(plan.settings, plan.files)
+
+    with _progress_in(out, begun, plan, resume) as kept:
+        if isinstance(kept, Report):
+            return kept
+        already = len(kept.done)
+        if not kept.moving:
+            for_grid = results.evenly(plan.ranks, GRID_RANKS)
+            job = stages.Job(
+                plan.size, fit, plan.ranks, for_grid, Halving(rebuild), kept.folder, lenient=resume
+            )
+            _work_through(plan, job, kept, progress, share, batch)
+        report = results.gathered(
+            [*zip(plan.files, plan.names)], plan.ranks, plan.size, kept.done, engine_name, out
+        )
+        report = replace(report, kept=already)
+        if not report.qualities:
+            raise ImageError(results.nothing_readable(report.skipped))
+        if not kept.moving:
+            _write_results(plan, report, kept, journal.fingerprint(begun))
+        _move(
+            kept,
+            [*(line.file for line in report.qualities), GRID_FILE, TABLE_FILE, REPORT_FILE],
+            out,
+        )
+    journal.clear(out)
+    return report
+
+
+def _count(name: str, given: int | None) -> int | None:
+    if given is not None and given < 1:
+        raise ImageError(f"{name} is {given}; it must be at least 1")
+    return given
+
+
+def _plan(
+    inputs: Sequence[str | Path], ranks: Iterable[int], out: str | Path,
+    size: tuple[int, int] | int, fit: str, engine: str,
+) -> _Plan:  # fmt: skip
     rows, columns = size = checked_size(size)
     if min(size) < SMALLEST_SIDE:
         raise ImageError(
             f"size is {rows}x{columns}; SSIM needs at least {SMALLEST_SIDE}x{SMALLEST_SIDE} pixels"
         )
+    if fit not in FITS:
+        raise ImageError(f"fit is {fit!r}; allowed are {' and '.join(map(repr, FITS))}")
     ranks = sorted({images.checked_rank(k, rows, columns) for k in ranks})
     if not ranks:
         raise ImageError("no k was given; give at least one, such as 50")
-    rebuild, engine_name = choose_engine(engine)
     files = list_images(inputs, out)
-
-    work = _Work()
-    with _all_or_nothing(Path(out)) as folder:
-        for file in progress(files):
-            try:
-                image = images.load_image(file, size, fit=fit)
-            except UnreadableImage as error:
-                if error.reason == NOT_FINITE:
-                    raise ImageError(f"{error}: repair the image or leave it out") from error
-                work.skipped.append((str(file), error.reason))
-                continue
-            _rebuild_one(work, image, file, ranks, rebuild, folder)
-        if not work.done:
-            raise ImageError(_nothing_readable(work.skipped))
-        _write_grid(work, ranks, folder / GRID_FILE)
-        _write_table(work.qualities, folder / TABLE_FILE)
-    return Report(work.qualities, work.skipped, engine_name, Path(out))
+    used: set[str] = set()
+    names = [_unused_name(printable(file.stem), used) for file in files]
+    settings = {
+        "k": ranks, "size": [rows, columns], "fit": fit, "engine": engine, "course": __version__,
+    }  # fmt: skip
+    return _Plan(files, names, ranks, size, settings)
 
 
-def choose_engine(engine: str) -> tuple[Reconstruct, str]:
-    """Return the function that rebuilds an image, and its name for the reader.
-
-    Raises
-    ------
-    ImageError
-        When there is no such engine, or no usable GPU for "gpu".
-    """
-    if engine not in ENGINES:
-        raise ImageError(f"engine is {engine!r}; allowed are {', '.join(ENGINES)}")
-    if engine == "numpy":
-        return images.reconstruct, "NumPy on the CPU"
-
-    from course import backend
-
-    gpu = backend.gpu()
-    if engine == "gpu" and gpu is None:
-        raise ImageError(
-            f"no usable GPU ({backend.why()}); use the engine auto, simulator or numpy"
-        )
-    if engine == "auto" and gpu is None:
-        return images.reconstruct, f"NumPy on the CPU, as there is no usable GPU ({backend.why()})"
-
-    from course.kernels.reconstruct import reconstruct
-
-    if engine != "simulator":
-        return reconstruct, f"the GPU kernel on {gpu}"
-    rebuild = reconstruct if gpu is None else _simulated
-    return rebuild, "the GPU kernel on the simulator"
-
-
-def _simulated(u: np.ndarray, s: np.ndarray, vt: np.ndarray, k: int) -> np.ndarray:
-    """Run the GPU's kernel on the simulator on a machine where it would run on the GPU."""
-    from course.kernels.reconstruct import LADDER
-    from course.simt import trace
-
-    step = LADDER["naive"]
-    out = np.empty((len(u), vt.shape[1]), dtype=np.float32)
-    columns_of_u = np.ascontiguousarray(u[:, :k])
-    trace(step.kernel, step.grid(*out.shape), step.block, columns_of_u, s[:k], vt[:k], k, out)
-    return out
+def _work_through(
+    plan: _Plan,
+    job: stages.Job,
+    kept: Journal,
+    progress: Callable[[list[Path]], Iterable[Path]],
+    workers: stages.Workers,
+    batch: int,
+) -> None:
+    """Do the images that are not done, enter each in the journal."""
+    for image, done in kept.done.items():
+        if done.reason is None:
+            job.shown.add(image)
+    todo = [
+        stages.Task(image, file, names)
+        for image, (file, names) in enumerate(zip(plan.files, plan.outputs, strict=True))
+        if image not in kept.done
+    ]
+    # An image alone may have all threads of the linear algebra; more images have one each.
+    with blas.one_thread() if len(plan.files) > 1 else nullcontext():
+        with closing(iter(stages.Line(job, todo, workers, batch))) as finished:
+            for _ in progress([task.file for task in todo]):
+                done = next(finished)
+                try:
+                    kept.add(done)
+                except OSError as error:
+                    raise stages.cannot_write(kept.folder.parent, error) from error
+    missing = len(plan.files) - len(kept.done)
+    if missing:
+        raise ImageError(f"progress(files) gave {missing} files less than it was given")
 
 
 def list_images(inputs: Sequence[str | Path], out: str | Path | None = None) -> list[Path]:
@@ -226,57 +221,6 @@ def list_images(inputs: Sequence[str | Path], out: str | Path | None = None) -> 
     return list(found.values())
 
 
-def _rebuild_one(
-    work: _Work, image: np.ndarray, file: Path, ranks: list[int], rebuild: Reconstruct, folder: Path
-) -> None:
-    rows, columns = image.shape
-    name = _unused_name(printable(file.stem), work.names)
-    show = work.done < GRID_IMAGES
-    work.done += 1
-    if show:
-        work.shown.append(name)
-        work.cells.append(_thumbnail(image))
-        work.titles.append("original")
-    u, s, vt = images.svd(image)
-    for k in ranks:
-        approximation = rebuild(u, s, vt, k)
-        quality = Quality(
-            name=name,
-            k=k,
-            psnr_db=images.psnr(image, approximation),
-            ssim=images.ssim(image, approximation),
-            mse=images.mse(image, approximation),
-            compression=images.compression(rows, columns, k),
-            rows=rows,
-            columns=columns,
-            file=f"{name}_k{k}.png",
-            source=printable(str(file)),
-        )
-        work.qualities.append(quality)
-        pixels = np.rint(np.clip(approximation, 0, 1) * 255).astype(np.uint8)
-        Image.fromarray(pixels).save(folder / quality.file)
-        if show and k in _evenly(ranks, GRID_RANKS):
-            work.cells.append(_thumbnail(approximation))
-            work.titles.append(
-                f"k = {k}: {_smaller(quality.compression)}\n"
-                f"{quality.psnr_db:.1f} dB, SSIM {quality.ssim:.3f}"
-            )
-
-
-def _smaller(compression: float) -> str:
-    if compression < 1:
-        return f"{1 / compression:.3g}× larger"
-    return f"{compression:.3g}× smaller"
-
-
-def _thumbnail(image: np.ndarray) -> np.ndarray:
-    if max(image.shape) <= GRID_PIXELS:
-        return image
-    scale = GRID_PIXELS / max(image.shape)
-    rows, columns = (max(1, round(side * scale)) for side in image.shape)
-    return np.asarray(Image.fromarray(image).resize((columns, rows), Image.Resampling.LANCZOS))
-
-
 def _unused_name(stem: str, used: set[str]) -> str:
     """Return the stem, numbered if an earlier image has it: photos of two folders may share it."""
     stem = stem[:LONGEST_NAME]
@@ -288,80 +232,83 @@ def _unused_name(stem: str, used: set[str]) -> str:
     return name
 
 
-def _evenly(values: list[int], most: int) -> list[int]:
-    if len(values) <= most:
-        return values
-    return [values[round(i * (len(values) - 1) / (most - 1))] for i in range(most)]
+def _write_results(plan: _Plan, report: Report, kept: Journal, fingerprint: str) -> None:
+    """Write grid, table and report to the hidden folder."""
+    _write_grid(plan, report, kept, kept.folder / GRID_FILE)
+    _write_table(report.qualities, kept.folder / TABLE_FILE)
+    results.write_report(report, plan.settings, fingerprint, kept.folder / REPORT_FILE)
 
 
-def _write_grid(work: _Work, ranks: list[int], path: Path) -> None:
-    shown_ranks = _evenly(ranks, GRID_RANKS)
-    left_out = [
-        f"{count} more {one if count == 1 else several}"
-        for count, one, several in (
-            (work.done - len(work.shown), "image", "images"),
-            (len(ranks) - len(shown_ranks), "value of k", "values of k"),
-        )
-        if count
-    ]
-    picture = plots.image_grid(
-        work.cells,
-        work.titles,
-        columns=1 + len(shown_ranks),
-        row_names=work.shown,
-        footnote=f"{' and '.join(left_out)} in {TABLE_FILE}" if left_out else None,
-    )
-    with warnings.catch_warnings():
-        # A name in a script that the font lacks is drawn as boxes; that is no news to the user.
-        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
-        picture.save(path, dpi=150)
+def _write_grid(plan: _Plan, report: Report, kept: Journal, path: Path) -> None:
+    good = [image for image in range(len(plan.files)) if kept.done[image].reason is None]
+    shown = [stages.kept_cells(kept.folder, image) for image in good[: stages.GRID_IMAGES]]
+    results.write_grid(report.qualities, plan.ranks, shown, path)
 
 
-def _write_table(qualities: list[Quality], path: Path) -> None:
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [column.name for column in fields(Quality)])
-        writer.writeheader()
-        for quality in qualities:
-            line = asdict(quality)
-            for column in ("psnr_db", "ssim", "compression"):
-                line[column] = f"{line[column]:.4f}"
-            writer.writerow(line | {"mse": f"{quality.mse:.6g}"})
-
-
-def _nothing_readable(skipped: list[tuple[str, str]]) -> str:
-    first = "; ".join(f"{printable(file)!r} {reason}" for file, reason in skipped[:3])
-    more = f"; and {len(skipped) - 3} more" if len(skipped) > 3 else ""
-    return f"none of the {len(skipped)} files could be used: {first}{more}"
+def _move(kept: Journal, names: list[str], out: Path) -> None:
+    """Move the results to where they belong; once that has begun, a later run can end it."""
+    for name in names:
+        if (out / name).is_dir():
+            raise IsADirectoryError(f"{str(out / name)!r} is a folder: in the way")
+    if not kept.moving:
+        kept.begin_moving()
+    for name in names:
+        try:
+            os.replace(kept.folder / name, out / name)
+        except FileNotFoundError:
+            if not (out / name).is_file():  # else the killed run had moved it
+                raise
 
 
 @contextmanager
-def _all_or_nothing(out: Path) -> Iterator[Path]:
-    """Give a hidden folder inside `out`; move its files to `out` at the end, or remove all."""
+def _progress_in(
+    out: Path, begun: dict[str, Any], plan: _Plan, resume: bool
+) -> Iterator[Journal | Report]:
+    """Give a journal, new or found, in a hidden folder inside `out`.
+
+    At the end the folder is removed; at an error, too, unless there is something to resume. Where
+    the very run is finished already, its report is given instead.
+    """
     if out.exists() and not out.is_dir():
         raise NotADirectoryError(f"{str(out)!r} is a file; results need a folder")
     made = [folder for folder in (out, *out.parents) if not folder.exists()]
+    kept = None
     finished = False
     try:
         try:
+            if resume and out.is_dir():
+                kept = journal.resume(out, begun, plan.outputs)
+                report = None if kept else results.finished(out, journal.fingerprint(begun))
+                if report:
+                    journal.clear(out)
+                    yield report
+                    finished = True
+                    return
             out.mkdir(parents=True, exist_ok=True)
-            folder = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=out))
+            kept = kept or journal.begin(out, begun)
         except OSError as error:
-            raise OSError(
-                f"cannot write to the folder {str(out)!r}: {error.strerror or error}; "
-                "choose another one"
-            ) from error
-        try:
-            yield folder
-            for file in folder.iterdir():
-                if (out / file.name).is_dir():
-                    raise IsADirectoryError(f"{str(out / file.name)!r} is a folder: in the way")
-            for file in folder.iterdir():
-                os.replace(file, out / file.name)
-            finished = True
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            raise stages.cannot_write(out, error) from error
+        yield kept
+        kept.remove()
+        finished = True
+    except (KeyboardInterrupt, OSError, MemoryError) as error:
+        if kept and _worth_keeping(kept, resume):
+            error.add_note(
+                f"{len(kept.done)} of {len(plan.files)} images are done and kept; the same command "
+                "with --resume goes on"
+            )
+        raise
     finally:
         if not finished:
+            if kept and _worth_keeping(kept, resume):
+                kept.close()
+            elif kept:
+                kept.remove()
             for folder in made:
                 if folder.is_dir() and not any(folder.iterdir()):
                     folder.rmdir()
+
+
+def _worth_keeping(kept: Journal, resume: bool) -> bool:
+    good = any(done.reason is None for done in kept.done.values())
+    return kept.moving or (resume and good)

@@ -77,7 +77,7 @@ def test_a_folder_becomes_reconstructions_a_grid_and_a_table(photos, tmp_path):
 
     results = tmp_path / "new" / "results"
     pictures = [f"{name}_k{k}.png" for name in ("HEAD2", "head") for k in (20, 3)]
-    assert files_below(results) == sorted([*pictures, "grid.png", "quality.csv"])
+    assert files_below(results) == sorted([*pictures, "grid.png", "quality.csv", "report.json"])
     lines = table(results)
     assert [(line["name"], line["k"]) for line in lines] == [
         ("HEAD2", "3"),
@@ -418,17 +418,18 @@ def test_help_offers_only_commands_that_exist(capfd):
         assert absent not in out
     status, out, _ = call(capfd, "reconstruct", "--help")
     assert status == 0
-    for word in ("--k", "--out", "--size", "--fit", "--engine", "quality.csv", "grid.png"):
+    options = ("--k", "--out", "--size", "--fit", "--engine", "--resume", "--workers", "--batch")
+    for word in (*options, "quality.csv", "grid.png", "report.json"):
         assert word in out
 
 
 def test_the_examples_of_the_help_run(tmp_path, capfd, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for folder in ("data/images", "scans"):
+    for folder in ("data/images", "scans", "archive"):
         shutil.copytree(data_path("images"), tmp_path / folder)
     (tmp_path / "holiday.jpg").write_bytes(data_path("images", "coffee.jpg").read_bytes())
     start = "  python -m course "
     examples = [line for line in command_line.RECONSTRUCT_EXAMPLES.splitlines() if start in line]
-    assert len(examples) == 2
+    assert len(examples) == 3
     for example in examples:
         assert call(capfd, *example.removeprefix(start).split())[0] == 0

@@ -1,0 +1,292 @@
+"""What a run has done, on disk, so that it can go on after it was killed.
+
+While a run is under way its results lie in a hidden folder inside the folder for results, with
+`journal.jsonl`: a first line with what the run was begun with, then a line for each image that is
+done. A picture is written under another name, renamed, and only then entered. So whatever moment
+the process dies at, what the journal names is whole, and what it does not name is done again.
+A killed process loses nothing that it wrote. For a power failure that holds only as far as the
+system had brought it to the disk; files that are missing or of another size are done again.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from course.image_files import ImageError
+
+PREFIX = ".unfinished-"
+FILE = "journal.jsonl"
+#: What a setting is called on the command line.
+OPTIONS = {"k": "--k", "size": "--size", "fit": "--fit", "engine": "--engine"}
+
+
+class ResumeError(ImageError):
+    """A run that cannot be gone on with; the message says what differs or who works on it."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """An image that is done.
+
+    Attributes
+    ----------
+    image : int
+        Place in the list of files.
+    measures : list of (float, float, float)
+        PSNR, SSIM and mean squared error for each k.
+    bytes : list of int
+        Size of each file.
+    reason : str or None
+        Why the image was set aside; then there are no measures.
+    """
+
+    image: int
+    measures: list[tuple[float, float, float]]
+    bytes: list[int]
+    reason: str | None = None
+
+
+def identity(settings: dict[str, Any], files: Iterable[Path]) -> dict[str, Any]:
+    """What a run is begun with: settings, and path, size and time of change of each file.
+
+    A file that cannot be asked has a size of -1: it will be set aside.
+    """
+    return {"settings": settings, "files": [_about(file) for file in files]}
+
+
+def _about(file: Path) -> list[Any]:
+    try:
+        status = file.stat()
+    except OSError:
+        return [os.fspath(file.resolve()), -1, 0]
+    return [os.fspath(file.resolve()), status.st_size, status.st_mtime_ns]
+
+
+def fingerprint(begun: dict[str, Any]) -> str:
+    """A short name for what a run was begun with: equal for equal runs."""
+    return hashlib.sha256(json.dumps(begun, sort_keys=True).encode()).hexdigest()[:16]
+
+
+class Journal:
+    """The hidden folder of one run and the journal in it. Made by `begin` or `resume`.
+
+    Attributes
+    ----------
+    folder : Path
+    done : dict of int to Done
+        By the image's place.
+    moving : bool
+        Whether all is done and the results are being moved to where they belong.
+    """
+
+    def __init__(self, folder: Path, file: BinaryIO, done: dict[int, Done], moving: bool):
+        self.folder, self.done, self.moving = folder, done, moving
+        self._file = file
+
+    def add(self, done: Done) -> None:
+        """Enter an image whose files are there."""
+        self._write([done.image, done.measures, done.bytes, done.reason])
+        self.done[done.image] = done
+
+    def begin_moving(self) -> None:
+        """Enter that every result is there, and whole."""
+        self._write("moving")
+        self.moving = True
+
+    def _write(self, entry: Any) -> None:
+        self._file.write(json.dumps(entry).encode() + b"\n")  # unbuffered: one call of the system
+
+    def close(self) -> None:
+        """Let the folder be, for a later run to go on with."""
+        self._file.close()
+
+    def remove(self) -> None:
+        """Remove the folder and all in it, the journal last."""
+        for path in self.folder.iterdir() if self.folder.is_dir() else ():
+            if path.name != FILE:
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        self._file.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def begin(out: Path, begun: dict[str, Any]) -> Journal:
+    """Begin a run: a new hidden folder inside `out`, which exists.
+
+    Raises
+    ------
+    OSError
+    """
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=out))
+    try:
+        file = open(folder / FILE, "ab", buffering=0)
+        _lock(file)
+        file.write(json.dumps(begun).encode() + b"\n")
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return Journal(folder, file, {}, False)
+
+
+def unfinished(out: Path) -> list[Path]:
+    """Hidden folders of earlier runs that began and did not end, the newest first."""
+    found = [folder for folder in out.glob(f"{PREFIX}*") if (folder / FILE).is_file()]
+    return sorted(found, key=lambda folder: (folder / FILE).stat().st_mtime_ns, reverse=True)
+
+
+def resume(out: Path, begun: dict[str, Any], names: list[list[str]]) -> Journal | None:
+    """Go on with the run in `out` that was begun with the same.
+
+    Parameters
+    ----------
+    out : Path
+    begun : dict
+        As `identity` gives it.
+    names : list of list of str
+        For each image the names of its files.
+
+    Returns
+    -------
+    Journal or None
+        None where there is no unfinished run.
+
+    Raises
+    ------
+    ResumeError
+        When the unfinished run was begun with something else, or is under way in another process.
+    """
+    differs = None
+    for folder in unfinished(out):
+        file = open(folder / FILE, "r+b", buffering=0)
+        try:
+            entries, whole = _entries(file.read())
+            if not entries:
+                continue  # killed before the first line was there
+            if entries[0] != begun:
+                differs = differs or _difference(entries[0], begun, out)
+                continue
+            if not _lock(file):
+                raise ResumeError(
+                    f"another process works on the unfinished run in {str(out)!r}: wait for it"
+                )
+            file.truncate(whole)  # half a line, where the process was killed
+            file.seek(whole)
+            moving = "moving" in entries[1:]
+            done = {line[0]: _done(line) for line in entries[1:] if line != "moving"}
+            if not moving:
+                done = {i: its for i, its in done.items() if _is_there(its, names[i], folder)}
+            journal, file = Journal(folder, file, done, moving), None
+            return journal
+        finally:
+            if file is not None:
+                file.close()
+    if differs:
+        raise ResumeError(differs)
+    return None
+
+
+def _done(line: list[Any]) -> Done:
+    image, measures, sizes, reason = line
+    return Done(image, [tuple(values) for values in measures], sizes, reason)
+
+
+def _is_there(done: Done, names: list[str], folder: Path) -> bool:
+    try:
+        return done.reason is not None or done.bytes == [
+            (folder / name).stat().st_size for name in names
+        ]
+    except OSError:
+        return False
+
+
+def _entries(content: bytes) -> tuple[list[Any], int]:
+    """The whole lines of a journal, and how many bytes they are."""
+    entries, whole = [], 0
+    for line in content.splitlines(keepends=True):
+        try:
+            entries.append(json.loads(line))
+        except ValueError:
+            break
+        if not line.endswith(b"\n"):
+            entries.pop()
+            break
+        whole += len(line)
+    return entries, whole
+
+
+def clear(out: Path) -> None:
+    """Remove what killed runs left in `out`; what another process works on stays."""
+    for folder in out.glob(f"{PREFIX}*"):
+        try:
+            with open(folder / FILE, "r+b") as file:
+                alive = not _lock(file)
+        except OSError:  # killed before there was a journal, or after
+            with suppress(OSError):
+                folder.rmdir()
+            continue
+        if not alive:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _difference(was: dict[str, Any], now: dict[str, Any], out: Path) -> str:
+    """What differs between two runs, as one sentence and what to do."""
+    told = []
+    for key, value in now["settings"].items():
+        before = was["settings"].get(key)
+        if before != value:
+            told.append(f"{OPTIONS.get(key, key)} was {_words(before)} and is {_words(value)}")
+    before = {path: tuple(rest) for path, *rest in was["files"]}
+    after = {path: tuple(rest) for path, *rest in now["files"]}
+    for verb, paths in (
+        ("new", [path for path in after if path not in before]),
+        ("gone", [path for path in before if path not in after]),
+        ("changed", [p for p in after if p in before and before[p] != after[p]]),
+    ):
+        if paths:
+            count = f"{len(paths)} images are" if len(paths) > 1 else "1 image is"
+            told.append(f"{count} {verb} ({_example(paths)})")
+    if not told:
+        told.append("the images come in another order")
+    return (
+        f"the unfinished run in {str(out)!r} was begun with something else: {'; '.join(told)}. "
+        "Go on with what it was begun with, or begin again without --resume"
+    )
+
+
+def _words(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _example(paths: list[str]) -> str:
+    return repr(Path(paths[0]).name) + (", ..." if len(paths) > 1 else "")
+
+
+def _lock(file: BinaryIO) -> bool:
+    """Lock a journal for this process, until it closes it or dies; False if another has it."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        here = file.tell()
+        file.seek(1 << 40)  # far behind what is written: such a lock would keep readers out
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        finally:
+            file.seek(here)
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
