@@ -91,6 +91,12 @@ register(
             "image's, too": lambda copy_in, kernel, copy_out: math.ceil(
                 (copy_in + kernel + copy_out) / max(copy_in, kernel, copy_out) - 1
             ),
+            "you divide by the shortest time, not by that of the busiest engine": (
+                lambda copy_in, kernel, copy_out: math.ceil(
+                    (copy_in + kernel + copy_out)
+                    / min(time for time in (copy_in, kernel, copy_out) if time)
+                )
+            ),
             "you take one stream more than needed": (
                 lambda copy_in, kernel, copy_out: _enough(copy_in, kernel, copy_out) + 1
             ),
@@ -190,21 +196,21 @@ register(
             "raised": "With one worker the formula divides by 0: begin at the second.",
         },
         mistakes={
-            "the speed-up is upside down: old time / new time": _fractions_of(
+            "the speed-up is upside down; it is old time / new time": _fractions_of(
                 lambda speedup, count: (speedup - 1 / count) / (1 - 1 / count)
             ),
             "you do not divide by 1 - 1 / workers": _fractions_of(
                 lambda speedup, count: 1 / speedup - 1 / count
             ),
-            "that is the efficiency that is lost, 1 - speed-up / workers": _fractions_of(
+            "you return the efficiency that is lost, 1 - speed-up / workers": _fractions_of(
                 lambda speedup, count: 1 - speedup / count
             ),
-            "that is the efficiency, speed-up / workers": _fractions_of(
+            "you return the efficiency, speed-up / workers": _fractions_of(
                 lambda speedup, count: speedup / count
             ),
-            "that is the speed-up itself": _fractions_of(lambda speedup, count: speedup),
-            "that is 1 / speed-up": _fractions_of(lambda speedup, count: 1 / speedup),
-            "that is Gustafson's fraction, (workers - speed-up) / (workers - 1)": _fractions_of(
+            "you return the speed-up itself": _fractions_of(lambda speedup, count: speedup),
+            "you return 1 / speed-up": _fractions_of(lambda speedup, count: 1 / speedup),
+            "you return Gustafson's fraction, (workers - speed-up) / (workers - 1)": _fractions_of(
                 lambda speedup, count: (count - speedup) / (count - 1)
             ),
             "you return the part that is parallel": _fractions_of(

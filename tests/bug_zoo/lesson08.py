@@ -152,7 +152,7 @@ def enough_and_one(copy_in, kernel, copy_out):
     return math.ceil((copy_in + kernel + copy_out) / max(copy_in, kernel, copy_out)) + 1
 
 
-@wrong("enough-streams", "wrong-result", "busiest engine could do how many images")
+@wrong("enough-streams", "wrong-result", "you divide by the shortest time")
 def enough_by_the_shortest(copy_in, kernel, copy_out):
     return math.ceil((copy_in + kernel + copy_out) / max(min(copy_in, kernel, copy_out), 0.25))
 
@@ -323,7 +323,7 @@ def fractions_of_lost_efficiency(workers, milliseconds):
     return by_rule(lambda speedup, n: 1 - speedup / n)(workers, milliseconds)
 
 
-@wrong("serial-fractions", "wrong-result", "that is the speed-up itself")
+@wrong("serial-fractions", "wrong-result", "you return the speed-up itself")
 def fractions_as_speedups(workers, milliseconds):
     return by_rule(lambda speedup, n: speedup)(workers, milliseconds)
 
