@@ -31,7 +31,7 @@ COLUMNS = (
 )  # fmt: skip
 #: What every header says; further lines are free.
 REQUIRED = ("gpu", "course", "date")
-#: Subjects whose files are no benches (profiling/README.md): `course.profile` reads profiles. timelines have, too.
+#: Subjects whose files are no benches: `course.profile` reads profiles, see profiling/README.md.
 OTHER_LAYOUT = ("counters", "counters-explained", "profile", "profile-timeline")
 TIMELINE = "timeline-"  # `course.timeline` reads these
 

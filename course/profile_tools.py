@@ -144,7 +144,8 @@ def record(way: str, folder: Path, images: int, k: int) -> list[Event]:
     """
     from torch.profiler import ProfilerActivity, profile, record_function
 
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+    both = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    with profile(activities=both, acc_events=True) as profiler:
         results = rebuild(way, folder, images, k, record_function)
     for image, result in enumerate(results):
         u, s, vt = (np.load(folder / f"{image}-{name}.npy") for name in ("u", "s", "vt"))
