@@ -160,8 +160,9 @@ def _parsed(text: str, name: str) -> tuple[dict[str, str], tuple[Span, ...]]:
 
 # ---------------------------------------------------------------------- recorded timelines
 def slug(name: str) -> str:
-    """A name as it stands in a file's name: "3 streams" -> "3-streams"."""
-    return "-".join("".join(c if c.isalnum() else " " for c in name.lower()).split())
+    """A name as it stands in a file's name: "original's streams" -> "originals-streams"."""
+    plain = name.lower().replace("'", "")
+    return "-".join("".join(c if c.isalnum() else " " for c in plain).split())
 
 
 def names(gpu: str = "h200", folder: Path | None = None) -> tuple[str, ...]:
