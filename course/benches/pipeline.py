@@ -1,0 +1,204 @@
+"""Ten thousand images through the pipeline: each stage alone, then all of them together.
+
+The images are made from a seed: shapes, shades and textures, as PNG files of 256x256. A stage alone
+works on what lies in memory, for about two seconds, on one thread, on those that it has in the
+pipeline, and on one for each core. The whole is what `reconstruct_images` takes from the list of
+files to the report. Rates are in images a second. Apart from the kernel, the machine's CPU decides:
+the header says how many cores there are.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+
+from course import blas, pipeline, quality, stages
+from course.engines import Halving, choose_engine
+from course.measurements import Figure
+
+IMAGES = 10_000
+SIDE = 256
+RANK = 50
+SECONDS = 2.0  # of each stage alone
+SAMPLE = 256  # images in memory for the stages alone
+SEED = 2025
+
+
+def run(bench) -> None:
+    """Measure the stages, the cost of too many threads, and the whole."""
+    with tempfile.TemporaryDirectory() as place:
+        measure(bench, Path(place), IMAGES, SECONDS)
+
+
+def measure(bench, place: Path, count: int, seconds: float) -> None:
+    """The same for other numbers of images and seconds, in a folder."""
+    folder = place / "images"
+    folder.mkdir()
+    start = time.perf_counter()
+    make_images(folder, count)
+    bench.say(f"  {count} images made in {time.perf_counter() - start:.1f} s")
+    files = sorted(folder.iterdir())
+    cores = stages.cores()
+    share = stages.Workers.share(cores, SIDE, SIDE, 1)
+    alone = stages_alone(bench, files[:SAMPLE], place, share, cores, seconds)
+    whole(bench, folder, place / "out", count, alone)
+    bench.notes.append(f"{cores} cores, {os.cpu_count()} in the machine; threads: {share}")
+
+
+def make_images(folder: Path, count: int) -> None:
+    """Write PNG files with structure: shades, ellipses with edges, waves, a little noise."""
+    down, across = np.mgrid[-1 : 1 : SIDE * 1j, -1 : 1 : SIDE * 1j].astype(np.float32)
+
+    def make(number: int) -> None:
+        rng = np.random.default_rng((SEED, number))
+        picture = 0.4 + 0.2 * (down * rng.uniform(-1, 1) + across * rng.uniform(-1, 1))
+        for _ in range(6):
+            y, x, height, width, shade = rng.uniform(
+                (-1, -1, 0.1, 0.1, -0.4), (1, 1, 0.7, 0.7, 0.4)
+            )
+            picture += shade * (((down - y) / height) ** 2 + ((across - x) / width) ** 2 < 1)
+        a, b, c = rng.uniform((5, 5, 0), (40, 40, 6))
+        picture += 0.1 * np.sin(a * down + b * across * down + c)
+        picture += 0.02 * rng.standard_normal(picture.shape, dtype=np.float32)
+        (folder / f"image{number:05}.png").write_bytes(quality.png(quality.pixels(picture)))
+
+    with ThreadPoolExecutor(stages.cores()) as pool:
+        for _ in pool.map(make, range(count)):
+            pass
+
+
+def stages_alone(
+    bench, files: list[Path], place: Path, share: stages.Workers, cores: int, seconds: float
+) -> dict[str, float]:
+    """Rates of the stages, each with the threads that it has in the pipeline."""
+    size = SIDE, SIDE
+    originals = [stages.decode(file, size, "stretch") for file in files]
+    with blas.one_thread(), ThreadPoolExecutor(cores) as pool:
+        factors = list(pool.map(lambda image: stages.factorise(image, RANK), originals))
+    engine = Halving(choose_engine("auto")[0])
+    batch = stages.batch_for(*size, [RANK])
+    rebuilt = [image for (image,) in stages.rebuild(engine, factors[:batch], [RANK])]
+    target = place / "alone"
+    target.mkdir()
+
+    def decode(i: int) -> int:
+        stages.decode(files[i % len(files)], size, "stretch")
+        return 1
+
+    def factorise(i: int) -> int:
+        stages.factorise(originals[i % len(originals)], RANK)
+        return 1
+
+    def rebuild(i: int) -> int:
+        at = i * batch % len(factors)
+        return len(stages.rebuild(engine, factors[at : at + batch], [RANK]))
+
+    def write(i: int) -> int:
+        at = i % len(rebuilt)
+        stages.write(originals[at], [rebuilt[at]], [target / f"{i}.png"])
+        return 1
+
+    found = {}
+    works = (
+        ("decode", decode, share.decode),
+        ("factorise", factorise, share.factorise),
+        ("rebuild", rebuild, 1),
+        ("write", write, share.write),
+    )
+    for name, work, threads in works:
+        for count in sorted({1, threads, cores} if name != "rebuild" else {1}):
+            images, rate = rate_of(work, count, seconds)
+            keep(bench, name, count, images, rate)
+            if count == threads:
+                found[name] = rate
+    images, rate = rate_of(factorise, cores, seconds, as_is=True)
+    keep(bench, "factorise, BLAS as NumPy starts it", cores, images, rate)
+    return found
+
+
+def rate_of(
+    work: Callable[[int], int], threads: int, seconds: float, as_is: bool = False
+) -> tuple[int, float]:
+    """Let threads work side by side for some seconds: images done, images a second.
+
+    Parameters
+    ----------
+    work : callable
+        Does piece i, returns how many images that were.
+    as_is : bool
+        Leave the linear algebra's threads as they are.
+    """
+    numbers, done, lock = itertools.count(), [], threading.Lock()
+    ready = threading.Barrier(threads + 1)
+
+    def loop() -> None:
+        ready.wait()
+        mine = 0
+        while time.perf_counter() < end:
+            with lock:
+                number = next(numbers)
+            mine += work(number)
+        done.append(mine)
+
+    with nullcontext() if as_is else blas.one_thread():
+        work(0)
+        end = time.perf_counter() + seconds
+        pool = [threading.Thread(target=loop, daemon=True) for _ in range(threads)]
+        for thread in pool:
+            thread.start()
+        start = time.perf_counter()
+        end = start + seconds
+        ready.wait()
+        for thread in pool:
+            thread.join()
+        return sum(done), sum(done) / (time.perf_counter() - start)
+
+
+def keep(bench, stage: str, threads: int, images: int, rate: float) -> None:
+    """A rate as a row."""
+    bench.say(f"  {stage}, {threads} threads: {rate:,.0f} images/s")
+    text = f"{stage}, {threads} thread{'' if threads == 1 else 's'}"
+    shape = f"{SIDE}x{SIDE}x{RANK}"
+    bench.rows.append(
+        Figure("pipeline", text, shape, "float32", "rate", "images/s", rate, rate, rate, images)
+    )
+
+
+def whole(bench, folder: Path, out: Path, count: int, alone: dict[str, float]) -> None:
+    """The pipeline, from the folder to the report, beside its slowest stage."""
+    times: list[float] = []
+
+    def progress(files):
+        for file in files:
+            times.append(time.perf_counter())
+            yield file
+
+    start, cpu = time.perf_counter(), time.process_time()
+    report = pipeline.reconstruct_images([folder], [RANK], out, size=SIDE, progress=progress)
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    if len(report.qualities) != count:
+        bench.failures.append(f"{len(report.qualities)} of {count} images were rebuilt")
+        return
+    threads = stages.Workers.share(stages.cores(), SIDE, SIDE, 1)
+    total = threads.decode + threads.factorise + 1 + threads.write
+    keep(bench, "whole", total, count, count / seconds)
+    keep(bench, "whole, without start and end", total, count, (count - 1) / (times[-1] - times[0]))
+    slowest = min(alone, key=alone.__getitem__)
+    shape = f"{SIDE}x{SIDE}x{RANK}"
+    for metric, unit, value in (
+        ("share of the slowest stage", "relative", count / seconds / alone[slowest]),
+        ("CPU time an image", "ms", 1e3 * cpu / count),
+        ("cores busy", "cores", cpu / seconds),
+    ):
+        bench.figure("pipeline", "whole", shape, "float32", metric, unit, value)
+        bench.say(f"  whole: {metric} {value:.3g} {unit}")
+    bench.notes.append(f"{count} images; the bottleneck is the stage {slowest}")
