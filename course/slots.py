@@ -14,6 +14,7 @@ from course import backend
 from course.kernels.reconstruct import Step, step_for
 from course.timeline import Span, one_at_a_time
 
+LANES = ("copy in", "compute", "copy out")  # a GPU's engines, as rows of a timeline
 ALIGNED = 64  # float32: allocations on a GPU start on 256 bytes
 
 

@@ -13,6 +13,7 @@ from course.backend import gpu, one_line
 from course.bench import FLOAT32_LIMIT, header, judged
 from course.measurements import file_name
 from course.pinned import PinnedPool
+from course.slots import LANES
 from course.streams import WAYS, Batch
 from course.timing import timing_of
 from course.ways import bound
@@ -351,10 +352,7 @@ class Streams:
                 "without events": f"{untimed:.4f}",
             }  # fmt: skip
             last = max(span.end for span in spans)
-            busy = ", ".join(
-                f"{lane} {timeline.busy(spans, lane) / last:.0%}"
-                for lane in ("copy in", "compute", "copy out")
-            )
+            busy = ", ".join(f"{lane} {timeline.busy(spans, lane) / last:.0%}" for lane in LANES)
             bench.say(f"    {name}: {last:.2f} ms with events, {untimed:.2f} without; {busy}")
             if bench.folder is not None:
                 path = bench.folder / file_name(gpu(), f"timeline-{timeline.slug(name)}")
