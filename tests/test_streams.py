@@ -31,7 +31,8 @@ def factors(images=5, rows=37, columns=29, rank=23, seed=1):
 
 
 def product(u, s, vt, k):
-    return np.einsum("nik,nk,nkj->nij", *map(np.float64, (u[..., :k], s[:, :k], vt[:, :k])))
+    left = u[..., :k].astype(np.float64) * s[:, None, :k]
+    return left @ vt[:, :k]
 
 
 def error(got, want):
