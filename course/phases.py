@@ -131,9 +131,9 @@ def rebuild(way: str, folder: Path, images: int, k: int, phase: Phase) -> list[n
         raise ValueError(f"way is {way!r}: choose {' or '.join(map(repr, WAYS))}")
     with phase(START_UP):
         if way == "first":
-            rebuild_one = _first(k, phase)
+            rebuild_one = first_way(k, phase)
         else:
-            rebuild_one = _tidy(folder, images, k, phase)
+            rebuild_one = tidy_way(folder, images, k, phase)
     results = []
     for image in range(images):
         with phase(f"image {image}"):
@@ -141,7 +141,7 @@ def rebuild(way: str, folder: Path, images: int, k: int, phase: Phase) -> list[n
     return results
 
 
-def _first(k: int, phase: Phase) -> Callable[[Path, int], np.ndarray]:
+def first_way(k: int, phase: Phase) -> Callable[[Path, int], np.ndarray]:
     """As the first project did it; what it allocates anew belongs to the copies."""
     from course.backend import cuda
     from course.kernels.reconstruct import LADDER
@@ -163,7 +163,7 @@ def _first(k: int, phase: Phase) -> Callable[[Path, int], np.ndarray]:
     return one
 
 
-def _tidy(folder: Path, images: int, k: int, phase: Phase) -> Callable[[Path, int], np.ndarray]:
+def tidy_way(folder: Path, images: int, k: int, phase: Phase) -> Callable[[Path, int], np.ndarray]:
     """Arrays are made once, the kernel is compiled before; only what is needed travels."""
     from course.backend import cuda
     from course.kernels.reconstruct import step_for

@@ -13,8 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
+from course import timeline as timelines
 from course.measurements import REQUIRED, BadMeasurements, Figure, read
 from course.paths import data_path
+from course.timeline import Span
 
 #: Name of a figure -> Nsight Compute's metric.
 METRICS = {
@@ -208,6 +210,42 @@ def timeline(run: str, image: int | None = None, gpu: str = "h200") -> tuple[Eve
     return found
 
 
+def busy(events: Iterable[Event]) -> float:
+    """Milliseconds in which at least one of the events was under way."""
+    return timelines.busy([Span("", "", event.start, event.end) for event in events], "")
+
+
+def together(first: Iterable[Event], second: Iterable[Event]) -> float:
+    """Milliseconds in which one of the first and one of the second were under way at once."""
+    spans = [
+        Span("", lane, event.start, event.end)
+        for lane, events in (("first", first), ("second", second))
+        for event in events
+    ]
+    return timelines.together(spans, "first", "second")
+
+
+def row(events: Iterable[Event], name: str) -> list[Event]:
+    """The events of one row, or of all rows whose names begin so, such as "GPU"."""
+    return [event for event in events if event.row.startswith(name)]
+
+
+def phase(events: Iterable[Event], name: str) -> Event:
+    """The phase of that name; of several, as of several images, the first.
+
+    Raises
+    ------
+    ValueError
+        When there is none.
+    """
+    phases = row(events, "CPU: phases")
+    for event in phases:
+        if event.name == name:
+            return event
+    names = ", ".join(dict.fromkeys(event.name for event in phases)) or "none"
+    raise ValueError(f"no phase {name!r} among these events; there are: {names}")
+
+
 # ---------------------------------------------------------------------- the counters
 @functools.cache
 def _figures(gpu: str) -> dict[tuple[str, str], Figure]:
@@ -249,6 +287,25 @@ def recorded(step: str, metric: str, gpu: str = "h200") -> Figure:
 def counter(step: str, metric: str, gpu: str = "h200") -> float:
     """The median of a recorded counter, see `recorded`."""
     return recorded(step, metric, gpu).median
+
+
+#: Percent of a roof from which on it is said to bind: Nsight Compute's own rule.
+NEAR_A_ROOF = 60.0
+
+
+def limiter(step: str, gpu: str = "h200") -> str:
+    """What binds a step by its speed of light: "compute", "memory", or "waiting" for neither."""
+    sm, memory = (counter(step, f"{which} throughput", gpu) for which in ("SM", "memory"))
+    if max(sm, memory) < NEAR_A_ROOF:
+        return "waiting"
+    return "compute" if sm >= memory else "memory"
+
+
+def main_stall(step: str, gpu: str = "h200") -> tuple[str, float]:
+    """What the warps of a step wait for most, and its share of a warp's time."""
+    clocks = stalls(step, gpu)
+    reason = next(name for name in clocks if name not in ("selected", "not_selected"))
+    return reason, clocks[reason] / sum(clocks.values())
 
 
 def stalls(step: str, gpu: str = "h200") -> dict[str, float]:

@@ -32,9 +32,8 @@ RANGE = "image 1/launch kernel/"  # what Nsight Compute looks at: the second ima
 
 NO_GPU = "No GPU here, so there is nothing to record. Recorded data are shown instead."
 GET_SYSTEMS = (
-    "Nsight Systems (nsys) is not here. It comes with the CUDA toolkit, also as a download for "
-    "Linux and Windows: https://developer.nvidia.com/nsight-systems. In Colab: !apt-get install "
-    "nsight-systems after NVIDIA's package source was added, or use what is here."
+    "Nsight Systems (nsys) is not here. It comes with the CUDA toolkit (look for "
+    "/usr/local/cuda/bin/nsys), or by itself: https://developer.nvidia.com/nsight-systems."
 )
 GET_COMPUTE = (
     "Nsight Compute (ncu) is not here. It comes with the CUDA toolkit: look for "
