@@ -33,7 +33,7 @@ LANES = ("host", "copy in", "copy", "compute", "copy out")  # their order from a
 COLOURS = {"copy in": BLUE, "kernel": ORANGE, "copy out": GREEN}
 OTHERS = (PURPLE, SKY, VERMILLION, FAINT)  # for work that is none of these three
 LETTER = 0.075  # [inch], of a figure in a bar
-NARROW = 0.05  # [inch]: a white edge would hide the bar
+NARROW = 0.025  # [inch]: a white edge would hide the bar
 
 
 def gantt(

@@ -41,6 +41,12 @@ def test_the_originals_timeline_is_all_in_then_all_out_with_slivers_of_kernels()
     spans = timeline.recorded("original's streams")
     assert timeline.together(spans, "copy in", "copy out") == 0
     assert timeline.busy(spans, "compute") < 0.06 * overlap.length(spans)
+    kernel = np.median([span.milliseconds for span in spans if span.name == "kernel"])
+    link = overlap.recorded_link("pageable")
+    stage = overlap.stage_of(2048, 2048, 128, link, kernel=float(kernel), whole=True)
+    modelled = overlap.schedule(stage, 12, 12, order=overlap.back_at_the_end, pageable=True)
+    assert timeline.together(modelled, "copy in", "copy out") == 0
+    assert 2 < overlap.length(spans) / overlap.length(modelled) < 3
 
 
 def test_16_times_fewer_bytes_in_are_less_than_2_times_the_speed():
