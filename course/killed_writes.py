@@ -56,7 +56,7 @@ class Outcome:
     moved_from_elsewhere: bool
 
 
-def kill_everywhere(save: Callable[..., Any], arguments: tuple[Any, ...]) -> Outcome | None:
+def kill_everywhere(save: Callable[..., Any], arguments: tuple[Any, ...]) -> Outcome:
     """Run `save(path, data)` undisturbed, then killed after each of its steps.
 
     Parameters
@@ -67,14 +67,12 @@ def kill_everywhere(save: Callable[..., Any], arguments: tuple[Any, ...]) -> Out
 
     Returns
     -------
-    Outcome or None
-        None where nothing at all was written.
+    Outcome
+        Without kills where it took no step at all.
     """
     path, data, *rest = arguments
     old = rest[0] if rest else None
     disk, undisturbed = _run(save, Path(path).name, data, old, stop_at=None)
-    if not disk.steps:
-        return None
     kills = tuple(
         _run(save, Path(path).name, data, old, stop_at=number)[1]
         for number in range(min(len(disk.steps), MOST_STEPS))

@@ -129,7 +129,9 @@ class _Watch:
 
     def _run(self) -> None:
         try:
-            self.value = self.function(*self.arguments)
+            value = self.function(*self.arguments)
+            # As it is now: threads that were not waited for may still add to it.
+            self.value = list(value) if isinstance(value, list) else value
         except Stopped:
             pass
         except BaseException as error:  # raised again in the thread that asked

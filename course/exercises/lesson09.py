@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from course.answers import looks_like_a_stub, plain_function
 from course.checks import Case, FunctionExercise, KernelExercise, Limit, Tolerance, register
 from course.exercises.lesson03_judges import judge_pair
 from course.exercises.lesson09_judges import judge_remaining, judge_saved
@@ -199,7 +200,8 @@ def _both_ways(answer, arguments):
     outcomes = tuple(
         kill_everywhere(answer, (*arguments, old)) for old in (None, b"an older image")
     )
-    return None if None in outcomes else outcomes
+    untouched = all(not outcome.kills for outcome in outcomes)
+    return None if untouched and looks_like_a_stub(plain_function(answer)) else outcomes
 
 
 register(
@@ -226,7 +228,7 @@ def _interrupted(name, names, journal):
     return Case(name, lambda rng: {"names": list(names), "journal": journal})
 
 
-_TEN = [str(number) for number in range(1, 13)]
+_TWELVE = [str(number) for number in range(1, 13)]
 
 register(
     FunctionExercise(
@@ -238,7 +240,7 @@ register(
             _interrupted("nothing done yet", ["cat", "dog", "owl"], ""),
             _interrupted("two of five", ["cat", "dog", "owl", "fox", "elk"], "dog\ncat\n"),
             _interrupted("killed in the middle of a line", ["cat", "dog", "owl"], "cat\ndo"),
-            _interrupted("the piece of a line is a name", _TEN, "3\n2\n12\n1"),
+            _interrupted("the piece of a line is a name", _TWELVE, "3\n12\n1"),
             _interrupted("all done", ["cat", "dog"], "cat\ndog\n"),
             _interrupted("a name that is no longer there", ["dog", "owl"], "cat\nowl\n"),
         ],

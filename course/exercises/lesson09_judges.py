@@ -82,6 +82,8 @@ def judge_remaining(answer: Any, names: list[str], journal: str) -> str | None:
         )
     if given == [name for name in names if name not in journal]:
         return f"{told} You look for the name anywhere in the text; '1' is in '12', too."
+    if given == [name for name in names if name + "\n" not in journal]:
+        return f"{told} You look for the name and a newline anywhere; '2\\n' is in '12\\n', too."
     if given == [name for name in names if name not in whole[:-1]]:
         return f"{told} The last whole line is left out: it ends in a newline, so it counts."
     if given == names[len(whole) :]:

@@ -15,6 +15,7 @@ from course.watching import call_watched
 SECONDS = 2.5  # that an answer may take in a case; right ones take milliseconds
 LOOK = 0.01  # seconds between two looks at whether the producer still goes on
 STILL = 6  # looks that see no change
+LAST = 0.03  # seconds that the last item takes: who does not wait for it returns without it
 
 # --- several workers ------------------------------------------------------------------------------
 
@@ -53,6 +54,8 @@ class Workshop:
                 self.meeting.wait(timeout=1.0)
             except threading.BrokenBarrierError:
                 self.alone = True
+        if item == self.images - 1:
+            time.sleep(LAST)
         return item * item + 1
 
     def _taken_at_last(self) -> int:
@@ -125,8 +128,9 @@ register(
             _shop(40, 1, 3, "lead"),
         ],
         hints={
-            "deadlock": "Each worker takes one None and ends: after the last item put as many as "
-            "there are workers. Start the workers first, then put, then join.",
+            "deadlock": "Each worker ends at a None of its own: put as many as there are workers, "
+            "after the last item. Start the workers first (start, not run; target=worker without "
+            "brackets), then put, then join. Compare with `is not None`: 0 is an item.",
             "raised": "Thread(target=worker) takes the function without brackets.",
         },
     )
@@ -237,7 +241,7 @@ register(
         ],
         hints={
             "raised": "An exception must not leave the loop: try: ... except Exception as error: "
-            "... around the call of work, inside the loop.",
+            "... around the call of work, inside the loop. And look for None before you unpack.",
             "deadlock": "After the last image comes None. Take it out and end: no more will come.",
         },
     )

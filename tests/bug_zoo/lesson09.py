@@ -246,6 +246,57 @@ def workers_that_ask_again_and_again(items, work, workers, room):
     return results
 
 
+@wrong("run-workers", "wrong-result", "do you wait, with join")
+def workers_that_nobody_waits_for(items, work, workers, room):
+    waiting, results = Queue(maxsize=room), []
+
+    def worker():
+        while (item := waiting.get()) is not None:
+            results.append(work(item))
+
+    for _ in range(workers):
+        Thread(target=worker).start()
+    for item in [*items, *[None] * workers]:
+        waiting.put(item)
+    return results
+
+
+@wrong("run-workers", "deadlock", "No other thread is left", "0 is an item")
+def workers_that_end_at_a_zero(items, work, workers, room):
+    waiting, results = Queue(maxsize=room), []
+
+    def worker():
+        while item := waiting.get():
+            results.append(work(item))
+
+    threads = [Thread(target=worker) for _ in range(workers)]
+    for thread in threads:
+        thread.start()
+    for item in items:
+        waiting.put(item)
+    for _ in threads:
+        waiting.put(None)
+    for thread in threads:
+        thread.join()
+    return results
+
+
+@wrong("run-workers", "deadlock", "Your function waits in waiting.get()", "without brackets")
+def workers_called_at_once(items, work, workers, room):
+    waiting, results = Queue(maxsize=room), []
+
+    def worker():
+        while (item := waiting.get()) is not None:
+            results.append(work(item))
+
+    threads = [Thread(target=worker()) for _ in range(workers)]
+    for thread in threads:
+        thread.start()
+    for item in items:
+        waiting.put(item)
+    return results
+
+
 @right("run-workers")
 def workers_that_pass_the_end_on(items, work, workers, room):
     """One None goes from worker to worker."""
@@ -579,6 +630,14 @@ def saved_under_the_second_name(path, data):
     path.with_name(path.name + ".part").write_bytes(data)
 
 
+@wrong("save-whole", "wrong-result", "still has its older content")
+def saved_only_where_nothing_is(path, data):
+    if not path.exists():
+        part = path.with_name(path.name + ".part")
+        part.write_bytes(data)
+        os.replace(part, path)
+
+
 @right("save-whole")
 def saved_by_path(path, data):
     part = path.with_suffix(".unfinished")
@@ -611,6 +670,11 @@ def left_by_every_line(names, journal):
 @wrong("left-to-do", "wrong-result", "anywhere in the text|has no newline")
 def left_by_text(names, journal):
     return [name for name in names if name not in journal]
+
+
+@wrong("left-to-do", "wrong-result", "is in '12")
+def left_by_text_and_newline(names, journal):
+    return [name for name in names if name + "\n" not in journal]
 
 
 @wrong("left-to-do", "wrong-result", "do not finish in their order")
