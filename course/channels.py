@@ -40,20 +40,23 @@ class Channel(Generic[Item]):
         self._items: deque[Item] = deque()
         self._producers = producers
         self._stopped = False
-        self._changed = threading.Condition()
+        lock = threading.Lock()
+        self._lock = lock
+        self._emptier, self._fuller = threading.Condition(lock), threading.Condition(lock)
 
     def __len__(self) -> int:
         return len(self._items)
 
     def put(self, item: Item) -> None:
         """Add an item; waits while the queue is full. Raises Stopped."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._stopped or len(self._items) < self.room)
+        with self._lock:
+            while len(self._items) >= self.room and not self._stopped:
+                self._emptier.wait()
             if self._stopped:
                 raise Stopped
             self._items.append(item)
             self.fullest = max(self.fullest, len(self._items))
-            self._changed.notify_all()
+            self._fuller.notify()
 
     def take(
         self, most: int = 1, patience: float = 0.0, timeout: float | None = None
@@ -78,25 +81,24 @@ class Channel(Generic[Item]):
         ------
         Stopped
         """
-        with self._changed:
-            self._changed.wait_for(lambda: self._stopped or self._items or self.ended, timeout)
-            until = time.monotonic() + patience
-            while not self._stopped and 0 < len(self._items) < most and self._producers:
-                if len(self._items) >= self.room or not self._changed.wait(
-                    max(0.0, until - time.monotonic())
-                ):
+        with self._lock:
+            self._fuller.wait_for(lambda: self._stopped or self._items or self.ended, timeout)
+            enough, until = min(most, self.room), time.monotonic() + patience
+            while 0 < len(self._items) < enough and self._producers > 0:
+                left = until - time.monotonic()
+                if left <= 0 or not self._fuller.wait(left):
                     break
             if self._stopped:
                 raise Stopped
             taken = [self._items.popleft() for _ in range(min(most, len(self._items)))]
-            self._changed.notify_all()
+            self._emptier.notify(len(taken))
             return taken
 
     def close(self) -> None:
         """One producer is done."""
-        with self._changed:
+        with self._lock:
             self._producers -= 1
-            self._changed.notify_all()
+            self._fuller.notify_all()
 
     @property
     def ended(self) -> bool:
@@ -105,7 +107,8 @@ class Channel(Generic[Item]):
 
     def stop(self) -> None:
         """Wake whoever waits, with Stopped, now and ever after; what waited in it is let go."""
-        with self._changed:
+        with self._lock:
             self._stopped = True
             self._items.clear()
-            self._changed.notify_all()
+            self._emptier.notify_all()
+            self._fuller.notify_all()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from course import __version__, blas, images, journal, results, stages
+from course import __version__, blas, heap, images, journal, results, stages
 from course.engines import Halving, choose_engine
 from course.image_files import FITS, checked_size, list_folder, printable
 from course.images import ImageError
@@ -179,7 +179,7 @@ def _work_through(
         if image not in kept.done
     ]
     # An image alone may have all threads of the linear algebra; more images have one each.
-    with blas.one_thread() if len(plan.files) > 1 else nullcontext():
+    with heap.kept(), blas.one_thread() if len(plan.files) > 1 else nullcontext():
         with closing(iter(stages.Line(job, todo, workers, batch))) as finished:
             for _ in progress([task.file for task in todo]):
                 done = next(finished)

@@ -30,6 +30,8 @@ GRID_IMAGES = 8  # images whose pictures are kept for the grid
 GRID_PIXELS = 600  # longer sides are scaled down for the grid, which prints them at half of that
 LARGEST_BATCH = 32
 BATCH_BYTES = 64 << 20  # of the images, factors and reconstructions of a stack
+#: CPU time of the stages in proportion, for images of 256x256; the write's is for each k.
+DECODE_COST, FACTORISE_COST, WRITE_COST = 1, 16, 2
 PATIENCE = 0.05  # seconds that a stack waits to become longer
 SVD_BYTES = 48  # a pixel: in float64 the image, u, vt and the work space, then float32
 OUR_TROUBLE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # no fault of the image
@@ -62,14 +64,16 @@ class Workers:
 
     @classmethod
     def share(cls, total: int, rows: int = 256, columns: int = 256, ranks: int = 1) -> "Workers":
-        """Share so many threads among the stages as their work is: of 16 most factorise.
+        """Share so many threads among the stages as their work is: of 16 threads 13 factorise.
 
         SVDs of large images take much memory; there are never so many at once that they would
         need more than half of the machine's.
         """
-        write = max(1, round(total * 0.2 * min(ranks, 3)))
-        decode = max(1, round(total * 0.1))
-        factorise = max(1, total - write - decode)
+        write = WRITE_COST * ranks
+        a_thread = (DECODE_COST + FACTORISE_COST + write) / total
+        decode, factorise, write = (
+            max(1, round(cost / a_thread)) for cost in (DECODE_COST, FACTORISE_COST, write)
+        )
         fit = (memory() // 2) // (SVD_BYTES * rows * columns)
         return cls(decode, max(1, min(factorise, fit)), write)
 
@@ -156,8 +160,9 @@ def write(
     """Measure the reconstructions and write each as a PNG: the measures, the files' bytes."""
     measures, sizes = [], []
     for approximation, path in zip(approximations, paths, strict=True):
-        measures.append(quality.measures(image, approximation))
-        content = quality.png(quality.pixels(approximation))
+        *its, pixels = quality.judged(image, approximation)
+        measures.append(tuple(its))
+        content = quality.png(pixels)
         quality.write_whole(path, content)
         sizes.append(len(content))
     return measures, sizes

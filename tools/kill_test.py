@@ -4,10 +4,10 @@
     python -m tools.kill_test --kills 3 --images 40 --seed 7
 
 An undisturbed run of ``python -m course reconstruct`` comes first; its results are the measure.
-Then for each moment a run is begun in an empty folder, killed with SIGKILL after a random part of the
-time that the undisturbed one took, and begun again with --resume: killed once more in every third
-case, then left to end. Every file, byte for byte, must be that of the undisturbed run, no other may
-be there, and of the images that were entered as done none may be rebuilt again.
+Then for each moment a run is begun in an empty folder, killed with SIGKILL after a random part of
+the time that the undisturbed one took, begun again with --resume, in every third case killed once
+more, and then left to end. Every file, byte for byte, must be that of the undisturbed run, no other
+may be there, and of the images that were entered as done none may be rebuilt again.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def make_images(folder: Path, count: int, seed: int) -> None:
     for number in range(count):
         a, b, c, d = rng.uniform(1, 12, 4)
         picture = np.sin(a * down + b * across**2) * np.cos(c * across * down + d) / 2 + 0.5
-        content = quality.png(quality.pixels(picture))
+        content = quality.png((255 * picture).astype(np.uint8))
         (folder / f"wave{number:04}.png").write_bytes(content[: 60 if number % 10 == 7 else None])
 
 

@@ -1,7 +1,7 @@
 """Ten thousand images through the pipeline: each stage alone, then all of them together.
 
 The images are made from a seed: shapes, shades and textures, as PNG files of 256x256. A stage alone
-works on what lies in memory, for about two seconds, on one thread, on those that it has in the
+works on what lies in memory, for a second or two, on one thread, on those that it has in the
 pipeline, and on one for each core. The whole is what `reconstruct_images` takes from the list of
 files to the report. Rates are in images a second. Apart from the kernel, the machine's CPU decides:
 the header says how many cores there are.
@@ -10,25 +10,26 @@ the header says how many cores there are.
 from __future__ import annotations
 
 import itertools
+import multiprocessing
 import os
 import tempfile
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 
-from course import blas, pipeline, quality, stages
+from course import blas, heap, pipeline, quality, stages
 from course.engines import Halving, choose_engine
 from course.measurements import Figure
 
 IMAGES = 10_000
 SIDE = 256
 RANK = 50
-SECONDS = 2.0  # of each stage alone
+SECONDS = 1.5  # of each stage alone
 SAMPLE = 256  # images in memory for the stages alone
 SEED = 2025
 
@@ -56,9 +57,14 @@ def measure(bench, place: Path, count: int, seconds: float) -> None:
 
 def make_images(folder: Path, count: int) -> None:
     """Write PNG files with structure: shades, ellipses with edges, waves, a little noise."""
-    down, across = np.mgrid[-1 : 1 : SIDE * 1j, -1 : 1 : SIDE * 1j].astype(np.float32)
+    parts = [range(i, count, 4 * stages.cores()) for i in range(min(count, 4 * stages.cores()))]
+    with ProcessPoolExecutor(stages.cores(), multiprocessing.get_context("spawn")) as pool:
+        list(pool.map(_make, [folder] * len(parts), parts))
 
-    def make(number: int) -> None:
+
+def _make(folder: Path, numbers: range) -> None:
+    down, across = np.mgrid[-1 : 1 : SIDE * 1j, -1 : 1 : SIDE * 1j].astype(np.float32)
+    for number in numbers:
         rng = np.random.default_rng((SEED, number))
         picture = 0.4 + 0.2 * (down * rng.uniform(-1, 1) + across * rng.uniform(-1, 1))
         for _ in range(6):
@@ -69,11 +75,8 @@ def make_images(folder: Path, count: int) -> None:
         a, b, c = rng.uniform((5, 5, 0), (40, 40, 6))
         picture += 0.1 * np.sin(a * down + b * across * down + c)
         picture += 0.02 * rng.standard_normal(picture.shape, dtype=np.float32)
-        (folder / f"image{number:05}.png").write_bytes(quality.png(quality.pixels(picture)))
-
-    with ThreadPoolExecutor(stages.cores()) as pool:
-        for _ in pool.map(make, range(count)):
-            pass
+        grey = (255 * np.clip(picture, 0, 1)).astype(np.uint8)
+        (folder / f"image{number:05}.png").write_bytes(quality.png(grey))
 
 
 def stages_alone(
@@ -149,7 +152,7 @@ def rate_of(
             mine += work(number)
         done.append(mine)
 
-    with nullcontext() if as_is else blas.one_thread():
+    with nullcontext() if as_is else blas.one_thread(), nullcontext() if as_is else heap.kept():
         work(0)
         end = time.perf_counter() + seconds
         pool = [threading.Thread(target=loop, daemon=True) for _ in range(threads)]
