@@ -31,6 +31,12 @@ def beside_others(spans, first):
     return timeline.together(copies, "copy in", "copy out") / timeline.busy(copies, "copy in")
 
 
+def test_the_lesson_counts_the_ways_and_the_pieces_of_a_graph_rightly():
+    assert len(WAYS) == 1 + 11  # "beside eleven others"
+    assert WAYS["graph"].streams == WAYS["3 streams"].streams == 3 and WAYS["graph"].chunk == 1
+    assert int(SHAPE_OF_SMALL.split("x")[0]) * len(overlap.STEPS) == 150
+
+
 def test_the_originals_streams_gain_nothing_and_lose_on_small_images():
     assert time_of("original") / time_of("original's streams") == pytest.approx(1, abs=0.03)
     ratio = small("original") / small("original's streams")
