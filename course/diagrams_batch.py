@@ -36,10 +36,10 @@ _BANDS = (
     (1, 18.5, "physical engines", ORANGE),
 )
 _THREADS = (
-    (4, "decode", "several threads"),
+    (4, "decode", "a thread or more"),
     (28, "factorise", "most of the threads"),
     (52, "rebuild", "one thread"),
-    (78, "write", "several threads"),
+    (78, "write", "a thread or more"),
 )
 _QUEUES = ((24, "images"), (48, "factors"), (73, "images"))
 _ENGINES = (
