@@ -5,6 +5,7 @@ import pytest
 
 from course import gpu, images, ladder, trace
 from course.backend import cuda
+from course.kernels import warp_tiles
 from course.kernels.reconstruct import LADDER, OLDER, Step, are_aligned, reconstruct, step_for
 from course.simt import gpus
 
@@ -102,6 +103,34 @@ def test_stacks_of_images(rng, name, rows, columns, k):
     rebuilt = reconstruct(u, s, vt, k, method=name)
     assert rebuilt.shape == (3, rows, columns)
     assert relative_error(rebuilt, np.array(expected)) < LIMITS.get(name, 1e-6)
+
+
+@pytest.mark.parametrize("warps_down", [1, 2, 4])
+@pytest.mark.parametrize("aligned", [True, False])
+@pytest.mark.parametrize("k", [1, 7, 8, 9, 24])
+def test_warp_tiles_of_every_shape_are_right_at_the_edges(rng, warps_down, aligned, k):
+    shape = warp_tiles.Shape(warps_down=warps_down)
+    rows, columns = shape.block_rows + 5, shape.block_columns + (4 if aligned else 3)
+    u, s, vt = (rng.random(size, dtype=np.float32) for size in ((rows, 24), 24, (24, columns)))
+    out = np.full((rows, columns), np.nan, np.float32)
+    kernel, many = warp_tiles.warp_tiles(shape, aligned)
+    kernel[(2, 2), shape.threads](u, s, vt, k, out)
+    expected = float64_reference(u, s, vt, k)
+    assert relative_error(out, expected) < 1e-6
+    stack = np.full((1, rows, columns), np.nan, np.float32)
+    many[(2, 2, 1), shape.threads](u[None], s[None], vt[None], k, stack)
+    assert np.array_equal(stack[0], out)
+
+
+def test_warp_tiles_keep_what_is_not_finite_where_it_belongs(rng):
+    """Numbers beyond k and beyond the edge are never factors: 0 times infinity is no zero."""
+    u, s, vt = (rng.random(size, dtype=np.float32) for size in ((20, 16), 16, (16, 24)))
+    expected = float64_reference(u, s, vt, 11)
+    for factor in (u[:, 11:], s[11:], vt[11:]):
+        factor[:] = np.inf
+    out = cuda.device_array((20, 24), np.float32)
+    reconstruct(*map(cuda.to_device, (u, s, vt)), 11, out=out, method="warp tiles")
+    assert relative_error(out.copy_to_host(), expected) < 1e-6
 
 
 @pytest.mark.parametrize("factor", [1e-30, 1e-6, 1.0, 1e6, 1e15])

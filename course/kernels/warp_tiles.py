@@ -1,10 +1,11 @@
 """Rebuild an image from its SVD, step 9: warp tiles, for one image and for many.
 
-What step 8 does, with three changes. A warp's 32 threads share a compact tile of 32 x 64 results,
-so that they read few different numbers from shared memory. The loop over the tile's depth is
-written out, and the fragments of the next step are read while this one is multiplied. And the main
-loop has no guard: rows and columns beyond the edge are read from the last row and column, and
-thrown away at the end; the part of k that fills no whole tile comes first, with zeros.
+What step 8 does, with three changes. A warp's 32 threads, 4 down and 8 across, share a compact tile
+of 32 x 64 results, and each eight that an access serves together stand 2 down and 4 across: they
+read few different numbers from shared memory. The loop over the tile's depth is written out, and
+the fragments of the next step are read while this one is multiplied. And the main loop has no
+guard: rows and columns beyond the edge are read from the last row and column, and thrown away at
+the end; the part of k that fills no whole tile comes first, with zeros.
 """
 
 from collections.abc import Callable
@@ -24,7 +25,7 @@ class Shape:
     Attributes
     ----------
     warps_down : int
-        Rows of warps in a block, 1, 2, 4 or 8; there are two columns of them.
+        Rows of warps in a block, 1, 2 or 4; there are two columns of them.
     max_registers : int
         Registers of a thread: how many blocks a multiprocessor can hold hangs on it.
     """
@@ -58,17 +59,13 @@ def warp_tiles(shape: Shape, aligned: bool) -> tuple[Callable, Callable]:
     """
     warps_down, warps = shape.warps_down, shape.threads // 32
     block_rows, block_columns = shape.block_rows, shape.block_columns
-    pitch = block_rows + 4
-    goes = DEPTH // warps  # rows of vt for each warp
+    pitch, goes = block_rows + 4, DEPTH // warps  # goes: rows of vt for each warp
     wide = 4 if aligned else 1  # numbers in one access to vt
-    parts = block_columns // (32 * wide)  # accesses that a warp needs for its row of vt
-    share = goes * parts * wide
-
-    # --- load a tile: global memory to registers -----------------------------------------------
+    parts, share = 4 // wide, 4 * goes  # accesses that a warp needs for a row; a thread's numbers
 
     @cuda.jit(device=True)
     def bring(u, s, vt, start, k, whole, first_row, first_column, next_u, next_vt):
-        """Where the tile is not whole, because k ends in it, there are zeros from k on."""
+        """Load a tile: global memory to registers; where k ends in it, zeros from k on."""
         t = int32(cuda.threadIdx.x)
         last_row, last_column = int32(u.shape[0] - 1), int32(vt.shape[1] - wide)
         row, i = min(int32(first_row + t // 2), last_row), start + t % 2 * 4
@@ -94,10 +91,9 @@ def warp_tiles(shape: Shape, aligned: bool) -> tuple[Callable, Callable]:
                 else:
                     next_vt[n] = load(vt, (i, column)) * scale
 
-    # --- ... and registers to shared memory, u turned ------------------------------------------
-
     @cuda.jit(device=True)
     def put(u_tile, vt_tile, stage, next_u, next_vt):
+        """... and registers to shared memory, u turned."""
         t = int32(cuda.threadIdx.x)
         for e in range(4):
             store(u_tile, (stage, t % 2 * 4 + e, t // 2), next_u[e])
@@ -111,10 +107,9 @@ def warp_tiles(shape: Shape, aligned: bool) -> tuple[Callable, Callable]:
                 else:
                     store(vt_tile, (stage, i, column), next_vt[n])
 
-    # --- read a fragment: shared memory to registers -------------------------------------------
-
     @cuda.jit(device=True)
     def read(u_tile, vt_tile, stage, i, row, column, a, b, side):
+        """Read a fragment: shared memory to registers."""
         for g in range(0, 8, 4):
             four = load4(u_tile, (stage, i, row + g * 4))
             a[side, g], a[side, g + 1], a[side, g + 2], a[side, g + 3] = four
@@ -122,11 +117,9 @@ def warp_tiles(shape: Shape, aligned: bool) -> tuple[Callable, Callable]:
             four = load4(vt_tile, (stage, i, column + g * 8))
             b[side, g], b[side, g + 1], b[side, g + 2], b[side, g + 3] = four
 
-    # --- outer product: registers only ---------------------------------------------------------
-
     @cuda.jit(device=True)
     def multiply(total, a, b, side):
-        """Two columns at a time, down and up in zigzag: a factor stays from product to product."""
+        """Outer product: two columns at a time, down and up in zigzag, so that a factor stays."""
         for n in range(0, 8, 2):
             for there in range(8):
                 m = 7 - there if n % 4 else there
@@ -149,38 +142,30 @@ def warp_tiles(shape: Shape, aligned: bool) -> tuple[Callable, Callable]:
         read(u_tile, vt_tile, stage, 7, row, column, a, b, 1)
         multiply(total, a, b, 0)
 
-    # --- store ---------------------------------------------------------------------------------
-
     @cuda.jit(device=True)
     def save(out, total, first_row, first_column):
+        """Store: registers to global memory, but for what lies beyond the edge."""
         for m in range(8):
             row = first_row + m // 4 * 16 + m % 4
             if row < out.shape[0]:
-                for n in range(0, 8, 4):
-                    column = first_column + n * 8
-                    if aligned:
-                        if column < out.shape[1]:
+                for n in range(0, 8, wide):
+                    column = first_column + n // 4 * 32 + n % 4
+                    if column < out.shape[1]:
+                        if aligned:
                             four = total[m, n], total[m, n + 1], total[m, n + 2], total[m, n + 3]
                             store4(out, (row, column), four)
-                    else:
-                        for e in range(4):
-                            if column + e < out.shape[1]:
-                                store(out, (row, column + e), total[m, n + e])
-
-    # --- the block's work ----------------------------------------------------------------------
+                        else:
+                            store(out, (row, column), total[m, n])
 
     @cuda.jit(device=True)
     def block_tile(u, s, vt, k, out, first_row, first_column):
         u_tile = cuda.shared.array((2, DEPTH, pitch), float32)
         vt_tile = cuda.shared.array((2, DEPTH, block_columns), float32)
         total = cuda.local.array((8, 8), float32)
-        a = cuda.local.array((2, 8), float32)
-        b = cuda.local.array((2, 8), float32)
-        next_u = cuda.local.array(4, float32)
-        next_vt = cuda.local.array(share, float32)
+        a, b = cuda.local.array((2, 8), float32), cuda.local.array((2, 8), float32)
+        next_u, next_vt = cuda.local.array(4, float32), cuda.local.array(share, float32)
         t = int32(cuda.threadIdx.x)
         warp, lane = t // int32(32), t % int32(32)
-        # Neighbouring lanes form squares, so that each eight of them read few different fours.
         lane_row, lane_column = lane // 16 * 2 + lane % 2, lane // 2 % 8
         row = int32(warp % warps_down * 32 + lane_row * 4)
         column = int32(warp // warps_down * 64 + lane_column * 4)
@@ -213,8 +198,7 @@ def warp_tiles(shape: Shape, aligned: bool) -> tuple[Callable, Callable]:
     @cuda.jit(fastmath=True, max_registers=shape.max_registers)
     def reconstruct_many(u, s, vt, k, out):
         image = cuda.blockIdx.z
-        first_row = int32(cuda.blockIdx.y * block_rows)
-        first_column = int32(cuda.blockIdx.x * block_columns)
-        block_tile(u[image], s[image], vt[image], k, out[image], first_row, first_column)
+        row, column = int32(cuda.blockIdx.y * block_rows), int32(cuda.blockIdx.x * block_columns)
+        block_tile(u[image], s[image], vt[image], k, out[image], row, column)
 
     return reconstruct_warp_tiles, reconstruct_many
