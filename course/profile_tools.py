@@ -46,6 +46,13 @@ NOT_ALLOWED = (
 )
 
 
+class Text(str):
+    """A text that a notebook shows as it is, without quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 class TimelineNotRecorded(RuntimeError):
     """The profiler saw too little, or an image came out wrong."""
 
@@ -172,13 +179,13 @@ def timeline_here(way: str = "first", images: int = IMAGES, size: int = SIZE, k:
 
     Returns
     -------
-    str or Picture
+    Text or Picture
         Nsight Systems' summary; else a picture of what PyTorch's profiler saw; else what to do.
     """
     from course import backend
 
     if backend.gpu() is None:
-        return NO_GPU
+        return Text(NO_GPU)
     here = tools()
     work = ["--way", way, "--images", str(images), "--size", str(size), "--k", str(k)]
     with tempfile.TemporaryDirectory() as folder:
@@ -188,36 +195,36 @@ def timeline_here(way: str = "first", images: int = IMAGES, size: int = SIZE, k:
                 [here["nsys"], "profile", "--trace=cuda,nvtx", "--stats=true", "--output", report],
                 work,
             )
-            return said[1]
+            return Text(said[1])
         if here["PyTorch"] is None:
-            return f"{GET_SYSTEMS}\nPyTorch, whose profiler would do, is not here either."
+            return Text(f"{GET_SYSTEMS}\nPyTorch, whose profiler would do, is not here either.")
         from course.profile_pictures import timeline_picture
 
         write_factors(Path(folder), images, size)
         try:
             events = record(way, Path(folder), images, k)
         except TimelineNotRecorded as problem:
-            return str(problem)
+            return Text(problem)
     return timeline_picture([event for event in events if event.image == images - 1])
 
 
-def counters_here(size: int = 1024, k: int = 128) -> str:
+def counters_here(size: int = 1024, k: int = 128) -> Text:
     """Read the counters of a kernel of `course.phases` here: what ncu says, or what to do."""
     from course import backend
 
     if backend.gpu() is None:
-        return NO_GPU
+        return Text(NO_GPU)
     ncu = tools()["ncu"]
     if ncu is None:
-        return GET_COMPUTE
+        return Text(GET_COMPUTE)
     command = [ncu, "--clock-control", "none", "--nvtx", "--nvtx-include", RANGE]
     for section in ("SpeedOfLight", "Occupancy", "WarpStateStats"):
         command += ["--section", section]
     done, said = _ran(command, ["--images", "2", "--size", str(size), "--k", str(k)])
     if "ERR_NVGPUCTRPERM" in said:
-        return NOT_ALLOWED
+        return Text(NOT_ALLOWED)
     shown = [line for line in said.splitlines() if not line.startswith("==")]
-    return "\n".join(shown) if done else f"ncu failed:\n{said[-2000:]}"
+    return Text("\n".join(shown) if done else f"ncu failed:\n{said[-2000:]}")
 
 
 def _ran(tool: Sequence[str], work: Sequence[str]) -> tuple[bool, str]:

@@ -80,7 +80,8 @@ for tool, place in profile_tools.tools().items():
 # RangePop()
 # ```
 #
-# When no profiler is watching, a range costs next to nothing. They may stay in the program.
+# NVTX is made to cost next to nothing when no profiler is watching, so ranges may stay in your
+# program.
 
 # %% [markdown]
 # `course.phases` is a small program with such names. It reads the factors of some images from
@@ -127,8 +128,8 @@ with TemporaryDirectory() as folder:
 # %% [markdown]
 # ## 3 What start-up explains
 #
-# This was recorded on the H200: four images of 2048×2048, k = 256. How much of the run was over,
-# in percent, when the second image began?
+# This program was recorded on the H200, through CUPTI: four images of 2048×2048, k = 256. How much
+# of the run was over, in percent, when the second image began?
 
 # %%
 predict("% of the run before the second image", ...)
@@ -139,13 +140,18 @@ whole = max(event.end for event in run)
 second = profile.phase(run, "image 1").start
 predict.answer("% of the run before the second image", round(100 * second / whole), unit="%")
 
+# %% [markdown]
+# A **timeline**: time runs to the right, and each row is somebody who can be busy. Above is the
+# CPU: its phases, and its calls that launch kernels. Below is the GPU, a row for each of its parts
+# that can work at the same time: copying in, computing, copying out.
+
 # %%
 pictures.timeline_picture(run, "the whole run: four images")
 
 # %% [markdown]
-# The first bar is the **start-up**: Numba is imported, the GPU's context is made, a test kernel is
-# compiled. The next long bar is the *first* launch: there the program's kernel is compiled. The
-# four images are the thin lines at the very right.
+# The first bar is the **start-up**: Numba is imported, the GPU's *context* is made (what the driver
+# keeps there for a program), a test kernel is compiled. The next long bar is the *first* launch:
+# there the program's kernel is compiled. The other images are the thin lines at the very right.
 
 # %%
 print("ms         " + "".join(f"{name:>15}" for name in phases.PHASES))
@@ -182,28 +188,27 @@ predict.answer("ms that image 2 gains if start-up costs nothing", gained, unit="
 # %% [markdown]
 # ## 4 One image, row by row
 #
-# The rows above are the CPU's: phases, and calls that launch kernels. Those below are the GPU's,
-# one for each of its parts that can work at the same time: two for copying, one for computing.
-#
-# Which phase of image 2 is the longest on the CPU's row?
+# The table says how long the phase *launch kernel* of image 2 took. How long did the *kernel* take,
+# in ms? (Lesson 03 had the project's kernel, with the same size and k.)
 
 # %%
-predict("longest phase of image 2", ...)
+predict("ms of the kernel on the GPU's row", ...)
 
 # %%
 events = profile.timeline("first", 2)
-longest = max(phases.PHASES, key=lambda name: profile.phase(events, name).milliseconds)
-pictures.timeline_picture(events, "image 2, as the first project did it")
+kernels = profile.row(events, "GPU: kernels")
+kernel_time = round(profile.busy(kernels), 1)
+predict.answer("ms of the kernel on the GPU's row", kernel_time, unit="ms")
 
 # %%
-predict.answer("longest phase of image 2", longest)
+pictures.timeline_picture(events, "image 2, as the first project did it")
 
 # %% [markdown]
 # Read it from left to right, and always down from the CPU to the GPU:
 #
 # - While factors are loaded, the GPU has **nothing** to do: a gap in all its rows.
-# - A copy on the GPU begins after its phase did, and between two copies there is a gap again: the
-#   CPU asks for memory there.
+# - A copy on the GPU begins after its phase did, and between two copies there is a gap again:
+#   `to_device` gets memory first, each time anew.
 # - The phase *launch kernel* is over long before the kernel is. A launch only puts work into a
 #   queue.
 # - The phase *copy out* begins with waiting: for the kernel.
@@ -217,10 +222,9 @@ predict("ms of the kernel under the phase copy out", ...)
 
 # %%
 copy_out = profile.phase(events, "copy out")
-kernels = profile.row(events, "GPU: kernels")
 hidden = profile.together([copy_out], kernels)
 launch = profile.phase(events, "launch kernel").milliseconds
-print(f"the phase 'launch kernel' took {launch:.2f} ms, the kernel {profile.busy(kernels):.2f} ms")
+print(f"phase 'launch kernel' {launch:.2f} ms, phase 'copy out' {copy_out.milliseconds:.2f} ms")
 predict.answer("ms of the kernel under the phase copy out", round(hidden, 1), unit="ms")
 
 # %% [markdown]
@@ -358,8 +362,7 @@ predict.answer("% of the tidy image in which the GPU was busy", round(share), un
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-seen = profile_tools.timeline_here("tidy")
-print(seen) if isinstance(seen, str) else seen
+profile_tools.timeline_here("tidy")
 
 # %% [markdown]
 # ## 6 Speed of light
@@ -391,9 +394,9 @@ predict.answer("DRAM throughput of original, %", dram, unit="%")
 pictures.utilisation()
 
 # %% [markdown]
-# Device memory is idle in **every** step: the factors fit in the L2 cache. What binds moves from
-# memory (up to *square*) to the SM. And the grey bars: the fastest kernels have the lowest
-# occupancy. Section 8 comes to that.
+# Device memory is idle in **every** step: the factors fit in the L2 cache. Up to *square* it is
+# mostly L1 and shared memory that are full, from *wide* on it is the SM. And the grey bars: the
+# fastest kernels have the lowest occupancy. Section 8 comes to that.
 
 # %% [markdown]
 # ### Exercise: what binds a kernel?
@@ -435,10 +438,11 @@ for step in profile.steps():
 # further i and each further block their numbers grow by the same amount. So two traces of
 # 256×256 pixels tell the counts of 4096×4096.
 #
-# How many sectors does the `original` load for the 32 products of a warp, that is for one i?
+# A **product** is, as in lesson 06, a multiplication with its addition, of a whole warp: one for
+# each i. How many sectors does a warp of `original` load for a product?
 
 # %%
-predict("sectors that original loads for an i", ...)
+predict("sectors that original loads for a product", ...)
 
 # %%
 products = predictions.products()  # of whole warps, in the profiled launch
@@ -447,7 +451,7 @@ for step in ("original", "naive"):
     counted = profile.counter(step, "global load sectors")
     print(f"{step:9} predicted {expected:,.0f} sectors, counted {counted:,.0f}")
 expected = predictions.predicted("original", "global load sectors") / products
-predict.answer("sectors that original loads for an i", round(expected, 1), unit="sectors")
+predict.answer("sectors that original loads for a product", round(expected, 1))
 
 # %% [markdown]
 # Nearly ten thousand million sectors, predicted to the last one from an image of 256×256. Now all
@@ -625,9 +629,9 @@ pictures.stall_bars()
 #
 # - **Green** is no waiting. *selected*: the warp issues. *not_selected*: it could, but the
 #   scheduler took another one. Much hatched green means warps to spare.
-# - **Long scoreboard**: a number from global memory is not there yet. *lg_throttle*: so many loads
-#   that the queue is full.
-# - **Short scoreboard**, *mio_throttle*: the same for shared memory.
+# - *long_scoreboard*: a number from global memory is not there yet. *lg_throttle* (local, global):
+#   so many loads that their queue is full.
+# - *short_scoreboard*, *mio_throttle* (memory input and output): the same for shared memory.
 # - *math_pipe_throttle*: the unit for it is taken. *barrier*: `syncthreads`.
 #
 # Shares hide the length: look at the clocks at the right.
@@ -707,7 +711,7 @@ print(f"launching warp tiles: alone {alone:.3f} ms, in the timeline {watched:.3f
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-print(profile_tools.counters_here())
+profile_tools.counters_here()
 
 # %%
 progress(7)
