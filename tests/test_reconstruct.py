@@ -237,6 +237,13 @@ def traced(step, u, s, vt, k):
     return report
 
 
+def test_lanes_of_warp_tiles_stand_so_that_they_read_fewer_fours(rng):
+    u, s, vt = (rng.random(size, dtype=np.float32) for size in ((128, 16), 16, (16, 128)))
+    reads = [traced(step, u, s, vt, 16).total("shared", "load") for step in ("wide", "warp tiles")]
+    assert reads[0].requests == reads[1].requests
+    assert [read.wavefronts / read.requests for read in reads] == [3, 2]
+
+
 # Read on an H200 with Nsight Compute at 64x64, k = 8, blocks of 16x16.
 HARDWARE_COUNTS = {
     "float32": (3072, 18432, 128, 2048),

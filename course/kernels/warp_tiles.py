@@ -6,6 +6,9 @@ read few different numbers from shared memory. The loop over the tile's depth is
 the fragments of the next step are read while this one is multiplied. And the main loop has no
 guard: rows and columns beyond the edge are read from the last row and column, and thrown away at
 the end; the part of k that fills no whole tile comes first, with zeros.
+
+A thread brings four neighbours of a row of u, aligned or not. The four single loads ask for each
+sector four times, which L1 answers; four rows a thread would have four addresses to compute.
 """
 
 from collections.abc import Callable
