@@ -219,3 +219,13 @@ def test_results_in_order_are_counted_as_by_hand():
 def test_the_lesson_shares_threads_as_the_pipeline_does():
     share = Workers.share(16, 256, 256)
     assert share.decode + share.factorise + share.write == 16
+
+
+def test_the_gpus_part_of_a_thousand_images_is_a_few_ms_and_the_link_lets_few_enough_through():
+    kernel = of_stack("warp tiles").median
+    copies = 0.0
+    for way, size in (("pinned in", 4 * (2 * 256 * 50 + 50)), ("pinned out", 4 * 256 * 256)):
+        (copy,) = find("transfers", variant=way, shape=str(2**28), gpu="H200")
+        copies += 1024 * size / copy.gigabytes_per_second * 1e-6
+    assert kernel < copies  # "its link, which is slower"
+    assert kernel + copies < 10
