@@ -234,9 +234,12 @@ def _unused_name(stem: str, used: set[str]) -> str:
 
 def _write_results(plan: _Plan, report: Report, kept: Journal, fingerprint: str) -> None:
     """Write grid, table and report to the hidden folder."""
-    _write_grid(plan, report, kept, kept.folder / GRID_FILE)
-    _write_table(report.qualities, kept.folder / TABLE_FILE)
-    results.write_report(report, plan.settings, fingerprint, kept.folder / REPORT_FILE)
+    try:
+        _write_grid(plan, report, kept, kept.folder / GRID_FILE)
+        _write_table(report.qualities, kept.folder / TABLE_FILE)
+        results.write_report(report, plan.settings, fingerprint, kept.folder / REPORT_FILE)
+    except OSError as error:
+        raise stages.cannot_write(kept.folder.parent, error) from error
 
 
 def _write_grid(plan: _Plan, report: Report, kept: Journal, path: Path) -> None:
@@ -255,9 +258,10 @@ def _move(kept: Journal, names: list[str], out: Path) -> None:
     for name in names:
         try:
             os.replace(kept.folder / name, out / name)
-        except FileNotFoundError:
-            if not (out / name).is_file():  # else the killed run had moved it
-                raise
+        except OSError as error:
+            moved = isinstance(error, FileNotFoundError) and (out / name).is_file()
+            if not moved:  # by the run that was killed
+                raise stages.cannot_write(out, error) from error
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Kill the pipeline at random moments, go on with --resume, compare with an undisturbed run.
 
-    python -m tools.kill_test                 20 moments, 150 images
+    python -m tools.kill_test                 20 moments, 400 images
     python -m tools.kill_test --kills 3 --images 40 --seed 7
 
 An undisturbed run of ``python -m course reconstruct`` comes first; its results are the measure.
@@ -27,6 +27,7 @@ import numpy as np
 
 from course import quality
 from course.journal import FILE, PREFIX
+from course.results import REPORT_FILE
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -41,6 +42,8 @@ class Trial:
         Seconds after which it was killed, one for each start that was.
     done : list of int
         Images that were done at each of those moments.
+    ended : bool
+        Whether the last of those runs had put all results in place by then.
     repeated : int
         Images that were done and were rebuilt all the same: must be 0.
     wrong : list of str
@@ -49,6 +52,7 @@ class Trial:
 
     moments: list[float]
     done: list[int]
+    ended: bool
     repeated: int
     wrong: list[str]
 
@@ -58,9 +62,9 @@ class Trial:
 
     def __str__(self) -> str:
         times = ", ".join(f"{moment:.2f} s" for moment in self.moments)
-        done = ", ".join(map(str, self.done))
+        done = ", ".join(map(str, self.done)) + ", all in place" * self.ended
         problems = [f"{self.repeated} rebuilt again"] * bool(self.repeated) + self.wrong[:5]
-        return f"killed after {times}; done by then: {done}; " + (
+        return f"killed after {times}; images done: {done}; " + (
             "; ".join(problems) or "same bytes"
         )
 
@@ -107,8 +111,10 @@ def undisturbed(folder: Path, out: Path) -> float:
 
 
 def entered(out: Path) -> dict[str, int]:
-    """The files of the images that the journal says are done, with their times of change."""
+    """The files of the images that are done, as the journal or the report says: times of change."""
     found: dict[str, int] = {}
+    if (out / REPORT_FILE).is_file():
+        found = {path.name: path.stat().st_mtime_ns for path in out.glob("*_k*.png")}
     for journal in out.glob(f"{PREFIX}*/{FILE}"):
         lines = journal.read_bytes().split(b"\n")[:-1]
         names = [Path(path).stem for path, *_ in json.loads(lines[0])["files"]] if lines else []
@@ -141,6 +147,7 @@ def trial(
             process.wait()
         before |= entered(out)
         done.append(len(before) // 2)
+    ended = (out / REPORT_FILE).is_file()
     last = subprocess.run(
         command(folder, out, "--resume"), env=environment(), capture_output=True, text=True
     )
@@ -151,7 +158,7 @@ def trial(
     wrong += [f"{name} differs" for name in sorted(found) if found[name] != expected.get(name)]
     wrong += [f"{path.name} left" for path in out.glob(f"{PREFIX}*")]
     repeated = [n for n, t in before.items() if (out / n).stat().st_mtime_ns != t]
-    return Trial(moments, done, len({name.rpartition("_")[0] for name in repeated}), wrong)
+    return Trial(moments, done, ended, len({name.rpartition("_")[0] for name in repeated}), wrong)
 
 
 def kill_test(kills: int, images: int, seed: int, say=print) -> list[Trial]:
@@ -166,9 +173,9 @@ def kill_test(kills: int, images: int, seed: int, say=print) -> list[Trial]:
         expected = digests(Path(place, "whole"))
         say(f"{images} images, {len(expected)} files, undisturbed {seconds:.2f} s, seed {seed}")
         for number in range(kills):
-            moments = [chance.uniform(0.05, 1.0) * seconds]
+            moments = [chance.uniform(0.2, 1.0) * seconds]
             if number % 3 == 2:
-                moments.append(chance.uniform(0.05, 0.8) * seconds)
+                moments.append(chance.uniform(0.2, 0.8) * seconds)
             out = Path(place, f"killed{number}")
             its = trial(folder, out, expected, moments, resume_first=number % 2 == 0)
             trials.append(its)
@@ -180,7 +187,7 @@ def main() -> int:
     """Run the command line; status 1 where a trial failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--images", type=int, default=150)
+    parser.add_argument("--images", type=int, default=400)
     parser.add_argument("--seed", type=int, default=2025)
     given = parser.parse_args()
     trials = kill_test(given.kills, given.images, given.seed)
