@@ -1,0 +1,408 @@
+"""A run that was killed at any moment and is resumed ends as one that nothing disturbed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from course import __main__ as command_line
+from course import journal, pipeline, quality, results, stages
+from course.journal import ResumeError
+from tests.pipeline_parts import contents, draw_quickly, in_time, some_images
+from tools import kill_test
+
+SIZE = 16
+COUNT = 6
+
+
+@pytest.fixture(autouse=True)
+def quick_grid(monkeypatch):
+    monkeypatch.setattr(results, "write_grid", draw_quickly)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = some_images(tmp_path / "in", COUNT)
+    (folder / "image02.png").write_bytes(b"no image")
+    return folder
+
+
+@pytest.fixture
+def whole(folder, tmp_path):
+    """What an undisturbed run leaves."""
+    rebuild(folder, tmp_path / "whole")
+    return contents(tmp_path / "whole")
+
+
+def rebuild(folder, out, ranks=(2, 5), **options):
+    given = {"size": SIZE, "engine": "numpy", "workers": 2, "batch": 2} | options
+    return in_time(lambda: pipeline.reconstruct_images([folder], ranks, out, **given))
+
+
+def interrupted(folder, out, after=3, **options):
+    """Leave an unfinished run with so many images done."""
+
+    def progress(files):
+        yield from files[:after]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        rebuild(folder, out, progress=progress, resume=True, **options)
+    (left,) = out.iterdir()
+    return left
+
+
+# --- killed ---------------------------------------------------------------------------------------
+
+
+def die(count, moment):
+    """Let this process die at its count-th change of the disk: before, half-way or after it."""
+    left, lock = [count], threading.Lock()
+
+    def dies(real):
+        def change(*arguments, **options):
+            with lock:
+                left[0] -= 1
+                last = left[0] == 0
+            if not last or moment == "after":
+                result = real(*arguments, **options)
+                if last:
+                    os._exit(99)
+                return result
+            if moment == "half-way" and real is real_write:
+                path, content = arguments
+                path.with_name(path.name + ".part").write_bytes(content[: len(content) // 2])
+            if moment == "half-way" and real is real_entry:
+                entry = json.dumps(arguments[1]).encode()
+                os.write(arguments[0]._file.fileno(), entry[: len(entry) // 2])
+            os._exit(99)
+
+        return change
+
+    real_write, real_entry = quality.write_whole, journal.Journal._write
+    quality.write_whole = dies(real_write)
+    journal.Journal._write = dies(real_entry)
+    os.replace = dies(os.replace)
+    os.unlink = dies(os.unlink)
+    os.rmdir = dies(os.rmdir)
+
+
+def in_a_child(work):
+    """The exit status of a process that does that."""
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    deadline = time.monotonic() + 60
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            raise TimeoutError("the pipeline hangs")
+        time.sleep(0.002)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+@pytest.mark.parametrize(
+    ("moment", "first"), [("before", True), ("half-way", False), ("after", True)]
+)
+def test_a_death_at_any_change_of_the_disk_changes_nothing(tmp_path, moment, first):
+    """One death for each write, renaming and removal, one after the other."""
+    folder = some_images(tmp_path / "in", 4)
+    (folder / "image02.png").write_bytes(b"no image")
+    rebuild(folder, tmp_path / "whole")
+    whole = contents(tmp_path / "whole")
+    for count in range(1, 500):
+
+        def run(out=tmp_path / f"out{count}", count=count):
+            die(count, moment)
+            rebuild(folder, out, resume=first)
+
+        status = in_a_child(run)
+        if status == 0:
+            break
+        assert status == 99
+        out = tmp_path / f"out{count}"
+        before = {path.name: path.stat().st_mtime_ns for path in out.glob("*_k*.png")}
+        rebuild(folder, out, resume=True)
+        assert contents(out) == whole
+        assert not [path for path in out.iterdir() if path.name.startswith(".")]
+        assert all((out / name).stat().st_mtime_ns == its for name, its in before.items())
+    assert 30 < count < 499  # of pictures, journal, grid; then moves and removals
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
+def test_killed_processes_that_are_resumed_end_as_the_undisturbed_one():
+    """Three of the twenty moments of ``python -m tools.kill_test``."""
+    said = []
+    trials = kill_test.kill_test(kills=3, images=40, seed=11, say=said.append)
+    assert all(trial.passed for trial in trials), said
+    assert len(trials[2].moments) == 2
+
+
+def test_the_kill_test_finds_what_is_wrong(tmp_path, monkeypatch):
+    """A file that is missing, one too many, one that differs, an image that was done again."""
+    folder, out = tmp_path / "images", tmp_path / "out"
+    out.mkdir()
+    (out / "report.json").write_text("{}")
+    for name in ("a_k5.png", "a_k20.png", "extra"):
+        (out / name).write_text("old")
+    expected = kill_test.digests(out) | {"missing": ""}
+    del expected["extra"]
+
+    class Ended:
+        returncode, stderr = 0, ""
+
+        def wait(self, moment):
+            return 0
+
+    def again(*arguments, **options):
+        (out / "a_k5.png").write_text("new")
+        os.utime(out / "a_k5.png", ns=(1, 1))
+        return Ended()
+
+    monkeypatch.setattr(kill_test.subprocess, "Popen", lambda *a, **b: Ended())
+    monkeypatch.setattr(kill_test.subprocess, "run", again)
+    its = kill_test.trial(folder, out, expected, [0.1], True)
+    assert its.wrong == ["missing missing", "extra too many", "a_k5.png differs", "extra differs"]
+    assert its.repeated == 1 and not its.passed
+
+
+# --- resumed --------------------------------------------------------------------------------------
+
+
+def test_what_is_done_is_not_done_again(folder, tmp_path, whole, monkeypatch):
+    out = tmp_path / "out"
+    left = interrupted(folder, out)
+    done = [json.loads(line)[0] for line in (left / journal.FILE).read_text().splitlines()[1:]]
+    assert len(done) == 3
+    read = []
+    real = stages.decode
+    monkeypatch.setattr(stages, "decode", lambda f, *more: read.append(f) or real(f, *more))
+    report = rebuild(folder, out, resume=True, workers=5, batch=1)
+    assert report.kept == 3
+    files = sorted(folder.iterdir())
+    assert sorted(read) == [file for i, file in enumerate(files) if i not in done]
+    assert contents(out) == whole
+
+
+def test_a_finished_run_that_is_resumed_does_nothing(folder, tmp_path, whole, monkeypatch):
+    out = tmp_path / "whole"
+    times = {path: path.stat().st_mtime_ns for path in out.iterdir()}
+    monkeypatch.setattr(stages, "decode", None)
+    report = rebuild(folder, out, resume=True)
+    assert report.kept == COUNT and len(report.qualities) == 2 * (COUNT - 1)
+    assert report.qualities[0].psnr_db == pytest.approx(float(whole_row(out)["psnr_db"]))
+    assert [file for file, _ in report.skipped] == [str(folder / "image02.png")]
+    assert {path: path.stat().st_mtime_ns for path in out.iterdir()} == times
+
+
+def whole_row(out):
+    header, first = (out / "quality.csv").read_text().splitlines()[:2]
+    return dict(zip(header.split(","), first.split(","), strict=True))
+
+
+@pytest.mark.parametrize("change", ["a picture is gone", "other k", "an image is new"])
+def test_a_finished_run_of_something_else_is_no_finished_run(folder, tmp_path, whole, change):
+    out = tmp_path / "whole"
+    ranks = (2, 5)
+    if change == "a picture is gone":
+        (out / "image03_k5.png").unlink()
+    elif change == "other k":
+        ranks = (2, 6)
+    else:
+        some_images(tmp_path / "more", 1)
+        (tmp_path / "more" / "image00.png").rename(folder / "new.png")
+    report = rebuild(folder, out, ranks, resume=True)
+    assert report.kept == 0
+    assert all((out / line.file).is_file() for line in report.qualities)
+
+
+def test_files_that_were_damaged_since_are_done_again(folder, tmp_path, whole):
+    out = tmp_path / "out"
+    left = interrupted(folder, out, after=5)
+    first, second = sorted(left.glob("*_k2.png"))[:2]
+    first.unlink()
+    second.write_bytes(second.read_bytes()[:-1])
+    report = rebuild(folder, out, resume=True)
+    assert report.kept == 3
+    assert contents(out) == whole
+
+
+@pytest.mark.parametrize("tail", [b"[4, [[12.5", b'"mov', b"\x00\x00", b'[1, [], [], "x"]'])
+def test_half_a_line_at_the_end_of_the_journal_counts_for_nothing(folder, tmp_path, whole, tail):
+    out = tmp_path / "out"
+    left = interrupted(folder, out)
+    with open(left / journal.FILE, "ab") as file:
+        file.write(tail)
+    assert rebuild(folder, out, resume=True).kept == 3
+    assert contents(out) == whole
+
+
+DIFFERENCES = {
+    "other k": ({"ranks": (2, 7)}, "--k was 2 5 and is 2 7"),
+    "other size": ({"size": (16, 20)}, "--size was 16 16 and is 16 20"),
+    "other fit": ({"fit": "crop"}, "--fit was stretch and is crop"),
+    "other engine": ({"engine": "simulator"}, "--engine was numpy and is simulator"),
+}
+
+
+@pytest.mark.parametrize("difference", DIFFERENCES)
+def test_other_settings_are_said_and_nothing_is_lost(folder, tmp_path, whole, difference):
+    options, words = DIFFERENCES[difference]
+    out = tmp_path / "out"
+    interrupted(folder, out)
+    before = contents(out)
+    with pytest.raises(ResumeError, match="begun with something else") as caught:
+        rebuild(folder, out, resume=True, **options)
+    assert words in str(caught.value) and "begin again without --resume" in str(caught.value)
+    assert contents(out) == before
+    rebuild(folder, out, resume=True)
+    assert contents(out) == whole
+
+
+def test_other_images_are_said(folder, tmp_path):
+    out = tmp_path / "out"
+    interrupted(folder, out)
+    (folder / "image00.png").rename(folder / "other.png")
+    Image.fromarray(np.eye(30, dtype=np.uint8)).save(folder / "image01.png")
+    for number in (3, 4):
+        (folder / f"image{number:02}.png").unlink()
+    with pytest.raises(ResumeError) as caught:
+        rebuild(folder, out, resume=True)
+    for words in (
+        "1 image is new ('other.png')",
+        "3 images are gone ('image00.png', ...)",
+        "1 image is changed ('image01.png')",
+    ):
+        assert words in str(caught.value)
+    turned = sorted(folder.iterdir(), reverse=True)
+    shuffled = tmp_path / "shuffled"
+
+    def stop(files):
+        yield from files[:3]
+        raise KeyboardInterrupt
+
+    options = {"size": SIZE, "engine": "numpy", "resume": True}
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.reconstruct_images(turned, [2], shuffled, progress=stop, workers=1, **options)
+    with pytest.raises(ResumeError, match="the images come in another order"):
+        pipeline.reconstruct_images(turned[::-1], [2], shuffled, **options)
+
+
+def test_a_run_that_is_under_way_is_not_resumed(folder, tmp_path, whole):
+    out = tmp_path / "out"
+    left = interrupted(folder, out)
+    with open(left / journal.FILE, "r+b") as held:
+        assert journal._lock(held)
+        with pytest.raises(ResumeError, match="another process works on the unfinished run"):
+            rebuild(folder, out, resume=True)
+        rebuild(folder, out)  # another one may begin beside it, and leaves it alone
+        assert left.is_dir()
+    rebuild(folder, out, resume=True)
+    assert contents(out) == whole
+
+
+def test_a_new_run_replaces_an_unfinished_one_when_it_is_done(folder, tmp_path, whole):
+    out = tmp_path / "out"
+    interrupted(folder, out)
+    (out / ".unfinished-empty").mkdir()  # killed before there was a journal
+    rebuild(folder, out)
+    assert contents(out) == whole
+    assert not [path for path in out.iterdir() if path.name.startswith(".")]
+
+
+def test_an_error_before_anything_is_done_keeps_nothing(tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "broken.png").write_bytes(b"no image")
+    with pytest.raises(ValueError, match="none of the 1 files could be used"):
+        rebuild(folder, tmp_path / "out", resume=True)
+    assert not (tmp_path / "out").exists()
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def call(capfd, *words):
+    try:
+        status = command_line.main([str(word) for word in words])
+    except SystemExit as exit:
+        status = exit.code
+    return status, *capfd.readouterr()
+
+
+def command(folder, out, *more):
+    return ["reconstruct", folder, "--k", 2, 5, "--size", SIZE, "--engine", "numpy", "--out", out,
+            *more]  # fmt: skip
+
+
+@pytest.fixture
+def keep_signal_handlers():
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, handler)
+
+
+@pytest.mark.usefixtures("keep_signal_handlers")
+def test_the_command_resumes_and_says_so(folder, tmp_path, whole, capfd):
+    out = tmp_path / "out"
+    interrupted(folder, out)
+    status, _, err = call(capfd, *command(folder, out, "--resume", "--k", 7))
+    assert (status, err.count("\n")) == (2, 1) and "--k was 2 5 and is 2 5 7" in err
+    status, said, _ = call(capfd, *command(folder, out, "--resume", "--workers", 3, "--batch", 1))
+    assert status == 0
+    assert "5 images rebuilt by NumPy on the CPU, 3 of the files in an earlier run" in said
+    assert contents(out) == whole
+
+
+@pytest.mark.usefixtures("keep_signal_handlers")
+def test_the_command_says_that_an_unfinished_run_lies_there(folder, tmp_path, whole, capfd):
+    out = tmp_path / "out"
+    interrupted(folder, out)
+    status, _, err = call(capfd, *command(folder, out))
+    assert status == 0
+    assert err.startswith(f"an unfinished run lies in {str(out)!r}: --resume goes on with it")
+    assert contents(out) == whole
+
+
+@pytest.mark.parametrize("option", ["--workers", "--batch"])
+@pytest.mark.parametrize("value", ["0", "-3", "many"])
+def test_workers_and_batch_must_be_numbers(folder, tmp_path, capfd, option, value):
+    status, _, err = call(capfd, *command(folder, tmp_path / "out", f"{option}={value}"))
+    assert (status, err.count("\n")) == (2, 1)
+    assert f"{value!r} is no number of at least 1" in err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
+def test_a_stopped_command_says_what_is_kept(tmp_path):
+    folder = some_images(tmp_path / "in", 200, side=120)
+    words = ["reconstruct", folder, "--k", 90, "--size", 120, "--out", tmp_path / "out", "--resume"]
+    start = [sys.executable, "-m", "course", *map(str, words), "--engine", "numpy"]
+    process = subprocess.Popen(
+        start, env=kill_test.environment(), stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    deadline = time.monotonic() + 40
+    while len(list(tmp_path.glob("out/.unfinished-*/*.png"))) < 5:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=40)
+    assert process.returncode == 130
+    words = err.split()
+    assert words[:4] == ["python", "-m", "course:", "stopped;"] and 1 <= int(words[4]) < 200
+    assert err.endswith("of 200 images are done and kept; the same command with --resume goes on\n")
