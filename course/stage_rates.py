@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from course import blas, images, stages
+from course import blas, heap, images, stages
 from course.benches.pipeline import RANK, SIDE, rate_of
 from course.engines import Halving, choose_engine
 from course.measurements import Figure, find
-from course.pipeline import reconstruct_images
 
 STAGES = ("decode", "factorise", "rebuild", "write")
 SAMPLE = 8  # images in memory for the stages alone
+BATCH = 8  # of the few images that go through the pipeline here
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _only(figures: Mapping[str, Figure], beginning: str) -> Figure | None:
     return None
 
 
-def measure(count: int = 32, seconds: float = 0.15, side: int = SIDE, k: int = RANK) -> Rates:
+def measure(count: int = 64, seconds: float = 0.15, side: int = SIDE, k: int = RANK) -> Rates:
     """Measure the stages and the whole on this machine, in a few seconds.
 
     Parameters
@@ -129,10 +129,8 @@ def measure(count: int = 32, seconds: float = 0.15, side: int = SIDE, k: int = R
     side, k : int
         Images of side x side pixels, rebuilt from k singular values.
     """
-    with tempfile.TemporaryDirectory() as place, blas.one_thread():
-        folder, out = Path(place) / "images", Path(place) / "out"
-        folder.mkdir()
-        files = _make(folder, count, side)
+    with tempfile.TemporaryDirectory() as place, heap.kept(), blas.one_thread():
+        files = _make(Path(place), count, side)
         share = stages.Workers.share(stages.cores(), side, side, 1)
         threads = {"decode": share.decode, "factorise": share.factorise, "rebuild": 1}
         threads["write"] = share.write
@@ -141,25 +139,19 @@ def measure(count: int = 32, seconds: float = 0.15, side: int = SIDE, k: int = R
             stage: {n: rate_of(works[stage], n, seconds)[1] for n in sorted({1, threads[stage]})}
             for stage in STAGES
         }
-        name = choose_engine("auto")[2]
-        times: list[float] = []
-
-        def progress(listed):
-            for file in listed:
-                times.append(time.perf_counter())
-                yield file
-
-        reconstruct_images([folder], [k], out, size=side, progress=progress)
-        # Without the first ones, which fill the pipeline, and the table and the grid at the end.
-        first = len(times) // 4
-        whole = (len(times) - 1 - first) / (times[-1] - times[first])
+        rebuild, _, name = choose_engine("auto")
+        job = stages.Job((side, side), "stretch", [k], [k], Halving(rebuild), Path(place))
+        todo = [stages.Task(i, file, [f"rebuilt{i}.png"]) for i, file in enumerate(files)]
+        start = time.perf_counter()
+        done = [one for one in stages.Line(job, todo, share, BATCH) if one.reason is None]
+        whole = len(done) / (time.perf_counter() - start)
         return Rates(
             f"here: {stages.cores()} cores, {name}",
             threads,
             {stage: rates[stage][1] for stage in STAGES},
             {stage: rates[stage][threads[stage]] for stage in STAGES},
             whole,
-            count,
+            len(done),
         )
 
 

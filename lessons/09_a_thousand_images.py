@@ -745,8 +745,9 @@ print(here)
 predict.answer("the slowest of decode, factorise, rebuild, write", here.slowest)
 
 # %% [markdown]
-# Figures of a second or two, so take them with a grain of salt: the whole may even come out faster
-# than its slowest stage, because your machine did something else meanwhile.
+# (Figures of a second or two: they change from run to run.) Does the whole stay below its slowest
+# stage? Alone, that stage had all cores for itself. In the pipeline the other stages want some of
+# them, too. The toy gave a core to each worker, and does not know that.
 #
 # `python -m course bench pipeline` measures it with 10,000 images. If that was recorded on a
 # machine with an H200, it stands here:
