@@ -565,6 +565,9 @@ predict.answer(question, right)
 # step reaches 100%, since warps also wait. (`nan`: `course.ladder` knows no inner loop of the
 # original. And the float32 units do more than the predicted products: they multiply integers, too,
 # for addresses.)
+#
+# *tiled* does stand at the roof of lesson 06, nearly: it has fewer wavefronts than its source, but
+# what it loads from global memory passes through the same door.
 
 # %% [markdown]
 # **Lesson 03 proven.** There `naive` was far from both roofs, and the suspicion was: instructions

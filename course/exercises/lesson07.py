@@ -211,10 +211,10 @@ def _limiter(sm, memory):
 def _judge_limiter(answer, sm, memory):
     """Judge the word for a kernel with these two percentages."""
     right = _limiter(sm, memory)
-    if answer == right:
-        return None
     if not isinstance(answer, str) or answer.lower() not in WORDS:
         return f"Return one of the words 'compute', 'memory' and 'waiting'; got {answer!r:.60}."
+    if answer == right:
+        return None
     if answer not in WORDS:
         return f"Write the word in lower case: {answer.lower()!r}, not {answer!r}."
     if right == "waiting":
