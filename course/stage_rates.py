@@ -117,7 +117,7 @@ def _only(figures: Mapping[str, Figure], beginning: str) -> Figure | None:
     return None
 
 
-def measure(count: int = 64, seconds: float = 0.15, side: int = SIDE, k: int = RANK) -> Rates:
+def measure(count: int = 64, seconds: float = 0.2, side: int = SIDE, k: int = RANK) -> Rates:
     """Measure the stages and the whole on this machine, in a few seconds.
 
     Parameters

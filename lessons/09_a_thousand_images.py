@@ -745,9 +745,10 @@ print(here)
 predict.answer("the slowest of decode, factorise, rebuild, write", here.slowest)
 
 # %% [markdown]
-# (Figures of a second or two: they change from run to run.) Does the whole stay below its slowest
-# stage? Alone, that stage had all cores for itself. In the pipeline the other stages want some of
-# them, too. The toy gave a core to each worker, and does not know that.
+# (Figures of a second or two, each from another moment. If your machine does something else
+# meanwhile, one may contradict another.) Where the whole stays below its slowest stage: alone, that
+# stage had all cores for itself. In the pipeline the other stages want some of them, too. The toy
+# gave a core to each worker, and does not know that.
 #
 # `python -m course bench pipeline` measures it with 10,000 images. If that was recorded on a
 # machine with an H200, it stands here:
