@@ -101,7 +101,7 @@ class Journal:
         self.moving = True
 
     def _write(self, entry: Any) -> None:
-        self._file.write(json.dumps(entry).encode() + b"\n")  # unbuffered: one call of the system
+        _write_line(self._file, entry)
 
     def close(self) -> None:
         """Let the folder be, for a later run to go on with."""
@@ -127,11 +127,18 @@ def begin(out: Path, begun: dict[str, Any]) -> Journal:
     try:
         file = open(folder / FILE, "ab", buffering=0)
         _lock(file)
-        file.write(json.dumps(begun).encode() + b"\n")
+        _write_line(file, begun)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     return Journal(folder, file, {}, False)
+
+
+def _write_line(file: BinaryIO, entry: Any) -> None:
+    """Write a line to an unbuffered file, which on a disk that gets full may take a part of it."""
+    line = json.dumps(entry).encode() + b"\n"
+    while line:
+        line = line[file.write(line) :]
 
 
 def unfinished(out: Path) -> list[Path]:
