@@ -15,13 +15,13 @@ import numpy as np
 from course import ladder
 from course.kernels.reconstruct import LADDER
 from course.profile import counter
-from course.simt import Report, trace
+from course.simt import Report, gpus, trace
 
 SIDE = 256  # pixels of the traced image; every step's blocks fit
 FEW, MORE = 32, 64  # values of k
 LINE = 128  # bytes of a line of the L1 cache
 WARP = 32
-MULTIPROCESSORS = 132  # of an H200, NVIDIA's data sheet
+GPU = "H200"  # the one that was profiled
 
 #: Name of a counter in `course.profile.METRICS` -> space, operation and figure of the trace.
 TRAFFIC = {
@@ -41,7 +41,7 @@ def traced(step: str, k: int) -> Report:
     its = LADDER[step]
     u, s, vt = (np.ones(shape, np.float32) for shape in ((SIDE, k), k, (k, SIDE)))
     out = np.zeros((SIDE, SIDE), np.float32)
-    return trace(its.kernel, its.grid(SIDE, SIDE), its.block, u, s, vt, k, out, gpu="H200")
+    return trace(its.kernel, its.grid(SIDE, SIDE), its.block, u, s, vt, k, out, gpu=GPU)
 
 
 def _at_the_profiled_size(few: float, more: float) -> float:
@@ -149,4 +149,4 @@ def busiest(step: str) -> tuple[str, str]:
 
 def clocks_taken(step: str) -> float:
     """Clocks that a multiprocessor took for a product, as counted."""
-    return counter(step, "cycles") * MULTIPROCESSORS / products()
+    return counter(step, "cycles") * gpus.find(GPU).multiprocessors / products()
