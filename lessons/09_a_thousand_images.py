@@ -162,7 +162,7 @@ check("rebuild-many", rebuild_many)
 # ```text
 # image = cuda.blockIdx.z
 # ...
-# block_tile(u[image], s[image], vt[image], k, out[image], first_row, first_column)
+# block_tile(u[image], s[image], vt[image], k, out[image], row, column)
 # ```
 #
 # `u[image]` is a view: no number is moved. Here is a small stack on the simulator:

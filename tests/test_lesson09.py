@@ -12,12 +12,14 @@ from PIL import Image
 
 from course import diagrams_batch, ladder, recorded_roofs
 from course.exercises.lesson09_threads import Arrivals, Workshop, judge_order
+from course.kernels import warp_tiles
 from course.kernels.reconstruct import LADDER
 from course.killed_writes import kill_everywhere
 from course.measurements import find
 from course.simt import gpus
 from course.stages import Workers
 from course.toy_pipeline import Stage, run
+from tools import lessons
 
 STACK = "1024x256x256x50"
 STAGES = [Stage("decode", 2), Stage("factorise", 6), Stage("rebuild", 1), Stage("write", 3)]
@@ -55,8 +57,16 @@ def test_one_image_has_four_blocks_and_one_of_4096_fills_the_gpu():
     step, fits = LADDER["warp tiles"], ladder.facts("warp tiles").occupancy("H200")
     places = gpus.find("H200").multiprocessors * fits.blocks
     assert gpus.find("H200").multiprocessors == 132
-    assert np.prod(step.grid(256, 256)) == 4
+    assert step.tile == (128, 128) and np.prod(step.grid(256, 256)) == 4
     assert np.prod(step.grid(4096, 4096)) == 1024 > 3 * places
+
+
+def test_the_quoted_lines_stand_in_the_kernel():
+    source = Path(warp_tiles.__file__).read_text(encoding="utf-8")
+    lesson = next(path for path in lessons.paths() if path.stem.startswith("09"))
+    quoted = lesson.read_text(encoding="utf-8").partition("# ```text\n# image =")[2]
+    for line in ("image =" + quoted.partition("# ```")[0]).split("\n# "):
+        assert line.strip().strip(".") in source
 
 
 # --- the toy --------------------------------------------------------------------------------------
