@@ -167,7 +167,13 @@ def test_the_kill_test_finds_what_is_wrong(tmp_path, monkeypatch):
     class Ended:
         returncode, stderr = 0, ""
 
-        def wait(self, moment):
+        def kill(self):
+            pass
+
+        def wait(self):
+            return 0
+
+        def poll(self):
             return 0
 
     def again(*arguments, **options):
