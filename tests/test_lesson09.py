@@ -50,7 +50,7 @@ def test_bytes_and_arithmetic_of_the_stack_need_about_the_same_and_less_than_the
     memory = ours.bytes / roofs.bandwidth * 1e-6
     arithmetic = ours.operations / roofs.rates["float32"] * 1e-9
     assert 0.5 < memory / arithmetic < 2
-    assert 1.3 < ours.median / max(memory, arithmetic) < 3
+    assert 1.5 < ours.median / max(memory, arithmetic) < 2.5  # "about twice as fast"
 
 
 def test_one_image_has_four_blocks_and_one_of_4096_fills_the_gpu():
