@@ -186,8 +186,8 @@ def kill_test(kills: int, images: int, seed: int, say=print) -> list[Trial]:
         seconds = undisturbed(folder, Path(place, "whole"))
         expected = digests(Path(place, "whole"))
         say(
-            f"{images} images, {len(expected)} files, seed {seed}; undisturbed {seconds:.2f} s from "
-            "the journal to the report"
+            f"{images} images, {len(expected)} files, seed {seed}; undisturbed {seconds:.2f} s, "
+            "from the journal to the report"
         )
         for number in range(kills):
             moments = [chance.uniform(0, 1) * seconds]
