@@ -191,8 +191,8 @@ for images in (1, 3):
 
 # %% [markdown]
 # How does it stand beside libraries? CuPy computes `(u * s) @ vt`, which takes stacks, too. PyTorch
-# has a function for it, `torch.bmm`, a **b**atched **m**atrix **m**ultiplication, and multiplies `s`
-# in first; that counts. Our kernel does it on the way. All in the same run, on the same H200:
+# has a function for it, `torch.bmm`, a **b**atched **m**atrix **m**ultiplication, and multiplies
+# `s` in first; that counts. Our kernel does it on the way. All in the same run, on the same H200:
 
 # %%
 (bmm,) = find("reconstruct", variant="torch.bmm", shape=STACK, gpu="H200")
@@ -208,8 +208,8 @@ arithmetic = together.operations / roofs.rates["float32"] * 1e-9
 print(f"at least: {memory:.3f} ms for the bytes, {arithmetic:.3f} ms for the arithmetic")
 
 # %% [markdown]
-# With k = 50 bytes and arithmetic need about the same time, each less than the kernel takes. At best
-# it could become about twice as fast. Is that worth your time? The next section asks.
+# With k = 50 bytes and arithmetic need about the same time, each less than the kernel takes. At
+# best it could become about twice as fast. Is that worth your time? The next section asks.
 #
 # **On your own GPU** the next cell times 256 images, with a launch for each and with one for all.
 
