@@ -923,17 +923,18 @@ def run_program(folder, stop="never"):
     """Run the program in another process; kill it where it says that it is in the middle."""
     own = inspect.getsource(save_whole) + "\n" + inspect.getsource(left_to_do)
     command = [sys.executable, "-c", own + PROGRAM, folder, stop]
-    made = []
+    made, end = [], "then it was done"
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         for line in process.stdout:
             if line.strip() == "in the middle":
                 process.kill()
+                end = "then killed"
                 break
             made.append(line.strip())
-        error = process.stderr.read()
-    return made, error.strip().splitlines()[-1:] if process.returncode > 0 else []
+        errors = process.stderr.read().strip().splitlines()
+    return made, errors[-1] if errors else end
 
 
 # %% [markdown]
@@ -945,7 +946,7 @@ predict("images that the second run makes", ...)
 
 # %%
 with TemporaryDirectory() as folder, TemporaryDirectory() as calm:
-    first, error = run_program(folder, stop="image07.pgm")
+    first, end = run_program(folder, stop="image07.pgm")
     left = sorted(path.name for path in Path(folder).iterdir())
     second, _ = run_program(folder)
     run_program(calm)
@@ -954,7 +955,7 @@ with TemporaryDirectory() as folder, TemporaryDirectory() as calm:
         for name in first + second
         if (Path(folder) / name).exists()
     ]
-    print(f"first run: {len(first)} images, then killed", *error)
+    print(f"first run: {len(first)} images, {end}")
     print("left behind:", *[name for name in left if name not in first])
     print(f"second run: {len(second)} images, from {second[:1]} on")
     print(f"{sum(same)} of 20 are as in a run that nobody disturbed")
