@@ -16,7 +16,7 @@ from typing import Any
 
 from course import toolchain
 from course.compiled_facts import Compiled, Float64Line, float64_lines, has_float64
-from course.ptx import access_widths, resources
+from course.ptx import access_widths, resources, shared_bytes
 from course.real_kernels import RealKernel, is_device_function, origin
 from course.toolchain import CompilerError, CompilerMissing
 
@@ -24,7 +24,7 @@ __all__ = ["Compiled", "CompilerError", "CompilerMissing", "Float64Line", "compi
 
 
 # ---------------------------------------------------------------------- compiling
-_Key = tuple[tuple[Any, ...], str, bool, int | None, Any]
+_Key = tuple[tuple[Any, ...], str, bool, int | None, Any, bool]
 _compiled: weakref.WeakKeyDictionary[FunctionType, dict[_Key, Compiled]]
 _compiled = weakref.WeakKeyDictionary()
 
@@ -49,7 +49,8 @@ def compiled(
     target : str
         "sm_75" (Tesla T4), "sm_80" (A100), "sm_89" (L4), "sm_90" (H100, H200), ...
     max_registers, fastmath : optional
-        As for ``cuda.jit``; without them, those that the kernel was declared with.
+        As for ``cuda.jit``; without them, those that the kernel was declared with. Whether it is
+        optimised once more when it is linked (``lto``), the kernel's declaration alone says.
 
     Returns
     -------
@@ -73,7 +74,7 @@ def compiled(
     if max_registers is None:
         max_registers = options.get("max_registers")
     fast = bool(options.get("fastmath") if fastmath is None else fastmath)
-    bounds = options.get("launch_bounds")
+    bounds, lto = options.get("launch_bounds"), options.get("lto") is not False
     source = origin(function)
     wanted = _parameters(function, source.name)
     toolchain.capability(target)
@@ -86,9 +87,9 @@ def compiled(
         )
     toolchain.check_supported(target)
     known = _compiled.setdefault(function, {})
-    key = (signature, target, fast, max_registers, bounds)
+    key = (signature, target, fast, max_registers, bounds, lto)
     if key not in known:
-        made = _Making(function, signature, target, fast, bounds)
+        made = _Making(function, signature, target, fast, bounds, lto)
         known[key] = made.facts(max_registers)
     return known[key]
 
@@ -102,14 +103,19 @@ class _Making:
     target: str
     fastmath: bool
     launch_bounds: Any
+    lto: bool = True
 
     def facts(self, max_registers: int | None) -> Compiled:
-        real = RealKernel(self.function)
-        codes = toolchain.compile_kernel(*self._what(real), **self._options())
-        name = self.function.__name__
-        ptx = toolchain.linked_ptx(codes, name, self.target)
+        name, what = self.function.__name__, self._what(RealKernel(self.function))
+        if self.lto:
+            codes = toolchain.compile_kernel(*what, **self._options())
+            ptx = toolchain.linked_ptx(codes, name, self.target)
+        else:
+            ptx = toolchain.ptx_before_linking(*what, **self._options())
+            codes = [ptx.encode()]
         sync = "cudaCGSynchronize" in ptx
-        used = resources(toolchain.link(codes, name, self.target, max_registers, sync))
+        log = toolchain.link(codes, name, self.target, max_registers, sync, lto=self.lto)
+        used = resources(log)
         lines: tuple[Float64Line, ...] = ()
         if has_float64(ptx):
             lines = float64_lines(*self.with_lines(uses_libraries=len(codes) > 1))
@@ -121,7 +127,7 @@ class _Making:
             registers=used.registers,
             spill_stores=used.spill_stores,
             spill_loads=used.spill_loads,
-            shared_bytes=used.shared,
+            shared_bytes=used.shared if self.lto else shared_bytes(ptx),
             local_bytes=used.stack,
             load_widths=access_widths(ptx, "ld"),
             store_widths=access_widths(ptx, "st"),

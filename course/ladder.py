@@ -56,6 +56,11 @@ class InnerLoop:
         return self.instructions / self.products
 
 
+def has_products(ptx: str) -> bool:
+    """Whether the code multiplies and adds in float32, small numbers flushed to zero or not."""
+    return re.search(r"\bfma\.rn\.(ftz\.)?f32\b", ptx) is not None
+
+
 def inner_loop(ptx: str) -> InnerLoop:
     """Find the piece of straight code with the most products; barriers and jumps end a piece.
 
@@ -213,7 +218,7 @@ def compiled_text(
         found = compiled(kernel, arguments, target=target)
     except CompilerMissing:
         return "The extra compile is not installed here."
-    if "fma.rn.f32" not in found.ptx:
+    if not has_products(found.ptx):
         return f"{found.name}: no product in it yet."
     loop = inner_loop(found.ptx)
     return (

@@ -106,6 +106,17 @@ def access_widths(ptx: str, operation: str) -> dict[str, dict[str, int]]:
     return {space: dict(sorted(widths[space].items())) for space in sorted(widths)}
 
 
+def shared_bytes(ptx: str) -> int:
+    """Bytes of shared memory that PTX declares, each array at a multiple of its alignment.
+
+    The linker's log is silent about them where it does not optimise.
+    """
+    end = 0
+    for alignment, size in _SHARED.findall(ptx):
+        end = -(-end // int(alignment)) * int(alignment) + int(size)
+    return end
+
+
 @dataclass(frozen=True)
 class Resources:
     """What a kernel needs, by the linker's log; memory in bytes.
@@ -122,6 +133,7 @@ class Resources:
     barriers: int
 
 
+_SHARED = re.compile(r"\.shared \.align (\d+) \.b8 \w+\[(\d+)\];")
 _FRAME = re.compile(
     r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
     r"|(\d+) bytes cumulative stack size"

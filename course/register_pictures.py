@@ -292,8 +292,8 @@ def warp_tile() -> Picture:
     for half_row in range(2):
         for half_column in range(2):
             for lane in range(32):
-                x = left + (half_column * 32 + lane // 4 * 4) * scale
-                y = top + (half_row * 16 + lane % 4 * 4) * scale
+                x = left + (half_column * 32 + lane // 2 % 8 * 4) * scale
+                y = top + (half_row * 16 + (lane // 16 * 2 + lane % 2) * 4) * scale
                 mine = lane == 9
                 _box(axes, x, y, 4 * scale, 4 * scale, VERMILLION if mine else "", linewidth=0.6)
                 _write(

@@ -259,11 +259,17 @@ def _numbers(target: str) -> tuple[Any, ...]:
 
 
 def link(
-    codes: list[bytes], name: str, target: str, max_registers: int | None = None, sync: bool = False
+    codes: list[bytes],
+    name: str,
+    target: str,
+    max_registers: int | None = None,
+    sync: bool = False,
+    lto: bool = True,
 ) -> str:
     """Link a kernel to machine code and return the linker's log, with what ``ptxas -v`` says.
 
-    `name` is the kernel's, for errors; `sync` says that it synchronises the grid.
+    `name` is the kernel's, for errors; `sync` says that it synchronises the grid; with `lto` the
+    codes are for optimisation at link time, else PTX.
 
     Raises
     ------
@@ -272,7 +278,9 @@ def link(
     CompilerError
         When the kernel cannot be linked, with the linker's reason.
     """
-    options = [f"-arch={target}", "-lto", "-Xptxas=-v"]
+    options = [f"-arch={target}", "-Xptxas=-v"]
+    if lto:
+        options.append("-lto")
     if max_registers:
         options.append(f"-maxrregcount={max_registers}")
     with _linked(codes, name, target, options, _device_runtime() if sync else None) as handle:
@@ -294,7 +302,8 @@ def _linked(
     try:
         try:
             for code in codes:
-                linker.add_data(handle, linker.InputType.LTOIR, code, len(code), name)
+                kind = linker.InputType.LTOIR if "-lto" in options else linker.InputType.PTX
+                linker.add_data(handle, kind, code, len(code), name)
             if library:
                 code = library.read_bytes()
                 linker.add_data(handle, linker.InputType.LIBRARY, code, len(code), library.name)

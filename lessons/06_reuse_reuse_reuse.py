@@ -1067,18 +1067,26 @@ predict.answer("different numbers for a warp, 8 across and 4 down", 8 * 8 + 4 * 
 
 # %% [markdown]
 # It is the outer product once more, one floor up: a tile that is nearly square needs the fewest
-# numbers. Block, warp, thread: three floors, at each the same idea. (The trace counts as many
-# wavefronts as in step 7, since a wavefront serves the fours of eight lanes. What each of the three
-# changes gains by itself, the recorded figures do not tell: they were timed together.)
+# numbers. Block, warp, thread: three floors, at each the same idea. A wavefront serves the fours of
+# eight lanes, so each eight stand in a rectangle, too, 2 down and 4 across.
+
+# %%
+print("wavefronts for a read of 16 bytes by a warp")
+for name in ("wide", "warp tiles"):
+    loads = traced(name).total("shared", "load")
+    print(f"{name:12}{loads.wavefronts / loads.requests:5.2f}")
+
+# %% [markdown]
+# (What each of the three changes gains by itself, the recorded figures do not tell: they were timed
+# together.)
 
 # %%
 pictures.warp_tile()
 
 # %% [markdown]
 # **Second, no loop.** The compiler leaves the loop over a tile's depth as it is. Step 9 writes it
-# out, with a device function that calls another one for the rest (`unrolled`). And while the
-# numbers of depth i are multiplied, those of i + 1 are read already, into a second pair of `a` and
-# `b`: a double buffer again, in registers.
+# out, two steps at a time (`two_steps`). And while the numbers of depth i are multiplied, those of
+# i + 1 are read already, into a second pair of `a` and `b`: a double buffer again, in registers.
 #
 # **Third, no guards in the main loop.** Rows beyond the edge are read from the last row, and thrown
 # away at the end. How many instructions for a product are left?
@@ -1111,9 +1119,10 @@ predict.answer("warp tiles, % of cuBLAS", round(share, 1))
 print(ladder.measure("warp tiles"))
 
 # %% [markdown]
-# Python kernels beside the library that NVIDIA's experts wrote. The sizes of the tiles are the
-# `Shape` at the top of the file, one for each kind of GPU. They were **tuned**: several were tried,
-# on a GPU, and the fastest was kept. No count tells you the last few percent.
+# Python kernels beside the library that NVIDIA's experts wrote. What no count tells you was
+# **tuned**: many variants were tried, on a GPU, and the fastest was kept. The `Shape` at the top of
+# the file is one such choice. The order of the products is another: two columns at a time, in
+# zigzag, so that a factor stays where it is from product to product.
 
 # %% [markdown]
 # ## 10 Deep end: tensor cores
@@ -1271,7 +1280,8 @@ predict.answer("times that blocks split the same number of u", 8192 // 128)
 # write the halves in the order in which tensor cores want them: a **fragment** is what a warp hands
 # over, 16 rows × 16 values of i, and each lane's share is 16 bytes in a row. Whatever is awkward
 # ends there: rows that are not aligned, an edge, a k that fills no tile. Behind them are zeros.
-#
+
+# %% [markdown]
 # The third kernel (`course/kernels/tensor_tiles.py`) is step 8 with other products: asynchronous
 # copies bring the next tile of fragments while this one is multiplied. In step 8 they could not
 # pay, since `s` had to be multiplied on the way. Here nothing is left to do on the way.

@@ -429,3 +429,17 @@ def test_registers_are_those_that_the_gpu_reports(name):
 def test_a_float64_line_shows_itself():
     line = Float64Line(3, "x += 0.5", "kernel", {"add.f64": 2, "cvt.f64.f32": 1})
     assert str(line) == "line 3 of kernel: x += 0.5    2 × add.f64, 1 × cvt.f64.f32"
+
+
+@needs_compiler
+def test_a_kernel_may_be_linked_without_optimisation():
+    @cuda.jit(lto=False)
+    def plain(x):
+        tile = cuda.shared.array(100, float32)
+        tile[cuda.threadIdx.x] = x[cuda.threadIdx.x]
+        cuda.syncthreads()
+        x[cuda.threadIdx.x] = tile[99 - cuda.threadIdx.x]
+
+    facts = compiled(plain, "void(float32[::1])", "sm_90")
+    assert facts.registers > 0 and facts.shared_bytes == 400 and facts.float64_lines == ()
+    assert "st.shared" in facts.ptx or "shared" in facts.store_widths

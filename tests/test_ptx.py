@@ -2,7 +2,7 @@
 
 import pytest
 
-from course.ptx import access_widths, float64_kind, instructions, resources
+from course.ptx import access_widths, float64_kind, instructions, resources, shared_bytes
 
 PTX = """
 .version 9.0
@@ -104,3 +104,14 @@ def test_adds_up_the_spills_of_functions_that_were_not_inlined():
 def test_refuses_a_log_that_says_nothing():
     with pytest.raises(ValueError, match="does not say"):
         resources("all is well")
+
+
+def test_shared_memory_is_counted_from_declarations():
+    ptx = """
+.visible .shared .align 4 .b8 _cudapy_smem_13[8448];
+.visible .shared .align 4 .b8 _cudapy_smem_14[8190];
+.shared .align 8 .b8 third[16];
+.extern .shared .align 16 .b8 dynamic[];
+"""
+    assert shared_bytes(ptx) == 8448 + 8190 + 2 + 16
+    assert shared_bytes("ld.shared.f32 %f1, [%rd1];") == 0

@@ -93,7 +93,7 @@ def test_slices_on_the_device_are_used_where_they_lie(rng, step, start):
     assert np.isnan(whole[:, :start]).all() and np.isnan(whole[:, start + columns :]).all()
 
 
-@pytest.mark.parametrize("name", [name for name, step in LADDER.items() if step.many])
+@pytest.mark.parametrize("name", ["auto", *(name for name, step in LADDER.items() if step.many)])
 @pytest.mark.parametrize(("rows", "columns", "k"), [(128, 128, 50), (33, 45, 7)])
 def test_stacks_of_images(rng, name, rows, columns, k):
     u, s, vt = (

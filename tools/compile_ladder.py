@@ -38,7 +38,7 @@ def steps() -> Iterator[tuple[str, str, Compiled]]:
 def row(name: str, target: str, found: Compiled) -> tuple:
     """One line of the file; tensor cores' products are no float32 instructions."""
     its = name, target, found.registers, found.spills, found.shared_bytes
-    if LADDER[name].kind is not None or "fma.rn.f32" not in found.ptx:
+    if LADDER[name].kind is not None or not ladder.has_products(found.ptx):
         return (*its, "", "", "")
     loop = ladder.inner_loop(found.ptx)
     return (*its, loop.instructions, loop.products, loop.reads)
