@@ -1,48 +1,19 @@
-"""Room on the GPU for the images of one launch; launches in a stream; events that become spans."""
+"""Room on the GPU for the images of one launch; events that become spans."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 
 from course import backend
-from course.kernels.reconstruct import Step, step_for
+from course.kernels.reconstruct import step_for
 from course.timeline import Span, one_at_a_time
 
 LANES = ("copy in", "compute", "copy out")  # a GPU's engines, as rows of a timeline
 ALIGNED = 64  # float32: allocations on a GPU start on 256 bytes
-
-
-class _OnStream:
-    """A kernel whose launches go to a stream."""
-
-    def __init__(self, kernel: Any, stream: Any):
-        self.kernel, self.stream = kernel, stream
-
-    def __getitem__(self, configuration: tuple[Any, ...]) -> Callable[..., None]:
-        return self.kernel[(*configuration, self.stream)]
-
-
-@dataclasses.dataclass(frozen=True)
-class _StepOnStream(Step):
-    stream: Any = 0
-
-    def split(self, k: int, out: Any) -> list[tuple[Any, tuple[int, int], tuple[int, int]]]:
-        return [(_OnStream(kernel, self.stream), *rest) for kernel, *rest in super().split(k, out)]
-
-
-def on_stream(step: Step, stream: Any) -> Step:
-    """The step of the ladder with all its launches in a stream."""
-    parts = {field.name: getattr(step, field.name) for field in dataclasses.fields(Step)}
-    for name in ("kernel", "unaligned", "many", "many_unaligned"):
-        if parts[name] is not None:
-            parts[name] = _OnStream(parts[name], stream)
-    return _StepOnStream(**parts, stream=stream)
 
 
 # ---------------------------------------------------------------------- times
@@ -145,11 +116,9 @@ class Slot:
         self.into, self.compute, self.out_of = streams
         self.arrived, self.computed, self.emptied = (cuda.event(timing=False) for _ in range(3))
         self.number, self.k = number, k
-        step = step_for(kernel, rows, columns, k, size)[1]
-        if size > 1 and kernel == "auto" and step.many is None:  # too small to be tiled well
-            step = step_for("warp tiles", rows, columns, k, size)[1]
-        step = on_stream(step, self.compute)
-        self._launch = step.configured(self.factors[0], self.factors[2], k, self.out)
+        _, step = step_for(kernel, rows, columns, k, images=size if size > 1 else 0)
+        u, _, vt = self.factors
+        self._launch = step.configured(u, vt, k, self.out, stream=self.compute)
 
     def launch(self) -> None:
         """Compute what is in `memory`; nothing is waited for."""

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from course import backend
-from course.kernels.reconstruct import Step, step_for
+from course.kernels.reconstruct import step_for
 from course.pinned import PinnedPool
-from course.slots import Recorder, Slot, floats, on_stream, untimed, views
+from course.slots import Recorder, Slot, floats, untimed, views
 from course.timeline import Span
 from course.ways import FLOAT32, WAYS, Way, bound, factor_bytes, shapes_of
 
@@ -364,11 +364,9 @@ class Batch:
         depth = self.depth
         return [np.ascontiguousarray(part) for part in (u[:, :depth], s[:depth], vt[:depth])]
 
-    def _step(self, stream: Any) -> Step:
-        return on_stream(step_for(self.kernel, *self.shape, self.k)[1], stream)
-
     def _as_the_original(self, timed: Timed) -> None:
-        cuda, step, self.images = backend.cuda, self._step(0), []
+        cuda, self.images = backend.cuda, []
+        _, step = step_for(self.kernel, *self.shape, self.k)
         for image in range(self.count):
             with timed("copy in", "copy in", 0, image, 0):
                 there = [cuda.to_device(part) for part in self._factors_of(image)]
@@ -380,13 +378,14 @@ class Batch:
 
     def _as_the_originals_streams(self, timed: Timed) -> None:
         cuda, results = backend.cuda, []
+        _, step = step_for(self.kernel, *self.shape, self.k)
         for image in range(self.count):
             stream = cuda.stream()
             with timed("copy in", "copy in", stream, image, image):
                 there = [cuda.to_device(part, stream=stream) for part in self._factors_of(image)]
             out = cuda.device_array(self.shape, np.float32)
             with timed("kernel", "compute", stream, image, image):
-                call = self._step(stream).configured(there[0], there[2], self.k, out)
+                call = step.configured(there[0], there[2], self.k, out, stream)
                 call(*there, self.k, out)
             results.append((out, there, stream))
         self.images = []

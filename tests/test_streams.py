@@ -103,7 +103,7 @@ def lazy(monkeypatch):
         monkeypatch.setattr(backend, "gpu", lambda: None)
         step = Step(kernel=Kernel(gpu), many=Kernel(gpu), many_unaligned=Kernel(gpu))
         for module in (slots, streams):
-            monkeypatch.setattr(module, "step_for", lambda *_: ("fake", step))
+            monkeypatch.setattr(module, "step_for", lambda *_, **__: ("fake", step))
         return gpu
 
     return start

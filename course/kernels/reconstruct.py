@@ -73,12 +73,15 @@ class Step:
             return -(-rows // self.block[0]), -(-columns // self.block[1])
         return -(-columns // across), -(-rows // down)
 
-    def configured(self, u: Array, vt: Array, k: int, out: Array) -> Callable[..., None]:
+    def configured(
+        self, u: Array, vt: Array, k: int, out: Array, stream: Any = 0
+    ) -> Callable[..., None]:
         """The step, ready to be called with (u, s, vt, k, out) of these shapes and alignments.
 
         For one image that is the kernel with its launch configuration; a step that multiplies
         fragments launches three kernels one after the other, and keeps memory for the fragments, as
-        much as for the k columns of u and rows of vt, as long as it lives. Nothing is waited for.
+        much as for the k columns of u and rows of vt, as long as it lives. All launches go to
+        `stream`. Nothing is waited for.
 
         Raises
         ------
@@ -97,7 +100,7 @@ class Step:
                 "this step takes one image, u (rows, r), and not a stack, u (images, rows, r); "
                 f"{', '.join(name for name, step in LADDER.items() if step.many)} take both"
             )
-        call = kernel[grid, self.block]
+        call = kernel[grid, self.block, stream]
         if self.kind is None:
             return call
         room = self.room(u, k, out)
