@@ -305,7 +305,8 @@ def main(words: list[str] | None = None) -> int:
         print(f"python -m course: error: {problem}", file=sys.stderr)
         return USAGE_ERROR
     except MemoryError as error:
-        problem = str(error) or "out of memory; choose a smaller --size, or fewer --workers"
+        why = f" ({' '.join(str(error).split())})" if str(error) else ""
+        problem = f"out of memory{why}; choose a smaller --size, or fewer --workers"
         print(f"python -m course: error: {with_notes(problem, error)}", file=sys.stderr)
         return USAGE_ERROR
     except KeyboardInterrupt as error:

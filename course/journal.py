@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,20 +53,35 @@ class Done:
     reason: str | None = None
 
 
-def identity(settings: dict[str, Any], files: Iterable[Path]) -> dict[str, Any]:
+def identity(settings: dict[str, Any], files: Sequence[Path]) -> dict[str, Any]:
     """What a run is begun with: settings, and path, size and time of change of each file.
 
     A file that cannot be asked has a size of -1: it will be set aside.
     """
-    return {"settings": settings, "files": [_about(file) for file in files]}
+    about = [[path, *_changed(file)] for path, file in zip(real_paths(files), files, strict=True)]
+    return {"settings": settings, "files": about}
 
 
-def _about(file: Path) -> list[Any]:
+def real_paths(files: Iterable[Path]) -> list[str]:
+    """The files' paths without links; a folder is looked up once for all of its files."""
+    folders: dict[Path, str] = {}
+    found = []
+    for file in files:
+        if file.is_symlink():
+            found.append(os.path.realpath(file))
+            continue
+        if file.parent not in folders:
+            folders[file.parent] = os.path.realpath(file.parent)
+        found.append(os.path.join(folders[file.parent], file.name))
+    return found
+
+
+def _changed(file: Path) -> list[int]:
     try:
-        status = file.stat()
+        status = os.stat(file)
     except OSError:
-        return [os.fspath(file.resolve()), -1, 0]
-    return [os.fspath(file.resolve()), status.st_size, status.st_mtime_ns]
+        return [-1, 0]
+    return [status.st_size, status.st_mtime_ns]
 
 
 def fingerprint(begun: dict[str, Any]) -> str:
@@ -143,8 +158,11 @@ def _write_line(file: BinaryIO, entry: Any) -> None:
 
 def unfinished(out: Path) -> list[Path]:
     """Hidden folders of earlier runs that began and did not end, the newest first."""
-    found = [folder for folder in out.glob(f"{PREFIX}*") if (folder / FILE).is_file()]
-    return sorted(found, key=lambda folder: (folder / FILE).stat().st_mtime_ns, reverse=True)
+    found = []
+    for folder in out.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # no journal yet, or no more
+            found.append(((folder / FILE).stat().st_mtime_ns, folder))
+    return [folder for _, folder in sorted(found, reverse=True)]
 
 
 def resume(out: Path, begun: dict[str, Any], names: list[list[str]]) -> Journal | None:

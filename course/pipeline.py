@@ -153,7 +153,7 @@ def _plan(
     if not ranks:
         raise ImageError("no k was given; give at least one, such as 50")
     files = list_images(inputs, out)
-    used: set[str] = set()
+    used: dict[str, int] = {}
     names = [_unused_name(printable(file.stem), used) for file in files]
     settings = {
         "k": ranks, "size": [rows, columns], "fit": fit, "engine": engine, "course": __version__,
@@ -204,7 +204,7 @@ def list_images(inputs: Sequence[str | Path], out: str | Path | None = None) -> 
     """
     if not inputs:
         raise ImageError("no images were given; name image files, or folders that hold some")
-    found: dict[Path, Path] = {}
+    found: dict[str, Path] = {}
     for given in map(Path, inputs):
         if given.is_dir():
             if out is not None and given.resolve() == Path(out).resolve():
@@ -216,19 +216,23 @@ def list_images(inputs: Sequence[str | Path], out: str | Path | None = None) -> 
             listed = [given]
         else:
             raise FileNotFoundError(f"there is no file or folder {str(given)!r}")
-        for file in listed:
-            found.setdefault(file.resolve(), file)
+        for file, path in zip(listed, journal.real_paths(listed), strict=True):
+            found.setdefault(path, file)
     return list(found.values())
 
 
-def _unused_name(stem: str, used: set[str]) -> str:
-    """Return the stem, numbered if an earlier image has it: photos of two folders may share it."""
+def _unused_name(stem: str, used: dict[str, int]) -> str:
+    """Return the stem, numbered if an earlier image has it: photos of two folders may share it.
+
+    `used` has the names that are taken, each with the last number that was tried for it.
+    """
     stem = stem[:LONGEST_NAME]
-    name, count = stem, 1
+    name, count = stem, used.get(stem.casefold(), 1)
     while name.casefold() in used:  # some file systems do not tell A.png from a.png
         count += 1
         name = f"{stem}_{count}"
-    used.add(name.casefold())
+    used[stem.casefold()] = count
+    used.setdefault(name.casefold(), 1)
     return name
 
 

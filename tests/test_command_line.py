@@ -119,9 +119,10 @@ def test_files_and_folders_mix_and_none_is_taken_twice(photos, tmp_path, capfd):
 
 
 def test_names_that_differ_only_in_case_get_different_files():
-    used = set()
-    names = [pipeline._unused_name(stem, used) for stem in ("a", "A", "a_2", "a", "b" * 300)]
-    assert len({name.casefold() for name in names}) == 5
+    used = {}
+    stems = ("a", "A", "a_2", "a", "a_3", "A", "b" * 300)
+    names = [pipeline._unused_name(stem, used) for stem in stems]
+    assert len({name.casefold() for name in names}) == len(stems)
     assert len(names[-1]) < 100
 
 

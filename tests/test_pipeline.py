@@ -598,3 +598,41 @@ def test_the_table_can_be_read(folder, tmp_path):
     with open(tmp_path / "out" / "quality.csv", newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
     assert [line["file"] for line in lines] == [quality.file for quality in report.qualities]
+
+
+def test_a_file_is_taken_once_whatever_way_leads_to_it(folder, tmp_path):
+    (tmp_path / "link").symlink_to(folder, target_is_directory=True)
+    (tmp_path / "one.png").symlink_to(folder / "image03.png")
+    ways = [folder, tmp_path / "link", tmp_path / "one.png", folder / ".." / "in" / "image05.png"]
+    assert pipeline.list_images(ways) == sorted(folder.iterdir())
+    assert pipeline.list_images(ways[::-1])[:2] == ways[:1:-1]
+
+
+# --- the bench ------------------------------------------------------------------------------------
+
+
+def test_the_bench_measures_every_stage_and_the_whole(tmp_path, monkeypatch):
+    """A few images, and no GPU; what it keeps can be written and read."""
+    from course import measurements
+    from course.bench import Bench
+    from course.benches import pipeline as subject
+
+    monkeypatch.setattr(subject, "make_images", lambda f, count: subject._make(f, range(count)))
+    monkeypatch.setattr(subject, "SAMPLE", 4)
+    frame = Bench("pipeline", None, say=lambda text: None)
+    subject.measure(frame, tmp_path, 6, 0.05)
+    assert not frame.failures
+    header = {"gpu": "none", "course": "0", "date": "2026-01-01"}
+    path = measurements.write(tmp_path / "none-pipeline.csv", header, frame.rows)
+    rates = {f.variant: f.median for f in measurements.read(path).figures if f.metric == "rate"}
+    share = stages.Workers.share(stages.cores())
+    threads = {"decode": share.decode, "factorise": share.factorise, "rebuild": 1}
+    threads["write"] = share.write
+    alone = {stage: rates[f"{stage}, {n} thread{'s' * (n > 1)}"] for stage, n in threads.items()}
+    slowest = min(alone, key=alone.get)
+    (ratio,) = [f.median for f in frame.rows if f.metric == "share of the slowest stage"]
+    assert ratio == pytest.approx(
+        rates[f"whole, {sum(threads.values())} threads"] / alone[slowest], rel=1e-4
+    )
+    assert any(note.endswith(f"the bottleneck is the stage {slowest}") for note in frame.notes)
+    assert np.asarray(Image.open(tmp_path / "images" / "image00003.png")).std() > 10
