@@ -613,9 +613,9 @@ print(ladder.measure("square"))
 
 # %% [markdown]
 # The inner loop is 64 products and little else. The wavefronts are the lower roof by far, and the
-# kernel stands at it. (A little above? The count is the source's. A compiler may put reads together
-# that the source has apart.) Two thirds of the wavefronts are conflicts. They are the next thing to
-# go.
+# kernel seems to stand at it. (Seems: the count is the source's, and a compiler may put reads
+# together that the source has apart. Lesson 07 asks the GPU's own counters, and finds fewer.) Two
+# thirds of the wavefronts are conflicts. They are the next thing to go.
 
 # %% [markdown]
 # ## 7 Step 7: four at a time

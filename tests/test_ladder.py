@@ -125,7 +125,7 @@ def test_tiled_stands_close_under_the_roof_of_shared_memory():
     assert 0.12 < ladder.of_peer(ladder.recorded("tiled")) < 0.2  # "a sixth of cuBLAS"
 
 
-def test_the_square_stands_at_its_roof_and_wide_far_below():
+def test_the_square_seems_to_stand_at_its_roof_and_wide_is_far_below():
     assert 0.9 < ladder.recorded("square").teraflops / ladder.shared_roof(0.75) < 1.05
     wide = ladder.recorded("wide").teraflops
     assert wide < 0.7 * ladder.issue_roof(ladder.facts("wide").loop.per_product)
