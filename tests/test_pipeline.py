@@ -198,9 +198,12 @@ def test_a_slow_writer_holds_the_readers_back(tmp_path, monkeypatch):
         return done
 
     monkeypatch.setattr(stages, "decode", decode)
+    for_grid, keep = [], stages.keep_cells
+    monkeypatch.setattr(stages, "keep_cells", lambda *a: for_grid.append(1) or keep(*a))
     monkeypatch.setattr(stages, "write", write)
     rebuild(folder, tmp_path / "out", [2], size=8, workers=4, batch=5)
     assert counts["out"] == 300
+    assert 8 <= len(for_grid) < 40  # on the disk, too, only what may be shown
     share = stages.Workers.share(4)
     threads = share.decode + share.factorise + share.write
     assert counts["most"] <= threads + share.factorise + 2 * 5 + 5 + (5 + share.write)

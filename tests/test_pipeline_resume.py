@@ -1,5 +1,6 @@
 """A run that was killed at any moment and is resumed ends as one that nothing disturbed."""
 
+import io
 import json
 import os
 import signal
@@ -66,32 +67,37 @@ def die(count, moment):
     """Let this process die at its count-th change of the disk: before, half-way or after it."""
     left, lock = [count], threading.Lock()
 
+    def is_last():
+        with lock:
+            left[0] -= 1
+            return left[0] == 0
+
     def dies(real):
         def change(*arguments, **options):
-            with lock:
-                left[0] -= 1
-                last = left[0] == 0
-            if not last or moment == "after":
-                result = real(*arguments, **options)
-                if last:
-                    os._exit(99)
-                return result
-            if moment == "half-way" and real is real_write:
-                path, content = arguments
-                path.with_name(path.name + ".part").write_bytes(content[: len(content) // 2])
-            if moment == "half-way" and real is real_entry:
-                entry = json.dumps(arguments[1]).encode()
-                os.write(arguments[0]._file.fileno(), entry[: len(entry) // 2])
-            os._exit(99)
+            last = is_last()
+            if last and moment != "after":
+                os._exit(99)
+            real(*arguments, **options)
+            if last:
+                os._exit(99)
 
         return change
 
-    real_write, real_entry = quality.write_whole, journal.Journal._write
-    quality.write_whole = dies(real_write)
-    journal.Journal._write = dies(real_entry)
-    os.replace = dies(os.replace)
-    os.unlink = dies(os.unlink)
-    os.rmdir = dies(os.rmdir)
+    class Dying(io.FileIO):
+        def write(self, content):
+            last = is_last()
+            if last and moment != "after":
+                super().write(content[: len(content) // 2 if moment == "half-way" else 0])
+                os._exit(99)
+            written = super().write(content)
+            if last:
+                os._exit(99)
+            return written
+
+    for room in (quality, journal):
+        room.open = lambda path, mode, **options: Dying(path, mode)
+    for name in ("replace", "unlink", "rmdir"):
+        setattr(os, name, dies(getattr(os, name)))
 
 
 def in_a_child(work):
@@ -287,6 +293,19 @@ def test_half_a_line_at_the_end_of_the_journal_counts_for_nothing(folder, tmp_pa
     with open(left / journal.FILE, "ab") as file:
         file.write(tail)
     assert rebuild(folder, out, resume=True).kept == 3
+    assert contents(out) == whole
+
+
+def test_a_journal_that_was_torn_twice_loses_nothing(folder, tmp_path, whole):
+    out = tmp_path / "out"
+    left = interrupted(folder, out, after=2)
+    for kept in (2, 3):
+        with open(left / journal.FILE, "ab") as file:
+            file.write(b"[4, [" + b"[12.5, 0.25, 1.5], " * 40)
+        assert len(interrupted(folder, out, after=1).name) == len(left.name)
+        lines = (left / journal.FILE).read_bytes().splitlines()
+        assert len(list(map(json.loads, lines))) == 1 + kept + 1
+    assert rebuild(folder, out, resume=True).kept == 4
     assert contents(out) == whole
 
 
