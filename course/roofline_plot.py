@@ -154,7 +154,7 @@ def _roofs(axes: Axes, roofs: Roofs, pipes: Sequence[str], working: Mapping) -> 
         axes.plot([ridge, x[1]], [rate, rate], color=colour, linewidth=1.6)
         axes.plot([ridge], [rate], marker="|", markersize=9, color=colour)
         axes.text(
-            x[1] / 1.06, rate * 1.07, f"{name} {rate:.3g} TFLOP/s, ridge at {ridge:.3g}",
+            x[1] / 1.06, rate * 1.07, f"{name} {rate:.3g} TFLOP/s, ridge {ridge:.3g}",
             ha="right", va="bottom", fontsize=FONT_SIZE - 1, color=colour, bbox=BEHIND,
         )  # fmt: skip
     axes.set(xlabel="operations a byte of device memory", ylabel="TFLOP/s")

@@ -1328,17 +1328,18 @@ print(ladder.measure("tensor cores"))
 # %% [markdown]
 # ## 11 Looking back
 #
-# The steps in float32 in one picture. Left to right is how many operations there are for each byte
-# that must be moved, which is the same for all: it is the same job. Up is speed.
+# The steps in one picture. Left to right is how many operations there are for each byte that must
+# be moved, which is the same for all: it is the same job. Up is speed. Tensor cores have a roof of
+# their own; step 10 makes three products for each one that counts here.
 
 # %%
-steps = ["original", "naive", "tiled", "square", "wide", "warp tiles"]
+steps = ["original", "naive", "tiled", "square", "wide", "warp tiles", "tensor cores"]
 points = {name: ladder.recorded(name) for name in steps}
 points["CuPy, cuBLAS"] = ladder.recorded(ladder.PEER)
-roofline(recorded_roofs("H200"), points, ladder=steps, pipes=["float32"])
+roofline(recorded_roofs("H200"), points, ladder=steps)
 
 # %% [markdown]
-# The roofline has only two roofs for float32, memory and arithmetic, and the job is far to the
+# The roofline has only two roofs for a step, memory and arithmetic, and the job is far to the
 # right: arithmetic should bind. That for most steps it did not, the plot cannot explain. The counts
 # of this lesson can. Under the roof are other roofs.
 

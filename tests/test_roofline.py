@@ -278,7 +278,7 @@ def test_the_plot_has_roofs_ridges_points_and_the_ladders_line():
     assert isinstance(picture, Picture)
     (axes,) = picture.axes
     assert {"first", "second", "peer"} <= set(texts(picture))
-    assert any("float32 10 TFLOP/s, ridge at 10" in text for text in texts(picture))
+    assert any("float32 10 TFLOP/s, ridge 10" in text for text in texts(picture))
     lines = [tuple(map(tuple, line.get_xydata())) for line in axes.lines]
     assert ((100.0, 1.0), (100.0, 4.0)) in lines
     assert ((100.0, 8.0),) in lines
