@@ -12,9 +12,11 @@ entered as done none may be rebuilt again.
 """
 
 import argparse
+import datetime
 import hashlib
 import json
 import os
+import platform
 import random
 import subprocess
 import sys
@@ -26,9 +28,10 @@ from pathlib import Path
 
 import numpy as np
 
-from course import quality
+from course import __version__, quality
 from course.journal import FILE, PREFIX
 from course.results import REPORT_FILE
+from course.stages import cores
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -207,6 +210,11 @@ def main() -> int:
     parser.add_argument("--images", type=int, default=400)
     parser.add_argument("--seed", type=int, default=2025)
     given = parser.parse_args()
+    today = datetime.datetime.now(datetime.UTC).date()
+    print(
+        f"python -m tools.kill_test, {today}, course {__version__}, {cores()} cores, "
+        f"Python {platform.python_version()}, NumPy {np.__version__}"
+    )
     trials = kill_test(given.kills, given.images, given.seed)
     failed = sum(not its.passed for its in trials)
     print(f"{len(trials) - failed} of {len(trials)} ended as the undisturbed run")
