@@ -41,6 +41,7 @@ WORDS = {"halves": "uint32", "tf32": "float32"}
 SIGNATURES: dict[str, str] = {
     "first_steps.*": f"void({_FACTORS})",
     "register_tiles.*": f"void({_FACTORS})",
+    "activation.multiply": "void(float32[::1], float32[::1], float32[::1])",
     "transpose.*": "void(float32[:, ::1], float32[:, ::1])",
 }
 
@@ -110,7 +111,7 @@ def signature(kind: str | None, many: bool) -> str:
 
 
 def made() -> Iterator[Case]:
-    """Kernels of the ladder that are made for a shape of tiles, and those that split factors."""
+    """Kernels that are made: for shapes of tiles, kinds of factors, functions, stored types."""
     from course.kernels.reconstruct import FRAGMENTS, LADDER, made_kernels
 
     for name, (kernel, many, capability) in made_kernels().items():
@@ -127,6 +128,10 @@ def made() -> Iterator[Case]:
             taken = u if name.endswith("u") else f"{scale}, {u}"
             types = f"void({taken}, int64, {pieces}, {scale})"
             yield Case(f"fragments: {kind}, {name}", kernel, types, capability)
+    for family in ("activation",):
+        makers = importlib.import_module(f"course.kernels.{family}").made_kernels()
+        for name, (kernel, types) in makers.items():
+            yield Case(f"{family}: {name}", kernel, types)
 
 
 def complaints(case: Case, facts: Compiled) -> Iterator[str]:

@@ -1,0 +1,441 @@
+"""Activation functions on the GPU, forward and backward: GELU, Swish (SiLU), sigmoid, ReLU.
+
+>>> y = activation(x, "silu")              # NumPy in, NumPy out; GPU arrays stay there
+>>> dx = activation_gradient(dy, x, "silu")
+
+Each function is a device function of float32; arrays hold float32 or float16. `LADDER` has the
+kernels around it: one element a thread, then several with wide loads. All move each element once in
+and once out; the functions must hide behind that.
+
+Source: Hendrycks, Gimpel, "Gaussian Error Linear Units", arXiv:1606.08415; Ramachandran, Zoph, Le,
+"Searching for Activation Functions", arXiv:1710.05941. At minus infinity GELU and SiLU are -0, their
+limit. The formulas as written give NaN there, infinity times 0, and so do PyTorch's releases up to
+at least 2.12. NaN stays NaN.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numba import float32, int32, int64
+from numba.types import float16
+
+from course.backend import cuda
+from course.intrinsics import load4, store4
+from course.kernels.arrays import (
+    WIDE,
+    Array,
+    are_aligned,
+    checked,
+    handed_back,
+    on_device,
+    target_for,
+)
+
+ZERO, MINUS_ZERO, HALF, ONE = float32(0), float32(-0.0), float32(0.5), float32(1)
+LOG2_E = float32(
+    1.4426950408889634
+)  # exp(x) = 2^(x log2(e)), and the GPU has an instruction for 2^x
+
+# --- the upper tail of the normal distribution: a fast erf ----------------------------------------
+
+#: log2 of the probability that a standard normal number exceeds t, as a polynomial in t; see
+#: `upper_tail`. Fitted to 0 <= t <= 6 so that the largest error of t times the probability is least.
+TAIL = (
+    -0.99999988079, -1.15110969543, -0.459172219038, -0.0526030510664, 0.00721638929099,
+    -0.000253436242929, -0.000138088362291, 2.92720233119e-05, -1.99190026251e-06,
+)  # fmt: skip
+T0, T1, T2, T3, T4, T5, T6, T7, T8 = map(float32, TAIL)
+FAR = float32(16)  # from here on the tail is 0 in float32
+
+
+@cuda.jit(device=True)
+def upper_tail(t):
+    """Probability that a standard normal number exceeds t, (1 - erf(t / sqrt(2))) / 2, 0 <= t <= 16.
+
+    2 to a polynomial of degree 8: eight fused multiply-adds and one instruction for the power,
+    where `math.erf` has two polynomials and a choice between them. Its absolute error is below
+    1e-7, and that of t times it, which GELU needs, too. Beyond t = 6 it falls to 0, as it should.
+    """
+    p = T8 * t + T7
+    p = p * t + T6
+    p = p * t + T5
+    p = p * t + T4
+    p = p * t + T3
+    p = p * t + T2
+    p = p * t + T1
+    return math.exp2(p * t + T0)
+
+
+# --- GELU -----------------------------------------------------------------------------------------
+
+SQRT_HALF = float32(math.sqrt(0.5))
+DENSITY = float32(1 / math.sqrt(2 * math.pi))  # of the normal distribution at 0
+HALF_LOG2_E = float32(0.5 * math.log2(math.e))
+
+
+@cuda.jit(device=True)
+def gelu(x):
+    """x times the probability that a standard normal number is below x: max(x, 0) - |x| tail(|x|)."""
+    t = min(abs(x), FAR)
+    right = MINUS_ZERO if x < ZERO else x
+    return right - t * upper_tail(t)
+
+
+@cuda.jit(device=True)
+def gelu_gradient(grad, x):
+    """grad (P + x p), with the normal distribution's probability P below x and density p at x."""
+    t = min(abs(x), FAR)
+    tail = upper_tail(t)
+    below = tail if x < ZERO else ONE - tail
+    near = -t if x < ZERO else t  # infinity times 0 would be NaN
+    return grad * (below + near * DENSITY * math.exp2(-HALF_LOG2_E * x * x))
+
+
+@cuda.jit(device=True)
+def gelu_erf(x):
+    """GELU as the formula has it, with the library's erf: what `gelu` is measured against."""
+    y = max(x, -FAR) if x == x else x
+    return HALF * y * (ONE + math.erf(y * SQRT_HALF))
+
+
+@cuda.jit(device=True)
+def gelu_erf_gradient(grad, x):
+    """The gradient of `gelu_erf`, with the library's erf and exp."""
+    y = clamped(x, FAR)
+    below = HALF * (ONE + math.erf(y * SQRT_HALF))
+    return grad * (below + y * DENSITY * math.exp(-HALF * y * y))
+
+
+# --- GELU with tanh -------------------------------------------------------------------------------
+
+TANH_SLOPE = float32(math.sqrt(2 / math.pi))
+TANH_CUBE = float32(0.044715)
+TWICE_SLOPE_LOG2_E = float32(2 * math.sqrt(2 / math.pi) * math.log2(math.e))
+TANH_FAR = float32(10)  # exp of twice the argument is still finite
+
+
+@cuda.jit(device=True)
+def clamped(x, most):
+    """x within -most and most; NaN stays NaN."""
+    near = -most if x < -most else x
+    return most if near > most else near
+
+
+@cuda.jit(device=True)
+def gelu_tanh(x):
+    """x (1 + tanh(z)) / 2 with z = sqrt(2/pi) (x + 0.044715 x^3), an approximation of GELU.
+
+    (1 + tanh(z)) / 2 is the sigmoid of 2 z. It differs from GELU by up to 4.8e-4, near |x| = 2.7.
+    """
+    y = -FAR if x < -FAR else x
+    return y / (ONE + math.exp2(-TWICE_SLOPE_LOG2_E * (y + TANH_CUBE * y * y * y)))
+
+
+@cuda.jit(device=True)
+def gelu_tanh_gradient(grad, x):
+    """grad (s + x s (1 - s) 2 z') with s the sigmoid of 2 z; 1 - s as e s, which cancels nothing."""
+    y = clamped(x, TANH_FAR)
+    square = TANH_CUBE * y * y
+    e = math.exp2(-TWICE_SLOPE_LOG2_E * y * (ONE + square))
+    s = ONE / (ONE + e)
+    slope = (TANH_SLOPE + TANH_SLOPE) * (ONE + float32(3) * square)
+    return grad * (s + y * (e * s) * s * slope)
+
+
+# --- Swish (SiLU), and what it is made of ---------------------------------------------------------
+
+SILU_FAR = float32(87)  # exp of it is finite in float32
+SILU_GONE = float32(128)  # exp of it is not: the result is -0 from here on
+
+
+@cuda.jit(device=True)
+def sigmoid(x):
+    """1 / (1 + exp(-x))."""
+    return ONE / (ONE + math.exp2(-LOG2_E * x))
+
+
+@cuda.jit(device=True)
+def sigmoid_gradient(grad, x):
+    """grad s (1 - s)."""
+    e = math.exp2(-LOG2_E * clamped(x, SILU_FAR))
+    s = ONE / (ONE + e)
+    return grad * ((e * s) * s)
+
+
+@cuda.jit(device=True)
+def silu(x):
+    """Swish: x times the sigmoid of x."""
+    y = -SILU_GONE if x < -SILU_GONE else x
+    return y / (ONE + math.exp2(-LOG2_E * y))
+
+
+@cuda.jit(device=True)
+def silu_gradient(grad, x):
+    """grad s (1 + x (1 - s)) with the sigmoid s; 1 - s as exp(-x) s, which cancels nothing."""
+    y = clamped(x, SILU_FAR)
+    e = math.exp2(-LOG2_E * y)
+    s = ONE / (ONE + e)
+    return grad * (s * (ONE + y * (e * s)))
+
+
+@cuda.jit(device=True)
+def relu(x):
+    """x where it is above 0, else 0."""
+    return ZERO if x <= ZERO else x
+
+
+@cuda.jit(device=True)
+def relu_gradient(grad, x):
+    """grad where x is above 0, else 0."""
+    return ZERO if x <= ZERO else grad
+
+
+#: name -> (function of x, its gradient, a function of what comes back and x)
+FUNCTIONS: dict[str, tuple[Callable, Callable]] = {
+    "gelu": (gelu, gelu_gradient),
+    "gelu erf": (gelu_erf, gelu_erf_gradient),
+    "gelu tanh": (gelu_tanh, gelu_tanh_gradient),
+    "silu": (silu, silu_gradient),
+    "sigmoid": (sigmoid, sigmoid_gradient),
+    "relu": (relu, relu_gradient),
+}
+
+# --- the kernels ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes to tune.
+
+    Attributes
+    ----------
+    threads : int
+        Of a block.
+    accesses : int
+        Loads of four elements that a thread has under way together.
+    """
+
+    threads: int = 256
+    accesses: int = 2
+
+    @property
+    def tile(self) -> int:
+        """Elements of a block."""
+        return self.threads * self.accesses * WIDE
+
+
+#: By GPU and bytes of an element. Not measured yet: 32 bytes under way in each thread.
+SHAPES = {
+    ("sm_75", 4): Shape(), ("sm_75", 2): Shape(accesses=4),
+    ("sm_90", 4): Shape(), ("sm_90", 2): Shape(accesses=4),
+}  # fmt: skip
+EACH = 256  # threads of a block of step 1
+
+
+@functools.cache
+def each(function: Callable) -> Callable:
+    """Step 1, of (x, out): one element a thread. Mapping: thread i computes element i."""
+
+    @cuda.jit
+    def activation_each(x, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = function(float32(x[i]))
+
+    return activation_each
+
+
+@functools.cache
+def each_gradient(function: Callable) -> Callable:
+    """Step 1 backward, of (grad, x, out)."""
+
+    @cuda.jit
+    def gradient_each(grad, x, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = function(float32(grad[i]), float32(x[i]))
+
+    return gradient_each
+
+
+@functools.cache
+def wide(function: Callable, stored: str, shape: Shape) -> Callable:
+    """Step 2, of (x, out): several elements a thread, all loads under way before the first result.
+
+    Mapping: block b has the elements from b tiles on; access by access its threads read four
+    neighbours each, side by side. Arrays start where 4 elements can be loaded at once. The block in
+    which the array ends goes element by element. In place (x is out) it works, too.
+    """
+    word, accesses = WORDS[stored], shape.accesses
+    step, tile = shape.threads * WIDE, shape.tile
+
+    @cuda.jit
+    def activation_wide(x, out):
+        block, t = int64(cuda.blockIdx.x) * tile, int32(cuda.threadIdx.x) * WIDE
+        values = cuda.local.array((accesses, WIDE), word)
+        if block + tile <= out.size:
+            for n in range(accesses):
+                four = load4(x, block + (t + n * step))
+                values[n, 0], values[n, 1], values[n, 2], values[n, 3] = four
+            for n in range(accesses):
+                four = (
+                    word(function(float32(values[n, 0]))), word(function(float32(values[n, 1]))),
+                    word(function(float32(values[n, 2]))), word(function(float32(values[n, 3]))),
+                )  # fmt: skip
+                store4(out, block + (t + n * step), four)
+        else:
+            for i in range(block + cuda.threadIdx.x, out.size, cuda.blockDim.x):
+                out[i] = function(float32(x[i]))
+
+    return activation_wide
+
+
+@functools.cache
+def wide_gradient(function: Callable, stored: str, shape: Shape) -> Callable:
+    """Step 2 backward, of (grad, x, out); mapping and loads as forward."""
+    word, accesses = WORDS[stored], shape.accesses
+    step, tile = shape.threads * WIDE, shape.tile
+
+    @cuda.jit(device=True)
+    def one(grad, x):
+        return word(function(float32(grad), float32(x)))
+
+    @cuda.jit
+    def gradient_wide(grad, x, out):
+        block, t = int64(cuda.blockIdx.x) * tile, int32(cuda.threadIdx.x) * WIDE
+        given = cuda.local.array((accesses, WIDE), word)
+        values = cuda.local.array((accesses, WIDE), word)
+        if block + tile <= out.size:
+            for n in range(accesses):
+                four = load4(grad, block + (t + n * step))
+                given[n, 0], given[n, 1], given[n, 2], given[n, 3] = four
+                four = load4(x, block + (t + n * step))
+                values[n, 0], values[n, 1], values[n, 2], values[n, 3] = four
+            for n in range(accesses):
+                four = (
+                    one(given[n, 0], values[n, 0]), one(given[n, 1], values[n, 1]),
+                    one(given[n, 2], values[n, 2]), one(given[n, 3], values[n, 3]),
+                )  # fmt: skip
+                store4(out, block + (t + n * step), four)
+        else:
+            for i in range(block + cuda.threadIdx.x, out.size, cuda.blockDim.x):
+                out[i] = function(float32(grad[i]), float32(x[i]))
+
+    return gradient_wide
+
+
+@cuda.jit
+def multiply(a, b, out):
+    """Element by element. After `sigmoid` it makes Swish in two kernels: 5 transfers instead of 2."""
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = float32(a[i]) * float32(b[i])
+
+
+WORDS = {"float32": float32, "float16": float16}  # numba's type of a stored element
+LADDER = ("each", "wide")  # the steps
+
+
+def made_kernels() -> dict[str, tuple[Callable, str]]:
+    """Every kernel that is made for a function, with its argument types: what is compiled ahead."""
+    found: dict[str, tuple[Callable, str]] = {}
+    for name, (forward, backward) in FUNCTIONS.items():
+        for stored in WORDS:
+            arrays, shape = [f"{stored}[::1]"] * 3, SHAPES["sm_90", np.dtype(stored).itemsize]
+            x_out, grad_x_out = f"void({', '.join(arrays[1:])})", f"void({', '.join(arrays)})"
+            found |= {
+                f"{name}, wide, {stored}": (wide(forward, stored, shape), x_out),
+                f"{name} gradient, wide, {stored}": (
+                    wide_gradient(backward, stored, shape), grad_x_out,
+                ),
+            }  # fmt: skip
+            if stored == "float32":
+                found[f"{name}, each"] = each(forward), x_out
+                found[f"{name} gradient, each"] = each_gradient(backward), grad_x_out
+    return found
+
+
+def shape_for(stored: str) -> Shape:
+    """The shape for this GPU and type of element."""
+    newer = tuple(cuda.get_current_device().compute_capability) >= (8, 0)
+    return SHAPES["sm_90" if newer else "sm_75", np.dtype(stored).itemsize]
+
+
+def configured(name: str, *arrays: Array, method: str = "wide", stream: int = 0) -> Callable:
+    """The kernel with its launch configuration, for flat device arrays (x, out) or (grad, x, out).
+
+    Arrays that four elements at once do not fit, slices that begin in between, take "each".
+    """
+    forward = len(arrays) == 2
+    function, size, stored = FUNCTIONS[name][not forward], arrays[-1].size, str(arrays[-1].dtype)
+    if method == "wide" and are_aligned(*arrays):
+        shape = shape_for(stored)
+        kernel = (wide if forward else wide_gradient)(function, stored, shape)
+        return kernel[max(1, -(-size // shape.tile)), shape.threads, stream]
+    kernel = (each if forward else each_gradient)(function)
+    return kernel[max(1, -(-size // EACH)), EACH, stream]
+
+
+# --- the front door -------------------------------------------------------------------------------
+
+
+def activation(
+    x: Array, name: str = "gelu", out: Array | None = None, method: str = "wide"
+) -> Array:
+    """Apply an activation function to every element, on the GPU (or the simulated one).
+
+    Parameters
+    ----------
+    x : array of any shape
+        Of NumPy, CuPy or numba.cuda, float32 or float16. On the GPU in C order.
+    name : str
+        Of `FUNCTIONS`: "gelu", "gelu erf", "gelu tanh", "silu" (Swish), "sigmoid", "relu".
+    out : array, optional
+        Where to write, of x's shape and type; may be x.
+    method : str
+        A step of `LADDER`.
+
+    Returns
+    -------
+    array
+        `out`, if it is given; else of x's kind, shape and type. Without elements, nothing is done.
+
+    Raises
+    ------
+    TypeError
+        For no array, or elements of another type.
+    ValueError
+        For an unknown function or method, an `out` that does not fit, or strides that do not.
+    """
+    return _applied((x,), name, out, method)
+
+
+def activation_gradient(
+    grad: Array, x: Array, name: str = "gelu", out: Array | None = None, method: str = "wide"
+) -> Array:
+    """Backward: the gradient by x, from that by the result and from x; all else as `activation`."""
+    return _applied((grad, x), name, out, method)
+
+
+def _applied(given: tuple[Array, ...], name: str, out: Array | None, method: str) -> Array:
+    if name not in FUNCTIONS:
+        raise ValueError(f"there is no function {name!r}: choose {', '.join(FUNCTIONS)}")
+    if method not in LADDER:
+        raise ValueError(f"there is no method {method!r}: choose {', '.join(LADDER)}")
+    x = checked(given[-1], "x")
+    if len(given) == 2:
+        checked(given[0], "grad", like=x)
+    if out is not None:
+        checked(out, "out", like=x)
+    target = target_for(out, x, tuple(x.shape), x.dtype)
+    if x.size:
+        arrays = {"grad": given[0], "x": x, "out": target}
+        if len(given) == 1:
+            del arrays["grad"]
+        there = [on_device(array, label) for label, array in arrays.items()]
+        flat = [array.reshape(array.size) for array in there]
+        configured(name, *flat, method=method)(*flat)
+    return handed_back(target, out, x)
