@@ -550,13 +550,6 @@ def test_a_png_has_the_pixels(shape):
         assert image.mode == "L" and np.array_equal(np.asarray(image), grey)
 
 
-def test_a_png_is_about_as_small_as_pillows():
-    grey = np.rint(images.photograph("camera", 256) * 255).astype(np.uint8)
-    pillows = io.BytesIO()
-    Image.fromarray(grey).save(pillows, "png")
-    assert len(quality.png(grey)) < 1.15 * len(pillows.getvalue())
-
-
 def test_the_linear_algebra_has_one_thread_and_gets_its_own_back():
     before = blas.threads()
     if before is None:
