@@ -8,9 +8,9 @@ kernels around it: one element a thread, then several with wide loads. All move 
 and once out; the functions must hide behind that.
 
 Source: Hendrycks, Gimpel, "Gaussian Error Linear Units", arXiv:1606.08415; Ramachandran, Zoph, Le,
-"Searching for Activation Functions", arXiv:1710.05941. At minus infinity GELU and SiLU are -0, their
-limit. The formulas as written give NaN there, infinity times 0, and so do PyTorch's releases up to
-at least 2.12. NaN stays NaN.
+"Searching for Activation Functions", arXiv:1710.05941. At minus infinity GELU and SiLU are -0,
+their limit. The formulas as written give NaN there, infinity times 0, and so do PyTorch's releases
+up to at least 2.12. NaN stays NaN.
 """
 
 import functools
@@ -42,7 +42,7 @@ LOG2_E = float32(
 # --- the upper tail of the normal distribution: a fast erf ----------------------------------------
 
 #: log2 of the probability that a standard normal number exceeds t, as a polynomial in t; see
-#: `upper_tail`. Fitted to 0 <= t <= 6 so that the largest error of t times the probability is least.
+#: `upper_tail`. Fitted to 0 <= t <= 6: the largest error of t times the probability is least.
 TAIL = (
     -0.99999988079, -1.15110969543, -0.459172219038, -0.0526030510664, 0.00721638929099,
     -0.000253436242929, -0.000138088362291, 2.92720233119e-05, -1.99190026251e-06,
@@ -53,7 +53,7 @@ FAR = float32(16)  # from here on the tail is 0 in float32
 
 @cuda.jit(device=True)
 def upper_tail(t):
-    """Probability that a standard normal number exceeds t, (1 - erf(t / sqrt(2))) / 2, 0 <= t <= 16.
+    """Probability that a standard normal number exceeds t, (1 - erf(t / sqrt(2))) / 2; t to 16.
 
     2 to a polynomial of degree 8: eight fused multiply-adds and one instruction for the power,
     where `math.erf` has two polynomials and a choice between them. Its absolute error is below
@@ -78,7 +78,7 @@ HALF_LOG2_E = float32(0.5 * math.log2(math.e))
 
 @cuda.jit(device=True)
 def gelu(x):
-    """x times the probability that a standard normal number is below x: max(x, 0) - |x| tail(|x|)."""
+    """x times the normal distribution's probability below x: max(x, 0) - |x| tail(|x|)."""
     t = min(abs(x), FAR)
     right = MINUS_ZERO if x < ZERO else x
     return right - t * upper_tail(t)
@@ -136,7 +136,7 @@ def gelu_tanh(x):
 
 @cuda.jit(device=True)
 def gelu_tanh_gradient(grad, x):
-    """grad (s + x s (1 - s) 2 z') with s the sigmoid of 2 z; 1 - s as e s, which cancels nothing."""
+    """grad (s + x s (1 - s) 2 z'), s the sigmoid of 2 z; 1 - s as e s, which cancels nothing."""
     y = clamped(x, TANH_FAR)
     square = TANH_CUBE * y * y
     e = math.exp2(-TWICE_SLOPE_LOG2_E * y * (ONE + square))
@@ -329,7 +329,7 @@ def wide_gradient(function: Callable, stored: str, shape: Shape) -> Callable:
 
 @cuda.jit
 def multiply(a, b, out):
-    """Element by element. After `sigmoid` it makes Swish in two kernels: 5 transfers instead of 2."""
+    """Element by element. After `sigmoid` it makes Swish in two kernels: 5 transfers, not 2."""
     i = cuda.grid(1)
     if i < out.size:
         out[i] = float32(a[i]) * float32(b[i])

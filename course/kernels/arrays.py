@@ -81,7 +81,7 @@ def empty_like(array: Array, shape: tuple[int, ...], dtype: Any) -> Array:
 
 
 def target_for(out: Array | None, like: Array, shape: tuple[int, ...], dtype: Any) -> Array:
-    """Where a kernel writes: `out`, or new memory on the GPU where there is none or it is NumPy's."""
+    """Where a kernel writes: `out`, or new memory on the GPU if there is none or it is NumPy's."""
     if out is None or isinstance(out, np.ndarray):
         return empty_like(like, shape, dtype)
     return out
