@@ -41,6 +41,7 @@ WORDS = {"halves": "uint32", "tf32": "float32"}
 SIGNATURES: dict[str, str] = {
     "first_steps.*": f"void({_FACTORS})",
     "register_tiles.*": f"void({_FACTORS})",
+    "reduce.fill": "void(float32[::1], float32)",
     "activation.multiply": "void(float32[::1], float32[::1], float32[::1])",
     "transpose.*": "void(float32[:, ::1], float32[:, ::1])",
 }
@@ -128,7 +129,7 @@ def made() -> Iterator[Case]:
             taken = u if name.endswith("u") else f"{scale}, {u}"
             types = f"void({taken}, int64, {pieces}, {scale})"
             yield Case(f"fragments: {kind}, {name}", kernel, types, capability)
-    for family in ("activation",):
+    for family in ("activation", "reduce"):
         makers = importlib.import_module(f"course.kernels.{family}").made_kernels()
         for name, (kernel, types) in makers.items():
             yield Case(f"{family}: {name}", kernel, types)

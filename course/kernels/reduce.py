@@ -1,0 +1,436 @@
+"""Sum and maximum of an array on the GPU: a ladder of kernels, each a step up from the last.
+
+>>> reduction(x)                                # the sum, a float32; NumPy in, a number out
+>>> reduction(x, "max", out=place)              # an array of one float32 on the GPU stays there
+
+Elements are float32 or float16, partial results float32. NaN stays NaN, in a maximum, too. The work
+is to read each element once: 4 bytes of float32 and one operation. What the steps change is how
+partial results meet: at one address, in shared memory, by shuffles, in registers.
+
+Source: Harris, "Optimizing Parallel Reduction in CUDA", NVIDIA 2007; CUDA C++ Programming Guide,
+`__threadfence`, for the last block. The softmax of rows is in `course.kernels.softmax`.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import float32, int32, int64
+
+from course.backend import cuda
+from course.intrinsics import load4
+from course.kernels.arrays import WIDE, Array, are_aligned, checked, on_device, target_for
+
+WARP = 32
+ALL = 0xFFFFFFFF  # lanes of a warp
+THREADS = 256  # of a block in steps 1 to 4; a power of two
+WARPS = THREADS // WARP
+
+
+# --- what is reduced ------------------------------------------------------------------------------
+
+
+@cuda.jit(device=True)
+def added(a, b):
+    """The sum of two."""
+    return a + b
+
+
+@cuda.jit(device=True)
+def add_at(place, value):
+    """An atomic sum."""
+    cuda.atomic.add(place, 0, value)
+
+
+@cuda.jit(device=True)
+def larger(a, b):
+    """The larger of two; NaN where one is NaN, which a comparison alone would lose."""
+    return b if b > a or b != b else a
+
+
+@cuda.jit(device=True)
+def raise_to(place, value):
+    """An atomic maximum. It passes over NaN, so NaN is added: what is NaN then stays NaN."""
+    if value == value:
+        cuda.atomic.max(place, 0, value)
+    else:
+        cuda.atomic.add(place, 0, value)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A reduction: how two values become one, at an address, too, and what changes nothing."""
+
+    combined: Callable
+    combine_at: Callable
+    nothing: np.float32
+
+
+KINDS = {
+    "sum": Kind(added, add_at, np.float32(0)),
+    "max": Kind(larger, raise_to, np.float32(-np.inf)),
+}
+
+
+@cuda.jit
+def fill(place, value):
+    """Write a value: what steps 1 to 4 combine with."""
+    place[0] = value
+
+
+# --- steps 1 to 3: an element a thread ------------------------------------------------------------
+
+
+def atomics(kind: Kind) -> Callable:
+    """Step 1, of (x, out): every thread combines its element with one address.
+
+    Mapping: thread i has element i. Memory: reads are in order. The atomics of all threads meet at
+    one address, where they stand in line.
+    """
+    combine_at = kind.combine_at
+
+    @cuda.jit
+    def reduce_atomics(x, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            combine_at(out, float32(x[i]))
+
+    return reduce_atomics
+
+
+def tree(kind: Kind) -> Callable:
+    """Step 2, of (x, out): a tree in shared memory, then one atomic a block.
+
+    Mapping: thread i has element i; half of the block's threads combine two values, then a quarter.
+    Active threads are neighbours, so are their addresses: no divergence within warps until fewer
+    than 32 are left, no bank conflicts. 9 barriers.
+    """
+    combined, combine_at, nothing = kind.combined, kind.combine_at, kind.nothing
+
+    @cuda.jit
+    def reduce_tree(x, out):
+        values = cuda.shared.array(THREADS, float32)
+        t, i = cuda.threadIdx.x, cuda.grid(1)
+        values[t] = float32(x[i]) if i < x.size else nothing
+        cuda.syncthreads()
+        half = THREADS // 2
+        while half > 0:
+            if t < half:
+                values[t] = combined(values[t], values[t + half])
+            cuda.syncthreads()
+            half //= 2
+        if t == 0:
+            combine_at(out, values[0])
+
+    return reduce_tree
+
+
+@functools.cache
+def pieces(kind: Kind, warps: int) -> tuple[Callable, Callable]:
+    """Device functions: the values of a warp's lanes combined, for all lanes; those of a block.
+
+    The block's result is thread 0's. `warps` is a power of two.
+    """
+    combined, nothing = kind.combined, kind.nothing
+
+    @cuda.jit(device=True)
+    def of_warp(value):
+        for step in range(5):
+            value = combined(value, cuda.shfl_xor_sync(ALL, value, 16 >> step))
+        return value
+
+    @cuda.jit(device=True)
+    def of_block(value):
+        values = cuda.shared.array(warps, float32)
+        t = int32(cuda.threadIdx.x)
+        value = of_warp(value)
+        if t % WARP == 0:
+            values[t // WARP] = value
+        cuda.syncthreads()
+        if t < WARP:
+            value = of_warp(values[t] if t < warps else nothing)
+        return value
+
+    return of_warp, of_block
+
+
+def shuffles(kind: Kind) -> Callable:
+    """Step 3, of (x, out): lanes exchange registers, warps meet in shared memory, one barrier.
+
+    Mapping: thread i has element i. Of 9 barriers and 255 additions in shared memory a block, one
+    barrier and 8 values are left.
+    """
+    combine_at, nothing = kind.combine_at, kind.nothing
+    _, of_block = pieces(kind, WARPS)
+
+    @cuda.jit
+    def reduce_shuffles(x, out):
+        i = cuda.grid(1)
+        value = of_block(float32(x[i]) if i < x.size else nothing)
+        if cuda.threadIdx.x == 0:
+            combine_at(out, value)
+
+    return reduce_shuffles
+
+
+# --- steps 4 and 5: many elements a thread --------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes to tune.
+
+    Attributes
+    ----------
+    threads : int
+        Of a block; 32 times a power of two.
+    accesses : int
+        Loads of four elements that a thread has under way together.
+    blocks : int
+        Blocks for each multiprocessor in step 5.
+    """
+
+    threads: int = 256
+    accesses: int = 4
+    blocks: int = 8
+
+    @property
+    def tile(self) -> int:
+        """Elements that a block reads at a time."""
+        return self.threads * self.accesses * WIDE
+
+
+#: Not measured yet: 64 bytes under way in each thread, as many threads as a multiprocessor holds.
+SHAPES = {"sm_75": Shape(blocks=4), "sm_90": Shape(blocks=8)}
+
+
+@functools.cache
+def gatherer(kind: Kind, shape: Shape, aligned: bool) -> Callable:
+    """Device function of (x, first, step): a thread's part of the tiles from `first` on.
+
+    Tiles that are full are read without a guard, four elements at a time where the array is
+    aligned, all loads under way before the first is used; each access has a partial result of its
+    own, so that no addition waits for the one before. The tile in which x ends goes one by one.
+    """
+    combined, nothing, threads = kind.combined, kind.nothing, shape.threads
+    accesses, tile = shape.accesses, shape.tile
+
+    @cuda.jit(device=True)
+    def gathered(x, first, step):
+        t, size = int32(cuda.threadIdx.x), int64(x.size)
+        partial = cuda.local.array(accesses, float32)
+        values = cuda.local.array((accesses, WIDE), x.dtype)
+        for n in range(accesses):
+            partial[n] = nothing
+        start = first
+        while start + tile <= size:
+            for n in range(accesses):
+                if aligned:
+                    four = load4(x, start + (n * threads + t) * WIDE)
+                    values[n, 0], values[n, 1], values[n, 2], values[n, 3] = four
+                else:
+                    for e in range(WIDE):
+                        values[n, e] = x[start + ((n * WIDE + e) * threads + t)]
+            for n in range(accesses):
+                left = combined(float32(values[n, 0]), float32(values[n, 1]))
+                right = combined(float32(values[n, 2]), float32(values[n, 3]))
+                partial[n] = combined(partial[n], combined(left, right))
+            start += step
+        value = nothing
+        for n in range(accesses):
+            value = combined(value, partial[n])
+        for i in range(start + t, min(start + tile, size), threads):
+            value = combined(value, float32(x[i]))
+        return value
+
+    return gathered
+
+
+@functools.cache
+def several(kind: Kind, shape: Shape, aligned: bool) -> Callable:
+    """Step 4, of (x, out): several elements a thread, wide loads; then as step 3, one atomic.
+
+    Mapping: block b has the b-th tile.
+    """
+    combine_at, tile = kind.combine_at, shape.tile
+    gathered = gatherer(kind, shape, aligned)
+    _, of_block = pieces(kind, shape.threads // WARP)
+
+    @cuda.jit
+    def reduce_several(x, out):
+        first = int64(cuda.blockIdx.x) * tile
+        value = of_block(gathered(x, first, int64(cuda.gridDim.x) * tile))
+        if cuda.threadIdx.x == 0:
+            combine_at(out, value)
+
+    return reduce_several
+
+
+@functools.cache
+def last_block(kind: Kind, shape: Shape, aligned: bool) -> Callable:
+    """Step 5, of (x, partial, counter, out): as many blocks as run at once; the last one ends it.
+
+    Mapping: block b has tiles b, b + blocks, ... It writes its result to ``partial[b]``, makes it
+    visible to all (threadfence), and counts itself. Who counts last knows that all are there, and
+    combines them. counter holds 0 before and after. No atomic touches the result, so a sum is
+    added in the same order each time, and its bits are the same.
+    """
+    nothing, tile, threads = kind.nothing, shape.tile, shape.threads
+    combined = kind.combined
+    gathered = gatherer(kind, shape, aligned)
+    _, of_block = pieces(kind, shape.threads // WARP)
+
+    @cuda.jit
+    def reduce_last_block(x, partial, counter, out):
+        is_last = cuda.shared.array(1, int32)
+        t, blocks = int32(cuda.threadIdx.x), int32(cuda.gridDim.x)
+        first = int64(cuda.blockIdx.x) * tile
+        value = of_block(gathered(x, first, int64(blocks) * tile))
+        if t == 0:
+            partial[cuda.blockIdx.x] = value
+            cuda.threadfence()
+            is_last[0] = int32(cuda.atomic.inc(counter, 0, blocks - 1) == blocks - 1)
+        cuda.syncthreads()
+        if is_last[0]:
+            cuda.threadfence()
+            value = nothing
+            for block in range(t, blocks, threads):
+                value = combined(value, partial[block])
+            value = of_block(value)
+            if t == 0:
+                out[0] = value
+
+    return reduce_last_block
+
+
+class Step(NamedTuple):
+    """A step of the ladder: what makes its kernel, and whether for a shape and an alignment."""
+
+    make: Callable
+    shaped: bool = False
+    fills: bool = True  # the result's place holds what changes nothing before
+
+
+#: The steps by name, in the order of the ladder.
+LADDER = {
+    "atomics": Step(functools.cache(atomics)),
+    "tree": Step(functools.cache(tree)),
+    "shuffles": Step(functools.cache(shuffles)),
+    "several": Step(several, shaped=True),
+    "last block": Step(last_block, shaped=True, fills=False),
+}
+
+
+def made_kernels() -> dict[str, tuple[Callable, str]]:
+    """Every kernel of the ladder with its argument types: what is compiled ahead."""
+    found: dict[str, tuple[Callable, str]] = {}
+    for name, kind in KINDS.items():
+        for label, step in LADDER.items():
+            for stored in ("float32", "float16"):
+                room = "" if step.fills else "float32[::1], uint32[::1], "
+                types = f"void({stored}[::1], {room}float32[::1])"
+                if step.shaped:
+                    for aligned in (True, False):
+                        about = f"{name}, {label}, {stored}{'' if aligned else ', unaligned'}"
+                        found[about] = step.make(kind, SHAPES["sm_90"], aligned), types
+                else:
+                    found[f"{name}, {label}, {stored}"] = step.make(kind), types
+    return found
+
+
+def configured(
+    x: Array, kind: str = "sum", method: str = "last block", stream: int = 0
+) -> Callable[[Array, Array], None]:
+    """A step, ready to be called with (x, out): a flat device array like this one, a float32.
+
+    Steps 1 to 4 launch `fill` first. Step 5 keeps a float32 for each block and a counter as long as
+    it lives, and may not run twice at the same time.
+    """
+    step, reduced = LADDER[method], KINDS[kind]
+    if not step.shaped:
+        kernel, threads, tile = step.make(reduced), THREADS, THREADS
+    else:
+        shape = shape_here()
+        kernel = step.make(reduced, shape, are_aligned(x))
+        threads, tile = shape.threads, shape.tile
+    blocks = max(1, -(-x.size // tile))
+    if not step.fills:
+        blocks = min(blocks, shape.blocks * multiprocessors())
+        partial = cuda.device_array(blocks, np.float32)
+        counter = cuda.to_device(np.zeros(1, np.uint32))
+        call = kernel[blocks, threads, stream]
+        return lambda x, out: call(x, partial, counter, out)
+    first, call = fill[1, 1, stream], kernel[blocks, threads, stream]
+
+    def launch(x: Array, out: Array) -> None:
+        first(out, reduced.nothing)
+        call(x, out)
+
+    return launch
+
+
+def shape_here() -> Shape:
+    """The shape for this GPU."""
+    capability = tuple(cuda.get_current_device().compute_capability)
+    return SHAPES["sm_90" if capability >= (8, 0) else "sm_75"]
+
+
+def multiprocessors() -> int:
+    """Of this GPU, or the simulated one."""
+    return int(cuda.get_current_device().MULTIPROCESSOR_COUNT)
+
+
+# --- the front door -------------------------------------------------------------------------------
+
+
+def reduction(
+    x: Array, kind: str = "sum", out: Array | None = None, method: str = "last block"
+) -> Any:
+    """The sum or the maximum of all elements, on the GPU (or the simulated one).
+
+    Parameters
+    ----------
+    x : array of any shape
+        Of NumPy, CuPy or numba.cuda, float32 or float16. On the GPU in C order.
+    kind : {"sum", "max"}
+    out : array of one float32, optional
+        On the GPU: where to write; nothing is waited for.
+    method : str
+        A step of `LADDER`.
+
+    Returns
+    -------
+    numpy.float32, or `out`
+
+    Raises
+    ------
+    TypeError
+        For no array, or elements of another type.
+    ValueError
+        For an unknown kind or method, the maximum of no elements, a wrong `out`, or strides.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"there is no reduction {kind!r}: choose {', '.join(KINDS)}")
+    if method not in LADDER:
+        raise ValueError(f"there is no method {method!r}: choose {', '.join(LADDER)}")
+    checked(x, "x")
+    if kind == "max" and not x.size:
+        raise ValueError("x has no elements, so no maximum: give at least one")
+    if out is not None:
+        checked(out, "out", like=np.empty(1, np.float32))
+    place = on_device(target_for(out, x, (1,), np.float32), "out")
+    if x.size:
+        there = on_device(x, "x")
+        flat = there.reshape(there.size)
+        configured(flat, kind, method)(flat, place)
+    else:
+        fill[1, 1](place, KINDS[kind].nothing)
+    if out is not None and not isinstance(out, np.ndarray):
+        return out
+    result = place.copy_to_host()
+    if out is None:
+        return result[0]
+    out[...] = result
+    return out
