@@ -1,0 +1,286 @@
+"""The way back through LayerNorm: gradients of the rows, of gamma and of beta.
+
+With xhat = (x - mean) * scale, scale = 1 / sqrt(variance + eps) and g = dy * gamma:
+
+    dx     = scale * (g - mean(g) - xhat * mean(g * xhat))      means over the row
+    dgamma = sum(dy * xhat),  dbeta = sum(dy)                   sums over the rows
+
+Nothing is kept from the way forward: mean and scale are computed again from x, which has to be
+read anyway. Sums over rows are float32, in parts that are added up at the end; no atomics, so the
+same input gives the same bits.
+
+Method "two kernels" takes rows of any length: one kernel for dx, one for the columns' sums, which
+reads dy and x once more. Method "registers" does both in one: blocks walk over the rows with both
+rows in registers, and their threads keep their columns' sums there, too.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+
+from numba import float32, int32
+
+from course.backend import cuda
+from course.kernels.norm_rows import Form, Shape, lanes_sum, pieces
+from course.kernels.norm_steps import WARP, merged_in_warp, moments_of
+
+# --- the columns' sums, added up ------------------------------------------------------------------
+
+COLUMNS, DOWN = 32, 8  # threads of a block in x and y
+
+
+@cuda.jit(device=True)
+def sum_down(value, shared):
+    """The sum of the values of the threads above each other, for the uppermost."""
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    shared[y, x] = value
+    cuda.syncthreads()
+    half = DOWN // 2
+    while half > 0:
+        if y < half:
+            shared[y, x] += shared[y + half, x]
+        cuda.syncthreads()
+        half //= 2
+    return shared[0, x]
+
+
+@cuda.jit
+def column_sums(some, out):
+    """out[column] = sum of some[:, column]. A block of 32 x 8 threads has 32 columns."""
+    shared = cuda.shared.array((DOWN, COLUMNS), float32)
+    column = cuda.blockIdx.x * COLUMNS + cuda.threadIdx.x
+    total = float32(0)
+    if column < some.shape[1]:
+        for row in range(cuda.threadIdx.y, some.shape[0], DOWN):
+            total += some[row, column]
+    total = sum_down(total, shared)
+    if column < some.shape[1] and cuda.threadIdx.y == 0:
+        out[column] = total
+
+
+# --- two kernels ----------------------------------------------------------------------------------
+
+WARPS = 8
+THREADS = WARPS * WARP
+
+
+@cuda.jit(device=True)
+def merged_in_block(count, mean, squares, shared):
+    """The moments of all threads' parts together, for all; shared is (3, WARPS)."""
+    t = cuda.threadIdx.x
+    count, mean, squares = merged_in_warp(count, mean, squares)
+    if t % WARP == 0:
+        shared[0, t // WARP], shared[1, t // WARP], shared[2, t // WARP] = count, mean, squares
+    cuda.syncthreads()
+    other = min(t % WARP, WARPS - 1)
+    count = shared[0, other] if t % WARP < WARPS else float32(0)
+    squares = shared[2, other] if t % WARP < WARPS else float32(0)
+    return merged_in_warp(count, shared[1, other], squares)
+
+
+@cuda.jit(device=True)
+def pair_sum(a, b, shared):
+    """The sums of two values over a block, for all threads; shared is (2, WARPS)."""
+    t = cuda.threadIdx.x
+    a, b = sum_lanes(a), sum_lanes(b)
+    if t % WARP == 0:
+        shared[0, t // WARP], shared[1, t // WARP] = a, b
+    cuda.syncthreads()
+    a, b = float32(0), float32(0)
+    for warp in range(WARPS):
+        a += shared[0, warp]
+        b += shared[1, warp]
+    return a, b
+
+
+sum_lanes = lanes_sum(WARP)
+
+
+@cuda.jit
+def backward_of_rows(dy, x, gamma, eps, dx, moments):
+    """The gradient of the rows; moments (rows, 2) receives each row's mean and scale.
+
+    Mapping: block i has row i, thread t the columns t, t + 256, ...
+    Memory: x is read three times and dy twice, from memory once where the row stays in a cache.
+    """
+    shared = cuda.shared.array((3, WARPS), float32)
+    shared_sums = cuda.shared.array((2, WARPS), float32)
+    row, t = cuda.blockIdx.x, cuda.threadIdx.x
+    columns = x.shape[1]
+    count, mean, squares = moments_of(x, row, t, THREADS)
+    count, mean, squares = merged_in_block(count, mean, squares, shared)
+    scale = float32(1) / math.sqrt(squares / count + eps)
+    if t == 0:
+        moments[row, 0], moments[row, 1] = mean, scale
+    plain, turned = float32(0), float32(0)
+    for column in range(t, columns, THREADS):
+        g = float32(dy[row, column]) * float32(gamma[column])
+        plain += g
+        turned += g * ((float32(x[row, column]) - mean) * scale)
+    plain, turned = pair_sum(plain, turned, shared_sums)
+    plain, turned = plain / count, turned / count
+    for column in range(t, columns, THREADS):
+        g = float32(dy[row, column]) * float32(gamma[column])
+        hat = (float32(x[row, column]) - mean) * scale
+        dx[row, column] = scale * (g - plain - hat * turned)
+
+
+@cuda.jit
+def backward_of_columns(dy, x, moments, some_gamma, some_beta):
+    """Sums of dy * xhat and of dy over some of the rows; some_gamma, some_beta (parts, columns).
+
+    Mapping: block (i, j) of 32 x 8 threads has 32 columns and the rows of part j, which are
+    every so many eights of rows.
+    """
+    shared = cuda.shared.array((2, DOWN, COLUMNS), float32)
+    column = cuda.blockIdx.x * COLUMNS + cuda.threadIdx.x
+    part, parts = cuda.blockIdx.y, cuda.gridDim.y
+    of_gamma, of_beta = float32(0), float32(0)
+    if column < x.shape[1]:
+        for row in range(part * DOWN + cuda.threadIdx.y, x.shape[0], parts * DOWN):
+            gradient = float32(dy[row, column])
+            hat = (float32(x[row, column]) - moments[row, 0]) * moments[row, 1]
+            of_gamma += gradient * hat
+            of_beta += gradient
+    of_gamma, of_beta = sum_down(of_gamma, shared[0]), sum_down(of_beta, shared[1])
+    if column < x.shape[1] and cuda.threadIdx.y == 0:
+        some_gamma[part, column], some_beta[part, column] = of_gamma, of_beta
+
+
+# --- one kernel -----------------------------------------------------------------------------------
+
+
+@functools.cache
+def backward_in_registers(shape: Shape, form: Form, parameters: bool) -> Callable:
+    """The kernel (dy, x, gamma, eps, dx, some_gamma, some_beta) of method "registers".
+
+    some_gamma, some_beta : (blocks * shape.rows, columns) float32
+        Receive sums over some of the rows, where `parameters` is true.
+
+    Launch with ``shape.threads`` threads and any number of blocks. One barrier a row: a warp's sums
+    are about its own mean and moved to the row's when they are merged. The shared arrays of two
+    rows take turns, so no thread overwrites what another still reads.
+    """
+    part = pieces(shape, form)
+    take, put, bring = part.take, part.put, part.bring
+    added, squared = part.added, part.squared
+    row_threads, rows, elements = shape.row_threads, shape.rows, shape.elements
+    whole, wide, has_gamma = form.whole, 4 if form.aligned else 1, form.gamma
+    parts, warps = elements // wide, max(row_threads // WARP, 1)
+    add_lanes = lanes_sum(min(row_threads, WARP))
+    own = pieces(shape, Form("float32", form.aligned, whole)).put  # for the float32 sums
+
+    @cuda.jit(device=True)
+    def scaled(gradients, columns, thread, gamma, g):
+        """g = dy * gamma, zero beyond the end of the row; dy, too."""
+        factors = cuda.local.array(4, float32)
+        for p in range(parts):
+            column, n = int32((p * row_threads + thread) * wide), p * wide
+            here = whole or column < columns
+            for e in range(wide):
+                factors[e] = float32(1)
+            if has_gamma:
+                take(gamma, column if whole else min(column, int32(columns - wide)), factors, 0)
+            for e in range(wide):
+                gradients[n + e] = gradients[n + e] if here else float32(0)
+                g[n + e] = gradients[n + e] * factors[e] if here else float32(0)
+
+    @cuda.jit(device=True)
+    def sums(values, g, mean):
+        """The sums of g and of g * (x - mean)."""
+        plain, turned = float32(0), float32(0)
+        for e in range(elements):
+            plain += g[e]
+            turned += g[e] * (values[e] - mean)
+        return add_lanes(plain), add_lanes(turned)
+
+    @cuda.jit(device=True)
+    def numbers(warp, columns):
+        found = int32(0)
+        for p in range(parts):
+            start = int32((p * row_threads + warp * WARP) * wide)
+            found += max(int32(0), min(int32(columns - start), int32(WARP * wide)))
+        return float32(found)
+
+    if warps == 1:
+
+        @cuda.jit(device=True)
+        def merge(mean, square, plain, turned, shared, side, columns, thread):
+            return mean, square, plain, turned
+
+    else:
+
+        @cuda.jit(device=True)
+        def merge(mean, square, plain, turned, shared, side, columns, thread):
+            """The row's mean and sums from those of its warps."""
+            warp = thread // int32(WARP)
+            if thread % int32(WARP) == 0:
+                shared[side, 0, warp], shared[side, 1, warp] = mean, square
+                shared[side, 2, warp], shared[side, 3, warp] = plain, turned
+            cuda.syncthreads()
+            mean, square, plain, turned = float32(0), float32(0), float32(0), float32(0)
+            for w in range(warps):
+                mean += shared[side, 0, w] * numbers(int32(w), columns)
+            mean /= float32(columns)
+            for w in range(warps):
+                moved = shared[side, 0, w] - mean
+                square += shared[side, 1, w] + moved * numbers(int32(w), columns) * moved
+                plain += shared[side, 2, w]
+                turned += shared[side, 3, w] + shared[side, 2, w] * moved
+            return mean, square, plain, turned
+
+    @cuda.jit(device=True)
+    def save(some, row, sums_of, columns, thread):
+        for p in range(parts):
+            column = int32((p * row_threads + thread) * wide)
+            if column < columns:
+                own(some, (row, column), sums_of, p * wide)
+
+    @cuda.jit
+    def layer_norm_backward(dy, x, gamma, eps, dx, some_gamma, some_beta):
+        shared = cuda.shared.array((2, 4, warps), float32)
+        values = cuda.local.array(elements, float32)
+        gradients = cuda.local.array(elements, float32)
+        g = cuda.local.array(elements, float32)
+        of_gamma = cuda.local.array(elements, float32)
+        of_beta = cuda.local.array(elements, float32)
+        t = int32(cuda.threadIdx.x)
+        thread, slot = t % int32(row_threads), t // int32(row_threads)
+        columns, last, side = int32(x.shape[1]), int32(x.shape[0] - 1), int32(0)
+        for e in range(elements):
+            of_gamma[e], of_beta[e] = float32(0), float32(0)
+        for first in range(cuda.blockIdx.x * rows, x.shape[0], cuda.gridDim.x * rows):
+            wanted = int32(first) + slot
+            row = min(wanted, last)
+            bring(x, row, 0, columns, thread, values)
+            bring(dy, row, 0, columns, thread, gradients)
+            scaled(gradients, columns, thread, gamma, g)
+            count = float32(columns)
+            if warps > 1:
+                count = max(numbers(t // int32(WARP), columns), float32(1))
+            mean = add_lanes(added(values, 0, columns, thread)) / count
+            square = add_lanes(squared(values, 0, columns, thread, mean))
+            plain, turned = sums(values, g, mean)
+            mean, square, plain, turned = merge(
+                mean, square, plain, turned, shared, side, columns, thread
+            )
+            side = int32(1) - side
+            scale = float32(1) / math.sqrt(square / float32(columns) + eps)
+            plain, turned = plain / float32(columns), turned * scale / float32(columns)
+            for p in range(parts):
+                column, n = int32((p * row_threads + thread) * wide), p * wide
+                here = wanted <= last and (whole or column < columns)
+                for e in range(wide):
+                    hat = (values[n + e] - mean) * scale
+                    if parameters and here:
+                        of_gamma[n + e] += gradients[n + e] * hat
+                        of_beta[n + e] += gradients[n + e]
+                    g[n + e] = scale * (g[n + e] - plain - hat * turned)
+                if here:
+                    put(dx, (row, column), g, n)
+        if parameters:
+            place = int32(cuda.blockIdx.x * rows) + slot
+            save(some_gamma, place, of_gamma, columns, thread)
+            save(some_beta, place, of_beta, columns, thread)
+
+    return layer_norm_backward

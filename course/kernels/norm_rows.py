@@ -1,0 +1,349 @@
+"""Normalise the rows of a matrix, steps 6 to 8: wide loads and the row in registers.
+
+Step 6: a block reads its row once, 16 bytes a thread and access, all of them under way together,
+and keeps it in registers: mean, then squared differences, then the result, without reading again.
+Step 7 is the same with several short rows in a block: the threads of a row are a part of a warp and
+need shuffles alone. Step 8 is for rows that no block's registers hold: moments of a chunk after the
+other, then the row is read a second time, while some of it may still be in L2.
+
+Which numbers a thread has: columns ``(part * row_threads + thread) * wide`` and the ``wide - 1``
+after it, for each part. Beyond the row's end the last numbers are read once more and left out of
+the sums, so no load stands behind a branch.
+
+An activation may follow before the result is written: fused, it costs no memory traffic.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from numba import float32, int32, types
+
+from course.backend import cuda
+from course.intrinsics import load, load4, store, store4
+from course.kernels.norm_steps import ALL, WARP, merged, merged_in_warp
+
+KINDS = {"float32": float32, "float16": types.float16}
+
+
+@cuda.jit(device=True)
+def gelu(x):
+    """x times the share of a normal distribution below x; Hendrycks, Gimpel, arXiv:1606.08415."""
+    return float32(0.5) * x * (float32(1) + math.erf(x * float32(0.7071067811865476)))
+
+
+@cuda.jit(device=True)
+def unchanged(x):
+    """No activation."""
+    return x
+
+
+#: What may follow the normalisation, by name.
+ACTIVATIONS: dict[str | None, Callable] = {None: unchanged, "gelu": gelu}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How the threads of a block share rows; what is tuned for a GPU.
+
+    Attributes
+    ----------
+    row_threads : int
+        Threads of a row: a power of two below 32, or a multiple of 32.
+    rows : int
+        Rows of a block.
+    elements : int
+        Numbers that a thread has of a row; a multiple of 4.
+    """
+
+    row_threads: int
+    rows: int = 1
+    elements: int = 8
+
+    def __post_init__(self) -> None:
+        threads = self.row_threads
+        whole_warps = threads % WARP == 0 and self.rows == 1
+        part_of_warp = 0 < threads <= WARP and WARP % threads == 0 and self.threads % WARP == 0
+        if not (whole_warps or part_of_warp) or self.threads > 1024:
+            raise ValueError(
+                f"{threads} threads for each of {self.rows} rows: one row takes whole warps; "
+                "several take 1, 2, 4, 8, 16 or 32 threads each and fill whole warps together, of "
+                "at most 1,024 threads"
+            )
+        if self.elements < 4 or self.elements % 4:
+            raise ValueError(f"{self.elements} elements a thread: take a multiple of 4")
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.row_threads * self.rows
+
+    @property
+    def longest(self) -> int:
+        """The longest row that fits."""
+        return self.row_threads * self.elements
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a kernel is compiled for, beside its shape.
+
+    Attributes
+    ----------
+    kind : {"float32", "float16"}
+        What the result is stored as.
+    aligned : bool
+        Rows, gamma and beta can be accessed four numbers at a time.
+    whole : bool
+        The row has exactly as many numbers as the threads: no guard is needed.
+    gamma, beta : bool
+        Whether they are there; without it the argument is not touched.
+    activation : str, optional
+        A name in `ACTIVATIONS`.
+    """
+
+    kind: str = "float32"
+    aligned: bool = True
+    whole: bool = False
+    gamma: bool = True
+    beta: bool = True
+    activation: str | None = None
+
+
+class Pieces(NamedTuple):
+    """Device functions of one thread's numbers.
+
+    `take`, `put`: ``wide`` numbers at an index, to and from ``values[n:]``. `bring`: all numbers of
+    a chunk. `how_many`: those that are in the row. `added`, `squared`: their sum, and that of their
+    squared differences from a number. `finish`: normalise and write.
+    """
+
+    take: Callable
+    put: Callable
+    bring: Callable
+    how_many: Callable
+    added: Callable
+    squared: Callable
+    finish: Callable
+
+
+def pieces(shape: Shape, form: Form) -> Pieces:
+    """The device functions for a shape and a form."""
+    row_threads, elements, whole = shape.row_threads, shape.elements, form.whole
+    wide = 4 if form.aligned else 1
+    parts, kind = elements // wide, KINDS[form.kind]
+    has_gamma, has_beta, activation = form.gamma, form.beta, ACTIVATIONS[form.activation]
+
+    if form.aligned:
+
+        @cuda.jit(device=True)
+        def take(array, index, values, n):
+            a, b, c, d = load4(array, index)
+            values[n], values[n + 1] = float32(a), float32(b)
+            values[n + 2], values[n + 3] = float32(c), float32(d)
+
+        @cuda.jit(device=True)
+        def put(array, index, values, n):
+            a, b, c, d = values[n], values[n + 1], values[n + 2], values[n + 3]
+            store4(array, index, (kind(a), kind(b), kind(c), kind(d)))
+
+    else:
+
+        @cuda.jit(device=True)
+        def take(array, index, values, n):
+            values[n] = float32(load(array, index))
+
+        @cuda.jit(device=True)
+        def put(array, index, values, n):
+            store(array, index, kind(values[n]))
+
+    @cuda.jit(device=True)
+    def bring(x, row, start, columns, thread, values):
+        for part in range(parts):
+            column = int32(start + (part * row_threads + thread) * wide)
+            near = column if whole else min(column, int32(columns - wide))
+            take(x, (row, near), values, part * wide)
+
+    @cuda.jit(device=True)
+    def how_many(start, columns, thread):
+        found = int32(0)
+        for part in range(parts):
+            if int32(start + (part * row_threads + thread) * wide) < columns:
+                found += int32(wide)
+        return float32(found)
+
+    @cuda.jit(device=True)
+    def added(values, start, columns, thread):
+        result = float32(0)
+        for part in range(parts):
+            some = float32(0)
+            for e in range(wide):
+                some += values[part * wide + e]
+            here = whole or int32(start + (part * row_threads + thread) * wide) < columns
+            result += some if here else float32(0)
+        return result
+
+    @cuda.jit(device=True)
+    def squared(values, start, columns, thread, mean):
+        result = float32(0)
+        for part in range(parts):
+            some = float32(0)
+            for e in range(wide):
+                difference = values[part * wide + e] - mean
+                some += difference * difference
+            here = whole or int32(start + (part * row_threads + thread) * wide) < columns
+            result += some if here else float32(0)
+        return result
+
+    @cuda.jit(device=True)
+    def finish(out, row, start, columns, thread, values, mean, scale, gamma, beta, wanted):
+        factors = cuda.local.array(4, float32)
+        for part in range(parts):
+            column, n = int32(start + (part * row_threads + thread) * wide), part * wide
+            near = column if whole else min(column, int32(columns - wide))
+            for e in range(wide):
+                values[n + e] = (values[n + e] - mean) * scale
+            if has_gamma:
+                take(gamma, near, factors, 0)
+                for e in range(wide):
+                    values[n + e] *= factors[e]
+            if has_beta:
+                take(beta, near, factors, 0)
+                for e in range(wide):
+                    values[n + e] += factors[e]
+            for e in range(wide):
+                values[n + e] = activation(values[n + e])
+            if wanted and (whole or column < columns):
+                put(out, (row, column), values, n)
+
+    return Pieces(take, put, bring, how_many, added, squared, finish)
+
+
+def lanes_sum(lanes: int) -> Callable:
+    """A device function: the sum over neighbouring lanes, a power of two of them, for each."""
+    steps = lanes.bit_length() - 1
+
+    @cuda.jit(device=True)
+    def summed(value):
+        for step in range(steps):
+            value += cuda.shfl_xor_sync(ALL, value, lanes >> (step + 1))
+        return value
+
+    return summed
+
+
+@functools.cache
+def rows_in_registers(shape: Shape, form: Form) -> Callable:
+    """The kernel of steps 6 and 7, (x, gamma, beta, eps, out), with `shape.rows` rows a block.
+
+    Rows are at most `shape.longest` long. Launch with ``shape.threads`` threads.
+    """
+    part = pieces(shape, form)
+    bring, added, squared, finish = part.bring, part.added, part.squared, part.finish
+    row_threads, rows, elements = shape.row_threads, shape.rows, shape.elements
+    whole, wide = form.whole, 4 if form.aligned else 1
+    parts, warps = elements // wide, row_threads // WARP
+    add_lanes = lanes_sum(min(row_threads, WARP))
+    near_warps = 1 << max(warps - 1, 0).bit_length()  # a power of two, at least as many
+    add_warps = lanes_sum(near_warps)
+
+    if warps <= 1:
+
+        @cuda.jit
+        def layer_norm_rows(x, gamma, beta, eps, out):
+            values = cuda.local.array(elements, float32)
+            t = int32(cuda.threadIdx.x)
+            thread = t % int32(row_threads)
+            wanted = int32(cuda.blockIdx.x * rows + t // int32(row_threads))
+            columns = int32(x.shape[1])
+            row = min(wanted, int32(x.shape[0] - 1))  # beyond the last, the last once more
+            bring(x, row, 0, columns, thread, values)
+            mean = add_lanes(added(values, 0, columns, thread)) / float32(columns)
+            variance = add_lanes(squared(values, 0, columns, thread, mean)) / float32(columns)
+            scale = float32(1) / math.sqrt(variance + eps)
+            here = wanted < x.shape[0]
+            finish(out, row, 0, columns, thread, values, mean, scale, gamma, beta, here)
+
+        return layer_norm_rows
+
+    @cuda.jit(device=True)
+    def numbers(warp, columns):
+        """How many numbers of the row a warp has."""
+        found = int32(0)
+        for p in range(parts):
+            start = int32((p * row_threads + warp * WARP) * wide)
+            found += max(int32(0), min(int32(columns - start), int32(WARP * wide)))
+        return float32(elements * WARP) if whole else float32(found)
+
+    @cuda.jit
+    def layer_norm_row(x, gamma, beta, eps, out):
+        values = cuda.local.array(elements, float32)
+        warp_means = cuda.shared.array(warps, float32)
+        warp_squares = cuda.shared.array(warps, float32)
+        row, thread = int32(cuda.blockIdx.x), int32(cuda.threadIdx.x)
+        warp, lane = thread // int32(WARP), thread % int32(WARP)
+        columns = int32(x.shape[1])
+        bring(x, row, 0, columns, thread, values)
+        count = max(numbers(warp, columns), float32(1))
+        mean = add_lanes(added(values, 0, columns, thread)) / count
+        square = add_lanes(squared(values, 0, columns, thread, mean))
+        if lane == 0:
+            warp_means[warp], warp_squares[warp] = mean, square
+        cuda.syncthreads()
+        # the warps' parts, one a lane, merged as in `merged`, all at once
+        place = lane % int32(near_warps)
+        other = min(place, int32(warps - 1))
+        weight = numbers(other, columns) if place < warps else float32(0)
+        mean = add_warps(warp_means[other] * weight) / float32(columns)
+        difference = warp_means[other] - mean
+        square = warp_squares[other] if place < warps else float32(0)
+        square = add_warps(square + difference * weight * difference)
+        scale = float32(1) / math.sqrt(square / float32(columns) + eps)
+        finish(out, row, 0, columns, thread, values, mean, scale, gamma, beta, True)
+
+    return layer_norm_row
+
+
+@functools.cache
+def long_rows(shape: Shape, form: Form) -> Callable:
+    """The kernel of step 8, (x, gamma, beta, eps, out): a block a row of any length.
+
+    Chunks of `shape.longest` numbers; each thread merges its part of a chunk into its moments.
+    """
+    part = pieces(shape, form)
+    bring, how_many, finish = part.bring, part.how_many, part.finish
+    added, squared = part.added, part.squared
+    elements, chunk, warps = shape.elements, shape.longest, shape.row_threads // WARP
+
+    @cuda.jit
+    def layer_norm_long(x, gamma, beta, eps, out):
+        values = cuda.local.array(elements, float32)
+        counts = cuda.shared.array(warps, float32)
+        means = cuda.shared.array(warps, float32)
+        squares = cuda.shared.array(warps, float32)
+        row, thread = int32(cuda.blockIdx.x), int32(cuda.threadIdx.x)
+        warp, lane = thread // int32(WARP), thread % int32(WARP)
+        columns = int32(x.shape[1])
+        count, mean, square = float32(0), float32(0), float32(0)
+        for start in range(0, columns, chunk):
+            bring(x, row, start, columns, thread, values)
+            found = how_many(start, columns, thread)
+            middle = added(values, start, columns, thread) / max(found, float32(1))
+            spread = squared(values, start, columns, thread, middle)
+            count, mean, square = merged(count, mean, square, found, middle, spread)
+        count, mean, square = merged_in_warp(count, mean, square)
+        if lane == 0:
+            counts[warp], means[warp], squares[warp] = count, mean, square
+        cuda.syncthreads()
+        other = min(lane, int32(warps - 1))
+        count = counts[other] if lane < warps else float32(0)
+        square = squares[other] if lane < warps else float32(0)
+        count, mean, square = merged_in_warp(count, means[other], square)
+        scale = float32(1) / math.sqrt(square / count + eps)
+        for start in range(0, columns, chunk):
+            bring(x, row, start, columns, thread, values)
+            finish(out, row, start, columns, thread, values, mean, scale, gamma, beta, True)
+
+    return layer_norm_long
