@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import float32, int32, int64
+from numba import float32, int32, int64, uint32
 
 from course.backend import cuda
 from course.intrinsics import load4
@@ -27,6 +27,7 @@ WARP = 32
 ALL = 0xFFFFFFFF  # lanes of a warp
 THREADS = 256  # of a block in steps 1 to 4; a power of two
 WARPS = THREADS // WARP
+NAN_BITS = np.int32(0x7FC00000)
 
 
 # --- what is reduced ------------------------------------------------------------------------------
@@ -52,11 +53,21 @@ def larger(a, b):
 
 @cuda.jit(device=True)
 def raise_to(place, value):
-    """An atomic maximum. It passes over NaN, so NaN is added: what is NaN then stays NaN."""
-    if value == value:
-        cuda.atomic.max(place, 0, value)
+    """An atomic maximum of float32, by their bits.
+
+    Positive numbers are in the order of their bits as integers, negative ones in the reverse order
+    of their bits without a sign; NaN without its sign is above all. The atomic maximum of float32
+    itself passes over NaN, and takes a loop of several atomics.
+    """
+    box = cuda.local.array(1, float32)
+    box[0] = value
+    bits = box.view(np.int32)[0]
+    if value != value:
+        bits = NAN_BITS
+    if bits >= 0:
+        cuda.atomic.max(place.view(np.int32), 0, bits)
     else:
-        cuda.atomic.add(place, 0, value)
+        cuda.atomic.min(place.view(np.uint32), 0, uint32(bits))
 
 
 @dataclass(frozen=True)
