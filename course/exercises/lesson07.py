@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from course.checks import Case, FunctionExercise, Tolerance, register
+from course.exercises.lesson07_judges import on_copies
 
 # --- a row of the timeline ------------------------------------------------------------------------
 
@@ -32,6 +33,24 @@ def _touching_neighbours_only(spans):
     return total
 
 
+def _only_those_that_do_not_overlap(spans):
+    """The sum of those spans that begin when all before them are over."""
+    total, until = 0.0, -np.inf
+    for start, end in sorted(spans):
+        if start >= until:
+            total, until = total + end - start, end
+    return total
+
+
+def _negative_parts(spans):
+    """The union where a span inside another one counts as negative time."""
+    total, until = 0.0, None
+    for start, end in sorted(spans):
+        total += end - (start if until is None else max(start, until))
+        until = end if until is None else max(until, end)
+    return total
+
+
 def _in_given_order(spans):
     """The union where the spans are taken as they come."""
     total, until = 0.0, -np.inf
@@ -49,9 +68,10 @@ register(
         lesson=7,
         title="How long a row was busy",
         reference=_union,
+        caller=on_copies,
         cases=[
             _spans("two spans apart", (0.0, 1.0), (3.0, 5.0)),
-            _spans("two that overlap", (0.0, 4.0), (3.0, 5.0)),
+            _spans("two that overlap, and one", (0.0, 4.0), (3.0, 5.0), (7.0, 7.5)),
             _spans("one inside another", (0.0, 10.0), (2.0, 3.0), (4.0, 5.5)),
             _spans("not in order", (6.0, 7.5), (0.0, 2.0), (1.0, 3.0)),
             _spans("two that touch", (1.0, 2.0), (2.0, 4.0)),
@@ -62,9 +82,14 @@ register(
         hints={
             "wrong-result": "Sort the spans by their starts. Remember the latest end that you have "
             "seen: of each span only what lies behind it is new.",
-            "raised": "The row may be empty: then it was busy for 0 ms.",
+            "raised": "If it fails at the last case only: the row may be empty, and was busy for 0 "
+            "ms then.",
         },
         mistakes={
+            "you leave out a span that overlaps an earlier one; a part of it may be new": (
+                _only_those_that_do_not_overlap
+            ),
+            "you count negative time for a span that lies inside another": _negative_parts,
             "you add the lengths, so that what overlaps counts twice": lambda spans: sum(
                 end - start for start, end in spans
             ),
@@ -77,6 +102,9 @@ register(
             "you take the spans as they come; sort them first": _in_given_order,
             "you take the longest span alone": lambda spans: max(
                 (end - start for start, end in spans), default=0.0
+            ),
+            "you take the first span alone, as if `return` stood inside the loop": lambda spans: (
+                spans[0][1] - spans[0][0] if spans else 0.0
             ),
         },
     )
@@ -100,6 +128,7 @@ register(
         lesson=7,
         title="How long two rows were busy at once",
         reference=_together,
+        caller=on_copies,
         cases=[
             _rows("one inside another", [(0.0, 10.0)], [(2.0, 3.0), (5.0, 9.0)]),
             _rows("half of each", [(0.0, 2.0)], [(1.0, 4.0)]),
@@ -114,8 +143,20 @@ register(
             "of the ends, if that is more than 0. Add that up for each span of one row with each "
             "span of the other.",
             "raised": "A row may be empty, and the two may have different numbers of spans.",
+            "wrong-shape": "One number: add up what each pair of spans shares.",
         },
         mistakes={
+            "you count a span of the second row only if it begins inside one of the first; it may "
+            "have begun before": lambda first, second: sum(
+                min(a[1], b[1]) - b[0] for a in first for b in second if a[0] <= b[0] < a[1]
+            ),
+            "you take each row for one span, from first start to last end; there are gaps": (
+                lambda first, second: (
+                    max(0.0, min(first[-1][1], second[-1][1]) - max(first[0][0], second[0][0]))
+                    if first and second
+                    else 0.0
+                )
+            ),
             "you count negative times, where two spans do not meet": lambda first, second: sum(
                 min(a[1], b[1]) - max(a[0], b[0]) for a in first for b in second
             ),
@@ -157,21 +198,32 @@ register(
         reference=lambda elements: len(np.unique(elements // 32)),
         cases=[
             _load("all the same", _LANE * 0 + 77),
+            _load("every sixth", _LANE * 6 + 64),
             _load("32 neighbours", _LANE),
             _load("32 rows of 4096", _LANE * 4096),
             _load("16 rows of 1000, 2 lanes each", _LANE % 16 * 1000 + _LANE // 16),
             _load("neighbours that start at 24", _LANE + 24),
-            _load("every other", _LANE * 2 + 64),
             _load("backwards", 95 - _LANE),
             _load("two places far apart", _LANE % 2 * 100_000 + _LANE // 16),
         ],
         hints={
             "wrong-result": "A line is 128 bytes, 32 numbers. Element e lies in line e // 32. How "
             "many different lines do the 32 lanes name?",
+            "wrong-shape": "Return how many lines they are, not the lines.",
         },
         mistakes={
             "you count sectors of 32 bytes; a line has four of them": lambda elements: len(
                 np.unique(elements // 8)
+            ),
+            "you count banks, elements % 32; the line is elements // 32": lambda elements: len(
+                np.unique(elements % 32)
+            ),
+            "you count how often the line changes from lane to lane; a line that comes again is "
+            "no new one": lambda elements: (
+                1 + np.count_nonzero(np.diff(elements // 32)) if len(elements) else 0
+            ),
+            "you count from the first element; lines begin at multiples of 32": lambda elements: (
+                len(np.unique((elements - elements[0]) // 32))
             ),
             "you count different numbers, not lines": lambda elements: len(np.unique(elements)),
             "you count 128 numbers for a line; it has 128 bytes": lambda elements: len(
@@ -186,6 +238,7 @@ register(
             "you divide the numbers by 32, wherever they lie": lambda elements: (
                 -(-len(np.unique(elements)) // 32)
             ),
+            "you count one line too few": lambda elements: len(np.unique(elements // 32)) - 1,
         },
     )
 )
@@ -277,6 +330,8 @@ def _main_stall(clocks):
 
 def _judge_stall(answer, clocks):
     """Judge the state with the most waiting, and its share."""
+    if isinstance(answer, tuple | list) and len(answer) == 2 and isinstance(answer[1], str):
+        return f"The other way round: first the state's name, then its share; got {answer!r:.60}."
     if not isinstance(answer, tuple | list) or len(answer) != 2 or not isinstance(answer[0], str):
         return f"Return two things, the name of a state and its share; got {answer!r:.60}."
     (state, share), (right, right_share) = answer, _main_stall(clocks)
@@ -292,7 +347,7 @@ def _judge_stall(answer, clocks):
         given = float(share)
     except (TypeError, ValueError):
         return f"The second thing must be a number, the share; got {share!r:.60}."
-    if math.isclose(given, right_share, rel_tol=1e-9):
+    if math.isclose(given, right_share, abs_tol=1e-4):  # four digits will do
         return None
     waiting = sum(amount for name, amount in clocks.items() if name not in NOT_WAITING)
     for wrong, why in (
@@ -304,6 +359,8 @@ def _judge_stall(answer, clocks):
     ):  # fmt: skip
         if math.isclose(given, wrong, rel_tol=1e-9):
             return f"{right!r} is right, its share is not. {why}"
+    if math.isclose(given, right_share, abs_tol=0.005):
+        return f"{right!r} is right, and {given} is its share, rounded: return it as it comes."
     return f"{right!r} is right, its share is {right_share:.4g}; got {given:.4g}."
 
 
@@ -313,6 +370,7 @@ register(
         lesson=7,
         title="What a warp waits for most",
         judge=_judge_stall,
+        caller=on_copies,
         cases=[
             _states("memory", selected=1.0, not_selected=0.5, long_scoreboard=9.5, wait=1.0),
             _states("many ready warps", selected=1.0, not_selected=8.0, barrier=2.0, wait=1.0),

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from course.checks import Case, FunctionExercise, Tolerance, register
+from course.exercises.lesson07_judges import on_copies
 from course.exercises.lesson08_judges import Shelf, judge_packing, judge_queue, judge_stale
 from course.overlap import serial_fraction
 
@@ -37,8 +38,8 @@ _TIMES = (  # in an order in which the first that fails tells the mistake
     (1.5, 2.0, 1.75),
     (1.0, 1.5, 2.0),
     (0.0, 2.0, 2.0),
-    (0.25, 0.25, 2.0),
-    (0.5, 7.0, 0.25),
+    (0.25, 0.5, 2.0),
+    (0.25, 7.0, 0.5),
     (3.0, 0.0, 0.0),
     (4.0, 0.5, 4.0),
 )
@@ -91,11 +92,24 @@ register(
             "image's, too": lambda copy_in, kernel, copy_out: math.ceil(
                 (copy_in + kernel + copy_out) / max(copy_in, kernel, copy_out) - 1
             ),
+            "you divide by the kernel's time; it need not be the longest": (
+                lambda copy_in, kernel, copy_out: (
+                    math.ceil((copy_in + kernel + copy_out) / kernel) if kernel else 1
+                )
+            ),
+            "you divide by the copy out's time; it need not be the longest": (
+                lambda copy_in, kernel, copy_out: (
+                    math.ceil((copy_in + kernel + copy_out) / copy_out) if copy_out else 1
+                )
+            ),
             "you divide by the shortest time, not by that of the busiest engine": (
                 lambda copy_in, kernel, copy_out: math.ceil(
                     (copy_in + kernel + copy_out)
                     / min(time for time in (copy_in, kernel, copy_out) if time)
                 )
+            ),
+            "you take the average of the three times": lambda copy_in, kernel, copy_out: math.ceil(
+                (copy_in + kernel + copy_out) / 3
             ),
             "you take one stream more than needed": (
                 lambda copy_in, kernel, copy_out: _enough(copy_in, kernel, copy_out) + 1
@@ -167,12 +181,24 @@ def _fractions_of(rule):
     return wrong
 
 
+def _fractions_from_the_one_before(workers, milliseconds):
+    """The fractions where each time is compared with the one before it."""
+    steps = zip(workers[1:], milliseconds, milliseconds[1:], strict=False)
+    return np.array([serial_fraction(before / time, count) for count, before, time in steps])
+
+
+def _rounded(digits):
+    """The fractions, rounded."""
+    return lambda workers, milliseconds: np.round(_fractions(workers, milliseconds), digits)
+
+
 register(
     FunctionExercise(
         name="serial-fractions",
         lesson=8,
         title="The serial fraction from measured times",
         reference=_fractions,
+        caller=on_copies,
         cases=[
             Case(
                 name,
@@ -196,6 +222,23 @@ register(
             "raised": "With one worker the formula divides by 0: begin at the second.",
         },
         mistakes={
+            "you compare each time with the one before it, not with the first": (
+                _fractions_from_the_one_before
+            ),
+            "you count the workers yourself, 1, 2, 3; how many they are stands in `workers`": (
+                lambda workers, milliseconds: _fractions(
+                    range(1, len(milliseconds) + 1), milliseconds
+                )
+            ),
+            "only 1 / workers is divided; put brackets around 1 / speedup - 1 / workers": (
+                _fractions_of(lambda speedup, count: 1 / speedup - 1 / count / (1 - 1 / count))
+            ),
+            "you cut off what is above 1; that is a slow-down, and worth knowing": (
+                lambda workers, milliseconds: np.clip(_fractions(workers, milliseconds), 0, 1)
+            ),
+            "you round to four digits; return the fractions as they come": _rounded(4),
+            "you round to three digits; return the fractions as they come": _rounded(3),
+            "you round to two digits; return the fractions as they come": _rounded(2),
             "the speed-up is upside down; it is old time / new time": _fractions_of(
                 lambda speedup, count: (speedup - 1 / count) / (1 - 1 / count)
             ),
@@ -232,6 +275,12 @@ def pays(kernels, launch, capture, replay, node):
     return math.floor(capture / saved) + 1 if saved > 0 else 0
 
 
+def _quotient(kernels, launch, capture, replay, node):
+    """What capturing costs, in savings of a run; negative where a run saves less than nothing."""
+    saved = kernels * launch - (replay + kernels * node)
+    return capture / saved if saved else 0.0
+
+
 register(
     FunctionExercise(
         name="graph-pays",
@@ -248,6 +297,7 @@ register(
             for name, values in (
                 ("32 kernels", (32, 11.5, 90000.0, 40.0, 1.5)),
                 ("one kernel", (1, 11.5, 2000.0, 12.0, 0.75)),
+                ("a replay costs as much", (4, 5.0, 300.0, 18.0, 0.5)),
                 ("equal at 10 runs", (20, 5.0, 800.0, 10.0, 0.5)),
                 ("two kernels", (2, 12.0, 500.0, 6.0, 0.5)),
                 ("cheap to capture", (100, 10.0, 50.0, 10.0, 0.5)),
@@ -262,8 +312,8 @@ register(
         },
         mistakes={
             "with so many runs both cost the same; it must cost less": (
-                lambda kernels, launch, capture, replay, node: max(
-                    math.ceil(capture / (kernels * launch - replay - kernels * node)), 0
+                lambda kernels, launch, capture, replay, node: math.ceil(
+                    max(_quotient(kernels, launch, capture, replay, node), 0)
                 )
             ),
             "replay is left out: it costs the host something each time": (
@@ -292,8 +342,8 @@ register(
                 )
             ),
             "you do not round up: half a run saves nothing": (
-                lambda kernels, launch, capture, replay, node: (
-                    capture / (kernels * launch - replay - kernels * node)
+                lambda kernels, launch, capture, replay, node: _quotient(
+                    kernels, launch, capture, replay, node
                 )
             ),
             "you round down, so the graph has not quite paid yet": (
@@ -301,7 +351,18 @@ register(
                     pays(kernels, launch, capture, replay, node) - 1, 0
                 )
             ),
-            "where the graph never pays, return 0": (
+            "a run with the graph costs nothing; it costs replay and its nodes": (
+                lambda kernels, launch, capture, replay, node: pays(kernels, launch, capture, 0, 0)
+            ),
+            "you take one run too many": lambda kernels, launch, capture, replay, node: (
+                pays(kernels, launch, capture, replay, node) + 1
+            ),
+            "you divide by what a run saves though it saves nothing; then the graph never pays": (
+                lambda kernels, launch, capture, replay, node: (
+                    math.floor(_quotient(kernels, launch, capture, replay, node)) + 1
+                )
+            ),
+            "you return -1 where the graph never pays; return 0": (
                 lambda kernels, launch, capture, replay, node: (
                     pays(kernels, launch, capture, replay, node) or -1
                 )
@@ -325,7 +386,7 @@ _OTHER_ORDER = [
 ]
 _HONEST = [
     ("n = 3", ""),
-    ("print('square' in globals())", "False\n"),
+    ("print('square' in globals(), 'rate' in globals())", "False False\n"),
     ("square = n ** 2\nprint(square)", "9\n"),
 ]
 _LATER_CELL_FIRST = [
@@ -335,18 +396,27 @@ _LATER_CELL_FIRST = [
     ("print(rate)", "20.0\n"),
 ]
 
+_PRINT_ADDED = [
+    ("size, ways = 2048, 12\nprint(size)", ""),
+    ("print('2 streams')", "2 streams\n"),
+    ("print(ways, 'ways')", "2 ways\n"),
+    ("print(size * 2)", "4096\n"),
+]
+
 register(
     FunctionExercise(
         name="stale-outputs",
         lesson=8,
         title="Find the outputs that do not come from the code",
         judge=judge_stale,
+        caller=on_copies,
         cases=[
             Case(name, lambda rng, c=cells: {"cells": [*c]})
             for name, cells in (
                 ("code that was changed later", _ORIGINAL),
                 ("a cell that was run three times", _OTHER_ORDER),
                 ("a later cell that was run first", _LATER_CELL_FIRST),
+                ("a print that was added", _PRINT_ADDED),
                 ("an honest notebook", _HONEST),
             )
         ],

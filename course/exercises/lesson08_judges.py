@@ -22,7 +22,9 @@ NEARLY = 1.02  # times the best order's time
 def judge_queue(answer: Any, images: int, streams: int) -> str | None:
     """Judge a list of (step, image, stream) in the order in which they are queued."""
     if not isinstance(answer, tuple | list):
-        return f"Return a list of (step, image, stream); got {answer!r:.60}."
+        kind = type(answer).__name__
+        shown = "a generator; leave `yield` out" if kind == "generator" else f"{answer!r:.60}"
+        return f"Return a list of (step, image, stream); got {shown}."
     for place, command in enumerate(answer):
         fault = _no_command(command, images, streams)
         if fault:
@@ -150,7 +152,7 @@ def judge_packing(
     """Judge a buffer into which the used parts of the factors were packed."""
     given = take.__self__.given
     parts = {"u[:, :k]": u[:, :k], "s[:k]": s[:k], "vt[:k]": vt[:k]}
-    others = {"u[:k]": u[:k], "vt[:, :k]": vt[:, :k]}
+    others = {"u[:k]": u[:k], "vt[:, :k]": vt[:, :k], "u[:, :k] * s[:k]": u[:, :k] * s[:k]}
     needed = sum(part.size for part in parts.values())
     if not given:
         return "You never called take(): the memory that you return is pageable."
@@ -169,6 +171,13 @@ def judge_packing(
     whole = u.size + s.size + vt.size
     if given[0].size == whole != needed:
         return f"You copy the whole factors, {whole} numbers; with k = {k}, {needed} are used."
+    if given[0].size == 4 * needed == answer.size:
+        return f"take(n) lends n numbers, not n bytes: you took {4 * needed}, needed are {needed}."
+    if answer.ndim == 1 and answer.size > needed and not _wrong_part(answer, parts, others):
+        return (
+            f"The buffer has {answer.size} numbers, filled are {needed}: return the part that you "
+            f"filled, buffer[:{needed}]."
+        )
     if answer.shape != (needed,):
         return (
             f"The buffer has the shape {answer.shape}, right is ({needed},): rows · k numbers of "
@@ -180,6 +189,13 @@ def judge_packing(
 def _wrong_part(
     answer: np.ndarray, parts: dict[str, np.ndarray], mistaken: dict[str, np.ndarray]
 ) -> str | None:
+    longest, last = max(part.size for part in parts.values()), [*parts.values()][-1]
+    last = np.asarray(last, dtype=np.float32).ravel()
+    if np.isnan(answer[longest:]).all() and np.array_equal(answer[: last.size], last):
+        return (
+            "Each part was written to the beginning of the buffer, so that the last one stands "
+            "there. A part begins where the one before it ends."
+        )
     start = 0
     for name, part in parts.items():
         right = np.asarray(part, dtype=np.float32).ravel()
@@ -244,12 +260,12 @@ def judge_stale(answer: Any, cells: list[tuple[str, str]]) -> str | None:
         source, saved = cells[wrong[0]]
         return (
             f"You name cell {wrong[0]}, {source!r:.50}. But run after the cells before it, it "
-            f"prints what is saved, {saved!r:.30}. Do all cells share one namespace, and do you "
-            "compare each with its own output alone?"
+            f"prints what is saved, {saved!r:.30}. Do all cells share one namespace, a new one for "
+            "each notebook, and do you compare each with its own output alone?"
         )
     missing = next(place for place in right if place not in found)
     source, saved = cells[missing]
     return (
         f"Cell {missing}, {source!r:.50}, does not print what is saved, {saved!r:.30}; you return "
-        f"{found}. Run the cells in the order in which they stand."
+        f"{found}. Run the cells in the order in which they stand, and compare the whole text."
     )

@@ -58,6 +58,46 @@ def only_the_longest(spans):
     return max(end - start for start, end in spans)
 
 
+@wrong("busy-time", "wrong-result", "leave out a span that overlaps")
+def overlapping_left_out(spans):
+    total, until = 0.0, float("-inf")
+    for start, end in sorted(spans):
+        if start >= until:
+            total += end - start
+            until = end
+    return total
+
+
+@wrong("busy-time", "wrong-result", "negative time for a span that lies inside")
+def without_the_max(spans):
+    total, until = 0.0, float("-inf")
+    for start, end in sorted(spans):
+        total += end - max(start, until)
+        until = max(until, end)
+    return total
+
+
+@wrong("busy-time", "wrong-result", "as if `return` stood inside the loop")
+def returned_too_early(spans):
+    total, until = 0.0, float("-inf")
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, until))
+        until = max(until, end)
+        return total
+    return total
+
+
+@wrong("busy-time", "input-modified", "belongs to the caller")
+def sorted_in_place(spans):
+    spans.sort()
+    return busy_by_merging(spans)
+
+
+@wrong("busy-time", "wrong-result", "result is 5, right is 5.5")
+def in_whole_milliseconds(spans):
+    return len({t for start, end in spans for t in range(int(start), int(end))})
+
+
 @right("busy-time")
 def busy_by_merging(spans):
     merged = []
@@ -117,6 +157,33 @@ def from_the_first_spans(first, second):
     return total
 
 
+@wrong("together", "wrong-result", "only if it begins inside")
+def begins_inside(first, second):
+    total = 0.0
+    for a in first:
+        for b in second:
+            if a[0] <= b[0] < a[1]:
+                total += min(a[1], b[1]) - b[0]
+    return total
+
+
+@wrong("together", "wrong-result", "each row for one span")
+def rows_without_gaps(first, second):
+    if not first or not second:
+        return 0.0
+    return max(0.0, min(first[-1][1], second[-1][1]) - max(first[0][0], second[0][0]))
+
+
+@wrong("together", "wrong-shape", "One number")
+def a_list_of_pairs(first, second):
+    return [max(0.0, min(a[1], b[1]) - max(a[0], b[0])) for a in first for b in second]
+
+
+@wrong("together", "wrong-result", "how long each was busy")
+def sum_of_both(first, second):
+    return sum(end - start for start, end in first + second)
+
+
 @right("together")
 def both_less_either(first, second):
     sums = [busy_by_merging(spans) for spans in (first, second, first + second)]
@@ -154,6 +221,42 @@ def as_if_neighbours(elements):
 @wrong("lines-of-a-load", "wrong-result", "share it")
 def a_line_for_each_lane(elements):
     return 32
+
+
+@wrong("lines-of-a-load", "wrong-result", "you count banks")
+def banks_counted(elements):
+    return len(np.unique(elements % 32))
+
+
+@wrong("lines-of-a-load", "wrong-result", "from lane to lane")
+def changes_counted(elements):
+    lines = elements // 32
+    return 1 + int((lines[1:] != lines[:-1]).sum())
+
+
+@wrong("lines-of-a-load", "wrong-result", "lines begin at multiples of 32")
+def lines_from_the_first_element(elements):
+    return len(np.unique((elements - elements[0]) // 32))
+
+
+@wrong("lines-of-a-load", "wrong-result", "one line too few")
+def changes_of_the_sorted(elements):
+    return int((np.diff(np.sort(elements // 32)) > 0).sum())
+
+
+@wrong("lines-of-a-load", "wrong-shape", "not the lines")
+def the_lines_themselves(elements):
+    return np.unique(elements // 32)
+
+
+@wrong("lines-of-a-load", "wrong-result", "different numbers")
+def by_division_with_a_fraction(elements):
+    return len(np.unique(elements / 32))
+
+
+@right("lines-of-a-load")
+def places_where_the_sorted_change(elements):
+    return 1 + np.count_nonzero(np.diff(np.sort(elements >> 5)))
 
 
 @right("lines-of-a-load")
@@ -204,6 +307,25 @@ def words_capitalised(sm, memory):
     return "Compute" if sm > memory else "Memory"
 
 
+@wrong("speed-of-light", "wrong-result", "only if both are below")
+def by_the_average(sm, memory):
+    if (sm + memory) / 2 < 60:
+        return "waiting"
+    return "compute" if sm >= memory else "memory"
+
+
+@wrong("speed-of-light", "wrong-result", "neither roof is near")
+def as_if_a_fraction(sm, memory):
+    if sm < 0.6 and memory < 0.6:
+        return "waiting"
+    return "compute" if sm >= memory else "memory"
+
+
+@wrong("speed-of-light", "wrong-result", "Does it end with `return`")
+def word_printed(sm, memory):
+    print(by_a_table(sm, memory))
+
+
 @right("speed-of-light")
 def by_a_table(sm, memory):
     share, word = max((sm, "compute"), (memory, "memory"))
@@ -249,6 +371,52 @@ def everything_is_waiting(clocks):
 @wrong("main-stall", "wrong-result", "Return two things")
 def only_the_name(clocks):
     return by_sorting(clocks)[0]
+
+
+@wrong("main-stall", "input-modified", "belongs to the caller")
+def removed_from_the_dictionary(clocks):
+    clocks.pop("selected", None)
+    clocks.pop("not_selected", None)
+    name = max(clocks, key=clocks.get)
+    return name, clocks[name] / sum(clocks.values())
+
+
+@wrong("main-stall", "raised", "changed size during iteration")
+def deleted_while_looking(clocks):
+    for name in clocks:
+        if name in ("selected", "not_selected"):
+            del clocks[name]
+    return by_sorting(clocks)
+
+
+@wrong("main-stall", "wrong-result", "other way round")
+def share_first(clocks):
+    return by_sorting(clocks)[::-1]
+
+
+@wrong("main-stall", "wrong-result", "taken as waiting")
+def or_instead_of_and(clocks):
+    waits = [name for name in clocks if name != "selected" or name != "not_selected"]
+    name = max(waits, key=clocks.get)
+    return name, clocks[name] / sum(clocks.values())
+
+
+@wrong("main-stall", "wrong-result", "rounded: return it as it comes")
+def share_in_two_digits(clocks):
+    name, share = by_sorting(clocks)
+    return name, round(share, 2)
+
+
+@wrong("main-stall", "wrong-result", "It waits most for")
+def largest_name(clocks):
+    name = max(name for name in clocks if not name.endswith("selected"))
+    return name, clocks[name] / sum(clocks.values())
+
+
+@right("main-stall")
+def in_a_list_with_four_digits(clocks):
+    name, share = by_sorting(clocks)
+    return [name, np.round(share, 4)]
 
 
 @right("main-stall")

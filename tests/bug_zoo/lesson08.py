@@ -98,6 +98,43 @@ def queue_unevenly(images, streams):
     ]
 
 
+@wrong("fill-the-queues", "wrong-result", "The copy in of image 6 is missing")
+def queue_whole_rounds_only(images, streams):
+    return [
+        (step, first * streams + stream, stream)
+        for first in range(images // streams)
+        for stream in range(streams)
+        for step in STEPS
+    ]
+
+
+@wrong("fill-the-queues", "wrong-result", "leave `yield` out")
+def queue_by_yield(images, streams):
+    for image in range(images):
+        for step in STEPS:
+            yield step, image, image % streams
+
+
+@wrong("fill-the-queues", "wrong-result", "The copy in of image 1 is missing")
+def queue_returned_too_early(images, streams):
+    queue = []
+    for image in range(images):
+        queue += [(step, image, image % streams) for step in STEPS]
+        return queue
+    return queue
+
+
+@wrong("fill-the-queues", "wrong-result", "You use 2 of 3 streams")
+def queue_by_whole_division(images, streams):
+    return [(step, image, image // streams) for image in range(images) for step in STEPS]
+
+
+@right("fill-the-queues")
+def queue_a_piece_for_each_stream(images, streams):
+    each = -(-images // streams)
+    return [(step, image, image // each) for image in range(images) for step in STEPS]
+
+
 @right("fill-the-queues")
 def queue_stream_by_stream(images, streams):
     return [
@@ -160,6 +197,34 @@ def enough_by_the_shortest(copy_in, kernel, copy_out):
 @wrong("enough-streams", "wrong-result", "you count the engines")
 def enough_engines(copy_in, kernel, copy_out):
     return sum(time > 0 for time in (copy_in, kernel, copy_out))
+
+
+@wrong("enough-streams", "wrong-result", "divide by the kernel's time")
+def enough_by_the_kernel(copy_in, kernel, copy_out):
+    return math.ceil((copy_in + kernel + copy_out) / kernel)
+
+
+@wrong("enough-streams", "wrong-result", "divide by the copy out's time")
+def enough_by_the_copy_out(copy_in, kernel, copy_out):
+    return math.ceil((copy_in + kernel + copy_out) / copy_out)
+
+
+@wrong("enough-streams", "wrong-result", "one stream more than needed")
+def enough_and_equal(copy_in, kernel, copy_out):
+    streams = 1
+    while streams * max(copy_in, kernel, copy_out) <= copy_in + kernel + copy_out:
+        streams += 1
+    return streams
+
+
+@wrong("enough-streams", "wrong-result", "the average of the three")
+def enough_on_average(copy_in, kernel, copy_out):
+    return math.ceil((copy_in + kernel + copy_out) / 3)
+
+
+@wrong("enough-streams", "wrong-shape", "one whole number")
+def enough_in_a_list(copy_in, kernel, copy_out):
+    return [enough_by_trying(copy_in, kernel, copy_out)]
 
 
 @right("enough-streams")
@@ -256,7 +321,7 @@ def pack_rows_of_u(u, s, vt, k, take):
     return buffer
 
 
-@wrong("pack-factors", "wrong-result", "right is (26,)")
+@wrong("pack-factors", "wrong-result", "not n bytes")
 def pack_bytes(u, s, vt, k, take):
     parts = (u[:, :k], s[:k], vt[:k])
     buffer = take(4 * sum(part.size for part in parts))
@@ -273,6 +338,52 @@ def pack_with_the_size(u, s, vt, k, take):
 @wrong("pack-factors", "wrong-result", "Nothing was written to numbers 0 to 11")
 def pack_nothing(u, s, vt, k, take):
     return take(u.shape[0] * k + k + k * vt.shape[1])
+
+
+@wrong("pack-factors", "wrong-result", "A part begins where the one before it ends")
+def pack_all_to_the_beginning(u, s, vt, k, take):
+    parts = (u[:, :k], s[:k], vt[:k])
+    buffer = take(sum(part.size for part in parts))
+    start = 0
+    for part in parts:
+        buffer[start : start + part.size] = part.ravel()
+    return buffer
+
+
+@wrong("pack-factors", "wrong-result", "lends n numbers, not n bytes")
+def pack_into_as_many_as_bytes(u, s, vt, k, take):
+    parts = (u[:, :k], s[:k], vt[:k])
+    buffer = take(sum(part.size * 4 for part in parts))
+    start = 0
+    for part in parts:
+        buffer[start : start + part.size] = part.ravel()
+        start += part.size
+    return buffer
+
+
+@wrong("pack-factors", "wrong-result", "return the part that you filled, buffer[:26]")
+def pack_and_return_too_much(u, s, vt, k, take):
+    packed = np.concatenate([u[:, :k].ravel(), s[:k], vt[:k].ravel()])
+    buffer = take(packed.size + 100)
+    buffer[: packed.size] = packed
+    return buffer
+
+
+@wrong("pack-factors", "wrong-result", "Where u[:, :k] belongs stands u[:, :k] * s[:k]")
+def pack_scaled(u, s, vt, k, take):
+    return pack_part_by_part(u * s, s, vt, k, take)
+
+
+@wrong("pack-factors", "wrong-result", "new memory, and that is pageable")
+def pack_and_copy(u, s, vt, k, take):
+    return pack_part_by_part(u, s, vt, k, take).copy()
+
+
+@wrong("pack-factors", "raised", "could not broadcast", "rows · k of them")
+def pack_without_ravel(u, s, vt, k, take):
+    buffer = take(u.shape[0] * k + k + k * vt.shape[1])
+    buffer[: u.shape[0] * k] = u[:, :k]
+    return buffer
 
 
 @right("pack-factors")
@@ -362,6 +473,51 @@ def fractions_that_divide_by_zero(workers, milliseconds):
     ]
 
 
+@wrong("serial-fractions", "wrong-result", "with the one before it")
+def fractions_of_the_time_before(workers, milliseconds):
+    return [
+        (milliseconds[i] / milliseconds[i - 1] - 1 / workers[i]) / (1 - 1 / workers[i])
+        for i in range(1, len(workers))
+    ]
+
+
+@wrong("serial-fractions", "wrong-result", "put brackets around")
+def fractions_without_brackets(workers, milliseconds):
+    return by_rule(lambda speedup, n: 1 / speedup - 1 / n / (1 - 1 / n))(workers, milliseconds)
+
+
+@wrong("serial-fractions", "wrong-result", "stands in `workers`")
+def fractions_by_the_index(workers, milliseconds):
+    return [
+        (milliseconds[i] / milliseconds[0] - 1 / (i + 1)) / (1 - 1 / (i + 1))
+        for i in range(1, len(workers))
+    ]
+
+
+@wrong("serial-fractions", "wrong-result", "cut off what is above 1")
+def fractions_cut_at_1(workers, milliseconds):
+    return np.minimum(fractions_by_the_other_form(workers, milliseconds), 1)
+
+
+@wrong("serial-fractions", "wrong-result", "round to two digits")
+def fractions_in_two_digits(workers, milliseconds):
+    return [round(float(f), 2) for f in fractions_by_the_other_form(workers, milliseconds)]
+
+
+@wrong("serial-fractions", "input-modified", "belongs to the caller")
+def fractions_by_popping(workers, milliseconds):
+    first = milliseconds.pop(0)
+    workers.pop(0)
+    return [
+        (time / first - 1 / n) / (1 - 1 / n) for n, time in zip(workers, milliseconds, strict=True)
+    ]
+
+
+@wrong("serial-fractions", "wrong-shape", "One fraction for each")
+def fraction_of_the_last(workers, milliseconds):
+    return fractions_by_the_other_form(workers, milliseconds)[-1]
+
+
 @right("serial-fractions")
 def fractions_by_the_other_form(workers, milliseconds):
     count, time = np.array(workers[1:]), np.array(milliseconds[1:])
@@ -411,7 +567,7 @@ def pays_with_one_node(kernels, launch, capture, replay, node):
     return int(capture / saved) + 1 if saved > 0 else 0
 
 
-@wrong("graph-pays", "wrong-result", "where the graph never pays, return 0")
+@wrong("graph-pays", "wrong-result", "where the graph never pays; return 0")
 def pays_minus_1_for_never(kernels, launch, capture, replay, node):
     saved = saved_by(kernels, launch, replay, node)
     return int(capture / saved) + 1 if saved > 0 else -1
@@ -420,6 +576,34 @@ def pays_minus_1_for_never(kernels, launch, capture, replay, node):
 @wrong("graph-pays", "wrong-result", "capture is left out")
 def pays_at_once(kernels, launch, capture, replay, node):
     return 1 if saved_by(kernels, launch, replay, node) > 0 else 0
+
+
+@wrong("graph-pays", "raised", "meet a 0")
+def pays_if_a_replay_costs_as_much(kernels, launch, capture, replay, node):
+    saved = saved_by(kernels, launch, replay, node)
+    return int(capture // saved) + 1 if saved >= 0 else 0
+
+
+@wrong("graph-pays", "wrong-result", "though it saves nothing")
+def pays_a_negative_number(kernels, launch, capture, replay, node):
+    return int(capture // saved_by(kernels, launch, replay, node)) + 1
+
+
+@wrong("graph-pays", "wrong-result", "a run with the graph costs nothing")
+def pays_if_replays_were_free(kernels, launch, capture, replay, node):
+    return int(capture // (kernels * launch)) + 1
+
+
+@wrong("graph-pays", "wrong-result", "one run too many")
+def pays_after_the_capture(kernels, launch, capture, replay, node):
+    saved = saved_by(kernels, launch, replay, node)
+    return int(capture // saved) + 2 if saved > 0 else 0
+
+
+@wrong("graph-pays", "wrong-result", "you launch one kernel a run")
+def pays_for_one_launch(kernels, launch, capture, replay, node):
+    saved = launch - replay - node * kernels
+    return int(capture // saved) + 1 if saved > 0 else 0
 
 
 @right("graph-pays")
@@ -485,6 +669,67 @@ def stale_by_everything_printed(cells):
 def stale_as_a_number(cells):
     names = {}
     return sum(printed(source, names) != saved for source, saved in cells)
+
+
+@wrong("stale-outputs", "wrong-result", "compare the whole text")
+def stale_if_not_within(cells):
+    names = {}
+    return [n for n, (source, saved) in enumerate(cells) if saved not in printed(source, names)]
+
+
+SESSION = {}
+
+
+@wrong("stale-outputs", "wrong-result", "a new one for each notebook")
+def stale_in_one_namespace_for_ever(cells):
+    SESSION.pop("square", None)  # as in the first check of a session
+    return [n for n, (source, saved) in enumerate(cells) if printed(source, SESSION) != saved]
+
+
+@wrong("stale-outputs", "raised", "comes before the loop")
+def stale_where_cells_without_output_are_left_out(cells):
+    names = {}
+    return [
+        n for n, (source, saved) in enumerate(cells) if saved and printed(source, names) != saved
+    ]
+
+
+@wrong("stale-outputs", "input-modified", "belongs to the caller")
+def stale_and_mended(cells):
+    names, found = {}, []
+    for place, (source, saved) in enumerate(cells):
+        text = printed(source, names)
+        if text != saved:
+            cells[place] = (source, text)
+            found.append(place)
+    return found
+
+
+@wrong("stale-outputs", "wrong-result", "Places are whole numbers")
+def stale_sources(cells):
+    names = {}
+    return [source for source, saved in cells if printed(source, names) != saved]
+
+
+@wrong("stale-outputs", "wrong-result", "does not print what is saved")
+def stale_the_first_one(cells):
+    names = {}
+    for place, (source, saved) in enumerate(cells):
+        if printed(source, names) != saved:
+            return [place]
+    return []
+
+
+@right("stale-outputs")
+def stale_by_running_all_before_anew(cells):
+    found = []
+    for place, (source, saved) in enumerate(cells):
+        names = {}
+        for earlier, _ in cells[:place]:
+            printed(earlier, names)
+        if printed(source, names) != saved:
+            found.append(place)
+    return found
 
 
 @right("stale-outputs")
