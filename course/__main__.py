@@ -1,6 +1,7 @@
 """The command line: python -m course doctor | reconstruct | bench."""
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Iterable
@@ -87,7 +88,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="how many singular values to keep; one or several numbers",
     )
     reconstruct.add_argument(
-        "--out", metavar="DIR", required=True, type=Path, help="folder for the results"
+        "--out", metavar="DIR", required=True, type=folder, help="folder for the results"
     )
     reconstruct.add_argument(
         "--size",
@@ -150,6 +151,13 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def folder(text: str) -> Path:
+    """Return the folder of an --out; an empty name, of a variable that is not set, is none."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name of the folder is empty")
+    return Path(text)
+
+
 def whole_number(text: str) -> int:
     """Return the number of a --k; argparse shows the error's text."""
     try:
@@ -193,7 +201,7 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
     from tqdm import tqdm
 
     from course.image_files import printable
-    from course.journal import unfinished
+    from course.journal import is_at_work, unfinished
     from course.pipeline import reconstruct_images
 
     bar = None
@@ -205,7 +213,8 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
         return bar
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as for Ctrl-C
-    if not arguments.resume and unfinished(arguments.out):
+    left = [] if arguments.resume else unfinished(arguments.out)
+    if left and not any(map(is_at_work, left)):
         print(
             f"an unfinished run lies in {str(arguments.out)!r}: --resume goes on with it; this run "
             "begins again, and removes it at its end",
@@ -299,7 +308,12 @@ def main(words: list[str] | None = None) -> int:
     from course.measurements import BadMeasurements
 
     try:
-        return arguments.run(arguments) or 0
+        status = arguments.run(arguments) or 0
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # who read what is printed has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ImageError, OSError, UsageError, BadMeasurements) as error:
         problem = with_notes(" ".join(str(error).split()), error)
         print(f"python -m course: error: {problem}", file=sys.stderr)

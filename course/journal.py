@@ -136,8 +136,15 @@ def begin(out: Path, begun: dict[str, Any]) -> Journal:
 
     Raises
     ------
+    ResumeError
+        When another process works on results in `out`: they would get mixed.
     OSError
     """
+    if any(is_at_work(other) for other in unfinished(out)):
+        raise ResumeError(
+            f"another process writes its results to {str(out)!r}: wait for it, or choose another "
+            "folder"
+        )
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=out))
     try:
         file = open(folder / FILE, "ab", buffering=0)
@@ -163,6 +170,15 @@ def unfinished(out: Path) -> list[Path]:
         with suppress(OSError):  # no journal yet, or no more
             found.append(((folder / FILE).stat().st_mtime_ns, folder))
     return [folder for _, folder in sorted(found, reverse=True)]
+
+
+def is_at_work(folder: Path) -> bool:
+    """Whether a process works on the run of a hidden folder."""
+    try:
+        with open(folder / FILE, "r+b") as file:
+            return not _lock(file)
+    except OSError:
+        return False
 
 
 def resume(out: Path, begun: dict[str, Any], names: list[list[str]]) -> Journal | None:
@@ -231,31 +247,48 @@ def _is_there(done: Done, names: list[str], folder: Path) -> bool:
 
 
 def _entries(content: bytes) -> tuple[list[Any], int]:
-    """The whole lines of a journal, and how many bytes they are."""
-    entries, whole = [], 0
+    """The lines of a journal up to the first that is not whole, and how many bytes they are."""
+    entries: list[Any] = []
+    whole = 0
     for line in content.splitlines(keepends=True):
         try:
-            entries.append(json.loads(line))
+            entry = json.loads(line)
         except ValueError:
             break
-        if not line.endswith(b"\n"):
-            entries.pop()
+        if not line.endswith(b"\n") or not (_is_done(entry) if entries else _is_begun(entry)):
             break
+        entries.append(entry)
         whole += len(line)
     return entries, whole
+
+
+def _is_begun(entry: Any) -> bool:
+    """Whether an entry is what `identity` gives."""
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("settings"), dict)
+        and isinstance(entry.get("files"), list)
+        and all(isinstance(file, list) and len(file) == 3 for file in entry["files"])
+    )
+
+
+def _is_done(entry: Any) -> bool:
+    """Whether an entry is an image's, or says that the results are being moved."""
+    if entry == "moving":
+        return True
+    if not (isinstance(entry, list) and len(entry) == 4 and type(entry[0]) is int):
+        return False
+    lists = all(isinstance(part, list) for part in entry[1:3])
+    return lists and all(isinstance(values, list) for values in entry[1])
 
 
 def clear(out: Path) -> None:
     """Remove what killed runs left in `out`; what another process works on stays."""
     for folder in out.glob(f"{PREFIX}*"):
-        try:
-            with open(folder / FILE, "r+b") as file:
-                alive = not _lock(file)
-        except OSError:  # killed before there was a journal, or after
+        if not (folder / FILE).exists():  # killed before there was a journal, or after
             with suppress(OSError):
                 folder.rmdir()
-            continue
-        if not alive:
+        elif not is_at_work(folder):
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -265,7 +298,9 @@ def _difference(was: dict[str, Any], now: dict[str, Any], out: Path) -> str:
     for key, value in now["settings"].items():
         before = was["settings"].get(key)
         if before != value:
-            told.append(f"{OPTIONS.get(key, key)} was {_words(before)} and is {_words(value)}")
+            between = "x" if key == "size" else " "
+            was_, is_ = (_words(each, between) for each in (before, value))
+            told.append(f"{OPTIONS.get(key, key)} was {was_} and is {is_}")
     before = {path: tuple(rest) for path, *rest in was["files"]}
     after = {path: tuple(rest) for path, *rest in now["files"]}
     for verb, paths in (
@@ -284,8 +319,8 @@ def _difference(was: dict[str, Any], now: dict[str, Any], out: Path) -> str:
     )
 
 
-def _words(value: Any) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+def _words(value: Any, between: str) -> str:
+    return between.join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _example(paths: list[str]) -> str:

@@ -319,4 +319,4 @@ def _progress_in(
 
 def _worth_keeping(kept: Journal, resume: bool) -> bool:
     good = any(done.reason is None for done in kept.done.values())
-    return kept.moving or (resume and good)
+    return kept.folder.is_dir() and (kept.moving or (resume and good))

@@ -349,6 +349,8 @@ def cannot_write(folder: Path, error: OSError) -> OSError:
     cure = "choose another one"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         cure = "make room on that disk, or choose another folder"
+    elif error.errno == errno.EFBIG:
+        cure = "raise the limit on the size of files (ulimit -f)"
     told = OSError(f"cannot write to the folder {str(folder)!r}: {error.strerror or error}; {cure}")
     told.errno = error.errno
     return told

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -296,6 +297,25 @@ def test_half_a_line_at_the_end_of_the_journal_counts_for_nothing(folder, tmp_pa
     assert contents(out) == whole
 
 
+@pytest.mark.parametrize("entry", ["[1, 2]", "{}", "7", "[0, 1, 2, null]", "[0, [5], [9], null]"])
+def test_a_line_of_another_shape_ends_what_is_believed(folder, tmp_path, whole, entry):
+    left = interrupted(folder, tmp_path / "out")
+    lines = (left / journal.FILE).read_text().splitlines()
+    lines[2] = entry
+    (left / journal.FILE).write_text("\n".join(lines) + "\n")
+    report = rebuild(folder, tmp_path / "out", resume=True)
+    assert report.kept == 1 and contents(tmp_path / "out") == whole
+
+
+@pytest.mark.parametrize("first", ["[]", '{"settings": {}}', '{"settings": {}, "files": [[]]}'])
+def test_a_journal_that_begins_otherwise_is_none(folder, tmp_path, whole, first):
+    left = interrupted(folder, tmp_path / "out")
+    lines = (left / journal.FILE).read_text().splitlines()
+    (left / journal.FILE).write_text("\n".join([first, *lines[1:]]) + "\n")
+    report = rebuild(folder, tmp_path / "out", resume=True)
+    assert report.kept == 0 and contents(tmp_path / "out") == whole
+
+
 def test_a_journal_that_was_torn_twice_loses_nothing(folder, tmp_path, whole):
     out = tmp_path / "out"
     left = interrupted(folder, out, after=2)
@@ -311,7 +331,7 @@ def test_a_journal_that_was_torn_twice_loses_nothing(folder, tmp_path, whole):
 
 DIFFERENCES = {
     "other k": ({"ranks": (2, 7)}, "--k was 2 5 and is 2 7"),
-    "other size": ({"size": (16, 20)}, "--size was 16 16 and is 16 20"),
+    "other size": ({"size": (16, 20)}, "--size was 16x16 and is 16x20"),
     "other fit": ({"fit": "crop"}, "--fit was stretch and is crop"),
     "other engine": ({"engine": "simulator"}, "--engine was numpy and is simulator"),
 }
@@ -367,10 +387,33 @@ def test_a_run_that_is_under_way_is_not_resumed(folder, tmp_path, whole):
         assert journal._lock(held)
         with pytest.raises(ResumeError, match="another process works on the unfinished run"):
             rebuild(folder, out, resume=True)
-        rebuild(folder, out)  # another one may begin beside it, and leaves it alone
-        assert left.is_dir()
     rebuild(folder, out, resume=True)
     assert contents(out) == whole
+
+
+def test_a_new_run_does_not_mix_its_results_with_those_of_one_at_work(folder, tmp_path):
+    out = tmp_path / "out"
+    left = interrupted(folder, out)
+    with open(left / journal.FILE, "r+b") as file:
+        assert journal._lock(file)
+        before = contents(out)
+        with pytest.raises(ResumeError, match="another process writes its results to"):
+            rebuild(folder, out, ranks=(3,))
+        assert contents(out) == before
+
+
+def test_nothing_is_said_to_be_kept_where_the_folder_is_gone(folder, tmp_path):
+    out = tmp_path / "out"
+
+    def progress(files):
+        for number, file in enumerate(files):
+            if number == 3:
+                shutil.rmtree(out)
+            yield file
+
+    with pytest.raises(OSError, match="cannot write to the folder") as error:
+        rebuild(folder, out, progress=progress, resume=True, batch=1, workers=1)
+    assert not getattr(error.value, "__notes__", ())
 
 
 def test_a_new_run_replaces_an_unfinished_one_when_it_is_done(folder, tmp_path, whole):
@@ -434,6 +477,31 @@ def test_the_command_says_that_an_unfinished_run_lies_there(folder, tmp_path, wh
     assert status == 0
     assert err.startswith(f"an unfinished run lies in {str(out)!r}: --resume goes on with it")
     assert contents(out) == whole
+
+
+@pytest.mark.usefixtures("keep_signal_handlers")
+def test_the_command_does_not_call_a_run_at_work_unfinished(folder, tmp_path, capfd):
+    left = interrupted(folder, tmp_path / "out")
+    with open(left / journal.FILE, "r+b") as file:
+        assert journal._lock(file)
+        status, said, told = call(capfd, *command(folder, tmp_path / "out"))
+    assert status == 2 and not said
+    assert "another process" in told and "--resume goes on" not in told
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a pipe as a shell makes it")
+def test_who_reads_only_the_beginning_gets_no_error(folder, tmp_path):
+    words = [sys.executable, "-m", "course", *map(str, command(folder, tmp_path / "out"))]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        run.stdout.close()
+        told = run.stderr.read().decode()
+    assert run.returncode == 0 and told.count("\n") == told.count("skipped")
+    assert (tmp_path / "out" / "quality.csv").is_file()
+
+
+def test_an_empty_name_is_no_folder(folder, capfd):
+    status, said, told = call(capfd, *command(folder, ""))
+    assert status == 2 and "--out: the name of the folder is empty" in told
 
 
 @pytest.mark.parametrize("option", ["--workers", "--batch"])
