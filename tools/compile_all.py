@@ -22,10 +22,11 @@ from numba.core.registry import CPUDispatcher
 
 from course import toolchain
 from course.compiler import Compiled, CompilerMissing, compiled
+from course.models import spectral, spectral_layers
 from course.real_kernels import is_device_function
 
 TARGETS = ("sm_75", "sm_90")  # a Tesla T4; an H100 or H200
-PACKAGES = ("course.kernels",)
+PACKAGES = ("course.kernels", "course.models")
 
 _FACTORS = "float32[:, ::1], float32[::1], float32[:, ::1], int64, float32[:, ::1]"
 _MANY = "float32[:, :, ::1], float32[:, ::1], float32[:, :, ::1], int64, float32[:, :, ::1]"
@@ -42,8 +43,10 @@ SIGNATURES: dict[str, str] = {
     "first_steps.*": f"void({_FACTORS})",
     "register_tiles.*": f"void({_FACTORS})",
     "reduce.fill": "void(float32[::1], float32)",
+    "softmax.*": "void(float32[:, ::1], float32[:, ::1])",
     "activation.multiply": "void(float32[::1], float32[::1], float32[::1])",
     "transpose.*": "void(float32[:, ::1], float32[:, ::1])",
+    **{f"spectral_layers.{name}": types for name, types in spectral_layers.SIGNATURES.items()},
 }
 
 #: Kernels that are meant to have float64 instructions, and why.
@@ -129,10 +132,12 @@ def made() -> Iterator[Case]:
             taken = u if name.endswith("u") else f"{scale}, {u}"
             types = f"void({taken}, int64, {pieces}, {scale})"
             yield Case(f"fragments: {kind}, {name}", kernel, types, capability)
-    for family in ("activation", "reduce"):
+    for family in ("activation", "reduce", "softmax"):
         makers = importlib.import_module(f"course.kernels.{family}").made_kernels()
         for name, (kernel, types) in makers.items():
             yield Case(f"{family}: {name}", kernel, types)
+    for name, (kernel, capability) in spectral.made_kernels().items():
+        yield Case(f"spectral: {name}", kernel, spectral.SIGNATURE, capability)
 
 
 def complaints(case: Case, facts: Compiled) -> Iterator[str]:

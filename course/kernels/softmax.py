@@ -1,0 +1,434 @@
+"""The softmax of each row, ``exp(x - max) / sum(exp(x - max))``: three passes, two, one.
+
+>>> y = softmax(x)                       # NumPy in, NumPy out; GPU arrays stay there
+>>> softmax(x, out=x)                    # in place
+
+The maximum is subtracted so that no exponential overflows; the result is the same. Rows hold
+float32 or float16, sums are float32. NaN or +inf in a row makes all of it NaN, and so does a row
+of -inf alone, as in PyTorch. What the steps change is how often a row is read from memory.
+
+Source: Milakov, Gimelshein, "Online normalizer calculation for softmax", arXiv:1805.02867.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numba import float32, int32
+from numba.types import float16
+
+from course.backend import cuda
+from course.intrinsics import load4, store4
+from course.kernels.arrays import (
+    WIDE,
+    Array,
+    are_aligned,
+    checked,
+    handed_back,
+    on_device,
+    target_for,
+)
+
+WARP = 32
+ALL = 0xFFFFFFFF  # lanes of a warp
+WORDS = {"float32": float32, "float16": float16}  # numba's type of a stored element
+LOG2_E = np.float32(math.log2(math.e))
+ZERO, ONE, MINUS_INFINITY = np.float32(0), np.float32(1), np.float32(-np.inf)
+LOWEST = np.finfo(np.float32).min  # a maximum to begin with: minus infinity less itself is NaN
+
+
+@cuda.jit(device=True)
+def larger(a, b):
+    """The larger of two; where b is NaN, a: the sum of exponentials carries it on."""
+    return b if b > a else a
+
+
+@cuda.jit(device=True)
+def power(x, largest):
+    """exp(x - largest), at most 1; the GPU's instruction is for powers of 2."""
+    return math.exp2((x - largest) * LOG2_E)
+
+
+@cuda.jit(device=True)
+def merged(largest, total, other_largest, other_total):
+    """Maximum and sum of exponentials of two parts of a row together."""
+    both = larger(largest, other_largest)
+    return both, total * power(largest, both) + other_total * power(other_largest, both)
+
+
+def most_registers(threads: int) -> int:
+    """Registers that a thread may have, so that a block of so many can be launched."""
+    return min(255, 65_536 // threads)
+
+
+@functools.cache
+def among(lanes: int) -> tuple[Callable, Callable]:
+    """Device functions: the maximum and the sum over groups of `lanes` neighbours, for all of them.
+
+    `lanes` is a power of two up to 32. All lanes of the warp take part.
+    """
+    steps = lanes.bit_length() - 1
+
+    @cuda.jit(device=True)
+    def largest_of(value):
+        for step in range(steps):
+            value = larger(value, cuda.shfl_xor_sync(ALL, value, lanes >> (step + 1)))
+        return value
+
+    @cuda.jit(device=True)
+    def sum_of(value):
+        for step in range(steps):
+            value += cuda.shfl_xor_sync(ALL, value, lanes >> (step + 1))
+        return value
+
+    return largest_of, sum_of
+
+
+@functools.cache
+def exchange(row_threads: int, rows: int) -> Callable:
+    """Device function: (largest, total) of a thread's warp become those of its row, for all.
+
+    The block has `rows` rows of `row_threads` threads, 64 at least. One barrier; every warp reads
+    what all warps of its row wrote and merges it for itself, which saves a second barrier.
+    """
+    warps = row_threads // WARP
+    largest_of, sum_of = among(warps)
+
+    @cuda.jit(device=True)
+    def of_row(largest, total):
+        maxima = cuda.shared.array((rows, warps), float32)
+        totals = cuda.shared.array((rows, warps), float32)
+        t, row = int32(cuda.threadIdx.x), int32(cuda.threadIdx.y)
+        if t % WARP == 0:
+            maxima[row, t // WARP], totals[row, t // WARP] = largest, total
+        cuda.syncthreads()
+        largest, total = maxima[row, t % warps], totals[row, t % warps]
+        both = largest_of(largest)
+        return both, sum_of(total * power(largest, both))
+
+    return of_row
+
+
+# --- step 1: three passes -------------------------------------------------------------------------
+
+THREADS = 256  # of a block in step 1
+
+
+@cuda.jit
+def softmax_three_passes(x, out):
+    """Step 1, as the formula stands: the maximum, the sum, the row; x is read three times.
+
+    Mapping: block i has row i, thread t the columns t, t + 256, ... Each pass ends in a tree.
+    Memory: the second and third time from a cache, if the row is still there.
+    """
+    shared = cuda.shared.array(THREADS, float32)
+    row, t = cuda.blockIdx.x, cuda.threadIdx.x
+    columns = x.shape[1]
+    largest = LOWEST
+    for column in range(t, columns, THREADS):
+        largest = larger(largest, float32(x[row, column]))
+    shared[t] = largest
+    cuda.syncthreads()
+    half = THREADS // 2
+    while half > 0:
+        if t < half:
+            shared[t] = larger(shared[t], shared[t + half])
+        cuda.syncthreads()
+        half //= 2
+    largest = shared[0]
+    cuda.syncthreads()  # all have read it before it is overwritten
+    total = ZERO
+    for column in range(t, columns, THREADS):
+        total += power(float32(x[row, column]), largest)
+    shared[t] = total
+    cuda.syncthreads()
+    half = THREADS // 2
+    while half > 0:
+        if t < half:
+            shared[t] += shared[t + half]
+        cuda.syncthreads()
+        half //= 2
+    for column in range(t, columns, THREADS):
+        out[row, column] = power(float32(x[row, column]), largest) / shared[0]
+
+
+# --- step 2: online -------------------------------------------------------------------------------
+
+
+@functools.cache
+def online(stored: str, threads: int, aligned: bool) -> Callable:
+    """Step 2, of (x, out): maximum and sum in one pass, so x is read twice.
+
+    A sum of exponentials relative to the largest number so far is multiplied down when a larger one
+    comes; four numbers at a time share that multiplication. Threads merge their pairs by shuffles.
+    Mapping: block i has row i. For rows that no block's registers hold, too.
+    """
+    word = WORDS[stored]
+    of_row = exchange(threads, 1)
+    largest_of, sum_of = among(WARP)
+
+    @cuda.jit(device=True)
+    def four_of(x, row, part, t, columns):
+        """Numbers of a row, minus infinity beyond its end, and the column of the first."""
+        if aligned:
+            column = (part * threads + t) * WIDE
+            a, b, c, d = load4(x, (row, min(column, columns - WIDE)))
+            if column >= columns:
+                return MINUS_INFINITY, MINUS_INFINITY, MINUS_INFINITY, MINUS_INFINITY
+            return float32(a), float32(b), float32(c), float32(d)
+        column, last = part * WIDE * threads + t, columns - 1
+        a, b = x[row, min(column, last)], x[row, min(column + threads, last)]
+        c, d = x[row, min(column + 2 * threads, last)], x[row, min(column + 3 * threads, last)]
+        return (
+            float32(a) if column < columns else MINUS_INFINITY,
+            float32(b) if column + threads < columns else MINUS_INFINITY,
+            float32(c) if column + 2 * threads < columns else MINUS_INFINITY,
+            float32(d) if column + 3 * threads < columns else MINUS_INFINITY,
+        )
+
+    @cuda.jit(max_registers=most_registers(threads))
+    def softmax_online(x, out):
+        row, t, columns = int32(cuda.blockIdx.x), int32(cuda.threadIdx.x), int32(x.shape[1])
+        parts = (columns + (WIDE * threads - 1)) // (WIDE * threads)
+        largest, total = LOWEST, ZERO
+        for part in range(parts):
+            a, b, c, d = four_of(x, row, int32(part), t, columns)
+            here = larger(largest, larger(larger(a, b), larger(c, d)))
+            total = (
+                total * power(largest, here)
+                + (power(a, here) + power(b, here))
+                + (power(c, here) + power(d, here))
+            )
+            largest = here
+        here = largest_of(largest)
+        largest, total = of_row(here, sum_of(total * power(largest, here)))
+        scale = ONE / total
+        for part in range(parts):
+            a, b, c, d = four_of(x, row, int32(part), t, columns)
+            a, b = power(a, largest) * scale, power(b, largest) * scale
+            c, d = power(c, largest) * scale, power(d, largest) * scale
+            if aligned:
+                column = (int32(part) * threads + t) * WIDE
+                if column < columns:
+                    store4(out, (row, column), (word(a), word(b), word(c), word(d)))
+            else:
+                column = int32(part) * WIDE * threads + t
+                if column < columns:
+                    out[row, column] = a
+                if column + threads < columns:
+                    out[row, column + threads] = b
+                if column + 2 * threads < columns:
+                    out[row, column + 2 * threads] = c
+                if column + 3 * threads < columns:
+                    out[row, column + 3 * threads] = d
+
+    return softmax_online
+
+
+# --- step 3: the row in registers -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes to tune.
+
+    Attributes
+    ----------
+    row_threads : int
+        Threads that share a row: a power of two from 4 to 1,024. Up to 32 need shuffles alone.
+    rows : int
+        Rows of a block; rows x row_threads is a multiple of 32.
+    accesses : int
+        Loads of four elements that a thread has under way together, its whole part of the row.
+    """
+
+    row_threads: int
+    rows: int
+    accesses: int
+
+    @property
+    def capacity(self) -> int:
+        """The longest row."""
+        return self.row_threads * self.accesses * WIDE
+
+
+MOST_ACCESSES = 3  # four elements each: what a thread has of a row where there are threads enough
+FEWEST_THREADS, MOST_THREADS = 4, 1024  # that share a row
+BLOCK = 128  # threads of a block, at least
+#: Elements of the longest row, by alignment: 1,024 threads have 64 registers each, and where single
+#: elements are read, more of them hold addresses.
+LONGEST = {True: 32_768, False: 16_384}
+
+
+def shape_for(columns: int) -> Shape:
+    """The shape for rows of so many elements, up to 48 bytes a thread. Not measured yet."""
+    row_threads = FEWEST_THREADS
+    while row_threads < MOST_THREADS and row_threads * MOST_ACCESSES * WIDE < columns:
+        row_threads *= 2
+    accesses = max(1, -(-columns // (row_threads * WIDE)))
+    return Shape(row_threads, max(1, BLOCK // row_threads), accesses)
+
+
+@functools.cache
+def registers(stored: str, shape: Shape, aligned: bool) -> Callable:
+    """Step 3, of (x, out): each row is read once, kept in registers, and written.
+
+    Mapping: block (row_threads, rows), thread (t, r) of block b works on row ``b * rows + r``; it
+    has the four columns from ``4 (n row_threads + t)`` on for each access n. Columns beyond the end
+    are read from the last ones and taken for minus infinity; rows beyond the end are not written.
+    Where rows do not begin on a multiple of four elements, neighbouring threads read neighbouring
+    columns instead. In place (x is out) it works, too.
+    """
+    word, row_threads, accesses = WORDS[stored], shape.row_threads, shape.accesses
+    block_rows, warps = shape.rows, shape.row_threads // WARP
+    largest_of, sum_of = among(min(row_threads, WARP))
+    of_row = exchange(row_threads, block_rows) if warps > 1 else None
+
+    @cuda.jit(device=True)
+    def bring(x, row, t, values):
+        """Load a thread's part of a row, minus infinity beyond its end."""
+        columns = int32(x.shape[1])
+        taken = cuda.local.array((accesses, WIDE), word)
+        for n in range(accesses):
+            if aligned:
+                column = (int32(n * row_threads) + t) * WIDE
+                four = load4(x, (row, min(column, columns - WIDE)))
+                taken[n, 0], taken[n, 1], taken[n, 2], taken[n, 3] = four
+            else:
+                for e in range(WIDE):
+                    column = int32((n * WIDE + e) * row_threads) + t
+                    taken[n, e] = x[row, min(column, columns - 1)]
+        for n in range(accesses):
+            for e in range(WIDE):
+                if aligned:
+                    column = (int32(n * row_threads) + t) * WIDE
+                else:
+                    column = int32((n * WIDE + e) * row_threads) + t
+                values[n, e] = float32(taken[n, e]) if column < columns else MINUS_INFINITY
+
+    @cuda.jit(device=True)
+    def save(out, row, t, values, scale):
+        """Store a thread's part of a row, scaled."""
+        columns = int32(out.shape[1])
+        for n in range(accesses):
+            if aligned:
+                column = (int32(n * row_threads) + t) * WIDE
+                if column < columns:
+                    four = (
+                        word(values[n, 0] * scale), word(values[n, 1] * scale),
+                        word(values[n, 2] * scale), word(values[n, 3] * scale),
+                    )  # fmt: skip
+                    store4(out, (row, column), four)
+            else:
+                for e in range(WIDE):
+                    column = int32((n * WIDE + e) * row_threads) + t
+                    if column < columns:
+                        out[row, column] = values[n, e] * scale
+
+    @cuda.jit(max_registers=most_registers(row_threads * block_rows))
+    def softmax_registers(x, out):
+        values = cuda.local.array((accesses, WIDE), float32)
+        t = int32(cuda.threadIdx.x)
+        row = int32(cuda.blockIdx.x) * block_rows + int32(cuda.threadIdx.y)
+        bring(x, min(row, x.shape[0] - 1), t, values)
+        largest, total = LOWEST, ZERO
+        for n in range(accesses):
+            for e in range(WIDE):
+                largest = larger(largest, values[n, e])
+        largest = largest_of(largest)
+        for n in range(accesses):
+            for e in range(WIDE):
+                values[n, e] = power(values[n, e], largest)
+                total += values[n, e]
+        total = sum_of(total)
+        scale = ONE
+        if warps > 1:
+            here = largest
+            largest, total = of_row(here, total)
+            scale = power(here, largest)
+        if row < x.shape[0]:
+            save(out, row, t, values, scale / total)
+
+    return softmax_registers
+
+
+# --- the front door -------------------------------------------------------------------------------
+
+ONLINE_THREADS = {"short": 256, "long": 1024}  # of a block in step 2; beyond LONGEST: long
+LADDER = ("three passes", "online", "registers")  # the steps
+
+
+def made_kernels() -> dict[str, tuple[Callable, str]]:
+    """Kernels of the ladder with their argument types: what is compiled ahead, at some lengths."""
+    found: dict[str, tuple[Callable, str]] = {}
+    for stored, aligned in (("float32", True), ("float16", True), ("float32", False)):
+        types = f"void({stored}[:, ::1], {stored}[:, ::1])"
+        about = f"{stored}{'' if aligned else ', unaligned'}"
+        for label, threads in ONLINE_THREADS.items():
+            found[f"online, {label}, {about}"] = online(stored, threads, aligned), types
+        for columns in (10, 768, LONGEST[aligned]):
+            kernel = registers(stored, shape_for(columns), aligned)
+            found[f"registers, {columns}, {about}"] = kernel, types
+    return found
+
+
+def configured(x: Array, out: Array, method: str = "registers", stream: int = 0) -> Callable:
+    """A step with its launch configuration, for matrices on the device.
+
+    Rows that are too long for registers take "online".
+    """
+    rows, columns = x.shape
+    aligned = columns % WIDE == 0 and are_aligned(x, out)
+    if method == "three passes":
+        return softmax_three_passes[rows, THREADS, stream]
+    if method == "online" or columns > LONGEST[aligned]:
+        threads = ONLINE_THREADS["long" if columns > LONGEST[aligned] else "short"]
+        return online(str(x.dtype), threads, aligned)[rows, threads, stream]
+    shape = shape_for(columns)
+    kernel = registers(str(x.dtype), shape, aligned)
+    return kernel[-(-rows // shape.rows), (shape.row_threads, shape.rows), stream]
+
+
+def softmax(x: Array, out: Array | None = None, method: str = "registers") -> Array:
+    """The softmax along the last axis, on the GPU (or the simulated one).
+
+    Parameters
+    ----------
+    x : array, shape (..., columns)
+        Of NumPy, CuPy or numba.cuda, float32 or float16. On the GPU the elements of a row lie side
+        by side; those of a matrix may be a slice of longer rows.
+    out : array, optional
+        Where to write, of x's shape and type; may be x.
+    method : str
+        A step of `LADDER`; see `configured`.
+
+    Returns
+    -------
+    array
+        `out`, if it is given; else of x's kind, shape and type. Without elements, nothing is done.
+
+    Raises
+    ------
+    TypeError
+        For no array, or elements of another type.
+    ValueError
+        For an unknown method, a number instead of rows, an `out` that does not fit, or strides that
+        do not.
+    """
+    if method not in LADDER:
+        raise ValueError(f"there is no method {method!r}: choose {', '.join(LADDER)}")
+    checked(x, "x")
+    if x.ndim == 0:
+        raise ValueError("x has no axis, so no rows: give at least one")
+    if out is not None:
+        checked(out, "out", like=x)
+    target = target_for(out, x, tuple(x.shape), x.dtype)
+    if x.size:
+        pair = []
+        for name, array in (("x", x), ("out", target)):
+            there = on_device(array, name, rows=x.ndim == 2)
+            pair.append(there if x.ndim == 2 else there.reshape((-1, x.shape[-1])))
+        configured(*pair, method)(*pair)
+    return handed_back(target, out, x)
