@@ -35,6 +35,7 @@ _MANY_PARTS = (
     "{word}[:, :, :, ::1], {word}[:, :, :, ::1], float32[:, ::1], float32[:, ::1], "
     "float32[:, :, ::1]"
 )
+_NORM_BACK = "float32[:, ::1], float32[:, ::1], float32[::1], float32"
 WORDS = {"halves": "uint32", "tf32": "float32"}
 
 #: Argument types of a kernel, by its module's name below the package and its own ("norm.softmax"),
@@ -45,6 +46,10 @@ SIGNATURES: dict[str, str] = {
     "reduce.fill": "void(float32[::1], float32)",
     "softmax.*": "void(float32[:, ::1], float32[:, ::1])",
     "activation.multiply": "void(float32[::1], float32[::1], float32[::1])",
+    "norm_steps.*": "void(float32[:, ::1], float32[::1], float32[::1], float32, float32[:, ::1])",
+    "norm_backward.backward_of_rows": f"void({_NORM_BACK}, float32[:, ::1], float32[:, ::1])",
+    "norm_backward.backward_of_columns": f"void({', '.join(['float32[:, ::1]'] * 5)})",
+    "norm_backward.column_sums": "void(float32[:, ::1], float32[::1])",
     "transpose.*": "void(float32[:, ::1], float32[:, ::1])",
     **{f"spectral_layers.{name}": types for name, types in spectral_layers.SIGNATURES.items()},
 }
@@ -132,7 +137,7 @@ def made() -> Iterator[Case]:
             taken = u if name.endswith("u") else f"{scale}, {u}"
             types = f"void({taken}, int64, {pieces}, {scale})"
             yield Case(f"fragments: {kind}, {name}", kernel, types, capability)
-    for family in ("activation", "reduce", "softmax"):
+    for family in ("norm", "activation", "reduce", "softmax"):
         makers = importlib.import_module(f"course.kernels.{family}").made_kernels()
         for name, (kernel, types) in makers.items():
             yield Case(f"{family}: {name}", kernel, types)

@@ -18,68 +18,31 @@ import numpy as np
 
 from course.backend import cuda
 from course.kernels import norm_backward, norm_rows, norm_steps
-from course.kernels.norm_rows import ACTIVATIONS, Form, Shape
-from course.kernels.row_arrays import (
+from course.kernels.arrays import (
+    Array,
     are_aligned,
-    as_matrix,
-    check_like,
-    check_rows,
-    constant,
+    checked,
     empty_like,
     handed_back,
-    kind_of,
     on_device,
-)
+    target_for,
+)  # fmt: skip
+from course.kernels.norm_rows import ACTIVATIONS, Form, Shape
+from course.kernels.norm_shapes import (
+    BACKWARD_ELEMENTS,
+    BACKWARD_THREADS,
+    BLOCKS,
+    ELEMENTS,
+    LONG,
+    ROW_THREADS,
+    SHORT,
+    backward_shape,
+    row_shape,
+    short_shape,
+)  # fmt: skip
 
-Array = Any  # of NumPy, of numba.cuda or of CuPy
+LONGEST = 2**24  # columns: as many as float32 counts exactly
 Launch = tuple[Callable, int, int]  # kernel, blocks, threads
-
-#: Threads of a row from which a kernel is chosen, so that few are compiled.
-ROW_THREADS = (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-#: Numbers a thread, the fewest that reach the row's end.
-ELEMENTS = (8, 16, 32)
-SHORT_THREADS = 128  # of a block with several rows
-SHORT = 256  # columns up to which "auto" puts several rows into a block
-LONG = Shape(512, 1, 16)  # for rows that no block's registers hold
-
-
-# --- shapes ---------------------------------------------------------------------------------------
-
-
-def row_shape(columns: int) -> Shape:
-    """The shape of a block that has one row of this length in registers.
-
-    Raises
-    ------
-    ValueError
-        When the row is too long.
-    """
-    for elements in ELEMENTS:
-        for threads in ROW_THREADS:
-            if threads * elements >= columns:
-                return Shape(threads, 1, elements)
-    raise ValueError(
-        f"a row of {columns:,} numbers is too long for a block's registers, which hold "
-        f"{ROW_THREADS[-1] * ELEMENTS[-1]:,}: choose the method 'long' or 'auto'"
-    )
-
-
-def short_shape(columns: int) -> Shape:
-    """The shape of a block that has several rows of this length in registers.
-
-    Raises
-    ------
-    ValueError
-        When the rows are too long.
-    """
-    for elements in ELEMENTS:
-        threads = 1 << max(-(-columns // elements) - 1, 0).bit_length()
-        if threads <= 32:
-            return Shape(threads, SHORT_THREADS // threads, elements)
-    raise ValueError(
-        f"rows of {columns:,} numbers are too long for a warp's registers, which hold "
-        f"{32 * ELEMENTS[-1]:,}: choose the method 'registers', 'long' or 'auto'"
-    )
 
 
 @dataclass(frozen=True)
@@ -104,9 +67,9 @@ def _plain(kernel: Callable, rows_a_block: int, threads: int) -> Step:
     return Step(lambda rows, columns, form: (kernel, -(-rows // rows_a_block), threads))
 
 
-def _made(make: Callable, shape_for: Callable[[int], Shape]) -> Step:
+def _made(make: Callable, shape_for: Callable[[int, bool], Shape]) -> Step:
     def launch(rows: int, columns: int, form: Form) -> Launch:
-        shape = shape_for(columns)
+        shape = shape_for(columns, form.aligned)
         whole = make is not norm_rows.long_rows and columns == shape.longest
         form = Form(form.kind, form.aligned, whole, form.gamma, form.beta, form.activation)
         return make(shape, form), -(-rows // shape.rows), shape.threads
@@ -124,11 +87,11 @@ LADDER: dict[str, Step] = {
     "block": _plain(norm_steps.layer_norm_block, 1, norm_steps.WARPS * 32),
     "registers": _made(norm_rows.rows_in_registers, row_shape),
     "several rows": _made(norm_rows.rows_in_registers, short_shape),
-    "long": _made(norm_rows.long_rows, lambda columns: LONG),
+    "long": _made(norm_rows.long_rows, lambda columns, aligned: LONG),
 }
 
 
-def method_for(method: str, columns: int) -> str:
+def method_for(method: str, columns: int, aligned: bool = True) -> str:
     """The step that `layer_norm` launches for a method, by the length of the rows.
 
     Raises
@@ -142,7 +105,8 @@ def method_for(method: str, columns: int) -> str:
         return method
     if columns <= SHORT:
         return "several rows"
-    return "registers" if columns <= ROW_THREADS[-1] * ELEMENTS[-1] else "long"
+    most = ROW_THREADS[-1] * ELEMENTS[aligned][-1]
+    return "registers" if columns <= most else "long"
 
 
 # --- forward --------------------------------------------------------------------------------------
@@ -175,8 +139,9 @@ def layer_norm(
         Where to write the result, of x's shape and type; may be x.
     method : str
         "auto", or a step of `LADDER`.
-    activation : {"gelu"}, optional
-        Applied to the result; the steps from "registers" on do so before they write it.
+    activation : str, optional
+        A name of `course.kernels.activation.FUNCTIONS`, such as "gelu", applied to the result; the
+        steps from "registers" on do so before they write it.
 
     Returns
     -------
@@ -187,25 +152,30 @@ def layer_norm(
     Raises
     ------
     ValueError
-        When an array has a wrong shape, type or layout, rows have no numbers or too many for the
-        step, eps is negative, or there is no such method or activation.
+        When an array has a wrong shape or layout, rows have no numbers or too many for the step,
+        eps is negative, or there is no such method or activation.
+    TypeError
+        For what is no array, and for numbers of another type.
     """
-    columns = check_rows(x, {"gamma": gamma, "beta": beta}, eps)
-    check_like(x, out, "out")
-    name = method_for(method, columns)
+    _check_rows(x, {"gamma": gamma, "beta": beta}, eps)
+    if out is not None:
+        checked(out, "out", like=x)
+    if method not in ("auto", *LADDER):
+        raise ValueError(f"there is no method {method!r}: choose auto, {', '.join(LADDER)}")
     if activation not in ACTIVATIONS:
         known = ", ".join(repr(name) for name in ACTIVATIONS)
         raise ValueError(f"there is no activation {activation!r}: choose one of {known}")
-    target = empty_like(x) if out is None or isinstance(out, np.ndarray) else out
+    target = target_for(out, x, tuple(x.shape), x.dtype)
     if x.size:
-        there = as_matrix(on_device(x, "x"), "x")
-        result = as_matrix(on_device(target, "out"), "out")
-        factors = (
+        matrices = _matrix(x, "x"), _matrix(target, "out")
+        factors = [
             None if g is None else on_device(g, n) for g, n in ((gamma, "gamma"), (beta, "beta"))
-        )
-        for launch, arguments in prepared(there, *factors, eps, result, name, activation):
+        ]
+        for launch, arguments in prepared(
+            matrices[0], *factors, eps, matrices[1], method, activation
+        ):
             launch(*arguments)
-    return handed_back(target, x, out)
+    return handed_back(target, out, x)
 
 
 def prepared(
@@ -224,15 +194,15 @@ def prepared(
     activation, else one.
     """
     rows, columns = x.shape
-    step = LADDER[method_for(method, columns)]
-    aligned = are_aligned(x, out, *(g for g in (gamma, beta) if g is not None))
+    aligned = _are_aligned(x, out, gamma, beta)
+    step = LADDER[method_for(method, columns, aligned)]
     fused = activation if step.fused else None
-    form = Form(kind_of(out), aligned, False, gamma is not None, beta is not None, fused)
+    form = Form(str(out.dtype), aligned, False, gamma is not None, beta is not None, fused)
     kernel, blocks, threads = step.launch(rows, columns, form)
     if gamma is None:
-        gamma = constant(1, 1 if step.fused else columns)
+        gamma = _constant(1, 1 if step.fused else columns)
     if beta is None:
-        beta = constant(0, 1 if step.fused else columns)
+        beta = _constant(0, 1 if step.fused else columns)
     launches = [(kernel[blocks, threads, stream], (x, gamma, beta, np.float32(eps), out))]
     if activation is not None and not step.fused:
         grid = -(-columns // 256), min(rows, 65_535)
@@ -259,8 +229,6 @@ def activate(activation: str) -> Callable:
 # --- backward -------------------------------------------------------------------------------------
 
 BACKWARD = ("two kernels", "registers")
-LONGEST_BACK = 8192  # columns whose x, dy and sums fit into a block's registers
-BLOCKS = 4  # for each multiprocessor, of kernels that walk over the rows
 
 
 def layer_norm_backward(
@@ -282,7 +250,7 @@ def layer_norm_backward(
     parameters : bool
         Whether dgamma and dbeta are wanted.
     method : str
-        "auto", or one of `BACKWARD`; "registers" takes rows of up to `LONGEST_BACK` numbers.
+        "auto", or one of `BACKWARD`; "registers" takes rows as `backward_shape` does.
 
     Returns
     -------
@@ -292,26 +260,20 @@ def layer_norm_backward(
 
     Raises
     ------
-    ValueError
+    ValueError, TypeError
         As `layer_norm`.
     """
-    columns = check_rows(x, {"gamma": gamma}, eps)
-    check_like(x, dy, "dy")
+    columns = _check_rows(x, {"gamma": gamma}, eps)
+    checked(dy, "dy", like=x)
     if method not in ("auto", *BACKWARD):
         raise ValueError(f"there is no method {method!r}: choose auto, {', '.join(BACKWARD)}")
-    if method == "registers" and columns > LONGEST_BACK:
-        raise ValueError(
-            f"rows of {columns:,} numbers are too long for 'registers', which takes "
-            f"{LONGEST_BACK:,}: choose 'two kernels' or 'auto'"
-        )
-    if method == "auto":
-        method = "registers" if columns <= LONGEST_BACK else "two kernels"
-    dx = empty_like(x)
+    dx = empty_like(x, tuple(x.shape), x.dtype)
     sums: list[Array | None] = [None, None]
     if parameters:
-        sums = [empty_like(x if gamma is None else gamma, (columns,)) for _ in range(2)]
+        dtype = x.dtype if gamma is None else gamma.dtype
+        sums = [empty_like(x, (columns,), dtype) for _ in range(2)]
     if x.size:
-        arrays = [as_matrix(on_device(a, n), n) for a, n in ((dy, "dy"), (x, "x"), (dx, "dx"))]
+        arrays = [_matrix(array, name) for array, name in ((dy, "dy"), (x, "x"), (dx, "dx"))]
         there = None if gamma is None else on_device(gamma, "gamma")
         made = [None if some is None else on_device(some, "a sum") for some in sums]
         for launch, arguments in prepared_backward(*arrays, there, eps, *made, method=method):
@@ -319,7 +281,8 @@ def layer_norm_backward(
     elif parameters:
         for some in sums:
             on_device(some, "a sum").copy_to_device(np.zeros(columns, some.dtype))
-    return tuple(None if some is None else handed_back(some, x, None) for some in (dx, *sums))  # type: ignore[return-value]
+    results = [None if some is None else handed_back(some, None, x) for some in (dx, *sums)]
+    return results[0], results[1], results[2]
 
 
 def prepared_backward(
@@ -330,7 +293,7 @@ def prepared_backward(
     eps: float,
     dgamma: Array | None,
     dbeta: Array | None,
-    method: str,
+    method: str = "auto",
     stream: Any = 0,
 ) -> list[tuple[Callable, tuple]]:
     """What `layer_norm_backward` launches, for arrays on the GPU, as `prepared`.
@@ -340,9 +303,15 @@ def prepared_backward(
     rows, columns = x.shape
     parameters, eps = dgamma is not None, np.float32(eps)
     most = BLOCKS * cuda.get_current_device().MULTIPROCESSOR_COUNT
+    across = -(-columns // norm_backward.COLUMNS)
+    block = norm_backward.COLUMNS, norm_backward.DOWN
     launches: list[tuple[Callable, tuple]] = []
+    aligned = _are_aligned(dy, x, dx, gamma)
+    if method == "auto":
+        most_columns = BACKWARD_THREADS * BACKWARD_ELEMENTS[aligned][-1]
+        method = "registers" if columns <= most_columns else "two kernels"
     if method == "registers":
-        shape = short_shape(columns) if columns <= SHORT else row_shape(columns)
+        shape = backward_shape(columns, aligned)
         blocks = min(-(-rows // shape.rows), most)
         parts = blocks * shape.rows
     else:
@@ -350,27 +319,93 @@ def prepared_backward(
     shape_of_sums = (parts if parameters else 1, columns)
     some = [cuda.device_array(shape_of_sums, np.float32) for _ in range(2)]
     if method == "registers":
-        aligned = are_aligned(dy, x, dx, *(() if gamma is None else (gamma,)))
-        form = Form(kind_of(dx), aligned, columns == shape.longest, gamma is not None)
+        form = Form(str(dx.dtype), aligned, columns == shape.longest, gamma is not None)
         kernel = norm_backward.backward_in_registers(shape, form, parameters)
-        factor = constant(1, 1) if gamma is None else gamma
+        factor = _constant(1, 1) if gamma is None else gamma
         call = kernel[blocks, shape.threads, stream]
         launches.append((call, (dy, x, factor, eps, dx, *some)))
     else:
         moments = cuda.device_array((rows, 2), np.float32)
-        factor = constant(1, columns) if gamma is None else gamma
+        factor = _constant(1, columns) if gamma is None else gamma
         call = norm_backward.backward_of_rows[rows, norm_backward.THREADS, stream]
         launches.append((call, (dy, x, factor, eps, dx, moments)))
         if parameters:
-            grid = -(-columns // norm_backward.COLUMNS), parts
-            block = norm_backward.COLUMNS, norm_backward.DOWN
-            call = norm_backward.backward_of_columns[grid, block, stream]
+            call = norm_backward.backward_of_columns[(across, parts), block, stream]
             launches.append((call, (dy, x, moments, *some)))
     if parameters:
-        blocks, block = (
-            -(-columns // norm_backward.COLUMNS),
-            (norm_backward.COLUMNS, norm_backward.DOWN),
-        )
-        call = norm_backward.column_sums[blocks, block, stream]
+        call = norm_backward.column_sums[across, block, stream]
         launches += [(call, (some[0], dgamma)), (call, (some[1], dbeta))]
     return launches
+
+
+# --- compiled ahead -------------------------------------------------------------------------------
+
+#: Lengths of rows, aligned or not: each shape's registers are looked at once, whole and with an end.
+COMPILED = (
+    (96, True), (256, True), (768, True), (1000, False), (4096, True), (5000, True), (16_384, True),
+    (16_001, False), (32_768, True), (65_536, True), (65_535, False),
+)  # fmt: skip
+
+
+def made_kernels() -> dict[str, tuple[Callable, str]]:
+    """Kernels that are made for a shape and a form, with their argument types."""
+    found: dict[str, tuple[Callable, str]] = {}
+    for kind in ("float32", "float16"):
+        rows, columns, sums = f"{kind}[:, ::1]", f"{kind}[::1]", "float32[:, ::1]"
+        types = f"void({rows}, {columns}, {columns}, float32, {rows})"
+        back = f"void({rows}, {rows}, {columns}, float32, {rows}, {sums}, {sums})"
+        for length, aligned in COMPILED:
+            where = f"{length}{'' if aligned else ' unaligned'}, {kind}"
+            for activation in (None, "gelu"):
+                step = LADDER[method_for("auto", length, aligned)]
+                kernel, _, _ = step.launch(1, length, Form(kind, aligned, activation=activation))
+                found[f"{'rows' if activation is None else 'rows, gelu'}, {where}"] = kernel, types
+            if length <= BACKWARD_THREADS * BACKWARD_ELEMENTS[aligned][-1]:
+                shape = backward_shape(length, aligned)
+                form = Form(kind, aligned, length == shape.longest)
+                kernel = norm_backward.backward_in_registers(shape, form, True)
+                found[f"backward, {where}"] = kernel, back
+        found[f"activate, gelu, {kind}"] = activate("gelu"), f"void({rows})"
+    return found
+
+
+# --- arrays ---------------------------------------------------------------------------------------
+
+
+def _check_rows(x: Array, factors: dict[str, Array | None], eps: float) -> int:
+    """The length of the rows."""
+    shape = tuple(checked(x, "x").shape)
+    if not shape or not 1 <= shape[-1] <= LONGEST:
+        raise ValueError(
+            f"x has the shape {shape}: its rows, along the last axis, must have from 1 to "
+            f"{LONGEST:,} numbers"
+        )
+    for name, factor in factors.items():
+        if factor is not None and tuple(checked(factor, name).shape) != shape[-1:]:
+            raise ValueError(
+                f"{name} has the shape {tuple(factor.shape)}; x has rows of {shape[-1]} numbers, "
+                f"so it must be {shape[-1:]}"
+            )
+    if not eps >= 0:
+        raise ValueError(f"eps is {eps}: it is added to the variance and must be 0 or more")
+    return shape[-1]
+
+
+def _matrix(array: Array, name: str) -> Array:
+    """An array as (rows, columns), on the GPU."""
+    there = on_device(array, name, rows=array.ndim == 2)
+    if there.ndim == 2:
+        return there
+    return there.reshape(there.size // there.shape[-1], there.shape[-1])
+
+
+def _are_aligned(*arrays: Array | None) -> bool:
+    """Whether whole rows can be accessed four numbers at a time, of those arrays that are there."""
+    there = [array for array in arrays if array is not None]
+    return there[0].shape[-1] % 4 == 0 and are_aligned(*there)
+
+
+@functools.lru_cache(16)
+def _constant(value: int, length: int) -> Array:
+    """A number again and again, on the GPU; kept."""
+    return cuda.to_device(np.full(length, value, np.float32))

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from numba import float32, int32
 
 from course.backend import cuda
-from course.kernels.norm_rows import Form, Shape, lanes_sum, pieces
+from course.kernels.norm_rows import Form, Shape, lanes_sum, pieces, power_above
 from course.kernels.norm_steps import WARP, merged_in_warp, moments_of
 
 # --- the columns' sums, added up ------------------------------------------------------------------
@@ -163,44 +163,39 @@ def backward_in_registers(shape: Shape, form: Form, parameters: bool) -> Callabl
     """
     part = pieces(shape, form)
     take, put, bring = part.take, part.put, part.bring
-    added, squared = part.added, part.squared
+    added, squared, of_warp = part.added, part.squared, part.of_warp
     row_threads, rows, elements = shape.row_threads, shape.rows, shape.elements
     whole, wide, has_gamma = form.whole, 4 if form.aligned else 1, form.gamma
     parts, warps = elements // wide, max(row_threads // WARP, 1)
     add_lanes = lanes_sum(min(row_threads, WARP))
+    near_warps = power_above(warps)
+    add_warps = lanes_sum(near_warps)
     own = pieces(shape, Form("float32", form.aligned, whole)).put  # for the float32 sums
 
     @cuda.jit(device=True)
-    def scaled(gradients, columns, thread, gamma, g):
-        """g = dy * gamma, zero beyond the end of the row; dy, too."""
+    def near_factors(gamma, p, columns, thread, factors):
+        """A part of gamma, ones without it, zeros beyond the end of the row."""
+        column = int32((p * row_threads + thread) * wide)
+        here = whole or column < columns
+        for e in range(wide):
+            factors[e] = float32(1)
+        if has_gamma:
+            take(gamma, column if whole else min(column, int32(columns - wide)), factors, 0)
+        for e in range(wide):
+            factors[e] = factors[e] if here else float32(0)
+
+    @cuda.jit(device=True)
+    def sums(values, gradients, mean, gamma, columns, thread):
+        """The sums of g = dy * gamma and of g * (x - mean)."""
         factors = cuda.local.array(4, float32)
-        for p in range(parts):
-            column, n = int32((p * row_threads + thread) * wide), p * wide
-            here = whole or column < columns
-            for e in range(wide):
-                factors[e] = float32(1)
-            if has_gamma:
-                take(gamma, column if whole else min(column, int32(columns - wide)), factors, 0)
-            for e in range(wide):
-                gradients[n + e] = gradients[n + e] if here else float32(0)
-                g[n + e] = gradients[n + e] * factors[e] if here else float32(0)
-
-    @cuda.jit(device=True)
-    def sums(values, g, mean):
-        """The sums of g and of g * (x - mean)."""
         plain, turned = float32(0), float32(0)
-        for e in range(elements):
-            plain += g[e]
-            turned += g[e] * (values[e] - mean)
-        return add_lanes(plain), add_lanes(turned)
-
-    @cuda.jit(device=True)
-    def numbers(warp, columns):
-        found = int32(0)
         for p in range(parts):
-            start = int32((p * row_threads + warp * WARP) * wide)
-            found += max(int32(0), min(int32(columns - start), int32(WARP * wide)))
-        return float32(found)
+            near_factors(gamma, p, columns, thread, factors)
+            for e in range(wide):
+                g = gradients[p * wide + e] * factors[e]
+                plain += g
+                turned += g * (values[p * wide + e] - mean)
+        return add_lanes(plain), add_lanes(turned)
 
     if warps == 1:
 
@@ -213,21 +208,22 @@ def backward_in_registers(shape: Shape, form: Form, parameters: bool) -> Callabl
         @cuda.jit(device=True)
         def merge(mean, square, plain, turned, shared, side, columns, thread):
             """The row's mean and sums from those of its warps."""
-            warp = thread // int32(WARP)
-            if thread % int32(WARP) == 0:
+            warp, lane = thread // int32(WARP), thread % int32(WARP)
+            if lane == 0:
                 shared[side, 0, warp], shared[side, 1, warp] = mean, square
                 shared[side, 2, warp], shared[side, 3, warp] = plain, turned
             cuda.syncthreads()
-            mean, square, plain, turned = float32(0), float32(0), float32(0), float32(0)
-            for w in range(warps):
-                mean += shared[side, 0, w] * numbers(int32(w), columns)
-            mean /= float32(columns)
-            for w in range(warps):
-                moved = shared[side, 0, w] - mean
-                square += shared[side, 1, w] + moved * numbers(int32(w), columns) * moved
-                plain += shared[side, 2, w]
-                turned += shared[side, 3, w] + shared[side, 2, w] * moved
-            return mean, square, plain, turned
+            place = lane % int32(near_warps)
+            other, here = min(place, int32(warps - 1)), place < warps
+            weight = of_warp(other, columns) if here else float32(0)
+            mean = add_warps(shared[side, 0, other] * weight) / float32(columns)
+            moved = shared[side, 0, other] - mean
+            square = shared[side, 1, other] if here else float32(0)
+            plain = shared[side, 2, other] if here else float32(0)
+            turned = shared[side, 3, other] if here else float32(0)
+            square = add_warps(square + moved * weight * moved)
+            turned = add_warps(turned + plain * moved)
+            return mean, square, add_warps(plain), turned
 
     @cuda.jit(device=True)
     def save(some, row, sums_of, columns, thread):
@@ -236,12 +232,12 @@ def backward_in_registers(shape: Shape, form: Form, parameters: bool) -> Callabl
             if column < columns:
                 own(some, (row, column), sums_of, p * wide)
 
-    @cuda.jit
+    @cuda.jit(max_registers=shape.max_registers)
     def layer_norm_backward(dy, x, gamma, eps, dx, some_gamma, some_beta):
         shared = cuda.shared.array((2, 4, warps), float32)
         values = cuda.local.array(elements, float32)
         gradients = cuda.local.array(elements, float32)
-        g = cuda.local.array(elements, float32)
+        factors = cuda.local.array(4, float32)
         of_gamma = cuda.local.array(elements, float32)
         of_beta = cuda.local.array(elements, float32)
         t = int32(cuda.threadIdx.x)
@@ -254,13 +250,12 @@ def backward_in_registers(shape: Shape, form: Form, parameters: bool) -> Callabl
             row = min(wanted, last)
             bring(x, row, 0, columns, thread, values)
             bring(dy, row, 0, columns, thread, gradients)
-            scaled(gradients, columns, thread, gamma, g)
             count = float32(columns)
             if warps > 1:
-                count = max(numbers(t // int32(WARP), columns), float32(1))
+                count = max(of_warp(t // int32(WARP), columns), float32(1))
             mean = add_lanes(added(values, 0, columns, thread)) / count
             square = add_lanes(squared(values, 0, columns, thread, mean))
-            plain, turned = sums(values, g, mean)
+            plain, turned = sums(values, gradients, mean, gamma, columns, thread)
             mean, square, plain, turned = merge(
                 mean, square, plain, turned, shared, side, columns, thread
             )
@@ -270,14 +265,15 @@ def backward_in_registers(shape: Shape, form: Form, parameters: bool) -> Callabl
             for p in range(parts):
                 column, n = int32((p * row_threads + thread) * wide), p * wide
                 here = wanted <= last and (whole or column < columns)
+                near_factors(gamma, p, columns, thread, factors)
                 for e in range(wide):
                     hat = (values[n + e] - mean) * scale
                     if parameters and here:
                         of_gamma[n + e] += gradients[n + e] * hat
                         of_beta[n + e] += gradients[n + e]
-                    g[n + e] = scale * (g[n + e] - plain - hat * turned)
+                    values[n + e] = scale * (gradients[n + e] * factors[e] - plain - hat * turned)
                 if here:
-                    put(dx, (row, column), g, n)
+                    put(dx, (row, column), values, n)
         if parameters:
             place = int32(cuda.blockIdx.x * rows) + slot
             save(some_gamma, place, of_gamma, columns, thread)

@@ -19,19 +19,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from numba import float32, int32, types
+from numba import float32, int32
 
 from course.backend import cuda
 from course.intrinsics import load, load4, store, store4
+from course.kernels.activation import FUNCTIONS, WORDS
 from course.kernels.norm_steps import ALL, WARP, merged, merged_in_warp
-
-KINDS = {"float32": float32, "float16": types.float16}
-
-
-@cuda.jit(device=True)
-def gelu(x):
-    """x times the share of a normal distribution below x; Hendrycks, Gimpel, arXiv:1606.08415."""
-    return float32(0.5) * x * (float32(1) + math.erf(x * float32(0.7071067811865476)))
 
 
 @cuda.jit(device=True)
@@ -41,7 +34,11 @@ def unchanged(x):
 
 
 #: What may follow the normalisation, by name.
-ACTIVATIONS: dict[str | None, Callable] = {None: unchanged, "gelu": gelu}
+ACTIVATIONS: dict[str | None, Callable] = {
+    None: unchanged,
+    **{name: function for name, (function, _) in FUNCTIONS.items()},
+}
+REGISTERS = 65_536  # of a multiprocessor, from compute capability 5.0 to 12.0
 
 
 @dataclass(frozen=True)
@@ -56,11 +53,14 @@ class Shape:
         Rows of a block.
     elements : int
         Numbers that a thread has of a row; a multiple of 4.
+    most_registers : int
+        Registers of a thread; fewer where else a block would not fit a multiprocessor.
     """
 
     row_threads: int
     rows: int = 1
     elements: int = 8
+    most_registers: int = 255
 
     def __post_init__(self) -> None:
         threads = self.row_threads
@@ -79,6 +79,11 @@ class Shape:
     def threads(self) -> int:
         """Threads of a block."""
         return self.row_threads * self.rows
+
+    @property
+    def max_registers(self) -> int:
+        """Registers of a thread, so that a block fits a multiprocessor."""
+        return min(self.most_registers, REGISTERS // self.threads // 8 * 8)
 
     @property
     def longest(self) -> int:
@@ -116,14 +121,15 @@ class Pieces(NamedTuple):
     """Device functions of one thread's numbers.
 
     `take`, `put`: ``wide`` numbers at an index, to and from ``values[n:]``. `bring`: all numbers of
-    a chunk. `how_many`: those that are in the row. `added`, `squared`: their sum, and that of their
-    squared differences from a number. `finish`: normalise and write.
+    a chunk. `how_many`: those that are in the row; `of_warp`: a whole warp's. `added`, `squared`: a
+    thread's sum, and that of its squared differences from a number. `finish`: normalise and write.
     """
 
     take: Callable
     put: Callable
     bring: Callable
     how_many: Callable
+    of_warp: Callable
     added: Callable
     squared: Callable
     finish: Callable
@@ -133,7 +139,7 @@ def pieces(shape: Shape, form: Form) -> Pieces:
     """The device functions for a shape and a form."""
     row_threads, elements, whole = shape.row_threads, shape.elements, form.whole
     wide = 4 if form.aligned else 1
-    parts, kind = elements // wide, KINDS[form.kind]
+    parts, kind = elements // wide, WORDS[form.kind]
     has_gamma, has_beta, activation = form.gamma, form.beta, ACTIVATIONS[form.activation]
 
     if form.aligned:
@@ -173,6 +179,14 @@ def pieces(shape: Shape, form: Form) -> Pieces:
             if int32(start + (part * row_threads + thread) * wide) < columns:
                 found += int32(wide)
         return float32(found)
+
+    @cuda.jit(device=True)
+    def of_warp(warp, columns):
+        found = int32(0)
+        for part in range(parts):
+            start = int32((part * row_threads + warp * WARP) * wide)
+            found += max(int32(0), min(int32(columns - start), int32(WARP * wide)))
+        return float32(elements * WARP) if whole else float32(found)
 
     @cuda.jit(device=True)
     def added(values, start, columns, thread):
@@ -218,7 +232,12 @@ def pieces(shape: Shape, form: Form) -> Pieces:
             if wanted and (whole or column < columns):
                 put(out, (row, column), values, n)
 
-    return Pieces(take, put, bring, how_many, added, squared, finish)
+    return Pieces(take, put, bring, how_many, of_warp, added, squared, finish)
+
+
+def power_above(number: int) -> int:
+    """The least power of two that is no smaller."""
+    return 1 << max(number - 1, 0).bit_length()
 
 
 def lanes_sum(lanes: int) -> Callable:
@@ -242,16 +261,16 @@ def rows_in_registers(shape: Shape, form: Form) -> Callable:
     """
     part = pieces(shape, form)
     bring, added, squared, finish = part.bring, part.added, part.squared, part.finish
+    of_warp = part.of_warp
     row_threads, rows, elements = shape.row_threads, shape.rows, shape.elements
-    whole, wide = form.whole, 4 if form.aligned else 1
-    parts, warps = elements // wide, row_threads // WARP
+    warps = row_threads // WARP
     add_lanes = lanes_sum(min(row_threads, WARP))
-    near_warps = 1 << max(warps - 1, 0).bit_length()  # a power of two, at least as many
+    near_warps = power_above(warps)
     add_warps = lanes_sum(near_warps)
 
     if warps <= 1:
 
-        @cuda.jit
+        @cuda.jit(max_registers=shape.max_registers)
         def layer_norm_rows(x, gamma, beta, eps, out):
             values = cuda.local.array(elements, float32)
             t = int32(cuda.threadIdx.x)
@@ -268,16 +287,7 @@ def rows_in_registers(shape: Shape, form: Form) -> Callable:
 
         return layer_norm_rows
 
-    @cuda.jit(device=True)
-    def numbers(warp, columns):
-        """How many numbers of the row a warp has."""
-        found = int32(0)
-        for p in range(parts):
-            start = int32((p * row_threads + warp * WARP) * wide)
-            found += max(int32(0), min(int32(columns - start), int32(WARP * wide)))
-        return float32(elements * WARP) if whole else float32(found)
-
-    @cuda.jit
+    @cuda.jit(max_registers=shape.max_registers)
     def layer_norm_row(x, gamma, beta, eps, out):
         values = cuda.local.array(elements, float32)
         warp_means = cuda.shared.array(warps, float32)
@@ -286,7 +296,7 @@ def rows_in_registers(shape: Shape, form: Form) -> Callable:
         warp, lane = thread // int32(WARP), thread % int32(WARP)
         columns = int32(x.shape[1])
         bring(x, row, 0, columns, thread, values)
-        count = max(numbers(warp, columns), float32(1))
+        count = max(of_warp(warp, columns), float32(1))
         mean = add_lanes(added(values, 0, columns, thread)) / count
         square = add_lanes(squared(values, 0, columns, thread, mean))
         if lane == 0:
@@ -295,7 +305,7 @@ def rows_in_registers(shape: Shape, form: Form) -> Callable:
         # the warps' parts, one a lane, merged as in `merged`, all at once
         place = lane % int32(near_warps)
         other = min(place, int32(warps - 1))
-        weight = numbers(other, columns) if place < warps else float32(0)
+        weight = of_warp(other, columns) if place < warps else float32(0)
         mean = add_warps(warp_means[other] * weight) / float32(columns)
         difference = warp_means[other] - mean
         square = warp_squares[other] if place < warps else float32(0)
@@ -317,7 +327,7 @@ def long_rows(shape: Shape, form: Form) -> Callable:
     added, squared = part.added, part.squared
     elements, chunk, warps = shape.elements, shape.longest, shape.row_threads // WARP
 
-    @cuda.jit
+    @cuda.jit(max_registers=shape.max_registers)
     def layer_norm_long(x, gamma, beta, eps, out):
         values = cuda.local.array(elements, float32)
         counts = cuda.shared.array(warps, float32)

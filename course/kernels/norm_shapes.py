@@ -1,0 +1,77 @@
+"""Sizes of the LayerNorm kernels by the length of the rows: what is tuned for a GPU.
+
+Chosen by registers and resident threads alone, not measured yet.
+"""
+
+from course.kernels.norm_rows import Shape, power_above
+
+#: Threads of a row from which a kernel is chosen, so that few are compiled.
+ROW_THREADS = (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+#: Numbers a thread, the fewest that reach the row's end: of aligned rows, and of others, which need
+#: more registers for addresses.
+ELEMENTS = {True: (8, 16, 32), False: (8, 16)}
+FEW_REGISTERS = 32  # with the fewest numbers a thread: all 2,048 threads fit a multiprocessor
+SHORT_THREADS = 128  # of a block with several rows
+SHORT = 256  # columns up to which "auto" puts several rows into a block
+BACKWARD_THREADS = 512  # of a row, at most
+BACKWARD_ELEMENTS = {True: (8, 16), False: (8,)}
+BLOCKS = 4  # for each multiprocessor, of kernels that walk over the rows
+LONG = Shape(512, 1, 16)  # for rows that no block's registers hold
+
+
+def row_shape(columns: int, aligned: bool = True) -> Shape:
+    """The shape of a block that has one row of this length in registers.
+
+    Raises
+    ------
+    ValueError
+        When the row is too long.
+    """
+    for elements in ELEMENTS[aligned]:
+        for threads in ROW_THREADS:
+            if threads * elements >= columns:
+                few = elements == ELEMENTS[aligned][0]
+                return Shape(threads, 1, elements, FEW_REGISTERS if few else 255)
+    raise ValueError(
+        f"a row of {columns:,} numbers is too long for a block's registers, which hold "
+        f"{ROW_THREADS[-1] * ELEMENTS[aligned][-1]:,}: choose the method 'long' or 'auto'"
+    )
+
+
+def short_shape(columns: int, aligned: bool = True) -> Shape:
+    """The shape of a block that has several rows of this length in registers.
+
+    Raises
+    ------
+    ValueError
+        When the rows are too long.
+    """
+    for elements in ELEMENTS[aligned]:
+        threads = power_above(-(-columns // elements))
+        if threads <= 32:
+            return Shape(threads, SHORT_THREADS // threads, elements)
+    raise ValueError(
+        f"rows of {columns:,} numbers are too long for a warp's registers, which hold "
+        f"{32 * ELEMENTS[aligned][-1]:,}: choose the method 'registers', 'long' or 'auto'"
+    )
+
+
+def backward_shape(columns: int, aligned: bool = True) -> Shape:
+    """The shape of a block that has rows of this length of dy and x, and its sums, in registers.
+
+    Raises
+    ------
+    ValueError
+        When the rows are too long.
+    """
+    if columns <= SHORT:
+        return short_shape(columns, aligned)
+    for elements in BACKWARD_ELEMENTS[aligned]:
+        for threads in ROW_THREADS:
+            if threads <= BACKWARD_THREADS and threads * elements >= columns:
+                return Shape(threads, 1, elements)
+    raise ValueError(
+        f"two rows of {columns:,} numbers are too long for a block's registers, which hold "
+        f"{BACKWARD_THREADS * BACKWARD_ELEMENTS[aligned][-1]:,} of each: choose the method "
+        "'two kernels' or 'auto'"
+    )
