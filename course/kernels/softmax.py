@@ -58,9 +58,12 @@ def merged(largest, total, other_largest, other_total):
     return both, total * power(largest, both) + other_total * power(other_largest, both)
 
 
-def most_registers(threads: int) -> int:
-    """Registers that a thread may have, so that a block of so many can be launched."""
-    return min(255, 65_536 // threads)
+def most_registers(threads: int) -> int | None:
+    """Registers that a thread may have where a block of so many could not be launched else.
+
+    Where nothing is said, the linker takes fewer than it could, and more blocks run at once.
+    """
+    return 65_536 // threads if threads > 512 else None
 
 
 @functools.cache
@@ -429,6 +432,6 @@ def softmax(x: Array, out: Array | None = None, method: str = "registers") -> Ar
         pair = []
         for name, array in (("x", x), ("out", target)):
             there = on_device(array, name, rows=x.ndim == 2)
-            pair.append(there if x.ndim == 2 else there.reshape((-1, x.shape[-1])))
+            pair.append(there.reshape(x.size // x.shape[-1], x.shape[-1]) if x.ndim != 2 else there)
         configured(*pair, method)(*pair)
     return handed_back(target, out, x)
