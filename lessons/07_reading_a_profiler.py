@@ -24,7 +24,9 @@
 # %% [markdown]
 # ## What you need
 #
-# Lessons 03 to 06: honest times, sectors, wavefronts, the ladder. No GPU is needed: everything was
+# Lessons 03 to 06: honest times, sectors, wavefronts, the ladder. (Of lesson 06 the first seven
+# sections will do. *buffered* and *warp tiles* come from its deep end; here they are just the two
+# last steps.) No GPU is needed: everything was
 # recorded on an NVIDIA H200. With one, three cells run the tools on yours.
 
 # %% [markdown]
@@ -91,8 +93,8 @@ for tool, place in profile_tools.tools().items():
 print(inspect.getsource(phases.first_way))
 
 # %% [markdown]
-# `phase` is any function that makes a context manager for a name. Give it one that prints, and you
-# see how the ranges nest. Two tiny images:
+# `phase` is any function that makes a context manager for a name: something that `with` takes. Give
+# it one that prints, and you see how the ranges nest. Two tiny images:
 
 
 # %%
@@ -129,7 +131,8 @@ with TemporaryDirectory() as folder:
 # ## 3 What start-up explains
 #
 # This program was recorded on the H200, through CUPTI: four images of 2048×2048, k = 256. How much
-# of the run was over, in percent, when the second image began?
+# of the run was over, in percent, when the second image began? (Images count from 0, so the second
+# one is *image 1*.)
 
 # %%
 predict("% of the run before the second image", ...)
@@ -141,9 +144,9 @@ second = profile.phase(run, "image 1").start
 predict.answer("% of the run before the second image", round(100 * second / whole), unit="%")
 
 # %% [markdown]
-# A **timeline**: time runs to the right, and each row is somebody who can be busy. Above is the
-# CPU: its phases, and its calls that launch kernels. Below is the GPU, a row for each of its parts
-# that can work at the same time: copying in, computing, copying out.
+# A **timeline**: time runs to the right, and each row is somebody who can be busy. The two upper
+# rows are the CPU: its phases, and its calls that launch kernels. The others are the GPU, a row for
+# each of its parts that can work at the same time: copying in, computing, copying out.
 
 # %%
 pictures.timeline_picture(run, "the whole run: four images")
@@ -152,6 +155,7 @@ pictures.timeline_picture(run, "the whole run: four images")
 # The first bar is the **start-up**: Numba is imported, the GPU's *context* is made (what the driver
 # keeps there for a program), a test kernel is compiled. The next long bar is the *first* launch:
 # there the program's kernel is compiled. The other images are the thin lines at the very right.
+# (The faint marks below the start-up are a first call and the test kernel, with its copies.)
 
 # %%
 print("ms         " + "".join(f"{name:>15}" for name in phases.PHASES))
@@ -306,8 +310,9 @@ share = 100 * profile.busy(gpu) / image.milliseconds
 predict.answer("% of image 2 in which the GPU was busy", round(share), unit="%")
 
 # %% [markdown]
-# The sum of the three rows is the time of all: no two of them ever worked at once. One after the
-# other, and gaps in between.
+# The sum of the three rows is the time of all, but for rounding: no two of them ever worked at
+# once. One after the other, and gaps in between. (The image ends half a millisecond after the last
+# phase that the picture shows.)
 #
 # **Is the program bound by copies, then?** On this machine, on the GPU's rows: the copies take
 # longer than the kernel. In the project's figures, on a T4, it was the other way round: 53 of 69 ms
@@ -349,7 +354,7 @@ predict.answer("% of the tidy image in which the GPU was busy", round(share), un
 # %% [markdown]
 # Much faster, and much idler. Now the CPU is what everybody waits for: it loads, and it asks, call
 # by call. Look at *copy in*: three copies of hundredths of a millisecond, in a phase of half a
-# millisecond. A faster kernel would gain nothing any more. What would?
+# millisecond. The kernel is 2% of the time: a faster one would gain next to nothing. What would?
 #
 # - Load the next image **while** the GPU works: lesson 09.
 # - Let copies and kernels of different images overlap: lesson 08.
@@ -373,6 +378,9 @@ profile_tools.timeline_here("tidy")
 # - **SM throughput**: of all that computes and starts instructions in a multiprocessor (SM), the
 #   part that was busiest, in percent of its peak.
 # - **Memory throughput**: the same of all that moves data: L1 and shared memory, L2, device memory.
+#
+# (**L1** is the cache inside each multiprocessor, nearer than L2. It and shared memory are one
+# piece of hardware, with one door: what passes through it for the one, the other cannot use.)
 
 # %% [markdown]
 # The counters of nine steps of the ladder were recorded, at 4096×4096, k = 1024. (A profile belongs
@@ -399,9 +407,9 @@ predict.answer("DRAM throughput of original, %", dram, unit="%")
 pictures.utilisation()
 
 # %% [markdown]
-# Device memory is idle in **every** step: the factors fit in the L2 cache. Up to *square* it is
-# mostly L1 and shared memory that are full, from *wide* on it is the SM. And the grey bars: the
-# fastest kernels have the lowest occupancy. Section 8 comes to that.
+# Device memory is idle in **every** step: the factors fit in the L2 cache. Up to *square*, but for
+# *naive*, it is L1 and shared memory that are full, from *wide* on it is the SM. And the grey bars:
+# the fastest kernels have the lowest occupancy. Section 8 comes to that.
 
 # %% [markdown]
 # ### Exercise: what binds a kernel?
@@ -440,11 +448,16 @@ for step in profile.steps():
 #
 # A counter alone says little. A counter beside a **prediction** says whether you understood. You
 # can predict: the trace counts requests, sectors and wavefronts, on a small image. With each
-# further i and each further block their numbers grow by the same amount. So two traces of
-# 256×256 pixels tell the counts of 4096×4096.
-#
+# further step i of the sum over k, and each further block, their numbers grow by the same amount.
+# So two traces of 256×256 pixels tell the counts of 4096×4096.
+
+# %% [markdown]
 # A **product** is, as in lesson 06, a multiplication with its addition, of a whole warp: one for
-# each i. How many sectors does a warp of `original` load for a product?
+# each i. Blocks have 16×16 threads: a warp has 16 values of x and 2 of y. In `original` x walks
+# down the rows, in `naive` along the columns. For one i a thread loads `u[row, i]`, `s[i]` and
+# `vt[i, column]`.
+#
+# How many sectors does a warp of `original` load for a product, all three together?
 
 # %%
 predict("sectors that original loads for a product", ...)
@@ -461,7 +474,7 @@ predict.answer("sectors that original loads for a product", round(expected, 1))
 # %% [markdown]
 # Nearly ten thousand million sectors, predicted to the last one from an image of 256×256. Now all
 # eight steps that are still as they were, and all eight counts of the trace. Where do prediction
-# and counter differ by more than a tenth?
+# and counter differ by more than a tenth? (Counts that are 0 on both sides are left out.)
 
 # %%
 agree = 0
@@ -483,7 +496,7 @@ print(f"\n{agree} others agree")
 # And `tiled` stores a zero that is written over at once: one of the two stores goes. The trace
 # counts your source. The hardware counts what the compiler made of it.
 #
-# This refutes an inference of lesson 06. There *square* seemed to stand at the roof of shared
+# **Lesson 06 refuted.** There *square* seemed to stand at the roof of shared
 # memory, with ¾ of a wavefront for each product. The counter says ½. So its roof is higher, and
 # the kernel does **not** stand at it. It waits.
 
@@ -519,9 +532,9 @@ def lines_of_a_load(elements):
 check("lines-of-a-load", lines_of_a_load)
 
 # %% [markdown]
-# A block of 16×16 threads: a warp has 16 values of x and 2 of y. In `original` x walks down the
-# rows, in `naive` along the columns. For one i a warp loads from `u`, from `s` and from `vt`. How
-# many lines are that together for `original`, how many for `naive`?
+# The same loads as before: for one i a warp loads from `u`, from `s` and from `vt`. How many lines
+# are that together for `original`, how many for `naive`? Give two numbers: `(..., ...)` in place of
+# the dots.
 
 # %%
 predict("lines for an i: original, naive", ...)
@@ -566,8 +579,8 @@ predict.answer(question, right)
 # original. And the float32 units do more than the predicted products: they multiply integers, too,
 # for addresses.)
 #
-# *tiled* does stand at the roof of lesson 06, nearly: it has fewer wavefronts than its source, but
-# what it loads from global memory passes through the same door.
+# **Lesson 06 proven, nearly.** *tiled* does stand at its roof, at 92%. It has fewer wavefronts than
+# its source, but what it loads from global memory passes through the same door.
 
 # %% [markdown]
 # **Lesson 03 proven.** There `naive` was far from both roofs, and the suspicion was: instructions
@@ -584,17 +597,21 @@ print(f"waiting for memory       {100 * waits:6.1f} % of a warp's time")
 # %% [markdown]
 # Issue slots and integer units (ALU; *uniform* computes what is the same for a whole warp) are
 # busy. Float32 is not, memory is not, and nobody waits for memory. It is what was inferred, and
-# there are even more instructions than the PTX showed.
+# there are even more instructions than the 28 that PTX showed.
 
 # %% [markdown]
 # ## 8 Occupancy, and what warps wait for
 #
 # **Occupancy** is how many warps are on a multiprocessor, of the most that it can hold. The
 # *theoretical* one follows from registers and shared memory (lesson 03). The *achieved* one is
-# counted. What is the achieved occupancy of the fastest step, in percent?
+# counted: the grey bars of section 6. *warp tiles* has 24%.
+#
+# A multiprocessor of an H200 has places for 64 warps, in four quarters. Each quarter has a
+# **scheduler**, which in each clock starts an instruction of one of its own warps. How many warps
+# has a scheduler to choose from in *warp tiles*?
 
 # %%
-predict("achieved occupancy of warp tiles, %", ...)
+predict("warps for a scheduler, warp tiles", ...)
 
 # %%
 print("             theoretical   achieved   time")
@@ -603,16 +620,17 @@ for step in profile.steps():
                         ("theoretical", "achieved"))  # fmt: skip
     milliseconds = profile.counter(step, "duration")
     print(f"{step:12} {theory:9.0f} % {achieved:8.0f} % {milliseconds:9.2f} ms")
-achieved = profile.counter("warp tiles", "achieved occupancy")
-predict.answer("achieved occupancy of warp tiles, %", round(achieved), unit="%")
+warps = profile.counter("warp tiles", "active warps")
+predict.answer("warps for a scheduler, warp tiles", round(warps, 1), unit="warps")
 
 # %% [markdown]
-# A quarter. Warps are there to hide each other's waiting, and four on each of the SM's quarters are
-# enough if they seldom wait. Two more counters tell that: how many warps are there for a quarter's
-# **scheduler**, and how often it finds one that can go on.
+# Not even four, and it is the fastest step. Warps are there to hide each other's waiting; four are
+# enough if they seldom wait. Another counter tells that: how often a scheduler finds a warp that
+# can go on.
 #
 # If `warps` are there, and in each clock `issued` instructions start, how many clocks pass from one
-# instruction of a warp to its next?
+# instruction of a warp to its next? Take *tiled*: its occupancy stands above, and how busy its
+# issue slots are in the table of section 7.
 
 # %%
 predict("clocks between two instructions of a warp, tiled", ...)
@@ -682,8 +700,15 @@ for step in profile.steps():
 # integer units taken → numbers from memory, between two barriers → the queue to shared memory full
 # → … until no reason stands out any more. Then the kernel is done, or needs another idea.
 #
-# And *square*? Issue slots and shared memory both have room. Its few warps wait: for shared memory,
-# for global memory, for each other. That is **latency**, not a roof.
+# And *square*? Nsight's rule said `memory`, but 78% is not full: issue slots and shared memory both
+# have room. Its few warps wait: for shared memory, for global memory, for each other. That is
+# **latency**, not a roof.
+
+# %% [markdown]
+# Lesson 06 left open what keeps *column* below both of its roofs, and inferred waiting at the
+# barrier. That is less than a tenth of a warp's time; for more than a third of it the warp is
+# ready, and another one is taken. L1 is 85% busy, the issue slots 75% (section 7): it stands near
+# **two** roofs at once.
 
 # %% [markdown]
 # A warning. A stall is only worth curing if the issue slots are *not* full. In *warp tiles* a warp
@@ -781,8 +806,9 @@ progress(7)
 # %% [markdown]
 # ## What to read next
 #
-# - NVIDIA, [Nsight Systems user guide](https://docs.nvidia.com/nsight-systems/UserGuide/index.html):
-#   what can be traced, and how.
+# - NVIDIA, [Nsight Systems user
+#   guide](https://docs.nvidia.com/nsight-systems/UserGuide/index.html): what can be traced, and
+#   how.
 # - NVIDIA, [Nsight Compute profiling
 #   guide](https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html): every counter, every
 #   stall reason.
