@@ -38,11 +38,16 @@ class Remains:
         Of the file at its name; None where there is none.
     others : tuple of str
         Names of other files that lie there.
+    again : bytes or str or None
+        Content of the file after a second call where the kill left things, as a run that goes on
+        makes it; or, in words, the error that ended that call. None where nothing was killed, or
+        where no file is there.
     """
 
     after: str
     content: bytes | None
     others: tuple[str, ...]
+    again: bytes | str | None = None
 
 
 @dataclass(frozen=True)
@@ -101,8 +106,24 @@ def _run(
                 disk.close()
         others = tuple(sorted(found.name for found in Path(folder).iterdir() if found != path))
         content = path.read_bytes() if path.is_file() else None
-        after = disk.steps[-1] if disk.dead else "the end"
-        return disk, Remains(after, content, others)
+        if not disk.dead:
+            return disk, Remains("the end", content, others)
+        return disk, Remains(disk.steps[-1], content, others, _again(save, path, data))
+
+
+def _again(save: Callable[..., Any], path: Path, data: bytes) -> bytes | str | None:
+    """Call a function once more in a folder that a kill left; its error in words if it fails."""
+    disk = _Disk(path.parent, None)
+    function = plain_function(save)
+    with disk.in_place_of_the_real_one(function.__globals__ if function else {}):
+        try:
+            save(path, data)
+        except Exception as error:
+            where = str(error).replace(str(path), path.name).replace(str(path.parent), "the folder")
+            return f"{type(error).__name__}: {where}"
+        finally:
+            disk.close()
+    return path.read_bytes() if path.is_file() else None
 
 
 class _Disk:

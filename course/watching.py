@@ -193,7 +193,7 @@ class _Watch:
         frames, places, first = sys._current_frames(), [], None
         for thread in self.alive():
             frame = frames.get(thread.ident or 0)
-            frame = None if frame is None else _own_frame(frame)
+            frame = None if frame is None else self._answers_frame(frame) or _own_frame(frame)
             if frame is not None:
                 source = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
                 places.append(f"{thread_name(thread)} is at `{source}`")
@@ -203,6 +203,15 @@ class _Watch:
         message = f"After {seconds:g} seconds it has not ended.{where}"
         return Failure("endless-loop", message, *self._line(first))
 
+    def _answers_frame(self, frame: FrameType | None) -> FrameType | None:
+        """The innermost frame in the file of the function that is watched, if there is one."""
+        answer = plain_function(self.function)
+        while frame is not None and answer is not None:
+            if frame.f_code.co_filename == answer.__code__.co_filename:
+                return frame
+            frame = frame.f_back
+        return None
+
     def deaths_in_words(self) -> str:
         """Who died of what."""
         told = Counter(f"{name} of {type(error).__name__}: {error}" for name, error in self.deaths)
@@ -210,12 +219,10 @@ class _Watch:
         return f"{count(len(self.deaths), 'thread')} died: {'; '.join(dead)}."
 
     def _line(self, frame: FrameType | None) -> tuple[int | None, str | None]:
-        answer = plain_function(self.function)
-        while frame is not None and answer is not None:
-            if frame.f_code.co_filename == answer.__code__.co_filename:
-                return line_of(answer, frame.f_lineno)
-            frame = frame.f_back
-        return None, None
+        answer, found = plain_function(self.function), self._answers_frame(frame)
+        if answer is None or found is None:
+            return None, None
+        return line_of(answer, found.f_lineno)
 
     def end_all(self) -> None:
         """End every thread of the call, waiting or not; gives up after `GRACE` seconds."""

@@ -296,8 +296,9 @@ print(f"{serial.images_per_second:.0f} images/s")
 diagrams_batch.stages({"a loop": serial})
 
 # %% [markdown]
-# One bar at a time. Now give each stage a **thread** of its own, and a place between two stages
-# where finished images wait. How many images a second, when it runs for long?
+# One bar at a time. Now give each stage a **thread** of its own: a line of work on the CPU, beside
+# the others. (It shares no more than the name with the GPU's threads.) Between two stages let there
+# be a place where finished images wait. How many images a second, when it runs for long?
 
 # %%
 predict("images/s, a thread for each stage", ...)
@@ -312,7 +313,8 @@ diagrams_batch.stages({"a loop": serial, "a thread for each stage": run(STAGES, 
 # %% [markdown]
 # One image every 6 ms: `factorise` never stands still, and sets the pace. That is called
 # **producer and consumer**: each stage consumes what the one before it produces. A grey bar is a
-# worker that has a finished image in hand, and nowhere to put it. Now build it.
+# **worker** (a thread that does a stage's work) with a finished image in hand, and nowhere to put
+# it. Now build it.
 
 # %% [markdown]
 # ## 4 Threads and a queue
@@ -426,11 +428,17 @@ def forgets_the_end(items, work, workers, room):
 
 
 # %% [markdown]
-# Run by itself, it would stand still for ever, without a word. `check` watches threads, and says
-# who waits for whom. (It is wrong on purpose here.)
+# Run by itself, it would stand still for ever, without a word. The package's `call_watched` watches
+# the threads of a call, and says who waits for whom. `check` uses it, too.
 
 # %%
-check("run-workers", forgets_the_end, wrong_on_purpose=True)
+from course.verdicts import Failure
+from course.watching import call_watched
+
+try:
+    call_watched(forgets_the_end, (range(6), abs, 1, 2), seconds=10)
+except Failure as failure:
+    print(failure)
 
 # %% [markdown]
 # A **deadlock**: the main thread waits for the worker, the worker waits for the main thread. If a
@@ -633,13 +641,9 @@ def all_together(numbers, workers=3):
 
 
 # %% [markdown]
-# `call_watched` is what `check` uses. If one of your functions is not finished yet, it tells you
-# who waits for whom.
+# If one of your functions is not finished yet, `call_watched` tells you who waits for whom.
 
 # %%
-from course.verdicts import Failure
-from course.watching import call_watched
-
 try:
     results = call_watched(all_together, (numbers,), seconds=10)
     for number, (result, right) in enumerate(zip(results, expected)):
@@ -758,8 +762,8 @@ predict.answer("the slowest of decode, factorise, rebuild, write", here.slowest)
 print(stage_rates.recorded("H200") or "not recorded yet")
 
 # %% [markdown]
-# You can do without it. Recorded is what an H200 reaches: its kernel, and its link, which is
-# slower. How many of *your* cores would have to factorise, to keep that link busy?
+# The next question needs no such run. Recorded is what an H200 reaches: its kernel, and its link,
+# which is slower. How many of *your* cores would have to factorise, to keep that link busy?
 
 # %%
 predict("cores like mine that keep the link busy", ...)
@@ -889,8 +893,8 @@ check("left-to-do", left_to_do)
 # %% [markdown]
 # Now in earnest: a second Python process, with your two functions, which really gets killed. The
 # program makes 20 small images. `inspect.getsource` takes your functions' text over to it. For
-# image `stop`, its `os.replace` says "in the middle" and waits, so that we can kill it at the worst
-# moment: the data is written, the name is not there.
+# image `stop`, its `os.replace` (or `os.rename`) says "in the middle" and waits, so that we can
+# kill it at the worst moment: the data is written, the name is not there.
 
 # %%
 PROGRAM = """
@@ -906,7 +910,7 @@ def replace_or_wait(source, target):
         time.sleep(60)
     replace(source, target)
 
-os.replace = replace_or_wait
+os.replace = os.rename = replace_or_wait
 text = journal.read_text() if journal.exists() else ""
 save_whole(journal, text[: text.rfind("\\n") + 1].encode())  # half a line is cut off
 for name in left_to_do(names, text) or []:
@@ -948,7 +952,7 @@ predict("images that the second run makes", ...)
 with TemporaryDirectory() as folder, TemporaryDirectory() as calm:
     first, end = run_program(folder, stop="image07.pgm")
     left = sorted(path.name for path in Path(folder).iterdir())
-    second, _ = run_program(folder)
+    second, second_end = run_program(folder)
     run_program(calm)
     same = [
         (Path(folder) / name).read_bytes() == (Path(calm) / name).read_bytes()
@@ -957,7 +961,7 @@ with TemporaryDirectory() as folder, TemporaryDirectory() as calm:
     ]
     print(f"first run: {len(first)} images, {end}")
     print("left behind:", *[name for name in left if name not in first])
-    print(f"second run: {len(second)} images, from {second[:1]} on")
+    print(f"second run: {len(second)} images, from {second[:1]} on, {second_end}")
     print(f"{sum(same)} of 20 are as in a run that nobody disturbed")
     print("made twice:", len(first + second) - len(set(first + second)))
 predict.answer("images that the second run makes", len(second))

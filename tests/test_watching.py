@@ -1,6 +1,8 @@
 """A function whose threads never end is told who waits for whom, and leaves no thread behind."""
 
+import linecache
 import queue
+import textwrap
 import threading
 import time
 from functools import partial
@@ -188,3 +190,21 @@ def test_a_check_takes_the_time_limit_of_its_exercise():
     assert verdict.kind == "deadlock" and "Hint: Think." in verdict.message
     assert judge(exercise, fine).status == "passed"
     assert judge(exercise, stub).status == "not started"
+
+
+def test_an_endless_loop_is_shown_where_the_answer_is_not_inside_what_it_calls():
+    source = textwrap.dedent(
+        """
+        def answer(work):
+            while True:
+                work()
+        """
+    )
+    name = "<an answer of its own file>"
+    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+    names = {}
+    exec(compile(source, name, "exec"), names)
+    failure = failure_of(names["answer"], lambda: time.sleep(0.01))
+    assert failure.kind == "endless-loop"
+    assert "Your function is at `work()`" in failure.message
+    assert failure.line == 3

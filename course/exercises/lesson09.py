@@ -241,6 +241,7 @@ register(
             _interrupted("two of five", ["cat", "dog", "owl", "fox", "elk"], "dog\ncat\n"),
             _interrupted("killed in the middle of a line", ["cat", "dog", "owl"], "cat\ndo"),
             _interrupted("the piece of a line is a name", _TWELVE, "3\n12\n1"),
+            _interrupted("names with a blank", ["my cat", "my dog", "owl"], "my dog\nowl\n"),
             _interrupted("all done", ["cat", "dog"], "cat\ndog\n"),
             _interrupted("a name that is no longer there", ["dog", "owl"], "cat\nowl\n"),
         ],

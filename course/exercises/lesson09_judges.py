@@ -37,7 +37,24 @@ def _fault_of(outcome: Outcome, name: str) -> str | None:
     for kill in outcome.kills:
         if kill.content not in (outcome.old, outcome.new):
             return _torn(kill, outcome, name)
+    for kill in outcome.kills:
+        if kill.again != outcome.new:
+            return _not_again(kill, outcome, name)
     return None
+
+
+def _not_again(kill: Remains, outcome: Outcome, name: str) -> str:
+    left = f", {', '.join(kill.others)} is left behind" if kill.others else ""
+    if isinstance(kill.again, str):
+        ends = f"ends in {kill.again}"
+    elif kill.again is None:
+        ends = f"leaves no {name}"
+    else:
+        ends = f"makes {name} of {len(kill.again):,} bytes, where data have {len(outcome.new):,}"
+    return (
+        f"Killed after {kill.after}{left}. That is all right; but the next run's call, which finds "
+        f"it there, {ends}. Write over what a killed run left: mode 'wb'."
+    )
 
 
 def _torn(kill: Remains, outcome: Outcome, name: str) -> str:
@@ -80,6 +97,8 @@ def judge_remaining(answer: Any, names: list[str], journal: str) -> str | None:
             f"{told} {piece!r} stands in the last line, but that line has no newline: it was being "
             "written when the program was killed. It may be the beginning of another name."
         )
+    if given == [name for name in names if name not in "\n".join(whole).split()]:
+        return f"{told} split() cuts at blanks, too, and a name may have one: split at '\\n'."
     if given == [name for name in names if name not in journal]:
         return f"{told} You look for the name anywhere in the text; '1' is in '12', too."
     if given == [name for name in names if name + "\n" not in journal]:

@@ -92,12 +92,12 @@ def judge_workers(answer: Any, items: Workshop, work: Any, workers: int, room: i
     if shop.alone:
         return f"{wanted}: the workers wait for each other; no two worked at the same time."
     if len(shop.threads) > workers:
-        return f"{wanted}: {len(shop.threads)} threads did the work."
+        return f"{wanted}: {len(shop.threads)} threads did the work, not {workers}."
     if shop.lead > room + workers + 1:
         return (
-            f"{wanted}: while the first was worked on, {shop.lead} were taken from the folder. "
+            f"{wanted}: while the first was worked on, {shop.lead} were taken from items. "
             f"At most {room + workers + 1} can be: {room} in the queue, {workers} in work, one in "
-            "the producer's hand. Is it Queue(maxsize=room)?"
+            "the producer's hand. Is it Queue(maxsize=room)? Or did you make a list of all items?"
         )
     return None
 
@@ -144,6 +144,7 @@ class Bench:
 
     def __init__(self, images: int, bad: dict[int, Exception]) -> None:
         self.images, self.bad = images, bad
+        self.late: int | None = None  # the first that was worked on before the last was handed on
         self.waiting: queue.Queue = queue.Queue()
         self.done: queue.Queue = queue.Queue()
         for number in range(images):
@@ -152,7 +153,10 @@ class Bench:
 
     def work(self, image: int) -> int:
         """What is to be done with an image."""
-        error = self.bad.get(image // 10)
+        number = image // 10
+        if self.late is None and self.done.qsize() < number:
+            self.late = number
+        error = self.bad.get(number)
         if error is not None:
             raise error
         return image + 1
@@ -181,6 +185,11 @@ def judge_errors(answer: Any, waiting: Any, done: Any, work: Any) -> str | None:
         return (
             f"Image {lost[0]} is lost: nothing of it came into done."
             f"{' It is a bad one: hand on its number and the reason.' * bad}"
+        )
+    if bench.late is not None:
+        return (
+            f"Image {bench.late} was worked on before image {bench.late - 1} was in done. Hand on "
+            "each as soon as it is ready: who writes them waits, and what you keep needs memory."
         )
     if answer != len(bench.bad) or isinstance(answer, bool):
         return f"Return the number of bad images, {len(bench.bad)}; got {answer!r:.40}."
@@ -253,15 +262,16 @@ register(
 class Arrivals:
     """Results that come in some order, and a record of what was written when."""
 
-    def __init__(self, order: list[int]) -> None:
+    def __init__(self, order: list[int], empty: int | None = None) -> None:
         self.order = order
+        self.right = ["" if number == empty else f"image {number}" for number in sorted(order)]
         self.written: list[Any] = []
         self.before: list[int] = []  # how many were written when a result was fetched
 
     def __iter__(self):
         for number in self.order:
             self.before.append(len(self.written))
-            yield number, f"image {number}"
+            yield number, self.right[number]
         self.before.append(len(self.written))
 
     def write(self, result: Any) -> None:
@@ -285,14 +295,14 @@ def _in_order(order: list[int]) -> tuple[list[int], int]:
 
 def judge_order(answer: Any, pairs: Arrivals, write: Any) -> str | None:
     """Judge the order of writing, that nothing waits longer than it must, and the count."""
-    right = [f"image {number}" for number in range(len(pairs.order))]
+    right = pairs.right
     came = f"Results came in the order {', '.join(map(str, pairs.order))}."
     possible, most = _in_order(pairs.order)
     strange = next((one for one in pairs.written if one not in right), None)
     if strange is not None:
         return f"write was called with {strange!r:.60}. Give it the result, such as 'image 0'."
     if pairs.written != right:
-        numbers = ", ".join(one.removeprefix("image ") for one in pairs.written) or "nothing"
+        numbers = ", ".join(str(right.index(one)) for one in pairs.written) or "nothing"
         return f"{came} Written was: {numbers}.{_why_not_in_order(pairs)}"
     late = next(
         (
@@ -318,8 +328,16 @@ def judge_order(answer: Any, pairs: Arrivals, write: Any) -> str | None:
 
 
 def _why_not_in_order(pairs: Arrivals) -> str:
-    if pairs.written == [f"image {number}" for number in pairs.order]:
+    if pairs.written == [pairs.right[number] for number in pairs.order]:
         return " That is the order in which they came."
+    lost = next((one for one in pairs.right if one not in pairs.written), None)
+    if lost == "":
+        return (
+            f" The result of {pairs.right.index(lost)} is '', which counts as false, as 0 and None "
+            "do. Ask whether the number is in the dict."
+        )
+    if pairs.written and lost == pairs.right[0]:
+        return " Number 0 never was: its turn is the first."
     if len(pairs.written) < len(pairs.order):
         return (
             " Some never were: one arrival can give several their turn, so it takes a while, "
@@ -328,10 +346,10 @@ def _why_not_in_order(pairs: Arrivals) -> str:
     return ""
 
 
-def _arrivals(name, order):
+def _arrivals(name, order, empty=None):
     def arguments(rng):
         numbers = rng.permutation(order).tolist() if isinstance(order, int) else list(order)
-        arrivals = Arrivals(numbers)
+        arrivals = Arrivals(numbers, empty)
         return {"pairs": arrivals, "write": arrivals.write}
 
     return Case(name, arguments)
@@ -351,6 +369,7 @@ register(
             _arrivals("turned round", [4, 3, 2, 1, 0]),
             _arrivals("nothing comes", []),
             _arrivals("12 in any order", 12),
+            _arrivals("the result of 1 is empty", [2, 0, 1, 3], empty=1),
         ],
         hints={
             "wrong-result": "Keep what is early in a dict. After each arrival: while the one whose "

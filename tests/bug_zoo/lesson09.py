@@ -201,7 +201,7 @@ def workers_that_work_on_the_end(items, work, workers, room):
     return results
 
 
-@wrong("run-workers", "wrong-result", "were taken from the folder")
+@wrong("run-workers", "wrong-result", "were taken from items")
 def workers_of_a_pool(items, work, workers, room):
     with ThreadPoolExecutor(workers) as pool:
         return list(pool.map(work, items))
@@ -446,6 +446,20 @@ def errors_counted_among_all(waiting, done, work):
     return count
 
 
+@wrong("errors-travel", "wrong-result", "Hand on each as soon as it is ready")
+def errors_handed_on_at_the_end(waiting, done, work):
+    triples = []
+    while (entry := waiting.get()) is not None:
+        number, image = entry
+        try:
+            triples.append((number, work(image), None))
+        except Exception as error:
+            triples.append((number, None, str(error)))
+    for triple in triples:
+        done.put(triple)
+    return sum(reason is not None for _, _, reason in triples)
+
+
 @right("errors-travel")
 def errors_as_they_are(waiting, done, work):
     bad = []
@@ -510,6 +524,30 @@ def order_writes_pairs(pairs, write):
         early[number] = result
         while turn in early:
             write((turn, early.pop(turn)))
+            turn += 1
+        most = max(most, len(early))
+    return most
+
+
+@wrong("write-in-order", "wrong-result", "which counts as false")
+def order_while_true(pairs, write):
+    early, turn, most = {}, 0, 0
+    for number, result in pairs:
+        early[number] = result
+        while early.get(turn):
+            write(early.pop(turn))
+            turn += 1
+        most = max(most, len(early))
+    return most
+
+
+@wrong("write-in-order", "wrong-result", "Number 0 never was")
+def order_from_one_on(pairs, write):
+    early, turn, most = {}, 1, 0
+    for number, result in pairs:
+        early[number] = result
+        while turn in early:
+            write(early.pop(turn))
             turn += 1
         most = max(most, len(early))
     return most
@@ -638,6 +676,22 @@ def saved_only_where_nothing_is(path, data):
         os.replace(part, path)
 
 
+@wrong("save-whole", "wrong-result", "the next run's call", "FileExistsError")
+def saved_where_nothing_was_left(path, data):
+    part = path.with_name(path.name + ".part")
+    with open(part, "xb") as file:
+        file.write(data)
+    os.replace(part, path)
+
+
+@wrong("save-whole", "wrong-result", "the next run's call", "97 bytes")
+def saved_behind_what_was_left(path, data):
+    part = path.with_name(path.name + ".part")
+    with open(part, "ab") as file:
+        file.write(data)
+    os.replace(part, path)
+
+
 @right("save-whole")
 def saved_by_path(path, data):
     part = path.with_suffix(".unfinished")
@@ -690,6 +744,12 @@ def left_as_a_set(names, journal):
 @wrong("left-to-do", "wrong-result", "the images that are done")
 def left_the_done(names, journal):
     return [name for name in names if name in journal.split("\n")[:-1]]
+
+
+@wrong("left-to-do", "wrong-result", "cuts at blanks")
+def left_by_words(names, journal):
+    done = journal[: journal.rfind("\n") + 1].split()
+    return [name for name in names if name not in done]
 
 
 @right("left-to-do")
