@@ -86,7 +86,9 @@ LADDER: dict[str, Step] = {
     "warp": _plain(norm_steps.layer_norm_warp, norm_steps.WARPS, norm_steps.WARPS * 32),
     "block": _plain(norm_steps.layer_norm_block, 1, norm_steps.WARPS * 32),
     "registers": _made(norm_rows.rows_in_registers, row_shape),
-    "several rows": _made(norm_rows.rows_in_registers, short_shape),
+    "several rows": _made(
+        norm_rows.rows_in_registers, lambda columns, aligned: short_shape(columns)
+    ),
     "long": _made(norm_rows.long_rows, lambda columns, aligned: LONG),
 }
 
@@ -340,7 +342,7 @@ def prepared_backward(
 
 # --- compiled ahead -------------------------------------------------------------------------------
 
-#: Lengths of rows, aligned or not: each shape's registers are looked at once, whole and with an end.
+#: Lengths of rows, aligned or not, so that each number of elements a thread is looked at.
 COMPILED = (
     (96, True), (256, True), (768, True), (1000, False), (4096, True), (5000, True), (16_384, True),
     (16_001, False), (32_768, True), (65_536, True), (65_535, False),

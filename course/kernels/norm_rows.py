@@ -64,7 +64,7 @@ class Shape:
 
     def __post_init__(self) -> None:
         threads = self.row_threads
-        whole_warps = threads % WARP == 0 and self.rows == 1
+        whole_warps = threads > 0 and threads % WARP == 0 and self.rows == 1
         part_of_warp = 0 < threads <= WARP and WARP % threads == 0 and self.threads % WARP == 0
         if not (whole_warps or part_of_warp) or self.threads > 1024:
             raise ValueError(

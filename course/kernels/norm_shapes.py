@@ -38,7 +38,7 @@ def row_shape(columns: int, aligned: bool = True) -> Shape:
     )
 
 
-def short_shape(columns: int, aligned: bool = True) -> Shape:
+def short_shape(columns: int) -> Shape:
     """The shape of a block that has several rows of this length in registers.
 
     Raises
@@ -46,13 +46,13 @@ def short_shape(columns: int, aligned: bool = True) -> Shape:
     ValueError
         When the rows are too long.
     """
-    for elements in ELEMENTS[aligned]:
+    for elements in ELEMENTS[True]:
         threads = power_above(-(-columns // elements))
         if threads <= 32:
             return Shape(threads, SHORT_THREADS // threads, elements)
     raise ValueError(
         f"rows of {columns:,} numbers are too long for a warp's registers, which hold "
-        f"{32 * ELEMENTS[aligned][-1]:,}: choose the method 'registers', 'long' or 'auto'"
+        f"{32 * ELEMENTS[True][-1]:,}: choose the method 'registers', 'long' or 'auto'"
     )
 
 
@@ -65,7 +65,7 @@ def backward_shape(columns: int, aligned: bool = True) -> Shape:
         When the rows are too long.
     """
     if columns <= SHORT:
-        return short_shape(columns, aligned)
+        return short_shape(columns)
     for elements in BACKWARD_ELEMENTS[aligned]:
         for threads in ROW_THREADS:
             if threads <= BACKWARD_THREADS and threads * elements >= columns:

@@ -1,0 +1,411 @@
+"""LayerNorm agrees with float64, forward and backward, and moves the bytes that it says."""
+
+import math
+
+import numpy as np
+import pytest
+
+from course import gpu, images, trace
+from course.backend import cuda
+from course.kernels import norm
+from course.kernels.activation import FUNCTIONS
+from course.kernels.norm import LADDER, Form, layer_norm, layer_norm_backward
+from course.kernels.norm_backward import backward_in_registers
+from course.kernels.norm_rows import Shape, rows_in_registers
+from course.kernels.norm_shapes import backward_shape, row_shape, short_shape
+
+KINDS = (np.float32, np.float16)
+GOOD = [name for name in LADDER if name != "squares"]
+FUSED = [name for name, step in LADDER.items() if step.fused]
+SHAPES = [(1, 1), (3, 2), (5, 31), (7, 33), (2, 100), (67, 33), (5, 128), (3, 260), (2, 1023)]
+#: Lengths at which one shape ends and the next begins, and the longest.
+LENGTHS = (
+    4, 8, 9, 64, 255, 256, 257, 260, 768, 1020, 4096, 4099, 8192, 8196, 16_388, 16_389, 32_768,
+    32_769, 65_535, 65_536,
+)  # fmt: skip
+ERF = np.vectorize(math.erf)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(12)
+
+
+def normalised(x, gamma=None, beta=None, eps=1e-5, activation=None):
+    """The definition, in float64."""
+    x = x.astype(np.float64)
+    difference = x - x.mean(-1, keepdims=True)
+    y = difference / np.sqrt((difference**2).mean(-1, keepdims=True) + eps)
+    y = y if gamma is None else y * gamma.astype(np.float64)
+    y = y if beta is None else y + beta.astype(np.float64)
+    return y if activation is None else y * (1 + ERF(y / math.sqrt(2))) / 2
+
+
+def gradients(dy, x, gamma=None, eps=1e-5):
+    """Gradients of sum(dy * normalised(x, gamma, beta)), in float64."""
+    x, dy = x.astype(np.float64), dy.astype(np.float64)
+    scale = 1 / np.sqrt(x.var(-1, keepdims=True) + eps)
+    hat = (x - x.mean(-1, keepdims=True)) * scale
+    g = dy if gamma is None else dy * gamma.astype(np.float64)
+    dx = g - g.mean(-1, keepdims=True) - hat * (g * hat).mean(-1, keepdims=True)
+    return scale * dx, (dy * hat).sum(0), dy.sum(0)
+
+
+def assert_close(result, expected, limit=2e-6):
+    """Within a few roundings of float32, relative to 1 or the number, and one of what is stored."""
+    assert result.shape == expected.shape
+    stored = 2.0**-11 if result.dtype == np.float16 else 0
+    error = np.abs(result.astype(np.float64) - expected)
+    assert np.all(error <= (limit + stored) * np.maximum(1, np.abs(expected)))
+
+
+def inputs(rng, rows, columns, kind=np.float32):
+    x = (3 * rng.standard_normal((rows, columns)) + 2).astype(kind)
+    return x, rng.standard_normal(columns).astype(kind), rng.standard_normal(columns).astype(kind)
+
+
+def traced(method, x, gamma, beta, out, **form):
+    """Trace a step's launch; no error is found in it."""
+    aligned = norm._are_aligned(*(cuda.to_device(a) for a in (x, out))) and out.strides[0] % 16 == 0
+    form = Form(str(out.dtype), aligned, gamma=gamma is not None, beta=beta is not None, **form)
+    kernel, blocks, threads = LADDER[method].launch(*x.shape, form)
+    some = np.zeros(1, np.float32)
+    gamma, beta = (some if factor is None else factor for factor in (gamma, beta))
+    report = trace(kernel, blocks, threads, x, gamma, beta, np.float32(1e-5), out)
+    assert not [finding for finding in report.findings if finding.is_error]
+    return report
+
+
+# --- forward --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", LADDER)
+def test_every_step_agrees_with_float64_and_no_access_is_wrong(rng, method, kind):
+    for rows, columns in SHAPES:
+        x, gamma, beta = inputs(rng, rows, columns, kind)
+        out = np.full_like(x, np.nan)
+        traced(method, x, gamma, beta, out)
+        limit = 1e-5 if method == "squares" else 2e-6
+        assert_close(out, normalised(x, gamma, beta), limit)
+
+
+@pytest.mark.parametrize("columns", LENGTHS)
+def test_rows_of_every_length(rng, columns):
+    x, gamma, beta = inputs(rng, 2, columns)
+    result = layer_norm(x, gamma, beta, activation="gelu")
+    assert_close(result, normalised(x, gamma, beta, activation="gelu"))
+
+
+def test_many_random_shapes(rng):
+    for rows, columns in rng.integers(1, 400, (12, 2)):
+        x, gamma, beta = inputs(rng, rows, columns)
+        # where the numbers lie close together, the mean's last digit counts
+        far = np.maximum(1, np.abs(x.mean(1)) / x.std(1))[:, None] if columns > 1 else 1
+        assert_close(layer_norm(x, gamma, beta), normalised(x, gamma, beta), 2e-6 * far)
+
+
+@pytest.mark.parametrize("method", ["tree", *FUSED])
+@pytest.mark.parametrize("kind", KINDS)
+def test_gamma_and_beta_may_be_left_out(rng, method, kind):
+    x, gamma, beta = inputs(rng, 3, 36, kind)
+    for factors in ((None, None), (gamma, None), (None, beta)):
+        assert_close(layer_norm(x, *factors, method=method), normalised(x, *factors))
+
+
+def test_float16_rows_may_have_float32_factors(rng):
+    x, gamma, beta = inputs(rng, 5, 40, np.float16)
+    wide = gamma.astype(np.float32), beta.astype(np.float32)
+    result = layer_norm(x, *wide)
+    assert result.dtype == np.float16
+    assert_close(result, normalised(x, gamma, beta))
+
+
+def test_sums_of_float16_rows_neither_overflow_nor_lose_digits(rng):
+    x = (20_000 + 30 * rng.standard_normal((2, 768))).astype(np.float16)
+    with np.errstate(over="ignore"):
+        assert not np.isfinite(x.sum(1, dtype=np.float16)).any()
+    assert_close(layer_norm(x), normalised(x))
+
+
+@pytest.mark.parametrize("activation", FUNCTIONS)
+def test_an_activation_is_the_same_fused_and_not(rng, activation):
+    x, gamma, beta = inputs(rng, 4, 96)
+    fused = layer_norm(x, gamma, beta, activation=activation)
+    unfused = layer_norm(x, gamma, beta, activation=activation, method="block")
+    assert_close(fused, unfused.astype(np.float64))
+    assert not np.allclose(fused, layer_norm(x, gamma, beta))
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-12, 0.5])
+def test_eps(rng, eps):
+    x, gamma, beta = inputs(rng, 3, 50)
+    assert_close(layer_norm(x, gamma, beta, eps), normalised(x, gamma, beta, eps))
+
+
+@pytest.mark.parametrize("method", GOOD)
+def test_nan_and_infinity_make_their_row_nan_and_no_other(rng, method):
+    for columns in (1, 37, 300):
+        x, gamma, beta = inputs(rng, 6, columns)
+        x[1, 0], x[3, -1], x[4, columns // 2] = np.nan, np.inf, -np.inf
+        result = layer_norm(x, gamma, beta, method=method)
+        assert np.isnan(result[[1, 3, 4]]).all()
+        assert_close(result[[0, 2, 5]], normalised(x[[0, 2, 5]], gamma, beta))
+
+
+@pytest.mark.parametrize("method", GOOD)
+def test_a_constant_row_is_beta_and_a_large_single_number_too(rng, method):
+    beta = rng.standard_normal(45).astype(np.float32)
+    x = np.full((2, 45), 7, np.float32)
+    assert np.array_equal(layer_norm(x, None, beta, method=method), [beta, beta])
+    assert layer_norm(np.full((1, 1), 1e30, np.float32), method=method) == 0
+
+
+# --- the trap -------------------------------------------------------------------------------------
+
+
+def variance_error(method, x):
+    """Largest relative error of the scale, from a result without gamma and beta."""
+    result, expected = layer_norm(x, eps=0.0, method=method), normalised(x, eps=0.0)
+    return np.linalg.norm(result - expected) / np.linalg.norm(expected)
+
+
+def test_mean_of_squares_minus_square_of_mean_loses_air_pressure(rng):
+    pascal = (101_325 + 30 * rng.standard_normal((8, 256))).astype(np.float32)
+    assert not variance_error("squares", pascal) < 0.1  # NaN: a variance came out below zero
+    for method in GOOD:
+        # sums of 256 such numbers are rounded to 2 Pa, of which the mean keeps up to 1/30 in 30 Pa
+        assert variance_error(method, pascal) < 2e-3
+
+
+def test_it_loses_digits_of_a_photo_that_the_others_keep():
+    photo = images.photograph("camera", 256)
+    even = np.argsort(photo.std(1))[:8]  # rows of sky
+    x = np.ascontiguousarray(photo[even], np.float32)
+    assert variance_error("squares", x) > 1e-4
+    for method in GOOD:
+        assert variance_error(method, x) < 2e-5
+
+
+def test_one_pass_survives_an_outlier_that_a_shift_by_the_first_number_does_not(rng):
+    x = rng.standard_normal((1, 1024)).astype(np.float32)
+    x[0, 0] = 1e4
+    shifted = x - x[0, 0]
+    variance = (shifted**2).mean(dtype=np.float32) - shifted.mean(dtype=np.float32) ** 2
+    exact = x.astype(np.float64).var()
+    assert abs(variance / exact - 1) > 3e-5
+    for method in GOOD:
+        assert variance_error(method, x) < 3e-6
+
+
+# --- arrays ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["auto", "naive", *FUSED])
+@pytest.mark.parametrize("start", [0, 1, 4])
+def test_rows_that_lie_apart_are_used_where_they_are(rng, method, start):
+    whole = rng.standard_normal((9, 80)).astype(np.float32)
+    there = cuda.to_device(whole)
+    out = cuda.to_device(np.full((9, 96), np.nan, np.float32))
+    inside = out[:, start : start + 68]
+    part = slice(start, start + 68)
+    assert layer_norm(there[:, part], out=inside, method=method) is inside
+    result = out.copy_to_host()
+    assert_close(result[:, part], normalised(whole[:, part]))
+    assert np.isnan(result[:, :start]).all() and np.isnan(result[:, start + 68 :]).all()
+
+
+@pytest.mark.parametrize("method", GOOD)
+def test_out_may_be_x(rng, method):
+    x, gamma, beta = inputs(rng, 5, 72)
+    there = cuda.to_device(x)
+    assert layer_norm(there, gamma, beta, out=there, method=method) is there
+    assert_close(there.copy_to_host(), normalised(x, gamma, beta))
+
+
+def test_more_axes_one_axis_and_numpy_of_any_layout(rng):
+    x = rng.standard_normal((3, 4, 20)).astype(np.float32)
+    assert_close(layer_norm(x), normalised(x))
+    assert_close(layer_norm(x[1, 2]), normalised(x[1, 2]))
+    turned = np.asfortranarray(x[0])
+    out = np.empty_like(turned)
+    assert layer_norm(turned, out=out) is out
+    assert_close(out, normalised(turned))
+
+
+def test_no_rows_give_no_rows():
+    assert layer_norm(np.empty((0, 8), np.float32)).shape == (0, 8)
+    dx, dgamma, dbeta = layer_norm_backward(*[np.empty((0, 8), np.float16)] * 2)
+    assert dx.shape == (0, 8)
+    assert np.array_equal([dgamma, dbeta], np.zeros((2, 8)))
+
+
+X = np.zeros((2, 8), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("error", "says", "arguments", "named"),
+    [
+        (ValueError, "from 1 to", (np.zeros((3, 0), np.float32),), {}),
+        (ValueError, "from 1 to", (np.zeros((), np.float32),), {}),
+        (TypeError, "float64", (X.astype(np.float64),), {}),
+        (TypeError, "int32", (X.astype(np.int32),), {}),
+        (TypeError, "list", ([[1.0]],), {}),
+        (TypeError, "gamma", (X, np.zeros(8)), {}),
+        (ValueError, "gamma has the shape", (X, X[0, :7]), {}),
+        (ValueError, "beta has the shape", (X, None, X), {}),
+        (ValueError, "eps is -1", (X, None, None, -1), {}),
+        (ValueError, "eps is nan", (X, None, None, math.nan), {}),
+        (ValueError, "out", (X,), {"out": X[:1]}),
+        (ValueError, "out", (X,), {"out": X.astype(np.float16)}),
+        (ValueError, "no method 'best'", (X,), {"method": "best"}),
+        (ValueError, "no activation 'tanh'", (X,), {"activation": "tanh"}),
+        (ValueError, "too long", (np.zeros((1, 2000), np.float32),), {"method": "several rows"}),
+        (ValueError, "too long", (np.zeros((1, 40_000), np.float32),), {"method": "registers"}),
+    ],
+)
+def test_what_is_wrong_is_said(error, says, arguments, named):
+    with pytest.raises(error, match=says):
+        layer_norm(*arguments, **named)
+
+
+def test_rows_whose_numbers_lie_apart_are_refused_on_the_gpu():
+    there = cuda.to_device(np.zeros((4, 16), np.float32))
+    with pytest.raises(ValueError, match="side by side"):
+        layer_norm(there[:, ::2])
+
+
+@pytest.mark.parametrize("sizes", [(33, 1), (48, 2), (3, 32), (16, 3), (2048, 1), (0, 1)])
+def test_shapes_that_no_block_has(sizes):
+    with pytest.raises(ValueError, match="threads for each of"):
+        Shape(*sizes)
+    with pytest.raises(ValueError, match="multiple of 4"):
+        Shape(32, 1, 6)
+
+
+@pytest.mark.parametrize("shape", [Shape(1, 32, 4), Shape(4, 8, 12), Shape(32, 2, 4), Shape(96)])
+@pytest.mark.parametrize("aligned", [True, False])
+def test_other_shapes_work_too(rng, shape, aligned):
+    for columns in {shape.longest, shape.longest - 4 if aligned else shape.longest - 3} - {0}:
+        x, gamma, beta = inputs(rng, shape.rows + 1, columns)
+        out = np.full_like(x, np.nan)
+        kernel = rows_in_registers(shape, Form(aligned=aligned, whole=columns == shape.longest))
+        kernel[2 if shape.rows > 1 else shape.rows + 1, shape.threads](
+            x, gamma, beta, np.float32(1e-5), out
+        )
+        assert_close(out, normalised(x, gamma, beta))
+
+
+def test_the_chosen_shapes_hold_their_rows_and_fit_a_multiprocessor():
+    for choose, most in ((row_shape, 16_384), (backward_shape, 4096)):
+        for aligned in (True, False):
+            for columns in (*range(1, 260), 768, 1024, 4093, most):
+                if columns <= most:
+                    shape = choose(columns, aligned)
+                    assert shape.longest >= columns
+                    assert shape.threads * shape.max_registers <= 65_536
+    assert all(short_shape(columns).longest >= columns for columns in range(1, 1025))
+
+
+# --- bytes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(gpu() is not None, reason="counted in the simulator")
+def test_the_row_is_read_once_in_wide_accesses(rng):
+    x, gamma, beta = inputs(rng, 4, 768)
+    for method, times in (("tree", 3), ("one pass", 2), ("block", 2), ("registers", 1)):
+        report = traced(method, x, gamma, beta, np.empty_like(x))
+        # gamma and beta are as long as a row, and read once for each
+        assert report.total("global", "load").bytes == (times + 2) * x.nbytes
+        assert report.total("global", "store").bytes == x.nbytes
+    load = report.total("global", "load")
+    assert load.sectors == 16 * load.requests  # 16 bytes for each lane
+
+
+@pytest.mark.skipif(gpu() is not None, reason="counted in the simulator")
+def test_fused_moves_half_of_what_two_kernels_move(rng):
+    x = inputs(rng, 8, 256)[0]
+    out = np.empty_like(x)
+    fused = traced("registers", x, None, None, out, activation="gelu")
+    alone = traced("registers", x, None, None, out)
+    second = trace(norm.activate("gelu"), (1, 8), 256, out)
+    moved = [
+        report.total("global", "load").bytes + report.total("global", "store").bytes
+        for report in (fused, alone, second)
+    ]
+    assert moved == [2 * x.nbytes] * 3  # fused 2 transfers, unfused 2 + 2
+
+
+# --- backward -------------------------------------------------------------------------------------
+
+
+def test_the_reference_is_the_slope(rng):
+    x, dy, gamma = (rng.standard_normal(shape) for shape in ((2, 5), (2, 5), 5))
+    dx, dgamma, _ = gradients(dy, x, gamma)
+    step = 1e-6
+    for place in np.ndindex(2, 5):
+        moved = np.zeros((2, 5))
+        moved[place] = step
+        change = normalised(x + moved, gamma) - normalised(x - moved, gamma)
+        assert (dy * change).sum() / (2 * step) == pytest.approx(dx[place], abs=1e-6)
+    assert np.allclose(dgamma, (dy * normalised(x)).sum(0))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", norm.BACKWARD)
+def test_gradients_agree_with_float64(rng, method, kind):
+    for rows, columns in (*SHAPES, (3, 4100), (2, 4099))[:: 1 if kind is np.float32 else 3]:
+        if method == "registers" and columns == 4099:
+            continue
+        x, gamma, dy = (*inputs(rng, rows, columns, kind)[:2], inputs(rng, rows, columns, kind)[0])
+        result = layer_norm_backward(dy, x, gamma, method=method)
+        for got, expected in zip(result, gradients(dy, x, gamma), strict=True):
+            assert got.dtype == kind
+            assert_close(got, expected, 1e-5)
+
+
+@pytest.mark.parametrize("shape", [Shape(4, 8, 8), Shape(64, 1, 8)])
+def test_blocks_that_walk_over_many_rows_race_with_nobody(rng, shape):
+    rows, columns, blocks = 37, shape.longest - 4, 3
+    x, gamma, _ = inputs(rng, rows, columns)
+    dy, dx = inputs(rng, rows, columns)[0], np.full_like(x, np.nan)
+    sums = [np.full((blocks * shape.rows, columns), np.nan, np.float32) for _ in range(2)]
+    kernel = backward_in_registers(shape, Form(), True)
+    report = trace(kernel, blocks, shape.threads, dy, x, gamma, np.float32(1e-5), dx, *sums)
+    assert not [finding for finding in report.findings if finding.is_error]
+    results = dx, sums[0].sum(0), sums[1].sum(0)
+    for got, expected in zip(results, gradients(dy, x, gamma), strict=True):
+        assert_close(got, expected, 1e-5)
+
+
+@pytest.mark.parametrize("method", norm.BACKWARD)
+def test_backward_without_gamma_without_parameters_and_of_slices_on_the_gpu(rng, method):
+    x, dy = inputs(rng, 6, 48)[0], inputs(rng, 6, 48)[0]
+    there = [cuda.to_device(array)[:, 3:43] for array in (dy, x)]
+    expected = gradients(dy[:, 3:43], x[:, 3:43])
+    result = layer_norm_backward(*there, method=method)
+    for got, wanted in zip(result, expected, strict=True):
+        assert_close(got.copy_to_host(), wanted, 1e-5)
+    dx, *none = layer_norm_backward(*there, parameters=False, method=method)
+    assert none == [None, None]
+    assert np.array_equal(dx.copy_to_host(), result[0].copy_to_host())
+
+
+@pytest.mark.parametrize("method", norm.BACKWARD)
+def test_nan_in_a_row_reaches_its_gradient_and_the_sums(rng, method):
+    x, gamma, _ = inputs(rng, 5, 40)
+    dy = inputs(rng, 5, 40)[0]
+    x[2, 7] = np.nan
+    dx, dgamma, dbeta = layer_norm_backward(dy, x, gamma, method=method)
+    assert np.isnan(dx[2]).all() and np.isfinite(dx[[0, 1, 3, 4]]).all()
+    assert np.isnan(dgamma).all() and np.isfinite(dbeta).all()
+
+
+def test_backward_says_what_is_wrong():
+    with pytest.raises(ValueError, match="dy"):
+        layer_norm_backward(X[:1], X)
+    with pytest.raises(ValueError, match="no method 'naive'"):
+        layer_norm_backward(X, X, method="naive")
+    long = np.zeros((1, 8196), np.float32)
+    with pytest.raises(ValueError, match="two kernels"):
+        layer_norm_backward(long, long, method="registers")
