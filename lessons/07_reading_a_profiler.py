@@ -26,8 +26,10 @@
 #
 # Lessons 03 to 06: honest times, sectors, wavefronts, the ladder. (Of lesson 06 the first seven
 # sections will do. *buffered* and *warp tiles* come from its deep end; here they are just the two
-# last steps.) No GPU is needed: everything was
-# recorded on an NVIDIA H200. With one, three cells run the tools on yours.
+# last steps.)
+#
+# No GPU is needed: everything was recorded on an NVIDIA H200. With one, two cells run the tools
+# on yours.
 
 # %% [markdown]
 # ## How long it takes
@@ -125,7 +127,8 @@ with TemporaryDirectory() as folder:
 # ```
 #
 # The first writes a file that you open in Nsight Systems' window. The second reads counters, of the
-# kernels in **one phase of one image** only: that is what names are good for.
+# kernels in **one phase of one image** only: that is what names are good for. (Without
+# `--clock-control none` it holds the GPU at its base clock, and times come out longer.)
 
 # %% [markdown]
 # ## 3 What start-up explains
@@ -496,9 +499,9 @@ print(f"\n{agree} others agree")
 # And `tiled` stores a zero that is written over at once: one of the two stores goes. The trace
 # counts your source. The hardware counts what the compiler made of it.
 #
-# **Lesson 06 refuted.** There *square* seemed to stand at the roof of shared
-# memory, with ¾ of a wavefront for each product. The counter says ½. So its roof is higher, and
-# the kernel does **not** stand at it. It waits.
+# **Lesson 06 refuted.** There *square* seemed to stand at the roof of shared memory, with ¾ of a
+# wavefront for each product. The counter says ½. So its roof is higher, and the kernel does **not**
+# stand at it. It waits.
 
 # %% [markdown]
 # ### Which part is busiest?

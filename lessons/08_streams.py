@@ -325,8 +325,9 @@ predict.answer("ms in turns, pageable", length(waiting), unit="ms")
 # %% [markdown]
 # ## 4 The same, measured
 #
-# From here on: **32 images of 2048×2048, k = 128, host to host**, in float32, on an H200. All ways
-# ran in one run, and each image was checked. This function looks up what was recorded.
+# From here on: **32 images of 2048×2048, k = 128, host to host** (from the host's memory back to
+# the host's memory), in float32, on an H200. All ways ran in one run, and each image was checked.
+# This function looks up what was recorded.
 
 # %%
 TRUNCATED, WHOLE, SMALL = "k columns and rows", "whole factors", "small images"
@@ -547,9 +548,10 @@ gantts(
 #
 # Look closely at the second chart. Early on, copies in wait for a copy out of **another** stream.
 # The model has no reason for that. `queues` has one stream for copies in, one for kernels and one
-# for copies out, and **events** say what waits for what: there it does not happen. (So it is no
-# engine that was busy. Perhaps the driver puts several streams into one queue of the hardware; we
-# did not find out.)
+# for copies out, and **events** say what waits for what (`event.wait(stream)` makes a stream wait
+# until another one has passed the event): there it does not happen. (So it is no engine that was
+# busy. Perhaps the driver puts several streams into one queue of the hardware; we did not find
+# out.)
 
 # %% [markdown]
 # **This is what overlap can give here, and no more.** The best way is within a few percent of the
