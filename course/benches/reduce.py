@@ -1,0 +1,93 @@
+"""Sum, maximum and the softmax of rows: the ladders beside CuPy, PyTorch and Triton.
+
+The numbers to be summed are whole and small, so that every order of adding gives the same sum and a
+result must be exact; how far each step is off with fractions is kept apart.
+"""
+
+import numpy as np
+
+from course import peers
+from course.kernels import reduce, softmax
+
+SIZES = (1 << 20, 1 << 26)
+#: Rows and columns; the last one's rows begin anywhere, so that none is read four at a time.
+SHAPES = ((4096, 1024), (16384, 4096), (65536, 768), (16384, 4095))
+#: Largest relative Frobenius error of a softmax: float16's results are rounded to 11 bits.
+LIMITS = {"float32": 1e-6, "float16": 6e-4}
+SPREAD = np.float32(8)
+
+
+def run(bench):
+    """Check and time the steps and their peers."""
+    for size in SIZES:
+        for kind in reduce.KINDS:
+            one_reduction(bench, size, kind)
+        fractions(bench, size)
+    for rows, columns in SHAPES:
+        for stored in LIMITS:
+            one_softmax(bench, rows, columns, stored)
+
+
+def one_reduction(bench, size, kind):
+    """All steps and peers on whole numbers from -4 to 4, the maximum but once 5."""
+    x = np.rint(bench.random(size) * SPREAD)
+    x[size // 3] = 5
+    there, out = bench.cuda.to_device(x), bench.cuda.device_array(1, np.float32)
+    found = x.sum(dtype=np.float64) if kind == "sum" else x.max().astype(np.float64)
+    work = {"expected": np.array([found]), "shape": str(size), "limit": 0, "bytes": x.nbytes}
+    for name in reduce.LADDER:
+        call = reduce.configured(there, kind, name)
+        bench.variant(kind, name, call, (there, out), out=out, **work)
+    if cupy := bench.peer("cupy"):
+        bench.variant(kind, "cupy", lambda x: getattr(x, kind)().reshape(1), (cupy.asarray(x),),
+                      **work)  # fmt: skip
+    if torch := bench.peer("torch"):
+        one = torch.from_numpy(x).cuda()
+
+        def torch_call(x):
+            return getattr(x, kind)().reshape(1)
+
+        bench.variant(kind, "torch", torch_call, (one,), **work)
+        if made := peers.torch_compiled(bench, torch_call, one):
+            bench.variant(kind, "torch.compile", made, (one,), **work)
+
+
+def fractions(bench, size):
+    """How far a float32 sum of positive fractions is off, relative to the sum in float64."""
+    x = bench.random(size) + np.float32(0.5)
+    exact = x.sum(dtype=np.float64)
+    there = bench.cuda.to_device(x)
+    for name in reduce.LADDER:
+        off = abs(float(reduce.reduction(there, "sum", method=name)) - exact) / exact
+        bench.figure("sum", name, str(size), "float32", "error of fractions", "relative", off)
+
+
+def one_softmax(bench, rows, columns, stored):
+    """All steps and peers on one matrix."""
+    x = (bench.random(rows, columns) * SPREAD).astype(stored)
+    cupy, torch = bench.peer("cupy"), bench.peer("torch")
+    library = cupy or np
+    powers = library.exp(library.asarray(x).astype(np.float64))  # of at most 4
+    expected = powers / powers.sum(axis=1, keepdims=True)
+    work = {
+        "expected": expected, "shape": f"{rows}x{columns}", "dtype": stored,
+        "limit": LIMITS[stored], "bytes": 2 * x.nbytes,
+    }  # fmt: skip
+    there = bench.cuda.to_device(x)
+    out = bench.cuda.device_array(x.shape, x.dtype)
+    for name in softmax.LADDER:
+        call = softmax.configured(there, out, name)
+        bench.variant("softmax", name, call, (there, out), out=out, **work)
+    if torch is None:
+        return
+    one = torch.from_numpy(x).cuda()
+
+    def torch_call(x):
+        return torch.softmax(x, -1)
+
+    bench.variant("softmax", "torch", torch_call, (one,), **work)
+    if made := peers.torch_compiled(bench, torch_call, one):
+        bench.variant("softmax", "torch.compile", made, (one,), **work)
+    if triton := peers.triton_programs(bench):
+        pair = one, torch.empty_like(one)
+        bench.variant("softmax", "Triton", triton.softmax, pair, out=pair[1], **work)
