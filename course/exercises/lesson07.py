@@ -73,7 +73,7 @@ register(
             _spans("two spans apart", (0.0, 1.0), (3.0, 5.0)),
             _spans("two that overlap, and one", (0.0, 4.0), (3.0, 5.0), (7.0, 7.5)),
             _spans("one inside another", (0.0, 10.0), (2.0, 3.0), (4.0, 5.5)),
-            _spans("not in order", (6.0, 7.5), (0.0, 2.0), (1.0, 3.0)),
+            _spans("not in order", (6.0, 7.25), (0.0, 2.0), (1.0, 3.0)),
             _spans("two that touch", (1.0, 2.0), (2.0, 4.0)),
             _spans("the same one twice", (1.5, 2.5), (1.5, 2.5)),
             _spans("no span at all"),
@@ -171,6 +171,16 @@ register(
             "you take the earlier start and the later end; it is the other way round": (
                 lambda first, second: sum(
                     max(0.0, max(a[1], b[1]) - min(a[0], b[0])) for a in first for b in second
+                )
+            ),
+            "you count a span only if it lies wholly inside one of the other row": (
+                lambda first, second: sum(
+                    b[1] - b[0] for a in first for b in second if a[0] <= b[0] and b[1] <= a[1]
+                )
+            ),
+            "you take away the sign of a negative time; spans that do not meet share nothing": (
+                lambda first, second: sum(
+                    abs(min(a[1], b[1]) - max(a[0], b[0])) for a in first for b in second
                 )
             ),
             "you add up how long each was busy": lambda first, second: (
@@ -330,10 +340,12 @@ def _main_stall(clocks):
 
 def _judge_stall(answer, clocks):
     """Judge the state with the most waiting, and its share."""
-    if isinstance(answer, tuple | list) and len(answer) == 2 and isinstance(answer[1], str):
-        return f"The other way round: first the state's name, then its share; got {answer!r:.60}."
-    if not isinstance(answer, tuple | list) or len(answer) != 2 or not isinstance(answer[0], str):
+    if not isinstance(answer, tuple | list) or len(answer) != 2:
         return f"Return two things, the name of a state and its share; got {answer!r:.60}."
+    if isinstance(answer[1], str) and not isinstance(answer[0], str):
+        return f"The other way round: first the state's name, then its share; got {answer!r:.60}."
+    if not isinstance(answer[0], str):
+        return f"The first thing must be the name of a state; got {answer[0]!r:.60}."
     (state, share), (right, right_share) = answer, _main_stall(clocks)
     if state in NOT_WAITING:
         return (
@@ -380,6 +392,7 @@ register(
         hints={
             "wrong-result": "Leave out 'selected' and 'not_selected'. Of the others take the one "
             "with the most clocks, and divide its clocks by the sum of all, those two included.",
+            "raised": "Not every kernel has every state: clocks.get(state, 0) does not fail.",
         },
     )
 )

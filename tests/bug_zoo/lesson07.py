@@ -98,6 +98,12 @@ def in_whole_milliseconds(spans):
     return len({t for start, end in spans for t in range(int(start), int(end))})
 
 
+@wrong("busy-time", "wrong-result", "result is 4.3, right is 4.25")
+def on_a_grid_of_tenths(spans):
+    times = np.arange(0, 20, 0.1)
+    return 0.1 * sum(any(start <= time < end for start, end in spans) for time in times)
+
+
 @right("busy-time")
 def busy_by_merging(spans):
     merged = []
@@ -182,6 +188,16 @@ def a_list_of_pairs(first, second):
 @wrong("together", "wrong-result", "how long each was busy")
 def sum_of_both(first, second):
     return sum(end - start for start, end in first + second)
+
+
+@wrong("together", "wrong-result", "wholly inside")
+def only_what_lies_inside(first, second):
+    return sum(b[1] - b[0] for a in first for b in second if a[0] <= b[0] and b[1] <= a[1])
+
+
+@wrong("together", "wrong-result", "share nothing")
+def without_signs(first, second):
+    return sum(abs(min(a[1], b[1]) - max(a[0], b[0])) for a in first for b in second)
 
 
 @right("together")
@@ -411,6 +427,19 @@ def share_in_two_digits(clocks):
 def largest_name(clocks):
     name = max(name for name in clocks if not name.endswith("selected"))
     return name, clocks[name] / sum(clocks.values())
+
+
+@wrong("main-stall", "wrong-result", "must be a number, the share")
+def share_as_text(clocks):
+    name, share = by_sorting(clocks)
+    return name, f"{share:.0%}"
+
+
+@wrong("main-stall", "raised", "clocks.get(state, 0)")
+def as_if_every_state_were_there(clocks):
+    waiting = sum(clocks.values()) - clocks["selected"] - clocks["not_selected"]
+    name, share = by_sorting(clocks)
+    return name, share if waiting else 0.0
 
 
 @right("main-stall")
