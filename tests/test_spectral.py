@@ -8,7 +8,15 @@ import pytest
 from course import cuda, trace
 from course.models import spectral, spectral_weights
 from course.models.spectra import FAULTS, area_under_curve, held_out, spectra
-from course.models.spectral import FETCHED, METHODS, SHAPES, Autoencoder, reference, shape_for
+from course.models.spectral import (
+    FETCHED,
+    FOLDED,
+    METHODS,
+    SHAPES,
+    Autoencoder,
+    reference,
+    shape_for,
+)
 from course.models.spectral_layers import Layers
 from course.models.spectral_shape import STATIC_LIMIT, FusedShape
 from course.models.spectral_weights import PACKED, Weights
@@ -33,7 +41,7 @@ def weights():
 def launched(shape, x, weights, blocks, run=None):
     """What a shape's kernel writes with so many blocks, into memory that held NaN."""
     y, errors = np.full_like(x, np.nan), np.full(len(x), np.nan, np.float32)
-    kernel, args = spectral.kernel_of(shape), (x, weights.packed(), y, errors)
+    kernel, args = spectral.kernel_of(shape), (x, weights.packed(shape.folded), y, errors)
     if run is not None:
         found = run(kernel, blocks, shape.threads, *args, dynamic_shared=shape.dynamic_shared)
         return y, errors, found
@@ -80,7 +88,7 @@ def test_every_method_agrees_with_float64_for_any_batch(method, batch, weights):
     assert_right(x, weights, y, errors)
 
 
-@pytest.mark.parametrize("shape", (*SHAPES, *FETCHED), ids=str)
+@pytest.mark.parametrize("shape", (*SHAPES, FOLDED[3], FOLDED[-1], *FETCHED), ids=str)
 def test_every_shape_is_right_with_fewer_blocks_than_tiles_and_a_tile_that_is_not_full(
     shape, weights
 ):
@@ -97,6 +105,7 @@ def test_every_shape_is_right_with_fewer_blocks_than_tiles_and_a_tile_that_is_no
         (FusedShape(1, 4), 3, 1),
         (FusedShape(2, 4, groups=2), 11, 1),
         (FusedShape(4, 8), 19, 1),
+        (FusedShape(2, 4, folded=True), 9, 1),
         (FusedShape(2, 4, resident=False), 9, 2),
         (FusedShape(1, 8, resident=False, groups=2), 13, 1),
     ],
@@ -112,9 +121,8 @@ def test_traced_there_is_no_error_no_float64_and_no_bank_conflict(shape, batch, 
     assert report.operations["float64"] == 0
     for what in ("load", "store"):
         assert report.total("shared", what).conflicts == 0
-    moved = x.nbytes + y.nbytes + errors.nbytes + 4 * PACKED
-    padding = 4 * spectral_weights.CODE * 4  # of the basis, that the fetched parts have, too
-    assert moved - padding <= report.unique_bytes <= moved
+    packed = weights.packed(shape.folded).nbytes
+    assert report.unique_bytes == x.nbytes + y.nbytes + errors.nbytes + packed
     assert report.total("global", "store").bytes == y.nbytes + errors.nbytes
 
 
@@ -161,6 +169,17 @@ def test_a_constant_frame_is_normalised_to_zero_and_not_divided_by_zero(weights)
     assert_right(x, weights, y, errors)
 
 
+def test_folded_weights_make_a_third_less_work(weights):
+    made = {
+        folded: launched(FusedShape(2, 4, folded=folded), spectra(8, 1), weights, 1, trace)[2]
+        for folded in (False, True)
+    }
+    saved = made[False].operations["float32"] - made[True].operations["float32"]
+    assert saved == 2 * 8 * 5 * 64 * 64
+    ratio = spectral_weights.multiplications(1, True) / spectral_weights.multiplications(1)
+    assert ratio == pytest.approx(2 / 3, abs=0.01)
+
+
 # --- what is launched ----------------------------------------------------------------------------
 
 
@@ -200,6 +219,8 @@ def test_shapes_that_cannot_be_are_refused():
         FusedShape(3, 8)
     with pytest.raises(ValueError, match="only with resident weights"):
         FusedShape(1, 2, resident=False)
+    with pytest.raises(ValueError, match="folded weights must be resident"):
+        FusedShape(4, 8, resident=False, folded=True)
     with pytest.raises(ValueError, match="49,152 is the most without resident weights"):
         FusedShape(8, 8, resident=False)
 
@@ -259,7 +280,7 @@ def test_out_must_be_another_array_of_the_same_shape(weights):
         Autoencoder(weights)(x, out=x)
     with pytest.raises(ValueError, match=r"has the shape \(2, 320\)"):
         Autoencoder(weights)(x, out=np.zeros((2, 320), np.float32))
-    with pytest.raises(ValueError, match="no method 'fast': choose fused, fetched, layers"):
+    with pytest.raises(ValueError, match="no method 'fast': choose fused, folded, fetched, layers"):
         Autoencoder(weights)(x, method="fast")
 
 
@@ -378,3 +399,35 @@ def test_training_is_the_same_each_time_and_rebuilds_better():
     middle = reference(x, one)[1].mean()
     assert middle < 0.5 * before
     assert reference(x, Weights.trained())[1].mean() < 0.3 * middle
+
+
+# --- the bench ------------------------------------------------------------------------------------
+
+
+def test_the_bench_checks_and_counts_each_of_its_programs(monkeypatch):
+    """In the simulator, without times: what is called, with what, and whether it is right."""
+    from course import bench as frame
+    from course.benches import spectral as subject
+
+    class Untimed(frame.Bench):
+        def __init__(self):
+            self.cuda, self.notes, self.seen = cuda, [], {}
+
+        def peer(self, name):
+            return None
+
+        def variant(self, kernel, variant, call, args, *, expected, out, **work):
+            self.check(call, args, expected, out=out, limit=work["limit"])
+            self.seen[kernel, variant] = work
+            return True
+
+    bench = Untimed()
+    monkeypatch.setattr(subject, "BATCHES", (3,))
+    launches = []
+    monkeypatch.setattr(subject, "time_launch", lambda bench, name, call: launches.append(call()))
+    subject.run(bench)
+    assert {name for kernel, name in bench.seen if kernel == "spectral"} == set(METHODS)
+    shapes = [work for (kernel, _), work in bench.seen.items() if kernel == "spectral shape"]
+    assert len(shapes) == len((*SHAPES, *FOLDED, *FETCHED)) and len(launches) == 4
+    assert bench.seen["spectral", "folded"]["operations"]["float32"] == 2 * 3 * 41984
+    assert all(work["needed"] == 2 * 3 * 62464 for work in bench.seen.values())

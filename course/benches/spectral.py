@@ -6,7 +6,8 @@ runs inside a CUDA graph of one forward pass, PyTorch's too: then the GPU's work
 stays in L2 where it fits, for all. PyTorch's basis has rows of length 1 from the start.
 
 Then the fused kernel in every shape, to choose from; and what a plain launch costs the host, by the
-number of its arguments: packed weights make 4 of 14.
+number of its arguments: packed weights make 4 of 14. Folded programs, PyTorch's too, have the
+decoder multiplied into the basis beforehand: the same function with a third less work.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from course.backend import one_line
 from course.benches.launch import time_launch
 from course.models.spectra import POINTS, spectra
-from course.models.spectral import FETCHED, METHODS, SHAPES, Autoencoder, reference
+from course.models.spectral import FETCHED, FOLDED, METHODS, SHAPES, Autoencoder, reference
 from course.models.spectral_weights import EPSILON, PACKED, Weights, multiplications
 
 BATCHES = (32, 64, 128, 256, 512, 4096, 65536)
@@ -32,16 +33,21 @@ def run(bench):
     for batch in BATCHES:
         x = spectra(batch, 1)
         expected, scores = reference(x, weights)
-        operations = {"float32": 2 * multiplications(batch)}
         work = {
             "expected": expected, "shape": f"{batch}", "limit": LIMIT, "warm": True,
-            "bytes": 4 * (batch * (2 * POINTS + 1) + PACKED), "operations": operations,
+            "bytes": 4 * (batch * (2 * POINTS + 1) + PACKED), **done(batch),
         }  # fmt: skip
         own(bench, model, x, scores, work)
         if torch := bench.peer("torch"):
             peers(bench, torch, weights, x, work)
         shapes(bench, model, x, work)
     launches(bench)
+
+
+def done(batch, folded=False):
+    """Operations that a program makes, and that the work needs as the network is drawn."""
+    needed = 2 * multiplications(batch)
+    return {"operations": {"float32": 2 * multiplications(batch, folded)}, "needed": needed}
 
 
 def own(bench, model, x, scores, work):
@@ -53,8 +59,10 @@ def own(bench, model, x, scores, work):
         call = model.configured(batch, method)
         args = (there, y, errors)
         if method != "layers":  # the kernel itself, so that its registers are kept
-            call, args = model.kernel(batch, method), (there, model.packed, y, errors)
-        timing = bench.variant("spectral", method, call, args, out=y, **work)
+            call, packed = model.kernel(batch, method)
+            args = (there, packed, y, errors)
+        own_work = work | done(batch, folded=method == "folded")
+        timing = bench.variant("spectral", method, call, args, out=y, **own_work)
         if timing is None:
             continue
         bench.check(lambda: call(*args), (), scores, out=errors, limit=LIMIT)  # noqa: B023
@@ -69,7 +77,7 @@ def own(bench, model, x, scores, work):
             finally:
                 graph = stream.end_capture()
             replay = replays(graph, cupy)
-            bench.variant("spectral", f"{method}, graph", replay, (), out=y, **work)
+            bench.variant("spectral", f"{method}, graph", replay, (), out=y, **own_work)
 
 
 def replays(graph, cupy):
@@ -86,24 +94,28 @@ def shapes(bench, model, x, work):
     cuda = bench.cuda
     there, y = cuda.to_device(x), cuda.device_array(x.shape, np.float32)
     errors = cuda.device_array(len(x), np.float32)
-    for shape in (*SHAPES, *FETCHED):
+    for shape in (*SHAPES, *FOLDED, *FETCHED):
         name = f"{shape.samples}x{shape.columns}, {shape.groups} groups"
-        name += "" if shape.resident else ", fetched"
+        name += ", folded" * shape.folded + ("" if shape.resident else ", fetched")
         try:
-            call = model.kernel(len(x), shape=shape)
+            call, packed = model.kernel(len(x), shape=shape)
         except ValueError as problem:  # no room on this GPU
             note = f"{name} left out: {one_line(problem)}"
             if note not in bench.notes:
                 bench.notes.append(note)
             continue
-        bench.variant("spectral shape", name, call, (there, model.packed, y, errors), out=y, **work)
+        args = (there, packed, y, errors)
+        own_work = work | done(len(x), shape.folded)
+        bench.variant("spectral shape", name, call, args, out=y, **own_work)
 
 
 # --- PyTorch -------------------------------------------------------------------------------------
-def torch_model(torch, weights):
+def torch_model(torch, weights, folded=False):
     """The same function of PyTorch's own layers: x -> (rebuilt, errors)."""
     w = {name: torch.from_numpy(array).cuda() for name, array in weights.as_dict().items()}
     layers = torch.nn.functional
+    decoder = (w["basis"].view(-1, 5, 64) @ w["decode_weight"].T).reshape(-1, POINTS)
+    biases = w["decode_bias"].repeat(5)
 
     def half(x, name):
         size = (x.shape[-1],)
@@ -113,8 +125,11 @@ def torch_model(torch, weights):
     def forward(x):
         c = half(x.view(-1, 5, 64), "encode").reshape(-1, POINTS)
         h = half(layers.linear(c, w["basis"]), "code")
-        r = (h @ w["basis"]).view(-1, 5, 64)
-        y = layers.linear(r, w["decode_weight"], w["decode_bias"]).reshape(-1, POINTS)
+        if folded:
+            y = torch.addmm(biases, h, decoder)
+        else:
+            r = (h @ w["basis"]).view(-1, 5, 64)
+            y = layers.linear(r, w["decode_weight"], w["decode_bias"]).reshape(-1, POINTS)
         return y, ((y - x) ** 2).mean(1)
 
     return forward
@@ -126,6 +141,8 @@ def peers(bench, torch, weights, x, work):
     programs = {"torch": forward}
     for mode in MODES:
         programs[f"torch.compile {mode}"] = torch.compile(forward, mode=mode, dynamic=False)
+    fold = torch.compile(torch_model(torch, weights, folded=True), dynamic=False)
+    programs["torch.compile default, folded"] = fold
     there = torch.from_numpy(x).cuda()
     with torch.no_grad():
         for name, program in programs.items():

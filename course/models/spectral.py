@@ -13,6 +13,7 @@ mean squared error, is its anomaly score. The frames share one encoder and one d
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -32,7 +33,7 @@ from course.models.spectral_weights import EPSILON, Weights
 
 __all__ = ["METHODS", "SHAPES", "Autoencoder", "Weights", "reference", "shape_for"]
 
-METHODS = ("fused", "fetched", "layers")
+METHODS = ("fused", "folded", "fetched", "layers")
 ALIGNED = 16  # bytes
 
 #: Shapes with resident weights, from few spectra a block to many.
@@ -45,6 +46,8 @@ SHAPES = (
     FusedShape(4, 8, groups=2, max_registers=200),
     FusedShape(8, 8, groups=2, max_registers=200),
 )
+#: The same with the decoder multiplied into the basis beforehand.
+FOLDED = tuple(dataclasses.replace(shape, folded=True) for shape in SHAPES)
 #: Shapes that fetch weights in parts, for any GPU.
 FETCHED = (FusedShape(2, 4, resident=False), FusedShape(4, 8, resident=False, max_registers=168))
 
@@ -118,12 +121,13 @@ def shape_for(
     shared_bytes : int
         What a block can have at most.
     capability : (int, int)
-    method : {"fused", "fetched"}
-        "fused" keeps weights resident where the GPU can (8.0, and 79 KiB and more).
+    method : {"fused", "folded", "fetched"}
+        The first two keep weights resident where the GPU can, and fetch them elsewhere.
     """
     found: tuple[FusedShape, ...] = FETCHED
-    if method == "fused" and capability >= (8, 0):
-        fitting = tuple(shape for shape in SHAPES if shape.shared_bytes <= shared_bytes)
+    if method != "fetched" and capability >= (8, 0):
+        shapes = FOLDED if method == "folded" else SHAPES
+        fitting = tuple(shape for shape in shapes if shape.shared_bytes <= shared_bytes)
         found = fitting or FETCHED
     for shape in found:
         if batch <= multiprocessors * shape.tile * shape.groups:
@@ -150,7 +154,7 @@ class Autoencoder:
                 f"weights is {type(weights).__name__}: give Weights, such as Weights.trained()"
             )
         self.weights = weights
-        self.packed = cuda.to_device(weights.packed())
+        self.packed = {fold: cuda.to_device(weights.packed(fold)) for fold in (False, True)}
 
     def configured(
         self, batch: int, method: str = "fused", stream: Any = 0, shape: FusedShape | None = None
@@ -162,7 +166,8 @@ class Autoencoder:
         batch : int
             At least 1.
         method : str
-            One of `METHODS`: one kernel, one kernel without resident weights, or ten.
+            One of `METHODS`: one kernel, one with folded weights (a third less work), one without
+            resident weights, or ten.
         stream : optional
             Where to launch.
         shape : FusedShape, optional
@@ -179,7 +184,7 @@ class Autoencoder:
             raise ValueError(f"batch is {batch}; a launch needs at least 1 spectrum")
         if method == "layers":
             return Layers(self.weights, batch, stream)
-        launch, packed = self.kernel(batch, method, stream, shape), self.packed
+        launch, packed = self.kernel(batch, method, stream, shape)
 
         def call(x: Any, y: Any, errors: Any) -> None:
             launch(x, packed, y, errors)
@@ -188,8 +193,8 @@ class Autoencoder:
 
     def kernel(
         self, batch: int, method: str = "fused", stream: Any = 0, shape: FusedShape | None = None
-    ) -> Callable[..., None]:
-        """The fused kernel alone, configured: called with (x, self.packed, y, errors)."""
+    ) -> tuple[Callable[..., None], Any]:
+        """The kernel alone, configured, and its weights: called with (x, weights, y, errors)."""
         device = cuda.get_current_device()
         capability = tuple(device.compute_capability)
         most, limit = int(device.MULTIPROCESSOR_COUNT), _shared_limit(device)
@@ -205,7 +210,8 @@ class Autoencoder:
             allow_shared(made, SIGNATURE, shape.dynamic_shared)
         tiles = -(-batch // (shape.tile * shape.groups))
         blocks = shape.blocks(batch, most) if shape.resident else tiles
-        return made[blocks, shape.threads, stream, shape.dynamic_shared]
+        call = made[blocks, shape.threads, stream, shape.dynamic_shared]
+        return call, self.packed[shape.folded]
 
     def __call__(self, x: Array, method: str = "fused", out: Array | None = None) -> tuple:
         """Rebuild spectra, and score them.
@@ -285,6 +291,9 @@ def made_kernels() -> dict[str, tuple[Callable, tuple[int, int]]]:
     """Every kernel that is made for a shape: name -> (kernel, capability)."""
     return {
         f"{shape.samples} x {shape.columns}, {shape.groups} groups"
-        f"{'' if shape.resident else ', fetched'}": (kernel_of(shape), shape.capability)
-        for shape in (*SHAPES, *FETCHED)
+        f"{', folded' * shape.folded}{'' if shape.resident else ', fetched'}": (
+            kernel_of(shape),
+            shape.capability,
+        )
+        for shape in (*SHAPES, *FOLDED, *FETCHED)
     }

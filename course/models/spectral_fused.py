@@ -51,7 +51,6 @@ from course.models.spectral_weights import (
     CODE_BIAS,
     DECODE_BIAS,
     EPSILON,
-    PACKED,
     PACKED_BASIS,
     PACKED_BIASES,
     PACKED_CODE,
@@ -65,12 +64,12 @@ ALL = 0xFFFFFFFF  # lanes of a warp
 def fused(shape: FusedShape) -> Callable:
     """The kernel of a shape: (x, packed, y, errors).
 
-    x and y (batch, 320), errors (batch,), packed (PACKED,) as `Weights.packed` makes it, float32,
-    in C order and on addresses that are multiples of 16. Launch any number of blocks of
-    ``shape.threads`` threads, with ``shape.dynamic_shared`` bytes.
+    x and y (batch, 320), errors (batch,), packed as `Weights.packed` makes it, float32, in C order
+    and on addresses that are multiples of 16. Launch any number of blocks of ``shape.threads``
+    threads, with ``shape.dynamic_shared`` bytes.
     """
     samples, columns, groups, tile = shape.samples, shape.columns, shape.groups, shape.tile
-    threads, resident = shape.threads, shape.resident
+    threads, resident, folded = shape.threads, shape.resident, shape.folded
     across, down = BANDS // columns, columns // 2  # lanes of a warp
     wide = min(columns, 4)  # numbers in one access
     apart = across * wide  # between a lane's accesses to a row
@@ -164,6 +163,12 @@ def fused(shape: FusedShape) -> Callable:
         for i in range(samples):
             for c in range(0, columns, wide):
                 read(shared, bias + c // wide * apart, total, i, c)
+
+    @cuda.jit(device=True)
+    def begin_with_zero(total):
+        for i in range(total.shape[0]):
+            for c in range(total.shape[1]):
+                total[i, c] = float32(0)
 
     @cuda.jit(device=True)
     def multiply(total, shared, row, row_pitch, weight, pitch, depth):
@@ -309,7 +314,7 @@ def fused(shape: FusedShape) -> Callable:
         commit_copies()
         begin_copy(packed, PACKED_BASIS, PACKED_DECODE - PACKED_BASIS, shared, PACKED_BASIS)
         commit_copies()
-        begin_copy(packed, PACKED_DECODE, PACKED - PACKED_DECODE, shared, PACKED_DECODE)
+        begin_copy(packed, PACKED_DECODE, of_weights - PACKED_DECODE, shared, PACKED_DECODE)
         commit_copies()
         total = cuda.local.array((samples, columns), float32)
         code = cuda.local.array((samples, features), float32)
@@ -328,9 +333,7 @@ def fused(shape: FusedShape) -> Callable:
             if fresh:
                 wait_copies(1)
                 cuda.syncthreads()
-            for i in range(samples):
-                for n in range(features):
-                    code[i, n] = float32(0)
+            begin_with_zero(code)
             basis = PACKED_BASIS + frame * BANDS
             project(code, shared, own, basis + lane_column * BASIS_PITCH, 0, features)
             keep_codes(code, shared, own + lane_row // 2 * turn, lane_column)
@@ -343,14 +346,17 @@ def fused(shape: FusedShape) -> Callable:
             if frame == FRAMES - 1:
                 add_errors(shared, squares, before, lane, errors)
             cuda.syncthreads()
-            for i in range(samples):
-                for c in range(columns):
-                    total[i, c] = float32(0)
-            codes_row = codes + lane_row * CODE_PITCH
-            multiply(total, shared, codes_row, CODE_PITCH, basis + column, BASIS_PITCH, CODE)
-            keep(total, shared, own + column, False)
-            begin_with(total, shared, PACKED_BIASES + DECODE_BIAS + column)
-            multiply(total, shared, own, SAMPLE, PACKED_DECODE + column, BANDS, BANDS)
+            row = codes + lane_row * CODE_PITCH
+            if folded:
+                begin_with(total, shared, PACKED_BIASES + DECODE_BIAS + column)
+                decoder = PACKED_DECODE + frame * BANDS + column
+                multiply(total, shared, row, CODE_PITCH, decoder, BASIS_PITCH, CODE)
+            else:
+                begin_with_zero(total)
+                multiply(total, shared, row, CODE_PITCH, basis + column, BASIS_PITCH, CODE)
+                keep(total, shared, own + column, False)
+                begin_with(total, shared, PACKED_BIASES + DECODE_BIAS + column)
+                multiply(total, shared, own, SAMPLE, PACKED_DECODE + column, BANDS, BANDS)
             place = squares + frame * tile + lane_row
             save(total, x, y, sample + lane_row, point, lane_column, shared, place)
             cuda.syncwarp()
@@ -382,9 +388,7 @@ def fused(shape: FusedShape) -> Callable:
             begin_with(total, shared, column)
             multiply(total, shared, own, SAMPLE, weights + column, BANDS, BANDS)
             keep(total, shared, own + column, True)
-            for i in range(samples):
-                for n in range(features):
-                    code[i, n] = float32(0)
+            begin_with_zero(code)
             fetch(packed, PACKED_BASIS, HALF_BASIS, shared, weights)
             project(code, shared, own, basis + lane_column * BASIS_PITCH, 0, half)
             fetch(packed, PACKED_BASIS + HALF_BASIS, HALF_BASIS, shared, weights)
@@ -394,9 +398,7 @@ def fused(shape: FusedShape) -> Callable:
             if frame < tile:
                 middle(packed, PACKED_CODE + lane, shared, spectra, codes, CODE_BIAS, frame, lane)
             cuda.syncthreads()
-            for i in range(samples):
-                for c in range(columns):
-                    total[i, c] = float32(0)
+            begin_with_zero(total)
             row = codes + lane_row * CODE_PITCH  # the second half of the basis is still there
             multiply(
                 total, shared, row + CODE // 2, CODE_PITCH, basis + column, BASIS_PITCH, CODE // 2

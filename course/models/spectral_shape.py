@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from course.models.spectra import FRAMES, POINTS
-from course.models.spectral_weights import BASIS_PITCH, BIASES, CODE, PACKED
+from course.models.spectral_weights import BASIS_PITCH, BIASES, CODE, PACKED, PACKED_FOLDED
 
 SAMPLE = POINTS + 16  # numbers between two spectra in shared memory
 CODE_PITCH = CODE + 4  # between two codes
@@ -29,6 +29,8 @@ class FusedShape:
         Whether all weights stay in shared memory; needs copies past the registers (8.0).
     max_registers : int
         Registers of a thread.
+    folded : bool
+        Whether the weights come folded, see `Weights.packed`; only where they are resident.
     """
 
     samples: int = 4
@@ -36,6 +38,7 @@ class FusedShape:
     groups: int = 1
     resident: bool = True
     max_registers: int = 128
+    folded: bool = False
 
     def __post_init__(self):
         if self.columns not in (2, 4, 8) or self.samples not in (1, 2, 4, 8) or self.groups < 1:
@@ -45,6 +48,8 @@ class FusedShape:
             )
         if self.columns == 2 and not self.resident:
             raise ValueError("columns is 2: only with resident weights; choose 4 or 8")
+        if self.folded and not self.resident:
+            raise ValueError("folded weights must be resident: a part of them is 41 KiB")
         if not self.resident and self.shared_bytes > STATIC_LIMIT:
             raise ValueError(
                 f"this shape needs {self.shared_bytes:,} bytes of shared memory, and "
@@ -69,7 +74,9 @@ class FusedShape:
     @property
     def weight_numbers(self) -> int:
         """Numbers in shared memory for weights."""
-        return PACKED if self.resident else BIASES + HALF_BASIS
+        if self.resident:
+            return PACKED_FOLDED if self.folded else PACKED
+        return BIASES + HALF_BASIS
 
     @property
     def shared_bytes(self) -> int:

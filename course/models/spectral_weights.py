@@ -34,8 +34,9 @@ PACKED_BIASES = PACKED_ENCODE + BANDS * BANDS  # encode_bias, code_bias, decode_
 CODE_BIAS, DECODE_BIAS, BIASES = BANDS, BANDS + CODE, 2 * BANDS + CODE  # within the biases
 PACKED_BASIS = PACKED_BIASES + BIASES  # 32 rows, BASIS_PITCH apart
 PACKED_CODE = PACKED_BASIS + CODE * BASIS_PITCH  # code_weight turned: 32 x 32
-PACKED_DECODE = PACKED_CODE + CODE * CODE  # decode_weight turned: 64 x 64
+PACKED_DECODE = PACKED_CODE + CODE * CODE  # decode_weight turned: 64 x 64; or, folded, as the basis
 PACKED = PACKED_DECODE + BANDS * BANDS  # numbers in all
+PACKED_FOLDED = PACKED_DECODE + CODE * BASIS_PITCH  # the same, folded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,16 +125,23 @@ class Weights:
         """The arrays by name, in the order of `SHAPES`."""
         return {name: getattr(self, name) for name in SHAPES}
 
-    def packed(self) -> np.ndarray:
+    def packed(self, folded: bool = False) -> np.ndarray:
         """All weights as one array in the order in which the fused kernel takes them.
 
         One argument to a launch instead of eleven, and one run of bytes to copy. Each LayerNorm's
         gamma and beta are in the Linear that follows: W (gamma z + beta) + b is
         (W gamma) z + (W beta + b), computed here in float64.
 
+        Parameters
+        ----------
+        folded : bool
+            Between the basis and the decoder stands nothing but Linear: W (P' h) = (W P') h. So W
+            can be multiplied into the basis of each frame beforehand, in float64, and a third of
+            all products need not be made for each spectrum. The encoder still takes P as it is.
+
         Returns
         -------
-        ndarray, shape (PACKED,), float32
+        ndarray, shape (PACKED,) or (PACKED_FOLDED,), float32
         """
         wide = {name: array.astype(np.float64) for name, array in self.as_dict().items()}
         weights, biases = {}, {}
@@ -141,16 +149,22 @@ class Weights:
             weight = wide[f"{name}_weight"]
             weights[name] = weight * wide[f"{name}_gamma"]
             biases[name] = weight @ wide[f"{name}_beta"] + wide[f"{name}_bias"]
-        basis = np.zeros((CODE, BASIS_PITCH))
-        basis[:, :POINTS] = wide["basis"]
+
+        def rows(matrix: np.ndarray) -> np.ndarray:
+            return np.pad(matrix, ((0, 0), (0, BASIS_PITCH - POINTS)))
+
+        frames = wide["basis"].reshape(CODE, FRAMES, BANDS)
+        decoder = (frames @ wide["decode_weight"].T).reshape(CODE, POINTS)
         parts = (
-            weights["encode"].T, biases["encode"], biases["code"], wide["decode_bias"], basis,
-            weights["code"].T, wide["decode_weight"].T,
+            weights["encode"].T, biases["encode"], biases["code"], wide["decode_bias"],
+            rows(wide["basis"]), weights["code"].T,
+            rows(decoder) if folded else wide["decode_weight"].T,
         )  # fmt: skip
         return np.concatenate([part.ravel() for part in parts]).astype(np.float32)
 
 
-def multiplications(batch: int) -> int:
+def multiplications(batch: int, folded: bool = False) -> int:
     """Products in one forward pass of a batch; each comes with an addition."""
-    each = 2 * FRAMES * BANDS * BANDS + 2 * CODE * POINTS + CODE * CODE
+    linears = 1 if folded else 2  # with 64 x 64 weights
+    each = linears * FRAMES * BANDS * BANDS + 2 * CODE * POINTS + CODE * CODE
     return batch * each
