@@ -7,12 +7,15 @@ import pytest
 
 from course import gpu, images, trace
 from course.backend import cuda
+from course.bench import Bench
+from course.benches import norm as bench_norm
 from course.kernels import norm
 from course.kernels.activation import FUNCTIONS
 from course.kernels.norm import LADDER, Form, layer_norm, layer_norm_backward
 from course.kernels.norm_backward import backward_in_registers
 from course.kernels.norm_rows import Shape, rows_in_registers
 from course.kernels.norm_shapes import backward_shape, row_shape, short_shape
+from course.peers import norm_cuda
 
 KINDS = (np.float32, np.float16)
 GOOD = [name for name in LADDER if name != "squares"]
@@ -409,3 +412,37 @@ def test_backward_says_what_is_wrong():
     long = np.zeros((1, 8196), np.float32)
     with pytest.raises(ValueError, match="two kernels"):
         layer_norm_backward(long, long, method="registers")
+
+
+# --- the bench, and the peers ---------------------------------------------------------------------
+
+
+class Judge(Bench):
+    """A bench that checks every program and times none."""
+
+    def variant(self, kernel, variant, call, args, *, expected, out=None, limit=1e-6, **said):
+        self.check(call, args, expected, out=out, limit=limit)
+        self.rows.append((kernel, variant, said["shape"], said["dtype"]))
+
+
+def test_the_bench_times_right_programs(monkeypatch):
+    monkeypatch.setattr(bench_norm, "SHAPES", ((9, 40),))
+    monkeypatch.setattr(bench_norm, "ORIGINAL", (3, 1028))
+    monkeypatch.setattr(bench_norm, "SWEEP", (9, 300))
+    monkeypatch.setattr(bench_norm, "NUMBERS", 900)
+    frame = Judge("norm", None, say=lambda _: None)
+    frame.peer = lambda name: None
+    bench_norm.run(frame)
+    for name in ("layer norm", "layer norm + gelu"):
+        assert all((name, method, "9x40", "float32") in frame.rows for method in LADDER)
+    assert ("layer norm + gelu", "auto", "9x40", "float16") in frame.rows
+    assert ("layer norm + gelu", "auto", "3x300", "float32") in frame.rows
+    assert all(("layer norm backward", m, "9x40", "float32") in frame.rows for m in norm.BACKWARD)
+
+
+def test_the_cuda_kernel_covers_the_row():
+    for columns in (4, 128, 768, 4096, 16_384, 65_536):
+        threads, parts = norm_cuda.launch_shape(columns)
+        assert threads * parts * 4 >= columns and threads % 32 == 0
+    assert norm_cuda.launch_shape(1023) is None
+    assert norm_cuda.launch_shape(65_540) is None

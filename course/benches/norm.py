@@ -1,0 +1,193 @@
+"""LayerNorm, alone and fused with GELU: the ladder, every row length, the way back, and peers.
+
+The bytes are those that must move: x in and out once (back: dy and x in, dx out). The roof is that
+of a copy. Peers: PyTorch eager and compiled, Triton, CUDA C++ through CuPy.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from course.kernels.norm import BACKWARD, LADDER, prepared, prepared_backward
+from course.kernels.norm_shapes import short_shape
+from course.peers import norm_cuda
+
+SHAPES = ((16_384, 4096), (65_536, 768))
+NUMBERS = 2**26  # of the sweep's arrays
+SWEEP = (
+    64, 100, 128, 200, 256, 300, 384, 512, 768, 1000, 1023, 1024, 1536, 2048, 3000, 4096, 4099,
+    5000, 6144, 8192, 10_000, 12_288, 16_384, 20_000, 24_576, 32_768, 40_000, 49_152, 65_535,
+    65_536,
+)  # fmt: skip
+ORIGINAL = (4096, 1024)  # the size of the first version's micro-benchmark
+EPS = 1e-5
+HALF_LIMIT = 1e-3  # float16 has 11 bits
+
+
+def run(bench):
+    """Check and time the ladder, the sweep, the gradients, and the peers."""
+    for rows, columns in (*SHAPES, ORIGINAL):
+        data = inputs(bench, rows, columns)
+        for activation in (None, "gelu"):
+            compare(bench, data, activation, LADDER)
+        half = inputs(bench, rows, columns, np.float16)
+        ours(bench, half, "gelu", ("auto",), exact(bench, half, "gelu"))
+        backward(bench, data)
+    for columns in SWEEP:
+        compare(bench, inputs(bench, NUMBERS // columns, columns), "gelu", ("auto",))
+
+
+def compare(bench, data, activation, methods):
+    """Steps of the ladder beside the peers."""
+    expected = exact(bench, data, activation)
+    ours(bench, data, activation, methods, expected)
+    peers(bench, data, activation, expected)
+
+
+def inputs(bench, rows, columns, dtype=np.float32):
+    """x, gamma and beta, on the host."""
+    x = bench.random(rows, columns, dtype=dtype)
+    gamma, beta = (bench.random(columns, dtype=dtype) for _ in range(2))
+    return x, gamma + dtype(1), beta
+
+
+def exact(bench, data, activation):
+    """The result in float64: on the GPU where CuPy is there."""
+    if module := bench.peer("cupy"):
+        from cupyx.scipy.special import erf
+    else:
+        import math
+
+        module, erf = np, np.vectorize(math.erf)
+    x, gamma, beta = (module.asarray(array).astype(np.float64) for array in data)
+    x -= x.mean(1, keepdims=True)
+    y = x / module.sqrt((x * x).mean(1, keepdims=True) + EPS) * gamma + beta
+    return y if activation is None else y * (1 + erf(y * 0.5**0.5)) / 2
+
+
+def work_of(data, activation):
+    """What a row of figures says of every program."""
+    x = data[0]
+    limit = {"limit": HALF_LIMIT} if x.dtype == np.float16 else {}
+    name = "layer norm" if activation is None else f"layer norm + {activation}"
+    shape = f"{x.shape[0]}x{x.shape[1]}"
+    return name, {"shape": shape, "dtype": str(x.dtype), "bytes": 2 * x.nbytes, **limit}
+
+
+def ours(bench, data, activation, methods, expected):
+    """Steps of the ladder; a step that is not fused is followed by a second kernel."""
+    name, work = work_of(data, activation)
+    columns = data[0].shape[1]
+    x, gamma, beta = (bench.cuda.to_device(array) for array in data)
+    out = bench.cuda.device_array(x.shape, x.dtype)
+    for method in methods:
+        if method == "several rows" and columns > short_shape(1024).longest:
+            continue
+        launches = prepared(x, gamma, beta, EPS, out, method, activation)
+        call, arguments = launches[0]
+        if len(launches) == 2:
+            call = one_after_the_other(call, launches[1][0])
+        bench.variant(name, method, call, arguments, out=out, expected=expected, **work)
+
+
+def one_after_the_other(first, second):
+    """A step, and an activation of its result in place."""
+
+    def call(x, gamma, beta, eps, out):
+        first(x, gamma, beta, eps, out)
+        second(out)
+
+    return call
+
+
+def peers(bench, data, activation, expected):
+    """PyTorch, compiled PyTorch, Triton and CUDA C++."""
+    name, work = work_of(data, activation)
+    gelu = activation == "gelu"
+    if torch := bench.peer("torch"):
+        tensors = tuple(torch.from_numpy(array).cuda() for array in data)
+
+        def eager(x, gamma, beta):
+            y = torch.nn.functional.layer_norm(x, x.shape[-1:], gamma, beta, EPS)
+            return torch.nn.functional.gelu(y) if gelu else y
+
+        compiled = torch.compile(eager, dynamic=False)
+        for variant, call in (("torch", eager), ("torch.compile", compiled)):
+            bench.variant(name, variant, call, tensors, expected=expected, **work)
+        torch.compiler.reset()
+        if bench.peer("triton"):
+            from course.peers import norm_triton
+
+            out = torch.empty_like(tensors[0])
+            bench.variant(name, "triton", norm_triton.layer_norm, (*tensors, EPS, out, gelu),
+                          out=out, expected=expected, **work)  # fmt: skip
+    if cupy := bench.peer("cupy"):
+        cuda_cpp(bench, cupy, data, gelu, name, {"expected": expected, **work})
+
+
+def cuda_cpp(bench, cupy, data, gelu, name, work):
+    """The kernel of `course.peers.norm_cuda`, where it takes the row."""
+    rows, columns = data[0].shape
+    found = norm_cuda.launch_shape(columns)
+    if found is None:
+        bench.notes.append(f"CUDA C++ left out at rows of {columns}: no multiple of 4, or too long")
+        return
+    threads, parts = found
+    kernel = cupy.RawKernel(norm_cuda.SOURCE, "layer_norm", norm_cuda.options(parts, gelu))
+    arrays = [cupy.asarray(array) for array in data]
+    out, eps = cupy.empty_like(arrays[0]), np.float32(EPS)
+
+    def call(x, gamma, beta, out):
+        kernel((rows,), (threads,), (x, gamma, beta, eps, out, np.int32(columns)))
+
+    bench.variant(name, "CUDA C++", call, (*arrays, out), out=out, **work)
+
+
+# ---------------------------------------------------------------------- the way back
+def backward(bench, data):
+    """The gradients of x, gamma and beta; dx is checked."""
+    _, work = work_of(data, None)
+    work["bytes"] = 3 * data[0].nbytes
+    dy = bench.random(*data[0].shape)
+    module = bench.peer("cupy") or np
+    gradient, x, gamma = (module.asarray(a).astype(np.float64) for a in (dy, *data[:2]))
+    x -= x.mean(1, keepdims=True)
+    scale = 1 / module.sqrt((x * x).mean(1, keepdims=True) + EPS)
+    x *= scale
+    gradient *= gamma
+    along = gradient.mean(1, keepdims=True), (gradient * x).mean(1, keepdims=True)
+    work["expected"] = (gradient - along[0] - x * along[1]) * scale
+    there = [bench.cuda.to_device(array) for array in (dy, *data[:2])]
+    dx = bench.cuda.device_array(dy.shape, dy.dtype)
+    sums = [bench.cuda.device_array(dy.shape[1], dy.dtype) for _ in range(2)]
+    for method in BACKWARD:
+        launches = prepared_backward(*there[:2], dx, there[2], EPS, *sums, method=method)
+        call = all_of(launches)
+        bench.variant("layer norm backward", method, call, (*there, dx), out=dx, **work)
+    if torch := bench.peer("torch"):
+        tensors = [torch.from_numpy(array).cuda() for array in (dy, *data)]
+        size = [dy.shape[1]]
+        moments = torch.ops.aten.native_layer_norm(tensors[1], size, *tensors[2:], EPS)[1:]
+
+        def eager(dy, x, mean, scale, gamma, beta):
+            return torch.ops.aten.native_layer_norm_backward(
+                dy, x, size, mean, scale, gamma, beta, [True, True, True]
+            )[0]
+
+        arguments = (*tensors[:2], *moments, *tensors[2:])
+        bench.variant("layer norm backward", "torch", eager, arguments, **work)
+
+
+def all_of(launches):
+    """The launches of a way back as a function of (dy, x, gamma, dx); sums are kept where they are.
+
+    The first takes (dy, x, gamma, eps, dx, ...), one of the others dy and x once more.
+    """
+    (first, (_, _, _, eps, _, *scratch)), *rest = launches
+
+    def call(dy, x, gamma, dx):
+        first(dy, x, gamma, eps, dx, *scratch)
+        for launch, arguments in rest:
+            launch(*((dy, x, *arguments[2:]) if len(arguments) == 5 else arguments))
+
+    return call
