@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import queue
 import threading
 import time
@@ -15,6 +16,7 @@ from course.watching import call_watched
 SECONDS = 2.5  # that an answer may take in a case; right ones take milliseconds
 LOOK = 0.01  # seconds between two looks at whether the producer still goes on
 STILL = 6  # looks that see no change
+PAUSE = 0.25  # seconds that the producer is late with an item
 LAST = 0.03  # seconds that the last item takes: who does not wait for it returns without it
 
 # --- several workers ------------------------------------------------------------------------------
@@ -34,6 +36,8 @@ class Workshop:
     def __iter__(self):
         for number in range(self.images):
             self.taken += 1
+            if self.looks == "pause" and number == self.images // 2:
+                time.sleep(PAUSE)
             yield number
 
     def __len__(self) -> int:
@@ -71,6 +75,8 @@ class Workshop:
 def judge_workers(answer: Any, items: Workshop, work: Any, workers: int, room: int) -> str | None:
     """Judge results of workers, how many worked at a time, and how far the producer ran ahead."""
     shop = items
+    if inspect.isgenerator(answer):
+        return "Return a list of results; yours has a yield, so it makes them only when asked."
     if isinstance(answer, str | dict) or not hasattr(answer, "__iter__"):
         return f"Return a list of results; got {answer!r:.60}."
     results, right = list(answer), [n * n + 1 for n in range(shop.images)]
@@ -107,7 +113,8 @@ def _shop(images, workers, room, looks=""):
         shop = Workshop(images, workers, looks)
         return {"items": shop, "work": shop.work, "workers": workers, "room": room}
 
-    return Case(f"{count(images, 'item')}, {count(workers, 'worker')}, room for {room}", arguments)
+    name = f"{count(images, 'item')}, {count(workers, 'worker')}, room for {room}"
+    return Case(name + ", one item is late" * (looks == "pause"), arguments)
 
 
 WATCHED = partial(call_watched, seconds=SECONDS)
@@ -126,6 +133,7 @@ register(
             _shop(40, 3, 2),
             _shop(20, 4, 4, "together"),
             _shop(40, 1, 3, "lead"),
+            _shop(10, 2, 3, "pause"),
         ],
         hints={
             "deadlock": "Each worker ends at a None of its own: put as many as there are workers, "

@@ -297,6 +297,33 @@ def workers_called_at_once(items, work, workers, room):
     return results
 
 
+@wrong("run-workers", "deadlock|wrong-result", "the queue is full|missing")
+def workers_that_lose_patience(items, work, workers, room):
+    waiting, results = Queue(maxsize=room), []
+
+    def worker():
+        while True:
+            try:
+                item = waiting.get(timeout=0.1)
+            except queue.Empty:
+                return
+            results.append(work(item))
+
+    threads = [Thread(target=worker) for _ in range(workers)]
+    for thread in threads:
+        thread.start()
+    for item in items:
+        waiting.put(item)
+    for thread in threads:
+        thread.join()
+    return results
+
+
+@wrong("run-workers", "wrong-result", "yours has a yield")
+def workers_asked_one_by_one(items, work, workers, room):
+    yield from map(work, items)
+
+
 @right("run-workers")
 def workers_that_pass_the_end_on(items, work, workers, room):
     """One None goes from worker to worker."""
