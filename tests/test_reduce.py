@@ -7,6 +7,7 @@ from compiled_samples import needs_compiler
 from course import cuda, trace
 from course.compiler import compiled
 from course.kernels import reduce, softmax
+from course.kernels.activation import activation
 from course.kernels.reduce import KINDS, reduction
 
 LENGTHS = (1, 31, 257, 4099, 70_001)
@@ -28,6 +29,23 @@ def clean(report):
     """A trace's report, if it has no error finding."""
     assert not [str(finding) for finding in report.findings if finding.is_error]
     return report
+
+
+def launch_of(call):
+    """Kernel, grid and block of a configured kernel, the simulator's or numba.cuda's."""
+    if hasattr(call, "dispatcher"):
+        return call.dispatcher, call.griddim, call.blockdim
+    return call.kernel, call.grid, call.block
+
+
+class Foreign:
+    """An array on the GPU of another library: it shows where it lies."""
+
+    def __init__(self, values):
+        self.there = cuda.to_device(values)
+        self.shape, self.dtype, self.size = values.shape, values.dtype, values.size
+        self.ndim, self.strides = values.ndim, values.strides
+        self.__cuda_array_interface__ = self.there.__cuda_array_interface__
 
 
 # ---------------------------------------------------------------------- sum and maximum
@@ -129,6 +147,19 @@ def test_slices_and_matrices_on_the_gpu_are_reduced_where_they_lie(rng):
     assert host[0] == x[::2, ::3].max()
 
 
+def test_arrays_of_other_libraries_are_used_where_they_lie(rng):
+    x = numbers(rng, 6, 52)
+    given, out = Foreign(x), Foreign(np.full_like(x, np.nan))
+    assert softmax.softmax(given, out=out) is out
+    assert_softmax(out.there.copy_to_host(), x)
+    assert activation(given, "silu", out=out) is out
+    exact = x.astype(np.float64)
+    assert np.allclose(out.there.copy_to_host(), exact / (1 + np.exp(-exact)), atol=3e-7)
+    place = Foreign(np.zeros(1, np.float32))
+    assert reduction(given, "max", out=place) is place
+    assert place.there.copy_to_host()[0] == x.max()
+
+
 def test_the_sum_of_nothing_is_zero_and_its_maximum_an_error():
     nothing = np.empty((0, 5), np.float32)
     assert reduction(nothing) == 0
@@ -213,7 +244,7 @@ def test_no_step_of_softmax_has_an_error_and_registers_read_once(rng, method, co
     out = np.full_like(x, np.nan)
     pair = cuda.to_device(x), cuda.to_device(out)
     call = softmax.configured(*pair, method)
-    report = clean(trace(call.kernel, call.grid, call.block, x, out))
+    report = clean(trace(*launch_of(call), x, out))
     assert_softmax(out, x)
     times = {"three passes": 3, "online": 2, "registers": 1}[method]
     if columns % 128 == 0 or method == "three passes":
