@@ -69,8 +69,8 @@ def _call_on_gpu(exercise: FunctionExercise, number: int, answer: Any) -> None:
 
 
 def _call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
-    arguments = exercise.arguments(number)
-    before = {name: copied(value) for name, value in arguments.items()}
+    before = exercise.arguments(number)
+    arguments = {name: copied(value) for name, value in before.items()}
     function = answers.plain_function(answer)
     try:
         with contextlib.redirect_stdout(io.StringIO()), limited_steps(MOST_STEPS):

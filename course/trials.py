@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -66,8 +67,10 @@ def from_finding(finding: Any, findings: tuple[Any, ...]) -> Failure:
 
 
 def copied(value: Any) -> Any:
-    """A copy of an array; anything else as it is."""
-    return value.copy() if isinstance(value, np.ndarray) else value
+    """A copy of an array, of a list or of a dictionary with all in it; anything else as it is."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    return deepcopy(value) if isinstance(value, list | dict) else value
 
 
 def inputs_unchanged(
@@ -76,8 +79,15 @@ def inputs_unchanged(
     """Raise Failure("input-modified") if an argument that is no output has changed."""
     results = getattr(exercise, "outputs", ()) + getattr(exercise, "updated", ())
     for name, old in before.items():
-        if name in results or not isinstance(old, np.ndarray) or _same_bits(old, after[name]):
+        if name in results or _same(old, after[name]):
             continue
+        if not isinstance(old, np.ndarray):
+            raise Failure(
+                "input-modified",
+                "What your function is given belongs to the caller, and it changed it: "
+                f"{old!r:.70} is now {after[name]!r:.70}. Work on a copy: sorted(x) and list(x) "
+                "make new lists, dict(x) a new dictionary.",
+            )
         changed = np.asarray((old != after[name]) & ~((old != old) & (after[name] != after[name])))
         index = first(changed) if changed.any() else (0,) * old.ndim
         target = f": write to {', '.join(results)} instead" if results else ""
@@ -91,6 +101,19 @@ def inputs_unchanged(
 def all_cases(cases: list[str]) -> str:
     """The sentence of a passed verdict."""
     return f"Right in {count(len(cases), 'case')}: {'; '.join(cases)}."
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Whether an argument is as it was: an array, or a list or a dictionary with all in it."""
+    if isinstance(old, np.ndarray):
+        return isinstance(new, np.ndarray) and _same_bits(old, new)
+    if isinstance(old, dict):
+        return list(old) == list(new) and all(_same(old[key], new[key]) for key in old)
+    if isinstance(old, list):
+        return len(old) == len(new) and all(map(_same, old, new))
+    if old is new or type(old).__eq__ is object.__eq__:  # a copy of such an object equals nothing
+        return True
+    return bool(old == new) or bool(old != old and new != new)
 
 
 def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:

@@ -125,3 +125,21 @@ def test_a_judge_that_trips_over_an_odd_answer_does_not_end_the_lesson(monkeypat
     judge = lambda result, a, b: None if np.asarray(result) == a + b else "Wrong."  # noqa: E731
     monkeypatch.setitem(checks._exercises, "sum", one_number(judge=judge))
     failed(check("sum", lambda a, b: [[1, 2], [3]]), "wrong-result", "cannot be judged")
+
+
+def test_an_answer_that_empties_a_list_is_told_and_spoils_no_case(monkeypatch):
+    given = {"waits": {"barrier": [3, 4], "selected": [1]}}
+    exercise = FunctionExercise(
+        name="longest", lesson=99, title="", cases=[Case("two", lambda rng: {"clocks": given})],
+        reference=lambda clocks: max(map(sum, clocks["waits"].values())),
+    )  # fmt: skip
+    monkeypatch.setitem(checks._exercises, "longest", exercise)
+
+    def longest(clocks):
+        clocks["waits"].pop("selected")
+        return 7
+
+    failed(check("longest", longest), "input-modified", "belongs to the caller", "a new dictionary")
+    assert (
+        check("longest", lambda clocks: max(map(sum, clocks["waits"].values()))).status == "passed"
+    )

@@ -5,7 +5,6 @@ import math
 import numpy as np
 
 from course.checks import Case, FunctionExercise, Tolerance, register
-from course.exercises.lesson07_judges import on_copies
 
 # --- a row of the timeline ------------------------------------------------------------------------
 
@@ -68,7 +67,6 @@ register(
         lesson=7,
         title="How long a row was busy",
         reference=_union,
-        caller=on_copies,
         cases=[
             _spans("two spans apart", (0.0, 1.0), (3.0, 5.0)),
             _spans("two that overlap, and one", (0.0, 4.0), (3.0, 5.0), (7.0, 7.5)),
@@ -128,7 +126,6 @@ register(
         lesson=7,
         title="How long two rows were busy at once",
         reference=_together,
-        caller=on_copies,
         cases=[
             _rows("one inside another", [(0.0, 10.0)], [(2.0, 3.0), (5.0, 9.0)]),
             _rows("half of each", [(0.0, 2.0)], [(1.0, 4.0)]),
@@ -382,7 +379,6 @@ register(
         lesson=7,
         title="What a warp waits for most",
         judge=_judge_stall,
-        caller=on_copies,
         cases=[
             _states("memory", selected=1.0, not_selected=0.5, long_scoreboard=9.5, wait=1.0),
             _states("many ready warps", selected=1.0, not_selected=8.0, barrier=2.0, wait=1.0),

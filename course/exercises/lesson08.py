@@ -5,7 +5,6 @@ import math
 import numpy as np
 
 from course.checks import Case, FunctionExercise, Tolerance, register
-from course.exercises.lesson07_judges import on_copies
 from course.exercises.lesson08_judges import Shelf, judge_packing, judge_queue, judge_stale
 from course.overlap import serial_fraction
 
@@ -198,7 +197,6 @@ register(
         lesson=8,
         title="The serial fraction from measured times",
         reference=_fractions,
-        caller=on_copies,
         cases=[
             Case(
                 name,
@@ -409,7 +407,6 @@ register(
         lesson=8,
         title="Find the outputs that do not come from the code",
         judge=judge_stale,
-        caller=on_copies,
         cases=[
             Case(name, lambda rng, c=cells: {"cells": [*c]})
             for name, cells in (
