@@ -27,8 +27,8 @@ WIDTH = 7.6  # [inch]
 SMALL = FONT_SIZE - 1.5
 ROWS = ("CPU: phases", "CPU: calls", "GPU: copies in", "GPU: kernels", "GPU: copies out")
 COLOURS = {
-    "load factors": GRID, "copy in": SKY, "launch kernel": VERMILLION, "copy out": ORANGE,
-    "start up": PURPLE, "GPU: copies in": SKY, "GPU: kernels": GREEN, "GPU: copies out": ORANGE,
+    "load factors": GRID, "copy in": BLUE, "launch kernel": VERMILLION, "copy out": GREEN,
+    "start up": PURPLE, "GPU: copies in": BLUE, "GPU: kernels": ORANGE, "GPU: copies out": GREEN,
     "CPU: calls": VERMILLION,
 }  # fmt: skip
 LETTER = 0.0125  # width of a letter, as a share of the axis
@@ -89,8 +89,10 @@ def _name(axes, event: Event, x: float, y: float, last: float) -> None:
     text = f"{event.milliseconds:.2g} ms" if gpu else event.name
     fits = event.milliseconds > last * LETTER * len(text)
     place = {"va": "center"} if fits else {"va": "bottom"}
+    dark = COLOURS.get(event.name, COLOURS.get(event.row)) in (BLUE, GREEN, VERMILLION)
     axes.text(
-        x + event.milliseconds / 2, y if fits else y + 0.33, text, ha="center", color=INK,
+        x + event.milliseconds / 2, y if fits else y + 0.33, text, ha="center",
+        color=PAPER if fits and dark else INK,
         fontsize=SMALL if fits else SMALL - 1, parse_math=False, **place,
     )  # fmt: skip
 
