@@ -26,21 +26,32 @@ def allow_shared(kernel: Any, signature: str, size: int) -> None:
     """
     if gpu() is None:
         return
-    from cuda.bindings import driver
     from numba import cuda
 
-    kernel.compile(signature)
+    key = kernel, cuda.get_current_device().id
+    if _allowed.get(key, 0) < size:
+        kernel.compile(signature)
+        for version in kernel.overloads.values():
+            _allow(version._codelibrary.get_cufunc(), key[1], size)
+        _allowed[key] = size
+
+
+_allowed: dict[tuple[Any, int], int] = {}  # bytes by kernel and device
+
+
+def _allow(function: Any, device: int, size: int) -> None:
+    """Set the limit of a loaded function, which newer numba-cuda holds as a CUkernel."""
+    from cuda.bindings import driver
+
     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    for version in kernel.overloads.values():
-        function = version._codelibrary.get_cufunc()
-        handle = int(function.handle)
-        if hasattr(function, "kernel"):  # numba-cuda from 0.24 or so: a CUkernel
-            device = driver.CUdevice(cuda.get_current_device().id)
-            status = driver.cuKernelSetAttribute(attribute, size, driver.CUkernel(handle), device)
-        else:
-            status = driver.cuFuncSetAttribute(driver.CUfunction(handle), attribute, size)
-        if int(status[0]):
-            raise RuntimeError(
-                f"the driver refuses {size:,} bytes of shared memory for a block "
-                f"({status[0].name}): choose a method or a shape that needs less"
-            )
+    handle = int(function.handle)
+    if hasattr(function, "kernel"):
+        place = driver.CUkernel(handle), driver.CUdevice(device)
+        (status,) = driver.cuKernelSetAttribute(attribute, size, *place)
+    else:
+        (status,) = driver.cuFuncSetAttribute(driver.CUfunction(handle), attribute, size)
+    if int(status):
+        raise RuntimeError(
+            f"the driver refuses {size:,} bytes of shared memory for a block ({status.name}): "
+            "choose a method or a shape that needs less"
+        )
