@@ -342,24 +342,29 @@ def prepared_backward(
 
 # --- compiled ahead -------------------------------------------------------------------------------
 
-#: Lengths of rows, aligned or not, so that each number of elements a thread is looked at.
-COMPILED = (
-    (96, True), (256, True), (768, True), (1000, False), (4096, True), (5000, True), (16_384, True),
-    (16_001, False), (32_768, True), (65_536, True), (65_535, False),
-)  # fmt: skip
+#: Lengths of rows, aligned or not, by what is stored: each number of elements a thread once.
+COMPILED = {
+    "float32": (
+        (96, True), (768, True), (1000, False), (4096, True), (5000, True), (16_384, True),
+        (16_001, False), (32_768, True), (65_536, True), (65_535, False),
+    ),
+    "float16": ((768, True), (1000, False), (4096, True), (65_536, True)),
+}  # fmt: skip
 
 
 def made_kernels() -> dict[str, tuple[Callable, str]]:
     """Kernels that are made for a shape and a form, with their argument types."""
-    found: dict[str, tuple[Callable, str]] = {}
-    for kind in ("float32", "float16"):
-        rows, columns, sums = f"{kind}[:, ::1]", f"{kind}[::1]", "float32[:, ::1]"
+    found: dict[str, tuple[Callable, str]] = {
+        "activate, gelu": (activate("gelu"), f"void({_SUMS})")
+    }
+    for kind, lengths in COMPILED.items():
+        rows, columns = f"{kind}[:, ::1]", f"{kind}[::1]"
         types = f"void({rows}, {columns}, {columns}, float32, {rows})"
-        back = f"void({rows}, {rows}, {columns}, float32, {rows}, {sums}, {sums})"
-        for length, aligned in COMPILED:
+        back = f"void({rows}, {rows}, {columns}, float32, {rows}, {_SUMS}, {_SUMS})"
+        for length, aligned in lengths:
             where = f"{length}{'' if aligned else ' unaligned'}, {kind}"
-            for activation in (None, "gelu"):
-                step = LADDER[method_for("auto", length, aligned)]
+            step = LADDER[method_for("auto", length, aligned)]
+            for activation in (None, "gelu") if length in (768, 4096) else ("gelu",):
                 kernel, _, _ = step.launch(1, length, Form(kind, aligned, activation=activation))
                 found[f"{'rows' if activation is None else 'rows, gelu'}, {where}"] = kernel, types
             if length <= BACKWARD_THREADS * BACKWARD_ELEMENTS[aligned][-1]:
@@ -367,8 +372,10 @@ def made_kernels() -> dict[str, tuple[Callable, str]]:
                 form = Form(kind, aligned, length == shape.longest)
                 kernel = norm_backward.backward_in_registers(shape, form, True)
                 found[f"backward, {where}"] = kernel, back
-        found[f"activate, gelu, {kind}"] = activate("gelu"), f"void({rows})"
     return found
+
+
+_SUMS = "float32[:, ::1]"
 
 
 # --- arrays ---------------------------------------------------------------------------------------
