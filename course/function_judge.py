@@ -16,6 +16,7 @@ from course.checks import FunctionExercise, call_with_named
 from course.comparing import compare
 from course.simt import ERRORS, KernelError
 from course.simt.masks import EndlessLoop, limited_steps
+from course.time_limit import OutOfTime, time_limit
 from course.trials import all_cases, copied, from_finding, inputs_unchanged, named_case
 from course.twins import simulated_twin
 from course.verdicts import Failure, NotStarted
@@ -23,6 +24,7 @@ from course.verdicts import Failure, NotStarted
 # What would poison a real GPU's context or hang it.
 HARMFUL = ERRORS | {"endless-loop"}
 MOST_STEPS = 100_000  # passes of one loop of a simulated kernel
+MOST_SECONDS = 20.0  # of a case; the slowest right answer takes less than one
 
 
 def judge_function(exercise: FunctionExercise, answer: Any) -> str:
@@ -73,13 +75,20 @@ def _call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
     arguments = {name: copied(value) for name, value in before.items()}
     function = answers.plain_function(answer)
     try:
-        with contextlib.redirect_stdout(io.StringIO()), limited_steps(MOST_STEPS):
+        with (
+            contextlib.redirect_stdout(io.StringIO()),
+            limited_steps(MOST_STEPS),
+            time_limit(MOST_SECONDS),
+        ):
             if exercise.caller is None:
                 result = answer(*arguments.values())
             else:
                 result = exercise.caller(answer, tuple(arguments.values()))
     except Failure:
         raise
+    except OutOfTime as error:
+        said = f"It had not ended after {MOST_SECONDS:g} s. Does each of its loops come to an end?"
+        raise Failure("endless-loop", said, *_where(error, function)) from error
     except KernelError as error:
         raise from_finding(error.finding, (error.finding,)) from error
     except EndlessLoop as error:
@@ -126,13 +135,21 @@ def _judged(judge: Callable[..., str | None], result: Any, before: Mapping[str, 
 
 
 def _raised(error: Exception, function: Callable[..., Any] | None) -> Failure:
+    said = f"Your function raised {backend.one_line(error, 400)}"
+    return Failure("raised", said, *_where(error, function))
+
+
+def _where(
+    error: BaseException, function: Callable[..., Any] | None
+) -> tuple[int | None, str | None]:
+    """The answer's line that an exception came from, and its code."""
     line = code = None
     if function is not None:
         for frame in traceback.extract_tb(error.__traceback__):
             if frame.filename == function.__code__.co_filename and frame.lineno:
                 found = answers.line_of(function, frame.lineno)
                 line, code = found if found[0] is not None else (line, code)
-    return Failure("raised", f"Your function raised {backend.one_line(error, 400)}", line, code)
+    return line, code
 
 
 def _on_host(value: Any) -> Any:

@@ -3,7 +3,7 @@
 import numpy as np
 from sample_exercises import failed, samples  # noqa: F401
 
-from course import checks
+from course import checks, function_judge
 from course.checks import Case, FunctionExercise, check, launch_covers
 from course.simt import host as cuda
 
@@ -143,3 +143,17 @@ def test_an_answer_that_empties_a_list_is_told_and_spoils_no_case(monkeypatch):
     assert (
         check("longest", lambda clocks: max(map(sum, clocks["waits"].values()))).status == "passed"
     )
+
+
+def test_a_function_that_never_ends_is_told(monkeypatch):
+    monkeypatch.setattr(function_judge, "MOST_SECONDS", 0.05)
+    monkeypatch.setitem(checks._exercises, "sum", one_number(reference=lambda a, b: a + b))
+
+    def count_up(a, b):
+        total = a
+        while total != 0:
+            total += b
+        return total
+
+    verdict = check("sum", count_up)
+    failed(verdict, "endless-loop", "had not ended after 0.05 s", "come to an end")
