@@ -85,3 +85,25 @@ def test_a_transposed_device_array_is_a_copy_in_c_order():
     np.testing.assert_array_equal(turned.copy_to_host(), a[::2, ::2].T)
     turned[0] = -1
     np.testing.assert_array_equal(view.copy_to_host(), a[::2, ::2])
+
+
+def test_a_device_function_may_have_the_name_of_a_variable_where_it_is_called():
+    def make():
+        @cuda.jit(device=True)
+        def count(x):
+            return x + 1
+
+        return count
+
+    count_of = make()
+
+    @cuda.jit
+    def kernel(out):
+        count = out[0]
+        for i in range(3):
+            count += count_of(i)
+        out[0] = count
+
+    out = np.zeros(1, np.int64)
+    kernel[1, 1](out)
+    assert out[0] == 6

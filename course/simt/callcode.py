@@ -144,8 +144,9 @@ def _device(emitter: Emitter, node: ast.Call) -> str:
     function, arguments = emitter.typing.callees[node]
     program = emitter.program_of(function, arguments, emitter.traced)
     name = program.name
-    own = name == emitter.source.name  # another function of this name
-    if own or emitter.namespace.setdefault(name, program.run) is not program.run:
+    # another function of this name, or a variable of the caller
+    taken = name == emitter.source.name or name in emitter.names.values()
+    if taken or emitter.namespace.setdefault(name, program.run) is not program.run:
         name = emitter.temporary(f"{name}_")
         emitter.namespace[name] = program.run
     codes = [emitter.operand(a, k) for a, k in zip(node.args, arguments, strict=True)]
