@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from course import gpu, images, trace
+from course import cuda_cpp_norm, gpu, images, trace
 from course.backend import cuda
 from course.bench import Bench
 from course.benches import norm as bench_norm
@@ -15,7 +15,6 @@ from course.kernels.norm import LADDER, Form, layer_norm, layer_norm_backward
 from course.kernels.norm_backward import backward_in_registers
 from course.kernels.norm_rows import Shape, rows_in_registers
 from course.kernels.norm_shapes import backward_shape, row_shape, short_shape
-from course.peers import norm_cuda
 
 KINDS = (np.float32, np.float16)
 GOOD = [name for name in LADDER if name != "squares"]
@@ -442,7 +441,7 @@ def test_the_bench_times_right_programs(monkeypatch):
 
 def test_the_cuda_kernel_covers_the_row():
     for columns in (4, 128, 768, 4096, 16_384, 65_536):
-        threads, parts = norm_cuda.launch_shape(columns)
+        threads, parts = cuda_cpp_norm.launch_shape(columns)
         assert threads * parts * 4 >= columns and threads % 32 == 0
-    assert norm_cuda.launch_shape(1023) is None
-    assert norm_cuda.launch_shape(65_540) is None
+    assert cuda_cpp_norm.launch_shape(1023) is None
+    assert cuda_cpp_norm.launch_shape(65_540) is None

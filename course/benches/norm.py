@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from course import cuda_cpp_norm, peers
 from course.kernels.norm import BACKWARD, LADDER, prepared, prepared_backward
 from course.kernels.norm_shapes import short_shape
-from course.peers import norm_cuda
 
 SHAPES = ((16_384, 4096), (65_536, 768))
 NUMBERS = 2**26  # of the sweep's arrays
@@ -41,7 +41,7 @@ def compare(bench, data, activation, methods):
     """Steps of the ladder beside the peers."""
     expected = exact(bench, data, activation)
     ours(bench, data, activation, methods, expected)
-    peers(bench, data, activation, expected)
+    beside(bench, data, activation, expected)
 
 
 def inputs(bench, rows, columns, dtype=np.float32):
@@ -100,7 +100,7 @@ def one_after_the_other(first, second):
     return call
 
 
-def peers(bench, data, activation, expected):
+def beside(bench, data, activation, expected):
     """PyTorch, compiled PyTorch, Triton and CUDA C++."""
     name, work = work_of(data, activation)
     gelu = activation == "gelu"
@@ -111,29 +111,28 @@ def peers(bench, data, activation, expected):
             y = torch.nn.functional.layer_norm(x, x.shape[-1:], gamma, beta, EPS)
             return torch.nn.functional.gelu(y) if gelu else y
 
-        compiled = torch.compile(eager, dynamic=False)
-        for variant, call in (("torch", eager), ("torch.compile", compiled)):
-            bench.variant(name, variant, call, tensors, expected=expected, **work)
-        torch.compiler.reset()
-        if bench.peer("triton"):
-            from course.peers import norm_triton
+        bench.variant(name, "torch", eager, tensors, expected=expected, **work)
+        if compiled := peers.torch_compiled(bench, eager, *tensors):
+            bench.variant(name, "torch.compile", compiled, tensors, expected=expected, **work)
+        if peers.triton_programs(bench):
+            from course import triton_norm
 
             out = torch.empty_like(tensors[0])
-            bench.variant(name, "triton", norm_triton.layer_norm, (*tensors, EPS, out, gelu),
+            bench.variant(name, "triton", triton_norm.layer_norm, (*tensors, EPS, out, gelu),
                           out=out, expected=expected, **work)  # fmt: skip
     if cupy := bench.peer("cupy"):
         cuda_cpp(bench, cupy, data, gelu, name, {"expected": expected, **work})
 
 
 def cuda_cpp(bench, cupy, data, gelu, name, work):
-    """The kernel of `course.peers.norm_cuda`, where it takes the row."""
+    """The kernel of `course.cuda_cpp_norm`, where it takes the row."""
     rows, columns = data[0].shape
-    found = norm_cuda.launch_shape(columns)
+    found = cuda_cpp_norm.launch_shape(columns)
     if found is None:
         bench.notes.append(f"CUDA C++ left out at rows of {columns}: no multiple of 4, or too long")
         return
     threads, parts = found
-    kernel = cupy.RawKernel(norm_cuda.SOURCE, "layer_norm", norm_cuda.options(parts, gelu))
+    kernel = cupy.RawKernel(cuda_cpp_norm.SOURCE, "layer_norm", cuda_cpp_norm.options(parts, gelu))
     arrays = [cupy.asarray(array) for array in data]
     out, eps = cupy.empty_like(arrays[0]), np.float32(EPS)
 
