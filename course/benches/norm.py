@@ -112,13 +112,14 @@ def beside(bench, data, activation, expected):
             return torch.nn.functional.gelu(y) if gelu else y
 
         bench.variant(name, "torch", eager, tensors, expected=expected, **work)
+        torch.compiler.reset()  # it counts recompilations, and gives up after a few row lengths
         if compiled := peers.torch_compiled(bench, eager, *tensors):
             bench.variant(name, "torch.compile", compiled, tensors, expected=expected, **work)
         if peers.triton_programs(bench):
             from course import triton_norm
 
             out = torch.empty_like(tensors[0])
-            bench.variant(name, "triton", triton_norm.layer_norm, (*tensors, EPS, out, gelu),
+            bench.variant(name, "Triton", triton_norm.layer_norm, (*tensors, EPS, out, gelu),
                           out=out, expected=expected, **work)  # fmt: skip
     if cupy := bench.peer("cupy"):
         cuda_cpp(bench, cupy, data, gelu, name, {"expected": expected, **work})
