@@ -9,6 +9,7 @@ from course import cuda_cpp_norm, gpu, images, trace
 from course.backend import cuda
 from course.bench import Bench
 from course.benches import norm as bench_norm
+from course.benches import norm_lengths
 from course.kernels import norm
 from course.kernels.activation import FUNCTIONS
 from course.kernels.norm import LADDER, Form, layer_norm, layer_norm_backward
@@ -427,11 +428,12 @@ class Judge(Bench):
 def test_the_bench_times_right_programs(monkeypatch):
     monkeypatch.setattr(bench_norm, "SHAPES", ((9, 40),))
     monkeypatch.setattr(bench_norm, "ORIGINAL", (3, 1028))
-    monkeypatch.setattr(bench_norm, "SWEEP", (9, 300))
-    monkeypatch.setattr(bench_norm, "NUMBERS", 900)
+    monkeypatch.setattr(norm_lengths, "LENGTHS", (9, 300))
+    monkeypatch.setattr(norm_lengths, "NUMBERS", 900)
     frame = Judge("norm", None, say=lambda _: None)
     frame.peer = lambda name: None
     bench_norm.run(frame)
+    norm_lengths.run(frame)
     for name in ("layer norm", "layer norm + gelu"):
         assert all((name, method, "9x40", "float32") in frame.rows for method in LADDER)
     assert ("layer norm + gelu", "auto", "9x40", "float16") in frame.rows
