@@ -4,10 +4,13 @@ import argparse
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
+SILENCE = 2.0  # seconds after Ctrl-C until the user is told what is waited for
 USAGE_ERROR = 2
 INTERRUPTED = 130  # what shells report for a program that Ctrl-C ended
 
@@ -76,7 +79,7 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="IMAGES",
         nargs="+",
         type=Path,
-        help="JPEG, PNG or TIFF files, or folders that hold some",
+        help="JPEG, PNG or TIFF files, or folders that hold some (not in subfolders)",
     )
     reconstruct.add_argument(
         "--k",
@@ -212,7 +215,10 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
         bar = tqdm(files, unit="image", file=sys.stderr, disable=None, leave=False)
         return bar
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as for Ctrl-C
+    signal.signal(signal.SIGTERM, stop_soon)  # clean up as for Ctrl-C
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    if on_interrupt is signal.default_int_handler:  # else somebody wants Ctrl-C ignored
+        signal.signal(signal.SIGINT, stop_soon)
     left = [] if arguments.resume else unfinished(arguments.out)
     if left and not any(map(is_at_work, left)):
         print(
@@ -234,6 +240,7 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
             batch=arguments.batch,
         )
     finally:
+        signal.signal(signal.SIGINT, on_interrupt)
         if bar is not None:
             bar.close()
 
@@ -249,7 +256,17 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
         psnr_db = fmean(line.psnr_db for line in lines)
         ssim = fmean(line.ssim for line in lines)
         print(f"{k:>6}  {psnr_db:>9.1f}  {ssim:>6.3f}  {lines[0].compression:>10.3g}×")
-    print(f"results in {str(report.out)!r}: grid.png, quality.csv, {len(report.qualities)} images")
+    files = f"{len(report.qualities)} image{'' if len(report.qualities) == 1 else 's'}"
+    print(f"results in {str(report.out)!r}: grid.png, quality.csv, {files}")
+
+
+def stop_soon(number: int, frame: Any) -> None:
+    """Interrupt the run; where a large SVD goes on for long, say what is waited for."""
+    words = "stopping: the images in work are finished first; Ctrl-C again ends at once"
+    told = threading.Timer(SILENCE, print, (words,), {"file": sys.stderr})
+    told.daemon = True
+    told.start()
+    raise KeyboardInterrupt
 
 
 def run_bench(arguments: argparse.Namespace) -> int:

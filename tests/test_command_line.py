@@ -407,6 +407,24 @@ def test_a_stopped_process_leaves_nothing(tmp_path, number):
     assert files_below(tmp_path) == sorted(["many", *(f"many/{n}.png" for n in range(200))])
 
 
+def test_who_waits_for_long_after_ctrl_c_is_told_for_what(capfd, monkeypatch):
+    monkeypatch.setattr(command_line, "SILENCE", 0.01)
+    with pytest.raises(KeyboardInterrupt):
+        command_line.stop_soon(signal.SIGINT, None)
+    deadline, told = time.monotonic() + 10, ""
+    while "Ctrl-C again ends at once" not in told and time.monotonic() < deadline:
+        time.sleep(0.02)
+        told += capfd.readouterr().err
+    assert told == "stopping: the images in work are finished first; Ctrl-C again ends at once\n"
+
+
+def test_the_handler_of_ctrl_c_is_put_back(capfd, photos, tmp_path):
+    before = signal.getsignal(signal.SIGINT)
+    status, out, _ = call(capfd, "reconstruct", photos / "head.png", "--k", 3, "--out", tmp_path)
+    assert status == 0 and out.endswith("grid.png, quality.csv, 1 image\n")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 # --- help ---------------------------------------------------------------------------------------
 
 
