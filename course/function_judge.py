@@ -97,7 +97,7 @@ def _call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
         if not str(error):
             raise NotStarted from error
         raise _raised(error, function) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # quit() ends an answer, not the notebook
         if answers.is_numba_error(error):
             raise answers.typing_failure(error, function) from error
         raise _raised(error, function) from error
@@ -134,7 +134,7 @@ def _judged(judge: Callable[..., str | None], result: Any, before: Mapping[str, 
         )
 
 
-def _raised(error: Exception, function: Callable[..., Any] | None) -> Failure:
+def _raised(error: BaseException, function: Callable[..., Any] | None) -> Failure:
     said = f"Your function raised {backend.one_line(error, 400)}"
     return Failure("raised", said, *_where(error, function))
 

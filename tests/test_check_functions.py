@@ -157,3 +157,12 @@ def test_a_function_that_never_ends_is_told(monkeypatch):
 
     verdict = check("sum", count_up)
     failed(verdict, "endless-loop", "had not ended after 0.05 s", "come to an end")
+
+
+def test_an_answer_that_quits_ends_nothing_else(monkeypatch):
+    monkeypatch.setitem(checks._exercises, "sum", one_number(reference=lambda a, b: a + b))
+
+    def leave(a, b):
+        raise SystemExit("done")
+
+    failed(check("sum", leave), "raised", "SystemExit", "done")
