@@ -69,7 +69,7 @@ def from_finding(finding: Any, findings: tuple[Any, ...]) -> Failure:
 def copied(value: Any) -> Any:
     """A copy of an array, of a list or of a dictionary with all in it; anything else as it is."""
     if isinstance(value, np.ndarray):
-        return value.copy()
+        return value.copy(order="K")  # columns that lie side by side stay so
     return deepcopy(value) if isinstance(value, list | dict) else value
 
 

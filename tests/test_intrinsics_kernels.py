@@ -22,6 +22,7 @@ from course.intrinsics import (
     mma_f16,
     mma_f16_k8,
     mma_tf32,
+    round_tf32,
     split_halves,
     store,
     store2,
@@ -209,8 +210,9 @@ def tf32_product(cuda):
         c = (float32(1), float32(1), float32(1), float32(1))
         for start in range(0, a.shape[1], 8):
             i = start + q
-            left = (a[g, i], a[g + 8, i], a[g, i + 4], a[g + 8, i + 4])
-            c = mma_tf32(c, left, (b[i, g], b[i + 4, g]))
+            w, x = round_tf32(a[g, i]), round_tf32(a[g + 8, i])
+            y, z = round_tf32(a[g, i + 4]), round_tf32(a[g + 8, i + 4])
+            c = mma_tf32(c, (w, x, y, z), (round_tf32(b[i, g]), round_tf32(b[i + 4, g])))
         store2(out, (g, 2 * q), (c[0], c[1]))
         store2(out, (g + 8, 2 * q), (c[2], c[3]))
 

@@ -99,7 +99,7 @@ def lazy(monkeypatch):
 
     def start(seed):
         gpu = LazyGPU(seed)
-        monkeypatch.setattr(backend, "cuda", gpu, raising=False)
+        monkeypatch.setattr(backend, "_cuda", lambda: gpu)
         monkeypatch.setattr(backend, "gpu", lambda: None)
         step = Step(kernel=Kernel(gpu), many=Kernel(gpu), many_unaligned=Kernel(gpu))
         for module in (slots, streams):
