@@ -18,6 +18,7 @@ import numpy as np
 
 from course.backend import cuda, gpu
 from course.kernels import fragments, register_tiles, tensor_tiles, warp_tiles
+from course.kernels.arrays import empty_like
 from course.kernels.first_steps import (
     TILE,
     reconstruct_float32,
@@ -117,7 +118,7 @@ class Step:
 
     def fragments(self, out: Array) -> tuple[int, int]:
         """Return the fragments of u and of vt, for whole blocks."""
-        if self.tile is None:
+        if self.tile is None or self.kind is None:
             raise ValueError("this step takes no fragments")
         down, across = (
             -(-size // tile) * tile for size, tile in zip(out.shape[-2:], self.tile, strict=True)
@@ -127,18 +128,18 @@ class Step:
     def room(self, u: Array, k: int, out: Array) -> tuple[Array, Array, Array, Array]:
         """Memory on the GPU for the fragments of u and of s vt, and for their scales."""
         down, across = self.fragments(out)
-        tiles, word = -(-k // fragments.DEPTH), fragments.WORDS[self.kind or "halves"]
+        tiles, word = -(-k // fragments.DEPTH), fragments.WORDS[self.kind]
         front = out.shape[:-2]
         return (
-            _empty_like(u, (*front, down, tiles, fragments.U_WORDS), word),
-            _empty_like(u, (*front, across, tiles, fragments.VT_WORDS), word),
-            _empty_like(u, (*front, down * fragments.ROWS)),
-            _empty_like(u, (*front, across * fragments.COLUMNS)),
+            empty_like(u, (*front, down, tiles, fragments.U_WORDS), word),
+            empty_like(u, (*front, across, tiles, fragments.VT_WORDS), word),
+            empty_like(u, (*front, down * fragments.ROWS), np.float32),
+            empty_like(u, (*front, across * fragments.COLUMNS), np.float32),
         )
 
     def split(self, k: int, out: Array) -> list[tuple[Callable, tuple[int, int], tuple[int, int]]]:
         """The kernels that fill that room, u's and vt's, each with its grid and block."""
-        kernels, images = FRAGMENTS[self.kind or "halves"], 1
+        kernels, images = FRAGMENTS[self.kind], 1
         pair = (kernels.u, kernels.vt)
         if out.ndim == 3:
             pair, images = (kernels.many_u, kernels.many_vt), out.shape[0]
@@ -310,7 +311,7 @@ def reconstruct(
     ]
     target = _on_device(out, name) if out is not None and not isinstance(out, np.ndarray) else None
     if target is None:
-        target = _empty_like(u if out is None else s, shape)
+        target = empty_like(u if out is None else s, shape, np.float32)
     device_out = _on_device(target, name)
     step.configured(there[0], there[2], k, device_out)(*there, k, device_out)
     if out is not None and not isinstance(out, np.ndarray):
@@ -373,12 +374,3 @@ def _on_device(array: Array, method: str) -> Array:
             f"{', '.join(_ANY_STRIDE)}"
         )
     return array if hasattr(array, "copy_to_host") else cuda.as_cuda_array(array)
-
-
-def _empty_like(array: Array, shape: tuple[int, ...], kind: type = np.float32) -> Array:
-    """Memory of the kind that the array is; on the GPU for arrays of NumPy."""
-    if isinstance(array, np.ndarray) or hasattr(array, "copy_to_host"):
-        return cuda.device_array(shape, kind)
-    import cupy
-
-    return cupy.empty(shape, kind)
