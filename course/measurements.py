@@ -9,11 +9,9 @@ form, in another folder: see `course.own_figures`.
 from __future__ import annotations
 
 import csv
-import io
 import math
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -21,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from course.paths import data_path
 from course.roofline import article, time_text
+from course.tables import table_text, write_whole
 
 if TYPE_CHECKING:
     from course.timing import Timing
@@ -203,28 +202,13 @@ def write(path: str | os.PathLike[str], header: Mapping[str, str], figures: Iter
         When the folder does not exist or cannot be written; an older file stays as it was.
     """
     target = Path(path)
-    text = io.StringIO()
-    for key, value in header.items():
-        if "\n" in f"{key}{value}" or "=" in key:
-            raise BadMeasurements(f"{target.name}: header line {key!r}={value!r} is not one line")
-        text.write(f"# {key}={value}\n")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for figure in figures:
-        values = [getattr(figure, column) for column in COLUMNS]
-        writer.writerow([v if isinstance(v, str) else number(v) for v in values])
-    parsed(text.getvalue(), target)
-    handle, temporary = tempfile.mkstemp(
-        dir=target.parent, prefix=f".{target.name}.", suffix=".part"
+    rows = (
+        [v if isinstance(v, str) else number(v) for v in (getattr(f, name) for name in COLUMNS)]
+        for f in figures
     )
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text.getvalue())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    text = table_text(target.name, header, COLUMNS, rows, BadMeasurements)
+    parsed(text, target)
+    write_whole(target, text)
     return target
 
 

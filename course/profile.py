@@ -16,6 +16,7 @@ from pathlib import Path
 from course import timeline as timelines
 from course.measurements import REQUIRED, BadMeasurements, Figure, read
 from course.paths import data_path
+from course.tables import table_text, write_whole
 from course.timeline import Span
 
 #: Name of a figure -> Nsight Compute's metric.
@@ -149,13 +150,9 @@ def write_timeline(
     path: str | os.PathLike[str], header: Mapping[str, str], events: Iterable[Event]
 ) -> None:
     """Write a timeline: ``# key=value`` lines, then a row for each event, times in ms."""
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        for key, value in header.items():
-            file.write(f"# {key}={value}\n")
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for event in events:
-            writer.writerow([f"{v:.4f}" if isinstance(v, float) else v for v in astuple(event)])
+    target = Path(path)
+    rows = ([f"{v:.4f}" if isinstance(v, float) else v for v in astuple(e)] for e in events)
+    write_whole(target, table_text(target.name, header, COLUMNS, rows, BadMeasurements))
 
 
 def read_timeline(path: str | os.PathLike[str]) -> tuple[dict[str, str], tuple[Event, ...]]:

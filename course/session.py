@@ -10,7 +10,6 @@ import hashlib
 import inspect
 import json
 import os
-import tempfile
 import textwrap
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 from course import answers
 from course.checks import Exercise, exercises
+from course.tables import write_whole
 from course.verdicts import SYMBOLS, Verdict
 
 PROVES_NOTHING = (
@@ -185,18 +185,7 @@ class Progress:
             When the folder does not exist or cannot be written; an older file stays as it was.
         """
         target = Path(path)
-        text = self.to_markdown()
-        handle, temporary = tempfile.mkstemp(
-            dir=target.parent, prefix=f".{target.name}.", suffix=".part"
-        )
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write_whole(target, self.to_markdown())
         return target
 
 

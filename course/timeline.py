@@ -8,13 +8,13 @@
 from __future__ import annotations
 
 import csv
-import io
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 from course.paths import data_path
+from course.tables import table_text, write_whole
 
 
 @dataclass(frozen=True)
@@ -100,19 +100,11 @@ def write(path: str | Path, spans: Iterable[Span], header: Mapping[str, str]) ->
     OSError
         When the file cannot be written.
     """
-    target, text = Path(path), io.StringIO()
-    for key, value in header.items():
-        if "\n" in f"{key}{value}" or "=" in key:
-            raise BadTimeline(f"{target.name}: header line {key!r}={value!r} is not one line")
-        text.write(f"# {key}={value}\n")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for span in spans:
-        writer.writerow(
-            [f"{value:.4f}" if isinstance(value, float) else value for value in astuple(span)]
-        )
-    _parsed(text.getvalue(), target.name)
-    target.write_text(text.getvalue(), encoding="utf-8")
+    target = Path(path)
+    rows = ([f"{v:.4f}" if isinstance(v, float) else v for v in astuple(span)] for span in spans)
+    text = table_text(target.name, header, COLUMNS, rows, BadTimeline)
+    _parsed(text, target.name)
+    write_whole(target, text)
     return target
 
 
