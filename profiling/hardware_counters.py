@@ -96,14 +96,20 @@ def run_nsight_compute(ncu: str, sass: Path | None) -> tuple[list[dict[str, str]
         done = subprocess.run(profiled, capture_output=True, text=True, check=False)
         if done.returncode != 0 or not report.exists():
             raise CountersNotRead(f"{ncu} gave no counters:\n{done.stdout[-2000:]}{done.stderr}")
-        printed = subprocess.run(
-            [ncu, "--import", str(report), "--csv", "--page", "raw", "--print-units", "base"],
-            capture_output=True, text=True, check=True,
-        ).stdout  # fmt: skip
-        version = subprocess.run([ncu, "--version"], capture_output=True, text=True, check=True)
+        printed, version = printed_report(ncu, report)
         found = json.loads(facts.read_text(encoding="utf-8"))
-    found["ncu"] = version.stdout.split("Version")[-1].split()[0]
+    found["ncu"] = version
     return rows_of(printed), found
+
+
+def printed_report(ncu: str, report: Path) -> tuple[str, str]:
+    """What a report of Nsight Compute says, as CSV in base units, and the version of ncu."""
+    printed = subprocess.run(
+        [ncu, "--import", str(report), "--csv", "--page", "raw", "--print-units", "base"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    version = subprocess.run([ncu, "--version"], capture_output=True, text=True, check=True)
+    return printed, version.stdout.split("Version")[-1].split()[0]
 
 
 def rows_of(printed: str) -> list[dict[str, str]]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from course.measurements import Figure, write
 from course.profile import METRICS, STALLS, stall_metric
-from profiling.hardware_counters import CountersNotRead, rows_of
+from profiling.hardware_counters import CountersNotRead, printed_report, rows_of
 
 STEPS = (
     "original", "float32", "naive", "tiled", "column", "square", "wide", "buffered", "warp tiles",
@@ -118,13 +118,9 @@ def run_nsight_compute(
             if "ERR_NVGPUCTRPERM" in said:
                 said += "\nprofiling/README.md says how to be allowed to read counters"
             raise CountersNotRead(f"{ncu} gave no counters:\n{said}")
-        printed = subprocess.run(
-            [ncu, "--import", str(report), "--csv", "--page", "raw", "--print-units", "base"],
-            capture_output=True, text=True, check=True,
-        ).stdout  # fmt: skip
-        version = subprocess.run([ncu, "--version"], capture_output=True, text=True, check=True)
+        printed, version = printed_report(ncu, report)
         found = json.loads(facts.read_text(encoding="utf-8"))
-    found["ncu"] = version.stdout.split("Version")[-1].split()[0]
+    found["ncu"] = version
     return rows_of(printed), units_of(printed), found, left_out
 
 
