@@ -13,7 +13,7 @@ error), the rebuilt one and its error are written once; the weights are read onc
 `fused(shape)`, resident    all weights stay in shared memory, 77 KiB, and a block takes tile after
                             tile; they arrive in three parts while the first tile is begun (8.0)
 `fused(shape)`, else        a block fetches a part of at most 21 KiB when it needs it: fits in the
-                            48 KiB that every GPU gives without being asked, at 12 barriers a tile
+                            48 KiB that every GPU gives without being asked, at 13 barriers a tile
 ==========================  =====================================================================
 
 Bank conflicts: spectra lie 336 numbers apart in shared memory, 16 banks, since neighbouring lanes
