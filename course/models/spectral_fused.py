@@ -20,12 +20,15 @@ Bank conflicts: spectra lie 336 numbers apart in shared memory, 16 banks, since 
 belong to two spectra (two lanes side by side read the same weights, and the next two the same
 spectrum: such loads of 16 bytes need half the wavefronts). Rows of the basis lie 324 apart: 8 lanes
 that read 4 numbers of 8 rows meet all 32 banks.
+
+Optimised once more when it is linked (lto), a kernel would have 2 to 7% more instructions (sm_90).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 from numba import float32, int32
 
@@ -81,6 +84,8 @@ def fused(shape: FusedShape) -> Callable:
     half = features // 2
     each = -(-tile // FRAMES)  # spectra of a warp in the middle
     turn = 8 if down == 4 else 0  # shares of every second pair of spectra lie 8 banks further
+    # With the function as its first argument: `@cuda.jit(..., lto=False)` drops lto (0.22 to 0.30).
+    made = partial(cuda.jit, fastmath=True, max_registers=shape.max_registers, lto=False)
 
     @cuda.jit(device=True)
     def read(array, place, to, row, column):
@@ -299,7 +304,7 @@ def fused(shape: FusedShape) -> Callable:
             lane_row, lane_column = int32(0), lane
         return group, frame, lane, int32(lane_row), int32(lane_column)
 
-    @cuda.jit(fastmath=True, max_registers=shape.max_registers, lto=False)
+    @made
     def spectral_resident(x, packed, y, errors):
         shared = cuda.shared.array(0, float32)
         group, frame, lane, lane_row, lane_column = places()
@@ -365,7 +370,7 @@ def fused(shape: FusedShape) -> Callable:
         if frame == FRAMES - 1:
             add_errors(shared, squares, before, lane, errors)
 
-    @cuda.jit(fastmath=True, max_registers=shape.max_registers, lto=False)
+    @made
     def spectral_fetched(x, packed, y, errors):
         shared = cuda.shared.array(of_block, float32)
         group, frame, lane, lane_row, lane_column = places()
