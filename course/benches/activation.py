@@ -1,17 +1,19 @@
 """GELU and Swish (SiLU), forward and backward, beside CuPy, PyTorch, Triton and CUDA C++.
 
 Bytes are counted once in and once out, for every program: what a program moves more than that, as
-Swish in two kernels does, shows as a lower rate.
+Swish in two kernels does, shows as a lower rate. At the small size launches decide: there every
+program has the rows of `course.launch_costs`, too.
 """
 
 import math
 
 import numpy as np
 
-from course import peers
+from course import launch_costs, peers
 from course.kernels.activation import EACH, configured, each, multiply, sigmoid
 
-SIZES = (1 << 20, 1 << 26)
+SMALL = 1 << 20  # the size of the first version's micro-benchmark
+SIZES = (SMALL, 1 << 26)
 FORWARD = ("gelu", "gelu erf", "gelu tanh", "silu")
 BACKWARD = ("gelu", "silu")
 #: Largest relative Frobenius error: float16's results are rounded to 11 bits.
@@ -50,14 +52,14 @@ def exact(bench, name, x):
 def one_size(bench, x, grad, stored):
     """All functions on one array."""
     cuda, work = bench.cuda, {"shape": str(x.size), "dtype": stored, "limit": LIMITS[stored]}
+    work["small"] = x.size == SMALL and stored == "float32"
     there, back = cuda.to_device(x), cuda.to_device(grad)
     out = cuda.device_array(x.size, x.dtype)
     for name in FORWARD:
         expected, slope = exact(bench, name, x)
         given = work | {"expected": expected, "bytes": 2 * x.nbytes}
         for method in ("each", "wide"):
-            call = configured(name, there, out, method=method)
-            bench.variant(name, method, call, (there, out), out=out, **given)
+            ours(bench, name, name, method, (there, out), given)
         if name == "silu" and stored == "float32":
             two_kernels(bench, there, out, given)
         peers_forward(bench, name, x, given)
@@ -66,23 +68,39 @@ def one_size(bench, x, grad, stored):
             widened = bench.peer("cupy").asarray(grad) if library == "cupy" else grad
             given = work | {"expected": slope * widened, "bytes": 3 * x.nbytes}
             for method in ("each", "wide"):
-                call = configured(name, back, there, out, method=method)
-                args = (back, there, out)
-                bench.variant(f"{name} gradient", method, call, args, out=out, **given)
+                ours(bench, f"{name} gradient", name, method, (back, there, out), given)
             peers_backward(bench, name, x, grad, given)
+
+
+def ours(bench, kernel, name, method, args, given):
+    """A step of the course's ladder; the last of `args` receives the result."""
+
+    def queued(stream):
+        return configured(name, *args, method=method, stream=stream)
+
+    launch_costs.variant(
+        bench, kernel, method, queued(0), args, out=args[-1], queued=queued, **given
+    )
 
 
 def two_kernels(bench, there, out, given):
     """Swish as its formula says: first the sigmoid of everything, then the product."""
     between = bench.cuda.device_array(there.size, there.dtype)
     grid = -(-there.size // EACH)
-    first, second = each(sigmoid)[grid, EACH], multiply[grid, EACH]
 
-    def call(x, between, out):
-        first(x, between)
-        second(x, between, out)
+    def queued(stream):
+        first, second = each(sigmoid)[grid, EACH, stream], multiply[grid, EACH, stream]
 
-    bench.variant("silu", "two kernels", call, (there, between, out), out=out, **given)
+        def call(x, between, out):
+            first(x, between)
+            second(x, between, out)
+
+        return call
+
+    args = there, between, out
+    launch_costs.variant(
+        bench, "silu", "two kernels", queued(0), args, out=out, queued=queued, **given
+    )
 
 
 def peers_forward(bench, name, x, given):
@@ -91,7 +109,7 @@ def peers_forward(bench, name, x, given):
     if cupy and name in ("gelu", "silu") and given["dtype"] == "float32":
         pair = cupy.asarray(x), cupy.empty(x.size, x.dtype)
         call = peers.cuda_activation(cupy, name, x.size)
-        bench.variant(name, "CUDA C++", call, pair, out=pair[1], **given)
+        launch_costs.variant(bench, name, "CUDA C++", call, pair, out=pair[1], **given)
     if torch is None or name == "gelu erf":
         return
     there = torch.from_numpy(x).cuda()
@@ -102,12 +120,14 @@ def peers_forward(bench, name, x, given):
         "silu": {"torch": functions.silu, "torch, two kernels": lambda x: x * torch.sigmoid(x)},
     }[name]
     for label, call in programs.items():
-        bench.variant(name, label, call, (there,), **given)
+        launch_costs.variant(bench, name, label, call, (there,), **given)
     if made := peers.torch_compiled(bench, programs["torch"], there):
-        bench.variant(name, "torch.compile", made, (there,), **given)
+        launch_costs.variant(bench, name, "torch.compile", made, (there,), **given)
     if name != "gelu tanh" and (triton := peers.triton_programs(bench)):
         pair = there, torch.empty_like(there)
-        bench.variant(name, "Triton", getattr(triton, name), pair, out=pair[1], **given)
+        launch_costs.variant(
+            bench, name, "Triton", getattr(triton, name), pair, out=pair[1], **given
+        )
 
 
 def peers_backward(bench, name, x, grad, given):
@@ -117,4 +137,4 @@ def peers_backward(bench, name, x, grad, given):
         return
     pair = torch.from_numpy(grad).cuda(), torch.from_numpy(x).cuda()
     call = getattr(torch.ops.aten, f"{name}_backward")
-    bench.variant(f"{name} gradient", "torch", call, pair, **given)
+    launch_costs.variant(bench, f"{name} gradient", "torch", call, pair, **given)

@@ -1,14 +1,15 @@
 """LayerNorm, alone and fused with GELU: the ladder, the way back, and peers.
 
 The bytes are those that must move: x in and out once (back: dy and x in, dx out). The roof is that
-of a copy. Peers: PyTorch eager and compiled, Triton, CUDA C++ through CuPy.
+of a copy. Peers: PyTorch eager and compiled, Triton, CUDA C++ through CuPy. At the small size
+launches decide: there every program has the rows of `course.launch_costs`, too.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from course import cuda_cpp_norm, peers
+from course import cuda_cpp_norm, launch_costs, peers
 from course.kernels.norm import BACKWARD, LADDER, prepared, prepared_backward
 from course.kernels.norm_shapes import short_shape
 
@@ -63,7 +64,9 @@ def work_of(data, activation):
     limit = {"limit": HALF_LIMIT} if x.dtype == np.float16 else {}
     name = "layer norm" if activation is None else f"layer norm + {activation}"
     shape = f"{x.shape[0]}x{x.shape[1]}"
-    return name, {"shape": shape, "dtype": str(x.dtype), "bytes": 2 * x.nbytes, **limit}
+    small = x.shape == ORIGINAL and not limit
+    work = {"shape": shape, "dtype": str(x.dtype), "bytes": 2 * x.nbytes, "small": small}
+    return name, work | limit
 
 
 def ours(bench, data, activation, methods, expected):
@@ -75,15 +78,23 @@ def ours(bench, data, activation, methods, expected):
     for method in methods:
         if method == "several rows" and columns > short_shape(1024).longest:
             continue
-        launches = prepared(x, gamma, beta, EPS, out, method, activation)
-        call, arguments = launches[0]
-        if len(launches) == 2:
-            call = one_after_the_other(call, launches[1][0])
-        bench.variant(name, method, call, arguments, out=out, expected=expected, **work)
+
+        def queued(stream, method=method):
+            return one_call(prepared(x, gamma, beta, EPS, out, method, activation, stream))
+
+        _, arguments = prepared(x, gamma, beta, EPS, out, method, activation)[0]
+        launch_costs.variant(
+            bench, name, method, queued(0), arguments, out=out, expected=expected, queued=queued,
+            **work,
+        )  # fmt: skip
 
 
-def one_after_the_other(first, second):
-    """A step, and an activation of its result in place."""
+def one_call(launches):
+    """A step's launch itself, or the step and an activation of its result in place."""
+    first = launches[0][0]
+    if len(launches) == 1:
+        return first
+    second = launches[1][0]
 
     def call(x, gamma, beta, eps, out):
         first(x, gamma, beta, eps, out)
@@ -103,16 +114,21 @@ def beside(bench, data, activation, expected):
             y = torch.nn.functional.layer_norm(x, x.shape[-1:], gamma, beta, EPS)
             return torch.nn.functional.gelu(y) if gelu else y
 
-        bench.variant(name, "torch", eager, tensors, expected=expected, **work)
+        launch_costs.variant(bench, name, "torch", eager, tensors, expected=expected, **work)
         torch.compiler.reset()  # it counts recompilations, and gives up after a few row lengths
         if compiled := peers.torch_compiled(bench, eager, *tensors):
-            bench.variant(name, "torch.compile", compiled, tensors, expected=expected, **work)
+            launch_costs.variant(
+                bench, name, "torch.compile", compiled, tensors, expected=expected, **work
+            )
         if peers.triton_programs(bench):
             from course import triton_norm
 
             out = torch.empty_like(tensors[0])
-            bench.variant(name, "Triton", triton_norm.layer_norm, (*tensors, EPS, out, gelu),
-                          out=out, expected=expected, **work)  # fmt: skip
+            arguments = (*tensors, EPS, out, gelu)
+            launch_costs.variant(
+                bench, name, "Triton", triton_norm.layer_norm, arguments, out=out,
+                expected=expected, **work,
+            )  # fmt: skip
     if cupy := bench.peer("cupy"):
         cuda_cpp(bench, cupy, data, gelu, name, {"expected": expected, **work})
 
@@ -132,7 +148,7 @@ def cuda_cpp(bench, cupy, data, gelu, name, work):
     def call(x, gamma, beta, out):
         kernel((rows,), (threads,), (x, gamma, beta, eps, out, np.int32(columns)))
 
-    bench.variant(name, "CUDA C++", call, (*arrays, out), out=out, **work)
+    launch_costs.variant(bench, name, "CUDA C++", call, (*arrays, out), out=out, **work)
 
 
 # ---------------------------------------------------------------------- the way back
@@ -153,9 +169,16 @@ def backward(bench, data):
     dx = bench.cuda.device_array(dy.shape, dy.dtype)
     sums = [bench.cuda.device_array(dy.shape[1], dy.dtype) for _ in range(2)]
     for method in BACKWARD:
-        launches = prepared_backward(*there[:2], dx, there[2], EPS, *sums, method=method)
-        call = all_of(launches)
-        bench.variant("layer norm backward", method, call, (*there, dx), out=dx, **work)
+
+        def queued(stream, method=method):
+            return all_of(prepared_backward(
+                *there[:2], dx, there[2], EPS, *sums, method=method, stream=stream
+            ))  # fmt: skip
+
+        launch_costs.variant(
+            bench, "layer norm backward", method, queued(0), (*there, dx), out=dx, queued=queued,
+            **work,
+        )  # fmt: skip
     if torch := bench.peer("torch"):
         tensors = [torch.from_numpy(array).cuda() for array in (dy, *data)]
         size = [dy.shape[1]]
@@ -167,7 +190,7 @@ def backward(bench, data):
             )[0]
 
         arguments = (*tensors[:2], *moments, *tensors[2:])
-        bench.variant("layer norm backward", "torch", eager, arguments, **work)
+        launch_costs.variant(bench, "layer norm backward", "torch", eager, arguments, **work)
 
 
 def all_of(launches):

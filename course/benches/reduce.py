@@ -1,17 +1,19 @@
 """Sum, maximum and the softmax of rows: the ladders beside CuPy, PyTorch and Triton.
 
 The numbers to be summed are whole and small, so that every order of adding gives the same sum and a
-result must be exact; how far each step is off with fractions is kept apart.
+result must be exact; how far each step is off with fractions is kept apart. At the small sizes
+launches decide: there every program has the rows of `course.launch_costs`, too.
 """
 
 import numpy as np
 
-from course import peers
+from course import launch_costs, peers
 from course.kernels import reduce, softmax
 
-SIZES = (1 << 20, 1 << 26)
+SMALL, ORIGINAL = 1 << 20, (4096, 1024)  # where launches are taken apart
+SIZES = (SMALL, 1 << 26)
 #: Rows and columns; the last one's rows begin anywhere, so that none is read four at a time.
-SHAPES = ((4096, 1024), (16384, 4096), (65536, 768), (16384, 4095))
+SHAPES = (ORIGINAL, (16384, 4096), (65536, 768), (16384, 4095))
 #: Largest relative Frobenius error of a softmax: float16's results are rounded to 11 bits.
 LIMITS = {"float32": 1e-6, "float16": 6e-4}
 SPREAD = np.float32(8)
@@ -35,21 +37,29 @@ def one_reduction(bench, size, kind):
     there, out = bench.cuda.to_device(x), bench.cuda.device_array(1, np.float32)
     found = x.sum(dtype=np.float64) if kind == "sum" else x.max().astype(np.float64)
     work = {"expected": np.array([found]), "shape": str(size), "limit": 0, "bytes": x.nbytes}
+    work["small"] = size == SMALL
     for name in reduce.LADDER:
-        call = reduce.configured(there, kind, name)
-        bench.variant(kind, name, call, (there, out), out=out, **work)
+
+        def queued(stream, name=name):
+            return reduce.configured(there, kind, name, stream)
+
+        launch_costs.variant(
+            bench, kind, name, queued(0), (there, out), out=out, queued=queued, **work
+        )
     if cupy := bench.peer("cupy"):
-        bench.variant(kind, "cupy", lambda x: getattr(x, kind)().reshape(1), (cupy.asarray(x),),
-                      **work)  # fmt: skip
+        there = (cupy.asarray(x),)
+        launch_costs.variant(
+            bench, kind, "cupy", lambda x: getattr(x, kind)().reshape(1), there, **work
+        )
     if torch := bench.peer("torch"):
         one = torch.from_numpy(x).cuda()
 
         def torch_call(x):
             return getattr(x, kind)().reshape(1)
 
-        bench.variant(kind, "torch", torch_call, (one,), **work)
+        launch_costs.variant(bench, kind, "torch", torch_call, (one,), **work)
         if made := peers.torch_compiled(bench, torch_call, one):
-            bench.variant(kind, "torch.compile", made, (one,), **work)
+            launch_costs.variant(bench, kind, "torch.compile", made, (one,), **work)
 
 
 def fractions(bench, size):
@@ -72,12 +82,18 @@ def one_softmax(bench, rows, columns, stored):
     work = {
         "expected": expected, "shape": f"{rows}x{columns}", "dtype": stored,
         "limit": LIMITS[stored], "bytes": 2 * x.nbytes,
+        "small": (rows, columns) == ORIGINAL and stored == "float32",
     }  # fmt: skip
     there = bench.cuda.to_device(x)
     out = bench.cuda.device_array(x.shape, x.dtype)
     for name in softmax.LADDER:
-        call = softmax.configured(there, out, name)
-        bench.variant("softmax", name, call, (there, out), out=out, **work)
+
+        def queued(stream, name=name):
+            return softmax.configured(there, out, name, stream)
+
+        launch_costs.variant(
+            bench, "softmax", name, queued(0), (there, out), out=out, queued=queued, **work
+        )
     if torch is None:
         return
     one = torch.from_numpy(x).cuda()
@@ -85,9 +101,9 @@ def one_softmax(bench, rows, columns, stored):
     def torch_call(x):
         return torch.softmax(x, -1)
 
-    bench.variant("softmax", "torch", torch_call, (one,), **work)
+    launch_costs.variant(bench, "softmax", "torch", torch_call, (one,), **work)
     if made := peers.torch_compiled(bench, torch_call, one):
-        bench.variant("softmax", "torch.compile", made, (one,), **work)
+        launch_costs.variant(bench, "softmax", "torch.compile", made, (one,), **work)
     if triton := peers.triton_programs(bench):
         pair = one, torch.empty_like(one)
-        bench.variant("softmax", "Triton", triton.softmax, pair, out=pair[1], **work)
+        launch_costs.variant(bench, "softmax", "Triton", triton.softmax, pair, out=pair[1], **work)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from course import launch_costs
 from course.backend import one_line
 from course.benches.launch import time_launch
 from course.models.spectra import POINTS, spectra
@@ -67,26 +68,14 @@ def own(bench, model, x, scores, work):
             continue
         bench.check(lambda: call(*args), (), scores, out=errors, limit=LIMIT)  # noqa: B023
         if cupy := bench.peer("cupy"):
-            stream = cupy.cuda.Stream(non_blocking=True)
-            queued = model.configured(batch, method, stream=cuda.external_stream(stream.ptr))
-            queued(there, y, errors)
-            cuda.synchronize()
-            stream.begin_capture()
-            try:
-                queued(there, y, errors)
-            finally:
-                graph = stream.end_capture()
-            replay = replays(graph, cupy)
+
+            def queued(stream, method=method):
+                return model.configured(batch, method, stream=stream)
+
+            replay, _ = launch_costs.captured_by_cupy(
+                cupy, cuda, queued, (there, y, errors), numba=True
+            )
             bench.variant("spectral", f"{method}, graph", replay, (), out=y, **own_work)
-
-
-def replays(graph, cupy):
-    """A function that launches a captured graph on the default stream."""
-
-    def replay():
-        graph.launch(cupy.cuda.Stream.null)
-
-    return replay
 
 
 def shapes(bench, model, x, work):
@@ -147,7 +136,7 @@ def peers(bench, torch, weights, x, work):
     with torch.no_grad():
         for name, program in programs.items():
             try:
-                captured = captured_by_torch(torch, program, there)
+                captured = launch_costs.captured_by_torch(torch, program, (there,))
             except Exception as problem:  # no compiler, or an operation that cannot be captured
                 bench.notes.append(f"{name} left out: {one_line(problem)}")
                 continue
@@ -155,27 +144,11 @@ def peers(bench, torch, weights, x, work):
             def plain(given, program=program):
                 return program(given)[0]
 
-            graph, (y, _) = captured
+            replay, (y, _) = captured
             bench.variant("spectral", name, plain, (there,), registers=False, **work)
-            bench.variant("spectral", f"{name}, graph", graph.replay, (), out=y, registers=False,
+            bench.variant("spectral", f"{name}, graph", replay, (), out=y, registers=False,
                           **work)  # fmt: skip
     torch._dynamo.reset()  # the next batch size compiles anew, and not for any size
-
-
-def captured_by_torch(torch, program, x):
-    """A CUDA graph of one forward pass, after a warm-up on another stream, and its outputs."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            program(x)
-    torch.cuda.current_stream().wait_stream(side)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        outputs = program(x)
-    torch.cuda.synchronize()
-    return graph, outputs
 
 
 # --- the host's side -----------------------------------------------------------------------------
