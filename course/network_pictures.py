@@ -1,0 +1,219 @@
+"""Drawings of lesson 13: spectra, scores, bytes of each launch, who does what in a fused kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
+
+from course.drawing import (
+    BLUE,
+    FAINT,
+    FONT_SIZE,
+    GREEN,
+    INK,
+    MARKERS,
+    ORANGE,
+    PALETTE,
+    PAPER,
+    VERMILLION,
+    Picture,
+    style,
+)
+from course.models.spectra import BANDS, FRAMES
+from course.models.spectral_shape import FusedShape
+
+SMALL = FONT_SIZE - 1.5
+PARTS = (("read", BLUE), ("weights", ORANGE), ("written", GREEN))
+
+
+def _pale(colour: str, share: float = 0.55) -> str:
+    return to_hex([share + (1 - share) * part for part in to_rgb(colour)])
+
+
+def _write(axes: Axes, x: float, y: float, text: str, size: float = FONT_SIZE, **more) -> None:
+    look = {"ha": "center", "va": "center", "color": INK, "parse_math": False}
+    axes.text(x, y, text, fontsize=size, **(look | more))
+
+
+# --- spectra and scores --------------------------------------------------------------------------
+
+
+def rebuilt_spectra(spectra: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Picture:
+    """Draw spectra, what was rebuilt of them, and how far that is off.
+
+    Parameters
+    ----------
+    spectra : mapping of a name to (given, rebuilt)
+        Arrays of 320 numbers each.
+    """
+    heads = ("given", "rebuilt", "difference")
+    high = 0.52 + 0.68 * len(spectra)
+    picture = Picture(7.6, high)
+    for row, (name, (given, rebuilt)) in enumerate(spectra.items()):
+        for column, values in enumerate((given, rebuilt, np.subtract(given, rebuilt))):
+            low = 1 - (0.3 + 0.68 * (row + 1)) / high
+            axes = picture.add_axes((0.1 + 0.302 * column, low + 0.14 / high, 0.285, 0.5 / high))
+            shown = np.asarray(values).reshape(FRAMES, BANDS)
+            axes.imshow(shown, cmap="cividis", vmin=-1.5, vmax=3, aspect="auto")
+            axes.tick_params(length=0, labelsize=SMALL, colors=INK, labelleft=False)
+            axes.yaxis.set_major_locator(NullLocator())
+            if row < len(spectra) - 1:
+                axes.xaxis.set_major_locator(NullLocator())
+            if row == 0:
+                axes.set_title(heads[column], fontsize=FONT_SIZE, color=INK)
+            if column == 0:
+                axes.set_ylabel(
+                    name, rotation=0, ha="right", va="center", fontsize=FONT_SIZE, color=INK
+                )
+    picture.text(
+        0.985, 0.012, "across: 64 bands; down: 5 frames; bright is loud", ha="right",
+        fontsize=SMALL, color=FAINT,
+    )  # fmt: skip
+    return picture
+
+
+def scores(sound: np.ndarray, faulty: Mapping[str, np.ndarray]) -> Picture:
+    """Draw scores as histograms, and the ROC curve of each fault.
+
+    A point of the curve belongs to a limit: the share of faulty spectra above it, over that of
+    sound ones. Drawn is its left part, where few sound ones are called faulty.
+
+    Parameters
+    ----------
+    sound : ndarray
+        Scores of spectra without a fault, all above 0.
+    faulty : mapping of a fault to ndarray
+        Scores of spectra with it.
+    """
+    picture = Picture(8.2, 2.9)
+    left = picture.add_axes((0.07, 0.17, 0.5, 0.73))
+    right = picture.add_axes((0.66, 0.17, 0.25, 0.73))
+    everything = np.concatenate([sound, *faulty.values()])
+    edges = np.geomspace(everything.min(), everything.max(), 45)
+    left.hist(sound, edges, color=_pale(FAINT, 0.35), label="sound")
+    limits = np.append(np.unique(everything)[::-1], -np.inf)
+    of_sound = [np.mean(sound > limit) for limit in limits]
+    for place, (name, values) in enumerate(faulty.items()):
+        colour = PALETTE[place]
+        left.hist(values, edges, histtype="step", color=colour, linewidth=1.5, label=name)
+        found = [np.mean(values > limit) for limit in limits]
+        right.plot(
+            of_sound, found, color=colour, linewidth=1.5, marker=MARKERS[place],
+            markevery=(place * 7, 60), markersize=4,
+        )  # fmt: skip
+    left.set(xscale="log", xlabel="score (mean squared error)", ylabel="spectra")
+    left.set_xlim(edges[0], edges[-1])
+    left.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    left.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    left.xaxis.set_minor_locator(NullLocator())
+    left.legend(fontsize=FONT_SIZE - 1, frameon=False, labelcolor=INK)
+    right.plot((0, 1), (0, 1), color=FAINT, linestyle=":", linewidth=1)
+    right.set(xlabel="sound ones called faulty", ylabel="faulty ones found")
+    right.set(xlim=(-0.005, 0.3), ylim=(-0.02, 1.02))
+    for axes in (left, right):
+        style(axes)
+    return picture
+
+
+# --- bytes of each launch ------------------------------------------------------------------------
+
+
+def traffic(programs: Mapping[str, Sequence[tuple[str, float, float, float]]]) -> Picture:
+    """Draw what each launch of some programs moves.
+
+    Parameters
+    ----------
+    programs : mapping of a program to its launches
+        Each (name, bytes read for the batch, bytes of weights, bytes written).
+    """
+    rows = sum(len(launches) for launches in programs.values()) + 1.4 * len(programs)
+    high = 0.62 + 0.2 * rows
+    picture = Picture(7.4, high)
+    axes = picture.add_axes((0.15, 0.46 / high, 0.83, 1 - 0.5 / high))
+    place, longest = 0.0, max(sum(launch[1:]) for many in programs.values() for launch in many)
+    for program, launches in programs.items():
+        total = sum(sum(launch[1:]) for launch in launches) / 1e3
+        plural = "launch" if len(launches) == 1 else "launches"
+        text = f"{program}: {len(launches)} {plural}, {total:,.0f} kB"
+        _write(axes, 0, place + 0.25, text, ha="left", weight="bold")
+        place += 1
+        for name, *parts in launches:
+            start = 0.0
+            for (_, colour), part in zip(PARTS, parts, strict=True):
+                box = Rectangle((start, place - 0.36), part / 1e3, 0.72, facecolor=colour,
+                                edgecolor=PAPER, linewidth=0.6)  # fmt: skip
+                axes.add_patch(box)
+                start += part / 1e3
+            _write(axes, -0.012 * longest / 1e3, place, name, ha="right", size=FONT_SIZE - 1)
+            place += 1
+        place += 0.4
+    axes.set(xlim=(0, 1.03 * longest / 1e3), ylim=(place - 0.3, -0.4), xlabel="kB")
+    style(axes)
+    axes.grid(False, axis="y")
+    axes.yaxis.set_major_locator(NullLocator())
+    handles = [Rectangle((0, 0), 1, 1, facecolor=colour) for _, colour in PARTS]
+    names = [name for name, _ in PARTS]
+    axes.legend(
+        handles, names, loc="upper right", fontsize=FONT_SIZE - 1, frameon=False, labelcolor=INK
+    )
+    return picture
+
+
+# --- who does what -------------------------------------------------------------------------------
+
+
+def warps(shape: FusedShape, lane: tuple[int, int] = (1, 2)) -> Picture:
+    """Draw a tile of spectra with its five warps, and one warp's share of a product.
+
+    Parameters
+    ----------
+    shape : FusedShape
+    lane : (int, int)
+        Row and column of the lane whose results are marked.
+    """
+    tile, across, down = shape.tile, BANDS // shape.columns, shape.columns // 2
+    side = min(0.2, 2.6 / tile)
+    high = max(tile * side, 1.2) + 1.15
+    picture = Picture(8.2, high)
+    axes = picture.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, 8.2), ylim=(high, 0))
+    axes.axis("off")
+    left, top, wide = 0.75, 0.62, 0.56
+    for frame in range(FRAMES):
+        x = left + frame * wide
+        for sample in range(tile):
+            face = _pale(PALETTE[frame], 0.5)
+            axes.add_patch(Rectangle((x, top + sample * side), wide, side, facecolor=face,
+                                     edgecolor=PAPER, linewidth=0.8))  # fmt: skip
+        _write(axes, x + wide / 2, top - 0.13, f"warp {frame}", size=SMALL)
+    text = f"{tile} spectra" if tile > 1 else "1 spectrum"
+    _write(axes, left + FRAMES * wide / 2, 0.2, f"a tile of {text}", weight="bold")
+    _write(axes, left - 0.12, top + tile * side / 2, text, rotation=90, size=SMALL)
+    below = top + tile * side + 0.16
+    _write(axes, left + FRAMES * wide / 2, below, f"{FRAMES} frames of {BANDS} bands", size=SMALL)
+    x0, width = left + FRAMES * wide + 0.75, 3.25
+    step = width / BANDS
+    _write(axes, x0 + width / 2, 0.2, "warp 1: 32 lanes, one product", weight="bold")
+    axes.add_patch(Rectangle((x0, top), width, tile * side, facecolor=_pale(PALETTE[1], 0.8),
+                             edgecolor=FAINT, linewidth=0.8))  # fmt: skip
+    row, column = lane[0] % down, lane[1] % across
+    run = min(shape.columns, 4)
+    for sample in range(row, tile, down):
+        for start in range(0, shape.columns, run):
+            place = x0 + (column * run + start // run * across * run) * step
+            look = {"facecolor": VERMILLION, "edgecolor": PAPER, "linewidth": 0.5}
+            axes.add_patch(Rectangle((place, top + sample * side), run * step, side, **look))
+    plural = "spectra" if shape.samples > 1 else "spectrum"
+    text = f"one lane: {shape.samples} {plural} × {shape.columns} columns = "
+    text += f"{shape.samples * shape.columns} results in registers"
+    _write(axes, x0 + width / 2, below, text, size=SMALL, color=VERMILLION)
+    text = f"lanes stand {across} across and {down} down"
+    _write(axes, x0 + width / 2, top - 0.13, text, size=SMALL)
+    _write(axes, x0 + width / 2, below + 0.2, f"{BANDS} columns of the weights",
+           size=SMALL, color=FAINT)  # fmt: skip
+    return picture
