@@ -335,6 +335,8 @@ def run(
     files : list of Path
     failures : list of str
         Programs that were wrong or failed; the others' figures are in the files.
+
+    A subject that has ``CHARTS = True`` gets those of `course.speed_charts` beside its file.
     """
     from course.measured_roofs import measure_roofs
 
@@ -347,7 +349,8 @@ def run(
     for subject in chosen:
         say(subject)
         bench = Bench(subject, roofs, say, folder)
-        importlib.import_module(f"course.benches.{subject}").run(bench)
+        module = importlib.import_module(f"course.benches.{subject}")
+        module.run(bench)
         failures += [f"{subject}: {failure}" for failure in bench.failures]
         if not bench.rows:
             say(f"  nothing was measured, so no file of {subject}")
@@ -358,6 +361,14 @@ def run(
         path = folder / measurements.file_name(gpu, subject)
         files.append(measurements.write(path, facts, bench.rows))
         say(f"  written: {path}")
+        if getattr(module, "CHARTS", False):
+            from course import speed_charts
+
+            try:
+                for chart in speed_charts.save(path, roofs.bandwidth):
+                    say(f"  written: {chart}")
+            except Exception as problem:  # the figures are kept whatever becomes of their picture
+                failures.append(f"{subject}: no charts: {backend.one_line(problem, 400)}")
     return files, failures
 
 

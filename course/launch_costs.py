@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import statistics
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -49,7 +50,7 @@ def variant(
     queued: Queued | None = None,
     **given: Any,
 ) -> Any:
-    """`bench.variant`, and for small work the rows of `METRICS`.
+    """`bench.variant`, a row of the samples' mean, and for small work the rows of `METRICS`.
 
     Parameters
     ----------
@@ -68,9 +69,13 @@ def variant(
         As of `Bench.variant`; None where the program failed.
     """
     timing = bench.variant(kernel, name, call, args, **given)
-    if timing is None or not small:
+    if timing is None:
+        return None
+    key = kernel, name, given["shape"], given.get("dtype", "float32")
+    bench.figure(*key, "mean", "ms", statistics.fmean(timing.samples))
+    if not small:
         return timing
-    rows = Rows(bench, kernel, name, given["shape"], given.get("dtype", "float32"))
+    rows = Rows(bench, key)
     rows.plain(lambda: call(*args))
     try:
         found = captured(bench, call, args, queued)
@@ -97,8 +102,8 @@ def variant(
 class Rows:
     """The rows of a program."""
 
-    def __init__(self, bench: Any, kernel: str, name: str, shape: str, dtype: str):
-        self.bench, self.key, self.clock = bench, (kernel, name, shape, dtype), event_clock.clock()
+    def __init__(self, bench: Any, key: tuple[str, str, str, str]):
+        self.bench, self.key, self.clock = bench, key, event_clock.clock()
 
     def plain(self, call: Callable[[], Any]) -> None:
         """Keep events and queued."""

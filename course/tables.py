@@ -1,4 +1,4 @@
-"""Text files that are whole or not there, and CSV files with a header of ``# key=value`` lines."""
+"""Files that are whole or not there, and CSV files with a header of ``# key=value`` lines."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file; until all of it is there, an older one stays as it was.
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file, text as UTF-8; until all of it is there, an older one stays as it was.
 
     Raises
     ------
@@ -21,8 +21,8 @@ def write_whole(path: Path, text: str) -> None:
     """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException:

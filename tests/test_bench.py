@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from course import __main__ as command_line
-from course import backend, bench, event_clock, measured_roofs, measurements
+from course import backend, bench, event_clock, measured_roofs, measurements, speed_charts
 from course.bench import Bench, WrongResult, judged, poison
 from course.roofline import Roofs
 from tests.fake_gpu import FakeGPU
@@ -192,6 +192,27 @@ def test_what_is_done_is_kept_when_the_rest_is_stopped(subjects, tmp_path, capsy
     assert status == 130
     assert err == "python -m course: stopped; files that were written before are whole\n"
     assert [path.name for path in tmp_path.iterdir()] == ["fake1-good.csv"]
+
+
+def test_charts_stand_beside_the_file_and_without_them_the_figures_are_kept(
+    subjects, tmp_path, capsys, monkeypatch
+):
+    drawn = []
+
+    def save(path, bandwidth):
+        drawn.append((path.name, bandwidth))
+        if len(drawn) > 1:
+            raise ValueError("no paper")
+        return [path.with_suffix(".png")]
+
+    monkeypatch.setattr(speed_charts, "save", save)
+    monkeypatch.setattr(sys.modules["course.benches.good"], "CHARTS", True, raising=False)
+    status, out, _ = call(capsys, "good", "--out", tmp_path)
+    assert status == 0 and drawn == [("fake1-good.csv", 1000)]
+    assert f"written: {tmp_path / 'fake1-good.png'}" in out
+    status, _, err = call(capsys, "good", "--out", tmp_path)
+    assert status == 1 and "failed: good: no charts: ValueError: no paper" in err
+    assert (tmp_path / "fake1-good.csv").exists()
 
 
 def test_a_subject_without_rows_has_no_file(subjects, tmp_path, capsys):

@@ -156,3 +156,9 @@ def test_without_cupy_there_is_no_graph(frame, monkeypatch):
 def test_a_wrong_program_has_no_rows_at_all(frame):
     assert measured(frame, doubling(frame), small=True, expected=np.ones(1000)) is None
     assert not frame.rows and len(frame.failures) == 1
+
+
+def test_the_mean_stands_beside_the_median(frame):
+    timing = measured(frame, doubling(frame))
+    assert rows(frame)["mean"].median == pytest.approx(np.mean(timing.samples))
+    assert rows(frame)["time"].q1 <= rows(frame)["time"].median <= rows(frame)["time"].q3

@@ -19,6 +19,7 @@ BACKWARD = ("gelu", "silu")
 #: Largest relative Frobenius error: float16's results are rounded to 11 bits.
 LIMITS = {"float32": 1e-6, "float16": 6e-4}
 SPREAD = np.float32(8)  # numbers from -4 to 4
+CHARTS = True  # beside the file
 
 
 def run(bench):

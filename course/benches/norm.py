@@ -17,6 +17,7 @@ SHAPES = ((16_384, 4096), (65_536, 768))
 ORIGINAL = (4096, 1024)  # the size of the first version's micro-benchmark
 EPS = 1e-5
 HALF_LIMIT = 1e-3  # float16 has 11 bits
+CHARTS = True  # beside the file
 
 
 def run(bench):

@@ -17,6 +17,7 @@ SHAPES = (ORIGINAL, (16384, 4096), (65536, 768), (16384, 4095))
 #: Largest relative Frobenius error of a softmax: float16's results are rounded to 11 bits.
 LIMITS = {"float32": 1e-6, "float16": 6e-4}
 SPREAD = np.float32(8)
+CHARTS = True  # beside the file
 
 
 def run(bench):
