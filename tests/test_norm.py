@@ -54,12 +54,34 @@ def gradients(dy, x, gamma=None, eps=1e-5):
     return scale * dx, (dy * hat).sum(0), dy.sum(0)
 
 
-def assert_close(result, expected, limit=2e-6):
-    """Within a few roundings of float32, relative to 1 or the number, and one of what is stored."""
+def terms_of_dx(dy, x, gamma=None, eps=1e-5):
+    """How large the three terms are whose difference is dx, in float64."""
+    x, dy = x.astype(np.float64), dy.astype(np.float64)
+    scale = 1 / np.sqrt(x.var(-1, keepdims=True) + eps)
+    hat = np.abs(x - x.mean(-1, keepdims=True)) * scale
+    g = np.abs(dy if gamma is None else dy * gamma.astype(np.float64))
+    return scale * (g + g.mean(-1, keepdims=True) + hat * (g * hat).mean(-1, keepdims=True))
+
+
+def assert_close(result, expected, limit=2e-6, terms=1):
+    """Within a few roundings of float32, relative to 1 or the number, and one of what is stored.
+
+    With `terms` relative to what was subtracted instead. The gradient of a row needs that: in a
+    row of one number g - mean(g) is a rounding of g at most, and scale, 316 there, multiplies it;
+    the result is rightly compared with scale * |g|, and not with the 0 that is left of it.
+    """
     assert result.shape == expected.shape
     stored = 2.0**-11 if result.dtype == np.float16 else 0
-    error = np.abs(result.astype(np.float64) - expected)
-    assert np.all(error <= (limit + stored) * np.maximum(1, np.abs(expected)))
+    error, size = np.abs(result.astype(np.float64) - expected), np.abs(expected)
+    assert np.all(error <= limit * np.maximum(terms, size) + stored * np.maximum(1, size))
+
+
+def assert_gradients(result, dy, x, gamma=None):
+    """dx to 1e-6 of its terms, the sums over rows to 1e-5 of themselves, or of 1."""
+    (dx, *sums), (expected, *expected_sums) = result, gradients(dy, x, gamma)
+    assert_close(dx, expected, 1e-6, terms_of_dx(dy, x, gamma))
+    for got, wanted in zip(sums, expected_sums, strict=True):
+        assert_close(got, wanted, 1e-5)
 
 
 def inputs(rng, rows, columns, kind=np.float32):
@@ -362,9 +384,21 @@ def test_gradients_agree_with_float64(rng, method, kind):
             continue
         x, gamma, dy = (*inputs(rng, rows, columns, kind)[:2], inputs(rng, rows, columns, kind)[0])
         result = layer_norm_backward(dy, x, gamma, method=method)
-        for got, expected in zip(result, gradients(dy, x, gamma), strict=True):
-            assert got.dtype == kind
-            assert_close(got, expected, 1e-5)
+        assert all(got.dtype == kind for got in result)
+        assert_gradients(result, dy, x, gamma)
+
+
+def test_the_bound_of_the_gradient_allows_a_rounding_of_its_terms_and_finds_what_is_wrong(rng):
+    one, gamma, _ = inputs(rng, 1, 1)
+    scale = 1 / math.sqrt(1e-5)
+    rounded = np.float32(scale) * np.spacing(np.abs(gamma * one))  # of g, as contraction leaves
+    assert_close(rounded, np.zeros((1, 1)), 1e-6, terms_of_dx(one, one, gamma))
+    x, gamma, _ = inputs(rng, 5, 128)
+    dy = inputs(rng, 5, 128)[0]
+    dx = gradients(dy, x, gamma)[0]
+    dx[2, 7] += 4e-6 * terms_of_dx(dy, x, gamma)[2, 7]
+    with pytest.raises(AssertionError):
+        assert_gradients((dx, *gradients(dy, x, gamma)[1:]), dy, x, gamma)
 
 
 @pytest.mark.parametrize("shape", [Shape(4, 8, 8), Shape(64, 1, 8)])
@@ -376,19 +410,15 @@ def test_blocks_that_walk_over_many_rows_race_with_nobody(rng, shape):
     kernel = backward_in_registers(shape, Form(), True)
     report = trace(kernel, blocks, shape.threads, dy, x, gamma, np.float32(1e-5), dx, *sums)
     assert not [finding for finding in report.findings if finding.is_error]
-    results = dx, sums[0].sum(0), sums[1].sum(0)
-    for got, expected in zip(results, gradients(dy, x, gamma), strict=True):
-        assert_close(got, expected, 1e-5)
+    assert_gradients((dx, sums[0].sum(0), sums[1].sum(0)), dy, x, gamma)
 
 
 @pytest.mark.parametrize("method", norm.BACKWARD)
 def test_backward_without_gamma_without_parameters_and_of_slices_on_the_gpu(rng, method):
     x, dy = inputs(rng, 6, 48)[0], inputs(rng, 6, 48)[0]
     there = [cuda.to_device(array)[:, 3:43] for array in (dy, x)]
-    expected = gradients(dy[:, 3:43], x[:, 3:43])
     result = layer_norm_backward(*there, method=method)
-    for got, wanted in zip(result, expected, strict=True):
-        assert_close(got.copy_to_host(), wanted, 1e-5)
+    assert_gradients([got.copy_to_host() for got in result], dy[:, 3:43], x[:, 3:43])
     dx, *none = layer_norm_backward(*there, parameters=False, method=method)
     assert none == [None, None]
     assert np.array_equal(dx.copy_to_host(), result[0].copy_to_host())
