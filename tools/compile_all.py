@@ -22,6 +22,7 @@ from numba.core.registry import CPUDispatcher
 
 from course import toolchain
 from course.compiler import Compiled, CompilerMissing, compiled
+from course.kernels import convolution, linear
 from course.models import spectral, spectral_layers
 from course.real_kernels import is_device_function
 
@@ -52,6 +53,8 @@ SIGNATURES: dict[str, str] = {
     "norm_backward.column_sums": "void(float32[:, ::1], float32[::1])",
     "transpose.*": "void(float32[:, ::1], float32[:, ::1])",
     **{f"spectral_layers.{name}": types for name, types in spectral_layers.SIGNATURES.items()},
+    **{f"convolution.{name}": types for name, types in convolution.SIGNATURES.items()},
+    "linear.linear_naive": linear.SIGNATURE,
 }
 
 #: Kernels that are meant to have float64 instructions, and why.
@@ -137,7 +140,7 @@ def made() -> Iterator[Case]:
             taken = u if name.endswith("u") else f"{scale}, {u}"
             types = f"void({taken}, int64, {pieces}, {scale})"
             yield Case(f"fragments: {kind}, {name}", kernel, types, capability)
-    for family in ("norm", "activation", "reduce", "softmax"):
+    for family in ("norm", "activation", "reduce", "softmax", "convolution", "linear"):
         makers = importlib.import_module(f"course.kernels.{family}").made_kernels()
         for name, (kernel, types) in makers.items():
             yield Case(f"{family}: {name}", kernel, types)

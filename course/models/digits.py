@@ -60,7 +60,7 @@ def held_out() -> tuple[np.ndarray, np.ndarray]:
     a network reads digits of people that it has read before.
     """
     images, labels = _shipped()
-    return images[::EVERY], labels[::EVERY]
+    return images[::EVERY].copy(), labels[::EVERY].copy()
 
 
 def _shipped() -> tuple[np.ndarray, np.ndarray]:
@@ -158,7 +158,7 @@ def read_idx(path: str | os.PathLike[str], axes: int | None = None) -> np.ndarra
             content = gzip.decompress(content)
         except (OSError, EOFError, zlib.error) as problem:
             raise BadDigits(
-                f"{path.name} is packed by gzip and cannot be unpacked, it may be cut off: {problem}"
+                f"{path.name} is packed by gzip and cannot be unpacked: {problem}; is it cut off?"
             ) from None
     if len(content) < 4 or content[:2] != b"\0\0":
         start = content[:4].hex(" ") or "nothing"

@@ -1,0 +1,334 @@
+"""A layer of a small convolutional network: 3 x 3 convolution, bias, activation, 2 x 2 pooling.
+
+>>> y = convolution(x, weight, bias, "relu")       # NumPy in, NumPy out; GPU arrays stay there
+
+Images lie as PyTorch's do, x (image, channel, row, column), weight (outputs, inputs, 3, 3); around
+an image are zeros. Of each 2 x 2 activated results the largest goes on; a last odd row or column is
+dropped. The steps:
+
+=========  =======================================================================================
+"naive"    three kernels: a thread a result, each reads and writes device memory
+"fused"    one kernel: an image in shared memory, each thread has four results and keeps the largest
+=========  =======================================================================================
+
+The order is that of the formula, activation first: GELU and SiLU fall before they rise, so that the
+largest activated number need not be that of the largest number. Unlike ReLU they cannot change
+places with the pooling.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numba import float32
+
+from course.backend import cuda
+from course.kernels.activation import EACH, FUNCTIONS, each
+from course.kernels.arrays import Array, checked, empty_like, handed_back, on_device, target_for
+from course.kernels.reduce import larger
+
+ZERO = float32(0)
+WARP = 32
+#: Numbers in a row of an image in its frame beyond its pixels: 1 before, 3 behind. With 2 in all the
+#: lanes, which read every second pixel of two and more rows, would meet in a bank at 8 columns.
+PADDING = 4
+STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block has without asking for more
+LADDER = ("naive", "fused")  # the steps
+
+
+# --- step 1: naive --------------------------------------------------------------------------------
+@cuda.jit
+def convolve_naive(x, weight, bias, out):
+    """The convolution and the bias; out (image, output, row, column).
+
+    Mapping: a thread a result, neighbours along a row.
+    Memory: each thread reads 9 pixels and 9 weights of each channel, that its neighbours read, too.
+    """
+    i = cuda.grid(1)
+    if i < out.size:
+        rows, columns = out.shape[2], out.shape[3]
+        column, row = i % columns, i // columns % rows
+        output, image = i // (columns * rows) % out.shape[1], i // (columns * rows * out.shape[1])
+        total = bias[output]
+        for channel in range(x.shape[1]):
+            for down in range(3):
+                for right in range(3):
+                    r, c = row + down - 1, column + right - 1
+                    if 0 <= r < rows and 0 <= c < columns:
+                        total += x[image, channel, r, c] * weight[output, channel, down, right]
+        out[image, output, row, column] = total
+
+
+@cuda.jit
+def pool_naive(x, out):
+    """The largest of each 2 x 2 pixels; NaN where one is NaN. Mapping: a thread a result."""
+    i = cuda.grid(1)
+    if i < out.size:
+        rows, columns = out.shape[2], out.shape[3]
+        column, row = i % columns, i // columns % rows
+        channel, image = i // (columns * rows) % out.shape[1], i // (columns * rows * out.shape[1])
+        above = larger(x[image, channel, 2 * row, 2 * column],
+                       x[image, channel, 2 * row, 2 * column + 1])  # fmt: skip
+        below = larger(x[image, channel, 2 * row + 1, 2 * column],
+                       x[image, channel, 2 * row + 1, 2 * column + 1])  # fmt: skip
+        out[image, channel, row, column] = larger(above, below)
+
+
+# --- step 2: fused --------------------------------------------------------------------------------
+@cuda.jit(device=True)
+def same(x):
+    """No activation."""
+    return x
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes to tune.
+
+    Attributes
+    ----------
+    pixels : int
+        Pooled pixels at a time: threads side by side, that share the weights they read.
+    outputs : int
+        Output channels of a block: threads below each other, that share the pixels.
+    """
+
+    pixels: int = 16
+    outputs: int = 16
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.outputs * self.pixels
+
+
+def shape_for(rows: int, columns: int) -> Shape:
+    """The shape for images of so many rows and columns: no more threads than pooled pixels."""
+    pixels = 1
+    while 2 * pixels <= min(16, (rows // 2) * (columns // 2)):
+        pixels *= 2
+    return Shape(pixels)
+
+
+@functools.cache
+def fused(function: Callable, inputs: int, rows: int, columns: int, shape: Shape) -> Callable:
+    """Step 2, of (x, weight, bias, out), for images of `inputs` channels, rows x columns pixels.
+
+    x is (images, inputs, rows columns), weight (outputs, 9 inputs), out (images, outputs, pooled
+    pixels): the same numbers as before, with fewer axes.
+
+    Mapping: block (i, g) has image i and group g of outputs; thread (p, o) output o of the group
+    and the pooled pixels p, p + pixels, ...; of each the four results, from 4 x 4 pixels.
+    Memory: an image and the group's weights are read once, results written once, side by side.
+    Shared memory: the image in a frame of zeros, so that no pixel is asked whether it is inside;
+    rows of weights have odd lengths, so that neighbouring outputs lie in different banks.
+    """
+    high, wide = rows + 2, columns + PADDING
+    frame, pooled_columns = high * wide, columns // 2
+    pooled = (rows // 2) * pooled_columns
+    pixels, outputs, threads = shape.pixels, shape.outputs, shape.threads
+    taps, pitch = 9 * inputs, 9 * inputs | 1
+    lanes, warps = min(threads, WARP), max(threads // WARP, 1)
+
+    @cuda.jit
+    def convolve_fused(x, weight, bias, out):
+        tile = cuda.shared.array((inputs, frame), float32)
+        weights = cuda.shared.array((outputs, pitch), float32)
+        patch = cuda.local.array((4, 4), float32)
+        image, first = cuda.blockIdx.x, cuda.blockIdx.y * outputs
+        p, o = cuda.threadIdx.x, cuda.threadIdx.y
+        t, here = o * pixels + p, min(outputs, weight.shape[0] - first)
+
+        for i in range(t, frame, threads):
+            row, column = i // wide - 1, i % wide - 1
+            inside = 0 <= row < rows and 0 <= column < columns
+            source = row * columns + column if inside else 0
+            for channel in range(inputs):
+                tile[channel, i] = x[image, channel, source] if inside else ZERO
+        for output in range(t // lanes, here, warps):
+            for tap in range(t % lanes, taps, lanes):
+                weights[output, tap] = weight[first + output, tap]
+        cuda.syncthreads()
+
+        if o < here:
+            start = bias[first + o]
+            for pixel in range(p, pooled, pixels):
+                corner = 2 * (pixel // pooled_columns) * wide + 2 * (pixel % pooled_columns)
+                a, b, c, d = start, start, start, start
+                for channel in range(inputs):
+                    for down in range(4):
+                        for right in range(4):
+                            patch[down, right] = tile[channel, corner + down * wide + right]
+                    for down in range(3):
+                        for right in range(3):
+                            w = weights[o, 9 * channel + 3 * down + right]
+                            a += patch[down, right] * w
+                            b += patch[down, right + 1] * w
+                            c += patch[down + 1, right] * w
+                            d += patch[down + 1, right + 1] * w
+                above, below = larger(function(a), function(b)), larger(function(c), function(d))
+                out[image, first + o, pixel] = larger(above, below)
+
+    return convolve_fused
+
+
+def fused_bytes(inputs: int, rows: int, columns: int, shape: Shape) -> int:
+    """Bytes of shared memory of a block."""
+    tile = inputs * (rows + 2) * (columns + PADDING)
+    return 4 * (tile + shape.outputs * (9 * inputs | 1))
+
+
+# --- launching ------------------------------------------------------------------------------------
+FOUR, THREE, ONE = "float32[:, :, :, ::1]", "float32[:, :, ::1]", "float32[::1]"
+#: Argument types, for compiling ahead.
+SIGNATURES = {
+    "convolve_naive": f"void({FOUR}, {FOUR}, {ONE}, {FOUR})",
+    "pool_naive": f"void({FOUR}, {FOUR})",
+}
+SIGNATURE = f"void({THREE}, float32[:, ::1], {ONE}, {THREE})"  # of the fused kernels
+
+Step = tuple[str, Callable, tuple, tuple]  # name, kernel, (grid, block), arguments
+
+
+def function_of(activation: str | None) -> Callable:
+    """The device function of an activation's name; ValueError says which there are."""
+    if activation is None:
+        return same
+    if activation not in FUNCTIONS:
+        raise ValueError(
+            f"there is no activation {activation!r}: choose None or {', '.join(FUNCTIONS)}"
+        )
+    return FUNCTIONS[activation][0]
+
+
+def steps(
+    x: Array, weight: Array, bias: Array, out: Array, activation: str | None, method: str
+) -> list[Step]:
+    """What is launched, one after the other, for arrays on the device.
+
+    `x` may be anything with x's shape, such as a place that is filled in later.
+    """
+    function = function_of(activation)
+    images, inputs, rows, columns = x.shape
+    outputs = weight.shape[0]
+    if method == "fused":
+        shape = shape_for(rows, columns)
+        size = fused_bytes(inputs, rows, columns, shape)
+        if size > STATIC_SHARED:
+            raise ValueError(
+                f"{inputs} channels of {rows} x {columns} pixels need {size:,} bytes of shared "
+                f"memory, and a block has {STATIC_SHARED:,}: choose method='naive'"
+            )
+        kernel = fused(function, inputs, rows, columns, shape)
+        how = (images, -(-outputs // shape.outputs)), (shape.pixels, shape.outputs)
+        given = x.reshape(images, inputs, rows * columns), weight.reshape(outputs, 9 * inputs)
+        result = out.reshape(images, outputs, (rows // 2) * (columns // 2))
+        return [("convolution, activation, pooling", kernel, how, (*given, bias, result))]
+    if method != "naive":
+        raise ValueError(f"there is no method {method!r}: choose {', '.join(LADDER)}")
+    between = empty_like(out, (images, outputs, rows, columns), np.float32)
+    flat = on_device(between, "between").reshape(between.size)
+    found = [
+        ("convolution", convolve_naive, threads_for(between), (x, weight, bias, between)),
+        ("activation", each(function), threads_for(between), (flat, flat)),
+        ("pooling", pool_naive, threads_for(out), (between, out)),
+    ]
+    return [step for step in found if step[0] != "activation" or activation is not None]
+
+
+def threads_for(out: Array) -> tuple[int, int]:
+    """Grid and block where a thread has one element."""
+    return -(-out.size // EACH), EACH
+
+
+# --- the front door -------------------------------------------------------------------------------
+def convolution(
+    x: Array,
+    weight: Array,
+    bias: Array,
+    activation: str | None = "relu",
+    out: Array | None = None,
+    method: str = "fused",
+) -> Array:
+    """Convolve images, add the bias, apply the activation, keep the largest of each 2 x 2 pixels.
+
+    Parameters
+    ----------
+    x : array, shape (images, inputs, rows, columns), float32
+        Of NumPy, CuPy or numba.cuda; on the GPU in C order. At least 2 x 2 pixels.
+    weight : array, shape (outputs, inputs, 3, 3), float32
+    bias : array, shape (outputs,), float32
+    activation : str or None
+        Of `course.kernels.activation.FUNCTIONS`: "relu", "gelu", "silu", ...
+    out : array, optional
+        Where to write.
+    method : str
+        A step of `LADDER`.
+
+    Returns
+    -------
+    array, shape (images, outputs, rows // 2, columns // 2), float32
+        `out`, if it is given; else of x's kind. Without images it is empty. NaN goes on to every
+        result that sees it, as in PyTorch.
+
+    Raises
+    ------
+    TypeError
+        For no array, or elements that are not float32.
+    ValueError
+        For shapes that do not fit, an unknown activation or method, strides that do not fit, or
+        images that are too large for the shared memory of the fused kernel.
+    """
+    function_of(activation)
+    if method not in LADDER:
+        raise ValueError(f"there is no method {method!r}: choose {', '.join(LADDER)}")
+    axes = "(images, inputs, rows, columns)"
+    for array, name, count in ((x, "x", 4), (weight, "weight", 4), (bias, "bias", 1)):
+        shape = axes if name == "x" else "(outputs, inputs, 3, 3)" if count == 4 else "(outputs,)"
+        of_float32(array, name, count, shape)
+    images, inputs, rows, columns = x.shape
+    if not inputs or rows < 2 or columns < 2:
+        raise ValueError(
+            f"x has the shape {tuple(x.shape)}; it must be {axes} with at least 1 channel and "
+            "2 x 2 pixels: there is nothing to pool"
+        )
+    outputs = weight.shape[0]
+    if not outputs or tuple(weight.shape[1:]) != (inputs, 3, 3) or tuple(bias.shape) != (outputs,):
+        raise ValueError(
+            f"weight and bias have the shapes {tuple(weight.shape)} and {tuple(bias.shape)}; for "
+            f"x's {inputs} channels they must be (outputs, {inputs}, 3, 3) and (outputs,)"
+        )
+    wanted = (images, outputs, rows // 2, columns // 2)
+    if out is not None:
+        of_float32(out, "out", 4, str(wanted))
+        if tuple(out.shape) != wanted:
+            raise ValueError(f"out has the shape {tuple(out.shape)}; it must be {wanted}")
+    target = target_for(out, x, wanted, np.float32)
+    if images:
+        given = {"x": x, "weight": weight, "bias": bias, "out": target}
+        there = [on_device(array, name) for name, array in given.items()]
+        for _, kernel, (grid, block), arguments in steps(*there, activation, method):
+            kernel[grid, block](*arguments)
+    return handed_back(target, out, x)
+
+
+def of_float32(array: Array, name: str, axes: int, shape: str) -> None:
+    """Refuse what is no array of float32 with so many axes; `shape` says what it must be."""
+    checked(array, name)
+    if array.dtype != np.float32:
+        raise TypeError(f"{name} holds {array.dtype}: convert it, {name}.astype('float32')")
+    if len(array.shape) != axes:
+        raise ValueError(f"{name} has the shape {tuple(array.shape)}; it must be {shape}")
+
+
+def made_kernels() -> dict[str, tuple[Callable, str]]:
+    """Kernels that are made for a network's layers: name -> (kernel, types); compiled ahead."""
+    found = {}
+    for activation in ("relu", "gelu", "silu"):
+        function = function_of(activation)
+        for inputs, side in ((1, 8), (16, 4), (1, 28), (16, 14)):
+            kernel = fused(function, inputs, side, side, shape_for(side, side))
+            name = f"fused, {activation}, {inputs} x {side} x {side}"
+            found[name] = kernel, SIGNATURE
+    return found

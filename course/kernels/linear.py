@@ -1,0 +1,176 @@
+"""A fully connected layer: out = activation(x weight' + bias), for few rows.
+
+>>> y = linear(x, weight, bias, "gelu")            # NumPy in, NumPy out; GPU arrays stay there
+
+x (rows, inputs), weight (outputs, inputs) as PyTorch has it, bias (outputs,). The steps:
+
+=========  ===================================================================================
+"naive"    a thread a result; the activation is a kernel of its own
+"warp"     a warp a result of a few rows, its lanes along the inputs; the activation is fused
+=========  ===================================================================================
+
+For many rows it is a product of matrices, see `course.kernels.reconstruct`. For few, what counts is
+that weights are read side by side and that there are enough warps.
+"""
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+from numba import float32
+
+from course.backend import cuda
+from course.kernels.activation import each
+from course.kernels.arrays import Array, handed_back, on_device, target_for
+from course.kernels.convolution import Step, function_of, of_float32, threads_for
+from course.kernels.norm_rows import lanes_sum
+
+ZERO = float32(0)
+WARP = 32
+WARPS = 8  # of a block, each with an output
+ROWS = 4  # of a warp: a weight is read once for all of them
+LADDER = ("naive", "warp")  # the steps
+NAIVE_BLOCK = (32, 8)
+
+sum_of_lanes = lanes_sum(WARP)
+
+
+@cuda.jit
+def linear_naive(x, weight, bias, out):
+    """Step 1, without activation. Mapping: thread (column, row) has out[row, column].
+
+    Memory: lanes walk the outputs, so that each reads a row of the weights of its own: 32 sectors
+    for 32 numbers.
+    """
+    column, row = cuda.grid(2)
+    if row < out.shape[0] and column < out.shape[1]:
+        total = bias[column]
+        for i in range(x.shape[1]):
+            total += x[row, i] * weight[column, i]
+        out[row, column] = total
+
+
+@functools.cache
+def warps(function: Callable, rows: int = ROWS) -> Callable:
+    """Step 2, of (x, weight, bias, out), with the activation.
+
+    Mapping: warp w of block (b, r) has output 8 b + w of the rows r rows, ..., its lanes the inputs
+    lane, lane + 32, ...: they read weights and rows side by side, and add up by shuffles.
+    Memory: a weight is read once for `rows` rows; the rows are shared by the block's warps in L1.
+    """
+
+    @cuda.jit
+    def linear_warps(x, weight, bias, out):
+        lane, output = cuda.threadIdx.x, cuda.blockIdx.x * WARPS + cuda.threadIdx.y
+        first, last = cuda.blockIdx.y * rows, x.shape[0] - 1
+        if output < out.shape[1]:  # the same for the whole warp
+            totals = cuda.local.array(rows, float32)
+            for r in range(rows):
+                totals[r] = ZERO
+            for i in range(lane, x.shape[1], WARP):
+                w = weight[output, i]
+                for r in range(rows):
+                    totals[r] += x[min(first + r, last), i] * w
+            for r in range(rows):
+                total = sum_of_lanes(totals[r]) + bias[output]
+                if lane == r and first + r <= last:
+                    out[first + r, output] = function(total)
+
+    return linear_warps
+
+
+MATRIX = "float32[:, ::1]"
+SIGNATURE = f"void({MATRIX}, {MATRIX}, float32[::1], {MATRIX})"
+
+
+def steps(
+    x: Array, weight: Array, bias: Array, out: Array, activation: str | None, method: str
+) -> list[Step]:
+    """What is launched, one after the other, for arrays on the device."""
+    function = function_of(activation)
+    count, outputs = out.shape
+    if method == "warp":
+        how = (-(-outputs // WARPS), -(-count // ROWS)), (WARP, WARPS)
+        return [("linear, activation", warps(function), how, (x, weight, bias, out))]
+    if method != "naive":
+        raise ValueError(f"there is no method {method!r}: choose {', '.join(LADDER)}")
+    wide, high = NAIVE_BLOCK
+    how = (-(-outputs // wide), -(-count // high)), NAIVE_BLOCK
+    found: list[Step] = [("linear", linear_naive, how, (x, weight, bias, out))]
+    if activation is not None:
+        flat = on_device(out, "out").reshape(out.size)
+        found.append(("activation", each(function), threads_for(out), (flat, flat)))
+    return found
+
+
+def linear(
+    x: Array,
+    weight: Array,
+    bias: Array,
+    activation: str | None = None,
+    out: Array | None = None,
+    method: str = "warp",
+) -> Array:
+    """Multiply rows by the weights, add the bias, apply the activation.
+
+    Parameters
+    ----------
+    x : array, shape (rows, inputs), float32
+        Of NumPy, CuPy or numba.cuda; on the GPU in C order.
+    weight : array, shape (outputs, inputs), float32
+    bias : array, shape (outputs,), float32
+    activation : str or None
+        Of `course.kernels.activation.FUNCTIONS`: "relu", "gelu", "silu", ...
+    out : array, optional
+        Where to write.
+    method : str
+        A step of `LADDER`.
+
+    Returns
+    -------
+    array, shape (rows, outputs), float32
+        `out`, if it is given; else of x's kind. Without rows it is empty.
+
+    Raises
+    ------
+    TypeError
+        For no array, or elements that are not float32.
+    ValueError
+        For shapes or strides that do not fit, an unknown activation or method.
+    """
+    function_of(activation)
+    if method not in LADDER:
+        raise ValueError(f"there is no method {method!r}: choose {', '.join(LADDER)}")
+    of_float32(x, "x", 2, "(rows, inputs)")
+    of_float32(weight, "weight", 2, "(outputs, inputs)")
+    of_float32(bias, "bias", 1, "(outputs,)")
+    (rows, inputs), outputs = x.shape, weight.shape[0]
+    if not inputs or not outputs:
+        raise ValueError(
+            f"x and weight have the shapes {tuple(x.shape)} and {tuple(weight.shape)}; there must "
+            "be at least 1 input and 1 output"
+        )
+    if weight.shape[1] != inputs or tuple(bias.shape) != (outputs,):
+        raise ValueError(
+            f"weight and bias have the shapes {tuple(weight.shape)} and {tuple(bias.shape)}; for "
+            f"x's {inputs} inputs they must be (outputs, {inputs}) and (outputs,)"
+        )
+    if out is not None:
+        of_float32(out, "out", 2, str((rows, outputs)))
+        if tuple(out.shape) != (rows, outputs):
+            raise ValueError(f"out has the shape {tuple(out.shape)}; it must be {(rows, outputs)}")
+    target = target_for(out, x, (rows, outputs), np.float32)
+    if rows:
+        given = {"x": x, "weight": weight, "bias": bias, "out": target}
+        there = [on_device(array, name) for name, array in given.items()]
+        for _, kernel, (grid, block), arguments in steps(*there, activation, method):
+            kernel[grid, block](*arguments)
+    return handed_back(target, out, x)
+
+
+def made_kernels() -> dict[str, tuple[Callable, str]]:
+    """Kernels that are made for an activation: name -> (kernel, types); compiled ahead."""
+    names = (None, "relu", "gelu", "silu")
+    return {
+        f"warp, {name or 'no activation'}": (warps(function_of(name)), SIGNATURE) for name in names
+    }
