@@ -43,8 +43,8 @@ SHAPES = (
     FusedShape(2, 4),
     FusedShape(2, 8),
     FusedShape(4, 8, max_registers=200),
-    FusedShape(4, 8, groups=2, max_registers=200),
-    FusedShape(8, 8, groups=2, max_registers=200),
+    FusedShape(4, 8, groups=2, max_registers=168),  # ten warps: 168 registers a thread at most
+    FusedShape(8, 8, groups=2, max_registers=168),
 )
 #: The same with the decoder multiplied into the basis beforehand.
 FOLDED = tuple(dataclasses.replace(shape, folded=True) for shape in SHAPES)
