@@ -30,8 +30,8 @@ COLUMNS = (
 )  # fmt: skip
 #: What every header says; further lines are free.
 REQUIRED = ("gpu", "course", "date")
-#: Subjects whose files are no benches: `course.profile` reads profiles, see profiling/README.md.
-OTHER_LAYOUT = ("counters", "counters-explained", "profile", "profile-timeline")
+#: Subjects whose files are no benches, such as profiles: see profiling/README.md.
+OTHER_LAYOUT = ("counters", "counters-explained", "profile", "profile-norm", "profile-timeline")
 TIMELINE = "timeline-"  # `course.timeline` reads these
 
 

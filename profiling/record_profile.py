@@ -1,8 +1,9 @@
-"""Record what Nsight Compute says of the ladder's kernels: utilisation, occupancy, stalls.
+"""Record what Nsight Compute says of kernels: utilisation, occupancy, stalls.
 
 ``python -m profiling.record_profile data/measurements/<gpu>-profile.csv`` on a machine with a GPU
 and Nsight Compute. One process launches each step of the ladder under ``ncu``, at the size of the
 ladder's times; the file has the form of all recorded figures, the metrics' names are in its header.
+With ``--subject norm`` and ``<gpu>-profile-norm.csv`` it is the kernels of `course.row_profile`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -35,16 +37,26 @@ UNITS = {
 }  # fmt: skip
 
 
-# ---------------------------------------------------------------------- the launching process
-def launch(facts: Path, shape: tuple[int, int, int]) -> None:
-    """Launch every step, compiled before; write which GPU and versions did it."""
-    from course import backend
-    from course.bench import header
+SUBJECTS = ("ladder", "norm")
+Named = tuple[str, str, str]  # a kernel, its variant and its shape, as in the rows
+
+
+# ---------------------------------------------------------------------- what is profiled
+def named(subject: str, shape: str) -> list[Named]:
+    """What each of the launched kernels is; `shape` is rows x columns x k of the ladder."""
+    if subject == "ladder":
+        return [("reconstruct", step, shape) for step in STEPS]
+    from course.row_profile import CASES
+
+    return [(case.kernel, case.variant, case.shape) for case in CASES.values()]
+
+
+def ladder_calls(shape: str) -> Iterator[Callable[[], None]]:
+    """A launch of each step of the ladder."""
+    from course.backend import cuda
     from course.kernels.reconstruct import LADDER
 
-    if backend.gpu() is None:
-        raise SystemExit(f"there is no GPU to read counters from: {backend.why()}")
-    cuda, (rows, columns, k) = backend.cuda, shape
+    rows, columns, k = map(int, shape.split("x"))
     rng = np.random.default_rng(0)
     u, s, vt = (
         cuda.to_device(rng.random(size, dtype=np.float32) - np.float32(0.5))
@@ -53,14 +65,37 @@ def launch(facts: Path, shape: tuple[int, int, int]) -> None:
     out = cuda.device_array((rows, columns), np.float32)
     for name in STEPS:
         call = LADDER[name].configured(u, vt, k, out)
-        call(u, s, vt, k, out)
+        yield lambda call=call: call(u, s, vt, k, out)
+
+
+def row_calls() -> Iterator[Callable[[], None]]:
+    """A launch of each kernel of `course.row_profile`."""
+    from course.row_profile import CASES, ROWS
+
+    for case in CASES.values():
+        call, arguments = case.launch(ROWS)
+        yield lambda call=call, arguments=arguments: call(*arguments)
+
+
+# ---------------------------------------------------------------------- the launching process
+def launch(facts: Path, subject: str, shape: str) -> None:
+    """Launch every kernel, compiled before; write which GPU and versions did it."""
+    from course import backend
+    from course.bench import header
+
+    if backend.gpu() is None:
+        raise SystemExit(f"there is no GPU to read counters from: {backend.why()}")
+    cuda = backend.cuda
+    for call in ladder_calls(shape) if subject == "ladder" else row_calls():
+        call()
         cuda.synchronize()
         cuda.profile_start()
         for _ in range(LAUNCHES):
-            call(u, s, vt, k, out)
+            call()
         cuda.synchronize()
         cuda.profile_stop()
-    found = header(backend.gpu(), None, "python -m profiling.record_profile")
+    command = "python -m profiling.record_profile" + f" --subject {subject}" * (subject != "ladder")
+    found = header(backend.gpu(), None, command)
     facts.write_text(json.dumps(found), encoding="utf-8")
 
 
@@ -77,9 +112,9 @@ def known_metrics(ncu: str) -> set[str]:
 
 
 def run_nsight_compute(
-    ncu: str, shape: tuple[int, int, int]
+    ncu: str, subject: str, shape: str
 ) -> tuple[list[dict[str, str]], dict[str, str], dict[str, str], list[str]]:
-    """Launch the steps under ``ncu``.
+    """Launch the kernels of a subject under ``ncu``.
 
     Returns
     -------
@@ -105,7 +140,7 @@ def run_nsight_compute(
                 ncu, "--profile-from-start", "off", "--clock-control", "none",
                 "--metrics", asked, "--export", str(report), "--force-overwrite",
                 sys.executable, "-m", "profiling.record_profile", "--launch", str(facts),
-                "--shape", "x".join(map(str, shape)),
+                "--subject", subject, "--shape", shape,
             ]  # fmt: skip
             return subprocess.run(command, capture_output=True, text=True, check=False)
 
@@ -135,9 +170,9 @@ def units_of(printed: str) -> dict[str, str]:
 
 
 def figures(
-    rows: list[dict[str, str]], units: dict[str, str], shape: str, left_out: list[str]
+    rows: list[dict[str, str]], units: dict[str, str], launched: list[Named], left_out: list[str]
 ) -> list[Figure]:
-    """The figures of all steps: median and quartiles of each step's launches.
+    """The figures of all kernels: median and quartiles of each one's launches.
 
     A metric that is no number for a kernel, such as the hit rate of a cache that it does not use,
     has no figure.
@@ -147,13 +182,14 @@ def figures(
     CountersNotRead
         When a launch is missing.
     """
-    if len(rows) != len(STEPS) * LAUNCHES:
-        raise CountersNotRead(f"{len(STEPS) * LAUNCHES} launches were made, {len(rows)} profiled")
+    made = len(launched) * LAUNCHES
+    if len(rows) != made:
+        raise CountersNotRead(f"{made} launches were made, {len(rows)} profiled")
     found = []
-    for number, step in enumerate(STEPS):
+    for number, (kernel, variant, shape) in enumerate(launched):
         launches = rows[number * LAUNCHES : (number + 1) * LAUNCHES]
         if len({row["Kernel Name"] for row in launches}) != 1:
-            raise CountersNotRead(f"{step}: its launches are of several kernels")
+            raise CountersNotRead(f"{kernel} {variant}: its launches are of several kernels")
         for name, metric in wanted().items():
             if name in left_out:
                 continue
@@ -167,7 +203,7 @@ def figures(
                 spread = spread.round()
             q1, median, q3 = map(float, spread)
             found.append(
-                Figure("reconstruct", step, shape, "float32", name, unit, median, q1, q3, LAUNCHES)
+                Figure(kernel, variant, shape, "float32", name, unit, median, q1, q3, LAUNCHES)
             )
     return found
 
@@ -195,30 +231,33 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("output", nargs="?", type=Path, help="the file to write")
-    parser.add_argument("--shape", default="x".join(map(str, SHAPE)), help="rows x columns x k")
+    parser.add_argument("--subject", choices=SUBJECTS, default=SUBJECTS[0], help="which kernels")
+    parser.add_argument(
+        "--shape", default="x".join(map(str, SHAPE)), help="of the ladder: rows x columns x k"
+    )
     parser.add_argument("--ncu", default=shutil.which("ncu") or "ncu", help="path of ncu")
     parser.add_argument("--raw", type=Path, help="keep what ncu printed in this file, as JSON")
     parser.add_argument("--launch", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
-    shape = tuple(map(int, chosen.shape.split("x")))
     if chosen.launch:
-        launch(chosen.launch, shape)
+        launch(chosen.launch, chosen.subject, chosen.shape)
         return
     if chosen.output is None:
         parser.error("which file shall be written?")
     if shutil.which(chosen.ncu) is None:
         raise SystemExit(f"there is no {chosen.ncu}: install Nsight Compute, or give --ncu PATH")
     try:
-        rows, units, facts, left_out = run_nsight_compute(chosen.ncu, shape)
+        rows, units, facts, left_out = run_nsight_compute(chosen.ncu, chosen.subject, chosen.shape)
         if chosen.raw:
             chosen.raw.write_text(json.dumps([rows, units, facts, left_out]), encoding="utf-8")
-        found = figures(rows, units, chosen.shape, left_out)
+        launched = named(chosen.subject, chosen.shape)
+        found = figures(rows, units, launched, left_out)
     except CountersNotRead as error:
         raise SystemExit(str(error)) from None
     if left_out:
         facts["left out"] = ", ".join(left_out)
     write(chosen.output, facts | {k: v for k, v in wanted().items() if k not in left_out}, found)
-    print(f"{chosen.output}: {len(STEPS)} kernels, {len(found)} figures")
+    print(f"{chosen.output}: {len(launched)} kernels, {len(found)} figures")
 
 
 if __name__ == "__main__":

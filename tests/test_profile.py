@@ -158,6 +158,7 @@ def rows_of_ncu(value="1,234.5"):
     ]
 
 
+LADDER = record_profile.named("ladder", "8x8x8")
 UNITS = {"gpu__time_duration.sum": "ns", "dram__bytes_read.sum": "byte"}
 
 
@@ -166,7 +167,7 @@ def test_counters_become_figures_that_can_be_written(tmp_path):
     metric = profile.METRICS["DRAM bytes read"]
     for row, value in zip(rows, ("100,687,001", "100,686,359", "100,688,002"), strict=False):
         row[metric] = value
-    found = record_profile.figures(rows, UNITS, "8x8x8", [])
+    found = record_profile.figures(rows, UNITS, LADDER, [])
     path = write(tmp_path / "h200-profile.csv", HEADER | record_profile.wanted(), found)
     figures = {(f.variant, f.metric): f for f in read(path).figures}
     assert figures["original", "DRAM bytes read"].median == 100_687_001
@@ -180,17 +181,19 @@ def test_what_is_no_number_has_no_figure():
     rows = rows_of_ncu()
     for row in rows:
         row[profile.METRICS["L2 hit rate"]] = "n/a"
-    found = record_profile.figures(rows, UNITS, "8x8x8", ["cycles"])
+    found = record_profile.figures(rows, UNITS, LADDER, ["cycles"])
     assert not {f.metric for f in found} & {"L2 hit rate", "cycles"}
 
 
 def test_launches_that_are_missing_or_of_another_kernel_are_refused():
     with pytest.raises(CountersNotRead, match="27 launches were made, 26 profiled"):
-        record_profile.figures(rows_of_ncu()[1:], UNITS, "8x8x8", [])
+        record_profile.figures(rows_of_ncu()[1:], UNITS, LADDER, [])
     rows = rows_of_ncu()
     rows[0]["Kernel Name"] = "another"
-    with pytest.raises(CountersNotRead, match="original: its launches are of several kernels"):
-        record_profile.figures(rows, UNITS, "8x8x8", [])
+    with pytest.raises(
+        CountersNotRead, match="reconstruct original: its launches are of several kernels"
+    ):
+        record_profile.figures(rows, UNITS, LADDER, [])
 
 
 FAKE_NCU = """#!{python}
@@ -216,7 +219,7 @@ def test_metrics_that_a_tool_does_not_know_are_left_out(tmp_path):
     fake = tmp_path / "ncu"
     fake.write_text(FAKE_NCU.format(python=sys.executable))
     fake.chmod(0o755)
-    rows, units, facts, left_out = record_profile.run_nsight_compute(str(fake), (8, 8, 8))
+    rows, units, facts, left_out = record_profile.run_nsight_compute(str(fake), "ladder", "8x8x8")
     assert rows == [{"ID": "0", "Kernel Name": "k", "gpu__time_duration.sum": "12"}]
     assert units["gpu__time_duration.sum"] == "ns"
     assert facts == {"gpu": "G", "ncu": "2025.3.1.0"}
