@@ -31,6 +31,14 @@ def _silu(x_pointer, out_pointer, size, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def _relu(x_pointer, out_pointer, size, BLOCK: tl.constexpr):
+    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = place < size
+    x = tl.load(x_pointer + place, mask=inside).to(tl.float32)
+    tl.store(out_pointer + place, tl.where(x <= 0, 0.0, x), mask=inside)
+
+
+@triton.jit
 def _softmax(x_pointer, out_pointer, columns, BLOCK: tl.constexpr):
     start = tl.program_id(0).to(tl.int64) * columns
     column = tl.arange(0, BLOCK)
@@ -48,6 +56,11 @@ def gelu(x: Any, out: Any) -> None:
 def silu(x: Any, out: Any) -> None:
     """SiLU of every element."""
     _silu[(triton.cdiv(x.numel(), BLOCK),)](x, out, x.numel(), BLOCK=BLOCK)
+
+
+def relu(x: Any, out: Any) -> None:
+    """ReLU of every element; NaN stays NaN."""
+    _relu[(triton.cdiv(x.numel(), BLOCK),)](x, out, x.numel(), BLOCK=BLOCK)
 
 
 def softmax(x: Any, out: Any) -> None:

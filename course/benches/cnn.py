@@ -1,0 +1,136 @@
+"""The digit network by batch size and activation: the course's kernels beside PyTorch's.
+
+Each network is trained with its activation and computed with it, by every program: PyTorch's
+layers take their own activation, the course's Numba kernel, or Triton's. Every program is checked
+against float64. The first call stands apart; after a warm-up: what the caller waits for until the
+scores are there (latency), what the host spends on a launch, and the time of the GPU between
+events, launches queued behind a busy kernel. Each program also runs inside a CUDA graph of one
+forward pass. Data stays in L2, for all.
+
+Efficiency is the least time that the GPU's roofs allow for the work, in which every byte of images,
+weights and scores is moved once, over the time between events. Three pictures go beside the rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from course import peers
+from course.backend import gpu
+from course.benches.spectral import captured_by_torch, replays
+from course.model_charts import write_charts
+from course.models.cnn import METHODS, Network, reference
+from course.models.cnn_torch import numba_activation, torch_network, triton_activation
+from course.models.cnn_weights import ACTIVATIONS, Weights, multiplications
+from course.models.digits import CLASSES, held_out
+from course.roofline import bound
+from course.timing import timing_of
+
+BATCHES = (16, 32, 64, 128)
+LIMIT = 1e-5  # relative Frobenius error
+PEERS_LIMIT = 1e-4  # cuDNN may convolve by an algorithm that rounds more
+LATENCIES = 100  # samples
+
+
+def run(bench):
+    """Compare the programs for each activation at each batch size, then draw."""
+    images, _ = held_out()
+    for activation in ACTIVATIONS:
+        weights = Weights.trained(activation)
+        network = Network(weights)
+        for batch in BATCHES:
+            x = np.ascontiguousarray(images[:batch])
+            work = {
+                "expected": reference(x, weights), "shape": f"{batch}", "limit": LIMIT,
+                "warm": True, "operations": {"float32": 2 * multiplications(batch, weights.side)},
+                "bytes": moved(x, weights),
+            }  # fmt: skip
+            own(bench, network, x, work)
+            if torch := bench.peer("torch"):
+                of_torch(bench, torch, weights, x, work | {"limit": PEERS_LIMIT})
+    if bench.folder is not None and bench.rows:
+        for path in write_charts(bench.rows, bench.folder, gpu() or "GPU"):
+            bench.say(f"  written: {path}")
+
+
+def moved(x, weights):
+    """Bytes of images, weights and scores, each once."""
+    scores = 4 * CLASSES * len(x)
+    return x.nbytes + sum(array.nbytes for array in weights.as_dict().values()) + scores
+
+
+def program(bench, name, variant, call, args, work, out=None):
+    """Check and time a program: first call, time and launch, latency, efficiency."""
+    from course.event_clock import clock
+
+    try:
+        first = clock().wall(lambda: call(*args))
+    except Exception:  # `variant` meets it again, and says what it is
+        first = None
+    timing = bench.variant(name, variant, call, args, out=out, registers=False, **work)
+    if timing is None or first is None:
+        return
+    about = name, variant, work["shape"], "float32"
+    waits = [clock().wall(lambda: call(*args)) for _ in range(LATENCIES)]
+    bench.figure(*about, "first call", "ms", first)
+    bench.row(*about, timing_of(waits), metric="latency")
+    least = bound(work["bytes"], work["operations"], bench.roofs).milliseconds
+    bench.figure(*about, "efficiency", "of the roofs", least / timing.median)
+
+
+def own(bench, network, x, work):
+    """The course's programs, plain and in a CUDA graph that CuPy captures."""
+    cuda, name = bench.cuda, f"digits {network.weights.activation}"
+    there, scores = cuda.to_device(x), cuda.device_array((len(x), CLASSES), np.float32)
+    for method in METHODS:
+        program(bench, name, method, network.program(method), (there, scores), work, scores)
+        if cupy := bench.peer("cupy"):
+            try:
+                replay = captured(cuda, cupy, network, method, there, scores)
+            except Exception as problem:
+                peers.left_out(bench, f"{name} {method}, graph", problem)
+                continue
+            program(bench, name, f"{method}, graph", replay, (), work, scores)
+
+
+def captured(cuda, cupy, network, method, x, scores):
+    """A function that replays a graph of one forward pass."""
+    stream = cupy.cuda.Stream(non_blocking=True)
+    queued = network.program(method, stream=cuda.external_stream(stream.ptr))
+    cuda.synchronize()
+    queued(x, scores)  # what lies between the layers is allocated here
+    cuda.synchronize()
+    stream.begin_capture()
+    try:
+        queued(x, scores)
+    finally:
+        graph = stream.end_capture()
+    replay = replays(graph, cupy)
+    replay.keeps = queued  # the graph writes into its memory
+    return replay
+
+
+def of_torch(bench, torch, weights, x, work):
+    """PyTorch's layers with each activation, and compiled; plain and in a CUDA graph."""
+    name = f"digits {weights.activation}"
+    torch.backends.cudnn.benchmark = True  # cuDNN tries its algorithms and keeps the fastest
+    there = torch.from_numpy(x).cuda()
+    eager = torch_network(torch, weights)
+    activations = {"Numba": numba_activation(torch, weights.activation)}
+    if triton := peers.triton_programs(bench):
+        activations["Triton"] = triton_activation(torch, triton, weights.activation)
+    with torch.no_grad():
+        programs = {"torch": eager}
+        for whose, activation in activations.items():
+            programs[f"torch, {whose} activation"] = torch_network(torch, weights, activation)
+        if compiled := peers.torch_compiled(bench, eager, there):
+            programs["torch.compile"] = compiled
+        for variant, call in programs.items():
+            program(bench, name, variant, call, (there,), work)
+            try:
+                graph, scores = captured_by_torch(torch, call, there)
+            except Exception as problem:  # an operation that cannot be captured
+                peers.left_out(bench, f"{name} {variant}, graph", problem)
+                continue
+            program(bench, name, f"{variant}, graph", graph.replay, (), work, scores)
+    torch._dynamo.reset()  # the next batch size compiles anew, and not for any size

@@ -1,0 +1,192 @@
+"""Charts of a network's programs by batch size: latency, speed-up, efficiency.
+
+>>> figures = recordings("cnn")[0].figures
+>>> latency_chart(figures)
+
+A panel for each activation. A program has one colour and marker everywhere; dashed is the same
+program inside a CUDA graph. Programs that were not measured are not drawn.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+from course.drawing import FAINT, FONT_SIZE, INK, MARKERS, PALETTE, Picture, style
+from course.measurements import Figure, gpu_slug
+
+PREFIX = "digits "  # of the kernels' names; the activation follows
+GRAPH = ", graph"  # what a program's name ends with where it ran inside a CUDA graph
+BASE = "torch"  # what a speed-up is against
+
+#: Programs in the order in which they are drawn, and what the legend calls them.
+PROGRAMS = {
+    "fused": "ours, four kernels",
+    "naive": "ours, nine kernels",
+    "torch": "PyTorch",
+    "torch, Numba activation": "PyTorch with our activation",
+    "torch, Triton activation": "PyTorch with Triton's",
+    "torch.compile": "torch.compile",
+}
+TITLES = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU (Swish)"}
+
+Curve = dict[int, float]  # batch size -> value
+
+
+def values(figures: Iterable[Figure], metric: str) -> dict[str, dict[str, Curve]]:
+    """Medians of a metric: activation -> program -> batch size -> value."""
+    found: dict[str, dict[str, Curve]] = {}
+    for figure in figures:
+        if figure.metric == metric and figure.kernel.startswith(PREFIX):
+            programs = found.setdefault(figure.kernel.removeprefix(PREFIX), {})
+            programs.setdefault(figure.variant, {})[int(figure.shape)] = figure.median
+    return found
+
+
+def latency_chart(figures: Iterable[Figure]) -> Picture:
+    """What a caller waits for: from the call to scores that are there [µs]."""
+    found = {
+        activation: {
+            name: {batch: 1e3 * value for batch, value in curve.items()}
+            for name, curve in programs.items()
+        }
+        for activation, programs in values(figures, "latency").items()
+    }
+    return _panels(found, "latency [µs]")
+
+
+def speed_up_chart(figures: Iterable[Figure]) -> Picture:
+    """How many times faster than PyTorch, eager, with its own activation; by latency."""
+    found = {}
+    for activation, programs in values(figures, "latency").items():
+        base = programs.get(BASE)
+        if base:
+            found[activation] = {
+                name: {
+                    batch: base[batch] / value for batch, value in curve.items() if batch in base
+                }
+                for name, curve in programs.items()
+            }
+    if not found:
+        raise ValueError(f"no latency of {BASE!r} among these figures: nothing to compare with")
+    return _panels(found, "latency of PyTorch / latency", level=1.0)
+
+
+def efficiency_chart(figures: Iterable[Figure]) -> Picture:
+    """The least time that the GPU's roofs allow / time of the GPU [%]."""
+    found = {
+        activation: {
+            name: {batch: 100 * value for batch, value in curve.items()}
+            for name, curve in programs.items()
+        }
+        for activation, programs in values(figures, "efficiency").items()
+    }
+    return _panels(found, "of what the roofs allow [%]")
+
+
+CHARTS = {
+    "latency": latency_chart,
+    "speed-up": speed_up_chart,
+    "efficiency": efficiency_chart,
+}
+
+
+def write_charts(figures: Sequence[Figure], folder: Path, gpu: str) -> list[Path]:
+    """Write the charts as ``<gpu>-cnn-<chart>.png``, each whole or not at all.
+
+    A chart of which nothing was measured, such as a speed-up without PyTorch, is left out.
+
+    Raises
+    ------
+    OSError
+        When the folder does not exist or cannot be written; an older picture stays as it was.
+    """
+    written = []
+    for name, draw in CHARTS.items():
+        try:
+            picture = draw(figures)
+        except ValueError:  # nothing to draw
+            continue
+        path = folder / f"{gpu_slug(gpu)}-cnn-{name}.png"
+        _write_whole(path, picture.png())
+        written.append(path)
+    return written
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write a file; until all of it is there, an older one stays as it was."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _panels(found: dict[str, dict[str, Curve]], ylabel: str, level: float | None = None) -> Picture:
+    """A panel for each activation, on common logarithmic axes, and one legend.
+
+    Raises
+    ------
+    ValueError
+        When there is nothing to draw, or a value that has no logarithm.
+    """
+    shown = [name for name in TITLES if found.get(name)]
+    if not shown:
+        raise ValueError("there are no figures of a network's programs to draw")
+    every = [v for name in shown for curve in found[name].values() for v in curve.values()]
+    if min(every) <= 0:
+        raise ValueError(f"a value of {min(every)} has no logarithm")
+    batches = sorted({b for name in shown for curve in found[name].values() for b in curve})
+    low, high = min(every) / 1.25, max(every) * 1.25
+    picture = Picture(8.2, 3.5)
+    share = 0.93 / len(shown)
+    for place, activation in enumerate(shown):
+        axes = picture.add_axes((0.075 + share * place, 0.37, share - 0.025, 0.56))
+        for number, program in enumerate(PROGRAMS):
+            for name, line in ((program, "-"), (program + GRAPH, "--")):
+                curve = found[activation].get(name, {})
+                axes.plot(
+                    sorted(curve), [curve[batch] for batch in sorted(curve)], linestyle=line,
+                    color=PALETTE[number], marker=MARKERS[number], markersize=4.2, linewidth=1.5,
+                )  # fmt: skip
+        if level is not None:
+            axes.axhline(level, color=INK, linewidth=1.0, linestyle=":")
+        axes.set(xscale="log", yscale="log", xlabel="images in a batch", ylim=(low, high))
+        axes.set_ylabel(ylabel if place == 0 else "")
+        axes.set_title(TITLES[activation], loc="left", fontsize=FONT_SIZE, color=INK)
+        axes.xaxis.set_major_locator(FixedLocator(batches))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 300 else (1,)))
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.set_minor_formatter(NullFormatter())
+        style(axes)
+        if place:
+            axes.tick_params(labelleft=False)
+    _legend(picture, {name for programs in found.values() for name in programs})
+    return picture
+
+
+def _legend(picture: Picture, names: set[str]) -> None:
+    """The programs that are drawn, and what dashes mean."""
+    handles = [
+        Line2D([], [], color=PALETTE[number], marker=MARKERS[number], label=text, linewidth=1.5)
+        for number, (name, text) in enumerate(PROGRAMS.items())
+        if names & {name, name + GRAPH}
+    ]
+    if any(name.endswith(GRAPH) for name in names):
+        graph = Line2D([], [], color=FAINT, linestyle="--", label="dashed: inside a CUDA graph")
+        handles.append(graph)
+    picture.legend(
+        handles=handles, loc="lower left", bbox_to_anchor=(0.06, 0.0), ncols=3, frameon=False,
+        fontsize=FONT_SIZE - 1, labelcolor=INK,
+    )  # fmt: skip
