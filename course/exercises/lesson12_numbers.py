@@ -1,0 +1,217 @@
+"""Exercises of lesson 12 whose answers are plain functions: parts that meet, bytes that move."""
+
+import math
+
+import numpy as np
+
+from course.checks import Case, FunctionExercise, Tolerance, register
+
+# --- two parts of a softmax -----------------------------------------------------------------------
+
+LOWEST = -3.4028234663852886e38  # float32's
+
+_PAIRS = (  # largest and total of two parts
+    ("the second has the larger number", (1.0, 2.5), (3.0, 1.25)),
+    ("the first has the larger number", (2.0, 4.0), (-1.0, 3.0)),
+    ("equal", (0.5, 1.0), (0.5, 2.0)),
+    ("far apart, the second above", (-900.0, 7.0), (900.0, 1.5)),
+    ("far apart, the first above", (900.0, 7.0), (-900.0, 1.5)),
+    ("the first is empty", (LOWEST, 0.0), (-4.0, 2.0)),
+    ("the second is empty", (5.0, 3.0), (LOWEST, 0.0)),
+)
+
+
+def _merged(largest, total, other_largest, other_total):
+    both = max(largest, other_largest)
+    return both, total * math.exp(largest - both) + other_total * math.exp(other_largest - both)
+
+
+def _turned(largest, total, other_largest, other_total):
+    both = max(largest, other_largest)
+    with np.errstate(over="ignore", invalid="ignore"):
+        factors = np.exp(both - np.array([largest, other_largest]))
+        return both, float(total * factors[0] + other_total * factors[1])
+
+
+register(
+    FunctionExercise(
+        name="merge-softmax",
+        lesson=12,
+        title="Two parts of a softmax become one",
+        reference=_merged,
+        cases=[
+            Case(
+                name,
+                lambda rng, a=one, b=other: {
+                    "largest": a[0], "total": a[1], "other_largest": b[0], "other_total": b[1],
+                },
+            )
+            for name, one, other in _PAIRS
+        ],
+        tolerance=Tolerance(64, "two exponentials, two products and a sum"),
+        hints={
+            "wrong-result": "Both totals must become relative to the same largest number: multiply "
+            "each by exp(its own largest - the larger of the two), then add.",
+            "raised": "math.exp of a large number overflows. The exponents here are never above 0: "
+            "each part's largest less the larger of the two.",
+            "wrong-shape": "Return two numbers, (largest, total).",
+        },
+        mistakes={
+            "the total of the part with the lower largest is not multiplied down; either part may "
+            "be that one": lambda largest, total, other_largest, other_total: (
+                max(largest, other_largest), total + other_total,
+            ),
+            "the exponent is turned round: exp(larger - own) is at least 1": _turned,
+            "the two largest are added": lambda largest, total, other_largest, other_total: (
+                largest + other_largest, total + other_total,
+            ),
+        },
+    )
+)  # fmt: skip
+
+# --- two parts of a row's moments -----------------------------------------------------------------
+
+_PARTS = (
+    ("3 and 5 numbers", (3, 1.0, 2.0), (5, 4.0, 1.5)),
+    ("equal means", (4, 2.0, 3.0), (4, 2.0, 5.0)),
+    ("one number comes in", (7, -1.5, 4.0), (1, 2.5, 0.0)),
+    ("means around 100 million", (6, 1e8, 9.0), (2, 1e8 + 4, 1.0)),
+    ("the second is empty", (3, 2.0, 5.0), (0, 0.0, 0.0)),
+    ("the first is empty", (0, 0.0, 0.0), (3, 2.0, 5.0)),
+    ("both are empty", (0, 0.0, 0.0), (0, 0.0, 0.0)),
+)
+_MOMENTS = ("count", "mean", "squares", "other_count", "other_mean", "other_squares")
+
+
+def _moments(count, mean, squares, other_count, other_mean, other_squares):
+    both = count + other_count
+    difference = other_mean - mean
+    share = other_count / max(both, 1)
+    return both, mean + difference * share, squares + other_squares + difference**2 * count * share
+
+
+def _by_raw_squares(count, mean, squares, other_count, other_mean, other_squares):
+    """As if sums of x² were made of the parts, and the square of the mean subtracted again."""
+    both = max(count + other_count, 1)
+    total = count * mean + other_count * other_mean
+    raw = squares + count * mean**2 + other_squares + other_count * other_mean**2
+    return count + other_count, total / both, raw - total * total / both
+
+
+def _with_squares(change):
+    """The right count and mean, other squares."""
+
+    def wrong(count, mean, squares, other_count, other_mean, other_squares):
+        right = _moments(count, mean, squares, other_count, other_mean, other_squares)
+        difference, both = other_mean - mean, max(count + other_count, 1)
+        return *right[:2], squares + other_squares + change(difference, count, other_count, both)
+
+    return wrong
+
+
+register(
+    FunctionExercise(
+        name="merge-moments",
+        lesson=12,
+        title="Mean and squares of two parts together",
+        reference=_moments,
+        cases=[
+            Case(name, lambda rng, v=(*one, *other): dict(zip(_MOMENTS, v, strict=True)))
+            for name, one, other in _PARTS
+        ],
+        tolerance=Tolerance(64, "a handful of products and sums"),
+        hints={
+            "wrong-result": "both = count + other_count, difference = other_mean - mean. The mean "
+            "moves by difference * other_count / both; the squares grow by difference² * count * "
+            "other_count / both.",
+            "raised": "Both parts may be empty: divide by max(both, 1).",
+            "wrong-shape": "Return three numbers, (count, mean, squares).",
+        },
+        mistakes={
+            "x² and the mean's square are subtracted: that loses digits where the mean is large": (
+                _by_raw_squares
+            ),
+            "the squares of the parts are added; the distance of the means is missing": (
+                _with_squares(lambda difference, count, other, both: 0)
+            ),
+            "difference² is multiplied by both counts, and not divided by their sum": (
+                _with_squares(lambda difference, count, other, both: difference**2 * count * other)
+            ),
+            "difference² is added once; it counts for all numbers of both parts": (
+                _with_squares(lambda difference, count, other, both: difference**2)
+            ),
+            "difference is not squared": (
+                _with_squares(
+                    lambda difference, count, other, both: difference * count * other / both
+                )
+            ),
+            "the mean is the middle of the two means, whatever their counts": (
+                lambda count, mean, squares, other_count, other_mean, other_squares: (
+                    count + other_count,
+                    (mean + other_mean) / 2,
+                    _moments(count, mean, squares, other_count, other_mean, other_squares)[2],
+                )
+            ),
+        },
+    )
+)
+
+# --- transfers before and after fusing ------------------------------------------------------------
+
+_CHAINS = (
+    ("Swish as sigmoid, then product", [(["x"], "s"), (["x", "s"], "y")]),
+    ("LayerNorm, then GELU", [(["x"], "y"), (["y"], "z")]),
+    ("one kernel", [(["x"], "y")]),
+    ("a sum, LayerNorm, GELU", [(["x", "residual"], "a"), (["a"], "b"), (["b"], "c")]),
+    ("bias, square, and the input once more",
+     [(["x", "bias"], "a"), (["a", "a"], "b"), (["b", "x"], "c")]),
+    ("four steps, the first result used late",
+     [(["x"], "a"), (["a"], "b"), (["b"], "c"), (["c", "a"], "d")]),
+)  # fmt: skip
+
+
+def _transfers(steps):
+    made = {output for _, output in steps}
+    wanted = {name for inputs, _ in steps for name in inputs}
+    return sum(len(set(inputs)) + 1 for inputs, _ in steps), len(wanted - made) + 1
+
+
+register(
+    FunctionExercise(
+        name="count-transfers",
+        lesson=12,
+        title="Count the transfers before and after fusing",
+        reference=_transfers,
+        cases=[
+            Case(name, lambda rng, s=steps: {"steps": tuple((tuple(i), o) for i, o in s)})
+            for name, steps in _CHAINS
+        ],
+        hints={
+            "wrong-result": "Apart: each step reads its different inputs and writes one output. "
+            "Fused: what no step has made must be read, once, and the last output is written.",
+            "wrong-shape": "Return two whole numbers, (apart, fused).",
+        },
+        mistakes={
+            "an input that a step names twice is counted twice; a thread loads it once": (
+                lambda steps: (sum(len(i) + 1 for i, _ in steps), _transfers(steps)[1])
+            ),
+            "fused is always 2; there may be several arrays from outside": lambda steps: (
+                _transfers(steps)[0], 2,
+            ),
+            "the outputs are not counted: a write is a transfer, too": lambda steps: (
+                sum(len(set(i)) for i, _ in steps), _transfers(steps)[1] - 1,
+            ),
+            "what is made on the way stays in registers when fused": lambda steps: (
+                _transfers(steps)[0], len({n for i, _ in steps for n in i}) + 1,
+            ),
+            "an array from outside that two steps read is read once when fused": lambda steps: (
+                _transfers(steps)[0],
+                sum(n not in {o for _, o in steps} for i, _ in steps for n in set(i)) + 1,
+            ),
+            "apart, every step reads its inputs again": lambda steps: (
+                len({n for i, _ in steps for n in i}) + len(steps), _transfers(steps)[1],
+            ),
+            "you return them in the other order": lambda steps: _transfers(steps)[::-1],
+        },
+    )
+)  # fmt: skip
