@@ -1,7 +1,7 @@
 """What Nsight Compute says of the kernels over rows and elements, and what the trace predicts.
 
-A representative of each family: sum, softmax, GELU, SiLU, LayerNorm, LayerNorm fused with GELU, and
-LayerNorm's way back, all on the same 2²⁶ float32. They are recorded by
+A representative of each family: sum, softmax and its way back, GELU, SiLU, LayerNorm, LayerNorm
+fused with GELU, and LayerNorm's way back, all on the same 2²⁶ float32. They are recorded by
 ``python -m profiling.record_profile --subject norm``, and shown here on any machine:
 
 >>> print(table())                              # utilisation, occupancy, traffic beside prediction
@@ -104,6 +104,14 @@ def _softmax(rows: int) -> Launch:
     return softmax.configured(x, out, "registers"), (x, out)
 
 
+def _softmax_gradient(rows: int) -> Launch:
+    from course.kernels import softmax_backward
+
+    arrays = _numbers(rows), _numbers(rows)
+    arrays = *arrays, _room(arrays[0])
+    return softmax_backward.configured(*arrays, "registers"), arrays
+
+
 def _activation(name: str) -> Callable[[int], Launch]:
     def launch(rows: int) -> Launch:
         from course.kernels import activation
@@ -138,6 +146,7 @@ CASES = {
     for case in (
         Case("sum", "last block", _sum, arrays_written=0, few=8 * 132),
         Case("softmax", "registers", _softmax),
+        Case("softmax gradient", "registers", _softmax_gradient, arrays_read=2),
         Case("gelu", "wide", _activation("gelu")),
         Case("silu", "wide", _activation("silu")),
         Case("layer norm", "auto", _layer_norm(None)),

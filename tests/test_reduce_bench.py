@@ -41,8 +41,11 @@ def test_reductions_and_softmax_are_right_in_the_bench(monkeypatch):
     assert rows["sum", "last block", "4099", "float32"].metric == "error of fractions"
     assert rows["max", "atomics", "4099", "float32"].metric == f"{4 * 4099} bytes"
     assert rows["softmax", "registers", "3x77", "float16"].metric == f"{2 * 2 * 3 * 77} bytes"
-    # sum, its fractions, max; softmax of two shapes and two types
-    assert len(bench.rows) == 3 * len(reduce.reduce.LADDER) + 4 * len(reduce.softmax.LADDER)
+    gradient = rows["softmax gradient", "registers", "6x128", "float32"]
+    assert gradient.metric == f"{3 * 4 * 6 * 128} bytes"
+    # sum, its fractions, max; softmax of two shapes and two types, and its gradient
+    softmaxes = len(reduce.softmax.LADDER) + len(reduce.softmax_backward.LADDER)
+    assert len(bench.rows) == 3 * len(reduce.reduce.LADDER) + 4 * softmaxes
 
 
 @SIMULATED

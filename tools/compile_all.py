@@ -28,6 +28,10 @@ from course.real_kernels import is_device_function
 
 TARGETS = ("sm_75", "sm_90")  # a Tesla T4; an H100 or H200
 PACKAGES = ("course.kernels", "course.models")
+#: Modules of `course.kernels` whose `made_kernels` gives kernels and their types, by name.
+FAMILIES = (
+    "norm", "activation", "reduce", "softmax", "softmax_backward", "convolution", "linear",
+)  # fmt: skip
 
 _FACTORS = "float32[:, ::1], float32[::1], float32[:, ::1], int64, float32[:, ::1]"
 _MANY = "float32[:, :, ::1], float32[:, ::1], float32[:, :, ::1], int64, float32[:, :, ::1]"
@@ -46,6 +50,7 @@ SIGNATURES: dict[str, str] = {
     "register_tiles.*": f"void({_FACTORS})",
     "reduce.fill": "void(float32[::1], float32)",
     "softmax.*": "void(float32[:, ::1], float32[:, ::1])",
+    "softmax_backward.*": f"void({', '.join(['float32[:, ::1]'] * 3)})",
     "activation.multiply": "void(float32[::1], float32[::1], float32[::1])",
     "norm_steps.*": "void(float32[:, ::1], float32[::1], float32[::1], float32, float32[:, ::1])",
     "norm_backward.backward_of_rows": f"void({_NORM_BACK}, float32[:, ::1], float32[:, ::1])",
@@ -140,7 +145,7 @@ def made() -> Iterator[Case]:
             taken = u if name.endswith("u") else f"{scale}, {u}"
             types = f"void({taken}, int64, {pieces}, {scale})"
             yield Case(f"fragments: {kind}, {name}", kernel, types, capability)
-    for family in ("norm", "activation", "reduce", "softmax", "convolution", "linear"):
+    for family in FAMILIES:
         makers = importlib.import_module(f"course.kernels.{family}").made_kernels()
         for name, (kernel, types) in makers.items():
             yield Case(f"{family}: {name}", kernel, types)

@@ -1,4 +1,4 @@
-"""Sum, maximum and the softmax of rows: the ladders beside CuPy, PyTorch and Triton.
+"""Sum, maximum and the softmax of rows, both ways: ladders beside CuPy, PyTorch and Triton.
 
 The numbers to be summed are whole and small, so that every order of adding gives the same sum and a
 result must be exact; how far each step is off with fractions is kept apart. At the small sizes
@@ -8,7 +8,7 @@ launches decide: there every program has the rows of `course.launch_costs`, too.
 import numpy as np
 
 from course import launch_costs, peers
-from course.kernels import reduce, softmax
+from course.kernels import reduce, softmax, softmax_backward
 
 SMALL, ORIGINAL = 1 << 20, (4096, 1024)  # where launches are taken apart
 SIZES = (SMALL, 1 << 26)
@@ -95,6 +95,7 @@ def one_softmax(bench, rows, columns, stored):
         launch_costs.variant(
             bench, "softmax", name, queued(0), (there, out), out=out, queued=queued, **work
         )
+    softmax_gradient(bench, library, expected, work)
     if torch is None:
         return
     one = torch.from_numpy(x).cuda()
@@ -108,3 +109,31 @@ def one_softmax(bench, rows, columns, stored):
     if triton := peers.triton_programs(bench):
         pair = one, torch.empty_like(one)
         launch_costs.variant(bench, "softmax", "Triton", triton.softmax, pair, out=pair[1], **work)
+
+
+def softmax_gradient(bench, library, result, work):
+    """The way back, from a result in float64: the steps, PyTorch, and its formula compiled."""
+    y = result.astype(work["dtype"])
+    y = y.get() if hasattr(y, "get") else y  # CuPy's
+    dy = bench.random(*y.shape, dtype=y.dtype)
+    wide = [library.asarray(array).astype(np.float64) for array in (dy, y)]
+    expected = wide[1] * (wide[0] - (wide[0] * wide[1]).sum(axis=1, keepdims=True))
+    work = work | {"expected": expected, "bytes": 3 * y.nbytes}
+    args = (*map(bench.cuda.to_device, (dy, y)), bench.cuda.device_array(y.shape, y.dtype))
+    for name in softmax_backward.LADDER:
+
+        def queued(stream, name=name):
+            return softmax_backward.configured(*args, name, stream)
+
+        launch_costs.variant(
+            bench, "softmax gradient", name, queued(0), args, out=args[-1], queued=queued, **work
+        )
+    if torch := bench.peer("torch"):
+        pair = tuple(torch.from_numpy(array).cuda() for array in (dy, y))
+
+        def torch_call(dy, y):
+            return torch.ops.aten._softmax_backward_data(dy, y, -1, y.dtype)
+
+        launch_costs.variant(bench, "softmax gradient", "torch", torch_call, pair, **work)
+        if made := peers.torch_compiled(bench, torch_call, *pair):
+            launch_costs.variant(bench, "softmax gradient", "torch.compile", made, pair, **work)

@@ -265,10 +265,10 @@ BLOCK = 128  # threads of a block, at least
 LONGEST = {True: 32_768, False: 16_384}
 
 
-def shape_for(columns: int) -> Shape:
-    """The shape for rows of so many elements, up to 48 bytes a thread. Not measured yet."""
+def shape_for(columns: int, most_accesses: int = MOST_ACCESSES) -> Shape:
+    """The shape for rows of so many elements, `most_accesses` a thread where there are threads."""
     row_threads = FEWEST_THREADS
-    while row_threads < MOST_THREADS and row_threads * MOST_ACCESSES * WIDE < columns:
+    while row_threads < MOST_THREADS and row_threads * most_accesses * WIDE < columns:
         row_threads *= 2
     accesses = max(1, -(-columns // (row_threads * WIDE)))
     return Shape(row_threads, max(1, BLOCK // row_threads), accesses)

@@ -1,0 +1,234 @@
+"""The way back through a softmax: dx = y * (dy - sum(dy * y)), each row for itself.
+
+>>> dx = softmax_backward(dy, y)         # y is the softmax's result; NumPy in, NumPy out
+>>> softmax_backward(dy, y, out=dy)      # in place
+
+y is all that is kept from the way forward, not x. Rows hold float32 or float16, sums are float32.
+NaN in a row of y, or in dy, makes all of that row NaN. Method "two passes" reads both arrays twice,
+"registers" once: then three arrays travel, as many as must.
+"""
+
+import functools
+from collections.abc import Callable
+
+from numba import float32, int32
+
+from course.backend import cuda
+from course.intrinsics import load4, store4
+from course.kernels.arrays import (
+    WIDE,
+    Array,
+    are_aligned,
+    checked,
+    handed_back,
+    on_device,
+    target_for,
+)
+from course.kernels.softmax import WARP, WORDS, ZERO, Shape, among, most_registers, shape_for
+
+# --- step 1: two passes ---------------------------------------------------------------------------
+
+THREADS = 256  # of a block in step 1
+WARPS = THREADS // WARP
+_, sum_of_warp = among(WARP)
+
+
+@functools.cache
+def row_sum(row_threads: int, rows: int) -> Callable:
+    """Device function: the sum of a thread's warp becomes that of its row, for all its threads.
+
+    The block has `rows` rows of `row_threads` threads, 64 at least. One barrier; every warp reads
+    what all warps of its row wrote.
+    """
+    warps = row_threads // WARP
+    _, sum_of = among(warps)
+
+    @cuda.jit(device=True)
+    def of_row(total):
+        totals = cuda.shared.array((rows, warps), float32)
+        t, row = int32(cuda.threadIdx.x), int32(cuda.threadIdx.y)
+        if t % WARP == 0:
+            totals[row, t // WARP] = total
+        cuda.syncthreads()
+        return sum_of(totals[row, t % warps])
+
+    return of_row
+
+
+sum_of_row = row_sum(THREADS, 1)
+
+
+@cuda.jit
+def softmax_backward_two_passes(dy, y, dx):
+    """Step 1, as the formula stands, of rows of any length: the sum, then the row.
+
+    Mapping: block i has row i, thread t the columns t, t + 256, ...
+    Memory: dy and y are read twice, the second time from a cache, if the row is still there.
+    """
+    row, t = cuda.blockIdx.x, cuda.threadIdx.x
+    columns = y.shape[1]
+    total = ZERO
+    for column in range(t, columns, THREADS):
+        total += float32(dy[row, column]) * float32(y[row, column])
+    total = sum_of_row(sum_of_warp(total))
+    for column in range(t, columns, THREADS):
+        dx[row, column] = float32(y[row, column]) * (float32(dy[row, column]) - total)
+
+
+# --- step 2: both rows in registers ---------------------------------------------------------------
+
+
+@functools.cache
+def registers(stored: str, shape: Shape, aligned: bool) -> Callable:
+    """Step 2, of (dy, y, dx): each row of both is read once, kept in registers, and dx written.
+
+    Mapping: as in `course.kernels.softmax.registers`. Columns beyond the end count as zeros; rows
+    beyond the end are not written. In place (dx is dy or y) it works, too.
+    """
+    word, row_threads, accesses = WORDS[stored], shape.row_threads, shape.accesses
+    block_rows, warps = shape.rows, shape.row_threads // WARP
+    _, sum_of = among(min(row_threads, WARP))
+    of_row = row_sum(row_threads, block_rows) if warps > 1 else None
+
+    @cuda.jit(device=True)
+    def load(x, row, t, taken):
+        """A thread's part of a row, all of it under way at once; beyond the end the last ones."""
+        columns = int32(x.shape[1])
+        for n in range(accesses):
+            if aligned:
+                column = (int32(n * row_threads) + t) * WIDE
+                four = load4(x, (row, min(column, columns - WIDE)))
+                taken[n, 0], taken[n, 1], taken[n, 2], taken[n, 3] = four
+            else:
+                for e in range(WIDE):
+                    column = int32((n * WIDE + e) * row_threads) + t
+                    taken[n, e] = x[row, min(column, columns - 1)]
+
+    @cuda.jit(device=True)
+    def place_of(n, e, t):
+        """The column of a thread's number."""
+        if aligned:
+            return (int32(n * row_threads) + t) * WIDE + e
+        return int32((n * WIDE + e) * row_threads) + t
+
+    @cuda.jit(max_registers=most_registers(row_threads * block_rows))
+    def softmax_backward_registers(dy, y, dx):
+        gradients = cuda.local.array((accesses, WIDE), word)
+        results = cuda.local.array((accesses, WIDE), word)
+        t, columns = int32(cuda.threadIdx.x), int32(y.shape[1])
+        row = int32(cuda.blockIdx.x) * block_rows + int32(cuda.threadIdx.y)
+        inside = min(row, int32(y.shape[0] - 1))
+        load(dy, inside, t, gradients)
+        load(y, inside, t, results)
+        total = ZERO
+        for n in range(accesses):
+            for e in range(WIDE):
+                product = float32(gradients[n, e]) * float32(results[n, e])
+                total += product if place_of(n, e, t) < columns else ZERO
+        total = sum_of(total)
+        if warps > 1:
+            total = of_row(total)
+        if row >= y.shape[0]:
+            return
+        for n in range(accesses):
+            for e in range(WIDE):
+                g = float32(gradients[n, e]) - total
+                gradients[n, e] = word(float32(results[n, e]) * g)
+            if aligned:
+                column = place_of(n, 0, t)
+                if column < columns:
+                    four = gradients[n, 0], gradients[n, 1], gradients[n, 2], gradients[n, 3]
+                    store4(dx, (row, column), four)
+            else:
+                for e in range(WIDE):
+                    column = place_of(n, e, t)
+                    if column < columns:
+                        dx[row, column] = gradients[n, e]
+
+    return softmax_backward_registers
+
+
+# --- the front door -------------------------------------------------------------------------------
+
+LADDER = ("two passes", "registers")  # the steps
+MOST_ACCESSES = 2  # of each array, of four elements: what a thread has where there are enough
+#: Elements of the longest row in registers, by alignment: 1,024 threads have 64 registers each.
+LONGEST = {True: 16_384, False: 8192}
+
+
+def made_kernels() -> dict[str, tuple[Callable, str]]:
+    """Kernels of step 2 with their argument types: what is compiled ahead, at some lengths."""
+    found: dict[str, tuple[Callable, str]] = {}
+    for stored, aligned in (("float32", True), ("float16", True), ("float32", False)):
+        types = f"void({', '.join([f'{stored}[:, ::1]'] * 3)})"
+        about = f"{stored}{'' if aligned else ', unaligned'}"
+        for columns in (10, 768, LONGEST[aligned]):
+            kernel = registers(stored, shape_for(columns, MOST_ACCESSES), aligned)
+            found[f"registers, {columns}, {about}"] = kernel, types
+    return found
+
+
+def configured(
+    dy: Array, y: Array, dx: Array, method: str = "registers", stream: int = 0
+) -> Callable:
+    """A step with its launch configuration, for matrices on the device.
+
+    Rows that are too long for registers take "two passes".
+    """
+    rows, columns = y.shape
+    aligned = columns % WIDE == 0 and are_aligned(dy, y, dx)
+    if method == "two passes" or columns > LONGEST[aligned]:
+        return softmax_backward_two_passes[rows, THREADS, stream]
+    shape = shape_for(columns, MOST_ACCESSES)
+    kernel = registers(str(y.dtype), shape, aligned)
+    return kernel[-(-rows // shape.rows), (shape.row_threads, shape.rows), stream]
+
+
+def softmax_backward(
+    dy: Array, y: Array, out: Array | None = None, method: str = "registers"
+) -> Array:
+    """The gradient of a softmax's input, on the GPU (or the simulated one).
+
+    Parameters
+    ----------
+    dy : array, shape (..., columns)
+        The gradient of the softmax's result; of NumPy, CuPy or numba.cuda, float32 or float16. On
+        the GPU the elements of a row lie side by side.
+    y : array
+        The softmax's result, of dy's shape and type.
+    out : array, optional
+        Where to write, of dy's shape and type; may be dy or y.
+    method : str
+        A step of `LADDER`; see `configured`.
+
+    Returns
+    -------
+    array
+        `out`, if it is given; else of dy's kind, shape and type. Without elements, nothing is done.
+
+    Raises
+    ------
+    TypeError
+        For no array, or elements of another type.
+    ValueError
+        For an unknown method, numbers instead of rows, arrays that do not fit each other, or
+        strides that do not.
+    """
+    if method not in LADDER:
+        raise ValueError(f"there is no method {method!r}: choose {', '.join(LADDER)}")
+    checked(dy, "dy")
+    checked(y, "y", like=dy)
+    if dy.ndim == 0:
+        raise ValueError("dy has no axis, so no rows: give at least one")
+    if out is not None:
+        checked(out, "out", like=dy)
+    target = target_for(out, dy, tuple(dy.shape), dy.dtype)
+    if dy.size:
+        arrays = []
+        for name, array in (("dy", dy), ("y", y), ("out", target)):
+            there = on_device(array, name, rows=dy.ndim == 2)
+            if dy.ndim != 2:
+                there = there.reshape(dy.size // dy.shape[-1], dy.shape[-1])
+            arrays.append(there)
+        configured(*arrays, method)(*arrays)
+    return handed_back(target, out, dy)
