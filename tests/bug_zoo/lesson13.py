@@ -1,0 +1,470 @@
+"""Wrong answers to the exercises of lesson 13 as students write them, and unusual right ones."""
+
+import math
+
+import numpy as np
+from numba import float32
+
+from bug_zoo import Answers
+from course import cuda
+from course.kernels.activation import gelu
+
+ANSWERS = Answers()
+wrong, right = ANSWERS.wrong, ANSWERS.right
+
+ALL = 0xFFFFFFFF
+
+# --- fused-bytes ----------------------------------------------------------------------------------
+
+
+@wrong("fused-bytes", "wrong-result", "numbers are counted, not bytes")
+def bytes_as_numbers(launches, of_a_sample, of_weights, results, batch):
+    unfused, fused = bytes_right(launches, of_a_sample, of_weights, results, batch)
+    return unfused // 4, fused // 4
+
+
+@wrong("fused-bytes", "wrong-result", "read twice counts twice")
+def bytes_read_twice(launches, of_a_sample, of_weights, results, batch):
+    size = {name: 4 * batch * count for name, count in of_a_sample.items()}
+    size.update({name: 4 * count for name, count in of_weights.items()})
+    made = [written for _, written in launches]
+    unfused = fused = 0
+    for reads, written in launches:
+        unfused += size[written] + sum(size[name] for name in reads)
+        fused += sum(size[name] for name in reads if name not in made)
+    return unfused, fused + sum(size[name] for name in results)
+
+
+@wrong("fused-bytes", "wrong-result", "lies between the layers")
+def bytes_that_keep_everything(launches, of_a_sample, of_weights, results, batch):
+    size = {name: 4 * batch * count for name, count in of_a_sample.items()}
+    size.update({name: 4 * count for name, count in of_weights.items()})
+    unfused = sum(size[name] for reads, written in launches for name in (*reads, written))
+    return unfused, sum(size.values())
+
+
+@wrong("fused-bytes", "wrong-result", "weights are multiplied by the batch")
+def bytes_with_weights_for_each(launches, of_a_sample, of_weights, results, batch):
+    many = {name: batch * count for name, count in of_weights.items()}
+    return bytes_right(launches, of_a_sample, many, results, batch)
+
+
+@wrong("fused-bytes", "wrong-result", "changed places")
+def bytes_in_the_other_order(launches, of_a_sample, of_weights, results, batch):
+    return bytes_right(launches, of_a_sample, of_weights, results, batch)[::-1]
+
+
+@wrong("fused-bytes", "wrong-result", "Return two values")
+def bytes_of_the_launches_alone(launches, of_a_sample, of_weights, results, batch):
+    return bytes_right(launches, of_a_sample, of_weights, results, batch)[0]
+
+
+@right("fused-bytes")
+def bytes_right(launches, of_a_sample, of_weights, results, batch):
+    def size(name):
+        return 4 * (of_weights[name] if name in of_weights else batch * of_a_sample[name])
+
+    unfused, touched, made = 0, set(), set()
+    for reads, written in launches:
+        unfused += size(written)
+        for name in reads:
+            unfused += size(name)
+            if name not in made:
+                touched.add(name)
+        made.add(written)
+    return unfused, sum(map(size, touched)) + sum(map(size, results))
+
+
+# --- time-of-launches -----------------------------------------------------------------------------
+
+
+@wrong("time-of-launches", "wrong-result", "launches and work are added")
+def time_as_a_sum(launch, works):
+    return sum(launch + work for work in works)
+
+
+@wrong("time-of-launches", "wrong-result", "must be launched")
+def time_as_the_larger(launch, works):
+    return max(launch * len(works), sum(works))
+
+
+@wrong("time-of-launches", "wrong-result", "only the work counts")
+def time_of_the_work(launch, works):
+    return sum(works)
+
+
+@wrong("time-of-launches", "wrong-result", "only the launches count")
+def time_of_the_launches(launch, works):
+    return launch * len(works)
+
+
+@wrong("time-of-launches", "wrong-result", "not made to wait for each other")
+def time_without_a_queue(launch, works):
+    return max([launch * (n + 1) + work for n, work in enumerate(works)] or [0.0])
+
+
+@wrong("time-of-launches", "wrong-result", "only the first launch")
+def time_with_one_launch(launch, works):
+    return launch + sum(works) if works else 0.0
+
+
+@right("time-of-launches")
+def time_by_the_last_gap(launch, works):
+    """From some kernel on the GPU never waits again: the latest of all such starts counts."""
+    starts = [launch * (n + 1) + sum(works[n:]) for n in range(len(works))]
+    return max(starts, default=0)
+
+
+# --- normalise-frames -----------------------------------------------------------------------------
+
+
+@wrong("normalise-frames", "wrong-result", "one of its two numbers only")
+@cuda.jit
+def frames_with_half_sums(x, out):
+    row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32
+    column = cuda.threadIdx.x // 32 * 64 + lane
+    a, b = x[row, column], x[row, column + 32]
+    total = a
+    for step in range(5):
+        total += cuda.shfl_xor_sync(ALL, total, 1 << step)
+    mean = total / float32(32)
+    square = (a - mean) * (a - mean)
+    for step in range(5):
+        square += cuda.shfl_xor_sync(ALL, square, 1 << step)
+    scale = float32(1) / math.sqrt(square / float32(32) + float32(1e-5))
+    out[row, column] = (a - mean) * scale
+    out[row, column + 32] = (b - mean) * scale
+
+
+@wrong("normalise-frames", "wrong-result", "")
+@cuda.jit
+def frames_by_the_mean_of_squares(x, out):
+    """E[x²] - mean²: digits are lost where the level is high."""
+    row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32
+    column = cuda.threadIdx.x // 32 * 64 + lane
+    a, b = x[row, column], x[row, column + 32]
+    total, square = a + b, a * a + b * b
+    for step in range(5):
+        total += cuda.shfl_xor_sync(ALL, total, 1 << step)
+        square += cuda.shfl_xor_sync(ALL, square, 1 << step)
+    mean = total / float32(64)
+    scale = float32(1) / math.sqrt(square / float32(64) - mean * mean + float32(1e-5))
+    out[row, column] = (a - mean) * scale
+    out[row, column + 32] = (b - mean) * scale
+
+
+@wrong("normalise-frames", "wrong-result", "")
+@cuda.jit
+def frames_with_sums_in_lane_0(x, out):
+    row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32
+    column = cuda.threadIdx.x // 32 * 64 + lane
+    a, b = x[row, column], x[row, column + 32]
+    total = a + b
+    for step in range(5):
+        total += cuda.shfl_down_sync(ALL, total, 16 >> step)
+    mean = total / float32(64)
+    square = (a - mean) * (a - mean) + (b - mean) * (b - mean)
+    for step in range(5):
+        square += cuda.shfl_down_sync(ALL, square, 16 >> step)
+    scale = float32(1) / math.sqrt(square / float32(64) + float32(1e-5))
+    out[row, column] = (a - mean) * scale
+    out[row, column + 32] = (b - mean) * scale
+
+
+@wrong("normalise-frames", "float64", "bare literals")
+@cuda.jit
+def frames_in_float64(x, out):
+    row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32
+    column = cuda.threadIdx.x // 32 * 64 + lane
+    a, b = x[row, column], x[row, column + 32]
+    total = a + b
+    for step in range(5):
+        total += cuda.shfl_xor_sync(ALL, total, 1 << step)
+    mean = total / 64
+    square = (a - mean) * (a - mean) + (b - mean) * (b - mean)
+    for step in range(5):
+        square += cuda.shfl_xor_sync(ALL, square, 1 << step)
+    scale = 1 / math.sqrt(square / 64 + 1e-5)
+    out[row, column] = (a - mean) * scale
+    out[row, column + 32] = (b - mean) * scale
+
+
+@wrong("normalise-frames", "uncoalesced|limit", "lane and lane + 32")
+@cuda.jit
+def frames_of_neighbours(x, out):
+    row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32
+    column = cuda.threadIdx.x // 32 * 64 + 2 * lane
+    a, b = x[row, column], x[row, column + 1]
+    total = a + b
+    for step in range(5):
+        total += cuda.shfl_xor_sync(ALL, total, 1 << step)
+    mean = total / float32(64)
+    square = (a - mean) * (a - mean) + (b - mean) * (b - mean)
+    for step in range(5):
+        square += cuda.shfl_xor_sync(ALL, square, 1 << step)
+    scale = float32(1) / math.sqrt(square / float32(64) + float32(1e-5))
+    out[row, column] = (a - mean) * scale
+    out[row, column + 1] = (b - mean) * scale
+
+
+@wrong("normalise-frames", "limit", "keep it in a variable")
+@cuda.jit
+def frames_read_again(x, out):
+    row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32
+    column = cuda.threadIdx.x // 32 * 64 + lane
+    total = x[row, column] + x[row, column + 32]
+    for step in range(5):
+        total += cuda.shfl_xor_sync(ALL, total, 1 << step)
+    mean = total / float32(64)
+    square = float32(0)
+    for n in range(2):
+        square += (x[row, column + 32 * n] - mean) * (x[row, column + 32 * n] - mean)
+    for step in range(5):
+        square += cuda.shfl_xor_sync(ALL, square, 1 << step)
+    scale = float32(1) / math.sqrt(square / float32(64) + float32(1e-5))
+    for n in range(2):
+        out[row, column + 32 * n] = (x[row, column + 32 * n] - mean) * scale
+
+
+@wrong("normalise-frames", "limit", "Shuffles need no shared memory")
+@cuda.jit
+def frames_by_shared_memory(x, out):
+    sums = cuda.shared.array((2, 160), float32)
+    row, thread = cuda.blockIdx.x, cuda.threadIdx.x
+    first, column = thread // 32 * 32, thread // 32 * 64 + thread % 32
+    a, b = x[row, column], x[row, column + 32]
+    sums[0, thread] = a + b
+    cuda.syncthreads()
+    total = float32(0)
+    for other in range(32):
+        total += sums[0, first + other]
+    mean = total / float32(64)
+    sums[1, thread] = (a - mean) * (a - mean) + (b - mean) * (b - mean)
+    cuda.syncthreads()
+    square = float32(0)
+    for other in range(32):
+        square += sums[1, first + other]
+    scale = float32(1) / math.sqrt(square / float32(64) + float32(1e-5))
+    out[row, column] = (a - mean) * scale
+    out[row, column + 32] = (b - mean) * scale
+
+
+@right("normalise-frames")
+@cuda.jit
+def frames_by_shifted_squares(x, out):
+    """One pass: sums of what lies beyond the frame's first number."""
+    lane, frame = cuda.laneid, cuda.threadIdx.x // cuda.warpsize
+    row = x[cuda.blockIdx.x, 64 * frame : 64 * frame + 64]
+    result = out[cuda.blockIdx.x, 64 * frame : 64 * frame + 64]
+    a, b = row[lane], row[lane + 32]
+    shift = cuda.shfl_sync(ALL, a, 0)
+    p, q = a - shift, b - shift
+    total, square = p + q, p * p + q * q
+    for step in (16, 8, 4, 2, 1):
+        total += cuda.shfl_down_sync(ALL, total, step)
+        square += cuda.shfl_down_sync(ALL, square, step)
+    mean = cuda.shfl_sync(ALL, total, 0) * float32(1 / 64)
+    variance = cuda.shfl_sync(ALL, square, 0) * float32(1 / 64) - mean * mean
+    scale = float32(1) / math.sqrt(variance + float32(1e-5))
+    result[lane] = (p - mean) * scale
+    result[lane + 32] = (q - mean) * scale
+
+
+# --- staged-weights -------------------------------------------------------------------------------
+
+
+@wrong("staged-weights", "race", "between the copying and the loop")
+@cuda.jit
+def staged_without_waiting(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
+        shared[n // 64, n % 64] = weight[n // 64, n % 64]
+    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
+        a, b = bias[lane], bias[lane + 32]
+        for k in range(64):
+            a += z[row, k] * shared[k, lane]
+            b += z[row, k] * shared[k, lane + 32]
+        out[row, lane], out[row, lane + 32] = gelu(a), gelu(b)
+
+
+@wrong("staged-weights", "barrier-divergence", "before")
+@cuda.jit
+def staged_for_each_row(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
+        for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
+            shared[n // 64, n % 64] = weight[n // 64, n % 64]
+        cuda.syncthreads()
+        a, b = bias[lane], bias[lane + 32]
+        for k in range(64):
+            a += z[row, k] * shared[k, lane]
+            b += z[row, k] * shared[k, lane + 32]
+        out[row, lane], out[row, lane + 32] = gelu(a), gelu(b)
+
+
+@wrong("staged-weights", "limit", "copy the weights to shared memory")
+@cuda.jit
+def never_staged(z, weight, bias, out):
+    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
+        a, b = bias[lane], bias[lane + 32]
+        for k in range(64):
+            a += z[row, k] * weight[k, lane]
+            b += z[row, k] * weight[k, lane + 32]
+        out[row, lane], out[row, lane + 32] = gelu(a), gelu(b)
+
+
+@wrong("staged-weights", "wrong-result", "GELU is missing")
+@cuda.jit
+def staged_without_gelu(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
+        shared[n // 64, n % 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
+        a, b = bias[lane], bias[lane + 32]
+        for k in range(64):
+            a += z[row, k] * shared[k, lane]
+            b += z[row, k] * shared[k, lane + 32]
+        out[row, lane], out[row, lane + 32] = a, b
+
+
+@wrong("staged-weights", "uninitialised-read", "nobody has copied")
+@cuda.jit
+def staged_in_part(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    n = cuda.threadIdx.x
+    if n < 64:
+        for k in range(63):
+            shared[k, n] = weight[k, n]
+    cuda.syncthreads()
+    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
+        a, b = bias[lane], bias[lane + 32]
+        for k in range(64):
+            a += z[row, k] * shared[k, lane]
+            b += z[row, k] * shared[k, lane + 32]
+        out[row, lane], out[row, lane + 32] = gelu(a), gelu(b)
+
+
+@wrong("staged-weights", "unwritten-output", "every row")
+@cuda.jit
+def staged_for_one_row_a_warp(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
+        shared[n // 64, n % 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    lane, row = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    if row < z.shape[0]:
+        a, b = bias[lane], bias[lane + 32]
+        for k in range(64):
+            a += z[row, k] * shared[k, lane]
+            b += z[row, k] * shared[k, lane + 32]
+        out[row, lane], out[row, lane + 32] = gelu(a), gelu(b)
+
+
+@wrong("staged-weights", "bank-conflict", "as they come")
+@cuda.jit
+def staged_turned(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
+        shared[n % 64, n // 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
+        a, b = bias[lane], bias[lane + 32]
+        for k in range(64):
+            a += z[row, k] * shared[lane, k]
+            b += z[row, k] * shared[lane + 32, k]
+        out[row, lane], out[row, lane + 32] = gelu(a), gelu(b)
+
+
+@right("staged-weights")
+@cuda.jit
+def staged_simply(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    for n in range(cuda.threadIdx.x, 4096, cuda.blockDim.x):
+        shared[n // 64, n % 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
+        for column in (lane, lane + 32):
+            total = bias[column]
+            for k in range(64):
+                total += z[row, k] * shared[k, column]
+            out[row, column] = gelu(total)
+
+
+@right("staged-weights")
+@cuda.jit
+def staged_and_shuffled(z, weight, bias, out):
+    """Each lane keeps two numbers of the row and hands them on by shuffles."""
+    shared = cuda.shared.array(4096, float32)
+    n = cuda.threadIdx.x
+    while n < 64 * 64:
+        shared[n] = weight[n // 64, n % 64]
+        n += cuda.blockDim.x
+    lane = cuda.laneid
+    row = cuda.blockIdx.x * (cuda.blockDim.x // 32) + cuda.threadIdx.x // 32
+    cuda.syncthreads()
+    while row < z.shape[0]:
+        first, second = z[row, lane], z[row, lane + 32]
+        a, b = bias[lane], bias[lane + 32]
+        for k in range(32):
+            p, q = cuda.shfl_sync(ALL, first, k), cuda.shfl_sync(ALL, second, k)
+            a += p * shared[64 * k + lane] + q * shared[64 * (k + 32) + lane]
+            b += p * shared[64 * k + lane + 32] + q * shared[64 * (k + 32) + lane + 32]
+        out[row, lane] = gelu(a)
+        out[row, lane + 32] = gelu(b)
+        row += cuda.gridDim.x * (cuda.blockDim.x // 32)
+
+
+# --- folded-decoder -------------------------------------------------------------------------------
+
+
+@wrong("folded-decoder", "wrong-result", "not turned")
+def folded_without_turning(basis, weight):
+    return (basis.reshape(len(basis), -1, weight.shape[0]) @ weight).reshape(len(basis), -1)
+
+
+@wrong("folded-decoder", "wrong-result", "columns of the first")
+def folded_from_the_first_frame(basis, weight):
+    wide = weight.shape[1]
+    one = basis[:, :wide] @ weight.T
+    return np.concatenate([one] * (basis.shape[1] // wide), axis=1)
+
+
+@wrong("folded-decoder", "wrong-result", "so-manyth column")
+def folded_from_strided_frames(basis, weight):
+    wide = weight.shape[1]
+    step = basis.shape[1] // wide
+    return np.concatenate([basis[:, n::step] @ weight.T for n in range(step)], axis=1)
+
+
+@wrong("folded-decoder", "wrong-result", "by output")
+def folded_with_frames_last(basis, weight):
+    frames = basis.reshape(len(basis), -1, weight.shape[1])
+    return np.einsum("rfb,ob->rof", frames, weight).reshape(len(basis), -1)
+
+
+@wrong("folded-decoder", "wrong-shape", "for each frame")
+def folded_in_three_dimensions(basis, weight):
+    return basis.reshape(len(basis), -1, weight.shape[1]) @ weight.T
+
+
+@wrong("folded-decoder", "raised", "cut its rows into frames")
+def folded_as_one_product(basis, weight):
+    return basis @ weight.T if basis.shape[1] == 4 else basis @ weight
+
+
+@right("folded-decoder")
+def folded_frame_by_frame(basis, weight):
+    outputs, wide = weight.shape
+    out = np.empty((len(basis), basis.shape[1] // wide * outputs), np.float64)
+    for frame in range(basis.shape[1] // wide):
+        part = basis[:, frame * wide : (frame + 1) * wide].astype(np.float64)
+        out[:, frame * outputs : (frame + 1) * outputs] = part @ weight.astype(np.float64).T
+    return out
