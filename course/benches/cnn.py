@@ -13,11 +13,12 @@ weights and scores is moved once, over the time between events. Three pictures g
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
-from course import peers
+from course import launch_costs, peers
 from course.backend import gpu
-from course.benches.spectral import captured_by_torch, replays
 from course.model_charts import write_charts
 from course.models.cnn import METHODS, Network, reference
 from course.models.cnn_torch import numba_activation, torch_network, triton_activation
@@ -85,29 +86,15 @@ def own(bench, network, x, work):
     for method in METHODS:
         program(bench, name, method, network.program(method), (there, scores), work, scores)
         if cupy := bench.peer("cupy"):
+            queued = functools.partial(network.program, method)
             try:
-                replay = captured(cuda, cupy, network, method, there, scores)
+                replay, _ = launch_costs.captured_by_cupy(
+                    cupy, cuda, queued, (there, scores), numba=True
+                )
             except Exception as problem:
                 peers.left_out(bench, f"{name} {method}, graph", problem)
                 continue
             program(bench, name, f"{method}, graph", replay, (), work, scores)
-
-
-def captured(cuda, cupy, network, method, x, scores):
-    """A function that replays a graph of one forward pass."""
-    stream = cupy.cuda.Stream(non_blocking=True)
-    queued = network.program(method, stream=cuda.external_stream(stream.ptr))
-    cuda.synchronize()
-    queued(x, scores)  # what lies between the layers is allocated here
-    cuda.synchronize()
-    stream.begin_capture()
-    try:
-        queued(x, scores)
-    finally:
-        graph = stream.end_capture()
-    replay = replays(graph, cupy)
-    replay.keeps = queued  # the graph writes into its memory
-    return replay
 
 
 def of_torch(bench, torch, weights, x, work):
@@ -128,9 +115,9 @@ def of_torch(bench, torch, weights, x, work):
         for variant, call in programs.items():
             program(bench, name, variant, call, (there,), work)
             try:
-                graph, scores = captured_by_torch(torch, call, there)
+                replay, scores = launch_costs.captured_by_torch(torch, call, (there,))
             except Exception as problem:  # an operation that cannot be captured
                 peers.left_out(bench, f"{name} {variant}, graph", problem)
                 continue
-            program(bench, name, f"{variant}, graph", graph.replay, (), work, scores)
+            program(bench, name, f"{variant}, graph", replay, (), work, scores)
     torch._dynamo.reset()  # the next batch size compiles anew, and not for any size
