@@ -225,13 +225,16 @@ def _as_profiled() -> Iterator[None]:
 def traced(kernel: str, rows: int) -> Report:
     """The trace of a kernel on so many rows."""
     with _as_profiled():
-        launch, arguments = CASES[kernel].launch(rows)
-        parts = (
-            (launch.dispatcher, launch.griddim, launch.blockdim)
-            if hasattr(launch, "dispatcher")
-            else (launch.kernel, launch.grid, launch.block)
-        )
-        return trace(*parts, *arguments, gpu=GPU)
+        return trace_launch(*CASES[kernel].launch(rows))
+
+
+def trace_launch(launch: Any, arguments: tuple[Any, ...]) -> Report:
+    """Trace a kernel with its grid and block, of numba.cuda or of the simulator, on `GPU`."""
+    if hasattr(launch, "dispatcher"):
+        parts = launch.dispatcher, launch.griddim, launch.blockdim
+    else:
+        parts = launch.kernel, launch.grid, launch.block
+    return trace(*parts, *arguments, gpu=GPU)
 
 
 def predicted(kernel: str, name: str) -> float:
