@@ -22,9 +22,8 @@ def test_fusing_moves_half_of_the_bytes_and_swish_in_two_kernels_five_halves():
 def test_registers_and_spills_stand_beside_each_other_for_both_targets(capsys):
     assert kernel_tables.main(["compiled", "softmax_backward.", "reduce.fill"]) == 0
     head, _, *rows, _, end = capsys.readouterr().out.splitlines()
-    assert head == (
-        "| kernel | registers sm_75 | spills sm_75 | registers sm_90 | spills sm_90 | shared bytes |"
-    )
+    columns = "registers sm_75 | spills sm_75 | registers sm_90 | spills sm_90 | shared bytes"
+    assert head == f"| kernel | {columns} |"
     names = [row.split(" | ")[0].strip("| ") for row in rows]
     assert names == ["reduce.fill", "softmax_backward.softmax_backward_two_passes"]
     registers, spills = rows[0].split(" | ")[1:3]
