@@ -33,9 +33,10 @@ results are those of a run that nothing disturbed.
 BENCH_HELP = """\
 Check and time the course's kernels on the GPU in this machine, beside CuPy and PyTorch.
 
-Each SUBJECT becomes a file GPU-SUBJECT.csv, written as soon as the subject is done. Only right
-results are timed: compared with float64, on random inputs. Figures above the GPU's measured
-roofs are refused. Without a GPU nothing is timed: what is recorded is shown.
+Each SUBJECT becomes a file GPU-SUBJECT.csv, written as soon as the subject is done; activation,
+norm and reduce have charts beside it, as PNG. Only right results are timed: compared with float64,
+on random inputs. Figures above the GPU's measured roofs are refused. Without a GPU nothing is
+timed: what is recorded is shown.
 """
 RECONSTRUCT_EXAMPLES = """\
 examples:

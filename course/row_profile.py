@@ -128,7 +128,7 @@ def _layer_norm(activation: str | None) -> Callable[[int], Launch]:
         from course.kernels import norm
 
         x, gamma, beta = _numbers(rows), _numbers(1, flat=True), _numbers(1, flat=True)
-        return norm.prepared(x, gamma, beta, EPS, _room(x), "auto", activation)[0]
+        return norm.prepared(x, gamma, beta, EPS, _room(x), "registers", activation)[0]
 
     return launch
 
@@ -149,8 +149,8 @@ CASES = {
         Case("softmax gradient", "registers", _softmax_gradient, arrays_read=2),
         Case("gelu", "wide", _activation("gelu")),
         Case("silu", "wide", _activation("silu")),
-        Case("layer norm", "auto", _layer_norm(None)),
-        Case("layer norm + gelu", "auto", _layer_norm("gelu")),
+        Case("layer norm", "registers", _layer_norm(None)),
+        Case("layer norm + gelu", "registers", _layer_norm("gelu")),
         Case("layer norm backward", "registers", _backward, arrays_read=2, few=4 * 132),
     )
 }

@@ -54,7 +54,7 @@ OURS = "this course"
 COSTS = {
     "launch": ("|", "the host's launch"),
     "events": (">", "between two events, nothing queued"),
-    "graph": ("s", "replay of a CUDA graph"),
+    "graph": ("s", "replay of a CUDA graph, data cached"),
 }
 ORIGINAL = ("D", "published by the first version")
 
@@ -107,7 +107,8 @@ def speed_chart(
     A dot is the median of the GPU's time, a line through it the middle half (often too short to be
     seen). At sizes at which a launch takes the host longer than the GPU works, the row also has the
     launch, the time between two events and the replay of a CUDA graph, where they are among the
-    figures. Hollow: what the first version published.
+    figures (both with the data where the call before left it, in L2 if it fits). Hollow: what the
+    first version published.
 
     Parameters
     ----------
@@ -231,7 +232,7 @@ def _time_axis(axes: Axes, low: float, high: float) -> None:
 
 def _legend(picture: Picture, shown: set[str]) -> None:
     """What the marks are, below all panels."""
-    marks = {"time": ("o", "the GPU's time"), **COSTS}
+    marks = {"time": ("o", "the GPU's time, data from memory"), **COSTS}
     handles = [
         Line2D([], [], linestyle="none", marker=marker, color=FAINT, label=words)
         for metric, (marker, words) in marks.items()

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from course import event_clock, launch_costs
+from course import backend, event_clock, launch_costs
 from course.bench import Bench
 from course.roofline import Roofs
 from tests.fake_gpu import FakeGPU
@@ -162,3 +162,31 @@ def test_the_mean_stands_beside_the_median(frame):
     timing = measured(frame, doubling(frame))
     assert rows(frame)["mean"].median == pytest.approx(np.mean(timing.samples))
     assert rows(frame)["time"].q1 <= rows(frame)["time"].median <= rows(frame)["time"].q3
+
+
+# --- on a GPU -------------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(backend.gpu() is None, reason="needs a GPU")
+def test_launches_of_numba_and_cupy_are_captured_and_replayed_on_a_gpu():
+    cupy = pytest.importorskip("cupy")
+    from course.kernels.activation import configured
+
+    frame = Bench("x", None, say=lambda _: None)
+    x = frame.random(4096)
+    expected = np.maximum(x, 0).astype(np.float64)
+    work = {"expected": expected, "shape": "4096", "bytes": 2 * x.nbytes, "small": True}
+    pair = frame.cuda.to_device(x), frame.cuda.to_device(x)
+
+    def queued(stream):
+        return configured("relu", *pair, stream=stream)
+
+    launch_costs.variant(
+        frame, "relu", "numba", queued(0), pair, out=pair[1], queued=queued, **work
+    )
+    launch_costs.variant(
+        frame, "relu", "cupy", lambda x: cupy.maximum(x, 0), (cupy.asarray(x),), **work
+    )
+    assert not frame.failures and not frame.notes
+    assert sum(row.metric == "graph" for row in frame.rows) == 2
