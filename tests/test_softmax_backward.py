@@ -114,7 +114,7 @@ def test_no_step_has_an_error_and_registers_read_once(rng, method, columns):
 
 def test_whole_rows_are_read_and_written_once_in_wide_accesses(rng):
     dy, y = pair(rng, 4, 1024)
-    shape = shape_for(1024, back.MOST_ACCESSES)
+    shape = shape_for(1024, back.MOST_ACCESSES["float32"])
     kernel = back.registers("float32", shape, True)
     grid = 4 // shape.rows, (shape.row_threads, shape.rows)
     report = trace(kernel, *grid, dy, y, np.empty_like(dy))
@@ -170,7 +170,7 @@ def test_what_is_wrong_is_said():
 @pytest.mark.parametrize("target", ["sm_75", "sm_90"])
 @pytest.mark.parametrize("aligned", [True, False])
 def test_the_longest_rows_in_registers_leave_a_block_that_can_be_launched(aligned, target):
-    shape = shape_for(back.LONGEST[aligned], back.MOST_ACCESSES)
+    shape = shape_for(back.LONGEST[aligned], back.MOST_ACCESSES["float32"])
     kernel = back.registers("float32", shape, aligned)
     facts = compiled(kernel, f"void({', '.join(['float32[:, :]'] * 3)})", target)
     assert facts.registers * shape.row_threads <= 65_536
