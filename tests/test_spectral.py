@@ -23,6 +23,7 @@ from course.models.spectral import (
 from course.models.spectral_layers import Layers
 from course.models.spectral_shape import STATIC_LIMIT, FusedShape
 from course.models.spectral_weights import PACKED, Weights
+from course.occupancy import occupancy
 from course.simt import gpus
 from tools import train_spectral
 
@@ -199,6 +200,12 @@ def test_small_batches_are_spread_over_all_multiprocessors_and_large_ones_share_
     for gpu in gpus.GPUS.values():
         for batch in (1, 1000, 10**6):
             assert chosen(batch, gpu).shared_bytes <= gpu.shared_per_block
+
+
+@pytest.mark.parametrize("shape", (*SHAPES, *FOLDED, *FETCHED), ids=str)
+def test_a_block_of_every_shape_can_start_with_all_the_registers_that_it_may_have(shape):
+    fits = occupancy("H200", shape.threads, shape.max_registers, shape.shared_bytes)
+    assert fits.blocks >= 1, fits
 
 
 def test_blocks_have_equal_rounds_of_work():
