@@ -178,7 +178,7 @@ def warps(shape: FusedShape, lane: tuple[int, int] = (1, 2)) -> Picture:
     """
     tile, across, down = shape.tile, BANDS // shape.columns, shape.columns // 2
     side = min(0.2, 2.6 / tile)
-    high = max(tile * side, 1.2) + 1.15
+    high = tile * side + 1.15
     picture = Picture(8.2, high)
     axes = picture.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, 8.2), ylim=(high, 0))
