@@ -1,11 +1,14 @@
 """The kernels that rebuild an image from its SVD agree with float64, and cost what they say."""
 
+import importlib
+import types
+
 import numpy as np
 import pytest
 
 from course import gpu, images, ladder, trace
 from course.backend import cuda
-from course.kernels import warp_tiles
+from course.kernels import thin_tiles, warp_tiles
 from course.kernels.reconstruct import LADDER, OLDER, Step, are_aligned, reconstruct, step_for
 from course.simt import gpus
 
@@ -148,6 +151,79 @@ def test_tensor_cores_make_zeros_of_zeros_and_keep_nan():
     u[3, 1] = np.nan
     rebuilt = reconstruct(u, s, vt, 4, method="tensor cores")
     assert np.isnan(rebuilt[3]).all()
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+@pytest.mark.parametrize("block_rows", [64, 128])
+@pytest.mark.parametrize("k", [1, 2, 15, 16, 49, 50, 55, 56])
+def test_thin_tiles_are_right_at_the_edges_and_read_nothing_twice(rng, aligned, block_rows, k):
+    shape = thin_tiles.ThinShape(block_rows)
+    rows, columns = block_rows + 21, shape.block_columns + (4 if aligned else 3)
+    r = 56 if aligned else 57
+    u, s, vt = (rng.random(size, dtype=np.float32) for size in ((rows, r), r, (r, columns)))
+    out = np.full((rows, columns), np.nan, np.float32)
+    expected = float64_reference(u, s, vt, k)
+    for factor in (u[:, k:], s[k:], vt[k:]):  # never factors: 0 times infinity is no zero
+        factor[:] = np.inf
+    one, many = thin_tiles.thin_tiles(shape, aligned)
+    if gpu() is None:
+        report = trace(one, (2, 2), shape.threads, u, s, vt, k, out)
+        assert not [finding for finding in report.findings if finding.is_error]
+        assert report.total("shared", "load").conflicts == 0
+        assert report.total("shared", "store").conflicts == 0
+    else:
+        one[(2, 2), shape.threads](u, s, vt, k, out)
+    assert relative_error(out, expected) < 2e-7
+    stack = np.full((1, rows, columns), np.nan, np.float32)
+    many[(2, 2, 1), shape.threads](u[None], s[None], vt[None], k, stack)
+    assert np.array_equal(stack[0], out)
+
+
+@pytest.mark.parametrize("k", [56, 57])
+def test_few_singular_values_need_no_pass_of_their_own(rng, k):
+    u, s, vt = (rng.random(size, dtype=np.float32) for size in ((70, 60), 60, (60, 130)))
+    step = LADDER["tensor cores"]
+    assert (step.for_k(k) is step.thin) == (k == 56)
+    assert OLDER["tensor cores"].for_k(k) is OLDER["tensor cores"]
+    rebuilt = reconstruct(u, s, vt, k, method="tensor cores")
+    assert relative_error(rebuilt, float64_reference(u, s, vt, k)) < 2e-7
+
+
+@pytest.mark.skipif(gpu() is not None, reason="names a GPU that is not there")
+@pytest.mark.parametrize(
+    ("card", "work", "chosen"),
+    [
+        ("H200", (4096, 4096, 1024), "tensor cores"),
+        ("H200", (4096, 4096, 50), "tensor cores"),
+        ("H200", (1024, 1024, 64), "warp tiles"),
+        ("H200", (256, 256, 50, 1000), "tensor cores"),
+        ("H200", (256, 256, 60, 1000), "warp tiles"),
+        ("H200", (32, 4096, 20), "naive"),
+        ("Tesla T4", (4096, 4096, 1024), "tensor cores"),
+        ("Tesla T4", (1024, 1024, 50), "warp tiles"),
+        ("Tesla T4", (256, 256, 50, 1000), "warp tiles"),
+    ],
+)
+def test_the_step_is_chosen_by_shape_and_gpu(monkeypatch, card, work, chosen):
+    monkeypatch.setattr(gpus, "_chosen", gpus.find(card))
+    monkeypatch.setattr("course.kernels.reconstruct.gpu", lambda: card)
+    assert step_for("auto", *work)[0] == chosen
+
+
+@pytest.mark.parametrize("make", [warp_tiles.warp_tiles, thin_tiles.thin_tiles])
+def test_numba_is_told_with_the_function_not_to_optimise_when_it_links(monkeypatch, make):
+    """numba-cuda drops ``lto=`` of a decorator that is called without the function."""
+    told = []
+
+    def jit(function=None, **options):
+        if "lto" in options:
+            told.append((function.__name__, options["lto"]))
+        return function if function else lambda function: function
+
+    module = importlib.import_module(make.__module__)
+    monkeypatch.setattr(module, "cuda", types.SimpleNamespace(jit=jit))
+    make(warp_tiles.Shape() if make is warp_tiles.warp_tiles else thin_tiles.ThinShape(), True)
+    assert [lto for _, lto in told] == [False, False]
 
 
 @pytest.mark.skipif(gpu() is not None, reason="chooses another GPU to simulate")

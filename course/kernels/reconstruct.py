@@ -1,7 +1,8 @@
 """Rebuild an image from its SVD on the GPU: a ladder of kernels, each a step up from the last.
 
 Steps 1 to 4 are in `course.kernels.first_steps`, 5 to 8 in `course.kernels.register_tiles`, 9 in
-`course.kernels.warp_tiles`, 10 in `course.kernels.fragments` and `course.kernels.tensor_tiles`.
+`course.kernels.warp_tiles`, 10 in `course.kernels.fragments` and `course.kernels.tensor_tiles`, and
+for few singular values in `course.kernels.thin_tiles`.
 Here is how each is launched, and the front door:
 
 >>> out = reconstruct(u, s, vt, k)                     # NumPy in, NumPy out
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from course.backend import cuda, gpu
-from course.kernels import fragments, register_tiles, tensor_tiles, warp_tiles
+from course.kernels import fragments, register_tiles, tensor_tiles, thin_tiles, warp_tiles
 from course.kernels.arrays import empty_like
 from course.kernels.first_steps import (
     TILE,
@@ -31,6 +32,7 @@ Array = Any  # of NumPy, of numba.cuda or of CuPy
 
 WIDE = 16  # bytes of the widest access
 ENOUGH = 2e9  # operations from which tensor cores win, splitting included, on an H200
+THIN_FROM = 4  # singular values from which they win without that pass, likewise
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class Step:
         The oldest compute capability that has the instructions.
     kind : {"halves", "tf32"}, optional
         The kernels take the factors as fragments of this kind, and one launch becomes three.
+    thin : Step, optional
+        What takes its place where k is at most `course.kernels.thin_tiles.DEEPEST`.
     """
 
     kernel: Callable
@@ -66,6 +70,7 @@ class Step:
     many_unaligned: Callable | None = None
     capability: tuple[int, int] = (5, 0)
     kind: str | None = None
+    thin: "Step | None" = None
 
     def grid(self, rows: int, columns: int) -> tuple[int, int]:
         """Return the blocks in x and y that cover rows x columns pixels."""
@@ -73,6 +78,10 @@ class Step:
         if self.x_walks == "rows":
             return -(-rows // self.block[0]), -(-columns // self.block[1])
         return -(-columns // across), -(-rows // down)
+
+    def for_k(self, k: int) -> "Step":
+        """The step that is launched for k singular values: this one, or its `thin`."""
+        return self.thin if self.thin and k <= thin_tiles.DEEPEST else self
 
     def configured(
         self, u: Array, vt: Array, k: int, out: Array, stream: Any = 0
@@ -89,6 +98,8 @@ class Step:
         ValueError
             For stacks of images, where the step takes one image only.
         """
+        if (chosen := self.for_k(k)) is not self:
+            return chosen.configured(u, vt, k, out, stream)
         fits = are_aligned(u, vt, out)
         grid: tuple[int, ...] = self.grid(*out.shape[-2:])
         if out.ndim == 2:
@@ -106,7 +117,7 @@ class Step:
             return call
         room = self.room(u, k, out)
         split_u, split_vt = (
-            kernel[blocks, threads] for kernel, blocks, threads in self.split(k, out)
+            kernel[blocks, threads, stream] for kernel, blocks, threads in self.split(k, out)
         )
 
         def launch(u: Array, s: Array, vt: Array, k: int, out: Array) -> None:
@@ -185,7 +196,15 @@ def _tensor_tiles(target: str, kind: str, capability: tuple[int, int]) -> Step:
         return tensor_tiles.tensor_tiles(shape, aligned, kind)
 
     tile = shape.block_rows, shape.block_columns
-    return _tiles(make, shape.threads, tile, capability=capability, kind=kind)
+    more = {"thin": _thin_tiles()} if kind == "halves" and shape.asynchronous else {}
+    return _tiles(make, shape.threads, tile, capability=capability, kind=kind, **more)
+
+
+def _thin_tiles() -> Step:
+    shape = thin_tiles.ThinShape()
+    tile = shape.block_rows, shape.block_columns
+    make = functools.partial(thin_tiles.thin_tiles, shape)
+    return _tiles(make, shape.threads, tile, capability=thin_tiles.CAPABILITY)
 
 
 _SQUARE = register_tiles.THREADS, (register_tiles.BLOCK_ROWS, register_tiles.BLOCK_COLUMNS)
@@ -224,7 +243,9 @@ def made_kernels() -> dict[str, tuple[Callable, bool, tuple[int, int]]]:
     """Every kernel that is made for a shape of tiles: name -> (kernel, for many?, capability)."""
     found = {}
     for suffix, steps in (("", LADDER), (" before 8.0", OLDER)):
-        for name, step in steps.items():
+        pairs = [(name, step) for name, step in steps.items()]
+        pairs += [(f"{name}, thin", step.thin) for name, step in steps.items() if step.thin]
+        for name, step in pairs:
             for part, many in (("unaligned", False), ("many", True), ("many_unaligned", True)):
                 if (kernel := getattr(step, part)) is not None:
                     label = f"{name}{suffix} ({part.replace('_', ', ')})"
@@ -243,9 +264,10 @@ def step_for(method: str, rows: int, columns: int, k: int, images: int = 0) -> t
 
     `images` is how many are in a stack, 0 for one that is in none.
 
-    "auto" takes the fastest that is as accurate as float32: tensor cores where there is
-    enough work for them, warp tiles for less, and the naive kernel for what fills no tile, and in
-    the simulator, where the simplest kernel costs least. Stacks always take warp tiles.
+    "auto" takes the fastest that is as accurate as float32: tensor cores for few singular values
+    and where there is enough work for a pass that splits the factors, warp tiles between, and the
+    naive kernel for what fills no tile. In the simulator it takes the naive kernel, which costs
+    least there, and warp tiles for stacks.
 
     Raises
     ------
@@ -257,9 +279,10 @@ def step_for(method: str, rows: int, columns: int, k: int, images: int = 0) -> t
     capability = tuple(cuda.get_current_device().compute_capability)
     if method == "auto":
         method = "warp tiles" if images else "naive"
-        if not images and gpu() and min(rows, columns) >= 64 and k >= 4:
-            enough = 2 * rows * columns * k >= ENOUGH and capability >= (7, 5)
-            method = "tensor cores" if enough else "warp tiles"
+        if gpu() and (images or (min(rows, columns) >= 64 and k >= 4)):
+            thin = THIN_FROM <= k <= thin_tiles.DEEPEST and capability >= thin_tiles.CAPABILITY
+            enough = 2 * rows * columns * k >= ENOUGH and capability >= (7, 5) and not images
+            method = "tensor cores" if thin or enough else "warp tiles"
     step = LADDER[method]
     if capability < (8, 0) and method in OLDER:
         step = OLDER[method]
