@@ -270,7 +270,7 @@ def rows_in_registers(shape: Shape, form: Form) -> Callable:
 
     if warps <= 1:
 
-        @cuda.jit(max_registers=shape.max_registers)
+        @cuda.jit(fastmath=True, max_registers=shape.max_registers)
         def layer_norm_rows(x, gamma, beta, eps, out):
             values = cuda.local.array(elements, float32)
             t = int32(cuda.threadIdx.x)
@@ -287,7 +287,7 @@ def rows_in_registers(shape: Shape, form: Form) -> Callable:
 
         return layer_norm_rows
 
-    @cuda.jit(max_registers=shape.max_registers)
+    @cuda.jit(fastmath=True, max_registers=shape.max_registers)
     def layer_norm_row(x, gamma, beta, eps, out):
         values = cuda.local.array(elements, float32)
         warp_means = cuda.shared.array(warps, float32)
