@@ -145,7 +145,7 @@ def speed_chart(
     panels = {shape: found[shape] for shape in shapes or found}
 
     heights = [ROW * len(programs) + 0.68 for programs in panels.values()]
-    total = sum(heights) + 0.66
+    total = sum(heights) + 0.74
     picture = Picture(WIDTH, total)
     gpu = next((f.gpu for p in panels.values() for its in p.values() for f in its.values()), "")
     text = title or ", ".join(part for part in (kernel, dtype, gpu) if part)
@@ -226,8 +226,13 @@ def _time_axis(axes: Axes, low: float, high: float) -> None:
         axes.xaxis.set_major_locator(LogLocator(subs=subs))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value * factor:.4g}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _plain(value * factor)))
     axes.set_xlabel(f"{unit}, logarithmic", labelpad=1)
+
+
+def _plain(value: float) -> str:
+    """A number of a tick: 0.5, 20, 10,000."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _legend(picture: Picture, shown: set[str]) -> None:
@@ -343,7 +348,7 @@ def speedup_chart(
     axes.set_xlim(min(values) / 1.15, max(values) * 1.15)
     subs = (1, 1.5, 2, 3, 5, 7) if max(values) / min(values) < 30 else (1, 3)
     axes.xaxis.set_major_locator(LogLocator(subs=subs))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _plain(value)))
     axes.xaxis.set_minor_locator(NullLocator())
     labels = [
         f"{kernel}, {_words(shape)}" + ("" if baseline == "torch" else "\nagainst x * sigmoid(x)")
