@@ -24,15 +24,17 @@ import numpy as np
 from numba import float32
 
 from course.backend import cuda
+from course.intrinsics import load, store
 from course.kernels.activation import EACH, FUNCTIONS, each
 from course.kernels.arrays import Array, checked, empty_like, handed_back, on_device, target_for
 from course.kernels.reduce import larger
 
 ZERO = float32(0)
 WARP = 32
-#: Numbers in a row of an image in its frame beyond its pixels: 1 before, 3 behind. With 2 in all the
-#: lanes, which read every second pixel of two and more rows, would meet in a bank at 8 columns.
+#: Numbers in a row of an image in its frame beyond its pixels: 1 before, 3 behind. With 2 in all
+#: lanes, which read every second pixel of some rows, would meet in a bank at 8 columns.
 PADDING = 4
+IN_FLIGHT = 18  # loads that a thread has under way together, before it stores the first
 STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block has without asking for more
 LADDER = ("naive", "fused")  # the steps
 
@@ -115,12 +117,13 @@ def shape_for(rows: int, columns: int) -> Shape:
 def fused(function: Callable, inputs: int, rows: int, columns: int, shape: Shape) -> Callable:
     """Step 2, of (x, weight, bias, out), for images of `inputs` channels, rows x columns pixels.
 
-    x is (images, inputs, rows columns), weight (outputs, 9 inputs), out (images, outputs, pooled
+    x is (images, inputs rows columns), weight (outputs 9 inputs), out (images, outputs, pooled
     pixels): the same numbers as before, with fewer axes.
 
     Mapping: block (i, g) has image i and group g of outputs; thread (p, o) output o of the group
     and the pooled pixels p, p + pixels, ...; of each the four results, from 4 x 4 pixels.
-    Memory: an image and the group's weights are read once, results written once, side by side.
+    Memory: an image and the group's weights are read once, results written once, side by side. A
+    thread begins several loads before it stores the first, and waits for all at a time.
     Shared memory: the image in a frame of zeros, so that no pixel is asked whether it is inside;
     rows of weights have odd lengths, so that neighbouring outputs lie in different banks.
     """
@@ -129,40 +132,54 @@ def fused(function: Callable, inputs: int, rows: int, columns: int, shape: Shape
     pooled = (rows // 2) * pooled_columns
     pixels, outputs, threads = shape.pixels, shape.outputs, shape.threads
     taps, pitch = 9 * inputs, 9 * inputs | 1
-    lanes, warps = min(threads, WARP), max(threads // WARP, 1)
+    area, numbers, longer = rows * columns, inputs * rows * columns, pitch - taps
+    tile_size, weights_size = inputs * frame, outputs * pitch
+    at_once = min(IN_FLIGHT, -(-max(numbers, outputs * taps) // threads))
 
     @cuda.jit
     def convolve_fused(x, weight, bias, out):
-        tile = cuda.shared.array((inputs, frame), float32)
-        weights = cuda.shared.array((outputs, pitch), float32)
+        tile = cuda.shared.array(tile_size, float32)
+        weights = cuda.shared.array(weights_size, float32)
+        values = cuda.local.array(at_once, float32)
         patch = cuda.local.array((4, 4), float32)
         image, first = cuda.blockIdx.x, cuda.blockIdx.y * outputs
         p, o = cuda.threadIdx.x, cuda.threadIdx.y
-        t, here = o * pixels + p, min(outputs, weight.shape[0] - first)
+        t, here = o * pixels + p, min(outputs, bias.shape[0] - first)
 
-        for i in range(t, frame, threads):
-            row, column = i // wide - 1, i % wide - 1
-            inside = 0 <= row < rows and 0 <= column < columns
-            source = row * columns + column if inside else 0
-            for channel in range(inputs):
-                tile[channel, i] = x[image, channel, source] if inside else ZERO
-        for output in range(t // lanes, here, warps):
-            for tap in range(t % lanes, taps, lanes):
-                weights[output, tap] = weight[first + output, tap]
+        for i in range(t, tile_size, threads):
+            store(tile, i, ZERO)
+        count = here * taps
+        for start in range(t, count, at_once * threads):
+            for n in range(at_once):
+                values[n] = load(weight, first * taps + min(start + n * threads, count - 1))
+            for n in range(at_once):
+                i = start + n * threads
+                if i < count:
+                    store(weights, i + i // taps * longer, values[n])
+        cuda.syncthreads()
+        for start in range(t, numbers, at_once * threads):
+            for n in range(at_once):
+                values[n] = load(x, (image, min(start + n * threads, numbers - 1)))
+            for n in range(at_once):
+                i = start + n * threads
+                if i < numbers:
+                    row, column = i % area // columns + 1, i % columns + 1
+                    store(tile, i // area * frame + row * wide + column, values[n])
         cuda.syncthreads()
 
         if o < here:
-            start = bias[first + o]
+            before = bias[first + o]
             for pixel in range(p, pooled, pixels):
                 corner = 2 * (pixel // pooled_columns) * wide + 2 * (pixel % pooled_columns)
-                a, b, c, d = start, start, start, start
+                a, b, c, d = before, before, before, before
                 for channel in range(inputs):
                     for down in range(4):
                         for right in range(4):
-                            patch[down, right] = tile[channel, corner + down * wide + right]
+                            place = channel * frame + corner + down * wide + right
+                            patch[down, right] = load(tile, place)
                     for down in range(3):
                         for right in range(3):
-                            w = weights[o, 9 * channel + 3 * down + right]
+                            w = load(weights, o * pitch + 9 * channel + 3 * down + right)
                             a += patch[down, right] * w
                             b += patch[down, right + 1] * w
                             c += patch[down + 1, right] * w
@@ -186,7 +203,7 @@ SIGNATURES = {
     "convolve_naive": f"void({FOUR}, {FOUR}, {ONE}, {FOUR})",
     "pool_naive": f"void({FOUR}, {FOUR})",
 }
-SIGNATURE = f"void({THREE}, float32[:, ::1], {ONE}, {THREE})"  # of the fused kernels
+SIGNATURE = f"void(float32[:, ::1], {ONE}, {ONE}, {THREE})"  # of the fused kernels
 
 Step = tuple[str, Callable, tuple, tuple]  # name, kernel, (grid, block), arguments
 
@@ -222,7 +239,7 @@ def steps(
             )
         kernel = fused(function, inputs, rows, columns, shape)
         how = (images, -(-outputs // shape.outputs)), (shape.pixels, shape.outputs)
-        given = x.reshape(images, inputs, rows * columns), weight.reshape(outputs, 9 * inputs)
+        given = x.reshape(images, inputs * rows * columns), weight.reshape(outputs * 9 * inputs)
         result = out.reshape(images, outputs, (rows // 2) * (columns // 2))
         return [("convolution, activation, pooling", kernel, how, (*given, bias, result))]
     if method != "naive":

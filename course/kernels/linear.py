@@ -20,6 +20,7 @@ import numpy as np
 from numba import float32
 
 from course.backend import cuda
+from course.intrinsics import load
 from course.kernels.activation import each
 from course.kernels.arrays import Array, handed_back, on_device, target_for
 from course.kernels.convolution import Step, function_of, of_float32, threads_for
@@ -68,9 +69,9 @@ def warps(function: Callable, rows: int = ROWS) -> Callable:
             for r in range(rows):
                 totals[r] = ZERO
             for i in range(lane, x.shape[1], WARP):
-                w = weight[output, i]
+                w = load(weight, (output, i))
                 for r in range(rows):
-                    totals[r] += x[min(first + r, last), i] * w
+                    totals[r] += load(x, (min(first + r, last), i)) * w
             for r in range(rows):
                 total = sum_of_lanes(totals[r]) + bias[output]
                 if lane == r and first + r <= last:
