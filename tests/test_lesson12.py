@@ -1,0 +1,174 @@
+"""What lesson 12 says in words of recorded figures and of numbers is true of them."""
+
+import math
+
+import numpy as np
+import pytest
+
+from course import recorded_roofs, reduction_pictures
+from course.kernels import norm, reduce
+from course.measurements import find
+from course.speed_charts import original
+
+BIG, SMALL = str(2**26), str(2**20)
+
+
+def of(subject, kernel, variant, shape, metric="time", dtype="float32"):
+    """A recorded median; times are in ms."""
+    (figure,) = find(
+        subject, kernel=kernel, variant=variant, shape=shape, metric=metric, dtype=dtype, gpu="H200"
+    )
+    return figure.median
+
+
+def of_sum(variant, metric="time", kind="sum"):
+    return of("reduce", kind, variant, BIG, metric)
+
+
+def of_swish(variant, shape=BIG, metric="time"):
+    return of("activation", "silu", variant, shape, metric)
+
+
+def of_norm(shape, kernel="layer norm"):
+    found = find("norm", kernel=kernel, shape=shape, dtype="float32", gpu="H200")
+    return {figure.variant: figure.median for figure in found}
+
+
+# --- the ladder of sums ---------------------------------------------------------------------------
+
+
+def test_the_tree_and_the_shuffles_stand_at_the_roof_of_one_address():
+    each = of_sum("atomics") / 2**26
+    for step in ("tree", "shuffles"):
+        assert of_sum(step) == pytest.approx(2**18 * each, rel=0.1)
+
+
+def test_shuffles_gain_nothing_for_a_sum_and_something_for_a_maximum():
+    assert of_sum("tree") / of_sum("shuffles") == pytest.approx(1, abs=0.05)
+    assert of_sum("tree", kind="max") > 1.1 * of_sum("shuffles", kind="max")
+    assert of_sum("tree", kind="max") < of_sum("tree")
+
+
+def test_atomics_are_about_two_thousand_times_too_slow():
+    reading = 4 * 2**26 / recorded_roofs("H200").highest_bandwidth * 1e-6
+    assert of_sum("atomics") / reading == pytest.approx(2000, rel=0.2)
+
+
+def test_with_several_numbers_a_thread_reading_is_the_roof():
+    each, shape = of_sum("atomics") / 2**26, reduce.SHAPES["sm_90"]
+    reading = 4 * 2**26 / recorded_roofs("H200").highest_bandwidth * 1e-6
+    assert 2**26 / shape.tile * each < reading
+    for step in ("several", "last block"):
+        assert of_sum(step) < 1.2 * reading
+
+
+def test_half_of_a_sum_of_fractions_is_lost_by_atomics_and_nothing_by_the_other_steps():
+    assert of_sum("atomics", "error of fractions") == pytest.approx(0.5, abs=0.01)
+    for step in ("tree", "shuffles", "several", "last block"):
+        assert of_sum(step, "error of fractions") < 1e-5
+
+
+# --- softmax --------------------------------------------------------------------------------------
+
+
+def test_three_passes_lose_more_than_their_bytes_and_online_stands_near_registers():
+    three, online, registers = (
+        of("reduce", "softmax", step, "16384x4096")
+        for step in ("three passes", "online", "registers")
+    )
+    assert three / registers > 2
+    assert online / registers < 1.25 < 3 / 2
+
+
+# --- activations ----------------------------------------------------------------------------------
+
+
+def test_one_kernel_is_nearly_two_and_a_half_times_as_fast_as_two():
+    ratio = of_swish("torch, two kernels") / of_swish("torch")
+    assert 2.2 < ratio < 2.55
+    assert of_swish("two kernels") / of_swish("each") > 2
+
+
+def test_all_stand_at_the_roof_of_memory():
+    copy = 8 * 2**26 / recorded_roofs("H200").bandwidth * 1e-6
+    for program in ("wide", "CUDA C++", "torch", "torch.compile", "Triton"):
+        assert of_swish(program) < 1.06 * copy
+
+
+def test_at_a_million_elements_a_launch_costs_more_than_the_kernel():
+    assert of_swish("wide", SMALL, "launch") > 2 * of_swish("wide", SMALL)
+    assert of_swish("wide", SMALL, "launch") > of_swish("CUDA C++", SMALL, "launch")
+    assert of_swish("wide", SMALL, "first call") > 1e4 * of_swish("wide", SMALL)
+
+
+def test_gelu_with_tanh_is_off_by_thousands_of_roundings_and_below_one_of_float16():
+    x = np.linspace(-6, 6, 12_001)
+    off = np.abs(reduction_pictures.gelu_by_tanh(x) - x * reduction_pictures.normal_below(x))
+    assert abs(x[off.argmax()]) == pytest.approx(2.7, abs=0.05)
+    assert off.max() < np.spacing(np.float16(2.7)) / 2
+    assert off.max() > 2000 * np.spacing(np.float32(2.7)) / 2
+    value = 4 * reduction_pictures.normal_below(np.array([-4.0]))[0]
+    assert 0.4 < off[np.abs(x + 4).argmin()] / value < 1
+
+
+# --- what was published ---------------------------------------------------------------------------
+
+
+def test_the_published_swish_is_no_faster_than_the_published_gelu_of_the_same_bytes():
+    published = original()
+    swish = published["silu", SMALL, "torch, two kernels"] / published["silu", SMALL, "CUDA C++"]
+    assert swish == pytest.approx(1.87, abs=0.01)
+    assert published["silu", SMALL, "CUDA C++"] > published["gelu", SMALL, "torch"]
+
+
+def test_the_published_fused_kernels_stay_below_the_ratio_of_bytes():
+    shape, fused = "4096x1024", "layer norm + gelu"
+    its = {name: original()[fused, shape, name] for name in ("torch", "CUDA C++", "Triton")}
+    alone = {name: original()["layer norm", shape, name] for name in its}
+    for name in ("CUDA C++", "Triton"):
+        assert 1.3 < its["torch"] / its[name] < 1.6
+        assert alone[name] > alone["torch"]
+
+
+# --- LayerNorm ------------------------------------------------------------------------------------
+
+
+def test_the_fastest_step_for_long_rows_keeps_them_in_registers():
+    steps = {name: time for name, time in of_norm("16384x4096").items() if name in norm.LADDER}
+    assert min(steps, key=steps.get) == "registers"
+    assert max(steps, key=steps.get) == "naive"
+
+
+def test_one_reading_less_gains_hardly_anything_and_the_division_is_why():
+    long, short = of_norm("16384x4096"), of_norm("65536x768")
+    assert long["tree"] / long["one pass"] < 1.15
+    for found in (long, short):
+        assert found["squares"] < found["one pass"]
+    assert long["warp"] > long["block"]
+    assert short["warp"] < short["block"]
+
+
+def test_fusing_gives_two_and_more_only_against_slow_kernels():
+    alone, fused = of_norm("16384x4096"), of_norm("16384x4096", "layer norm + gelu")
+    ours = fused["registers"]
+    assert fused["block"] / ours > 3
+    assert fused["torch"] / ours > 2
+    best_two = alone["registers"] + of("activation", "gelu", "wide", BIG)
+    assert best_two / ours == pytest.approx(2, rel=0.1)
+
+
+def test_fused_kernels_of_others_take_longer_than_their_layer_norm():
+    alone, fused = of_norm("16384x4096"), of_norm("16384x4096", "layer norm + gelu")
+    slower = {name: fused[name] / alone[name] for name in ("torch.compile", "Triton", "CUDA C++")}
+    assert max(slower.values()) > 1.1
+    assert fused["registers"] / alone["registers"] < 1.05
+
+
+def test_several_rows_are_for_short_rows():
+    assert "several rows" not in of_norm("16384x4096")
+    assert "several rows" in of_norm("65536x768")
+
+
+def test_a_float32_near_a_million_is_good_to_a_sixteenth():
+    assert np.spacing(np.float32(1e6)) == 0.0625
+    assert math.isclose(float(np.spacing(np.float32(2**24))), 2)
