@@ -146,8 +146,8 @@ print(f"{products:,} products for each spectrum, {2 * products * 32 / 1e6:.1f} m
 print(f"for 32 of them: {2 * products * 32 / recorded_roofs('H200').rates['float32'] / 1e6:.3f} µs")
 
 # %% [markdown]
-# A batch of 32 is nothing to an H200: a tenth of a microsecond of arithmetic. Keep that figure in
-# mind when you see what it takes in practice.
+# A batch of 32 is nothing to an H200: less than a tenth of a microsecond of arithmetic. Keep that
+# figure in mind when you see what it takes in practice.
 
 # %% [markdown]
 # ## 3 Layer by layer
@@ -271,13 +271,13 @@ predict.answer(
 )
 
 # %% [markdown]
-# (The trace counts a little more: a basis has no bias, but the kernel `linear` reads one of zeros,
-# and the fused kernel's rows are padded, as you will see.)
+# (Paper and trace differ a little. A basis has no bias, but the kernel `linear` reads one of zeros.
+# And the fused kernel has neither gamma nor beta, but padded rows: sections 7 and 10.)
 
 
 # %%
-def parts(report, read, written):
-    """Return the bytes of a launch: of the batch, of weights, and written."""
+def parts(report, read):
+    """Return the bytes of a launch: read of the batch, weights, written."""
     stored = report.total("global", "store").bytes
     return read, report.unique_bytes - read - stored, stored
 
@@ -286,9 +286,9 @@ names = [name for name, *_ in steps]
 reads = [4 * batch * sum(of_a_sample.get(name, 0) for name in launch[0]) for launch in launches]
 programs = {
     "layer by layer": [
-        (name, *parts(report, read, None)) for name, report, read in zip(names, ten, reads)
+        (name, *parts(report, read)) for name, report, read in zip(names, ten, reads)
     ],
-    "fused": [("all", *parts(one, x.nbytes, None))],
+    "fused": [("all", *parts(one, x.nbytes))],
 }
 network_pictures.traffic(programs)
 
@@ -310,10 +310,21 @@ predict.answer("times the bytes, batch 65,536", round(between / (2 * 320 + 1), 1
 # %% [markdown]
 # ## 5 What a launch costs
 #
-# A launch costs the **host**: it has to look at each argument. What type is it, is there a compiled
-# version for these types? Then it writes down what the kernel gets. An array is no single number:
-# Numba hands a kernel its address, its length, its element's size, and for each axis a shape and a
-# stride, nine words for a matrix. And all that in Python.
+# A launch costs the **host**. It looks at each argument: what type is it, is there a compiled
+# version for these types? Then it writes down what the kernel gets. All of that in Python. And an
+# array is no single number:
+
+# %%
+from numba.core.datamodel import default_manager
+
+matrix = default_manager.lookup(float32[:, ::1])
+kinds = [matrix.get_type(number) for number in range(matrix.field_count)]
+print(*kinds, sep=", ")
+print(sum(getattr(kind, "count", 1) for kind in kinds), "words for a matrix")
+
+# %% [markdown]
+# Two words that a kernel has no use for, the length, an element's size, the address, and for each
+# of the two axes a shape and a stride.
 #
 # Recorded: an empty kernel, with no arguments and with five arrays. What does **one** array cost
 # the host, in µs?
@@ -336,7 +347,8 @@ predict.answer("µs of the host for an array argument", round(an_array, 1))
 # arguments. (The libraries for C and C++ hand over addresses only: their launches cost less.)
 #
 # The cure is cheap: **pack** all weights into one array, once, when they are loaded. Then the
-# kernel has four arguments. Recorded, in one run with the network:
+# kernel has four arguments. Recorded in one run with the network, for an empty kernel: what the
+# host spends, what two **events** around the launch say, and the same **queued** behind other work.
 
 
 # %%
@@ -346,12 +358,18 @@ def recorded(variant, shape="", metric="time", kernel="spectral"):
     return next((f.median for f in find("spectral", gpu="H200", **wanted)), math.nan)
 
 
+print(f"{'an empty kernel [µs]':26}   host  events  queued")
 for name in ("14 arrays", "4 arrays", "4 arrays, configured anew"):
-    print(f"{name:26} {1e3 * recorded(name, metric='host in a row', kernel='empty'):5.1f} µs")
+    figures = [
+        recorded(name, "", metric, "empty") for metric in ("host in a row", "events", "queued")
+    ]
+    print(f"{name:26}" + "".join(f"{1e3 * figure:7.1f} " for figure in figures))
 
 # %% [markdown]
 # "Configured anew" is `kernel[grid, block](...)`, written out at each call. `launch = kernel[grid,
-# block]` once, before the loop, and `launch(...)` inside it saves the difference.
+# block]` once, before the loop, and `launch(...)` inside it saves the difference. The GPU needs
+# next to nothing for any of them (queued). But events around a single launch show the host's time
+# again: the GPU stands at the first event and waits.
 #
 # Now ten short kernels in a row. A toy (lesson 03): a launch takes the host 0.03 ms, a kernel works
 # for 0.005 ms. When is the last one done?
@@ -412,8 +430,8 @@ check("time-of-launches", time_of_launches)
 #    host pays once, the GPU goes from kernel to kernel by itself.
 # 3. **Fusion**: one launch.
 #
-# Recorded, layer by layer at a batch of 32. The time is what lies between events, queued behind
-# other work; the launch is what the host spends:
+# Recorded for the network at a batch of 32: the host's time for a call, and the GPU's, between
+# events, queued behind other work. "Graph" is a replay:
 
 # %%
 print("batch 32               host      GPU [µs]")
@@ -620,7 +638,8 @@ predict.answer("KiB of all weights", round(weights.packed().nbytes / 1024, 1), u
 # `z` (rows, 64) are normalised frames, `weight` (64, 64) is (inputs, outputs), `bias` has 64
 # numbers. Write `gelu(z @ weight + bias)` to `out`. First all threads copy the weights to shared
 # memory. Then each **warp** takes rows: its own number in the grid, then in steps of all warps of
-# the grid. Blocks may have 2 or 4 warps, a grid 1 to 3 blocks. `gelu` is there (section 1).
+# the grid. Blocks may have 2 or 4 warps, a grid 1 to 3 blocks. `gelu` was imported in the first
+# cell.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -972,7 +991,7 @@ print("folded, error below 1e-5:", bool(relative_error(rebuilt, expected) < 1e-5
 # Now the table that section 6 asked for. All in one run, on one H200, each program checked against
 # float64 first, each **inside a CUDA graph**: one launch for everybody, so only the GPU's work is
 # compared. PyTorch as it is (**eager**), PyTorch compiled (the better of two modes), the course's
-# ten kernels, and the fused one.
+# ten kernels, and the fused one. Two of them also with the decoder folded.
 #
 # How many times faster than the best compiled one is the fused kernel, at a batch of 32?
 
@@ -981,52 +1000,73 @@ predict("fused against compiled, batch 32, times", ...)
 
 # %%
 BATCHES = (32, 64, 128, 256, 512, 4096, 65536)
-MODES = ("torch.compile default", "torch.compile max-autotune-no-cudagraphs")
+PROGRAMS = {
+    "eager": ["torch"],
+    "compiled": ["torch.compile default", "torch.compile max-autotune-no-cudagraphs"],
+    "ten kernels": ["layers"],
+    "fused": ["fused"],
+    "compiled, folded": ["torch.compile default, folded"],
+    "fused, folded": ["folded"],
+}
 
 
 def in_graphs(batch):
     """Return the recorded µs of each program at a batch, replayed inside a graph."""
-    compiled = min(recorded(f"{mode}, graph", batch) for mode in MODES)
-    times = {"eager": recorded("torch, graph", batch), "compiled": compiled}
-    times |= {name: recorded(f"{name}, graph", batch) for name in ("layers", "fused", "folded")}
-    return {name: 1e3 * milliseconds for name, milliseconds in times.items()}
+    return {
+        name: 1e3 * min(recorded(f"{variant}, graph", batch) for variant in variants)
+        for name, variants in PROGRAMS.items()
+    }
 
 
-print("  batch" + "".join(f"{name:>10}" for name in in_graphs(32)) + "   [µs]   fused against")
-print(" " * 64 + "eager  compiled")
-for batch in BATCHES:
-    times = in_graphs(batch)
-    print(f"{batch:7}" + "".join(f"{time:10.1f}" for time in times.values()), end="")
-    print(f"{times['eager'] / times['fused']:12.1f}{times['compiled'] / times['fused']:10.1f}")
-few = in_graphs(32)
-predict.answer("fused against compiled, batch 32, times", round(few["compiled"] / few["fused"], 1))
+table = {batch: in_graphs(batch) for batch in BATCHES}
+print("  batch" + "".join(f"{name:>18}" for name in PROGRAMS) + "  [µs]")
+for batch, times in table.items():
+    print(f"{batch:7}" + "".join(f"{time:18.1f}" for time in times.values()))
+few = table[32]["compiled"] / table[32]["fused"]
+predict.answer("fused against compiled, batch 32, times", round(few, 1))
+
+# %%
+points = {
+    name: [(batch, times[name]) for batch, times in table.items() if times[name] > 0]
+    for name in PROGRAMS
+}
+lines = {name: tuple(zip(*its)) for name, its in points.items() if its}
+title = "A forward pass on an H200, inside a graph (recorded)"
+pictures.curves(lines, "spectra", "µs", title=title) if lines else "nothing recorded yet"
+
+# %%
+print("  batch   fused: times eager   times compiled   folded: times compiled, folded")
+for batch, times in table.items():
+    eager, compiled_once = (times[name] / times["fused"] for name in ("eager", "compiled"))
+    both_folded = times["compiled, folded"] / times["fused, folded"]
+    print(f"{batch:7}{eager:21.1f}{compiled_once:17.1f}{both_folded:33.1f}")
 
 # %% [markdown]
-# The project's table had 0.97 to 1.02. What is the rest of the way made of?
+# The project's table had 0.97 to 1.02. What is the rest made of?
 #
-# - **Up to 512**: starting. Inside a graph a kernel begins after the one before it has ended, and
-#   its first bytes have to arrive from memory. Ten kernels do that ten times, a compiler's few a
-#   few times, the fused one once.
-# - **At 65,536**: every multiprocessor is busy, and it is bytes and products that count. The ten
-#   kernels move more than six times the bytes.
+# - **Small batches**: starting. Inside a graph, too, a kernel begins when the one before it has
+#   ended, and its first bytes have to arrive. Ten kernels do that ten times, the fused one once.
+# - **The largest**: every multiprocessor is busy. Now bytes and products count, and the ten kernels
+#   move more than six times the bytes.
+#
+# How far is the fused kernel from the least time that the work could take?
 
 # %%
 from course import bound
 
-largest = 65536
+largest = BATCHES[-1]
 work = {"bytes": 4 * largest * (2 * 320 + 1), "operations": 2 * products * largest}
 least = bound(**work, gpu=recorded_roofs("H200"))
 for what, milliseconds in least.times.items():
     print(f"{what:8} {1e3 * milliseconds:6.1f} µs at least, for {largest:,} spectra")
-reached = 1e3 * max(least.times.values()) / in_graphs(largest)["fused"]
-print(f"the fused kernel: {reached:.0%} of the roof")
+reached = 1e3 * max(least.times.values()) / table[largest]["fused"]
+print(f"fused    {table[largest]['fused']:6.1f} µs: {reached:.0%} of the roof")
 
 # %% [markdown]
-# So the fused kernel is bound by arithmetic there, no longer by bytes: fusion has moved it to the
-# other roof. More bytes saved would save nothing. Fewer products do: look at the column "folded".
+# Of the two roofs the arithmetic's is the higher hurdle by far. Fusion has moved the kernel from
+# the one to the other: more bytes saved would save little. Fewer products do, as "folded" shows.
 #
-# And without a graph, as most programs call it? Then the host counts. How many times do ten
-# launches cost the host of one, and PyTorch's?
+# And without a graph, as most programs call it? Then the host counts:
 
 # %%
 print("host's time for a call, batch 32 [µs]")
@@ -1079,10 +1119,26 @@ rebuilt, found = model(spectra(0, seed=1))
 print("a batch of none:", rebuilt.shape, found.shape)
 
 # %% [markdown]
-# The third error is about 16 bytes: a lane reads four numbers at a time, and such a read must begin
-# at a multiple of 16. On a GPU it would be "misaligned address", some calls later, and the session
-# would be lost (lesson 01). A NaN stays in its spectrum: frames of two spectra share weights, never
-# sums.
+# And the kernel's shape? Registers are given to whole warps, in each quarter of a multiprocessor
+# (lesson 03). Ten warps are three in some quarter. In its first version the largest shape asked for
+# 200 registers a thread:
+
+# %%
+from course.occupancy import occupancy
+
+largest_shape = spectral.SHAPES[-1]
+for registers in (200, 168):
+    its = occupancy("H200", largest_shape.threads, registers, largest_shape.shared_bytes)
+    print(f"{registers} registers: {its.blocks} blocks, limited by {' and '.join(its.limited_by)}")
+
+# %% [markdown]
+# Every simulated test was green, and the GPU refused the launch: what registers allow, only
+# arithmetic or a GPU can tell. Now a test of the package does that arithmetic for each shape.
+#
+# The third error above is about 16 bytes: a lane reads four numbers at a time, and such a read must
+# begin at a multiple of 16. On a GPU it would be "misaligned address", some calls later, and the
+# session would be lost (lesson 01). A NaN stays in its spectrum: frames of two spectra share
+# weights, never sums.
 
 # %%
 progress(13)
