@@ -1,5 +1,6 @@
 """The digit network: its data, weights, layers, training, bench and charts."""
 
+import contextlib
 import dataclasses
 import gzip
 import io
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from course import backend, cuda, event_clock, model_charts, trace
+from course import backend, cuda, event_clock, launch_costs, model_charts, peers, trace
 from course.bench import Bench
 from course.benches import cnn as subject
 from course.measurements import Figure
@@ -440,6 +441,56 @@ def test_the_bench_checks_and_counts_each_of_its_programs(monkeypatch, tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         "gpu-cnn-efficiency.png", "gpu-cnn-latency.png",
     ]  # fmt: skip
+
+
+@SIMULATED
+def test_pytorchs_programs_run_with_three_activations_compiled_and_in_graphs(monkeypatch, tmp_path):
+    """With a PyTorch of a few lines: what is called, what is left out, what is drawn."""
+
+    def network(torch, weights, activation=None):
+        assert activation in (None, "Numba", "Triton")
+        return lambda x: reference(x, weights).astype(np.float32)
+
+    def captured(torch, program, args):
+        if program.__name__ == "compiled":
+            raise RuntimeError("operation not permitted when stream is capturing")
+        scores = cuda.device_array((len(args[0]), 10), np.float32)
+
+        def replay():
+            scores[:] = program(*args)
+
+        return replay, scores
+
+    def compiled(bench, function, *args):
+        def compiled(x):
+            return function(x)
+
+        return compiled
+
+    reset = []
+    torch = SimpleNamespace(
+        from_numpy=lambda x: SimpleNamespace(cuda=lambda: x), no_grad=contextlib.nullcontext,
+        backends=SimpleNamespace(cudnn=SimpleNamespace()),
+        _dynamo=SimpleNamespace(reset=lambda: reset.append(1)),
+    )  # fmt: skip
+    bench = Untimed(tmp_path)
+    monkeypatch.setattr(bench, "peer", lambda name: torch if name == "torch" else None)
+    monkeypatch.setattr(subject, "BATCHES", (3,))
+    monkeypatch.setattr(subject, "torch_network", network)
+    monkeypatch.setattr(subject, "numba_activation", lambda torch, name: "Numba")
+    monkeypatch.setattr(subject, "triton_activation", lambda torch, triton, name: "Triton")
+    monkeypatch.setattr(peers, "triton_programs", lambda bench: SimpleNamespace())
+    monkeypatch.setattr(peers, "torch_compiled", compiled)
+    monkeypatch.setattr(launch_costs, "captured_by_torch", captured)
+    clock = SimpleNamespace(wall=lambda call: (call(), 0.25)[1])
+    monkeypatch.setattr(event_clock, "clock", lambda: clock)
+    subject.run(bench)
+    drawn = {*model_charts.PROGRAMS} | {f"{name}, graph" for name in model_charts.PROGRAMS}
+    drawn -= {"fused, graph", "naive, graph", "torch.compile, graph"}  # no CuPy; not captured
+    assert {row.variant for row in bench.rows} == drawn
+    assert len(reset) == 3 and torch.backends.cudnn.benchmark
+    assert [note for note in bench.notes if "torch.compile, graph left out" in note]
+    assert len(list(tmp_path.glob("*-cnn-speed-up.png"))) == 1
 
 
 @SIMULATED
