@@ -509,7 +509,9 @@ predict.answer("finding without the fence", report.findings[0].kind)
 # sums are there. It would go well a thousand times, and then not. (`atomic.inc` counts to
 # `blocks - 1` and then starts again at 0, so the counter is ready for the next launch.)
 #
-# The whole ladder, with those of others beside it:
+# The whole ladder, and others beside it: CuPy; PyTorch, **eager** (each call runs a kernel that was
+# written before); PyTorch **compiled** (`torch.compile` writes kernels for your function). Later
+# comes **Triton**, a language for kernels within Python.
 
 # %%
 STEPS = ("atomics", "tree", "shuffles", "several", "last block")
@@ -534,8 +536,8 @@ for name in STEPS:
 # %% [markdown]
 # ## 5 Softmax: three readings, or two
 #
-# A softmax makes shares out of any numbers: `exp(x) / sum(exp(x))`, row by row. In attention, rows
-# of thousands. Try it as it stands, on numbers that a network may well produce:
+# A softmax makes shares out of any numbers: `exp(x) / sum(exp(x))`, row by row. Language models
+# take it of rows of thousands. Try it as it stands, on numbers that a network may well produce:
 
 
 # %%
@@ -633,8 +635,8 @@ exact = np.exp(np.array(numbers) - max(numbers)).sum()
 print(f"online {total:.6f}, with the maximum known {exact:.6f}")
 
 # %% [markdown]
-# That is the **online softmax**. It is what makes attention possible without ever storing its
-# matrix, which lesson 15 does.
+# That is the **online softmax**. Lesson 15 needs it for attention, whose matrix is too large to be
+# stored at all.
 #
 # One lane does this for its columns. Then 32 lanes must meet, each with a pair (largest, total).
 # The same correction, now for both:
@@ -969,7 +971,8 @@ speed_chart(find("activation", kernel="silu", metric=None, gpu="H200"), "silu")
 # %% [markdown]
 # (Hollow: the published figures; their machine is not named.) `host` is what a launch costs the
 # program that makes it. `two events` is what a careless clock shows, with the launch in it. A
-# replayed **graph** holds the launch ready (lesson 08).
+# replayed **graph** holds the launch ready (lesson 08), and finds its data in L2, where the replay
+# before left it.
 #
 # So whoever times one call of such a size measures launches, and calls them kernels. Numba looks at
 # the type of every argument at each launch, which costs. State the size with every speed-up, and
@@ -997,14 +1000,15 @@ predict.answer("calls until compilation is below 1%", calls)
 # %% [markdown]
 # ## 7 LayerNorm, and a variance below zero
 #
-# LayerNorm brings each row to mean 0 and variance 1, then stretches and shifts it, column by
-# column:
+# LayerNorm brings each row to mean 0 and variance 1. Then it stretches and shifts it, column by
+# column, by two rows that the network has learned. eps is small, and keeps the root above 0:
 #
 # ```text
 # y = (x - mean) / sqrt(variance + eps) * gamma + beta
 # variance = mean of (x - mean)²
 # ```
-#
+
+# %% [markdown]
 # As it stands this takes two passes before the last: the mean, then the squares. Schoolbooks have a
 # shortcut: variance = mean(x²) − mean(x)². Sum and sum of squares in **one** pass. In exact numbers
 # it is the same. In float32, rows with spread 1 around 0, 10, 100, …: from which mean on will it be
@@ -1168,7 +1172,8 @@ def merge_moments(count, mean, squares, other_count, other_mean, other_squares):
 check("merge-moments", merge_moments)
 
 # %% [markdown]
-# Sums, maxima, softmax pairs, moments: **whatever can be merged in any order can be reduced**, by
+# (Count, mean and squares of a part are called its **moments**.) Sums, maxima, softmax pairs,
+# moments: **whatever can be merged in any order can be reduced**, by
 # the same tree, butterfly and last block. Only the function in the middle changes. Look at the
 # package: `merged_in_warp` in `course/kernels/norm_steps.py` is your butterfly with three values.
 
@@ -1462,8 +1467,8 @@ predict.answer(question, round(rate, 2))
 # **lost** a part of what fusion gave them, and their LayerNorm is the suspect: alone it was slower
 # than PyTorch's in both languages. The fusion was right, and it hid a slow kernel.
 #
-# The same size on our H200, beside theirs. There a launch costs the host more than the GPU's work,
-# so at that size a careless clock shows little of the kernels.
+# The same size on our H200, beside theirs. There a launch takes the host about as long as the GPU
+# works, often longer, so a careless clock shows little of the kernels.
 
 # %%
 figures = find("norm", kernel=FUSED, metric=None, gpu="H200")
