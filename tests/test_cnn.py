@@ -17,7 +17,7 @@ from course.benches import cnn as subject
 from course.measurements import Figure
 from course.models import cnn, digits
 from course.models.cnn import METHODS, Network, accuracy, reference
-from course.models.cnn_torch import torch_network
+from course.models.cnn_torch import numba_activation, torch_network, triton_activation
 from course.models.cnn_weights import ACTIVATIONS, Weights, multiplications, shapes
 from course.roofline import Roofs
 from course.timing import timing_of
@@ -187,6 +187,49 @@ def test_pytorch_agrees_with_the_reference(some):
         assert_near(network(torch.from_numpy(some[0])).numpy(), reference(some[0], weights))
         doubled = torch_network(torch, weights, lambda x: 0 * x, device="cpu")
         assert np.array_equal(doubled(torch.zeros(1, 1, 8, 8)).numpy()[0], weights.out_bias)
+
+
+class Tensor:
+    """What an activation needs of a tensor; the simulator's memory, whole or as if in pieces."""
+
+    def __init__(self, memory, whole=True):
+        self.memory, self.whole = memory, whole
+        self.__cuda_array_interface__ = memory.__cuda_array_interface__
+
+    def contiguous(self):
+        return Tensor(self.memory)
+
+    def view(self, size):
+        assert self.whole and size == -1
+        return Tensor(self.memory.reshape(self.memory.size))
+
+
+@SIMULATED
+@pytest.mark.parametrize("pointer", [0, 7])
+@pytest.mark.parametrize("shape", [(3, 16, 8, 8), (5, 7)])
+def test_activations_take_tensors_where_they_lie_on_pytorchs_stream(pointer, shape):
+    stream, streams = SimpleNamespace(cuda_stream=pointer), []
+    torch = SimpleNamespace(
+        empty_like=lambda x: Tensor(cuda.device_array(x.memory.shape, np.float32)),
+        cuda=SimpleNamespace(current_stream=lambda: streams.append(stream) or stream),
+    )
+
+    def silu(x, out):
+        assert x.whole
+        out.memory[:] = cnn.silu(x.memory.copy_to_host())
+
+    x = np.random.default_rng(4).standard_normal(shape).astype(np.float32)
+    for name in ACTIVATIONS:
+        given, expected = Tensor(cuda.to_device(x), whole=False), cnn.FUNCTIONS[name](x)
+        found = [numba_activation(torch, name)(given)]
+        if name == "silu":
+            found.append(triton_activation(torch, SimpleNamespace(silu=silu), name)(given))
+        for y in found:
+            result = y.memory.copy_to_host()
+            assert result.shape == shape
+            np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+    assert len(streams) == len(ACTIVATIONS)
+    assert np.array_equal(given.memory.copy_to_host(), x)
 
 
 def test_the_activation_belongs_to_the_weights(some):
