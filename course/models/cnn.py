@@ -187,9 +187,7 @@ class Network:
 
     def __init__(self, weights: Weights):
         if not isinstance(weights, Weights):
-            raise TypeError(
-                f"weights is {type(weights).__name__}: give Weights.trained('silu')"
-            )
+            raise TypeError(f"weights is {type(weights).__name__}: give Weights.trained('silu')")
         self.weights = weights
         self.there = {name: cuda.to_device(array) for name, array in weights.as_dict().items()}
 
