@@ -12,7 +12,7 @@
 # - Watch 32 lanes exchange registers, lane by lane.
 # - Derive a softmax that reads its row once less, and write it.
 # - See right formulas give wrong numbers: a sum that stands still, a variance below zero.
-# - Fuse LayerNorm and GELU into one kernel, and take four published speed-ups apart.
+# - Fuse LayerNorm and GELU into one kernel, and take published speed-ups apart, and our own.
 
 # %% [markdown]
 # ## What you will learn
@@ -189,13 +189,48 @@ for name in ("atomics", "tree"):
 # %% [markdown]
 # Each block adds 256 numbers of similar size, and what arrives at the address is larger than what
 # it rounds away. Adding in a tree is not only faster, it is more accurate.
+#
+# **The last five steps** happen within one warp. Well-known programs leave the barriers out there:
+# the lanes of a warp move in step, they say. What will the simulator find?
+
+# %%
+predict("the last warp without a barrier", ...)
+
+
+# %%
+def last_warp(waits):
+    @cuda.jit
+    def sum_last_warp(x, out):
+        values = cuda.shared.array(32, float32)
+        t, half = cuda.threadIdx.x, 16
+        values[t] = x[t]
+        while half > 0:
+            if waits:
+                cuda.syncwarp()
+            if t < half:
+                values[t] += values[t + half]
+            half //= 2
+        if t == 0:
+            out[0] = values[0]
+
+    return sum_last_warp
+
+
+hasty, careful = (trace(last_warp(waits), 1, 32, x[:32], out) for waits in (False, True))
+print(hasty.findings[0])
+print("with syncwarp:", careful.findings or "no finding")
+predict.answer("the last warp without a barrier", hasty.findings[0].kind)
+
+# %% [markdown]
+# Since the GPUs of 2017 lanes may run apart. `cuda.syncwarp()` is the barrier of a warp, and cheap.
+# (Old code marks the memory `volatile` instead. That keeps a compiler from caching a value, and
+# orders nothing.) But if all is within one warp, why go through memory?
 
 # %% [markdown]
 # ## 3 Lanes exchange registers
 #
-# The tree writes each partial sum to shared memory, waits, and reads it back. But the lanes of a
-# warp run together. There is an instruction with which a lane reads **another lane's register**: a
-# **shuffle**.
+# The tree writes each partial sum to shared memory, waits, and reads it back. Lanes of one warp need
+# not. There is an instruction with which a lane reads **another lane's register**: a **shuffle**.
 #
 # ```text
 # other = cuda.shfl_xor_sync(0xFFFFFFFF, value, 16)   # the value of lane (mine xor 16)
@@ -1273,7 +1308,7 @@ predict.answer("one pass, times as fast as tree", round(long["tree"] / long["one
 # %% [markdown]
 # (`several rows` takes rows of up to a thousand numbers: a part of a warp can hold no more.) One
 # reading less, and hardly a gain, if any. What is in the way? There is a control: `squares`, the
-# trap, reads x as often as `one pass` and meets in a tree as well. It is faster. What differs is
+# trap, reads x as often as `one pass`, and has one tree more. Yet it is faster. What differs is
 # Welford's **division** at every number, and that each new mean waits for the one before.
 #
 # `warp` loses for long rows, 128 numbers for each lane one after the other, and gains for short
@@ -1495,7 +1530,7 @@ for method in ("block", "registers"):
 # |---|---|---|
 # | 1.87 times on Swish | two kernels with one | bytes, not the kernel |
 # | fusion 1.4 to 1.6 times | 4 transfers with 2 | a slow half: 2 was there |
-# | times at 2²⁰ | launches, mostly | the host |
+# | times at 2²⁰ | kernels as short as launches | say the size and the clock |
 # | inference times | compilation within | the first call |
 
 # %% [markdown]
@@ -1523,7 +1558,7 @@ progress(12)
 # 2. When do you need `shfl_xor`, and when is `shfl_down` enough?
 # 3. Why has the last block's sum the same bits each time, and the atomics' not?
 # 4. Can the online softmax overflow, if the largest number comes last?
-# 5. Why is two passes over registers better than Welford's one pass over them?
+# 5. Why are two passes over registers better than Welford's one pass over them?
 # 6. A fused kernel of three steps saves 7 → 2 transfers, and is 2.5 times as fast. Good?
 #
 # <details><summary>Answers</summary>
