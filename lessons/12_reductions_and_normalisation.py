@@ -229,8 +229,8 @@ predict.answer("the last warp without a barrier", hasty.findings[0].kind)
 # %% [markdown]
 # ## 3 Lanes exchange registers
 #
-# The tree writes each partial sum to shared memory, waits, and reads it back. Lanes of one warp need
-# not. There is an instruction with which a lane reads **another lane's register**: a **shuffle**.
+# The tree writes each partial sum to shared memory, waits, and reads it back. Lanes of one warp
+# need not. With one instruction a lane reads **another lane's register**: a **shuffle**.
 #
 # ```text
 # other = cuda.shfl_xor_sync(0xFFFFFFFF, value, 16)   # the value of lane (mine xor 16)
