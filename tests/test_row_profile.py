@@ -112,3 +112,26 @@ def test_every_launch_that_is_profiled_gives_a_right_result(monkeypatch):
             assert np.allclose(result.sum(1), 1, atol=1e-6)
         elif kernel == "layer norm backward":
             assert np.allclose(result.mean(1), 0, atol=1e-6)
+
+
+# --- what is recorded -----------------------------------------------------------------------------
+
+
+def is_recorded():
+    try:
+        row_profile.recorded("sum", "duration")
+    except FileNotFoundError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not is_recorded(), reason="no profile of these kernels is recorded yet")
+@pytest.mark.parametrize("kernel", ["softmax", "gelu", "silu"])
+def test_recorded_sectors_are_those_of_the_trace_and_memory_is_what_binds(kernel):
+    for op in ("load", "store"):
+        name = f"global {op} sectors"
+        assert row_profile.counter(kernel, name) == pytest.approx(predicted(kernel, name), rel=1e-3)
+    read = predicted(kernel, "DRAM bytes read")
+    assert row_profile.counter(kernel, "DRAM bytes read") == pytest.approx(read, rel=0.05)
+    busy = {part: row_profile.counter(kernel, f"{part} throughput") for part in ("SM", "DRAM")}
+    assert busy["DRAM"] > 75 and busy["DRAM"] > busy["SM"]
