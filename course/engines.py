@@ -83,7 +83,7 @@ def by_gpu(u: np.ndarray, s: np.ndarray, vt: np.ndarray, ranks: Sequence[int]) -
     Which kernel it is depends on the shape of an image and on k, never on the stack's length, so
     that an image comes out the same, bit for bit, in any company.
     """
-    from course.backend import cuda
+    from course.backend import cuda, gpu
     from course.kernels.reconstruct import reconstruct, step_for
 
     rows, columns = u.shape[1], vt.shape[2]
@@ -91,7 +91,8 @@ def by_gpu(u: np.ndarray, s: np.ndarray, vt: np.ndarray, ranks: Sequence[int]) -
     out = cuda.device_array((len(u), rows, columns), np.float32)
     found = []
     for k in ranks:
-        method, step = step_for("auto", rows, columns, k)
+        # of a stack on a GPU; the simulator is quickest image by image
+        method, step = step_for("auto", rows, columns, k, images=len(u) if gpu() else 0)
         if step.many is not None:
             reconstruct(*there, k, out=out, method=method)
         else:

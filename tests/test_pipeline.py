@@ -10,6 +10,7 @@ import shutil
 import threading
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -367,30 +368,33 @@ def test_a_folder_of_images_that_vanishes_ends_the_run_but_a_file_is_set_aside(
     folder, tmp_path, monkeypatch
 ):
     copy = shutil.copytree(folder, tmp_path / "copy")
+    last = sorted(copy.iterdir())[-1]
+    vanished, real = threading.Event(), stages.decode
+
+    def decode(path, *rest):
+        if Path(path).name == last.name:
+            vanished.wait(60)
+        return real(path, *rest)
 
     def progress(gone):
+        vanished.clear()
+
         def steps(files):
             for place, file in enumerate(files):
                 if place == 2:
                     gone()
+                    vanished.set()
                 yield file
 
         return steps
 
+    monkeypatch.setattr(stages, "decode", decode)
     options = {"workers": 1, "batch": 1, "resume": True}
-    last = sorted(copy.iterdir())[-1]
     report = rebuild(copy, tmp_path / "one", progress=progress(last.unlink), **options)
     ((file, reason),) = report.skipped
     assert file == str(last) and "No such file" in reason
 
     moved = tmp_path / "moved"
-    real = stages.decode
-
-    def slowly(*arguments):
-        time.sleep(0.02)
-        return real(*arguments)
-
-    monkeypatch.setattr(stages, "decode", slowly)
     with pytest.raises(FileNotFoundError, match="the folder .* is gone: bring it back") as caught:
         rebuild(
             folder, tmp_path / "all", progress=progress(lambda: folder.rename(moved)), **options

@@ -1,5 +1,6 @@
 """The kernels that rebuild an image from its SVD agree with float64, and cost what they say."""
 
+import dataclasses
 import importlib
 import types
 
@@ -189,6 +190,18 @@ def test_few_singular_values_need_no_pass_of_their_own(rng, k):
     assert relative_error(rebuilt, float64_reference(u, s, vt, k)) < 2e-7
 
 
+def test_thin_factors_may_have_rows_of_u_anywhere(rng):
+    """A truncated u has rows of k numbers, 50 say, which begin on no multiple of 16 bytes."""
+    u, s, vt = (rng.random(size, dtype=np.float32) for size in ((2, 40, 50), (2, 50), (2, 50, 64)))
+    thin = LADDER["tensor cores"].thin
+    mended = dataclasses.replace(thin, many_unaligned=None)  # it would be refused
+    there = [cuda.to_device(array) for array in (u, s, vt)]
+    out = cuda.device_array((2, 40, 64), np.float32)
+    mended.configured(there[0], there[2], 50, out)(*there, 50, out)
+    expected = [float64_reference(*factors, 50) for factors in zip(u, s, vt, strict=True)]
+    assert relative_error(out.copy_to_host(), np.array(expected)) < 2e-7
+
+
 @pytest.mark.skipif(gpu() is not None, reason="names a GPU that is not there")
 @pytest.mark.parametrize(
     ("card", "work", "chosen"),
@@ -197,6 +210,9 @@ def test_few_singular_values_need_no_pass_of_their_own(rng, k):
         ("H200", (4096, 4096, 50), "tensor cores"),
         ("H200", (1024, 1024, 64), "warp tiles"),
         ("H200", (256, 256, 50, 1000), "tensor cores"),
+        ("H200", (4096, 4096, 36), "warp tiles"),
+        ("H200", (256, 256, 36, 1000), "tensor cores"),
+        ("H200", (256, 254, 50, 1000), "warp tiles"),
         ("H200", (256, 256, 60, 1000), "warp tiles"),
         ("H200", (32, 4096, 20), "naive"),
         ("Tesla T4", (4096, 4096, 1024), "tensor cores"),

@@ -32,7 +32,9 @@ Array = Any  # of NumPy, of numba.cuda or of CuPy
 
 WIDE = 16  # bytes of the widest access
 ENOUGH = 2e9  # operations from which tensor cores win, splitting included, on an H200
-THIN_FROM = 4  # singular values from which they win without that pass, likewise
+#: Singular values from which tensor cores win without that pass, likewise: of one image, and the
+#: pixels that it must have, and of each image of a stack.
+THIN_FROM, THIN_PIXELS, THIN_OF_MANY = 40, 2**22, 32
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class Step:
         The kernels take the factors as fragments of this kind, and one launch becomes three.
     thin : Step, optional
         What takes its place where k is at most `course.kernels.thin_tiles.DEEPEST`.
+    u_anywhere : bool
+        Rows of u may start anywhere for the kernels of aligned arrays, too.
     """
 
     kernel: Callable
@@ -71,6 +75,7 @@ class Step:
     capability: tuple[int, int] = (5, 0)
     kind: str | None = None
     thin: "Step | None" = None
+    u_anywhere: bool = False
 
     def grid(self, rows: int, columns: int) -> tuple[int, int]:
         """Return the blocks in x and y that cover rows x columns pixels."""
@@ -100,7 +105,7 @@ class Step:
         """
         if (chosen := self.for_k(k)) is not self:
             return chosen.configured(u, vt, k, out, stream)
-        fits = are_aligned(u, vt, out)
+        fits = are_aligned(vt if self.u_anywhere else u, vt, out)
         grid: tuple[int, ...] = self.grid(*out.shape[-2:])
         if out.ndim == 2:
             kernel = self.kernel if fits or self.unaligned is None else self.unaligned
@@ -204,7 +209,7 @@ def _thin_tiles() -> Step:
     shape = thin_tiles.ThinShape()
     tile = shape.block_rows, shape.block_columns
     make = functools.partial(thin_tiles.thin_tiles, shape)
-    return _tiles(make, shape.threads, tile, capability=thin_tiles.CAPABILITY)
+    return _tiles(make, shape.threads, tile, capability=thin_tiles.CAPABILITY, u_anywhere=True)
 
 
 _SQUARE = register_tiles.THREADS, (register_tiles.BLOCK_ROWS, register_tiles.BLOCK_COLUMNS)
@@ -243,8 +248,8 @@ def made_kernels() -> dict[str, tuple[Callable, bool, tuple[int, int]]]:
     """Every kernel that is made for a shape of tiles: name -> (kernel, for many?, capability)."""
     found = {}
     for suffix, steps in (("", LADDER), (" before 8.0", OLDER)):
-        pairs = [(name, step) for name, step in steps.items()]
-        pairs += [(f"{name}, thin", step.thin) for name, step in steps.items() if step.thin]
+        pairs = list(steps.items())
+        pairs += [(f"{name}, thin", step.thin) for name, step in pairs if step.thin]
         for name, step in pairs:
             for part, many in (("unaligned", False), ("many", True), ("many_unaligned", True)):
                 if (kernel := getattr(step, part)) is not None:
@@ -280,7 +285,9 @@ def step_for(method: str, rows: int, columns: int, k: int, images: int = 0) -> t
     if method == "auto":
         method = "warp tiles" if images else "naive"
         if gpu() and (images or (min(rows, columns) >= 64 and k >= 4)):
-            thin = THIN_FROM <= k <= thin_tiles.DEEPEST and capability >= thin_tiles.CAPABILITY
+            least = THIN_OF_MANY if images else THIN_FROM
+            thin = least <= k <= thin_tiles.DEEPEST and capability >= thin_tiles.CAPABILITY
+            thin &= columns % 4 == 0 and (images > 0 or rows * columns >= THIN_PIXELS)
             enough = 2 * rows * columns * k >= ENOUGH and capability >= (7, 5) and not images
             method = "tensor cores" if thin or enough else "warp tiles"
     step = LADDER[method]

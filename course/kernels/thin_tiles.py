@@ -8,8 +8,9 @@ Each warp has 32 columns. The lane that splits a number of vt is the one that mu
 stays in its registers; the warps split the rows of u in turn and share them. Tensor cores do not
 mind which columns make a fragment, nor in which order i runs, if both factors take the same: lane
 l, with g = l // 4 and q = l % 4, takes the columns 4g to 4g + 3 of a row of vt, one for each of its
-four fragments, and of a row of u the numbers 16 t + 4q to 16 t + 4q + 3. So global memory is read,
-and at the end written, 16 bytes at a time.
+four fragments: vt is read, and the result written, 16 bytes at a time. Of a row of u it takes
+numbers side by side, 16 t + 4q to 16 t + 4q + 3, one by one: rows of a truncated u, k long, start
+anywhere, and L1 answers three times of four.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,6 @@ from numba import float32, int32, uint32
 from course.backend import cuda
 from course.intrinsics import (
     load,
-    load2,
     load4,
     mma_f16,
     mma_f16_k8,
@@ -67,8 +67,8 @@ class ThinShape:
 def thin_tiles(shape: ThinShape, aligned: bool) -> tuple[Callable, Callable]:
     """The kernels, for one image (u, s, vt, k, out) and for many, one more axis in front.
 
-    k is at most `DEEPEST`. `aligned`: whether rows can be accessed 16 bytes at a time. Launch with
-    ``shape.threads`` threads.
+    k is at most `DEEPEST`. `aligned`: whether rows of vt and out can be accessed 16 bytes at once.
+    Launch with ``shape.threads`` threads.
     """
     fragments, rows = shape.block_rows // ROWS, shape.block_rows
     eighths = DEEPEST // 8  # slices of 8 values of i: three pairs of them, and a last one
@@ -88,25 +88,11 @@ def thin_tiles(shape: ThinShape, aligned: bool) -> tuple[Callable, Callable]:
     def bring_row(u, row, k, x, side):
         """A lane's numbers of a row of u; zeros from i = k on."""
         row = min(row, int32(u.shape[0] - 1))
-        for pair in range(pairs):
-            i = first_i(2 * pair)
-            if aligned:
-                four = load4(u, (row, min(i, (k - 1) // 4 * 4)))
-                x[side, 4 * pair], x[side, 4 * pair + 1] = four[0], four[1]
-                x[side, 4 * pair + 2], x[side, 4 * pair + 3] = four[2], four[3]
-            else:
-                for e in range(4):
-                    x[side, 4 * pair + e] = load(u, (row, min(i + e, k - 1)))
-            for e in range(4):
-                x[side, 4 * pair + e] = x[side, 4 * pair + e] if i + e < k else float32(0)
-        i, last = first_i(2 * pairs), 4 * pairs
-        if aligned:
-            x[side, last], x[side, last + 1] = load2(u, (row, min(i, (k - 1) // 2 * 2)))
-        else:
+        for eighth in range(eighths):
             for e in range(2):
-                x[side, last + e] = load(u, (row, min(i + e, k - 1)))
-        for e in range(2):
-            x[side, last + e] = x[side, last + e] if i + e < k else float32(0)
+                i = first_i(eighth) + e
+                number = load(u, (row, min(i, k - 1)))
+                x[side, 2 * eighth + e] = number if i < k else float32(0)
 
     @cuda.jit(device=True)
     def bring_columns(s, vt, first_column, k, x):
