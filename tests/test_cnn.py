@@ -466,9 +466,10 @@ def test_the_bench_checks_and_counts_each_of_its_programs(monkeypatch, tmp_path)
     bench = Untimed(tmp_path)
     subject.run(bench)
     names = {(row.kernel, row.variant, row.shape) for row in bench.rows}
-    assert names == {
-        (f"digits {a}", method, b) for a in ACTIVATIONS for method in METHODS for b in ("3", "5")
-    }
+    sizes = ("3", "5", "360")
+    assert names == {(f"digits {a}", way, b) for a in ACTIVATIONS for way in METHODS for b in sizes}
+    right = [row for row in bench.rows if row.metric == "accuracy"]
+    assert len(right) == 6 and min(row.median for row in right) >= 0.97 and not bench.failures
     for work in bench.work.values():
         assert work["warm"] and work["registers"] is False
     its = bench.work["digits relu", "fused", "3"]
@@ -519,6 +520,7 @@ def test_pytorchs_programs_run_with_three_activations_compiled_and_in_graphs(mon
     bench = Untimed(tmp_path)
     monkeypatch.setattr(bench, "peer", lambda name: torch if name == "torch" else None)
     monkeypatch.setattr(subject, "BATCHES", (3,))
+    monkeypatch.setattr(subject, "LATENCIES", 5)
     monkeypatch.setattr(subject, "torch_network", network)
     monkeypatch.setattr(subject, "numba_activation", lambda torch, name: "Numba")
     monkeypatch.setattr(subject, "triton_activation", lambda torch, triton, name: "Triton")

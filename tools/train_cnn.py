@@ -25,6 +25,7 @@ from tools.lessons import ROOT
 FOLDER = ROOT / "data" / "models"
 SEED = 12
 BATCH, STEPS = 64, 2000
+PART = 500  # images that are read at a time, so that MNIST's take little memory
 RATE, BETA1, BETA2, TINY = 3e-3, 0.9, 0.999, 1e-8
 
 Arrays = dict[str, np.ndarray]
@@ -181,7 +182,8 @@ def main(words: list[str] | None = None) -> None:
         file = chosen.out or FOLDER / f"digits_{name}.npz"
         file.parent.mkdir(parents=True, exist_ok=True)
         weights.save(file)
-        right = accuracy(reference(test, weights), truth)
+        parts = [reference(some, weights) for some in np.array_split(test, -(-len(test) // PART))]
+        right = accuracy(np.concatenate(parts), truth)
         print(f"{file.name}: {right:.2%} of {len(truth):,} held-out digits right")
 
 

@@ -8,7 +8,8 @@ events, launches queued behind a busy kernel. Each program also runs inside a CU
 forward pass. Data stays in L2, for all.
 
 Efficiency is the least time that the GPU's roofs allow for the work, in which every byte of images,
-weights and scores is moved once, over the time between events. Three pictures go beside the rows.
+weights and scores is moved once, over the time between events. How many of the held-out digits are
+read right is a row, too. Three pictures go beside the rows.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ import functools
 import numpy as np
 
 from course import launch_costs, peers
-from course.backend import gpu
+from course.backend import gpu, one_line
 from course.model_charts import write_charts
-from course.models.cnn import METHODS, Network, reference
+from course.models.cnn import METHODS, Network, accuracy, reference
 from course.models.cnn_torch import numba_activation, torch_network, triton_activation
 from course.models.cnn_weights import ACTIVATIONS, Weights, multiplications
 from course.models.digits import CLASSES, held_out
@@ -35,7 +36,7 @@ LATENCIES = 100  # samples
 
 def run(bench):
     """Compare the programs for each activation at each batch size, then draw."""
-    images, _ = held_out()
+    images, labels = held_out()
     for activation in ACTIVATIONS:
         weights = Weights.trained(activation)
         network = Network(weights)
@@ -49,6 +50,7 @@ def run(bench):
             own(bench, network, x, work)
             if torch := bench.peer("torch"):
                 of_torch(bench, torch, weights, x, work | {"limit": PEERS_LIMIT})
+        read(bench, network, images, labels)
     if bench.folder is not None and bench.rows:
         for path in write_charts(bench.rows, bench.folder, gpu() or "GPU"):
             bench.say(f"  written: {path}")
@@ -58,6 +60,20 @@ def moved(x, weights):
     """Bytes of images, weights and scores, each once."""
     scores = 4 * CLASSES * len(x)
     return x.nbytes + sum(array.nbytes for array in weights.as_dict().values()) + scores
+
+
+def read(bench, network, images, labels):
+    """How many of all held-out digits the course's programs read right."""
+    name = f"digits {network.weights.activation}"
+    for method in METHODS:
+        try:
+            right = accuracy(network(images, method), labels)
+        except Exception as problem:
+            bench.failures.append(f"{name} {method} accuracy: {one_line(problem, 400)}")
+            continue
+        about = name, method, f"{len(labels)}", "float32"
+        bench.figure(*about, "accuracy", "of the images", right)
+        bench.say(f"  {name}, {method}: {right:.1%} of {len(labels)} held-out digits right")
 
 
 def program(bench, name, variant, call, args, work, out=None):
