@@ -3,7 +3,7 @@
     python -m tools.train_cnn [relu gelu silu]
     python -m tools.train_cnn silu --mnist FOLDER --out FILE
 
-needs NumPy alone: a minute for each on the course's digits, longer on MNIST's IDX files. Gradients
+needs NumPy alone: half a minute on the course's digits, minutes on MNIST's IDX files. Gradients
 are written by hand, the optimiser is Adam (Kingma and Ba, arXiv:1412.6980); each image is moved by
 up to one pixel each time it is shown. All three begin with the same numbers and see the same images
 in the same order. The same machine makes the same weights each time; another one may add in

@@ -114,6 +114,47 @@ def shape_for(rows: int, columns: int) -> Shape:
 
 
 @functools.cache
+def four_results(inputs: int, frame: int, wide: int) -> Callable:
+    """A device function: the convolution at 2 x 2 pixels, from images in frames in shared memory.
+
+    Of (tile, corner, weights, at, before): `corner` is the place in the frame of the upper left of
+    the 4 x 4 pixels that are read, `at` that of an output's first weight, `before` the bias. Frames
+    of `frame` numbers, one a channel, have rows of `wide` numbers.
+    """
+
+    @cuda.jit(device=True)
+    def results(tile, corner, weights, at, before):
+        patch = cuda.local.array((4, 4), float32)
+        a, b, c, d = before, before, before, before
+        for channel in range(inputs):
+            for down in range(4):
+                for right in range(4):
+                    patch[down, right] = load(tile, channel * frame + corner + down * wide + right)
+            for down in range(3):
+                for right in range(3):
+                    w = load(weights, at + 9 * channel + 3 * down + right)
+                    a += patch[down, right] * w
+                    b += patch[down, right + 1] * w
+                    c += patch[down + 1, right] * w
+                    d += patch[down + 1, right + 1] * w
+        return a, b, c, d
+
+    return results
+
+
+@functools.cache
+def largest_of(function: Callable) -> Callable:
+    """A device function: the largest of four numbers, each activated; NaN where one is NaN."""
+
+    @cuda.jit(device=True)
+    def largest(four):
+        above = larger(function(four[0]), function(four[1]))
+        return larger(above, larger(function(four[2]), function(four[3])))
+
+    return largest
+
+
+@functools.cache
 def fused(function: Callable, inputs: int, rows: int, columns: int, shape: Shape) -> Callable:
     """Step 2, of (x, weight, bias, out), for images of `inputs` channels, rows x columns pixels.
 
@@ -135,13 +176,13 @@ def fused(function: Callable, inputs: int, rows: int, columns: int, shape: Shape
     area, numbers, longer = rows * columns, inputs * rows * columns, pitch - taps
     tile_size, weights_size = inputs * frame, outputs * pitch
     at_once = min(IN_FLIGHT, -(-max(numbers, outputs * taps) // threads))
+    results, largest = four_results(inputs, frame, wide), largest_of(function)
 
     @cuda.jit
     def convolve_fused(x, weight, bias, out):
         tile = cuda.shared.array(tile_size, float32)
         weights = cuda.shared.array(weights_size, float32)
         values = cuda.local.array(at_once, float32)
-        patch = cuda.local.array((4, 4), float32)
         image, first = cuda.blockIdx.x, cuda.blockIdx.y * outputs
         p, o = cuda.threadIdx.x, cuda.threadIdx.y
         t, here = o * pixels + p, min(outputs, bias.shape[0] - first)
@@ -171,21 +212,8 @@ def fused(function: Callable, inputs: int, rows: int, columns: int, shape: Shape
             before = bias[first + o]
             for pixel in range(p, pooled, pixels):
                 corner = 2 * (pixel // pooled_columns) * wide + 2 * (pixel % pooled_columns)
-                a, b, c, d = before, before, before, before
-                for channel in range(inputs):
-                    for down in range(4):
-                        for right in range(4):
-                            place = channel * frame + corner + down * wide + right
-                            patch[down, right] = load(tile, place)
-                    for down in range(3):
-                        for right in range(3):
-                            w = load(weights, o * pitch + 9 * channel + 3 * down + right)
-                            a += patch[down, right] * w
-                            b += patch[down, right + 1] * w
-                            c += patch[down + 1, right] * w
-                            d += patch[down + 1, right + 1] * w
-                above, below = larger(function(a), function(b)), larger(function(c), function(d))
-                out[image, first + o, pixel] = larger(above, below)
+                four = results(tile, corner, weights, o * pitch, before)
+                out[image, first + o, pixel] = largest(four)
 
     return convolve_fused
 
