@@ -26,6 +26,7 @@ BASE = "torch"  # what a speed-up is against
 
 #: Programs in the order in which they are drawn, and what the legend calls them.
 PROGRAMS = {
+    "whole": "ours, one kernel",
     "fused": "ours, four kernels",
     "naive": "ours, nine kernels",
     "torch": "PyTorch",

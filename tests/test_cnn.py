@@ -15,7 +15,7 @@ from course import backend, cuda, event_clock, launch_costs, model_charts, peers
 from course.bench import Bench
 from course.benches import cnn as subject
 from course.measurements import Figure
-from course.models import cnn, digits
+from course.models import cnn, cnn_whole, digits
 from course.models.cnn import METHODS, Network, accuracy, reference
 from course.models.cnn_torch import numba_activation, torch_network, triton_activation
 from course.models.cnn_weights import ACTIVATIONS, Weights, multiplications, shapes
@@ -242,12 +242,12 @@ def test_the_activation_belongs_to_the_weights(some):
     assert not np.array_equal(weights["gelu"].first_weight, weights["silu"].first_weight)
 
 
-def test_fused_there_are_four_launches_and_naive_nine_that_move_several_times_the_bytes(some):
+def test_nine_launches_move_several_times_the_bytes_of_four_and_one_moves_each_byte_once(some):
     network = Network(Weights.trained("gelu"))
     x = cuda.to_device(np.ascontiguousarray(some[0][:16]))
     scores = cuda.device_array((16, 10), np.float32)
     moved = {}
-    for method, count in (("fused", 4), ("naive", 9)):
+    for method, count in (("fused", 4), ("naive", 9), ("whole", 1)):
         steps = network.program(method).steps(x, scores)
         assert len(steps) == count
         moved[method] = 0
@@ -258,6 +258,33 @@ def test_fused_there_are_four_launches_and_naive_nine_that_move_several_times_th
             moved[method] += report.unique_bytes
         assert_near(scores.copy_to_host(), reference(some[0][:16], network.weights))
     assert moved["naive"] > 4 * moved["fused"]
+    padding = 4 * 32  # a number for each row of the second layer's weights
+    weights = sum(array.nbytes for array in network.weights.as_dict().values())
+    assert moved["whole"] == weights + padding + 16 * 4 * (64 + 10) < moved["fused"]
+
+
+def test_one_kernel_reads_shared_memory_without_conflicts_and_refuses_large_images(some):
+    network = Network(Weights.trained("relu"))
+    x, scores = cuda.to_device(some[0][:3].copy()), cuda.device_array((3, 10), np.float32)
+    ((_, kernel, how, arguments),) = network.program("whole").steps(x, scores)
+    report = trace(kernel, *how, *arguments)
+    assert report.total("shared", "load").conflicts == 0
+    assert report.total("global", "store").bytes == 4 * scores.size
+    assert report.operations["float32"] > 2 * multiplications(3)
+    large, weights = np.ones((2, 1, 32, 32), np.float32), Weights.random(1, "relu", 32)
+    with pytest.raises(ValueError, match=r"32 x 32 pixels need 5\d,\d+ bytes .* method='fused'"):
+        Network(weights)(large, method="whole")
+    assert_near(Network(weights)(large), reference(large, weights))
+
+
+def test_packed_weights_have_the_second_layers_rows_padded():
+    weights = Weights.random(6)
+    flat, at = cnn_whole.packed(weights), cnn_whole.SECOND_WEIGHT
+    rows = flat[at : cnn_whole.SECOND_BIAS].reshape(32, 145)
+    assert np.array_equal(rows[:, :144], weights.second_weight.reshape(32, 144))
+    rest = np.concatenate([weights.hidden_weight.ravel(), weights.hidden_bias])
+    assert np.array_equal(flat[cnn_whole.STAGED :][: rest.size], rest)
+    assert flat.dtype == np.float32 and np.array_equal(flat[-10:], weights.out_bias)
 
 
 def test_a_program_is_prepared_once_for_its_arrays(some):
@@ -310,7 +337,7 @@ def test_what_is_no_batch_of_images_is_refused(some):
     ):
         with pytest.raises(kind, match=words):
             network(given)
-    with pytest.raises(ValueError, match="no method 'layers': choose fused, naive"):
+    with pytest.raises(ValueError, match="no method 'layers': choose fused, naive, whole"):
         network(x, method="layers")
     with pytest.raises(ValueError, match=r"out has the shape \(3, 10\); it must be \(2, 10\)"):
         network(x, out=np.zeros((3, 10), np.float32))
@@ -469,7 +496,7 @@ def test_the_bench_checks_and_counts_each_of_its_programs(monkeypatch, tmp_path)
     sizes = ("3", "5", "360")
     assert names == {(f"digits {a}", way, b) for a in ACTIVATIONS for way in METHODS for b in sizes}
     right = [row for row in bench.rows if row.metric == "accuracy"]
-    assert len(right) == 6 and min(row.median for row in right) >= 0.97 and not bench.failures
+    assert len(right) == 9 and min(row.median for row in right) >= 0.97 and not bench.failures
     for work in bench.work.values():
         assert work["warm"] and work["registers"] is False
     its = bench.work["digits relu", "fused", "3"]
@@ -531,7 +558,8 @@ def test_pytorchs_programs_run_with_three_activations_compiled_and_in_graphs(mon
     monkeypatch.setattr(event_clock, "clock", lambda: clock)
     subject.run(bench)
     drawn = {*model_charts.PROGRAMS} | {f"{name}, graph" for name in model_charts.PROGRAMS}
-    drawn -= {"fused, graph", "naive, graph", "torch.compile, graph"}  # no CuPy; not captured
+    drawn -= {f"{method}, graph" for method in METHODS}  # no CuPy
+    drawn -= {"torch.compile, graph"}  # not captured
     assert {row.variant for row in bench.rows} == drawn
     assert len(reset) == 3 and torch.backends.cudnn.benchmark
     assert [note for note in bench.notes if "torch.compile, graph left out" in note]
@@ -585,7 +613,7 @@ def test_charts_show_what_was_measured():
     assert list(first.get_ydata()) == pytest.approx([10] * 4)  # µs
     relu = model_charts.speed_up_chart(rows).axes[0]
     ours, ours_in_a_graph = (line.get_ydata() for line in relu.lines[:2])
-    assert list(ours) == pytest.approx([3] * 4) and list(ours_in_a_graph) == pytest.approx([6] * 4)
+    assert list(ours) == pytest.approx([4] * 4) and list(ours_in_a_graph) == pytest.approx([8] * 4)
     share = model_charts.efficiency_chart(rows).axes[2].lines[0].get_ydata()
     assert list(share) == pytest.approx([1.6, 3.2, 6.4, 12.8])  # percent
 

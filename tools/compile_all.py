@@ -23,7 +23,7 @@ from numba.core.registry import CPUDispatcher
 from course import toolchain
 from course.compiler import Compiled, CompilerMissing, compiled
 from course.kernels import convolution, linear
-from course.models import spectral, spectral_layers
+from course.models import cnn_whole, spectral, spectral_layers
 from course.real_kernels import is_device_function
 
 TARGETS = ("sm_75", "sm_90")  # a Tesla T4; an H100 or H200
@@ -151,6 +151,8 @@ def made() -> Iterator[Case]:
             yield Case(f"{family}: {name}", kernel, types)
     for name, (kernel, capability) in spectral.made_kernels().items():
         yield Case(f"spectral: {name}", kernel, spectral.SIGNATURE, capability)
+    for name, kernel in cnn_whole.made_kernels().items():
+        yield Case(f"cnn: {name}", kernel, cnn_whole.SIGNATURE)
 
 
 def complaints(case: Case, facts: Compiled) -> Iterator[str]:

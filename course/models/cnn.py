@@ -11,6 +11,7 @@ erf) or SiLU (Swish).
 >>> scores = Network(weights)(x)                              # four kernels
 >>> accuracy(scores, labels)                                  # the same
 >>> scores = Network(weights)(x, method="naive")              # nine
+>>> scores = Network(weights)(x, method="whole")              # one
 """
 
 from __future__ import annotations
@@ -21,17 +22,18 @@ import numpy as np
 
 from course.backend import cuda
 from course.kernels.arrays import Array, handed_back, on_device, target_for
-from course.kernels.convolution import Step, of_float32
+from course.kernels.convolution import Step, function_of, of_float32
 from course.kernels.convolution import steps as convolution_steps
 from course.kernels.linear import steps as linear_steps
 from course.models.cnn_weights import FIRST, HIDDEN, SECOND, Weights
+from course.models.cnn_whole import THREADS, packed, whole
 from course.models.digits import CLASSES
 from course.models.spectral import erf, gelu
 
 __all__ = ["METHODS", "Network", "Program", "Weights", "accuracy", "erf", "reference"]
 
-#: name -> (step of `course.kernels.convolution`, step of `course.kernels.linear`)
-METHODS = {"fused": ("fused", "warp"), "naive": ("naive", "naive")}
+#: name -> (step of `course.kernels.convolution`, step of `course.kernels.linear`), but for "whole"
+METHODS = {"fused": ("fused", "warp"), "naive": ("naive", "naive"), "whole": ("", "")}
 
 
 # --- the reference -------------------------------------------------------------------------------
@@ -143,6 +145,10 @@ class Program:
         w, activation = self.network.there, self.network.weights.activation
         convolve, multiply = METHODS[self.method]
         batch, side = x.shape[0], x.shape[-1]
+        if self.method == "whole":
+            kernel = whole(function_of(activation), side)
+            arguments = x.reshape(batch, side * side), self.network.packed, scores
+            return [("all layers", kernel, (batch, THREADS), arguments)]
         first = _memory(batch, FIRST, side // 2, side // 2)
         second = _memory(batch, SECOND, side // 4, side // 4)
         hidden = _memory(batch, HIDDEN)
@@ -190,6 +196,7 @@ class Network:
             raise TypeError(f"weights is {type(weights).__name__}: give Weights.trained('silu')")
         self.weights = weights
         self.there = {name: cuda.to_device(array) for name, array in weights.as_dict().items()}
+        self.packed = cuda.to_device(packed(weights))
 
     def program(self, method: str = "fused", stream: Any = 0) -> Program:
         """What computes batches again and again, ready to be called with (x, scores)."""
@@ -204,7 +211,7 @@ class Network:
             Of NumPy, CuPy or numba.cuda, in C order; from 0 (paper) to 1 (ink). An image with NaN
             has scores of NaN, and touches no other.
         method : str
-            One of `METHODS`: four fused kernels, or nine naive ones.
+            One of `METHODS`: four fused kernels, nine naive ones, or one for the whole network.
         out : array, optional
             Where to write.
 
@@ -218,7 +225,8 @@ class Network:
         TypeError
             For no array, or elements that are not float32.
         ValueError
-            For another shape or strides, or a method that does not exist.
+            For another shape or strides, a method that does not exist, or images that are too large
+            for "whole".
         """
         program, side = self.program(method), self.weights.side
         of_float32(x, "x", 4, f"(batch, 1, {side}, {side})")
