@@ -9,6 +9,7 @@ program inside a CUDA graph. Programs that were not measured are not drawn.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -51,6 +52,7 @@ def values(figures: Iterable[Figure], metric: str) -> dict[str, dict[str, Curve]
 
 def latency_chart(figures: Iterable[Figure]) -> Picture:
     """What a caller waits for: from the call to scores that are there [µs]."""
+    figures = list(figures)
     found = {
         activation: {
             name: {batch: 1e3 * value for batch, value in curve.items()}
@@ -58,12 +60,12 @@ def latency_chart(figures: Iterable[Figure]) -> Picture:
         }
         for activation, programs in values(figures, "latency").items()
     }
-    return _panels(found, "latency [µs]")
+    return _panels(found, "latency [µs]", figures)
 
 
 def speed_up_chart(figures: Iterable[Figure]) -> Picture:
     """How many times faster than PyTorch, eager, with its own activation; by latency."""
-    found = {}
+    figures, found = list(figures), {}
     for activation, programs in values(figures, "latency").items():
         base = programs.get(BASE)
         if base:
@@ -75,11 +77,12 @@ def speed_up_chart(figures: Iterable[Figure]) -> Picture:
             }
     if not found:
         raise ValueError(f"no latency of {BASE!r} among these figures: nothing to compare with")
-    return _panels(found, "latency of PyTorch / latency", level=1.0)
+    return _panels(found, "latency of PyTorch / latency", figures, level=1.0)
 
 
 def efficiency_chart(figures: Iterable[Figure]) -> Picture:
     """The least time that the GPU's roofs allow / time of the GPU [%]."""
+    figures = list(figures)
     found = {
         activation: {
             name: {batch: 100 * value for batch, value in curve.items()}
@@ -87,7 +90,7 @@ def efficiency_chart(figures: Iterable[Figure]) -> Picture:
         }
         for activation, programs in values(figures, "efficiency").items()
     }
-    return _panels(found, "of what the roofs allow [%]")
+    return _panels(found, "of what the roofs allow [%]", figures)
 
 
 CHARTS = {
@@ -107,7 +110,7 @@ def write_charts(figures: Sequence[Figure], folder: Path, gpu: str) -> list[Path
     OSError
         When the folder does not exist or cannot be written; an older picture stays as it was.
     """
-    written = []
+    written, figures = [], [dataclasses.replace(figure, gpu=gpu) for figure in figures]
     for name, draw in CHARTS.items():
         try:
             picture = draw(figures)
@@ -132,8 +135,13 @@ def _write_whole(path: Path, content: bytes) -> None:
         raise
 
 
-def _panels(found: dict[str, dict[str, Curve]], ylabel: str, level: float | None = None) -> Picture:
-    """A panel for each activation, on common logarithmic axes, and one legend.
+def _panels(
+    found: dict[str, dict[str, Curve]],
+    ylabel: str,
+    figures: Sequence[Figure],
+    level: float | None = None,
+) -> Picture:
+    """A panel for each activation, on common logarithmic axes; one legend; which GPU it was.
 
     Raises
     ------
@@ -173,6 +181,10 @@ def _panels(found: dict[str, dict[str, Curve]], ylabel: str, level: float | None
         style(axes)
         if place:
             axes.tick_params(labelleft=False)
+    machine = next((figure.gpu for figure in figures if figure.gpu), "")
+    picture.text(
+        0.985, 0.03, machine, ha="right", fontsize=FONT_SIZE - 1, color=FAINT, parse_math=False
+    )
     _legend(picture, {name for programs in found.values() for name in programs})
     return picture
 

@@ -601,8 +601,11 @@ def test_charts_have_a_panel_an_activation_and_a_line_a_program():
             assert axes.get_xlabel() == "images in a batch"
             drawn = [line for line in axes.lines if len(line.get_xdata()) == 4]
             assert len(drawn) == 2 * len(model_charts.PROGRAMS)
+        assert [text.get_text() for text in picture.texts] == [""]  # no GPU: made up
         with Image.open(io.BytesIO(picture.png())) as image:
             assert image.size == (820, 350)
+    (said,) = draw([dataclasses.replace(row, gpu="NVIDIA H200") for row in figures()]).texts
+    assert said.get_text() == "NVIDIA H200"
 
 
 def test_charts_show_what_was_measured():
