@@ -336,7 +336,8 @@ def run(
     failures : list of str
         Programs that were wrong or failed; the others' figures are in the files.
 
-    A subject that has ``CHARTS = True`` gets those of `course.speed_charts` beside its file.
+    A subject that has ``CHARTS = True`` gets those of `course.speed_charts` beside its file; the
+    name of another module, those of that one.
     """
     from course.measured_roofs import measure_roofs
 
@@ -361,11 +362,10 @@ def run(
         path = folder / measurements.file_name(gpu, subject)
         files.append(measurements.write(path, facts, bench.rows))
         say(f"  written: {path}")
-        if getattr(module, "CHARTS", False):
-            from course import speed_charts
-
+        if name := getattr(module, "CHARTS", None):
             try:
-                for chart in speed_charts.save(path, roofs.bandwidth):
+                drawing = importlib.import_module("course.speed_charts" if name is True else name)
+                for chart in drawing.save(path, roofs.bandwidth):
                     say(f"  written: {chart}")
             except Exception as problem:  # the figures are kept whatever becomes of their picture
                 failures.append(f"{subject}: no charts: {backend.one_line(problem, 400)}")

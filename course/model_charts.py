@@ -9,9 +9,8 @@ program inside a CUDA graph. Programs that were not measured are not drawn.
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -19,7 +18,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from course.drawing import FAINT, FONT_SIZE, INK, MARKERS, PALETTE, Picture, style
-from course.measurements import Figure, gpu_slug
+from course.measurements import Figure, read
+from course.tables import write_whole
 
 PREFIX = "digits "  # of the kernels' names; the activation follows
 GRAPH = ", graph"  # what a program's name ends with where it ran inside a CUDA graph
@@ -38,6 +38,10 @@ PROGRAMS = {
 TITLES = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU (Swish)"}
 
 Curve = dict[int, float]  # batch size -> value
+
+
+class NothingMeasured(ValueError):
+    """There are no figures for a chart."""
 
 
 def values(figures: Iterable[Figure], metric: str) -> dict[str, dict[str, Curve]]:
@@ -76,7 +80,9 @@ def speed_up_chart(figures: Iterable[Figure]) -> Picture:
                 for name, curve in programs.items()
             }
     if not found:
-        raise ValueError(f"no latency of {BASE!r} among these figures: nothing to compare with")
+        raise NothingMeasured(
+            f"no latency of {BASE!r} among these figures: nothing to compare with"
+        )
     return _panels(found, "latency of PyTorch / latency", figures, level=1.0)
 
 
@@ -100,39 +106,41 @@ CHARTS = {
 }
 
 
-def write_charts(figures: Sequence[Figure], folder: Path, gpu: str) -> list[Path]:
-    """Write the charts as ``<gpu>-cnn-<chart>.png``, each whole or not at all.
+def charts(figures: Iterable[Figure]) -> dict[str, Picture]:
+    """All charts of a bench's figures, by the ends of their files' names.
 
-    A chart of which nothing was measured, such as a speed-up without PyTorch, is left out.
-
-    Raises
-    ------
-    OSError
-        When the folder does not exist or cannot be written; an older picture stays as it was.
+    One of which nothing was measured, such as a speed-up without PyTorch, is left out.
     """
-    written, figures = [], [dataclasses.replace(figure, gpu=gpu) for figure in figures]
+    found, figures = {}, list(figures)
     for name, draw in CHARTS.items():
-        try:
-            picture = draw(figures)
-        except ValueError:  # nothing to draw
-            continue
-        path = folder / f"{gpu_slug(gpu)}-cnn-{name}.png"
-        _write_whole(path, picture.png())
-        written.append(path)
-    return written
+        with contextlib.suppress(NothingMeasured):
+            found[name] = draw(figures)
+    return found
 
 
-def _write_whole(path: Path, content: bytes) -> None:
-    """Write a file; until all of it is there, an older one stays as it was."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+def save(path: str | os.PathLike[str], bandwidth: float | None = None) -> list[Path]:
+    """Draw the charts of a file of figures beside it, as PNG files of its name.
+
+    Parameters
+    ----------
+    path : path
+        Such as "h200-cnn.csv"; then there is "h200-cnn-latency.png", and so on.
+    bandwidth : float, optional
+        Not used; as in `course.speed_charts.save`.
+
+    Returns
+    -------
+    list of Path
+        Each is whole; when one cannot be drawn, none is written.
+    """
+    source = Path(path)
+    drawn = {
+        source.with_name(f"{source.stem}-{name}.png"): picture.png(dpi=150)
+        for name, picture in charts(read(source).figures).items()
+    }
+    for target, content in drawn.items():
+        write_whole(target, content)
+    return list(drawn)
 
 
 def _panels(
@@ -145,12 +153,14 @@ def _panels(
 
     Raises
     ------
+    NothingMeasured
+        When there is nothing to draw.
     ValueError
-        When there is nothing to draw, or a value that has no logarithm.
+        For a value that has no logarithm.
     """
     shown = [name for name in TITLES if found.get(name)]
     if not shown:
-        raise ValueError("there are no figures of a network's programs to draw")
+        raise NothingMeasured("there are no figures of a network's programs to draw")
     every = [v for name in shown for curve in found[name].values() for v in curve.values()]
     if min(every) <= 0:
         raise ValueError(f"a value of {min(every)} has no logarithm")

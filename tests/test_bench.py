@@ -215,6 +215,16 @@ def test_charts_stand_beside_the_file_and_without_them_the_figures_are_kept(
     assert (tmp_path / "fake1-good.csv").exists()
 
 
+def test_a_subject_may_name_the_module_of_its_charts(subjects, tmp_path, capsys, monkeypatch):
+    good = sys.modules["course.benches.good"]
+    monkeypatch.setattr(good, "CHARTS", "course.benches.good", raising=False)
+    monkeypatch.setattr(
+        good, "save", lambda path, bandwidth: [path.with_suffix(".svg")], raising=False
+    )
+    status, out, _ = call(capsys, "good", "--out", tmp_path)
+    assert status == 0 and f"written: {tmp_path / 'fake1-good.svg'}" in out
+
+
 def test_a_subject_without_rows_has_no_file(subjects, tmp_path, capsys):
     status, out, _ = call(capsys, "empty", "--out", tmp_path)
     assert status == 0 and "nothing was measured" in out and not list(tmp_path.iterdir())

@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from course import backend, cuda, event_clock, launch_costs, model_charts, peers, trace
+from course import (
+    backend,
+    cuda,
+    event_clock,
+    launch_costs,
+    measurements,
+    model_charts,
+    peers,
+    trace,
+)
 from course.bench import Bench
 from course.benches import cnn as subject
 from course.measurements import Figure
@@ -469,9 +478,9 @@ def test_the_tool_trains_on_mnist_where_it_is_and_asks_for_a_file(folder, tmp_pa
 class Untimed(Bench):
     """A bench that checks each program, and whose times are all one."""
 
-    def __init__(self, folder=None):
+    def __init__(self):
         roofs = Roofs("none", 1000.0, {"float32": 10.0}, 1, measured=True)
-        super().__init__("cnn", roofs, say=lambda _: None, folder=folder)
+        super().__init__("cnn", roofs, say=lambda _: None)
         self.work = {}
 
     def variant(self, kernel, variant, call, args, *, expected, shape, out=None, **work):
@@ -485,12 +494,12 @@ class Untimed(Bench):
 
 
 @SIMULATED
-def test_the_bench_checks_and_counts_each_of_its_programs(monkeypatch, tmp_path):
+def test_the_bench_checks_and_counts_each_of_its_programs(monkeypatch):
     monkeypatch.setattr(subject, "BATCHES", (3, 5))
     clock = SimpleNamespace(wall=lambda call: (call(), 0.25)[1])
     monkeypatch.setattr(event_clock, "clock", lambda: clock)
     monkeypatch.setattr(subject, "LATENCIES", 5)
-    bench = Untimed(tmp_path)
+    bench = Untimed()
     subject.run(bench)
     names = {(row.kernel, row.variant, row.shape) for row in bench.rows}
     sizes = ("3", "5", "360")
@@ -508,14 +517,12 @@ def test_the_bench_checks_and_counts_each_of_its_programs(monkeypatch, tmp_path)
     assert found["latency"].median == found["first call"].median == 0.25
     least = 1e3 * 2 * multiplications(5) / 10e12  # [ms]; every time is 2 ms
     assert found["efficiency"].median == pytest.approx(least / 2)
-    # no PyTorch: nothing to be faster than
-    assert sorted(p.name for p in tmp_path.iterdir()) == [
-        "gpu-cnn-efficiency.png", "gpu-cnn-latency.png",
-    ]  # fmt: skip
+    assert subject.CHARTS == model_charts.__name__
+    assert set(model_charts.charts(bench.rows)) == {"latency", "efficiency"}  # PyTorch is not here
 
 
 @SIMULATED
-def test_pytorchs_programs_run_with_three_activations_compiled_and_in_graphs(monkeypatch, tmp_path):
+def test_pytorchs_programs_run_with_three_activations_compiled_and_in_graphs(monkeypatch):
     """With a PyTorch of a few lines: what is called, what is left out, what is drawn."""
 
     def network(torch, weights, activation=None):
@@ -544,7 +551,7 @@ def test_pytorchs_programs_run_with_three_activations_compiled_and_in_graphs(mon
         backends=SimpleNamespace(cudnn=SimpleNamespace()),
         _dynamo=SimpleNamespace(reset=lambda: reset.append(1)),
     )  # fmt: skip
-    bench = Untimed(tmp_path)
+    bench = Untimed()
     monkeypatch.setattr(bench, "peer", lambda name: torch if name == "torch" else None)
     monkeypatch.setattr(subject, "BATCHES", (3,))
     monkeypatch.setattr(subject, "LATENCIES", 5)
@@ -563,7 +570,7 @@ def test_pytorchs_programs_run_with_three_activations_compiled_and_in_graphs(mon
     assert {row.variant for row in bench.rows} == drawn
     assert len(reset) == 3 and torch.backends.cudnn.benchmark
     assert [note for note in bench.notes if "torch.compile, graph left out" in note]
-    assert len(list(tmp_path.glob("*-cnn-speed-up.png"))) == 1
+    assert set(model_charts.charts(bench.rows)) == set(model_charts.CHARTS)
 
 
 @SIMULATED
@@ -634,22 +641,26 @@ def test_without_pytorch_there_is_no_speed_up_and_the_others_are_drawn():
         model_charts.efficiency_chart([])
 
 
-def test_pictures_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    paths = model_charts.write_charts(figures(), tmp_path, "NVIDIA H200")
+def test_charts_are_written_beside_the_file_whole_or_not_at_all(tmp_path, monkeypatch):
+    file, header = tmp_path / "h200-cnn.csv", {"gpu": "NVIDIA H200", "course": "1", "date": "now"}
+    measurements.write(file, header, figures())
+    paths = model_charts.save(file)
     assert [path.name for path in paths] == [
         "h200-cnn-latency.png", "h200-cnn-speed-up.png", "h200-cnn-efficiency.png",
     ]  # fmt: skip
-    before = paths[0].read_bytes()
-    Image.open(paths[0]).verify()
+    for path in paths:
+        Image.open(path).verify()
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
 
-    def full(*_):
-        raise OSError("No space left on device")
+    def broken(_):
+        raise RuntimeError("no font")
 
-    monkeypatch.setattr(model_charts.os, "replace", full)
-    with pytest.raises(OSError, match="No space left"):
-        model_charts.write_charts(figures(("fused",)), tmp_path, "NVIDIA H200")
-    assert paths[0].read_bytes() == before
-    assert sorted(tmp_path.iterdir()) == sorted(paths)
+    monkeypatch.setitem(model_charts.CHARTS, "efficiency", broken)
+    measurements.write(file, header, figures(("fused",)))
+    with pytest.raises(RuntimeError, match="no font"):
+        model_charts.save(file)
+    assert all(path.read_bytes() == before[path] for path in paths)
+    assert set(tmp_path.iterdir()) == set(before)
 
 
 def test_the_networks_functions_are_those_of_the_course():

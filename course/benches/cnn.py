@@ -9,7 +9,7 @@ forward pass. Data stays in L2, for all.
 
 Efficiency is the least time that the GPU's roofs allow for the work, in which every byte of images,
 weights and scores is moved once, over the time between events. How many of the held-out digits are
-read right is a row, too. Three pictures go beside the rows.
+read right is a row, too.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import functools
 import numpy as np
 
 from course import launch_costs, peers
-from course.backend import gpu, one_line
-from course.model_charts import write_charts
+from course.backend import one_line
 from course.models.cnn import METHODS, Network, accuracy, reference
 from course.models.cnn_torch import numba_activation, torch_network, triton_activation
 from course.models.cnn_weights import ACTIVATIONS, Weights, multiplications
@@ -32,10 +31,11 @@ BATCHES = (16, 32, 64, 128)
 LIMIT = 1e-5  # relative Frobenius error
 PEERS_LIMIT = 1e-4  # cuDNN may convolve by an algorithm that rounds more
 LATENCIES = 100  # samples
+CHARTS = "course.model_charts"  # beside the file
 
 
 def run(bench):
-    """Compare the programs for each activation at each batch size, then draw."""
+    """Compare the programs for each activation at each batch size."""
     images, labels = held_out()
     for activation in ACTIVATIONS:
         weights = Weights.trained(activation)
@@ -51,9 +51,6 @@ def run(bench):
             if torch := bench.peer("torch"):
                 of_torch(bench, torch, weights, x, work | {"limit": PEERS_LIMIT})
         read(bench, network, images, labels)
-    if bench.folder is not None and bench.rows:
-        for path in write_charts(bench.rows, bench.folder, gpu() or "GPU"):
-            bench.say(f"  written: {path}")
 
 
 def moved(x, weights):
