@@ -569,8 +569,22 @@ def test_pytorchs_programs_run_with_three_activations_compiled_and_in_graphs(mon
     drawn -= {"torch.compile, graph"}  # not captured
     assert {row.variant for row in bench.rows} == drawn
     assert len(reset) == 3 and torch.backends.cudnn.benchmark
+    assert not any("PyTorch's digits" in note for note in bench.notes)
     assert [note for note in bench.notes if "torch.compile, graph left out" in note]
     assert set(model_charts.charts(bench.rows)) == set(model_charts.CHARTS)
+
+
+@SIMULATED
+def test_a_broken_pytorch_stops_nothing_else(monkeypatch):
+    bench = Untimed()
+    monkeypatch.setattr(bench, "peer", lambda name: SimpleNamespace() if name == "torch" else None)
+    monkeypatch.setattr(subject, "BATCHES", (2,))
+    monkeypatch.setattr(subject, "LATENCIES", 5)
+    clock = SimpleNamespace(wall=lambda call: (call(), 0.25)[1])
+    monkeypatch.setattr(event_clock, "clock", lambda: clock)
+    subject.run(bench)
+    assert len([note for note in bench.notes if note.startswith("PyTorch's digits")]) == 3
+    assert {row.variant for row in bench.rows} == set(METHODS)
 
 
 @SIMULATED

@@ -49,7 +49,12 @@ def run(bench):
             }  # fmt: skip
             own(bench, network, x, work)
             if torch := bench.peer("torch"):
-                of_torch(bench, torch, weights, x, work | {"limit": PEERS_LIMIT})
+                try:
+                    of_torch(bench, torch, weights, x, work | {"limit": PEERS_LIMIT})
+                except (
+                    Exception
+                ) as problem:  # whatever PyTorch meets, the others are still measured
+                    peers.left_out(bench, f"PyTorch's digits {activation} at {batch}", problem)
         read(bench, network, images, labels)
 
 
