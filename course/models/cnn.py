@@ -12,6 +12,11 @@ erf) or SiLU (Swish).
 >>> accuracy(scores, labels)                                  # the same
 >>> scores = Network(weights)(x, method="naive")              # nine
 >>> scores = Network(weights)(x, method="whole")              # one
+
+Each activation with the network that was trained with it, and what was measured of them:
+
+>>> {name: accuracy(Network(Weights.trained(name))(x), labels) for name in ACTIVATIONS}
+>>> speed_up_chart(find("cnn", metric="latency", gpu="H200"))  # of model_charts, measurements
 """
 
 from __future__ import annotations
