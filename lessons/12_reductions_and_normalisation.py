@@ -962,7 +962,7 @@ print(f"\nSwish, torch / CUDA C++: {row[0] / row[1]:.3f}")
 #
 # About as long as its `gelu`, 0.065 ms: one array in, one out, and both functions hide behind that.
 # Against that the CUDA kernel is *slower*: 0.065 / 0.077 = 0.84. The 1.87 are two kernels against
-# one, 2.5 times the bytes. Anyone would win that, with any kernel.
+# one. The bytes alone promise 2.5 there, so even this win is a part of what was to be had.
 #
 # (That `silu` would have taken as long as `gelu` is an inference. They did not time it.)
 #
@@ -1208,9 +1208,9 @@ check("merge-moments", merge_moments)
 
 # %% [markdown]
 # (Count, mean and squares of a part are called its **moments**.) Sums, maxima, softmax pairs,
-# moments: **whatever can be merged in any order can be reduced**, by
-# the same tree, butterfly and last block. Only the function in the middle changes. Look at the
-# package: `merged_in_warp` in `course/kernels/norm_steps.py` is your butterfly with three values.
+# moments: **whatever can be merged in any order can be reduced**, by the same tree, butterfly and
+# last block. Only the function in the middle changes. Look at the package: `merged_in_warp` in
+# `course/kernels/norm_steps.py` is your butterfly with three values.
 
 # %% [markdown]
 # Now LayerNorm's ladder. Read how each step spreads a row, then predict how often each *reads* x:
