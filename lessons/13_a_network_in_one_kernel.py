@@ -1168,8 +1168,8 @@ progress(13)
 #
 # <details><summary>Answers</summary>
 #
-# 1. Nothing: the host needs 300 µs for the launches, and the GPU waits. One launch of 50 µs of work
-#    takes 80 µs instead of 305.
+# 1. Next to nothing: the host needs 300 µs for the launches, and the GPU waits. One launch of
+#    50 µs of work takes 80 µs instead of 305.
 # 2. LayerNorm, Linear and GELU of a frame need that frame and weights. The code is the first number
 #    that all frames are in.
 # 3. Nobody waited for the work; or somebody did, and the program is launch-bound: for both batches
