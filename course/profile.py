@@ -91,11 +91,6 @@ STALLS = {
 }
 
 
-#: Steps whose kernel was changed after its counters were read, and how. Their counters are those of
-#: the former kernel: what the trace says of today's is not compared with them.
-CHANGED = {"warp tiles": "it reads shared memory in other places, so with fewer wavefronts"}
-
-
 def stall_metric(reason: str) -> str:
     """Nsight Compute's metric of a reason: warps in that state, for each instruction issued."""
     return f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
@@ -258,11 +253,6 @@ def _figures(gpu: str) -> dict[tuple[str, str], Figure]:
 def steps(gpu: str = "h200") -> list[str]:
     """The steps of the ladder of which counters were recorded."""
     return list(dict.fromkeys(step for step, _ in _figures(gpu)))
-
-
-def unchanged_steps(gpu: str = "h200") -> list[str]:
-    """The steps whose kernel is still the one whose counters were read."""
-    return [step for step in steps(gpu) if step not in CHANGED]
 
 
 def recorded(step: str, metric: str, gpu: str = "h200") -> Figure:

@@ -197,7 +197,7 @@ def predicted_bars(steps: Sequence[str] | None = None) -> Picture:
     """Draw passes through L1 and shared memory for a product: predicted, and counted."""
     from course.profile_predictions import clocks_taken, wavefronts
 
-    steps = list(steps or profile.unchanged_steps())
+    steps = list(steps or profile.steps())
     picture = Picture(WIDTH, 2.5)
     axes = picture.add_axes((0.08, 0.25, 0.91, 0.66))
     pairs = [

@@ -1295,6 +1295,11 @@ seconds = bytes_moved / (recorded_roofs("H200").bandwidth * 1e9)
 print(f"at least {seconds * 1e3:.2f} ms of reading and writing")
 
 # %% [markdown]
+# With few values of i, as in a stack of small images, the pass would cost more than the products.
+# Up to k = 56 there is none: each block brings its rows and columns whole, splits them in registers
+# and multiplies (`course/kernels/thin_tiles.py`). Lesson 09 shows what that gives.
+
+# %% [markdown]
 # The simulator has the tensor cores' instructions as well. Here are both kinds, each with its three
 # kernels, on the arrays of this lesson: **halves in pairs**, and **TF32**, the fast-and-loose
 # choice. TF32 is float32 rounded to 11 bits, as many as a half has.

@@ -387,8 +387,7 @@ profile_tools.timeline_here("tidy")
 
 # %% [markdown]
 # The counters of nine steps of the ladder were recorded, at 4096×4096, k = 1024. (A profile belongs
-# to one version of a program. Since then *warp tiles* was rewritten: you see its former version
-# here. Where a profile is compared with today's source, it is left out.)
+# to one version of a program: once a kernel is rewritten, its counters must be read again.)
 #
 # The `original` has a memory throughput of almost 100%. So how busy was the **device memory**
 # (DRAM), in percent?
@@ -476,12 +475,12 @@ predict.answer("sectors that original loads for a product", round(expected, 1))
 
 # %% [markdown]
 # Nearly ten thousand million sectors, predicted to the last one from an image of 256×256. Now all
-# eight steps that are still as they were, and all eight counts of the trace. Where do prediction
-# and counter differ by more than a tenth? (Counts that are 0 on both sides are left out.)
+# nine steps, and all eight counts of the trace. Where do prediction and counter differ by more than
+# a tenth? (Counts that are 0 on both sides are left out.)
 
 # %%
 agree = 0
-for step in profile.unchanged_steps():
+for step in profile.steps():
     for name in predictions.TRAFFIC:
         expected, counted = predictions.predicted(step, name), profile.counter(step, name)
         if not expected and not counted:
@@ -561,19 +560,19 @@ pictures.predicted_bars()
 # the busiest. Is it?
 
 # %%
-predict("steps of eight whose busiest part is predicted", ...)
+predict("steps of nine whose busiest part is predicted", ...)
 
 # %%
 right = 0
 print("            clocks for a product: predicted      busy: counted")
 print("            L1 passes   issue   float32          L1 passes   issue   float32")
-for step in profile.unchanged_steps():
+for step in profile.steps():
     parts = predictions.busy(step).values()
     expected, found = predictions.busiest(step)
     right += expected == found
     print(f"{step:11}", *[f"{part.clocks:9.3f}" for part in parts], end="      ")
     print(*[f"{part.share:8.0f}%" for part in parts], "" if expected == found else "  no")
-question = "steps of eight whose busiest part is predicted"
+question = "steps of nine whose busiest part is predicted"
 predict.answer(question, right)
 
 # %% [markdown]
@@ -582,7 +581,7 @@ predict.answer(question, right)
 # original. And the float32 units do more than the predicted products: they multiply integers, too,
 # for addresses.)
 #
-# **Lesson 06 proven, nearly.** *tiled* does stand at its roof, at 92%. It has fewer wavefronts than
+# **Lesson 06 proven, nearly.** *tiled* does stand at its roof, at 91%. It has fewer wavefronts than
 # its source, but what it loads from global memory passes through the same door.
 
 # %% [markdown]
@@ -715,7 +714,7 @@ for step in profile.steps():
 
 # %% [markdown]
 # A warning. A stall is only worth curing if the issue slots are *not* full. In *warp tiles* a warp
-# waits for nearly a third of its time, and it hardly matters: mostly another one can go on.
+# waits for a quarter of its time, and it hardly matters: mostly another one can go on.
 
 # %% [markdown]
 # ## 9 What watching costs
@@ -725,7 +724,7 @@ for step in profile.steps():
 
 # %%
 print("            under ncu   recorded by events")
-for step in profile.unchanged_steps():
+for step in profile.steps():
     watched, alone = profile.counter(step, "duration"), ladder.recorded(step).median
     print(f"{step:11} {watched:7.3f} ms {alone:10.3f} ms   {watched / alone:.2f} times")
 
