@@ -464,6 +464,7 @@ def test_the_bench_checks_and_counts_each_of_its_programs(monkeypatch):
 
     bench = Untimed()
     monkeypatch.setattr(subject, "BATCHES", (3,))
+    monkeypatch.setattr(subject, "SHAPE_BATCHES", (3,))
     launches = []
     monkeypatch.setattr(subject, "time_launch", lambda bench, name, call: launches.append(call()))
     subject.run(bench)
