@@ -49,7 +49,7 @@ class ThinShape:
     block_rows : int
         Rows of a block, a multiple of 64.
     max_registers : int
-        Registers of a thread.
+        Registers of a thread, where rows are aligned.
     """
 
     block_rows: int = 128
@@ -224,8 +224,9 @@ def thin_tiles(shape: ThinShape, aligned: bool) -> tuple[Callable, Callable]:
             row = fragment * int32(ROWS) + g
             save(out, total, first_row + row, first_column, u_scale, row, scale)
 
+    registers = shape.max_registers if aligned else 255  # four addresses where one would do
     # with the function as its first argument: `@cuda.jit(..., lto=False)` drops lto (0.22 to 0.30)
-    kernel = partial(cuda.jit, fastmath=True, max_registers=shape.max_registers, lto=False)
+    kernel = partial(cuda.jit, fastmath=True, max_registers=registers, lto=False)
 
     @kernel
     def reconstruct_thin(u, s, vt, k, out):
