@@ -358,12 +358,17 @@ def recorded(variant, shape="", metric="time", kernel="spectral"):
     return next((f.median for f in find("spectral", gpu="H200", **wanted)), math.nan)
 
 
+def show(line):
+    """Print a line, with a dash where nothing was recorded."""
+    print(line.replace("nan", "  –"))
+
+
 print(f"{'an empty kernel [µs]':26}   host  events  queued")
 for name in ("14 arrays", "4 arrays", "4 arrays, configured anew"):
     figures = [
         recorded(name, "", metric, "empty") for metric in ("host in a row", "events", "queued")
     ]
-    print(f"{name:26}" + "".join(f"{1e3 * figure:7.1f} " for figure in figures))
+    show(f"{name:26}" + "".join(f"{1e3 * figure:7.1f} " for figure in figures))
 
 # %% [markdown]
 # "Configured anew" is `kernel[grid, block](...)`, written out at each call. `launch = kernel[grid,
@@ -437,7 +442,7 @@ check("time-of-launches", time_of_launches)
 print("batch 32               host      GPU [µs]")
 for name in ("layers", "layers, graph", "fused", "fused, graph"):
     host, work = recorded(name, 32, "launch"), recorded(name, 32)
-    print(f"{name:20}{1e3 * host:7.1f}{1e3 * work:10.1f}")
+    show(f"{name:20}{1e3 * host:7.1f}{1e3 * work:10.1f}")
 
 # %% [markdown]
 # So three figures belong to a small kernel, and each is true: what the host spends, what lies
@@ -753,7 +758,7 @@ print("shape                32 [µs]   65,536 [µs]")
 for its in spectral.SHAPES:
     name = f"{its.samples}x{its.columns}, {its.groups} groups"
     few, many = (recorded(name, batch, kernel="spectral shape") for batch in (32, 65536))
-    print(f"{name:16}{1e3 * few:12.1f}{1e3 * many:14.1f}")
+    show(f"{name:16}{1e3 * few:12.1f}{1e3 * many:14.1f}")
 
 # %% [markdown]
 # ## 10 Banks and barriers
@@ -1021,9 +1026,9 @@ def in_graphs(batch):
 table = {batch: in_graphs(batch) for batch in BATCHES}
 print("  batch" + "".join(f"{name:>18}" for name in PROGRAMS) + "  [µs]")
 for batch, times in table.items():
-    print(f"{batch:7}" + "".join(f"{time:18.1f}" for time in times.values()))
+    show(f"{batch:7}" + "".join(f"{time:18.1f}" for time in times.values()))
 few = table[32]["compiled"] / table[32]["fused"]
-predict.answer("fused against compiled, batch 32, times", round(few, 1))
+predict.answer("fused against compiled, batch 32, times", round(few, 1) if few > 0 else "nothing")
 
 # %%
 points = {
@@ -1032,14 +1037,14 @@ points = {
 }
 lines = {name: tuple(zip(*its)) for name, its in points.items() if its}
 title = "A forward pass on an H200, inside a graph (recorded)"
-pictures.curves(lines, "spectra", "µs", title=title) if lines else "nothing recorded yet"
+pictures.curves(lines, "spectra", "µs", title=title) if lines else "nothing recorded"
 
 # %%
 print("  batch   fused: times eager   times compiled   folded: times compiled, folded")
 for batch, times in table.items():
     eager, compiled_once = (times[name] / times["fused"] for name in ("eager", "compiled"))
     both_folded = times["compiled, folded"] / times["fused, folded"]
-    print(f"{batch:7}{eager:21.1f}{compiled_once:17.1f}{both_folded:33.1f}")
+    show(f"{batch:7}{eager:21.1f}{compiled_once:17.1f}{both_folded:33.1f}")
 
 # %% [markdown]
 # The project's table had 0.97 to 1.02. What is the rest made of?
@@ -1060,7 +1065,7 @@ least = bound(**work, gpu=recorded_roofs("H200"))
 for what, milliseconds in least.times.items():
     print(f"{what:8} {1e3 * milliseconds:6.1f} µs at least, for {largest:,} spectra")
 reached = 1e3 * max(least.times.values()) / table[largest]["fused"]
-print(f"fused    {table[largest]['fused']:6.1f} µs: {reached:.0%} of the roof")
+show(f"fused    {table[largest]['fused']:6.1f} µs: {reached:.0%} of the roof")
 
 # %% [markdown]
 # Of the two roofs the arithmetic's is the higher hurdle by far. Fusion has moved the kernel from
@@ -1071,7 +1076,7 @@ print(f"fused    {table[largest]['fused']:6.1f} µs: {reached:.0%} of the roof")
 # %%
 print("host's time for a call, batch 32 [µs]")
 for name in ("torch", "torch.compile default", "layers", "fused", "fused, graph"):
-    print(f"{name:24}{1e3 * recorded(name, 32, 'launch'):8.1f}")
+    show(f"{name:24}{1e3 * recorded(name, 32, 'launch'):8.1f}")
 
 # %% [markdown]
 # **On your own GPU** the next cell measures the ten kernels and the one. Without one there is
