@@ -28,7 +28,9 @@ Colours become grey. Files that cannot be read are named and left out.
 Decoding, SVD, reconstruction and writing go on at the same time, for any number of images: only a
 few are in memory. An error or Ctrl-C leaves nothing behind. With --resume it leaves what is done,
 and the same command goes on with it; so it does after the process was killed, --resume or not. The
-results are those of a run that nothing disturbed.
+results are those of a run that nothing disturbed. Where images came, went or changed since (by
+size or time of change), those that are the same are kept, new and changed ones are done, and those
+that are gone are left out. Other options, such as another --k, are refused.
 """
 BENCH_HELP = """\
 Check and time the course's kernels on the GPU in this machine, beside CuPy and PyTorch.
@@ -118,9 +120,9 @@ def make_parser() -> argparse.ArgumentParser:
     reconstruct.add_argument(
         "--resume",
         action="store_true",
-        help="go on with the unfinished run in DIR, begun with the same images and options; where "
-        "there is none, begin. Progress is kept when the run is stopped, and images with NaN are "
-        "set aside, where otherwise they end the run",
+        help="go on with the unfinished run in DIR, begun with the same options, and keep what it has "
+        "of images that are the same; where there is none, begin. Progress is kept when the run is "
+        "stopped, and images with NaN are set aside, where otherwise they end the run",
     )
     reconstruct.add_argument(
         "--workers",
@@ -239,6 +241,7 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
             resume=arguments.resume,
             workers=arguments.workers,
             batch=arguments.batch,
+            tell=lambda words: print(words, file=sys.stderr),
         )
     finally:
         signal.signal(signal.SIGINT, on_interrupt)

@@ -6,6 +6,8 @@ done. A picture is written under another name, renamed, and only then entered. S
 the process dies at, what the journal names is whole, and what it does not name is done again.
 A killed process loses nothing that it wrote. For a power failure that holds only as far as the
 system had brought it to the disk; files that are missing or of another size are done again.
+
+`course.resuming` goes on with it.
 """
 
 import hashlib
@@ -23,8 +25,8 @@ from course.image_files import ImageError
 
 PREFIX = ".unfinished-"
 FILE = "journal.jsonl"
-#: What a setting is called on the command line.
-OPTIONS = {"k": "--k", "size": "--size", "fit": "--fit", "engine": "--engine"}
+MOVING = "moving"  # the entry that says that every result is there
+GRID_IMAGES = 8  # images whose pictures are kept for the grid
 
 
 class ResumeError(ImageError):
@@ -53,13 +55,21 @@ class Done:
     reason: str | None = None
 
 
-def identity(settings: dict[str, Any], files: Sequence[Path]) -> dict[str, Any]:
-    """What a run is begun with: settings, and path, size and time of change of each file.
+def identity(
+    settings: dict[str, Any], files: Sequence[Path], names: Sequence[str]
+) -> dict[str, Any]:
+    """What a run is begun with: settings; path, size, time and results' name of each.
 
     A file that cannot be asked has a size of -1: it will be set aside.
     """
-    about = [[path, *_changed(file)] for path, file in zip(real_paths(files), files, strict=True)]
+    paths = real_paths(files)
+    about = [[path, *_changed(f), name] for path, f, name in zip(paths, files, names, strict=True)]
     return {"settings": settings, "files": about}
+
+
+def outputs(begun: dict[str, Any]) -> list[list[str]]:
+    """The names of each image's files, in the order of k."""
+    return [[f"{name}_k{k}.png" for k in begun["settings"]["k"]] for *_, name in begun["files"]]
 
 
 def real_paths(files: Iterable[Path]) -> list[str]:
@@ -112,7 +122,7 @@ class Journal:
 
     def begin_moving(self) -> None:
         """Enter that every result is there, and whole."""
-        self._write("moving")
+        self._write(MOVING)
         self.moving = True
 
     def _write(self, entry: Any) -> None:
@@ -140,15 +150,25 @@ def begin(out: Path, begun: dict[str, Any]) -> Journal:
         When another process works on results in `out`: they would get mixed.
     OSError
     """
-    if any(is_at_work(other) for other in unfinished(out)):
+    check_alone(out, unfinished(out))
+    return new_run(out, begun)
+
+
+def check_alone(out: Path, others: Iterable[Path]) -> None:
+    """Raise ResumeError when another process works on one of these: results would get mixed."""
+    if any(map(is_at_work, others)):
         raise ResumeError(
             f"another process writes its results to {str(out)!r}: wait for it, or choose another "
             "folder"
         )
+
+
+def new_run(out: Path, begun: dict[str, Any]) -> Journal:
+    """A new hidden folder, whoever else is at work."""
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=out))
     try:
         file = open(folder / FILE, "ab", buffering=0)
-        _lock(file)
+        lock(file)
         _write_line(file, begun)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -176,68 +196,24 @@ def is_at_work(folder: Path) -> bool:
     """Whether a process works on the run of a hidden folder."""
     try:
         with open(folder / FILE, "r+b") as file:
-            return not _lock(file)
+            return not lock(file)
     except OSError:
         return False
 
 
-def resume(out: Path, begun: dict[str, Any], names: list[list[str]]) -> Journal | None:
-    """Go on with the run in `out` that was begun with the same.
-
-    Parameters
-    ----------
-    out : Path
-    begun : dict
-        As `identity` gives it.
-    names : list of list of str
-        For each image the names of its files.
-
-    Returns
-    -------
-    Journal or None
-        None where there is no unfinished run.
-
-    Raises
-    ------
-    ResumeError
-        When the unfinished run was begun with something else, or is under way in another process.
-    """
-    differs = None
-    for folder in unfinished(out):
-        file = open(folder / FILE, "r+b", buffering=0)
-        try:
-            entries, whole = _entries(file.read())
-            if not entries:
-                continue  # killed before the first line was there
-            if entries[0] != begun:
-                differs = differs or _difference(entries[0], begun, out)
-                continue
-            if not _lock(file):
-                raise ResumeError(
-                    f"another process works on the unfinished run in {str(out)!r}: wait for it"
-                )
-            file.truncate(whole)  # half a line, where the process was killed
-            file.seek(whole)
-            moving = "moving" in entries[1:]
-            done = {line[0]: _done(line) for line in entries[1:] if line != "moving"}
-            if not moving:
-                done = {i: its for i, its in done.items() if _is_there(its, names[i], folder)}
-            journal, file = Journal(folder, file, done, moving), None
-            return journal
-        finally:
-            if file is not None:
-                file.close()
-    if differs:
-        raise ResumeError(differs)
-    return None
+def cells_name(image: int) -> str:
+    """The file with an image's pictures for the grid."""
+    return f"grid-{image}.npz"
 
 
-def _done(line: list[Any]) -> Done:
+def read_done(line: list[Any]) -> Done:
+    """What a line of the journal says."""
     image, measures, sizes, reason = line
     return Done(image, [tuple(values) for values in measures], sizes, reason)
 
 
-def _is_there(done: Done, names: list[str], folder: Path) -> bool:
+def is_there(done: Done, names: list[str], folder: Path) -> bool:
+    """Whether an image's files are in a folder, each as long as it was."""
     try:
         return done.reason is not None or done.bytes == [
             (folder / name).stat().st_size for name in names
@@ -246,7 +222,7 @@ def _is_there(done: Done, names: list[str], folder: Path) -> bool:
         return False
 
 
-def _entries(content: bytes) -> tuple[list[Any], int]:
+def entries_of(content: bytes) -> tuple[list[Any], int]:
     """The lines of a journal up to the first that is not whole, and how many bytes they are."""
     entries: list[Any] = []
     whole = 0
@@ -267,14 +243,16 @@ def _is_begun(entry: Any) -> bool:
     return (
         isinstance(entry, dict)
         and isinstance(entry.get("settings"), dict)
+        and isinstance(entry["settings"].get("k"), list)
         and isinstance(entry.get("files"), list)
-        and all(isinstance(file, list) and len(file) == 3 for file in entry["files"])
+        and all(isinstance(its, list) for its in entry["files"])
+        and all([*map(type, its)] == [str, int, int, str] for its in entry["files"])
     )
 
 
 def _is_done(entry: Any) -> bool:
     """Whether an entry is an image's, or says that the results are being moved."""
-    if entry == "moving":
+    if entry == MOVING:
         return True
     if not (isinstance(entry, list) and len(entry) == 4 and type(entry[0]) is int):
         return False
@@ -292,42 +270,7 @@ def clear(out: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _difference(was: dict[str, Any], now: dict[str, Any], out: Path) -> str:
-    """What differs between two runs, as one sentence and what to do."""
-    told = []
-    for key, value in now["settings"].items():
-        before = was["settings"].get(key)
-        if before != value:
-            between = "x" if key == "size" else " "
-            was_, is_ = (_words(each, between) for each in (before, value))
-            told.append(f"{OPTIONS.get(key, key)} was {was_} and is {is_}")
-    before = {path: tuple(rest) for path, *rest in was["files"]}
-    after = {path: tuple(rest) for path, *rest in now["files"]}
-    for verb, paths in (
-        ("new", [path for path in after if path not in before]),
-        ("gone", [path for path in before if path not in after]),
-        ("changed", [p for p in after if p in before and before[p] != after[p]]),
-    ):
-        if paths:
-            count = f"{len(paths)} images are" if len(paths) > 1 else "1 image is"
-            told.append(f"{count} {verb} ({_example(paths)})")
-    if not told:
-        told.append("the images come in another order")
-    return (
-        f"the unfinished run in {str(out)!r} was begun with something else: {'; '.join(told)}. "
-        "Go on with what it was begun with, or begin again without --resume"
-    )
-
-
-def _words(value: Any, between: str) -> str:
-    return between.join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _example(paths: list[str]) -> str:
-    return repr(Path(paths[0]).name) + (", ..." if len(paths) > 1 else "")
-
-
-def _lock(file: BinaryIO) -> bool:
+def lock(file: BinaryIO) -> bool:
     """Lock a journal for this process, until it closes it or dies; False if another has it."""
     try:
         import fcntl

@@ -8,10 +8,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from course import __version__, blas, heap, images, journal, results, stages
+from course import __version__, blas, heap, images, journal, results, resuming, stages
 from course.engines import Halving, choose_engine
 from course.image_files import FITS, checked_size, list_folder, printable
 from course.images import ImageError
@@ -33,10 +34,6 @@ class _Plan:
     size: tuple[int, int]
     settings: dict[str, Any]
 
-    @property
-    def outputs(self) -> list[list[str]]:
-        return [[f"{name}_k{k}.png" for k in self.ranks] for name in self.names]
-
 
 def reconstruct_images(
     inputs: Sequence[str | Path],
@@ -50,6 +47,7 @@ def reconstruct_images(
     resume: bool = False,
     workers: int | None = None,
     batch: int | None = None,
+    tell: Callable[[str], Any] = lambda words: None,
 ) -> Report:
     """Rebuild images from their k largest singular values and write the results to a folder.
 
@@ -75,12 +73,16 @@ def reconstruct_images(
         Wraps the list of files that are worked through, as tqdm does; a step for each that is done.
     resume : bool
         Go on with an unfinished run in `out`, one that was interrupted or killed; where there is
-        none, begin. An error or an interruption then leaves the progress there, and an image with
-        NaN is set aside as other bad ones are, where otherwise it ends the run.
+        none, begin. Images that are the same, by path, size and time of change, are not done again;
+        new and changed ones are done, those that are gone are left out. An error or an interruption
+        then leaves the progress there, and an image with NaN is set aside as other bad ones are,
+        where otherwise it ends the run.
     workers : int, optional
         Threads for the CPU's work; without it one for each core. The results are the same.
     batch : int, optional
         Images that are rebuilt together at most. The results are the same.
+    tell : callable
+        Takes a sentence that the user should read before the work begins.
 
     Returns
     -------
@@ -90,7 +92,7 @@ def reconstruct_images(
     ------
     ImageError
         When a size, rank, engine or image cannot be used, or an unfinished run was begun with
-        something else; the message says what to change.
+        other settings; the message says what to change.
     OSError
         When a file or folder is missing or cannot be written.
     MemoryError
@@ -103,9 +105,9 @@ def reconstruct_images(
     )
     batch = _count("batch", batch) or stages.batch_for(*plan.size, plan.ranks)
     out = Path(out)
-    begun = journal.identity(plan.settings, plan.files)
+    begun = journal.identity(plan.settings, plan.files, plan.names)
 
-    with _progress_in(out, begun, plan, resume) as kept:
+    with _progress_in(out, begun, plan, resume, tell) as kept:
         if isinstance(kept, Report):
             return kept
         already = len(kept.done)
@@ -114,7 +116,7 @@ def reconstruct_images(
             job = stages.Job(
                 plan.size, fit, plan.ranks, for_grid, Halving(rebuild), kept.folder, lenient=resume
             )
-            _work_through(plan, job, kept, progress, share, batch)
+            _work_through(plan, journal.outputs(begun), job, kept, progress, share, batch)
         report = results.gathered(
             [*zip(plan.files, plan.names)], plan.ranks, plan.size, kept.done, engine_name, out
         )
@@ -163,6 +165,7 @@ def _plan(
 
 def _work_through(
     plan: _Plan,
+    outputs: list[list[str]],
     job: stages.Job,
     kept: Journal,
     progress: Callable[[list[Path]], Iterable[Path]],
@@ -175,7 +178,7 @@ def _work_through(
             job.shown.add(image)
     todo = [
         stages.Task(image, file, names)
-        for image, (file, names) in enumerate(zip(plan.files, plan.outputs, strict=True))
+        for image, (file, names) in enumerate(zip(plan.files, outputs, strict=True))
         if image not in kept.done
     ]
     # An image alone may have all threads of the linear algebra; more images have one each.
@@ -248,7 +251,9 @@ def _write_results(plan: _Plan, report: Report, kept: Journal, fingerprint: str)
 
 def _write_grid(plan: _Plan, report: Report, kept: Journal, path: Path) -> None:
     good = [image for image in range(len(plan.files)) if kept.done[image].reason is None]
-    shown = [stages.kept_cells(kept.folder, image) for image in good[: stages.GRID_IMAGES]]
+    first = good[: journal.GRID_IMAGES]
+    there = takewhile(lambda image: stages.cells_file(kept.folder, image).is_file(), first)
+    shown = [stages.kept_cells(kept.folder, image) for image in there]
     results.write_grid(report.qualities, plan.ranks, shown, path)
 
 
@@ -270,7 +275,7 @@ def _move(kept: Journal, names: list[str], out: Path) -> None:
 
 @contextmanager
 def _progress_in(
-    out: Path, begun: dict[str, Any], plan: _Plan, resume: bool
+    out: Path, begun: dict[str, Any], plan: _Plan, resume: bool, tell: Callable[[str], Any]
 ) -> Iterator[Journal | Report]:
     """Give a journal, new or found, in a hidden folder inside `out`.
 
@@ -285,7 +290,7 @@ def _progress_in(
     try:
         try:
             if resume and out.is_dir():
-                kept = journal.resume(out, begun, plan.outputs)
+                kept = resuming.resume(out, begun, tell)
                 report = None if kept else results.finished(out, journal.fingerprint(begun))
                 if report:
                     journal.clear(out)

@@ -24,9 +24,8 @@ from course import images, quality
 from course.channels import Channel, Stopped
 from course.engines import Rebuild
 from course.image_files import NOT_FINITE, ImageError, UnreadableImage
-from course.journal import Done
+from course.journal import GRID_IMAGES, Done, cells_name
 
-GRID_IMAGES = 8  # images whose pictures are kept for the grid
 GRID_PIXELS = 600  # longer sides are scaled down for the grid, which prints them at half of that
 LARGEST_BATCH = 32
 BATCH_BYTES = 64 << 20  # of the images, factors and reconstructions of a stack
@@ -173,7 +172,7 @@ def write(
 
 def cells_file(folder: Path, image: int) -> Path:
     """Where the grid's pictures of an image are kept until it is drawn."""
-    return folder / f"grid-{image}.npz"
+    return folder / cells_name(image)
 
 
 def keep_cells(folder: Path, image: int, pictures: Iterable[np.ndarray]) -> None:

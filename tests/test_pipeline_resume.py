@@ -10,12 +10,10 @@ import sys
 import threading
 import time
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from course import __main__ as command_line
-from course import journal, pipeline, quality, results, stages
+from course import journal, pipeline, quality, results, resuming, stages
 from course.journal import ResumeError
 from tests.pipeline_parts import contents, draw_quickly, in_time, some_images
 from tools import kill_test
@@ -95,7 +93,7 @@ def die(count, moment):
                 os._exit(99)
             return written
 
-    for room in (quality, journal):
+    for room in (quality, journal, resuming):
         room.open = lambda path, mode, **options: Dying(path, mode)
     for name in ("replace", "unlink", "rmdir"):
         setattr(os, name, dies(getattr(os, name)))
@@ -351,40 +349,22 @@ def test_other_settings_are_said_and_nothing_is_lost(folder, tmp_path, whole, di
     assert contents(out) == whole
 
 
-def test_other_images_are_said(folder, tmp_path):
+def test_other_images_altogether_are_refused(folder, tmp_path):
     out = tmp_path / "out"
     interrupted(folder, out)
-    (folder / "image00.png").rename(folder / "other.png")
-    Image.fromarray(np.eye(30, dtype=np.uint8)).save(folder / "image01.png")
-    for number in (3, 4):
-        (folder / f"image{number:02}.png").unlink()
-    with pytest.raises(ResumeError) as caught:
-        rebuild(folder, out, resume=True)
-    for words in (
-        "1 image is new ('other.png')",
-        "3 images are gone ('image00.png', ...)",
-        "1 image is changed ('image01.png')",
-    ):
-        assert words in str(caught.value)
-    turned = sorted(folder.iterdir(), reverse=True)
-    shuffled = tmp_path / "shuffled"
-
-    def stop(files):
-        yield from files[:3]
-        raise KeyboardInterrupt
-
-    options = {"size": SIZE, "engine": "numpy", "resume": True}
-    with pytest.raises(KeyboardInterrupt):
-        pipeline.reconstruct_images(turned, [2], shuffled, progress=stop, workers=1, **options)
-    with pytest.raises(ResumeError, match="the images come in another order"):
-        pipeline.reconstruct_images(turned[::-1], [2], shuffled, **options)
+    before = contents(out)
+    other = some_images(tmp_path / "other", 1)
+    with pytest.raises(ResumeError, match="no image is the same: 1 image is new") as caught:
+        rebuild(other, out, resume=True)
+    assert "6 images are gone ('image00.png', ...)" in str(caught.value)
+    assert contents(out) == before
 
 
 def test_a_run_that_is_under_way_is_not_resumed(folder, tmp_path, whole):
     out = tmp_path / "out"
     left = interrupted(folder, out)
     with open(left / journal.FILE, "r+b") as held:
-        assert journal._lock(held)
+        assert journal.lock(held)
         with pytest.raises(ResumeError, match="another process works on the unfinished run"):
             rebuild(folder, out, resume=True)
     rebuild(folder, out, resume=True)
@@ -395,7 +375,7 @@ def test_a_new_run_does_not_mix_its_results_with_those_of_one_at_work(folder, tm
     out = tmp_path / "out"
     left = interrupted(folder, out)
     with open(left / journal.FILE, "r+b") as file:
-        assert journal._lock(file)
+        assert journal.lock(file)
         before = contents(out)
         with pytest.raises(ResumeError, match="another process writes its results to"):
             rebuild(folder, out, ranks=(3,))
@@ -470,6 +450,18 @@ def test_the_command_resumes_and_says_so(folder, tmp_path, whole, capfd):
 
 
 @pytest.mark.usefixtures("keep_signal_handlers")
+def test_the_command_says_that_an_image_is_gone(folder, tmp_path, capfd):
+    out = tmp_path / "out"
+    interrupted(folder, out)
+    (folder / "image05.png").unlink()
+    (folder / "image02.png").unlink()
+    status, said, err = call(capfd, *command(folder, out, "--resume"))
+    assert status == 0 and said.startswith("4 images rebuilt")
+    assert err.startswith("2 images are gone ('image02.png', ...) since the run began: what is the")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("keep_signal_handlers")
 def test_the_command_says_that_an_unfinished_run_lies_there(folder, tmp_path, whole, capfd):
     out = tmp_path / "out"
     interrupted(folder, out)
@@ -483,7 +475,7 @@ def test_the_command_says_that_an_unfinished_run_lies_there(folder, tmp_path, wh
 def test_the_command_does_not_call_a_run_at_work_unfinished(folder, tmp_path, capfd):
     left = interrupted(folder, tmp_path / "out")
     with open(left / journal.FILE, "r+b") as file:
-        assert journal._lock(file)
+        assert journal.lock(file)
         status, said, told = call(capfd, *command(folder, tmp_path / "out"))
     assert status == 2 and not said
     assert "another process" in told and "--resume goes on" not in told
