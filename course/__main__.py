@@ -5,12 +5,15 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 SILENCE = 2.0  # seconds after Ctrl-C until the user is told what is waited for
+TOGETHER = 0.5  # seconds within which one Ctrl-C and the next are one wish
 USAGE_ERROR = 2
 INTERRUPTED = 130  # what shells report for a program that Ctrl-C ended
 
@@ -120,9 +123,9 @@ def make_parser() -> argparse.ArgumentParser:
     reconstruct.add_argument(
         "--resume",
         action="store_true",
-        help="go on with the unfinished run in DIR, begun with the same options, and keep what it has "
-        "of images that are the same; where there is none, begin. Progress is kept when the run is "
-        "stopped, and images with NaN are set aside, where otherwise they end the run",
+        help="go on with the unfinished run in DIR, begun with the same options, and keep what it "
+        "has of images that are the same; where there is none, begin. Progress is kept when the "
+        "run is stopped, and images with NaN are set aside, where otherwise they end the run",
     )
     reconstruct.add_argument(
         "--workers",
@@ -210,6 +213,11 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
     from course.journal import is_at_work, unfinished
     from course.pipeline import reconstruct_images
 
+    if arguments.engine != "numpy":
+        from course import backend
+
+        backend.gpu()  # the slow imports, while Ctrl-C ends at once
+
     bar = None
 
     def progress(files: list[Path]) -> Iterable[Path]:
@@ -218,10 +226,6 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
         bar = tqdm(files, unit="image", file=sys.stderr, disable=None, leave=False)
         return bar
 
-    signal.signal(signal.SIGTERM, stop_soon)  # clean up as for Ctrl-C
-    on_interrupt = signal.getsignal(signal.SIGINT)
-    if on_interrupt is signal.default_int_handler:  # else somebody wants Ctrl-C ignored
-        signal.signal(signal.SIGINT, stop_soon)
     left = [] if arguments.resume else unfinished(arguments.out)
     if left and not any(map(is_at_work, left)):
         print(
@@ -229,24 +233,24 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
             "begins again, and removes it at its end",
             file=sys.stderr,
         )
-    try:
-        report = reconstruct_images(
-            arguments.images,
-            arguments.k,
-            arguments.out,
-            size=arguments.size,
-            fit=arguments.fit,
-            engine=arguments.engine,
-            progress=progress,
-            resume=arguments.resume,
-            workers=arguments.workers,
-            batch=arguments.batch,
-            tell=lambda words: print(words, file=sys.stderr),
-        )
-    finally:
-        signal.signal(signal.SIGINT, on_interrupt)
-        if bar is not None:
-            bar.close()
+    with stoppable():
+        try:
+            report = reconstruct_images(
+                arguments.images,
+                arguments.k,
+                arguments.out,
+                size=arguments.size,
+                fit=arguments.fit,
+                engine=arguments.engine,
+                progress=progress,
+                resume=arguments.resume,
+                workers=arguments.workers,
+                batch=arguments.batch,
+                tell=lambda words: print(words, file=sys.stderr, flush=True),
+            )
+        finally:
+            if bar is not None:
+                bar.close()
 
     for file, reason in report.skipped:
         print(f"skipped {printable(file)!r}: {reason}", file=sys.stderr)
@@ -264,13 +268,55 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
     print(f"results in {str(report.out)!r}: grid.png, quality.csv, {files}")
 
 
-def stop_soon(number: int, frame: Any) -> None:
-    """Interrupt the run; where a large SVD goes on for long, say what is waited for."""
-    words = "stopping: the images in work are finished first; Ctrl-C again ends at once"
-    told = threading.Timer(SILENCE, print, (words,), {"file": sys.stderr})
-    told.daemon = True
-    told.start()
-    raise KeyboardInterrupt
+class Stopping:
+    """Handler of signals: interrupt the run; where a large SVD goes on for long, say so."""
+
+    def __init__(self):
+        self.last: float | None = None
+
+    def __call__(self, number: int, frame: Any) -> None:
+        """Raise KeyboardInterrupt, which a second one soon after does not disturb."""
+        now, last = time.monotonic(), self.last
+        if last is not None and now - last < TOGETHER:
+            return
+        self.last = now  # before all else: the next may come meanwhile
+        if last is None:
+            words = "stopping: the images in work are finished first; Ctrl-C again ends at once"
+            told = threading.Timer(SILENCE, print, (words,), {"file": sys.stderr})
+            told.daemon = True
+            told.start()
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Clean up after Ctrl-C, SIGTERM and a terminal that closes, unless somebody ignores them."""
+    stop, before = Stopping(), {}
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # the last is not on Windows
+        number = getattr(signal, name, None)
+        if number and signal.getsignal(number) in USUAL:
+            before[number] = signal.signal(number, stop)
+    program = at_once in before.values()
+    after = {n: signal.default_int_handler if its is at_once else its for n, its in before.items()}
+    try:
+        yield
+    except KeyboardInterrupt:
+        if program:  # it says so and ends: nothing more can be stopped
+            after = dict.fromkeys(before, signal.SIG_IGN)
+        raise
+    finally:
+        for number, handler in after.items():
+            signal.signal(number, handler)
+
+
+def at_once(number: int, frame: Any) -> None:
+    """End while nothing has begun; an exception might be caught by what is being imported."""
+    os.write(2, b"python -m course: stopped; nothing was written\n")
+    os._exit(INTERRUPTED)
+
+
+#: Handlers of signals that nobody chose.
+USUAL = (signal.SIG_DFL, signal.default_int_handler, at_once)
 
 
 def run_bench(arguments: argparse.Namespace) -> int:
@@ -295,6 +341,8 @@ def run_bench(arguments: argparse.Namespace) -> int:
             print(f"\n{bench.recorded_text(subject)}")
         return 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if signal.getsignal(signal.SIGINT) is at_once:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     files, failures = bench.run(chosen, arguments.out or own_folder())
     for path in files:
         text = beside(subject_of(path), path.parent)
@@ -351,4 +399,6 @@ def main(words: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, at_once)
     sys.exit(main())

@@ -15,6 +15,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from course.image_files import ImageError
 
 PREFIX = ".unfinished-"
 FILE = "journal.jsonl"
+ATTEMPTS = 50  # to remove a folder
 MOVING = "moving"  # the entry that says that every result is there
 GRID_IMAGES = 8  # images whose pictures are kept for the grid
 
@@ -138,7 +140,11 @@ class Journal:
             if path.name != FILE:
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         self._file.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        for _ in range(ATTEMPTS):  # a thread that was not waited for may write a last picture
+            shutil.rmtree(self.folder, ignore_errors=True)
+            if not self.folder.exists():
+                break
+            time.sleep(0.02)
 
 
 def begin(out: Path, begun: dict[str, Any]) -> Journal:

@@ -5,6 +5,8 @@ files, a journal (`course.journal`) knows what is done, `course.results` writes 
 """
 
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -116,6 +118,9 @@ def reconstruct_images(
             job = stages.Job(
                 plan.size, fit, plan.ranks, for_grid, Halving(rebuild), kept.folder, lenient=resume
             )
+            words = stages.long_svds(*plan.size, len(plan.files) - already, share.factorise)
+            if words:
+                tell(words)
             _work_through(plan, journal.outputs(begun), job, kept, progress, share, batch)
         report = results.gathered(
             [*zip(plan.files, plan.names)], plan.ranks, plan.size, kept.done, engine_name, out
@@ -148,6 +153,12 @@ def _plan(
     if min(size) < SMALLEST_SIDE:
         raise ImageError(
             f"size is {rows}x{columns}; SSIM needs at least {SMALLEST_SIDE}x{SMALLEST_SIDE} pixels"
+        )
+    needed, there = stages.svd_bytes(rows, columns), stages.memory()
+    if needed > there:
+        raise ImageError(
+            f"size is {rows}x{columns}: the SVD of one image needs about {needed / 2**30:,.0f} GiB "
+            f"of memory and this machine has {there / 2**30:,.0f}; choose a smaller size"
         )
     if fit not in FITS:
         raise ImageError(f"fit is {fit!r}; allowed are {' and '.join(map(repr, FITS))}")
@@ -313,13 +324,29 @@ def _progress_in(
         raise
     finally:
         if not finished:
-            if kept and _worth_keeping(kept, resume):
-                kept.close()
-            elif kept:
-                kept.remove()
-            for folder in made:
-                if folder.is_dir() and not any(folder.iterdir()):
-                    folder.rmdir()
+            with _undisturbed():
+                if kept and _worth_keeping(kept, resume):
+                    kept.close()
+                elif kept:
+                    kept.remove()
+                for folder in made:
+                    if folder.is_dir() and not any(folder.iterdir()):
+                        folder.rmdir()
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Clean up to the end, however often Ctrl-C is pressed meanwhile."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", None)):
+            if number and callable(signal.getsignal(number)):
+                before[number] = signal.signal(number, lambda *_: None)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _worth_keeping(kept: Journal, resume: bool) -> bool:

@@ -12,7 +12,9 @@ import errno
 import io
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from course import images, quality
+from course import blas, images, quality
 from course.channels import Channel, Stopped
 from course.engines import Rebuild
 from course.image_files import NOT_FINITE, ImageError, UnreadableImage
@@ -32,7 +34,12 @@ BATCH_BYTES = 64 << 20  # of the images, factors and reconstructions of a stack
 #: CPU time of the stages in proportion, for images of 256x256; the write's is for each k.
 DECODE_COST, FACTORISE_COST, WRITE_COST = 1, 16, 2
 PATIENCE = 0.05  # seconds that a stack waits to become longer
-SVD_BYTES = 48  # a pixel: in float64 the image, u, vt and the work space, then float32
+#: Bytes a pixel of the image, and of the smaller square in it: in float64 the image, u, vt and the
+#: work space, then float32. Measured as a process's peak: 71 for 2500x2500, which takes both.
+SVD_BYTES, SQUARE_BYTES = 36, 36
+LONG = 30.0  # seconds: an SVD of which the user should know
+NEVER_LONG = 2048  # no SVD of so many rows and columns is
+TRIAL = 512  # rows and columns of the image that is timed
 OUR_TROUBLE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # no fault of the image
 
 
@@ -73,7 +80,7 @@ class Workers:
         decode, factorise, write = (
             max(1, round(cost / a_thread)) for cost in (DECODE_COST, FACTORISE_COST, write)
         )
-        fit = (memory() // 2) // (SVD_BYTES * rows * columns)
+        fit = (memory() // 2) // svd_bytes(rows, columns)
         return cls(decode, max(1, min(factorise, fit)), write)
 
 
@@ -364,6 +371,57 @@ def batch_for(rows: int, columns: int, ranks: Sequence[int]) -> int:
     return max(
         1, min(LARGEST_BATCH, BATCH_BYTES // (4 * (rows * columns * (1 + len(ranks)) + factors)))
     )
+
+
+def svd_bytes(rows: int, columns: int) -> int:
+    """Bytes of memory, about, that the SVD of an image takes."""
+    return SVD_BYTES * rows * columns + SQUARE_BYTES * min(rows, columns) ** 2
+
+
+def svd_seconds(rows: int, columns: int) -> float:
+    """How long an SVD takes here, about: a small one is timed; the work grows as the cube.
+
+    The work of a thin SVD is proportional to rows * columns * min(rows, columns). Small ones reach
+    somewhat fewer operations a second, so that this is a little too long rather than too short.
+    """
+    trial = np.random.default_rng(0).random((TRIAL, TRIAL), dtype=np.float32)
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        images.svd(trial)
+        seconds.append(time.perf_counter() - start)
+    return min(seconds) * rows * columns * min(rows, columns) / TRIAL**3
+
+
+def long_svds(rows: int, columns: int, count: int, at_once: int) -> str | None:
+    """A sentence about SVDs that take long, of so many images; None where they do not.
+
+    Parameters
+    ----------
+    rows, columns : int
+    count : int
+        Images to do.
+    at_once : int
+        Threads that factorise.
+    """
+    if count < 1 or rows * columns * min(rows, columns) <= NEVER_LONG**3:
+        return None
+    with blas.one_thread() if count > 1 else nullcontext():
+        each = svd_seconds(rows, columns)
+    if each < LONG:
+        return None
+    told = f"the SVD of an image of {rows}x{columns} takes about {_duration(each)} here"
+    if count > 1:
+        rounds = -(-count // at_once)
+        told += f", that of {count:,} images about {_duration(each * rounds)}"
+    return f"{told}; a smaller size is quicker (half of it 8 times)"
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} seconds"
 
 
 def cores() -> int:

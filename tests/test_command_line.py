@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from PIL import Image
 
 from course import __main__ as command_line
-from course import images, pipeline
+from course import images, journal, pipeline, stages
 from course.paths import data_path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -383,8 +384,9 @@ def test_an_interruption_leaves_earlier_results_as_they_were(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_process_leaves_nothing(tmp_path, number):
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "five times SIGINT"])
+def test_a_stopped_process_leaves_nothing(tmp_path, name):
+    number = getattr(signal, name.split()[-1])
     folder = tmp_path / "many"
     folder.mkdir()
     data = data_path("images", "camera.png").read_bytes()
@@ -400,7 +402,9 @@ def test_a_stopped_process_leaves_nothing(tmp_path, number):
             assert process.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.02)
-        process.send_signal(number)
+        for _ in range(5 if "five" in name else 1):
+            process.send_signal(number)
+            time.sleep(0.015)
         _, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert err == "python -m course: stopped; nothing was written\n"
@@ -410,12 +414,170 @@ def test_a_stopped_process_leaves_nothing(tmp_path, number):
 def test_who_waits_for_long_after_ctrl_c_is_told_for_what(capfd, monkeypatch):
     monkeypatch.setattr(command_line, "SILENCE", 0.01)
     with pytest.raises(KeyboardInterrupt):
-        command_line.stop_soon(signal.SIGINT, None)
+        command_line.Stopping()(signal.SIGINT, None)
     deadline, told = time.monotonic() + 10, ""
     while "Ctrl-C again ends at once" not in told and time.monotonic() < deadline:
         time.sleep(0.02)
         told += capfd.readouterr().err
     assert told == "stopping: the images in work are finished first; Ctrl-C again ends at once\n"
+
+
+def test_a_second_ctrl_c_soon_after_the_first_is_the_same_one(monkeypatch):
+    monkeypatch.setattr(command_line, "SILENCE", 3600)
+    stop = command_line.Stopping()
+    with pytest.raises(KeyboardInterrupt):
+        stop(signal.SIGINT, None)
+    stop(signal.SIGINT, None)
+
+    class Timer(threading.Thread):
+        def __init__(self, *arguments):
+            super().__init__()
+            nested.append(stop(signal.SIGINT, None))
+
+    nested, stop = [], command_line.Stopping()
+    monkeypatch.setattr(command_line.threading, "Timer", Timer)
+    with pytest.raises(KeyboardInterrupt):
+        stop(signal.SIGINT, None)
+    assert nested == [None]  # one that comes while the first is at work
+    monkeypatch.setattr(command_line, "TOGETHER", 0)
+    with pytest.raises(KeyboardInterrupt):
+        stop(signal.SIGINT, None)
+
+
+def test_ctrl_c_does_not_end_the_cleaning_up(photos, tmp_path, capfd, monkeypatch):
+    """As it would where it comes later than what counts as one."""
+    monkeypatch.setattr(command_line, "TOGETHER", 0)
+    remove = journal.Journal.remove
+
+    def removed(kept):
+        signal.raise_signal(signal.SIGINT)
+        remove(kept)
+        signal.raise_signal(signal.SIGTERM)
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(journal.Journal, "remove", removed)
+    monkeypatch.setattr(pipeline, "_write_grid", interrupted)
+    status, _, err = call(capfd, "reconstruct", photos, "--k", 5, "--out", tmp_path / "out")
+    assert (status, err) == (130, "python -m course: stopped; nothing was written\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_thread_that_writes_on_does_not_keep_the_hidden_folder(tmp_path, monkeypatch):
+    """After a second Ctrl-C nobody waits for the writers."""
+    kept = journal.begin(tmp_path, {"settings": {}, "files": []})
+    listed = os.scandir
+    late = []
+
+    def scandir(path):
+        found = listed(path)
+        if not late:
+            late.append(kept.folder / "late.png")
+            names = list(found)
+            late[0].write_bytes(b"late")
+
+            class Listed:
+                def __enter__(self):
+                    return iter(names)
+
+                def __exit__(self, *error):
+                    pass
+
+            return Listed()
+        return found
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    kept.remove()
+    assert late and not kept.folder.exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
+def test_ctrl_c_during_imports_is_one_line(photos, tmp_path):
+    """Even where an import catches every exception."""
+    (tmp_path / "tqdm.py").write_text(
+        "import pathlib, time\n"
+        "pathlib.Path('importing').touch()\n"
+        "try:\n    time.sleep(60)\nexcept BaseException:\n    time.sleep(60)\n"
+    )
+    command = [sys.executable, "-m", "course", "reconstruct", "photos", "--k", "5", "--out", "out"]
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+    ) as process:
+        deadline = time.monotonic() + 30
+        while not (tmp_path / "importing").exists():
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        try:
+            _, err = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert (process.returncode, err) == (130, "python -m course: stopped; nothing was written\n")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no SIGHUP")
+def test_nohup_is_respected():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with command_line.stoppable():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            assert isinstance(signal.getsignal(signal.SIGTERM), command_line.Stopping)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+# --- large images -------------------------------------------------------------------------------
+
+
+def test_who_asks_for_long_svds_is_told_before(photos, tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(stages, "NEVER_LONG", 30)
+    monkeypatch.setattr(stages, "svd_seconds", lambda rows, columns: 90 * 60 + rows + columns)
+    words = ["reconstruct", photos, "--k", 3, "--size", "40x50", "--out", tmp_path / "out"]
+    status, _, err = call(capfd, *words, "--workers", 1)
+    first, *others = err.splitlines()
+    assert status == 0 and len(others) == 1 and others[0].startswith("skipped")
+    assert first == (
+        "the SVD of an image of 40x50 takes about 92 minutes here, that of 3 images about 5 hours; "
+        "a smaller size is quicker (half of it 8 times)"
+    )
+
+
+@pytest.mark.parametrize("size", [256, 1024, 2048])
+def test_at_usual_sizes_nothing_is_timed_or_said(size, monkeypatch):
+    monkeypatch.setattr(stages, "svd_seconds", None)
+    assert stages.long_svds(size, size, 10_000, 2) is None
+
+
+def test_large_svds_that_are_quick_on_this_machine_are_not_spoken_of(monkeypatch):
+    monkeypatch.setattr(stages, "svd_seconds", lambda rows, columns: stages.LONG - 1)
+    assert stages.long_svds(4000, 4000, 5, 2) is None
+
+
+def test_the_time_of_an_svd_grows_as_the_cube(monkeypatch):
+    """From a trial that takes 2 s: one of twice as many rows and columns takes 16 s."""
+    now = [0.0]
+
+    def svd(image):
+        now[0] += 2.0
+
+    monkeypatch.setattr(images, "svd", svd)
+    monkeypatch.setattr(stages.time, "perf_counter", lambda: now[0])
+    n = stages.TRIAL
+    assert stages.svd_seconds(2 * n, 2 * n) == pytest.approx(16)
+    assert stages.svd_seconds(n, 10 * n) == stages.svd_seconds(10 * n, n) == pytest.approx(20)
+
+
+def test_an_image_that_does_not_fit_into_memory_is_refused_before(photos, tmp_path, capfd):
+    status, out, err = call(
+        capfd, "reconstruct", photos, "--k", 5, "--size", 2_000_000, "--out", tmp_path / "out"
+    )
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "size is 2000000x2000000: the SVD of one image needs about 268,221 GiB" in err
+    assert "choose a smaller size" in err and not (tmp_path / "out").exists()
 
 
 def test_the_handler_of_ctrl_c_is_put_back(capfd, photos, tmp_path):

@@ -218,7 +218,8 @@ def test_large_images_come_in_short_stacks_and_few_at_once(monkeypatch):
     assert stages.Workers.share(16, 256, 256, 1) == stages.Workers(1, 13, 2)
     assert stages.Workers.share(2, 256, 256, 1) == stages.Workers(1, 2, 1)
     assert stages.Workers.share(1, 256, 256, 1) == stages.Workers(1, 1, 1)
-    assert stages.Workers.share(16, 16384, 16384, 1).factorise == 2
+    assert stages.Workers.share(16, 12288, 12288, 1).factorise == 3
+    assert stages.Workers.share(16, 16384, 16384, 1).factorise == 1
 
 
 def test_a_channel_gives_items_in_order_waits_for_room_and_ends():
