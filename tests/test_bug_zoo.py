@@ -49,9 +49,11 @@ def test_a_verdict_that_is_not_the_wanted_one_is_told_apart():
     assert fault_of_pass(verdict) == f"it is failed: {verdict.kind}"
 
 
-def test_the_percentages_are_100():
-    zoo = Path(__file__).parent / "bug_zoo"
-    done = subprocess.run([sys.executable, zoo], capture_output=True, text=True)
+def test_the_script_prints_percentages_of_100():
+    """Of one lesson; the tests above judge the answers of all."""
+    zoo, (wrong, right) = Path(__file__).parent / "bug_zoo", all_answers("04")
+    assert wrong and right and len(wrong) < len(WRONG)
+    done = subprocess.run([sys.executable, zoo, "04"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"reason: {len(WRONG)} of {len(WRONG)}, 100.0%" in done.stdout
-    assert f"finding: {len(RIGHT)} of {len(RIGHT)}, 100.0%" in done.stdout
+    assert f"reason: {len(wrong)} of {len(wrong)}, 100.0%" in done.stdout
+    assert f"finding: {len(right)} of {len(right)}, 100.0%" in done.stdout

@@ -213,3 +213,13 @@ def test_core_numba_answers_as_numba_cuda_does(monkeypatch):
         if (other and other[0]) != (answer and answer[0]):
             different.append((function.__name__, kinds, answer, other))
     assert not different
+
+
+def test_exp2_is_typed_as_exp_where_numba_does_not_know_it(monkeypatch):
+    """Numba 0.61 alone does not; numba-cuda does."""
+    asked = oracle._asked
+    monkeypatch.setattr(oracle, "_asked", lambda f, k: None if f is math.exp2 else asked(f, k))
+    typed = oracle.resolve.__wrapped__
+    assert typed(math.exp2, (types.float32,)) == (types.float32, (types.float32,))
+    assert typed(math.exp2, (types.int64,))[0] == types.float64
+    assert typed(math.exp2, (types.unicode_type,)) is None

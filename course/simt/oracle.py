@@ -22,6 +22,9 @@ from course.simt.interface import device_memory
 #: In CUDA these give floats: the same float type, float64 for integers. Core Numba says int64.
 _FLOAT_ROUNDING = (math.floor, math.ceil, math.trunc)
 
+#: Functions that numba-cuda knows and older Numba does not, each with one of the same types.
+_TYPED_AS = {math.exp2: math.exp}
+
 
 @cache
 def _core_context() -> Any:
@@ -63,6 +66,11 @@ def plain(kind: types.Type) -> types.Type:
 @cache
 def resolve(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
     """Result type and operand types of a call, by Numba's rules; None if there is no such call."""
+    found = _asked(function, arguments)
+    return resolve(_TYPED_AS[function], arguments) if not found and function in _TYPED_AS else found
+
+
+def _asked(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
     if function in _FLOAT_ROUNDING and len(arguments) == 1:
         if isinstance(arguments[0], types.Float):
             return arguments[0], arguments

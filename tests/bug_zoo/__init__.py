@@ -1,6 +1,7 @@
 """Answers to the course's exercises as students write them, a module a lesson.
 
-``python tests/bug_zoo`` judges them all and prints the two percentages.
+``python tests/bug_zoo`` judges them all and prints the two percentages; ``python tests/bug_zoo 04
+05`` those of two lessons.
 """
 
 import importlib
@@ -42,13 +43,11 @@ class Answers:
         return note
 
 
-def all_answers() -> tuple[list, list]:
-    """The noted wrong answers of all lessons, and the noted right ones."""
-    lessons = [
-        importlib.import_module(f"{__name__}.{module.name}").ANSWERS
-        for module in pkgutil.iter_modules(__path__)
-        if module.name.startswith("lesson")
-    ]
+def all_answers(*numbers: str) -> tuple[list, list]:
+    """The noted wrong answers of all lessons, or of these, and the noted right ones."""
+    names = [found.name for found in pkgutil.iter_modules(__path__)]
+    wanted = [f"lesson{number}" for number in numbers] or [n for n in names if n[:6] == "lesson"]
+    lessons = [importlib.import_module(f"{__name__}.{name}").ANSWERS for name in wanted]
     return (
         [entry for lesson in lessons for entry in lesson.noted_wrong],
         [entry for lesson in lessons for entry in lesson.noted_right],

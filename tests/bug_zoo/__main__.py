@@ -1,4 +1,4 @@
-"""Judge every answer and print how many get the verdict that they must get."""
+"""Judge every answer, or those of the lessons that are named, and print how many are met."""
 
 import sys
 from pathlib import Path
@@ -9,8 +9,8 @@ from bug_zoo import all_answers, fault_of_pass, fault_of_refusal, name_of
 from course.checks import check
 
 
-def main() -> int:
-    wrong, right = all_answers()
+def main(*lessons: str) -> int:
+    wrong, right = all_answers(*lessons)
     refused = [
         (exercise, answer, fault_of_refusal(check(exercise, answer), kinds, words))
         for exercise, answer, kinds, words in wrong
@@ -31,4 +31,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))
