@@ -177,6 +177,18 @@ def _cuda() -> ModuleType:
     return importlib.import_module("course.simt.host")
 
 
+def jit_without_lto(**options: Any) -> Any:
+    """``cuda.jit`` for kernels that are not optimised once more when they are linked.
+
+    Numba-CUDA, 0.22 to 0.30 at least, loses ``lto=False`` on its way from a decorator that is
+    called with options; with the function beside them it arrives.
+
+    >>> @jit_without_lto(fastmath=True, max_registers=128)
+    ... def kernel(x, out): ...
+    """
+    return functools.partial(_cuda().jit, lto=False, **options)
+
+
 @functools.cache
 def array_module() -> tuple[ModuleType, str]:
     """CuPy or NumPy, and the reason. CuPy only beside a usable GPU: `cuda` takes its arrays."""

@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from course import gpu, images, ladder, trace
+from course import backend, gpu, images, ladder, trace
 from course.backend import cuda
 from course.kernels import thin_tiles, warp_tiles
 from course.kernels.reconstruct import LADDER, OLDER, Step, are_aligned, reconstruct, step_for
@@ -237,7 +237,9 @@ def test_numba_is_told_with_the_function_not_to_optimise_when_it_links(monkeypat
         return function if function else lambda function: function
 
     module = importlib.import_module(make.__module__)
-    monkeypatch.setattr(module, "cuda", types.SimpleNamespace(jit=jit))
+    fake = types.SimpleNamespace(jit=jit)
+    monkeypatch.setattr(module, "cuda", fake)
+    monkeypatch.setattr(backend, "_cuda", lambda: fake)
     make(warp_tiles.Shape() if make is warp_tiles.warp_tiles else thin_tiles.ThinShape(), True)
     assert [lto for _, lto in told] == [False, False]
 

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import float32, int32, int64
-from numba.types import float16
 
 from course.backend import cuda
 from course.intrinsics import load4, store4
 from course.kernels.arrays import (
     WIDE,
+    WORDS,
     Array,
     are_aligned,
     checked,
@@ -335,7 +335,6 @@ def multiply(a, b, out):
         out[i] = float32(a[i]) * float32(b[i])
 
 
-WORDS = {"float32": float32, "float16": float16}  # numba's type of a stored element
 LADDER = ("each", "wide")  # the steps
 
 

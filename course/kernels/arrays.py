@@ -7,6 +7,8 @@ stays there and is not copied; NumPy's arrays travel there and the result back.
 from typing import Any
 
 import numpy as np
+from numba import float32
+from numba.types import float16
 
 from course.backend import cuda
 
@@ -14,6 +16,7 @@ Array = Any  # of NumPy, of numba.cuda or of CuPy
 
 STORED = (np.float32, np.float16)  # what elements may be
 WIDE = 4  # elements in a wide access
+WORDS = {"float32": float32, "float16": float16}  # numba's type of a stored element
 
 
 def checked(array: Array, name: str, like: Array | None = None) -> Array:

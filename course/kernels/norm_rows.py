@@ -23,7 +23,8 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.intrinsics import load, load4, store, store4
-from course.kernels.activation import FUNCTIONS, WORDS
+from course.kernels.activation import FUNCTIONS
+from course.kernels.arrays import WORDS
 from course.kernels.norm_steps import ALL, WARP, merged, merged_in_warp
 
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import float32, int32
-from numba.types import float16
 
 from course.backend import cuda
 from course.intrinsics import load4, store4
 from course.kernels.arrays import (
     WIDE,
+    WORDS,
     Array,
     are_aligned,
     checked,
@@ -33,7 +33,6 @@ from course.kernels.arrays import (
 
 WARP = 32
 ALL = 0xFFFFFFFF  # lanes of a warp
-WORDS = {"float32": float32, "float16": float16}  # numba's type of a stored element
 LOG2_E = np.float32(math.log2(math.e))
 ZERO, ONE, MINUS_INFINITY = np.float32(0), np.float32(1), np.float32(-np.inf)
 LOWEST = np.finfo(np.float32).min  # a maximum to begin with: minus infinity less itself is NaN
@@ -274,10 +273,10 @@ def most_accesses(stored: str, aligned: bool) -> int:
     return MOST_ACCESSES if aligned else MOST_UNALIGNED
 
 
-def shape_for(columns: int, most_accesses: int = MOST_ACCESSES) -> Shape:
-    """The shape for rows of so many elements, `most_accesses` a thread where there are threads."""
+def shape_for(columns: int, most: int = MOST_ACCESSES) -> Shape:
+    """The shape for rows of so many elements, `most` accesses a thread where there are threads."""
     row_threads = FEWEST_THREADS
-    while row_threads < MOST_THREADS and row_threads * most_accesses * WIDE < columns:
+    while row_threads < MOST_THREADS and row_threads * most * WIDE < columns:
         row_threads *= 2
     accesses = max(1, -(-columns // (row_threads * WIDE)))
     return Shape(row_threads, max(1, BLOCK // row_threads), accesses)

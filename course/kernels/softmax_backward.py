@@ -17,6 +17,7 @@ from course.backend import cuda
 from course.intrinsics import load4, store4
 from course.kernels.arrays import (
     WIDE,
+    WORDS,
     Array,
     are_aligned,
     checked,
@@ -24,7 +25,7 @@ from course.kernels.arrays import (
     on_device,
     target_for,
 )
-from course.kernels.softmax import WARP, WORDS, ZERO, Shape, among, most_registers, shape_for
+from course.kernels.softmax import WARP, ZERO, Shape, among, most_registers, shape_for
 
 # --- step 1: two passes ---------------------------------------------------------------------------
 

@@ -15,11 +15,10 @@ anywhere, and L1 answers three times of four.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from numba import float32, int32, uint32
 
-from course.backend import cuda
+from course.backend import cuda, jit_without_lto
 from course.intrinsics import (
     load,
     load4,
@@ -116,7 +115,7 @@ def thin_tiles(shape: ThinShape, aligned: bool) -> tuple[Callable, Callable]:
     def power_of(x, side):
         """The power of two that brings the largest of a row or column near 2^14."""
         largest = float32(0)
-        for n in range(2 * eighths):
+        for n in range(values):
             largest = max(largest, abs(x[side, n]))
         return power_near(largest_of_four(largest))
 
@@ -225,8 +224,7 @@ def thin_tiles(shape: ThinShape, aligned: bool) -> tuple[Callable, Callable]:
             save(out, total, first_row + row, first_column, u_scale, row, scale)
 
     registers = shape.max_registers if aligned else 255  # four addresses where one would do
-    # with the function as its first argument: `@cuda.jit(..., lto=False)` drops lto (0.22 to 0.30)
-    kernel = partial(cuda.jit, fastmath=True, max_registers=registers, lto=False)
+    kernel = jit_without_lto(fastmath=True, max_registers=registers)
 
     @kernel
     def reconstruct_thin(u, s, vt, k, out):

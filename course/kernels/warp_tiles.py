@@ -8,8 +8,6 @@ guard: rows and columns beyond the edge are read from the last row and column, a
 the end; the part of k that fills no whole tile comes first, with zeros.
 
 Optimised once more when it is linked (lto), the main loop would have 2 to 4% more instructions.
-Numba-CUDA up to at least 0.30 loses that option on its way from a decorator that is called with
-options; with the function beside them (`partial`) it arrives.
 
 A thread brings four neighbours of a row of u, aligned or not. The four single loads ask for each
 sector four times, which L1 answers; four rows a thread would have four addresses to compute.
@@ -17,11 +15,10 @@ sector four times, which L1 answers; four rows a thread would have four addresse
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from numba import float32, int32
 
-from course.backend import cuda
+from course.backend import cuda, jit_without_lto
 from course.intrinsics import load, load4, store, store4
 from course.kernels.order import in_bands
 
@@ -198,7 +195,7 @@ def warp_tiles(shape: Shape, aligned: bool) -> tuple[Callable, Callable]:
         multiply(total, a, b, 1)
         save(out, total, first_row + row, first_column + column)
 
-    kernel = partial(cuda.jit, fastmath=True, max_registers=shape.max_registers, lto=False)
+    kernel = jit_without_lto(fastmath=True, max_registers=shape.max_registers)
 
     @kernel
     def reconstruct_warp_tiles(u, s, vt, k, out):

@@ -28,11 +28,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 
 from numba import float32, int32
 
-from course.backend import cuda
+from course.backend import cuda, jit_without_lto
 from course.intrinsics import (
     commit_copies,
     copy4_async,
@@ -84,8 +83,7 @@ def fused(shape: FusedShape) -> Callable:
     half = features // 2
     each = -(-tile // FRAMES)  # spectra of a warp in the middle
     turn = 8 if down == 4 else 0  # shares of every second pair of spectra lie 8 banks further
-    # With the function as its first argument: `@cuda.jit(..., lto=False)` drops lto (0.22 to 0.30).
-    made = partial(cuda.jit, fastmath=True, max_registers=shape.max_registers, lto=False)
+    made = jit_without_lto(fastmath=True, max_registers=shape.max_registers)
 
     @cuda.jit(device=True)
     def read(array, place, to, row, column):
