@@ -1,13 +1,12 @@
-"""Exercises of lesson 12 whose answers are kernels: sums by shuffles, a softmax, a fused row."""
-
-import math
+"""Exercises of lesson 12 that add: a warp its row, all blocks an array."""
 
 import numpy as np
 
 from course.checks import Case, KernelExercise, Limit, Tolerance, register
 
 WARPS = 4  # of a block where a warp has a row
-NORMAL = np.vectorize(math.erf)
+
+ALL_LANES = "A warp's {}: neighbouring lanes take neighbouring columns, all 32 at the same time."
 
 SHUFFLE_HINTS = {
     "barrier-divergence": "All 32 lanes make every shuffle. Guard what a lane loads, never the "
@@ -15,28 +14,10 @@ SHUFFLE_HINTS = {
     "out-of-bounds": "The last block may have warps without a row, and the last round of a row "
     "lanes without a column: compare with x.shape first.",
     "uncoalesced": "Lane l takes the columns l, l + 32, l + 64, ...: neighbours read neighbours.",
-    "float64": "Start a sum with float32(0): 0.0 is float64.",
+    "float64": "In your own lines: 0.0 and 1.0 are float64, and so is a whole number such as "
+    "x.shape[1], or 1, beside a float32 in a product or quotient. Write float32(0), float32(1).",
     "unwritten-output": "Each row has a warp; one of its lanes, or each for its columns, stores.",
 }
-
-
-def _rows(rows, columns, spread=1.0, middle=0.0, measured=False, **factors):
-    """A case of rows with a warp each; `factors` are further arguments by name, from rng."""
-
-    def arguments(rng):
-        x = rng.standard_normal((rows, columns), dtype=np.float32) * np.float32(spread)
-        given = {"x": x + np.float32(middle)}
-        given |= {name: make(rng, columns) for name, make in factors.items()}
-        return given | {"out": np.empty((rows, columns), np.float32)}
-
-    about = f" around {middle:g}" if middle else ""
-    return Case(
-        f"{rows} x {columns}{about}",
-        arguments,
-        block=32 * WARPS,
-        grid=-(-rows // WARPS),
-        measured=measured,
-    )
 
 
 # --- a warp adds a row ----------------------------------------------------------------------------
@@ -54,6 +35,12 @@ def _sums(rows, columns, measured=False):
 def _lanes_of(x, lanes):
     """The sum over the columns of some lanes."""
     return x[:, np.isin(np.arange(x.shape[1]) % 32, lanes)].sum(1)
+
+
+def _shared_out(x):
+    """As if the four warps of a block divided each row among them: every 128 columns 32 a warp."""
+    warp = np.arange(len(x)).reshape(-1, 1) % WARPS
+    return (x * (np.arange(x.shape[1]) // 32 % WARPS == warp)).sum(1)
 
 
 register(
@@ -81,6 +68,10 @@ register(
             Limit("shared", "store", "requests", "launch", 0, "Lanes exchange registers: shuffles "
                   "do without shared memory."),
             Limit("global", "load", "lanes", "element", 256, "Load each number once."),
+            Limit("global", "load", "requests", "launch", 256, ALL_LANES.format("lanes share a "
+                  "row")),
+            Limit("global", "atomic", "lanes", "launch", 0, "The lanes meet by shuffles, then one "
+                  "of them stores."),
             Limit("global", "store", "lanes", "element", 1, "One lane stores the sum, lane 0."),
         ],
         hints=SHUFFLE_HINTS
@@ -98,6 +89,26 @@ register(
                 _lanes_of(x, range(0, 32, 2))
             ),
             "the first step is missing: it starts with 16": lambda x: _lanes_of(x, range(16)),
+            "the number of the other lane replaces your own; it is added, with +=": lambda x: (
+                _lanes_of(x, [31])
+            ),
+            "the first exchange is with lane + 32, which is not there; it is 16 >> step": (
+                lambda x: 2 * _lanes_of(x, range(0, 32, 2))
+            ),
+            "you shuffle up and store from lane 0; upwards the sum arrives in lane 31": lambda x: (
+                32 * _lanes_of(x, [0])
+            ),
+            "you shuffle down and store from lane 31; downwards the sum arrives in lane 0": (
+                lambda x: 32 * _lanes_of(x, [31])
+            ),
+            "the last round of a row is left out, if it has fewer than 32 columns": lambda x: (
+                x[:, : x.shape[1] // 32 * 32].sum(1)
+            ),
+            "the last column is left out: range ends before its second number": lambda x: (
+                x[:, :-1].sum(1)
+            ),
+            "the four warps divide each row; here each has a row of its own, from column lane on, "
+            "by steps of 32": _shared_out,
             "you return the mean, not the sum": lambda x: x.mean(1),
         },
     )
@@ -115,14 +126,23 @@ def _all(size, blocks=BLOCKS, measured=False):
             "out": np.zeros(1, np.float32),
         }
 
-    plural = "s" * (blocks != 1)
-    name = f"{size:,} elements, {blocks} block{plural}"
+    name = f"{size:,} element{'s' * (size != 1)}, {blocks} block{'s' * (blocks != 1)}"
     return Case(name, arguments, block=256, grid=blocks, measured=measured)
 
 
 def _of_threads(x, threads):
     """The sum of the elements that some threads of each block load, 3 blocks of 256."""
     return np.array([x[np.isin(np.arange(x.size) % 256, threads)].sum()])
+
+
+def _of_blocks(x, blocks):
+    """The sum of the elements that some of 3 blocks load."""
+    return np.array([x[np.isin(np.arange(x.size) // 256 % BLOCKS, blocks)].sum()])
+
+
+def _from(x, first):
+    """The sum of the elements from one on."""
+    return np.array([x[first:].sum()])
 
 
 register(
@@ -150,6 +170,8 @@ register(
             Limit("global", "atomic", "lanes", "launch", BLOCKS, "One thread of each block adds to "
                   "out, after the warps have met in shared memory."),
             Limit("global", "load", "lanes", "launch", 9_216, "Load each element once."),
+            Limit("global", "load", "requests", "launch", 9_216 // 32, "All threads of the block "
+                  "load, neighbours beside each other."),
             Limit("shared", "store", "lanes", "launch", 8 * BLOCKS, "One lane of each warp stores "
                   "its warp's sum: 8 numbers a block."),
         ],
@@ -157,11 +179,15 @@ register(
         | {
             "race": "The warps' sums are stored, then all wait (cuda.syncthreads()), then one warp "
             "or one thread reads them. And only atomics may add to out.",
-            "out-of-bounds": "for i in range(cuda.grid(1), x.size, cuda.gridsize(1)) stays inside.",
+            "out-of-bounds": "sums has eight places: lanes 8 to 31 take float32(0) instead. And "
+            "for i in range(cuda.grid(1), x.size, cuda.gridsize(1)) stays inside x.",
+            "uncoalesced": "for i in range(cuda.grid(1), x.size, cuda.gridsize(1)): then "
+            "neighbouring threads read neighbouring elements.",
             "barrier-divergence": "Shuffles and the barrier stand outside of every if: all threads "
             "make them. warp_sum, too.",
             "wrong-result": "A thread's own elements, then warp_sum, then the warps' sums in "
-            "shared memory, then one atomic a block.",
+            "shared memory, then one atomic a block. A thread without an element goes along with "
+            "float32(0): one that returns early is missing in the shuffles.",
             "uninitialised-read": "sums has a place for each of the 8 warps: lane 0 of every warp "
             "stores there.",
         },
@@ -174,183 +200,21 @@ register(
                 _of_threads(x, range(0, 256, 32))
             ),
             "only one thread of each block is counted": lambda x: _of_threads(x, [0]),
-            "only block 0 is counted: every block adds to out": lambda x: np.array(
-                [x[np.arange(x.size) // 256 % BLOCKS == 0].sum()]
+            "only block 0 is counted: every block adds to out": lambda x: _of_blocks(x, [0]),
+            "each of the eight warps adds the block's sum to out: one thread does, t == 0": (
+                lambda x: np.array([8 * x.sum()])
             ),
+            "all lanes of a warp add the block's sum to out: one thread does, t == 0": (
+                lambda x: np.array([32 * x.sum()])
+            ),
+            "every block adds all of x: begin at cuda.grid(1), go on by cuda.gridsize(1)": (
+                lambda x: np.array([BLOCKS * x.sum()])
+            ),
+            "all blocks add the same elements: begin at cuda.grid(1), not at threadIdx.x": (
+                lambda x: BLOCKS * _of_blocks(x, [0])
+            ),
+            "blocks add elements of other blocks again: go on by cuda.gridsize(1), not by "
+            "blockDim.x": lambda x: sum(_from(x, 256 * block) for block in range(BLOCKS)),
         },
     )
 )  # fmt: skip
-
-# --- softmax online -------------------------------------------------------------------------------
-
-
-def _softmax(x):
-    powers = np.exp(x - x.max(1, keepdims=True))
-    return powers / powers.sum(1, keepdims=True)
-
-
-register(
-    KernelExercise(
-        name="softmax-online",
-        lesson=12,
-        title="Softmax in two readings, a warp a row",
-        outputs=("out",),
-        reference=_softmax,
-        cases=[
-            _rows(8, 128, spread=3),
-            _rows(4, 32),
-            _rows(5, 70, spread=20),
-            _rows(3, 7),
-            _rows(2, 64, middle=200),
-            _rows(1, 1),
-            _rows(16, 256, spread=4, measured=True),
-        ],
-        tolerance=Tolerance(
-            400,
-            "an exponential's argument of up to 100 is rounded before it is taken",
-            magnitude=lambda x: _softmax(x) + 1e-30,
-        ),
-        forbidden={"float64", "negative-index", "uncoalesced"},
-        limits=[
-            Limit("global", "load", "lanes", "element", 2, "Maximum and sum in the same loop: x is "
-                  "read once for both, and once more to write the row."),
-            Limit("global", "store", "lanes", "element", 1, "Write each number once, at the end."),
-            Limit("shared", "store", "requests", "launch", 0, "A warp needs shuffles alone."),
-        ],
-        hints=SHUFFLE_HINTS
-        | {
-            "wrong-result": "A lane's largest begins with LOWEST, its total with 0. When the "
-            "largest grows, the total is multiplied by exp(old largest - new largest) before the "
-            "new power is added; the same when two lanes meet.",
-            "uninitialised-read": "A lane without a number has LOWEST and 0, which change nothing.",
-        },
-        mistakes={
-            "the powers are not divided by their sum": lambda x: np.exp(
-                x - x.max(1, keepdims=True)
-            ),
-            "you divide by the sum of the numbers, not of their powers": lambda x: (
-                np.exp(x - x.max(1, keepdims=True)) / x.sum(1, keepdims=True)
-            ),
-            "a softmax of each lane's columns: the lanes never meet": lambda x: _each_lane(x),
-            "the sums are not multiplied down where a larger number comes": lambda x: (
-                _not_rescaled(x)
-            ),
-        },
-    )
-)  # fmt: skip
-
-
-def _each_lane(x):
-    out = np.empty_like(x)
-    for lane in range(min(32, x.shape[1])):
-        out[:, lane::32] = _softmax(x[:, lane::32])
-    return out
-
-
-def _not_rescaled(x):
-    """As if each lane added powers relative to its largest so far, and the lanes' sums as such."""
-    total = 0.0
-    for lane in range(min(32, x.shape[1])):
-        some = x[:, lane::32]
-        total = total + np.exp(some - np.maximum.accumulate(some, axis=1)).sum(1)
-    return np.exp(x - x.max(1, keepdims=True)) / np.reshape(total, (-1, 1))
-
-
-# --- LayerNorm and GELU in one kernel -------------------------------------------------------------
-
-EPS = np.float32(1e-5)
-FACTORS = {
-    "gamma": lambda rng, columns: rng.random(columns, dtype=np.float32) + np.float32(0.5),
-    "beta": lambda rng, columns: rng.standard_normal(columns, dtype=np.float32),
-    "eps": lambda rng, columns: EPS,
-}
-
-
-def _normalised(x, eps, ddof=0, inside=True):
-    centred = x - x.mean(1, keepdims=True)
-    variance = (centred**2).sum(1, keepdims=True) / np.maximum(x.shape[1] - ddof, 1)
-    return centred / (np.sqrt(variance + eps) if inside else np.sqrt(variance) + eps)
-
-
-def _gelu(y):
-    return y * (1 + NORMAL(y * math.sqrt(0.5))) / 2
-
-
-def _layer_norm_gelu(x, gamma, beta, eps):
-    return _gelu(_normalised(x, eps) * gamma + beta)
-
-
-register(
-    KernelExercise(
-        name="layer-norm-gelu",
-        lesson=12,
-        title="LayerNorm and GELU in one kernel, the row in registers",
-        outputs=("out",),
-        reference=_layer_norm_gelu,
-        cases=[
-            _rows(4, 256, **FACTORS),
-            _rows(8, 64, **FACTORS),
-            _rows(4, 96, spread=2e-3, **FACTORS),
-            _rows(5, 100, spread=3, middle=-2, **FACTORS),
-            _rows(3, 7, **FACTORS),
-            _rows(2, 250, middle=4000, **FACTORS),
-            _rows(1, 1, **FACTORS),
-            _rows(16, 128, measured=True, **FACTORS),
-        ],
-        tolerance=Tolerance(
-            48,
-            "a dozen additions, a root, and GELU; a mean far from 0 is rounded as it is",
-            magnitude=lambda x, gamma, beta: (
-                gamma * (2 + np.abs(x).max(1, keepdims=True) / (x.std(1, keepdims=True) + 3e-3))
-                + np.abs(beta)
-            ),
-        ),
-        forbidden={"float64", "negative-index", "uncoalesced"},
-        limits=[
-            Limit("global", "load", "lanes", "element", 3, "x is read once and stays in values: "
-                  "one number of x, one of gamma, one of beta for each of out."),
-            Limit("global", "store", "lanes", "element", 1, "Write each number once, at the end."),
-            Limit("shared", "store", "requests", "launch", 0, "A warp needs shuffles alone."),
-        ],
-        hints=SHUFFLE_HINTS
-        | {
-            "wrong-result": "mean = sum / columns; variance = sum of (value - mean)² / columns; "
-            "then gelu((value - mean) / sqrt(variance + eps) * gamma + beta).",
-            "uninitialised-read": "In the parts beyond the row's end values holds nothing: leave "
-            "them out of every sum, or fill in 0 and leave them out of the squares.",
-        },
-        mistakes={
-            "GELU is missing": lambda x, gamma, beta, eps: _normalised(x, eps) * gamma + beta,
-            "gamma and beta come after GELU; they come before it": lambda x, gamma, beta, eps: (
-                _gelu(_normalised(x, eps)) * gamma + beta
-            ),
-            "beta is missing": lambda x, gamma, beta, eps: _gelu(_normalised(x, eps) * gamma),
-            "gamma is missing": lambda x, gamma, beta, eps: _gelu(_normalised(x, eps) + beta),
-            "eps is missing, or too small": lambda x, gamma, beta, eps: _gelu(
-                _normalised(x, 1e-30) * gamma + beta
-            ),
-            "eps is added to the root; it belongs to the variance": lambda x, gamma, beta, eps: (
-                _gelu(_normalised(x, eps, inside=False) * gamma + beta)
-            ),
-            "the variance divides by columns - 1": lambda x, gamma, beta, eps: _gelu(
-                _normalised(x, eps, ddof=1) * gamma + beta
-            ),
-            "you divide by the variance, not by its root": lambda x, gamma, beta, eps: _gelu(
-                (x - x.mean(1, keepdims=True)) / (x.var(1, keepdims=True) + eps) * gamma + beta
-            ),
-            "the mean is not subtracted from what is written": lambda x, gamma, beta, eps: _gelu(
-                x / np.sqrt(x.var(1, keepdims=True) + eps) * gamma + beta
-            ),
-            "beyond the row's end (0 - mean)² is added to the squares": (
-                lambda x, gamma, beta, eps: _padded(x, gamma, beta, eps)
-            ),
-        },
-    )
-)  # fmt: skip
-
-
-def _padded(x, gamma, beta, eps):
-    mean = x.mean(1, keepdims=True)
-    beyond = 256 - x.shape[1]
-    variance = x.var(1, keepdims=True) + beyond * mean**2 / x.shape[1]
-    return _gelu((x - mean) / np.sqrt(variance + eps) * gamma + beta)

@@ -62,6 +62,21 @@ register(
                 max(largest, other_largest), total + other_total,
             ),
             "the exponent is turned round: exp(larger - own) is at least 1": _turned,
+            "each total is multiplied by the factor of the other part": (
+                lambda largest, total, other_largest, other_total: _merged(
+                    largest, other_total, other_largest, total
+                )
+            ),
+            "the smaller of the two is taken as the largest of both": (
+                lambda largest, total, other_largest, other_total: (
+                    min(largest, other_largest), total + other_total,
+                )
+            ),
+            "the two results are in the other order: (largest, total)": (
+                lambda largest, total, other_largest, other_total: (
+                    _merged(largest, total, other_largest, other_total)[::-1]
+                )
+            ),
             "the two largest are added": lambda largest, total, other_largest, other_total: (
                 largest + other_largest, total + other_total,
             ),
@@ -88,6 +103,11 @@ def _moments(count, mean, squares, other_count, other_mean, other_squares):
     difference = other_mean - mean
     share = other_count / max(both, 1)
     return both, mean + difference * share, squares + other_squares + difference**2 * count * share
+
+
+def _variance(count, mean, squares, other_count, other_mean, other_squares):
+    right = _moments(count, mean, squares, other_count, other_mean, other_squares)
+    return *right[:2], right[2] / max(right[0], 1)
 
 
 def _by_raw_squares(count, mean, squares, other_count, other_mean, other_squares):
@@ -140,6 +160,37 @@ register(
             "difference² is added once; it counts for all numbers of both parts": (
                 _with_squares(lambda difference, count, other, both: difference**2)
             ),
+            "difference² is divided by the sum of the counts twice": (
+                _with_squares(
+                    lambda difference, count, other, both: difference**2 * count * other / both**2
+                )
+            ),
+            "the difference is taken from the mean after it has moved": (
+                _with_squares(
+                    lambda difference, count, other, both: (
+                        (difference * count / both) ** 2 * count * other / both
+                    )
+                )
+            ),
+            "the mean moves by the first part's share; it moves by the share of the other": (
+                lambda count, mean, squares, other_count, other_mean, other_squares: (
+                    count + other_count,
+                    mean + (other_mean - mean) * count / max(count + other_count, 1),
+                    _moments(count, mean, squares, other_count, other_mean, other_squares)[2],
+                )
+            ),
+            "the mean moves away from the other part: difference is other_mean - mean": (
+                lambda count, mean, squares, other_count, other_mean, other_squares: (
+                    count + other_count,
+                    mean - (other_mean - mean) * other_count / max(count + other_count, 1),
+                    _moments(count, mean, squares, other_count, other_mean, other_squares)[2],
+                )
+            ),
+            "you return the variance: the squares are not divided by the count yet": (
+                lambda count, mean, squares, other_count, other_mean, other_squares: _variance(
+                    count, mean, squares, other_count, other_mean, other_squares
+                )
+            ),
             "difference is not squared": (
                 _with_squares(
                     lambda difference, count, other, both: difference * count * other / both
@@ -167,6 +218,8 @@ _CHAINS = (
      [(["x", "bias"], "a"), (["a", "a"], "b"), (["b", "x"], "c")]),
     ("four steps, the first result used late",
      [(["x"], "a"), (["a"], "b"), (["b"], "c"), (["c", "a"], "d")]),
+    ("bias, GELU, times a gate", [(["x", "bias"], "a"), (["a"], "b"), (["b", "gate"], "c")]),
+    ("a result on the way that nobody reads", [(["x"], "signs"), (["x", "bias"], "y")]),
 )  # fmt: skip
 
 
@@ -176,6 +229,12 @@ def _transfers(steps):
     return sum(len(set(inputs)) + 1 for inputs, _ in steps), len(wanted - made) + 1
 
 
+def _all_results(steps):
+    """Fused, with every array counted that is read but not made, or made but not read."""
+    made = {output for _, output in steps}
+    return len({name for inputs, _ in steps for name in inputs} ^ made)
+
+
 register(
     FunctionExercise(
         name="count-transfers",
@@ -183,8 +242,7 @@ register(
         title="Count the transfers before and after fusing",
         reference=_transfers,
         cases=[
-            Case(name, lambda rng, s=steps: {"steps": tuple((tuple(i), o) for i, o in s)})
-            for name, steps in _CHAINS
+            Case(name, lambda rng, s=steps: {"steps": s}) for name, steps in _CHAINS
         ],
         hints={
             "wrong-result": "Apart: each step reads its different inputs and writes one output. "
@@ -198,18 +256,30 @@ register(
             "fused is always 2; there may be several arrays from outside": lambda steps: (
                 _transfers(steps)[0], 2,
             ),
+            "fused, only what the first step reads is counted; a later one may need more from "
+            "outside": lambda steps: (_transfers(steps)[0], len(set(steps[0][0])) + 1),
+            "fused, a result on the way is written, too; only the last one is wanted": (
+                lambda steps: (_transfers(steps)[0], _all_results(steps))
+            ),
             "the outputs are not counted: a write is a transfer, too": lambda steps: (
                 sum(len(set(i)) for i, _ in steps), _transfers(steps)[1] - 1,
             ),
-            "what is made on the way stays in registers when fused": lambda steps: (
-                _transfers(steps)[0], len({n for i, _ in steps for n in i}) + 1,
+            "what is made on the way is counted as read; fused, it stays in registers": (
+                lambda steps: (_transfers(steps)[0], len({n for i, _ in steps for n in i}) + 1)
             ),
-            "an array from outside that two steps read is read once when fused": lambda steps: (
-                _transfers(steps)[0],
-                sum(n not in {o for _, o in steps} for i, _ in steps for n in set(i)) + 1,
+            "an array from outside that two steps read is counted twice; fused, it is read once": (
+                lambda steps: (
+                    _transfers(steps)[0],
+                    sum(n not in {o for _, o in steps} for i, _ in steps for n in set(i)) + 1,
+                )
             ),
-            "apart, every step reads its inputs again": lambda steps: (
-                len({n for i, _ in steps for n in i}) + len(steps), _transfers(steps)[1],
+            "an array that several steps read is counted once; apart, each step reads it again": (
+                lambda steps: (
+                    len({n for i, _ in steps for n in i}) + len(steps), _transfers(steps)[1],
+                )
+            ),
+            "every step is counted as two; it reads all its different inputs": lambda steps: (
+                2 * len(steps), _transfers(steps)[1],
             ),
             "you return them in the other order": lambda steps: _transfers(steps)[::-1],
         },
