@@ -185,7 +185,8 @@ register(
         hints=SHUFFLE_HINTS
         | {
             "wrong-result": "mean = sum / columns; variance = sum of (value - mean)² / columns; "
-            "then gelu((value - mean) / sqrt(variance + eps) * gamma + beta).",
+            "then gelu((value - mean) / sqrt(variance + eps) * gamma + beta), with the gelu that "
+            "is given: with tanh it is another function.",
             "uninitialised-read": "In the parts beyond the row's end values holds nothing: leave "
             "them out of every sum, or fill in 0 and leave them out of the squares.",
         },
@@ -235,9 +236,6 @@ register(
             "each lane takes its own squares alone: warp_sum is missing": (
                 lambda x, gamma, beta, eps: _apart(x, gamma, beta, eps)
             ),
-            "GELU is taken with tanh, another function; gelu is given": (
-                lambda x, gamma, beta, eps: _by_tanh(_normalised(x, eps) * gamma + beta)
-            ),
         },
     )
 )  # fmt: skip
@@ -271,7 +269,3 @@ def _apart(x, gamma, beta, eps, mean=False):
         centred = x - x.mean(1, keepdims=True)
         squares = centred**2 @ same
     return _gelu(centred / np.sqrt(squares / x.shape[1] + eps) * gamma + beta)
-
-
-def _by_tanh(y):
-    return y * (1 + np.tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y**3))) / 2

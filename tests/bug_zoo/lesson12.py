@@ -205,6 +205,147 @@ def row_downwards_from_one(x, out):
         out[row] = total
 
 
+def row(shuffle="xor", first=16, steps=5, storing=0, last=0, whole=False, shared=False, mask=ALL):
+    """The answer with mistakes."""
+    exchanged = {
+        "xor": cuda.shfl_xor_sync,
+        "down": cuda.shfl_down_sync,
+        "up": cuda.shfl_up_sync,
+    }[shuffle]
+    stride = 128 if shared else 32
+
+    @cuda.jit
+    def row_with_mistakes(x, out):
+        t = cuda.threadIdx.x
+        row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+        if row < x.shape[0]:
+            total = float32(0)
+            end = x.shape[1] // 32 * 32 if whole else x.shape[1] - last
+            for column in range(t if shared else lane, end, stride):
+                total += x[row, column]
+            for step in range(steps):
+                total += exchanged(mask, total, first >> step)
+            if lane == storing:
+                out[row] = total
+
+    return row_with_mistakes
+
+
+right("warp-row-sum")(row())
+right("warp-row-sum")(row("down"))
+right("warp-row-sum")(row("up", storing=31))
+right("warp-row-sum")(row(mask=-1))
+wrong("warp-row-sum", "wrong-result", "arrives in lane 31")(row("up"))
+wrong("warp-row-sum", "wrong-result", "arrives in lane 0")(row("down", storing=31))
+wrong("warp-row-sum", "wrong-result", "with lane + 32, which is not there")(row(first=32))
+wrong("warp-row-sum", "wrong-result", "Every element is 2 times")(row(steps=6))
+wrong("warp-row-sum", "wrong-result", "last column is left out")(row(last=1))
+wrong("warp-row-sum", "wrong-result", "last round of a row is left out")(row(whole=True))
+wrong("warp-row-sum", "wrong-result", "has a row of its own")(row(shared=True))
+wrong("warp-row-sum", "barrier-divergence", "the mask 0xffff does not name")(row(mask=0xFFFF))
+
+
+@wrong("warp-row-sum", "wrong-result", "replaces your own")
+@cuda.jit
+def row_replaced(x, out):
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    if row < x.shape[0]:
+        total = float32(0)
+        for column in range(lane, x.shape[1], 32):
+            total += x[row, column]
+        for step in range(5):
+            total = cuda.shfl_xor_sync(ALL, total, 16 >> step)
+        if lane == 0:
+            out[row] = total
+
+
+@wrong("warp-row-sum", "unwritten-output", "Each row has a warp")
+@cuda.jit
+def row_stored_by_thread_0(x, out):
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    if row < x.shape[0]:
+        total = float32(0)
+        for column in range(lane, x.shape[1], 32):
+            total += x[row, column]
+        total = warp_sum(total)
+        if t == 0:
+            out[row] = total
+
+
+@wrong("warp-row-sum", "barrier-divergence", "All 32 lanes make every shuffle")
+@cuda.jit
+def row_with_half_of_the_lanes_shuffling(x, out):
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    if row < x.shape[0]:
+        total = float32(0)
+        for column in range(lane, x.shape[1], 32):
+            total += x[row, column]
+        half = 16
+        while half > 0:
+            if lane < half:
+                total += cuda.shfl_down_sync(ALL, total, half)
+            half //= 2
+        if lane == 0:
+            out[row] = total
+
+
+@wrong("warp-row-sum", "limit", "The lanes meet by shuffles")
+@cuda.jit
+def row_by_atomics(x, out):
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    if row < x.shape[0]:
+        if lane == 0:
+            out[row] = 0
+        cuda.syncwarp()
+        total = float32(0)
+        for column in range(lane, x.shape[1], 32):
+            total += x[row, column]
+        cuda.atomic.add(out, row, total)
+
+
+@wrong("warp-row-sum", "limit", "all 32 at the same time")
+@cuda.jit
+def row_by_lane_0_alone(x, out):
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    if row < x.shape[0] and lane == 0:
+        total = float32(0)
+        for column in range(x.shape[1]):
+            total += x[row, column]
+        out[row] = total
+
+
+@wrong("warp-row-sum", "limit", "Load each number once")
+@cuda.jit
+def row_by_every_lane(x, out):
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    if row < x.shape[0]:
+        total = float32(0)
+        for column in range(x.shape[1]):
+            total += x[row, column]
+        if lane == 0:
+            out[row] = total
+
+
+@wrong("warp-row-sum", "float64", "float32(0)")
+@cuda.jit
+def row_from_an_integer(x, out):
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    if row < x.shape[0]:
+        total = 0
+        for column in range(lane, x.shape[1], 32):
+            total += x[row, column]
+        total = warp_sum(total)
+        if lane == 0:
+            out[row] = total
+
+
 # --- sum-several --------------------------------------------------------------------------------
 
 
@@ -313,7 +454,181 @@ def sum_by_the_package(x, out):
         cuda.atomic.add(out, 0, total)
 
 
+def several_from(grid=True, stride="grid", adds="thread", guarded=True, waits="block", early=False):
+    """The answer with other mistakes."""
+
+    @cuda.jit
+    def sum_of_several(x, out):
+        sums = cuda.shared.array(8, float32)
+        t = cuda.threadIdx.x
+        warp, lane = t // 32, t % 32
+        if early and cuda.grid(1) >= x.size:
+            return
+        total = float32(0)
+        step = cuda.gridsize(1) if stride == "grid" else cuda.blockDim.x
+        for i in range(cuda.grid(1) if grid else t, x.size, step):
+            total += x[i]
+        total = warp_sum(total)
+        if lane == 0:
+            sums[warp] = total
+        if waits == "block":
+            cuda.syncthreads()
+        else:
+            cuda.syncwarp()
+        if guarded:
+            total = warp_sum(sums[lane] if lane < 8 else float32(0))
+        else:
+            total = warp_sum(sums[lane])
+        if t == 0 and adds == "thread" or lane == 0 and adds == "warp":
+            cuda.atomic.add(out, 0, total)
+
+    return sum_of_several
+
+
+right("sum-several")(several_from())
+wrong("sum-several", "wrong-result", "all blocks add the same elements")(several_from(grid=False))
+wrong("sum-several", "wrong-result", "elements of other blocks again")(several_from(stride="block"))
+wrong("sum-several", "wrong-result", "every block adds all of x")(
+    several_from(grid=False, stride="block")
+)
+wrong("sum-several", "wrong-result", "each of the eight warps adds")(several_from(adds="warp"))
+wrong("sum-several", "out-of-bounds", "sums has eight places")(several_from(guarded=False))
+wrong("sum-several", "race", "then all wait (cuda.syncthreads())")(several_from(waits="warp"))
+wrong("sum-several", "wrong-result", "one that returns early")(several_from(early=True))
+
+
+@wrong("sum-several", "barrier-divergence", "outside of every if")
+@cuda.jit
+def sum_with_a_barrier_for_lane_0(x, out):
+    sums = cuda.shared.array(8, float32)
+    t = cuda.threadIdx.x
+    total = float32(0)
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        total += x[i]
+    total = warp_sum(total)
+    if t % 32 == 0:
+        sums[t // 32] = total
+        cuda.syncthreads()
+    total = warp_sum(sums[t % 32] if t % 32 < 8 else float32(0))
+    if t == 0:
+        cuda.atomic.add(out, 0, total)
+
+
+@wrong("sum-several", "limit", "All threads of the block load")
+@cuda.jit
+def sum_by_one_thread_a_block(x, out):
+    if cuda.threadIdx.x == 0:
+        total = float32(0)
+        for i in range(cuda.blockIdx.x, x.size, cuda.gridDim.x):
+            total += x[i]
+        cuda.atomic.add(out, 0, total)
+
+
+@wrong("sum-several", "uncoalesced", "neighbouring threads read neighbouring elements")
+@cuda.jit
+def sum_in_pieces(x, out):
+    part = -(-x.size // cuda.gridsize(1))
+    total = float32(0)
+    for i in range(cuda.grid(1) * part, min((cuda.grid(1) + 1) * part, x.size)):
+        total += x[i]
+    total = block_sum(total)
+    if cuda.threadIdx.x == 0:
+        cuda.atomic.add(out, 0, total)
+
+
+@wrong("sum-several", "float64", "float32(0)")
+@cuda.jit
+def sum_with_a_literal(x, out):
+    sums = cuda.shared.array(8, float32)
+    t = cuda.threadIdx.x
+    total = float32(0)
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        total += x[i]
+    total = warp_sum(total)
+    if t % 32 == 0:
+        sums[t // 32] = total
+    cuda.syncthreads()
+    total = warp_sum(sums[t % 32] if t % 32 < 8 else 0.0)
+    if t == 0:
+        cuda.atomic.add(out, 0, total)
+
+
+@right("sum-several")
+@cuda.jit
+def sum_of_eight_by_a_loop(x, out):
+    sums = cuda.shared.array(8, float32)
+    t = cuda.threadIdx.x
+    total = float32(0)
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        total += x[i]
+    for step in range(5):
+        total += cuda.shfl_down_sync(ALL, total, 16 >> step)
+    if t % 32 == 0:
+        sums[t // 32] = total
+    cuda.syncthreads()
+    if t == 0:
+        for warp in range(1, 8):
+            total += sums[warp]
+        cuda.atomic.add(out, 0, total)
+
+
+@right("sum-several")
+@cuda.jit
+def sum_with_a_mask_of_eight(x, out):
+    sums = cuda.shared.array(8, float32)
+    t = cuda.threadIdx.x
+    total = float32(0)
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        total += x[i]
+    total = warp_sum(total)
+    if t % 32 == 0:
+        sums[t // 32] = total
+    cuda.syncthreads()
+    if t < 8:
+        value = sums[t]
+        for step in range(3):
+            value += cuda.shfl_down_sync(0xFF, value, 4 >> step)
+        if t == 0:
+            cuda.atomic.add(out, 0, value)
+
+
 # --- merge-softmax ------------------------------------------------------------------------------
+
+
+@wrong("merge-softmax", "wrong-result", "the smaller of the two")
+def merged_with_the_smaller(largest, total, other_largest, other_total):
+    both = min(largest, other_largest)
+    return both, total * math.exp(largest - both) + other_total * math.exp(other_largest - both)
+
+
+@wrong("merge-softmax", "wrong-result", "the factor of the other part")
+def merged_crosswise(largest, total, other_largest, other_total):
+    both = max(largest, other_largest)
+    return both, total * math.exp(other_largest - both) + other_total * math.exp(largest - both)
+
+
+@wrong("merge-softmax", "wrong-result", "in the other order")
+def merged_total_first(largest, total, other_largest, other_total):
+    both = max(largest, other_largest)
+    return total * math.exp(largest - both) + other_total * math.exp(other_largest - both), both
+
+
+@wrong("merge-softmax", "wrong-result", "must be 2 values")
+def merged_total_alone(largest, total, other_largest, other_total):
+    both = max(largest, other_largest)
+    return total * math.exp(largest - both) + other_total * math.exp(other_largest - both)
+
+
+@wrong("merge-softmax", "wrong-result", "multiply each by exp(its own largest")
+def merged_as_if_the_second_were_larger(largest, total, other_largest, other_total):
+    factor = math.exp(min(largest - other_largest, 700))
+    return max(largest, other_largest), total * factor + other_total
+
+
+@right("merge-softmax")
+def merged_by_numpy(largest, total, other_largest, other_total):
+    both = np.maximum(largest, other_largest)
+    return [both, total * np.exp(largest - both) + other_total * np.exp(other_largest - both)]
 
 
 @wrong("merge-softmax", "wrong-result", "lower largest is not multiplied down")
@@ -399,6 +714,118 @@ wrong("softmax-online", "wrong-result", "the lanes never meet")(online(met=False
 wrong("softmax-online", "wrong-result", "the lanes never meet")(online(merged=False))
 wrong("softmax-online", "wrong-result", "not multiplied down")(online(merged=False, rescaled=False))
 wrong("softmax-online", "wrong-result", "begins with LOWEST")(online(lowest=np.float32(-np.inf)))
+
+
+def online_with(in_lane=True, meeting=True, shuffle="xor", steps=5, lowest=LOWEST, turned=False,
+                kept=True, relative=True, early=False):  # fmt: skip
+    """The answer with other mistakes."""
+    exchanged = cuda.shfl_xor_sync if shuffle == "xor" else cuda.shfl_down_sync
+
+    @cuda.jit
+    def softmax_online(x, out):
+        t = cuda.threadIdx.x
+        row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+        largest, total = lowest, float32(0)
+        if row < x.shape[0]:
+            for column in range(lane, x.shape[1], 32):
+                value = x[row, column]
+                new = max(largest, value)
+                if in_lane:
+                    total *= math.exp(new - largest) if turned else math.exp(largest - new)
+                total += math.exp(value - new)
+                if kept:
+                    largest = new
+            for step in range(steps):
+                other = exchanged(ALL, largest, 16 >> step)
+                if early:
+                    largest = max(largest, other)
+                other_total = exchanged(ALL, total, 16 >> step)
+                new = max(largest, other)
+                if meeting:
+                    other_total *= math.exp(other - new)
+                    total *= math.exp(largest - new)
+                total += other_total
+                largest = new
+            for column in range(lane, x.shape[1], 32):
+                value = x[row, column] - largest if relative else x[row, column]
+                out[row, column] = math.exp(value) / total
+
+    return softmax_online
+
+
+right("softmax-online")(online_with())
+wrong("softmax-online", "wrong-result", "larger number comes in its columns")(
+    online_with(in_lane=False)
+)
+wrong("softmax-online", "wrong-result", "multiplied down where lanes meet")(
+    online_with(meeting=False)
+)
+wrong("softmax-online", "wrong-result", "so all need the result")(online_with(shuffle="down"))
+wrong("softmax-online", "wrong-result", "a step of five is missing")(online_with(steps=4))
+wrong("softmax-online", "wrong-result", "begins with LOWEST")(online_with(lowest=float32(0)))
+wrong("softmax-online", "wrong-result", "exp(old largest - new largest)")(online_with(turned=True))
+wrong("softmax-online", "wrong-result", "exp(old largest - new largest)")(online_with(kept=False))
+wrong("softmax-online", "wrong-result", "before either is changed")(online_with(early=True))
+wrong("softmax-online", "wrong-result", "not subtracted from what is written")(
+    online_with(relative=False)
+)
+
+
+@wrong("softmax-online", "limit", "lanes share the reading")
+@cuda.jit
+def softmax_by_lane_0(x, out):
+    t = cuda.threadIdx.x
+    row = cuda.blockIdx.x * 4 + t // 32
+    if row < x.shape[0] and t % 32 == 0:
+        largest, total = LOWEST, float32(0)
+        for column in range(x.shape[1]):
+            value = x[row, column]
+            new = max(largest, value)
+            total = total * math.exp(largest - new) + math.exp(value - new)
+            largest = new
+        for column in range(x.shape[1]):
+            out[row, column] = math.exp(x[row, column] - largest) / total
+
+
+@wrong("softmax-online", "limit", "lanes share the")
+@cuda.jit
+def softmax_written_by_lane_0(x, out):
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    if row < x.shape[0]:
+        largest, total = LOWEST, float32(0)
+        for column in range(lane, x.shape[1], 32):
+            value = x[row, column]
+            new = max(largest, value)
+            total = total * math.exp(largest - new) + math.exp(value - new)
+            largest = new
+        highest = largest
+        for step in range(5):
+            highest = max(highest, cuda.shfl_xor_sync(ALL, highest, 16 >> step))
+        total = warp_sum(total * math.exp(largest - highest))
+        if lane == 0:
+            for column in range(x.shape[1]):
+                out[row, column] = math.exp(x[row, column] - highest) / total
+
+
+@wrong("softmax-online", "barrier-divergence", "All 32 lanes make every shuffle")
+@cuda.jit
+def softmax_of_lanes_with_columns(x, out):
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    if row < x.shape[0] and lane < x.shape[1]:
+        largest, total = LOWEST, float32(0)
+        for column in range(lane, x.shape[1], 32):
+            value = x[row, column]
+            new = max(largest, value)
+            total = total * math.exp(largest - new) + math.exp(value - new)
+            largest = new
+        highest = largest
+        for step in range(5):
+            highest = max(highest, cuda.shfl_xor_sync(ALL, highest, 16 >> step))
+        total = warp_sum(total * math.exp(largest - highest))
+        for column in range(lane, x.shape[1], 32):
+            out[row, column] = math.exp(x[row, column] - highest) / total
 
 
 @wrong("softmax-online", "limit", "Maximum and sum in the same loop")
@@ -508,7 +935,103 @@ def moments_by_two_distances(count, mean, squares, other_count, other_mean, othe
     return both, new, squares + other_squares + grown
 
 
+@wrong("merge-moments", "wrong-result", "by the first part's share")
+def moments_by_the_first_share(count, mean, squares, other_count, other_mean, other_squares):
+    both, difference = max(count + other_count, 1), other_mean - mean
+    grown = squares + other_squares + difference**2 * count * other_count / both
+    return count + other_count, mean + difference * count / both, grown
+
+
+@wrong("merge-moments", "wrong-result", "moves away from the other part")
+def moments_moved_away(count, mean, squares, other_count, other_mean, other_squares):
+    both, difference = max(count + other_count, 1), mean - other_mean
+    grown = squares + other_squares + difference**2 * count * other_count / both
+    return count + other_count, mean + difference * other_count / both, grown
+
+
+@wrong("merge-moments", "wrong-result", "after it has moved")
+def moments_by_the_moved_mean(count, mean, squares, other_count, other_mean, other_squares):
+    both = max(count + other_count, 1)
+    mean += (other_mean - mean) * other_count / both
+    difference = other_mean - mean
+    grown = squares + other_squares + difference**2 * count * other_count / both
+    return count + other_count, mean, grown
+
+
+@wrong("merge-moments", "wrong-result", "you return the variance")
+def moments_as_variance(count, mean, squares, other_count, other_mean, other_squares):
+    both, difference = max(count + other_count, 1), other_mean - mean
+    grown = squares + other_squares + difference**2 * count * other_count / both
+    return count + other_count, mean + difference * other_count / both, grown / both
+
+
+@wrong("merge-moments", "wrong-result", "by the sum of the counts twice")
+def moments_divided_twice(count, mean, squares, other_count, other_mean, other_squares):
+    both, difference = max(count + other_count, 1), other_mean - mean
+    grown = squares + other_squares + difference**2 * count * other_count / both**2
+    return count + other_count, mean + difference * other_count / both, grown
+
+
+@wrong("merge-moments", "wrong-result", "right is 0")
+def moments_of_one_at_least(count, mean, squares, other_count, other_mean, other_squares):
+    both, difference = max(count + other_count, 1), other_mean - mean
+    grown = squares + other_squares + difference**2 * count * other_count / both
+    return both, mean + difference * other_count / both, grown
+
+
+@right("merge-moments")
+def moments_by_cases(count, mean, squares, other_count, other_mean, other_squares):
+    if count == 0:
+        return other_count, other_mean, other_squares
+    if other_count == 0:
+        return count, mean, squares
+    both, difference = count + other_count, mean - other_mean
+    grown = squares + other_squares + difference * difference * count * other_count / both
+    return both, (count * mean + other_count * other_mean) / both, grown
+
+
 # --- count-transfers ----------------------------------------------------------------------------
+
+
+@wrong("count-transfers", "wrong-result", "only what the first step reads")
+def transfers_of_the_first_step(steps):
+    return sum(len(set(inputs)) + 1 for inputs, _ in steps), len(set(steps[0][0])) + 1
+
+
+@wrong("count-transfers", "wrong-result", "only the last one is wanted")
+def transfers_by_a_symmetric_difference(steps):
+    read = {name for inputs, _ in steps for name in inputs}
+    made = {output for _, output in steps}
+    return sum(len(set(inputs)) + 1 for inputs, _ in steps), len(read ^ made)
+
+
+@wrong("count-transfers", "wrong-result", "a write is a transfer")
+def transfers_without_the_last_write(steps):
+    read = {name for inputs, _ in steps for name in inputs}
+    made = {output for _, output in steps}
+    return sum(len(set(inputs)) + 1 for inputs, _ in steps), len(read - made)
+
+
+@wrong("count-transfers", "wrong-result", "each step reads it again")
+def transfers_two_a_step(steps):
+    read = {name for inputs, _ in steps for name in inputs}
+    made = {output for _, output in steps}
+    return 2 * len(steps), len(read - made) + 1
+
+
+@wrong("count-transfers", "wrong-result", "right is 4")
+def transfers_of_the_example(steps):
+    return 5, 2
+
+
+@right("count-transfers")
+def transfers_of_joined_lists(steps):
+    read, made = [], []
+    for inputs, output in steps:
+        read = read + inputs
+        made.append(output)
+    apart = sum(len(set(inputs)) for inputs, _ in steps) + len(steps)
+    return apart, len({name for name in read if name not in made}) + 1
 
 
 @wrong("count-transfers", "wrong-result", "names twice is counted twice")
@@ -672,4 +1195,145 @@ def fused_from_a_first_number(x, gamma, beta, eps, out):
         column = lane + 32 * n
         if column < x.shape[1]:
             y = (values[n] - mean) * scale
+            out[row, column] = gelu(y * gamma[column] + beta[column])
+
+
+def fused_with(mean_met=True, squares_met=True, divisor="columns", centred=True, at="column",
+               order="gamma", one=True, store="guarded", smooth=False, mean_out=True):  # fmt: skip
+    """The answer with other mistakes."""
+
+    @cuda.jit
+    def layer_norm_gelu(x, gamma, beta, eps, out):
+        values = cuda.local.array(PARTS, float32)
+        t = cuda.threadIdx.x
+        row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+        columns = float32(x.shape[1])
+        if divisor == "places":
+            columns = float32(256)
+        elif divisor == "rows":
+            columns = float32(x.shape[0])
+        if row < x.shape[0]:
+            total = float32(0)
+            for n in range(PARTS):
+                column = lane + 32 * n
+                values[n] = x[row, column] if column < x.shape[1] else float32(0)
+                total += values[n]
+            mean = (warp_sum(total) if mean_met else total) / columns
+            squares = float32(0)
+            for n in range(PARTS):
+                if lane + 32 * n < x.shape[1]:
+                    squares += (values[n] - mean) ** 2 if centred else values[n] ** 2
+            variance = (warp_sum(squares) if squares_met else squares) / columns
+            scale = (float32(1) if one else 1.0) / math.sqrt(variance + eps)
+            for n in range(PARTS):
+                column = lane + 32 * n
+                if column < x.shape[1] or store != "guarded":
+                    place = lane if at == "lane" else column
+                    y = (values[n] - mean if mean_out else values[n]) * scale
+                    if order == "gamma":
+                        y = y * gamma[place] + beta[place]
+                    else:
+                        y = (y + beta[place]) * gamma[place]
+                    if smooth:
+                        inner = float32(0.7978846) * (y + float32(0.044715) * y * y * y)
+                        out[row, column] = float32(0.5) * y * (float32(1) + math.tanh(inner))
+                    else:
+                        out[row, column] = gelu(y)
+
+    return layer_norm_gelu
+
+
+right("layer-norm-gelu")(fused_with())
+wrong("layer-norm-gelu", "wrong-result", "the mean of its own numbers")(fused_with(mean_met=False))
+wrong("layer-norm-gelu", "wrong-result", "its own squares alone")(fused_with(squares_met=False))
+wrong("layer-norm-gelu", "wrong-result", "256 places")(fused_with(divisor="places"))
+wrong("layer-norm-gelu", "wrong-result", "mean = sum / columns")(fused_with(divisor="rows"))
+wrong("layer-norm-gelu", "wrong-result", "not subtracted before squaring")(
+    fused_with(centred=False)
+)
+wrong("layer-norm-gelu", "wrong-result", "at the lane, not at the column")(fused_with(at="lane"))
+wrong("layer-norm-gelu", "wrong-result", "beta is added before gamma")(fused_with(order="beta"))
+wrong("layer-norm-gelu", "float64", "0.0 and 1.0 are float64")(fused_with(one=False))
+wrong("layer-norm-gelu", "out-of-bounds", "lanes without a column")(fused_with(store="all"))
+wrong("layer-norm-gelu", "wrong-result", "with tanh it is another function")(
+    fused_with(smooth=True)
+)
+wrong("layer-norm-gelu", "wrong-result", "not subtracted from what is written")(
+    fused_with(mean_out=False)
+)
+
+
+@wrong("layer-norm-gelu", "limit", "all 32 at the same time")
+@cuda.jit
+def fused_by_lane_0(x, gamma, beta, eps, out):
+    values = cuda.local.array(256, float32)
+    t = cuda.threadIdx.x
+    row, columns = cuda.blockIdx.x * 4 + t // 32, float32(x.shape[1])
+    if row < x.shape[0] and t % 32 == 0:
+        total, squares = float32(0), float32(0)
+        for column in range(x.shape[1]):
+            values[column] = x[row, column]
+            total += values[column]
+        mean = total / columns
+        for column in range(x.shape[1]):
+            squares += (values[column] - mean) ** 2
+        scale = float32(1) / math.sqrt(squares / columns + eps)
+        for column in range(x.shape[1]):
+            y = (values[column] - mean) * scale
+            out[row, column] = gelu(y * gamma[column] + beta[column])
+
+
+@wrong("layer-norm-gelu", "uninitialised-read", "beyond the row's end")
+@cuda.jit
+def fused_with_places_left_unset(x, gamma, beta, eps, out):
+    values = cuda.local.array(PARTS, float32)
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    columns = float32(x.shape[1])
+    if row < x.shape[0]:
+        total, squares = float32(0), float32(0)
+        for n in range(PARTS):
+            if lane + 32 * n < x.shape[1]:
+                values[n] = x[row, lane + 32 * n]
+            total += values[n]
+        mean = warp_sum(total) / columns
+        for n in range(PARTS):
+            if lane + 32 * n < x.shape[1]:
+                squares += (values[n] - mean) ** 2
+        scale = float32(1) / math.sqrt(warp_sum(squares) / columns + eps)
+        for n in range(PARTS):
+            column = lane + 32 * n
+            if column < x.shape[1]:
+                y = (values[n] - mean) * scale
+                out[row, column] = gelu(y * gamma[column] + beta[column])
+
+
+@right("layer-norm-gelu")
+@cuda.jit
+def fused_by_merging_moments(x, gamma, beta, eps, out):
+    values = cuda.local.array(PARTS, float32)
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    if row >= x.shape[0]:
+        return
+    count, mean, squares = float32(0), float32(0), float32(0)
+    for n in range(PARTS):
+        if lane + 32 * n < x.shape[1]:
+            values[n] = x[row, lane + 32 * n]
+            count += float32(1)
+            difference = values[n] - mean
+            mean += difference / count
+            squares += difference * (values[n] - mean)
+    for step in range(5):
+        other_count = cuda.shfl_xor_sync(ALL, count, 16 >> step)
+        other_mean = cuda.shfl_xor_sync(ALL, mean, 16 >> step)
+        other_squares = cuda.shfl_xor_sync(ALL, squares, 16 >> step)
+        difference, both = other_mean - mean, max(count + other_count, float32(1))
+        squares += other_squares + difference * difference * count * other_count / both
+        mean += difference * other_count / both
+        count += other_count
+    for n in range(PARTS):
+        column = lane + 32 * n
+        if column < x.shape[1]:
+            y = (values[n] - mean) / math.sqrt(squares / count + eps)
             out[row, column] = gelu(y * gamma[column] + beta[column])
