@@ -17,6 +17,11 @@ ALL = 0xFFFFFFFF
 # --- fused-bytes ----------------------------------------------------------------------------------
 
 
+def sizes_of(of_a_sample, of_weights, batch):
+    size = {name: 4 * batch * count for name, count in of_a_sample.items()}
+    return size | {name: 4 * count for name, count in of_weights.items()}
+
+
 @wrong("fused-bytes", "wrong-result", "numbers are counted, not bytes")
 def bytes_as_numbers(launches, of_a_sample, of_weights, results, batch):
     unfused, fused = bytes_right(launches, of_a_sample, of_weights, results, batch)
@@ -57,6 +62,65 @@ def bytes_in_the_other_order(launches, of_a_sample, of_weights, results, batch):
 @wrong("fused-bytes", "wrong-result", "Return two values")
 def bytes_of_the_launches_alone(launches, of_a_sample, of_weights, results, batch):
     return bytes_right(launches, of_a_sample, of_weights, results, batch)[0]
+
+
+@wrong("fused-bytes", "wrong-result", "Your bytes of one kernel", "nothing that later ones need")
+def bytes_of_the_first_launch(launches, of_a_sample, of_weights, results, batch):
+    size = sizes_of(of_a_sample, of_weights, batch)
+    unfused = sum(size[name] for reads, written in launches for name in (*reads, written))
+    return unfused, sum(size[name] for name in (*launches[0][0], *results))
+
+
+@wrong("fused-bytes", "wrong-result", "Your bytes of the launches", "each reads it for itself")
+def bytes_of_different_names(launches, of_a_sample, of_weights, results, batch):
+    size = sizes_of(of_a_sample, of_weights, batch)
+    read = {name for reads, _ in launches for name in reads}
+    made = {written for _, written in launches}
+    unfused = sum(size[name] for name in (*read, *made))
+    return unfused, sum(size[name] for name in (*(read - made), *results))
+
+
+@wrong("fused-bytes", "wrong-result", "of several results only the last")
+def bytes_of_the_last_result(launches, of_a_sample, of_weights, results, batch):
+    return bytes_right(launches, of_a_sample, of_weights, results[-1:], batch)
+
+
+@wrong("fused-bytes", "wrong-result", "reads its own results")
+def bytes_with_results_read_again(launches, of_a_sample, of_weights, results, batch):
+    size = sizes_of(of_a_sample, of_weights, batch)
+    unfused = sum(size[name] for reads, written in launches for name in (*reads, written))
+    read = {name for reads, _ in launches for name in reads}
+    between = {written for _, written in launches if written not in results}
+    return unfused, sum(size[name] for name in (*(read - between), *results))
+
+
+@wrong("fused-bytes", "wrong-result", "what the launches write is left out")
+def bytes_without_writing(launches, of_a_sample, of_weights, results, batch):
+    size = sizes_of(of_a_sample, of_weights, batch)
+    _, fused = bytes_right(launches, of_a_sample, of_weights, results, batch)
+    return sum(size[name] for reads, _ in launches for name in reads), fused
+
+
+@wrong("fused-bytes", "wrong-result", "the weights are left out")
+def bytes_without_weights(launches, of_a_sample, of_weights, results, batch):
+    nothing = dict.fromkeys(of_weights, 0)
+    return bytes_right(launches, of_a_sample, nothing, results, batch)
+
+
+@wrong("fused-bytes", "raised", "a tuple of names, and one name")
+def bytes_of_letters(launches, of_a_sample, of_weights, results, batch):
+    """A loop over a name goes through its letters."""
+    size = sizes_of(of_a_sample, of_weights, batch)
+    unfused = sum(size[n] for reads, written in launches for n in (*reads, *written))
+    return unfused, bytes_right(launches, of_a_sample, of_weights, results, batch)[1]
+
+
+@right("fused-bytes")
+def bytes_of_all_but_what_lies_between(launches, of_a_sample, of_weights, results, batch):
+    size = sizes_of(of_a_sample, of_weights, batch)
+    made = {written for _, written in launches}
+    unfused = sum(sum(map(size.get, reads)) + size[written] for reads, written in launches)
+    return np.array([unfused, sum(size[n] for n in size if n not in made or n in results)])
 
 
 @right("fused-bytes")
@@ -106,6 +170,49 @@ def time_without_a_queue(launch, works):
 @wrong("time-of-launches", "wrong-result", "only the first launch")
 def time_with_one_launch(launch, works):
     return launch + sum(works) if works else 0.0
+
+
+@wrong("time-of-launches", "wrong-result", "only the first and the last launch")
+def time_by_two_ends(launch, works):
+    if not works:
+        return 0.0
+    return max(launch + sum(works), launch * len(works) + works[-1])
+
+
+@wrong("time-of-launches", "wrong-result", "`return` in the loop")
+def time_that_returns_early(launch, works):
+    now = done = 0.0
+    for work in works:
+        now += launch
+        done = max(now, done) + work
+        return done
+    return 0.0
+
+
+@wrong("time-of-launches", "wrong-result", "launches and work are added")
+def time_of_a_host_that_waits(launch, works):
+    done = 0.0
+    for work in works:
+        now = done + launch
+        done = now + work
+    return done
+
+
+@wrong("time-of-launches", "raised", "it may be empty")
+def time_of_at_least_one(launch, works):
+    done = launch + works[0]
+    for place, work in enumerate(works[1:], 2):
+        done = max(done, place * launch) + work
+    return done
+
+
+@wrong("time-of-launches", "input-modified", "leave the list")
+def time_that_empties_the_list(launch, works):
+    now = done = 0.0
+    while works:
+        now += launch
+        done = max(now, done) + works.pop(0)
+    return done
 
 
 @right("time-of-launches")
@@ -249,6 +356,181 @@ def frames_by_shared_memory(x, out):
     out[row, column + 32] = (b - mean) * scale
 
 
+@wrong("normalise-frames", "wrong-result", "belongs under it")
+@cuda.jit
+def frames_with_epsilon_beside_the_root(x, out):
+    row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32
+    column = cuda.threadIdx.x // 32 * 64 + lane
+    a, b = x[row, column], x[row, column + 32]
+    total = a + b
+    for step in range(5):
+        total += cuda.shfl_xor_sync(ALL, total, 1 << step)
+    mean = total / float32(64)
+    square = (a - mean) * (a - mean) + (b - mean) * (b - mean)
+    for step in range(5):
+        square += cuda.shfl_xor_sync(ALL, square, 1 << step)
+    scale = float32(1) / (math.sqrt(square / float32(64)) + float32(1e-5))
+    out[row, column] = (a - mean) * scale
+    out[row, column + 32] = (b - mean) * scale
+
+
+@wrong("normalise-frames", "wrong-result", "epsilon is missing")
+@cuda.jit
+def frames_without_epsilon(x, out):
+    row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32
+    column = cuda.threadIdx.x // 32 * 64 + lane
+    a, b = x[row, column], x[row, column + 32]
+    total = a + b
+    for step in range(5):
+        total += cuda.shfl_xor_sync(ALL, total, 1 << step)
+    mean = total / float32(64)
+    square = (a - mean) * (a - mean) + (b - mean) * (b - mean)
+    for step in range(5):
+        square += cuda.shfl_xor_sync(ALL, square, 1 << step)
+    deviation = math.sqrt(square / float32(64))
+    out[row, column] = (a - mean) / deviation
+    out[row, column + 32] = (b - mean) / deviation
+
+
+@wrong("normalise-frames", "wrong-result", "it takes five steps")
+@cuda.jit
+def frames_in_four_steps(x, out):
+    row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32
+    column = cuda.threadIdx.x // 32 * 64 + lane
+    a, b = x[row, column], x[row, column + 32]
+    total = a + b
+    for step in range(4):
+        total += cuda.shfl_xor_sync(ALL, total, 1 << step)
+    mean = total / float32(64)
+    square = (a - mean) * (a - mean) + (b - mean) * (b - mean)
+    for step in range(4):
+        square += cuda.shfl_xor_sync(ALL, square, 1 << step)
+    scale = float32(1) / math.sqrt(square / float32(64) + float32(1e-5))
+    out[row, column] = (a - mean) * scale
+    out[row, column + 32] = (b - mean) * scale
+
+
+@wrong("normalise-frames", "wrong-result", "1 << step apart")
+@cuda.jit
+def frames_by_lanes_step_apart(x, out):
+    row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32
+    column = cuda.threadIdx.x // 32 * 64 + lane
+    a, b = x[row, column], x[row, column + 32]
+    total = a + b
+    for step in range(5):
+        total += cuda.shfl_xor_sync(ALL, total, step)
+    mean = total / float32(64)
+    square = (a - mean) * (a - mean) + (b - mean) * (b - mean)
+    for step in range(5):
+        square += cuda.shfl_xor_sync(ALL, square, step)
+    scale = float32(1) / math.sqrt(square / float32(64) + float32(1e-5))
+    out[row, column] = (a - mean) * scale
+    out[row, column + 32] = (b - mean) * scale
+
+
+@wrong("normalise-frames", "wrong-result", "divided by 32")
+@cuda.jit
+def frames_of_32(x, out):
+    row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32
+    column = cuda.threadIdx.x // 32 * 64 + lane
+    a, b = x[row, column], x[row, column + 32]
+    total = a + b
+    for step in range(5):
+        total += cuda.shfl_xor_sync(ALL, total, 1 << step)
+    mean = total / float32(32)
+    square = (a - mean) * (a - mean) + (b - mean) * (b - mean)
+    for step in range(5):
+        square += cuda.shfl_xor_sync(ALL, square, 1 << step)
+    scale = float32(1) / math.sqrt(square / float32(32) + float32(1e-5))
+    out[row, column] = (a - mean) * scale
+    out[row, column + 32] = (b - mean) * scale
+
+
+@wrong("normalise-frames", "wrong-result", "numbers of two frames")
+@cuda.jit
+def frames_in_strides_of_the_block(x, out):
+    row, column = cuda.blockIdx.x, cuda.threadIdx.x
+    a, b = x[row, column], x[row, column + 160]
+    total = a + b
+    for step in range(5):
+        total += cuda.shfl_xor_sync(ALL, total, 1 << step)
+    mean = total / float32(64)
+    square = (a - mean) * (a - mean) + (b - mean) * (b - mean)
+    for step in range(5):
+        square += cuda.shfl_xor_sync(ALL, square, 1 << step)
+    scale = float32(1) / math.sqrt(square / float32(64) + float32(1e-5))
+    out[row, column] = (a - mean) * scale
+    out[row, column + 160] = (b - mean) * scale
+
+
+@wrong("normalise-frames", "race", "Warp f begins at column 64")
+@cuda.jit
+def frames_32_apart(x, out):
+    row, column = cuda.blockIdx.x, cuda.threadIdx.x
+    a, b = x[row, column], x[row, column + 32]
+    total = a + b
+    for step in range(5):
+        total += cuda.shfl_xor_sync(ALL, total, 1 << step)
+    mean = total / float32(64)
+    out[row, column], out[row, column + 32] = a - mean, b - mean
+
+
+@wrong("normalise-frames", "barrier-divergence", "All 32 lanes make a shuffle together")
+@cuda.jit
+def frames_that_shuffle_in_a_branch(x, out):
+    row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32
+    column = cuda.threadIdx.x // 32 * 64 + lane
+    a, b = x[row, column], x[row, column + 32]
+    total = a + b
+    apart = 16
+    while apart > 0:
+        if lane < apart:
+            total += cuda.shfl_down_sync(ALL, total, apart)
+        apart //= 2
+    mean = cuda.shfl_sync(ALL, total, 0) / float32(64)
+    out[row, column], out[row, column + 32] = a - mean, b - mean
+
+
+@wrong("normalise-frames", "unwritten-output", "Block b has spectrum b")
+@cuda.jit
+def frames_of_the_first_spectrum(x, out):
+    lane = cuda.threadIdx.x % 32
+    column = cuda.threadIdx.x // 32 * 64 + lane
+    a, b = x[0, column], x[0, column + 32]
+    total = a + b
+    for step in range(5):
+        total += cuda.shfl_xor_sync(ALL, total, 1 << step)
+    mean = total / float32(64)
+    square = (a - mean) * (a - mean) + (b - mean) * (b - mean)
+    for step in range(5):
+        square += cuda.shfl_xor_sync(ALL, square, 1 << step)
+    scale = float32(1) / math.sqrt(square / float32(64) + float32(1e-5))
+    out[0, column] = (a - mean) * scale
+    out[0, column + 32] = (b - mean) * scale
+
+
+@right("normalise-frames")
+@cuda.jit
+def frames_in_local_arrays(x, out):
+    warp, lane = divmod(cuda.threadIdx.x, 32)
+    row, column = cuda.blockIdx.x, 64 * warp + lane
+    values = cuda.local.array(2, float32)
+    total, square = float32(0), float32(0)
+    for n in range(2):
+        values[n] = x[row, column + 32 * n]
+        total += values[n]
+    for lanes in (1, 2, 4, 8, 16):
+        total += cuda.shfl_xor_sync(-1, total, lanes)
+    for n in range(2):
+        values[n] -= total * float32(0.015625)
+        square += values[n] * values[n]
+    for lanes in (1, 2, 4, 8, 16):
+        square += cuda.shfl_xor_sync(-1, square, lanes)
+    deviation = math.sqrt(square * float32(0.015625) + float32(1e-5))
+    for n in range(2):
+        out[row, column + 32 * n] = values[n] / deviation
+
+
 @right("normalise-frames")
 @cuda.jit
 def frames_by_shifted_squares(x, out):
@@ -382,6 +664,176 @@ def staged_turned(z, weight, bias, out):
         out[row, lane], out[row, lane + 32] = gelu(a), gelu(b)
 
 
+@wrong("staged-weights", "wrong-result", "made with tanh")
+@cuda.jit
+def staged_with_tanh(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
+        shared[n // 64, n % 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
+        for column in range(lane, 64, 32):
+            a = bias[column]
+            for k in range(64):
+                a += z[row, k] * shared[k, column]
+            cubed = a + float32(0.044715) * a * a * a
+            t = math.tanh(float32(0.7978845608) * cubed)
+            out[row, column] = float32(0.5) * a * (float32(1) + t)
+
+
+@wrong("staged-weights", "uninitialised-read", "also where its warp has no row")
+@cuda.jit
+def staged_by_warps_with_rows(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    lane, row = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    if row >= z.shape[0]:
+        return
+    for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
+        shared[n // 64, n % 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    while row < z.shape[0]:
+        a, b = bias[lane], bias[lane + 32]
+        for k in range(64):
+            a += z[row, k] * shared[k, lane]
+            b += z[row, k] * shared[k, lane + 32]
+        out[row, lane], out[row, lane + 32] = gelu(a), gelu(b)
+        row += cuda.gridsize(1) // 32
+
+
+@wrong("staged-weights", "uninitialised-read", "Each block copies all 4,096")
+@cuda.jit
+def staged_by_the_whole_grid(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    for n in range(cuda.grid(1), 64 * 64, cuda.gridsize(1)):
+        shared[n // 64, n % 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
+        a, b = bias[lane], bias[lane + 32]
+        for k in range(64):
+            a += z[row, k] * shared[k, lane]
+            b += z[row, k] * shared[k, lane + 32]
+        out[row, lane], out[row, lane + 32] = gelu(a), gelu(b)
+
+
+@wrong("staged-weights", "same-value-race", "belongs to one warp of the whole grid")
+@cuda.jit
+def staged_with_all_rows_in_each_block(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
+        shared[n // 64, n % 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    lane, warp = cuda.threadIdx.x % 32, cuda.threadIdx.x // 32
+    for row in range(warp, z.shape[0], cuda.blockDim.x // 32):
+        a, b = bias[lane], bias[lane + 32]
+        for k in range(64):
+            a += z[row, k] * shared[k, lane]
+            b += z[row, k] * shared[k, lane + 32]
+        out[row, lane], out[row, lane + 32] = gelu(a), gelu(b)
+
+
+@wrong("staged-weights", "same-value-race", "copied by one thread of the block")
+@cuda.jit
+def staged_by_each_warp(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    for k in range(64):
+        shared[k, lane] = weight[k, lane]
+        shared[k, lane + 32] = weight[k, lane + 32]
+    cuda.syncthreads()
+    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
+        a, b = bias[lane], bias[lane + 32]
+        for k in range(64):
+            a += z[row, k] * shared[k, lane]
+            b += z[row, k] * shared[k, lane + 32]
+        out[row, lane], out[row, lane + 32] = gelu(a), gelu(b)
+
+
+@wrong("staged-weights", "limit", "keep the sum in a variable")
+@cuda.jit
+def staged_with_sums_in_memory(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
+        shared[n // 64, n % 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
+        for column in range(lane, 64, 32):
+            out[row, column] = bias[column]
+            for k in range(64):
+                out[row, column] += z[row, k] * shared[k, column]
+            out[row, column] = gelu(out[row, column])
+
+
+@wrong("staged-weights", "float64", "GELU too")
+@cuda.jit
+def staged_with_a_bare_zero(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
+        shared[n // 64, n % 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
+        for column in range(lane, 64, 32):
+            total = 0.0
+            for k in range(64):
+                total += z[row, k] * shared[k, column]
+            out[row, column] = gelu(total + bias[column])
+
+
+@wrong("staged-weights", "uncoalesced", "A warp has a row together")
+@cuda.jit
+def staged_with_a_thread_a_row(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
+        shared[n // 64, n % 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    row = cuda.grid(1)
+    if row < z.shape[0]:
+        for column in range(64):
+            total = bias[column]
+            for k in range(64):
+                total += z[row, k] * shared[k, column]
+            out[row, column] = gelu(total)
+
+
+@right("staged-weights")
+@cuda.jit
+def staged_turned_and_padded(z, weight, bias, out):
+    shared = cuda.shared.array((64, 65), float32)
+    for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
+        shared[n % 64, n // 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
+        a, b = bias[lane], bias[lane + 32]
+        for k in range(64):
+            a += z[row, k] * shared[lane, k]
+            b += z[row, k] * shared[lane + 32, k]
+        out[row, lane], out[row, lane + 32] = gelu(a), gelu(b)
+
+
+@right("staged-weights")
+@cuda.jit
+def staged_with_the_row(z, weight, bias, out):
+    """A warp's row goes to shared memory, too; it waits for its own lanes only."""
+    shared, rows = cuda.shared.array((64, 64), float32), cuda.shared.array((4, 64), float32)
+    for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
+        shared[n // 64, n % 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    lane, own = cuda.threadIdx.x % 32, cuda.threadIdx.x // 32
+    for row in range(cuda.grid(1) // 32, z.shape[0], cuda.gridsize(1) // 32):
+        rows[own, lane], rows[own, lane + 32] = z[row, lane], z[row, lane + 32]
+        cuda.syncwarp()
+        a, b = bias[lane], bias[lane + 32]
+        for k in range(64):
+            a += rows[own, k] * shared[k, lane]
+            b += rows[own, k] * shared[k, lane + 32]
+        cuda.syncwarp()
+        out[row, lane], out[row, lane + 32] = gelu(a), gelu(b)
+
+
 @right("staged-weights")
 @cuda.jit
 def staged_simply(z, weight, bias, out):
@@ -458,6 +910,44 @@ def folded_in_three_dimensions(basis, weight):
 @wrong("folded-decoder", "raised", "cut its rows into frames")
 def folded_as_one_product(basis, weight):
     return basis @ weight.T if basis.shape[1] == 4 else basis @ weight
+
+
+@wrong("folded-decoder", "raised", "Take the sizes from the arguments")
+def folded_of_five_frames_of_64(basis, weight):
+    return (basis.reshape(32, 5, 64) @ weight.T).reshape(32, 320)
+
+
+@wrong("folded-decoder", "raised", "weight.shape[0] columns for each frame")
+def folded_in_an_array_of_the_old_width(basis, weight):
+    wide, out = weight.shape[1], np.zeros_like(basis)
+    for start in range(0, basis.shape[1], wide):
+        out[:, start : start + wide] = basis[:, start : start + wide] @ weight.T
+    return out
+
+
+@wrong("folded-decoder", "wrong-shape", "for each frame")
+def folded_into_the_last_frame(basis, weight):
+    wide = weight.shape[1]
+    for start in range(0, basis.shape[1], wide):
+        out = basis[:, start : start + wide] @ weight.T
+    return out
+
+
+@wrong("folded-decoder", "wrong-shape", "for each frame")
+def folded_and_summed(basis, weight):
+    return (basis.reshape(len(basis), -1, weight.shape[1]) @ weight.T).sum(axis=1)
+
+
+@right("folded-decoder")
+def folded_by_one_product(basis, weight):
+    frames = basis.shape[1] // weight.shape[1]
+    return basis @ np.kron(np.eye(frames, dtype=np.float32), weight.T)
+
+
+@right("folded-decoder")
+def folded_as_a_tall_matrix(basis, weight):
+    """A frame a row: how they were stacked does not matter to a product with one matrix."""
+    return (basis.reshape(-1, weight.shape[1]) @ weight.T).reshape(len(basis), -1)
 
 
 @right("folded-decoder")
