@@ -160,7 +160,7 @@ def running_softmax(numbers: Sequence[float]) -> Picture:
     scaled, totals = np.array(after).T
     picture = Picture(7.4, 3.5)
     upper, lower = picture.subplots(2, 1, sharex=True)
-    picture.subplots_adjust(left=0.09, right=0.98, top=0.97, bottom=0.13, hspace=0.15)
+    picture.subplots_adjust(left=0.11, right=0.98, top=0.97, bottom=0.13, hspace=0.15)
     upper.plot(place, numbers, color=BLUE, marker=MARKERS[0], markersize=5, linestyle="none",
                label="number")  # fmt: skip
     upper.step(place, largest, where="post", color=VERMILLION, label="largest so far")
@@ -171,7 +171,8 @@ def running_softmax(numbers: Sequence[float]) -> Picture:
     lower.bar(place[fell], drops[fell], 0.62, bottom=totals[fell], facecolor="none",
               edgecolor=VERMILLION, linestyle="--", label="lost by multiplying")  # fmt: skip
     upper.set_ylabel("number")
-    lower.set(ylabel="sum, relative", xlabel="numbers read, in this order", xticks=place)
+    lower.set(ylabel="sum, relative\nto the largest", xlabel="numbers read, in this order")
+    lower.set_xticks(place)
     for axes in (upper, lower):
         style(axes)
         _legend(axes)

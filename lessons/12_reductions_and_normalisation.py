@@ -70,8 +70,8 @@ report = trace(sum_atomics, 256, 256, x, out)
 print("right:", out[0] == x.sum(), "  atomic additions:", report.total("global", "atomic").lanes)
 
 # %% [markdown]
-# It is right, and short. How slow is it? A GPU must at least read the numbers. For 2²⁶ of them, by
-# what factor did this kernel take longer than reading them takes?
+# It is right, and short. Is it fast? Any kernel must at least read the numbers. For 2²⁶ of them:
+# how many times as long as reading does this kernel take?
 
 # %%
 predict("atomics: times longer than reading", ...)
@@ -85,8 +85,9 @@ def h200(subject, kernel, variant, shape, metric="time", dtype="float32"):
 
 
 BIG = 2**26
-COPY = recorded_roofs("H200").bandwidth  # GB/s
-reading = 4 * BIG / recorded_roofs("H200").highest_bandwidth * 1e-6  # bytes / (GB/s), in ms
+COPY = recorded_roofs("H200").bandwidth  # GB/s of a copy, reading and writing
+READ = recorded_roofs("H200").highest_bandwidth  # GB/s of a kernel that only reads
+reading = 4 * BIG / READ * 1e-6  # bytes / (GB/s), in ms
 atomics = h200("reduce", "sum", "atomics", str(BIG))
 print(f"reading at the roof {reading:8.3f} ms\natomics, recorded   {atomics:8.3f} ms")
 predict.answer("atomics: times longer than reading", round(atomics / reading))
@@ -124,9 +125,10 @@ print("2**24 + 0.9 is 2**24:", stuck + np.float32(0.9) == stuck)
 print("2**24 + 1.0 is 2**24:", stuck + np.float32(1.0) == stuck)
 
 # %% [markdown]
-# There neighbouring float32 numbers are 2 apart. Whatever is added, up to 1, is rounded away, and
-# **the sum stands still**: at 2²⁴ instead of about 2²⁵. No warning, no NaN. The cure will come by
-# itself: who adds in parts, adds numbers of similar size.
+# From 2²⁴ on, neighbouring float32 numbers are 2 apart. Whatever is added, up to 1, is rounded
+# away, and **the sum stands still**: at 2²⁴, while 2²⁶ fractions of a half on average make 2²⁵. No
+# warning, no NaN. The cure will come by itself: if you add in parts, you add numbers of similar
+# size.
 
 # %% [markdown]
 # ## 2 A tree in shared memory
@@ -139,7 +141,11 @@ print("2**24 + 1.0 is 2**24:", stuck + np.float32(1.0) == stuck)
 pictures.tree(8)
 
 # %% [markdown]
-# Between the steps all must wait: a barrier. Blocks have 256 threads. How many atomic additions are
+# Blue numbers are still needed, red lines show what is added. Between the steps all must wait: a
+# barrier.
+#
+# The next cell runs a step of the package's ladder in the simulator. (Later cells use `traced_sum`
+# again; what matters is what it counts.) Blocks have 256 threads. How many atomic additions are
 # left for the 65,536 numbers?
 
 # %%
@@ -223,8 +229,9 @@ predict.answer("the last warp without a barrier", hasty.findings[0].kind)
 
 # %% [markdown]
 # Since the GPUs of 2017 lanes may run apart. `cuda.syncwarp()` is the barrier of a warp, and cheap.
-# (Old code marks the memory `volatile` instead. That keeps a compiler from caching a value, and
-# orders nothing.) But if all is within one warp, why go through memory?
+# (The message advises the barrier of a block, which would do, and is more than is needed. Old code
+# marks the memory `volatile` instead. That keeps a compiler from caching a value, and orders
+# nothing.) But if all is within one warp, why go through memory?
 
 # %% [markdown]
 # ## 3 Lanes exchange registers
@@ -369,9 +376,9 @@ def row_sums(x, out):
 check("warp-row-sum", row_sums)
 
 # %% [markdown]
-# A block has eight warps. Each sums its numbers by shuffles, lane 0 puts the warp's sum into shared
-# memory, **one** barrier, and a warp adds those eight. In the ladder that is the step `shuffles`.
-# Beside the tree, for 65,536 numbers:
+# Back to one long array. A block of 256 threads has eight warps. Each sums its numbers by shuffles,
+# lane 0 puts the warp's sum into shared memory, **one** barrier, and one warp adds those eight. In
+# the ladder that is the step `shuffles`. Beside the tree, for 65,536 numbers:
 
 # %%
 shuffled = traced_sum("shuffles")
@@ -395,10 +402,11 @@ answer = round(times["tree"] / times["shuffles"], 2)
 predict.answer("shuffles, times as fast as the tree", answer)
 
 # %% [markdown]
-# Did you look at the last column of the table before you predicted? Both have as many additions at
-# the address, and **that** binds. A good idea gained nothing, because another row of the table was
-# the narrow one (lesson 06). A maximum has as many atomics, but its line moves faster, so what
-# happens within the blocks shows:
+# Did you look at the table's last column before you predicted? Both have as many additions at the
+# address, and **that** binds. The shuffles widened a place that was not the narrow one (lesson 06).
+#
+# A maximum has as many atomics, but they compare whole numbers (a float32's bits), and their line
+# moves faster. So what happens within the blocks shows:
 
 # %%
 largest = {name: h200("reduce", "max", name, str(BIG)) for name in ("tree", "shuffles")}
@@ -495,10 +503,12 @@ print(f"20 orders of adding one by one, more than 5 different sums: {len(results
 
 # %% [markdown]
 # So let each block write its sum to a place of its own, and let **the last block** add them. Who is
-# the last? Each block counts itself with an atomic on a counter, and sees how many came before.
+# the last? Each block counts itself with an atomic on a counter, which returns how many came
+# before.
 #
-# `fence` is a question to you. `cuda.threadfence()` means: what I wrote before, all see before what
-# I write after. What will the simulator find if it is left out?
+# Between its sum and the counter a block calls `cuda.threadfence()`: what I wrote before, all see
+# before what I write after. The kernel below can be made with it and without. What will the
+# simulator find without? (`block_sum` is what you have just written, up to the atomic.)
 
 # %%
 predict("finding without the fence", ...)
@@ -540,10 +550,12 @@ for fence in (True, False):
 predict.answer("finding without the fence", report.findings[0].kind)
 
 # %% [markdown]
-# Right both times, and a **race** without the fence. The counter may be seen to be full before the
-# sums are there. It would go well a thousand times, and then not. (`atomic.inc` counts to
-# `blocks - 1` and then starts again at 0, so the counter is ready for the next launch.)
-#
+# Right both times, and a **race** without the fence: the counter may be seen to be full before the
+# sums are there. It would go well a thousand times, and then not. The message names two usual
+# cures; counter and fence are a third. (`atomic.inc` counts to `blocks - 1` and then starts again
+# at 0, so the counter is ready for the next launch.)
+
+# %% [markdown]
 # The whole ladder, and others beside it: CuPy; PyTorch, **eager** (each call runs a kernel that was
 # written before); PyTorch **compiled** (`torch.compile` writes kernels for your function). Later
 # comes **Triton**, a language for kernels within Python.
@@ -555,7 +567,7 @@ times = {name: h200("reduce", "sum", name, str(BIG)) for name in programs}
 time_bars(times | {"reading at the roof": reading}, "sum of 2²⁶ float32, recorded on an H200")
 
 # %%
-print("            atomics   loads by warps   GB/s      error of fractions")
+print("            atomics   loads of warps   GB/s      error of fractions")
 for name in STEPS:
     report = traced_sum(name)
     error = h200("reduce", "sum", name, str(BIG), "error of fractions")
@@ -564,9 +576,10 @@ for name in STEPS:
     print(f"{name:11}{counted[0]:8,}{counted[1]:17,}{rate:7,.0f}{error:20.0e}")
 
 # %% [markdown]
-# (Counted for 65,536 numbers, timed for 2²⁶. The last step's atomics go to the counter.) Each step
-# moved the meeting place nearer to the threads: one address, shared memory, a neighbour's register,
-# an own register. **The best meeting is none.**
+# (Counted for 65,536 numbers, timed for 2²⁶. From `several` on, a load of a warp brings four
+# numbers to each lane. The last step's atomics go to the counter.) Each step moved the meeting
+# place nearer to the threads: one address, shared memory, a neighbour's register, an own register.
+# **The best meeting is none.**
 
 # %% [markdown]
 # ## 5 Softmax: three readings, or two
@@ -591,8 +604,9 @@ for row in ([1, 2, 3], [81, 82, 83], [101, 102, 103]):
 # float32 holds: infinity, and infinity divided by infinity is NaN. So subtract the row's largest
 # number first. No power is above 1 then, and the shares stay the same.
 #
-# But now you need the maximum before the first power, and the sum before the first share. How often
-# is x read, how often is something written, if a row does not fit anywhere near?
+# But now you need the maximum before the first power, and the sum before the first share: three
+# passes over the row. If each pass reads the row from memory, how many bytes are read and written
+# together, in units of the size of x?
 
 # %%
 predict("three passes: bytes read and written, by the bytes of x", ...)
@@ -791,16 +805,16 @@ predict.answer("softmax in registers, times as fast as three passes", round(fast
 #
 # - A row of 16 KiB that was read a moment ago is still in a cache. So the second reading of
 #   `online` costs far less than the first: it stands near `registers`.
-# - `three passes` loads number by number, and each pass ends in a tree of nine barriers, where
-#   everybody waits. That is more than its bytes explain.
+# - `three passes` loads number by number, and two of its passes end in a tree of nine barriers,
+#   where everybody waits. That is more than its bytes explain.
 #
 # Bytes are a **roof**. A kernel may be far below it, and caches may lift it for repeated readings.
 
 # %% [markdown]
 # ## 6 GELU and Swish: count the bytes
 #
-# Between its products a network bends its numbers. ReLU has a corner at 0. **Swish** (also SiLU)
-# and **GELU** have none:
+# Between its matrix products a network bends each number by an **activation**. The oldest, ReLU, is
+# max(x, 0), with a corner at 0. **Swish** (also SiLU) and **GELU** have none:
 #
 # ```text
 # Swish(x) = x * sigmoid(x) = x / (1 + exp(-x))
@@ -808,8 +822,13 @@ predict.answer("softmax in registers, times as fast as three passes", round(fast
 #          = x * (1 + erf(x / sqrt(2))) / 2
 # ```
 #
-# `erf` is dear. Many programs use `0.5 x (1 + tanh(sqrt(2/π) (x + 0.044715 x³)))` instead. It is
-# **another function**. By how much at most?
+# The error function `erf` takes many operations. Many programs use another function instead:
+#
+# ```text
+# 0.5 * x * (1 + tanh(sqrt(2 / π) * (x + 0.044715 * x³)))
+# ```
+#
+# By how much do the two differ at most?
 
 # %%
 predict("largest difference, GELU with tanh", ...)
@@ -904,8 +923,8 @@ def count_transfers(steps):
 check("count-transfers", count_transfers)
 
 # %% [markdown]
-# So 5 against 2. Does the trace agree? And on an H200, with arrays that fill it: how many times as
-# fast as two kernels is one?
+# So 5 against 2. Does the trace agree? And on an H200, with arrays far larger than its caches: how
+# many times as fast as two kernels is one?
 
 # %%
 predict("Swish: one kernel, times as fast as two", ...)
@@ -939,12 +958,12 @@ ratio = of_swish("torch, two kernels") / of_swish("torch")
 predict.answer("Swish: one kernel, times as fast as two", round(ratio, 2))
 
 # %% [markdown]
-# Nearly the ratio of the bytes, 2.5. (The first row has simple kernels, a number a thread. Both of
-# them stay below the roof, so neither comparison is of the best: `wide` below is.)
+# Nearly the ratio of the bytes, 2.5. (The first row has the course's simple kernels, a number a
+# thread. They stay below the roof; `wide`, below, takes four numbers at a time and does not.)
 #
 # **Now the publication** that this lesson repeats: students wrote these operations as CUDA C++ and
-# Triton kernels and reported up to 1.87 times PyTorch's speed for Swish. Their figures, at 2²⁰
-# elements, in ms:
+# Triton kernels and reported up to 1.87 times PyTorch's speed for Swish (1.878, cut off). Their
+# figures, at 2²⁰ elements, in ms:
 
 # %%
 published = original()
@@ -1213,7 +1232,8 @@ check("merge-moments", merge_moments)
 # `course/kernels/norm_steps.py` is your butterfly with three values.
 
 # %% [markdown]
-# Now LayerNorm's ladder. Read how each step spreads a row, then predict how often each *reads* x:
+# Now LayerNorm's ladder. Read how each step spreads a row, then predict how often each *reads* x,
+# seven numbers in brackets, `(3, ...)`:
 #
 # | step | who has a row | how |
 # |---|---|---|
@@ -1306,11 +1326,13 @@ predict.answer("LayerNorm: fastest step, times as fast as naive", round(faster, 
 predict.answer("one pass, times as fast as tree", round(long["tree"] / long["one pass"], 2))
 
 # %% [markdown]
-# (`several rows` takes rows of up to a thousand numbers: a part of a warp can hold no more.) One
-# reading less, and hardly a gain, if any. What is in the way? There is a control: `squares`, the
-# trap, reads x as often as `one pass`, and has one tree more. Yet it is faster. What differs is
-# Welford's **division** at every number, and that each new mean waits for the one before.
-#
+# (`several rows` takes rows of up to 1,024 numbers: a warp or a part of it can hold no more.) For
+# long rows one reading less is hardly a gain, if any. What is in the way? There is a control:
+# `squares`, the trap, reads x as often as `one pass`, and has one tree more. Yet it is faster. What
+# differs is Welford's **division** at every number, and that each new mean waits for the one
+# before.
+
+# %% [markdown]
 # `warp` loses for long rows, 128 numbers for each lane one after the other, and gains for short
 # ones. And two passes over **registers** cost no memory and no division. So the fastest step is the
 # formula as it stands, at another place.
@@ -1318,15 +1340,16 @@ predict.answer("one pass, times as fast as tree", round(long["tree"] / long["one
 # %% [markdown]
 # ## 8 Fused: LayerNorm and GELU
 #
-# In a network GELU may follow LayerNorm at once. Two kernels, or one. Count first: how many times
-# fewer bytes does the fused kernel move, by transfers of x's size?
+# In a network GELU may follow LayerNorm at once. Two kernels, or one. Count first, in transfers of
+# x's size: how many times fewer bytes does the fused kernel move?
 
 # %%
 predict("LayerNorm + GELU: times fewer bytes, fused", ...)
 
 # %%
-steps = [("LayerNorm", ["x"], "y"), ("GELU", ["y"], "z")]
-pictures.transfers({"apart": steps, "fused": [("LayerNorm + GELU", ["x"], "z")]})
+TWO_KERNELS = [("LayerNorm", ["x"], "y"), ("GELU", ["y"], "z")]
+ONE_KERNEL = [("LayerNorm + GELU", ["x"], "z")]
+pictures.transfers({"apart": TWO_KERNELS, "fused": ONE_KERNEL})
 
 # %% [markdown]
 # (gamma and beta are a row each, and stay in a cache.) Now from the trace: `block`, then GELU as a
@@ -1340,12 +1363,13 @@ print(f"block, then gelu: {transfers(apart):.0f} + {transfers(second):.0f} trans
 print(f"registers, fused: {transfers(fused):.0f}")
 fewer = (transfers(apart) + transfers(second)) / transfers(fused)
 print(f"{fewer:.1f} times fewer that the lanes ask for")
-predict.answer("LayerNorm + GELU: times fewer bytes, fused", 4 / 2)
+least = [sum(len(read) + 1 for _, read, _ in steps) for steps in (TWO_KERNELS, ONE_KERNEL)]
+predict.answer("LayerNorm + GELU: times fewer bytes, fused", least[0] / least[1])
 
 # %% [markdown]
-# (Block reads its row twice, and the second time a cache may have it. What **must** cross to and
-# from memory is 4 against 2.) Remember the number 2: it is the most that fusing can give, **if both
-# sides are equally near to the roof**.
+# `block` reads its row twice, and the second time a cache may have it. What **must** cross to and
+# from memory is 4 against 2, as in the picture. Remember the number 2: it is the most that fusing
+# can give, **if both sides are equally near to the roof**.
 
 # %% [markdown]
 # ### Exercise: LayerNorm and GELU in one kernel
@@ -1423,7 +1447,8 @@ predict.answer("fused, times as fast as block, then gelu", round(found["block"] 
 # Far above 2. Fusing alone **cannot** give that. We could print it in large letters, and it would
 # be the trick of section 6 again: our two kernels are slow ones. Who would be a fair opponent?
 # PyTorch's two kernels, or, better still, the best two that *we* have: `registers` without GELU,
-# then `wide` GELU on as many numbers.
+# then `wide` GELU on as many numbers. (Where a pair was timed as a whole, GELU's share is what is
+# left when LayerNorm's time is taken off.)
 
 # %%
 predict("fused, times as fast as the best two kernels", ...)
@@ -1503,7 +1528,8 @@ predict.answer(question, round(rate, 2))
 # than PyTorch's in both languages. The fusion was right, and it hid a slow kernel.
 #
 # The same size on our H200, beside theirs. There a launch takes the host about as long as the GPU
-# works, often longer, so a careless clock shows little of the kernels.
+# works, often longer, so a careless clock shows little of the kernels. (`long` is the package's
+# step for rows that no block's registers hold.)
 
 # %%
 figures = find("norm", kernel=FUSED, metric=None, gpu="H200")
