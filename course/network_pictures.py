@@ -28,6 +28,8 @@ from course.models.spectra import BANDS, FRAMES
 from course.models.spectral_shape import FusedShape
 
 SMALL = FONT_SIZE - 1.5
+LOUDNESS = (-1.5, 3.0)  # darkest and brightest, of spectra whose loudness is 0 on average
+FURTHEST = 2.0  # a difference with full colour
 PARTS = (("read", BLUE), ("weights", ORANGE), ("written", GREEN))
 
 
@@ -51,15 +53,18 @@ def rebuilt_spectra(spectra: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Pic
     spectra : mapping of a name to (given, rebuilt)
         Arrays of 320 numbers each.
     """
-    heads = ("given", "rebuilt", "difference")
-    high = 0.52 + 0.68 * len(spectra)
+    heads = ("given", "rebuilt", "given \N{MINUS SIGN} rebuilt")
+    high = 0.68 + 0.68 * len(spectra)
     picture = Picture(7.6, high)
     for row, (name, (given, rebuilt)) in enumerate(spectra.items()):
         for column, values in enumerate((given, rebuilt, np.subtract(given, rebuilt))):
             low = 1 - (0.3 + 0.68 * (row + 1)) / high
             axes = picture.add_axes((0.1 + 0.302 * column, low + 0.14 / high, 0.285, 0.5 / high))
             shown = np.asarray(values).reshape(FRAMES, BANDS)
-            axes.imshow(shown, cmap="cividis", vmin=-1.5, vmax=3, aspect="auto")
+            of_difference = column == len(heads) - 1
+            low_end, high_end = (-FURTHEST, FURTHEST) if of_difference else LOUDNESS
+            colours = "PuOr_r" if of_difference else "cividis"
+            axes.imshow(shown, cmap=colours, vmin=low_end, vmax=high_end, aspect="auto")
             axes.tick_params(length=0, labelsize=SMALL, colors=INK, labelleft=False)
             axes.yaxis.set_major_locator(NullLocator())
             if row < len(spectra) - 1:
@@ -70,50 +75,52 @@ def rebuilt_spectra(spectra: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Pic
                 axes.set_ylabel(
                     name, rotation=0, ha="right", va="center", fontsize=FONT_SIZE, color=INK
                 )
-    picture.text(
-        0.985, 0.012, "across: 64 bands; down: 5 frames; bright is loud", ha="right",
-        fontsize=SMALL, color=FAINT,
-    )  # fmt: skip
+    across = f"across: {BANDS} bands; down: {FRAMES} frames"
+    notes = ((0.1, f"{across}; bright: loud"), (0.704, "orange: more than rebuilt, violet: less"))
+    for left, note in notes:
+        picture.text(left, 0.05 / high, note, va="bottom", fontsize=SMALL, color=FAINT)
     return picture
 
 
-def scores(sound: np.ndarray, faulty: Mapping[str, np.ndarray]) -> Picture:
+def scores(healthy: np.ndarray, faulty: Mapping[str, np.ndarray]) -> Picture:
     """Draw scores as histograms, and the ROC curve of each fault.
 
     A point of the curve belongs to a limit: the share of faulty spectra above it, over that of
-    sound ones. Drawn is its left part, where few sound ones are called faulty.
+    healthy ones. Drawn is its left part, where few healthy ones are called faulty.
 
     Parameters
     ----------
-    sound : ndarray
+    healthy : ndarray
         Scores of spectra without a fault, all above 0.
     faulty : mapping of a fault to ndarray
         Scores of spectra with it.
     """
     picture = Picture(8.2, 2.9)
     left = picture.add_axes((0.07, 0.17, 0.5, 0.73))
-    right = picture.add_axes((0.66, 0.17, 0.25, 0.73))
-    everything = np.concatenate([sound, *faulty.values()])
+    right = picture.add_axes((0.66, 0.17, 0.32, 0.73))
+    everything = np.concatenate([healthy, *faulty.values()])
     edges = np.geomspace(everything.min(), everything.max(), 45)
-    left.hist(sound, edges, color=_pale(FAINT, 0.35), label="sound")
+    left.hist(healthy, edges, color=_pale(FAINT, 0.35), label="healthy")
     limits = np.append(np.unique(everything)[::-1], -np.inf)
-    of_sound = [np.mean(sound > limit) for limit in limits]
+    of_healthy = [np.mean(healthy > limit) for limit in limits]
     for place, (name, values) in enumerate(faulty.items()):
         colour = PALETTE[place]
         left.hist(values, edges, histtype="step", color=colour, linewidth=1.5, label=name)
         found = [np.mean(values > limit) for limit in limits]
         right.plot(
-            of_sound, found, color=colour, linewidth=1.5, marker=MARKERS[place],
+            of_healthy, found, color=colour, linewidth=1.5, marker=MARKERS[place],
             markevery=(place * 7, 60), markersize=4,
         )  # fmt: skip
     left.set(xscale="log", xlabel="score (mean squared error)", ylabel="spectra")
+    left.set_title("scores", loc="left", fontsize=FONT_SIZE, color=INK)
+    right.set_title("ROC curve, its left part", loc="left", fontsize=FONT_SIZE, color=INK)
     left.set_xlim(edges[0], edges[-1])
     left.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     left.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     left.xaxis.set_minor_locator(NullLocator())
     left.legend(fontsize=FONT_SIZE - 1, frameon=False, labelcolor=INK)
     right.plot((0, 1), (0, 1), color=FAINT, linestyle=":", linewidth=1)
-    right.set(xlabel="sound ones called faulty", ylabel="faulty ones found")
+    right.set(xlabel="healthy ones called faulty", ylabel="faulty ones found")
     right.set(xlim=(-0.005, 0.3), ylim=(-0.02, 1.02))
     for axes in (left, right):
         style(axes)

@@ -12,6 +12,7 @@
 # - Count bytes and launches of two programs before any of them is measured.
 # - Build a fused kernel in steps: frames in parallel, weights read once, two barriers.
 # - Take apart a measurement in which a kernel was timed against itself.
+# - Read handwritten digits with a second network, and see what a faster activation brings.
 
 # %% [markdown]
 # ## What you will learn
@@ -59,39 +60,41 @@ from course.toy_gpu import ToyGPU
 # one notes how loud it is in 64 **bands**, from deep to high. Five frames make a **spectrum**: 320
 # numbers.
 #
-# Nobody knows in advance what will break. So a network learns only how the *sound* machine sounds.
-# What it cannot rebuild is suspicious.
+# Nobody knows in advance what will break. So a network learns only how a **healthy** machine
+# sounds. What it cannot rebuild is suspicious.
 #
 # Our spectra are **synthetic**: made by a program, whose structure you can read in
-# `course/models/spectra.py`. A sound machine has six resonances and some noise. There are four
-# faults:
+# `course/models/spectra.py`. A healthy machine has six resonances (bands in which it is always
+# loud) and some noise. There are four faults:
 
 # %%
 for name, what in FAULTS.items():
     print(f"{name:8} {what}")
 
 # %% [markdown]
-# An **autoencoder** squeezes 320 numbers through a **code** of 32, and rebuilds 320 from it. It has
-# seen sound machines only, so that its code has words for nothing else. Its **score** is the mean
-# of the squared difference. Here is what it makes of five spectra that it has never seen:
+# An **autoencoder** squeezes 320 numbers through a **code** of 32, and rebuilds 320 from it. It was
+# trained with healthy machines only, so its code has no words for anything else. A spectrum's
+# **score** is the mean of the squared differences: high where it was rebuilt badly. Here are five
+# spectra that the network has never seen:
 
 # %%
 weights = Weights.trained()
 examples = {}
 for name in (None, *FAULTS):
     x = spectra(1, seed=42, fault=name)
-    examples[name or "sound"] = x[0], reference(x, weights)[0][0]
+    examples[name or "healthy"] = x[0], reference(x, weights)[0][0]
 network_pictures.rebuilt_spectra(examples)
 
 # %% [markdown]
-# On the right is what the network could not explain: the line of the whistle, the noisy frame, the
-# missing resonance (dark: the network put it back). For `shift` it has no words at all.
+# On the right is what the network could not rebuild: the line of the whistle, the noisy frame, the
+# lost resonance (violet: the network put a part of it back). For `shift` it has no words at all.
 #
-# How good is that as an alarm? Take a sound and a faulty spectrum at random. How often does the
-# faulty one have the higher score? 0.5 would be chance.
+# How good is that as an alarm? Take a healthy and a faulty spectrum at random. How often does the
+# faulty one have the higher score? 0.5 would be chance. (Printed beside it, to compare with: the
+# same question with a spectrum's loudness in place of its score.)
 
 # %%
-predict("faulty scores higher than sound, share of pairs", ...)
+predict("faulty scores higher than healthy, share of pairs", ...)
 
 # %%
 x, is_faulty = held_out(512)
@@ -99,15 +102,16 @@ _, scores = reference(x, weights)
 share = area_under_curve(scores, is_faulty)
 loudness = area_under_curve((x**2).mean(axis=1), is_faulty)
 print(f"by loudness alone: {loudness:.2f}")
-predict.answer("faulty scores higher than sound, share of pairs", round(share, 2))
+predict.answer("faulty scores higher than healthy, share of pairs", round(share, 2))
 
 # %%
 each = np.array_split(scores[is_faulty], len(FAULTS))
 network_pictures.scores(scores[~is_faulty], dict(zip(FAULTS, each)))
 
 # %% [markdown]
-# Left, the scores. Right, the **ROC curve**: put a limit somewhere, and read how many faulty ones
-# it finds and how many sound ones it calls faulty. The share of pairs is the area under it.
+# Left, the scores. Right, the **ROC curve**: each point is a limit, above which a score raises the
+# alarm. It shows how many faulty spectra that limit finds, and how many healthy ones it calls
+# faulty. The area under the curve is the share of pairs that you have just guessed.
 #
 # A microphone delivers a spectrum many times a second, a factory has many microphones. So it should
 # be fast: for a few spectra at once, and for many.
@@ -115,6 +119,10 @@ network_pictures.scores(scores[~is_faulty], dict(zip(FAULTS, each)))
 # %% [markdown]
 # ## 2 The network
 #
+# A **Linear** multiplies by a matrix of weights and adds a bias: 64 → 64 takes 64·64 weights and 64
+# biases. LayerNorm and GELU you know from lesson 12. That is all there is in this network:
+
+# %% [markdown]
 # | layer | a spectrum's numbers | weights |
 # |---|---|---|
 # | LayerNorm of frames | 5·64 | 2·64 |
@@ -127,8 +135,8 @@ network_pictures.scores(scores[~is_faulty], dict(zip(FAULTS, each)))
 # | mean squared error | 320 → 1 | |
 
 # %% [markdown]
-# The rows of P have length 1, and P is used twice: down to the code and up again. The five frames
-# share their weights.
+# The matrix P, the **basis**, is used twice: down to the code and up again. (Its 32 rows are unit
+# vectors.) The five frames share the weights of their layers.
 #
 # In NumPy it is nine lines. This is the **reference**: float64, slow, and easy to check by eye.
 # Weights stand in PyTorch's order, (outputs, inputs), so they are turned (`.T`).
@@ -244,7 +252,8 @@ print("on paper:", counted or "not written yet")
 
 # %% [markdown]
 # And by the trace, which notes every byte that a kernel touches? First the ten, then the package's
-# fused kernel. `unique_bytes` counts each byte once for each launch.
+# fused kernel. `unique_bytes` counts each byte once for each launch. (`FusedShape` says how much
+# work a thread and a block get: section 9.)
 
 # %%
 shape = FusedShape(samples=4, columns=8)
@@ -300,8 +309,10 @@ network_pictures.traffic(programs)
 predict("times the bytes, batch 65,536", ...)
 
 # %%
-between = 2 * sum(of_a_sample[name] for name in "abcdefgh") + 2 * 320 + 1 + 2 * 320
-predict.answer("times the bytes, batch 65,536", round(between / (2 * 320 + 1), 1))
+# numbers for each spectrum: a to h are written and read; x and y read or written twice; an error
+by_ten = 2 * sum(of_a_sample[name] for name in "abcdefgh") + 2 * 320 + 2 * 320 + 1
+by_one = 320 + 320 + 1  # x, y, the error
+predict.answer("times the bytes, batch 65,536", round(by_ten / by_one, 1))
 
 # %% [markdown]
 # Does the speed-up follow? If memory is what binds. At 32 spectra an H200's memory would move them
@@ -387,7 +398,7 @@ toy = ToyGPU(work=0.005, launch=0.03, compiling=0.0, steady=True)
 for _ in range(10):
     toy.launch()
 toy.synchronize()
-done = max(span.end for span in toy.spans) * 1e3
+done = max(span.end for span in toy.spans) * 1e3  # the toy's clock counts in s
 print(f"the GPU worked for {10 * 0.005:.2f} of {done:.3f} ms")
 predict.answer("ms until ten launches are done", round(done, 3))
 
@@ -455,8 +466,9 @@ for name in ("layers", "layers, graph", "fused", "fused, graph"):
 # PyTorch's own layers, at batches of 32 to 512. Its table says: about 0.07 ms, for each program and
 # each batch. Speed-ups from 0.97 to 1.02. Its conclusion: fusing gives no meaningful speed-up.
 #
-# Two lines were behind it. Here they are again, around a toy whose launch costs 0.07 ms. The kernel
-# works for 0.01 ms and some, by the batch, each of the ten layers for a little less.
+# Two lines of the benchmark were behind it. Here they are again, around a toy whose launch costs
+# 0.07 ms. The fused kernel works for 0.013 ms at a batch of 32 and for 0.061 ms at 512, each of the
+# ten layers for a little less.
 
 # %%
 HAVE_EXTENSION = True  # it was built, and could be imported
@@ -464,7 +476,7 @@ HAVE_EXTENSION = True  # it was built, and could be imported
 
 def extension(toy, batch):
     """The fused kernel: one launch."""
-    toy.work = (0.010 + batch / 10_000) * 1e-3
+    toy.work = (0.010 + batch / 10_000) * 1e-3  # in s
     toy.launch()
 
 
@@ -549,6 +561,9 @@ compare(wait=True)
 # A natural plan is "a block a spectrum, a thread a band": 64 threads go through the five frames,
 # one after the other. But the frames have nothing to do with each other until the basis. So give
 # each its own **warp**: five warps, all at the same time.
+#
+# On the left is what a block has. On the right is one warp with a Linear to do: 64 results, two for
+# each lane. Marked are those of one lane.
 
 # %%
 network_pictures.warps(FusedShape(samples=1, columns=2))
@@ -719,7 +734,7 @@ predict.answer("sectors a request of 16 bytes a lane", round(full))
 network_pictures.warps(shape)
 
 # %% [markdown]
-# Here a group of five warps has a tile of 16 spectra, and a lane 4 × 8 results. The trace says what
+# Here five warps have a **tile** of 16 spectra, and a lane 4 × 8 results. The trace says what
 # that saves. How many wavefronts of shared memory does a spectrum need, with 4 × 8 results a lane,
 # if it needs 2,600 with 1 × 2?
 
@@ -741,8 +756,9 @@ predict.answer("wavefronts a spectrum, 4 x 8 results a lane", round(measured))
 # %% [markdown]
 # And look at the last column. An H200 has 132 multiprocessors. With the largest tile, 32 spectra
 # are **one** block: 131 stand idle. With the smallest tile 32 of them work, each with less reuse.
-# So there is no best shape. There is one for each batch, and `shape_for` chooses it: the smallest
-# tile with which every multiprocessor has a block at most, and for more the largest.
+# So there is no best shape for all batches. `shape_for` chooses one for each: the smallest with
+# which no multiprocessor gets a second block; and where all would, the largest. (The two largest
+# have two **groups** of five warps in a block. Each has a tile of its own; the weights they share.)
 
 # %%
 for batch in (32, 128, 512, 4096, 65536):
@@ -797,10 +813,10 @@ for pitch in (320, 324, 328, 336):
 predict.answer("wavefronts, rows 320 apart", wavefronts_of(320))
 
 # %% [markdown]
-# All in one bank, or spread over all 32: four numbers of padding for each row decide. (Lesson 05
-# had one number of padding. Here lanes read four at a time, and each must begin at a multiple of
-# four.) Spectra lie 336 apart for the same reason: two of them are read at a time. And the whole
-# kernel?
+# All eight rows in the same four banks, or spread over all 32: four numbers of padding for each row
+# decide. (Lesson 05 had one number of padding. Here lanes read four at a time, and each must begin
+# at a multiple of four.) Spectra lie 336 apart in the kernel: of them only two are read at a time,
+# and 336 puts the second one 16 banks further. Are there any conflicts in the whole kernel?
 
 # %%
 loads, stores = one.total("shared", "load"), one.total("shared", "store")
@@ -899,7 +915,7 @@ for kernel in (sums_of_8, sums_of_n):
 # straight code in it.
 
 # %% [markdown]
-# ## 12 Right, and a third less
+# ## 12 How right, and a third less work
 #
 # How right is the kernel? Against float64, with more and with fewer spectra than a tile holds:
 
@@ -1098,7 +1114,75 @@ else:
             print(f"batch {batch}, {method}:", benchmark(call, there, target, marks))
 
 # %% [markdown]
-# ## 14 What may go wrong
+# ## 14 A second network, and a faster activation
+#
+# Another project wrote GELU and Swish in CUDA and put them into a small network that reads
+# handwritten digits. In a **convolution** a pixel becomes the sum of itself and its eight
+# neighbours, times nine weights. (A pixel of the second one has 16 numbers, so 144 weights.)
+
+# %% [markdown]
+# | layer | numbers of an image |
+# |---|---|
+# | 3 × 3 convolution, activation | 8 × 8 → 16 · 8 × 8 |
+# | the largest of each 2 × 2 | → 16 · 4 × 4 |
+# | convolution, activation, largest | → 32 · 2 × 2 |
+# | Linear, activation | 128 → 64 |
+# | Linear | 64 → 10 scores |
+
+# %% [markdown]
+# The first trap comes before any clock. There are three activations, and a network can be computed
+# with another one than it was trained with: nothing complains. Say how many of 360 held-out digits
+# a network reads right that was trained with ReLU (max(x, 0)) and computes GELU, in percent. With
+# its own it is 98.3%.
+
+# %%
+predict("trained with ReLU, computed with GELU: % right", ...)
+
+# %%
+from dataclasses import replace
+
+from course.models import cnn, digits
+from course.models.cnn_weights import ACTIVATIONS
+
+images, labels = digits.held_out()
+print("trained with   computed with " + "".join(f"{name:>8}" for name in ACTIVATIONS))
+for name in ACTIVATIONS:
+    trained = cnn.Weights.trained(name)
+    right = [
+        cnn.accuracy(cnn.reference(images, replace(trained, activation=other)), labels)
+        for other in ACTIVATIONS
+    ]
+    print(f"{name:29}" + "".join(f"{share:8.1%}" for share in right))
+    if name == "relu":
+        exchanged = 100 * right[ACTIVATIONS.index("gelu")]
+predict.answer("trained with ReLU, computed with GELU: % right", round(exchanged, 1))
+
+# %% [markdown]
+# (SiLU is another name of Swish.) On the diagonal are the three networks as they should be: an
+# image is 0.3 points, so they are equally good. Who exchanges the activation has to train again;
+# here each has weights of its own.
+
+# %% [markdown]
+# The course computes it by **nine** kernels, a layer each; by **four**, with activation and the
+# largest of four in the kernel of their layer; and by **one**, an image a block. Bytes, traced, for
+# 16 images:
+
+# %%
+network = cnn.Network(cnn.Weights.trained("silu"))
+there = cuda.to_device(np.ascontiguousarray(images[:16]))
+results = cuda.device_array((16, 10), np.float32)
+print("kernels    bytes  digits right")
+for method in ("naive", "fused", "whole"):
+    kernels = network.program(method).steps(there, results)
+    moved = sum(
+        trace(kernel, *how, *arguments, gpu="H200").unique_bytes
+        for _, kernel, how, arguments in kernels
+    )
+    share = cnn.accuracy(network(images, method), labels)
+    print(f"{len(kernels):7} {moved:8,}  {share:12.1%}")
+
+# %% [markdown]
+# ## 15 What may go wrong
 #
 # A fused kernel hides its layers. So it has to be strict at its door, and its errors must say what
 # to do. What the package refuses, and what it lets pass:
@@ -1115,6 +1199,13 @@ for what, given in (
         model(given)
     except (TypeError, ValueError) as error:
         print(f"{what}: {error}")
+
+# %% [markdown]
+# The third is about 16 bytes: a lane reads four numbers at a time, and such a read must begin at a
+# multiple of 16. On a GPU it would be "misaligned address", some calls later, and the session would
+# be lost (lesson 01).
+#
+# And a NaN? It stays in its spectrum: two spectra share weights, never sums.
 
 # %%
 x[1, 100] = np.nan
@@ -1139,11 +1230,6 @@ for registers in (200, 168):
 # %% [markdown]
 # Every simulated test was green, and the GPU refused the launch: what registers allow, only
 # arithmetic or a GPU can tell. Now a test of the package does that arithmetic for each shape.
-#
-# The third error above is about 16 bytes: a lane reads four numbers at a time, and such a read must
-# begin at a multiple of 16. On a GPU it would be "misaligned address", some calls later, and the
-# session would be lost (lesson 01). A NaN stays in its spectrum: frames of two spectra share
-# weights, never sums.
 
 # %%
 progress(13)

@@ -48,8 +48,11 @@ def test_a_picture_fits_a_notebook_and_is_not_blank(picture):
 
 def test_spectra_are_drawn_given_rebuilt_and_their_difference():
     given, rebuilt = spectra(2, 3)
-    panels = network_pictures.rebuilt_spectra({"sound": (given, rebuilt)}).axes
+    panels = network_pictures.rebuilt_spectra({"healthy": (given, rebuilt)}).axes
     shown = [np.asarray(axes.images[0].get_array()) for axes in panels]
+    low, high = panels[2].images[0].get_clim()
+    assert low == -high  # the middle of the colours is no difference
+    assert panels[0].images[0].get_clim() == panels[1].images[0].get_clim()
     for panel, values in zip(shown, (given, rebuilt, given - rebuilt), strict=True):
         np.testing.assert_array_equal(panel, values.reshape(5, 64))
 
