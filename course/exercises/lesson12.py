@@ -14,7 +14,7 @@ SHUFFLE_HINTS = {
     "out-of-bounds": "The last block may have warps without a row, and the last round of a row "
     "lanes without a column: compare with x.shape first.",
     "uncoalesced": "Lane l takes the columns l, l + 32, l + 64, ...: neighbours read neighbours.",
-    "float64": "In your own lines: 0.0 and 1.0 are float64, and so is a whole number such as "
+    "float64": "In your own lines: 0.0, 1.0 and 1e-5 are float64, and so is a whole number such as "
     "x.shape[1], or 1, beside a float32 in a product or quotient. Write float32(0), float32(1).",
     "unwritten-output": "Each row has a warp; one of its lanes, or each for its columns, stores.",
 }

@@ -99,6 +99,9 @@ register(
                 np.exp(x) / np.exp(x - x.max(1, keepdims=True)).sum(1, keepdims=True)
             ),
             "a step of five is missing: 16, 8, 4, 2 and 1 are five": lambda x: _each_lane(x, 2),
+            "each lane adds the whole row; its columns are lane, lane + 32, lane + 64, ...": (
+                lambda x: _softmax(x) / 32
+            ),
         },
     )
 )  # fmt: skip
