@@ -1,0 +1,113 @@
+"""Pictures of scaling: measured on so many workers, beside the laws of Amdahl and Gustafson.
+
+>>> scaling_chart(scalings(find("cluster", metric=None)))      # of course.measurements
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from course.cluster_scaling import Scaling, scalings
+from course.drawing import FAINT, FONT_SIZE, INK, MARKERS, PALETTE, Picture, style
+from course.measurements import read
+from course.tables import write_whole
+
+FURTHEST = 8  # workers to which the laws are drawn at least
+
+
+def scaling_chart(measured: Sequence[Scaling], title: str = "") -> Picture:
+    """Draw strong scaling on the left and weak scaling on the right.
+
+    Marks are measured, dashed lines are the laws for the serial part that was measured on one
+    worker. A mark far below its line stands for what the law leaves out: costs that grow with the
+    number of batches, and workers that wait for each other.
+
+    Parameters
+    ----------
+    measured : sequence of Scaling
+        Of `course.cluster_scaling.scalings`; at most 7.
+    title : str
+        Without it the GPU.
+
+    Raises
+    ------
+    ValueError
+        When nothing was measured, or more kinds than there are colours.
+    """
+    if not 1 <= len(measured) <= len(PALETTE):
+        raise ValueError(f"{len(measured)} kinds of batches to draw; give 1 to {len(PALETTE)}")
+    furthest = max(FURTHEST, *(max(one.strong) for one in measured))
+    row = 0.2
+    height = 3.5 + row * (len(measured) + 1)
+    picture = Picture(7.4, height)
+    bottom, top = (row * (len(measured) + 1) + 0.55) / height, 1 - 0.55 / height
+    strong, weak = picture.subplots(1, 2)
+    picture.subplots_adjust(left=0.08, right=0.98, bottom=bottom, top=top, wspace=0.22)
+    picture.text(0.01, 1 - 0.08 / height, title or measured[0].gpu, va="top", color=INK,
+                 fontsize=FONT_SIZE + 1, parse_math=False)  # fmt: skip
+    workers = np.linspace(1, furthest, 200)
+    strong.plot(workers, workers, color=FAINT, linewidth=1, linestyle=":")
+    weak.axhline(100, color=FAINT, linewidth=1, linestyle=":")
+    for place, one in enumerate(measured):
+        marks = {
+            "color": PALETTE[place], "marker": MARKERS[place], "markersize": 6, "linestyle": "none",
+        }  # fmt: skip
+        law = {"color": PALETTE[place], "linewidth": 1.4, "linestyle": "--"}
+        strong.plot(list(one.strong), [one.speedup(n) for n in one.strong], **marks, zorder=4)
+        strong.plot(workers, [one.amdahl(n) for n in workers], **law)
+        weak.plot(list(one.weak), [100 * one.efficiency(n) for n in one.weak], **marks, zorder=4)
+        weak.plot(workers, [100 * one.gustafson(n) / n for n in workers], **law)
+    _axes(strong, furthest, "the same work: times as fast")
+    _axes(weak, furthest, "as much work each: share of the ideal [%]")
+    strong.set_ylim(0, furthest * 1.03)
+    weak.set_ylim(0, 108)
+    handles = [
+        Line2D([], [], color=PALETTE[place], marker=MARKERS[place], linestyle="none", markersize=6,
+               label=f"{words(one.shape)}: {100 * one.serial:.2g}% of one worker's time is serial")
+        for place, one in enumerate(measured)
+    ]  # fmt: skip
+    handles.append(
+        Line2D([], [], color=FAINT, linestyle="--",
+               label="the laws of Amdahl (left) and Gustafson (right) for that share; "
+               "dotted: the ideal")
+    )  # fmt: skip
+    picture.legend(
+        handles=handles, loc="lower left", fontsize=FONT_SIZE - 1, frameon=False, labelcolor=INK,
+        bbox_to_anchor=(0.02, 0.0), handletextpad=0.6, labelspacing=0.35,
+    )  # fmt: skip
+    return picture
+
+
+def _axes(axes: Axes, furthest: int, title: str) -> None:
+    axes.set_title(title, loc="left", fontsize=FONT_SIZE, color=INK)
+    axes.set_xlabel("workers, a GPU each")
+    axes.set_xlim(0.6, furthest + 0.3)
+    axes.set_xticks([n for n in range(1, furthest + 1) if n <= 8 or n % 4 == 0])
+    style(axes)
+
+
+def words(shape: str) -> str:
+    """A shape in words: "256x2048x2048x128" -> "batches of 256 images, 2048×2048, k = 128"."""
+    images, rows, columns, k = shape.split("x")
+    return f"batches of {int(images):,} images, {rows}×{columns}, k = {k}"
+
+
+def save(path: str | os.PathLike[str], bandwidth: float | None = None) -> list[Path]:
+    """Draw a file of figures of ``python -m course bench cluster`` beside it, as a PNG file."""
+    source = Path(path)
+    measured = _with_more_than_one(scalings(read(source).figures))
+    if not measured:
+        return []
+    target = source.with_name(f"{source.stem}-scaling.png")
+    write_whole(target, scaling_chart(measured).png(dpi=150))
+    return [target]
+
+
+def _with_more_than_one(measured: Iterable[Scaling]) -> list[Scaling]:
+    return [one for one in measured if max(one.strong) > 1]
