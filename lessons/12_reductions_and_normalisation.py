@@ -25,8 +25,9 @@
 # %% [markdown]
 # ## What you need
 #
-# Lessons 03 to 05: roofs, warps, sectors, shared memory, barriers. `load4` from lesson 06 helps.
-# No GPU is needed: what is counted runs here, what is timed was recorded on an NVIDIA H200.
+# Lessons 03 to 05: roofs, warps, sectors, shared memory, barriers. `load4` from lesson 06 helps, and
+# section 9 reads the counters of lesson 07. No GPU is needed: what is counted runs here, what is
+# timed was recorded on an NVIDIA H200.
 
 # %% [markdown]
 # ## How long it takes
@@ -47,7 +48,17 @@ import math
 import numpy as np
 from numba import float32, int32
 
-from course import benchmark, check, cuda, gpu, predict, progress, recorded_roofs, trace
+from course import (
+    benchmark,
+    check,
+    cuda,
+    gpu,
+    predict,
+    progress,
+    recorded_roofs,
+    row_profile,
+    trace,
+)
 from course import reduction_pictures as pictures
 from course.kernels import activation, norm, reduce, softmax
 from course.kernels.reduce import KINDS, pieces
@@ -1548,7 +1559,67 @@ for method in ("block", "registers"):
         print(benchmark(launch, *arguments, bytes=8 * 16_384 * 4096))
 
 # %% [markdown]
-# ## 9 Looking back
+# ## 9 What the GPU's counters say
+#
+# So far: times, and counts of the source. Nsight Compute (lesson 07) read the hardware's counters
+# of the fast steps, each on 2²⁶ numbers:
+#
+# - *DRAM*: the bytes that device memory moved, in percent of the data sheet's 4.8 TB/s;
+# - *SM*: how busy the busiest unit of the multiprocessors was;
+# - *occupancy*: how many of the warps that could be there were there.
+#
+# What do you expect of the fused kernel?
+
+# %%
+predict("fused kernel: DRAM, % of peak", ...)
+
+# %%
+predict("fused kernel: SM, % of peak", ...)
+
+# %%
+METRICS = ("DRAM throughput", "SM throughput", "achieved occupancy")
+PROFILED = ("sum", "softmax", "gelu", "silu", "layer norm", FUSED, "layer norm backward")
+print("                      DRAM    SM   occupancy   read   written   waits most for")
+for kernel in PROFILED:
+    dram, sm, warps = (row_profile.counter(kernel, metric) for metric in METRICS)
+    read = row_profile.counter(kernel, "DRAM bytes read") / (4 * BIG)
+    written = row_profile.counter(kernel, "DRAM bytes written") / (4 * BIG)
+    reason, _ = row_profile.main_stall(kernel)
+    print(f"{kernel:20}{dram:5.0f}%{sm:5.0f}%{warps:11.0f}%", end="")
+    print(f"{read:7.2f}{written:10.2f}   {reason}")
+print(f"{'a copy':20}{100 * COPY / 4800:5.0f}%")
+dram, sm = (row_profile.counter(FUSED, metric) for metric in METRICS[:2])
+predict.answer("fused kernel: DRAM, % of peak", round(dram), unit="%")
+
+# %%
+predict.answer("fused kernel: SM, % of peak", round(sm), unit="%")
+
+# %% [markdown]
+# That is what the roof of memory looks like from within. Memory moves nearly what it moves in a
+# copy. x came from it once (*read*, in units of x's size), as you counted. Of what was written,
+# about a tenth is still in the L2 cache at the end. Most of all, warps wait for loads
+# (`long_scoreboard`, lesson 07).
+#
+# GELU keeps the multiprocessors busier than LayerNorm alone, but in time that was spent waiting.
+# That is why fusing costs nothing here.
+
+# %% [markdown]
+# Occupancy need not be 100%. `gelu` and `silu` reach as much of memory with fewer warps: it is
+# enough if the loads under way fill memory's time.
+#
+# But it can be too low. The last row is LayerNorm's way back, which training needs. It reads two
+# arrays and holds a row of each in registers. So few warps fit that memory is idle for a good part
+# of the time: probably too few loads are under way. Against PyTorch it wins, against the roof not.
+
+# %%
+backward = h200("norm", "layer norm backward", "registers", LONG_ROWS)
+torch_backward = h200("norm", "layer norm backward", "torch", LONG_ROWS)
+least_time = 3 / 2 * copies[LONG_ROWS]  # two arrays in, one out; a copy has one and one
+print(f"LayerNorm's way back: {torch_backward / backward:.2f} times as fast as PyTorch's")
+print(f"at the roof it would be {backward / least_time:.2f} times as fast as it is")
+
+# %% [markdown]
+# ## 10 Looking back
 #
 # Four comparisons from one publication, each true as a measurement. As claims:
 #

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from course import recorded_roofs, reduction_pictures
+from course import recorded_roofs, reduction_pictures, row_profile
 from course.kernels import norm, reduce
 from course.measurements import find
 from course.speed_charts import original
@@ -167,6 +167,56 @@ def test_fused_kernels_of_others_take_longer_than_their_layer_norm():
 def test_several_rows_are_for_short_rows():
     assert "several rows" not in of_norm("16384x4096")
     assert "several rows" in of_norm("65536x768")
+
+
+def test_an_atomic_maximum_is_faster_than_an_addition():
+    assert of_sum("atomics", kind="max") < of_sum("atomics")
+    assert of_sum("shuffles", kind="max") < of_sum("shuffles")
+
+
+# --- the counters ---------------------------------------------------------------------------------
+
+AT_THE_ROOF = ("sum", "softmax", "gelu", "silu", "layer norm", "layer norm + gelu")
+
+
+@pytest.mark.parametrize("kernel", AT_THE_ROOF)
+def test_memory_moves_nearly_what_it_moves_in_a_copy_and_each_number_came_once(kernel):
+    of_a_copy = 100 * recorded_roofs("H200").bandwidth / 4800
+    assert row_profile.counter(kernel, "DRAM throughput") > 0.93 * of_a_copy
+    assert row_profile.counter(kernel, "SM throughput") < 75
+    assert row_profile.counter(kernel, "DRAM bytes read") == pytest.approx(4 * 2**26, rel=0.005)
+    if kernel != "sum":
+        written = row_profile.counter(kernel, "DRAM bytes written") / (4 * 2**26)
+        assert written == pytest.approx(0.9, abs=0.04)
+    assert row_profile.main_stall(kernel)[0] == "long_scoreboard"
+
+
+def test_gelu_inside_keeps_the_multiprocessors_busier_and_the_memory_as_busy():
+    alone, fused = "layer norm", "layer norm + gelu"
+    assert row_profile.counter(fused, "SM throughput") > 1.2 * row_profile.counter(
+        alone, "SM throughput"
+    )
+    assert row_profile.counter(fused, "DRAM throughput") == pytest.approx(
+        row_profile.counter(alone, "DRAM throughput"), rel=0.03
+    )
+
+
+def test_fewer_warps_are_enough_for_elements_and_too_few_for_the_way_back():
+    def occupancy(kernel):
+        return row_profile.counter(kernel, "achieved occupancy")
+
+    for kernel in ("gelu", "silu"):
+        assert occupancy(kernel) < occupancy("layer norm") - 5
+    backward = "layer norm backward"
+    assert occupancy(backward) < 30
+    assert row_profile.counter(backward, "DRAM throughput") < 70
+    its = {name: of("norm", backward, name, "16384x4096") for name in ("registers", "torch")}
+    roof = 12 * 2**26 / recorded_roofs("H200").bandwidth * 1e-6
+    assert its["registers"] < its["torch"]
+    assert its["registers"] > 1.3 * roof
+
+
+# --- numbers --------------------------------------------------------------------------------------
 
 
 def test_a_float32_near_a_million_is_good_to_a_sixteenth():
