@@ -67,6 +67,10 @@ def test_environment_yml_lists_the_core_lab_and_dev_dependencies_of_pyproject():
     assert "-e ." in pip
 
 
+def test_dev_has_the_extra_cluster_so_that_its_tests_run():
+    assert requirements("cluster") <= requirements("dev")
+
+
 def test_every_extra_that_is_mentioned_exists():
     extras = set(PROJECT["project"]["optional-dependencies"])
     for file in ("README.md", "CONTRIBUTING.md", "environment.yml", ".github/workflows/test.yml"):

@@ -60,6 +60,8 @@ SIGNATURES: dict[str, str] = {
     **{f"spectral_layers.{name}": types for name, types in spectral_layers.SIGNATURES.items()},
     **{f"convolution.{name}": types for name, types in convolution.SIGNATURES.items()},
     "linear.linear_naive": linear.SIGNATURE,
+    "seeded.fill": "void(float32[::1], uint64, uint64)",
+    "seeded.digest": "void(uint32[:, ::1], uint64[::1])",
 }
 
 #: Kernels that are meant to have float64 instructions, and why.
