@@ -23,7 +23,7 @@ from course.tables import write_whole
 
 PREFIX = "digits "  # of the kernels' names; the activation follows
 GRAPH = ", graph"  # what a program's name ends with where it ran inside a CUDA graph
-BASE = "torch"  # what a speed-up is against
+BASE = "torch"  # what a speed-up is against; inside a graph, the same inside a graph
 
 #: Programs in the order in which they are drawn, and what the legend calls them.
 PROGRAMS = {
@@ -68,22 +68,23 @@ def latency_chart(figures: Iterable[Figure]) -> Picture:
 
 
 def speed_up_chart(figures: Iterable[Figure]) -> Picture:
-    """How many times faster than PyTorch, eager, with its own activation; by latency."""
+    """How many times faster than PyTorch, eager, with its own activation; by latency.
+
+    A program inside a CUDA graph is compared with PyTorch inside one: each pays for one launch.
+    """
     figures, found = list(figures), {}
     for activation, programs in values(figures, "latency").items():
-        base = programs.get(BASE)
-        if base:
-            found[activation] = {
-                name: {
-                    batch: base[batch] / value for batch, value in curve.items() if batch in base
-                }
-                for name, curve in programs.items()
-            }
+        for name, curve in programs.items():
+            base = programs.get(BASE + GRAPH if name.endswith(GRAPH) else BASE, {})
+            ratios = {batch: base[batch] / value for batch, value in curve.items() if batch in base}
+            if ratios:
+                found.setdefault(activation, {})[name] = ratios
     if not found:
         raise NothingMeasured(
             f"no latency of {BASE!r} among these figures: nothing to compare with"
         )
-    return _panels(found, "latency of PyTorch / latency", figures, level=1.0)
+    dashes = "dashed: inside a CUDA graph, PyTorch too"
+    return _panels(found, "latency of PyTorch / latency", figures, level=1.0, dashes=dashes)
 
 
 def efficiency_chart(figures: Iterable[Figure]) -> Picture:
@@ -148,6 +149,7 @@ def _panels(
     ylabel: str,
     figures: Sequence[Figure],
     level: float | None = None,
+    dashes: str = "dashed: inside a CUDA graph",
 ) -> Picture:
     """A panel for each activation, on common logarithmic axes; one legend; which GPU it was.
 
@@ -195,11 +197,11 @@ def _panels(
     picture.text(
         0.985, 0.03, machine, ha="right", fontsize=FONT_SIZE - 1, color=FAINT, parse_math=False
     )
-    _legend(picture, {name for programs in found.values() for name in programs})
+    _legend(picture, {name for programs in found.values() for name in programs}, dashes)
     return picture
 
 
-def _legend(picture: Picture, names: set[str]) -> None:
+def _legend(picture: Picture, names: set[str], dashes: str) -> None:
     """The programs that are drawn, and what dashes mean."""
     handles = [
         Line2D([], [], color=PALETTE[number], marker=MARKERS[number], label=text, linewidth=1.5)
@@ -207,7 +209,7 @@ def _legend(picture: Picture, names: set[str]) -> None:
         if names & {name, name + GRAPH}
     ]
     if any(name.endswith(GRAPH) for name in names):
-        graph = Line2D([], [], color=FAINT, linestyle="--", label="dashed: inside a CUDA graph")
+        graph = Line2D([], [], color=FAINT, linestyle="--", label=dashes)
         handles.append(graph)
     picture.legend(
         handles=handles, loc="lower left", bbox_to_anchor=(0.06, 0.0), ncols=3, frameon=False,
