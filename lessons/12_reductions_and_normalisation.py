@@ -25,7 +25,7 @@
 # %% [markdown]
 # ## What you need
 #
-# Lessons 03 to 05: roofs, warps, sectors, shared memory, barriers. `load4` from lesson 06 helps, and
+# Lessons 03 to 05: roofs, warps, sectors, shared memory, barriers. `load4` from lesson 06 helps;
 # section 9 reads the counters of lesson 07. No GPU is needed: what is counted runs here, what is
 # timed was recorded on an NVIDIA H200.
 
@@ -1066,7 +1066,8 @@ predict.answer("calls until compilation is below 1%", calls)
 # ## 7 LayerNorm, and a variance below zero
 #
 # LayerNorm brings each row to mean 0 and variance 1. Then it stretches and shifts it, column by
-# column, by two rows that the network has learned. eps is small, and keeps the root above 0:
+# column, by two rows that the network has learned, gamma and beta. eps is small, and keeps the root
+# above 0:
 #
 # ```text
 # y = (x - mean) / sqrt(variance + eps) * gamma + beta
@@ -1686,10 +1687,10 @@ progress(12)
 # %% [markdown]
 # ## Common misconceptions
 #
-# - *"Atomics are slow."* Many at one address are. One for each block costs nothing that shows.
+# - *"Atomics are slow."* Many at one address are: 2²⁶, and still 2¹⁸. 2¹⁴ hide behind the reading.
 # - *"Shuffles are always faster than shared memory."* Only where that binds. See section 3.
 # - *"Threads of a warp need no barrier in shared memory."* They do since 2017: `syncwarp`. Shuffles
-#   bring their own order, for registers only.
+#   order registers only.
 # - *"A sum is exact to seven digits."* After 2²⁴ additions of 1 it stands still.
 # - *"GELU is GELU."* With tanh it is another function, thousands of float32 roundings away.
 # - *"Fused means optimal."* Compare the rate with that of a copy.

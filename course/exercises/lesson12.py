@@ -172,6 +172,8 @@ register(
             Limit("global", "load", "lanes", "launch", 9_216, "Load each element once."),
             Limit("global", "load", "requests", "launch", 9_216 // 32, "All threads of the block "
                   "load, neighbours beside each other."),
+            Limit("shared", "atomic", "lanes", "launch", 8 * BLOCKS, "In shared memory, too, many "
+                  "additions at one address stand in line: the lanes of a warp meet first."),
             Limit("shared", "store", "lanes", "launch", 8 * BLOCKS, "One lane of each warp stores "
                   "its warp's sum: 8 numbers a block."),
         ],

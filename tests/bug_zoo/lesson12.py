@@ -524,6 +524,36 @@ def sum_by_one_thread_a_block(x, out):
         cuda.atomic.add(out, 0, total)
 
 
+def sum_by_shared_atomics(in_warps):
+    """The answer with atomics in shared memory, of a lane of each warp or of all."""
+
+    @cuda.jit
+    def sum_of_several(x, out):
+        block = cuda.shared.array(1, float32)
+        t = cuda.threadIdx.x
+        if t == 0:
+            block[0] = 0
+        cuda.syncthreads()
+        total = float32(0)
+        for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+            total += x[i]
+        if in_warps:
+            total = warp_sum(total)
+        if not in_warps or t % 32 == 0:
+            cuda.atomic.add(block, 0, total)
+        cuda.syncthreads()
+        if t == 0:
+            cuda.atomic.add(out, 0, block[0])
+
+    return sum_of_several
+
+
+right("sum-several")(sum_by_shared_atomics(in_warps=True))
+wrong("sum-several", "limit", "the lanes of a warp meet first")(
+    sum_by_shared_atomics(in_warps=False)
+)
+
+
 @wrong("sum-several", "uncoalesced", "neighbouring threads read neighbouring elements")
 @cuda.jit
 def sum_in_pieces(x, out):
