@@ -1,0 +1,160 @@
+"""Where a run's time went, what the laws make of it, and the bench that measures it."""
+
+import io
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from course import cluster_charts, cluster_work, measurements
+from course.cluster_scaling import Parts, Scaling, middle, parts, scalings, variant
+from course.cluster_work import Done, Recipe
+from course.measurements import Figure
+from course.overlap import amdahl, gustafson
+
+HEADER = {"gpu": "Tesla T4", "course": "0.1.0", "date": "2026-11-22"}
+
+
+def done(*spans):
+    return [Done(n, None, str(n % 2), start, end) for n, (start, end) in enumerate(spans)]
+
+
+def test_a_run_is_cut_where_the_first_batch_begins_and_the_last_ends():
+    # two workers: 2 to 6 and 6 to 8, 3 to 9 seconds; results are there at 10
+    its = parts(0.0, 10.0, done((2.0, 6.0), (3.0, 9.0), (6.0, 8.0)), 2)
+    assert (its.total, its.start, its.gathering) == (10e3, 2e3, 1e3)
+    assert its.working == pytest.approx(6e3)  # 12 s on two workers
+    assert its.waiting == pytest.approx(1e3)  # one waits a second at both ends
+    assert its.serial_share == pytest.approx(0.3)
+    assert its.total == pytest.approx(its.serial + its.working + its.waiting)
+
+
+@pytest.mark.parametrize("spans", [(), ((-1.0, 2.0),), ((1.0, 11.0),)])
+def test_batches_outside_of_their_run_are_refused(spans):
+    with pytest.raises(ValueError, match="must all|all must lie inside"):
+        parts(0.0, 10.0, done(*spans), 1)
+
+
+def test_the_laws_explain_a_run_of_their_own_making():
+    serial = 0.08
+    its = Scaling(
+        "4x8x8x2",
+        {n: 100 / amdahl(serial, n) for n in (1, 2, 4)},
+        {n: 100 * n / gustafson(serial, n) for n in (1, 2, 4)},
+        serial,
+    )
+    for n in (2, 4):
+        assert its.speedup(n) == pytest.approx(its.amdahl(n))
+        assert its.karp_flatt(n) == pytest.approx(serial)
+        assert its.scaled_speedup(n) == pytest.approx(its.gustafson(n))
+        assert its.efficiency(n) == pytest.approx(its.gustafson(n) / n)
+
+
+def row(kernel, count, metric, value, shape="4x8x8x2"):
+    unit = "ms" if metric == "time" else "relative"
+    return Figure(kernel, variant(count), shape, "float32", metric, unit, value, value, value, 1)
+
+
+ROWS = [
+    row("strong scaling", 1, "time", 100.0), row("strong scaling", 2, "time", 55.0),
+    row("weak scaling", 1, "time", 100.0), row("weak scaling", 2, "time", 110.0),
+    row("strong scaling", 1, "serial fraction", 0.05),
+    row("strong scaling", 2, "serial fraction", 0.3),
+    row("strong scaling", 1, "time", 9.0, "half"), row("empty batch", 1, "time", 1.0, ""),
+]  # fmt: skip
+
+
+def test_scaling_is_read_from_rows():
+    (its,) = scalings(ROWS)
+    assert its == Scaling("4x8x8x2", {1: 100.0, 2: 55.0}, {1: 100.0, 2: 110.0}, 0.05)
+    assert its.speedup(2) == pytest.approx(100 / 55)
+    assert its.scaled_speedup(2) == pytest.approx(200 / 110)
+
+
+def test_middle_is_median_and_quartiles():
+    assert middle([4.0, 1.0, 2.0, 3.0, 5.0]) == (3.0, 2.0, 4.0)
+
+
+def test_the_chart_shows_marks_at_the_measured_speed_ups_and_the_laws(tmp_path):
+    picture = cluster_charts.scaling_chart(scalings(ROWS), "Tesla T4")
+    strong, weak = picture.axes
+    marks = next(line for line in strong.lines if line.get_marker() == "o")
+    assert np.allclose(marks.get_xydata(), [[1, 1], [2, 100 / 55]])
+    marks = next(line for line in weak.lines if line.get_marker() == "o")
+    assert np.allclose(marks.get_xydata(), [[1, 100], [2, 100 / 1.1]])
+    laws = [axes.lines[-1].get_xydata() for axes in (strong, weak)]
+    assert np.allclose(laws[0][:, 1], [amdahl(0.05, n) for n in laws[0][:, 0]])
+    assert np.allclose(laws[1][:, 1], [100 * gustafson(0.05, n) / n for n in laws[1][:, 0]])
+    with Image.open(io.BytesIO(picture.png())) as image:
+        assert min(image.size) > 300
+    with pytest.raises(ValueError, match="0 kinds of batches"):
+        cluster_charts.scaling_chart([])
+    path = measurements.write(tmp_path / "t4-cluster.csv", HEADER, ROWS[:6])
+    assert [one.name for one in cluster_charts.save(path)] == ["t4-cluster-scaling.png"]
+    path = measurements.write(tmp_path / "t4-one.csv", HEADER, [ROWS[0], ROWS[2], ROWS[4]])
+    assert cluster_charts.save(path) == []
+
+
+# --- the bench, on CPU workers --------------------------------------------------------------------
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    pytest.importorskip("distributed", reason="Dask is not installed")
+    from course.benches import cluster
+
+    monkeypatch.setattr(cluster, "EMPTY", 8)
+    frame = SimpleNamespace(say=lambda _: None, rows=[], notes=[], failures=[], roofs=None)
+    case = cluster.Case(3, 40, 24, 5, kept=4, passes=2, runs=2)
+    return SimpleNamespace(module=cluster, frame=frame, case=case)
+
+
+def test_the_bench_measures_one_and_two_workers(bench, tmp_path):
+    frame = bench.frame
+    bench.module.measure(frame, (1, 2), (bench.case,), gpus=False)
+    assert not frame.failures
+    assert frame.notes == ["worker 0: CPU; worker 1: CPU"]
+    found = {(one.kernel, one.variant, one.metric): one for one in frame.rows}
+    for kernel in ("start of workers", "empty batch", "travelling batches"):
+        for count in (1, 2):
+            assert found[kernel, variant(count), "time"].median > 0
+    for law in ("strong", "weak"):
+        for count in (1, 2):
+            time = found[f"{law} scaling", variant(count), "time"]
+            assert time.shape == "3x40x24x5" and time.n == 2
+            images = 24 * (count if law == "weak" else 1)
+            assert time.operations == 2 * 40 * 24 * 5 * images
+            share = found[f"{law} scaling", variant(count), "serial fraction"].median
+            assert 0 < share < 1
+    assert found["strong scaling", "1 worker", "error"].median < 1e-6
+    one, two = (found["strong scaling", variant(n), "time"].median for n in (1, 2))
+    assert found["strong scaling", "2 workers", "speed-up"].median == pytest.approx(one / two)
+    serial = found["strong scaling", "1 worker", "serial fraction"].median
+    assert found["strong scaling", "2 workers", "Amdahl"].median == pytest.approx(amdahl(serial, 2))
+    path = measurements.write(tmp_path / "cpu-cluster.csv", HEADER, frame.rows)
+    (its,) = scalings(measurements.read(path).figures)
+    assert set(its.strong) == set(its.weak) == {1, 2}
+
+
+def test_wrong_images_and_impossible_times_are_no_rows(bench):
+    module, frame = bench.module, bench.frame
+    digests = {1: np.arange(4, dtype=np.uint64), 2: np.arange(8, dtype=np.uint64)}
+    module.same(frame, "weak", digests)
+    assert not frame.failures
+    digests[2][3] = 9
+    module.same(frame, "weak", digests)
+    assert frame.failures == ["weak: 2 workers gave other images than one"]
+    frame.roofs = SimpleNamespace(bandwidth=1e-3)
+    quick = Parts(1.0, 0.1, 0.1, 0.8, 1)
+    module.keep_law(frame, "strong", "3x40x24x5", bench.case, 3, {1: [quick]})
+    assert "less than the memory needs" in frame.failures[-1] and not frame.rows
+
+
+def test_batches_fit_in_the_memory_that_is_free(bench):
+    whole = bench.module.Case(1000, 64, 64, 8, kept=4, passes=1, runs=1)
+    assert [one.images for one in whole.batches(2, 0)] == [1000, 1000]
+    one = Recipe(0, 1, 64, 64, 8).bytes
+    (few,) = whole.batches(1, 4 * 10 * one)
+    assert few.images == int(bench.module.MEMORY * 10)
+    assert few.bytes == cluster_work.make(few, "numpy").__sizeof__() > 0
