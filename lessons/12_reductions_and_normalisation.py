@@ -85,7 +85,7 @@ print("right:", out[0] == x.sum(), "  atomic additions:", report.total("global",
 # how many times as long as reading does this kernel take?
 
 # %%
-predict("atomics: times longer than reading", ...)
+predict("atomics: how many times as long as reading", ...)
 
 
 # %%
@@ -101,7 +101,7 @@ READ = recorded_roofs("H200").highest_bandwidth  # GB/s of a kernel that only re
 reading = 4 * BIG / READ * 1e-6  # bytes / (GB/s), in ms
 atomics = h200("reduce", "sum", "atomics", str(BIG))
 print(f"reading at the roof {reading:8.3f} ms\natomics, recorded   {atomics:8.3f} ms")
-predict.answer("atomics: times longer than reading", round(atomics / reading))
+predict.answer("atomics: how many times as long as reading", round(atomics / reading))
 
 # %% [markdown]
 # The reads are in order, nothing is wrong with them. What is slow is the meeting place. All
@@ -297,8 +297,8 @@ predict.answer("lane 5 after step 5", held[5, 5])
 # other lane, **all 32 hold the sum**, which will be handy: each can go on with it at once. Because
 # of its crossing lines this is called a **butterfly**.
 #
-# Now the same with `shfl_down_sync`. For lane 31 there is no lane 16 further on. Who asks beyond
-# the end gets its own number. What does lane 31 hold after five steps?
+# Now the same with `shfl_down_sync`. For lane 31 there is no lane 16 further on. A lane that asks
+# beyond the end gets its own number. What does lane 31 hold after five steps?
 
 # %%
 predict("lane 31 after five times shfl_down", ...)
@@ -620,7 +620,7 @@ for row in ([1, 2, 3], [81, 82, 83], [101, 102, 103]):
 # together, in units of the size of x?
 
 # %%
-predict("three passes: bytes read and written, by the bytes of x", ...)
+predict("three passes: bytes read and written / bytes of x", ...)
 
 # %%
 matrix = np.random.default_rng(5).standard_normal((32, 1024), dtype=np.float32)
@@ -648,7 +648,7 @@ def moved(report):
 
 
 report, _ = traced_softmax("three passes")
-question = "three passes: bytes read and written, by the bytes of x"
+question = "three passes: bytes read and written / bytes of x"
 predict.answer(question, moved(report) / matrix.nbytes)
 
 # %% [markdown]
@@ -871,9 +871,9 @@ for name in ("gelu", "gelu erf", "gelu tanh"):
 
 # %% [markdown]
 # In float16 it hides behind the rounding, at least for positive numbers. In float32 it is thousands
-# of roundings, and in the left tail nearly as large as the value itself. It does no harm to a
-# network that was **trained** with it. But do not swap one for the other afterwards, and do not
-# call both GELU in a comparison. (The package's `gelu` is erf's, by a polynomial of its own.)
+# of roundings, and in the left tail about half of the value itself, farther out more. It does no
+# harm to a network that was **trained** with it. But do not swap one for the other afterwards, and
+# do not call both GELU in a comparison. (The package's `gelu` is erf's, by a polynomial of its own.)
 
 # %% [markdown]
 # **Speed.** Each number comes in, is bent, goes out: two transfers, whatever the function. Swish as
@@ -1014,7 +1014,7 @@ print(f"a copy at the roof:                  {8 * BIG / COPY * 1e-6 / ours:.2f} 
 # that?
 
 # %%
-predict("2**20: the host's launch, by the kernel's time", ...)
+predict("2**20: the host's launch / the kernel's time", ...)
 
 # %%
 SMALL = 2**20
@@ -1028,7 +1028,7 @@ for name in ("wide", "two kernels", "CUDA C++", "torch", "torch.compile", "Trito
     cells = [micro.get((name, metric)) for metric in clocks]
     print(f"{name:16}", *(f"{'' if cell is None else f'{cell:.1f}':>11}" for cell in cells))
 ratio = of_swish("wide", SMALL, "launch") / of_swish("wide", SMALL)
-predict.answer("2**20: the host's launch, by the kernel's time", round(ratio, 1))
+predict.answer("2**20: the host's launch / the kernel's time", round(ratio, 1))
 
 # %%
 speed_chart(find("activation", kernel="silu", metric=None, gpu="H200"), "silu")
