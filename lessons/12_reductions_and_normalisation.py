@@ -873,7 +873,7 @@ for name in ("gelu", "gelu erf", "gelu tanh"):
 # In float16 it hides behind the rounding, at least for positive numbers. In float32 it is thousands
 # of roundings, and in the left tail about half of the value itself, farther out more. It does no
 # harm to a network that was **trained** with it. But do not swap one for the other afterwards, and
-# do not call both GELU in a comparison. (The package's `gelu` is erf's, by a polynomial of its own.)
+# do not call both GELU in a comparison. (The package's `gelu` is erf's, by its own polynomial.)
 
 # %% [markdown]
 # **Speed.** Each number comes in, is bent, goes out: two transfers, whatever the function. Swish as
