@@ -155,6 +155,6 @@ def test_batches_fit_in_the_memory_that_is_free(bench):
     whole = bench.module.Case(1000, 64, 64, 8, kept=4, passes=1, runs=1)
     assert [one.images for one in whole.batches(2, 0)] == [1000, 1000]
     one = Recipe(0, 1, 64, 64, 8).bytes
-    (few,) = whole.batches(1, 4 * 10 * one)
-    assert few.images == int(bench.module.MEMORY * 10)
+    (few,) = whole.batches(1, 4 * 25 * one)
+    assert bench.module.MEMORY * 25 >= few.images == 8
     assert few.bytes == cluster_work.make(few, "numpy").__sizeof__() > 0

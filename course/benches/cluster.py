@@ -40,7 +40,7 @@ class Case:
     Attributes
     ----------
     images : int
-        In a batch; fewer where memory does not suffice.
+        In a batch; fewer, a power of two, where memory does not suffice.
     rows, columns, k : int
     kept : int
         Batches that the workers keep: all together in strong scaling, each in weak scaling.
@@ -62,12 +62,12 @@ class Case:
         """So many batches, of as many images as fit: `free` bytes for `kept` of them."""
         one = Recipe(0, 1, self.rows, self.columns, self.k).bytes
         fit = int(MEMORY * free / (one * self.kept)) if free else self.images
-        images = max(1, min(self.images, fit))
+        images = self.images if fit >= self.images else 1 << max(fit, 1).bit_length() - 1
         return recipes(count * images, images, self.rows, self.columns, self.k)
 
 
 CASES = (
-    Case(2048, 2048, 2048, 128, kept=16, passes=3, runs=3),
+    Case(1024, 2048, 2048, 128, kept=16, passes=6, runs=3),
     Case(16384, 256, 256, 50, kept=16, passes=8, runs=5),
     Case(256, 256, 256, 50, kept=256, passes=1, runs=5),
 )
