@@ -1291,7 +1291,8 @@ predict.answer("efficiency of one kernel, 128 images, %", round(100 * used, 1))
 
 # %% [markdown]
 # Small work does not fill a large GPU. Twice the images take the same time, so efficiency doubles,
-# and it is still below 6%. Speed-ups do not say that: one may be four times as fast and use a twentieth.
+# and it is still below 6%. Speed-ups do not say that: one may be four times as fast and use a
+# twentieth.
 #
 # A last trap, from many tables of this kind: the **first call** compiles. Somebody takes the mean
 # of 100 calls, with the first one in. How many times too long is that for our one kernel?
@@ -1369,7 +1370,7 @@ progress(13)
 # - Weights read once a block, results in registers, rows padded: each step shows in the trace.
 # - A time that does not grow with the work measures something else.
 # - A fair comparison names what ran, waits for it, and gives everybody the same launch.
-# - A faster activation in a small network gains nothing; one launch in place of nine does.
+# - A faster activation in a small network gains nothing.
 
 # %% [markdown]
 # ## Questions
@@ -1377,13 +1378,14 @@ progress(13)
 # 1. A program launches 10 kernels of 5 µs each; a launch costs the host 30 µs. What does a kernel
 #    that is twice as fast bring? What does one launch for all bring?
 # 2. Why do five warps need no barrier until the basis?
-# 3. A table says 0.07 ms for batches of 32 and of 512. Name two reasons, one honest.
+# 3. A table says 0.07 ms for 32 spectra and for 512. Name two reasons, one honest.
 # 4. Why does the best shape depend on the batch?
-# 5. Fusing saves a factor of 6.4 in bytes at large batches. Why is the speed-up smaller?
+
+# %% [markdown]
+# 5. Fusing saves a factor of 6.4 in bytes at 65,536. Why is the speed-up smaller?
 # 6. What must not lie between two Linears that are folded?
 # 7. A colleague's fused kernel is 1e-4 off the reference. What do you ask first?
-# 8. Somebody puts a faster GELU into a trained ReLU network and reports a speed-up of 1.3. What two
-#    things do you look at?
+# 8. A faster GELU in a trained ReLU network: "1.3 times as fast". What do you look at?
 #
 # <details><summary>Answers</summary>
 #
@@ -1398,8 +1400,8 @@ progress(13)
 # 5. The fused kernel is not bound by bytes any more: products alone take 3.4 times as long.
 # 6. Anything that is not linear: GELU, LayerNorm. (A bias is no obstacle.)
 # 7. Which GELU? erf and tanh differ by that much.
-# 8. How many it still gets right: it was trained with ReLU. And whether both were called in the same
-#    way: with or without a graph, first call in or out.
+# 8. How many it still gets right: it was trained with ReLU. And whether both were called in the
+#    same way: with or without a graph, first call in or out.
 #
 # </details>
 
