@@ -1,0 +1,171 @@
+"""What lesson 13 says in words about recorded figures is true of the files that it shows."""
+
+import pytest
+
+from course import bound, recorded_roofs
+from course.measurements import find
+from course.models import spectral
+from course.models.spectral_weights import multiplications
+
+BATCHES = (32, 64, 128, 256, 512, 4096, 65536)
+FEW = BATCHES[:5]
+MODES = ("torch.compile default", "torch.compile max-autotune-no-cudagraphs")
+IMAGES = (16, 32, 64, 128)
+ACTIVATIONS = ("relu", "gelu", "silu")
+H200 = 132, 227 * 1024, (9, 0)  # multiprocessors, bytes of shared memory, capability
+
+
+def recorded(subject, kernel, variant, shape, metric="time"):
+    """A recorded median [µs]; exactly one figure fits, or the lesson's look-up is ambiguous."""
+    wanted = {"kernel": kernel, "variant": variant, "shape": str(shape), "metric": metric}
+    (found,) = find(subject, gpu="H200", **wanted)
+    return 1e3 * found.median
+
+
+def in_graph(name, batch):
+    return recorded("spectral", "spectral", f"{name}, graph", batch)
+
+
+def best_compiled(batch):
+    return min(in_graph(mode, batch) for mode in MODES)
+
+
+def launch(name, batch=32):
+    return recorded("spectral", "spectral", name, batch, "launch")
+
+
+def empty(name, metric="host in a row"):
+    return recorded("spectral", "empty", name, "", metric)
+
+
+def wait(program, batch, activation="relu"):
+    return recorded("cnn", f"digits {activation}", program, batch, "latency")
+
+
+def gpu_time(program, batch, activation="relu"):
+    return recorded("cnn", f"digits {activation}", program, batch)
+
+
+# --- launches -------------------------------------------------------------------------------------
+
+
+def test_ten_arrays_less_save_41_microseconds_of_the_host_and_nothing_of_the_gpu():
+    assert empty("14 arrays") - empty("4 arrays") == pytest.approx(41, abs=0.5)
+    assert 0.5 < empty("4 arrays, configured anew") - empty("4 arrays") < 1.5
+    for name in ("14 arrays", "4 arrays", "4 arrays, configured anew"):
+        assert empty(name, "queued") == pytest.approx(1.3, abs=0.05)
+        assert empty(name) < empty(name, "events") < 1.3 * empty(name)
+
+
+def test_plain_launches_bind_both_programs_at_32():
+    ten = launch("layers") / recorded("spectral", "spectral", "layers", 32)
+    assert 9.5 < ten < 11
+    assert launch("fused") == pytest.approx(30, abs=0.5)
+    assert recorded("spectral", "spectral", "fused", 32) == pytest.approx(5, abs=0.5)
+    assert launch("torch.compile default") > launch("torch")
+    for name in ("torch", "torch.compile default", "layers", "fused"):
+        times = [launch(name, batch) for batch in BATCHES]
+        assert max(times) < 1.4 * min(times)
+
+
+# --- shapes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch", [32, 512, 4096, 65536])
+def test_the_shape_that_is_chosen_was_the_fastest(batch):
+    times = {
+        shape: recorded(
+            "spectral",
+            "spectral shape",
+            f"{shape.samples}x{shape.columns}, {shape.groups} groups",
+            batch,
+        )
+        for shape in spectral.SHAPES
+    }
+    assert min(times, key=times.get) == spectral.shape_for(batch, *H200)
+    if batch in (32, 65536):
+        assert max(times.values()) > 5 * min(times.values())
+
+
+# --- one kernel against PyTorch -------------------------------------------------------------------
+
+
+def test_how_many_times_faster_the_fused_kernel_is():
+    few = [best_compiled(batch) / in_graph("fused", batch) for batch in FEW]
+    assert round(min(few), 1) == 4.7 and round(max(few), 1) == 7.4
+    assert round(best_compiled(65536) / in_graph("fused", 65536), 2) == 1.46
+    assert in_graph("torch", 128) < in_graph("torch", 32)
+
+
+def test_few_spectra_wait_for_starts():
+    assert in_graph("layers", 32) == pytest.approx(31, abs=0.5)
+    least = bound(0, 2 * multiplications(32), gpu=recorded_roofs("H200"))
+    assert max(least.times.values()) == pytest.approx(0.07e-3, abs=0.005e-3)
+
+
+def test_many_spectra_wait_for_arithmetic_and_kernels_apart_for_both():
+    roofs, operations = recorded_roofs("H200"), 2 * multiplications(65536)
+    times = [bound(4 * 65536 * n, operations, gpu=roofs).times for n in (641, 4097)]
+    fused, ten = ({what: 1e3 * ms for what, ms in each.items()} for each in times)
+    assert round(fused["float32"]) == 137 and round(fused["memory"]) == 40
+    assert round(fused["float32"] / fused["memory"], 1) == 3.4
+    assert round(ten["memory"]) == 255
+    assert round(ten["memory"] + ten["float32"]) == 392
+    assert round(best_compiled(65536)) == 436
+    assert round(in_graph("folded", 65536)) == 232
+    assert 2 < in_graph("fused", 65536) / fused["float32"] < 2.3
+    assert round(in_graph("layers", 65536) / in_graph("fused", 65536)) == 5
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_all_programs_are_right_to_a_few_roundings(batch):
+    for name in ("fused", "folded", "layers", "torch", *MODES):
+        assert 1e-7 < recorded("spectral", "spectral", name, batch, "error") / 1e3 < 2.5e-7
+
+
+# --- digits ---------------------------------------------------------------------------------------
+
+
+def test_a_faster_activation_gains_nothing_and_costs_the_caller():
+    for batch in IMAGES:
+        times = [gpu_time(f"torch{more}", batch) for more in
+                 ("", ", Numba activation", ", Triton activation")]  # fmt: skip
+        assert max(times) < 1.015 * min(times)
+        graphs = [wait(f"torch{more}, graph", batch) for more in ("", ", Numba activation")]
+        assert max(graphs) < 1.03 * min(graphs)
+    longer = wait("torch, Numba activation", 128) - wait("torch", 128)
+    assert longer / 3 == pytest.approx(200, rel=0.12)  # three activations
+    assert 4 < wait("torch, Numba activation", 128) / wait("torch", 128) < 5
+
+
+@pytest.mark.parametrize(
+    ("program", "least", "most"), [("whole", 2.3, 4.6), ("fused", 1.6, 2.9), ("naive", 0.7, 1.2)]
+)
+def test_how_many_times_faster_than_pytorch_each_program_is_in_a_graph(program, least, most):
+    ratios = [
+        wait("torch, graph", batch, name) / wait(f"{program}, graph", batch, name)
+        for name in ACTIVATIONS
+        for batch in IMAGES
+    ]
+    assert round(min(ratios), 1) == least and round(max(ratios), 1) == most
+
+
+def test_small_work_does_not_fill_the_gpu():
+    for name in ACTIVATIONS:
+        used = [
+            recorded("cnn", f"digits {name}", "whole", batch, "efficiency") / 10  # percent
+            for batch in IMAGES
+        ]
+        assert used[-1] < 6
+        for before, after in zip(used, used[1:], strict=False):
+            assert 1.8 < after / before < 2.05
+        assert gpu_time("whole", 128, name) < 1.1 * gpu_time("whole", 16, name)
+
+
+def test_dashed_lines_are_steady_but_for_pytorch_after_16_images():
+    for name in ACTIVATIONS:
+        for program in ("whole", "fused", "naive"):
+            waits = [wait(f"{program}, graph", batch, name) for batch in IMAGES]
+            assert max(waits) < 1.25 * min(waits)
+        waits = [wait("torch, graph", batch, name) for batch in IMAGES]
+        assert waits[1] > 1.4 * waits[0] and max(waits[1:]) < 1.1 * min(waits[1:])
