@@ -32,8 +32,8 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 3 and a half hours, with five exercises. Section 6 is a good place for a break. The computer needs less
-# than half a minute of it.
+# About 3 and a half hours, with five exercises. Section 6 is a good place for a break. The computer
+# needs less than half a minute of it.
 
 # %%
 import math
@@ -135,8 +135,8 @@ network_pictures.scores(scores[~is_faulty], dict(zip(FAULTS, each)))
 # | mean squared error | 320 → 1 | |
 
 # %% [markdown]
-# The matrix P, the **basis**, is used twice: down to the code and up again. (Its 32 rows are unit
-# vectors.) The five frames share the weights of their layers.
+# The **basis** P is a Linear without a bias, used twice: down to the code and up again. (Its 32 rows
+# are unit vectors.) The five frames share the weights of their layers.
 #
 # In NumPy it is nine lines. This is the **reference**: float64, slow, and easy to check by eye.
 # Weights stand in PyTorch's order, (outputs, inputs), so they are turned (`.T`).
@@ -146,7 +146,8 @@ print(getsource(reference).partition('"""')[2].partition('"""')[2])
 
 # %% [markdown]
 # Everything that follows must agree with it to 1e-5, relative. How many multiplications does a
-# spectrum need? Each number of a weight is used once for each frame or spectrum:
+# spectrum need? The weights of a frame's Linear are used five times, once for each frame; the basis
+# twice; the others once:
 
 # %%
 products = 2 * 5 * 64 * 64 + 2 * 32 * 320 + 32 * 32
@@ -355,7 +356,7 @@ predict.answer("µs of the host for an array argument", round(an_array, 1))
 
 # %% [markdown]
 # The network has eleven arrays of weights. With x, y and the errors a fused kernel would have 14
-# arguments. (The libraries for C and C++ hand over addresses only: their launches cost less.)
+# arguments. (From C or C++ a kernel is handed addresses only: such a launch costs less.)
 #
 # The cure is cheap: **pack** all weights into one array, once, when they are loaded. Then the
 # kernel has four arguments. Recorded in one run with the network, for an empty kernel: what the
@@ -769,8 +770,8 @@ for batch in (32, 128, 512, 4096, 65536):
 
 # %% [markdown]
 # Was that chosen well? Recorded is the kernel in each shape at four batches. A star stands at the
-# shape that `shape_for` takes. How many times as long does the largest shape take for 32 spectra as
-# the smallest?
+# shape that `shape_for` takes. For 32 spectra, how many times as long as the smallest shape does the
+# largest take?
 
 # %%
 predict("32 spectra: largest shape against smallest, times", ...)
@@ -1113,8 +1114,8 @@ for name, numbers in (("fused", by_one), ("ten kernels", by_ten)):
 #
 # Kernels one after the other cannot hide the one behind the other: 255 µs of bytes and 137 µs of
 # products are 392 µs. Compiled PyTorch, which saves a part of the bytes, takes 436. That is why the
-# gain is small here. (Our ten kernels are far from any roof: their `linear` keeps one
-# result in registers. Against them, 5 times faster would be no honest figure for fusion.)
+# gain is small here. (Our ten kernels are far from any roof: a thread of their `linear` makes one
+# result. "5 times faster than those" would be no honest figure for fusion.)
 
 # %% [markdown]
 # And the fused kernel takes twice its bound. What fills the rest was not measured. Not counted in
@@ -1416,7 +1417,9 @@ progress(13)
 # - Give the fused kernel a new fault: set `SAMPLE` to 320 in `course/models/spectral_shape.py`, and
 #   read the trace.
 # - Replace MSE by the largest difference of a frame. Which faults does that find better?
-# - Train the network anew with `python -m tools.train_spectral`, with a code of 8 numbers.
+# - Invent a fault in `course/models/spectra.py`. Does the score find it?
+# - If you have MNIST's files: train the digit network on them with `python -m tools.train_cnn silu
+#   --mnist FOLDER --out FILE` (minutes), and let the three programs read its test images.
 
 # %% [markdown]
 # ## Common misconceptions
