@@ -135,8 +135,8 @@ network_pictures.scores(scores[~is_faulty], dict(zip(FAULTS, each)))
 # | mean squared error | 320 → 1 | |
 
 # %% [markdown]
-# The **basis** P is a Linear without a bias, used twice: down to the code and up again. (Its 32 rows
-# are unit vectors.) The five frames share the weights of their layers.
+# The **basis** P is a Linear without a bias, used twice: down to the code and up again. (Its 32
+# rows are unit vectors.) The five frames share the weights of their layers.
 #
 # In NumPy it is nine lines. This is the **reference**: float64, slow, and easy to check by eye.
 # Weights stand in PyTorch's order, (outputs, inputs), so they are turned (`.T`).
@@ -770,8 +770,8 @@ for batch in (32, 128, 512, 4096, 65536):
 
 # %% [markdown]
 # Was that chosen well? Recorded is the kernel in each shape at four batches. A star stands at the
-# shape that `shape_for` takes. For 32 spectra, how many times as long as the smallest shape does the
-# largest take?
+# shape that `shape_for` takes. For 32 spectra, how many times as long as the smallest shape does
+# the largest take?
 
 # %%
 predict("32 spectra: largest shape against smallest, times", ...)
