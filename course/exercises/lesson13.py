@@ -199,7 +199,8 @@ register(
             "unwritten-output": "Block b has spectrum b: row cuda.blockIdx.x. A warp has a frame, "
             "and a lane two of its numbers: lane and lane + 32.",
             "wrong-result": "The mean is the sum of 64 numbers, two of each lane, / 64; the "
-            "variance is the mean of (value - mean) squared.",
+            "variance is the mean of (value - mean) squared, and 1e-5 is added to it, under the "
+            "root. (Is it wrong at a high level only? E[x²] - mean² loses its digits there.)",
             "out-of-bounds": "The row is cuda.blockIdx.x. The frame is threadIdx.x // 32, from 0 "
             "to 4, and its first column is 64 * frame.",
             "race": "Two lanes write one number. Warp f begins at column 64 * f; its lanes have "
@@ -237,6 +238,7 @@ register(
             "lanes `step` apart are added: they must be 1 << step apart": (
                 lambda x: summed(x, range(5))
             ),
+            "each half of a frame is normalised by itself": lambda x: normalised(x, count=10),
             "the squares are not summed over the warp": (
                 lambda x: summed(x, (1, 2, 4, 8, 16), squares=False)
             ),
@@ -315,7 +317,7 @@ register(
                 3,
                 "Weights that each block reads once make a quarter of a sector, and a warp that "
                 "reads a number of z together two at most: copy the weights to shared memory "
-                "before the loop over rows.",
+                "with all threads of the block, before the loop over rows.",
             ),
         ],
         hints={
@@ -344,6 +346,9 @@ register(
             "GELU is missing": linear,
             "the bias is missing": lambda z, weight, bias: gelu(z @ weight),
             "GELU is made with tanh: use the package's `gelu`, with erf": gelu_by_tanh,
+            "the bias is added for each input, 64 times": lambda z, weight, bias: gelu(
+                z @ weight + 64 * bias
+            ),
             "the weights are turned: weight[k, j], not weight[j, k]": (
                 lambda z, weight, bias: gelu(z @ weight.T + bias)
             ),

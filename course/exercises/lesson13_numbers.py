@@ -26,14 +26,14 @@ def first_or_last(launch, works):
 # --- LayerNorm of frames --------------------------------------------------------------------------
 
 
-def parts(x):
+def parts(x, count=5):
     """Spectra as (batch, 5 frames, 64)."""
-    return x.reshape(len(x), 5, 64)
+    return x.reshape(len(x), count, -1)
 
 
-def normalised(x, axis=2, epsilon=EPSILON, root=np.sqrt, share=1.0, mean=1.0, outside=0.0):
+def normalised(x, axis=2, epsilon=EPSILON, root=np.sqrt, share=1.0, mean=1.0, outside=0.0, count=5):
     """LayerNorm of each frame; with other arguments, what typical mistakes make of it."""
-    frames = parts(x)
+    frames = parts(x, count)
     centred = frames - mean * frames.mean(axis=axis, keepdims=True)
     variance = share * (centred**2).mean(axis=axis, keepdims=True)
     return (centred / (root(variance + epsilon) + outside)).reshape(x.shape)

@@ -243,7 +243,24 @@ def frames_with_half_sums(x, out):
     out[row, column + 32] = (b - mean) * scale
 
 
-@wrong("normalise-frames", "wrong-result", "")
+@wrong("normalise-frames", "wrong-result", "normalised by itself")
+@cuda.jit
+def frames_of_two_halves(x, out):
+    row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32
+    for half in range(2):
+        column = cuda.threadIdx.x // 32 * 64 + 32 * half + lane
+        a = x[row, column]
+        total = a
+        for step in range(5):
+            total += cuda.shfl_xor_sync(ALL, total, 1 << step)
+        mean = total / float32(32)
+        square = (a - mean) * (a - mean)
+        for step in range(5):
+            square += cuda.shfl_xor_sync(ALL, square, 1 << step)
+        out[row, column] = (a - mean) / math.sqrt(square / float32(32) + float32(1e-5))
+
+
+@wrong("normalise-frames", "wrong-result", "E[x²] - mean² loses its digits")
 @cuda.jit
 def frames_by_the_mean_of_squares(x, out):
     """E[x²] - mean²: digits are lost where the level is high."""
@@ -832,6 +849,81 @@ def staged_with_the_row(z, weight, bias, out):
             b += rows[own, k] * shared[k, lane + 32]
         cuda.syncwarp()
         out[row, lane], out[row, lane + 32] = gelu(a), gelu(b)
+
+
+@wrong("staged-weights", "wrong-result", "the bias is added for each input")
+@cuda.jit
+def staged_with_the_bias_in_the_loop(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
+        shared[n // 64, n % 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
+        for column in range(lane, 64, 32):
+            total = float32(0)
+            for k in range(64):
+                total += z[row, k] * shared[k, column] + bias[column]
+            out[row, column] = gelu(total)
+
+
+@wrong("staged-weights", "limit", "with all threads of the block")
+@cuda.jit
+def staged_by_one_thread(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    if cuda.threadIdx.x == 0:
+        for k in range(64):
+            for column in range(64):
+                shared[k, column] = weight[k, column]
+    cuda.syncthreads()
+    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
+        a, b = bias[lane], bias[lane + 32]
+        for k in range(64):
+            a += z[row, k] * shared[k, lane]
+            b += z[row, k] * shared[k, lane + 32]
+        out[row, lane], out[row, lane + 32] = gelu(a), gelu(b)
+
+
+@right("staged-weights")
+@cuda.jit
+def staged_for_two_rows_at_once(z, weight, bias, out):
+    """Each weight that is read from shared memory serves two rows."""
+    shared = cuda.shared.array((64, 64), float32)
+    for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
+        shared[n // 64, n % 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    lane, warps, rows = cuda.threadIdx.x % 32, cuda.gridsize(1) // 32, z.shape[0]
+    for row in range(cuda.grid(1) // 32 * 2, rows, 2 * warps):
+        a, b = bias[lane], bias[lane + 32]
+        c, d = a, b
+        other = min(row + 1, rows - 1)
+        for k in range(64):
+            p, q = z[row, k], z[other, k]
+            left, right_ = shared[k, lane], shared[k, lane + 32]
+            a += p * left
+            b += p * right_
+            c += q * left
+            d += q * right_
+        out[row, lane], out[row, lane + 32] = gelu(a), gelu(b)
+        if row + 1 < rows:
+            out[row + 1, lane], out[row + 1, lane + 32] = gelu(c), gelu(d)
+
+
+@right("staged-weights")
+@cuda.jit
+def staged_with_two_warps_a_row(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
+        shared[n // 64, n % 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    column, row = cuda.threadIdx.x % 64, cuda.grid(1) // 64
+    while row < z.shape[0]:
+        total = bias[column]
+        for k in range(64):
+            total += z[row, k] * shared[k, column]
+        out[row, column] = gelu(total)
+        row += cuda.gridsize(1) // 64
 
 
 @right("staged-weights")
