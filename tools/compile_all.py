@@ -22,7 +22,7 @@ from numba.core.registry import CPUDispatcher
 
 from course import toolchain
 from course.compiler import Compiled, CompilerMissing, compiled
-from course.kernels import convolution, linear
+from course.kernels import convolution, linear, svd_blocks, svd_ends, svd_qr, svd_rotate, svd_solver
 from course.models import cnn_whole, spectral, spectral_layers
 from course.real_kernels import is_device_function
 
@@ -60,6 +60,10 @@ SIGNATURES: dict[str, str] = {
     **{f"spectral_layers.{name}": types for name, types in spectral_layers.SIGNATURES.items()},
     **{f"convolution.{name}": types for name, types in convolution.SIGNATURES.items()},
     "linear.linear_naive": linear.SIGNATURE,
+    "svd_rotate.*": svd_rotate.SIGNATURE,
+    "svd_blocks.rotate_blocks": svd_blocks.SIGNATURE,
+    "svd_qr.form_q": svd_qr.FORM_SIGNATURE,
+    **{f"svd_ends.{name}": types for name, types in svd_ends.SIGNATURES.items()},
     "seeded.fill": "void(float32[::1], uint64, uint64)",
     "seeded.digest": "void(uint32[:, ::1], uint64[::1])",
 }
@@ -151,6 +155,8 @@ def made() -> Iterator[Case]:
         makers = importlib.import_module(f"course.kernels.{family}").made_kernels()
         for name, (kernel, types) in makers.items():
             yield Case(f"{family}: {name}", kernel, types)
+    for name, (kernel, types, capability) in svd_solver.made_kernels().items():
+        yield Case(f"svd: {name}", kernel, types, capability)
     for name, (kernel, capability) in spectral.made_kernels().items():
         yield Case(f"spectral: {name}", kernel, spectral.SIGNATURE, capability)
     for name, kernel in cnn_whole.made_kernels().items():

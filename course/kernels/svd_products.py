@@ -1,0 +1,115 @@
+"""Products of many small matrices, for the steps of the SVD between its rotations.
+
+A block of 256 threads computes 64 x 64 results of one matrix, 4 x 4 a thread. Tiles of both
+factors, 16 deep, go through shared memory: each number is read from global memory once for 64
+results. What a tile gives is summed before it is added to the rest: a sum of 256 equal numbers, one
+by one, would be wrong by several units of the last place, always in the same direction.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import float32, int32
+
+from course.backend import cuda
+from course.intrinsics import load4
+
+Array = Any  # of numba.cuda
+
+TILE, DEPTH, THREADS = 64, 16, 256
+PITCH = TILE + 4  # of a tile's rows: neighbours down a column lie in other banks
+
+
+def make_product(turn_a: bool, turn_b: bool) -> Callable:
+    """The kernel of one choice of which factors are transposed; see `multiply`."""
+
+    @cuda.jit(device=True)
+    def bring(a, matrix, first, start, turned, tile):
+        """Load 16 x 64 numbers of a factor; neighbouring threads take neighbours in memory."""
+        t, last = int32(cuda.threadIdx.x), TILE * DEPTH
+        for n in range(t, last, THREADS):
+            if turned:
+                i, place = n // TILE, n % TILE
+            else:
+                i, place = n % DEPTH, n // DEPTH
+            row, column = (start + i, first + place) if turned else (first + place, start + i)
+            inside = row < a.shape[1] and column < a.shape[2]
+            tile[i, place] = a[matrix, row, column] if inside else float32(0)
+
+    @cuda.jit
+    def product(a, b, alpha, beta, c, out, state, wanted):
+        """out = alpha op(a) op(b) + beta c, of the matrices whose state is wanted."""
+        a_tile = cuda.shared.array((DEPTH, PITCH), float32)
+        b_tile = cuda.shared.array((DEPTH, PITCH), float32)
+        total, part = cuda.local.array((4, 4), float32), cuda.local.array((4, 4), float32)
+        matrix = cuda.blockIdx.x
+        if state[matrix] != wanted:
+            return
+        from_b = matrix if b.shape[0] > 1 else 0  # it may be the same for all
+        t = int32(cuda.threadIdx.x)
+        first_row, first_column = cuda.blockIdx.y * TILE, cuda.blockIdx.z * TILE
+        row, column = t // 16 * 4, t % 16 * 4
+        for i in range(4):
+            for j in range(4):
+                total[i, j] = float32(0)
+        for start in range(0, a.shape[1] if turn_a else a.shape[2], DEPTH):
+            bring(a, matrix, first_row, start, turn_a, a_tile)
+            bring(b, from_b, first_column, start, not turn_b, b_tile)
+            cuda.syncthreads()
+            for i in range(4):
+                for j in range(4):
+                    part[i, j] = float32(0)
+            for k in range(DEPTH):
+                x, y = load4(a_tile, (k, row)), load4(b_tile, (k, column))
+                for i in range(4):
+                    for j in range(4):
+                        part[i, j] += x[i] * y[j]
+            for i in range(4):
+                for j in range(4):
+                    total[i, j] += part[i, j]
+            cuda.syncthreads()
+        for i in range(4):
+            for j in range(4):
+                down, across = first_row + row + i, first_column + column + j
+                if down < out.shape[1] and across < out.shape[2]:
+                    value = alpha * total[i, j]
+                    if beta != float32(0):
+                        value += beta * c[matrix, down, across]
+                    out[matrix, down, across] = value
+
+    return product
+
+
+#: By whether a and b are transposed.
+PRODUCTS = {
+    (turn_a, turn_b): make_product(turn_a, turn_b)
+    for turn_a, turn_b in ((False, False), (False, True), (True, False), (True, True))
+}
+SIGNATURE = (
+    "void(float32[:, :, ::1], float32[:, :, ::1], float32, float32, float32[:, :, ::1], "
+    "float32[:, :, ::1], int32[::1], int32)"
+)
+
+
+def multiply(
+    a: Array, b: Array, out: Array, state: Array, wanted: int = 0, *, turn_a: bool = False,
+    turn_b: bool = False, alpha: float = 1.0, beta: float = 0.0, c: Array | None = None,
+) -> None:  # fmt: skip
+    """Launch out = alpha op(a) op(b) + beta c for each matrix of a batch.
+
+    Parameters
+    ----------
+    a, b, out : device array, shape (batch, rows, columns), float32
+        op transposes where `turn_a`, `turn_b` say so. The batch of `b` may be 1: the same for all.
+        Results beyond the shape of `out` are dropped.
+    state : device array, shape (batch,), int32
+        Only matrices whose state is `wanted` are worked on.
+    c : device array, optional
+        Of the shape of `out`; without it nothing is added.
+    """
+    batch, rows, columns = out.shape
+    grid = batch, -(-rows // TILE), -(-columns // TILE)
+    kernel = PRODUCTS[turn_a, turn_b][grid, THREADS]
+    kernel(a, b, np.float32(alpha), np.float32(beta), out if c is None else c, out, state,
+           np.int32(wanted))  # fmt: skip

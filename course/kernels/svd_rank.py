@@ -1,0 +1,110 @@
+"""The k largest singular values of many matrices, by a randomised range finder.
+
+1. Sketch: y = a x, with x of random normal numbers, (n, l), l a few more than k. Its columns lean
+   to the singular vectors of the largest singular values.
+2. Power steps: y = a (a' y), orthonormal columns in between. What is small shrinks with the square
+   of the singular values.
+3. b = q' y's orthonormal columns times a, (l, n): small, and its SVD gives that of a, u = q u_b.
+
+**How large the error is** (Halko, Martinsson and Tropp, theorem 10.5). Without power steps, on
+average over x, with p = l - k and the singular values s of a,
+
+    |a - q q' a|  <=  sqrt(1 + k / (p - 1)) sqrt(s[k]^2 + s[k + 1]^2 + ...)
+
+in the Frobenius norm: the last root is what the best approximation of rank k leaves. For k = 50 and
+l = 64 the factor is 2.2. With power steps it nears 1: measured on noise, where it is worst, 1.05
+after one and 1.02 after two.
+
+Source: N. Halko, P. Martinsson and J. Tropp, "Finding structure with randomness", SIAM Review 53
+(2011), algorithms 4.4 and 5.1, theorem 10.5.
+"""
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from course.backend import cuda
+from course.kernels import svd_ends
+from course.kernels.svd_products import multiply
+from course.kernels.svd_qr import Reflections
+from course.kernels.svd_solver import Solver
+
+Array = Any  # of numba.cuda
+
+MORE = 8  # columns of the sketch beyond k, at least; their number is a multiple of 32
+
+
+def sketch_columns(k: int, rank: int) -> int:
+    """Columns of the sketch for k singular values of matrices with `rank` = min(m, n)."""
+    return min(-(-(k + MORE) // 32) * 32, rank)
+
+
+class RankSolver:
+    """The largest singular values of batches of one shape: memory on the GPU, and the launches.
+
+    Parameters
+    ----------
+    batch, rows, columns : int
+        Neither side longer than `course.kernels.svd_qr.LONGEST`.
+    k : int
+        From 1 to min(rows, columns).
+    power : int
+        Power steps, at least 0.
+    seed : int
+        Of the sketch.
+    method : str
+        Of the small SVD.
+    """
+
+    def __init__(
+        self, batch: int, rows: int, columns: int, k: int, power: int = 2, seed: int = 0,
+        method: str = "auto",
+    ):  # fmt: skip
+        rank, most = min(rows, columns), operator.index(k)
+        if not 1 <= most <= rank:
+            raise ValueError(f"k is {k}; for matrices of {rows} x {columns} it is 1 to {rank}")
+        if operator.index(power) < 0:
+            raise ValueError(f"power is {power}; it is the number of power steps, 0 or more")
+        self.batch, self.power, wide = batch, power, sketch_columns(most, rank)
+        self.whole = wide == rank  # a sketch with as many columns saves nothing
+        self.small = Solver(batch, rows if self.whole else wide, columns, method)
+        if self.whole:
+            return
+        random = np.random.default_rng(seed).standard_normal((1, columns, wide))
+        self.random = cuda.to_device(random.astype(np.float32))
+        self.a = cuda.device_array((batch, rows, columns), np.float32)
+        self.y = cuda.device_array((batch, rows, wide), np.float32)
+        self.q = cuda.device_array((batch, rows, wide), np.float32)
+        self.z = cuda.device_array((batch, columns, wide), np.float32)
+        self.b = cuda.device_array((batch, wide, columns), np.float32)
+        self.u = cuda.device_array((batch, wide, most), np.float32)
+        self.of_rows, self.of_columns = (Reflections(batch, n, wide) for n in (rows, columns))
+
+    def __call__(self, a: Array, u: Array, s: Array, vt: Array) -> None:
+        """Decompose; as `Solver` is called, with k columns and rows of u and vt.
+
+        Raises
+        ------
+        ValueError
+            When a matrix holds NaN or infinite values.
+        """
+        small = self.small
+        small.find_scale(a)
+        if self.whole:
+            small.solve(a, small.scale, u, s, vt)
+            return
+        always = small.always
+        tiles = [-(-size // svd_ends.TILE) for size in self.a.shape[1:]]
+        scaled = svd_ends.scale_into[(self.batch, *tiles), (svd_ends.TILE, svd_ends.ROWS)]
+        scaled(a, small.scale, self.a, False)
+        multiply(self.a, self.random, self.y, always)
+        for _ in range(self.power):
+            self.of_rows.orthonormal(self.y, self.q, always)
+            multiply(self.a, self.q, self.z, always, turn_a=True)
+            self.of_columns.orthonormal(self.z, self.z, always)
+            multiply(self.a, self.z, self.y, always)
+        self.of_rows.orthonormal(self.y, self.q, always)
+        multiply(self.q, self.a, self.b, always, turn_a=True)
+        small.solve(self.b, small.ones, self.u, s, vt)
+        multiply(self.q, self.u, u, always)

@@ -1,0 +1,296 @@
+"""The SVD of batches of one shape: what surrounds the rotations, and the ladder of what rotates.
+
+`course.kernels.svd` says what each of the four steps is for; here they are launched.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from course.backend import cuda
+from course.kernels import svd_blocks, svd_ends, svd_products, svd_qr, svd_rotate
+from course.kernels.svd_products import multiply
+from course.kernels.svd_qr import LONGEST, Reflections
+from course.kernels.svd_rotate import REFRESHES
+
+Array = Any  # of numba.cuda
+
+#: Sweeps after which a matrix counts as not converging; random ones take 8, repeated values 20.
+MOST_SWEEPS = 60
+
+
+class NotConverged(ArithmeticError):
+    """A matrix's rows are not orthogonal after `MOST_SWEEPS` sweeps."""
+
+
+def _sweep_whole(kernel: Callable, w: Array, k: Array, floor: Array, cosines: Array,
+                 since: Array, state: Array) -> int:  # fmt: skip
+    """Launch sweeps, one block a matrix; these kernels count them for themselves."""
+    launch = kernel[len(w), svd_rotate.THREADS]
+    launch(w, k, floor, np.int32(MOST_SWEEPS), cosines, since, state)
+    return 0
+
+
+def _sweep_blocks(kernel: Callable, w: Array, k: Array, floor: Array, cosines: Array,
+                  since: Array, state: Array) -> int:  # fmt: skip
+    """Launch a sweep, one launch a turn; returns the sweeps done."""
+    blocks = w.shape[1] // svd_blocks.BLOCK
+    players = max(2, blocks + blocks % 2)
+    launch = kernel[(len(w), players // 2), svd_blocks.THREADS]
+    for turn in range(players - 1):
+        launch(w, k, floor, np.int32(turn), cosines, state)
+    return 1
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of the ladder: what rotates.
+
+    Attributes
+    ----------
+    kernel : kernel
+    sweep : callable
+        Launches one or more sweeps of it; returns how many, 0 where the kernel counts.
+    smallest, largest : int
+        Rows and columns, padded to a multiple of 32, that the kernel takes.
+    unasked : int
+        How often `sweep` is called before the host asks whether all matrices are finished.
+    capability : (int, int)
+        The oldest compute capability that has its instructions.
+    """
+
+    kernel: Callable
+    sweep: Callable[..., int]
+    smallest: int = 32
+    largest: int = LONGEST
+    unasked: int = 2
+    capability: tuple[int, int] = (5, 0)
+
+
+#: The steps by name, in the order of the ladder.
+LADDER: dict[str, Step] = {
+    "plain": Step(svd_rotate.rotate_plain, _sweep_whole),
+    "shared": Step(svd_rotate.rotate_shared, _sweep_whole, largest=svd_rotate.SHARED_ROWS),
+    "blocks": Step(svd_blocks.rotate_blocks, _sweep_blocks, smallest=64, unasked=7),
+}
+
+
+def made_kernels() -> dict[str, tuple[Callable, str, tuple[int, int]]]:
+    """Kernels that are made: name -> (kernel, argument types, oldest compute capability)."""
+    found = {}
+    for (turn_a, turn_b), kernel in svd_products.PRODUCTS.items():
+        name = f"product of a{chr(39) * turn_a} b{chr(39) * turn_b}"
+        found[name] = kernel, svd_products.SIGNATURE, (5, 0)
+    for own, kernel in svd_qr.FACTOR.items():
+        found[f"reflections, {own} rows a thread"] = kernel, svd_qr.FACTOR_SIGNATURE, (5, 0)
+    return found
+
+
+def step_for(method: str, columns: int) -> tuple[str, Step]:
+    """The step that decomposes matrices whose shorter side is `columns`.
+
+    "auto" takes rows in shared memory as long as they fit, then blocks; without a GPU it takes what
+    costs the simulator least.
+
+    Raises
+    ------
+    ValueError
+        For a method that does not exist, that the GPU cannot run, or that takes smaller matrices.
+    """
+    if method != "auto" and method not in LADDER:
+        raise ValueError(f"there is no method {method!r}: choose auto, {', '.join(LADDER)}")
+    capability = tuple(cuda.get_current_device().compute_capability)
+    if method == "auto":
+        method = "shared" if columns <= svd_rotate.SHARED_ROWS else "blocks"
+    step = LADDER[method]
+    if capability < step.capability:
+        wanted, have = (".".join(map(str, pair)) for pair in (step.capability, capability))
+        raise ValueError(
+            f"the step {method!r} needs compute capability {wanted}, this GPU has {have}: choose "
+            "another method, or without a GPU another one to simulate, course.simulate('H200')"
+        )
+    if columns > step.largest:
+        raise ValueError(
+            f"the step {method!r} takes matrices whose shorter side is at most {step.largest}; "
+            f"given {columns}: choose another method, such as blocks"
+        )
+    return method, step
+
+
+class Solver:
+    """The SVD of batches of one shape: memory on the GPU, and the launches.
+
+    Parameters
+    ----------
+    batch, rows, columns : int
+        Neither side longer than `LONGEST`.
+    method : str
+        "auto" or a step of `LADDER`.
+
+    Attributes
+    ----------
+    sweeps : int
+        How often rows were swept, or groups of sweeps launched, in the last call.
+    """
+
+    def __init__(self, batch: int, rows: int, columns: int, method: str = "auto"):
+        if max(rows, columns) > LONGEST:
+            raise ValueError(
+                f"a is {rows} x {columns}; a side has at most {LONGEST:,}: take the QR "
+                "decomposition of a longer one first, or part it"
+            )
+        self.method, self.step = step_for(method, min(rows, columns))
+        self.batch, self.shape, self.wide = batch, (rows, columns), rows < columns
+        self.rank = min(rows, columns)
+        size = max(-(-self.rank // 32) * 32, self.step.smallest)
+        length = max(rows, columns, size)
+        self.square = rows == columns
+        self.size, self.sweeps = size, 0
+        square = batch, size, size
+        self.tall = cuda.device_array((batch, size if self.square else length, size), np.float32)
+        self.core, self.low, self.w, self.k = (
+            cuda.device_array(square, np.float32) for _ in range(4)
+        )
+        self.spare = self.tall if self.square else cuda.device_array(square, np.float32)
+        self.first = Reflections(*self.tall.shape)
+        self.second = self.first if self.square else Reflections(*square)
+        self.q1 = None if self.square else cuda.device_array(self.tall.shape, np.float32)
+        self.largest, self.scale, self.unscale, self.cosines, self.floor = (
+            cuda.device_array(batch, np.float32) for _ in range(5)
+        )
+        self.ones = cuda.to_device(np.ones(batch, np.float32))
+        self.always = cuda.to_device(np.zeros(batch, np.int32))
+        self.since, self.refreshes, self.state, self.deficient = (
+            cuda.device_array(batch, np.int32) for _ in range(4)
+        )
+        self.remaining = cuda.device_array(MOST_SWEEPS, np.int32)
+        self.order = cuda.device_array((batch, size), np.int32)
+        self.w_factor, self.k_factor = (
+            cuda.device_array((batch, size), np.float32) for _ in range(2)
+        )
+
+    def __call__(self, a: Array, u: Array, s: Array, vt: Array) -> None:
+        """Decompose.
+
+        Parameters
+        ----------
+        a : device array, shape (batch, rows, columns), float32
+            Of any strides.
+        u, s, vt : device arrays, shapes (batch, rows, k), (batch, k), (batch, k, columns)
+            Where the factors of the k largest singular values go, k at most min(rows, columns);
+            C order.
+
+        Raises
+        ------
+        ValueError
+            When a matrix holds NaN or infinite values.
+        NotConverged
+        """
+        self.find_scale(a)
+        self.solve(a, self.scale, u, s, vt)
+
+    def solve(self, a: Array, scale: Array, u: Array, s: Array, vt: Array) -> None:
+        """Decompose scale a; singular values are multiplied with `unscale`."""
+        self._precondition(a, scale)
+        self._rotate()
+        self._hand_over(u, s, vt)
+
+    def _tiled(self, kernel: Callable, out: Array) -> Callable:
+        """A kernel for 32 x 32 numbers of `out` a block."""
+        tiles = [-(-size // svd_ends.TILE) for size in out.shape[1:]]
+        return kernel[(self.batch, *tiles), (svd_ends.TILE, svd_ends.ROWS)]
+
+    def _of_matrices(self, kernel: Callable) -> Callable:
+        """A kernel with a thread for each matrix, and for each entry of `remaining`."""
+        return kernel[-(-max(self.batch, MOST_SWEEPS) // 128), 128]
+
+    def find_scale(self, a: Array) -> None:
+        """Find the power of two that brings each matrix's largest entry to 1/2 .. 1."""
+        svd_ends.find_largest[self.batch, svd_ends.THREADS](a, self.largest)
+        largest = self.largest.copy_to_host()
+        if not np.isfinite(largest).all():
+            wrong = np.flatnonzero(~np.isfinite(largest))
+            raise ValueError(
+                f"a[{wrong[0]}] holds NaN or infinite values"
+                + (f", and so do {len(wrong) - 1} more matrices" if len(wrong) > 1 else "")
+                + ": an SVD needs numbers, so repair them first"
+            )
+        power = np.clip(np.frexp(largest)[1], -126, 126)
+        self.scale.copy_to_device(np.ldexp(np.float32(1), -power).astype(np.float32))
+        self.unscale.copy_to_device(np.ldexp(np.float32(1), power).astype(np.float32))
+
+    def _precondition(self, a: Array, scale: Array) -> None:
+        """w and k of step 3, before the first sweep."""
+        scaled = self._tiled(svd_ends.scale_into, self.tall)
+        turned = self._tiled(svd_ends.scale_into, self.core)
+        scaled(a, scale, self.tall, self.wide)
+        if self.square:
+            turned(a, scale, self.core, True)
+        self.first.factor(self.tall, self.always)
+        turned(self.tall, self.ones, self.low, True)
+        if not self.square:
+            turned(self.tall, self.ones, self.core, True)
+            self.first.form(self.q1, self.always)
+        self.second.factor(self.low, self.always)
+        self.second.form(self.spare, self.always)
+        turned(self.spare, self.ones, self.k, True)
+        multiply(self.k, self.core, self.w, self.always)
+        svd_ends.find_floor[self.batch, svd_ends.THREADS](self.w, self.floor)
+
+    def _rotate(self) -> None:
+        """Sweep until every matrix's rows of w are orthogonal."""
+        self._of_matrices(svd_ends.begin)(
+            self.cosines, self.since, self.refreshes, self.state, self.remaining, self.deficient
+        )
+        judge = self._of_matrices(svd_ends.judge)
+        for call in range(MOST_SWEEPS):
+            swept = self.step.sweep(
+                self.step.kernel, self.w, self.k, self.floor, self.cosines, self.since, self.state
+            )
+            judge(self.cosines, self.since, self.refreshes, self.state, np.int32(swept),
+                  self.remaining, np.int32(call))  # fmt: skip
+            self._refresh()
+            self.sweeps = call + 1
+            if self.sweeps >= self.step.unasked:
+                remaining = int(self.remaining[call : call + 1].copy_to_host()[0])
+                if not remaining:
+                    return
+        raise NotConverged(
+            f"{remaining} of {self.batch} matrices have rows that are not orthogonal after "
+            f"{MOST_SWEEPS} sweeps; the method was {self.method!r}"
+        )
+
+    def _refresh(self) -> None:
+        """k becomes orthonormal, w = k R': of the matrices that wait for it."""
+        waits = {"state": self.state, "wanted": REFRESHES}
+        multiply(self.k, self.k, self.low, turn_b=True, **waits)
+        multiply(self.low, self.k, self.spare, alpha=-0.5, beta=1.5, c=self.k, **waits)
+        copy = svd_ends.copy_matrices[(self.batch, self.size), min(256, self.size)]
+        copy(self.spare, self.k, self.state, np.int32(REFRESHES))
+        multiply(self.k, self.core, self.w, **waits)
+
+    def _hand_over(self, u: Array, s: Array, vt: Array) -> None:
+        """Sort, make vectors of rows, complete those of zero singular values."""
+        everyone, deficient = np.int32(-1), np.int32(1)
+        sort = svd_ends.sort_rows[self.batch, svd_ends.THREADS, 0, 4 * self.size]
+        sort(self.w, self.k, self.unscale, s, self.order, self.w_factor, self.k_factor,
+             self.deficient)  # fmt: skip
+        right, left = (u, vt) if self.wide else (vt, u)
+        self._tiled(svd_ends.gather, right)(
+            self.k, self.order, self.k_factor, right, self.wide, self.always, everyone
+        )
+        target = left if self.square else self.core
+        gather = self._tiled(svd_ends.gather, self.core)
+        gather(self.w, self.order, self.w_factor, target, True, self.always, everyone)
+        gather(self.w, self.order, self.w_factor, self.low, True, self.deficient, deficient)
+        self.second.factor(self.low, self.deficient, deficient)
+        self.second.form(self.spare, self.deficient, deficient)
+        svd_ends.restore_signs[self.batch, svd_ends.THREADS](
+            self.spare, self.low, target, self.deficient, deficient
+        )
+        if self.wide:
+            multiply(self.core, self.q1, vt, self.always, turn_a=True, turn_b=True)
+        elif not self.square:
+            multiply(self.q1, self.core, u, self.always)

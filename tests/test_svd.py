@@ -1,0 +1,310 @@
+"""The batched SVD is as accurate as float32 allows, whatever the matrix, and says what it refuses.
+
+Bounds: those of the project's requirements, against NumPy's float64. Without a GPU sizes are small.
+"""
+
+import numpy as np
+import pytest
+
+from course import cuda, gpu, trace
+from course.kernels import svd_blocks, svd_qr, svd_rotate
+from course.kernels.svd import LADDER, NotConverged, Solver, forget, rank_k, step_for, svd
+from course.kernels.svd_products import multiply
+from course.kernels.svd_qr import LONGEST, Reflections
+from course.kernels.svd_rank import sketch_columns
+
+RESIDUAL, SIGMA, ORTHOGONAL = 1e-6, 5e-7, 2e-6
+SHAPES = [(1, 1, 1), (1, 1, 9), (2, 5, 3), (3, 3, 7), (1, 33, 33), (1, 40, 70)]
+LARGE = [(3, 64, 64), (2, 131, 127), (5, 100, 256), (2, 256, 256), (2, 512, 300), (1, 1024, 40),
+         (1, 300, 512), (1, 512, 512)]  # fmt: skip
+STEPS = [name for name, step in LADDER.items() if step.capability <= (7, 5)]
+needs_gpu = pytest.mark.skipif(gpu() is None, reason="large matrices take a GPU")
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(5)
+
+
+def normal(rng, *shape):
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def errors(a, factors):
+    """Relative residual, largest error of a singular value, and both orthogonality errors."""
+    a, u, s, vt = (np.asarray(x, np.float64) for x in (a, *factors))
+    exact = np.linalg.svd(a, compute_uv=False)
+    one = np.eye(s.shape[-1])
+    norm, top = np.linalg.norm(a, axis=(1, 2)), exact[:, :1]
+    residual = np.linalg.norm(a - (u * s[:, None]) @ vt, axis=(1, 2)) / np.where(norm, norm, 1)
+    sigma = np.abs(s - exact) / np.where(top, top, 1)
+    return (
+        residual.max(), sigma.max(), np.abs(u.swapaxes(1, 2) @ u - one).max(),
+        np.abs(vt @ vt.swapaxes(1, 2) - one).max(),
+    )  # fmt: skip
+
+
+def assert_right(a, factors):
+    (batch, m, n), r = a.shape, min(a.shape[1:])
+    shapes = (batch, m, r), (batch, r), (batch, r, n)
+    assert tuple(x.shape for x in factors) == shapes
+    assert all(x.dtype == np.float32 for x in factors)
+    assert (factors[1][:, :-1] >= factors[1][:, 1:]).all() and (factors[1] >= 0).all()
+    residual, sigma, left, right = errors(a, factors)
+    assert residual <= RESIDUAL and sigma <= SIGMA and max(left, right) <= ORTHOGONAL
+
+
+def special(rng, n):
+    """Square matrices on which SVDs break, by name."""
+    q, p = (np.linalg.qr(rng.standard_normal((n, n)))[0] for _ in range(2))
+    few = max(1, n // 5)
+    low = normal(rng, n, few) @ normal(rng, few, n)
+    holes = normal(rng, n, n)
+    holes[:, ::3] = 0
+    holes[1] = 0
+    return {
+        "zero": np.zeros((n, n)),
+        "low rank": low,
+        "one row": np.ones((n, n)),
+        "zero rows and columns": holes,
+        "identity": 3 * np.eye(n),
+        "diagonal, ascending": np.diag(np.arange(n)),
+        "repeated": (q * np.repeat([4.0, 1.0], [n // 2, n - n // 2])) @ p,
+        "graded": (q * 10.0 ** -np.linspace(0, 9, n)) @ p,
+        "one entry": np.eye(1, n, n - 1) * np.eye(n, 1, -1),
+        "triangular": np.triu(np.ones((n, n))),
+    }
+
+
+# --- right ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", STEPS)
+def test_random_matrices_of_awkward_shapes(rng, method):
+    for shape in SHAPES:
+        a = normal(rng, *shape)
+        assert_right(a, svd(a, method=method))
+
+
+@pytest.mark.parametrize("method", STEPS)
+def test_matrices_on_which_svds_break(rng, method):
+    a = np.stack(list(special(rng, 30).values())).astype(np.float32)
+    assert_right(a, svd(a, method=method))
+
+
+def test_tall_and_wide_matrices_without_full_rank(rng):
+    a = normal(rng, 3, 45, 20)
+    a[0] = a[0, :, :4] @ a[0, :4]
+    a[1, :, 3:] = 0
+    a[2] = 0
+    assert_right(a, svd(a))
+    wide = np.ascontiguousarray(a.swapaxes(1, 2))
+    assert_right(wide, svd(wide))
+
+
+def test_tiny_and_huge_values(rng):
+    a = normal(rng, 4, 20, 20)
+    a *= np.float32([1e-30, 1e30, 1e-15, 1e18])[:, None, None]
+    for i, factors in enumerate(zip(*svd(a), strict=True)):
+        assert_right(a[i : i + 1], [x[None] for x in factors])
+    a = np.float32([[[3e38, 0], [0, 1e38]], [[1e-44, 0], [0, 0]]])
+    u, s, vt = svd(a)
+    assert s[0, 0] == pytest.approx(3e38) and s[1, 0] == pytest.approx(1e-44, rel=0.2)
+    assert np.isfinite(u).all() and np.isfinite(vt).all()
+
+
+@needs_gpu
+@pytest.mark.parametrize("method", LADDER)
+def test_large_matrices(rng, method):
+    for shape in LARGE:
+        if min(shape[1:]) <= LADDER[method].largest:
+            a = normal(rng, *shape)
+            assert_right(a, svd(a, method=method))
+
+
+@needs_gpu
+@pytest.mark.parametrize("method", ["auto", "plain"])
+def test_large_matrices_on_which_svds_break(rng, method):
+    for n in (63, 129, 256, 300):
+        for name, a in special(rng, n).items():
+            a = a.astype(np.float32)[None]
+            factors = svd(a, method=method)
+            assert_right(a, factors), name
+
+
+@needs_gpu
+def test_many_matrices(rng):
+    a = normal(rng, 1024, 40, 30)
+    assert_right(a, svd(a))
+
+
+# --- the same on every call ----------------------------------------------------------------------
+
+
+def test_the_result_is_the_same_to_the_bit_and_the_sign_is_told(rng):
+    a = normal(rng, 2, 40, 36)
+    first = svd(a)
+    forget()
+    again, wide = svd(a), svd(np.ascontiguousarray(a.swapaxes(1, 2)))
+    assert all(np.array_equal(x, y) for x, y in zip(first, again, strict=True))
+    vt, u = first[2], wide[0]
+    assert (np.take_along_axis(vt, np.abs(vt).argmax(2)[..., None], 2) > 0).all()
+    assert (np.take_along_axis(u, np.abs(u).argmax(1)[:, None], 1) > 0).all()
+
+
+def test_a_matrix_of_a_batch_and_a_view_on_the_gpu_give_the_same(rng):
+    whole = normal(rng, 3, 30, 25)
+    there = cuda.to_device(whole)
+    part = whole[1:, 2:22, 3:20]
+    alone, batch = svd(there[2, 2:22, 3:20]), svd(there[1:, 2:22, 3:20])
+    assert_right(part, [x.copy_to_host() for x in batch])
+    for x, y in zip(alone, batch, strict=True):
+        assert np.array_equal(x.copy_to_host(), y.copy_to_host()[1])
+    assert np.array_equal(there.copy_to_host(), whole)
+
+
+def test_any_order_of_a_numpy_array(rng):
+    a = np.asfortranarray(normal(rng, 2, 9, 12))
+    assert_right(a, svd(a))
+    assert_right(a[:, ::2, ::-3], svd(a[:, ::2, ::-3]))
+
+
+# --- refused -------------------------------------------------------------------------------------
+
+
+def test_what_is_refused_is_named(rng):
+    a = normal(rng, 3, 4, 4)
+    for wrong in (a.astype(np.float64), a.astype(np.int32)):
+        with pytest.raises(TypeError, match=f"holds {wrong.dtype}.*float32"):
+            svd(wrong)
+    with pytest.raises(TypeError, match="list"):
+        svd([[1.0]])
+    with pytest.raises(ValueError, match=r"\(4,\).*\(batch, m, n\)"):
+        svd(a[0, 0])
+    with pytest.raises(ValueError, match="nothing to decompose"):
+        svd(a[:, :0])
+    with pytest.raises(ValueError, match="1025 x 2.*1,024"):
+        svd(np.ones((1, LONGEST + 1, 2), np.float32))
+    with pytest.raises(ValueError, match="no method 'fast'.*plain"):
+        svd(a, method="fast")
+    with pytest.raises(ValueError, match="at most 64; given 65"):
+        step_for("shared", 65)
+    with pytest.raises(ValueError, match="k is 5.*1 to 4"):
+        rank_k(a, 5)
+    with pytest.raises(ValueError, match="power is -1"):
+        rank_k(a, 2, power=-1)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_nan_and_infinity_name_the_matrix(rng, bad):
+    a = normal(rng, 4, 5, 3)
+    a[2, 4, 1] = bad
+    for call in (svd, lambda a: rank_k(a, 2)):
+        with pytest.raises(ValueError, match=r"^a\[2\] holds NaN"):
+            call(a)
+        assert_right(a[:2], svd(a[:2]))
+
+
+def test_a_matrix_that_does_not_converge_is_told(rng, monkeypatch):
+    from course.kernels import svd_solver
+
+    monkeypatch.setattr(svd_solver, "MOST_SWEEPS", 1)
+    monkeypatch.setattr(svd_solver.Step, "unasked", 1)
+    with pytest.raises(NotConverged, match="1 of 1 matrices.*1 sweeps"):
+        solver = Solver(1, 40, 40, "blocks")
+        solver.step = svd_solver.Step(svd_blocks.rotate_blocks, svd_solver._sweep_blocks, unasked=1)
+        device = [cuda.device_array(n, np.float32) for n in ((1, 40, 40), (1, 40), (1, 40, 40))]
+        solver(cuda.to_device(normal(rng, 1, 40, 40)), *device)
+
+
+# --- the k largest -------------------------------------------------------------------------------
+
+
+def test_the_largest_singular_values_by_a_sketch(rng):
+    a = normal(rng, 2, 45, 50)
+    k = 6
+    assert sketch_columns(k, 45) == 32
+    u, s, vt = rank_k(a, k)
+    exact = np.linalg.svd(a.astype(np.float64), compute_uv=False)
+    error = np.linalg.norm(a - (u * s[:, None]).astype(np.float64) @ vt, axis=(1, 2))
+    assert (error <= 1.05 * np.sqrt((exact[:, k:] ** 2).sum(1))).all()
+    assert np.abs(u.swapaxes(1, 2) @ u - np.eye(k)).max() <= ORTHOGONAL
+    assert np.abs(vt @ vt.swapaxes(1, 2) - np.eye(k)).max() <= ORTHOGONAL
+    again = rank_k(a, k)
+    assert all(np.array_equal(x, y) for x, y in zip((u, s, vt), again, strict=True))
+
+
+def test_a_sketch_of_full_width_is_the_svd(rng):
+    a = normal(rng, 2, 30, 21)
+    whole, part = svd(a), rank_k(a, 7)
+    for x, y in zip((whole[0][:, :, :7], whole[1][:, :7], whole[2][:, :7]), part, strict=True):
+        np.testing.assert_allclose(x, y, atol=2e-6 * np.abs(x).max())
+
+
+def test_a_matrix_of_lower_rank_than_k(rng):
+    a = (normal(rng, 40, 3) @ normal(rng, 3, 50))[None]
+    u, s, vt = rank_k(a, 8)
+    assert (s[0, 3:] <= 1e-6 * s[0, 0]).all()
+    assert np.linalg.norm(a - (u * s[:, None]) @ vt) <= 2e-6 * np.linalg.norm(a)
+    assert np.abs(u[0].T @ u[0] - np.eye(8)).max() <= ORTHOGONAL
+    assert np.abs(vt[0] @ vt[0].T - np.eye(8)).max() <= ORTHOGONAL
+
+
+# --- the parts -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 3), (1, 40, 33), (1, 300, 20), (1, 600, 17)])
+def test_reflections_are_a_qr_decomposition(rng, shape):
+    a = normal(rng, *shape)
+    a[0, :, 1] = a[0, :, 0]  # not of full rank
+    there, q = cuda.to_device(a), cuda.device_array(shape, np.float32)
+    always = cuda.to_device(np.zeros(shape[0], np.int32))
+    reflections = Reflections(*shape)
+    reflections.factor(there, always)
+    reflections.form(q, always)
+    r, q = there.copy_to_host(), q.copy_to_host()
+    assert np.array_equal(np.triu(r), r)
+    assert np.abs(q @ r[:, : shape[2]] - a).max() <= 2e-6 * np.abs(a).max() * shape[1] ** 0.5
+    assert np.abs(q.swapaxes(1, 2) @ q - np.eye(shape[2])).max() <= ORTHOGONAL
+
+
+@pytest.mark.parametrize("turn_a", [False, True])
+@pytest.mark.parametrize("turn_b", [False, True])
+def test_products_of_transposes(rng, turn_a, turn_b):
+    a, b, c = normal(rng, 3, 70, 33), normal(rng, 3, 33, 50), normal(rng, 3, 70, 50)
+    expected = 2 * a @ b - 0.5 * c
+    state = cuda.to_device(np.int32([1, 0, 1]))
+    out = cuda.to_device(np.full(c.shape, np.nan, np.float32))
+    given = [x.swapaxes(1, 2) if turn else x for x, turn in ((a, turn_a), (b, turn_b))]
+    there = [cuda.to_device(np.ascontiguousarray(x)) for x in given]
+    multiply(*there, out, state, 1, turn_a=turn_a, turn_b=turn_b, alpha=2, beta=-0.5,
+             c=cuda.to_device(c))  # fmt: skip
+    found = out.copy_to_host()
+    np.testing.assert_allclose(found[::2], expected[::2], atol=3e-5)
+    assert np.isnan(found[1]).all()
+
+
+@pytest.mark.parametrize("players", [2, 6, 64])
+def test_everyone_meets_everyone_once_and_pairs_have_no_common_row(players):
+    meet = svd_rotate.partners.py_func
+    turns = [[tuple(meet(t, p, players)) for p in range(players // 2)] for t in range(players - 1)]
+    assert all(sorted(sum(turn, ())) == list(range(players)) for turn in turns)
+    assert len({frozenset(pair) for turn in turns for pair in turn}) == players * (players - 1) // 2
+
+
+def test_kernels_have_no_error_under_trace(rng):
+    w, k = normal(rng, 1, 64, 64), np.eye(64, dtype=np.float32)[None]
+    floor, cosines = np.zeros(1, np.float32), np.zeros(1, np.float32)
+    since, state = np.full(1, -1, np.int32), np.zeros(1, np.int32)
+    arguments = w, k, floor, np.int32(0), cosines, state
+    reports = [trace(svd_blocks.rotate_blocks, (1, 1), svd_blocks.THREADS, *arguments)]
+    one = np.int32(1), cosines, since, state
+    small = normal(rng, 1, 32, 32), k[:, :32, :32].copy(), floor
+    for kernel in (svd_rotate.rotate_plain, svd_rotate.rotate_shared):
+        reports.append(trace(kernel, 1, svd_rotate.THREADS, *small, *one))
+    v, t = np.zeros((1, 40, 48), np.float32), np.zeros((1, 3, 16, 16), np.float32)
+    reports.append(trace(svd_qr.FACTOR[1], 1, 64, normal(rng, 1, 40, 40), v, t, state, np.int32(0)))
+    reports.append(trace(svd_qr.form_q, 1, 64, v, t, normal(rng, 1, 40, 40), state, np.int32(0)))
+    for report in reports:
+        assert not [finding for finding in report.findings if finding.is_error]
+        assert report.operations["float64"] == 0
