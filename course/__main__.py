@@ -140,6 +140,14 @@ def make_parser() -> argparse.ArgumentParser:
         help="images that the GPU rebuilds together at most (32, fewer large ones)",
     )
 
+    reconstruct.add_argument(
+        "--gpus",
+        metavar="N",
+        type=positive,
+        help="share the images among so many GPUs, a process each (needs the extra cluster); the "
+        "results are the same. It pays where one GPU, not the CPU, is what the others wait for",
+    )
+
     bench = commands.add_parser(
         "bench",
         help="time the course's kernels on your GPU; without one show what is recorded",
@@ -233,7 +241,7 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
             "begins again, and removes it at its end",
             file=sys.stderr,
         )
-    with stoppable():
+    with stoppable(), workers_for(arguments) as group:
         try:
             report = reconstruct_images(
                 arguments.images,
@@ -247,6 +255,7 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
                 workers=arguments.workers,
                 batch=arguments.batch,
                 tell=lambda words: print(words, file=sys.stderr, flush=True),
+                group=group,
             )
         finally:
             if bar is not None:
@@ -266,6 +275,23 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
         print(f"{k:>6}  {psnr_db:>9.1f}  {ssim:>6.3f}  {lines[0].compression:>10.3g}×")
     files = f"{len(report.qualities)} image{'' if len(report.qualities) == 1 else 's'}"
     print(f"results in {str(report.out)!r}: grid.png, quality.csv, {files}")
+
+
+@contextmanager
+def workers_for(arguments: argparse.Namespace) -> Iterator[Any]:
+    """Give the workers that --gpus asks for, or None; what they cannot do becomes a UsageError."""
+    if arguments.gpus is None:
+        yield None
+        return
+    from course.cluster import BatchError, ClusterError, cluster
+
+    if arguments.engine not in ("auto", "gpu"):
+        raise UsageError(f"--gpus and --engine {arguments.engine} contradict each other")
+    try:
+        with cluster(arguments.gpus, gpus=True) as group:
+            yield group
+    except (BatchError, ClusterError, ImportError) as error:
+        raise UsageError(str(error)) from error
 
 
 class Stopping:

@@ -33,6 +33,7 @@ from course import backend, cluster_work, stages
 from course.cluster_work import (
     ROOM,
     Done,
+    Packed,
     Recipe,
     Seen,
     make,
@@ -134,7 +135,7 @@ def cluster(
         if dashboard is None:
             client.run_on_scheduler(processes.no_pages)
         client.register_plugin(processes.NoPages())
-        group = Group(client, its.scheduler)
+        group = Group(client, its.scheduler, len(devices))
         group.seen = tuple(group.on_each(cluster_work.see))
         if on_gpus:
             check_gpus(group.seen, alone=start is processes.start)
@@ -158,7 +159,7 @@ def _devices(workers: int | None, gpus: bool | None) -> list[str | None]:
         raise ClusterError(f"workers is {workers}; it must be at least 1")
     usable = backend.gpu() is not None
     if gpus and not usable:
-        raise ClusterError(f"there is no usable GPU here ({backend.why()}): leave gpus out")
+        raise ClusterError(f"GPUs are asked for and there is no usable one here ({backend.why()})")
     if gpus is False or not usable:
         return [None] * (workers or min(stages.cores(), MOST_CPU_WORKERS))
     there = _processes().visible_devices(len(read_driver().devices))
@@ -201,8 +202,8 @@ class Group:
         What each worker found when it started: its process, its GPU.
     """
 
-    def __init__(self, client: Any, scheduler: Any, only: frozenset[Any] | None = None):
-        self.client, self._scheduler, self._only = client, scheduler, only
+    def __init__(self, client: Any, scheduler: Any, count: int, only: frozenset[Any] | None = None):
+        self.client, self._scheduler, self._count, self._only = client, scheduler, count, only
         self.seen: tuple[Seen, ...] = ()
 
     def workers(self) -> dict[Any, str]:
@@ -215,14 +216,15 @@ class Group:
         }
 
     def __len__(self) -> int:
-        return len(self.workers())
+        """How many workers it has, those included that are being started again."""
+        return self._count
 
     def part(self, count: int) -> Group:
         """The first so many of the workers, as a group; for measuring."""
         names = list(self.workers())
         if not 1 <= count <= len(names):
             raise ClusterError(f"a part of {count} workers; there are {len(names)}")
-        found = Group(self.client, self._scheduler, frozenset(names[:count]))
+        found = Group(self.client, self._scheduler, count, frozenset(names[:count]))
         found.seen = self.seen[:count]
         return found
 
@@ -260,18 +262,18 @@ class Group:
         """
         if ahead < 1:
             raise ValueError(f"ahead is {ahead}; it must be at least 1")
-        numbered = enumerate(batches)
+        task, numbered = _packed((work, arguments)), enumerate(batches)
         under_way: deque[_UnderWay] = deque()
         arrived: dict[int, Done] = {}
         try:
             while True:
-                room = ahead * max(1, len(self)) - len(under_way)
+                room = ahead * len(self) - len(under_way)
                 for number, batch in islice(numbered, max(0, room)):
-                    future = self._submit(work, number, batch, arguments)
+                    future = self._submit(task, number, batch)
                     under_way.append(_UnderWay(number, batch, future))
                 if not under_way:
                     return
-                found = self._first(work, arguments, under_way, arrived)
+                found = self._first(task, under_way, arrived)
                 if done is not None:
                     done.append(found)
                 yield found.result
@@ -328,29 +330,33 @@ class Group:
 
     def on_each(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Call a function once on each worker, in the thread that does the work there."""
+        task = _packed((function, arguments))
         futures = [
-            self.client.submit(function, *arguments, pure=False, workers=[address])
+            self.client.submit(cluster_work.called, task, pure=False, workers=[address])
             for address in self.workers().values()
         ]
+        for future in futures:
+            self._wait(future)
         return self.client.gather(futures)
 
+    def stop(self) -> None:
+        """End at once whatever the workers do, and let them start again; nothing is kept."""
+        self.client.restart(timeout=PATIENCE, wait_for_workers=False)
+
     # ------------------------------------------------------------------ one batch
-    def _submit(self, work: Callable[..., Any], number: int, batch: Any, arguments: Any) -> Any:
+    def _submit(self, task: Packed, number: int, batch: Any) -> Any:
+        from distributed import Future
+
         where = None if self._only is None else list(self.workers().values())
-        return self._submit_to(cluster_work.timed, where, work, number, batch, arguments)
+        batch = batch if isinstance(batch, Future) else _packed(batch)
+        return self._submit_to(cluster_work.timed, where, task, number, batch)
 
     def _submit_to(self, function: Callable[..., Any], where: list[str] | None, *given: Any) -> Any:
         # where none of these workers is left, another one does it
         where = {"workers": where, "allow_other_workers": True} if where else {}
         return self.client.submit(function, *given, pure=False, retries=RETRIES, **where)
 
-    def _first(
-        self,
-        work: Callable[..., Any],
-        arguments: Any,
-        under_way: deque[_UnderWay],
-        arrived: dict[int, Done],
-    ) -> Done:
+    def _first(self, task: Packed, under_way: deque[_UnderWay], arrived: dict[int, Done]) -> Done:
         """Take the first batch off those under way; what else is done arrives with it."""
         from distributed import KilledWorker
 
@@ -363,7 +369,7 @@ class Group:
                 # batch is blamed for nothing that it has not done.
                 for one in under_way:
                     self._wait(one.future)
-                future = self._submit(work, number, batch, arguments)
+                future = self._submit(task, number, batch)
                 under_way[0] = _UnderWay(number, batch, future)
                 try:
                     self._settled(future, number)
@@ -409,11 +415,17 @@ class Group:
                 with self.client.as_current():
                     wait([future], timeout=PATIENCE / 6)
             except TimeoutError:
-                waited = 0.0 if len(self) else waited + PATIENCE / 6
+                waited = 0.0 if self.workers() else waited + PATIENCE / 6
                 if waited >= PATIENCE:
                     raise ClusterError(
                         f"no worker has been there for {PATIENCE:.0f} s: none starts again"
                     ) from None
+
+
+def _packed(content: Any) -> Packed:
+    from cloudpickle import dumps  # Dask brings it
+
+    return Packed(dumps(content))
 
 
 def _why(error: BaseException) -> str:

@@ -79,9 +79,11 @@ class WorkerProcess(ProcessInterface):
             "--spec", json.dumps({"cls": "distributed.Nanny", "opts": options}),
         ]  # fmt: skip
         with open(self.log, "wb") as log:
+            # Ctrl-C is for the program that asked, which ends its workers; they must not hear it
             self.process = subprocess.Popen(
-                command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+                command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
         await super().start()
 
     async def close(self) -> None:

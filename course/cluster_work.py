@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import functools
 import os
+import pickle
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -39,11 +40,32 @@ class Done(NamedTuple):
     end: float
 
 
-def timed(work: Callable[..., Any], number: int, batch: Any, arguments: tuple[Any, ...]) -> Done:
-    """Do a batch on this worker."""
+class Packed(NamedTuple):
+    """What travels to a worker, as bytes that `pickle` reads.
+
+    A worker opens it where an error is the batch's own. Dask would open it where messages arrive;
+    there an error, such as a module that the worker cannot import, is the end of the worker.
+    """
+
+    content: bytes
+
+    def opened(self) -> Any:
+        """What was packed."""
+        return pickle.loads(self.content)
+
+
+def timed(task: Packed, number: int, batch: Any) -> Done:
+    """Do a batch on this worker; the task is a function and what it takes beside the batch."""
     start = time.perf_counter()
-    result = work(batch, *arguments)
+    work, arguments = task.opened()
+    result = work(batch.opened() if isinstance(batch, Packed) else batch, *arguments)
     return Done(number, result, worker_name(), start, time.perf_counter())
+
+
+def called(task: Packed) -> Any:
+    """Call a function on this worker."""
+    function, arguments = task.opened()
+    return function(*arguments)
 
 
 def worker_name() -> str:

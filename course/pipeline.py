@@ -10,15 +10,27 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from course import __version__, blas, heap, images, journal, results, resuming, stages
+from course import (
+    __version__,
+    blas,
+    cluster_files,
+    heap,
+    images,
+    journal,
+    results,
+    resuming,
+    stages,
+)
+from course.cluster import Group
 from course.engines import Halving, choose_engine
 from course.image_files import FITS, checked_size, list_folder, printable
 from course.images import ImageError
-from course.journal import Journal
+from course.journal import Done, Journal
 from course.results import GRID_FILE, GRID_RANKS, REPORT_FILE, TABLE_FILE, Report
 from course.results import write_table as _write_table
 
@@ -50,6 +62,7 @@ def reconstruct_images(
     workers: int | None = None,
     batch: int | None = None,
     tell: Callable[[str], Any] = lambda words: None,
+    group: Group | None = None,
 ) -> Report:
     """Rebuild images from their k largest singular values and write the results to a folder.
 
@@ -85,6 +98,8 @@ def reconstruct_images(
         Images that are rebuilt together at most. The results are the same.
     tell : callable
         Takes a sentence that the user should read before the work begins.
+    group : Group, optional
+        Workers of `course.cluster`, a GPU each, that share the files. The results are the same.
 
     Returns
     -------
@@ -121,7 +136,11 @@ def reconstruct_images(
             words = stages.long_svds(*plan.size, len(plan.files) - already, share.factorise)
             if words:
                 tell(words)
-            _work_through(plan, journal.outputs(begun), job, kept, progress, share, batch)
+            go = partial(stages.Line, job)
+            if group is not None and len(plan.files) > 1:
+                go = partial(cluster_files.spread, group, job, engine)
+                engine_name += f", shared by {len(group)} workers"
+            _work_through(plan, journal.outputs(begun), job, kept, progress, share, batch, go)
         report = results.gathered(
             [*zip(plan.files, plan.names)], plan.ranks, plan.size, kept.done, engine_name, out
         )
@@ -182,6 +201,7 @@ def _work_through(
     progress: Callable[[list[Path]], Iterable[Path]],
     workers: stages.Workers,
     batch: int,
+    go: Callable[[Sequence[stages.Task], stages.Workers, int], Iterable[Done]],
 ) -> None:
     """Do the images that are not done, enter each in the journal."""
     for image, done in kept.done.items():
@@ -194,7 +214,7 @@ def _work_through(
     ]
     # An image alone may have all threads of the linear algebra; more images have one each.
     with heap.kept(), blas.one_thread() if len(plan.files) > 1 else nullcontext():
-        with closing(iter(stages.Line(job, todo, workers, batch))) as finished:
+        with closing(iter(go(todo, workers, batch))) as finished:
             for _ in progress([task.file for task in todo]):
                 done = next(finished)
                 try:

@@ -185,7 +185,7 @@ def test_a_worker_that_is_killed_loses_nothing():
         # what the dead worker kept is made once more
         found = np.concatenate(list(its.map(rebuilt_digests, kept)))
         assert np.array_equal(found, rebuilt_digests(Recipe(0, 8, 15, 20, 4)))
-        assert awaited(lambda: len(its) == 2), "the worker is not started again"
+        assert awaited(lambda: len(its.workers()) == 2), "the worker is not started again"
         processes = {one.process for one in its.on_each(cluster_work.see)}
         assert second in processes and first not in processes
 
@@ -204,7 +204,7 @@ def test_a_batch_that_ends_its_process_is_named_and_its_neighbours_are_not(group
     with pytest.raises(BatchError, match="batch 5 ended its worker's process every time") as caught:
         list(group.map(samples.end_process_at, range(12), 5))
     assert caught.value.number == 5
-    assert awaited(lambda: len(group) == 2)
+    assert awaited(lambda: len(group.workers()) == 2)
     assert list(group.map(samples.fail_at, range(3), None)) == [0, 1, 2]
 
 
@@ -219,13 +219,25 @@ def test_a_batch_that_fails_every_time_is_named(group):
         list(group.map(rebuild, [*factors(1, k=6), *factors(1)], 6))
 
 
+def test_what_a_worker_cannot_import_fails_and_leaves_the_worker_alone(group, monkeypatch):
+    here = ModuleType("only_here")
+    exec("def work(batch):\n    return batch\nclass Batch:\n    pass", here.__dict__)
+    monkeypatch.setitem(sys.modules, "only_here", here)
+    for work, batches in ((here.work, [1]), (samples.environment, [here.Batch()])):
+        with pytest.raises(BatchError, match="batch 0 failed .* No module named 'only_here'"):
+            list(group.map(work, batches))
+    with pytest.raises(ModuleNotFoundError, match="only_here"):
+        group.on_each(here.work, 1)
+    assert len(group.workers()) == 2
+
+
 def test_a_batch_that_fails_once_is_done_again(group, tmp_path):
     assert list(group.map(samples.fail_once, range(4), str(tmp_path))) == [0, 1, 2, 3]
 
 
 def test_without_workers_for_long_there_is_an_error(group, monkeypatch):
     monkeypatch.setattr(front, "PATIENCE", 0.12)
-    nobody = Group(group.client, SimpleNamespace(workers={}))
+    nobody = Group(group.client, SimpleNamespace(workers={}), 1)
     with pytest.raises(ClusterError, match="no worker has been there"):
         list(nobody.map(samples.dawdle, [0], 1))
 
@@ -292,7 +304,7 @@ def test_workers_end_when_the_program_is_killed(tmp_path):
     ("asked", "says"),
     [
         ({"workers": 0}, "workers is 0; it must be at least 1"),
-        ({"gpus": True}, "there is no usable GPU here"),
+        ({"gpus": True}, "GPUs are asked for and there is no usable one here"),
         ({"dask_cuda": True, "gpus": False}, "for GPUs only"),
     ],
 )
@@ -385,7 +397,7 @@ def test_dask_cuda_is_asked_for_the_same(monkeypatch):
         (lambda: Recipe(0, 1, 8, 6, 7), "k is 7 for 8x6 pixels"),
         (lambda: recipes(0, 1, 8, 8, 2), "images is 0, batch 1"),
         (lambda: rebuild(factors(1)[0][:2], 2), "a batch is"),
-        (lambda: next(Group(None, None).map(rebuild, [], ahead=0)), "ahead is 0"),
+        (lambda: next(Group(None, None, 1).map(rebuild, [], ahead=0)), "ahead is 0"),
     ],
 )
 def test_wrong_numbers_are_refused(make, says):
@@ -445,7 +457,7 @@ def test_gpu_worker_that_is_killed_loses_nothing():
         os.kill(its.seen[0].process, signal.SIGKILL)
         digests = np.concatenate([*first, *found])
         assert np.array_equal(digests, np.tile(expected, 20))
-        assert awaited(lambda: len(its) == 2)
+        assert awaited(lambda: len(its.workers()) == 2)
         again = its.on_each(cluster_work.see)
         assert {one.identity for one in again} == {one.identity for one in its.seen}
 
