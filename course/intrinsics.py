@@ -5,6 +5,8 @@ Each function works inside a kernel, on a GPU and in the simulator alike.
 =====================================  ==========================================================
 `load`, `load2`, `load4`               1, 2 or 4 neighbouring elements of an array, in one access
 `store`, `store2`, `store4`            the same, written
+`load_streaming`, `load4_streaming`    global memory that is read once: no cache need keep it
+`store_streaming`, `store4_streaming`  global memory that is written and not read soon
 `copy_async`, `copy4_async`            global to shared memory without a register between (8.0)
 `commit_copies`, `wait_copies`         close a group of copies; wait for groups (8.0)
 `split_halves`                         two float32 as two pairs of halves: upper and lower parts
@@ -43,8 +45,9 @@ except ImportError:  # no numba-cuda: nothing is compiled, the simulator takes t
     from numba.extending import intrinsic
 
 __all__ = [
-    "commit_copies", "copy4_async", "copy_async", "load", "load2", "load4", "mma_f16", "mma_f16_k8",
-    "mma_tf32", "round_tf32", "split_halves", "store", "store2", "store4", "wait_copies",
+    "commit_copies", "copy4_async", "copy_async", "load", "load2", "load4", "load4_streaming",
+    "load_streaming", "mma_f16", "mma_f16_k8", "mma_tf32", "round_tf32", "split_halves", "store",
+    "store2", "store4", "store4_streaming", "store_streaming", "wait_copies",
 ]  # fmt: skip
 
 f4, u4 = types.float32, types.uint32
@@ -163,17 +166,75 @@ def store4(typing, array, index, values):
     return types.none(array, index, values), _storer(4)
 
 
+def _streaming(count: int, writes: bool) -> Callable:
+    """An access with the cache operator .cs: likely touched once, the first to leave a cache."""
+
+    def generate(context, builder, signature, args):
+        array = signature.args[0]
+        pointer = _address(context, builder, array, args[0], signature.args[1], args[1])
+        pointer = builder.addrspacecast(pointer, ir.PointerType(_BYTE, 1))
+        bits, one = array.dtype.bitwidth, context.get_data_type(array.dtype)
+        word, letter = ir.IntType(bits), {16: "h", 32: "r", 64: "l"}[bits]
+        kind = f"global.cs{f'.v{count}' * (count > 1)}.b{bits}"
+        address = (builder.ptrtoint(pointer, _LONG), "l")
+        if writes:
+            numbers = [args[2]] if count == 1 else cgutils.unpack_tuple(builder, args[2])
+            words = ", ".join(f"${e + 1}" for e in range(count))
+            given = [address, *((builder.bitcast(number, word), letter) for number in numbers)]
+            _assembly(builder, ir.VoidType(), given, f"st.{kind} [$0], {{{words}}};")
+            return context.get_dummy_value()
+        words = ", ".join(f"${e}" for e in range(count))
+        result = word if count == 1 else ir.LiteralStructType([word] * count)
+        made = _assembly(builder, result, [address], f"ld.{kind} {{{words}}}, [${count}];",
+                         ",".join([f"={letter}"] * count), attributes=("readonly",))  # fmt: skip
+        parts = [made] if count == 1 else [builder.extract_value(made, e) for e in range(count)]
+        parts = [builder.bitcast(part, one) for part in parts]
+        return parts[0] if count == 1 else context.make_tuple(builder, signature.return_type, parts)
+
+    return generate
+
+
+@_piece
+def load_streaming(typing, array, index):
+    """``load_streaming(array, index)``: `load` of what is read once."""
+    return array.dtype(array, index), _streaming(1, writes=False)
+
+
+@_piece
+def load4_streaming(typing, array, index):
+    """``load4_streaming(array, index)``: `load4` of what is read once."""
+    return types.UniTuple(array.dtype, 4)(array, index), _streaming(4, writes=False)
+
+
+@_piece
+def store_streaming(typing, array, index, value):
+    """``store_streaming(array, index, value)``: `store` of what is not read soon."""
+    return types.none(array, index, value), _streaming(1, writes=True)
+
+
+@_piece
+def store4_streaming(typing, array, index, values):
+    """``store4_streaming(array, index, (v0, v1, v2, v3))``: `store4` of what is not read soon."""
+    return types.none(array, index, values), _streaming(4, writes=True)
+
+
 # ---------------------------------------------------------------------- inline PTX
 def _assembly(
     builder, result, arguments: list[tuple[Any, str]], text: str, output: str = "", attributes=()
 ):
-    """Insert a line of PTX; ``arguments`` are (value, constraint) pairs."""
+    """Insert a line of PTX; ``arguments`` are (value, constraint) pairs.
+
+    Without an ``output`` it may write to memory. With the attribute ``readonly`` it reads what may
+    change, so that it is neither left out nor moved across what writes.
+    """
     kinds = [value.type for value, _ in arguments]
     constraints = ",".join(part for part in (output, *(c for _, c in arguments)) if part)
-    effect = not output
-    if effect:
+    if not output:
         constraints = f"{constraints},~{{memory}}" if constraints else "~{memory}"
-    assembly = ir.InlineAsm(ir.FunctionType(result, kinds), text, constraints, side_effect=effect)
+    assembly = ir.InlineAsm(
+        ir.FunctionType(result, kinds), text, constraints,
+        side_effect=not output or "readonly" in attributes,
+    )  # fmt: skip
     return builder.call(assembly, [value for value, _ in arguments], attrs=attributes)
 
 

@@ -1275,8 +1275,7 @@ def test_a_t4_refuses_what_it_has_not_and_says_who_has_it():
 # ------------------------------------------------------------------ outside a kernel
 @pytest.mark.parametrize(
     "piece",
-    [load, load2, load4, store, store2, store4, copy_async, copy4_async, commit_copies, wait_copies,
-     split_halves, mma_f16, mma_f16_k8, mma_tf32],
+    [getattr(intrinsics, name) for name in intrinsics.__all__],
 )  # fmt: skip
 def test_pieces_work_only_inside_a_kernel(piece):
     name = piece.__name__

@@ -314,7 +314,8 @@ def test_other_shapes_work_too(rng, shape, aligned):
     for columns in {shape.longest, shape.longest - 4 if aligned else shape.longest - 3} - {0}:
         x, gamma, beta = inputs(rng, shape.rows + 1, columns)
         out = np.full_like(x, np.nan)
-        kernel = rows_in_registers(shape, Form(aligned=aligned, whole=columns == shape.longest))
+        form = Form(aligned=aligned, full=shape.full(columns, aligned))
+        kernel = rows_in_registers(shape, form)
         kernel[2 if shape.rows > 1 else shape.rows + 1, shape.threads](
             x, gamma, beta, np.float32(1e-5), out
         )

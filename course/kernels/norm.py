@@ -11,7 +11,7 @@ in `course.kernels.norm_backward`. Here is how each is launched:
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -70,8 +70,8 @@ def _plain(kernel: Callable, rows_a_block: int, threads: int) -> Step:
 def _made(make: Callable, shape_for: Callable[[int, bool], Shape]) -> Step:
     def launch(rows: int, columns: int, form: Form) -> Launch:
         shape = shape_for(columns, form.aligned)
-        whole = make is not norm_rows.long_rows and columns == shape.longest
-        form = Form(form.kind, form.aligned, whole, form.gamma, form.beta, form.activation)
+        full = 0 if make is norm_rows.long_rows else shape.full(columns, form.aligned)
+        form = replace(form, full=full)
         return make(shape, form), -(-rows // shape.rows), shape.threads
 
     return Step(launch, fused=True)
@@ -199,7 +199,7 @@ def prepared(
     aligned = _are_aligned(x, out, gamma, beta)
     step = LADDER[method_for(method, columns, aligned)]
     fused = activation if step.fused else None
-    form = Form(str(out.dtype), aligned, False, gamma is not None, beta is not None, fused)
+    form = Form(str(out.dtype), aligned, 0, gamma is not None, beta is not None, fused)
     kernel, blocks, threads = step.launch(rows, columns, form)
     if gamma is None:
         gamma = _constant(1, 1 if step.fused else columns)
@@ -321,7 +321,8 @@ def prepared_backward(
     shape_of_sums = (parts if parameters else 1, columns)
     some = [cuda.device_array(shape_of_sums, np.float32) for _ in range(2)]
     if method == "registers":
-        form = Form(str(dx.dtype), aligned, columns == shape.longest, gamma is not None)
+        full = shape.full(columns, aligned)
+        form = Form(str(dx.dtype), aligned, full, gamma is not None)
         kernel = norm_backward.backward_in_registers(shape, form, parameters)
         factor = _constant(1, 1) if gamma is None else gamma
         call = kernel[blocks, shape.threads, stream]
@@ -369,7 +370,7 @@ def made_kernels() -> dict[str, tuple[Callable, str]]:
                 found[f"{'rows' if activation is None else 'rows, gelu'}, {where}"] = kernel, types
             if length <= BACKWARD_THREADS * BACKWARD_ELEMENTS[aligned][-1]:
                 shape = backward_shape(length, aligned)
-                form = Form(kind, aligned, length == shape.longest)
+                form = Form(kind, aligned, shape.full(length, aligned))
                 kernel = norm_backward.backward_in_registers(shape, form, True)
                 found[f"backward, {where}"] = kernel, back
     return found

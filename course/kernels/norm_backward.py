@@ -18,7 +18,7 @@ import functools
 import math
 from collections.abc import Callable
 
-from numba import float32, int32
+from numba import float32, int32, int64
 
 from course.backend import cuda
 from course.kernels.norm_rows import Form, Shape, lanes_sum, pieces, power_above
@@ -165,22 +165,22 @@ def backward_in_registers(shape: Shape, form: Form, parameters: bool) -> Callabl
     take, put, bring = part.take, part.put, part.bring
     added, squared, of_warp = part.added, part.squared, part.of_warp
     row_threads, rows, elements = shape.row_threads, shape.rows, shape.elements
-    whole, wide, has_gamma = form.whole, 4 if form.aligned else 1, form.gamma
-    parts, warps = elements // wide, max(row_threads // WARP, 1)
+    full, wide, has_gamma = form.full, 4 if form.aligned else 1, form.gamma
+    parts, warps = shape.parts(form.aligned), max(row_threads // WARP, 1)
     add_lanes = lanes_sum(min(row_threads, WARP))
     near_warps = power_above(warps)
     add_warps = lanes_sum(near_warps)
-    own = pieces(shape, Form("float32", form.aligned, whole)).put  # for the float32 sums
+    own = pieces(shape, Form("float32", form.aligned, full)).put  # for the float32 sums
 
     @cuda.jit(device=True)
     def near_factors(gamma, p, columns, thread, factors):
         """A part of gamma, ones without it, zeros beyond the end of the row."""
-        column = int32((p * row_threads + thread) * wide)
-        here = whole or column < columns
+        column = int64(thread) * wide + p * row_threads * wide
+        here = p < full or column < columns
         for e in range(wide):
             factors[e] = float32(1)
         if has_gamma:
-            take(gamma, column if whole else min(column, int32(columns - wide)), factors, 0)
+            take(gamma, column if p < full else min(column, int64(columns - wide)), factors, 0)
         for e in range(wide):
             factors[e] = factors[e] if here else float32(0)
 
@@ -228,8 +228,8 @@ def backward_in_registers(shape: Shape, form: Form, parameters: bool) -> Callabl
     @cuda.jit(device=True)
     def save(some, row, sums_of, columns, thread):
         for p in range(parts):
-            column = int32((p * row_threads + thread) * wide)
-            if column < columns:
+            column = int64(thread) * wide + p * row_threads * wide
+            if p < full or column < columns:
                 own(some, (row, column), sums_of, p * wide)
 
     @cuda.jit(max_registers=shape.max_registers)
@@ -263,8 +263,8 @@ def backward_in_registers(shape: Shape, form: Form, parameters: bool) -> Callabl
             scale = float32(1) / math.sqrt(square / float32(columns) + eps)
             plain, turned = plain / float32(columns), turned * scale / float32(columns)
             for p in range(parts):
-                column, n = int32((p * row_threads + thread) * wide), p * wide
-                here = wanted <= last and (whole or column < columns)
+                column, n = int64(thread) * wide + p * row_threads * wide, p * wide
+                here = wanted <= last and (p < full or column < columns)
                 near_factors(gamma, p, columns, thread, factors)
                 for e in range(wide):
                     hat = (values[n + e] - mean) * scale

@@ -7,8 +7,9 @@ need shuffles alone. Step 8 is for rows that no block's registers hold: moments 
 other, then the row is read a second time, while some of it may still be in L2.
 
 Which numbers a thread has: columns ``(part * row_threads + thread) * wide`` and the ``wide - 1``
-after it, for each part. Beyond the row's end the last numbers are read once more and left out of
-the sums, so no load stands behind a branch.
+after it, for each part. Parts that a row surely fills are compiled without a guard. In others, what
+is beyond the row's end is the last numbers once more, left out of the sums: no load stands behind a
+branch. Columns are counted in 64 bits, so that the parts' addresses are one register and constants.
 
 An activation may follow before the result is written: fused, it costs no memory traffic.
 """
@@ -19,10 +20,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from numba import float32, int32
+from numba import float32, int32, int64
 
 from course.backend import cuda
-from course.intrinsics import load, load4, store, store4
+from course.intrinsics import (
+    load,
+    load4,
+    load4_streaming,
+    load_streaming,
+    store4_streaming,
+    store_streaming,
+)  # fmt: skip
 from course.kernels.activation import FUNCTIONS
 from course.kernels.arrays import WORDS
 from course.kernels.norm_steps import ALL, WARP, merged, merged_in_warp
@@ -91,6 +99,15 @@ class Shape:
         """The longest row that fits."""
         return self.row_threads * self.elements
 
+    def parts(self, aligned: bool) -> int:
+        """Accesses of a thread to a row."""
+        return self.elements // (4 if aligned else 1)
+
+    def full(self, columns: int, aligned: bool) -> int:
+        """Those of them that are inside a row of this length for every thread."""
+        wide = 4 if aligned else 1
+        return min(columns // (self.row_threads * wide), self.parts(aligned))
+
 
 @dataclass(frozen=True)
 class Form:
@@ -102,8 +119,8 @@ class Form:
         What the result is stored as.
     aligned : bool
         Rows, gamma and beta can be accessed four numbers at a time.
-    whole : bool
-        The row has exactly as many numbers as the threads: no guard is needed.
+    full : int
+        Parts of the threads' numbers that every row fills: no guard is needed there.
     gamma, beta : bool
         Whether they are there; without it the argument is not touched.
     activation : str, optional
@@ -112,7 +129,7 @@ class Form:
 
     kind: str = "float32"
     aligned: bool = True
-    whole: bool = False
+    full: int = 0
     gamma: bool = True
     beta: bool = True
     activation: str | None = None
@@ -124,6 +141,7 @@ class Pieces(NamedTuple):
     `take`, `put`: ``wide`` numbers at an index, to and from ``values[n:]``. `bring`: all numbers of
     a chunk. `how_many`: those that are in the row; `of_warp`: a whole warp's. `added`, `squared`: a
     thread's sum, and that of its squared differences from a number. `finish`: normalise and write.
+    `bring` and `finish` say that no cache need keep a row, unless it is read `again`.
     """
 
     take: Callable
@@ -136,14 +154,14 @@ class Pieces(NamedTuple):
     finish: Callable
 
 
-def pieces(shape: Shape, form: Form) -> Pieces:
+def pieces(shape: Shape, form: Form, again: bool = False) -> Pieces:
     """The device functions for a shape and a form."""
-    row_threads, elements, whole = shape.row_threads, shape.elements, form.whole
-    wide = 4 if form.aligned else 1
-    parts, kind = elements // wide, WORDS[form.kind]
+    row_threads, full = shape.row_threads, form.full
+    wide, parts, kind = 4 if form.aligned else 1, shape.parts(form.aligned), WORDS[form.kind]
     has_gamma, has_beta, activation = form.gamma, form.beta, ACTIVATIONS[form.activation]
 
     if form.aligned:
+        bring4 = load4 if again else load4_streaming
 
         @cuda.jit(device=True)
         def take(array, index, values, n):
@@ -152,72 +170,88 @@ def pieces(shape: Shape, form: Form) -> Pieces:
             values[n + 2], values[n + 3] = float32(c), float32(d)
 
         @cuda.jit(device=True)
+        def take_row(array, index, values, n):
+            a, b, c, d = bring4(array, index)
+            values[n], values[n + 1] = float32(a), float32(b)
+            values[n + 2], values[n + 3] = float32(c), float32(d)
+
+        @cuda.jit(device=True)
         def put(array, index, values, n):
             a, b, c, d = values[n], values[n + 1], values[n + 2], values[n + 3]
-            store4(array, index, (kind(a), kind(b), kind(c), kind(d)))
+            store4_streaming(array, index, (kind(a), kind(b), kind(c), kind(d)))
 
     else:
+        bring1 = load if again else load_streaming
 
         @cuda.jit(device=True)
         def take(array, index, values, n):
             values[n] = float32(load(array, index))
 
         @cuda.jit(device=True)
+        def take_row(array, index, values, n):
+            values[n] = float32(bring1(array, index))
+
+        @cuda.jit(device=True)
         def put(array, index, values, n):
-            store(array, index, kind(values[n]))
+            store_streaming(array, index, kind(values[n]))
 
     @cuda.jit(device=True)
     def bring(x, row, start, columns, thread, values):
+        first = int64(start) + int64(thread) * wide
         for part in range(parts):
-            column = int32(start + (part * row_threads + thread) * wide)
-            near = column if whole else min(column, int32(columns - wide))
-            take(x, (row, near), values, part * wide)
+            column = first + part * row_threads * wide
+            near = column if part < full else min(column, int64(columns - wide))
+            take_row(x, (row, near), values, part * wide)
 
     @cuda.jit(device=True)
     def how_many(start, columns, thread):
+        first = int64(start) + int64(thread) * wide
         found = int32(0)
         for part in range(parts):
-            if int32(start + (part * row_threads + thread) * wide) < columns:
+            if part < full or first + part * row_threads * wide < columns:
                 found += int32(wide)
         return float32(found)
 
     @cuda.jit(device=True)
     def of_warp(warp, columns):
-        found = int32(0)
-        for part in range(parts):
+        found = int32(full * WARP * wide)
+        for part in range(full, parts):
             start = int32((part * row_threads + warp * WARP) * wide)
             found += max(int32(0), min(int32(columns - start), int32(WARP * wide)))
-        return float32(elements * WARP) if whole else float32(found)
+        return float32(found)
 
     @cuda.jit(device=True)
     def added(values, start, columns, thread):
+        first = int64(start) + int64(thread) * wide
         result = float32(0)
         for part in range(parts):
             some = float32(0)
             for e in range(wide):
                 some += values[part * wide + e]
-            here = whole or int32(start + (part * row_threads + thread) * wide) < columns
+            here = part < full or first + part * row_threads * wide < columns
             result += some if here else float32(0)
         return result
 
     @cuda.jit(device=True)
     def squared(values, start, columns, thread, mean):
+        first = int64(start) + int64(thread) * wide
         result = float32(0)
         for part in range(parts):
             some = float32(0)
             for e in range(wide):
                 difference = values[part * wide + e] - mean
                 some += difference * difference
-            here = whole or int32(start + (part * row_threads + thread) * wide) < columns
+            here = part < full or first + part * row_threads * wide < columns
             result += some if here else float32(0)
         return result
 
     @cuda.jit(device=True)
     def finish(out, row, start, columns, thread, values, mean, scale, gamma, beta, wanted):
         factors = cuda.local.array(4, float32)
+        first = int64(start) + int64(thread) * wide
         for part in range(parts):
-            column, n = int32(start + (part * row_threads + thread) * wide), part * wide
-            near = column if whole else min(column, int32(columns - wide))
+            column, n = first + part * row_threads * wide, part * wide
+            near = column if part < full else min(column, int64(columns - wide))
             for e in range(wide):
                 values[n + e] = (values[n + e] - mean) * scale
             if has_gamma:
@@ -230,7 +264,7 @@ def pieces(shape: Shape, form: Form) -> Pieces:
                     values[n + e] += factors[e]
             for e in range(wide):
                 values[n + e] = activation(values[n + e])
-            if wanted and (whole or column < columns):
+            if wanted and (part < full or column < columns):
                 put(out, (row, column), values, n)
 
     return Pieces(take, put, bring, how_many, of_warp, added, squared, finish)
@@ -323,7 +357,7 @@ def long_rows(shape: Shape, form: Form) -> Callable:
 
     Chunks of `shape.longest` numbers; each thread merges its part of a chunk into its moments.
     """
-    part = pieces(shape, form)
+    part = pieces(shape, form, again=True)
     bring, how_many, finish = part.bring, part.how_many, part.finish
     added, squared = part.added, part.squared
     elements, chunk, warps = shape.elements, shape.longest, shape.row_threads // WARP

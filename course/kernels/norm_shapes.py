@@ -6,10 +6,11 @@ Forward by measurement on an H200, backward by registers and resident threads al
 from course.kernels.norm_rows import Shape, power_above
 
 #: Threads of a row from which a kernel is chosen, so that few are compiled.
-ROW_THREADS = (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+ROW_THREADS = (32, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
 #: Numbers a thread: of aligned rows the fewest that reach the row's end; of others, whose accesses
 #: are of one number, what leaves the fewest threads idle.
-ELEMENTS = {True: (8, 16, 32), False: (12, 16)}
+ELEMENTS = {True: (8, 16, 24, 32), False: (12, 16)}
+FEW_THREADS = 512  # of a row, if they hold it: several blocks a multiprocessor
 FEW_REGISTERS = 32  # with 8 numbers a thread: all 2,048 threads fit a multiprocessor
 UNALIGNED_REGISTERS = 64  # room for an address each
 SHORT_THREADS = 128  # of a block with several rows
@@ -40,7 +41,8 @@ def row_shape(columns: int, aligned: bool = True) -> Shape:
             f"{ROW_THREADS[-1] * ELEMENTS[aligned][-1]:,}: choose the method 'long' or 'auto'"
         )
     if aligned:
-        elements, threads = sizes[0]
+        few = [(elements, threads) for elements, threads in sizes if threads <= FEW_THREADS]
+        elements, threads = (few or sizes)[0]
         return Shape(threads, 1, elements, FEW_REGISTERS if elements == ELEMENTS[True][0] else 255)
     elements, threads = min(sizes, key=lambda size: (size[0] * size[1], -size[0]))
     return Shape(threads, 1, elements, UNALIGNED_REGISTERS)

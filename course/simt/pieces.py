@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 f4, u4 = types.float32, types.uint32
 
 #: Elements of one access, by the function's name.
-LOADS = {"load": 1, "load2": 2, "load4": 4}
-STORES = {"store": 1, "store2": 2, "store4": 4}
+LOADS = {"load": 1, "load2": 2, "load4": 4, "load_streaming": 1, "load4_streaming": 4}
+STORES = {"store": 1, "store2": 2, "store4": 4, "store_streaming": 1, "store4_streaming": 4}
+#: Accesses of global memory alone, of elements that no cache need keep.
+STREAMING = tuple(name for name in (*LOADS, *STORES) if name.endswith("_streaming"))
 COPIES = {"copy_async": 1, "copy4_async": 4}
 #: Types of the operands of a tensor core's product (c, a, b), and multiplications for each lane.
 PRODUCTS = {
@@ -107,6 +109,8 @@ def _unfit(name: str, array: Any, index: Any, count: int) -> str | None:
         )
     if array.layout == "F" and array.ndim > 1:
         return f"{name} needs an array whose last axis is contiguous, not one in Fortran's order"
+    if name in STREAMING and array.dtype.bitwidth not in (16, 32, 64):
+        return f"{name} needs elements of 2, 4 or 8 bytes, not of {array.dtype}"
     size = count * array.dtype.bitwidth // 8
     if size > WIDEST:
         return (
@@ -148,10 +152,11 @@ def piece_code(emitter: Emitter, node: ast.Call, name: str) -> str:
             kind = plain(emitter.typing.of[node.args[place]])
             if not isinstance(kind, types.BaseTuple):
                 codes[place] = f"({codes[place]},)"
+        streaming = ", True" if name in STREAMING else ""
         if name in LOADS:
-            return f"T.load_vector({', '.join(codes)}, {LOADS[name]}, {site})"
+            return f"T.load_vector({', '.join(codes)}, {LOADS[name]}, {site}{streaming})"
         if name in STORES:
-            return f"T.store_vector({', '.join(codes)}, {STORES[name]}, {site})"
+            return f"T.store_vector({', '.join(codes)}, {STORES[name]}, {site}{streaming})"
         other = emitter.site(node, ast.unparse(node.args[2]))
         return f"T.copy_async({', '.join(codes)}, {COPIES[name]}, {site}, {other})"
     if name == "wait_copies":

@@ -56,8 +56,10 @@ class Vectors:
     """What lane programs do with several elements at once."""
 
     # ------------------------------------------------------------------ loads and stores
-    def load_vector(self, array: Array, index: tuple, count: int, site: int):
+    def load_vector(self, array: Array, index: tuple, count: int, site: int, streaming=False):
         """``count`` neighbouring elements of each lane, as a tuple; one of them as a number."""
+        if streaming:
+            self._check_global(array, site)
         uniform, varying, bad = self._reach(array, index, count, site, "load")
         if bad is not None and not self.active_part(bad):
             values = (self.poison(array.dtype),) * count
@@ -69,8 +71,12 @@ class Vectors:
             )
         return values if count > 1 else values[0]
 
-    def store_vector(self, array: Array, index: tuple, values, count: int, site: int) -> None:
+    def store_vector(
+        self, array: Array, index: tuple, values, count: int, site: int, streaming=False
+    ) -> None:
         """Write ``count`` neighbouring elements of each active lane."""
+        if streaming:
+            self._check_global(array, site)
         if array.space == "constant":
             self.constant_store(array, site)
         uniform, varying, bad = self._reach(array, index, count, site, "store")
@@ -83,6 +89,13 @@ class Vectors:
             with _Apart(self):
                 for e, value in enumerate(values):
                     self.store_at(array, uniform + e, varying, bad, value, site)
+
+    def _check_global(self, array: Array, site: int) -> None:
+        if array.space != "global":
+            raise typing_error(
+                f"line {self.site(site).line}: a streaming access is one of global memory, and "
+                f"{array.name} is in {array.space} memory: take load or store, load4 or store4"
+            )
 
     def _reach(self, array: Array, index: tuple, count: int, site: int, op: str) -> tuple:
         """Where each lane's first element is: the parts of its number, and the lanes in error.
