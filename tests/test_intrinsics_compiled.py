@@ -22,6 +22,7 @@ from course.intrinsics import (
     mma_f16,
     mma_f16_k8,
     mma_tf32,
+    round_tf32,
     split_halves,
     store,
     store2,
@@ -136,7 +137,7 @@ def halves_8(x, out):
 
 def tf32(x, out):
     t = cuda.threadIdx.x
-    zero, y = float32(0), load(x, t)
+    zero, y = float32(0), round_tf32(load(x, t))
     store4(out, 4 * t, mma_tf32((zero, zero, zero, zero), (y, zero, y, y), (y, zero)))
 
 
