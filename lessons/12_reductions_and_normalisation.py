@@ -824,8 +824,8 @@ predict.answer("softmax in registers, times as fast as three passes", round(fast
 # %% [markdown]
 # ## 6 GELU and Swish: count the bytes
 #
-# Between its matrix products a network bends each number by an **activation**. The plainest is ReLU,
-# max(x, 0), with a corner at 0. **Swish** (also SiLU) and **GELU** have none:
+# Between its matrix products a network bends each number by an **activation**. The plainest is
+# ReLU, max(x, 0), with a corner at 0. **Swish** (also SiLU) and **GELU** have none:
 #
 # ```text
 # Swish(x) = x * sigmoid(x) = x / (1 + exp(-x))
