@@ -600,7 +600,7 @@ def test_help_offers_only_commands_that_exist(capfd):
     status, out, _ = call(capfd, "reconstruct", "--help")
     assert status == 0
     options = ("--k", "--out", "--size", "--fit", "--engine", "--resume", "--workers", "--batch")
-    for word in (*options, "quality.csv", "grid.png", "report.json"):
+    for word in (*options, "--gpus", "quality.csv", "grid.png", "report.json"):
         assert word in out
 
 
