@@ -13,7 +13,6 @@ Source: Milakov, Gimelshein, "Online normalizer calculation for softmax", arXiv:
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numba import float32, int32
@@ -30,6 +29,7 @@ from course.kernels.arrays import (
     on_device,
     target_for,
 )
+from course.kernels.softmax_shapes import Shape, most_accesses, part_of_row, shape_for
 
 WARP = 32
 ALL = 0xFFFFFFFF  # lanes of a warp
@@ -232,121 +232,38 @@ def online(stored: str, threads: int, aligned: bool) -> Callable:
 # --- step 3: the row in registers -----------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Shape:
-    """The sizes to tune.
-
-    Attributes
-    ----------
-    row_threads : int
-        Threads that share a row: a power of two from 4 to 1,024. Up to 32 need shuffles alone.
-    rows : int
-        Rows of a block; rows x row_threads is a multiple of 32.
-    accesses : int
-        Loads of four elements that a thread has under way together, its whole part of the row.
-    """
-
-    row_threads: int
-    rows: int
-    accesses: int
-
-    @property
-    def capacity(self) -> int:
-        """The longest row."""
-        return self.row_threads * self.accesses * WIDE
-
-
-#: Accesses of four elements: what a thread has of a row where there are threads enough. float16's
-#: are half as many bytes, and single elements four times as many accesses. Measured on an H200.
-MOST_ACCESSES, MOST_OF_HALVES, MOST_UNALIGNED = 3, 8, 4
-FEWEST_THREADS, MOST_THREADS = 4, 1024  # that share a row
-BLOCK = 64  # threads of a block, at least
 #: Elements of the longest row, by alignment: 1,024 threads have 64 registers each, and where single
 #: elements are read, more of them hold addresses.
 LONGEST = {True: 32_768, False: 16_384}
 
 
-def most_accesses(stored: str, aligned: bool) -> int:
-    """Accesses that a thread has of a row, at most, where there are threads enough."""
-    if stored == "float16":
-        return MOST_OF_HALVES
-    return MOST_ACCESSES if aligned else MOST_UNALIGNED
-
-
-def shape_for(columns: int, most: int = MOST_ACCESSES) -> Shape:
-    """The shape for rows of so many elements, `most` accesses a thread where there are threads."""
-    row_threads = FEWEST_THREADS
-    while row_threads < MOST_THREADS and row_threads * most * WIDE < columns:
-        row_threads *= 2
-    accesses = max(1, -(-columns // (row_threads * WIDE)))
-    return Shape(row_threads, max(1, BLOCK // row_threads), accesses)
-
-
 @functools.cache
-def registers(stored: str, shape: Shape, aligned: bool) -> Callable:
+def registers(stored: str, shape: Shape, aligned: bool, full: int = 0) -> Callable:
     """Step 3, of (x, out): each row is read once, kept in registers, and written.
 
-    Mapping: block (row_threads, rows), thread (t, r) of block b works on row ``b * rows + r``; it
-    has the four columns from ``4 (n row_threads + t)`` on for each access n. Columns beyond the end
-    are read from the last ones and taken for minus infinity; rows beyond the end are not written.
-    Where rows do not begin on a multiple of four elements, neighbouring threads read neighbouring
-    columns instead. In place (x is out) it works, too.
+    Mapping: block (row_threads, rows), thread (t, r) of block b works on row ``b * rows + r``, on
+    the columns that `part_of_row` says; `full` is `Shape.full` of the rows, or less. Columns beyond
+    the end are taken for minus infinity; rows beyond the end are not written. In place (x is out)
+    it works, too.
     """
     word, row_threads, accesses = WORDS[stored], shape.row_threads, shape.accesses
     block_rows, warps = shape.rows, shape.row_threads // WARP
     largest_of, sum_of = among(min(row_threads, WARP))
     of_row = exchange(row_threads, block_rows) if warps > 1 else None
-
-    @cuda.jit(device=True)
-    def bring(x, row, t, values):
-        """Load a thread's part of a row, minus infinity beyond its end."""
-        columns = int32(x.shape[1])
-        taken = cuda.local.array((accesses, WIDE), word)
-        for n in range(accesses):
-            if aligned:
-                column = (int32(n * row_threads) + t) * WIDE
-                four = load4(x, (row, min(column, columns - WIDE)))
-                taken[n, 0], taken[n, 1], taken[n, 2], taken[n, 3] = four
-            else:
-                for e in range(WIDE):
-                    column = int32((n * WIDE + e) * row_threads) + t
-                    taken[n, e] = x[row, min(column, columns - 1)]
-        for n in range(accesses):
-            for e in range(WIDE):
-                if aligned:
-                    column = (int32(n * row_threads) + t) * WIDE
-                else:
-                    column = int32((n * WIDE + e) * row_threads) + t
-                values[n, e] = float32(taken[n, e]) if column < columns else MINUS_INFINITY
-
-    @cuda.jit(device=True)
-    def save(out, row, t, values, scale):
-        """Store a thread's part of a row, scaled."""
-        columns = int32(out.shape[1])
-        for n in range(accesses):
-            if aligned:
-                column = (int32(n * row_threads) + t) * WIDE
-                if column < columns:
-                    four = (
-                        word(values[n, 0] * scale), word(values[n, 1] * scale),
-                        word(values[n, 2] * scale), word(values[n, 3] * scale),
-                    )  # fmt: skip
-                    store4(out, (row, column), four)
-            else:
-                for e in range(WIDE):
-                    column = int32((n * WIDE + e) * row_threads) + t
-                    if column < columns:
-                        out[row, column] = values[n, e] * scale
+    bring, inside, put = part_of_row(shape, aligned, full)
 
     @cuda.jit(max_registers=most_registers(row_threads * block_rows))
     def softmax_registers(x, out):
+        stored_numbers = cuda.local.array((accesses, WIDE), word)
         values = cuda.local.array((accesses, WIDE), float32)
-        t = int32(cuda.threadIdx.x)
+        t, columns = int32(cuda.threadIdx.x), int32(x.shape[1])
         row = int32(cuda.blockIdx.x) * block_rows + int32(cuda.threadIdx.y)
-        bring(x, min(row, x.shape[0] - 1), t, values)
+        bring(x, min(row, int32(x.shape[0] - 1)), t, stored_numbers)
         largest, total = LOWEST, ZERO
         for n in range(accesses):
             for e in range(WIDE):
+                value = float32(stored_numbers[n, e])
+                values[n, e] = value if inside(n, e, t, columns) else MINUS_INFINITY
                 largest = larger(largest, values[n, e])
         largest = largest_of(largest)
         for n in range(accesses):
@@ -359,8 +276,12 @@ def registers(stored: str, shape: Shape, aligned: bool) -> Callable:
             here = largest
             largest, total = of_row(here, total)
             scale = power(here, largest)
+        scale /= total
+        for n in range(accesses):
+            for e in range(WIDE):
+                stored_numbers[n, e] = word(values[n, e] * scale)
         if row < x.shape[0]:
-            save(out, row, t, values, scale / total)
+            put(out, row, t, stored_numbers)
 
     return softmax_registers
 
@@ -381,7 +302,7 @@ def made_kernels() -> dict[str, tuple[Callable, str]]:
             found[f"online, {label}, {about}"] = online(stored, threads, aligned), types
         for columns in (10, 768, LONGEST[aligned]):
             shape = shape_for(columns, most_accesses(stored, aligned))
-            kernel = registers(stored, shape, aligned)
+            kernel = registers(stored, shape, aligned, shape.full(columns, aligned))
             found[f"registers, {columns}, {about}"] = kernel, types
     return found
 
@@ -399,7 +320,7 @@ def configured(x: Array, out: Array, method: str = "registers", stream: int = 0)
         threads = ONLINE_THREADS["long" if columns > LONGEST[aligned] else "short"]
         return online(str(x.dtype), threads, aligned)[rows, threads, stream]
     shape = shape_for(columns, most_accesses(str(x.dtype), aligned))
-    kernel = registers(str(x.dtype), shape, aligned)
+    kernel = registers(str(x.dtype), shape, aligned, shape.full(columns, aligned))
     return kernel[-(-rows // shape.rows), (shape.row_threads, shape.rows), stream]
 
 

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from numba import float32, int32
 
 from course.backend import cuda
-from course.intrinsics import load4, store4
 from course.kernels.arrays import (
     WIDE,
     WORDS,
@@ -25,7 +24,8 @@ from course.kernels.arrays import (
     on_device,
     target_for,
 )
-from course.kernels.softmax import WARP, ZERO, Shape, among, most_registers, shape_for
+from course.kernels.softmax import WARP, ZERO, among, most_registers
+from course.kernels.softmax_shapes import Shape, part_of_row, shape_for
 
 # --- step 1: two passes ---------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ def softmax_backward_two_passes(dy, y, dx):
 
 
 @functools.cache
-def registers(stored: str, shape: Shape, aligned: bool) -> Callable:
+def registers(stored: str, shape: Shape, aligned: bool, full: int = 0) -> Callable:
     """Step 2, of (dy, y, dx): each row of both is read once, kept in registers, and dx written.
 
     Mapping: as in `course.kernels.softmax.registers`. Columns beyond the end count as zeros; rows
@@ -90,27 +90,7 @@ def registers(stored: str, shape: Shape, aligned: bool) -> Callable:
     block_rows, warps = shape.rows, shape.row_threads // WARP
     _, sum_of = among(min(row_threads, WARP))
     of_row = row_sum(row_threads, block_rows) if warps > 1 else None
-
-    @cuda.jit(device=True)
-    def load(x, row, t, taken):
-        """A thread's part of a row, all of it under way at once; beyond the end the last ones."""
-        columns = int32(x.shape[1])
-        for n in range(accesses):
-            if aligned:
-                column = (int32(n * row_threads) + t) * WIDE
-                four = load4(x, (row, min(column, columns - WIDE)))
-                taken[n, 0], taken[n, 1], taken[n, 2], taken[n, 3] = four
-            else:
-                for e in range(WIDE):
-                    column = int32((n * WIDE + e) * row_threads) + t
-                    taken[n, e] = x[row, min(column, columns - 1)]
-
-    @cuda.jit(device=True)
-    def place_of(n, e, t):
-        """The column of a thread's number."""
-        if aligned:
-            return (int32(n * row_threads) + t) * WIDE + e
-        return int32((n * WIDE + e) * row_threads) + t
+    bring, inside, put = part_of_row(shape, aligned, full)
 
     @cuda.jit(max_registers=most_registers(row_threads * block_rows))
     def softmax_backward_registers(dy, y, dx):
@@ -118,14 +98,14 @@ def registers(stored: str, shape: Shape, aligned: bool) -> Callable:
         results = cuda.local.array((accesses, WIDE), word)
         t, columns = int32(cuda.threadIdx.x), int32(y.shape[1])
         row = int32(cuda.blockIdx.x) * block_rows + int32(cuda.threadIdx.y)
-        inside = min(row, int32(y.shape[0] - 1))
-        load(dy, inside, t, gradients)
-        load(y, inside, t, results)
+        near = min(row, int32(y.shape[0] - 1))
+        bring(dy, near, t, gradients)
+        bring(y, near, t, results)
         total = ZERO
         for n in range(accesses):
             for e in range(WIDE):
                 product = float32(gradients[n, e]) * float32(results[n, e])
-                total += product if place_of(n, e, t) < columns else ZERO
+                total += product if inside(n, e, t, columns) else ZERO
         total = sum_of(total)
         if warps > 1:
             total = of_row(total)
@@ -135,16 +115,7 @@ def registers(stored: str, shape: Shape, aligned: bool) -> Callable:
             for e in range(WIDE):
                 g = float32(gradients[n, e]) - total
                 gradients[n, e] = word(float32(results[n, e]) * g)
-            if aligned:
-                column = place_of(n, 0, t)
-                if column < columns:
-                    four = gradients[n, 0], gradients[n, 1], gradients[n, 2], gradients[n, 3]
-                    store4(dx, (row, column), four)
-            else:
-                for e in range(WIDE):
-                    column = place_of(n, e, t)
-                    if column < columns:
-                        dx[row, column] = gradients[n, e]
+        put(dx, row, t, gradients)
 
     return softmax_backward_registers
 
@@ -166,7 +137,8 @@ def made_kernels() -> dict[str, tuple[Callable, str]]:
         types = f"void({', '.join([f'{stored}[:, ::1]'] * 3)})"
         about = f"{stored}{'' if aligned else ', unaligned'}"
         for columns in (10, 768, LONGEST[aligned]):
-            kernel = registers(stored, shape_for(columns, MOST_ACCESSES[stored]), aligned)
+            shape = shape_for(columns, MOST_ACCESSES[stored])
+            kernel = registers(stored, shape, aligned, shape.full(columns, aligned))
             found[f"registers, {columns}, {about}"] = kernel, types
     return found
 
@@ -184,7 +156,7 @@ def configured(
         return softmax_backward_two_passes[rows, THREADS, stream]
     stored = str(y.dtype)
     shape = shape_for(columns, MOST_ACCESSES[stored])
-    kernel = registers(stored, shape, aligned)
+    kernel = registers(stored, shape, aligned, shape.full(columns, aligned))
     return kernel[-(-rows // shape.rows), (shape.row_threads, shape.rows), stream]
 
 
