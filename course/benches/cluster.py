@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from course import cluster_work
+from course import backend, cluster_work
 from course.cluster import Group, Recipe, cluster, rebuilt, rebuilt_digests, recipes
 from course.cluster_scaling import Parts, Scaling, middle, variant
 from course.cluster_scaling import run as run_batches
@@ -84,12 +84,13 @@ def run(bench) -> None:
 
 def measure(bench, counts: Sequence[int], cases: Sequence[Case], gpus: bool | None = None) -> None:
     """The same for other numbers of workers and cases, and without GPUs."""
+    bench.notes.append(f"Dask {backend.installed_version('distributed')}")
     for count in counts[:-1]:
         begin = time.perf_counter()
-        with cluster(count, gpus=gpus):
+        with cluster(count, gpus=gpus, dask_cuda=False):
             keep_start(bench, count, time.perf_counter() - begin)
     begin = time.perf_counter()
-    with cluster(counts[-1], gpus=gpus) as group:
+    with cluster(counts[-1], gpus=gpus, dask_cuda=False) as group:
         keep_start(bench, counts[-1], time.perf_counter() - begin)
         bench.notes.append(
             "; ".join(f"worker {one.worker}: {one.gpu or 'CPU'} {one.identity or ''}".strip()
