@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -96,10 +97,14 @@ def measure(bench, counts: Sequence[int], cases: Sequence[Case], gpus: bool | No
             "; ".join(f"worker {one.worker}: {one.gpu or 'CPU'} {one.identity or ''}".strip()
                       for one in group.seen)
         )  # fmt: skip
-        empty(bench, group, counts)
-        for case in cases:
-            scaling(bench, group, counts, case)
-        travelling(bench, group, counts, cases[-1])
+        tasks = [partial(empty, bench, group, counts)]
+        tasks += [partial(scaling, bench, group, counts, case) for case in cases]
+        tasks.append(partial(travelling, bench, group, counts, cases[-1]))
+        for task in tasks:
+            try:
+                task()
+            except Exception as problem:  # the other parts are still measured
+                bench.failures.append(f"{task.func.__name__}: {backend.one_line(problem, 400)}")
 
 
 def keep_start(bench, workers: int, seconds: float) -> None:
