@@ -50,6 +50,17 @@ def shown(value: Any) -> str:
     return repr(value)
 
 
+def told_apart(got: Any, right: Any) -> tuple[str, str]:
+    """Two numbers that differ, with as many digits as it takes to see that."""
+    texts = shown(got), shown(right)
+    if texts[0] == texts[1] and isinstance(got + right, (float, np.floating)):
+        for digits in range(7, 18):
+            texts = f"{float(got):.{digits}g}", f"{float(right):.{digits}g}"
+            if texts[0] != texts[1]:
+                break
+    return texts
+
+
 def place(name: str, index: tuple[int, ...]) -> str:
     """ "out[3]", "image[2, 5]"; a number without axes is just its name."""
     return f"{name}[{', '.join(map(str, index))}]" if index else name
@@ -153,12 +164,9 @@ def compare(
     if not wrong.any():
         return
     index = first(wrong)
-    sentences = [
-        f"{place(name, index)} is {shown(got[index])}, right is {shown(expected[index])}; "
-        f"wrong: {extent(wrong)}."
-        if got.ndim
-        else f"{name} is {shown(got[()])}, right is {shown(expected[()])}."
-    ]
+    mine, right = told_apart(got[index], expected[index])
+    sentences = [f"{place(name, index)} is {mine}, right is {right}"]
+    sentences[0] += f"; wrong: {extent(wrong)}." if got.ndim else "."
     diagnosis = explain(
         got, expected, wrong, mistakes=mistakes or {}, inputs=inputs or {}, threads=threads
     )

@@ -200,7 +200,7 @@ def _compare_values(
             "wrong-dtype",
             f"{name} has the type {values.dtype}, right is {np.dtype(exercise.dtype)}.",
         )
-    rounded = exercise.dtype or (values.dtype if values.dtype.kind in "fc" else np.float64)
+    rounded = exercise.dtype or _rounded(values.dtype, arguments)
     compare(
         "result" if name == "the result" else name,
         values,
@@ -210,6 +210,19 @@ def _compare_values(
         inputs=dict(arguments),
         tolerance_reason=exercise.tolerance.reason,
     )
+
+
+def _rounded(kind: np.dtype, arguments: Mapping[str, Any]) -> np.dtype:
+    """The type to whose digits an answer of this type is held.
+
+    float16 is enough where something given is float16; else an answer that computes in it has lost
+    digits.
+    """
+    if kind.kind not in "fc":
+        return np.dtype(np.float64)
+    half = np.dtype(np.float16)
+    given = {value.dtype for value in arguments.values() if isinstance(value, np.ndarray)}
+    return kind if half in given else np.promote_types(kind, np.float32)
 
 
 def _part(whole: Callable[[], Any], key: Any) -> Any:
@@ -232,9 +245,11 @@ def _compare_containers(
             wrongs = {s: partial(_part, wrong, key) for s, wrong in mistaken.items()}
             _compare_values(exercise, f"{name}[{key!r}]", got[key], right, arguments, wrongs)
         return
+    if isinstance(got, np.ndarray) and got.ndim:
+        got = tuple(got)  # np.array([a, b]) is a pair, too
     if not isinstance(got, (tuple, list)) or len(got) != len(expected):
         size = f"{len(got)} values" if isinstance(got, (tuple, list)) else type(got).__name__
-        raise Failure("wrong-result", f"{name} must be {len(expected)} values; got {size}.")
+        raise Failure("wrong-shape", f"{name} must be {len(expected)} values; got {size}.")
     for index, (part, right) in enumerate(zip(got, expected, strict=True)):
         wrongs = {s: partial(_part, wrong, index) for s, wrong in mistaken.items()}
         _compare_values(exercise, f"{name}[{index}]", part, right, arguments, wrongs)

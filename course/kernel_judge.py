@@ -244,7 +244,7 @@ def _judge_costs(exercise: KernelExercise, reports: list[Any]) -> None:
                 if finding.kind in SHAPE_COSTS and number not in measured:
                     continue
                 failure = from_finding(finding, tuple(report.findings))
-                failure.message = f"The result is right; the cost is not. {finding.message}"
+                failure.message = f"The result is right; the cost is not. {failure.message}"
                 raise failure
             if number in measured:
                 for limit in exercise.limits:

@@ -10,6 +10,7 @@ from typing import Any
 EXACT = 1e-9  # relative: two computed floats are the same figure
 CLOSE = 0.01
 ROUGHLY = 2.0  # a factor
+ROUGH = "✓ within a factor of 2"
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def judged(predicted: Any, measured: Any) -> str:
         return f"✗ off by {shown(abs(guess - truth))}"
     factor = max(guess / truth, truth / guess)
     if factor <= ROUGHLY:
-        return "✓ within a factor of 2"
+        return ROUGH
     return f"✗ {_times(factor)} times too {'high' if abs(guess) > abs(truth) else 'low'}"
 
 
@@ -95,8 +96,12 @@ def _times(factor: float) -> str:
 def _judged_parts(predicted: Any, measured: Any) -> str:
     if not isinstance(predicted, (tuple, list)) or len(predicted) != len(measured):
         return f"✗ {len(measured)} values were asked for"
-    right = sum(judged(p, m)[0] == "✓" for p, m in zip(predicted, measured, strict=True))
-    return "✓ all right" if right == len(measured) else f"✗ {right} of {len(measured)} right"
+    verdicts = [judged(p, m) for p, m in zip(predicted, measured, strict=True)]
+    right = sum(verdict[0] == "✓" for verdict in verdicts)
+    if right < len(measured):
+        return f"✗ {right} of {len(measured)} right"
+    near = any(verdict == ROUGH for verdict in verdicts)
+    return f"{ROUGH}, each" if near else "✓ all right"
 
 
 def _is_number(value: Any) -> bool:

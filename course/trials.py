@@ -88,6 +88,13 @@ def inputs_unchanged(
                 f"{old!r:.70} is now {after[name]!r:.70}. Work on a copy: sorted(x) and list(x) "
                 "make new lists, dict(x) a new dictionary.",
             )
+        new = after[name]
+        if (old.shape, old.dtype) != (new.shape, new.dtype):
+            raise Failure(
+                "input-modified",
+                f"{name} is an input, but it was {_described(old)} and is now {_described(new)}: "
+                f"{name}.reshape(...) and {name}.astype(...) give a new array and leave it alone.",
+            )
         changed = np.asarray((old != after[name]) & ~((old != old) & (after[name] != after[name])))
         index = first(changed) if changed.any() else (0,) * old.ndim
         target = f": write to {', '.join(results)} instead" if results else ""
@@ -117,5 +124,9 @@ def _same(old: Any, new: Any) -> bool:
 
 
 def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two arrays hold the same bytes: NaN equals itself here."""
-    return a.tobytes() == b.tobytes()
+    """Whether two arrays are of one shape and type and hold the same bytes: NaN equals itself."""
+    return (a.shape, a.dtype) == (b.shape, b.dtype) and a.tobytes() == b.tobytes()
+
+
+def _described(array: np.ndarray) -> str:
+    return f"of shape {array.shape}, {array.dtype}"

@@ -1,11 +1,13 @@
 """Typical wrong functions get the verdict that helps; right ones pass."""
 
 import numpy as np
+import pytest
 from sample_exercises import failed, samples  # noqa: F401
 
 from course import checks, function_judge
 from course.checks import Case, FunctionExercise, check, launch_covers
 from course.simt import host as cuda
+from course.verdicts import Failure
 
 # --- functions
 
@@ -34,7 +36,51 @@ def test_function_that_forgets_return_is_told():
 
 
 def test_function_that_returns_too_little_is_told():
-    failed(check("sample-error", lambda a, b: np.mean((a - b) ** 2)), "wrong-result", "2 values")
+    failed(check("sample-error", lambda a, b: np.mean((a - b) ** 2)), "wrong-shape", "2 values")
+
+
+def test_an_array_of_two_is_a_pair():
+    def error(a, b):
+        mse = np.mean((a - b) ** 2)
+        return np.array([mse, np.sqrt(mse)])
+
+    assert check("sample-error", error).status == "passed"
+    failed(check("sample-error", lambda a, b: np.zeros(3)), "wrong-shape", "2 values; got 3 values")
+
+
+def halved(kind):
+    """An exercise whose arguments are of a type; the right answer is half of them."""
+    cases = [Case("33 numbers", lambda rng: {"x": rng.standard_normal(33).astype(kind)})]
+    return FunctionExercise(
+        name=f"halved {np.dtype(kind)}", lesson=99, title="Half", reference=lambda x: x / 2,
+        cases=cases,
+    )  # fmt: skip
+
+
+def test_an_answer_in_float16_is_enough_only_where_float16_is_given():
+    def half(x):
+        return (x.astype(np.float16) / np.float16(2)).astype(np.float16)
+
+    for kind, status in ((np.float16, "passed"), (np.float32, "failed")):
+        exercise = halved(kind)
+        try:
+            function_judge.judge_function(exercise, half)
+        except Failure as failure:
+            assert status == "failed" and failure.kind == "wrong-result"
+        else:
+            assert status == "passed"
+
+
+def test_an_argument_whose_shape_was_changed_is_named():
+    def half(x):
+        x.shape = (3, 11)
+        return x.ravel() / 2
+
+    with pytest.raises(
+        Failure, match=r"x is an input, but it was of shape \(33,\), float32"
+    ) as told:
+        function_judge.judge_function(halved(np.float32), half)
+    assert told.value.kind == "input-modified" and "is now of shape (3, 11)" in told.value.message
 
 
 def test_function_that_returns_the_wrong_number_shows_both():

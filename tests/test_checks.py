@@ -1,13 +1,16 @@
 """Typical wrong kernels get the verdict that helps; right ones pass."""
 
+import dataclasses
+
 import numpy as np
 import pytest
-from numba import float32
-from sample_exercises import failed, samples  # noqa: F401
+from numba import float32, int32
+from sample_exercises import SQUARE, failed, samples  # noqa: F401
 
-from course import checks
+from course import checks, kernel_judge
 from course.checks import Case, KernelExercise, Limit, check
 from course.simt import host as cuda
+from course.verdicts import Failure
 
 # --- right answers
 
@@ -242,6 +245,35 @@ def test_right_nan_in_an_output_passes(monkeypatch):
 
     verdict = check("root", keep)
     assert verdict.status == "passed", verdict
+
+
+def test_float64_that_a_function_is_handed_is_shown_where_it_came_in():
+    @cuda.jit(device=True)
+    def doubled(value):
+        return value + value
+
+    @cuda.jit
+    def square(out, x):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = doubled(0.5 * x[i] * x[i])
+
+    says = "The result is right; the cost is not.", "Line 5: out[i] = doubled(0.5"
+    failed(check("sample-square", square), "float64", *says)
+
+
+def test_a_thread_that_costs_is_named():
+    @cuda.jit
+    def square(out, x):
+        i = cuda.grid(1)
+        shared = cuda.shared.array(1, int32)
+        shared[0] = 1
+        if i < out.size:
+            out[i] = x[i] * x[i]
+
+    exercise = dataclasses.replace(SQUARE, name="square-alone", forbidden={"same-value-race"})
+    with pytest.raises(Failure, match=r"Thread \(\d+, 0, 0\) of block .* writes"):
+        kernel_judge.judge_kernel(exercise, square)
 
 
 def test_float64_accumulator_is_a_cost_that_fails():

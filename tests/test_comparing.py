@@ -203,3 +203,10 @@ def test_typing_error_is_one_sentence_with_its_line_and_no_path(function, words,
     assert code.split(": ")[-1] in failure.code
     assert ".py" not in failure.message
     assert "\n" not in failure.message
+
+
+def test_numbers_that_look_alike_are_shown_with_the_digits_that_differ():
+    assert message(2.875 * (1 + 1e-12), 2.875, 0.0).startswith(
+        "out is 2.875000000003, right is 2.875."
+    )
+    assert message(float("nan"), 2.875).startswith("out is nan, right is 2.875.")

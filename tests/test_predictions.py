@@ -67,6 +67,7 @@ def test_measurement_without_a_guess_is_shown_kindly(predictor):
         ([1, 9], (1, 2), "✗ 1 of 2 right"),
         (1, (1, 2), "✗ 2 values were asked for"),
         ((44, 63), (44, 63), "✓ all right"),
+        ((3, 1, 1), (3, 2, 1), "✓ within a factor of 2, each"),
     ],
 )
 def test_judgement_says_how_far_off(guess, measured, words):

@@ -643,7 +643,7 @@ def merged_total_first(largest, total, other_largest, other_total):
     return total * math.exp(largest - both) + other_total * math.exp(other_largest - both), both
 
 
-@wrong("merge-softmax", "wrong-result", "must be 2 values")
+@wrong("merge-softmax", "wrong-shape", "must be 2 values")
 def merged_total_alone(largest, total, other_largest, other_total):
     both = max(largest, other_largest)
     return total * math.exp(largest - both) + other_total * math.exp(other_largest - both)
