@@ -93,10 +93,7 @@ def measure(bench, counts: Sequence[int], cases: Sequence[Case], gpus: bool | No
     begin = time.perf_counter()
     with cluster(counts[-1], gpus=gpus, dask_cuda=False) as group:
         keep_start(bench, counts[-1], time.perf_counter() - begin)
-        bench.notes.append(
-            "; ".join(f"worker {one.worker}: {one.gpu or 'CPU'} {one.identity or ''}".strip()
-                      for one in group.seen)
-        )  # fmt: skip
+        bench.notes += [f"worker {one.worker}: {one.gpu or 'CPU'}" for one in group.seen]
         tasks = [partial(empty, bench, group, counts)]
         tasks += [partial(scaling, bench, group, counts, case) for case in cases]
         tasks.append(partial(travelling, bench, group, counts, cases[-1]))
