@@ -258,7 +258,7 @@ def test_float64_that_a_function_is_handed_is_shown_where_it_came_in():
         if i < out.size:
             out[i] = doubled(0.5 * x[i] * x[i])
 
-    says = "The result is right; the cost is not.", "Line 5: out[i] = doubled(0.5"
+    says = "The result is right; the cost is not.", "Line 4: out[i] = doubled(0.5"
     failed(check("sample-square", square), "float64", *says)
 
 
