@@ -122,7 +122,7 @@ THREADS = 256  # of a block in step 1
 def softmax_three_passes(x, out):
     """Step 1, as the formula stands: the maximum, the sum, the row; x is read three times.
 
-    Mapping: block i has row i, thread t the columns t, t + 256, ... The first two passes end in a tree.
+    Mapping: block i has row i, thread t the columns t, t + 256, ... Two passes end in a tree.
     Memory: the second and third time from a cache, if the row is still there.
     """
     shared = cuda.shared.array(THREADS, float32)
