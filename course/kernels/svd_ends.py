@@ -13,7 +13,7 @@ from course.kernels.svd_rotate import DONE, FINISHED, NEAR, NOISE, REFRESHES, RO
 THREADS, WARPS = 256, 8
 TILE, ROWS, PADDED = 32, 8, 33  # a tile is 32 x 32 (and padded), its block 32 x 8 threads
 FULL = 0xFFFFFFFF
-FRESH = 3  # sweeps that a refreshed k may take until it must be refreshed again
+FRESH = 5  # sweeps that a refreshed k may take until it must be refreshed again
 MOST_REFRESHES = 3
 #: Squared length under which all is noise, where the largest entry of a matrix is about 1: float32
 #: has fewer bits from 1e-38 down.

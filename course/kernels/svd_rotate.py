@@ -44,10 +44,15 @@ def partners(turn, pair, n):
     From turn to turn the first rows of the pairs move to the pair before, the second ones to the
     pair behind: the first of pair p is the first of pair p + 1 in the turn before.
     """
-    last = n - 1
+    last = int32(n - 1)
     if pair == 0:
-        return int32(last), int32(turn)
-    return int32((turn + pair) % last), int32((turn - pair + last) % last)
+        return last, int32(turn)
+    one, other = int32(turn + pair), int32(turn - pair)
+    if one >= last:
+        one = int32(one - last)
+    if other < 0:
+        other = int32(other + last)
+    return one, other
 
 
 @cuda.jit(device=True)

@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 
 from course.backend import cuda
-from course.kernels import svd_blocks, svd_ends, svd_products, svd_qr, svd_rotate
+from course.kernels import (
+    svd_blocks,
+    svd_ends,
+    svd_products,
+    svd_qr,
+    svd_rotate,
+    svd_tensor,
+)
 from course.kernels.svd_products import multiply
 from course.kernels.svd_qr import LONGEST, Reflections
 from course.kernels.svd_rotate import REFRESHES
@@ -74,7 +81,11 @@ LADDER: dict[str, Step] = {
     "plain": Step(svd_rotate.rotate_plain, _sweep_whole),
     "shared": Step(svd_rotate.rotate_shared, _sweep_whole, largest=svd_rotate.SHARED_ROWS),
     "blocks": Step(svd_blocks.rotate_blocks, _sweep_blocks, smallest=64, unasked=7),
-}
+    "tensor cores": Step(
+        svd_tensor.ROTATE["tensor"], _sweep_blocks, smallest=64, unasked=7,
+        capability=svd_tensor.CAPABILITY,
+    ),
+}  # fmt: skip
 
 
 def made_kernels() -> dict[str, tuple[Callable, str, tuple[int, int]]]:
@@ -85,6 +96,8 @@ def made_kernels() -> dict[str, tuple[Callable, str, tuple[int, int]]]:
         found[name] = kernel, svd_products.SIGNATURE, (5, 0)
     for own, kernel in svd_qr.FACTOR.items():
         found[f"reflections, {own} rows a thread"] = kernel, svd_qr.FACTOR_SIGNATURE, (5, 0)
+    for name, kernel in svd_tensor.ROTATE.items():
+        found[f"blocks on {name} cores"] = kernel, svd_blocks.SIGNATURE, svd_tensor.CAPABILITY
     return found
 
 
@@ -103,7 +116,9 @@ def step_for(method: str, columns: int) -> tuple[str, Step]:
         raise ValueError(f"there is no method {method!r}: choose auto, {', '.join(LADDER)}")
     capability = tuple(cuda.get_current_device().compute_capability)
     if method == "auto":
-        method = "shared" if columns <= svd_rotate.SHARED_ROWS else "blocks"
+        method = "blocks" if capability < svd_tensor.CAPABILITY else "tensor cores"
+        if columns <= svd_rotate.SHARED_ROWS:
+            method = "shared"
     step = LADDER[method]
     if capability < step.capability:
         wanted, have = (".".join(map(str, pair)) for pair in (step.capability, capability))

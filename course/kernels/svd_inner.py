@@ -1,0 +1,227 @@
+"""Diagonalise a 64 x 64 matrix in shared memory by Jacobi rotations: one sweep, a thread block.
+
+In each of 63 turns 32 pairs of rows and columns rotate: g becomes q' g q. Everything stands where
+the tournament has its seats, not where the matrix has its rows: seat (p, 0) and (p, 1) are the two
+players of pair p, and after a turn players move on,
+
+    (0, 0) stays, (1, 0) -> (0, 1), (p, 0) -> (p - 1, 0), (p, 1) -> (p + 1, 1), (31, 1) -> (31, 0)
+
+So where a thread reads and writes is the same in every turn. Two pairs meet in 2 x 2 numbers, a
+quad, that a thread rotates. g is symmetric: quads of pairs p < q are enough, 496 for 512 threads. A
+warp has row w of that triangle and row 31 - w, 31 quads together; quad 31 of a warp is the pair w
+with itself (lengths a and b, product), quad 32 the pair 31 - w. A quad's four numbers lie in four
+planes, so that neighbouring threads read neighbouring banks.
+
+Columns of q stay in registers, a lane the two of its pair, a warp four rows of them, and move on by
+shuffles.
+"""
+
+import math
+
+from numba import float32, int32
+
+from course.backend import cuda
+from course.intrinsics import load, store
+from course.kernels.svd_rotate import FULL, partners, rotation
+
+PAIRS = 32
+PLAYERS = 2 * PAIRS
+TURNS = PLAYERS - 1
+WARPS = 16
+THREADS = 32 * WARPS
+OWN = PLAYERS // WARPS  # rows of q that a warp has
+QUADS = PAIRS + 1  # of a warp
+PLANE = WARPS * QUADS
+STATE = 4 * PLANE  # numbers in the four planes; there are two states, before and after a turn
+PITCH = PLAYERS + 4  # of rows in shared memory: 16 bytes from neighbouring rows lie in other banks
+SUMS = THREADS // PLAYERS  # partial sums of a column
+
+
+@cuda.jit(device=True)
+def _quad(p, q):
+    """The number of the quad of pairs p <= q."""
+    if p == q:
+        return int32(p * QUADS + 31 if p < WARPS else (31 - p) * QUADS + 32)
+    return int32(p * QUADS + q - p - 1 if p < WARPS else (31 - p) * QUADS + q - 1)
+
+
+@cuda.jit(device=True)
+def _next_seat(p, side):
+    """Where the player of a seat sits in the next turn: pair and side."""
+    if side == 0:
+        return int32(max(0, p - 1)), int32(1 if p == 1 else 0)
+    return int32(min(31, p + 1)), int32(0 if p == 31 else 1)
+
+
+@cuda.jit(device=True)
+def place_after(p, a, q, b):
+    """Where the number of players (p, a) and (q, b) is after the turn: in a plane, in a quad."""
+    p, a = _next_seat(p, a)
+    q, b = _next_seat(q, b)
+    if p == q:
+        plane = 2 * a + b if a == b else 1
+    else:
+        plane = 2 * a + b if p < q else 2 * b + a
+    return int32(plane * PLANE + _quad(min(p, q), max(p, q)))
+
+
+@cuda.jit(device=True)
+def _seated(g, p, a, q, b):
+    """The number of players (p, a) and (q, b) before the first turn, from g's upper triangle."""
+    one, other = partners(0, p, PLAYERS), partners(0, q, PLAYERS)
+    i, j = one[1] if a else one[0], other[1] if b else other[0]
+    return g[min(i, j) * PITCH + max(i, j)]
+
+
+@cuda.jit(device=True)
+def _turn_pair(h, before, after, quad, to_a, to_b, to_product, floor, s, d):
+    """The rotation of a lane's pair, by one warp; what it does to the pair's own numbers."""
+    lane = int32(cuda.threadIdx.x)
+    a, b = load(h, before + quad), load(h, before + quad + 3 * PLANE)
+    product = load(h, before + quad + PLANE)
+    sine, rest = float32(0), float32(0)
+    if min(a, b) > floor and abs(product) > float32(1e-18) * abs(b - a):  # no overflow
+        sine, rest = rotation(a, b, product)
+        change = sine / (float32(1) - rest) * product
+        a, b, product = a - change, b + change, float32(0)
+    store(h, after + to_a, a)
+    store(h, after + to_b, b)
+    store(h, after + to_product, product)
+    store(s, lane, sine)
+    store(d, lane, rest)
+
+
+@cuda.jit(device=True)
+def _turn_quad(h, before, quad, after, w, x, y, z, rows_s, rows_d, columns_s, columns_d):
+    """Rotate a quad's rows and columns; w, x, y, z: where its four numbers go."""
+    e, f = load(h, before + quad), load(h, before + quad + PLANE)
+    g, i = load(h, before + quad + 2 * PLANE), load(h, before + quad + 3 * PLANE)
+    e, g = e - rows_d * e - rows_s * g, g + rows_s * e - rows_d * g
+    f, i = f - rows_d * f - rows_s * i, i + rows_s * f - rows_d * i
+    e, f = e - columns_d * e - columns_s * f, f + columns_s * e - columns_d * f
+    g, i = g - columns_d * g - columns_s * i, i + columns_s * g - columns_d * i
+    store(h, after + w, e)
+    store(h, after + x, f)
+    store(h, after + y, g)
+    store(h, after + z, i)
+
+
+@cuda.jit(device=True)
+def _turn_q(one, other, sine, rest):
+    """Rotate the columns of q of a lane's pair, then move on; one, other: its players' rows."""
+    lane = int32(cuda.threadIdx.x % 32)
+    for e in range(OWN):
+        x, y = one[e], other[e]
+        x, y = x - rest * x - sine * y, y + sine * x - rest * y
+        before, behind = cuda.shfl_down_sync(FULL, x, 1), cuda.shfl_up_sync(FULL, y, 1)
+        one[e] = x if lane == 0 else (y if lane == 31 else before)
+        other[e] = before if lane == 0 else behind
+
+
+@cuda.jit(device=True)
+def _take_turns(h, one, other, floor, s, d):
+    """63 turns; h: two states, the first one filled."""
+    t = cuda.threadIdx.x
+    warp, lane = int32(t // 32), int32(t % 32)
+    p, q = warp, int32(warp + 1 + lane)
+    if q > 31:
+        p, q = int32(31 - warp), int32(min(31, 1 + lane))
+    quad, own = int32(warp * QUADS + lane), _quad(lane, lane)
+    w, x = place_after(p, 0, q, 0), place_after(p, 0, q, 1)
+    y, z = place_after(p, 1, q, 0), place_after(p, 1, q, 1)
+    to_a, to_b = place_after(lane, 0, lane, 0), place_after(lane, 1, lane, 1)
+    to_product = place_after(lane, 0, lane, 1)
+    before = int32(0)
+    for _ in range(TURNS):
+        after = int32(STATE - before)
+        if warp == 0:
+            _turn_pair(h, before, after, own, to_a, to_b, to_product, floor, s, d)
+        cuda.syncthreads()
+        if lane < 31:
+            rows, columns = (load(s, p), load(d, p)), (load(s, q), load(d, q))
+            _turn_quad(h, before, quad, after, w, x, y, z, rows[0], rows[1], columns[0], columns[1])
+        _turn_q(one, other, load(s, lane), load(d, lane))
+        cuda.syncthreads()
+        before = after
+
+
+@cuda.jit(device=True)
+def _rank(g, place):
+    """place[i] = how many diagonal numbers of g are larger than number i, or equal and before."""
+    t = cuda.threadIdx.x
+    warp, lane = int32(t // 32), int32(t % 32)
+    for e in range(OWN):
+        i = warp * OWN + e
+        mine, larger = g[i * PITCH + i], int32(0)
+        for j in range(lane, PLAYERS, 32):
+            its = g[j * PITCH + j]
+            larger += int32(its > mine or (its == mine and j < i))
+        for step in range(5):
+            larger += cuda.shfl_xor_sync(FULL, larger, 16 >> step)
+        if lane == 0:
+            place[i] = larger
+
+
+@cuda.jit(device=True)
+def _sharpen(g, h):
+    """Make columns of q unit vectors: g is q - 1, and q's diagonal follows from the other numbers.
+
+    By 63 rotations the diagonal, near 1, has been rounded 63 times; what is beside it is small, and
+    so are its errors.
+    """
+    t = cuda.threadIdx.x
+    column, share = int32(t % PLAYERS), int32(t // PLAYERS)
+    total = float32(0)
+    for row in range(share, PLAYERS, SUMS):
+        x = load(g, row * PITCH + column)
+        if row != column:
+            total += x * x
+    store(h, int32(t), total)
+    cuda.syncthreads()
+    if share == 0:
+        total = float32(0)
+        for other in range(SUMS):
+            total += load(h, other * PLAYERS + column)
+        at = column * PITCH + column
+        if total < float32(0.5) and load(g, at) > float32(-1):
+            store(g, at, -total / (float32(1) + math.sqrt(float32(1) - total)))
+
+
+@cuda.jit(device=True)
+def diagonalise(g, floor, h, s, d, place):
+    """One sweep over g; afterwards g is q - 1, and place[i] the rank of row i of q' x.
+
+    In shared memory: g, 64 rows of PITCH numbers, one behind the other, its upper triangle filled;
+    h, 2 STATE numbers; s and d, 32 each; place, 64. floor: a diagonal number that is noise.
+    """
+    one, other = cuda.local.array(OWN, float32), cuda.local.array(OWN, float32)
+    t = cuda.threadIdx.x
+    warp, lane = int32(t // 32), int32(t % 32)
+    first, second = partners(0, lane, PLAYERS)
+    for e in range(OWN):
+        one[e] = float32(1) if first == warp * OWN + e else float32(0)
+        other[e] = float32(1) if second == warp * OWN + e else float32(0)
+    for plane in range(4):
+        a, b = int32(plane // 2), int32(plane % 2)
+        p, q = warp, int32(warp + 1 + lane)
+        if q > 31:
+            p, q = int32(31 - warp), int32(min(31, 1 + lane))
+        if lane < 31:
+            h[plane * PLANE + warp * QUADS + lane] = _seated(g, p, a, q, b)
+        if warp == 0:
+            h[plane * PLANE + _quad(lane, lane)] = _seated(g, lane, a, lane, b)
+    cuda.syncthreads()
+    _take_turns(h, one, other, floor, s, d)
+    if warp == 0:  # after 63 turns all sit where they sat
+        own = STATE + _quad(lane, lane)
+        g[first * PITCH + first], g[second * PITCH + second] = h[own], h[own + 3 * PLANE]
+    cuda.syncthreads()
+    _rank(g, place)
+    cuda.syncthreads()
+    for e in range(OWN):
+        i = warp * OWN + e
+        g[i * PITCH + first] = one[e] - (float32(1) if i == first else float32(0))
+        g[i * PITCH + second] = other[e] - (float32(1) if i == second else float32(0))
+    cuda.syncthreads()
+    _sharpen(g, h)
+    cuda.syncthreads()
