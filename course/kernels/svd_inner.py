@@ -35,6 +35,9 @@ PLANE = WARPS * QUADS
 STATE = 4 * PLANE  # numbers in the four planes; there are two states, before and after a turn
 PITCH = PLAYERS + 4  # of rows in shared memory: 16 bytes from neighbouring rows lie in other banks
 SUMS = THREADS // PLAYERS  # partial sums of a column
+#: Cosine from which a pair rotates. Equally long rows turn by 45 degrees however small it is: where
+#: they are orthogonal enough, that would only add rounding.
+ENOUGH = 1e-7
 
 
 @cuda.jit(device=True)
@@ -80,7 +83,7 @@ def _turn_pair(h, before, after, quad, to_a, to_b, to_product, floor, s, d):
     a, b = load(h, before + quad), load(h, before + quad + 3 * PLANE)
     product = load(h, before + quad + PLANE)
     sine, rest = float32(0), float32(0)
-    if min(a, b) > floor and abs(product) > float32(1e-18) * abs(b - a):  # no overflow
+    if min(a, b) > floor and abs(product) > float32(ENOUGH) * math.sqrt(a) * math.sqrt(b):
         sine, rest = rotation(a, b, product)
         change = sine / (float32(1) - rest) * product
         a, b, product = a - change, b + change, float32(0)

@@ -26,7 +26,7 @@ FULL = 0xFFFFFFFF
 
 #: Cosine of the angle between two rows from which they are rotated: half a unit of float32's last
 #: place. And the largest that is left: then no sweep follows.
-SMALL, DONE = 3e-8, 1e-6
+SMALL, DONE = 3e-8, 1.2e-6
 #: Once the largest cosine is below this, k is made orthonormal again, see `course.kernels.svd`.
 NEAR = 0.03
 #: Length under which a row is noise, of the longest row's: rounding makes as much. Its direction
