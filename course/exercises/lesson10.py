@@ -1,0 +1,373 @@
+"""Exercises of lesson 10: Jacobi rotations, and a sketch."""
+
+import math
+
+import numpy as np
+
+from course.checks import Case, FunctionExercise, KernelExercise, Tolerance, register
+from course.exercises.lesson10_judges import judge_range, judge_rotation, judge_tournament
+from course.toy_svd import cosines, rotation, swept
+from course.verdicts import count
+
+# --- a rotation -----------------------------------------------------------------------------------
+
+
+def _products(name, a, b, g):
+    return Case(name, lambda rng: {"a": a, "b": b, "g": g})
+
+
+def _random_products(rng):
+    x, y = rng.standard_normal((2, 6))
+    return {"a": float(x @ x), "b": float(y @ y), "g": float(x @ y)}
+
+
+register(
+    FunctionExercise(
+        name="jacobi-rotation",
+        lesson=10,
+        title="The rotation that makes two rows orthogonal",
+        judge=judge_rotation,
+        cases=[
+            _products("the second row longer", 2.0, 5.0, 1.0),
+            _products("the first row longer", 7.0, 3.0, 2.0),
+            _products("a negative product", 4.0, 1.0, -1.5),
+            Case("random rows", _random_products),
+            _products("orthogonal already", 3.0, 4.0, 0.0),
+            _products("equal lengths", 2.0, 2.0, 0.5),
+            _products("equal lengths, a negative product", 2.0, 2.0, -0.5),
+            _products("nearly orthogonal", 1.0, 3.0, 1e-9),
+            _products("one row far shorter", 1e8, 1e-8, 0.3),
+        ],
+        hints={
+            "raised": "With g = 0 the rows are orthogonal already, and tau would divide by 0: "
+            "return (1.0, 0.0) first.",
+        },
+    )
+)
+
+# --- a sweep --------------------------------------------------------------------------------------
+
+
+def _rows(n, m, zero=None, alike=None):
+    def arguments(rng):
+        rows = rng.standard_normal((n, m)) * np.linspace(1, 3, n)[:, None]
+        if zero is not None:
+            rows[zero] = 0
+        if alike is not None:
+            rows[alike] = rows[0]
+        return {"rows": rows}
+
+    special = ", one of zeros" if zero is not None else ", two the same" if alike else ""
+    return Case(f"{count(n, 'row')} of {m}{special}", arguments)
+
+
+def _swept(rows, turn=rotation, after=None, measure=None, pairs=None):
+    """A sweep with other rotations, another measure, other pairs: what typical mistakes make."""
+    rows, found, n = rows.copy(), [], len(rows)
+    every = [(first, second) for first in range(n) for second in range(first + 1, n)]
+    for i, j in every if pairs is None else pairs:
+        x, y = rows[i].copy(), rows[j].copy()
+        a, b, g = x @ x, y @ y, x @ y
+        lengths = math.sqrt(a * b)
+        found.append(
+            (measure or (lambda g, lengths: abs(g) / lengths if lengths else 0))(g, lengths)
+        )
+        c, s = turn(a, b, g)
+        rows[i] = c * x - s * y
+        rows[j] = s * (rows[i] if after else x) + c * y
+    return rows, max(found, default=0.0)
+
+
+def _noted(rows, chosen):
+    """A sweep, and one of the cosines that it met."""
+    met = []
+
+    def measure(g, lengths):
+        met.append(abs(g) / lengths if lengths else 0.0)
+        return met[-1]
+
+    rows, _ = _swept(rows, measure=measure)
+    return rows, chosen(met) if met else 0.0
+
+
+def _as_it_came(rows):
+    """All products from the rows as they were before the sweep."""
+    before, n = rows.copy(), len(rows)
+    rows = rows.copy()
+    for i in range(n):
+        for j in range(i + 1, n):
+            c, s = rotation(*(before[p] @ before[q] for p, q in ((i, i), (j, j), (i, j))))
+            x, y = rows[i].copy(), rows[j].copy()
+            rows[i], rows[j] = c * x - s * y, s * x + c * y
+    return rows, swept(before)[1]
+
+
+def _neighbours(rows):
+    return _swept(rows, pairs=[(i, i + 1) for i in range(len(rows) - 1)])
+
+
+def _twice(rows):
+    n = len(rows)
+    return _swept(rows, pairs=[(i, j) for i in range(n) for j in range(n) if i != j])
+
+
+register(
+    FunctionExercise(
+        name="jacobi-sweep",
+        lesson=10,
+        title="A sweep, and how far it was from the end",
+        reference=swept,
+        cases=[
+            _rows(2, 5),
+            _rows(3, 4),
+            _rows(7, 11),
+            _rows(6, 6, zero=2),
+            _rows(5, 8, alike=3),
+            _rows(1, 4),
+        ],
+        tolerance=Tolerance(
+            1e5, "21 rotations one after the other, each by an angle that rounding shifts"
+        ),
+        hints={
+            "wrong-result": "For i from 0, for j from i + 1: the three dot products of the rows as "
+            "they are *now*, the cosine |g| / (√a √b), the rotation, both new rows at once.",
+            "raised": "A row of zeros has the length 0: its cosine counts as 0, do not divide by "
+            "it. And one row has no partner: then the largest cosine is 0.",
+            "input-modified": "Work on a copy: rows = rows.copy().",
+            "wrong-shape": "Return two things: return rows, largest.",
+        },
+        mistakes={
+            "the second row is made from the new first one: keep copies of both, or assign both in "
+            "one line": lambda rows: _swept(rows, after=True),
+            "the rows are turned the other way: c x - s y and s x + c y": lambda rows: _swept(
+                rows, turn=lambda a, b, g: (rotation(a, b, g)[0], -rotation(a, b, g)[1])
+            ),
+            "all products are those from before the sweep: each rotation changes two rows": (
+                _as_it_came
+            ),
+            "only neighbours are rotated: every row meets every other one": _neighbours,
+            "each pair is rotated twice: let j begin at i + 1": _twice,
+            "the largest product is returned, not the largest cosine: divide by both lengths": (
+                lambda rows: _swept(rows, measure=lambda g, lengths: abs(g))
+            ),
+            "the product is divided by the squared lengths: a cosine has their roots": (
+                lambda rows: _swept(
+                    rows, measure=lambda g, lengths: abs(g) / lengths**2 if lengths else 0
+                )
+            ),
+            "the sign of the cosine counts; -1 is as far from orthogonal as 1": lambda rows: _swept(
+                rows, measure=lambda g, lengths: g / lengths if lengths else 0
+            ),
+            "the cosine of the last pair is returned, not the largest one": lambda rows: _noted(
+                rows, lambda met: met[-1]
+            ),
+            "the smallest cosine is returned, not the largest one": lambda rows: _noted(rows, min),
+            "the cosine is measured after the sweep; wanted is what the pairs had when they met": (
+                lambda rows: (swept(rows)[0], cosines(swept(rows)[0]).max())
+            ),
+        },
+    )
+)
+
+# --- a tournament ---------------------------------------------------------------------------------
+
+register(
+    FunctionExercise(
+        name="tournament",
+        lesson=10,
+        title="Rounds in which every two rows meet once",
+        judge=judge_tournament,
+        cases=[Case(f"{n} rows", lambda rng, n=n: {"n": n}) for n in (4, 2, 6, 8, 10, 16, 38)],
+        hints={
+            "raised": "n is even, 2 at least. Whole numbers come from //.",
+        },
+    )
+)
+
+# --- all pairs of a round -------------------------------------------------------------------------
+
+
+def _round(batch, n, m, *, zero=False, alike=False, orthogonal=False, measured=False):
+    def arguments(rng):
+        rows = rng.standard_normal((batch, n, m)) * np.linspace(1, 3, n)[:, None]
+        order = rng.permutation(n).reshape(-1, 2)
+        if zero:
+            rows[:, order[0, 0]] = 0
+        if alike:
+            rows[:, order[-1, 1]] = rows[:, order[-1, 0]]
+        if orthogonal:
+            rows[:, order[0]] = 2
+            rows[:, order[0, 0], ::2] = 0
+            rows[:, order[0, 1], 1::2] = 0
+        return {"w": rows.astype(np.float32), "pairs": order.astype(np.int32)}
+
+    plural = "matrices" if batch > 1 else "matrix"
+    special = ", a row of zeros" if zero else ", two rows alike" if alike else ""
+    special += ", two rows as long and orthogonal" if orthogonal else ""
+    name = f"{batch} {plural} of {n} x {m}{special}"
+    return Case(name, arguments, block=16 * n, grid=batch, measured=measured)
+
+
+def _pairwise(w, pairs, change):
+    """Every pair's two rows as `change(x, y, c, s)` makes them."""
+    w = w.copy()
+    for matrix in w:
+        for i, j in pairs:
+            x, y = matrix[i].copy(), matrix[j].copy()
+            matrix[i], matrix[j] = change(x, y, *rotation(x @ x, y @ y, x @ y))
+    return w
+
+
+def _turned(x, y, c, s):
+    return c * x - s * y, s * x + c * y
+
+
+def _overwritten(x, y, c, s):
+    new = c * x - s * y
+    return new, s * new + c * y
+
+
+def _first_columns(x, y, c, s):
+    """As if lanes had no loop: sums and rotations of 32 columns."""
+    a, b = x[:32], y[:32]
+    c, s = rotation(a @ a, b @ b, a @ b)
+    return tuple(
+        np.concatenate([new, old[32:]])
+        for new, old in zip(_turned(a, b, c, s), (x, y), strict=True)
+    )
+
+
+def _half_done(x, y, c, s):
+    """All columns decide the angle, the first 32 are turned by it."""
+    return tuple(
+        np.concatenate([new[:32], old[32:]])
+        for new, old in zip(_turned(x, y, c, s), (x, y), strict=True)
+    )
+
+
+def _lanes_alone(x, y, c, s):
+    """As if each lane turned by the angle of its own columns."""
+    new = np.array([x, y])
+    for lane in range(32):
+        a, b = x[lane::32], y[lane::32]
+        new[:, lane::32] = _turned(a, b, *rotation(a @ a, b @ b, a @ b))
+    return new
+
+
+def _first_matrix(w, pairs):
+    return np.concatenate([_pairwise(w[:1], pairs, _turned), w[1:]])
+
+
+register(
+    KernelExercise(
+        name="rotate-pairs",
+        lesson=10,
+        title="All pairs of a round, a warp a pair",
+        updated=("w",),
+        reference=lambda w, pairs: _pairwise(w, pairs, _turned),
+        cases=[
+            _round(1, 2, 32),
+            _round(1, 8, 64),
+            _round(2, 6, 40),
+            _round(1, 6, 7),
+            _round(1, 4, 33, zero=True),
+            _round(1, 4, 32, orthogonal=True),
+            _round(1, 6, 50, alike=True),
+            _round(3, 8, 96, measured=True),
+        ],
+        tolerance=Tolerance(
+            64,
+            "sums of 96 products decide an angle, and each number is rotated by it",
+            magnitude=lambda w: np.sqrt((w * w).sum(axis=2)).max(),
+        ),
+        forbidden={"float64", "uncoalesced", "negative-index", "same-value-race"},
+        hints={
+            "race": "A row belongs to one pair, and a pair to one warp: warp number "
+            "threadIdx.x // 32, rows pairs[warp, 0] and pairs[warp, 1]. Its lanes share the "
+            "columns among them: lane, lane + 32, ...",
+            "same-value-race": "Lanes share the columns among them: lane, lane + 32, ... Each "
+            "number has one writer.",
+            "out-of-bounds": "A row may have fewer columns than a warp has lanes, or no multiple "
+            "of 32: range(lane, w.shape[2], 32) ends in time. The matrix is cuda.blockIdx.x.",
+            "barrier-divergence": "All 32 lanes make every shuffle. Keep the five steps out of "
+            "loops over columns, and out of `if` that lanes answer differently.",
+            "uncoalesced": "Neighbouring lanes take neighbouring columns: lane, lane + 32, ...",
+            "float64": "Begin the three sums with float32(0): 0.0 is float64, and so is all that "
+            "is added to it.",
+            "wrong-result": "Three sums over the columns, each over the warp by five shuffles; "
+            "then s, d = rotation(a, b, g), unless g is 0; then both rows, each number by the old "
+            "x and y. Is it NaN? Then g was 0.",
+        },
+        mistakes={
+            "the second row is made from the new first one: read x and y into variables first": (
+                lambda w, pairs: _pairwise(w, pairs, _overwritten)
+            ),
+            "the rows are turned the other way: x - (d x + s y) and y + (s x - d y)": (
+                lambda w, pairs: _pairwise(w, pairs, lambda x, y, c, s: _turned(x, y, c, -s))
+            ),
+            "d is used as if it were c; it is 1 - c": lambda w, pairs: _pairwise(
+                w, pairs, lambda x, y, c, s: _turned(x, y, 1 - c, s)
+            ),
+            "only the first 32 columns are rotated: a lane has every 32nd": lambda w, pairs: (
+                _pairwise(w, pairs, _first_columns)
+            ),
+            "all columns are summed, but only the first 32 are rotated": lambda w, pairs: _pairwise(
+                w, pairs, _half_done
+            ),
+            "each lane turns by an angle of its own columns: the sums are never added over the "
+            "warp": lambda w, pairs: _pairwise(w, pairs, _lanes_alone),
+            "only one of the two rows is stored": lambda w, pairs: _pairwise(
+                w, pairs, lambda x, y, c, s: (c * x - s * y, y)
+            ),
+            "only matrix 0 is rotated: a block's matrix is cuda.blockIdx.x": _first_matrix,
+            "only the first pair is rotated: warp p has pair p": lambda w, pairs: _pairwise(
+                w, pairs[:1], _turned
+            ),
+            "rows 2 p and 2 p + 1 are rotated; a pair's rows stand in pairs[p]": lambda w, pairs: (
+                _pairwise(w, np.arange(w.shape[1]).reshape(-1, 2), _turned)
+            ),
+        },
+    )
+)
+
+# --- a range finder -------------------------------------------------------------------------------
+
+
+def _sketch(rows, columns, wide, power, falls):
+    """A matrix whose singular values fall by a factor over `wide` of them, then to a tenth."""
+
+    def arguments(rng):
+        rank = min(rows, columns)
+        u, v = (np.linalg.qr(rng.standard_normal((n, rank)))[0] for n in (rows, columns))
+        s = np.full(rank, 0.1 / falls)
+        s[:wide] = np.geomspace(1, 1 / falls, wide)
+        return {
+            "a": ((u * s) @ v.T).astype(np.float32),
+            "random": rng.standard_normal((columns, wide)).astype(np.float32),
+            "power": power,
+        }
+
+    steps = f"{power} power step" + "s" * (power != 1)
+    return Case(f"{rows} x {columns}, {count(wide, 'column')}, {steps}", arguments)
+
+
+register(
+    FunctionExercise(
+        name="range-finder",
+        lesson=10,
+        title="Orthonormal columns from a sketch",
+        judge=judge_range,
+        cases=[
+            _sketch(20, 12, 4, 0, 3),
+            _sketch(12, 30, 5, 1, 3),
+            _sketch(25, 25, 1, 2, 3),
+            _sketch(17, 23, 6, 2, 10),
+            _sketch(40, 40, 8, 2, 100),
+        ],
+        hints={
+            "raised": "a is (m, n), `random` (n, l): y = a @ random is (m, l). Back to n rows it "
+            "goes with a.T.",
+            "input-modified": "Leave a and `random` as they are: y = a @ random is a new array.",
+        },
+    )
+)

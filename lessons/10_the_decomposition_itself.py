@@ -1,0 +1,1014 @@
+# %% [markdown]
+# # 10 The decomposition itself
+#
+# Nine lessons took `u`, `s` and `vt` as given: NumPy made them, on the CPU. Now you make them
+# yourself, with rotations that need nobody else, for many matrices at once. And you see what it
+# buys to ask for less than everything.
+
+# %% [markdown]
+# ## What you will do
+#
+# - Turn two rows until they are orthogonal, then all pairs, and draw how fast that ends.
+# - Write a timetable by which all rows meet in pairs, half of them with the other half at a time.
+# - Write the kernel that rotates all pairs of a round, a warp a pair.
+# - Find the largest singular values with a random sketch, and measure what that loses.
+
+# %% [markdown]
+# ## What you will learn
+#
+# - Why the textbook's SVD leaves a GPU empty, and an older one fills it.
+# - How to see from a picture that a method converges quadratically.
+# - Which steps may happen at the same time, and how a simulator proves it.
+# - What breaks when a matrix has less than full rank, and how it is repaired.
+# - When a random answer is nearly as good as the best one.
+
+# %% [markdown]
+# ## What you need
+#
+# Lesson 02 for the SVD of an image. Lessons 04 and 05 for warps, races and barriers. The five
+# shuffles that add up over a warp come from lesson 12; they stand in a hint here. No GPU is needed.
+
+# %% [markdown]
+# ## How long it takes
+#
+# About 2 hours and a half, with five exercises. Section 6 is a good place for a break. The computer
+# needs less than half a minute of it.
+
+# %%
+import math
+from dataclasses import replace
+
+import numpy as np
+from numba import float32
+
+from course import check, cuda, images, plots, predict, progress, svd_pictures, trace
+from course.kernels.reconstruct import reconstruct
+from course.kernels.svd import LADDER, Solver, rank_k, svd
+from course.kernels.svd_rotate import SHARED_ROWS
+from course.kernels.svd_rotate import rotation as rotation_on_gpu
+from course.measurements import find
+from course.simt import gpus
+from course.toy_svd import cosines, history, rotated, rotation, swept
+from course.toy_svd import tournament as rounds_of
+
+# %% [markdown]
+# ## 1 Why not the textbook's way?
+#
+# The course's program takes images apart and puts them together again. Putting together is one
+# product, and lesson 06 made it fast. In lesson 09 `factorise` was left on the CPU, and set the
+# pace.
+#
+# LAPACK, which NumPy calls, works through a matrix **column by column**. A reflection makes zeros
+# below the diagonal, another one makes zeros to the right of it. Each needs the matrix as the one
+# before has left it.
+
+# %% [markdown]
+# So for a matrix of 256×256 there are about 500 steps, one after the other. What happens *inside* a
+# step can be shared among threads, a number of the matrix each. How much of an H200 would that
+# fill, in percent, at the first and largest step?
+
+# %%
+predict("% of an H200's threads that one 256 x 256 matrix fills", ...)
+
+# %%
+h200 = gpus.find("H200")
+places = 2048 * h200.multiprocessors
+print(f"{places:,} threads at a time, {256 * 256:,} numbers")
+share = round(100 * 256 * 256 / places)
+predict.answer("% of an H200's threads that one 256 x 256 matrix fills", share)
+
+# %% [markdown]
+# A quarter, then less and less, 500 times with a wait in between. Sixty-four small matrices do not
+# help a library that takes them **one after the other**. (CuPy does so beyond 32×32, its
+# documentation says.)
+#
+# What we want is many small steps that do not wait for each other. A method of 1846, from before
+# there were computers, has them: **Jacobi's rotations**.
+
+# %% [markdown]
+# ## 2 A rotation
+#
+# Take two rows of a matrix, x and y, and mix them:
+#
+# `x' = c x − s y`, `y' = s x + c y`, with c = cos(angle), s = sin(angle)
+#
+# The product x' y' depends on the angle. At some angle it is zero: the rows are **orthogonal**.
+
+# %%
+x, y = np.array([2.0, 0.4]), np.array([1.2, 1.1])
+c, s = rotation(x @ x, y @ y, x @ y)
+svd_pictures.rotation(x, y, math.atan2(s, c))
+
+# %% [markdown]
+# (The grey band holds the angles up to 45 degrees. There is always a zero in it, filled; the other
+# one, 90 degrees away, makes the rows change places.)
+#
+# Look at the lengths, too. x grew, y shrank. The squared lengths of x and y are 4.16 and 2.65
+# before. What is their **sum** afterwards?
+
+# %%
+predict("sum of the squared lengths after the rotation", ...)
+
+# %%
+new_x, new_y = c * x - s * y, s * x + c * y
+print("orthogonal:", abs(new_x @ new_y) < 1e-12)
+total = new_x @ new_x + new_y @ new_y
+predict.answer("sum of the squared lengths after the rotation", round(float(total), 2))
+
+# %% [markdown]
+# It stays: a rotation is an orthogonal matrix from the left. And here is the idea of this lesson.
+# Rotate rows until **all** of them are orthogonal. What has been done to the matrix `a` is J a,
+# with J orthogonal. What is left has orthogonal rows: lengths s, times unit vectors vt. So
+#
+# `a = Jᵀ · diag(s) · vt`
+#
+# That is the SVD. Jᵀ is u.
+
+# %% [markdown]
+# The angle needs three dot products, a = x x, b = y y and g = x y. Put x' and y' into x' y' = 0,
+# divide by c²; with t = s / c you get t² + 2 tau t − 1 = 0, where tau = (b − a) / (2 g). Two
+# solutions; the smaller one is −tau ± √(1 + tau²), a **difference**. Late in the game tau is 10⁹.
+# What is left of that difference in float64?
+
+# %%
+predict("sqrt(1 + tau**2) - tau for tau = 1e9", ...)
+
+# %%
+tau = 1e9
+print(f"as it should be: {1 / (tau + math.sqrt(1 + tau**2)):.1e}")
+predict.answer("sqrt(1 + tau**2) - tau for tau = 1e9", math.sqrt(1 + tau**2) - tau)
+
+# %% [markdown]
+# Nothing: no rotation, and the sweeps would never end. The same number, written as a quotient, is
+# right to the last digit:
+#
+# `t = sign(tau) / (|tau| + √(1 + tau²))`, then `c = 1 / √(1 + t²)`, `s = t c`
+
+# %% [markdown]
+# ### Exercise: the rotation that makes two rows orthogonal
+#
+# Return (c, s) from the three dot products. The angle is at most 45 degrees. Rows that are
+# orthogonal already stay as they are.
+#
+# <details><summary>Hint</summary>
+#
+# Two special cases: g = 0, where tau does not exist, and a = b, where tau = 0 has no sign.
+# `math.copysign(value, tau)` takes 0 for positive.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def jacobi_rotation(a, b, g):
+    """Return (c, s) for rows with x x = a, y y = b and x y = g."""
+    ### BEGIN SOLUTION
+    if g == 0:
+        return 1.0, 0.0
+    tau = (b - a) / (2 * g)
+    t = math.copysign(1 / (abs(tau) + math.sqrt(1 + tau * tau)), tau)
+    c = 1 / math.sqrt(1 + t * t)
+    return c, t * c
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("jacobi-rotation", jacobi_rotation)
+
+# %% [markdown]
+# ## 3 Sweeps
+#
+# Two rows are orthogonal now. Rotate the first one with a third, and they no longer are! A later
+# rotation spoils what an earlier one has done. Why should that ever end?
+#
+# Because it spoils less than it gains. Going once through all pairs is a **sweep**. After each one
+# the rows are a little nearer to orthogonal. "How near" is the **cosine** of the angle between two
+# rows, |x y| / (|x| |y|): 0 is orthogonal, 1 is parallel.
+
+# %% [markdown]
+# ### Exercise: a sweep, and how far it was from the end
+#
+# Go through all pairs (i, j) with i < j, in the order (0, 1), (0, 2), … (1, 2), … Rotate each, and
+# note the cosine that it had **before** its rotation. Return the new rows, and the largest cosine
+# met. `rows` itself stays as it is; a row of zeros has cosine 0 with all others. `rotation` (from
+# `course.toy_svd`) is a rotation like yours.
+#
+# <details><summary>Hint</summary>
+#
+# `x, y = rows[i].copy(), rows[j].copy()`: without `.copy()`, x *is* the row, and changes with it.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def jacobi_sweep(rows):
+    """Return (rows after a sweep, the largest cosine met)."""
+    ### BEGIN SOLUTION
+    rows, largest = rows.copy(), 0.0
+    for i in range(len(rows)):
+        for j in range(i + 1, len(rows)):
+            x, y = rows[i].copy(), rows[j].copy()
+            a, b, g = x @ x, y @ y, x @ y
+            if g != 0:
+                largest = max(largest, abs(g) / math.sqrt(a) / math.sqrt(b))
+            c, s = rotation(a, b, g)
+            rows[i], rows[j] = c * x - s * y, s * x + c * y
+    return rows, largest
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("jacobi-sweep", jacobi_sweep)
+
+# %% [markdown]
+# Now watch it. 64 rows of random numbers, 2,016 pairs. How many sweeps until the largest cosine is
+# below a millionth?
+
+# %%
+predict("sweeps for a random matrix of 64 x 64", ...)
+
+# %%
+rng = np.random.default_rng(10)
+size = 64
+matrices = {
+    "random": rng.standard_normal((size, size)),
+    "photograph": images.photograph("camera", size).astype(float),
+    "rank 10": rng.standard_normal((size, 10)) @ rng.standard_normal((10, size)),
+}
+curves = {name: history(rows)[0] for name, rows in matrices.items()}
+needed = len(curves["random"]) - 1
+predict.answer("sweeps for a random matrix of 64 x 64", needed, unit="sweeps")
+
+# %%
+svd_pictures.convergence(curves, goal=1e-6)
+
+# %% [markdown]
+# For several sweeps nothing seems to happen. Then it falls off a cliff: about 0.05, 2e-5, 2e-13.
+# The exponent doubles, and more: that is **quadratic** convergence. Once rows are nearly
+# orthogonal, a rotation by a small angle spoils others by the *product* of two small angles.
+#
+# The photograph takes longer, the matrix of rank 10 longest. Keep these two in mind.
+
+# %% [markdown]
+# The same as pictures: the cosine of each pair of the random matrix, before, and after some sweeps
+# (a logarithmic scale: yellow is 1, dark is 10⁻⁸ and less).
+
+# %%
+rows, shown = matrices["random"], {"before": cosines(matrices["random"])}
+for sweep in range(1, 8):
+    for pairs in rounds_of(size):
+        rows = rotated(rows, pairs)
+    if sweep >= 3:
+        shown[f"{sweep} sweeps"] = cosines(rows)
+svd_pictures.fading(shown)
+
+# %% [markdown]
+# When all cosines are small, the lengths of the rows are the singular values. Are they?
+
+# %%
+_, rows = history(matrices["random"])
+lengths = np.sort(np.linalg.norm(rows, axis=1))[::-1]
+exact = np.linalg.svd(matrices["random"], compute_uv=False)
+print("largest difference below 1e-12:", bool(np.abs(lengths - exact).max() < 1e-12 * exact[0]))
+
+# %% [markdown]
+# ## 4 Who may rotate at the same time?
+#
+# A rotation reads and writes two rows, and nothing else. So rotations of **disjoint** pairs have
+# nothing to do with each other. Pairs that share a row do:
+
+# %%
+rows = rng.standard_normal((4, 6))
+
+
+def in_turn(*pairs):
+    """Rotate pairs one after the other."""
+    result = rows
+    for pair in pairs:
+        result = rotated(result, [pair])
+    return result
+
+
+for one, other in (((0, 1), (2, 3)), ((0, 1), (1, 2))):
+    same = np.array_equal(in_turn(one, other), in_turn(other, one))
+    print(f"{one} and {other}: in either order the same to the bit: {same}")
+
+# %% [markdown]
+# Of n rows at most n / 2 disjoint pairs can be made. 64 rows make 2,016 pairs. So how many
+# **rounds** does a sweep need at least, if a round is 32 rotations at the same time?
+
+# %%
+predict("rounds of a sweep over 64 rows", ...)
+
+# %%
+predict.answer("rounds of a sweep over 64 rows", 64 * 63 // 2 // 32)
+
+# %% [markdown]
+# 63: each row meets each of its 63 partners once. Chess clubs have the same problem, and an old
+# solution. One player stays in the middle, all others sit around. Draw a line through the middle,
+# and parallel lines beside it. After each round all move on by one seat. (For Jacobi it is known as
+# the **Brent–Luk** order.)
+
+# %%
+svd_pictures.tournament(rounds_of(8))
+
+# %% [markdown]
+# ### Exercise: rounds in which every two rows meet once
+#
+# Return a list of n − 1 rounds, each a list of n / 2 pairs (i, j) of row numbers, so that each two
+# of the n rows meet exactly once. n is even. Any order of rounds, pairs and rows is right.
+#
+# <details><summary>Hint 1</summary>
+#
+# Row n − 1 stays in the middle. The others form a ring of n − 1. In round `turn` the middle meets
+# `turn`.
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# The parallel lines: `turn + p` meets `turn - p`, for p = 1, 2, … n / 2 − 1. The ring closes with
+# `% (n - 1)`.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def tournament(n):
+    """Return n - 1 rounds of n / 2 disjoint pairs."""
+    ### BEGIN SOLUTION
+    ring = n - 1
+    rounds = []
+    for turn in range(ring):
+        pairs = [(turn, ring)]
+        for p in range(1, n // 2):
+            pairs.append(((turn + p) % ring, (turn - p) % ring))
+        rounds.append(pairs)
+    return rounds
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("tournament", tournament)
+
+# %% [markdown]
+# Is another order as good? Row by row, as in section 3, against rounds, for the photograph:
+
+# %%
+one_by_one, rows = 0, matrices["photograph"]
+largest = 1.0
+while largest > 1e-6:
+    rows, largest = swept(rows)
+    one_by_one += 1
+in_rounds = len(curves["photograph"]) - 1
+print(f"rounds: {in_rounds} sweeps; one by one: at most two fewer: {one_by_one >= in_rounds - 2}")
+
+# %% [markdown]
+# The order hardly matters, and rounds are 32 times as wide. Now count for a batch of 64 matrices of
+# 256×256. How many rotations can happen at the same time?
+
+# %%
+predict("rotations at the same time, 64 matrices of 256 x 256", ...)
+
+# %%
+together = 64 * 256 // 2
+print(f"{together:,} warps; an H200 holds {places // 32:,} at a time")
+predict.answer("rotations at the same time, 64 matrices of 256 x 256", together)
+
+# %% [markdown]
+# A warp for each, and the GPU is full. That is why we take Jacobi, though it does more arithmetic
+# than LAPACK's way: it does it **at the same time**.
+
+# %% [markdown]
+# ## 5 A warp a pair
+#
+# Now a kernel. A block has a matrix, a warp has a pair of its rows. The lanes share the columns:
+# three dot products, added up over the warp, then the rotation.
+#
+# One detail decides over a digit. When the angle is 0.0002, c is 0.99999998. What is that in
+# float32?
+
+# %%
+predict("cos(0.0002) in float32", ...)
+
+# %%
+predict.answer("cos(0.0002) in float32", float(np.float32(math.cos(0.0002))))
+
+# %% [markdown]
+# So `c * x` would leave x as it is, and ten thousand such rotations lose what they should have
+# done. The package works with **d = 1 − c**, which float32 holds to seven digits:
+#
+# `x' = x − (d x + s y)`, `y' = y + (s x − d y)`
+#
+# A small change, computed as such, then added once. The package's device function `rotation(a, b,
+# g)` returns (s, d), for g other than 0. Here it is called `rotation_on_gpu`.
+
+# %% [markdown]
+# ### Exercise: all pairs of a round, a warp a pair
+#
+# `w` is (batch, n, columns); block b has matrix b. `pairs` is (n / 2, 2): warp p of each block
+# rotates rows `pairs[p, 0]` (x) and `pairs[p, 1]` (y), in place. There are as many warps as pairs.
+# Columns may be any number. Where g is 0, nothing is to be done.
+#
+# <details><summary>Hint 1</summary>
+#
+# `warp, lane = cuda.threadIdx.x // 32, cuda.threadIdx.x % 32`. A lane has the columns `range(lane,
+# w.shape[2], 32)`.
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# A sum over the warp, in each lane: `for step in range(5): a += cuda.shfl_xor_sync(0xFFFFFFFF, a,
+# 1 << step)`. All 32 lanes make it, also those without a column.
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# Sums begin with `float32(0)`. And both new numbers come from the old x and y: read both first.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def rotate_pairs(w, pairs):
+    """Rotate the pairs of a round: a block a matrix, a warp a pair."""
+    ### BEGIN SOLUTION
+    matrix, warp, lane = cuda.blockIdx.x, cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    i, j = pairs[warp, 0], pairs[warp, 1]
+    a, b, g = float32(0), float32(0), float32(0)
+    for column in range(lane, w.shape[2], 32):
+        x, y = w[matrix, i, column], w[matrix, j, column]
+        a += x * x
+        b += y * y
+        g += x * y
+    for step in range(5):
+        a += cuda.shfl_xor_sync(0xFFFFFFFF, a, 1 << step)
+        b += cuda.shfl_xor_sync(0xFFFFFFFF, b, 1 << step)
+        g += cuda.shfl_xor_sync(0xFFFFFFFF, g, 1 << step)
+    if g != float32(0):
+        s, d = rotation_on_gpu(a, b, g)
+        for column in range(lane, w.shape[2], 32):
+            x, y = w[matrix, i, column], w[matrix, j, column]
+            w[matrix, i, column] = x - (d * x + s * y)
+            w[matrix, j, column] = y + (s * x - d * y)
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("rotate-pairs", rotate_pairs)
+
+# %% [markdown]
+# What if the timetable is wrong? Rows 1 and 2 meet, and rows 2 and 3 at the same time. On a GPU the
+# result would be wrong now and then. The simulator names the race:
+
+# %%
+batch = rng.standard_normal((1, 4, 32)).astype(np.float32)
+for pairs in ([(0, 1), (2, 3)], [(0, 1), (1, 2)]):
+    report = trace(rotate_pairs, 1, 64, batch.copy(), np.array(pairs, np.int32))
+    found = sorted({finding.kind for finding in report.findings} & {"race"})
+    print(pairs, "->", ", ".join(found) or "no race")
+
+# %% [markdown]
+# (With the stub there is nothing to race.) A launch a round, 63 for a sweep of 64 rows. But each
+# launch costs the host (lesson 13), and each round goes through device memory again. Better to keep
+# the matrix where it is worked on.
+
+# %% [markdown]
+# ## 6 One block, one matrix
+#
+# Sweep after sweep the same rows: they belong into shared memory. A block loads its matrix, then
+# goes through all rounds of all sweeps. Between two rounds **all** warps wait: in the next one,
+# rows have other partners.
+#
+# Two matrices are rotated together: `w`, whose rows become orthogonal, and `k`, which gathers the
+# rotations. How many KiB are that for 64×64, float32?
+
+# %%
+predict("KiB for w and k, 64 x 64", ...)
+
+# %%
+kib = 2 * SHARED_ROWS**2 * 4 / 1024
+predict.answer("KiB for w and k, 64 x 64", round(kib), unit="KiB")
+
+# %% [markdown]
+# So it fits any GPU. For 256×256 it is 512 KiB, more than any multiprocessor has.
+#
+# The package has both: `plain` rotates in device memory, `shared` in shared memory. Which bytes
+# does that save? A stand-in for a kernel **traces** each launch, while the package decomposes:
+
+
+# %%
+class Traced:
+    """A kernel whose first launches are traced; their bytes are added up."""
+
+    def __init__(self, kernel, most):
+        self.kernel, self.left, self.bytes, self.operations = kernel, most, 0, 0
+
+    def __getitem__(self, how):
+        def launch(*arguments):
+            if self.left == 0:
+                return self.kernel[how](*arguments)
+            report = trace(self.kernel, *how, *arguments, gpu="H200")
+            moved = (report.total("global", which) for which in ("load", "store"))
+            self.bytes += 32 * sum(each.sectors for each in moved)
+            self.operations += report.operations["float32"]
+            self.left -= 1
+
+        return launch
+
+
+# %%
+def traced_svd(method, n, launches):
+    """Decompose a random matrix of n x n; return what traced its rotations."""
+    solver = Solver(1, n, n, method)
+    kernel = Traced(solver.step.kernel, launches)
+    solver.step = replace(solver.step, kernel=kernel)
+    a = np.random.default_rng(1).standard_normal((1, n, n)).astype(np.float32)
+    factors = [cuda.device_array(shape, np.float32) for shape in ((1, n, n), (1, n), (1, n, n))]
+    solver(cuda.to_device(a), *factors)
+    return kernel
+
+
+plain, shared = traced_svd("plain", 32, 99), traced_svd("shared", 32, 99)
+print("as many operations, to 2%:", abs(shared.operations / plain.operations - 1) < 0.02)
+print("bytes of device memory: at least 50 times fewer:", plain.bytes > 50 * shared.bytes)
+
+# %% [markdown]
+# The same arithmetic, and a fiftieth of the bytes or less: a matrix comes once and goes once, and
+# in between lie all its sweeps. A batch of small matrices is then a grid of blocks that never meet.
+
+# %% [markdown]
+# ## 7 Blocks of rows
+#
+# A matrix of 256×256 does not fit. What then? Look at what a rotation needs: two rows come from
+# memory, 512 numbers, for *one* angle. That is little work for the way.
+#
+# So let **blocks** of 32 rows meet, not rows. 64 rows come together, and of these all 2,016 pairs
+# are rotated. How? Nobody needs the rows for that, only their 64×64 dot products, the **Gram
+# matrix**. It fits into shared memory.
+
+# %% [markdown]
+# 1. Compute the Gram matrix g = x xᵀ of the 64 rows.
+# 2. Rotate in g, 63 rounds. Gather the rotations in a matrix q, 64×64.
+# 3. Then, once: x becomes qᵀ x.
+#
+# Steps 1 and 3 are products of matrices, and you know how to make those fast (lesson 06). The
+# blocks meet as the rows did: in a tournament.
+#
+# In a sweep over 256 rows, with 8 blocks: how many times fewer rows are brought than pair by pair?
+
+# %%
+predict("times fewer rows brought, blocks of 32, 256 rows", ...)
+
+# %%
+by_pairs = 2 * (256 * 255 // 2)
+by_blocks = 64 * (8 * 7 // 2)
+print(f"pair by pair {by_pairs:,} rows, block by block {by_blocks:,}")
+predict.answer("times fewer rows brought, blocks of 32, 256 rows", round(by_pairs / by_blocks))
+
+# %% [markdown]
+# And for 64 matrices there are 64 · 4 thread blocks in each round, enough for 132 multiprocessors.
+#
+# What does the trace say, for a single matrix of 64 rows? On paper a pair of rows moves ten rows of
+# 64 numbers: x and y of w are read twice and written, those of k read and written. So:
+
+# %%
+blocks = traced_svd("blocks", 64, launches=1)  # with two blocks of 32 rows that is a sweep
+a_sweep = 64 * 63 // 2 * 10 * 64 * 4
+print(f"pair by pair, a sweep on paper: {a_sweep:,} bytes")
+print("block by block, traced: at least 40 times fewer:", a_sweep > 40 * blocks.bytes)
+
+# %% [markdown]
+# Each row comes once, not 63 times. `LADDER` names what the package has; `svd(a, method=...)` takes
+# one of them, and `auto` chooses by size and GPU:
+
+# %%
+for name in ("plain", "shared", "blocks"):
+    step = LADDER[name]
+    print(f"{name:8} from {step.smallest:3} to {step.largest:5,} rows")
+
+# %% [markdown]
+# ## 8 Fewer sweeps
+#
+# A sweep costs what it costs. So: fewer of them. The rows of a photograph are all alike, nearly
+# parallel: bad to begin with. Could we hand Jacobi better rows?
+#
+# A **QR decomposition** writes a = Q R, with Q orthogonal and R triangular. It is cheap, and
+# finished in one go. The singular values of R are those of a. Then once more, of Rᵀ: what comes out
+# has rows from long to short, and nearly orthogonal.
+#
+# The photograph took 12 sweeps. How many after two QR decompositions?
+
+# %%
+predict("sweeps for the photograph, after QR twice", ...)
+
+# %%
+print("            as it is   QR once   QR twice")
+for name, rows in matrices.items():
+    once = np.linalg.qr(rows)[1]
+    twice = np.linalg.qr(once.T)[1]
+    counts = [len(history(each, floor=1e-12)[0]) - 1 for each in (rows, once, twice)]
+    print(f"{name:12}{counts[0]:8}{counts[1]:10}{counts[2]:11}")
+    if name == "photograph":
+        halved = counts[2]
+predict.answer("sweeps for the photograph, after QR twice", halved, unit="sweeps")
+
+# %% [markdown]
+# Half of them are gone for the photograph. This is **preconditioning**: a cheap step that makes the
+# dear one shorter. (And rank 10 takes 7 sweeps here, not 15: rows that are noise do not count. That
+# is the next section.)
+
+# %% [markdown]
+# ## 9 What a missing rank breaks
+#
+# A matrix of rank 10 has 10 singular values; the others are zero. The rows of w end as 10 long ones
+# and 54 that are **noise**: what rounding has left, 10⁻¹⁶ of the longest. What direction does a row
+# of noise have? How large is the largest cosine among them?
+
+# %%
+predict("largest cosine of two rows of noise", ...)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+_, rows = history(matrices["rank 10"], floor=1e-12)
+lengths = np.linalg.norm(rows, axis=1)
+noise = rows[lengths < 1e-12 * lengths.max()]
+print(f"{len(rows) - len(noise)} rows, and {len(noise)} of noise")
+largest = cosines(noise).max()
+predict.answer("largest cosine of two rows of noise", round(float(largest), 2))
+
+# %% [markdown]
+# Any direction, so two may be parallel. Three things go wrong with them:
+#
+# 1. **They are rotated for nothing.** Their angles are chance. In section 3 that took half of the
+#    sweeps. Cure: a floor; below it, rows are not rotated.
+# 2. **0 / 0.** A vector is a row divided by its length. For a row of zeros that is NaN.
+# 3. **They are not orthogonal.** "vt has orthonormal rows" is then simply false, in silence.
+
+# %%
+with np.errstate(invalid="ignore"):
+    row = np.zeros(4, np.float32)
+    print("a row of zeros, normalised:", row / np.linalg.norm(row))
+
+# %% [markdown]
+# How is it repaired? In the package a second matrix, `k`, only ever gets *rotations*: it is
+# orthonormal whatever the rank. That is one side. For the other side, keep the columns that mean
+# something, put **zeros** in place of the others, and make a QR decomposition of that.
+# Householder's reflections leave a column of zeros alone, and Q is orthonormal all the same:
+
+# %%
+u = np.linalg.qr(rng.standard_normal((8, 8)))[0]
+u[:, 3:] = 0  # three vectors are known
+q, _ = np.linalg.qr(u)
+print("orthonormal:", np.allclose(q.T @ q, np.eye(8)))
+print(
+    "the three are there, up to a sign:", np.allclose(np.abs(np.diag(q.T @ u)), [1] * 3 + [0] * 5)
+)
+
+# %% [markdown]
+# How right is the package then? Four figures, against float64:
+#
+# - the **residual** ‖a − u s vt‖ / ‖a‖: at most 1e-6;
+# - **singular values**, off by at most 5e-7 of the largest;
+# - uᵀu and vt vtᵀ, off the identity by at most 2e-6.
+#
+# These are the package's own limits, a few units of float32's last place. A float32 result cannot
+# be *much* better.
+
+
+# %%
+def errors(a, u, s, vt):
+    """Return the residual, the error of singular values, and of both sides' orthogonality."""
+    a, u, s, vt = (np.asarray(each, np.float64) for each in (a, u, s, vt))
+    exact, one = np.linalg.svd(a, compute_uv=False), np.eye(len(s))
+    residual = np.linalg.norm(a - (u * s) @ vt) / (np.linalg.norm(a) or 1)
+    values = np.abs(s - exact).max() / (exact[0] or 1)
+    return residual, values, np.abs(u.T @ u - one).max(), np.abs(vt @ vt.T - one).max()
+
+
+# %%
+hard = {name: rows[:32, :32] for name, rows in matrices.items()}
+hard["rank 10"] = matrices["rank 10"][:32, :10] @ matrices["rank 10"][:10, :32]
+hard |= {"zero": np.zeros((32, 32)), "all ones": np.ones((32, 32)), "identity": np.eye(32)}
+hard["1e-30"] = 1e-30 * hard["random"]
+stack = np.stack(list(hard.values())).astype(np.float32)
+LIMITS = (1e-6, 5e-7, 2e-6, 2e-6)
+print("              residual   values   u   vt")
+for name, a, u, s, vt in zip(hard, stack, *svd(stack)):
+    held = [bool(error <= limit) for error, limit in zip(errors(a, u, s, vt), LIMITS)]
+    print(f"{name:12}" + "".join(f"{'held' if each else 'BROKEN':>8}" for each in held))
+
+# %% [markdown]
+# One limit belongs to the method. "Off by at most 5e-7 **of the largest**" says nothing about small
+# singular values by themselves: one of 1e-8 · s[0] may be wrong in its first digit. For images it
+# does not matter; for a matrix that you want to invert it does.
+#
+# And NaN? It would spread over its matrix in silence. So it is refused, by name:
+
+# %%
+stack[3, 5, 7] = np.nan
+try:
+    svd(stack)
+except ValueError as error:
+    print(error)
+
+# %% [markdown]
+# ## 10 Less than everything
+#
+# The course's program keeps k = 50 of 256 singular values. Why compute the others?
+#
+# Here is a bold idea. Multiply `a` with a few **random** columns: `y = a @ random`. Each column of
+# y is a random mixture of the columns of a. In that mixture, what belongs to large singular values
+# is large. So y's columns *lean* to the vectors that we want. With a few more columns than k, they
+# span nearly all of it.
+
+# %% [markdown]
+# 1. **Sketch**: y = a @ random, with l columns, a few more than k.
+# 2. q = orthonormal columns that span those of y.
+# 3. b = qᵀ a is small, l × n. Its SVD is cheap, and u = q u_b.
+#
+# If it is not good enough, a **power step**: y = a (aᵀ y). It multiplies by the squares of the
+# singular values: what was half as large becomes an eighth. But it also turns all columns towards
+# the *first* vector, until float32 cannot tell them apart. So make them orthonormal in between.
+
+# %% [markdown]
+# ### Exercise: orthonormal columns from a sketch
+#
+# `a` is (m, n), `random` (n, l), both float32. Return q, (m, l): orthonormal columns that span
+# those of a @ random, after `power` power steps. Let all stay float32.
+#
+# <details><summary>Hint</summary>
+#
+# `np.linalg.qr(y)[0]` makes columns orthonormal. In a power step: q from y, z = aᵀ q, the same for
+# z, then y = a z.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def range_finder(a, random, power):
+    """Return orthonormal columns that a's columns lean to."""
+    ### BEGIN SOLUTION
+    q = np.linalg.qr(a @ random)[0]
+    for _ in range(power):
+        z = np.linalg.qr(a.T @ q)[0]
+        q = np.linalg.qr(a @ z)[0]
+    return q
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("range-finder", range_finder)
+
+# %% [markdown]
+# What does it lose? The best that rank k can do is known (Eckart and Young): the root of the sum of
+# the squares of all singular values that are left out. Take k = 50 and l = 64, of 256. How many
+# percent above the best is the error, for a photograph, without a power step?
+
+# %%
+predict("error above the best, photograph, no power step, %", ...)
+
+
+# %%
+def beyond_best(name, columns, power, k=50):
+    """Return the error of a sketch's rank k, over the least possible one."""
+    a = pictures[name]
+    random = np.random.default_rng(1).standard_normal((a.shape[1], columns))
+    q = np.linalg.qr(a @ random)[0]
+    for _ in range(power):
+        q = np.linalg.qr(a @ np.linalg.qr(a.T @ q)[0])[0]
+    kept = np.linalg.svd(q.T @ a, compute_uv=False)[:k]
+    return math.sqrt((a**2).sum() - (kept**2).sum()) / least[name]  # Pythagoras
+
+
+pictures = {
+    "photograph": images.photograph("camera", 256).astype(float),
+    "MRI": images.head_mri().astype(float),
+    "noise": np.random.default_rng(2).standard_normal((256, 256)),
+}
+values = {name: np.linalg.svd(a, compute_uv=False) for name, a in pictures.items()}
+least = {name: math.sqrt((s[50:] ** 2).sum()) for name, s in values.items()}
+lost = {name: [beyond_best(name, 64, power) for power in (0, 1, 2)] for name in pictures}
+above = round(100 * (lost["photograph"][0] - 1))
+predict.answer("error above the best, photograph, no power step, %", above)
+
+# %%
+svd_pictures.sketch_errors(lost)
+
+# %% [markdown]
+# Without a power step the image loses much. One step, and it is within 2%; two, and nobody would
+# notice. Noise is the other way round: all its singular values are alike, so there is little to
+# win, and power steps find it hard. It is the worst case for the *steps*, and the least harm in the
+# first place.
+#
+# And the extra columns? k = 50, with one power step:
+
+# %%
+print("columns   " + "   ".join(pictures))
+for columns in (50, 58, 64):
+    percent = [100 * (beyond_best(name, columns, 1) - 1) for name in pictures]
+    print(f"{columns:7}{percent[0]:10.1f} %{percent[1]:5.1f} %{percent[2]:6.1f} %")
+
+# %% [markdown]
+# A few columns more buy a lot, and cost little. The package takes at least 8, rounded up to a
+# multiple of 32, and two power steps. How large an error may be is a theorem: for k = 50 and 64
+# columns, without power steps, at most 2.2 times the best **on average** over sketches.
+#
+# What does it trade? Certainty, for speed. Products of matrices with 64 columns take the place of
+# sweeps over 256 rows. Does its result hold, on a GPU's kernels?
+
+# %%
+small = images.photograph("camera", 64)
+u, s, vt = rank_k(small, 12)
+best = np.linalg.norm(np.linalg.svd(small.astype(float), compute_uv=False)[12:])
+error = np.linalg.norm(small - (u.astype(float) * s) @ vt)
+print("within 5% of the best rank 12:", bool(error <= 1.05 * best))
+
+# %% [markdown]
+# ## 11 What the libraries do
+#
+# | | how | what it promises |
+# |---|---|---|
+# | NumPy | LAPACK `gesdd` on the CPU, column by column | full accuracy |
+# | CuPy | cuSOLVER `gesvd` beyond 32×32, a matrix after the other | full accuracy |
+# | PyTorch, `gesvdj` | cuSOLVER's Jacobi | accuracy of a tolerance |
+# | PyTorch, `gesvda` | cuSOLVER's *approximate* SVD, batched | made for tall matrices |
+#
+# The last one is fast, and for what it is *for* it is right. NVIDIA's documentation says
+# "approximate", PyTorch's: where you do not mind some precision loss. A table that puts it beside
+# the others must say what its residual was.
+
+# %% [markdown]
+# What an H200 did is recorded by `python -m course bench svd`: all programs in one run, on the same
+# 64 matrices, beside each time how far the result is off. "normal" are random numbers, "image"
+# parts of photographs, "deficient" matrices of a quarter of full rank. A figure that nobody has
+# measured is not shown:
+
+
+# %%
+def svd_table(kernel, shape, off="residual"):
+    """Print the recorded times of a batch, fastest first, and how far the results are off."""
+    print(f"{kernel}, {shape}    ms   {off}")
+    its = {"kernel": kernel, "shape": shape, "gpu": "H200"}
+    for figure in sorted(find("svd", **its), key=lambda each: each.median):
+        found = [
+            f"{each.median:10.3g}"
+            for each in find("svd", variant=figure.variant, metric=off, **its)
+        ]
+        print(f"  {figure.variant:22}{figure.median:9.2f}{(found or [''])[0]}")
+
+
+if not find("svd", gpu="H200"):
+    print("not recorded yet")
+else:
+    svd_table("svd normal", "64x64x64")
+    for kind in ("normal", "image", "deficient"):
+        svd_table(f"svd {kind}", "64x256x256")
+    for kind in ("normal", "image"):
+        svd_table(f"rank 50 {kind}", "64x256x256x50", "above best")
+
+# %% [markdown]
+# **On your own GPU** the next cell measures 64 matrices of 256×256. Without one there is nothing to
+# time: the simulator's seconds say nothing about a GPU.
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+from course import benchmark, gpu
+
+if gpu() is None:
+    print("no GPU here, so nothing to time")
+else:
+    many = np.random.default_rng(3).standard_normal((64, 256, 256)).astype(np.float32)
+    there = cuda.to_device(many)
+    print("all singular values:", benchmark(svd, there))
+    print("the 50 largest:", benchmark(rank_k, there, 50))
+
+# %% [markdown]
+# ## 12 The whole program on the GPU
+#
+# Images in, factors, a reconstruction, images out: now nothing is left for the CPU but reading and
+# writing. What NumPy hands over goes to the GPU; device arrays stay there from step to step.
+
+# %%
+names = ("camera", "coffee", "chelsea")
+originals = np.stack([images.photograph(name, 64) for name in names])
+there = cuda.to_device(originals)
+factors = rank_k(there, 24)
+rebuilt = reconstruct(*factors, 24).copy_to_host()
+print("device arrays all the way:", all(hasattr(each, "copy_to_host") for each in factors))
+
+# %%
+shown = [*originals, *np.clip(rebuilt, 0, 1)]
+plots.image_grid(shown, columns=3, row_names=("given", "k = 24"), cell=1.5)
+
+# %% [markdown]
+# The package makes two power steps. How many decibels would be lost against the best approximation,
+# NumPy's, **without** any?
+
+# %%
+predict("dB lost by the sketch, no power step, k = 24", ...)
+
+# %%
+best = np.stack([images.reconstruct(*images.svd(image), 24) for image in originals])
+without = reconstruct(*rank_k(there, 24, power=0), 24).copy_to_host()
+for power, sketched in ((2, rebuilt), (0, without)):
+    losses = [
+        images.psnr(image, its_best) - images.psnr(image, ours)
+        for image, its_best, ours in zip(originals, best, sketched)
+    ]
+    print(f"{power} power steps: up to {abs(max(losses)):.1f} dB lost")
+predict.answer("dB lost by the sketch, no power step, k = 24", round(max(losses), 1), unit="dB")
+
+# %% [markdown]
+# With the steps it is nothing that could be seen. And where would you *not* take the sketch? Where
+# the small singular values matter: a rank to be counted, a system to be solved, an error bound that
+# must hold each time and not on average.
+
+# %%
+progress(10)
+
+# %% [markdown]
+# ## What you should be able to say now
+#
+# - A rotation needs three dot products, and at most 45 degrees.
+# - Rotated until all rows are orthogonal, a matrix has its singular values as their lengths.
+# - Jacobi does more arithmetic than LAPACK's way. But half of the rows rotate at the same time.
+# - It converges slowly, then quadratically. A QR decomposition before it saves the slow part.
+
+# %% [markdown]
+# - Small matrices fit into a block's shared memory. Larger ones meet in blocks of rows, by their
+#   Gram matrix.
+# - Rows of noise have no direction. They need a floor and a completion.
+# - A random sketch with a power step or two is nearly the best approximation, for a part of the
+#   work.
+
+# %% [markdown]
+# ## Questions
+#
+# 1. Why is t = −tau + √(1 + tau²) worst in the *last* sweeps?
+# 2. Seven rows are to meet in rounds. How many rounds, and how many rotations a round?
+# 3. Why must all warps wait between two rounds, but not within one?
+# 4. The largest cosines of three sweeps are 1e-2, 1e-4, 1e-6. What do you suspect?
+# 5. Why are rows of noise not simply thrown away?
+# 6. A sketch of a 256×256 matrix has 256 columns. What does it save, and how large is its error?
+# 7. A table says `gesvda` is fastest. What do you ask?
+#
+# <details><summary>Answers</summary>
+#
+# 1. Rows are nearly orthogonal then: g is small, tau large, and the two numbers nearly equal.
+# 2. Seven rounds of three. With an eighth player who is not there, one row rests in each round.
+# 3. In the next round a row has another partner, in another warp. Within a round pairs are
+#    disjoint.
+# 4. The convergence is linear: each sweep gains the same factor. At the end the exponent should
+#    double. A wrong sign, stale dot products, or pairs that never meet.
+# 5. u and vt would have fewer columns and rows than promised. (If you want only the rank that is
+#    there, do throw them away.)
+# 6. Nothing. And none: q spans all there is.
+# 7. Its residual, and for which matrices. And whether the others were asked for less accuracy, too.
+#
+# </details>
+
+# %% [markdown]
+# ## Exercises on your own
+#
+# - Sort the rows by length before each sweep of section 3. Are there fewer sweeps?
+# - In `rotate_pairs` the rows are read twice. Keep up to 96 columns in registers instead, and look
+#   at the trace.
+# - Make a matrix with ten equal singular values. How many sweeps does it take? Why is its u not
+#   NumPy's, and still right?
+# - Choose the columns of a sketch so that the error is at most 1% above the best, for the MRI and
+#   one power step.
+# - Let `jacobi_sweep` skip pairs whose cosine is below 1e-8. How many rotations of the last sweep
+#   are left?
+
+# %% [markdown]
+# ## Common misconceptions
+#
+# - *"A random method gives random results."* With a seed it gives the same ones each time, and its
+#   error has a bound.
+# - *"The method with the least operations is the fastest."* Not on a machine that does ten thousand
+#   of them at a time.
+# - *"After a rotation two rows are orthogonal, so they are done."* Until the next rotation of one
+#   of them.
+# - *"Any of the two angles will do."* The larger one swaps the rows, and sweeps may never end.
+# - *"u and vt are unique."* Signs are free, and with equal singular values so are rotations among
+#   their vectors.
+
+# %% [markdown]
+# - *"The residual is small, so the factors are right."* With a missing rank it stays small when vt
+#   is not orthogonal at all.
+
+# %% [markdown]
+# ## What to read next
+#
+# - Halko, Martinsson, Tropp, [Finding structure with
+#   randomness](https://arxiv.org/abs/0909.4061): sketches, power steps, and the theorem.
+# - Drmač, Veselić, [New fast and accurate Jacobi SVD
+#   algorithm](https://www.netlib.org/lapack/lawnspdf/lawn169.pdf): QR decompositions before the
+#   rotations.
+# - PyTorch, [torch.linalg.svd](https://pytorch.org/docs/stable/generated/torch.linalg.svd.html):
+#   which driver for which matrix.
+# - NVIDIA, [cuSOLVER](https://docs.nvidia.com/cuda/cusolver/index.html): `gesvdj` and `gesvda`.
+# - Next in the course: lesson 11, More than one GPU.

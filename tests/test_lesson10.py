@@ -1,0 +1,220 @@
+"""What lesson 10 says in words of rotations, sweeps, sketches and figures is true."""
+
+import inspect
+import io
+import itertools
+import math
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from course import images, svd_pictures, toy_svd
+from course.exercises.lesson10_judges import found_range, judge_rotation, judge_tournament
+from course.kernels.svd import LADDER, rank_k
+from course.kernels.svd_rank import sketch_columns
+from course.kernels.svd_rotate import SHARED_ROWS
+from course.measurements import find
+from course.simt import gpus
+
+SIZE = 64
+KINDS, RANK = ("normal", "image", "deficient"), 50  # as `course.benches.svd` names its figures
+
+
+@pytest.fixture(scope="module")
+def matrices():
+    """The lesson's three matrices, made as it makes them."""
+    rng = np.random.default_rng(10)
+    return {
+        "random": rng.standard_normal((SIZE, SIZE)),
+        "photograph": images.photograph("camera", SIZE).astype(float),
+        "rank 10": rng.standard_normal((SIZE, 10)) @ rng.standard_normal((10, SIZE)),
+    }
+
+
+def sweeps(rows, floor=0.0):
+    return len(toy_svd.history(rows, floor=floor)[0]) - 1
+
+
+# --- the toy --------------------------------------------------------------------------------------
+
+
+def test_a_rotation_makes_rows_orthogonal_by_at_most_45_degrees():
+    rng = np.random.default_rng(1)
+    for scale in (1, 1e-8, 1e8):
+        for _ in range(50):
+            x, y = rng.standard_normal((2, 7)) * np.array([[1], [scale]])
+            c, s = toy_svd.rotation(x @ x, y @ y, x @ y)
+            assert abs(s) <= c and c * c + s * s == pytest.approx(1)
+            assert toy_svd.cosine(c * x - s * y, s * x + c * y) < 1e-6
+            assert judge_rotation((c, s), x @ x, y @ y, x @ y) is None
+    assert toy_svd.rotation(2.0, 3.0, 0.0) == (1.0, 0.0)
+    for g in (0.5, -0.5):
+        c, s = toy_svd.rotation(2.0, 2.0, g)
+        assert c == pytest.approx(abs(s))
+
+
+@pytest.mark.parametrize("n", [2, 4, 6, 22, 64])
+def test_in_a_tournament_each_two_meet_once(n):
+    rounds = toy_svd.tournament(n)
+    assert len(rounds) == n - 1 and all(len(pairs) == n // 2 for pairs in rounds)
+    assert all(sorted(itertools.chain(*pairs)) == list(range(n)) for pairs in rounds)
+    met = {frozenset(pair) for pairs in rounds for pair in pairs}
+    assert len(met) == n * (n - 1) // 2
+    assert judge_tournament(rounds, n) is None
+
+
+def test_sweeps_end_with_singular_values_as_lengths(matrices):
+    for rows in matrices.values():
+        found, last = toy_svd.history(rows, floor=1e-12)
+        exact = np.linalg.svd(rows, compute_uv=False)
+        lengths = np.sort(np.linalg.norm(last, axis=1))[::-1]
+        assert found[-1] <= 1e-6
+        assert np.abs(lengths - exact).max() < 1e-12 * exact[0]
+
+
+def test_a_round_rotates_as_its_pairs_do_one_by_one():
+    rows = np.random.default_rng(2).standard_normal((6, 9))
+    pairs = toy_svd.tournament(6)[3]
+    together = toy_svd.rotated(rows, pairs)
+    for pair in pairs:
+        rows = toy_svd.rotated(rows, [pair])
+    assert np.array_equal(rows, together)
+
+
+# --- what the lesson says -------------------------------------------------------------------------
+
+
+def test_the_textbooks_way_has_about_500_steps_and_fills_a_quarter_of_the_threads():
+    assert 255 + 254 == pytest.approx(500, rel=0.02)
+    places = 2048 * gpus.find("H200").multiprocessors
+    assert 0.23 < 256 * 256 / places < 0.26
+    assert 0.9 < 64 * 256 / 2 / (places / 32) < 1
+
+
+def test_random_rows_take_eight_sweeps_and_the_exponent_doubles(matrices):
+    found, _ = toy_svd.history(matrices["random"])
+    assert len(found) - 1 == 8
+    assert found[5] > 0.1
+    for value, said in zip(found[-3:], (0.05, 2e-5, 2e-13), strict=True):
+        assert 0.5 < value / said < 2
+
+
+def test_a_photograph_takes_longer_and_two_qr_decompositions_halve_that(matrices):
+    photograph = matrices["photograph"]
+    once = np.linalg.qr(photograph)[1]
+    counts = [sweeps(photograph), sweeps(once), sweeps(np.linalg.qr(once.T)[1])]
+    assert counts == [12, 9, 6]
+
+
+def test_rows_of_noise_take_half_of_the_sweeps(matrices):
+    with_noise, without = sweeps(matrices["rank 10"]), sweeps(matrices["rank 10"], 1e-12)
+    assert with_noise >= 1.7 * without
+    assert with_noise > sweeps(matrices["photograph"])
+
+
+def test_one_by_one_and_in_rounds_take_about_as_many_sweeps(matrices):
+    rows, largest, count = matrices["photograph"], 1.0, 0
+    while largest > 1e-6:
+        rows, largest = toy_svd.swept(rows)
+        count += 1
+    assert abs(count - sweeps(matrices["photograph"])) <= 2
+
+
+def test_a_small_angle_has_no_cosine_in_float32():
+    assert np.float32(math.cos(0.0002)) == 1
+    assert math.cos(0.0002) == pytest.approx(0.99999998, abs=1e-9)
+    assert np.float32(1 - math.cos(0.0002)) == pytest.approx(2e-8, rel=1e-3)
+
+
+def test_matrices_of_64_rows_fit_into_any_gpus_shared_memory_and_256_into_none():
+    assert SHARED_ROWS == 64
+    assert 2 * SHARED_ROWS**2 * 4 == 32 * 1024 < 48 * 1024
+    assert 2 * 256**2 * 4 == 512 * 1024 > 228 * 1024
+
+
+def test_the_ladder_has_the_steps_that_the_lesson_names():
+    assert list(LADDER)[:3] == ["plain", "shared", "blocks"]
+    assert LADDER["shared"].largest == 64 and LADDER["blocks"].smallest == 64
+
+
+# --- sketches -------------------------------------------------------------------------------------
+
+
+def percent_above(a, columns, power, k=50):
+    """How far a sketch's rank k is above the best one, computed in full."""
+    random = np.random.default_rng(1).standard_normal((a.shape[1], columns))
+    q = found_range(a, random, power)
+    u, s, vt = np.linalg.svd(q.T @ a, full_matrices=False)
+    error = np.linalg.norm(a - q @ ((u[:, :k] * s[:k]) @ vt[:k]))
+    return 100 * (error / np.linalg.norm(np.linalg.svd(a, compute_uv=False)[k:]) - 1)
+
+
+def test_images_need_a_power_step_and_noise_is_hardest_for_steps():
+    photograph = images.photograph("camera", 256).astype(float)
+    mri = images.head_mri().astype(float)
+    noise = np.random.default_rng(2).standard_normal((256, 256))
+    errors = [[percent_above(a, 64, power) for power in range(3)] for a in (photograph, mri, noise)]
+    assert round(errors[0][0]) == 39
+    for image in errors[:2]:
+        assert image[0] > 35 and image[1] < 2.1 and image[2] < 0.5
+    assert errors[2][0] < min(errors[0][0], errors[1][0])
+    assert errors[2][1] > max(errors[0][1], errors[1][1])
+    assert errors[2][2] > max(errors[0][2], errors[1][2])
+    assert percent_above(photograph, 58, 1) < 0.5 * percent_above(photograph, 50, 1)
+
+
+def test_the_package_takes_eight_columns_more_and_two_power_steps():
+    assert [sketch_columns(k, 256) for k in (1, 24, 25, 50)] == [32, 32, 64, 64]
+    assert inspect.signature(rank_k).parameters["power"].default == 2
+    assert math.sqrt(1 + 50 / (64 - 50 - 1)) == pytest.approx(2.2, abs=0.01)
+
+
+# --- what is recorded -----------------------------------------------------------------------------
+
+
+def test_recorded_decompositions_have_one_time_and_one_error_each():
+    shown = [("svd normal", "64x64x64", "residual")]
+    shown += [(f"svd {kind}", "64x256x256", "residual") for kind in KINDS]
+    shown += [(f"rank {RANK} {kind}", f"64x256x256x{RANK}", "above best") for kind in KINDS[:2]]
+    for kernel, shape, off in shown:
+        times = find("svd", kernel=kernel, shape=shape, gpu="H200")
+        names = [figure.variant for figure in times]
+        assert len(names) == len(set(names))
+        for name in names:
+            assert len(find("svd", kernel=kernel, shape=shape, variant=name, metric=off)) == 1
+    if find("svd", gpu="H200"):
+        assert all(find("svd", kernel=kernel, shape=shape) for kernel, shape, _ in shown)
+
+
+# --- pictures -------------------------------------------------------------------------------------
+
+ROWS = np.random.default_rng(3).standard_normal((6, 6))
+
+
+@pytest.mark.parametrize(
+    "picture",
+    [
+        svd_pictures.rotation((2.0, 0.4), (1.2, 1.1), -0.5),
+        svd_pictures.rotation((0.0, 1.0), (1.0, 0.0), 0.0),
+        svd_pictures.convergence({"a": [1, 0.1, 1e-3], "b": [1, 0]}, 1e-6),
+        svd_pictures.fading({"before": toy_svd.cosines(ROWS), "after": np.zeros((6, 6))}),
+        svd_pictures.tournament(toy_svd.tournament(8)),
+        svd_pictures.sketch_errors({"a": [1.4, 1.02], "b": [1.1, 1.0]}),
+    ],
+)
+def test_a_picture_fits_a_notebook_and_is_not_blank(picture):
+    pixels = np.asarray(Image.open(io.BytesIO(picture.png())).convert("RGB"))
+    assert pixels.shape[1] <= 900
+    assert pixels.min() < 60 < 200 < pixels.max()
+    assert len(picture.png()) < 70_000
+
+
+def test_the_picture_of_a_tournament_says_in_which_round_rows_meet():
+    rounds = toy_svd.tournament(8)
+    picture = svd_pictures.tournament(rounds)
+    table = picture.axes[-1]
+    said = {(text.get_position()): int(text.get_text()) for text in table.texts}
+    for turn, pairs in enumerate(rounds):
+        for i, j in pairs:
+            assert said[j, i] == said[i, j] == turn
