@@ -121,6 +121,13 @@ def make_parser() -> argparse.ArgumentParser:
         "is the GPU where there is one, else NumPy",
     )
     reconstruct.add_argument(
+        "--svd",
+        choices=("cpu", "gpu", "auto"),
+        default="cpu",
+        help="what factorises: the CPU, the usual, in float64; the GPU, in float32; auto is the "
+        "GPU where there is one",
+    )
+    reconstruct.add_argument(
         "--resume",
         action="store_true",
         help="go on with the unfinished run in DIR, begun with the same options, and keep what it "
@@ -221,7 +228,7 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
     from course.journal import is_at_work, unfinished
     from course.pipeline import reconstruct_images
 
-    if arguments.engine != "numpy":
+    if arguments.engine != "numpy" or arguments.svd != "cpu":
         from course import backend
 
         backend.gpu()  # the slow imports, while Ctrl-C ends at once
@@ -256,6 +263,7 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
                 batch=arguments.batch,
                 tell=lambda words: print(words, file=sys.stderr, flush=True),
                 group=group,
+                svd=arguments.svd,
             )
         finally:
             if bar is not None:

@@ -29,7 +29,7 @@ class Part:
     Attributes
     ----------
     tasks : list of Task
-    size, fit, ranks, grid_ranks, folder, lenient
+    size, fit, ranks, grid_ranks, folder, lenient, svd
         As of `course.stages.Job`.
     engine : str
         As for `course.engines.choose_engine`.
@@ -52,13 +52,14 @@ class Part:
     good: tuple[int, ...]
     workers: Workers
     batch: int
+    svd: str = "cpu"
 
 
 def finish(part: Part) -> list[Done]:
     """Take files through all stages, on this worker: a kind of work for `Group.map`."""
     job = Job(
         part.size, part.fit, part.ranks, part.grid_ranks, Halving(choose_engine(part.engine)[0]),
-        part.folder, part.lenient, Shown(list(part.good)),
+        part.folder, part.lenient, Shown(list(part.good)), part.svd,
     )  # fmt: skip
     with heap.kept(), blas.one_thread():
         return list(Line(job, part.tasks, part.workers, part.batch))
@@ -95,6 +96,7 @@ def spread(
             yield Part(
                 list(todo[start : start + length]), job.size, job.fit, job.ranks, job.grid_ranks,
                 job.folder, job.lenient, engine, tuple(job.shown.first), threads, batch,
+                job.svd,
             )  # fmt: skip
 
     left = len(todo)

@@ -28,6 +28,7 @@ from course import (
 )
 from course.cluster import Group
 from course.engines import Halving, choose_engine
+from course.gpu_factors import choose_svd
 from course.image_files import FITS, checked_size, list_folder, printable
 from course.images import ImageError
 from course.journal import Done, Journal
@@ -63,6 +64,7 @@ def reconstruct_images(
     batch: int | None = None,
     tell: Callable[[str], Any] = lambda words: None,
     group: Group | None = None,
+    svd: str = "cpu",
 ) -> Report:
     """Rebuild images from their k largest singular values and write the results to a folder.
 
@@ -100,6 +102,9 @@ def reconstruct_images(
         Takes a sentence that the user should read before the work begins.
     group : Group, optional
         Workers of `course.cluster`, a GPU each, that share the files. The results are the same.
+    svd : {"cpu", "gpu", "auto"}
+        What factorises: the CPU, in float64, or the GPU, in float32, which differs in the last of
+        seven digits; "auto" takes a GPU where there is one and the images are not too large.
 
     Returns
     -------
@@ -117,8 +122,12 @@ def reconstruct_images(
     """
     rebuild, kind, engine_name = choose_engine(engine)
     plan = _plan(inputs, ranks, out, size, fit, kind)
+    svd = choose_svd(svd, *plan.size)
+    if svd == "gpu":
+        plan.settings["svd"] = svd
+        engine_name += ", SVDs on the GPU"
     share = stages.Workers.share(
-        _count("workers", workers) or stages.cores(), *plan.size, len(plan.ranks)
+        _count("workers", workers) or stages.cores(), *plan.size, len(plan.ranks), svd
     )
     batch = _count("batch", batch) or stages.batch_for(*plan.size, plan.ranks)
     out = Path(out)
@@ -131,9 +140,12 @@ def reconstruct_images(
         if not kept.moving:
             for_grid = results.evenly(plan.ranks, GRID_RANKS)
             job = stages.Job(
-                plan.size, fit, plan.ranks, for_grid, Halving(rebuild), kept.folder, lenient=resume
-            )
-            words = stages.long_svds(*plan.size, len(plan.files) - already, share.factorise)
+                plan.size, fit, plan.ranks, for_grid, Halving(rebuild), kept.folder,
+                lenient=resume, svd=svd,
+            )  # fmt: skip
+            words = None
+            if svd == "cpu":
+                words = stages.long_svds(*plan.size, len(plan.files) - already, share.factorise)
             if words:
                 tell(words)
             go = partial(stages.Line, job)

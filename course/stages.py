@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ from PIL import Image
 from course import blas, images, quality
 from course.channels import Channel, Stopped
 from course.engines import Rebuild
+from course.gpu_factors import GpuFactors, kept_values
 from course.image_files import NOT_FINITE, ImageError, UnreadableImage
 from course.journal import GRID_IMAGES, Done, cells_name
 
@@ -69,17 +70,17 @@ class Workers:
     write: int
 
     @classmethod
-    def share(cls, total: int, rows: int = 256, columns: int = 256, ranks: int = 1) -> "Workers":
+    def share(
+        cls, total: int, rows: int = 256, columns: int = 256, ranks: int = 1, svd: str = "cpu"
+    ) -> "Workers":
         """Share so many threads among the stages as their work is: of 16 threads 13 factorise.
 
         SVDs of large images take much memory; there are never so many at once that they would
         need more than half of the machine's.
         """
-        write = WRITE_COST * ranks
-        a_thread = (DECODE_COST + FACTORISE_COST + write) / total
-        decode, factorise, write = (
-            max(1, round(cost / a_thread)) for cost in (DECODE_COST, FACTORISE_COST, write)
-        )
+        costs = DECODE_COST, FACTORISE_COST if svd == "cpu" else 0, WRITE_COST * ranks
+        a_thread = sum(costs) / total
+        decode, factorise, write = (max(1, round(cost / a_thread)) for cost in costs)
         fit = (memory() // 2) // svd_bytes(rows, columns)
         return cls(decode, max(1, min(factorise, fit)), write)
 
@@ -122,6 +123,8 @@ class Job:
     lenient : bool
         Set an image with NaN aside as any other bad one; else it ends the run.
     shown : Shown
+    svd : {"cpu", "gpu"}
+        Who factorises.
     """
 
     size: tuple[int, int]
@@ -132,6 +135,7 @@ class Job:
     folder: Path
     lenient: bool = False
     shown: Shown = field(default_factory=Shown)
+    svd: str = "cpu"
 
 
 # --- the work of a stage, for one image or a stack ------------------------------------------------
@@ -143,11 +147,8 @@ def decode(file: Path, size: tuple[int, int], fit: str) -> np.ndarray:
 
 
 def factorise(image: np.ndarray, most: int) -> Factors:
-    """The `most` largest singular values and vectors of an image, and up to 3 more.
-
-    The number is brought up to a multiple of 4, so that rows of u can be read 16 bytes at a time.
-    """
-    r = min(-(-most // 4) * 4, *image.shape)
+    """The `most` largest singular values and vectors of an image, and up to 3 more."""
+    r = kept_values(most, image)
     u, s, vt = images.svd(image)
     return Factors(np.ascontiguousarray(u[:, :r]), s[:r].copy(), vt[:r].copy())
 
@@ -228,13 +229,17 @@ class Line:
     def __init__(self, job: Job, todo: Sequence[Task], workers: Workers, batch: int):
         self.job, self.batch = job, batch
         self.error: BaseException | None = None
-        self.decoded = Channel[tuple[Task, np.ndarray]](workers.factorise, workers.decode)
+        factorise, room = self._factorise, workers.factorise
+        if job.svd == "gpu":  # which one thread feeds
+            factorise, room = self._factorise_stacks, 2 * batch
+            workers = replace(workers, factorise=1)
+        self.decoded = Channel[tuple[Task, np.ndarray]](room, workers.decode)
         self.factored = Channel[tuple[Task, np.ndarray, Factors]](2 * batch, workers.factorise)
         self.rebuilt = Channel[tuple[Task, np.ndarray, list[np.ndarray]]](batch + workers.write)
         self.finished = Channel[Done](64, workers.decode + workers.factorise + workers.write)
         self._todo, self._lock = iter(todo), threading.Lock()
         decoders = [(self._decode, (self.decoded, self.finished))] * workers.decode
-        factorisers = [(self._factorise, (self.factored, self.finished))] * workers.factorise
+        factorisers = [(factorise, (self.factored, self.finished))] * workers.factorise
         writers = [(self._write, (self.finished,))] * workers.write
         self._threads = [
             threading.Thread(
@@ -327,6 +332,12 @@ class Line:
                 self.finished.put(Done(task.image, [], [], f"has no SVD: {error}"))
             else:
                 self.factored.put((task, image, factors))
+
+    def _factorise_stacks(self) -> None:
+        factors = GpuFactors(self.batch, max(self.job.ranks))
+        while stack := self.decoded.take(self.batch, PATIENCE):
+            for (task, image), its in zip(stack, factors([image for _, image in stack])):
+                self.factored.put((task, image, Factors(*its)))
 
     def _rebuild(self) -> None:
         while stack := self.factored.take(self.batch, PATIENCE):
