@@ -1,0 +1,446 @@
+"""Exercises of lesson 11: bytes of a plan, a steady sum, the last batch, two laws, batch sizes."""
+
+import math
+
+import numpy as np
+
+from course.checks import Case, FunctionExercise, Tolerance, register
+from course.exercises.lesson11_judges import deal_anew, judge_steady
+from course.overlap import amdahl, gustafson
+from course.toy_cluster import run
+
+# --- bytes of a plan ------------------------------------------------------------------------------
+
+RECIPE = 64  # bytes for a batch
+
+
+def _bytes(plan, images, batch, factors, back, passes):
+    there = {
+        "send": passes * images * factors,
+        "keep": images * factors,
+        "make": RECIPE * math.ceil(images / batch),
+    }
+    return there[plan] + passes * images * back
+
+
+_PLANS = (
+    ("one batch is sent", "send", 10, 10, 1000, 8, 1),
+    ("ten batches are sent", "send", 100, 10, 1000, 64, 1),
+    ("sent in each of 3 passes", "send", 100, 10, 1000, 64, 3),
+    ("kept for 3 passes", "keep", 100, 10, 1000, 64, 3),
+    ("made there for 3 passes", "make", 100, 10, 1000, 64, 3),
+    ("made there, the last batch is shorter", "make", 1003, 25, 102600, 8, 1),
+    ("made there, images come back", "make", 1003, 100, 102600, 262144, 2),
+    ("kept, digests come back", "keep", 1003, 100, 102600, 8, 7),
+)
+
+register(
+    FunctionExercise(
+        name="network-bytes",
+        lesson=11,
+        title="Bytes over the network",
+        reference=_bytes,
+        cases=[
+            Case(
+                name,
+                lambda rng, v=values: dict(
+                    zip(("plan", "images", "batch", "factors", "back", "passes"), v, strict=True)
+                ),
+            )
+            for name, *values in _PLANS
+        ],
+        hints={
+            "wrong-result": "There: factors for each image, in each pass (send) or once (keep), or "
+            "64 bytes for each batch, once (make). Back: `back` for each image in each pass.",
+            "wrong-shape": "Return one number: the bytes there and back together.",
+            "raised": "`plan` is one of the texts 'send', 'keep' and 'make'; the rest are numbers.",
+        },
+        mistakes={
+            "the results are missing: they travel, too": (
+                lambda plan, images, batch, factors, back, passes: _bytes(
+                    plan, images, batch, factors, 0, passes
+                )
+            ),
+            "the results of one pass only are counted; each pass gives results": (
+                lambda plan, images, batch, factors, back, passes: (
+                    _bytes(plan, images, batch, factors, 0, passes) + images * back
+                )
+            ),
+            "only the results are counted; something goes there, too, a recipe at least": (
+                lambda plan, images, batch, factors, back, passes: passes * images * back
+            ),
+            "everything is counted in one pass only": (
+                lambda plan, images, batch, factors, back, passes: _bytes(
+                    plan, images, batch, factors, back, 1
+                )
+            ),
+            "what is kept is counted in each pass; 'keep' sends it once": (
+                lambda plan, images, batch, factors, back, passes: _bytes(
+                    "send" if plan == "keep" else plan, images, batch, factors, back, passes
+                )
+            ),
+            "each plan is counted as 'keep'": (
+                lambda plan, images, batch, factors, back, passes: _bytes(
+                    "keep", images, batch, factors, back, passes
+                )
+            ),
+            "what is made there is counted as nothing; a recipe travels for each batch": (
+                lambda plan, images, batch, factors, back, passes: (
+                    _bytes(plan, images, batch, factors, back, passes)
+                    - (RECIPE * math.ceil(images / batch) if plan == "make" else 0)
+                )
+            ),
+            "the last, shorter batch has no recipe: round up": (
+                lambda plan, images, batch, factors, back, passes: (
+                    RECIPE * (images // batch) + passes * images * back
+                    if plan == "make"
+                    else _bytes(plan, images, batch, factors, back, passes)
+                )
+            ),
+            "a recipe is counted for each image; there is one for each batch": (
+                lambda plan, images, batch, factors, back, passes: _bytes(
+                    plan, images, 1, factors, back, passes
+                )
+            ),
+            "one recipe is counted for all batches; each has its own": (
+                lambda plan, images, batch, factors, back, passes: _bytes(
+                    plan, images, images, factors, back, passes
+                )
+            ),
+            "recipes are sent in each pass: what was made is still there": (
+                lambda plan, images, batch, factors, back, passes: (
+                    _bytes(plan, images, batch, factors, back, passes)
+                    + (RECIPE * (passes - 1) * math.ceil(images / batch) if plan == "make" else 0)
+                )
+            ),
+            "you count one batch, not all of them": (
+                lambda plan, images, batch, factors, back, passes: _bytes(
+                    plan, batch, batch, factors, back, passes
+                )
+            ),
+            "`factors` and `back` are bytes already: do not multiply by 4 once more": (
+                lambda plan, images, batch, factors, back, passes: (
+                    4 * _bytes(plan, images, batch, factors, back, passes)
+                    - (3 * RECIPE * math.ceil(images / batch) if plan == "make" else 0)
+                )
+            ),
+            "`factors` and `back` are those of an image: times the images of a batch, times the "
+            "batches": lambda plan, images, batch, factors, back, passes: _bytes(
+                plan, math.ceil(images / batch), 1, factors, back, passes
+            ),
+        },
+    )
+)
+
+# --- a steady sum ---------------------------------------------------------------------------------
+
+
+def _arrivals(name, sums):
+    """Sums of so many batches, as one worker delivers them."""
+
+    def arguments(rng):
+        return {"arrivals": [(n, 0, np.float32(value)) for n, value in enumerate(sums(rng))]}
+
+    return Case(name, arguments)
+
+
+def _many_sizes(count):
+    return lambda rng: rng.choice([-1, 1], count) * 10.0 ** rng.uniform(-3, 3, count)
+
+
+def _cancelling(rng):
+    """Where an addition in float64 rounds as well."""
+    large = 2.0**60 * (1 + rng.random(6).astype(np.float32))
+    return rng.permutation([*large, *-large, *rng.standard_normal(11)])
+
+
+register(
+    FunctionExercise(
+        name="steady-sum",
+        lesson=11,
+        title="A sum that does not depend on the workers",
+        judge=judge_steady,
+        caller=deal_anew,
+        cases=[
+            _arrivals("three batches", lambda rng: [4.0, -1.25, 2.5]),
+            _arrivals("one batch", lambda rng: [1.5]),
+            _arrivals("97 batches of all sizes", _many_sizes(97)),
+            _arrivals("29 batches", lambda rng: rng.random(29)),
+            _arrivals("large ones that cancel", _cancelling),
+        ],
+        hints={
+            "wrong-result": "Bring the sums into an order that is always the same, that of the "
+            "batches' numbers, and add them one after the other.",
+            "raised": "arrivals is a list of triples: for number, worker, value in sorted(...).",
+            "input-modified": "arrivals.sort() changes the list that you were given; "
+            "sorted(arrivals) makes a new one.",
+        },
+    )
+)
+
+# --- the last batch -------------------------------------------------------------------------------
+
+
+def _until(milliseconds, workers):
+    return run(milliseconds, workers).milliseconds
+
+
+def _in_turns(milliseconds, workers):
+    return max(sum(milliseconds[worker::workers]) for worker in range(workers))
+
+
+def _beforehand(milliseconds, workers):
+    return run(milliseconds, workers, beforehand=True).milliseconds
+
+
+def _last_ones(milliseconds, workers):
+    """The end of the batch that was given out last; another one may end later."""
+    return run(milliseconds, workers).work[-1].end
+
+
+def _in_rounds(milliseconds, workers):
+    """All workers wait for the slowest one before the next batches are given out."""
+    starts = range(0, len(milliseconds), workers)
+    return sum(max(milliseconds[start : start + workers]) for start in starts)
+
+
+_BATCHES = (
+    ("one worker", (3.0, 1.0, 2.0), 1),
+    ("equal batches", (2.0,) * 12, 3),
+    ("seven for three", (2.0,) * 7, 3),
+    ("long and short in turns", (4.0, 0.5, 0.75, 4.0, 4.0, 0.5, 4.25, 0.5, 3.0), 2),
+    ("long ones first", (7.0, 6.0, 1.0, 1.0, 1.0, 1.0, 2.0, 1.5, 1.0, 1.0), 3),
+    ("a long one in the middle", (1.0, 1.25, 1.0, 1.0, 6.5, 1.0, 1.0, 1.0, 1.5), 3),
+    ("a long one at the end", (1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 5.25), 4),
+    ("more workers than batches", (1.5, 2.5), 5),
+)
+
+register(
+    FunctionExercise(
+        name="last-batch",
+        lesson=11,
+        title="When the last batch is done",
+        reference=_until,
+        cases=[
+            Case(name, lambda rng, m=times, w=workers: {"milliseconds": [*m], "workers": w})
+            for name, times, workers in _BATCHES
+        ],
+        tolerance=Tolerance(64, "a dozen sums", magnitude=lambda milliseconds: sum(milliseconds)),
+        hints={
+            "wrong-result": "A list with the time at which each worker is free, at first 0 for "
+            "all. Each batch, in its order, goes to the smallest of them, which grows by it. The "
+            "largest of them, at the end, is the answer.",
+            "raised": "free = [0.0] * workers; free.index(min(free)) is a worker that is free "
+            "first.",
+            "input-modified": "Go through the list with `for time in milliseconds`; leave it as "
+            "it is.",
+            "wrong-shape": "Return one number: when the last batch is done [ms].",
+        },
+        mistakes={
+            "you divide the work evenly, sum / workers. That is a bound: a batch cannot be cut": (
+                lambda milliseconds, workers: sum(milliseconds) / workers
+            ),
+            "you take the larger of two bounds, sum / workers and the longest batch": (
+                lambda milliseconds, workers: max(sum(milliseconds) / workers, *milliseconds)
+            ),
+            "all batches are done one after the other": lambda milliseconds: sum(milliseconds),
+            "the longest batch is taken: its worker may have done others before": (
+                lambda milliseconds: max(milliseconds)
+            ),
+            "batches are dealt in turns, 0, 1, 2, 0, 1, 2: a batch goes to who is free first": (
+                _in_turns
+            ),
+            "each worker gets a share beforehand: a batch goes to who is free first": _beforehand,
+            "the workers wait for each other after each round": _in_rounds,
+            "batches are sorted, the longest first: here they come in the order of the list": (
+                lambda milliseconds, workers: _until(sorted(milliseconds, reverse=True), workers)
+            ),
+            "batches are sorted, the shortest first: here they come in the order of the list": (
+                lambda milliseconds, workers: _until(sorted(milliseconds), workers)
+            ),
+            "the list is gone through from its end": (
+                lambda milliseconds, workers: _until(milliseconds[::-1], workers)
+            ),
+            "you return the end of the batch that was given out last; another may end later": (
+                _last_ones
+            ),
+            "you return when the first worker has nothing left to do; the last one counts": (
+                lambda milliseconds, workers: min(_ends(milliseconds, workers))
+            ),
+        },
+    )
+)
+
+
+def _ends(milliseconds, workers):
+    """When each worker is free at the end."""
+    ends = [0.0] * workers
+    for one in run(milliseconds, workers).work:
+        ends[one.worker] = max(ends[one.worker], one.end)
+    return ends
+
+
+# --- two laws -------------------------------------------------------------------------------------
+
+
+def _laws(start, working, gathering, workers, serial=None):
+    serial = (start + gathering) / (start + working + gathering) if serial is None else serial
+    return amdahl(serial, workers), gustafson(serial, workers)
+
+
+def _with(change):
+    """What someone gets who takes another serial share."""
+
+    def wrong(start, working, gathering, workers):
+        return _laws(start, working, gathering, workers, change(start, working, gathering))
+
+    return wrong
+
+
+def _weak_limit(start, working, gathering, workers):
+    """Strong scaling twice."""
+    strong, _ = _laws(start, working, gathering, workers)
+    return strong, strong
+
+
+register(
+    FunctionExercise(
+        name="two-laws",
+        lesson=11,
+        title="Two laws from one run",
+        reference=lambda start, working, gathering, workers: _laws(
+            start, working, gathering, workers
+        ),
+        cases=[
+            Case(
+                name,
+                lambda rng, v=values: dict(
+                    zip(("start", "working", "gathering", "workers"), v, strict=True)
+                ),
+            )
+            for name, values in (
+                ("one worker", (10.0, 70.0, 20.0, 1)),
+                ("a tenth is serial", (30.0, 900.0, 70.0, 4)),
+                ("start-up only", (25.0, 75.0, 0.0, 2)),
+                ("gathering only", (0.0, 300.0, 40.0, 8)),
+                ("nothing is serial", (0.0, 12.0, 0.0, 16)),
+                ("many workers", (3.0, 500.0, 9.0, 64)),
+            )
+        ],
+        tolerance=Tolerance(64, "a few sums and divisions, each of which rounds"),
+        hints={
+            "wrong-result": "serial = (start + gathering) / (start + working + gathering); the same"
+            " work: 1 / (serial + (1 - serial) / workers); as much work each: workers - serial * "
+            "(workers - 1).",
+        },
+        mistakes={
+            "the second is the first: with as much work for each worker the serial part stays, and "
+            "the work grows": _weak_limit,
+            "the two are swapped: first the same work, then as much work for each": (
+                lambda start, working, gathering, workers: _laws(
+                    start, working, gathering, workers
+                )[::-1]
+            ),
+            "gathering is left out: nobody works then, either": _with(
+                lambda start, working, gathering: start / (start + working + gathering)
+            ),
+            "start is left out: nobody works then, either": _with(
+                lambda start, working, gathering: gathering / (start + working + gathering)
+            ),
+            "the serial time is divided by the working time: divide by all of it": _with(
+                lambda start, working, gathering: min((start + gathering) / working, 1.0)
+            ),
+            "you took the part that is divided for the one that is not": _with(
+                lambda start, working, gathering: working / (start + working + gathering)
+            ),
+            "you return milliseconds: asked is how many times": (
+                lambda start, working, gathering, workers: (
+                    start + working / workers + gathering,
+                    start + working + gathering,
+                )
+            ),
+            "you return efficiencies: do not divide by the workers": (
+                lambda start, working, gathering, workers: tuple(
+                    law / workers for law in _laws(start, working, gathering, workers)
+                )
+            ),
+            "you return the limits, for endlessly many workers": (
+                lambda start, working, gathering, workers: (
+                    (start + working + gathering) / max(start + gathering, 1e-300),
+                    float(workers),
+                )
+            ),
+            "you return the ideal: the serial part counts": (
+                lambda start, working, gathering, workers: (float(workers), float(workers))
+            ),
+            "the serial part is forgotten in the second: workers * (1 - serial) lacks it": (
+                lambda start, working, gathering, workers: (
+                    _laws(start, working, gathering, workers)[0],
+                    workers * working / (start + working + gathering),
+                )
+            ),
+        },
+    )
+)
+
+# --- how large a batch must be --------------------------------------------------------------------
+
+
+def _images(image, cost, share):
+    return cost * (1 - share) / (share * image)
+
+
+register(
+    FunctionExercise(
+        name="batch-size",
+        lesson=11,
+        title="How large must a batch be?",
+        reference=lambda image, cost, share: math.ceil(_images(image, cost, share)),
+        cases=[
+            Case(name, lambda rng, v=values: dict(zip(("image", "cost", "share"), v, strict=True)))
+            for name, values in (
+                ("5%", (0.7, 2.3, 0.05)),
+                ("half of the time", (0.3, 2.0, 0.5)),
+                ("5%, quick images", (0.0003, 1.3, 0.05)),
+                ("1%", (0.7, 0.4, 0.01)),
+                ("one image is enough", (50.0, 0.5, 0.05)),
+                ("20%, slow images", (3.1, 5.0, 0.2)),
+            )
+        ],
+        hints={
+            "wrong-result": "A batch of n images takes cost + n * image ms. Which n makes cost / "
+            "(cost + n * image) at most `share`? Solve it for n and round up.",
+            "wrong-shape": "Return one whole number.",
+            "endless-loop": "Count n up by 1 until cost / (cost + n * image) is at most share.",
+        },
+        mistakes={
+            "you compare the cost with the images' time; `share` is of the whole time, the cost "
+            "included": lambda image, cost, share: math.ceil(cost / (share * image)),
+            "you round down, or to the nearest number; then the share may be too large": (
+                lambda image, cost, share: math.floor(_images(image, cost, share))
+            ),
+            "you do not round up to a whole image": _images,
+            "you return one image more than needed": (
+                lambda image, cost, share: math.ceil(_images(image, cost, share)) + 1
+            ),
+            "you return the batch's milliseconds, not its images": (
+                lambda image, cost, share: cost / share
+            ),
+            "you return the milliseconds of the images, not their number": (
+                lambda image, cost, share: cost * (1 - share) / share
+            ),
+            "`share` is what the images get: it is what the cost may take": (
+                lambda image, cost, share: math.ceil(_images(image, cost, 1 - share))
+            ),
+            "you divide by the cost; a costlier batch must be larger": (
+                lambda image, cost, share: math.ceil(image * (1 - share) / (share * cost))
+            ),
+            "you leave the image's time out": lambda image, cost, share: math.ceil(
+                cost * (1 - share) / share
+            ),
+            "`share` is no percentage: 0.05 are 5%": lambda image, cost, share: math.ceil(
+                abs(_images(image, cost, share / 100))
+            ),
+        },
+    )
+)

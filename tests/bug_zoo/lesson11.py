@@ -1,0 +1,561 @@
+"""Wrong answers to the exercises of lesson 11 as students write them, and unusual right ones."""
+
+import heapq
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from bug_zoo import Answers
+
+ANSWERS = Answers()
+wrong, right = ANSWERS.wrong, ANSWERS.right
+
+# --- network-bytes --------------------------------------------------------------------------------
+
+
+@wrong("network-bytes", "wrong-result", "the results are missing")
+def bytes_there_only(plan, images, batch, factors, back, passes):
+    if plan == "make":
+        return 64 * math.ceil(images / batch)
+    return images * factors * (passes if plan == "send" else 1)
+
+
+@wrong("network-bytes", "wrong-result", "only the results are counted")
+def bytes_back_only(plan, images, batch, factors, back, passes):
+    return passes * images * back
+
+
+@wrong("network-bytes", "wrong-result", "the results of one pass only")
+def bytes_of_results_once(plan, images, batch, factors, back, passes):
+    there = {"send": passes * images * factors, "keep": images * factors}
+    there["make"] = 64 * math.ceil(images / batch)
+    return there[plan] + images * back
+
+
+@wrong("network-bytes", "wrong-result", "everything is counted in one pass only")
+def bytes_of_one_pass(plan, images, batch, factors, back, passes):
+    there = 64 * math.ceil(images / batch) if plan == "make" else images * factors
+    return there + images * back
+
+
+@wrong("network-bytes", "wrong-result", "what is kept is counted in each pass")
+def bytes_without_keeping(plan, images, batch, factors, back, passes):
+    there = 64 * math.ceil(images / batch) if plan == "make" else passes * images * factors
+    return there + passes * images * back
+
+
+@wrong("network-bytes", "wrong-result", "what is kept is counted in each pass")
+def bytes_of_sending(plan, images, batch, factors, back, passes):
+    return passes * images * (factors + back)
+
+
+@wrong("network-bytes", "wrong-result", "each plan is counted as 'keep'")
+def bytes_of_keeping(plan, images, batch, factors, back, passes):
+    return images * factors + passes * images * back
+
+
+@wrong("network-bytes", "wrong-result", "a recipe at least")
+def bytes_without_recipes(plan, images, batch, factors, back, passes):
+    there = {"send": passes * images * factors, "keep": images * factors, "make": 0}
+    return there[plan] + passes * images * back
+
+
+@wrong("network-bytes", "wrong-result", "the last, shorter batch has no recipe")
+def bytes_of_whole_batches(plan, images, batch, factors, back, passes):
+    there = {"send": passes * images * factors, "keep": images * factors}
+    there["make"] = 64 * (images // batch)
+    return there[plan] + passes * images * back
+
+
+@wrong("network-bytes", "wrong-result", "a recipe is counted for each image")
+def bytes_of_a_recipe_an_image(plan, images, batch, factors, back, passes):
+    there = {"send": passes * images * factors, "keep": images * factors, "make": 64 * images}
+    return there[plan] + passes * images * back
+
+
+@wrong("network-bytes", "wrong-result", "one recipe is counted for all batches")
+def bytes_of_one_recipe(plan, images, batch, factors, back, passes):
+    there = {"send": passes * images * factors, "keep": images * factors, "make": 64}
+    return there[plan] + passes * images * back
+
+
+@wrong("network-bytes", "wrong-result", "recipes are sent in each pass")
+def bytes_of_recipes_again(plan, images, batch, factors, back, passes):
+    there = {"send": passes * images * factors, "keep": images * factors}
+    there["make"] = passes * 64 * math.ceil(images / batch)
+    return there[plan] + passes * images * back
+
+
+@wrong("network-bytes", "wrong-result", "you count one batch")
+def bytes_of_one_batch(plan, images, batch, factors, back, passes):
+    there = {"send": passes * batch * factors, "keep": batch * factors, "make": 64}
+    return there[plan] + passes * batch * back
+
+
+@wrong("network-bytes", "wrong-result", "are bytes already")
+def bytes_of_float32(plan, images, batch, factors, back, passes):
+    there = {"send": 4 * passes * images * factors, "keep": 4 * images * factors}
+    there["make"] = 64 * math.ceil(images / batch)
+    return there[plan] + 4 * passes * images * back
+
+
+@wrong("network-bytes", "wrong-result", "are those of an image")
+def bytes_of_batches(plan, images, batch, factors, back, passes):
+    batches = math.ceil(images / batch)
+    there = {"send": passes * batches * factors, "keep": batches * factors, "make": 64 * batches}
+    return there[plan] + passes * batches * back
+
+
+@wrong("network-bytes", "wrong-shape", "Return one number|2")
+def bytes_there_and_back(plan, images, batch, factors, back, passes):
+    there = {"send": passes * images * factors, "keep": images * factors}
+    there["make"] = 64 * math.ceil(images / batch)
+    return np.array([there[plan], passes * images * back])
+
+
+@wrong("network-bytes", "raised", "UnboundLocalError|NameError|there")
+def bytes_of_another_word(plan, images, batch, factors, back, passes):
+    if plan == "sent":
+        there = passes * images * factors
+    elif plan == "kept":
+        there = images * factors
+    return there + passes * images * back
+
+
+@wrong("network-bytes", "wrong-result", "returns None")
+def bytes_printed(plan, images, batch, factors, back, passes):
+    print(images * factors + passes * images * back)
+
+
+@right("network-bytes")
+def bytes_counted_one_by_one(plan, images, batch, factors, back, passes):
+    total = 0
+    for turn in range(passes):
+        for first in range(0, images, batch):
+            count = min(batch, images - first)
+            if plan == "send" or (plan == "keep" and turn == 0):
+                total += count * factors
+            if plan == "make" and turn == 0:
+                total += 64
+            total += count * back
+    return total
+
+
+@right("network-bytes")
+def bytes_by_match(plan, images, batch, factors, back, passes):
+    match plan:
+        case "make":
+            there = -(-images // batch) * 64
+        case "keep":
+            there = factors * images
+        case _:
+            there = factors * images * passes
+    return float(there + back * images * passes)
+
+
+# --- steady-sum -----------------------------------------------------------------------------------
+
+
+@wrong("steady-sum", "wrong-result", "the order in which they arrive")
+def sum_as_they_arrive(arrivals):
+    total = np.float32(0)
+    for _, _, value in arrivals:
+        total += value
+    return total
+
+
+@wrong("steady-sum", "wrong-result", "the order in which they arrive", "float64")
+def sum_in_float64(arrivals):
+    return np.float32(sum(float(value) for _, _, value in arrivals))
+
+
+@wrong("steady-sum", "wrong-result", "the order in which they arrive")
+def sum_by_numpy(arrivals):
+    return np.sum(np.array([value for _, _, value in arrivals], np.float32))
+
+
+@wrong("steady-sum", "wrong-result", "who did which batch")
+def sum_of_workers_sums(arrivals):
+    of_worker = {}
+    for _, worker, value in sorted(arrivals):
+        of_worker[worker] = of_worker.get(worker, np.float32(0)) + value
+    total = np.float32(0)
+    for worker in sorted(of_worker):
+        total += of_worker[worker]
+    return total
+
+
+@wrong("steady-sum", "wrong-result", "who did which batch")
+def sum_worker_by_worker(arrivals):
+    total = np.float32(0)
+    for _, _, value in sorted(arrivals, key=lambda one: (one[1], one[0])):
+        total += value
+    return total
+
+
+@wrong("steady-sum", "wrong-result", "the order in which they arrive")
+def sum_of_a_dict(arrivals):
+    by_number = {number: value for number, _, value in arrivals}
+    total = np.float32(0)
+    for value in by_number.values():
+        total += value
+    return total
+
+
+@wrong("steady-sum", "wrong-result", "the order in which they arrive")
+def sum_sorted_by_nothing(arrivals):
+    arrivals = sorted(arrivals, key=lambda one: 0)
+    total = np.float32(0)
+    for _, _, value in arrivals:
+        total += value
+    return total
+
+
+@wrong("steady-sum", "wrong-result", "That is the mean")
+def sum_as_a_mean(arrivals):
+    return math.fsum(value for _, _, value in arrivals) / len(arrivals)
+
+
+@wrong("steady-sum", "wrong-result", "the sum of the numbers 0, 1, 2")
+def sum_of_numbers(arrivals):
+    return float(sum(number for number, _, _ in arrivals))
+
+
+@wrong("steady-sum", "wrong-result", "The first batch is missing")
+def sum_from_1(arrivals):
+    values = [value for _, _, value in sorted(arrivals)]
+    total = values[0] if len(values) == 1 else np.float32(0)
+    for place in range(1, len(values)):
+        total += values[place]
+    return total
+
+
+@wrong("steady-sum", "wrong-result", "the first batch alone")
+def sum_returned_in_the_loop(arrivals):
+    total = np.float32(0)
+    for _, _, value in sorted(arrivals):
+        total += value
+        return total
+
+
+@wrong("steady-sum", "wrong-result", "the last batch alone")
+def sum_that_replaces(arrivals):
+    for _, _, value in sorted(arrivals):
+        total = value
+    return total
+
+
+@wrong("steady-sum", "input-modified", "sorted(arrivals)")
+def sum_that_sorts_the_list(arrivals):
+    arrivals.sort()
+    total = np.float32(0)
+    for _, _, value in arrivals:
+        total += value
+    return total
+
+
+@wrong("steady-sum", "wrong-result", "Return one number")
+def sum_of_each(arrivals):
+    return [value for _, _, value in sorted(arrivals)]
+
+
+@right("steady-sum")
+def sum_exactly(arrivals):
+    return math.fsum(value for _, _, value in arrivals)
+
+
+@right("steady-sum")
+def sum_of_fractions(arrivals):
+    return np.float32(float(sum(Fraction(float(value)) for _, _, value in arrivals)))
+
+
+@right("steady-sum")
+def sum_by_value(arrivals):
+    values = np.sort(np.array([value for _, _, value in arrivals], np.float32))
+    return values.sum()
+
+
+@right("steady-sum")
+def sum_in_places(arrivals):
+    values = np.empty(len(arrivals), np.float32)
+    for number, _, value in arrivals:
+        values[number] = value
+    return values.sum()
+
+
+# --- last-batch -----------------------------------------------------------------------------------
+
+
+@wrong("last-batch", "wrong-result", "a batch cannot be cut")
+def last_by_division(milliseconds, workers):
+    return sum(milliseconds) / workers
+
+
+@wrong("last-batch", "wrong-result", "two bounds|That is a bound")
+def last_by_the_bound(milliseconds, workers):
+    return max(sum(milliseconds) / workers, max(milliseconds))
+
+
+@wrong("last-batch", "wrong-result", "one after the other")
+def last_of_one_worker(milliseconds, workers):
+    return sum(milliseconds)
+
+
+@wrong("last-batch", "wrong-result", "the longest batch is taken")
+def last_is_the_longest(milliseconds, workers):
+    return sum(milliseconds) if workers == 1 else max(milliseconds)
+
+
+@wrong("last-batch", "wrong-result", "batches are dealt in turns")
+def last_in_turns(milliseconds, workers):
+    free = [0.0] * workers
+    for number, time in enumerate(milliseconds):
+        free[number % workers] += time
+    return max(free)
+
+
+@wrong("last-batch", "wrong-result", "each worker gets a share beforehand")
+def last_of_shares(milliseconds, workers):
+    each = math.ceil(len(milliseconds) / workers)
+    return max(sum(milliseconds[i : i + each]) for i in range(0, len(milliseconds), each))
+
+
+@wrong("last-batch", "wrong-result", "wait for each other after each round")
+def last_of_rounds(milliseconds, workers):
+    return sum(max(milliseconds[i : i + workers]) for i in range(0, len(milliseconds), workers))
+
+
+@wrong("last-batch", "wrong-result", "the longest first")
+def last_of_sorted(milliseconds, workers):
+    free = [0.0] * workers
+    for time in sorted(milliseconds, reverse=True):
+        free[free.index(min(free))] += time
+    return max(free)
+
+
+@wrong("last-batch", "wrong-result", "the shortest first")
+def last_of_sorted_up(milliseconds, workers):
+    free = [0.0] * workers
+    for time in sorted(milliseconds):
+        free[free.index(min(free))] += time
+    return max(free)
+
+
+@wrong("last-batch", "wrong-result", "the first worker has nothing left|given out last")
+def last_is_the_earliest(milliseconds, workers):
+    free = [0.0] * workers
+    for time in milliseconds:
+        free[free.index(min(free))] += time
+    return min(free)
+
+
+@wrong("last-batch", "wrong-result", "given out last")
+def last_given_out(milliseconds, workers):
+    free = [0.0] * workers
+    for time in milliseconds:
+        who = free.index(min(free))
+        free[who] += time
+    return free[who]
+
+
+@wrong("last-batch", "input-modified", "leave it as it is")
+def last_that_empties_the_list(milliseconds, workers):
+    free = [0.0] * workers
+    while milliseconds:
+        free[free.index(min(free))] += milliseconds.pop(0)
+    return max(free)
+
+
+@wrong("last-batch", "wrong-shape", "Return one number")
+def last_of_each_worker(milliseconds, workers):
+    free = [0.0] * workers
+    for time in milliseconds:
+        free[free.index(min(free))] += time
+    return free + [0.0]
+
+
+@right("last-batch")
+def last_by_a_heap(milliseconds, workers):
+    free = [0.0] * workers
+    end = 0.0
+    for time in milliseconds:
+        end_of_this = heapq.heappop(free) + time
+        heapq.heappush(free, end_of_this)
+        end = max(end, end_of_this)
+    return end
+
+
+@right("last-batch")
+def last_by_sorting(milliseconds, workers):
+    free = np.zeros(workers)
+    for time in milliseconds:
+        free[0] += time
+        free.sort()
+    return free[-1]
+
+
+# --- two-laws -------------------------------------------------------------------------------------
+
+
+@wrong("two-laws", "wrong-result", "gathering is left out")
+def laws_without_gathering(start, working, gathering, workers):
+    f = start / (start + working + gathering)
+    return 1 / (f + (1 - f) / workers), workers - f * (workers - 1)
+
+
+@wrong("two-laws", "wrong-result", "start is left out")
+def laws_without_start(start, working, gathering, workers):
+    f = gathering / (start + working + gathering)
+    return 1 / (f + (1 - f) / workers), workers - f * (workers - 1)
+
+
+@wrong("two-laws", "wrong-result", "divided by the working time")
+def laws_of_the_working_time(start, working, gathering, workers):
+    f = (start + gathering) / working
+    return 1 / (f + (1 - f) / workers), workers - f * (workers - 1)
+
+
+@wrong("two-laws", "wrong-result", "the part that is divided")
+def laws_of_the_other_part(start, working, gathering, workers):
+    f = working / (start + working + gathering)
+    return 1 / (f + (1 - f) / workers), workers - f * (workers - 1)
+
+
+@wrong("two-laws", "wrong-result", "the two are swapped")
+def laws_swapped(start, working, gathering, workers):
+    f = (start + gathering) / (start + working + gathering)
+    return workers - f * (workers - 1), 1 / (f + (1 - f) / workers)
+
+
+@wrong("two-laws", "wrong-result", "the second is the first")
+def laws_one_twice(start, working, gathering, workers):
+    f = (start + gathering) / (start + working + gathering)
+    return (1 / (f + (1 - f) / workers),) * 2
+
+
+@wrong("two-laws", "wrong-result", "you return milliseconds")
+def laws_as_times(start, working, gathering, workers):
+    return start + working / workers + gathering, start + working + gathering
+
+
+@wrong("two-laws", "wrong-result", "you return efficiencies")
+def laws_as_efficiencies(start, working, gathering, workers):
+    f = (start + gathering) / (start + working + gathering)
+    return 1 / (f * workers + 1 - f), (workers - f * (workers - 1)) / workers
+
+
+@wrong("two-laws", "wrong-result", "you return the ideal")
+def laws_ideal(start, working, gathering, workers):
+    return workers, workers
+
+
+@wrong("two-laws", "wrong-result", "the serial part is forgotten in the second")
+def laws_without_the_serial_work(start, working, gathering, workers):
+    f = (start + gathering) / (start + working + gathering)
+    return 1 / (f + (1 - f) / workers), workers * (1 - f)
+
+
+@wrong("two-laws", "wrong-shape", "must be 2 values")
+def laws_one_only(start, working, gathering, workers):
+    f = (start + gathering) / (start + working + gathering)
+    return 1 / (f + (1 - f) / workers)
+
+
+@wrong("two-laws", "wrong-result", "you return the limits")
+def laws_of_the_limit(start, working, gathering, workers):
+    f = (start + gathering) / (start + working + gathering)
+    return 1 / f, workers - f * (workers - 1)
+
+
+@right("two-laws")
+def laws_from_times(start, working, gathering, workers):
+    serial = start + gathering
+    one = serial + working
+    return one / (serial + working / workers), (serial + workers * working) / one
+
+
+@right("two-laws")
+def laws_as_an_array(start, working, gathering, workers):
+    f = (start + gathering) / (start + working + gathering)
+    return [workers / (1 + f * (workers - 1)), f + workers * (1 - f)]
+
+
+# --- batch-size -----------------------------------------------------------------------------------
+
+
+@wrong("batch-size", "wrong-result", "the whole time, the cost included")
+def size_by_the_work(image, cost, share):
+    return math.ceil(cost / (share * image))
+
+
+@wrong("batch-size", "wrong-result", "you round down")
+def size_rounded_down(image, cost, share):
+    return int(cost * (1 - share) / (share * image))
+
+
+@wrong("batch-size", "wrong-result", "or to the nearest number")
+def size_rounded(image, cost, share):
+    return round(cost * (1 - share) / (share * image))
+
+
+@wrong("batch-size", "wrong-result", "you do not round up")
+def size_as_a_fraction(image, cost, share):
+    return cost * (1 - share) / (share * image)
+
+
+@wrong("batch-size", "wrong-result", "one image more than needed|off by one|1 more")
+def size_and_one(image, cost, share):
+    n = 1
+    while cost / (cost + n * image) > share:
+        n += 1
+    return n + 1
+
+
+@wrong("batch-size", "wrong-result", "the batch's milliseconds")
+def size_in_ms(image, cost, share):
+    return cost / share
+
+
+@wrong("batch-size", "wrong-result", "the milliseconds of the images")
+def size_of_the_work_in_ms(image, cost, share):
+    return cost * (1 - share) / share
+
+
+@wrong("batch-size", "wrong-result", "what the images get")
+def size_for_the_images_share(image, cost, share):
+    return math.ceil(cost * share / ((1 - share) * image))
+
+
+@wrong("batch-size", "wrong-result", "a costlier batch must be larger")
+def size_upside_down(image, cost, share):
+    return math.ceil(image * (1 - share) / (share * cost))
+
+
+@wrong("batch-size", "wrong-result", "you leave the image's time out")
+def size_without_the_image(image, cost, share):
+    return math.ceil(cost * (1 - share) / share)
+
+
+@wrong("batch-size", "wrong-result", "is no percentage")
+def size_of_percent(image, cost, share):
+    share = share / 100
+    return math.ceil(cost * (1 - share) / (share * image))
+
+
+@wrong("batch-size", "wrong-result", "returns None")
+def size_printed(image, cost, share):
+    print(math.ceil(cost * (1 - share) / (share * image)))
+
+
+@right("batch-size")
+def size_by_counting(image, cost, share):
+    n = 1
+    while cost > share * (cost + n * image):
+        n += 1
+    return n
+
+
+@right("batch-size")
+def size_by_numpy(image, cost, share):
+    return np.ceil((cost / share - cost) / image)
