@@ -13,7 +13,7 @@ import numpy as np
 from numba import float32, int32
 
 from course.backend import cuda
-from course.intrinsics import load4
+from course.intrinsics import load, load4, store
 
 Array = Any  # of numba.cuda
 
@@ -27,15 +27,17 @@ def make_product(turn_a: bool, turn_b: bool) -> Callable:
     @cuda.jit(device=True)
     def bring(a, matrix, first, start, turned, tile):
         """Load 16 x 64 numbers of a factor; neighbouring threads take neighbours in memory."""
-        t, last = int32(cuda.threadIdx.x), TILE * DEPTH
-        for n in range(t, last, THREADS):
+        for go in range(TILE * DEPTH // THREADS):
+            n = int32(cuda.threadIdx.x + go * THREADS)
             if turned:
-                i, place = n // TILE, n % TILE
+                i, place = int32(n // TILE), int32(n % TILE)
+                row, column = int32(start + i), int32(first + place)
             else:
-                i, place = n % DEPTH, n // DEPTH
-            row, column = (start + i, first + place) if turned else (first + place, start + i)
+                i, place = int32(n % DEPTH), int32(n // DEPTH)
+                row, column = int32(first + place), int32(start + i)
             inside = row < a.shape[1] and column < a.shape[2]
-            tile[i, place] = a[matrix, row, column] if inside else float32(0)
+            number = load(a, (int32(matrix), row, column)) if inside else float32(0)
+            store(tile, (i, place), number)
 
     @cuda.jit
     def product(a, b, alpha, beta, c, out, state, wanted):

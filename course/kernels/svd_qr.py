@@ -22,7 +22,7 @@ import numpy as np
 from numba import float32, int32
 
 from course.backend import cuda
-from course.intrinsics import load4
+from course.intrinsics import load, load4, store
 
 Array = Any  # of numba.cuda
 
@@ -71,24 +71,25 @@ def _reflect(c, v, t, first, turned, start):
     c: (rows, columns), in place. v: (rows, ...), the panel from row and column `first` on. t: T.
     """
     y, z = cuda.local.array(PANEL, float32), cuda.local.array(PANEL, float32)
-    part = cuda.local.array(PANEL, float32)
-    x = cuda.local.array(TOGETHER, float32)
-    thread, warps = int32(cuda.threadIdx.x), int32(cuda.blockDim.x) // int32(32)
+    part, x = cuda.local.array(PANEL, float32), cuda.local.array(TOGETHER, float32)
     rows, columns = int32(c.shape[0]), int32(c.shape[1])
-    for strip in range(start + thread // 32 * 32, columns, warps * 32):
-        column = min(strip + thread % 32, columns - 1)
-        inside = strip + thread % 32 < columns
+    lane, below = int32(cuda.threadIdx.x % 32), int32(rows - 1)
+    for strip in range(start + cuda.threadIdx.x // 32 * 32, columns, cuda.blockDim.x):
+        column = int32(strip + lane)
+        inside = column < columns
         for k in range(PANEL):
             y[k] = float32(0)
         for segment in range(first, rows, SEGMENT):
             for k in range(PANEL):
                 part[k] = float32(0)
-            for row in range(segment, min(segment + SEGMENT, rows), TOGETHER):
+            for top in range(segment, min(int32(segment + SEGMENT), rows), TOGETHER):
+                row = int32(top)
                 for e in range(TOGETHER):
-                    x[e] = c[row + e, column] if row + e < rows and inside else float32(0)
+                    there = row + e < rows and inside
+                    x[e] = load(c, (row + e, column)) if there else float32(0)
                 for e in range(TOGETHER):
                     for k in range(0, PANEL, 4):
-                        four = load4(v, (min(row + e, rows - 1), first + k))
+                        four = load4(v, (min(int32(row + e), below), first + k))
                         for n in range(4):
                             part[k + n] += four[n] * x[e]
             for k in range(PANEL):
@@ -99,17 +100,46 @@ def _reflect(c, v, t, first, turned, start):
                 total += (t[i, k] if turned else t[k, i]) * y[i]
             z[k] = total
             cuda.syncwarp()  # or the compiler loads all of t at once, and has no registers left
-        for row in range(first, rows, TOGETHER):
+        for top in range(first, rows, TOGETHER):
+            row = int32(top)
             for e in range(TOGETHER):
-                x[e] = c[row + e, column] if row + e < rows and inside else float32(0)
+                there = row + e < rows and inside
+                x[e] = load(c, (row + e, column)) if there else float32(0)
             for e in range(TOGETHER):
                 for k in range(0, PANEL, 4):
-                    four = load4(v, (min(row + e, rows - 1), first + k))
+                    four = load4(v, (min(int32(row + e), below), first + k))
                     for n in range(4):
                         x[e] -= four[n] * z[k + n]
             for e in range(TOGETHER):
                 if row + e < rows and inside:
-                    c[row + e, column] = x[e]
+                    store(c, (row + e, column), x[e])
+
+
+@cuda.jit(device=True)
+def _work_out(j, warps, sums, along, facts, pivot, dots):
+    """The reflection of a panel's column j, by one warp, from dot products with x, the column.
+
+    sums: each warp's part of them. pivot: the row in whose diagonal x ends. facts: scale and shift
+    of v = scale (x + shift e). along: the products of v with all columns, with the v before j too.
+    """
+    t = int32(cuda.threadIdx.x)
+    c = int32(t % PANEL)
+    whole = float32(0)
+    for warp in range(warps):
+        whole += sums[warp, c]
+    squared, alpha = cuda.shfl_sync(FULL, whole, j), pivot[j]
+    length, scale = float32(0), float32(0)
+    if squared > float32(ZERO):
+        length = math.sqrt(squared)
+        scale = float32(1) / math.sqrt(length * (length + abs(alpha)))
+    shift = length if alpha >= float32(0) else -length
+    product = scale * (whole + shift * pivot[c])
+    if t < PANEL:
+        along[t] = product
+        if t < j:
+            dots[t, j] = product
+    if t == 0:
+        facts[0], facts[1] = scale, shift
 
 
 @cuda.jit(device=True)
@@ -128,7 +158,7 @@ def make_factor(own: int) -> Callable:
     """The kernel that reflects a matrix into a triangle, `own` rows to a thread."""
 
     @cuda.jit(device=True)
-    def factor_panel(a, v, first, sums, total, pivot, dots):
+    def factor_panel(a, v, first, sums, along, facts, pivot, dots):
         """Reflect the columns of a panel: R in its upper triangle, V to global memory."""
         row = cuda.local.array((own, PANEL), float32)
         vector = cuda.local.array((own, PANEL), float32)
@@ -158,30 +188,20 @@ def make_factor(own: int) -> Callable:
             if t % 2 == 0:
                 sums[t // 32, t % 32 // 2] = mine
             cuda.syncthreads()
-            if t < PANEL:
-                whole = float32(0)
-                for warp in range(threads // 32):
-                    whole += sums[warp, t]
-                total[t] = whole
+            if t < 32:
+                _work_out(j, threads // 32, sums, along, facts, pivot, dots)
             cuda.syncthreads()
-            alpha, length, scale = pivot[j], float32(0), float32(0)
-            if total[j] > float32(ZERO):
-                length = math.sqrt(total[j])
-                scale = float32(1) / math.sqrt(length * (length + abs(alpha)))
-            shift = length if alpha >= float32(0) else -length  # v = scale (x + shift e)
+            scale, shift = facts[0], facts[1]
             for o in range(own):
                 place = t + o * threads
                 entry = scale * (x[o] + (shift if place == corner else float32(0)))
                 for c in range(PANEL):
-                    along = scale * (total[c] + shift * pivot[c])  # v' times column c
                     if c > j:
-                        row[o, c] -= entry * along
+                        row[o, c] -= entry * along[c]
                     if c == j:
                         vector[o, c] = entry
-                        if place >= corner and length > float32(0):
+                        if place >= corner and scale > float32(0):
                             row[o, c] = -shift if place == corner else float32(0)
-                    if c < j and o == 0 and t == 0:
-                        dots[c, j] = along
             cuda.syncthreads()
         for o in range(own):
             for c in range(PANEL):
@@ -193,7 +213,8 @@ def make_factor(own: int) -> Callable:
     @cuda.jit
     def factor(a, v, triangles, state, wanted):
         sums = cuda.shared.array((WARPS, PANEL), float32)
-        total = cuda.shared.array(PANEL, float32)
+        along = cuda.shared.array(PANEL, float32)
+        facts = cuda.shared.array(2, float32)
         pivot = cuda.shared.array(PANEL, float32)
         dots = cuda.shared.array((PANEL, PANEL), float32)
         t = cuda.shared.array((PANEL, PANEL), float32)
@@ -202,7 +223,7 @@ def make_factor(own: int) -> Callable:
             return
         for panel in range(v.shape[2] // PANEL):
             first = int32(panel * PANEL)
-            factor_panel(a[matrix], v[matrix], first, sums, total, pivot, dots)
+            factor_panel(a[matrix], v[matrix], first, sums, along, facts, pivot, dots)
             _triangle(dots, t)
             cuda.syncthreads()
             _reflect(a[matrix], v[matrix], t, first, True, first + PANEL)

@@ -18,8 +18,9 @@ import math
 from numba import float32, int32
 
 from course.backend import cuda
+from course.intrinsics import load, store
 
-WARPS = 8  # of a block
+WARPS = 16  # of a block
 THREADS = 32 * WARPS
 SHARED_ROWS = 64  # rows and columns that fit into shared memory, w and k together
 FULL = 0xFFFFFFFF
@@ -82,9 +83,9 @@ def rotation(a, b, g):
 def _turn_rows(x, i, j, s, d):
     """Rotate rows i and j of x, by a warp."""
     for column in range(cuda.threadIdx.x % 32, x.shape[1], 32):
-        p, q = x[i, column], x[j, column]
-        x[i, column] = p - (d * p + s * q)
-        x[j, column] = q + (s * p - d * q)
+        p, q = load(x, (i, column)), load(x, (j, column))
+        store(x, (i, column), p - (d * p + s * q))
+        store(x, (j, column), q + (s * p - d * q))
 
 
 @cuda.jit(device=True)
@@ -92,7 +93,7 @@ def _rotate_pair(w, k, i, j, floor):
     """Make rows i and j of w orthogonal, by a warp; the cosine that they had."""
     a, b, g = float32(0), float32(0), float32(0)
     for column in range(cuda.threadIdx.x % 32, w.shape[1], 32):
-        p, q = w[i, column], w[j, column]
+        p, q = load(w, (i, column)), load(w, (j, column))
         a += p * p
         b += q * q
         g += p * q
