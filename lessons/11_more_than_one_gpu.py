@@ -347,7 +347,7 @@ except ImportError:
 # Then the same by one worker, and by two, without GPUs, so that it runs anywhere. (With GPUs the
 # work would be the package's `rebuilt_digests`: lesson 06's kernel, on recipes.) At the end of
 # `with` the processes are gone, whatever has happened. The last line hands out batches without
-# work; section 9 asks what they cost.
+# work, 16 on their way to each worker at a time; section 9 asks what they cost.
 
 # %%
 from course import cluster_scaling, cluster_work
@@ -360,7 +360,7 @@ try:
         for count in (1, 2):
             found, parts[count] = cluster_scaling.run(group.part(count), work, batches)
             print("workers:", count, " the same to the bit:", found == here)
-        _, empty = cluster_scaling.run(group, cluster_work.nothing, range(100))
+        _, empty = cluster_scaling.run(group, cluster_work.nothing, range(100), ahead=16)
 except (ImportError, ClusterError) as error:
     print(error)
 
@@ -665,7 +665,8 @@ def strong(hand_out):
 
 
 quick = strong(0.0)
-print("by your function:", two_laws(START, sum(WORK), 0.0, 16) or "not written yet")
+laws = two_laws(START, sum(WORK), 0.0, 16)
+print("by your function:", "not written yet" if laws is None else [round(law, 1) for law in laws])
 predict.answer("times as fast with 16 workers, 3% serial", round(quick[16], 1))
 
 # %% [markdown]
@@ -721,8 +722,9 @@ predict.answer("times the work of 16 workers, no time to hand out", round(weak(1
 # But the scheduler has more to do the more there is. What grows with the number of batches no
 # amount of work makes small. Only larger batches do.
 #
-# And the two real workers of section 5, on your machine? (Two workers of two busy cores say little.
-# Waiting is what is left: workers that had nothing in hand.)
+# And the two real workers of section 5, on your machine? **Waiting** is what is left of the time:
+# workers that had nothing in hand. Amdahl's law knows nothing of it. (Two workers on two busy cores
+# say little; your figures will differ from run to run.)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -869,9 +871,9 @@ predict.answer("times as fast, three GPUs more", round(faster, 2))
 
 # %% [markdown]
 # Not at all. `factorise` sets the pace, and it does not run on a GPU there. What helps is to bring
-# *that* stage to the GPU, which is lesson 10's batched SVD. Then its share of the cores is free for
-# the others, and the next slowest stage sets the pace. Which one? If `factorise` were no limit any
-# more, and the others as recorded:
+# *that* stage to the GPU: lesson 10's batched SVD, and `reconstruct --svd gpu` does it. Then its
+# cores are free for the others, and the next slowest stage sets the pace. Which one? If `factorise`
+# were no limit any more, and the others as recorded:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
