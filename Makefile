@@ -9,16 +9,18 @@ FIRST := $(firstword $(wildcard notebooks/00_*.ipynb))
 LAB_ARGS ?=
 # two notebooks or test files at a time; the cells of one notebook stay together
 TEST_ARGS ?= -n auto --maxprocesses 8 --dist loadfile
+QUICK := -m "not slow"
 FORCE ?=
 REPO ?=
 TAG ?=
 
-.PHONY: help setup lab test notebooks bench badges lint clean
+.PHONY: help setup lab test slow notebooks bench badges lint clean
 
 help:
 	@echo "make setup      make $(VENV) with everything the course needs"
 	@echo "make lab        set up, then open lesson 00 in JupyterLab (LAB_ARGS=--no-browser on a server)"
 	@echo "make test       set up, lint, tests, all notebooks (TEST_ARGS=... for pytest)"
+	@echo "make slow       the tests that take longest, which make test leaves out"
 	@echo "make notebooks  make the notebooks of changed lessons (FORCE=1: execute all again)"
 	@echo "make bench      time the simulator"
 	@echo "make badges     REPO=owner/name TAG=v1: change the public address everywhere"
@@ -45,7 +47,10 @@ lab: $(READY)
 	$(BIN)/python -m jupyterlab --LabApp.default_url=/lab/tree/$(FIRST) $(LAB_ARGS)
 
 test: $(READY) lint
-	$(BIN)/python -m pytest --nbval $(TEST_ARGS)
+	$(BIN)/python -m pytest --nbval $(QUICK) $(TEST_ARGS)
+
+slow: $(READY)
+	$(BIN)/python -m pytest -m slow $(TEST_ARGS) tests
 
 lint: $(READY)
 	$(BIN)/python -m ruff format --check .

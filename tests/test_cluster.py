@@ -284,6 +284,7 @@ with cluster(1, gpus=False) as group:
 
 
 @POSIX
+@pytest.mark.slow
 def test_workers_end_when_the_program_is_killed(tmp_path):
     file = tmp_path / "program.py"
     file.write_text(PROGRAM)

@@ -72,6 +72,7 @@ def test_shared_files_become_the_same_results(group, folder, alone, tmp_path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="processes are killed by a signal")
+@pytest.mark.slow
 def test_a_worker_that_is_killed_costs_nothing_but_time(folder, alone, tmp_path):
     with cluster(2, gpus=False) as its:
 
@@ -106,6 +107,7 @@ def test_what_is_wrong_is_said_as_by_one_process(group, folder, tmp_path, monkey
     assert len(report.qualities) == 23  # the workers are there again
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_ends_the_work_and_can_be_resumed(group, folder, alone, tmp_path):
     out = tmp_path / "out"
     options = {"size": 20, "engine": "numpy", "group": group, "resume": True, "batch": 1}

@@ -14,7 +14,7 @@ from course.simt import host as cuda
 from course.simt import masks, trace
 
 #: Random programs to run; the whole set of 10,000 runs in CI (COURSE_RANDOM_PROGRAMS=10000).
-PROGRAMS = int(os.environ.get("COURSE_RANDOM_PROGRAMS", "1200"))
+PROGRAMS = int(os.environ.get("COURSE_RANDOM_PROGRAMS", "400"))
 BATCH = 100
 
 

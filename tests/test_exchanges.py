@@ -23,6 +23,7 @@ PROGRAMS = int(os.environ.get("COURSE_EXCHANGE_PROGRAMS", "40"))
 ON_A_GPU = int(os.environ.get("COURSE_GPU_PROGRAMS", "20"))
 
 
+@pytest.mark.slow
 def test_exchanges_agree_with_numbas_simulator(tmp_path):
     environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
     file = tmp_path / "numba.npz"

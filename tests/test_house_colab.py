@@ -91,6 +91,7 @@ def machine(tmp_path_factory):
     return Machine(tmp_path_factory.mktemp("machine"))
 
 
+@pytest.mark.slow
 def test_the_first_cell_installs_the_course_and_what_is_missing_and_touches_nothing_else(machine):
     # one machine, from bare to two tags: each step starts where the one before ended
     elsewhere = machine.first_cell(machine.course("1.0"), before="")

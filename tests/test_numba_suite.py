@@ -23,6 +23,7 @@ import pytest
 import course
 
 HERE = Path(__file__).parent
+pytestmark = pytest.mark.slow
 VERSION = "0.30.4"  # the list of exceptions is of this version's tests
 LAUNCHED = 660  # at least so many tests launch simulated kernels and agree with Numba
 KINDS = {

@@ -7,7 +7,8 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from course import cuda, gpu, trace
+import course
+from course import cuda, trace
 from course.models import spectral, spectral_weights
 from course.models.shared_limit import allow_shared
 from course.models.spectra import FAULTS, area_under_curve, held_out, spectra
@@ -215,7 +216,7 @@ def test_blocks_have_equal_rounds_of_work():
     assert shape.blocks(16 * 133, 132) == 67  # two rounds of 67, and not 132 and 1
 
 
-@pytest.mark.skipif(gpu() is not None, reason="a GPU of another kind cannot be one")
+@pytest.mark.skipif(course.gpu() is not None, reason="a GPU of another kind cannot be one")
 def test_a_t4_takes_weights_in_parts_and_refuses_resident_ones(weights, monkeypatch):
     monkeypatch.setattr(gpus, "_chosen", TURING)
     model, x = Autoencoder(weights), spectra(21, 5)

@@ -407,6 +407,7 @@ def pictures():
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_pictures_are_the_same_bytes_twice_small_and_no_wider_than_a_notebook():
     for first, second in zip(pictures(), pictures(), strict=True):
         drawn = first._repr_png_()
@@ -416,6 +417,7 @@ def test_pictures_are_the_same_bytes_twice_small_and_no_wider_than_a_notebook():
             assert image.width <= 700
 
 
+@pytest.mark.slow
 def test_text_is_large_enough_and_stays_inside():
     for picture in pictures():
         picture.draw_without_rendering()
