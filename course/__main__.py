@@ -269,6 +269,7 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
             if bar is not None:
                 bar.close()
 
+    arguments.stopped = f"all results are in {str(report.out)!r}"
     for file, reason in report.skipped:
         print(f"skipped {printable(file)!r}: {reason}", file=sys.stderr)
     ranks = sorted({quality.k for quality in report.qualities})

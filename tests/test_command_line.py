@@ -361,6 +361,19 @@ def test_no_command_and_wrong_command_are_one_line(capfd):
 # --- interruptions ------------------------------------------------------------------------------
 
 
+def test_a_stop_while_the_summary_is_printed_says_that_all_is_there(
+    photos, tmp_path, capfd, monkeypatch
+):
+    def interrupted(numbers):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("course.__main__.fmean", interrupted)
+    out = tmp_path / "out"
+    status, _, err = call(capfd, "reconstruct", photos, "--k", 5, "--out", out)
+    assert status == 130 and (out / "quality.csv").is_file()
+    assert err.splitlines()[-1] == f"python -m course: stopped; all results are in {str(out)!r}"
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
 @pytest.mark.parametrize("stage", ["_write_grid", "_write_table"])
 def test_an_interruption_leaves_earlier_results_as_they_were(
