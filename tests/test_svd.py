@@ -211,6 +211,16 @@ def test_nan_and_infinity_name_the_matrix(rng, bad):
         assert_right(a[:2], svd(a[:2]))
 
 
+def test_the_largest_cosine_falls_quadratically_in_the_end(rng):
+    solver = Solver(1, 40, 40, "blocks")
+    factors = [cuda.device_array(n, np.float32) for n in ((1, 40, 40), (1, 40), (1, 40, 40))]
+    solver(cuda.to_device(normal(rng, 1, 40, 40)), *factors)
+    cosines = solver.history.copy_to_host()[: solver.sweeps, 0]
+    near = int(np.argmax(cosines < 0.02))
+    assert cosines[0] > 0.1 and near >= 2
+    assert cosines[near + 1] < cosines[near] / 50 and cosines[-1] <= svd_rotate.DONE
+
+
 def test_a_matrix_that_does_not_converge_is_told(rng, monkeypatch):
     monkeypatch.setattr(svd_solver, "MOST_SWEEPS", 1)
     solver = Solver(1, 40, 40, "blocks")

@@ -100,7 +100,7 @@ def find_floor(w, floor):
 
 
 @cuda.jit
-def judge(cosines, since, refreshes, state, sweeps, remaining, at):
+def judge(cosines, since, refreshes, state, sweeps, remaining, at, history):
     """Decide what each matrix waits for, after so many sweeps; a thread a matrix.
 
     Rotations round: k is orthonormal to a few millionths after ten sweeps. When the rows of w are
@@ -108,12 +108,13 @@ def judge(cosines, since, refreshes, state, sweeps, remaining, at):
     done, if more than `FRESH` sweeps have passed by then.
 
     cosines: the largest of the sweep, taken. since: sweeps since the last refresh, -1 before the
-    first. remaining[at] grows by the matrices that are not finished.
+    first. remaining[at] grows by the matrices that are not finished. history[at] keeps the cosines.
     """
     matrix = cuda.grid(1)
     if matrix >= state.size or state[matrix] == FINISHED:
         return
     largest, passed = cosines[matrix], since[matrix]
+    history[at, matrix] = largest
     cosines[matrix] = float32(0)
     if passed >= 0:
         passed += sweeps
@@ -235,7 +236,8 @@ SIGNATURES = {
     "scale_into": f"void({_MATRICES}, float32[::1], {_MATRICES}, boolean)",
     "begin": f"void(float32[::1], {', '.join([_FLAGS] * 5)})",
     "find_floor": f"void({_MATRICES}, float32[::1])",
-    "judge": f"void(float32[::1], {_FLAGS}, {_FLAGS}, {_FLAGS}, int32, {_FLAGS}, int32)",
+    "judge": f"void(float32[::1], {_FLAGS}, {_FLAGS}, {_FLAGS}, int32, {_FLAGS}, int32, "
+    f"{_VECTORS})",
     "copy_matrices": f"void({_MATRICES}, {_MATRICES}, {_FLAGS}, int32)",
     "sort_rows": f"void({_MATRICES}, {_MATRICES}, float32[::1], {_VECTORS}, int32[:, ::1], "
     f"{_VECTORS}, {_VECTORS}, {_FLAGS})",

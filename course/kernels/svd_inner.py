@@ -77,32 +77,33 @@ def _seated(g, p, a, q, b):
 
 
 @cuda.jit(device=True)
-def _turn_pair(h, before, after, quad, to_a, to_b, to_product, floor, s, d):
+def _turn_pair(h, before, after, quad, to_a, to_b, to_product, floor, s, c):
     """The rotation of a lane's pair, by one warp; what it does to the pair's own numbers."""
     lane = int32(cuda.threadIdx.x)
     a, b = load(h, before + quad), load(h, before + quad + 3 * PLANE)
     product = load(h, before + quad + PLANE)
-    sine, rest = float32(0), float32(0)
+    sine, cosine = float32(0), float32(1)
     if min(a, b) > floor and abs(product) > float32(ENOUGH) * math.sqrt(a) * math.sqrt(b):
         sine, rest = rotation(a, b, product)
-        change = sine / (float32(1) - rest) * product
+        cosine = float32(1) - rest
+        change = sine / cosine * product
         a, b, product = a - change, b + change, float32(0)
     store(h, after + to_a, a)
     store(h, after + to_b, b)
     store(h, after + to_product, product)
     store(s, lane, sine)
-    store(d, lane, rest)
+    store(c, lane, cosine)
 
 
 @cuda.jit(device=True)
-def _turn_quad(h, before, quad, after, w, x, y, z, rows_s, rows_d, columns_s, columns_d):
+def _turn_quad(h, before, quad, after, w, x, y, z, rows_s, rows_c, columns_s, columns_c):
     """Rotate a quad's rows and columns; w, x, y, z: where its four numbers go."""
     e, f = load(h, before + quad), load(h, before + quad + PLANE)
     g, i = load(h, before + quad + 2 * PLANE), load(h, before + quad + 3 * PLANE)
-    e, g = e - rows_d * e - rows_s * g, g + rows_s * e - rows_d * g
-    f, i = f - rows_d * f - rows_s * i, i + rows_s * f - rows_d * i
-    e, f = e - columns_d * e - columns_s * f, f + columns_s * e - columns_d * f
-    g, i = g - columns_d * g - columns_s * i, i + columns_s * g - columns_d * i
+    e, g = rows_c * e - rows_s * g, rows_s * e + rows_c * g
+    f, i = rows_c * f - rows_s * i, rows_s * f + rows_c * i
+    e, f = columns_c * e - columns_s * f, columns_s * e + columns_c * f
+    g, i = columns_c * g - columns_s * i, columns_s * g + columns_c * i
     store(h, after + w, e)
     store(h, after + x, f)
     store(h, after + y, g)
@@ -110,42 +111,55 @@ def _turn_quad(h, before, quad, after, w, x, y, z, rows_s, rows_d, columns_s, co
 
 
 @cuda.jit(device=True)
-def _turn_q(one, other, sine, rest):
+def _turn_q(one, other, sine, cosine):
     """Rotate the columns of q of a lane's pair, then move on; one, other: its players' rows."""
     lane = int32(cuda.threadIdx.x % 32)
     for e in range(OWN):
         x, y = one[e], other[e]
-        x, y = x - rest * x - sine * y, y + sine * x - rest * y
+        x, y = cosine * x - sine * y, sine * x + cosine * y
         before, behind = cuda.shfl_down_sync(FULL, x, 1), cuda.shfl_up_sync(FULL, y, 1)
         one[e] = x if lane == 0 else (y if lane == 31 else before)
         other[e] = before if lane == 0 else behind
 
 
 @cuda.jit(device=True)
-def _take_turns(h, one, other, floor, s, d):
+def _turn(h, before, after, one, other, floor, s, c, p, q, own, seats):
+    """A turn from one state of h to the other; seats: where a thread's numbers go."""
+    t = cuda.threadIdx.x
+    warp, lane = int32(t // 32), int32(t % 32)
+    w, x, y, z, to_a, to_b, to_product = seats
+    if warp == 0:
+        _turn_pair(h, before, after, own, to_a, to_b, to_product, floor, s, c)
+    cuda.syncthreads()
+    if lane < 31:
+        quad, rows, columns = (
+            warp * QUADS + lane,
+            (load(s, p), load(c, p)),
+            (load(s, q), load(c, q)),
+        )
+        _turn_quad(h, before, quad, after, w, x, y, z, rows[0], rows[1], columns[0], columns[1])
+    _turn_q(one, other, load(s, lane), load(c, lane))
+    cuda.syncthreads()
+
+
+@cuda.jit(device=True)
+def _take_turns(h, one, other, floor, s, c):
     """63 turns; h: two states, the first one filled."""
     t = cuda.threadIdx.x
     warp, lane = int32(t // 32), int32(t % 32)
     p, q = warp, int32(warp + 1 + lane)
     if q > 31:
         p, q = int32(31 - warp), int32(min(31, 1 + lane))
-    quad, own = int32(warp * QUADS + lane), _quad(lane, lane)
-    w, x = place_after(p, 0, q, 0), place_after(p, 0, q, 1)
-    y, z = place_after(p, 1, q, 0), place_after(p, 1, q, 1)
-    to_a, to_b = place_after(lane, 0, lane, 0), place_after(lane, 1, lane, 1)
-    to_product = place_after(lane, 0, lane, 1)
-    before = int32(0)
-    for _ in range(TURNS):
-        after = int32(STATE - before)
-        if warp == 0:
-            _turn_pair(h, before, after, own, to_a, to_b, to_product, floor, s, d)
-        cuda.syncthreads()
-        if lane < 31:
-            rows, columns = (load(s, p), load(d, p)), (load(s, q), load(d, q))
-            _turn_quad(h, before, quad, after, w, x, y, z, rows[0], rows[1], columns[0], columns[1])
-        _turn_q(one, other, load(s, lane), load(d, lane))
-        cuda.syncthreads()
-        before = after
+    seats = (
+        place_after(p, 0, q, 0), place_after(p, 0, q, 1), place_after(p, 1, q, 0),
+        place_after(p, 1, q, 1), place_after(lane, 0, lane, 0), place_after(lane, 1, lane, 1),
+        place_after(lane, 0, lane, 1),
+    )  # fmt: skip
+    own = _quad(lane, lane)
+    for _ in range(TURNS // 2):
+        _turn(h, 0, STATE, one, other, floor, s, c, p, q, own, seats)
+        _turn(h, STATE, 0, one, other, floor, s, c, p, q, own, seats)
+    _turn(h, 0, STATE, one, other, floor, s, c, p, q, own, seats)
 
 
 @cuda.jit(device=True)
@@ -191,11 +205,11 @@ def _sharpen(g, h):
 
 
 @cuda.jit(device=True)
-def diagonalise(g, floor, h, s, d, place):
+def diagonalise(g, floor, h, s, c, place):
     """One sweep over g; afterwards g is q - 1, and place[i] the rank of row i of q' x.
 
     In shared memory: g, 64 rows of PITCH numbers, one behind the other, its upper triangle filled;
-    h, 2 STATE numbers; s and d, 32 each; place, 64. floor: a diagonal number that is noise.
+    h, 2 STATE numbers; s and c, 32 each; place, 64. floor: a diagonal number that is noise.
     """
     one, other = cuda.local.array(OWN, float32), cuda.local.array(OWN, float32)
     t = cuda.threadIdx.x
@@ -214,7 +228,7 @@ def diagonalise(g, floor, h, s, d, place):
         if warp == 0:
             h[plane * PLANE + _quad(lane, lane)] = _seated(g, lane, a, lane, b)
     cuda.syncthreads()
-    _take_turns(h, one, other, floor, s, d)
+    _take_turns(h, one, other, floor, s, c)
     if warp == 0:  # after 63 turns all sit where they sat
         own = STATE + _quad(lane, lane)
         g[first * PITCH + first], g[second * PITCH + second] = h[own], h[own + 3 * PLANE]

@@ -148,6 +148,9 @@ class Solver:
     ----------
     sweeps : int
         How often rows were swept, or groups of sweeps launched, in the last call.
+    history : device array, shape (most sweeps, batch), float32
+        After each of them the largest cosine of the angle between two rows before they rotated; of
+        a matrix that is finished nothing.
     """
 
     def __init__(self, batch: int, rows: int, columns: int, method: str = "auto"):
@@ -181,6 +184,7 @@ class Solver:
             cuda.device_array(batch, np.int32) for _ in range(4)
         )
         self.remaining = cuda.device_array(MOST_SWEEPS, np.int32)
+        self.history = cuda.device_array((MOST_SWEEPS, batch), np.float32)
         self.order = cuda.device_array((batch, size), np.int32)
         self.w_factor, self.k_factor = (
             cuda.device_array((batch, size), np.float32) for _ in range(2)
@@ -265,7 +269,7 @@ class Solver:
                 self.step.kernel, self.w, self.k, self.floor, self.cosines, self.since, self.state
             )
             judge(self.cosines, self.since, self.refreshes, self.state, np.int32(swept),
-                  self.remaining, np.int32(call))  # fmt: skip
+                  self.remaining, np.int32(call), self.history)  # fmt: skip
             self._refresh()
             self.sweeps = call + 1
             if self.sweeps >= self.step.unasked:
