@@ -10,6 +10,10 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from numba import float32
+
+from course.backend import cuda
+from course.kernels.svd_rotate import rotation as rotation_on_gpu
 
 Rotation = Callable[[float, float, float], tuple[float, float]]
 
@@ -113,3 +117,28 @@ def largest_cosine(rows: np.ndarray, floor: float = 0.0) -> float:
     lengths = np.sqrt((rows * rows).sum(axis=1))
     kept = rows[lengths > floor * lengths.max()]
     return float(cosines(kept).max(initial=0))
+
+
+# --- for kernels of your own ----------------------------------------------------------------------
+
+
+@cuda.jit(device=True)
+def rotate_two(rows, i, j):
+    """Make rows i and j of a matrix orthogonal, by one warp: all 32 lanes call it."""
+    lane = cuda.threadIdx.x % 32
+    a, b, g = float32(0), float32(0), float32(0)
+    for column in range(lane, rows.shape[1], 32):
+        x, y = rows[i, column], rows[j, column]
+        a += x * x
+        b += y * y
+        g += x * y
+    for step in range(5):
+        a += cuda.shfl_xor_sync(0xFFFFFFFF, a, 1 << step)
+        b += cuda.shfl_xor_sync(0xFFFFFFFF, b, 1 << step)
+        g += cuda.shfl_xor_sync(0xFFFFFFFF, g, 1 << step)
+    if g != float32(0):
+        s, d = rotation_on_gpu(a, b, g)
+        for column in range(lane, rows.shape[1], 32):
+            x, y = rows[i, column], rows[j, column]
+            rows[i, column] = x - (d * x + s * y)
+            rows[j, column] = y + (s * x - d * y)

@@ -10,7 +10,7 @@
 #
 # - Turn two rows until they are orthogonal, then all pairs, and draw how fast that ends.
 # - Write a timetable by which all rows meet in pairs, half of them with the other half at a time.
-# - Write the kernel that rotates all pairs of a round, a warp a pair.
+# - Write the kernel that rotates all pairs of a round, a warp a pair; then one for a whole sweep.
 # - Find the largest singular values with a random sketch, and measure what that loses.
 
 # %% [markdown]
@@ -31,7 +31,7 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 2 hours and a half, with five exercises. Section 6 is a good place for a break. The computer
+# About 3 hours, with six exercises. Section 6 is a good place for a break. The computer
 # needs less than half a minute of it.
 
 # %%
@@ -41,14 +41,15 @@ from dataclasses import replace
 import numpy as np
 from numba import float32
 
-from course import check, cuda, images, plots, predict, progress, svd_pictures, trace
+from course import check, cuda, images, plots, predict, progress, recorded_roofs
+from course import svd_pictures, trace
 from course.kernels.reconstruct import reconstruct
 from course.kernels.svd import LADDER, Solver, rank_k, svd
-from course.kernels.svd_rotate import SHARED_ROWS
+from course.kernels.svd_rotate import SHARED_ROWS, partners
 from course.kernels.svd_rotate import rotation as rotation_on_gpu
 from course.measurements import find
 from course.simt import gpus
-from course.toy_svd import cosines, history, rotated, rotation, swept
+from course.toy_svd import cosines, history, rotate_two, rotated, rotation, swept
 from course.toy_svd import tournament as rounds_of
 
 # %% [markdown]
@@ -79,8 +80,8 @@ predict.answer("% of an H200's threads that one 256 x 256 matrix fills", share)
 
 # %% [markdown]
 # A quarter, then less and less, 500 times with a wait in between. Sixty-four small matrices do not
-# help a library that takes them **one after the other**. (CuPy does so beyond 32×32, its
-# documentation says.)
+# help a library that takes them **one after the other**. (CuPy's documentation names a fast
+# way for batches up to 32×32. Beyond, it calls `gesvd`, which takes one matrix.)
 #
 # What we want is many small steps that do not wait for each other. A method of 1846, from before
 # there were computers, has them: **Jacobi's rotations**.
@@ -460,7 +461,7 @@ def rotate_pairs(w, pairs):
 check("rotate-pairs", rotate_pairs)
 
 # %% [markdown]
-# What if the timetable is wrong? Rows 1 and 2 meet, and rows 2 and 3 at the same time. On a GPU the
+# What if the timetable is wrong? Rows 0 and 1 meet, and rows 1 and 2 at the same time. On a GPU the
 # result would be wrong now and then. The simulator names the race:
 
 # %%
@@ -481,6 +482,62 @@ for pairs in ([(0, 1), (2, 3)], [(0, 1), (1, 2)]):
 # Sweep after sweep the same rows: they belong into shared memory. A block loads its matrix, then
 # goes through all rounds of all sweeps. Between two rounds **all** warps wait: in the next one,
 # rows have other partners.
+# %% [markdown]
+# ### Exercise: a sweep in shared memory
+#
+# `w` is (batch, n, columns), n even, both at most 32; block b has matrix b. Copy it to shared
+# memory, make **one** sweep there, and copy it back. A block may have fewer warps than pairs: warp
+# k takes pairs k, k + warps, … Given are two device functions: `partners(turn, pair, n)` returns
+# the rows (i, j) of a pair in a round, and `rotate_two(rows, i, j)` makes two rows of a matrix
+# orthogonal, by a warp.
+#
+# <details><summary>Hint 1</summary>
+#
+# `rows = cuda.shared.array((32, 32), float32)`. Copying: `for e in range(cuda.threadIdx.x, n *
+# columns, cuda.blockDim.x)`, row `e // columns`, column `e % columns`.
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `rotate_two` takes a matrix of the right shape: `rows[:n, :columns]`, a view of the shared array.
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# Who waits for whom? Everybody, after the copying and after **each** round. Within a round nobody.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def sweep_in_shared_memory(w):
+    """Sweep once over each matrix: a block a matrix, a warp every so many pairs."""
+    ### BEGIN SOLUTION
+    rows = cuda.shared.array((32, 32), float32)
+    matrix, thread, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(thread, n * columns, threads):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    cuda.syncthreads()
+    for turn in range(n - 1):
+        for pair in range(thread // 32, n // 2, threads // 32):
+            i, j = partners(turn, pair, n)
+            rotate_two(rows[:n, :columns], i, j)
+        cuda.syncthreads()
+    for e in range(thread, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("sweep-shared", sweep_in_shared_memory)
+
+# %% [markdown]
+# The package's kernel does the same, and goes on: sweep after sweep, until the largest cosine that
+# any warp has met is small.
 #
 # Two matrices are rotated together: `w`, whose rows become orthogonal, and `k`, which gathers the
 # rotations. How many KiB are that for 64×64, float32?
@@ -572,17 +629,28 @@ predict.answer("times fewer rows brought, blocks of 32, 256 rows", round(by_pair
 # And for 64 matrices there are 64 · 4 thread blocks in each round, enough for 132 multiprocessors.
 #
 # What does the trace say, for a single matrix of 64 rows? On paper a pair of rows moves ten rows of
-# 64 numbers: x and y of w are read twice and written, those of k read and written. So:
+# 64 numbers: x and y of w are read twice and written, those of k read and written. For each column
+# it takes 22 operations: three products and sums, and four rows that become others. So:
 
 # %%
 blocks = traced_svd("blocks", 64, launches=1)  # with two blocks of 32 rows that is a sweep
-a_sweep = 64 * 63 // 2 * 10 * 64 * 4
-print(f"pair by pair, a sweep on paper: {a_sweep:,} bytes")
-print("block by block, traced: at least 40 times fewer:", a_sweep > 40 * blocks.bytes)
+pairs = 64 * 63 // 2
+a_sweep, operations = pairs * 10 * 64 * 4, pairs * 22 * 64
+print(f"pair by pair, a sweep on paper: {a_sweep:,} bytes, {operations:,} operations")
+print("block by block, traced:")
+print("  at least 40 times fewer bytes:", a_sweep > 40 * blocks.bytes)
+print("  less than twice the operations:", blocks.operations < 2 * operations)
+roofs = recorded_roofs("H200")
+print(f"operations a byte: {operations / a_sweep:.2f} before, now more than 25:", end=" ")
+print(blocks.operations > 25 * blocks.bytes)
+print(f"what an H200 does while a byte comes: {1e3 * roofs.rates['float32'] / roofs.bandwidth:.0f}")
 
 # %% [markdown]
-# Each row comes once, not 63 times. `LADDER` names what the package has; `svd(a, method=...)` takes
-# one of them, and `auto` chooses by size and GPU:
+# Each row comes once, not 63 times. Before, memory would set the pace, as far as caches do not
+# help; now it cannot (lesson 03's roofs).
+#
+# `LADDER` names what the package has; `svd(a, method=...)` takes one of them, and `auto` chooses by
+# size and GPU:
 
 # %%
 for name in ("plain", "shared", "blocks"):
@@ -653,9 +721,9 @@ with np.errstate(invalid="ignore"):
     print("a row of zeros, normalised:", row / np.linalg.norm(row))
 
 # %% [markdown]
-# How is it repaired? In the package a second matrix, `k`, only ever gets *rotations*: it is
-# orthonormal whatever the rank. That is one side. For the other side, keep the columns that mean
-# something, put **zeros** in place of the others, and make a QR decomposition of that.
+# How is it repaired? In the package a second matrix, `k`, begins orthonormal and only ever gets
+# *rotations*: it stays so whatever the rank. That is one side. For the other side, keep the columns
+# that mean something, put **zeros** in place of the others, and make a QR decomposition of that.
 # Householder's reflections leave a column of zeros alone, and Q is orthonormal all the same:
 
 # %%
@@ -798,7 +866,7 @@ predict.answer("error above the best, photograph, no power step, %", above)
 svd_pictures.sketch_errors(lost)
 
 # %% [markdown]
-# Without a power step the image loses much. One step, and it is within 2%; two, and nobody would
+# Without a power step the images lose much. One step, and they are within 2%; two, and nobody would
 # notice. Noise is the other way round: all its singular values are alike, so there is little to
 # win, and power steps find it hard. It is the worst case for the *steps*, and the least harm in the
 # first place.
@@ -836,8 +904,8 @@ print("within 5% of the best rank 12:", bool(error <= 1.05 * best))
 # | PyTorch, `gesvdj` | cuSOLVER's Jacobi | accuracy of a tolerance |
 # | PyTorch, `gesvda` | cuSOLVER's *approximate* SVD, batched | made for tall matrices |
 #
-# The last one is fast, and for what it is *for* it is right. NVIDIA's documentation says
-# "approximate", PyTorch's: where you do not mind some precision loss. A table that puts it beside
+# The last one gives up accuracy for speed. NVIDIA's documentation says "approximate", PyTorch's:
+# for tall or wide matrices, where you do not mind some precision loss. A table that puts it beside
 # the others must say what its residual was.
 
 # %% [markdown]
@@ -890,6 +958,9 @@ else:
 #
 # Images in, factors, a reconstruction, images out: now nothing is left for the CPU but reading and
 # writing. What NumPy hands over goes to the GPU; device arrays stay there from step to step.
+#
+# (For files there is `python -m course reconstruct IMAGES --svd gpu`: lesson 09's four stages, in
+# which `factorise` hands stacks of images to `svd`.)
 
 # %%
 names = ("camera", "coffee", "chelsea")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from course import images, svd_pictures, toy_svd
+from course import cuda, images, recorded_roofs, svd_pictures, toy_svd, trace
 from course.exercises.lesson10_judges import found_range, judge_rotation, judge_tournament
 from course.kernels.svd import LADDER, rank_k
 from course.kernels.svd_rank import sketch_columns
@@ -82,6 +82,18 @@ def test_a_round_rotates_as_its_pairs_do_one_by_one():
     assert np.array_equal(rows, together)
 
 
+def test_the_warps_rotation_is_the_toys():
+    @cuda.jit
+    def rotate_two_of(rows):
+        toy_svd.rotate_two(rows, 1, 4)
+
+    rows = np.random.default_rng(4).standard_normal((5, 41)).astype(np.float32)
+    found = rows.copy()
+    rotate_two_of[1, 32](found)
+    assert np.abs(found - toy_svd.rotated(rows.astype(float), [(1, 4)])).max() < 1e-5
+    assert not trace(rotate_two_of, 1, 32, rows).findings
+
+
 # --- what the lesson says -------------------------------------------------------------------------
 
 
@@ -136,6 +148,13 @@ def test_matrices_of_64_rows_fit_into_any_gpus_shared_memory_and_256_into_none()
 def test_the_ladder_has_the_steps_that_the_lesson_names():
     assert list(LADDER)[:3] == ["plain", "shared", "blocks"]
     assert LADDER["shared"].largest == 64 and LADDER["blocks"].smallest == 64
+
+
+def test_memory_sets_the_pace_pair_by_pair_and_blocks_are_beyond_the_ridge():
+    roofs = recorded_roofs("H200")
+    ridge = 1e3 * roofs.rates["float32"] / roofs.bandwidth
+    assert 22 / 40 < 1 < ridge < 25
+    assert 2 * (256 * 255 // 2) / (64 * (8 * 7 // 2)) == pytest.approx(36, abs=0.5)
 
 
 # --- sketches -------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ from numba import float32
 
 from bug_zoo import Answers
 from course import cuda
+from course.kernels.svd_rotate import partners
 from course.kernels.svd_rotate import rotation as rotation_on_gpu
-from course.toy_svd import rotation
+from course.toy_svd import rotate_two, rotation
 
 ANSWERS = Answers()
 wrong, right = ANSWERS.wrong, ANSWERS.right
@@ -613,6 +614,221 @@ def pairs_with_shuffles_down(w, pairs):
     for column in range(lane, x_row.size, 32):
         x, y = x_row[column], y_row[column]
         x_row[column], y_row[column] = c * x - s * y, s * x + c * y
+
+
+# --- sweep-shared ---------------------------------------------------------------------------------
+
+
+@wrong("sweep-shared", "race", "after each round")
+@cuda.jit
+def sweep_without_a_barrier(w):
+    rows = cuda.shared.array((32, 32), float32)
+    matrix, t, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(t, n * columns, threads):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    cuda.syncthreads()
+    for turn in range(n - 1):
+        for pair in range(t // 32, n // 2, threads // 32):
+            i, j = partners(turn, pair, n)
+            rotate_two(rows[:n, :columns], i, j)
+    for e in range(t, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+
+
+@wrong("sweep-shared", "race|uninitialised-read", "after the copying|not yet")
+@cuda.jit
+def sweep_without_a_barrier_after_copying(w):
+    rows = cuda.shared.array((32, 32), float32)
+    matrix, t, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(t, n * columns, threads):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    for turn in range(n - 1):
+        for pair in range(t // 32, n // 2, threads // 32):
+            i, j = partners(turn, pair, n)
+            rotate_two(rows[:n, :columns], i, j)
+        cuda.syncthreads()
+    for e in range(t, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+
+
+@wrong("sweep-shared", "barrier-divergence", "behind the loop over pairs")
+@cuda.jit
+def sweep_with_the_barrier_inside(w):
+    rows = cuda.shared.array((32, 32), float32)
+    matrix, t, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(t, n * columns, threads):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    cuda.syncthreads()
+    for turn in range(n - 1):
+        for pair in range(t // 32, n // 2, threads // 32):
+            i, j = partners(turn, pair, n)
+            rotate_two(rows[:n, :columns], i, j)
+            cuda.syncthreads()
+    for e in range(t, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+
+
+@wrong("sweep-shared", "wrong-result", "last round is missing")
+@cuda.jit
+def sweep_a_round_short(w):
+    rows = cuda.shared.array((32, 32), float32)
+    matrix, t, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(t, n * columns, threads):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    cuda.syncthreads()
+    for turn in range(n - 2):
+        for pair in range(t // 32, n // 2, threads // 32):
+            i, j = partners(turn, pair, n)
+            rotate_two(rows[:n, :columns], i, j)
+        cuda.syncthreads()
+    for e in range(t, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+
+
+@wrong("sweep-shared", "wrong-result", "each warp rotates one pair")
+@cuda.jit
+def sweep_of_one_pair_a_warp(w):
+    rows = cuda.shared.array((32, 32), float32)
+    matrix, t, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(t, n * columns, threads):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    cuda.syncthreads()
+    for turn in range(n - 1):
+        pair = t // 32
+        if pair < n // 2:
+            i, j = partners(turn, pair, n)
+            rotate_two(rows[:n, :columns], i, j)
+        cuda.syncthreads()
+    for e in range(t, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+
+
+@wrong("sweep-shared", "unwritten-output|wrong-result", "copied back")
+@cuda.jit
+def sweep_never_copied_back(w):
+    rows = cuda.shared.array((32, 32), float32)
+    matrix, t, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(t, n * columns, threads):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    cuda.syncthreads()
+    for turn in range(n - 1):
+        for pair in range(t // 32, n // 2, threads // 32):
+            i, j = partners(turn, pair, n)
+            rotate_two(rows[:n, :columns], i, j)
+        cuda.syncthreads()
+
+
+@wrong("sweep-shared", "uninitialised-read|wrong-result", "rows[:n, :columns]")
+@cuda.jit
+def sweep_of_the_whole_array(w):
+    rows = cuda.shared.array((32, 32), float32)
+    matrix, t, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(t, n * columns, threads):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    cuda.syncthreads()
+    for turn in range(n - 1):
+        for pair in range(t // 32, n // 2, threads // 32):
+            i, j = partners(turn, pair, n)
+            rotate_two(rows, i, j)
+        cuda.syncthreads()
+    for e in range(t, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+
+
+@wrong(
+    "sweep-shared",
+    "race|same-value-race|wrong-result",
+    "matrix 0|copied by one thread|block b has matrix b",
+)
+@cuda.jit
+def sweep_of_matrix_zero(w):
+    rows = cuda.shared.array((32, 32), float32)
+    matrix, t, threads = 0, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(t, n * columns, threads):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    cuda.syncthreads()
+    for turn in range(n - 1):
+        for pair in range(t // 32, n // 2, threads // 32):
+            i, j = partners(turn, pair, n)
+            rotate_two(rows[:n, :columns], i, j)
+        cuda.syncthreads()
+    for e in range(t, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+
+
+@wrong("sweep-shared", "limit", "copy the matrix to shared memory")
+@cuda.jit
+def sweep_in_device_memory(w):
+    matrix, t, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n = w.shape[1]
+    for turn in range(n - 1):
+        for pair in range(t // 32, n // 2, threads // 32):
+            i, j = partners(turn, pair, n)
+            rotate_two(w[matrix], i, j)
+        cuda.syncthreads()
+
+
+@wrong("sweep-shared", "wrong-result|race|barrier-divergence", "lanes|All lanes")
+@cuda.jit
+def sweep_by_one_thread_a_pair(w):
+    rows = cuda.shared.array((32, 32), float32)
+    matrix, t, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(t, n * columns, threads):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    cuda.syncthreads()
+    for turn in range(n - 1):
+        for pair in range(t, n // 2, threads):
+            i, j = partners(turn, pair, n)
+            rotate_two(rows[:n, :columns], i, j)
+        cuda.syncthreads()
+    for e in range(t, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+
+
+@right("sweep-shared")
+@cuda.jit
+def sweep_with_rows_of_33(w):
+    rows = cuda.shared.array((32, 33), float32)
+    matrix, t, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(t, n * columns, threads):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    cuda.syncthreads()
+    for turn in range(n - 1):
+        for pair in range(t // 32, n // 2, threads // 32):
+            i, j = partners(turn, pair, n)
+            rotate_two(rows[:n, :columns], i, j)
+        cuda.syncthreads()
+    for e in range(t, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+
+
+@right("sweep-shared")
+@cuda.jit
+def sweep_copied_by_warps(w):
+    rows = cuda.shared.array((32, 32), float32)
+    matrix, t, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for row in range(t // 32, n, threads // 32):
+        if t % 32 < columns:
+            rows[row, t % 32] = w[matrix, row, t % 32]
+    cuda.syncthreads()
+    for turn in range(n - 1):
+        for pair in range(t // 32, n // 2, threads // 32):
+            i, j = partners(turn, pair, n)
+            rotate_two(rows[:n, :columns], i, j)
+        cuda.syncthreads()
+    for e in range(t, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
 
 
 # --- range-finder ---------------------------------------------------------------------------------
