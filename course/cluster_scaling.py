@@ -114,7 +114,8 @@ class Scaling:
     strong, weak : dict
         Workers -> milliseconds, of the same work, and of as much work for each worker.
     serial : float
-        The serial part of the time of one worker, measured.
+        The serial part of the time of one worker, measured; of its weak run, too, which is the
+        same work.
     gpu : str
     """
 
@@ -129,8 +130,17 @@ class Scaling:
         return self.strong[1] / self.strong[workers]
 
     def scaled_speedup(self, workers: int) -> float:
-        """How many times more work so many workers do in a time."""
-        return workers * self.weak[1] / self.weak[workers]
+        """How long one worker would take for the work of all, by how long all of them take.
+
+        One worker that does it all has the serial part once, and the rest as many times as there
+        are workers: so Gustafson defines it, and so it is here, from the parts of one worker's
+        run. (`workers` runs of one worker would have as many serial parts; their time is more, and
+        figures from it may lie above his law.)
+
+        Source: J. Gustafson, "Reevaluating Amdahl's law", Communications of the ACM 31 (1988).
+        """
+        alone = self.weak[1] * (self.serial + workers * (1 - self.serial))
+        return alone / self.weak[workers]
 
     def efficiency(self, workers: int) -> float:
         """The scaled speed-up, of each worker."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from course import cluster_charts, cluster_work, measurements
+from course import cluster_charts, cluster_work, measurements, toy_cluster
 from course.cluster_scaling import Parts, Scaling, middle, parts, scalings, variant
 from course.cluster_work import Done, Recipe
 from course.measurements import Figure
@@ -41,7 +41,7 @@ def test_the_laws_explain_a_run_of_their_own_making():
     its = Scaling(
         "4x8x8x2",
         {n: 100 / amdahl(serial, n) for n in (1, 2, 4)},
-        {n: 100 * n / gustafson(serial, n) for n in (1, 2, 4)},
+        {1: 100, 2: 100, 4: 100},
         serial,
     )
     for n in (2, 4):
@@ -49,6 +49,21 @@ def test_the_laws_explain_a_run_of_their_own_making():
         assert its.karp_flatt(n) == pytest.approx(serial)
         assert its.scaled_speedup(n) == pytest.approx(its.gustafson(n))
         assert its.efficiency(n) == pytest.approx(its.gustafson(n) / n)
+
+
+@pytest.mark.parametrize("hand_out", [0.0, 0.5])
+@pytest.mark.parametrize("workers", [2, 8, 16])
+def test_the_scaled_speedup_is_that_of_one_worker_who_does_it_all(workers, hand_out):
+    def time(share, count):
+        return toy_cluster.run(
+            [4.0] * 160 * share, count, start_up=20.0, hand_out=hand_out
+        ).milliseconds
+
+    one = time(1, 1)
+    its = Scaling("4x8x8x2", {1: one}, {1: one, workers: time(workers, workers)}, 20 / one)
+    assert its.scaled_speedup(workers) == pytest.approx(time(workers, 1) / its.weak[workers])
+    assert its.scaled_speedup(workers) <= its.gustafson(workers) + 1e-9
+    assert its.efficiency(workers) == its.scaled_speedup(workers) / workers
 
 
 def row(kernel, count, metric, value, shape="4x8x8x2"):
@@ -69,7 +84,7 @@ def test_scaling_is_read_from_rows():
     (its,) = scalings(ROWS)
     assert its == Scaling("4x8x8x2", {1: 100.0, 2: 55.0}, {1: 100.0, 2: 110.0}, 0.05)
     assert its.speedup(2) == pytest.approx(100 / 55)
-    assert its.scaled_speedup(2) == pytest.approx(200 / 110)
+    assert its.scaled_speedup(2) == pytest.approx(195 / 110)
 
 
 def test_middle_is_median_and_quartiles():
@@ -82,7 +97,7 @@ def test_the_chart_shows_marks_at_the_measured_speed_ups_and_the_laws(tmp_path):
     marks = next(line for line in strong.lines if line.get_marker() == "o")
     assert np.allclose(marks.get_xydata(), [[1, 1], [2, 100 / 55]])
     marks = next(line for line in weak.lines if line.get_marker() == "o")
-    assert np.allclose(marks.get_xydata(), [[1, 100], [2, 100 / 1.1]])
+    assert np.allclose(marks.get_xydata(), [[1, 100], [2, 97.5 / 1.1]])
     laws = [axes.lines[-1].get_xydata() for axes in (strong, weak)]
     assert np.allclose(laws[0][:, 1], [amdahl(0.05, n) for n in laws[0][:, 0]])
     assert np.allclose(laws[1][:, 1], [100 * gustafson(0.05, n) / n for n in laws[1][:, 0]])
