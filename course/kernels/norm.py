@@ -67,9 +67,9 @@ def _plain(kernel: Callable, rows_a_block: int, threads: int) -> Step:
     return Step(lambda rows, columns, form: (kernel, -(-rows // rows_a_block), threads))
 
 
-def _made(make: Callable, shape_for: Callable[[int, bool], Shape]) -> Step:
+def _made(make: Callable, shape_for: Callable[[int, bool, str], Shape]) -> Step:
     def launch(rows: int, columns: int, form: Form) -> Launch:
-        shape = shape_for(columns, form.aligned)
+        shape = shape_for(columns, form.aligned, form.kind)
         full = 0 if make is norm_rows.long_rows else shape.full(columns, form.aligned)
         form = replace(form, full=full)
         return make(shape, form), -(-rows // shape.rows), shape.threads
@@ -87,9 +87,9 @@ LADDER: dict[str, Step] = {
     "block": _plain(norm_steps.layer_norm_block, 1, norm_steps.WARPS * 32),
     "registers": _made(norm_rows.rows_in_registers, row_shape),
     "several rows": _made(
-        norm_rows.rows_in_registers, lambda columns, aligned: short_shape(columns)
+        norm_rows.rows_in_registers, lambda columns, aligned, kind: short_shape(columns)
     ),
-    "long": _made(norm_rows.long_rows, lambda columns, aligned: LONG),
+    "long": _made(norm_rows.long_rows, lambda columns, aligned, kind: LONG),
 }
 
 

@@ -21,8 +21,8 @@ BLOCKS = 4  # for each multiprocessor, of kernels that walk over the rows
 LONG = Shape(512, 1, 16)  # for rows that no block's registers hold
 
 
-def row_shape(columns: int, aligned: bool = True) -> Shape:
-    """The shape of a block that has one row of this length in registers.
+def row_shape(columns: int, aligned: bool = True, kind: str = "float32") -> Shape:
+    """The shape of a block that has a row of this length in registers, or a few if a warp does.
 
     Raises
     ------
@@ -40,6 +40,9 @@ def row_shape(columns: int, aligned: bool = True) -> Shape:
             f"a row of {columns:,} numbers is too long for a block's registers, which hold "
             f"{ROW_THREADS[-1] * ELEMENTS[aligned][-1]:,}: choose the method 'long' or 'auto'"
         )
+    if aligned and kind == "float16":  # half the bytes an access: as many of them as there can be
+        elements, threads = min(sizes, key=lambda size: (size[0] * size[1], -size[0]))
+        return Shape(threads, SHORT_THREADS // threads if threads == 32 else 1, elements)
     if aligned:
         few = [(elements, threads) for elements, threads in sizes if threads <= FEW_THREADS]
         elements, threads = (few or sizes)[0]
