@@ -16,7 +16,8 @@ SIMULATED = pytest.mark.skipif(backend.gpu() is not None, reason="on a GPU the b
 def bench(monkeypatch):
     for name, value in {
         "SIZES": (24,), "BATCHES": (2,), "OURS": (24, 2), "STEPS_BATCH": 2, "RANK": 3,
-        "SAMPLES": 2, "device_clock": lambda cuda: subject.host_clock,
+        "SAMPLES": 2, "KINDS": ("normal", "deficient"),
+        "device_clock": lambda cuda: subject.host_clock,
     }.items():  # fmt: skip
         monkeypatch.setattr(subject, name, value)
     monkeypatch.setattr(subject, "LADDER", {"shared": subject.LADDER["shared"]})
