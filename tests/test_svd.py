@@ -323,12 +323,12 @@ def test_one_inner_sweep_diagonalises_what_is_nearly_diagonal(rng):
     def sweep(g, floor, place):
         here = cuda.shared.array(svd_blocks.SQUARE, float32)
         h = cuda.shared.array(svd_blocks.SQUARE, float32)
-        s, d = cuda.shared.array(32, float32), cuda.shared.array(32, float32)
+        rotations = cuda.shared.array(64, float32)
         t = cuda.threadIdx.x
         for n in range(t, svd_blocks.SQUARE, svd_inner.THREADS):
             here[n] = g[n]
         cuda.syncthreads()
-        svd_inner.diagonalise(here, floor, h, s, d, place)
+        svd_inner.diagonalise(here, floor, h, rotations, place)
         for n in range(t, svd_blocks.SQUARE, svd_inner.THREADS):
             g[n] = here[n]
 

@@ -150,7 +150,7 @@ def make_rotate(gram: Callable, rotate: Callable, **options: Any) -> Callable:
     @jit_without_lto(fastmath=True, **options)
     def rotate_blocks(w, k, floor, turn, cosines, state):
         x, g = cuda.shared.array(SQUARE, float32), cuda.shared.array(SQUARE, float32)
-        s, c = cuda.shared.array(BLOCK, float32), cuda.shared.array(BLOCK, float32)
+        rotations = cuda.shared.array(PAIR, float32)
         place = cuda.shared.array(PAIR, int32)
         found = cuda.shared.array(WARPS, float32)
         matrix = cuda.blockIdx.x
@@ -164,7 +164,7 @@ def make_rotate(gram: Callable, rotate: Callable, **options: Any) -> Callable:
             cuda.atomic.max(cosines, matrix, largest)
         if largest <= float32(DONE):
             return
-        diagonalise(g, floor[matrix], x, s, c, place)
+        diagonalise(g, floor[matrix], x, rotations, place)
         rotate(w[matrix], low, high, g, place, x)
         rotate(k[matrix], low, high, g, place, x)
 

@@ -8,9 +8,9 @@ players of pair p, and after a turn players move on,
 
 So where a thread reads and writes is the same in every turn. Two pairs meet in 2 x 2 numbers, a
 quad, that a thread rotates. g is symmetric: quads of pairs p < q are enough, 496 for 512 threads. A
-warp has row w of that triangle and row 31 - w, 31 quads together; quad 31 of a warp is the pair w
-with itself (lengths a and b, product), quad 32 the pair 31 - w. A quad's four numbers lie in four
-planes, so that neighbouring threads read neighbouring banks.
+warp has row w of that triangle and row 31 - w, 31 quads together; a pair with itself (lengths a
+and b, product) has a quad behind all those. A quad's four numbers lie in four planes, so that
+neighbouring threads read neighbouring banks.
 
 Columns of q stay in registers, a lane the two of its pair, a warp four rows of them, and move on by
 shuffles.
@@ -21,7 +21,7 @@ import math
 from numba import float32, int32
 
 from course.backend import cuda
-from course.intrinsics import load, store
+from course.intrinsics import load, load2, store, store2
 from course.kernels.svd_rotate import FULL, partners, rotation
 
 PAIRS = 32
@@ -30,10 +30,12 @@ TURNS = PLAYERS - 1
 WARPS = 16
 THREADS = 32 * WARPS
 OWN = PLAYERS // WARPS  # rows of q that a warp has
-QUADS = PAIRS + 1  # of a warp
-PLANE = WARPS * QUADS
+QUADS = PAIRS + 1  # places of a warp
+#: Where the quads of pairs with themselves begin, and numbers from plane to plane: among all that
+#: fit, those with the fewest bank conflicts when players move on (125 passes a turn, not 155).
+OWN_QUADS, PLANE = WARPS * QUADS + 1, 575
 STATE = 4 * PLANE  # numbers in the four planes; there are two states, before and after a turn
-PITCH = PLAYERS + 4  # of rows in shared memory: 16 bytes from neighbouring rows lie in other banks
+PITCH = PLAYERS + 8  # of rows in shared memory: four rows of eight numbers lie in 32 banks
 SUMS = THREADS // PLAYERS  # partial sums of a column
 #: Cosine from which a pair rotates. Equally long rows turn by 45 degrees however small it is: where
 #: they are orthogonal enough, that would only add rounding.
@@ -44,7 +46,7 @@ ENOUGH = 1e-7
 def _quad(p, q):
     """The number of the quad of pairs p <= q."""
     if p == q:
-        return int32(p * QUADS + 31 if p < WARPS else (31 - p) * QUADS + 32)
+        return int32(OWN_QUADS + p)
     return int32(p * QUADS + q - p - 1 if p < WARPS else (31 - p) * QUADS + q - 1)
 
 
@@ -77,7 +79,7 @@ def _seated(g, p, a, q, b):
 
 
 @cuda.jit(device=True)
-def _turn_pair(h, before, after, quad, to_a, to_b, to_product, floor, s, c):
+def _turn_pair(h, before, after, quad, to_a, to_b, to_product, floor, rotations):
     """The rotation of a lane's pair, by one warp; what it does to the pair's own numbers."""
     lane = int32(cuda.threadIdx.x)
     a, b = load(h, before + quad), load(h, before + quad + 3 * PLANE)
@@ -91,19 +93,20 @@ def _turn_pair(h, before, after, quad, to_a, to_b, to_product, floor, s, c):
     store(h, after + to_a, a)
     store(h, after + to_b, b)
     store(h, after + to_product, product)
-    store(s, lane, sine)
-    store(c, lane, cosine)
+    store2(rotations, 2 * lane, (sine, cosine))
 
 
 @cuda.jit(device=True)
-def _turn_quad(h, before, quad, after, w, x, y, z, rows_s, rows_c, columns_s, columns_c):
-    """Rotate a quad's rows and columns; w, x, y, z: where its four numbers go."""
+def _turn_quad(h, before, quad, after, w, x, y, z, rows, columns):
+    """Rotate a quad's rows and columns by (sin, cos); w, x, y, z: where its numbers go."""
     e, f = load(h, before + quad), load(h, before + quad + PLANE)
     g, i = load(h, before + quad + 2 * PLANE), load(h, before + quad + 3 * PLANE)
-    e, g = rows_c * e - rows_s * g, rows_s * e + rows_c * g
-    f, i = rows_c * f - rows_s * i, rows_s * f + rows_c * i
-    e, f = columns_c * e - columns_s * f, columns_s * e + columns_c * f
-    g, i = columns_c * g - columns_s * i, columns_s * g + columns_c * i
+    s, c = rows
+    e, g = c * e - s * g, s * e + c * g
+    f, i = c * f - s * i, s * f + c * i
+    s, c = columns
+    e, f = c * e - s * f, s * e + c * f
+    g, i = c * g - s * i, s * g + c * i
     store(h, after + w, e)
     store(h, after + x, f)
     store(h, after + y, g)
@@ -111,39 +114,35 @@ def _turn_quad(h, before, quad, after, w, x, y, z, rows_s, rows_c, columns_s, co
 
 
 @cuda.jit(device=True)
-def _turn_q(one, other, sine, cosine):
+def _turn_q(one, other, rotation_of_pair):
     """Rotate the columns of q of a lane's pair, then move on; one, other: its players' rows."""
-    lane = int32(cuda.threadIdx.x % 32)
+    lane, (s, c) = int32(cuda.threadIdx.x % 32), rotation_of_pair
     for e in range(OWN):
         x, y = one[e], other[e]
-        x, y = cosine * x - sine * y, sine * x + cosine * y
+        x, y = c * x - s * y, s * x + c * y
         before, behind = cuda.shfl_down_sync(FULL, x, 1), cuda.shfl_up_sync(FULL, y, 1)
         one[e] = x if lane == 0 else (y if lane == 31 else before)
         other[e] = before if lane == 0 else behind
 
 
 @cuda.jit(device=True)
-def _turn(h, before, after, one, other, floor, s, c, p, q, own, seats):
+def _turn(h, before, after, one, other, floor, rotations, p, q, own, seats):
     """A turn from one state of h to the other; seats: where a thread's numbers go."""
     t = cuda.threadIdx.x
     warp, lane = int32(t // 32), int32(t % 32)
     w, x, y, z, to_a, to_b, to_product = seats
     if warp == 0:
-        _turn_pair(h, before, after, own, to_a, to_b, to_product, floor, s, c)
+        _turn_pair(h, before, after, own, to_a, to_b, to_product, floor, rotations)
     cuda.syncthreads()
     if lane < 31:
-        quad, rows, columns = (
-            warp * QUADS + lane,
-            (load(s, p), load(c, p)),
-            (load(s, q), load(c, q)),
-        )
-        _turn_quad(h, before, quad, after, w, x, y, z, rows[0], rows[1], columns[0], columns[1])
-    _turn_q(one, other, load(s, lane), load(c, lane))
+        rows, columns = load2(rotations, 2 * p), load2(rotations, 2 * q)
+        _turn_quad(h, before, warp * QUADS + lane, after, w, x, y, z, rows, columns)
+    _turn_q(one, other, load2(rotations, 2 * lane))
     cuda.syncthreads()
 
 
 @cuda.jit(device=True)
-def _take_turns(h, one, other, floor, s, c):
+def _take_turns(h, one, other, floor, rotations):
     """63 turns; h: two states, the first one filled."""
     t = cuda.threadIdx.x
     warp, lane = int32(t // 32), int32(t % 32)
@@ -157,9 +156,9 @@ def _take_turns(h, one, other, floor, s, c):
     )  # fmt: skip
     own = _quad(lane, lane)
     for _ in range(TURNS // 2):
-        _turn(h, 0, STATE, one, other, floor, s, c, p, q, own, seats)
-        _turn(h, STATE, 0, one, other, floor, s, c, p, q, own, seats)
-    _turn(h, 0, STATE, one, other, floor, s, c, p, q, own, seats)
+        _turn(h, 0, STATE, one, other, floor, rotations, p, q, own, seats)
+        _turn(h, STATE, 0, one, other, floor, rotations, p, q, own, seats)
+    _turn(h, 0, STATE, one, other, floor, rotations, p, q, own, seats)
 
 
 @cuda.jit(device=True)
@@ -205,11 +204,11 @@ def _sharpen(g, h):
 
 
 @cuda.jit(device=True)
-def diagonalise(g, floor, h, s, c, place):
+def diagonalise(g, floor, h, rotations, place):
     """One sweep over g; afterwards g is q - 1, and place[i] the rank of row i of q' x.
 
     In shared memory: g, 64 rows of PITCH numbers, one behind the other, its upper triangle filled;
-    h, 2 STATE numbers; s and c, 32 each; place, 64. floor: a diagonal number that is noise.
+    h, 2 STATE numbers; rotations, 64; place, 64. floor: a diagonal number that is noise.
     """
     one, other = cuda.local.array(OWN, float32), cuda.local.array(OWN, float32)
     t = cuda.threadIdx.x
@@ -228,7 +227,7 @@ def diagonalise(g, floor, h, s, c, place):
         if warp == 0:
             h[plane * PLANE + _quad(lane, lane)] = _seated(g, lane, a, lane, b)
     cuda.syncthreads()
-    _take_turns(h, one, other, floor, s, c)
+    _take_turns(h, one, other, floor, rotations)
     if warp == 0:  # after 63 turns all sit where they sat
         own = STATE + _quad(lane, lane)
         g[first * PITCH + first], g[second * PITCH + second] = h[own], h[own + 3 * PLANE]

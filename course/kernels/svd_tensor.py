@@ -10,8 +10,8 @@ tensor cores cut off what does not fit when they add. What they multiply for the
 Each of 16 warps computes 16 x 16 numbers. Lane l, with g = l // 4 and q = l % 4, has of a factor
 of 16 x 8 the numbers in rows g and g + 8, columns q and q + 4, and of one of 8 x 16 those in rows q
 and q + 4, columns g and g + 8 (`course.intrinsics.mma_tf32`). In which order the columns of one
-factor and the rows of the other run is free: for the rows they are 2 q and 2 q + 1, so that the
-lanes of a warp read 32 banks.
+factor and the rows of the other run is free: where both are rows of x they are 2 q and 2 q + 1,
+neighbours that are read at once. With rows of 72 numbers, a warp reads 32 banks either way.
 """
 
 from numba import float32, int32
@@ -22,7 +22,7 @@ from course.kernels.svd_blocks import PAIR, PITCH, bring, make_rotate, row_of
 
 CAPABILITY = (8, 0)  # the oldest that has the instructions
 REGISTERS = 64  # of a thread: two blocks share a multiprocessor
-EIGHT = 8 * PITCH  # rows in shared memory
+FOUR, EIGHT = 4 * PITCH, 8 * PITCH  # rows in shared memory
 
 
 @cuda.jit(device=True)
@@ -69,11 +69,12 @@ def gram_tensor(rows, low, high, x, g):
                 for e in range(4):
                     part[half, e] = float32(0)
             for step in range(0, PAIR, 8):
-                i = int32((down + group) * PITCH + step + quarter)
-                j = int32((across + group) * PITCH + step + quarter)
-                a = load(x, i), load(x, i + EIGHT), load(x, i + 4), load(x, i + EIGHT + 4)
-                b[0], b[1] = load(x, j), load(x, j + 4)
-                b[2], b[3] = load(x, j + EIGHT), load(x, j + EIGHT + 4)
+                i = int32((down + group) * PITCH + step + 2 * quarter)
+                j = int32((across + group) * PITCH + step + 2 * quarter)
+                near, far = load2(x, i), load2(x, i + EIGHT)
+                a = near[0], far[0], near[1], far[1]
+                b[0], b[1] = load2(x, j)
+                b[2], b[3] = load2(x, j + EIGHT)
                 _multiply(part, a, b)
             for half in range(2):
                 for e in range(4):
@@ -98,11 +99,11 @@ def rotate_tensor(rows, low, high, q, place, x):
             for e in range(4):
                 total[half, e] = float32(0)
         for step in range(0, PAIR, 8):
-            k = int32((step + 2 * quarter) * PITCH + i)
-            a = load(q, k), load(q, k + 8), load(q, k + PITCH), load(q, k + PITCH + 8)
-            j = int32((step + 2 * quarter) * PITCH + across + group)
-            b[0], b[1] = load(x, j), load(x, j + PITCH)
-            b[2], b[3] = load(x, j + 8), load(x, j + PITCH + 8)
+            k = int32((step + quarter) * PITCH + i)
+            a = load(q, k), load(q, k + 8), load(q, k + FOUR), load(q, k + FOUR + 8)
+            j = int32((step + quarter) * PITCH + across + group)
+            b[0], b[1] = load(x, j), load(x, j + FOUR)
+            b[2], b[3] = load(x, j + 8), load(x, j + FOUR + 8)
             _multiply(total, a, b)
         for half in range(2):
             j = across + 8 * half + 2 * quarter
