@@ -6,22 +6,10 @@ import numpy as np
 
 from course.checks import Case, FunctionExercise, Tolerance, register
 from course.exercises.lesson11_judges import deal_anew, judge_steady
+from course.exercises.lesson11_mistakes import LAST_BATCH, NETWORK_BYTES, bytes_of, until
 from course.overlap import amdahl, gustafson
-from course.toy_cluster import run
 
 # --- bytes of a plan ------------------------------------------------------------------------------
-
-RECIPE = 64  # bytes for a batch
-
-
-def _bytes(plan, images, batch, factors, back, passes):
-    there = {
-        "send": passes * images * factors,
-        "keep": images * factors,
-        "make": RECIPE * math.ceil(images / batch),
-    }
-    return there[plan] + passes * images * back
-
 
 _PLANS = (
     ("one batch is sent", "send", 10, 10, 1000, 8, 1),
@@ -39,7 +27,7 @@ register(
         name="network-bytes",
         lesson=11,
         title="Bytes over the network",
-        reference=_bytes,
+        reference=bytes_of,
         cases=[
             Case(
                 name,
@@ -55,80 +43,7 @@ register(
             "wrong-shape": "Return one number: the bytes there and back together.",
             "raised": "`plan` is one of the texts 'send', 'keep' and 'make'; the rest are numbers.",
         },
-        mistakes={
-            "the results are missing: they travel, too": (
-                lambda plan, images, batch, factors, back, passes: _bytes(
-                    plan, images, batch, factors, 0, passes
-                )
-            ),
-            "the results of one pass only are counted; each pass gives results": (
-                lambda plan, images, batch, factors, back, passes: (
-                    _bytes(plan, images, batch, factors, 0, passes) + images * back
-                )
-            ),
-            "only the results are counted; something goes there, too, a recipe at least": (
-                lambda plan, images, batch, factors, back, passes: passes * images * back
-            ),
-            "everything is counted in one pass only": (
-                lambda plan, images, batch, factors, back, passes: _bytes(
-                    plan, images, batch, factors, back, 1
-                )
-            ),
-            "what is kept is counted in each pass; 'keep' sends it once": (
-                lambda plan, images, batch, factors, back, passes: _bytes(
-                    "send" if plan == "keep" else plan, images, batch, factors, back, passes
-                )
-            ),
-            "each plan is counted as 'keep'": (
-                lambda plan, images, batch, factors, back, passes: _bytes(
-                    "keep", images, batch, factors, back, passes
-                )
-            ),
-            "what is made there is counted as nothing; a recipe travels for each batch": (
-                lambda plan, images, batch, factors, back, passes: (
-                    _bytes(plan, images, batch, factors, back, passes)
-                    - (RECIPE * math.ceil(images / batch) if plan == "make" else 0)
-                )
-            ),
-            "the last, shorter batch has no recipe: round up": (
-                lambda plan, images, batch, factors, back, passes: (
-                    RECIPE * (images // batch) + passes * images * back
-                    if plan == "make"
-                    else _bytes(plan, images, batch, factors, back, passes)
-                )
-            ),
-            "a recipe is counted for each image; there is one for each batch": (
-                lambda plan, images, batch, factors, back, passes: _bytes(
-                    plan, images, 1, factors, back, passes
-                )
-            ),
-            "one recipe is counted for all batches; each has its own": (
-                lambda plan, images, batch, factors, back, passes: _bytes(
-                    plan, images, images, factors, back, passes
-                )
-            ),
-            "recipes are sent in each pass: what was made is still there": (
-                lambda plan, images, batch, factors, back, passes: (
-                    _bytes(plan, images, batch, factors, back, passes)
-                    + (RECIPE * (passes - 1) * math.ceil(images / batch) if plan == "make" else 0)
-                )
-            ),
-            "you count one batch, not all of them": (
-                lambda plan, images, batch, factors, back, passes: _bytes(
-                    plan, batch, batch, factors, back, passes
-                )
-            ),
-            "`factors` and `back` are bytes already: do not multiply by 4 once more": (
-                lambda plan, images, batch, factors, back, passes: (
-                    4 * _bytes(plan, images, batch, factors, back, passes)
-                    - (3 * RECIPE * math.ceil(images / batch) if plan == "make" else 0)
-                )
-            ),
-            "`factors` and `back` are those of an image: times the images of a batch, times the "
-            "batches": lambda plan, images, batch, factors, back, passes: _bytes(
-                plan, math.ceil(images / batch), 1, factors, back, passes
-            ),
-        },
+        mistakes=NETWORK_BYTES,
     )
 )
 
@@ -146,6 +61,13 @@ def _arrivals(name, sums):
 
 def _many_sizes(count):
     return lambda rng: rng.choice([-1, 1], count) * 10.0 ** rng.uniform(-3, 3, count)
+
+
+def _opposites(rng):
+    """Some with their opposite, some twice: neither an order by size nor a set is enough."""
+    pairs, single = (10.0 ** rng.uniform(0, 0.8, 40) for _ in range(2))
+    single *= rng.choice([-1, 1], 40)
+    return rng.permutation([*pairs, *-pairs, *single, *single[:5]])
 
 
 def _cancelling(rng):
@@ -166,6 +88,7 @@ register(
             _arrivals("one batch", lambda rng: [1.5]),
             _arrivals("97 batches of all sizes", _many_sizes(97)),
             _arrivals("29 batches", lambda rng: rng.random(29)),
+            _arrivals("some with their opposite, some twice", _opposites),
             _arrivals("large ones that cancel", _cancelling),
         ],
         hints={
@@ -181,33 +104,10 @@ register(
 # --- the last batch -------------------------------------------------------------------------------
 
 
-def _until(milliseconds, workers):
-    return run(milliseconds, workers).milliseconds
-
-
-def _in_turns(milliseconds, workers):
-    return max(sum(milliseconds[worker::workers]) for worker in range(workers))
-
-
-def _beforehand(milliseconds, workers):
-    return run(milliseconds, workers, beforehand=True).milliseconds
-
-
-def _last_ones(milliseconds, workers):
-    """The end of the batch that was given out last; another one may end later."""
-    return run(milliseconds, workers).work[-1].end
-
-
-def _in_rounds(milliseconds, workers):
-    """All workers wait for the slowest one before the next batches are given out."""
-    starts = range(0, len(milliseconds), workers)
-    return sum(max(milliseconds[start : start + workers]) for start in starts)
-
-
 _BATCHES = (
-    ("one worker", (3.0, 1.0, 2.0), 1),
+    ("one worker", (2.0, 3.5, 1.0), 1),
     ("equal batches", (2.0,) * 12, 3),
-    ("seven for three", (2.0,) * 7, 3),
+    ("seven for three", (2.0, 2.0, 2.25, 2.125, 2.75, 2.0, 2.0), 3),
     ("long and short in turns", (4.0, 0.5, 0.75, 4.0, 4.0, 0.5, 4.25, 0.5, 3.0), 2),
     ("long ones first", (7.0, 6.0, 1.0, 1.0, 1.0, 1.0, 2.0, 1.5, 1.0, 1.0), 3),
     ("a long one in the middle", (1.0, 1.25, 1.0, 1.0, 6.5, 1.0, 1.0, 1.0, 1.5), 3),
@@ -220,7 +120,7 @@ register(
         name="last-batch",
         lesson=11,
         title="When the last batch is done",
-        reference=_until,
+        reference=until,
         cases=[
             Case(name, lambda rng, m=times, w=workers: {"milliseconds": [*m], "workers": w})
             for name, times, workers in _BATCHES
@@ -236,48 +136,9 @@ register(
             "it is.",
             "wrong-shape": "Return one number: when the last batch is done [ms].",
         },
-        mistakes={
-            "you divide the work evenly, sum / workers. That is a bound: a batch cannot be cut": (
-                lambda milliseconds, workers: sum(milliseconds) / workers
-            ),
-            "you take the larger of two bounds, sum / workers and the longest batch": (
-                lambda milliseconds, workers: max(sum(milliseconds) / workers, *milliseconds)
-            ),
-            "all batches are done one after the other": lambda milliseconds: sum(milliseconds),
-            "the longest batch is taken: its worker may have done others before": (
-                lambda milliseconds: max(milliseconds)
-            ),
-            "batches are dealt in turns, 0, 1, 2, 0, 1, 2: a batch goes to who is free first": (
-                _in_turns
-            ),
-            "each worker gets a share beforehand: a batch goes to who is free first": _beforehand,
-            "the workers wait for each other after each round": _in_rounds,
-            "batches are sorted, the longest first: here they come in the order of the list": (
-                lambda milliseconds, workers: _until(sorted(milliseconds, reverse=True), workers)
-            ),
-            "batches are sorted, the shortest first: here they come in the order of the list": (
-                lambda milliseconds, workers: _until(sorted(milliseconds), workers)
-            ),
-            "the list is gone through from its end": (
-                lambda milliseconds, workers: _until(milliseconds[::-1], workers)
-            ),
-            "you return the end of the batch that was given out last; another may end later": (
-                _last_ones
-            ),
-            "you return when the first worker has nothing left to do; the last one counts": (
-                lambda milliseconds, workers: min(_ends(milliseconds, workers))
-            ),
-        },
+        mistakes=LAST_BATCH,
     )
 )
-
-
-def _ends(milliseconds, workers):
-    """When each worker is free at the end."""
-    ends = [0.0] * workers
-    for one in run(milliseconds, workers).work:
-        ends[one.worker] = max(ends[one.worker], one.end)
-    return ends
 
 
 # --- two laws -------------------------------------------------------------------------------------
@@ -295,6 +156,25 @@ def _with(change):
         return _laws(start, working, gathering, workers, change(start, working, gathering))
 
     return wrong
+
+
+def _raw(serial, workers):
+    """Both formulas for a share that is none, which the laws themselves refuse."""
+    return 1 / (serial + (1 - serial) / workers), workers - serial * (workers - 1)
+
+
+def _second_unbracketed(start, working, gathering, workers):
+    """The second without its brackets."""
+    same, as_much_each = _laws(start, working, gathering, workers)
+    serial = (start + gathering) / (start + working + gathering)
+    return same, as_much_each - serial - 1
+
+
+def _second_astray(start, working, gathering, workers):
+    """The second with 1 - workers in place of workers - 1."""
+    same, _ = _laws(start, working, gathering, workers)
+    serial = (start + gathering) / (start + working + gathering)
+    return same, workers + serial * (workers - 1)
 
 
 def _weak_limit(start, working, gathering, workers):
@@ -359,6 +239,40 @@ register(
                     start + working + gathering,
                 )
             ),
+            "the second is `workers`: but one worker that does all of the work has the serial part "
+            "once, not as many times": (
+                lambda start, working, gathering, workers: (
+                    _laws(start, working, gathering, workers)[0],
+                    float(workers),
+                )
+            ),
+            "brackets are missing: (start + gathering) / (start + working + gathering)": (
+                lambda start, working, gathering, workers: _raw(
+                    start + gathering / (start + working + gathering), workers
+                )
+            ),
+            "the serial share is in percent: leave it a fraction, 0.1 for a tenth": (
+                lambda start, working, gathering, workers: _raw(
+                    100 * (start + gathering) / (start + working + gathering), workers
+                )
+            ),
+            "the first is turned over: the time that is left. The speed-up is 1 / it": (
+                lambda start, working, gathering, workers: (
+                    1 / _laws(start, working, gathering, workers)[0],
+                    _laws(start, working, gathering, workers)[1],
+                )
+            ),
+            "a sign or a bracket is wrong in the second: workers - f * (workers - 1)": (
+                _second_astray
+            ),
+            "a sign or a bracket is missing in the second: workers - f * (workers - 1)": (
+                _second_unbracketed
+            ),
+            "you rounded: return them as they are": (
+                lambda start, working, gathering, workers: tuple(
+                    round(law, 1) for law in _laws(start, working, gathering, workers)
+                )
+            ),
             "you return efficiencies: do not divide by the workers": (
                 lambda start, working, gathering, workers: tuple(
                     law / workers for law in _laws(start, working, gathering, workers)
@@ -399,8 +313,10 @@ register(
         cases=[
             Case(name, lambda rng, v=values: dict(zip(("image", "cost", "share"), v, strict=True)))
             for name, values in (
-                ("5%", (0.7, 2.3, 0.05)),
+                ("5%", (0.07, 2.3, 0.05)),
                 ("half of the time", (0.3, 2.0, 0.5)),
+                ("exactly half of the time", (0.5, 2.0, 0.5)),
+                ("exactly a quarter of it", (0.75, 1.5, 0.25)),
                 ("5%, quick images", (0.0003, 1.3, 0.05)),
                 ("1%", (0.7, 0.4, 0.01)),
                 ("one image is enough", (50.0, 0.5, 0.05)),
@@ -409,7 +325,8 @@ register(
         ],
         hints={
             "wrong-result": "A batch of n images takes cost + n * image ms. Which n makes cost / "
-            "(cost + n * image) at most `share`? Solve it for n and round up.",
+            "(cost + n * image) at most `share`? Solve it for n and round up. (If you count: quick "
+            "images need many, so give the loop no end, and begin with 1.)",
             "wrong-shape": "Return one whole number.",
             "endless-loop": "Count n up by 1 until cost / (cost + n * image) is at most share.",
         },
@@ -420,20 +337,18 @@ register(
                 lambda image, cost, share: math.floor(_images(image, cost, share))
             ),
             "you do not round up to a whole image": _images,
-            "you return one image more than needed": (
-                lambda image, cost, share: math.ceil(_images(image, cost, share)) + 1
-            ),
+            "you return one image more than needed. A cost of exactly the share is at most the "
+            "share, too": (lambda image, cost, share: math.ceil(_images(image, cost, share)) + 1),
             "you return the batch's milliseconds, not its images": (
                 lambda image, cost, share: cost / share
             ),
             "you return the milliseconds of the images, not their number": (
                 lambda image, cost, share: cost * (1 - share) / share
             ),
+            "you return 1. If you count up: go on *while* the cost is more than its share. If you "
+            "divide: a costlier batch must be larger": lambda image, cost, share: 1,
             "`share` is what the images get: it is what the cost may take": (
                 lambda image, cost, share: math.ceil(_images(image, cost, 1 - share))
-            ),
-            "you divide by the cost; a costlier batch must be larger": (
-                lambda image, cost, share: math.ceil(image * (1 - share) / (share * cost))
             ),
             "you leave the image's time out": lambda image, cost, share: math.ceil(
                 cost * (1 - share) / share

@@ -38,8 +38,9 @@ def deal_anew(answer: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
 def judge_steady(answer: Any, arrivals: list[tuple[int, int, np.float32]]) -> str | None:
     """Judge the sums of several runs: the same to the bit, and right."""
     for result in answer:
-        shape = np.shape(result) if not isinstance(result, str) else None
-        if shape != () or not isinstance(result, int | float | np.number):
+        if isinstance(result, np.ndarray) and result.shape == ():
+            result = result[()]
+        if not isinstance(result, int | float | np.number):
             return f"Return one number, the sum; got {result!r:.60}."
     found = [float(result) for result in answer]
     values = [float(value) for _, _, value in arrivals]
@@ -76,6 +77,7 @@ def _wrong(found: float, right: float, values: list[float]) -> str:
     """What is wrong with a sum that is far off."""
     told = f"Your sum is {found:.7g}, right is {right:.7g}."
     for value, what in (
+        (0.0, "Nothing was added. The third entry of a triple is the value."),
         (right / len(values), "That is the mean."),
         (math.fsum(map(abs, values)), "That is the sum without the signs."),
         (values[0], "That is the first batch alone. Does `return` stand in the loop?"),
@@ -87,6 +89,15 @@ def _wrong(found: float, right: float, values: list[float]) -> str:
          "batches: the third entry is the value."),
         (math.fsum(sorted(set(values))), "Equal sums count once each: a set drops repetitions."),
     ):  # fmt: skip
-        if math.isclose(found, value, rel_tol=1e-5):
+        if math.isclose(found, value, rel_tol=1e-5) and not math.isclose(
+            found, right, rel_tol=1e-4
+        ):
             return f"{told} {what}"
+    if math.isclose(found, sum(int(value) for value in values)) or found == int(right):
+        return f"{told} You cut to whole numbers; the values have decimals."
+    if math.isclose(found, right, rel_tol=1e-3):
+        return (
+            f"{told} Close: digits were lost on the way. Rounding a total hides most differences, "
+            "not all, and costs digits. Add float32 numbers, in a fixed order."
+        )
     return f"{told} Each batch must be added exactly once."

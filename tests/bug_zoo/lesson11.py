@@ -128,6 +128,67 @@ def bytes_printed(plan, images, batch, factors, back, passes):
     print(images * factors + passes * images * back)
 
 
+@wrong("network-bytes", "wrong-result", "one batch too many where nothing is left over")
+def bytes_of_one_batch_more(plan, images, batch, factors, back, passes):
+    there = {"send": passes * images * factors, "keep": images * factors}
+    there["make"] = 64 * (images // batch + 1)
+    return there[plan] + passes * images * back
+
+
+@wrong("network-bytes", "wrong-result", "a recipe replaces them")
+def bytes_of_recipes_and_factors(plan, images, batch, factors, back, passes):
+    there = images * factors * (passes if plan == "send" else 1)
+    if plan == "make":
+        there += 64 * math.ceil(images / batch)
+    return there + passes * images * back
+
+
+@wrong("network-bytes", "wrong-result", "counted as a full one")
+def bytes_of_a_full_last_batch(plan, images, batch, factors, back, passes):
+    batches = math.ceil(images / batch)
+    there = {"send": passes * batches * batch * factors, "keep": batches * batch * factors}
+    there["make"] = 64 * batches
+    return there[plan] + passes * batches * batch * back
+
+
+@wrong("network-bytes", "wrong-result", "of an image, not of a batch: times the images")
+def bytes_of_factors_a_batch(plan, images, batch, factors, back, passes):
+    batches = math.ceil(images / batch)
+    there = {"send": passes * batches * factors, "keep": batches * factors, "make": 64 * batches}
+    return there[plan] + passes * images * back
+
+
+@wrong("network-bytes", "wrong-result", "`back` is the result of an image")
+def bytes_of_a_result_a_batch(plan, images, batch, factors, back, passes):
+    batches = math.ceil(images / batch)
+    there = {"send": passes * images * factors, "keep": images * factors, "make": 64 * batches}
+    return there[plan] + passes * batches * back
+
+
+@wrong("network-bytes", "wrong-result", "needs `elif`")
+def bytes_without_elif(plan, images, batch, factors, back, passes):
+    if plan == "send":
+        there = passes * images * factors
+    if plan == "keep":
+        there = images * factors
+    else:
+        there = 64 * math.ceil(images / batch)
+    return there + passes * images * back
+
+
+@wrong("network-bytes", "wrong-result", "passes are counted twice")
+def bytes_of_passes_squared(plan, images, batch, factors, back, passes):
+    there = {"send": passes * images * factors, "keep": images * factors}
+    there["make"] = 64 * math.ceil(images / batch)
+    return passes * (there[plan] + images * back)
+
+
+@wrong("network-bytes", "wrong-result", "by the images of a batch")
+def bytes_of_a_recipe_an_image_of_a_batch(plan, images, batch, factors, back, passes):
+    there = {"send": passes * images * factors, "keep": images * factors, "make": 64 * batch}
+    return there[plan] + passes * images * back
+
+
 @right("network-bytes")
 def bytes_counted_one_by_one(plan, images, batch, factors, back, passes):
     total = 0
@@ -260,6 +321,63 @@ def sum_of_each(arrivals):
     return [value for _, _, value in sorted(arrivals)]
 
 
+@wrong("steady-sum", "wrong-result", "the order in which they arrive")
+def sum_by_size(arrivals):
+    total = np.float32(0)
+    for _, _, value in sorted(arrivals, key=lambda one: abs(one[2])):
+        total += value
+    return total
+
+
+@wrong("steady-sum", "wrong-result", "a set drops repetitions")
+def sum_of_a_set(arrivals):
+    total = np.float32(0)
+    for value in sorted({value for _, _, value in arrivals}):
+        total += value
+    return total
+
+
+@wrong("steady-sum", "wrong-result", "Rounding a total hides most differences")
+def sum_rounded(arrivals):
+    return round(sum(float(value) for _, _, value in arrivals), 3)
+
+
+@wrong("steady-sum", "wrong-result", "digits were lost")
+def sum_in_float16(arrivals):
+    total = np.float16(0)
+    for _, _, value in sorted(arrivals):
+        total += np.float16(value)
+    return total
+
+
+@wrong("steady-sum", "wrong-result", "The third entry of a triple is the value")
+def sum_of_workers(arrivals):
+    return sum(worker for _, worker, _ in sorted(arrivals))
+
+
+@wrong("steady-sum", "wrong-result", "whole numbers")
+def sum_of_whole_numbers(arrivals):
+    return sum(int(value) for _, _, value in arrivals)
+
+
+@wrong("steady-sum", "wrong-result", "the order in which they arrive")
+def sum_sorted_and_forgotten(arrivals):
+    sorted(arrivals)
+    total = np.float32(0)
+    for _, _, value in arrivals:
+        total += value
+    return total
+
+
+@wrong("steady-sum", "wrong-result", "the order in which they arrive")
+def sum_with_what_was_lost(arrivals):
+    total = lost = np.float32(0)
+    for _, _, value in arrivals:
+        more = value - lost
+        lost, total = (total + more - total) - more, total + more
+    return total
+
+
 @right("steady-sum")
 def sum_exactly(arrivals):
     return math.fsum(value for _, _, value in arrivals)
@@ -282,6 +400,22 @@ def sum_in_places(arrivals):
     for number, _, value in arrivals:
         values[number] = value
     return values.sum()
+
+
+@right("steady-sum")
+def sum_in_a_tree(arrivals):
+    values = [value for _, _, value in sorted(arrivals)]
+    while len(values) > 1:
+        values = [sum(values[place : place + 2]) for place in range(0, len(values), 2)]
+    return values[0]
+
+
+@right("steady-sum")
+def sum_in_an_array_of_no_axis(arrivals):
+    total = np.zeros((), np.float32)
+    for _, _, value in sorted(arrivals):
+        total += value
+    return total
 
 
 # --- last-batch -----------------------------------------------------------------------------------
@@ -373,6 +507,66 @@ def last_of_each_worker(milliseconds, workers):
     for time in milliseconds:
         free[free.index(min(free))] += time
     return free + [0.0]
+
+
+@wrong("last-batch", "wrong-result", "`return` stands in the loop")
+def last_returned_in_the_loop(milliseconds, workers):
+    free = [0.0] * workers
+    for time in milliseconds:
+        free[free.index(min(free))] += time
+        return max(free)
+
+
+@wrong("last-batch", "wrong-result", "add with `+=`")
+def last_that_replaces(milliseconds, workers):
+    free = [0.0] * workers
+    for time in milliseconds:
+        free[free.index(min(free))] = time
+    return max(free)
+
+
+@wrong("last-batch", "wrong-result", "cut to whole milliseconds")
+def last_in_whole_numbers(milliseconds, workers):
+    free = np.zeros(workers, int)
+    for time in milliseconds:
+        free[np.argmin(free)] += int(time)
+    return free.max()
+
+
+@wrong("last-batch", "wrong-result", "leaves over are forgotten")
+def last_without_the_rest(milliseconds, workers):
+    each = len(milliseconds) // workers
+    return max(sum(milliseconds[w * each : (w + 1) * each]) for w in range(workers))
+
+
+@wrong("last-batch", "wrong-result", "the longest batch of all")
+def last_of_longest_rounds(milliseconds, workers):
+    return math.ceil(len(milliseconds) / workers) * max(milliseconds)
+
+
+@wrong("last-batch", "wrong-result", "you return the start of the batch")
+def last_start(milliseconds, workers):
+    free = [0.0] * workers
+    for time in milliseconds:
+        start = min(free)
+        free[free.index(start)] = start + time
+    return start
+
+
+@wrong("last-batch", "wrong-result", "one for each worker, are forgotten")
+def last_without_the_first(milliseconds, workers):
+    free = [0.0] * workers
+    for time in milliseconds[workers:]:
+        free[free.index(min(free))] += time
+    return max(free)
+
+
+@wrong("last-batch", "raised", "free.index")
+def last_by_a_time_as_an_index(milliseconds, workers):
+    free = [0.0] * workers
+    for time in milliseconds:
+        free[min(free)] += time
+    return max(free)
 
 
 @right("last-batch")
@@ -468,6 +662,48 @@ def laws_of_the_limit(start, working, gathering, workers):
     return 1 / f, workers - f * (workers - 1)
 
 
+@wrong("two-laws", "wrong-result", "has the serial part once")
+def laws_of_separate_runs(start, working, gathering, workers):
+    f = (start + gathering) / (start + working + gathering)
+    return 1 / (f + (1 - f) / workers), float(workers)
+
+
+@wrong("two-laws", "wrong-result", "brackets are missing")
+def laws_without_brackets(start, working, gathering, workers):
+    f = start + gathering / (start + working + gathering)
+    return 1 / (f + (1 - f) / workers), workers - f * (workers - 1)
+
+
+@wrong("two-laws", "wrong-result", "in percent")
+def laws_of_percent(start, working, gathering, workers):
+    f = 100 * (start + gathering) / (start + working + gathering)
+    return 1 / (f + (1 - f) / workers), workers - f * (workers - 1)
+
+
+@wrong("two-laws", "wrong-result", "turned over")
+def laws_turned_over(start, working, gathering, workers):
+    f = (start + gathering) / (start + working + gathering)
+    return f + (1 - f) / workers, workers - f * (workers - 1)
+
+
+@wrong("two-laws", "wrong-result", "a sign or a bracket")
+def laws_with_another_sign(start, working, gathering, workers):
+    f = (start + gathering) / (start + working + gathering)
+    return 1 / (f + (1 - f) / workers), workers - f * (1 - workers)
+
+
+@wrong("two-laws", "wrong-result", "a sign or a bracket")
+def laws_without_the_second_bracket(start, working, gathering, workers):
+    f = (start + gathering) / (start + working + gathering)
+    return 1 / (f + (1 - f) / workers), workers - f * workers - 1
+
+
+@wrong("two-laws", "wrong-result", "you rounded")
+def laws_rounded(start, working, gathering, workers):
+    f = (start + gathering) / (start + working + gathering)
+    return round(1 / (f + (1 - f) / workers), 1), round(workers - f * (workers - 1), 1)
+
+
 @right("two-laws")
 def laws_from_times(start, working, gathering, workers):
     serial = start + gathering
@@ -546,6 +782,44 @@ def size_of_percent(image, cost, share):
 @wrong("batch-size", "wrong-result", "returns None")
 def size_printed(image, cost, share):
     print(math.ceil(cost * (1 - share) / (share * image)))
+
+
+@wrong("batch-size", "wrong-result", "is at most the share, too")
+def size_below_the_share(image, cost, share):
+    n = 1
+    while cost / (cost + n * image) >= share:
+        n += 1
+    return n
+
+
+@wrong("batch-size", "wrong-result", "is at most the share, too")
+def size_cut_and_one_more(image, cost, share):
+    return int(cost * (1 - share) / (share * image)) + 1
+
+
+@wrong("batch-size", "wrong-result", "go on *while*")
+def size_by_the_other_condition(image, cost, share):
+    n = 1
+    while cost / (cost + n * image) <= share:
+        n += 1
+    return n
+
+
+@wrong("batch-size", "wrong-result", "returns None", "give the loop no end")
+def size_from_a_range(image, cost, share):
+    for n in range(1, 10_000):
+        if cost <= share * (cost + n * image):
+            return n
+
+
+@wrong("batch-size", "wrong-shape", "Return one whole number")
+def size_all_that_do(image, cost, share):
+    return [n for n in range(1, 1000) if cost <= share * (cost + n * image)]
+
+
+@wrong("batch-size", "wrong-result", "Solve it for n")
+def size_without_brackets(image, cost, share):
+    return math.ceil(cost * (1 - share) / share * image)
 
 
 @right("batch-size")
