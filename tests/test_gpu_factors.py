@@ -1,10 +1,13 @@
 """The pipeline's second stage on the GPU: the same factors in any stack, clear refusals."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from PIL import Image
 
 from course import backend, pipeline
+from course.benches import pipeline as bench_pipeline
 from course.gpu_factors import GpuFactors, choose_svd
 from course.image_files import ImageError
 from course.images import psnr
@@ -90,3 +93,18 @@ def test_the_whole_pipeline_on_the_gpu(tmp_path, monkeypatch):
         files = [np.asarray(Image.open(r.out / q.file), np.float64) / 255
                  for r, q in ((results["gpu"], ours), (results["cpu"], exact))]  # fmt: skip
         assert psnr(*files) > 55
+
+
+def test_the_bench_of_the_pipeline_with_svds_on_the_gpu(tmp_path, monkeypatch):
+    monkeypatch.setattr(pipeline, "choose_svd", lambda *_: "gpu")
+    monkeypatch.setattr(bench_pipeline, "SIDE", 16)
+    monkeypatch.setattr(bench_pipeline, "RANK", 3)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number in range(3):
+        bench_pipeline._make(folder, range(number, number + 1))
+    bench = SimpleNamespace(rows=[], say=lambda _: None)
+    files = sorted(folder.iterdir())
+    bench_pipeline.with_gpu_svds(bench, folder, tmp_path / "out", files, 0.01)
+    assert [row.variant.split(",")[0] for row in bench.rows] == ["factorise on the GPU", "whole"]
+    assert bench.rows[1].n == 3 and all(row.median > 0 for row in bench.rows)

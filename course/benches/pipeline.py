@@ -3,8 +3,8 @@
 The images are made from a seed: shapes, shades and textures, as PNG files of 256x256. A stage alone
 works on what lies in memory, for a second or two, on one thread, on those that it has in the
 pipeline, and on one for each core. The whole is what `reconstruct_images` takes from the list of
-files to the report. Rates are in images a second. Apart from the kernel, the machine's CPU decides:
-the header says how many cores there are.
+files to the report; with a GPU, once more with the SVDs there. Rates are in images a second. Apart
+from the kernels, the machine's CPU decides: the header says how many cores there are.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from pathlib import Path
 
 import numpy as np
 
-from course import blas, heap, pipeline, quality, stages
+from course import backend, blas, heap, pipeline, quality, stages
 from course.engines import Halving, choose_engine
+from course.gpu_factors import GpuFactors
 from course.measurements import Figure
 
 IMAGES = 10_000
@@ -52,6 +53,8 @@ def measure(bench, place: Path, count: int, seconds: float) -> None:
     share = stages.Workers.share(cores, SIDE, SIDE, 1)
     alone = stages_alone(bench, files[:SAMPLE], place, share, cores, seconds)
     whole(bench, folder, place / "out", count, alone)
+    if backend.gpu() is not None:
+        with_gpu_svds(bench, folder, place / "out-gpu", files[:SAMPLE], seconds)
     bench.notes.append(f"{cores} cores, {os.cpu_count()} in the machine; threads: {share}")
 
 
@@ -205,3 +208,23 @@ def whole(bench, folder: Path, out: Path, count: int, alone: dict[str, float]) -
         bench.figure("pipeline", "whole", shape, "float32", metric, unit, value)
         bench.say(f"  whole: {metric} {value:.3g} {unit}")
     bench.notes.append(f"{count} images; the bottleneck is the stage {slowest}")
+
+
+def with_gpu_svds(bench, folder: Path, out: Path, files: list[Path], seconds: float) -> None:
+    """The second stage on the GPU, alone, from memory to memory; and the whole with it."""
+    size, batch = (SIDE, SIDE), stages.batch_for(SIDE, SIDE, [RANK])
+    originals = [stages.decode(file, size, "stretch") for file in files]
+    factors = GpuFactors(batch, RANK)
+
+    def factorise(i: int) -> int:
+        at = i * batch % len(originals)
+        return len(factors(originals[at : at + batch]))
+
+    images, rate = rate_of(factorise, 1, seconds)
+    keep(bench, "factorise on the GPU", 1, images, rate)
+    start = time.perf_counter()
+    report = pipeline.reconstruct_images([folder], [RANK], out, size=SIDE, svd="gpu")
+    seconds, count = time.perf_counter() - start, len(report.qualities)
+    threads = stages.Workers.share(stages.cores(), SIDE, SIDE, 1, "gpu")
+    total = threads.decode + 2 + threads.write
+    keep(bench, "whole, SVDs on the GPU", total, count, count / seconds)
