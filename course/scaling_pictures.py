@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
+from matplotlib.ticker import MaxNLocator
 
 from course.drawing import (
     BLUE,
@@ -51,13 +52,14 @@ def parts(workers: int = 4) -> Picture:
     _arrow(axes, (55.5, 39.6), (32.5, 39.6))
     axes.text(44, 43.3, "batches", ha="center", fontsize=FONT_SIZE - 1, color=INK)
     axes.text(44, 37.2, "results", ha="center", fontsize=FONT_SIZE - 1, color=INK)
-    axes.text(99, 33, "127.0.0.1 only", ha="right", fontsize=FONT_SIZE - 1, color=FAINT)
+    axes.text(86.5, 41, "reached from\n127.0.0.1 only", va="center", fontsize=FONT_SIZE - 2,
+              color=INK, linespacing=1.35)  # fmt: skip
     for worker in range(workers):
         left = 3 + 24.3 * worker
         _box(axes, left, 16, 21, 12, f"worker {worker}",
              f"a process of its own with\nCUDA_VISIBLE_DEVICES={worker},\n"
              "one thread, one context", ORANGE)  # fmt: skip
-        _box(axes, left + 3, 2.5, 15, 8, f"GPU {worker}", "called 0 in there", VERMILLION)
+        _box(axes, left + 1, 2.5, 19, 8, f"GPU {worker}", "called 0 by its worker", VERMILLION)
         _arrow(axes, (70.5, 35.8), (left + 10.5, 28.4), both=True)
         _arrow(axes, (left + 10.5, 15.8), (left + 10.5, 10.8), both=True)
     return picture
@@ -159,12 +161,13 @@ def _draw(axes: Axes, run: Run, last: float) -> None:
             )  # fmt: skip
         )
         if one.end - one.start > 0.022 * last:
-            axes.text((one.start + one.end) / 2, place - 0.04, str(one.batch), ha="center",
+            axes.text(one.start + 0.006 * last, place - 0.04, str(one.batch), ha="left",
                       va="center", fontsize=FONT_SIZE - 2, color="white")  # fmt: skip
         if one.lost:
             axes.plot([one.end], [place], marker="x", color=INK, markersize=8, markeredgewidth=2,
                       zorder=5)  # fmt: skip
     axes.set(xlim=(0, last), ylim=(-0.6, run.workers - 0.4))
+    axes.xaxis.set_major_locator(MaxNLocator(10, steps=[1, 2, 5, 10]))
     axes.set_yticks(range(run.workers), [f"worker {n}" for n in range(run.workers)][::-1])
     style(axes)
     axes.grid(False, axis="y")
@@ -186,7 +189,8 @@ def speedups(
     measured : mapping of a name to {workers: times}
         At most 6.
     laws : mapping of such a name to a function of the workers, optional
-        Drawn in that name's colour.
+        Drawn in that name's colour. Marks after the first are hollow and larger, so that those
+        below them are seen.
     axis : str
         What is on the vertical axis.
     """
@@ -198,8 +202,10 @@ def speedups(
     fine = np.linspace(1, most, 200)
     axes.plot(fine, fine, color=FAINT, linewidth=1, linestyle=":", label="the ideal")
     for place, (name, its) in enumerate(measured.items()):
+        hollow = {"markerfacecolor": "none", "markeredgewidth": 1.6} if place else {}
         axes.plot(list(its), list(its.values()), color=PALETTE[place], marker=MARKERS[place],
-                  markersize=6, linestyle="none", label=name, zorder=4)  # fmt: skip
+                  markersize=5 + 3 * place, linestyle="none", label=name, zorder=4,
+                  **hollow)  # fmt: skip
         if laws and name in laws:
             axes.plot(fine, [laws[name](n) for n in fine], color=PALETTE[place], linewidth=1.4,
                       linestyle="--")  # fmt: skip

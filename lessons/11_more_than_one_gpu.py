@@ -69,7 +69,8 @@ from course.toy_cluster import run
 
 # %% [markdown]
 # These are the parts. Your program has a list of batches. The **scheduler** hands them out, to
-# **workers** that are processes of their own, each with a GPU of its own.
+# **workers** that are processes of their own, each with a GPU of its own. (Two things in the
+# picture are for section 2: why each GPU is called 0 by its worker, and what 127.0.0.1 is.)
 
 # %%
 scaling_pictures.parts(4)
@@ -347,7 +348,7 @@ except ImportError:
 # Then the same by one worker, and by two, without GPUs, so that it runs anywhere. (With GPUs the
 # work would be the package's `rebuilt_digests`: lesson 06's kernel, on recipes.) At the end of
 # `with` the processes are gone, whatever has happened. The last line hands out batches without
-# work, 16 on their way to each worker at a time; section 9 asks what they cost.
+# work, up to 16 at a time to each worker, so that none waits; section 9 asks what they cost.
 
 # %%
 from course import cluster_scaling, cluster_work
@@ -520,11 +521,11 @@ predict.answer("results of 16, a worker killed", len(back) or "no workers here")
 # ## 7 Who gets the next batch?
 #
 # So far all batches took the same time. They hardly ever do: images differ in size, a GPU is
-# warmer, somebody else uses it. Twelve batches, the first four long. **Static** scheduling deals
-# them out beforehand, four for each of three workers. **Dynamic** scheduling gives a batch to
-# whoever is free.
+# warmer, somebody else uses it. Here are twelve batches: of 5, 5, 4 and 4 ms, then eight of 1 ms,
+# together 26 ms. **Static** scheduling deals them out beforehand, to three workers: the first four
+# to one, the next four to another. **Dynamic** scheduling gives a batch to whoever is free.
 #
-# The work is 26 ms. By static scheduling, when is the last batch done?
+# By static scheduling, when is the last batch done?
 
 # %%
 predict("ms, dealt beforehand", ...)
@@ -601,7 +602,8 @@ predict.answer("ms, the long ones last", late.milliseconds, unit="ms")
 #
 # - **Strong scaling**: the *same work* on more workers. How many times as fast is it? That is the
 #   **speed-up**; divided by the workers, the **efficiency**.
-# - **Weak scaling**: *as much work for each worker*. How much more is done in about the same time?
+# - **Weak scaling**: *as much work for each worker*. How many times as long would **one** worker
+#   need for the work of all? That is the **scaled speed-up**.
 #
 # For both, cut a run in parts:
 #
@@ -617,13 +619,16 @@ predict.answer("ms, the long ones last", late.milliseconds, unit="ms")
 # same work, and Gustafson's what they do to w times the work (lesson 08):
 #
 # S = 1 / (f + (1 − f) / w)  and  S = w − f · (w − 1)
+#
+# Why less than w in the second? One worker that does the work of all would start **once**: it takes
+# serial + w · working, and w workers take serial + working.
 
 # %% [markdown]
 # ### Exercise: two laws from one run
 #
 # Given are the parts of a run with **one** worker [ms]. Return two numbers for so many `workers`:
-# how many times as fast the same work gets, and how many times the work they do, if each has as
-# much as the one had. The serial part stays as it is, in ms.
+# how many times as fast the same work gets; and, if each has as much as the one had, how many times
+# as long one worker would need for all of it. The serial part stays as it is, in ms.
 #
 # <details><summary>Hint</summary>
 #
@@ -682,8 +687,9 @@ scaling_pictures.speedups(
 )
 
 # %% [markdown]
-# Marks are the toy's, dashed lines are Amdahl's law. At 16 the red square falls off its line. The
-# law knows only what is serial with *one* worker. Ask the other way round, by **Karp and Flatt**
+# Marks are the toy's, dashed lines are Amdahl's law. (Handing out makes one worker's run longer, so
+# 20 ms are a smaller share of it: 2.7%.) At 16 the square falls off its line. The law knows only
+# what is serial with *one* worker. Ask the other way round, by **Karp and Flatt**
 # (lesson 08): which serial share would explain the speed-up that was measured?
 
 # %%
@@ -693,15 +699,16 @@ for n in COUNTS[1:]:
     print(f"{n:7}{both[0]:10.1%}{both[1]:13.1%}")
 
 # %% [markdown]
-# Left it stays: truly serial work. Right it grows: something gets in the way, **more with each
-# worker**. It is the scheduler. A worker comes back for a batch after 4.5 ms, so 16 of them want
-# one every 0.28 ms, and it can give one every 0.5 ms. From the tenth worker on each only waits.
+# Left it stays: truly serial work. Right it grows beyond 2.7%: something gets in the way, **more
+# with each worker**. It is the scheduler. A worker comes back for a batch after 4.5 ms, so 16 of
+# them want one every 0.28 ms, and it can give one every 0.5 ms. From the tenth worker on each only
+# waits.
 #
-# Weak scaling, 160 batches for **each** worker, and 16 workers. How many times the work do they do?
-# One for Gustafson, one for the scheduler that takes 0.5 ms:
+# Now weak scaling: 160 batches for **each** of 16 workers. How many times as long would one worker
+# need for all of that? First with a scheduler that takes no time:
 
 # %%
-predict("times the work of 16 workers, no time to hand out", ...)
+predict("scaled speed-up of 16 workers, no time to hand out", ...)
 
 
 # %%
@@ -715,12 +722,12 @@ def weak(workers, hand_out):
 
 gustafson = overlap.gustafson(serial["handing out takes no time"], 16)
 print(f"Gustafson: {gustafson:.1f} times; handing out takes 0.5 ms: {weak(16, 0.5):.1f} times")
-predict.answer("times the work of 16 workers, no time to hand out", round(weak(16, 0.0), 1))
+predict.answer("scaled speed-up of 16 workers, no time to hand out", round(weak(16, 0.0), 1))
 
 # %% [markdown]
 # The serial part does not grow with the work, so its share gets smaller: that is Gustafson's point.
-# But the scheduler has more to do the more there is. What grows with the number of batches no
-# amount of work makes small. Only larger batches do.
+# But the scheduler has more to do the more batches there are. More work does not make that small;
+# larger batches do.
 #
 # And the two real workers of section 5, on your machine? **Waiting** is what is left of the time:
 # workers that had nothing in hand. Amdahl's law knows nothing of it. (Two workers on two busy cores
@@ -795,16 +802,20 @@ else:
     print(f"an empty batch: {cost:.2f} ms; an image: {1e3 * an_image:.2f} µs")
     for share in (0.5, 0.05, 0.01):
         images = batch_size(an_image, cost, share)
-        words = "not written yet" if images is None else f"{images:,} images in a batch"
-        print(f"cost at most {share:4.0%}: {words}")
+        if images is None:
+            print("not written yet")
+        else:
+            size = images * image / 1e9
+            print(f"cost at most {share:4.0%}: {images:,} images in a batch, {size:,.1f} GB")
 
 # %% [markdown]
-# So many, for 5%! The faster the kernel, the larger the batch has to be: what costs nothing beside
-# an SVD on the CPU is most of the time beside 0.2 µs. And that is one scheduler for **all**
-# workers: with four GPUs it has a quarter of the time for each batch.
+# Tens of thousands of images and more, for 5%! The faster the kernel, the larger the batch has to
+# be: what costs nothing beside an SVD on the CPU is most of the time beside 0.2 µs. And that is one
+# scheduler for **all** workers: with four GPUs it has a quarter of the time for each batch.
 #
-# So there are two limits. Large enough that the cost is small; small enough that each worker gets
-# several, or there are stragglers. Large images need fewer of them in a batch.
+# So there are limits on both sides. Large enough that the cost is small; small enough that a batch
+# fits into the GPU's memory and each worker gets several, or there are stragglers. Large images
+# need fewer of them in a batch.
 
 # %% [markdown]
 # ## 10 Recorded

@@ -174,7 +174,7 @@ def texts(picture):
 
 def test_the_parts_are_named_and_each_worker_has_its_own_gpu():
     found = texts(scaling_pictures.parts(3))
-    for word in ("your program", "the scheduler", "127.0.0.1", "called 0 in there"):
+    for word in ("your program", "the scheduler", "127.0.0.1", "called 0 by its worker"):
         assert word in found
     for worker in range(3):
         assert f"CUDA_VISIBLE_DEVICES={worker}," in found and f"GPU {worker}" in found
