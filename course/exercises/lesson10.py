@@ -1,12 +1,12 @@
-"""Exercises of lesson 10 in NumPy: a rotation, a sweep, a tournament, a sketch."""
+"""Exercises of lesson 10 in NumPy: a rotation, a sweep, a tournament."""
 
 import math
 
 import numpy as np
 
 from course.checks import Case, FunctionExercise, Tolerance, register
-from course.exercises.lesson10_judges import judge_range, judge_rotation, judge_tournament
-from course.toy_svd import cosines, rotation, swept
+from course.exercises.lesson10_judges import judge_rotation, judge_tournament
+from course.toy_svd import cosine, cosines, rotation, swept
 from course.verdicts import count
 
 # --- a rotation -----------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ register(
         ],
         hints={
             "raised": "With g = 0 the rows are orthogonal already, and tau would divide by 0: "
-            "return (1.0, 0.0) first.",
+            "return (1.0, 0.0) first. With a = b tau is 0, and nothing may be divided by it.",
         },
     )
 )
@@ -102,6 +102,39 @@ def _as_it_came(rows):
     return rows, swept(before)[1]
 
 
+def _stale_row(rows):
+    """Row i as it was before it met its first partner."""
+    rows, largest = rows.copy(), 0.0
+    for i in range(len(rows)):
+        x = rows[i].copy()
+        for j in range(i + 1, len(rows)):
+            y = rows[j].copy()
+            largest = max(largest, cosine(x, y))
+            c, s = rotation(x @ x, y @ y, x @ y)
+            rows[i], rows[j] = c * x - s * y, s * x + c * y
+    return rows, largest
+
+
+def _from_before(rows):
+    """Each rotation of two rows as they were before the sweep."""
+    new, largest = rows.copy(), 0.0
+    for i, j in _pairs(len(rows)):
+        x, y = rows[i], rows[j]
+        largest = max(largest, cosine(x, y))
+        c, s = rotation(x @ x, y @ y, x @ y)
+        new[i], new[j] = c * x - s * y, s * x + c * y
+    return new, largest
+
+
+def _transposed(rows):
+    new, largest = swept(rows.T)
+    return new.T, largest
+
+
+def _pairs(n, beyond=1):
+    return [(i, j) for i in range(n) for j in range(i + beyond, n)]
+
+
 def _neighbours(rows):
     return _swept(rows, pairs=[(i, i + 1) for i in range(len(rows) - 1)])
 
@@ -130,11 +163,13 @@ register(
         ),
         hints={
             "wrong-result": "For i from 0, for j from i + 1: the three dot products of the rows as "
-            "they are *now*, the cosine |g| / (√a √b), the rotation, both new rows at once.",
-            "raised": "A row of zeros has the length 0: its cosine counts as 0, do not divide by "
-            "it. And one row has no partner: then the largest cosine is 0.",
+            "they are *now*, the cosine |g| / (√a √b), and only then the rotation, both new rows "
+            "at once.",
+            "raised": "A dot product is x @ x; x * x is a row. A row of zeros has the length 0: "
+            "its cosine counts as 0, do not divide by it. And one row has no partner: then the "
+            "largest cosine is 0.",
             "input-modified": "Work on a copy: rows = rows.copy().",
-            "wrong-shape": "Return two things: return rows, largest.",
+            "wrong-shape": "Return two things, in this order: return rows, largest.",
         },
         mistakes={
             "the second row is made from the new first one: keep copies of both, or assign both in "
@@ -162,6 +197,26 @@ register(
                 rows, lambda met: met[-1]
             ),
             "the smallest cosine is returned, not the largest one": lambda rows: _noted(rows, min),
+            "only row 0 met the others: `return` belongs behind both loops": lambda rows: _swept(
+                rows, pairs=[(0, j) for j in range(1, len(rows))]
+            ),
+            "the last row meets nobody: j goes up to len(rows) - 1, range(i + 1, len(rows))": (
+                lambda rows: _swept(rows, pairs=_pairs(len(rows) - 1))
+            ),
+            "each row is rotated with itself, too: let j begin at i + 1": lambda rows: _swept(
+                rows, pairs=_pairs(len(rows), 0)
+            ),
+            "row i is read once, before the loop over j: read it again for each j": _stale_row,
+            "all cosines are those from before the sweep; a pair has another one when it meets": (
+                lambda rows: (swept(rows)[0], cosines(rows).max())
+            ),
+            "x and y come from the rows before the sweep: read them from the copy that changes": (
+                _from_before
+            ),
+            "columns are rotated, not rows": _transposed,
+            "0 is returned for the cosine: keep the largest one, noted before each rotation": (
+                lambda rows: (swept(rows)[0], 0.0)
+            ),
             "the cosine is measured after the sweep; wanted is what the pairs had when they met": (
                 lambda rows: (swept(rows)[0], cosines(swept(rows)[0]).max())
             ),
@@ -180,48 +235,6 @@ register(
         cases=[Case(f"{n} rows", lambda rng, n=n: {"n": n}) for n in (4, 2, 6, 8, 10, 16, 38)],
         hints={
             "raised": "n is even, 2 at least. Whole numbers come from //.",
-        },
-    )
-)
-
-# --- a range finder -------------------------------------------------------------------------------
-
-
-def _sketch(rows, columns, wide, power, falls):
-    """A matrix whose singular values fall by a factor over `wide` of them, then to a tenth."""
-
-    def arguments(rng):
-        rank = min(rows, columns)
-        u, v = (np.linalg.qr(rng.standard_normal((n, rank)))[0] for n in (rows, columns))
-        s = np.full(rank, 0.1 / falls)
-        s[:wide] = np.geomspace(1, 1 / falls, wide)
-        return {
-            "a": ((u * s) @ v.T).astype(np.float32),
-            "random": rng.standard_normal((columns, wide)).astype(np.float32),
-            "power": power,
-        }
-
-    steps = f"{power} power step" + "s" * (power != 1)
-    return Case(f"{rows} x {columns}, {count(wide, 'column')}, {steps}", arguments)
-
-
-register(
-    FunctionExercise(
-        name="range-finder",
-        lesson=10,
-        title="Orthonormal columns from a sketch",
-        judge=judge_range,
-        cases=[
-            _sketch(20, 12, 4, 0, 3),
-            _sketch(12, 30, 5, 1, 3),
-            _sketch(25, 25, 1, 2, 3),
-            _sketch(17, 23, 6, 2, 10),
-            _sketch(40, 40, 8, 2, 100),
-        ],
-        hints={
-            "raised": "a is (m, n), `random` (n, l): y = a @ random is (m, l). Back to n rows it "
-            "goes with a.T.",
-            "input-modified": "Leave a and `random` as they are: y = a @ random is a new array.",
         },
     )
 )

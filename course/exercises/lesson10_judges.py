@@ -57,7 +57,8 @@ def judge_rotation(answer: Any, a: float, b: float, g: float) -> str | None:
         return (
             f"{given} The rows are orthogonal then, but you turn them by {degrees:.3g} degrees. Of "
             "the two angles take the smaller one, |s| <= c: with the other one rows change places, "
-            "and sweeps may never end."
+            "and sweeps may never end. (In t = sign(tau) / (|tau| + √(1 + tau²)) it is |tau|, not "
+            "tau.)"
         )
     left = (
         f"{given} The product of the two new rows is {product_after(a, b, g, c, s):.4g} then, not 0"
@@ -75,10 +76,14 @@ def _why(a, b, g, c, s, is_right) -> str:
     if abs(s) < 1e-6 and abs(g) < 1e-6 * abs(b - a):
         return (
             "The angle is small, but not 0: √(1 + tau²) - |tau| is the difference of two nearly "
-            "equal numbers, and nothing is left of it. Divide instead: 1 / (|tau| + √(1 + tau²))."
+            "equal numbers, and nothing is left of it. Divide instead: 1 / (|tau| + √(1 + tau²)). "
+            "And compare g with 0, not with a small number."
         )
     if abs(s) >= abs(c) and is_right(s, c):
-        return "c and s have changed places: c is the one near 1."
+        return (
+            "c and s have changed places: c is the one near 1. (By an arctangent: tan(2 · angle) "
+            "is 2 g / (b - a), in this order.)"
+        )
     if is_right(c, -s):
         return (
             "With the other sign of s it would be: tau is (b - a) / (2 g), in this order, and t "
@@ -90,11 +95,23 @@ def _why(a, b, g, c, s, is_right) -> str:
             ("tau is divided by 2 g, not by g, and is (b - a), not (a - b)", (a - b) / g),
             ("a and b are squared lengths already: no root", (b**0.5 - a**0.5) / (2 * g)),
             ("tau is (b - a) / (2 g), not its inverse", 2 * g / (b - a) if b != a else 0.0),
+            ("(b - a) / 2 * g multiplies by g; put 2 * g in brackets", (b - a) / 2 * g),
         ):
             t = math.copysign(1 / (abs(tau) + math.hypot(1, tau)), tau)
             if math.isclose(s, t / math.hypot(1, t), rel_tol=1e-4):
                 return f"Look at tau: {words}."
         tau = (b - a) / (2 * g)
+        for words, below in (
+            ("below stands |tau| + √(1 + tau²), you left out the root", 1 + tau * tau),
+            (
+                "below stands |tau| + √(1 + tau²), not |tau| + √(1 - tau²)",
+                abs(1 - tau * tau) ** 0.5,
+            ),
+            ("below stands |tau| + √(1 + tau²), not |tau| + 1", 1.0),
+        ):
+            t = 1 / (abs(tau) + below)
+            if math.isclose(abs(s), t / math.hypot(1, t), rel_tol=1e-4):
+                return f"Look at t: {words}."
         t = 1 / (abs(tau) + math.hypot(1, tau))
         if math.isclose(abs(s), math.sin(2 * math.atan(t)), rel_tol=1e-4):
             return "That is twice the angle: tan(2 · angle) is 2 g / (b - a)."
@@ -118,6 +135,11 @@ def judge_tournament(answer: Any, n: int) -> str | None:
     twice = sorted(tuple(sorted(pair)) for pair, times in met.items() if times > 1)
     all_pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
     missing = [pair for pair in all_pairs if frozenset(pair) not in met]
+    if twice and not missing and len(rounds) > n - 1:
+        return (
+            f"{n} rows: all pairs meet, but {twice[0]} and others meet twice: you have "
+            f"{count(len(rounds), 'round')}, and {n - 1} are enough."
+        )
     if twice:
         first = [turn for turn, pairs in enumerate(rounds) if set(twice[0]) in map(set, pairs)]
         return (
@@ -147,7 +169,8 @@ def _fault_of_round(turn: int, pairs: list[tuple], n: int) -> str | None:
     for pair in pairs:
         whole = [isinstance(row, int | np.integer) and not isinstance(row, bool) for row in pair]
         if len(pair) != 2 or not all(whole):
-            return f"{where}: {pair!r:.60} is no pair of two row numbers, (i, j)."
+            whole = " Row numbers are whole: divide with //." if len(pair) == 2 else ""
+            return f"{where}: {pair!r:.60} is no pair of two row numbers, (i, j).{whole}"
         for row in pair:
             if not 0 <= row < n:
                 return f"{where}: {pair} has row {row}; rows go from 0 to {n - 1}."
@@ -194,6 +217,11 @@ def judge_range(answer: Any, a: np.ndarray, random: np.ndarray, power: int) -> s
             f"q has the shape {answer.shape}; it needs {wanted}: a column for each column of "
             f"`random`, as long as a column of a.{square}"
         )
+    if answer.dtype != np.float32:
+        return (
+            f"q is {answer.dtype}, a and `random` are float32: let all stay float32. In twice the "
+            "digits power steps do less harm, and cost a GPU far more."
+        )
     q = np.asarray(answer, np.float64)
     if not np.isfinite(q).all():
         return "q holds NaN or infinite values."
@@ -215,8 +243,12 @@ def judge_range(answer: Any, a: np.ndarray, random: np.ndarray, power: int) -> s
         )
     for other in range(5):
         if other != power and _apart(q, found_range(a, random, other)) <= 0.02:
-            return f"{told} Yours is that of {other}: a power step is y = a (aᵀ y), both factors."
-    if _apart(q, np.linalg.qr(np.asarray(random, np.float64))[0]) <= 0.02 and rows == len(random):
+            return (
+                f"{told} Yours is that of {other}: a power step is y = a (aᵀ y), both factors, and "
+                "each begins with what the one before has made."
+            )
+    start = np.linalg.qr(np.asarray(random, np.float64))[0]
+    if rows == len(random) and _apart(q, start) <= 0.02:
         return f"{told} Yours is that of `random` itself: multiply it by a first."
     if power:
         return (

@@ -103,6 +103,40 @@ def rotation_as_an_angle(a, b, g):
     return math.atan2(s, c)
 
 
+@wrong("jacobi-rotation", "wrong-result", "put 2 * g in brackets", "first row longer")
+def rotation_without_brackets(a, b, g):
+    return from_tau((b - a) / 2 * g) if g else (1.0, 0.0)
+
+
+@wrong("jacobi-rotation", "wrong-result", "left out the root")
+def rotation_without_the_root(a, b, g):
+    if g == 0:
+        return 1.0, 0.0
+    tau = (b - a) / (2 * g)
+    t = math.copysign(1 / (abs(tau) + 1 + tau * tau), tau)
+    return 1 / math.sqrt(1 + t * t), t / math.sqrt(1 + t * t)
+
+
+@wrong("jacobi-rotation", "wrong-result", "compare g with 0", "nearly orthogonal")
+def rotation_with_a_threshold(a, b, g):
+    return (1.0, 0.0) if abs(g) < 1e-8 else rotation(a, b, g)
+
+
+@wrong("jacobi-rotation", "wrong-result", "it is |tau|, not tau", "first row longer")
+def rotation_without_the_magnitude(a, b, g):
+    if g == 0:
+        return 1.0, 0.0
+    tau = (b - a) / (2 * g)
+    t = 1 / (tau + math.sqrt(1 + tau * tau))
+    return 1 / math.sqrt(1 + t * t), t / math.sqrt(1 + t * t)
+
+
+@wrong("jacobi-rotation", "raised", "With a = b", "equal lengths")
+def rotation_by_a_plain_arctangent(a, b, g):
+    angle = 0.5 * math.atan(2 * g / (b - a))
+    return math.cos(angle), math.sin(angle)
+
+
 @right("jacobi-rotation")
 def rotation_by_an_arctangent(a, b, g):
     angle = math.copysign(0.5 * math.atan2(2 * abs(g), abs(b - a)), g * (b - a) if b != a else g)
@@ -220,6 +254,83 @@ def sweep_without_the_cosine(rows):
     return sweep_of(rows)[0]
 
 
+@wrong("jacobi-sweep", "wrong-result", "behind both loops")
+def sweep_returned_too_early(rows):
+    return sweep_of(rows, [(0, j) for j in range(1, len(rows))])
+
+
+@wrong("jacobi-sweep", "wrong-result", "read it again for each j")
+def sweep_with_a_stale_row(rows):
+    rows, largest = rows.copy(), 0.0
+    for i in range(len(rows)):
+        x = rows[i].copy()
+        for j in range(i + 1, len(rows)):
+            y = rows[j].copy()
+            a, b, g = x @ x, y @ y, x @ y
+            if g:
+                largest = max(largest, abs(g) / math.sqrt(a * b))
+            c, s = rotation(a, b, g)
+            rows[i], rows[j] = c * x - s * y, s * x + c * y
+    return rows, largest
+
+
+@wrong("jacobi-sweep", "wrong-result", "copy that changes")
+def sweep_that_reads_the_old_rows(rows):
+    new, largest = rows.copy(), 0.0
+    for i in range(len(rows)):
+        for j in range(i + 1, len(rows)):
+            x, y = rows[i], rows[j]
+            a, b, g = x @ x, y @ y, x @ y
+            if g:
+                largest = max(largest, abs(g) / math.sqrt(a * b))
+            c, s = rotation(a, b, g)
+            new[i], new[j] = c * x - s * y, s * x + c * y
+    return new, largest
+
+
+@wrong("jacobi-sweep", "wrong-result", "with itself")
+def sweep_with_itself(rows):
+    n = len(rows)
+    return sweep_of(rows, [(i, j) for i in range(n) for j in range(i, n)])
+
+
+@wrong("jacobi-sweep", "wrong-result", "the last row meets nobody")
+def sweep_without_the_last_row(rows):
+    n = len(rows) - 1
+    return sweep_of(rows, [(i, j) for i in range(n) for j in range(i + 1, n)])
+
+
+@wrong("jacobi-sweep", "raised", "x @ x")
+def sweep_with_rows_for_products(rows):
+    rows = rows.copy()
+    for i in range(len(rows)):
+        for j in range(i + 1, len(rows)):
+            x, y = rows[i].copy(), rows[j].copy()
+            c, s = rotation(x * x, y * y, x * y)
+            rows[i], rows[j] = c * x - s * y, s * x + c * y
+    return rows, 0.0
+
+
+@wrong("jacobi-sweep", "wrong-result", "only then the rotation")
+def sweep_measured_after_each_rotation(rows):
+    rows, largest = rows.copy(), 0.0
+    for i in range(len(rows)):
+        for j in range(i + 1, len(rows)):
+            x, y = rows[i].copy(), rows[j].copy()
+            a, b, g = x @ x, y @ y, x @ y
+            c, s = rotation(a, b, g)
+            rows[i], rows[j] = c * x - s * y, s * x + c * y
+            if g:
+                largest = max(largest, abs(rows[i] @ rows[j]) / math.sqrt(a * b))
+    return rows, largest
+
+
+@right("jacobi-sweep")
+def sweep_column_by_column(rows):
+    """(0, 1), (0, 2), (1, 2), (0, 3): what changes places with one another has no common row."""
+    return sweep_of(rows, [(i, j) for j in range(len(rows)) for i in range(j)])
+
+
 @right("jacobi-sweep")
 def sweep_by_matrices(rows):
     rows, largest = np.array(rows), 0.0
@@ -319,6 +430,45 @@ def tournament_in_both_orders(n):
 @wrong("tournament", "wrong-result", "list of rounds|no pair")
 def tournament_flat(n):
     return [pair for pairs in tournament_that_is_right(n) for pair in pairs]
+
+
+@wrong("tournament", "wrong-result", "3 are enough")
+def tournament_of_n_rounds(n):
+    rounds = tournament_that_is_right(n)
+    return rounds + rounds[:1]
+
+
+@wrong("tournament", "wrong-result", "7 rounds. 5 are enough", "6 rows")
+def tournament_by_the_first_that_fits(n):
+    left, rounds = [(i, j) for i in range(n) for j in range(i + 1, n)], []
+    while left:
+        taken, pairs = set(), []
+        for pair in left:
+            if not taken & set(pair):
+                pairs.append(pair)
+                taken |= set(pair)
+        left = [pair for pair in left if pair not in pairs]
+        rounds.append(pairs)
+    return rounds
+
+
+@wrong("tournament", "wrong-result", "rows go from 0 to 5", "6 rows")
+def tournament_by_exclusive_or(n):
+    return [[(i, i ^ turn) for i in range(n) if i < i ^ turn] for turn in range(1, n)]
+
+
+@wrong("tournament", "wrong-result", "divide with //", "2 rows")
+def tournament_with_a_half(n):
+    return [[(0, n / 2)]] if n == 2 else tournament_that_is_right(n)
+
+
+@wrong("tournament", "wrong-result", "again in round")
+def tournament_of_neighbours_in_a_list(n):
+    players, rounds = list(range(n)), []
+    for _ in range(n - 1):
+        rounds.append([(players[2 * p], players[2 * p + 1]) for p in range(n // 2)])
+        players = [players[0], *players[2:], players[1]]
+    return rounds
 
 
 def tournament_that_is_right(n):
@@ -586,6 +736,261 @@ def pairs_by_every_lane(w, pairs):
             w[matrix, j, column] = y + (s * x - d * y)
 
 
+@wrong("rotate-pairs", "wrong-result", "returns (s, d)")
+@cuda.jit
+def pairs_with_s_and_d_swapped(w, pairs):
+    matrix, warp, lane = cuda.blockIdx.x, cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    i, j = pairs[warp, 0], pairs[warp, 1]
+    a, b, g = float32(0), float32(0), float32(0)
+    for column in range(lane, w.shape[2], 32):
+        x, y = w[matrix, i, column], w[matrix, j, column]
+        a += x * x
+        b += y * y
+        g += x * y
+    for step in range(5):
+        a += cuda.shfl_xor_sync(ALL, a, 1 << step)
+        b += cuda.shfl_xor_sync(ALL, b, 1 << step)
+        g += cuda.shfl_xor_sync(ALL, g, 1 << step)
+    if g != float32(0):
+        d, s = rotation_on_gpu(a, b, g)
+        for column in range(lane, w.shape[2], 32):
+            x, y = w[matrix, i, column], w[matrix, j, column]
+            w[matrix, i, column] = x - (d * x + s * y)
+            w[matrix, j, column] = y + (s * x - d * y)
+
+
+@wrong("rotate-pairs", "wrong-result", "takes five")
+@cuda.jit
+def pairs_with_four_shuffles(w, pairs):
+    matrix, warp, lane = cuda.blockIdx.x, cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    i, j = pairs[warp, 0], pairs[warp, 1]
+    a, b, g = float32(0), float32(0), float32(0)
+    for column in range(lane, w.shape[2], 32):
+        x, y = w[matrix, i, column], w[matrix, j, column]
+        a += x * x
+        b += y * y
+        g += x * y
+    for step in range(4):
+        a += cuda.shfl_xor_sync(ALL, a, 1 << step)
+        b += cuda.shfl_xor_sync(ALL, b, 1 << step)
+        g += cuda.shfl_xor_sync(ALL, g, 1 << step)
+    if g != float32(0):
+        s, d = rotation_on_gpu(a, b, g)
+        for column in range(lane, w.shape[2], 32):
+            x, y = w[matrix, i, column], w[matrix, j, column]
+            w[matrix, i, column] = x - (d * x + s * y)
+            w[matrix, j, column] = y + (s * x - d * y)
+
+
+@wrong("rotate-pairs", "wrong-result", "only lane 0 has the sums")
+@cuda.jit
+def pairs_with_sums_in_lane_0(w, pairs):
+    matrix, warp, lane = cuda.blockIdx.x, cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    i, j = pairs[warp, 0], pairs[warp, 1]
+    a, b, g = float32(0), float32(0), float32(0)
+    for column in range(lane, w.shape[2], 32):
+        x, y = w[matrix, i, column], w[matrix, j, column]
+        a += x * x
+        b += y * y
+        g += x * y
+    for step in range(5):
+        a += cuda.shfl_down_sync(ALL, a, 1 << step)
+        b += cuda.shfl_down_sync(ALL, b, 1 << step)
+        g += cuda.shfl_down_sync(ALL, g, 1 << step)
+    if g != float32(0):
+        s, d = rotation_on_gpu(a, b, g)
+        for column in range(lane, w.shape[2], 32):
+            x, y = w[matrix, i, column], w[matrix, j, column]
+            w[matrix, i, column] = x - (d * x + s * y)
+            w[matrix, j, column] = y + (s * x - d * y)
+
+
+@wrong("rotate-pairs", "wrong-result", "once, after it", "8 x 64")
+@cuda.jit
+def pairs_with_shuffles_in_the_loop(w, pairs):
+    matrix, warp, lane = cuda.blockIdx.x, cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    i, j = pairs[warp, 0], pairs[warp, 1]
+    a, b, g = float32(0), float32(0), float32(0)
+    for column in range(lane, w.shape[2], 32):
+        x, y = w[matrix, i, column], w[matrix, j, column]
+        a += x * x
+        b += y * y
+        g += x * y
+        for step in range(5):
+            a += cuda.shfl_xor_sync(ALL, a, 1 << step)
+            b += cuda.shfl_xor_sync(ALL, b, 1 << step)
+            g += cuda.shfl_xor_sync(ALL, g, 1 << step)
+    if g != float32(0):
+        s, d = rotation_on_gpu(a, b, g)
+        for column in range(lane, w.shape[2], 32):
+            x, y = w[matrix, i, column], w[matrix, j, column]
+            w[matrix, i, column] = x - (d * x + s * y)
+            w[matrix, j, column] = y + (s * x - d * y)
+
+
+@wrong("rotate-pairs", "wrong-result", "g was not added up")
+@cuda.jit
+def pairs_without_the_shuffle_of_g(w, pairs):
+    matrix, warp, lane = cuda.blockIdx.x, cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    i, j = pairs[warp, 0], pairs[warp, 1]
+    a, b, g = float32(0), float32(0), float32(0)
+    for column in range(lane, w.shape[2], 32):
+        x, y = w[matrix, i, column], w[matrix, j, column]
+        a += x * x
+        b += y * y
+        g += x * y
+    for step in range(5):
+        a += cuda.shfl_xor_sync(ALL, a, 1 << step)
+        b += cuda.shfl_xor_sync(ALL, b, 1 << step)
+    if g != float32(0):
+        s, d = rotation_on_gpu(a, b, g)
+        for column in range(lane, w.shape[2], 32):
+            x, y = w[matrix, i, column], w[matrix, j, column]
+            w[matrix, i, column] = x - (d * x + s * y)
+            w[matrix, j, column] = y + (s * x - d * y)
+
+
+@wrong("rotate-pairs", "wrong-result", "negative g")
+@cuda.jit
+def pairs_of_positive_products(w, pairs):
+    matrix, warp, lane = cuda.blockIdx.x, cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    i, j = pairs[warp, 0], pairs[warp, 1]
+    a, b, g = float32(0), float32(0), float32(0)
+    for column in range(lane, w.shape[2], 32):
+        x, y = w[matrix, i, column], w[matrix, j, column]
+        a += x * x
+        b += y * y
+        g += x * y
+    for step in range(5):
+        a += cuda.shfl_xor_sync(ALL, a, 1 << step)
+        b += cuda.shfl_xor_sync(ALL, b, 1 << step)
+        g += cuda.shfl_xor_sync(ALL, g, 1 << step)
+    if g > float32(0):
+        s, d = rotation_on_gpu(a, b, g)
+        for column in range(lane, w.shape[2], 32):
+            x, y = w[matrix, i, column], w[matrix, j, column]
+            w[matrix, i, column] = x - (d * x + s * y)
+            w[matrix, j, column] = y + (s * x - d * y)
+
+
+@wrong("rotate-pairs", "wrong-result", "unchanged", "small numbers")
+@cuda.jit
+def pairs_of_large_products(w, pairs):
+    matrix, warp, lane = cuda.blockIdx.x, cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    i, j = pairs[warp, 0], pairs[warp, 1]
+    a, b, g = float32(0), float32(0), float32(0)
+    for column in range(lane, w.shape[2], 32):
+        x, y = w[matrix, i, column], w[matrix, j, column]
+        a += x * x
+        b += y * y
+        g += x * y
+    for step in range(5):
+        a += cuda.shfl_xor_sync(ALL, a, 1 << step)
+        b += cuda.shfl_xor_sync(ALL, b, 1 << step)
+        g += cuda.shfl_xor_sync(ALL, g, 1 << step)
+    if abs(g) > float32(1e-3):
+        s, d = rotation_on_gpu(a, b, g)
+        for column in range(lane, w.shape[2], 32):
+            x, y = w[matrix, i, column], w[matrix, j, column]
+            w[matrix, i, column] = x - (d * x + s * y)
+            w[matrix, j, column] = y + (s * x - d * y)
+
+
+@wrong("rotate-pairs", "typing", "rotation_on_gpu")
+@cuda.jit
+def pairs_with_the_rotation_of_numpy(w, pairs):
+    matrix, warp, lane = cuda.blockIdx.x, cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    i, j = pairs[warp, 0], pairs[warp, 1]
+    a, b, g = float32(0), float32(0), float32(0)
+    for column in range(lane, w.shape[2], 32):
+        x, y = w[matrix, i, column], w[matrix, j, column]
+        a += x * x
+        b += y * y
+        g += x * y
+    for step in range(5):
+        a += cuda.shfl_xor_sync(ALL, a, 1 << step)
+        b += cuda.shfl_xor_sync(ALL, b, 1 << step)
+        g += cuda.shfl_xor_sync(ALL, g, 1 << step)
+    if g != float32(0):
+        c, s = rotation(a, b, g)
+        d = float32(1) - c
+        for column in range(lane, w.shape[2], 32):
+            x, y = w[matrix, i, column], w[matrix, j, column]
+            w[matrix, i, column] = x - (d * x + s * y)
+            w[matrix, j, column] = y + (s * x - d * y)
+
+
+@wrong("rotate-pairs", "wrong-result", "brackets are missing")
+@cuda.jit
+def pairs_without_brackets(w, pairs):
+    matrix, warp, lane = cuda.blockIdx.x, cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    i, j = pairs[warp, 0], pairs[warp, 1]
+    a, b, g = float32(0), float32(0), float32(0)
+    for column in range(lane, w.shape[2], 32):
+        x, y = w[matrix, i, column], w[matrix, j, column]
+        a += x * x
+        b += y * y
+        g += x * y
+    for step in range(5):
+        a += cuda.shfl_xor_sync(ALL, a, 1 << step)
+        b += cuda.shfl_xor_sync(ALL, b, 1 << step)
+        g += cuda.shfl_xor_sync(ALL, g, 1 << step)
+    if g != float32(0):
+        s, d = rotation_on_gpu(a, b, g)
+        for column in range(lane, w.shape[2], 32):
+            x, y = w[matrix, i, column], w[matrix, j, column]
+            w[matrix, i, column] = x - d * x + s * y
+            w[matrix, j, column] = y + (s * x - d * y)
+
+
+@wrong("rotate-pairs", "wrong-result", "a row of `pairs`")
+@cuda.jit
+def pairs_by_columns(w, pairs):
+    matrix, warp, lane = cuda.blockIdx.x, cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    i, j = pairs[0, warp], pairs[1, warp]
+    a, b, g = float32(0), float32(0), float32(0)
+    for column in range(lane, w.shape[2], 32):
+        x, y = w[matrix, i, column], w[matrix, j, column]
+        a += x * x
+        b += y * y
+        g += x * y
+    for step in range(5):
+        a += cuda.shfl_xor_sync(ALL, a, 1 << step)
+        b += cuda.shfl_xor_sync(ALL, b, 1 << step)
+        g += cuda.shfl_xor_sync(ALL, g, 1 << step)
+    if g != float32(0):
+        s, d = rotation_on_gpu(a, b, g)
+        for column in range(lane, w.shape[2], 32):
+            x, y = w[matrix, i, column], w[matrix, j, column]
+            w[matrix, i, column] = x - (d * x + s * y)
+            w[matrix, j, column] = y + (s * x - d * y)
+
+
+@wrong("rotate-pairs", "wrong-result", "left too early", "6 x 7")
+@cuda.jit
+def pairs_where_lanes_leave(w, pairs):
+    matrix, warp, lane = cuda.blockIdx.x, cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    i, j = pairs[warp, 0], pairs[warp, 1]
+    if lane >= w.shape[2]:
+        return
+    a, b, g = float32(0), float32(0), float32(0)
+    for column in range(lane, w.shape[2], 32):
+        x, y = w[matrix, i, column], w[matrix, j, column]
+        a += x * x
+        b += y * y
+        g += x * y
+    for step in range(5):
+        a += cuda.shfl_xor_sync(ALL, a, 1 << step)
+        b += cuda.shfl_xor_sync(ALL, b, 1 << step)
+        g += cuda.shfl_xor_sync(ALL, g, 1 << step)
+    if g != float32(0):
+        s, d = rotation_on_gpu(a, b, g)
+        for column in range(lane, w.shape[2], 32):
+            x, y = w[matrix, i, column], w[matrix, j, column]
+            w[matrix, i, column] = x - (d * x + s * y)
+            w[matrix, j, column] = y + (s * x - d * y)
+
+
 @right("rotate-pairs")
 @cuda.jit
 def pairs_with_shuffles_down(w, pairs):
@@ -794,6 +1199,151 @@ def sweep_by_one_thread_a_pair(w):
         w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
 
 
+@wrong("sweep-shared", "wrong-result", "a round too many")
+@cuda.jit
+def sweep_a_round_too_long(w):
+    rows = cuda.shared.array((32, 32), float32)
+    matrix, thread, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(thread, n * columns, threads):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    cuda.syncthreads()
+    for turn in range(n):
+        for pair in range(thread // 32, n // 2, threads // 32):
+            i, j = partners(turn, pair, n)
+            rotate_two(rows[:n, :columns], i, j)
+        cuda.syncthreads()
+    for e in range(thread, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+
+
+@wrong("sweep-shared", "wrong-result", "counted from 1")
+@cuda.jit
+def sweep_of_rounds_from_1(w):
+    rows = cuda.shared.array((32, 32), float32)
+    matrix, thread, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(thread, n * columns, threads):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    cuda.syncthreads()
+    for turn in range(1, n):
+        for pair in range(thread // 32, n // 2, threads // 32):
+            i, j = partners(turn, pair, n)
+            rotate_two(rows[:n, :columns], i, j)
+        cuda.syncthreads()
+    for e in range(thread, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+
+
+@wrong("sweep-shared", "wrong-result", "same pairs meet")
+@cuda.jit
+def sweep_of_the_same_pairs(w):
+    rows = cuda.shared.array((32, 32), float32)
+    matrix, thread, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(thread, n * columns, threads):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    cuda.syncthreads()
+    for _ in range(n - 1):
+        for pair in range(thread // 32, n // 2, threads // 32):
+            i, j = 2 * pair, 2 * pair + 1
+            rotate_two(rows[:n, :columns], i, j)
+        cuda.syncthreads()
+    for e in range(thread, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+
+
+@wrong("sweep-shared", "race", "n / 2 pairs")
+@cuda.jit
+def sweep_of_n_pairs(w):
+    rows = cuda.shared.array((32, 32), float32)
+    matrix, thread, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(thread, n * columns, threads):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    cuda.syncthreads()
+    for turn in range(n - 1):
+        for pair in range(thread // 32, n, threads // 32):
+            i, j = partners(turn, pair, n)
+            rotate_two(rows[:n, :columns], i, j)
+        cuda.syncthreads()
+    for e in range(thread, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+
+
+@wrong("sweep-shared", "limit", "All threads of a block copy")
+@cuda.jit
+def sweep_copied_by_one_thread(w):
+    rows = cuda.shared.array((32, 32), float32)
+    matrix, thread, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(n * columns if thread == 0 else 0):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    cuda.syncthreads()
+    for turn in range(n - 1):
+        for pair in range(thread // 32, n // 2, threads // 32):
+            i, j = partners(turn, pair, n)
+            rotate_two(rows[:n, :columns], i, j)
+        cuda.syncthreads()
+    for e in range(thread, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+
+
+@wrong("sweep-shared", "limit", "after the last round")
+@cuda.jit
+def sweep_copied_back_each_round(w):
+    rows = cuda.shared.array((32, 32), float32)
+    matrix, thread, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(thread, n * columns, threads):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    cuda.syncthreads()
+    for turn in range(n - 1):
+        for pair in range(thread // 32, n // 2, threads // 32):
+            i, j = partners(turn, pair, n)
+            rotate_two(rows[:n, :columns], i, j)
+        cuda.syncthreads()
+        for e in range(thread, n * columns, threads):
+            w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+        cuda.syncthreads()
+
+
+@wrong("sweep-shared", "uninitialised-read", "never copied")
+@cuda.jit
+def sweep_in_local_memory(w):
+    rows = cuda.local.array((32, 32), float32)
+    matrix, thread, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(thread, n * columns, threads):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    cuda.syncthreads()
+    for turn in range(n - 1):
+        for pair in range(thread // 32, n // 2, threads // 32):
+            i, j = partners(turn, pair, n)
+            rotate_two(rows[:n, :columns], i, j)
+        cuda.syncthreads()
+    for e in range(thread, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+
+
+@wrong("sweep-shared", "uninitialised-read", "rows[:n, :columns]", "6 x 17")
+@cuda.jit
+def sweep_of_all_32_columns(w):
+    rows = cuda.shared.array((32, 32), float32)
+    matrix, thread, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(thread, n * columns, threads):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    cuda.syncthreads()
+    for turn in range(n - 1):
+        for pair in range(thread // 32, n // 2, threads // 32):
+            i, j = partners(turn, pair, n)
+            rotate_two(rows[:n], i, j)
+        cuda.syncthreads()
+    for e in range(thread, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+
+
 @right("sweep-shared")
 @cuda.jit
 def sweep_with_rows_of_33(w):
@@ -905,6 +1455,59 @@ def range_of_unit_columns(a, random, power):
     for _ in range(power):
         y = a @ np.linalg.qr(a.T @ np.linalg.qr(y)[0])[0]
     return y / np.linalg.norm(y, axis=0)
+
+
+@wrong("range-finder", "wrong-result", "let all stay float32")
+def range_in_float64(a, random, power):
+    y = a.astype(float) @ random
+    for _ in range(power):
+        y = a @ (a.T @ y)
+    return np.linalg.qr(y)[0]
+
+
+@wrong("range-finder", "wrong-result", "Yours is that of 1", "19 x 16")
+def range_that_begins_anew(a, random, power):
+    q = np.linalg.qr(a @ random)[0]
+    for _ in range(power):
+        q = np.linalg.qr(a @ np.linalg.qr(a.T @ (a @ random))[0])[0]
+    return q
+
+
+@wrong("range-finder", "wrong-result", "Yours is that of 4", "19 x 16")
+def range_with_all_steps_twice(a, random, power):
+    y = a @ random
+    for _ in range(power):
+        y = a @ (a.T @ y)
+    q = np.linalg.qr(y)[0]
+    for _ in range(power):
+        q = np.linalg.qr(a @ (a.T @ q))[0]
+    return q
+
+
+@wrong("range-finder", "wrong-result", "Begin with y = a @ random")
+def range_of_columns_of_its_own(a, random, power):
+    mine = np.random.default_rng(0).standard_normal(random.shape).astype(np.float32)
+    q = np.linalg.qr(a @ mine)[0]
+    for _ in range(power):
+        q = np.linalg.qr(a @ np.linalg.qr(a.T @ q)[0])[0]
+    return q
+
+
+@wrong("range-finder", "wrong-result", "make the columns orthonormal", "40 x 40")
+def range_of_scaled_columns(a, random, power):
+    y = a @ random
+    for _ in range(power):
+        y = a @ (a.T @ (y / np.linalg.norm(y, axis=0)))
+    return np.linalg.qr(y)[0]
+
+
+@wrong("range-finder", "raised", "`power` may be 0")
+def range_made_in_the_loop(a, random, power):
+    y = a @ random
+    for _ in range(power):
+        q = np.linalg.qr(y)[0]
+        y = a @ np.linalg.qr(a.T @ q)[0]
+    return q
 
 
 @right("range-finder")
