@@ -130,6 +130,8 @@ register(
             "wrong-result": "A list with the time at which each worker is free, at first 0 for "
             "all. Each batch, in its order, goes to the smallest of them, which grows by it. The "
             "largest of them, at the end, is the answer.",
+            "endless-loop": "`for time in milliseconds` ends by itself; in a `while` the place in "
+            "the list must grow.",
             "raised": "free = [0.0] * workers; free.index(min(free)) is a worker that is free "
             "first.",
             "input-modified": "Go through the list with `for time in milliseconds`; leave it as "
