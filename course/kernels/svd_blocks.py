@@ -19,14 +19,7 @@ from numba import float32, int32
 
 from course.backend import cuda, jit_without_lto
 from course.intrinsics import load, load2, load4, store2, store4
-from course.kernels.svd_inner import (
-    OWN,
-    PITCH,
-    PLAYERS,
-    THREADS,
-    WARPS,
-    diagonalise,
-)
+from course.kernels.svd_inner import OWN, PITCH, PLAYERS, THREADS, WARPS, diagonalise
 from course.kernels.svd_rotate import DONE, FINISHED, FULL, cosine, partners
 
 BLOCK = 32  # rows of a block

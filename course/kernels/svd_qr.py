@@ -28,7 +28,7 @@ Array = Any  # of numba.cuda
 
 PANEL = 16  # columns
 THREADS, WARPS = 256, 8  # at most
-TOGETHER = 4  # rows that a lane loads before it uses them
+TOGETHER = 8  # rows that a lane loads before it uses them
 SEGMENT = 32  # rows that are summed before they are added to the rest, for less rounding
 LONGEST = 4 * THREADS  # rows of a matrix
 FULL = 0xFFFFFFFF

@@ -104,8 +104,8 @@ def made_kernels() -> dict[str, tuple[Callable, str, tuple[int, int]]]:
 def step_for(method: str, columns: int) -> tuple[str, Step]:
     """The step that decomposes matrices whose shorter side is `columns`.
 
-    "auto" takes rows in shared memory as long as they fit, then blocks; without a GPU it takes what
-    costs the simulator least.
+    "auto" takes rows in shared memory as long as they fit, then blocks, on tensor cores where the
+    GPU has them.
 
     Raises
     ------
