@@ -176,7 +176,7 @@ def tournament(rounds: Sequence[Sequence[tuple[int, int]]], drawn: int = 4) -> P
         axes.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
         axes.set_title(f"round {turn}", fontsize=FONT_SIZE, color=INK)
         axes.set_axis_off()
-    axes = picture.add_axes((0.765, 0.02, 0.225, 0.8))
+    axes = picture.add_axes((0.765, 0.02, 0.225, 0.78))
     for turn, pairs in enumerate(rounds):
         for i, j in pairs:
             for row, column in ((i, j), (j, i)):
@@ -187,7 +187,7 @@ def tournament(rounds: Sequence[Sequence[tuple[int, int]]], drawn: int = 4) -> P
     axes.set_xticks(range(n))
     axes.set_yticks(range(n))
     axes.tick_params(length=0, labelsize=SMALL, colors=FAINT, labeltop=True, labelbottom=False)
-    axes.set_title("round in which rows meet", fontsize=SMALL, color=INK, pad=3)
+    axes.set_title("round in which rows meet", fontsize=SMALL, color=INK, pad=5)
     for side in axes.spines.values():
         side.set_color(FAINT)
     return picture

@@ -1,15 +1,15 @@
 # %% [markdown]
 # # 10 The decomposition itself
 #
-# Nine lessons took `u`, `s` and `vt` as given: NumPy made them, on the CPU. Now you make them
-# yourself, with rotations that need nobody else, for many matrices at once. And you see what it
-# buys to ask for less than everything.
+# Until now `u`, `s` and `vt` were given: NumPy made them, on the CPU. Now you make them yourself,
+# with many small rotations that do not wait for each other, for many matrices at once. And you see
+# what it buys to ask for less than everything.
 
 # %% [markdown]
 # ## What you will do
 #
 # - Turn two rows until they are orthogonal, then all pairs, and draw how fast that ends.
-# - Write a timetable by which all rows meet in pairs, half of them with the other half at a time.
+# - Write a timetable by which each row meets every other one, all rows in pairs at a time.
 # - Write the kernel that rotates all pairs of a round, a warp a pair; then one for a whole sweep.
 # - Find the largest singular values with a random sketch, and measure what that loses.
 
@@ -25,8 +25,9 @@
 # %% [markdown]
 # ## What you need
 #
-# Lesson 02 for the SVD of an image. Lessons 04 and 05 for warps, races and barriers. The five
-# shuffles that add up over a warp come from lesson 12; they stand in a hint here. No GPU is needed.
+# Lesson 02 for the SVD of an image. Lessons 04 and 05 for warps, races, barriers and shared memory.
+# One thing is ahead of its time: five shuffles add up a number over a warp. Lesson 12 explains
+# them; here they stand in a hint, ready to use. No GPU is needed.
 
 # %% [markdown]
 # ## How long it takes
@@ -59,21 +60,22 @@ from course.toy_svd import tournament as rounds_of
 # product, and lesson 06 made it fast. In lesson 09 `factorise` was left on the CPU, and set the
 # pace.
 #
-# LAPACK, which NumPy calls, works through a matrix **column by column**. A reflection makes zeros
-# below the diagonal, another one makes zeros to the right of it. Each needs the matrix as the one
-# before has left it.
+# LAPACK, which NumPy calls, works through a matrix **column by column**. One orthogonal matrix from
+# the left (a *reflection*) makes zeros below the diagonal of a column, another one from the right
+# makes zeros in a row. Each needs the matrix as the one before has left it.
 
 # %% [markdown]
-# So for a matrix of 256×256 there are about 500 steps, one after the other. What happens *inside* a
-# step can be shared among threads, a number of the matrix each. How much of an H200 would that
-# fill, in percent, at the first and largest step?
+# So for a matrix of 256×256 there are about 500 steps, two for each column, one after the other.
+# What happens *inside* a step can be shared among threads, a number of the matrix each. An H200 has
+# 132 multiprocessors with 2,048 threads each. How much of that is busy, in percent, at the first
+# and largest step?
 
 # %%
 predict("% of an H200's threads that one 256 x 256 matrix fills", ...)
 
 # %%
 h200 = gpus.find("H200")
-places = 2048 * h200.multiprocessors
+places = 2048 * h200.multiprocessors  # threads that are there at the same time
 print(f"{places:,} threads at a time, {256 * 256:,} numbers")
 share = round(100 * 256 * 256 / places)
 predict.answer("% of an H200's threads that one 256 x 256 matrix fills", share)
@@ -93,7 +95,9 @@ predict.answer("% of an H200's threads that one 256 x 256 matrix fills", share)
 #
 # `x' = c x − s y`, `y' = s x + c y`, with c = cos(angle), s = sin(angle)
 #
-# The product x' y' depends on the angle. At some angle it is zero: the rows are **orthogonal**.
+# (A prime marks what comes out.) The dot product of x' and y', in short x' y', depends on the
+# angle. At some angle it is zero: the rows are **orthogonal**. Here are rows of two numbers, so
+# that they can be drawn as arrows. `rotation` finds the angle; you will write it below.
 
 # %%
 x, y = np.array([2.0, 0.4]), np.array([1.2, 1.1])
@@ -101,8 +105,8 @@ c, s = rotation(x @ x, y @ y, x @ y)
 svd_pictures.rotation(x, y, math.atan2(s, c))
 
 # %% [markdown]
-# (The grey band holds the angles up to 45 degrees. There is always a zero in it, filled; the other
-# one, 90 degrees away, makes the rows change places.)
+# Right: x' y' at every angle. The grey band holds the angles up to 45 degrees. There is always a
+# zero in it, the filled dot; at the other one, 90 degrees away, x' and y' change places.
 #
 # Look at the lengths, too. x grew, y shrank. The squared lengths of x and y are 4.16 and 2.65
 # before. What is their **sum** afterwards?
@@ -117,19 +121,23 @@ total = new_x @ new_x + new_y @ new_y
 predict.answer("sum of the squared lengths after the rotation", round(float(total), 2))
 
 # %% [markdown]
-# It stays: a rotation is an orthogonal matrix from the left. And here is the idea of this lesson.
-# Rotate rows until **all** of them are orthogonal. What has been done to the matrix `a` is J a,
-# with J orthogonal. What is left has orthogonal rows: lengths s, times unit vectors vt. So
+# It stays the same: c² + s² = 1, so a rotation is an orthogonal matrix from the left. And here is
+# the idea of this lesson. Rotate rows until **all** of them are orthogonal. All rotations together
+# are one orthogonal matrix, J, and `a` has become J a. Each row of J a is its length, call it s,
+# times a unit vector, a row of vt. So J a = diag(s) · vt, or
 #
 # `a = Jᵀ · diag(s) · vt`
 #
-# That is the SVD. Jᵀ is u.
+# That is the SVD, and Jᵀ is u.
 
 # %% [markdown]
-# The angle needs three dot products, a = x x, b = y y and g = x y. Put x' and y' into x' y' = 0,
-# divide by c²; with t = s / c you get t² + 2 tau t − 1 = 0, where tau = (b − a) / (2 g). Two
-# solutions; the smaller one is −tau ± √(1 + tau²), a **difference**. Late in the game tau is 10⁹.
-# What is left of that difference in float64?
+# The angle needs three dot products, a = x x, b = y y and g = x y (three numbers, not matrices).
+# Put x' and y' into x' y' = 0: c s (a − b) + (c² − s²) g = 0. Divide by −c² g; with t = s / c you
+# get t² + 2 tau t − 1 = 0, where tau = (b − a) / (2 g).
+#
+# It has two solutions, −tau ± √(1 + tau²). The smaller one is a **difference**: for positive tau it
+# is √(1 + tau²) − tau. When rows are nearly orthogonal, g is tiny and tau huge, say 10⁹. What is
+# left of that difference in float64?
 
 # %%
 predict("sqrt(1 + tau**2) - tau for tau = 1e9", ...)
@@ -140,8 +148,8 @@ print(f"as it should be: {1 / (tau + math.sqrt(1 + tau**2)):.1e}")
 predict.answer("sqrt(1 + tau**2) - tau for tau = 1e9", math.sqrt(1 + tau**2) - tau)
 
 # %% [markdown]
-# Nothing: no rotation, and the sweeps would never end. The same number, written as a quotient, is
-# right to the last digit:
+# Nothing: such rows would never be rotated. Multiply and divide the difference by the sum √(1 +
+# tau²) + |tau|, and it becomes a quotient, right to the last digit:
 #
 # `t = sign(tau) / (|tau| + √(1 + tau²))`, then `c = 1 / √(1 + t²)`, `s = t c`
 
@@ -182,8 +190,8 @@ check("jacobi-rotation", jacobi_rotation)
 # rotation spoils what an earlier one has done. Why should that ever end?
 #
 # Because it spoils less than it gains. Going once through all pairs is a **sweep**. After each one
-# the rows are a little nearer to orthogonal. "How near" is the **cosine** of the angle between two
-# rows, |x y| / (|x| |y|): 0 is orthogonal, 1 is parallel.
+# most rows are a little nearer to orthogonal. "How near" is the **cosine** of the angle between two
+# rows, |x y| / (|x| |y|), without its sign: 0 is orthogonal, 1 is parallel.
 
 # %% [markdown]
 # ### Exercise: a sweep, and how far it was from the end
@@ -222,7 +230,8 @@ check("jacobi-sweep", jacobi_sweep)
 
 # %% [markdown]
 # Now watch it. 64 rows of random numbers, 2,016 pairs. How many sweeps until the largest cosine is
-# below a millionth?
+# below a millionth? (`history` makes sweeps until then, and notes the largest cosine before the
+# first one and after each.)
 
 # %%
 predict("sweeps for a random matrix of 64 x 64", ...)
@@ -243,15 +252,18 @@ predict.answer("sweeps for a random matrix of 64 x 64", needed, unit="sweeps")
 svd_pictures.convergence(curves, goal=1e-6)
 
 # %% [markdown]
-# For several sweeps nothing seems to happen. Then it falls off a cliff: about 0.05, 2e-5, 2e-13.
-# The exponent doubles, and more: that is **quadratic** convergence. Once rows are nearly
-# orthogonal, a rotation by a small angle spoils others by the *product* of two small angles.
+# For several sweeps nothing seems to happen. Then the blue line falls off a cliff: about 0.05,
+# 2e-5, 2e-13. The zeros behind the point at least double: **quadratic** convergence. Why? Once
+# rows are nearly orthogonal, angles are small. A rotation by a small angle changes the product with
+# a third row by sine times cosine, a small number times a small number.
 #
 # The photograph takes longer, the matrix of rank 10 longest. Keep these two in mind.
 
 # %% [markdown]
-# The same as pictures: the cosine of each pair of the random matrix, before, and after some sweeps
-# (a logarithmic scale: yellow is 1, dark is 10⁻⁸ and less).
+# The largest cosine hides what goes on before. Here is **each** pair of the random matrix, a pixel
+# a pair of rows, before and after some sweeps (a logarithmic scale: yellow is 1, dark is 10⁻⁸ and
+# less). One dark diagonal is each row with itself, left out. The other one are the pairs that were
+# rotated last: nothing has spoiled them yet.
 
 # %%
 rows, shown = matrices["random"], {"before": cosines(matrices["random"])}
@@ -269,7 +281,8 @@ svd_pictures.fading(shown)
 _, rows = history(matrices["random"])
 lengths = np.sort(np.linalg.norm(rows, axis=1))[::-1]
 exact = np.linalg.svd(matrices["random"], compute_uv=False)
-print("largest difference below 1e-12:", bool(np.abs(lengths - exact).max() < 1e-12 * exact[0]))
+off = np.abs(lengths - exact).max() / exact[0]
+print("largest difference below 1e-12 of the largest value:", bool(off < 1e-12))
 
 # %% [markdown]
 # ## 4 Who may rotate at the same time?
@@ -305,9 +318,9 @@ predict.answer("rounds of a sweep over 64 rows", 64 * 63 // 2 // 32)
 
 # %% [markdown]
 # 63: each row meets each of its 63 partners once. Chess clubs have the same problem, and an old
-# solution. One player stays in the middle, all others sit around. Draw a line through the middle,
-# and parallel lines beside it. After each round all move on by one seat. (For Jacobi it is known as
-# the **Brent–Luk** order.)
+# solution. One player sits in the middle, all others in a ring around. The middle meets somebody of
+# the ring; the others meet across, left with right, along parallel lines. In the next round all
+# lines turn by one seat. (For Jacobi it is known as the **Brent–Luk** order.)
 
 # %%
 svd_pictures.tournament(rounds_of(8))
@@ -327,8 +340,8 @@ svd_pictures.tournament(rounds_of(8))
 #
 # <details><summary>Hint 2</summary>
 #
-# The parallel lines: `turn + p` meets `turn - p`, for p = 1, 2, … n / 2 − 1. The ring closes with
-# `% (n - 1)`.
+# The parallel lines: p seats to the one side of `turn` and p seats to the other, `turn + p` meets
+# `turn - p`, for p = 1, 2, … n / 2 − 1. The ring closes with `% (n - 1)`.
 #
 # </details>
 
@@ -352,7 +365,7 @@ def tournament(n):
 check("tournament", tournament)
 
 # %% [markdown]
-# Is another order as good? Row by row, as in section 3, against rounds, for the photograph:
+# Is this order as good as the one of your sweep, row by row? Sweeps until 1e-6, for the photograph:
 
 # %%
 one_by_one, rows = 0, matrices["photograph"]
@@ -361,11 +374,11 @@ while largest > 1e-6:
     rows, largest = swept(rows)
     one_by_one += 1
 in_rounds = len(curves["photograph"]) - 1
-print(f"rounds: {in_rounds} sweeps; one by one: at most two fewer: {one_by_one >= in_rounds - 2}")
+print(f"row by row: {one_by_one} sweeps; in rounds: {in_rounds} sweeps")
 
 # %% [markdown]
-# The order hardly matters, and rounds are 32 times as wide. Now count for a batch of 64 matrices of
-# 256×256. How many rotations can happen at the same time?
+# The order hardly matters, and a round makes 32 rotations at the same time. Now count for a batch
+# of 64 matrices of 256×256. How many rotations can happen at the same time?
 
 # %%
 predict("rotations at the same time, 64 matrices of 256 x 256", ...)
@@ -376,8 +389,8 @@ print(f"{together:,} warps; an H200 holds {places // 32:,} at a time")
 predict.answer("rotations at the same time, 64 matrices of 256 x 256", together)
 
 # %% [markdown]
-# A warp for each, and the GPU is full. That is why we take Jacobi, though it does more arithmetic
-# than LAPACK's way: it does it **at the same time**.
+# Give each rotation a warp, and the GPU is full. That is why we take Jacobi, though it does more
+# arithmetic than LAPACK's way: it does it **at the same time**.
 
 # %% [markdown]
 # ## 5 A warp a pair
@@ -385,8 +398,8 @@ predict.answer("rotations at the same time, 64 matrices of 256 x 256", together)
 # Now a kernel. A block has a matrix, a warp has a pair of its rows. The lanes share the columns:
 # three dot products, added up over the warp, then the rotation.
 #
-# One detail decides over a digit. When the angle is 0.0002, c is 0.99999998. What is that in
-# float32?
+# One detail decides how right the result is. When the angle is 0.0002, c is 0.99999998. What is
+# that in float32?
 
 # %%
 predict("cos(0.0002) in float32", ...)
@@ -395,13 +408,14 @@ predict("cos(0.0002) in float32", ...)
 predict.answer("cos(0.0002) in float32", float(np.float32(math.cos(0.0002))))
 
 # %% [markdown]
-# So `c * x` would leave x as it is, and ten thousand such rotations lose what they should have
-# done. The package works with **d = 1 − c**, which float32 holds to seven digits:
+# So `c * x` would leave x as it is, and after ten thousand such rotations lengths are wrong. The
+# package works with **d = 1 − c**. It computes d as s² / (1 + c), not as a difference, so float32
+# holds it to seven digits. Put c = 1 − d into the rotation:
 #
 # `x' = x − (d x + s y)`, `y' = y + (s x − d y)`
 #
-# A small change, computed as such, then added once. The package's device function `rotation(a, b,
-# g)` returns (s, d), for g other than 0. Here it is called `rotation_on_gpu`.
+# A small change, computed as such, then added once. The device function `rotation_on_gpu(a, b, g)`
+# returns (s, d), for g other than 0.
 
 # %% [markdown]
 # ### Exercise: all pairs of a round, a warp a pair
@@ -472,9 +486,9 @@ for pairs in ([(0, 1), (2, 3)], [(0, 1), (1, 2)]):
     print(pairs, "->", ", ".join(found) or "no race")
 
 # %% [markdown]
-# (With the stub there is nothing to race.) A launch a round, 63 for a sweep of 64 rows. But each
-# launch costs the host (lesson 13), and each round goes through device memory again. Better to keep
-# the matrix where it is worked on.
+# (As long as your kernel is empty, there is no race.) With this kernel a round is a launch: 63 for
+# a sweep of 64 rows. But each launch costs the host some microseconds (lesson 13), and each round
+# reads and writes the whole matrix in device memory. Better to keep it where it is worked on.
 
 # %% [markdown]
 # ## 6 One block, one matrix
@@ -482,6 +496,7 @@ for pairs in ([(0, 1), (2, 3)], [(0, 1), (1, 2)]):
 # Sweep after sweep the same rows: they belong into shared memory. A block loads its matrix, then
 # goes through all rounds of all sweeps. Between two rounds **all** warps wait: in the next one,
 # rows have other partners.
+
 # %% [markdown]
 # ### Exercise: a sweep in shared memory
 #
@@ -539,8 +554,10 @@ check("sweep-shared", sweep_in_shared_memory)
 # The package's kernel does the same, and goes on: sweep after sweep, until the largest cosine that
 # any warp has met is small.
 #
-# Two matrices are rotated together: `w`, whose rows become orthogonal, and `k`, which gathers the
-# rotations. How many KiB are that for 64×64, float32?
+# Two matrices are rotated together: `w`, whose rows become orthogonal, and `k`, which begins
+# orthonormal and gets each rotation, too. At the end the rows of `w`, divided by their lengths, are
+# the vectors of one side, and `k` holds those of the other side. How many KiB are both for 64×64,
+# float32?
 
 # %%
 predict("KiB for w and k, 64 x 64", ...)
@@ -552,8 +569,9 @@ predict.answer("KiB for w and k, 64 x 64", round(kib), unit="KiB")
 # %% [markdown]
 # So it fits any GPU. For 256×256 it is 512 KiB, more than any multiprocessor has.
 #
-# The package has both: `plain` rotates in device memory, `shared` in shared memory. Which bytes
-# does that save? A stand-in for a kernel **traces** each launch, while the package decomposes:
+# The package has both ways: `plain` rotates in device memory, `shared` in shared memory. How many
+# bytes of device memory does that save? The next cells put `Traced` in the place of the package's
+# kernel. It **traces** each launch and adds up. You need not follow each line:
 
 
 # %%
@@ -600,16 +618,17 @@ print("bytes of device memory: at least 50 times fewer:", plain.bytes > 50 * sha
 # ## 7 Blocks of rows
 #
 # A matrix of 256×256 does not fit. What then? Look at what a rotation needs: two rows come from
-# memory, 512 numbers, for *one* angle. That is little work for the way.
+# memory, 512 numbers, for *one* angle. That is a long way for little work.
 #
 # So let **blocks** of 32 rows meet, not rows. 64 rows come together, and of these all 2,016 pairs
-# are rotated. How? Nobody needs the rows for that, only their 64×64 dot products, the **Gram
-# matrix**. It fits into shared memory.
+# are rotated. How? Angles come from dot products alone. So nobody needs the rows for that, only
+# their 64×64 dot products, the **Gram matrix**. It fits into shared memory.
 
 # %% [markdown]
-# 1. Compute the Gram matrix g = x xᵀ of the 64 rows.
-# 2. Rotate in g, 63 rounds. Gather the rotations in a matrix q, 64×64.
-# 3. Then, once: x becomes qᵀ x.
+# 1. Compute the Gram matrix g = x xᵀ of the 64 rows x.
+# 2. Rotate in g, 63 rounds: where two rows of x are mixed, two rows of g are, and then two columns.
+#    Gather the rotations in a matrix q, 64×64.
+# 3. Then, once, rotate the rows themselves: x becomes qᵀ x.
 #
 # Steps 1 and 3 are products of matrices, and you know how to make those fast (lesson 06). The
 # blocks meet as the rows did: in a tournament.
@@ -626,11 +645,13 @@ print(f"pair by pair {by_pairs:,} rows, block by block {by_blocks:,}")
 predict.answer("times fewer rows brought, blocks of 32, 256 rows", round(by_pairs / by_blocks))
 
 # %% [markdown]
-# And for 64 matrices there are 64 · 4 thread blocks in each round, enough for 132 multiprocessors.
+# And of 64 matrices 64 · 4 pairs of blocks meet in each round, a thread block each: enough for 132
+# multiprocessors.
 #
-# What does the trace say, for a single matrix of 64 rows? On paper a pair of rows moves ten rows of
-# 64 numbers: x and y of w are read twice and written, those of k read and written. For each column
-# it takes 22 operations: three products and sums, and four rows that become others. So:
+# What does the trace say, for a single matrix of 64 rows? First pair by pair, on paper. A pair
+# moves ten rows of 64 numbers: x and y of w are read twice and written once, those of k are read
+# and written. For each column it takes 22 operations: three products that are added up (6), and
+# four new numbers of 4 operations each (16).
 
 # %%
 blocks = traced_svd("blocks", 64, launches=1)  # with two blocks of 32 rows that is a sweep
@@ -646,8 +667,9 @@ print(blocks.operations > 25 * blocks.bytes)
 print(f"what an H200 does while a byte comes: {1e3 * roofs.rates['float32'] / roofs.bandwidth:.0f}")
 
 # %% [markdown]
-# Each row comes once, not 63 times. Before, memory would set the pace, as far as caches do not
-# help; now it cannot (lesson 03's roofs).
+# With two blocks each row comes once in a sweep, not 63 times. An H200 makes 14 operations while a
+# byte comes. Pair by pair has half an operation for it, so memory sets the pace, unless caches
+# help. With blocks there are more than 25, so memory no longer does (lesson 03's roofs).
 #
 # `LADDER` names what the package has; `svd(a, method=...)` takes one of them, and `auto` chooses by
 # size and GPU:
@@ -664,8 +686,8 @@ for name in ("plain", "shared", "blocks"):
 # parallel: bad to begin with. Could we hand Jacobi better rows?
 #
 # A **QR decomposition** writes a = Q R, with Q orthogonal and R triangular. It is cheap, and
-# finished in one go. The singular values of R are those of a. Then once more, of Rᵀ: what comes out
-# has rows from long to short, and nearly orthogonal.
+# finished in one go. The singular values of R are those of a, as Q only rotates. Then once more, of
+# Rᵀ: what comes out has rows from long to short, and they are nearly orthogonal.
 #
 # The photograph took 12 sweeps. How many after two QR decompositions?
 
@@ -685,15 +707,15 @@ predict.answer("sweeps for the photograph, after QR twice", halved, unit="sweeps
 
 # %% [markdown]
 # Half of them are gone for the photograph. This is **preconditioning**: a cheap step that makes the
-# dear one shorter. (And rank 10 takes 7 sweeps here, not 15: rows that are noise do not count. That
-# is the next section.)
+# dear one shorter. (And rank 10 takes 7 sweeps here, not the 15 of section 3: rows that are noise
+# do not count, by `floor`. That is the next section.)
 
 # %% [markdown]
 # ## 9 What a missing rank breaks
 #
-# A matrix of rank 10 has 10 singular values; the others are zero. The rows of w end as 10 long ones
-# and 54 that are **noise**: what rounding has left, 10⁻¹⁶ of the longest. What direction does a row
-# of noise have? How large is the largest cosine among them?
+# A matrix of rank 10 has 10 singular values; the others are zero. Of 64 rows 10 end long, and 54
+# are **noise**: what rounding has left, some 10⁻¹⁶ of the longest. What direction does a row of
+# noise have? How large is the largest cosine among them?
 
 # %%
 predict("largest cosine of two rows of noise", ...)
@@ -721,10 +743,11 @@ with np.errstate(invalid="ignore"):
     print("a row of zeros, normalised:", row / np.linalg.norm(row))
 
 # %% [markdown]
-# How is it repaired? In the package a second matrix, `k`, begins orthonormal and only ever gets
-# *rotations*: it stays so whatever the rank. That is one side. For the other side, keep the columns
-# that mean something, put **zeros** in place of the others, and make a QR decomposition of that.
-# Householder's reflections leave a column of zeros alone, and Q is orthonormal all the same:
+# How is it repaired? The matrix `k` of section 6 begins orthonormal and only ever gets *rotations*:
+# it stays orthonormal whatever the rank. That is one side. For the other side, keep the vectors
+# that mean something as columns, put **zeros** in place of the others, and make a QR decomposition
+# of that. It is made of reflections (section 1), which are orthogonal also where a column is zero.
+# So Q is orthonormal all the same:
 
 # %%
 u = np.linalg.qr(rng.standard_normal((8, 8)))[0]
@@ -763,17 +786,18 @@ hard |= {"zero": np.zeros((32, 32)), "all ones": np.ones((32, 32)), "identity": 
 hard["1e-30"] = 1e-30 * hard["random"]
 stack = np.stack(list(hard.values())).astype(np.float32)
 LIMITS = (1e-6, 5e-7, 2e-6, 2e-6)
-print("              residual   values   u   vt")
+print(f"{'':12}{'residual':>10}{'values':>10}{'u':>10}{'vt':>10}")
 for name, a, u, s, vt in zip(hard, stack, *svd(stack)):
     held = [bool(error <= limit) for error, limit in zip(errors(a, u, s, vt), LIMITS)]
-    print(f"{name:12}" + "".join(f"{'held' if each else 'BROKEN':>8}" for each in held))
+    print(f"{name:12}" + "".join(f"{'held' if each else 'BROKEN':>10}" for each in held))
 
 # %% [markdown]
-# One limit belongs to the method. "Off by at most 5e-7 **of the largest**" says nothing about small
+# Mind what is not promised. "Off by at most 5e-7 **of the largest**" says nothing about small
 # singular values by themselves: one of 1e-8 · s[0] may be wrong in its first digit. For images it
 # does not matter; for a matrix that you want to invert it does.
 #
-# And NaN? It would spread over its matrix in silence. So it is refused, by name:
+# And NaN? It would spread over its matrix in silence. So it is refused, and the error says which
+# matrix it was:
 
 # %%
 stack[3, 5, 7] = np.nan
@@ -789,23 +813,24 @@ except ValueError as error:
 #
 # Here is a bold idea. Multiply `a` with a few **random** columns: `y = a @ random`. Each column of
 # y is a random mixture of the columns of a. In that mixture, what belongs to large singular values
-# is large. So y's columns *lean* to the vectors that we want. With a few more columns than k, they
-# span nearly all of it.
+# is large. So y's columns *lean* to the columns of u that we want, those of the largest singular
+# values. With a few more columns than k, they span nearly all of what these span.
 
 # %% [markdown]
 # 1. **Sketch**: y = a @ random, with l columns, a few more than k.
-# 2. q = orthonormal columns that span those of y.
-# 3. b = qᵀ a is small, l × n. Its SVD is cheap, and u = q u_b.
+# 2. q = orthonormal columns that span those of y, by a QR decomposition.
+# 3. b = qᵀ a is small, l × n. Its SVD, u_b, s and vt, is cheap. a is nearly q b, so u = q u_b.
 #
 # If it is not good enough, a **power step**: y = a (aᵀ y). It multiplies by the squares of the
-# singular values: what was half as large becomes an eighth. But it also turns all columns towards
-# the *first* vector, until float32 cannot tell them apart. So make them orthonormal in between.
+# singular values: in y, what was half as large becomes an eighth. But it also turns all columns
+# towards the *first* vector, until float32 cannot tell them apart. So make them orthonormal in
+# between: that changes no space that they span.
 
 # %% [markdown]
 # ### Exercise: orthonormal columns from a sketch
 #
 # `a` is (m, n), `random` (n, l), both float32. Return q, (m, l): orthonormal columns that span
-# those of a @ random, after `power` power steps. Let all stay float32.
+# those of a @ random, after `power` power steps (0 or more). Let all stay float32.
 #
 # <details><summary>Hint</summary>
 #
@@ -831,9 +856,9 @@ def range_finder(a, random, power):
 check("range-finder", range_finder)
 
 # %% [markdown]
-# What does it lose? The best that rank k can do is known (Eckart and Young): the root of the sum of
-# the squares of all singular values that are left out. Take k = 50 and l = 64, of 256. How many
-# percent above the best is the error, for a photograph, without a power step?
+# What does it lose? The least error that rank k can have is known (Eckart and Young): the root of
+# the sum of the squares of all singular values that are left out. Take k = 50 and l = 64, of 256.
+# How many percent above the least is the sketch's error, for a photograph, without a power step?
 
 # %%
 predict("error above the best, photograph, no power step, %", ...)
@@ -866,10 +891,10 @@ predict.answer("error above the best, photograph, no power step, %", above)
 svd_pictures.sketch_errors(lost)
 
 # %% [markdown]
-# Without a power step the images lose much. One step, and they are within 2%; two, and nobody would
-# notice. Noise is the other way round: all its singular values are alike, so there is little to
-# win, and power steps find it hard. It is the worst case for the *steps*, and the least harm in the
-# first place.
+# Without a power step the images lose much. One step, and they are about 2% above; two, and nobody
+# would notice. Noise is the other way round. Its singular values are all alike, so it hardly
+# matters which of them a sketch catches: it begins with the least loss. And what is alike, powers
+# do not tell apart: after two steps it has the largest one.
 #
 # And the extra columns? k = 50, with one power step:
 
@@ -880,12 +905,13 @@ for columns in (50, 58, 64):
     print(f"{columns:7}{percent[0]:10.1f} %{percent[1]:5.1f} %{percent[2]:6.1f} %")
 
 # %% [markdown]
-# A few columns more buy a lot, and cost little. The package takes at least 8, rounded up to a
-# multiple of 32, and two power steps. How large an error may be is a theorem: for k = 50 and 64
-# columns, without power steps, at most 2.2 times the best **on average** over sketches.
+# A few columns more buy a lot, and cost little. The package takes at least 8 more than k, rounded
+# up to a multiple of 32 in all (64 for k = 50), and two power steps. How large the error may be is
+# a theorem (Halko, Martinsson and Tropp): for k = 50 and 64 columns, without power steps, at most
+# √(1 + 50 / 13) = 2.2 times the least, **on average** over sketches.
 #
 # What does it trade? Certainty, for speed. Products of matrices with 64 columns take the place of
-# sweeps over 256 rows. Does its result hold, on a GPU's kernels?
+# sweeps over 256 rows. Is the package's `rank_k` as near to the best?
 
 # %%
 small = images.photograph("camera", 64)
@@ -904,9 +930,9 @@ print("within 5% of the best rank 12:", bool(error <= 1.05 * best))
 # | PyTorch, `gesvdj` | cuSOLVER's Jacobi | accuracy of a tolerance |
 # | PyTorch, `gesvda` | cuSOLVER's *approximate* SVD, batched | made for tall matrices |
 #
-# The last one gives up accuracy for speed. NVIDIA's documentation says "approximate", PyTorch's:
-# for tall or wide matrices, where you do not mind some precision loss. A table that puts it beside
-# the others must say what its residual was.
+# The last one gives up accuracy for speed. NVIDIA's documentation calls it "approximate"; PyTorch's
+# advises it for tall or wide matrices, where you do not mind some loss of precision. A table that
+# puts it beside the others must say what its residual was.
 
 # %% [markdown]
 # What an H200 did is recorded by `python -m course bench svd`: all programs in one run, on the same
@@ -957,7 +983,8 @@ else:
 # ## 12 The whole program on the GPU
 #
 # Images in, factors, a reconstruction, images out: now nothing is left for the CPU but reading and
-# writing. What NumPy hands over goes to the GPU; device arrays stay there from step to step.
+# writing files. Given device arrays, `rank_k` and `reconstruct` return device arrays: nothing
+# travels between the steps.
 #
 # (For files there is `python -m course reconstruct IMAGES --svd gpu`: lesson 09's four stages, in
 # which `factorise` hands stacks of images to `svd`.)
@@ -993,7 +1020,7 @@ for power, sketched in ((2, rebuilt), (0, without)):
 predict.answer("dB lost by the sketch, no power step, k = 24", round(max(losses), 1), unit="dB")
 
 # %% [markdown]
-# With the steps it is nothing that could be seen. And where would you *not* take the sketch? Where
+# With two steps it is nothing that could be seen. And where would you *not* take the sketch? Where
 # the small singular values matter: a rank to be counted, a system to be solved, an error bound that
 # must hold each time and not on average.
 
@@ -1011,7 +1038,8 @@ progress(10)
 # %% [markdown]
 # - Small matrices fit into a block's shared memory. Larger ones meet in blocks of rows, by their
 #   Gram matrix.
-# - Rows of noise have no direction. They need a floor and a completion.
+# - Rows of noise have no direction. They are not rotated, and a QR decomposition completes the
+#   vectors.
 # - A random sketch with a power step or two is nearly the best approximation, for a part of the
 #   work.
 
@@ -1028,7 +1056,7 @@ progress(10)
 #
 # <details><summary>Answers</summary>
 #
-# 1. Rows are nearly orthogonal then: g is small, tau large, and the two numbers nearly equal.
+# 1. Rows are nearly orthogonal then: g is small, tau large, and tau and the root nearly equal.
 # 2. Seven rounds of three. With an eighth player who is not there, one row rests in each round.
 # 3. In the next round a row has another partner, in another warp. Within a round pairs are
 #    disjoint.
