@@ -16,6 +16,7 @@ from course.kernels.svd_products import multiply
 from course.kernels.svd_qr import LONGEST, Reflections
 from course.kernels.svd_rank import sketch_columns
 from course.simt import gpus
+from course.simt.vectors import Vectors
 
 RESIDUAL, SIGMA, ORTHOGONAL = 1e-6, 5e-7, 2e-6
 SHAPES = [(1, 1, 9), (2, 5, 3), (1, 33, 40)]
@@ -99,6 +100,20 @@ def test_random_matrices_of_awkward_shapes(rng, method):
 def test_matrices_on_which_svds_break(rng, method):
     a = np.stack(list(special(rng, 24).values())).astype(np.float32)
     assert_right(a, svd(a, method=method))
+
+
+@pytest.mark.skipif(gpu() is not None, reason="tensor cores themselves cut off there")
+def test_what_tensor_cores_cut_off_does_not_matter(rng, monkeypatch):
+    """Each sum of theirs one unit of the last place nearer to zero: theirs are not rounded."""
+
+    def cut(self, c, a, b, site):
+        return tuple(np.nextafter(x, np.float32(0)) for x in exact(self, c, a, b, site))
+
+    exact = Vectors._product
+    monkeypatch.setattr(Vectors, "_product", cut)
+    monkeypatch.setattr(gpus, "_chosen", gpus.find("H200"))
+    a = np.stack([normal(rng, 60, 60), special(rng, 60)["repeated"]]).astype(np.float32)
+    assert_right(a, svd(a, method="tensor cores"))
 
 
 def test_tall_and_wide_matrices_without_full_rank(rng):

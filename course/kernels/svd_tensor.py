@@ -4,8 +4,9 @@ A float32 number is the sum of two numbers of TF32, upper + lower, and a product
 
     x y = upper upper' + upper lower' + lower upper'
 
-but for what float32 would round away. The Gram matrix is summed up 64 columns at a time, since
-tensor cores cut off what does not fit when they add. What they multiply for the rows is q - 1.
+but for what float32 would round away. Tensor cores cut off what does not fit when they add: sums
+are taken out, the Gram matrix's after 64 columns, the rows' after 16, and added in float32. What is
+multiplied for the rows is q - 1.
 
 Each of 16 warps computes 16 x 16 numbers. Lane l, with g = l // 4 and q = l % 4, has of a factor
 of 16 x 8 the numbers in rows g and g + 8, columns q and q + 4, and of one of 8 x 16 those in rows q
@@ -23,6 +24,7 @@ from course.kernels.svd_blocks import PAIR, PITCH, bring, make_rotate, row_of
 CAPABILITY = (8, 0)  # the oldest that has the instructions
 REGISTERS = 64  # of a thread: two blocks share a multiprocessor
 FOUR, EIGHT = 4 * PITCH, 8 * PITCH  # rows in shared memory
+TAKEN_OUT = 16  # rows of x after which what tensor cores have summed is added in float32
 
 
 @cuda.jit(device=True)
@@ -47,6 +49,20 @@ def _multiply(total, a, b):
 
 
 @cuda.jit(device=True)
+def _clear(total):
+    for half in range(2):
+        for e in range(4):
+            total[half, e] = float32(0)
+
+
+@cuda.jit(device=True)
+def _add(total, part):
+    for half in range(2):
+        for e in range(4):
+            total[half, e] += part[half, e]
+
+
+@cuda.jit(device=True)
 def _place():
     """The first row and column of a warp's 16 x 16 numbers, and its lane's g and q."""
     t = cuda.threadIdx.x
@@ -59,15 +75,11 @@ def gram_tensor(rows, low, high, x, g):
     total, part = cuda.local.array((2, 4), float32), cuda.local.array((2, 4), float32)
     b = cuda.local.array(4, float32)
     down, across, group, quarter = _place()
-    for half in range(2):
-        for e in range(4):
-            total[half, e] = float32(0)
+    _clear(total)
     for start in range(0, rows.shape[1], PAIR):
         bring(rows, low, high, start, x)
         if down <= across:
-            for half in range(2):
-                for e in range(4):
-                    part[half, e] = float32(0)
+            _clear(part)
             for step in range(0, PAIR, 8):
                 i = int32((down + group) * PITCH + step + 2 * quarter)
                 j = int32((across + group) * PITCH + step + 2 * quarter)
@@ -76,9 +88,7 @@ def gram_tensor(rows, low, high, x, g):
                 b[0], b[1] = load2(x, j)
                 b[2], b[3] = load2(x, j + EIGHT)
                 _multiply(part, a, b)
-            for half in range(2):
-                for e in range(4):
-                    total[half, e] += part[half, e]
+            _add(total, part)
     if down <= across:
         for half in range(2):
             i, j = down + group, across + 8 * half + 2 * quarter
@@ -89,22 +99,24 @@ def gram_tensor(rows, low, high, x, g):
 @cuda.jit(device=True)
 def rotate_tensor(rows, low, high, q, place, x):
     """rows = x + q' x, each row to its place."""
-    total, b = cuda.local.array((2, 4), float32), cuda.local.array(4, float32)
+    total, part = cuda.local.array((2, 4), float32), cuda.local.array((2, 4), float32)
+    b = cuda.local.array(4, float32)
     down, across, group, quarter = _place()
     i = down + group
     near, far = row_of(place[i], low, high), row_of(place[i + 8], low, high)
     for start in range(0, rows.shape[1], PAIR):
         bring(rows, low, high, start, x)
-        for half in range(2):
-            for e in range(4):
-                total[half, e] = float32(0)
-        for step in range(0, PAIR, 8):
-            k = int32((step + quarter) * PITCH + i)
-            a = load(q, k), load(q, k + 8), load(q, k + FOUR), load(q, k + FOUR + 8)
-            j = int32((step + quarter) * PITCH + across + group)
-            b[0], b[1] = load(x, j), load(x, j + FOUR)
-            b[2], b[3] = load(x, j + 8), load(x, j + FOUR + 8)
-            _multiply(total, a, b)
+        _clear(total)
+        for top in range(0, PAIR, TAKEN_OUT):
+            _clear(part)
+            for step in range(top, top + TAKEN_OUT, 8):
+                k = int32((step + quarter) * PITCH + i)
+                a = load(q, k), load(q, k + 8), load(q, k + FOUR), load(q, k + FOUR + 8)
+                j = int32((step + quarter) * PITCH + across + group)
+                b[0], b[1] = load(x, j), load(x, j + FOUR)
+                b[2], b[3] = load(x, j + 8), load(x, j + FOUR + 8)
+                _multiply(part, a, b)
+            _add(total, part)
         for half in range(2):
             j = across + 8 * half + 2 * quarter
             if start + j < rows.shape[1]:
