@@ -2,7 +2,7 @@
 
 Two rows x and y with lengths |x|^2 = a and |y|^2 = b and the product x y = g become
 
-    c x - s y,  s x + c y        tan 2 angle = 2 g / (a - b)
+    c x - s y,  s x + c y        tan 2 angle = 2 g / (b - a)
 
 which are orthogonal. A sweep rotates every pair once. It takes n - 1 turns, in each of which n / 2
 pairs without a common row rotate at the same time, as players meet in a tournament. What rotates
