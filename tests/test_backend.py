@@ -20,15 +20,21 @@ WITHOUT = Driver(found=False, error="no driver library on this machine")
 
 
 @pytest.fixture(autouse=True)
-def undecided(monkeypatch):
-    """Decide anew in each test, and again after it; a driver without trouble, no variables."""
+def undecided():
+    """Decide anew in each test; a driver without trouble, no variables.
+
+    After it the decision is made again, without the test's pretences: left open, it would be made
+    by the next test that pretends to have a GPU, for all that follow in this process.
+    """
     caches = (backend.machine, backend._cuda, backend.array_module)
     for cached in caches:
         cached.cache_clear()
-    monkeypatch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)
+        yield  # what the test's own monkeypatch changed is undone before this goes on
     for cached in caches:
         cached.cache_clear()
+    backend._cuda()
 
 
 def fake_numba_cuda(monkeypatch, *, smoke=None, available=True):
