@@ -161,19 +161,17 @@ def pieces(shape: Shape, form: Form, again: bool = False) -> Pieces:
     has_gamma, has_beta, activation = form.gamma, form.beta, ACTIVATIONS[form.activation]
 
     if form.aligned:
-        bring4 = load4 if again else load4_streaming
 
-        @cuda.jit(device=True)
-        def take(array, index, values, n):
-            a, b, c, d = load4(array, index)
-            values[n], values[n + 1] = float32(a), float32(b)
-            values[n + 2], values[n + 3] = float32(c), float32(d)
+        def taking(load_wide):
+            @cuda.jit(device=True)
+            def take(array, index, values, n):
+                a, b, c, d = load_wide(array, index)
+                values[n], values[n + 1] = float32(a), float32(b)
+                values[n + 2], values[n + 3] = float32(c), float32(d)
 
-        @cuda.jit(device=True)
-        def take_row(array, index, values, n):
-            a, b, c, d = bring4(array, index)
-            values[n], values[n + 1] = float32(a), float32(b)
-            values[n + 2], values[n + 3] = float32(c), float32(d)
+            return take
+
+        take, take_row = taking(load4), taking(load4 if again else load4_streaming)
 
         @cuda.jit(device=True)
         def put(array, index, values, n):
@@ -181,15 +179,15 @@ def pieces(shape: Shape, form: Form, again: bool = False) -> Pieces:
             store4_streaming(array, index, (kind(a), kind(b), kind(c), kind(d)))
 
     else:
-        bring1 = load if again else load_streaming
 
-        @cuda.jit(device=True)
-        def take(array, index, values, n):
-            values[n] = float32(load(array, index))
+        def taking(load_one):
+            @cuda.jit(device=True)
+            def take(array, index, values, n):
+                values[n] = float32(load_one(array, index))
 
-        @cuda.jit(device=True)
-        def take_row(array, index, values, n):
-            values[n] = float32(bring1(array, index))
+            return take
+
+        take, take_row = taking(load), taking(load if again else load_streaming)
 
         @cuda.jit(device=True)
         def put(array, index, values, n):
