@@ -282,16 +282,16 @@ class Reflections:
         self.threads = min(THREADS, -(-rows // 32) * 32)
         self.own = next(own for own in FACTOR if own * self.threads >= rows)
 
-    def factor(self, a: Array, state: Array, wanted: int = 0) -> None:
+    def factor(self, a: Array, state: Array, wanted: int = 0, *, stream: Any = 0) -> None:
         """Replace each matrix of `a`, (batch, rows, columns), by R: zeros below its diagonal."""
-        kernel = FACTOR[self.own][len(a), self.threads]
+        kernel = FACTOR[self.own][len(a), self.threads, stream]
         kernel(a, self.v, self.triangles, state, np.int32(wanted))
 
-    def form(self, q: Array, state: Array, wanted: int = 0) -> None:
+    def form(self, q: Array, state: Array, wanted: int = 0, *, stream: Any = 0) -> None:
         """Write the orthonormal columns of Q into `q`, (batch, rows, columns)."""
-        form_q[len(q), self.threads](self.v, self.triangles, q, state, np.int32(wanted))
+        form_q[len(q), self.threads, stream](self.v, self.triangles, q, state, np.int32(wanted))
 
-    def orthonormal(self, a: Array, q: Array, state: Array) -> None:
+    def orthonormal(self, a: Array, q: Array, state: Array, *, stream: Any = 0) -> None:
         """Orthonormal columns that span those of `a`, into `q`, which may be `a`; a is lost."""
-        self.factor(a, state)
-        self.form(q, state)
+        self.factor(a, state, stream=stream)
+        self.form(q, state, stream=stream)
