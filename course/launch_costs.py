@@ -17,14 +17,13 @@ Numba's and CuPy's launches are captured through CuPy, PyTorch's and Triton's th
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import statistics
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from course import event_clock
+from course import event_clock, graphs
 from course.backend import one_line
 from course.copies import is_torch
 from course.timing import timing_of
@@ -189,14 +188,7 @@ def captured_by_cupy(
         call(*args)  # compiled, loaded, and its memory in the stream's pool, before the capture
         stream.synchronize()
         cuda.synchronize()
-        stream.begin_capture()
-        try:
-            outputs = [call(*args) for _ in range(calls)]
-        except BaseException:
-            with contextlib.suppress(Exception):  # the capture may have ended with the error
-                stream.end_capture()
-            raise
-        graph = stream.end_capture()
+        graph, outputs = graphs.captured(stream, lambda: [call(*args) for _ in range(calls)])
 
     def replay(used: Any = (call, args, outputs)) -> None:
         graph.launch(cupy.cuda.Stream.null)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from course import backend
+from course import backend, graphs
 from course.kernels.reconstruct import step_for
 from course.pinned import PinnedPool
 from course.slots import Recorder, Slot, floats, untimed, views
@@ -215,8 +215,8 @@ class Batch:
         self._origin = cupy.cuda.Stream(non_blocking=True)
         origin, fork = cuda.external_stream(self._origin.ptr), cuda.event(timing=False)
         joins = [cuda.event(timing=False) for _ in self._streams]
-        self._origin.begin_capture()
-        try:
+
+        def queue() -> None:
             fork.record(origin)  # the other streams join the capture by waiting for this one
             for stream in self._streams:
                 fork.wait(stream)
@@ -224,8 +224,8 @@ class Batch:
             for stream, join in zip(self._streams, joins, strict=True):
                 join.record(stream)
                 join.wait(origin)
-        finally:
-            graph = self._origin.end_capture()
+
+        graph, _ = graphs.captured(self._origin, queue)
         graph.upload(self._origin)
         self._graph = graph
 

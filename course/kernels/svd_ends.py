@@ -1,6 +1,7 @@
 """What begins and ends an SVD: scaling, judging sweeps, sorting, handing the factors over.
 
 Kernels of one batch take arrays (batch, ...); a block works for one matrix, or for a part of one.
+None waits for an answer of the host: what a matrix needs next is decided here, by `judge`.
 """
 
 import math
@@ -10,11 +11,13 @@ from numba import float32, int32
 from course.backend import cuda
 from course.kernels.svd_rotate import DONE, FINISHED, NEAR, NOISE, REFRESHES, ROTATES
 
-THREADS, WARPS = 256, 8
+THREADS, WARPS = 512, 16  # of a block that works for a whole matrix, at most
 TILE, ROWS, PADDED = 32, 8, 33  # a tile is 32 x 32 (and padded), its block 32 x 8 threads
+PARTS, PART_THREADS = 16, 256  # blocks that share what is done for each number of a matrix
 FULL = 0xFFFFFFFF
 FRESH = 5  # sweeps that a refreshed k may take until it must be refreshed again
 MOST_REFRESHES = 3
+MOST_POWER = 126  # of two, in a scale: so that its inverse is a float32 of full precision, too
 #: Squared length under which all is noise, where the largest entry of a matrix is about 1: float32
 #: has fewer bits from 1e-38 down.
 ZERO = 1e-28
@@ -27,48 +30,59 @@ def _largest_of_warp(x):
     return x
 
 
+@cuda.jit(device=True)
+def _largest_of_block(x, found):
+    """The block's largest x, for its first thread."""
+    x = _largest_of_warp(x)
+    if cuda.threadIdx.x % 32 == 0:
+        found[cuda.threadIdx.x // 32] = x
+    cuda.syncthreads()
+    if cuda.threadIdx.x == 0:
+        for warp in range(cuda.blockDim.x // 32):
+            x = max(x, found[warp])
+    return x
+
+
 @cuda.jit
-def find_largest(a, largest):
-    """The largest magnitude of each matrix, infinite where a number is none or infinite."""
+def find_scale(a, scale, unscale, refused):
+    """The power of two that brings each matrix's largest entry to 1/2 .. 1, and its inverse.
+
+    refused: 1 where a number is NaN or infinite; the scale is 0 then.
+    """
     found = cuda.shared.array(WARPS, float32)
     matrix, t = cuda.blockIdx.x, int32(cuda.threadIdx.x)
     mine = float32(0)
-    for row in range(t // 32, a.shape[1], WARPS):
+    for row in range(t // 32, a.shape[1], cuda.blockDim.x // 32):
         for column in range(t % 32, a.shape[2], 32):
             size = abs(a[matrix, row, column])
             mine = max(mine, size if size < float32(math.inf) else float32(math.inf))
-    mine = _largest_of_warp(mine)
-    if t % 32 == 0:
-        found[t // 32] = mine
-    cuda.syncthreads()
+    mine = _largest_of_block(mine, found)
     if t == 0:
-        for warp in range(WARPS):
-            mine = max(mine, found[warp])
-        largest[matrix] = mine
-
-
-@cuda.jit
-def begin(cosines, since, refreshes, state, remaining, deficient):
-    """Every matrix waits for its first sweep."""
-    n = cuda.grid(1)
-    if n < state.size:
-        cosines[n], deficient[n] = float32(0), 0
-        since[n], refreshes[n], state[n] = -1, 0, ROTATES
-    if n < remaining.size:
-        remaining[n] = 0
+        finite = mine < float32(math.inf)
+        power = int32(0)
+        if finite:
+            power = int32(math.frexp(mine)[1])
+        power = int32(max(-MOST_POWER, min(MOST_POWER, power)))
+        refused[matrix] = 0 if finite else 1
+        scale[matrix] = math.ldexp(float32(1), int32(-power)) if finite else float32(0)
+        unscale[matrix] = math.ldexp(float32(1), power)
 
 
 @cuda.jit
 def scale_into(a, scale, out, turned):
-    """out = scale a, or its transpose, with zeros where `out` is larger; a may have any strides."""
+    """out = scale a, or its transpose, with zeros where `out` is larger; a may have any strides.
+
+    Where the scale is 0 all is 0, whatever a holds.
+    """
     tile = cuda.shared.array((TILE, PADDED), float32)
     matrix, x, y = cuda.blockIdx.x, int32(cuda.threadIdx.x), int32(cuda.threadIdx.y)
     first_row, first_column = cuda.blockIdx.y * TILE, cuda.blockIdx.z * TILE  # of out
     row, column = (first_column, first_row) if turned else (first_row, first_column)  # of a
+    factor = scale[matrix]
     for step in range(0, TILE, ROWS):
         i, j = row + y + step, column + x
-        inside = i < a.shape[1] and j < a.shape[2]
-        tile[y + step, x] = a[matrix, i, j] * scale[matrix] if inside else float32(0)
+        inside = i < a.shape[1] and j < a.shape[2] and factor != float32(0)
+        tile[y + step, x] = a[matrix, i, j] * factor if inside else float32(0)
     cuda.syncthreads()
     for step in range(0, TILE, ROWS):
         i, j = first_row + y + step, first_column + x
@@ -77,12 +91,15 @@ def scale_into(a, scale, out, turned):
 
 
 @cuda.jit
-def find_floor(w, floor):
-    """The squared length below which a row of w is noise; a block a matrix."""
+def begin(w, floor, cosines, since, refreshes, state, swept):
+    """Every matrix waits for its first sweep; a block a matrix.
+
+    floor: the squared length below which a row of w is noise.
+    """
     found = cuda.shared.array(WARPS, float32)
     matrix, t = cuda.blockIdx.x, int32(cuda.threadIdx.x)
     longest = float32(0)
-    for row in range(t // 32, w.shape[1], WARPS):
+    for row in range(t // 32, w.shape[1], cuda.blockDim.x // 32):
         total = float32(0)
         for column in range(t % 32, w.shape[2], 32):
             x = w[matrix, row, column]
@@ -90,17 +107,15 @@ def find_floor(w, floor):
         for step in range(5):
             total += cuda.shfl_xor_sync(FULL, total, 16 >> step)
         longest = max(longest, total)
-    if t % 32 == 0:
-        found[t // 32] = longest
-    cuda.syncthreads()
+    longest = _largest_of_block(longest, found)
     if t == 0:
-        for warp in range(WARPS):
-            longest = max(longest, found[warp])
         floor[matrix] = max(float32(ZERO), longest * float32(NOISE) * float32(NOISE))
+        cosines[matrix] = float32(0)
+        since[matrix], refreshes[matrix], state[matrix], swept[matrix] = -1, 0, ROTATES, 0
 
 
 @cuda.jit
-def judge(cosines, since, refreshes, state, sweeps, remaining, at, history):
+def judge(cosines, since, refreshes, state, sweeps, swept, history):
     """Decide what each matrix waits for, after so many sweeps; a thread a matrix.
 
     Rotations round: k is orthonormal to a few millionths after ten sweeps. When the rows of w are
@@ -108,13 +123,15 @@ def judge(cosines, since, refreshes, state, sweeps, remaining, at, history):
     done, if more than `FRESH` sweeps have passed by then.
 
     cosines: the largest of the sweep, taken. since: sweeps since the last refresh, -1 before the
-    first. remaining[at] grows by the matrices that are not finished. history[at] keeps the cosines.
+    first. swept: how often a matrix was judged. history: the cosines, (most that are kept, batch).
     """
     matrix = cuda.grid(1)
     if matrix >= state.size or state[matrix] == FINISHED:
         return
     largest, passed = cosines[matrix], since[matrix]
-    history[at, matrix] = largest
+    if swept[matrix] < history.shape[0]:
+        history[swept[matrix], matrix] = largest
+    swept[matrix] += 1
     cosines[matrix] = float32(0)
     if passed >= 0:
         passed += sweeps
@@ -129,7 +146,6 @@ def judge(cosines, since, refreshes, state, sweeps, remaining, at, history):
     else:
         state[matrix] = ROTATES
         since[matrix] = passed
-    cuda.atomic.add(remaining, at, 1)
 
 
 @cuda.jit
@@ -137,14 +153,16 @@ def sort_rows(w, k, unscale, s, order, w_factor, k_factor, deficient):
     """Lengths of the rows of w, largest first: singular values, and what makes rows vectors.
 
     order[rank] is a row, w_factor[rank] and k_factor[rank] what it is multiplied with. The entry of
-    largest magnitude in a row of k becomes positive. w_factor is 0 for a zero row, and deficient 1
-    where a row is noise: those vectors are not yet orthogonal. s: (batch, k), as many as are
-    wanted. Shared memory: a number a row.
+    largest magnitude in a row of k becomes positive. w_factor is 0 for a zero row. deficient is 1
+    where a wanted row is noise, else 0: those vectors are not yet orthogonal. s: (batch, k), as
+    many as are wanted. Shared memory: a number a row.
     """
     lengths = cuda.shared.array(0, float32)
     matrix, t = cuda.blockIdx.x, int32(cuda.threadIdx.x)
-    lane, n = t % 32, int32(w.shape[1])
-    for row in range(t // 32, n, WARPS):
+    lane, n, warps = t % 32, int32(w.shape[1]), int32(cuda.blockDim.x // 32)
+    if t == 0:
+        deficient[matrix] = 0
+    for row in range(t // 32, n, warps):
         total = float32(0)
         for column in range(lane, w.shape[2], 32):
             x = w[matrix, row, column]
@@ -155,9 +173,10 @@ def sort_rows(w, k, unscale, s, order, w_factor, k_factor, deficient):
             lengths[row] = math.sqrt(total)
     cuda.syncthreads()
     longest = float32(0)
-    for row in range(n):
+    for row in range(lane, n, 32):
         longest = max(longest, lengths[row])
-    for row in range(t // 32, n, WARPS):
+    longest = _largest_of_warp(longest)
+    for row in range(t // 32, n, warps):
         mine, before = lengths[row], int32(0)
         for other in range(lane, n, 32):
             its = lengths[other]
@@ -211,20 +230,26 @@ def gather(rows, order, factor, out, turned, state, wanted):
 
 @cuda.jit
 def copy_matrices(source, out, state, wanted):
-    """out = source, of the matrices whose state is wanted; a block of threads for each row."""
-    matrix, row = cuda.blockIdx.x, cuda.blockIdx.y
-    if state[matrix] == wanted:
-        for column in range(int32(cuda.threadIdx.x), out.shape[2], cuda.blockDim.x):
-            out[matrix, row, column] = source[matrix, row, column]
+    """out = source, of the matrices whose state is wanted; `PARTS` blocks share a matrix."""
+    matrix, columns = cuda.blockIdx.x, int32(out.shape[2])
+    if state[matrix] != wanted:
+        return
+    first, step = cuda.blockIdx.y * cuda.blockDim.x, cuda.gridDim.y * cuda.blockDim.x
+    for n in range(int32(first + cuda.threadIdx.x), int32(out.shape[1] * columns), step):
+        out[matrix, n // columns, n % columns] = source[matrix, n // columns, n % columns]
 
 
 @cuda.jit
 def restore_signs(q, r, out, state, wanted):
-    """out = q with the signs of r's diagonal: what a QR decomposition flipped, flipped back."""
-    matrix, rows, columns = cuda.blockIdx.x, int32(out.shape[1]), int32(out.shape[2])
+    """out = q with the signs of r's diagonal: what a QR decomposition flipped, flipped back.
+
+    `PARTS` blocks share a matrix; q may be out.
+    """
+    matrix, columns = cuda.blockIdx.x, int32(out.shape[2])
     if state[matrix] != wanted:
         return
-    for n in range(int32(cuda.threadIdx.x), rows * columns, cuda.blockDim.x):
+    first, step = cuda.blockIdx.y * cuda.blockDim.x, cuda.gridDim.y * cuda.blockDim.x
+    for n in range(int32(first + cuda.threadIdx.x), int32(out.shape[1] * columns), step):
         i, j = n // columns, n % columns
         value = q[matrix, i, j]
         out[matrix, i, j] = -value if r[matrix, j, j] < float32(0) else value
@@ -232,12 +257,10 @@ def restore_signs(q, r, out, state, wanted):
 
 _MATRICES, _VECTORS, _FLAGS = "float32[:, :, ::1]", "float32[:, ::1]", "int32[::1]"
 SIGNATURES = {
-    "find_largest": f"void({_MATRICES}, float32[::1])",
+    "find_scale": f"void({_MATRICES}, float32[::1], float32[::1], {_FLAGS})",
     "scale_into": f"void({_MATRICES}, float32[::1], {_MATRICES}, boolean)",
-    "begin": f"void(float32[::1], {', '.join([_FLAGS] * 5)})",
-    "find_floor": f"void({_MATRICES}, float32[::1])",
-    "judge": f"void(float32[::1], {_FLAGS}, {_FLAGS}, {_FLAGS}, int32, {_FLAGS}, int32, "
-    f"{_VECTORS})",
+    "begin": f"void({_MATRICES}, float32[::1], float32[::1], {', '.join([_FLAGS] * 4)})",
+    "judge": f"void(float32[::1], {_FLAGS}, {_FLAGS}, {_FLAGS}, int32, {_FLAGS}, {_VECTORS})",
     "copy_matrices": f"void({_MATRICES}, {_MATRICES}, {_FLAGS}, int32)",
     "sort_rows": f"void({_MATRICES}, {_MATRICES}, float32[::1], {_VECTORS}, int32[:, ::1], "
     f"{_VECTORS}, {_VECTORS}, {_FLAGS})",

@@ -97,6 +97,7 @@ SIGNATURE = (
 def multiply(
     a: Array, b: Array, out: Array, state: Array, wanted: int = 0, *, turn_a: bool = False,
     turn_b: bool = False, alpha: float = 1.0, beta: float = 0.0, c: Array | None = None,
+    stream: Any = 0,
 ) -> None:  # fmt: skip
     """Launch out = alpha op(a) op(b) + beta c for each matrix of a batch.
 
@@ -109,9 +110,10 @@ def multiply(
         Only matrices whose state is `wanted` are worked on.
     c : device array, optional
         Of the shape of `out`; without it nothing is added.
+    stream : stream of numba.cuda
     """
     batch, rows, columns = out.shape
     grid = batch, -(-rows // TILE), -(-columns // TILE)
-    kernel = PRODUCTS[turn_a, turn_b][grid, THREADS]
+    kernel = PRODUCTS[turn_a, turn_b][grid, THREADS, stream]
     kernel(a, b, np.float32(alpha), np.float32(beta), out if c is None else c, out, state,
            np.int32(wanted))  # fmt: skip

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from course.backend import cuda
+from course.graphs import Replayed
 from course.kernels import svd_ends
 from course.kernels.svd_products import multiply
 from course.kernels.svd_qr import Reflections
@@ -80,6 +81,7 @@ class RankSolver:
         self.b = cuda.device_array((batch, wide, columns), np.float32)
         self.u = cuda.device_array((batch, wide, most), np.float32)
         self.of_rows, self.of_columns = (Reflections(batch, n, wide) for n in (rows, columns))
+        self._launches = Replayed()
 
     def __call__(self, a: Array, u: Array, s: Array, vt: Array) -> None:
         """Decompose; as `Solver` is called, with k columns and rows of u and vt.
@@ -90,21 +92,31 @@ class RankSolver:
             When a matrix holds NaN or infinite values.
         """
         small = self.small
-        small.find_scale(a)
         if self.whole:
-            small.solve(a, small.scale, u, s, vt)
+            small(a, u, s, vt)
             return
-        always = small.always
+        small.find_scale(a)
         tiles = [-(-size // svd_ends.TILE) for size in self.a.shape[1:]]
         scaled = svd_ends.scale_into[(self.batch, *tiles), (svd_ends.TILE, svd_ends.ROWS)]
         scaled(a, small.scale, self.a, False)
-        multiply(self.a, self.random, self.y, always)
+
+        def hand_over() -> None:
+            small.hand_over(self.u, s, vt)
+            multiply(self.q, self.u, u, small.always)
+
+        self._launches(self._queue)
+        small.finish(hand_over)
+
+    def _queue(self, stream: Any) -> None:
+        """Launch what lies between the copy of `a` and the factors: nothing is the caller's."""
+        small, state = self.small, self.small.always
+        multiply(self.a, self.random, self.y, state, stream=stream)
         for _ in range(self.power):
-            self.of_rows.orthonormal(self.y, self.q, always)
-            multiply(self.a, self.q, self.z, always, turn_a=True)
-            self.of_columns.orthonormal(self.z, self.z, always)
-            multiply(self.a, self.z, self.y, always)
-        self.of_rows.orthonormal(self.y, self.q, always)
-        multiply(self.q, self.a, self.b, always, turn_a=True)
-        small.solve(self.b, small.ones, self.u, s, vt)
-        multiply(self.q, self.u, u, always)
+            self.of_rows.orthonormal(self.y, self.q, state, stream=stream)
+            multiply(self.a, self.q, self.z, state, turn_a=True, stream=stream)
+            self.of_columns.orthonormal(self.z, self.z, state, stream=stream)
+            multiply(self.a, self.z, self.y, state, stream=stream)
+        self.of_rows.orthonormal(self.y, self.q, state, stream=stream)
+        multiply(self.q, self.a, self.b, state, turn_a=True, stream=stream)
+        small.take(self.b, small.ones, stream)
+        small.queue(stream)

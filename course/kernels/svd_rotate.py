@@ -25,11 +25,15 @@ THREADS = 32 * WARPS
 SHARED_ROWS = 64  # rows and columns that fit into shared memory, w and k together
 FULL = 0xFFFFFFFF
 
-#: Cosine of the angle between two rows from which they are rotated: half a unit of float32's last
-#: place. And the largest that is left: then no sweep follows.
-SMALL, DONE = 3e-8, 1.2e-6
+#: Cosine of the angle between two rows from which they are rotated: a unit of float32's last place;
+#: from there down, rounding changes the rows as much. And the largest that is left: then no sweep
+#: follows.
+SMALL, DONE = 1e-7, 1.2e-6
 #: Once the largest cosine is below this, k is made orthonormal again, see `course.kernels.svd`.
 NEAR = 0.03
+#: And below this, where pair after pair is rotated: a row is rounded in each of its rotations then,
+#: not once for 63 of them, so fewer sweeps may follow.
+NEAR_BY_PAIRS = 1e-3
 #: Length under which a row is noise, of the longest row's: rounding makes as much. Its direction
 #: means nothing, so it is not rotated.
 NOISE = 2.0**-22
@@ -148,7 +152,7 @@ def rotate_plain(w, k, floor, most, cosines, since, state):
     matrix = cuda.blockIdx.x
     if state[matrix] == FINISHED:
         return
-    goal = float32(NEAR if since[matrix] < 0 else DONE)
+    goal = float32(NEAR_BY_PAIRS if since[matrix] < 0 else DONE)
     largest, done = _sweeps(w[matrix], k[matrix], floor[matrix], goal, most, found)
     _keep(matrix, largest, done, cosines, since)
 
@@ -179,7 +183,7 @@ def rotate_shared(w, k, floor, most, cosines, since, state):
     _copy(w[matrix], here_w, False)
     _copy(k[matrix], here_k, False)
     cuda.syncthreads()
-    goal = float32(NEAR if since[matrix] < 0 else DONE)
+    goal = float32(NEAR_BY_PAIRS if since[matrix] < 0 else DONE)
     largest, done = _sweeps(here_w, here_k, floor[matrix], goal, most, found)
     _copy(w[matrix], here_w, True)
     _copy(k[matrix], here_k, True)

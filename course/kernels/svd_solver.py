@@ -1,6 +1,9 @@
 """The SVD of batches of one shape: what surrounds the rotations, and the ladder of what rotates.
 
-`course.kernels.svd` says what each of the four steps is for; here they are launched.
+`course.kernels.svd` says what each of the four steps is for; here they are launched. The host
+launches as many sweeps as matrices usually need, and what follows them, without asking; then it
+reads once what became of every matrix. What uses the solver's own memory alone is the same in every
+call: a CUDA graph makes those launches, see `course.graphs`.
 """
 
 from collections.abc import Callable
@@ -10,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from course.backend import cuda
+from course.graphs import Replayed
 from course.kernels import (
     svd_blocks,
     svd_ends,
@@ -20,32 +24,34 @@ from course.kernels import (
 )
 from course.kernels.svd_products import multiply
 from course.kernels.svd_qr import LONGEST, Reflections
-from course.kernels.svd_rotate import REFRESHES
+from course.kernels.svd_rotate import FINISHED, REFRESHES
 
 Array = Any  # of numba.cuda
+Stream = Any  # of numba.cuda; 0 is the default stream
 
 #: Sweeps after which a matrix counts as not converging; random ones take 8, repeated values 20.
 MOST_SWEEPS = 60
+MORE = 2  # sweeps, or groups of them, each time that some matrices turn out not to be finished
 
 
 class NotConverged(ArithmeticError):
-    """A matrix's rows are not orthogonal after `MOST_SWEEPS` sweeps."""
+    """A matrix's rows are not orthogonal after `MOST_SWEEPS` sweeps or a few more."""
 
 
 def _sweep_whole(kernel: Callable, w: Array, k: Array, floor: Array, cosines: Array,
-                 since: Array, state: Array) -> int:  # fmt: skip
+                 since: Array, state: Array, stream: Stream) -> int:  # fmt: skip
     """Launch sweeps, one block a matrix; these kernels count them for themselves."""
-    launch = kernel[len(w), svd_rotate.THREADS]
+    launch = kernel[len(w), svd_rotate.THREADS, stream]
     launch(w, k, floor, np.int32(MOST_SWEEPS), cosines, since, state)
     return 0
 
 
 def _sweep_blocks(kernel: Callable, w: Array, k: Array, floor: Array, cosines: Array,
-                  since: Array, state: Array) -> int:  # fmt: skip
+                  since: Array, state: Array, stream: Stream) -> int:  # fmt: skip
     """Launch a sweep, one launch a turn; returns the sweeps done."""
     blocks = w.shape[1] // svd_blocks.BLOCK
     players = max(2, blocks + blocks % 2)
-    launch = kernel[(len(w), players // 2), svd_blocks.THREADS]
+    launch = kernel[(len(w), players // 2), svd_blocks.THREADS, stream]
     for turn in range(players - 1):
         launch(w, k, floor, np.int32(turn), cosines, state)
     return 1
@@ -63,7 +69,9 @@ class Step:
     smallest, largest : int
         Rows and columns, padded to a multiple of 32, that the kernel takes.
     unasked : int
-        How often `sweep` is called before the host asks whether all matrices are finished.
+        How often `sweep` is called before the host asks whether all matrices are finished: of one
+        that is, a sweep costs a few microseconds; to ask, to sweep on and to hand over once more
+        costs many.
     capability : (int, int)
         The oldest compute capability that has its instructions.
     """
@@ -72,7 +80,7 @@ class Step:
     sweep: Callable[..., int]
     smallest: int = 32
     largest: int = LONGEST
-    unasked: int = 2
+    unasked: int = 3
     capability: tuple[int, int] = (5, 0)
 
 
@@ -80,9 +88,9 @@ class Step:
 LADDER: dict[str, Step] = {
     "plain": Step(svd_rotate.rotate_plain, _sweep_whole),
     "shared": Step(svd_rotate.rotate_shared, _sweep_whole, largest=svd_rotate.SHARED_ROWS),
-    "blocks": Step(svd_blocks.rotate_blocks, _sweep_blocks, smallest=64, unasked=7),
+    "blocks": Step(svd_blocks.rotate_blocks, _sweep_blocks, smallest=64, unasked=10),
     "tensor cores": Step(
-        svd_tensor.ROTATE["tensor"], _sweep_blocks, smallest=64, unasked=7,
+        svd_tensor.ROTATE["tensor"], _sweep_blocks, smallest=64, unasked=10,
         capability=svd_tensor.CAPABILITY,
     ),
 }  # fmt: skip
@@ -147,7 +155,8 @@ class Solver:
     Attributes
     ----------
     sweeps : int
-        How often rows were swept, or groups of sweeps launched, in the last call.
+        How often rows were swept, or groups of sweeps launched, until the last matrix of the last
+        call was finished.
     history : device array, shape (most sweeps, batch), float32
         After each of them the largest cosine of the angle between two rows before they rotated; of
         a matrix that is finished nothing.
@@ -175,20 +184,22 @@ class Solver:
         self.first = Reflections(*self.tall.shape)
         self.second = self.first if self.square else Reflections(*square)
         self.q1 = None if self.square else cuda.device_array(self.tall.shape, np.float32)
-        self.largest, self.scale, self.unscale, self.cosines, self.floor = (
-            cuda.device_array(batch, np.float32) for _ in range(5)
+        self.scale, self.unscale, self.cosines, self.floor = (
+            cuda.device_array(batch, np.float32) for _ in range(4)
         )
         self.ones = cuda.to_device(np.ones(batch, np.float32))
         self.always = cuda.to_device(np.zeros(batch, np.int32))
-        self.since, self.refreshes, self.state, self.deficient = (
-            cuda.device_array(batch, np.int32) for _ in range(4)
+        self.since, self.refreshes, self.deficient = (
+            cuda.device_array(batch, np.int32) for _ in range(3)
         )
-        self.remaining = cuda.device_array(MOST_SWEEPS, np.int32)
+        self._told = cuda.device_array((3, batch), np.int32)  # what the host reads
+        self.state, self.refused, self.swept = self._told[0], self._told[1], self._told[2]
         self.history = cuda.device_array((MOST_SWEEPS, batch), np.float32)
         self.order = cuda.device_array((batch, size), np.int32)
         self.w_factor, self.k_factor = (
             cuda.device_array((batch, size), np.float32) for _ in range(2)
         )
+        self._first_sweeps, self._more_sweeps = Replayed(), Replayed()
 
     def __call__(self, a: Array, u: Array, s: Array, vt: Array) -> None:
         """Decompose.
@@ -208,108 +219,136 @@ class Solver:
         NotConverged
         """
         self.find_scale(a)
-        self.solve(a, self.scale, u, s, vt)
+        self.take(a, self.scale)
+        self._first_sweeps(self.queue)
+        self.finish(lambda: self.hand_over(u, s, vt))
 
-    def solve(self, a: Array, scale: Array, u: Array, s: Array, vt: Array) -> None:
-        """Decompose scale a; singular values are multiplied with `unscale`."""
-        self._precondition(a, scale)
-        self._rotate()
-        self._hand_over(u, s, vt)
-
-    def _tiled(self, kernel: Callable, out: Array) -> Callable:
+    def _tiled(self, kernel: Callable, out: Array, stream: Stream = 0) -> Callable:
         """A kernel for 32 x 32 numbers of `out` a block."""
         tiles = [-(-size // svd_ends.TILE) for size in out.shape[1:]]
-        return kernel[(self.batch, *tiles), (svd_ends.TILE, svd_ends.ROWS)]
+        return kernel[(self.batch, *tiles), (svd_ends.TILE, svd_ends.ROWS), stream]
 
-    def _of_matrices(self, kernel: Callable) -> Callable:
-        """A kernel with a thread for each matrix, and for each entry of `remaining`."""
-        return kernel[-(-max(self.batch, MOST_SWEEPS) // 128), 128]
+    def _in_parts(self, kernel: Callable, stream: Stream = 0) -> Callable:
+        """A kernel whose blocks share a matrix."""
+        return kernel[(self.batch, svd_ends.PARTS), svd_ends.PART_THREADS, stream]
 
+    def _by_rows(self, kernel: Callable, rows: int, stream: Stream = 0, shared: int = 0):
+        """A kernel of a block a matrix, its warps at work on rows: four each, if they suffice."""
+        threads = min(svd_ends.THREADS, -(-rows // 4) * 32)
+        return kernel[self.batch, threads, stream, shared]
+
+    # ------------------------------------------------------------------ before the sweeps
     def find_scale(self, a: Array) -> None:
         """Find the power of two that brings each matrix's largest entry to 1/2 .. 1."""
-        svd_ends.find_largest[self.batch, svd_ends.THREADS](a, self.largest)
-        largest = self.largest.copy_to_host()
-        if not np.isfinite(largest).all():
-            wrong = np.flatnonzero(~np.isfinite(largest))
+        find = self._by_rows(svd_ends.find_scale, a.shape[1])
+        find(a, self.scale, self.unscale, self.refused)
+
+    def take(self, a: Array, scale: Array, stream: Stream = 0) -> None:
+        """Launch the copies of scale a that `queue` works on."""
+        self._tiled(svd_ends.scale_into, self.tall, stream)(a, scale, self.tall, self.wide)
+        if self.square:
+            self._tiled(svd_ends.scale_into, self.core, stream)(a, scale, self.core, True)
+
+    def queue(self, stream: Stream) -> None:
+        """Launch what lies between `take` and `finish`: nothing of it is the caller's."""
+        self._precondition(stream)
+        for _ in range(min(self.step.unasked, MOST_SWEEPS)):
+            self._sweep(stream)
+
+    def _precondition(self, stream: Stream) -> None:
+        """w and k of step 3, before the first sweep."""
+        turned = self._tiled(svd_ends.scale_into, self.core, stream)
+        self.first.factor(self.tall, self.always, stream=stream)
+        turned(self.tall, self.ones, self.low, True)
+        if not self.square:
+            turned(self.tall, self.ones, self.core, True)
+            self.first.form(self.q1, self.always, stream=stream)
+        self.second.factor(self.low, self.always, stream=stream)
+        self.second.form(self.spare, self.always, stream=stream)
+        turned(self.spare, self.ones, self.k, True)
+        multiply(self.k, self.core, self.w, self.always, stream=stream)
+        begin = self._by_rows(svd_ends.begin, self.size, stream)
+        begin(self.w, self.floor, self.cosines, self.since, self.refreshes, self.state, self.swept)
+
+    # ------------------------------------------------------------------ sweeps
+    def _sweep(self, stream: Stream) -> None:
+        """Sweep once, judge, and refresh those that wait for it."""
+        swept = self.step.sweep(
+            self.step.kernel, self.w, self.k, self.floor, self.cosines, self.since, self.state,
+            stream,
+        )  # fmt: skip
+        judge = svd_ends.judge[-(-self.batch // 128), 128, stream]
+        judge(self.cosines, self.since, self.refreshes, self.state, np.int32(swept), self.swept,
+              self.history)  # fmt: skip
+        self._refresh(stream)
+
+    def _refresh(self, stream: Stream) -> None:
+        """k becomes orthonormal, w = k R': of the matrices that wait for it."""
+        waits = {"state": self.state, "wanted": REFRESHES, "stream": stream}
+        multiply(self.k, self.k, self.low, turn_b=True, **waits)
+        multiply(self.low, self.k, self.spare, alpha=-0.5, beta=1.5, c=self.k, **waits)
+        copy = self._in_parts(svd_ends.copy_matrices, stream)
+        copy(self.spare, self.k, self.state, np.int32(REFRESHES))
+        multiply(self.k, self.core, self.w, **waits)
+
+    def _sweep_on(self, stream: Stream) -> None:
+        for _ in range(MORE):
+            self._sweep(stream)
+
+    # ------------------------------------------------------------------ after the sweeps
+    def finish(self, hand_over: Callable[[], None]) -> None:
+        """Hand over, and again after more sweeps, until every matrix is finished.
+
+        Raises
+        ------
+        ValueError, NotConverged
+            As `__call__`.
+        """
+        queued = min(self.step.unasked, MOST_SWEEPS)
+        hand_over()
+        while remaining := self._ask():
+            if queued >= MOST_SWEEPS:
+                raise NotConverged(
+                    f"{remaining} of {self.batch} matrices have rows that are not orthogonal after "
+                    f"{queued} sweeps; the method was {self.method!r}"
+                )
+            self._more_sweeps(self._sweep_on)
+            queued += MORE
+            hand_over()
+
+    def _ask(self) -> int:
+        """Wait for the GPU; how many matrices are not finished."""
+        state, refused, swept = self._told.copy_to_host()
+        self.sweeps = int(swept.max())
+        if refused.any():
+            wrong = np.flatnonzero(refused)
             raise ValueError(
                 f"a[{wrong[0]}] holds NaN or infinite values"
                 + (f", and so do {len(wrong) - 1} more matrices" if len(wrong) > 1 else "")
                 + ": an SVD needs numbers, so repair them first"
             )
-        power = np.clip(np.frexp(largest)[1], -126, 126)
-        self.scale.copy_to_device(np.ldexp(np.float32(1), -power).astype(np.float32))
-        self.unscale.copy_to_device(np.ldexp(np.float32(1), power).astype(np.float32))
+        return int((state != FINISHED).sum())
 
-    def _precondition(self, a: Array, scale: Array) -> None:
-        """w and k of step 3, before the first sweep."""
-        scaled = self._tiled(svd_ends.scale_into, self.tall)
-        turned = self._tiled(svd_ends.scale_into, self.core)
-        scaled(a, scale, self.tall, self.wide)
-        if self.square:
-            turned(a, scale, self.core, True)
-        self.first.factor(self.tall, self.always)
-        turned(self.tall, self.ones, self.low, True)
-        if not self.square:
-            turned(self.tall, self.ones, self.core, True)
-            self.first.form(self.q1, self.always)
-        self.second.factor(self.low, self.always)
-        self.second.form(self.spare, self.always)
-        turned(self.spare, self.ones, self.k, True)
-        multiply(self.k, self.core, self.w, self.always)
-        svd_ends.find_floor[self.batch, svd_ends.THREADS](self.w, self.floor)
-
-    def _rotate(self) -> None:
-        """Sweep until every matrix's rows of w are orthogonal."""
-        self._of_matrices(svd_ends.begin)(
-            self.cosines, self.since, self.refreshes, self.state, self.remaining, self.deficient
-        )
-        judge = self._of_matrices(svd_ends.judge)
-        for call in range(MOST_SWEEPS):
-            swept = self.step.sweep(
-                self.step.kernel, self.w, self.k, self.floor, self.cosines, self.since, self.state
-            )
-            judge(self.cosines, self.since, self.refreshes, self.state, np.int32(swept),
-                  self.remaining, np.int32(call), self.history)  # fmt: skip
-            self._refresh()
-            self.sweeps = call + 1
-            if self.sweeps >= self.step.unasked:
-                remaining = int(self.remaining[call : call + 1].copy_to_host()[0])
-                if not remaining:
-                    return
-        raise NotConverged(
-            f"{remaining} of {self.batch} matrices have rows that are not orthogonal after "
-            f"{MOST_SWEEPS} sweeps; the method was {self.method!r}"
-        )
-
-    def _refresh(self) -> None:
-        """k becomes orthonormal, w = k R': of the matrices that wait for it."""
-        waits = {"state": self.state, "wanted": REFRESHES}
-        multiply(self.k, self.k, self.low, turn_b=True, **waits)
-        multiply(self.low, self.k, self.spare, alpha=-0.5, beta=1.5, c=self.k, **waits)
-        copy = svd_ends.copy_matrices[(self.batch, self.size), min(256, self.size)]
-        copy(self.spare, self.k, self.state, np.int32(REFRESHES))
-        multiply(self.k, self.core, self.w, **waits)
-
-    def _hand_over(self, u: Array, s: Array, vt: Array) -> None:
+    def hand_over(self, u: Array, s: Array, vt: Array) -> None:
         """Sort, make vectors of rows, complete those of zero singular values."""
         everyone, deficient = np.int32(-1), np.int32(1)
-        sort = svd_ends.sort_rows[self.batch, svd_ends.THREADS, 0, 4 * self.size]
+        sort = self._by_rows(svd_ends.sort_rows, self.size, shared=4 * self.size)
         sort(self.w, self.k, self.unscale, s, self.order, self.w_factor, self.k_factor,
              self.deficient)  # fmt: skip
         right, left = (u, vt) if self.wide else (vt, u)
         self._tiled(svd_ends.gather, right)(
             self.k, self.order, self.k_factor, right, self.wide, self.always, everyone
         )
-        target = left if self.square else self.core
-        gather = self._tiled(svd_ends.gather, self.core)
+        target = left if self.square else self.spare
+        gather = self._tiled(svd_ends.gather, self.spare)
         gather(self.w, self.order, self.w_factor, target, True, self.always, everyone)
         gather(self.w, self.order, self.w_factor, self.low, True, self.deficient, deficient)
         self.second.factor(self.low, self.deficient, deficient)
         self.second.form(self.spare, self.deficient, deficient)
-        svd_ends.restore_signs[self.batch, svd_ends.THREADS](
+        self._in_parts(svd_ends.restore_signs)(
             self.spare, self.low, target, self.deficient, deficient
         )
         if self.wide:
-            multiply(self.core, self.q1, vt, self.always, turn_a=True, turn_b=True)
+            multiply(self.spare, self.q1, vt, self.always, turn_a=True, turn_b=True)
         elif not self.square:
-            multiply(self.q1, self.core, u, self.always)
+            multiply(self.q1, self.spare, u, self.always)

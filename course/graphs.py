@@ -1,0 +1,89 @@
+"""CUDA graphs: launches that are recorded once, and then all made by one call of the host.
+
+They are captured through CuPy: launches of Numba, too, when they go to a stream of CuPy.
+"""
+
+import contextlib
+import warnings
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from course import backend
+
+Stream = Any  # of numba.cuda; 0 is the default stream
+
+
+def captured(stream: Any, queue: Callable[[], Any]) -> tuple[Any, Any]:
+    """The graph of what is launched on a stream of CuPy, and on streams that join it.
+
+    Nothing of it runs. What the launches need must be compiled and loaded; they may not wait for
+    the GPU, nor take memory from it.
+
+    Returns
+    -------
+    graph : cupy.cuda.Graph
+    output
+        What `queue` returned.
+    """
+    stream.begin_capture()
+    try:
+        output = queue()
+    except BaseException:
+        with contextlib.suppress(Exception):  # the capture may have ended with the error
+            stream.end_capture()
+        raise
+    return stream.end_capture(), output
+
+
+class Replayed:
+    """Launches that are the same in each call: from the second call on a graph, where CuPy works.
+
+    They all use the same memory, which must live as long. In the first call they are launched one
+    by one; so everything is compiled and loaded when they are captured.
+
+    Attributes
+    ----------
+    graph : cupy.cuda.Graph or None
+    """
+
+    def __init__(self) -> None:
+        self.graph: Any = None
+        self._origin: Any = None
+        self._calls = 0
+
+    def __call__(self, queue: Callable[[Stream], None]) -> None:
+        """Do on the default stream what ``queue(stream)`` launches on a stream of numba.cuda."""
+        self._calls += 1
+        if self._calls == 2 and backend.gpu() is not None:
+            self._capture(queue)
+        if self.graph is None:
+            queue(0)
+        else:
+            self.graph.launch(_cupy().cuda.Stream.null)
+
+    def _capture(self, queue: Callable[[Stream], None]) -> None:
+        cupy = _cupy()
+        if cupy is None:
+            return
+        try:
+            self._origin = cupy.cuda.Stream(non_blocking=True)
+            stream = backend.cuda.external_stream(self._origin.ptr)
+            graph, _ = captured(self._origin, lambda: queue(stream))
+            graph.upload(self._origin)
+            self._origin.synchronize()
+        except Exception as problem:  # slower, not wrong: launches work without a graph, too
+            warnings.warn(
+                f"launches are made one by one, a CUDA graph could not be captured: "
+                f"{backend.one_line(problem)}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            return
+        self.graph = graph
+
+
+def _cupy() -> ModuleType | None:
+    """CuPy, where it works."""
+    module, _ = backend.array_module()
+    return module if hasattr(module, "cuda") else None
