@@ -585,7 +585,7 @@ class Traced:
         def launch(*arguments):
             if self.left == 0:
                 return self.kernel[how](*arguments)
-            report = trace(self.kernel, *how, *arguments, gpu="H200")
+            report = trace(self.kernel, *how[:2], *arguments, gpu="H200")
             moved = (report.total("global", which) for which in ("load", "store"))
             self.bytes += 32 * sum(each.sectors for each in moved)
             self.operations += report.operations["float32"]
