@@ -7,8 +7,10 @@ then take its sixteen reflections together,
 
     H1 H2 ... H16 = I - V T V',
 
-each warp 32 columns, a lane one. A column of zeros has v = 0: its H is the identity, and Q stays
-orthonormal to rounding whatever the matrix's rank. That is why the SVD uses it.
+64 columns at a time, two a lane: every warp multiplies some rows of V' and C, the warps' sums are
+added, and V (T V' C) is subtracted from the same rows. A column of zeros has v = 0: its H is the
+identity, and Q stays orthonormal to rounding whatever the matrix's rank.
+That is why the SVD uses it.
 
 Source: R. Schreiber and C. Van Loan, "A storage-efficient WY representation for products of
 Householder transformations", SIAM J. Sci. Stat. Comput. 10 (1989).
@@ -22,14 +24,15 @@ import numpy as np
 from numba import float32, int32
 
 from course.backend import cuda
-from course.intrinsics import load, load4, store
+from course.intrinsics import load2, load4, store2, store4
 
 Array = Any  # of numba.cuda
 
 PANEL = 16  # columns
 THREADS, WARPS = 256, 8  # at most
-TOGETHER = 8  # rows that a lane loads before it uses them
-SEGMENT = 32  # rows that are summed before they are added to the rest, for less rounding
+FEWEST = 128  # threads: the columns right of a panel are work for more of them than it has rows
+TOGETHER = 4  # rows that a lane loads before it uses them
+STRIP = 64  # columns that take a panel's reflections together
 LONGEST = 4 * THREADS  # rows of a matrix
 FULL = 0xFFFFFFFF
 #: Squared length below which a column counts as zeros; numbers are about 1 at most. Float32 has
@@ -44,8 +47,8 @@ def _halver(count: int) -> Callable:
     def halve(sums):
         upper = int32(cuda.threadIdx.x) & int32(2 * count) != 0
         for c in range(count):
-            mine = sums[c + count] if upper else sums[c]
-            other = sums[c] if upper else sums[c + count]
+            low, high = sums[c], sums[c + count]  # or the array is addressed, and in local memory
+            mine, other = (high, low) if upper else (low, high)
             sums[c] = mine + cuda.shfl_xor_sync(FULL, other, 2 * count)
 
     return halve
@@ -65,168 +68,242 @@ def _sum_lanes(sums):
 
 
 @cuda.jit(device=True)
-def _reflect(c, v, t, first, turned, start):
+def _bring(c, row, column, x):
+    """Four rows of two columns; zeros for what is not there."""
+    for e in range(TOGETHER):
+        if row + e < c.shape[0] and column < c.shape[1]:
+            x[e, 0], x[e, 1] = load2(c, (row + e, column))
+        else:
+            x[e, 0], x[e, 1] = float32(0), float32(0)
+
+
+@cuda.jit(device=True)
+def _multiply_rows(c, v, first, column, y):
+    """y = V' C of two columns of a lane, over a warp's rows of both: every eighth four of them."""
+    x, following = (
+        cuda.local.array((TOGETHER, 2), float32),
+        cuda.local.array((TOGETHER, 2), float32),
+    )
+    step = int32(cuda.blockDim.x // 32 * TOGETHER)
+    start, below = int32(first + cuda.threadIdx.x // 32 * TOGETHER), int32(c.shape[0] - 1)
+    for k in range(PANEL):
+        y[k, 0], y[k, 1] = float32(0), float32(0)
+    _bring(c, start, column, following)
+    for row in range(start, c.shape[0], step):
+        for e in range(TOGETHER):
+            x[e, 0], x[e, 1] = following[e, 0], following[e, 1]
+        _bring(c, int32(row + step), column, following)
+        for e in range(TOGETHER):
+            for k in range(0, PANEL, 4):
+                four = load4(v, (min(int32(row + e), below), first + k))
+                for n in range(4):
+                    y[k + n, 0] += four[n] * x[e, 0]
+                    y[k + n, 1] += four[n] * x[e, 1]
+
+
+@cuda.jit(device=True)
+def _subtract_rows(c, v, first, column, z):
+    """C -= V z in the same rows and columns."""
+    x, following = (
+        cuda.local.array((TOGETHER, 2), float32),
+        cuda.local.array((TOGETHER, 2), float32),
+    )
+    step = int32(cuda.blockDim.x // 32 * TOGETHER)
+    start, below = int32(first + cuda.threadIdx.x // 32 * TOGETHER), int32(c.shape[0] - 1)
+    _bring(c, start, column, following)
+    for row in range(start, c.shape[0], step):
+        for e in range(TOGETHER):
+            x[e, 0], x[e, 1] = following[e, 0], following[e, 1]
+        _bring(c, int32(row + step), column, following)
+        for e in range(TOGETHER):
+            for k in range(0, PANEL, 4):
+                four = load4(v, (min(int32(row + e), below), first + k))
+                for n in range(4):
+                    x[e, 0] -= four[n] * z[k + n, 0]
+                    x[e, 1] -= four[n] * z[k + n, 1]
+        for e in range(TOGETHER):
+            if row + e < c.shape[0] and column < c.shape[1]:
+                store2(c, (row + e, column), (x[e, 0], x[e, 1]))
+
+
+@cuda.jit(device=True)
+def _reflect(c, v, t, first, turned, start, parts, sums, products):
     """Columns from `start` on take a panel's reflections, V T V' or, turned, V T' V'.
 
-    c: (rows, columns), in place. v: (rows, ...), the panel from row and column `first` on. t: T.
+    c: (rows, columns), in place. v: (rows, ...), the panel from row and column `first` on. t: T. In
+    shared memory: parts, (WARPS, PANEL, STRIP); sums and products, (PANEL, STRIP).
     """
-    y, z = cuda.local.array(PANEL, float32), cuda.local.array(PANEL, float32)
-    part, x = cuda.local.array(PANEL, float32), cuda.local.array(TOGETHER, float32)
-    rows, columns = int32(c.shape[0]), int32(c.shape[1])
-    lane, below = int32(cuda.threadIdx.x % 32), int32(rows - 1)
-    for strip in range(start + cuda.threadIdx.x // 32 * 32, columns, cuda.blockDim.x):
-        column = int32(strip + lane)
-        inside = column < columns
+    y = cuda.local.array((PANEL, 2), float32)
+    thread, threads = int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
+    warp, lane = thread // 32, thread % 32
+    for strip in range(start, c.shape[1], STRIP):
+        column = int32(strip + 2 * lane)
+        _multiply_rows(c, v, first, column, y)
         for k in range(PANEL):
-            y[k] = float32(0)
-        for segment in range(first, rows, SEGMENT):
-            for k in range(PANEL):
-                part[k] = float32(0)
-            for top in range(segment, min(int32(segment + SEGMENT), rows), TOGETHER):
-                row = int32(top)
-                for e in range(TOGETHER):
-                    there = row + e < rows and inside
-                    x[e] = load(c, (row + e, column)) if there else float32(0)
-                for e in range(TOGETHER):
-                    for k in range(0, PANEL, 4):
-                        four = load4(v, (min(int32(row + e), below), first + k))
-                        for n in range(4):
-                            part[k + n] += four[n] * x[e]
-            for k in range(PANEL):
-                y[k] += part[k]
-        for k in range(PANEL):
-            total = float32(0)
+            store2(parts, (warp, int32(k), 2 * lane), (y[k, 0], y[k, 1]))
+        cuda.syncthreads()
+        for n in range(thread, PANEL * STRIP // 4, threads):
+            k, place = int32(n // (STRIP // 4)), int32(n % (STRIP // 4) * 4)
+            e, f, g, h = load4(parts, (int32(0), k, place))
+            for other in range(1, threads // 32):
+                four = load4(parts, (int32(other), k, place))
+                e, f, g, h = e + four[0], f + four[1], g + four[2], h + four[3]
+            store4(sums, (k, place), (e, f, g, h))
+        cuda.syncthreads()
+        for n in range(thread, PANEL * STRIP // 4, threads):
+            k, place = int32(n // (STRIP // 4)), int32(n % (STRIP // 4) * 4)
+            e, f, g, h = float32(0), float32(0), float32(0), float32(0)
             for i in range(PANEL):
-                total += (t[i, k] if turned else t[k, i]) * y[i]
-            z[k] = total
-            cuda.syncwarp()  # or the compiler loads all of t at once, and has no registers left
-        for top in range(first, rows, TOGETHER):
-            row = int32(top)
-            for e in range(TOGETHER):
-                there = row + e < rows and inside
-                x[e] = load(c, (row + e, column)) if there else float32(0)
-            for e in range(TOGETHER):
-                for k in range(0, PANEL, 4):
-                    four = load4(v, (min(int32(row + e), below), first + k))
-                    for n in range(4):
-                        x[e] -= four[n] * z[k + n]
-            for e in range(TOGETHER):
-                if row + e < rows and inside:
-                    store(c, (row + e, column), x[e])
+                factor = t[i, k] if turned else t[k, i]
+                four = load4(sums, (int32(i), place))
+                e, f = e + factor * four[0], f + factor * four[1]
+                g, h = g + factor * four[2], h + factor * four[3]
+            store4(products, (k, place), (e, f, g, h))
+        cuda.syncthreads()
+        for k in range(PANEL):
+            y[k, 0], y[k, 1] = load2(products, (int32(k), 2 * lane))
+        _subtract_rows(c, v, first, column, y)
 
 
 @cuda.jit(device=True)
-def _work_out(j, warps, sums, along, facts, pivot, dots):
-    """The reflection of a panel's column j, by one warp, from dot products with x, the column.
+def _scale_and_shift(squared, alpha):
+    """Scale and shift of v = scale (x + shift e), of squared length 2; 0, 0 for a zero column."""
+    if squared <= float32(ZERO):
+        return float32(0), float32(0)
+    length = math.sqrt(squared)
+    scale = float32(1) / math.sqrt(length * (length + abs(alpha)))
+    return scale, length if alpha >= float32(0) else -length
 
-    sums: each warp's part of them. pivot: the row in whose diagonal x ends. facts: scale and shift
-    of v = scale (x + shift e). along: the products of v with all columns, with the v before j too.
+
+def make_column(own: int, j: int) -> Callable:
+    """The reflection of a panel's column j, which v_j replaces; `own` rows to a thread.
+
+    The dot products of the column with all of the panel, the v before it among them, are summed by
+    all warps at once; then each warp works out for itself what follows from them.
     """
-    t = int32(cuda.threadIdx.x)
-    c = int32(t % PANEL)
-    whole = float32(0)
-    for warp in range(warps):
-        whole += sums[warp, c]
-    squared, alpha = cuda.shfl_sync(FULL, whole, j), pivot[j]
-    length, scale = float32(0), float32(0)
-    if squared > float32(ZERO):
-        length = math.sqrt(squared)
-        scale = float32(1) / math.sqrt(length * (length + abs(alpha)))
-    shift = length if alpha >= float32(0) else -length
-    product = scale * (whole + shift * pivot[c])
-    if t < PANEL:
-        along[t] = product
-        if t < j:
-            dots[t, j] = product
-    if t == 0:
-        facts[0], facts[1] = scale, shift
+    buffer = j % 2  # what a warp still reads, no other one overwrites
+
+    @cuda.jit(device=True)
+    def column(rows, triangle, first, corners, sums, pivots):
+        partial, x = cuda.local.array(PANEL, float32), cuda.local.array(own, float32)
+        t, threads = int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
+        lane, c, corner = t % 32, t % PANEL, first + j
+        for o in range(own):
+            x[o] = rows[o, j] if t + o * threads >= corner else float32(0)
+        for k in range(PANEL):
+            partial[k] = float32(0)
+            for o in range(own):
+                partial[k] += x[o] * rows[o, k]
+        has_corner = t == corner
+        for o in range(1, own):
+            has_corner = has_corner or t + o * threads == corner
+        for k in range(PANEL):
+            value = rows[0, k]
+            for o in range(1, own):
+                value = rows[o, k] if t + o * threads == corner else value
+            if has_corner:
+                pivots[buffer, k] = value
+        mine = _sum_lanes(partial)
+        if t % 2 == 0:
+            sums[buffer, t // 32, lane // 2] = mine
+        cuda.syncthreads()
+        whole = float32(0)
+        for n in range(WARPS // 2):
+            warp = int32(2 * n + lane // PANEL)
+            whole += sums[buffer, warp, c] if 32 * warp < threads else float32(0)
+        whole += cuda.shfl_xor_sync(FULL, whole, PANEL)
+        scale, shift = _scale_and_shift(cuda.shfl_sync(FULL, whole, j), pivots[buffer, j])
+        product = scale * (whole + shift * pivots[buffer, c])  # of v_j and what c stands for
+        for o in range(own):
+            place = t + o * threads
+            if first <= place <= corner:
+                corners[place - first, j] = rows[o, j] if place < corner or scale == 0 else -shift
+            x[o] = scale * (x[o] + (shift if place == corner else float32(0)))
+            rows[o, j] = x[o]
+        for k in range(j + 1, PANEL):
+            along = cuda.shfl_sync(FULL, product, k)
+            for o in range(own):
+                rows[o, k] -= x[o] * along
+        if t < 32:  # T: its inverse is I and what is right of V'V's diagonal
+            total = float32(1) if lane == j else float32(0)
+            for k in range(j):
+                total -= triangle[k] * cuda.shfl_sync(FULL, product, k)
+            triangle[j] = total
+
+    return column
 
 
-@cuda.jit(device=True)
-def _triangle(dots, t):
-    """T from the dot products of the v: its inverse is I and what is right of V'V's diagonal."""
-    i = int32(cuda.threadIdx.x)
-    if i < PANEL:
-        for j in range(PANEL):
-            total = float32(1) if i == j else float32(0)
-            for k in range(i, j):
-                total -= t[i, k] * dots[k, j]
-            t[i, j] = total
+def make_columns(own: int, count: int = PANEL) -> Callable:
+    """The first columns of a panel, one after the other: no loop, so that all is in registers."""
+    this = make_column(own, count - 1)
+    if count == 1:
+        return this
+    before = make_columns(own, count - 1)
+
+    @cuda.jit(device=True)
+    def columns(rows, triangle, first, corners, sums, pivots):
+        before(rows, triangle, first, corners, sums, pivots)
+        this(rows, triangle, first, corners, sums, pivots)
+
+    return columns
 
 
 def make_factor(own: int) -> Callable:
     """The kernel that reflects a matrix into a triangle, `own` rows to a thread."""
+    columns = make_columns(own)
 
     @cuda.jit(device=True)
-    def factor_panel(a, v, first, sums, along, facts, pivot, dots):
-        """Reflect the columns of a panel: R in its upper triangle, V to global memory."""
-        row = cuda.local.array((own, PANEL), float32)
-        vector = cuda.local.array((own, PANEL), float32)
-        partial = cuda.local.array(PANEL, float32)
-        x = cuda.local.array(own, float32)
-        t, threads = int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
-        rows, columns = int32(a.shape[0]), int32(a.shape[1])
+    def factor_panel(a, v, first, t, corners, sums, pivots):
+        """Reflect the columns of a panel: R in its upper triangle, V to global memory, T to t."""
+        rows, triangle = (
+            cuda.local.array((own, PANEL), float32),
+            cuda.local.array(PANEL, float32),
+        )
+        thread, threads = int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
         for o in range(own):
+            place = int32(thread + o * threads)
+            for c in range(0, PANEL, 4):
+                four = float32(0), float32(0), float32(0), float32(0)
+                if first <= place < a.shape[0] and first + c < a.shape[1]:
+                    four = load4(a, (place, first + c))
+                for n in range(4):
+                    rows[o, c + n] = four[n]
+        columns(rows, triangle, first, corners, sums, pivots)
+        if thread < PANEL:
             for c in range(PANEL):
-                inside = t + o * threads < rows and first + c < columns
-                row[o, c] = a[t + o * threads, first + c] if inside else float32(0)
-                vector[o, c] = float32(0)
-        for j in range(PANEL):
-            corner = first + j
-            for o in range(own):
-                x[o] = float32(0)
-                for c in range(PANEL):
-                    if c == j and t + o * threads >= corner:
-                        x[o] = row[o, c]
-            for c in range(PANEL):
-                partial[c] = float32(0)
-                for o in range(own):
-                    partial[c] += x[o] * (vector[o, c] if c < j else row[o, c])
-                    if t + o * threads == corner:
-                        pivot[c] = vector[o, c] if c < j else row[o, c]
-            mine = _sum_lanes(partial)
-            if t % 2 == 0:
-                sums[t // 32, t % 32 // 2] = mine
-            cuda.syncthreads()
-            if t < 32:
-                _work_out(j, threads // 32, sums, along, facts, pivot, dots)
-            cuda.syncthreads()
-            scale, shift = facts[0], facts[1]
-            for o in range(own):
-                place = t + o * threads
-                entry = scale * (x[o] + (shift if place == corner else float32(0)))
-                for c in range(PANEL):
-                    if c > j:
-                        row[o, c] -= entry * along[c]
-                    if c == j:
-                        vector[o, c] = entry
-                        if place >= corner and scale > float32(0):
-                            row[o, c] = -shift if place == corner else float32(0)
-            cuda.syncthreads()
+                t[thread, c] = triangle[c]
+        cuda.syncthreads()
         for o in range(own):
-            for c in range(PANEL):
-                if t + o * threads < rows:
-                    v[t + o * threads, first + c] = vector[o, c]
-                    if first + c < columns:
-                        a[t + o * threads, first + c] = row[o, c]
+            place = int32(thread + o * threads)
+            if first <= place < a.shape[0]:
+                for c in range(0, PANEL, 4):
+                    store4(v, (place, first + c), (
+                        rows[o, c], rows[o, c + 1], rows[o, c + 2], rows[o, c + 3]
+                    ))  # fmt: skip
+        for n in range(thread, (a.shape[0] - first) * PANEL, threads):
+            i, j = int32(n // PANEL), int32(n % PANEL)
+            if first + j < a.shape[1]:
+                a[first + i, first + j] = corners[i, j] if i <= j else float32(0)
 
     @cuda.jit
     def factor(a, v, triangles, state, wanted):
-        sums = cuda.shared.array((WARPS, PANEL), float32)
-        along = cuda.shared.array(PANEL, float32)
-        facts = cuda.shared.array(2, float32)
-        pivot = cuda.shared.array(PANEL, float32)
-        dots = cuda.shared.array((PANEL, PANEL), float32)
+        parts = cuda.shared.array((WARPS, PANEL, STRIP), float32)
+        sums, products = (
+            cuda.shared.array((PANEL, STRIP), float32),
+            cuda.shared.array((PANEL, STRIP), float32),
+        )
+        warp_sums = cuda.shared.array((2, WARPS, PANEL), float32)
+        pivots = cuda.shared.array((2, PANEL), float32)
         t = cuda.shared.array((PANEL, PANEL), float32)
+        corners = cuda.shared.array((PANEL, PANEL), float32)
         matrix, thread = cuda.blockIdx.x, int32(cuda.threadIdx.x)
         if state[matrix] != wanted:
             return
         for panel in range(v.shape[2] // PANEL):
             first = int32(panel * PANEL)
-            factor_panel(a[matrix], v[matrix], first, sums, along, facts, pivot, dots)
-            _triangle(dots, t)
+            factor_panel(a[matrix], v[matrix], first, t, corners, warp_sums, pivots)
             cuda.syncthreads()
-            _reflect(a[matrix], v[matrix], t, first, True, first + PANEL)
+            _reflect(a[matrix], v[matrix], t, first, True, first + PANEL, parts, sums, products)
             for n in range(thread, PANEL * PANEL, cuda.blockDim.x):
                 triangles[matrix, panel, n // PANEL, n % PANEL] = t[n // PANEL, n % PANEL]
             cuda.syncthreads()
@@ -237,6 +314,11 @@ def make_factor(own: int) -> Callable:
 @cuda.jit
 def form_q(v, triangles, q, state, wanted):
     """Q = H1 H2 ... , the first columns of it: reflect the identity, the last panel first."""
+    parts = cuda.shared.array((WARPS, PANEL, STRIP), float32)
+    sums, products = (
+        cuda.shared.array((PANEL, STRIP), float32),
+        cuda.shared.array((PANEL, STRIP), float32),
+    )
     t = cuda.shared.array((PANEL, PANEL), float32)
     matrix, thread, threads = cuda.blockIdx.x, int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
     if state[matrix] != wanted:
@@ -252,7 +334,7 @@ def form_q(v, triangles, q, state, wanted):
             t[n // PANEL, n % PANEL] = triangles[matrix, panel, n // PANEL, n % PANEL]
         cuda.syncthreads()
         first = int32(panel * PANEL)
-        _reflect(q[matrix], v[matrix], t, first, False, first)
+        _reflect(q[matrix], v[matrix], t, first, False, first, parts, sums, products)
         cuda.syncthreads()
 
 
@@ -272,14 +354,23 @@ class Reflections:
     Parameters
     ----------
     batch, rows, columns : int
-        rows >= columns, rows at most `LONGEST`.
+        rows >= columns, rows at most `LONGEST`; columns a multiple of 4.
+
+    Raises
+    ------
+    ValueError
+        For another number of columns.
     """
 
     def __init__(self, batch: int, rows: int, columns: int):
+        if columns % 4:
+            raise ValueError(
+                f"columns is {columns}; rows are read four numbers at a time: pad them"
+            )
         panels = -(-columns // PANEL)
         self.v = cuda.device_array((batch, rows, panels * PANEL), np.float32)
         self.triangles = cuda.device_array((batch, panels, PANEL, PANEL), np.float32)
-        self.threads = min(THREADS, -(-rows // 32) * 32)
+        self.threads = min(THREADS, max(FEWEST, -(-rows // 32) * 32))
         self.own = next(own for own in FACTOR if own * self.threads >= rows)
 
     def factor(self, a: Array, state: Array, wanted: int = 0, *, stream: Any = 0) -> None:
