@@ -12,8 +12,11 @@ average over x, with p = l - k and the singular values s of a,
     |a - q q' a|  <=  sqrt(1 + k / (p - 1)) sqrt(s[k]^2 + s[k + 1]^2 + ...)
 
 in the Frobenius norm: the last root is what the best approximation of rank k leaves. For k = 50 and
-l = 64 the factor is 2.2. With power steps it nears 1: measured on noise, where it is worst, 1.05
-after one and 1.02 after two.
+l = 64 the factor is 2.2. With power steps it nears 1. Measured on noise, where it is worst, with
+these k and l and n = 256: after one step 1.044 on average, and 1.0504 at worst in 640 matrices;
+after two 1.017, and 1.021 in 256.
+
+What lies between the copy of `a` and the factors is one CUDA graph, see `course.graphs`.
 
 Source: N. Halko, P. Martinsson and J. Tropp, "Finding structure with randomness", SIAM Review 53
 (2011), algorithms 4.4 and 5.1, theorem 10.5.

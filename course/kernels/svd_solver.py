@@ -244,10 +244,8 @@ class Solver:
         find(a, self.scale, self.unscale, self.refused)
 
     def take(self, a: Array, scale: Array, stream: Stream = 0) -> None:
-        """Launch the copies of scale a that `queue` works on."""
+        """Launch the copy of scale a that `queue` works on."""
         self._tiled(svd_ends.scale_into, self.tall, stream)(a, scale, self.tall, self.wide)
-        if self.square:
-            self._tiled(svd_ends.scale_into, self.core, stream)(a, scale, self.core, True)
 
     def queue(self, stream: Stream) -> None:
         """Launch what lies between `take` and `finish`: nothing of it is the caller's."""
@@ -258,6 +256,8 @@ class Solver:
     def _precondition(self, stream: Stream) -> None:
         """w and k of step 3, before the first sweep."""
         turned = self._tiled(svd_ends.scale_into, self.core, stream)
+        if self.square:
+            turned(self.tall, self.ones, self.core, True)
         self.first.factor(self.tall, self.always, stream=stream)
         turned(self.tall, self.ones, self.low, True)
         if not self.square:
