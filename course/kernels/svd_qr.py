@@ -31,7 +31,9 @@ Array = Any  # of numba.cuda
 PANEL = 16  # columns
 THREADS, WARPS = 256, 8  # at most
 FEWEST = 128  # threads: the columns right of a panel are work for more of them than it has rows
-TOGETHER = 4  # rows that a lane loads before it uses them
+TOGETHER = 8  # rows that a lane loads before it uses them
+STAGED = 256  # rows of a panel of V in shared memory
+PLANES = WARPS // 2  # of sums in shared memory: the other warps add theirs
 STRIP = 64  # columns that take a panel's reflections together
 LONGEST = 4 * THREADS  # rows of a matrix
 FULL = 0xFFFFFFFF
@@ -69,100 +71,137 @@ def _sum_lanes(sums):
 
 @cuda.jit(device=True)
 def _bring(c, row, column, x):
-    """Four rows of two columns; zeros for what is not there."""
+    """Some rows of two columns; zeros for what is not there."""
     for e in range(TOGETHER):
+        x[e, 0], x[e, 1] = float32(0), float32(0)
         if row + e < c.shape[0] and column < c.shape[1]:
             x[e, 0], x[e, 1] = load2(c, (row + e, column))
-        else:
-            x[e, 0], x[e, 1] = float32(0), float32(0)
 
 
 @cuda.jit(device=True)
-def _multiply_rows(c, v, first, column, y):
-    """y = V' C of two columns of a lane, over a warp's rows of both: every eighth four of them."""
+def _stage(v, base, first, here):
+    """The rows of a panel of v from `base` on to shared memory, zeros for what is not there."""
+    cuda.syncthreads()
+    for n in range(int32(cuda.threadIdx.x), STAGED * PANEL // 4, cuda.blockDim.x):
+        row, k = int32(n // (PANEL // 4)), int32(n % (PANEL // 4) * 4)
+        four = float32(0), float32(0), float32(0), float32(0)
+        if base + row < v.shape[0]:
+            four = load4(v, (base + row, first + k))
+        store4(here, (row, k), four)
+    cuda.syncthreads()
+
+
+@cuda.jit(device=True)
+def _multiply_rows(c, here, base, column, y):
+    """y += V' C of two columns of a lane, over a warp's rows of those that are staged."""
     x, following = (
         cuda.local.array((TOGETHER, 2), float32),
         cuda.local.array((TOGETHER, 2), float32),
     )
-    step = int32(cuda.blockDim.x // 32 * TOGETHER)
-    start, below = int32(first + cuda.threadIdx.x // 32 * TOGETHER), int32(c.shape[0] - 1)
-    for k in range(PANEL):
-        y[k, 0], y[k, 1] = float32(0), float32(0)
-    _bring(c, start, column, following)
-    for row in range(start, c.shape[0], step):
+    start, step = int32(cuda.threadIdx.x // 32 * TOGETHER), int32(cuda.blockDim.x // 32 * TOGETHER)
+    _bring(c, base + start, column, following)
+    for row in range(start, min(STAGED, int32(c.shape[0] - base)), step):
         for e in range(TOGETHER):
             x[e, 0], x[e, 1] = following[e, 0], following[e, 1]
-        _bring(c, int32(row + step), column, following)
+        _bring(c, int32(base + row + step), column, following)
         for e in range(TOGETHER):
             for k in range(0, PANEL, 4):
-                four = load4(v, (min(int32(row + e), below), first + k))
+                four = load4(here, (int32(row + e), k))
                 for n in range(4):
                     y[k + n, 0] += four[n] * x[e, 0]
                     y[k + n, 1] += four[n] * x[e, 1]
 
 
 @cuda.jit(device=True)
-def _subtract_rows(c, v, first, column, z):
+def _subtract_rows(c, here, base, column, z):
     """C -= V z in the same rows and columns."""
     x, following = (
         cuda.local.array((TOGETHER, 2), float32),
         cuda.local.array((TOGETHER, 2), float32),
     )
-    step = int32(cuda.blockDim.x // 32 * TOGETHER)
-    start, below = int32(first + cuda.threadIdx.x // 32 * TOGETHER), int32(c.shape[0] - 1)
-    _bring(c, start, column, following)
-    for row in range(start, c.shape[0], step):
+    start, step = int32(cuda.threadIdx.x // 32 * TOGETHER), int32(cuda.blockDim.x // 32 * TOGETHER)
+    _bring(c, base + start, column, following)
+    for row in range(start, min(STAGED, int32(c.shape[0] - base)), step):
         for e in range(TOGETHER):
             x[e, 0], x[e, 1] = following[e, 0], following[e, 1]
-        _bring(c, int32(row + step), column, following)
+        _bring(c, int32(base + row + step), column, following)
         for e in range(TOGETHER):
             for k in range(0, PANEL, 4):
-                four = load4(v, (min(int32(row + e), below), first + k))
+                four = load4(here, (int32(row + e), k))
                 for n in range(4):
                     x[e, 0] -= four[n] * z[k + n, 0]
                     x[e, 1] -= four[n] * z[k + n, 1]
         for e in range(TOGETHER):
-            if row + e < c.shape[0] and column < c.shape[1]:
-                store2(c, (row + e, column), (x[e, 0], x[e, 1]))
+            if base + row + e < c.shape[0] and column < c.shape[1]:
+                store2(c, (int32(base + row + e), column), (x[e, 0], x[e, 1]))
 
 
 @cuda.jit(device=True)
-def _reflect(c, v, t, first, turned, start, parts, sums, products):
+def _sum_warps(y, parts):
+    """The sum over all warps, an even number, of y: 16 x 64 numbers, to parts[0]."""
+    thread, threads = int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
+    warp, lane = thread // 32, thread % 32
+    planes = threads // 64
+    if warp >= planes:
+        for k in range(PANEL):
+            store2(parts, (warp - planes, k, 2 * lane), (y[k, 0], y[k, 1]))
+    cuda.syncthreads()
+    if warp < planes:
+        for k in range(PANEL):
+            two = load2(parts, (warp, k, 2 * lane))
+            store2(parts, (warp, k, 2 * lane), (y[k, 0] + two[0], y[k, 1] + two[1]))
+    cuda.syncthreads()
+    for n in range(thread, PANEL * STRIP // 4, threads):
+        k, place = int32(n // (STRIP // 4)), int32(n % (STRIP // 4) * 4)
+        e, f, g, h = load4(parts, (0, k, place))
+        for other in range(1, planes):
+            four = load4(parts, (int32(other), k, place))
+            e, f, g, h = e + four[0], f + four[1], g + four[2], h + four[3]
+        store4(parts, (0, k, place), (e, f, g, h))
+    cuda.syncthreads()
+
+
+@cuda.jit(device=True)
+def _multiply_triangle(t, turned, sums, products):
+    """products = T sums, or T' sums, in shared memory."""
+    for n in range(int32(cuda.threadIdx.x), PANEL * STRIP // 4, cuda.blockDim.x):
+        k, place = int32(n // (STRIP // 4)), int32(n % (STRIP // 4) * 4)
+        e, f, g, h = float32(0), float32(0), float32(0), float32(0)
+        for i in range(PANEL):
+            factor = t[i, k] if turned else t[k, i]
+            four = load4(sums, (i, place))
+            e, f = e + factor * four[0], f + factor * four[1]
+            g, h = g + factor * four[2], h + factor * four[3]
+        store4(products, (k, place), (e, f, g, h))
+    cuda.syncthreads()
+
+
+@cuda.jit(device=True)
+def _reflect(c, v, t, first, turned, start, here, parts, products):
     """Columns from `start` on take a panel's reflections, V T V' or, turned, V T' V'.
 
     c: (rows, columns), in place. v: (rows, ...), the panel from row and column `first` on. t: T. In
-    shared memory: parts, (WARPS, PANEL, STRIP); sums and products, (PANEL, STRIP).
+    shared memory: here, (STAGED, PANEL); parts, (PLANES, PANEL, STRIP); products, (PANEL,
+    STRIP).
     """
     y = cuda.local.array((PANEL, 2), float32)
-    thread, threads = int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
-    warp, lane = thread // 32, thread % 32
+    lane, rows = int32(cuda.threadIdx.x % 32), int32(c.shape[0])
     for strip in range(start, c.shape[1], STRIP):
         column = int32(strip + 2 * lane)
-        _multiply_rows(c, v, first, column, y)
         for k in range(PANEL):
-            store2(parts, (warp, int32(k), 2 * lane), (y[k, 0], y[k, 1]))
-        cuda.syncthreads()
-        for n in range(thread, PANEL * STRIP // 4, threads):
-            k, place = int32(n // (STRIP // 4)), int32(n % (STRIP // 4) * 4)
-            e, f, g, h = load4(parts, (int32(0), k, place))
-            for other in range(1, threads // 32):
-                four = load4(parts, (int32(other), k, place))
-                e, f, g, h = e + four[0], f + four[1], g + four[2], h + four[3]
-            store4(sums, (k, place), (e, f, g, h))
-        cuda.syncthreads()
-        for n in range(thread, PANEL * STRIP // 4, threads):
-            k, place = int32(n // (STRIP // 4)), int32(n % (STRIP // 4) * 4)
-            e, f, g, h = float32(0), float32(0), float32(0), float32(0)
-            for i in range(PANEL):
-                factor = t[i, k] if turned else t[k, i]
-                four = load4(sums, (int32(i), place))
-                e, f = e + factor * four[0], f + factor * four[1]
-                g, h = g + factor * four[2], h + factor * four[3]
-            store4(products, (k, place), (e, f, g, h))
-        cuda.syncthreads()
+            y[k, 0], y[k, 1] = float32(0), float32(0)
+        for base in range(first, rows, STAGED):
+            if strip == start or rows - first > STAGED:
+                _stage(v, base, first, here)
+            _multiply_rows(c, here, base, column, y)
+        _sum_warps(y, parts)
+        _multiply_triangle(t, turned, parts[0], products)
         for k in range(PANEL):
-            y[k, 0], y[k, 1] = load2(products, (int32(k), 2 * lane))
-        _subtract_rows(c, v, first, column, y)
+            y[k, 0], y[k, 1] = load2(products, (k, 2 * lane))
+        for base in range(first, rows, STAGED):
+            if rows - first > STAGED:
+                _stage(v, base, first, here)
+            _subtract_rows(c, here, base, column, y)
 
 
 @cuda.jit(device=True)
@@ -287,11 +326,9 @@ def make_factor(own: int) -> Callable:
 
     @cuda.jit
     def factor(a, v, triangles, state, wanted):
-        parts = cuda.shared.array((WARPS, PANEL, STRIP), float32)
-        sums, products = (
-            cuda.shared.array((PANEL, STRIP), float32),
-            cuda.shared.array((PANEL, STRIP), float32),
-        )
+        here = cuda.shared.array((STAGED, PANEL), float32)
+        parts = cuda.shared.array((PLANES, PANEL, STRIP), float32)
+        products = cuda.shared.array((PANEL, STRIP), float32)
         warp_sums = cuda.shared.array((2, WARPS, PANEL), float32)
         pivots = cuda.shared.array((2, PANEL), float32)
         t = cuda.shared.array((PANEL, PANEL), float32)
@@ -303,7 +340,7 @@ def make_factor(own: int) -> Callable:
             first = int32(panel * PANEL)
             factor_panel(a[matrix], v[matrix], first, t, corners, warp_sums, pivots)
             cuda.syncthreads()
-            _reflect(a[matrix], v[matrix], t, first, True, first + PANEL, parts, sums, products)
+            _reflect(a[matrix], v[matrix], t, first, True, first + PANEL, here, parts, products)
             for n in range(thread, PANEL * PANEL, cuda.blockDim.x):
                 triangles[matrix, panel, n // PANEL, n % PANEL] = t[n // PANEL, n % PANEL]
             cuda.syncthreads()
@@ -314,11 +351,9 @@ def make_factor(own: int) -> Callable:
 @cuda.jit
 def form_q(v, triangles, q, state, wanted):
     """Q = H1 H2 ... , the first columns of it: reflect the identity, the last panel first."""
-    parts = cuda.shared.array((WARPS, PANEL, STRIP), float32)
-    sums, products = (
-        cuda.shared.array((PANEL, STRIP), float32),
-        cuda.shared.array((PANEL, STRIP), float32),
-    )
+    here = cuda.shared.array((STAGED, PANEL), float32)
+    parts = cuda.shared.array((PLANES, PANEL, STRIP), float32)
+    products = cuda.shared.array((PANEL, STRIP), float32)
     t = cuda.shared.array((PANEL, PANEL), float32)
     matrix, thread, threads = cuda.blockIdx.x, int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
     if state[matrix] != wanted:
@@ -334,7 +369,7 @@ def form_q(v, triangles, q, state, wanted):
             t[n // PANEL, n % PANEL] = triangles[matrix, panel, n // PANEL, n % PANEL]
         cuda.syncthreads()
         first = int32(panel * PANEL)
-        _reflect(q[matrix], v[matrix], t, first, False, first, parts, sums, products)
+        _reflect(q[matrix], v[matrix], t, first, False, first, here, parts, products)
         cuda.syncthreads()
 
 
@@ -370,7 +405,7 @@ class Reflections:
         panels = -(-columns // PANEL)
         self.v = cuda.device_array((batch, rows, panels * PANEL), np.float32)
         self.triangles = cuda.device_array((batch, panels, PANEL, PANEL), np.float32)
-        self.threads = min(THREADS, max(FEWEST, -(-rows // 32) * 32))
+        self.threads = min(THREADS, max(FEWEST, -(-rows // 64) * 64))
         self.own = next(own for own in FACTOR if own * self.threads >= rows)
 
     def factor(self, a: Array, state: Array, wanted: int = 0, *, stream: Any = 0) -> None:
