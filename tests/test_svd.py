@@ -11,7 +11,7 @@ from svd_samples import ORTHOGONAL, assert_right, normal, room, special
 
 from course import cuda, gpu, trace
 from course.compiler import compiled
-from course.kernels import svd_blocks, svd_qr, svd_rotate, svd_tensor
+from course.kernels import svd_blocks, svd_ends, svd_qr, svd_rotate, svd_tensor
 from course.kernels.svd import LADDER, Solver, forget, rank_k, step_for, svd
 from course.kernels.svd_blocks import SQUARE
 from course.kernels.svd_inner import PAIRS, PITCH, PLAYERS, THREADS, TURNS, _next_seat, diagonalise
@@ -76,6 +76,26 @@ def test_tall_and_wide_matrices_without_full_rank(rng):
     assert_right(a, svd(a))
     wide = np.ascontiguousarray(a.swapaxes(1, 2))
     assert_right(wide, svd(wide))
+
+
+@pytest.mark.parametrize("shape", [(21, 21), (37, 30), (18, 23)])
+def test_vectors_of_singular_values_that_are_zero_few_or_many(rng, shape):
+    """A few are completed one by one, more by a QR decomposition."""
+    m, n = shape
+    r, lost = min(shape), [0, 1, svd_ends.FEW, svd_ends.FEW + 1]
+    a = np.stack([normal(rng, m, r - less) @ normal(rng, r - less, n) for less in lost])
+    holes = normal(rng, 2, m, n)
+    holes[0, 4:6], holes[1, :, 7] = 0, holes[1, :, 2]  # no direction is left; nearly one
+    a = np.concatenate([a, holes])
+    solver, factors = Solver(*a.shape), room(a.shape)
+    solver(cuda.to_device(a), *factors)
+    assert_right(a, [factor.copy_to_host() for factor in factors])
+    missing = solver.missing.copy_to_host()
+    assert missing[0] == 0 and 1 <= missing[2] <= svd_ends.FEW  # others are noise, but no less
+    some = room(a.shape, r - 1)
+    solver(cuda.to_device(a), *some)
+    u = some[0].copy_to_host()
+    assert np.abs(u.swapaxes(1, 2) @ u - np.eye(r - 1)).max() <= ORTHOGONAL
 
 
 def test_tiny_and_huge_values(rng):
@@ -322,6 +342,14 @@ def test_kernels_have_no_error_under_trace(rng):
     v, t = np.zeros((1, 40, 48), np.float32), np.zeros((1, 3, 16, 16), np.float32)
     reports.append(trace(svd_qr.FACTOR[1], 1, 64, normal(rng, 1, 40, 40), v, t, state, np.int32(0)))
     reports.append(trace(svd_qr.form_q, 1, 64, v, t, normal(rng, 1, 40, 40), state, np.int32(0)))
+    q = np.linalg.qr(normal(rng, 40, 40))[0][None].astype(np.float32)
+    q[0, :, 38], q[0, :, 39] = q[0, :, 0], 0
+    ends = np.int32([2]), np.int32(40), np.int32(40)
+    reports.append(trace(svd_ends.complete_few, 1, 128, q, *ends))
+    assert np.abs(q[0].T @ q[0] - np.eye(40)).max() <= ORTHOGONAL
+    found = np.zeros(1, np.float32), np.zeros(1, np.float32), np.zeros(1, np.int32)
+    reports.append(trace(svd_ends.find_scale, 1, 96, 10 * q, *found))
+    assert found[0] * found[1] == 1 and 0.5 <= 10 * np.abs(q).max() * found[0][0] < 1
     for report in reports:
         assert not [finding for finding in report.findings if finding.is_error]
         assert report.operations["float64"] == 0

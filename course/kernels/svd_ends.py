@@ -9,6 +9,7 @@ import math
 from numba import float32, int32
 
 from course.backend import cuda
+from course.kernels.svd_qr import LONGEST
 from course.kernels.svd_rotate import DONE, FINISHED, NEAR, NOISE, REFRESHES, ROTATES
 
 THREADS, WARPS = 512, 16  # of a block that works for a whole matrix, at most
@@ -18,6 +19,8 @@ FULL = 0xFFFFFFFF
 FRESH = 5  # sweeps that a refreshed k may take until it must be refreshed again
 MOST_REFRESHES = 3
 MOST_POWER = 126  # of two, in a scale: so that its inverse is a float32 of full precision, too
+FEW = 8  # left vectors that are completed one by one; more of them by a QR decomposition
+LITTLE = 1e-6  # squared length of what is left of a unit vector that lies in a space, but for noise
 #: Squared length under which all is noise, where the largest entry of a matrix is about 1: float32
 #: has fewer bits from 1e-38 down.
 ZERO = 1e-28
@@ -149,19 +152,18 @@ def judge(cosines, since, refreshes, state, sweeps, swept, history):
 
 
 @cuda.jit
-def sort_rows(w, k, unscale, s, order, w_factor, k_factor, deficient):
+def sort_rows(w, k, unscale, s, order, w_factor, k_factor, missing, deficient):
     """Lengths of the rows of w, largest first: singular values, and what makes rows vectors.
 
     order[rank] is a row, w_factor[rank] and k_factor[rank] what it is multiplied with. The entry of
-    largest magnitude in a row of k becomes positive. w_factor is 0 for a zero row. deficient is 1
-    where a wanted row is noise, else 0: those vectors are not yet orthogonal. s: (batch, k), as
-    many as are wanted. Shared memory: a number a row.
+    largest magnitude in a row of k becomes positive. w_factor is 0 for a zero row.
+
+    missing: how many of the wanted rows are noise: those vectors are not yet orthogonal. deficient:
+    1 for more than `FEW`. s: (batch, k), as many as are wanted. Shared memory: a number a row.
     """
     lengths = cuda.shared.array(0, float32)
     matrix, t = cuda.blockIdx.x, int32(cuda.threadIdx.x)
     lane, n, warps = t % 32, int32(w.shape[1]), int32(cuda.blockDim.x // 32)
-    if t == 0:
-        deficient[matrix] = 0
     for row in range(t // 32, n, warps):
         total = float32(0)
         for column in range(lane, w.shape[2], 32):
@@ -176,6 +178,16 @@ def sort_rows(w, k, unscale, s, order, w_factor, k_factor, deficient):
     for row in range(lane, n, 32):
         longest = max(longest, lengths[row])
     longest = _largest_of_warp(longest)
+    noise = float32(NOISE) * longest
+    if t < 32:
+        full = int32(0)
+        for row in range(lane, n, 32):
+            full += int32(lengths[row] > noise)
+        for step in range(5):
+            full += cuda.shfl_xor_sync(FULL, full, 16 >> step)
+        if lane == 0:
+            lost = int32(max(0, s.shape[1] - full))
+            missing[matrix], deficient[matrix] = lost, int32(lost > FEW)
     for row in range(t // 32, n, warps):
         mine, before = lengths[row], int32(0)
         for other in range(lane, n, 32):
@@ -192,14 +204,11 @@ def sort_rows(w, k, unscale, s, order, w_factor, k_factor, deficient):
         first = cuda.ffs(cuda.ballot_sync(FULL, size == top)) - 1
         sign = float32(1) if cuda.shfl_sync(FULL, value, first) >= float32(0) else float32(-1)
         if lane == 0:
-            noise = mine <= float32(NOISE) * longest
             order[matrix, before] = row
             w_factor[matrix, before] = sign / mine if mine * mine > float32(ZERO) else float32(0)
             k_factor[matrix, before] = sign
             if before < s.shape[1]:
                 s[matrix, before] = mine * unscale[matrix]
-                if noise:
-                    deficient[matrix] = 1
 
 
 @cuda.jit
@@ -255,6 +264,93 @@ def restore_signs(q, r, out, state, wanted):
         out[matrix, i, j] = -value if r[matrix, j, j] < float32(0) else value
 
 
+@cuda.jit(device=True)
+def _project(u, x, along, column, found):
+    """x becomes orthogonal to the columns of u before `column`; the squared length that is left.
+
+    Twice: what the first time leaves, of a long x, is as much as what is left of a short one. x and
+    along are in shared memory.
+    """
+    t, rows = int32(cuda.threadIdx.x), int32(u.shape[0])
+    lane, warp, warps = t % 32, t // 32, int32(cuda.blockDim.x // 32)
+    for _ in range(2):
+        for j in range(t, column, cuda.blockDim.x):
+            total = float32(0)
+            for i in range(rows):
+                total += u[i, j] * x[i]
+            along[j] = total
+        cuda.syncthreads()
+        for i in range(warp, rows, warps):
+            total = float32(0)
+            for j in range(lane, column, 32):
+                total += u[i, j] * along[j]
+            for step in range(5):
+                total += cuda.shfl_xor_sync(FULL, total, 16 >> step)
+            if lane == 0:
+                x[i] -= total
+        cuda.syncthreads()
+    total = float32(0)
+    for i in range(t, rows, cuda.blockDim.x):
+        total += x[i] * x[i]
+    for step in range(5):
+        total += cuda.shfl_xor_sync(FULL, total, 16 >> step)
+    if lane == 0:
+        found[warp] = total
+    cuda.syncthreads()
+    total = float32(0)
+    for other in range(warps):
+        total += found[other]
+    cuda.syncthreads()
+    return total
+
+
+@cuda.jit(device=True)
+def _unit_vector(u, x, along, column, limit):
+    """x becomes the unit vector, of the first `limit`, that is farthest from u's columns before."""
+    t, rows = int32(cuda.threadIdx.x), int32(u.shape[0])
+    for i in range(t // 32, limit, cuda.blockDim.x // 32):
+        total = float32(0)
+        for j in range(t % 32, column, 32):
+            total += u[i, j] * u[i, j]
+        for step in range(5):
+            total += cuda.shfl_xor_sync(FULL, total, 16 >> step)
+        if t % 32 == 0:
+            along[i] = total
+    cuda.syncthreads()
+    best = int32(0)
+    for i in range(1, limit):
+        if along[i] < along[best]:
+            best = int32(i)
+    for i in range(t, rows, cuda.blockDim.x):
+        x[i] = float32(1) if i == best else float32(0)
+    cuda.syncthreads()
+
+
+@cuda.jit
+def complete_few(out, missing, wanted, limit):
+    """The last `missing` of the `wanted` columns become orthonormal to all before.
+
+    A block a matrix; only where they are `FEW` at most. A column keeps its direction if it has one.
+    limit: rows that are not padding.
+    """
+    x, along = cuda.shared.array(LONGEST, float32), cuda.shared.array(LONGEST, float32)
+    found = cuda.shared.array(WARPS, float32)
+    matrix, t, few = cuda.blockIdx.x, int32(cuda.threadIdx.x), missing[cuda.blockIdx.x]
+    if few == 0 or few > FEW:
+        return
+    for column in range(wanted - few, wanted):
+        for i in range(t, out.shape[1], cuda.blockDim.x):
+            x[i] = out[matrix, i, column]
+        cuda.syncthreads()
+        left = _project(out[matrix], x, along, column, found)
+        if left < float32(LITTLE):
+            _unit_vector(out[matrix], x, along, column, limit)
+            left = _project(out[matrix], x, along, column, found)
+        for i in range(t, out.shape[1], cuda.blockDim.x):
+            out[matrix, i, column] = x[i] / math.sqrt(left)
+        cuda.syncthreads()
+
+
 _MATRICES, _VECTORS, _FLAGS = "float32[:, :, ::1]", "float32[:, ::1]", "int32[::1]"
 SIGNATURES = {
     "find_scale": f"void({_MATRICES}, float32[::1], float32[::1], {_FLAGS})",
@@ -263,7 +359,8 @@ SIGNATURES = {
     "judge": f"void(float32[::1], {_FLAGS}, {_FLAGS}, {_FLAGS}, int32, {_FLAGS}, {_VECTORS})",
     "copy_matrices": f"void({_MATRICES}, {_MATRICES}, {_FLAGS}, int32)",
     "sort_rows": f"void({_MATRICES}, {_MATRICES}, float32[::1], {_VECTORS}, int32[:, ::1], "
-    f"{_VECTORS}, {_VECTORS}, {_FLAGS})",
+    f"{_VECTORS}, {_VECTORS}, {_FLAGS}, {_FLAGS})",
+    "complete_few": f"void({_MATRICES}, {_FLAGS}, int32, int32)",
     "gather": f"void({_MATRICES}, int32[:, ::1], {_VECTORS}, {_MATRICES}, boolean, {_FLAGS}, "
     "int32)",
     "restore_signs": f"void({_MATRICES}, {_MATRICES}, {_MATRICES}, {_FLAGS}, int32)",

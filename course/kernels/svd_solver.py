@@ -189,8 +189,8 @@ class Solver:
         )
         self.ones = cuda.to_device(np.ones(batch, np.float32))
         self.always = cuda.to_device(np.zeros(batch, np.int32))
-        self.since, self.refreshes, self.deficient = (
-            cuda.device_array(batch, np.int32) for _ in range(3)
+        self.since, self.refreshes, self.missing, self.deficient = (
+            cuda.device_array(batch, np.int32) for _ in range(4)
         )
         self._told = cuda.device_array((3, batch), np.int32)  # what the host reads
         self.state, self.refused, self.swept = self._told[0], self._told[1], self._told[2]
@@ -334,7 +334,7 @@ class Solver:
         everyone, deficient = np.int32(-1), np.int32(1)
         sort = self._by_rows(svd_ends.sort_rows, self.size, shared=4 * self.size)
         sort(self.w, self.k, self.unscale, s, self.order, self.w_factor, self.k_factor,
-             self.deficient)  # fmt: skip
+             self.missing, self.deficient)  # fmt: skip
         right, left = (u, vt) if self.wide else (vt, u)
         self._tiled(svd_ends.gather, right)(
             self.k, self.order, self.k_factor, right, self.wide, self.always, everyone
@@ -348,6 +348,8 @@ class Solver:
         self._in_parts(svd_ends.restore_signs)(
             self.spare, self.low, target, self.deficient, deficient
         )
+        complete = self._by_rows(svd_ends.complete_few, self.size)
+        complete(target, self.missing, np.int32(s.shape[1]), np.int32(self.rank))
         if self.wide:
             multiply(self.spare, self.q1, vt, self.always, turn_a=True, turn_b=True)
         elif not self.square:
