@@ -1,9 +1,10 @@
 """Products of many small matrices, for the steps of the SVD between its rotations.
 
-A block of 256 threads computes 64 x 64 results of one matrix, 4 x 4 a thread. Tiles of both
+A block of 128 threads computes 64 x 64 results of one matrix, 8 x 4 a thread. Tiles of both
 factors, 16 deep, go through shared memory: each number is read from global memory once for 64
-results. What a tile gives is summed before it is added to the rest: a sum of 256 equal numbers, one
-by one, would be wrong by several units of the last place, always in the same direction.
+results, and the next tiles are under way while these are multiplied. What a tile gives is summed
+before it is added to the rest: a sum of 256 equal numbers, one by one, would be wrong by several
+units of the last place, always in the same direction.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,8 @@ from course.intrinsics import load, load4, store
 
 Array = Any  # of numba.cuda
 
-TILE, DEPTH, THREADS = 64, 16, 256
+TILE, DEPTH, THREADS = 64, 16, 128
+FETCHED = TILE * DEPTH // THREADS  # numbers of a tile that a thread loads
 PITCH = TILE + 4  # of a tile's rows: neighbours down a column lie in other banks
 
 
@@ -25,26 +27,33 @@ def make_product(turn_a: bool, turn_b: bool) -> Callable:
     """The kernel of one choice of which factors are transposed; see `multiply`."""
 
     @cuda.jit(device=True)
-    def bring(a, matrix, first, start, turned, tile):
-        """Load 16 x 64 numbers of a factor; neighbouring threads take neighbours in memory."""
-        for go in range(TILE * DEPTH // THREADS):
+    def fetch(a, matrix, first, start, turned, numbers):
+        """Load a thread's share of 16 x 64 numbers; neighbours take neighbours in memory."""
+        for go in range(FETCHED):
             n = int32(cuda.threadIdx.x + go * THREADS)
             if turned:
-                i, place = int32(n // TILE), int32(n % TILE)
-                row, column = int32(start + i), int32(first + place)
+                row, column = int32(start + n // TILE), int32(first + n % TILE)
             else:
-                i, place = int32(n % DEPTH), int32(n // DEPTH)
-                row, column = int32(first + place), int32(start + i)
+                row, column = int32(first + n // DEPTH), int32(start + n % DEPTH)
             inside = row < a.shape[1] and column < a.shape[2]
-            number = load(a, (int32(matrix), row, column)) if inside else float32(0)
-            store(tile, (i, place), number)
+            numbers[go] = load(a, (int32(matrix), row, column)) if inside else float32(0)
+
+    @cuda.jit(device=True)
+    def put(numbers, turned, tile):
+        for go in range(FETCHED):
+            n = int32(cuda.threadIdx.x + go * THREADS)
+            if turned:
+                store(tile, (int32(n // TILE), int32(n % TILE)), numbers[go])
+            else:
+                store(tile, (int32(n % DEPTH), int32(n // DEPTH)), numbers[go])
 
     @cuda.jit
     def product(a, b, alpha, beta, c, out, state, wanted):
         """out = alpha op(a) op(b) + beta c, of the matrices whose state is wanted."""
         a_tile = cuda.shared.array((DEPTH, PITCH), float32)
         b_tile = cuda.shared.array((DEPTH, PITCH), float32)
-        total, part = cuda.local.array((4, 4), float32), cuda.local.array((4, 4), float32)
+        total, part = cuda.local.array((8, 4), float32), cuda.local.array((8, 4), float32)
+        next_a, next_b = cuda.local.array(FETCHED, float32), cuda.local.array(FETCHED, float32)
         matrix = cuda.blockIdx.x
         if state[matrix] != wanted:
             return
@@ -52,28 +61,36 @@ def make_product(turn_a: bool, turn_b: bool) -> Callable:
         t = int32(cuda.threadIdx.x)
         first_row, first_column = cuda.blockIdx.y * TILE, cuda.blockIdx.z * TILE
         row, column = t // 16 * 4, t % 16 * 4
-        for i in range(4):
+        for i in range(8):
             for j in range(4):
                 total[i, j] = float32(0)
-        for start in range(0, a.shape[1] if turn_a else a.shape[2], DEPTH):
-            bring(a, matrix, first_row, start, turn_a, a_tile)
-            bring(b, from_b, first_column, start, not turn_b, b_tile)
+        fetch(a, matrix, first_row, 0, turn_a, next_a)
+        fetch(b, from_b, first_column, 0, not turn_b, next_b)
+        depth = a.shape[1] if turn_a else a.shape[2]
+        for start in range(0, depth, DEPTH):
+            put(next_a, turn_a, a_tile)
+            put(next_b, not turn_b, b_tile)
             cuda.syncthreads()
-            for i in range(4):
+            fetch(a, matrix, first_row, start + DEPTH, turn_a, next_a)  # while this one is used
+            fetch(b, from_b, first_column, start + DEPTH, not turn_b, next_b)
+            for i in range(8):
                 for j in range(4):
                     part[i, j] = float32(0)
             for k in range(DEPTH):
-                x, y = load4(a_tile, (k, row)), load4(b_tile, (k, column))
+                w, x = load4(a_tile, (k, row)), load4(a_tile, (k, row + TILE // 2))
+                y = load4(b_tile, (k, column))
                 for i in range(4):
                     for j in range(4):
-                        part[i, j] += x[i] * y[j]
-            for i in range(4):
+                        part[i, j] += w[i] * y[j]
+                        part[i + 4, j] += x[i] * y[j]
+            for i in range(8):
                 for j in range(4):
                     total[i, j] += part[i, j]
             cuda.syncthreads()
-        for i in range(4):
+        for i in range(8):
             for j in range(4):
-                down, across = first_row + row + i, first_column + column + j
+                down = first_row + row + (i if i < 4 else i + TILE // 2 - 4)
+                across = first_column + column + j
                 if down < out.shape[1] and across < out.shape[2]:
                     value = alpha * total[i, j]
                     if beta != float32(0):
