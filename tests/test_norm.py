@@ -2,6 +2,7 @@
 
 import functools
 import math
+import types
 
 import numpy as np
 import pytest
@@ -94,10 +95,12 @@ def traced(method, x, gamma, beta, out, **form):
     """Trace a step's launch; no error is found in it."""
     aligned = norm._are_aligned(*(cuda.to_device(a) for a in (x, out))) and out.strides[0] % 16 == 0
     form = Form(str(out.dtype), aligned, gamma=gamma is not None, beta=beta is not None, **form)
-    kernel, blocks, threads = LADDER[method].launch(*x.shape, form)
+    kernel, blocks, threads, shared = LADDER[method].launch(*x.shape, form)
     some = np.zeros(1, np.float32)
     gamma, beta = (some if factor is None else factor for factor in (gamma, beta))
-    report = trace(kernel, blocks, threads, x, gamma, beta, np.float32(1e-5), out)
+    report = trace(
+        kernel, blocks, threads, x, gamma, beta, np.float32(1e-5), out, dynamic_shared=shared
+    )
     assert not [finding for finding in report.findings if finding.is_error]
     return report
 
@@ -472,6 +475,16 @@ def test_the_bench_times_right_programs(monkeypatch):
     assert ("layer norm + gelu", "auto", "9x40", "float16") in frame.rows
     assert ("layer norm + gelu", "auto", "3x300", "float32") in frame.rows
     assert all(("layer norm backward", m, "9x40", "float32") in frame.rows for m in norm.BACKWARD)
+
+
+def test_the_cuda_kernel_is_left_out_where_its_registers_are_too_many(rng):
+    frame = Judge("norm", None, say=lambda _: None)
+    data = [np.zeros((1, 65_536), np.float32), *np.zeros((2, 65_536), np.float32)]
+    kernel = types.SimpleNamespace(num_regs=72)
+    cupy = types.SimpleNamespace(RawKernel=lambda *source: kernel)  # it has nothing to launch
+    bench_norm.cuda_cpp(frame, cupy, data, True, "layer norm + gelu", {})
+    (note,) = frame.notes
+    assert "left out at rows of 65536: 72 registers for each of 1,024 threads" in note
 
 
 def test_the_cuda_kernel_covers_the_row():

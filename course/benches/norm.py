@@ -11,6 +11,7 @@ import numpy as np
 
 from course import cuda_cpp_norm, launch_costs, peers
 from course.kernels.norm import BACKWARD, LADDER, prepared, prepared_backward
+from course.kernels.norm_rows import REGISTERS
 from course.kernels.norm_shapes import short_shape
 
 SHAPES = ((16_384, 4096), (65_536, 768))
@@ -166,6 +167,12 @@ def cuda_cpp(bench, cupy, data, gelu, name, work):
         return
     threads, parts = found
     kernel = cupy.RawKernel(cuda_cpp_norm.SOURCE, "layer_norm", cuda_cpp_norm.options(parts, gelu))
+    if kernel.num_regs * threads > REGISTERS:
+        bench.notes.append(
+            f"CUDA C++ left out at rows of {columns}: {kernel.num_regs} registers for each of "
+            f"{threads:,} threads are more than a multiprocessor has"
+        )
+        return
     arrays = [cupy.asarray(array) for array in data]
     out, eps = cupy.empty_like(arrays[0]), np.float32(EPS)
 

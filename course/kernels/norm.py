@@ -1,7 +1,8 @@
 """Normalise the rows of a matrix on the GPU (LayerNorm), and go back: a ladder, and front doors.
 
-Steps 1 to 5 are in `course.kernels.norm_steps`, 6 to 8 in `course.kernels.norm_rows`, the gradients
-in `course.kernels.norm_backward`. Here is how each is launched:
+Steps 1 to 5 are in `course.kernels.norm_steps`, 6 and 7 in `course.kernels.norm_rows`, 8 and 9 in
+`course.kernels.norm_long`, the gradients in `course.kernels.norm_backward`. How a step is launched
+says `course.kernels.norm_ladder`.
 
 >>> y = layer_norm(x, gamma, beta)                          # NumPy in, NumPy out
 >>> layer_norm(x, gamma, beta, out=y, activation="gelu")    # CuPy or Numba arrays stay there
@@ -11,13 +12,13 @@ in `course.kernels.norm_backward`. Here is how each is launched:
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from course.backend import cuda
-from course.kernels import norm_backward, norm_rows, norm_steps
+from course.kernels import norm_backward, norm_rows
 from course.kernels.arrays import (
     Array,
     are_aligned,
@@ -27,88 +28,19 @@ from course.kernels.arrays import (
     on_device,
     target_for,
 )  # fmt: skip
-from course.kernels.norm_rows import ACTIVATIONS, Form, Shape
+from course.kernels.norm_ladder import BOTH, LADDER, method_for
+from course.kernels.norm_long import rows_in_both
+from course.kernels.norm_rows import ACTIVATIONS, Form
 from course.kernels.norm_shapes import (
     BACKWARD_ELEMENTS,
     BACKWARD_THREADS,
     BLOCKS,
-    ELEMENTS,
-    LONG,
-    ROW_THREADS,
-    SHORT,
     backward_shape,
-    row_shape,
-    short_shape,
+    split_for,
 )  # fmt: skip
+from course.models.shared_limit import allow_shared
 
 LONGEST = 2**24  # columns: as many as float32 counts exactly
-Launch = tuple[Callable, int, int]  # kernel, blocks, threads
-
-
-@dataclass(frozen=True)
-class Step:
-    """A step of the ladder.
-
-    Attributes
-    ----------
-    launch : callable
-        ``launch(rows, columns, form)`` gives the kernel, called with (x, gamma, beta, eps, out),
-        and its blocks and threads.
-    fused : bool
-        It applies an activation before it writes, and does without gamma and beta that are not
-        there. Others are given ones and zeros, and a second kernel applies the activation.
-    """
-
-    launch: Callable[[int, int, Form], Launch]
-    fused: bool = False
-
-
-def _plain(kernel: Callable, rows_a_block: int, threads: int) -> Step:
-    return Step(lambda rows, columns, form: (kernel, -(-rows // rows_a_block), threads))
-
-
-def _made(make: Callable, shape_for: Callable[[int, bool, str], Shape]) -> Step:
-    def launch(rows: int, columns: int, form: Form) -> Launch:
-        shape = shape_for(columns, form.aligned, form.kind)
-        full = 0 if make is norm_rows.long_rows else shape.full(columns, form.aligned)
-        form = replace(form, full=full)
-        return make(shape, form), -(-rows // shape.rows), shape.threads
-
-    return Step(launch, fused=True)
-
-
-#: The steps by name, in the order of the ladder; "squares" is there to be seen failing.
-LADDER: dict[str, Step] = {
-    "naive": _plain(norm_steps.layer_norm_naive, 64, 64),
-    "tree": _plain(norm_steps.layer_norm_tree, 1, norm_steps.TREE),
-    "squares": _plain(norm_steps.layer_norm_squares, 1, norm_steps.TREE),
-    "one pass": _plain(norm_steps.layer_norm_one_pass, 1, norm_steps.TREE),
-    "warp": _plain(norm_steps.layer_norm_warp, norm_steps.WARPS, norm_steps.WARPS * 32),
-    "block": _plain(norm_steps.layer_norm_block, 1, norm_steps.WARPS * 32),
-    "registers": _made(norm_rows.rows_in_registers, row_shape),
-    "several rows": _made(
-        norm_rows.rows_in_registers, lambda columns, aligned, kind: short_shape(columns)
-    ),
-    "long": _made(norm_rows.long_rows, lambda columns, aligned, kind: LONG),
-}
-
-
-def method_for(method: str, columns: int, aligned: bool = True) -> str:
-    """The step that `layer_norm` launches for a method, by the length of the rows.
-
-    Raises
-    ------
-    ValueError
-        For a method that does not exist.
-    """
-    if method not in ("auto", *LADDER):
-        raise ValueError(f"there is no method {method!r}: choose auto, {', '.join(LADDER)}")
-    if method != "auto":
-        return method
-    if columns <= SHORT:
-        return "several rows"
-    most = ROW_THREADS[-1] * ELEMENTS[aligned][-1]
-    return "registers" if columns <= most else "long"
 
 
 # --- forward --------------------------------------------------------------------------------------
@@ -197,15 +129,21 @@ def prepared(
     """
     rows, columns = x.shape
     aligned = _are_aligned(x, out, gamma, beta)
-    step = LADDER[method_for(method, columns, aligned)]
+    method = method_for(method, columns, aligned, str(x.dtype))
+    step = LADDER[method]
     fused = activation if step.fused else None
     form = Form(str(out.dtype), aligned, 0, gamma is not None, beta is not None, fused)
-    kernel, blocks, threads = step.launch(rows, columns, form)
     if gamma is None:
         gamma = _constant(1, 1 if step.fused else columns)
     if beta is None:
         beta = _constant(0, 1 if step.fused else columns)
-    launches = [(kernel[blocks, threads, stream], (x, gamma, beta, np.float32(eps), out))]
+    if method == BOTH:
+        form = replace(form, types=_types(x, gamma, beta, out))
+    made = step.launch(rows, columns, form)
+    if made.shared:
+        allow_shared(made.kernel, form.types, made.shared)
+    call = made.kernel[made.blocks, made.threads, stream, made.shared]
+    launches = [(call, (x, gamma, beta, np.float32(eps), out))]
     if activation is not None and not step.fused:
         grid = -(-columns // 256), min(rows, 65_535)
         launches.append((activate(activation)[grid, 256, stream], (out,)))
@@ -364,15 +302,20 @@ def made_kernels() -> dict[str, tuple[Callable, str]]:
         back = f"void({rows}, {rows}, {columns}, float32, {rows}, {_SUMS}, {_SUMS})"
         for length, aligned in lengths:
             where = f"{length}{'' if aligned else ' unaligned'}, {kind}"
-            step = LADDER[method_for("auto", length, aligned)]
+            step = LADDER[method_for("auto", length, aligned, kind, given=(0, False))]
             for activation in (None, "gelu") if length in (768, 4096) else ("gelu",):
-                kernel, _, _ = step.launch(1, length, Form(kind, aligned, activation=activation))
+                kernel = step.launch(1, length, Form(kind, aligned, activation=activation)).kernel
                 found[f"{'rows' if activation is None else 'rows, gelu'}, {where}"] = kernel, types
             if length <= BACKWARD_THREADS * BACKWARD_ELEMENTS[aligned][-1]:
                 shape = backward_shape(length, aligned)
                 form = Form(kind, aligned, shape.full(length, aligned))
                 kernel = norm_backward.backward_in_registers(shape, form, True)
                 found[f"backward, {where}"] = kernel, back
+            if kind == "float32" and length > 16_384:
+                split = split_for(length, aligned, kind, 2**18, copies=False)
+                full = split.shape.full(length, aligned)
+                kernel = rows_in_both(split, Form(kind, aligned, full, activation="gelu"))
+                found[f"rows in both, gelu, {where}"] = kernel, types
     return found
 
 
@@ -399,6 +342,14 @@ def _check_rows(x: Array, factors: dict[str, Array | None], eps: float) -> int:
     if not eps >= 0:
         raise ValueError(f"eps is {eps}: it is added to the variance and must be 0 or more")
     return shape[-1]
+
+
+def _types(x: Array, gamma: Array, beta: Array, out: Array) -> str:
+    """Signature of a step's kernel for arrays on the GPU."""
+    rows, more_rows = (
+        f"{array.dtype}[:, {'::1' if array.is_c_contiguous() else ':'}]" for array in (x, out)
+    )
+    return f"void({rows}, {gamma.dtype}[::1], {beta.dtype}[::1], float32, {more_rows})"
 
 
 def _matrix(array: Array, name: str) -> Array:

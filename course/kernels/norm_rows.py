@@ -1,10 +1,9 @@
-"""Normalise the rows of a matrix, steps 6 to 8: wide loads and the row in registers.
+"""Normalise the rows of a matrix, steps 6 and 7: wide loads and the row in registers.
 
 Step 6: a block reads its row once, 16 bytes a thread and access, all of them under way together,
 and keeps it in registers: mean, then squared differences, then the result, without reading again.
 Step 7 is the same with several short rows in a block: the threads of a row are a part of a warp and
-need shuffles alone. Step 8 is for rows that no block's registers hold: moments of a chunk after the
-other, then the row is read a second time, while some of it may still be in L2.
+need shuffles alone.
 
 Which numbers a thread has: columns ``(part * row_threads + thread) * wide`` and the ``wide - 1``
 after it, for each part. Parts that a row surely fills are compiled without a guard. In others, what
@@ -33,7 +32,7 @@ from course.intrinsics import (
 )  # fmt: skip
 from course.kernels.activation import FUNCTIONS
 from course.kernels.arrays import WORDS
-from course.kernels.norm_steps import ALL, WARP, merged, merged_in_warp
+from course.kernels.norm_steps import ALL, WARP
 
 
 @cuda.jit(device=True)
@@ -125,6 +124,8 @@ class Form:
         Whether they are there; without it the argument is not touched.
     activation : str, optional
         A name in `ACTIVATIONS`.
+    types : str, optional
+        Signature of the arguments, of a kernel that is for these alone.
     """
 
     kind: str = "float32"
@@ -133,6 +134,7 @@ class Form:
     gamma: bool = True
     beta: bool = True
     activation: str | None = None
+    types: str | None = None
 
 
 class Pieces(NamedTuple):
@@ -140,8 +142,9 @@ class Pieces(NamedTuple):
 
     `take`, `put`: ``wide`` numbers at an index, to and from ``values[n:]``. `bring`: all numbers of
     a chunk. `how_many`: those that are in the row; `of_warp`: a whole warp's. `added`, `squared`: a
-    thread's sum, and that of its squared differences from a number. `finish`: normalise and write.
-    `bring` and `finish` say that no cache need keep a row, unless it is read `again`.
+    thread's sum, and that of its squared differences from a number. `result`: normalise ``wide``
+    numbers, with gamma and beta from an index each. `finish`: normalise all numbers, and write
+    them. `bring` and `finish` say that no cache need keep a row, unless it is read `again`.
     """
 
     take: Callable
@@ -151,6 +154,7 @@ class Pieces(NamedTuple):
     of_warp: Callable
     added: Callable
     squared: Callable
+    result: Callable
     finish: Callable
 
 
@@ -244,28 +248,32 @@ def pieces(shape: Shape, form: Form, again: bool = False) -> Pieces:
         return result
 
     @cuda.jit(device=True)
-    def finish(out, row, start, columns, thread, values, mean, scale, gamma, beta, wanted):
+    def result(values, n, at_gamma, at_beta, mean, scale, gamma, beta):
         factors = cuda.local.array(4, float32)
+        for e in range(wide):
+            values[n + e] = (values[n + e] - mean) * scale
+        if has_gamma:
+            take(gamma, at_gamma, factors, 0)
+            for e in range(wide):
+                values[n + e] *= factors[e]
+        if has_beta:
+            take(beta, at_beta, factors, 0)
+            for e in range(wide):
+                values[n + e] += factors[e]
+        for e in range(wide):
+            values[n + e] = activation(values[n + e])
+
+    @cuda.jit(device=True)
+    def finish(out, row, start, columns, thread, values, mean, scale, gamma, beta, wanted):
         first = int64(start) + int64(thread) * wide
         for part in range(parts):
             column, n = first + part * row_threads * wide, part * wide
             near = column if part < full else min(column, int64(columns - wide))
-            for e in range(wide):
-                values[n + e] = (values[n + e] - mean) * scale
-            if has_gamma:
-                take(gamma, near, factors, 0)
-                for e in range(wide):
-                    values[n + e] *= factors[e]
-            if has_beta:
-                take(beta, near, factors, 0)
-                for e in range(wide):
-                    values[n + e] += factors[e]
-            for e in range(wide):
-                values[n + e] = activation(values[n + e])
+            result(values, n, near, near, mean, scale, gamma, beta)
             if wanted and (part < full or column < columns):
                 put(out, (row, column), values, n)
 
-    return Pieces(take, put, bring, how_many, of_warp, added, squared, finish)
+    return Pieces(take, put, bring, how_many, of_warp, added, squared, result, finish)
 
 
 def power_above(number: int) -> int:
@@ -347,46 +355,3 @@ def rows_in_registers(shape: Shape, form: Form) -> Callable:
         finish(out, row, 0, columns, thread, values, mean, scale, gamma, beta, True)
 
     return layer_norm_row
-
-
-@functools.cache
-def long_rows(shape: Shape, form: Form) -> Callable:
-    """The kernel of step 8, (x, gamma, beta, eps, out): a block a row of any length.
-
-    Chunks of `shape.longest` numbers; each thread merges its part of a chunk into its moments.
-    """
-    part = pieces(shape, form, again=True)
-    bring, how_many, finish = part.bring, part.how_many, part.finish
-    added, squared = part.added, part.squared
-    elements, chunk, warps = shape.elements, shape.longest, shape.row_threads // WARP
-
-    @cuda.jit(max_registers=shape.max_registers)
-    def layer_norm_long(x, gamma, beta, eps, out):
-        values = cuda.local.array(elements, float32)
-        counts = cuda.shared.array(warps, float32)
-        means = cuda.shared.array(warps, float32)
-        squares = cuda.shared.array(warps, float32)
-        row, thread = int32(cuda.blockIdx.x), int32(cuda.threadIdx.x)
-        warp, lane = thread // int32(WARP), thread % int32(WARP)
-        columns = int32(x.shape[1])
-        count, mean, square = float32(0), float32(0), float32(0)
-        for start in range(0, columns, chunk):
-            bring(x, row, start, columns, thread, values)
-            found = how_many(start, columns, thread)
-            middle = added(values, start, columns, thread) / max(found, float32(1))
-            spread = squared(values, start, columns, thread, middle)
-            count, mean, square = merged(count, mean, square, found, middle, spread)
-        count, mean, square = merged_in_warp(count, mean, square)
-        if lane == 0:
-            counts[warp], means[warp], squares[warp] = count, mean, square
-        cuda.syncthreads()
-        other = min(lane, int32(warps - 1))
-        count = counts[other] if lane < warps else float32(0)
-        square = squares[other] if lane < warps else float32(0)
-        count, mean, square = merged_in_warp(count, means[other], square)
-        scale = float32(1) / math.sqrt(square / count + eps)
-        for start in range(0, columns, chunk):
-            bring(x, row, start, columns, thread, values)
-            finish(out, row, start, columns, thread, values, mean, scale, gamma, beta, True)
-
-    return layer_norm_long

@@ -3,6 +3,8 @@
 Forward by measurement on an H200, backward by registers and resident threads alone.
 """
 
+from course.kernels.arrays import WORDS
+from course.kernels.norm_long import SUMS, Split
 from course.kernels.norm_rows import Shape, power_above
 
 #: Threads of a row from which a kernel is chosen, so that few are compiled.
@@ -18,6 +20,9 @@ SHORT = 256  # columns up to which "auto" puts several rows into a block
 BACKWARD_THREADS = 512  # of a row, at most
 BACKWARD_ELEMENTS = {True: (8, 16), False: (8,)}
 BLOCKS = 4  # for each multiprocessor, of kernels that walk over the rows
+SPLIT_THREADS = 896  # of a row in registers and shared memory, at most: 72 registers each
+#: Numbers a thread in registers, of aligned rows or others, and where threads wait for the rest.
+SPLIT_ELEMENTS, SPLIT_WAITING = {True: 28, False: 16}, {True: 24, False: 16}
 LONG = Shape(512, 1, 16)  # for rows that no block's registers hold
 
 
@@ -67,6 +72,46 @@ def short_shape(columns: int) -> Shape:
         f"rows of {columns:,} numbers are too long for a warp's registers, which hold "
         f"{32 * ELEMENTS[True][-1]:,}: choose the method 'registers', 'long' or 'auto'"
     )
+
+
+def split_for(
+    columns: int, aligned: bool, kind: str, shared: int, copies: bool, keeps: bool = True
+) -> Split:
+    """How a row of this length lies in registers and shared memory.
+
+    Parameters
+    ----------
+    shared : int
+        Bytes of shared memory that a block can have.
+    copies : bool
+        Float32 can be copied asynchronously.
+    keeps : bool
+        There are gamma or beta, and what is left of shared memory is for them.
+
+    Raises
+    ------
+    ValueError
+        When the row is too long.
+    """
+    threads = min(SPLIT_THREADS, max(32, power_above(columns // 32)))
+    copies = copies and kind == "float32"
+    shape = Shape(threads, 1, (SPLIT_ELEMENTS if copies else SPLIT_WAITING)[aligned])
+    left = shared - SUMS - Split(shape).dynamic_shared(columns, kind)
+    if left < 0:
+        most = columns + left * 8 // WORDS[kind].bitwidth
+        raise ValueError(
+            f"a row of {columns:,} numbers is too long for a block's registers and shared memory, "
+            f"which hold {most:,} on this GPU: choose the method 'long' or 'auto'"
+        )
+    if not (copies and keeps and threads == SPLIT_THREADS):  # else several blocks share L1
+        return Split(shape, 0, copies)
+    kept = min(left // 8, shape.longest, columns)
+    return Split(shape, kept - kept % (4 * threads), copies)
+
+
+def longest_split(aligned: bool, shared: int) -> int:
+    """The longest row of float32 that fits registers and so many bytes of shared memory."""
+    return SPLIT_THREADS * SPLIT_ELEMENTS[aligned] + (shared - SUMS) // 4
 
 
 def backward_shape(columns: int, aligned: bool = True) -> Shape:
