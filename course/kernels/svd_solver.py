@@ -232,7 +232,9 @@ class Solver:
         """A kernel whose blocks share a matrix."""
         return kernel[(self.batch, svd_ends.PARTS), svd_ends.PART_THREADS, stream]
 
-    def _by_rows(self, kernel: Callable, rows: int, stream: Stream = 0, shared: int = 0):
+    def _by_rows(
+        self, kernel: Callable, rows: int, stream: Stream = 0, shared: int = 0
+    ) -> Callable:
         """A kernel of a block a matrix, its warps at work on rows: four each, if they suffice."""
         threads = min(svd_ends.THREADS, -(-rows // 4) * 32)
         return kernel[self.batch, threads, stream, shared]
