@@ -1,7 +1,7 @@
 """Normalise long rows, steps 8 and 9: a row in registers and shared memory, and longer ones.
 
 Step 8 is for rows that a block's registers do not hold: the first numbers lie in registers as in
-step 6, the rest in shared memory, up to 90,752 numbers on an H200. Still each is read once. One
+step 6, the rest in shared memory, up to 79,456 numbers on an H200. Still each is read once. One
 block has a multiprocessor to itself, so nobody else's loads fill the time in which it writes. Hence
 it walks over rows: where a result was written, the same place's next number is on its way.
 
@@ -79,6 +79,9 @@ class Split:
 def rows_in_both(split: Split, form: Form) -> Callable:
     """The kernel of step 8, (x, gamma, beta, eps, out), with a row a block at a time.
 
+    Each thread touches only its own places of shared memory, so that copies need no barrier: where
+    it has written a result it begins to copy the following row's number. Warps exchange means and
+    squares in one of two sets, in turn, so that one barrier a row is enough.
     Launch with ``split.shape.threads`` threads, ``split.dynamic_shared(...)`` bytes and any number
     of blocks.
     """

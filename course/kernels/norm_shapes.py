@@ -1,6 +1,7 @@
 """Sizes of the LayerNorm kernels by the length of the rows: what is tuned for a GPU.
 
-Forward by measurement on an H200, backward by registers and resident threads alone.
+Forward by measurement on an H200, backward, and rows that are split between registers and shared
+memory, by registers and resident threads alone.
 """
 
 from course.kernels.arrays import WORDS
@@ -20,9 +21,9 @@ SHORT = 256  # columns up to which "auto" puts several rows into a block
 BACKWARD_THREADS = 512  # of a row, at most
 BACKWARD_ELEMENTS = {True: (8, 16), False: (8,)}
 BLOCKS = 4  # for each multiprocessor, of kernels that walk over the rows
-SPLIT_THREADS = 896  # of a row in registers and shared memory, at most: 72 registers each
+SPLIT_THREADS = 768  # of a row in registers and shared memory, at most: 80 registers each
 #: Numbers a thread in registers, of aligned rows or others, and where threads wait for the rest.
-SPLIT_ELEMENTS, SPLIT_WAITING = {True: 28, False: 16}, {True: 24, False: 16}
+SPLIT_ELEMENTS, SPLIT_WAITING = {True: 28, False: 20}, {True: 24, False: 16}
 LONG = Shape(512, 1, 16)  # for rows that no block's registers hold
 
 
