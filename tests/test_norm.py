@@ -14,7 +14,7 @@ from course.benches import norm as bench_norm
 from course.benches import norm_lengths
 from course.kernels import norm
 from course.kernels.activation import FUNCTIONS
-from course.kernels.norm import LADDER, Form, layer_norm, layer_norm_backward
+from course.kernels.norm import LADDER, Form, layer_norm, layer_norm_backward, method_for
 from course.kernels.norm_backward import backward_in_registers
 from course.kernels.norm_rows import Shape, rows_in_registers
 from course.kernels.norm_shapes import backward_shape, row_shape, short_shape
@@ -25,8 +25,8 @@ FUSED = [name for name, step in LADDER.items() if step.fused]
 SHAPES = [(1, 1), (3, 2), (5, 31), (7, 33), (2, 100), (67, 33), (5, 128), (3, 260), (2, 1023)]
 #: Lengths at which one shape ends and the next begins, and the longest.
 LENGTHS = (
-    4, 8, 9, 64, 255, 256, 257, 260, 768, 1020, 4096, 4099, 8192, 8196, 16_388, 16_389, 32_768,
-    32_769, 65_535, 65_536,
+    4, 8, 9, 64, 255, 256, 257, 260, 384, 385, 388, 768, 1020, 4096, 4099, 8192, 8196, 16_388,
+    16_389, 32_768, 32_769, 65_535, 65_536,
 )  # fmt: skip
 ERF = np.vectorize(math.erf)
 
@@ -336,6 +336,23 @@ def test_the_chosen_shapes_hold_their_rows_and_fit_a_multiprocessor():
                     assert shape.longest >= columns
                     assert shape.threads * shape.max_registers <= 65_536
     assert all(short_shape(columns).longest >= columns for columns in range(1, 1025))
+
+
+def test_shapes_that_were_measured():
+    """On an H200; who changes one measures again."""
+    few, every = 32, 255  # registers
+    for columns, shape in {
+        768: Shape(96, 1, 8, few), 1024: Shape(128, 1, 8, few), 2048: Shape(256, 1, 8, few),
+        4096: Shape(512, 1, 8, few), 5000: Shape(320, 1, 16, every), 8192: Shape(512, 1, 16, every),
+        12_288: Shape(512, 1, 24, every),
+    }.items():  # fmt: skip
+        assert method_for("auto", columns) == "registers" and row_shape(columns) == shape
+    for columns in (257, 384):
+        assert method_for("auto", columns) == method_for("auto", columns, False) == "several rows"
+        assert short_shape(columns) == Shape(32, 4, 12)
+    assert method_for("auto", 385) == "registers"
+    for columns in (4097, 4099, 4224):
+        assert row_shape(columns, aligned=False) == Shape(352, 1, 12, 64)
 
 
 # --- bytes ----------------------------------------------------------------------------------------

@@ -13,11 +13,16 @@ ROW_THREADS = (32, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 640, 768, 896
 #: Numbers a thread: of aligned rows the fewest that reach the row's end; of others, whose accesses
 #: are of one number, what leaves the fewest threads idle.
 ELEMENTS = {True: (8, 16, 24, 32), False: (12, 16)}
+#: More threads of a row whose accesses are of one number: 352 x 12 hold one of 4,099.
+UNALIGNED_THREADS = (*ROW_THREADS, 352)
 FEW_THREADS = 512  # of a row, if they hold it: several blocks a multiprocessor
 FEW_REGISTERS = 32  # with 8 numbers a thread: all 2,048 threads fit a multiprocessor
 UNALIGNED_REGISTERS = 64  # room for an address each
 SHORT_THREADS = 128  # of a block with several rows
-SHORT = 256  # columns up to which "auto" puts several rows into a block
+#: Numbers a thread of one of several rows: the fewest that let a warp, or a part of it, hold it.
+SHORT_ELEMENTS = (8, 12, 16, 24, 32)
+SHORT = 384  # columns up to which "auto" puts several rows into a block
+BACKWARD_SHORT = 256  # the same backward, whose sums of two more rows take registers, too
 BACKWARD_THREADS = 512  # of a row, at most
 BACKWARD_ELEMENTS = {True: (8, 16), False: (8,)}
 BLOCKS = 4  # for each multiprocessor, of kernels that walk over the rows
@@ -38,7 +43,7 @@ def row_shape(columns: int, aligned: bool = True, kind: str = "float32") -> Shap
     sizes = [
         (elements, threads)
         for elements in ELEMENTS[aligned]
-        for threads in ROW_THREADS
+        for threads in (ROW_THREADS if aligned else UNALIGNED_THREADS)
         if threads * elements >= columns
     ]
     if not sizes:
@@ -65,13 +70,13 @@ def short_shape(columns: int) -> Shape:
     ValueError
         When the rows are too long.
     """
-    for elements in ELEMENTS[True]:
+    for elements in SHORT_ELEMENTS:
         threads = power_above(-(-columns // elements))
         if threads <= 32:
             return Shape(threads, SHORT_THREADS // threads, elements)
     raise ValueError(
         f"rows of {columns:,} numbers are too long for a warp's registers, which hold "
-        f"{32 * ELEMENTS[True][-1]:,}: choose the method 'registers', 'long' or 'auto'"
+        f"{32 * SHORT_ELEMENTS[-1]:,}: choose the method 'registers', 'long' or 'auto'"
     )
 
 
@@ -123,7 +128,7 @@ def backward_shape(columns: int, aligned: bool = True) -> Shape:
     ValueError
         When the rows are too long.
     """
-    if columns <= SHORT:
+    if columns <= BACKWARD_SHORT:
         return short_shape(columns)
     for elements in BACKWARD_ELEMENTS[aligned]:
         for threads in ROW_THREADS:
