@@ -11,18 +11,25 @@ def normal(rng, *shape):
     return rng.standard_normal(shape).astype(np.float32)
 
 
-def errors(a, factors):
-    """Relative residual, largest error of a singular value, and both orthogonality errors."""
+def errors_of_each(a, factors):
+    """The figures of each matrix, by name: arrays (batch,)."""
     a, u, s, vt = (np.asarray(x, np.float64) for x in (a, *factors))
     exact = np.linalg.svd(a, compute_uv=False)
     one = np.eye(s.shape[-1])
     norm, top = np.linalg.norm(a, axis=(1, 2)), exact[:, :1]
     residual = np.linalg.norm(a - (u * s[:, None]) @ vt, axis=(1, 2)) / np.where(norm, norm, 1)
     sigma = np.abs(s - exact) / np.where(top, top, 1)
-    return (
-        residual.max(), sigma.max(), np.abs(u.swapaxes(1, 2) @ u - one).max(),
-        np.abs(vt @ vt.swapaxes(1, 2) - one).max(),
-    )  # fmt: skip
+    return {
+        "relative residual": residual,
+        "error of a singular value": sigma.max(1),
+        "orthogonality of u": np.abs(u.swapaxes(1, 2) @ u - one).max((1, 2)),
+        "orthogonality of vt": np.abs(vt @ vt.swapaxes(1, 2) - one).max((1, 2)),
+    }
+
+
+def errors(a, factors):
+    """Relative residual, largest error of a singular value, and both orthogonality errors."""
+    return tuple(each.max() for each in errors_of_each(a, factors).values())
 
 
 def assert_right(a, factors):
@@ -31,8 +38,13 @@ def assert_right(a, factors):
     assert tuple(x.shape for x in factors) == shapes
     assert all(x.dtype == np.float32 for x in factors)
     assert (factors[1][:, :-1] >= factors[1][:, 1:]).all() and (factors[1] >= 0).all()
-    residual, sigma, left, right = errors(a, factors)
-    assert residual <= RESIDUAL and sigma <= SIGMA and max(left, right) <= ORTHOGONAL
+    bounds = RESIDUAL, SIGMA, ORTHOGONAL, ORTHOGONAL
+    for (figure, each), most in zip(errors_of_each(a, factors).items(), bounds, strict=True):
+        wrong = np.flatnonzero(~(each <= most))  # NaN is wrong, too
+        assert not wrong.size, (
+            f"{figure}: {each[wrong[0]]:.3g} in matrix {wrong[0]} of {batch}, {m} x {n}, but at "
+            f"most {most:g} is right; wrong in the matrices {wrong.tolist()}"
+        )
 
 
 def special(rng, n):

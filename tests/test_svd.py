@@ -3,6 +3,8 @@
 Bounds: those of the project's requirements, against NumPy's float64. Without a GPU sizes are small.
 """
 
+import types
+
 import numpy as np
 import pytest
 from compiled_samples import needs_compiler
@@ -11,7 +13,7 @@ from svd_samples import ORTHOGONAL, assert_right, normal, room, special
 
 from course import cuda, gpu, trace
 from course.compiler import compiled
-from course.kernels import svd_blocks, svd_ends, svd_qr, svd_rotate, svd_tensor
+from course.kernels import svd_blocks, svd_ends, svd_qr, svd_rotate, svd_solver, svd_tensor
 from course.kernels.svd import LADDER, Solver, forget, rank_k, step_for, svd
 from course.kernels.svd_blocks import SQUARE
 from course.kernels.svd_inner import PAIRS, PITCH, PLAYERS, THREADS, TURNS, _next_seat, diagonalise
@@ -186,6 +188,35 @@ def test_what_is_refused_is_named(rng):
         rank_k(a, 5)
     with pytest.raises(ValueError, match="power is -1"):
         rank_k(a, 2, power=-1)
+
+
+@pytest.mark.parametrize(("name", "blocks"), [("T4", "blocks"), ("H200", "tensor cores")])
+def test_auto_takes_shared_memory_for_few_columns_and_blocks_for_more(monkeypatch, name, blocks):
+    there = types.SimpleNamespace(compute_capability=gpus.find(name).compute_capability)
+    monkeypatch.setattr(svd_solver.cuda, "get_current_device", lambda: there)
+    assert [step_for("auto", columns)[0] for columns in (1, 32)] == ["shared"] * 2
+    assert [step_for("auto", columns)[0] for columns in (33, 64, 65, 1024)] == [blocks] * 4
+    assert step_for("shared", 64) == ("shared", LADDER["shared"])  # who asks for it gets it
+
+
+def test_wrong_factors_are_named(rng):
+    a = normal(rng, 3, 6, 5)
+    u, s, vt = (np.copy(x) for x in np.linalg.svd(a, full_matrices=False))
+    assert_right(a, (u, s, vt))
+    for wrong, place, figure in (
+        (u, (1, 0, 4), "relative residual: .* in matrix 1 of 3, 6 x 5, .* matrices \\[1\\]"),
+        (vt, (2, 0, 0), "relative residual: nan in matrix 2 of 3"),
+    ):
+        kept = wrong[place]
+        wrong[place] = kept + 1 if place[0] == 1 else np.nan
+        with pytest.raises(AssertionError, match=figure):
+            assert_right(a, (u, s, vt))
+        wrong[place] = kept
+    with pytest.raises(AssertionError, match="error of a singular value: .* in matrix 0 of 3"):
+        assert_right(a, (u, s * np.float32(1 + 8e-7), vt))
+    u[2], vt[2] = u[2] * np.float32(1 + 4e-6), vt[2] / np.float32(1 + 4e-6)  # the product stays
+    with pytest.raises(AssertionError, match="orthogonality of u: .* in matrix 2 of 3"):
+        assert_right(a, (u, s, vt))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

@@ -64,6 +64,23 @@ def test_more_sweeps_than_were_queued_give_the_same_to_the_bit(rng, reads, shape
     assert np.array_equal(history[: few.sweeps], kept[: few.sweeps], equal_nan=True)
 
 
+@pytest.mark.parametrize("method", ["blocks", "shared"])
+def test_the_history_is_nan_where_a_matrix_was_finished(rng, method):
+    shape = 3, 40, 40
+    a = normal(rng, *shape)
+    a[1] = np.diag(np.arange(40))  # takes fewer sweeps
+    solver = Solver(*shape, method)
+    for leftover in (7, np.nan, 0):  # of memory that nobody has written, or of a call before
+        solver.history.copy_to_device(np.full(solver.history.shape, leftover, np.float32))
+        solved(solver, a)
+        history, swept = solver.history.copy_to_host(), solver.swept.copy_to_host()
+        assert 1 <= swept.min() and swept.max() == solver.sweeps < len(history)
+        assert method != "blocks" or swept[1] < swept[0]  # "shared" counts groups of sweeps
+        there = np.arange(len(history))[:, None] < swept
+        assert np.array_equal(np.isfinite(history), there)
+        assert np.array_equal(np.isnan(history), ~there)
+
+
 def test_a_solver_keeps_nothing_of_the_call_before(rng):
     for shape, k in (((2, 30, 21), None), ((2, 33, 34), 1)):
 

@@ -94,13 +94,15 @@ def scale_into(a, scale, out, turned):
 
 
 @cuda.jit
-def begin(w, floor, cosines, since, refreshes, state, swept):
+def begin(w, floor, cosines, since, refreshes, state, swept, history):
     """Every matrix waits for its first sweep; a block a matrix.
 
-    floor: the squared length below which a row of w is noise.
+    floor: the squared length below which a row of w is noise. history: NaN, until `judge` writes.
     """
     found = cuda.shared.array(WARPS, float32)
     matrix, t = cuda.blockIdx.x, int32(cuda.threadIdx.x)
+    for sweep in range(t, history.shape[0], cuda.blockDim.x):
+        history[sweep, matrix] = float32(math.nan)
     longest = float32(0)
     for row in range(t // 32, w.shape[1], cuda.blockDim.x // 32):
         total = float32(0)
@@ -126,7 +128,8 @@ def judge(cosines, since, refreshes, state, sweeps, swept, history):
     done, if more than `FRESH` sweeps have passed by then.
 
     cosines: the largest of the sweep, taken. since: sweeps since the last refresh, -1 before the
-    first. swept: how often a matrix was judged. history: the cosines, (most that are kept, batch).
+    first. swept: how often a matrix was judged. history: the cosines, (most that are kept, batch),
+    NaN where a matrix was finished.
     """
     matrix = cuda.grid(1)
     if matrix >= state.size or state[matrix] == FINISHED:
@@ -355,7 +358,8 @@ _MATRICES, _VECTORS, _FLAGS = "float32[:, :, ::1]", "float32[:, ::1]", "int32[::
 SIGNATURES = {
     "find_scale": f"void({_MATRICES}, float32[::1], float32[::1], {_FLAGS})",
     "scale_into": f"void({_MATRICES}, float32[::1], {_MATRICES}, boolean)",
-    "begin": f"void({_MATRICES}, float32[::1], float32[::1], {', '.join([_FLAGS] * 4)})",
+    "begin": f"void({_MATRICES}, float32[::1], float32[::1], {', '.join([_FLAGS] * 4)}, "
+    f"{_VECTORS})",
     "judge": f"void(float32[::1], {_FLAGS}, {_FLAGS}, {_FLAGS}, int32, {_FLAGS}, {_VECTORS})",
     "copy_matrices": f"void({_MATRICES}, {_MATRICES}, {_FLAGS}, int32)",
     "sort_rows": f"void({_MATRICES}, {_MATRICES}, float32[::1], {_VECTORS}, int32[:, ::1], "
