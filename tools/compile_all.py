@@ -81,10 +81,6 @@ WITH_SPILLS: dict[str, str] = {
         "tf32", "tf32 (unaligned)", "tf32 (many)", "tf32 (many, unaligned)",
         "tensor cores (many)", "tensor cores (many, unaligned)",
     )
-} | {
-    f"spectral: 4 x 8, 4 groups{folded}": "with 96 registers twenty warps fit, five to a "
-    "scheduler; a few registers wait in memory"
-    for folded in ("", ", folded")
 }  # fmt: skip
 
 
