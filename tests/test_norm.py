@@ -1,6 +1,7 @@
 """LayerNorm agrees with float64, forward and backward, and moves the bytes that it says."""
 
 import functools
+import inspect
 import math
 import types
 
@@ -9,7 +10,7 @@ import pytest
 
 from course import cuda_cpp_norm, gpu, images, trace
 from course.backend import cuda
-from course.bench import Bench
+from course.bench import Bench, WrongResult
 from course.benches import norm as bench_norm
 from course.benches import norm_lengths
 from course.kernels import norm
@@ -471,9 +472,10 @@ def test_backward_says_what_is_wrong():
 
 
 class Judge(Bench):
-    """A bench that checks every program and times none."""
+    """A bench that checks every program and times none; it takes what a bench takes, no more."""
 
     def variant(self, kernel, variant, call, args, *, expected, out=None, limit=1e-6, **said):
+        inspect.signature(Bench.variant).bind(self, kernel, variant, call, args, expected=0, **said)
         self.check(call, args, expected, out=out, limit=limit)
         self.rows.append((kernel, variant, said["shape"], said["dtype"]))
 
@@ -492,6 +494,47 @@ def test_the_bench_times_right_programs(monkeypatch):
     assert ("layer norm + gelu", "auto", "9x40", "float16") in frame.rows
     assert ("layer norm + gelu", "auto", "3x300", "float32") in frame.rows
     assert all(("layer norm backward", m, "9x40", "float32") in frame.rows for m in norm.BACKWARD)
+
+
+@pytest.mark.parametrize("activation", [None, "gelu"])
+def test_the_bench_writes_where_pytorch_writes_too_and_judges_what_is_there(activation):
+    frame, made = Judge("norm", None, say=lambda _: None), []
+
+    def empty(shape, dtype, device):
+        assert (dtype, device) == ("its float32", "cuda")
+        made.append(cuda.to_device(np.full(shape, np.nan, np.float32)))
+        return made[-1]
+
+    torch = types.SimpleNamespace(
+        empty=empty,
+        empty_like=lambda like: empty(like.shape, "its float32", "cuda"),
+        float32="its float32",
+    )
+    frame.peer = lambda name: torch if name == "torch" else None
+    data = bench_norm.inputs(frame, 9, 40)
+    expected = normalised(*data, activation=activation)
+    bench_norm.ours(frame, data, activation, ("block", "registers"), expected)
+    name = "layer norm" if activation is None else "layer norm + gelu"
+    said = [row[1] for row in frame.rows]
+    assert said == ["block", "registers", "registers, in PyTorch's memory"]
+    assert frame.rows[-1] == (name, said[-1], "9x40", "float32")
+    assert_close(made[-1].copy_to_host(), expected)  # a new array for the call, and it is written
+    there = [cuda.to_device(array) for array in data]
+    arguments = (*there, np.float32(bench_norm.EPS), cuda.to_device(data[0]))
+    work = bench_norm.work_of(data, activation)[1]
+    with pytest.raises(WrongResult):
+        bench_norm.in_torch_memory(
+            frame, torch, (name, "registers"), arguments, expected + 1e-3, work
+        )
+
+
+def test_the_bench_leaves_small_work_in_its_own_memory(monkeypatch):
+    monkeypatch.setattr(bench_norm, "ORIGINAL", (9, 40))
+    frame = Judge("norm", None, say=lambda _: None)
+    frame.peer = lambda name: types.SimpleNamespace()  # it has nothing to call
+    data = bench_norm.inputs(frame, 9, 40)
+    bench_norm.ours(frame, data, None, ("registers",), normalised(*data))
+    assert [row[1] for row in frame.rows] == ["registers"]
 
 
 def test_the_cuda_kernel_is_left_out_where_its_registers_are_too_many(rng):

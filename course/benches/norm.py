@@ -110,8 +110,10 @@ def in_torch_memory(bench, torch, names, arguments, expected, work):
         return out
 
     launch = prepared(*arguments, method, "gelu" if "gelu" in name else None)[0][0]
-    bench.variant(name, f"{method}, in PyTorch's memory", call, arguments[:-1],
-                  expected=expected, **work)  # fmt: skip
+    launch_costs.variant(
+        bench, name, f"{method}, in PyTorch's memory", call, arguments[:-1], expected=expected,
+        **work,
+    )  # fmt: skip
 
 
 def one_call(launches):
