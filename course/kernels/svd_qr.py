@@ -91,49 +91,52 @@ def _stage(v, base, first, here):
     cuda.syncthreads()
 
 
-@cuda.jit(device=True)
-def _multiply_rows(c, here, base, column, y):
-    """y += V' C of two columns of a lane, over a warp's rows of those that are staged."""
-    x, following = (
-        cuda.local.array((TOGETHER, 2), float32),
-        cuda.local.array((TOGETHER, 2), float32),
-    )
-    start, step = int32(cuda.threadIdx.x // 32 * TOGETHER), int32(cuda.blockDim.x // 32 * TOGETHER)
-    _bring(c, base + start, column, following)
-    for row in range(start, min(STAGED, int32(c.shape[0] - base)), step):
-        for e in range(TOGETHER):
-            x[e, 0], x[e, 1] = following[e, 0], following[e, 1]
-        _bring(c, int32(base + row + step), column, following)
-        for e in range(TOGETHER):
-            for k in range(0, PANEL, 4):
-                four = load4(here, (int32(row + e), k))
-                for n in range(4):
-                    y[k + n, 0] += four[n] * x[e, 0]
-                    y[k + n, 1] += four[n] * x[e, 1]
+def _over_rows(use: Callable) -> Callable:
+    """A device function: a warp's share of the staged rows, of two columns a lane, for `use`."""
+
+    @cuda.jit(device=True)
+    def over_rows(c, here, base, column, y):
+        x, following = (
+            cuda.local.array((TOGETHER, 2), float32),
+            cuda.local.array((TOGETHER, 2), float32),
+        )
+        warp, warps = int32(cuda.threadIdx.x // 32), int32(cuda.blockDim.x // 32)
+        start, step = int32(warp * TOGETHER), int32(warps * TOGETHER)
+        _bring(c, base + start, column, following)
+        for row in range(start, min(STAGED, int32(c.shape[0] - base)), step):
+            for e in range(TOGETHER):
+                x[e, 0], x[e, 1] = following[e, 0], following[e, 1]
+            _bring(c, int32(base + row + step), column, following)
+            use(c, here, base, row, column, x, y)
+
+    return over_rows
 
 
+@_over_rows
 @cuda.jit(device=True)
-def _subtract_rows(c, here, base, column, z):
-    """C -= V z in the same rows and columns."""
-    x, following = (
-        cuda.local.array((TOGETHER, 2), float32),
-        cuda.local.array((TOGETHER, 2), float32),
-    )
-    start, step = int32(cuda.threadIdx.x // 32 * TOGETHER), int32(cuda.blockDim.x // 32 * TOGETHER)
-    _bring(c, base + start, column, following)
-    for row in range(start, min(STAGED, int32(c.shape[0] - base)), step):
-        for e in range(TOGETHER):
-            x[e, 0], x[e, 1] = following[e, 0], following[e, 1]
-        _bring(c, int32(base + row + step), column, following)
-        for e in range(TOGETHER):
-            for k in range(0, PANEL, 4):
-                four = load4(here, (int32(row + e), k))
-                for n in range(4):
-                    x[e, 0] -= four[n] * z[k + n, 0]
-                    x[e, 1] -= four[n] * z[k + n, 1]
-        for e in range(TOGETHER):
-            if base + row + e < c.shape[0] and column < c.shape[1]:
-                store2(c, (int32(base + row + e), column), (x[e, 0], x[e, 1]))
+def _multiply_rows(c, here, base, row, column, x, y):
+    """y += V' C."""
+    for e in range(TOGETHER):
+        for k in range(0, PANEL, 4):
+            four = load4(here, (int32(row + e), k))
+            for n in range(4):
+                y[k + n, 0] += four[n] * x[e, 0]
+                y[k + n, 1] += four[n] * x[e, 1]
+
+
+@_over_rows
+@cuda.jit(device=True)
+def _subtract_rows(c, here, base, row, column, x, z):
+    """C -= V z."""
+    for e in range(TOGETHER):
+        for k in range(0, PANEL, 4):
+            four = load4(here, (int32(row + e), k))
+            for n in range(4):
+                x[e, 0] -= four[n] * z[k + n, 0]
+                x[e, 1] -= four[n] * z[k + n, 1]
+    for e in range(TOGETHER):
+        if base + row + e < c.shape[0] and column < c.shape[1]:
+            store2(c, (int32(base + row + e), column), (x[e, 0], x[e, 1]))
 
 
 @cuda.jit(device=True)
