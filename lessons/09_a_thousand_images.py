@@ -754,12 +754,12 @@ predict.answer("the slowest of decode, factorise, rebuild, write", here.slowest)
 # stage had all cores for itself. In the pipeline the other stages want some of them, too. The toy
 # gave a core to each worker, and does not know that.
 #
-# `python -m course bench pipeline` measures it with 10,000 images. If that was recorded on a
-# machine with an H200, it stands here:
+# `python -m course bench pipeline` measures it with 10,000 images. Recorded on a machine with an
+# H200:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-print(stage_rates.recorded("H200") or "not recorded yet")
+print(stage_rates.recorded("H200"))
 
 # %% [markdown]
 # The next question needs no such run. Recorded is what an H200 reaches: its kernel, and its link,

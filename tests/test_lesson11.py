@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from course import overlap, scaling_pictures, stage_rates
+from course import cluster_scaling, overlap, scaling_pictures, stage_rates
 from course.exercises.lesson11_judges import DEALS, deal_anew, judge_steady
 from course.measurements import find
 from course.toy_cluster import run
@@ -139,6 +139,109 @@ def test_the_pipeline_waits_for_the_host_however_many_gpus_there_are():
     for stage in ("decode", "write"):  # with all cores, too, both are slower than the GPU
         (figure,) = find("pipeline", variant=f"{stage}, 16 threads", metric="rate", gpu="H200")
         assert figure.median < rates["rebuild"]
+
+
+def test_svds_on_the_gpu_make_that_pipeline_one_and_a_half_times_as_fast_and_the_host_is_left():
+    def rate(name):
+        (figure,) = find("pipeline", variant=name, metric="rate", gpu="H200")
+        return figure.median
+
+    before = stage_rates.recorded("H200")
+    on_gpu, whole = (
+        rate("factorise on the GPU, 1 thread"),
+        rate("whole, SVDs on the GPU, 18 threads"),
+    )
+    assert 7 < on_gpu / before.alone["factorise"] < 8  # of 13 threads
+    assert before.threads["factorise"] == 13
+    assert round(whole / before.whole, 1) == 1.5
+    assert 1000 < on_gpu and 1000 < before.alone["rebuild"]  # "thousands a second"
+    assert whole < min(rate(f"{stage}, 16 threads") for stage in ("decode", "write")) < on_gpu
+
+
+def of_cluster(kernel, workers, **more):
+    """The one figure of `python -m course bench cluster` for so many H200s."""
+    (figure,) = find(
+        "cluster", kernel=kernel, variant=cluster_scaling.variant(workers), gpu="H200", **more
+    )
+    return figure
+
+
+def batch_of(its):
+    """What a batch takes one worker [ms], in all."""
+    rate = of_cluster("strong scaling", 1, shape=its.shape, metric="rate").median
+    return 1e3 * int(its.shape.split("x")[0]) / rate
+
+
+def recorded_scalings():
+    large, many, small = cluster_scaling.scalings(find("cluster", metric=None, gpu="H200"))
+    shapes = "1024x2048x2048x128", "16384x256x256x50", "256x256x256x50"
+    assert (large.shape, many.shape, small.shape) == shapes
+    return large, many, small
+
+
+def test_the_clusters_recording_is_of_two_gpus_and_of_no_more():
+    for its in recorded_scalings():
+        assert set(its.strong) == set(its.weak) == {1, 2}
+
+
+def test_what_two_gpus_reach_is_what_the_lesson_says():
+    large, many, small = recorded_scalings()
+    assert [round(its.speedup(2), 2) for its in (large, many, small)] == [1.97, 1.93, 1.74]
+    assert [round(its.amdahl(2), 2) for its in (large, many, small)] == [1.98, 1.97, 1.95]
+    assert min(its.amdahl(2) for its in (large, many, small)) > 1.95
+    assert (round(small.scaled_speedup(2), 2), round(small.gustafson(2), 2)) == (1.82, 1.98)
+    assert (round(large.serial, 3), round(small.serial, 3)) == (0.012, 0.024)
+    assert round(small.karp_flatt(2), 2) == 0.15
+    # "by less than those runs differ": the large images' place above Gustafson's line
+    weak = of_cluster("weak scaling", 2, shape=large.shape)
+    above = large.scaled_speedup(2) / large.gustafson(2) - 1
+    assert 0 < above < (weak.q3 - weak.q1) / weak.median
+
+
+def test_a_worker_waits_as_long_as_an_empty_batch_takes():
+    one, two = (of_cluster("empty batch", workers).median for workers in (1, 2))
+    assert (round(one, 1), round(two, 1)) == (1.6, 1.1) and round(one / two, 2) == 1.48
+    for its, milliseconds, share in zip(
+        recorded_scalings(), (34.1, 7.2, 2.9), (0.05, 0.22, 0.55), strict=True
+    ):
+        assert round(batch_of(its), 1) == milliseconds
+        assert round(one / batch_of(its), 2) == share
+        waiting = of_cluster("strong scaling", 1, shape=its.shape, metric="waiting").median
+        assert 0 < waiting - share < 0.07
+
+
+def test_reckoned_with_a_batchs_cost_is_nearer_for_small_batches_and_not_too_high():
+    one, two = (of_cluster("empty batch", workers).median for workers in (1, 2))
+    large, many, small = recorded_scalings()
+    off = {}
+    for its in (large, many, small):
+        reckoned = batch_of(its) / ((batch_of(its) - one) / 2 + two)
+        assert reckoned <= its.speedup(2) + 0.005
+        off[its.shape] = its.speedup(2) - reckoned
+    assert off[small.shape] < 0.5 * (small.amdahl(2) - small.speedup(2))
+
+
+def test_what_travels_hardly_scales_and_is_thousands_of_times_slower_than_what_stays():
+    trips = [of_cluster("travelling batches", workers) for workers in (1, 2)]
+    rates = [of_cluster("travelling batches", n, metric="rate").median for n in (1, 2)]
+    assert [round(rate) for rate in rates] == [848, 1073]
+    assert [8 * 128e3 / trip.median for trip in trips] == pytest.approx(rates, rel=1e-3)
+    assert round(rates[1] / rates[0], 2) == 1.27
+    assert [round(trip.bytes / trip.median * 1e-6, 1) for trip in trips] == [0.3, 0.4]
+    stays = of_cluster("strong scaling", 1, shape="16384x256x256x50", metric="rate").median
+    assert round(stays / 1e6, 1) == 2.3
+
+
+def test_five_percent_of_an_empty_batchs_cost_need_150_000_images_of_40_gigabytes():
+    (stack,) = find("reconstruct", variant="warp tiles", shape="1024x256x256x50", gpu="H200")
+    images = 19 * of_cluster("empty batch", 1).median / (stack.median / 1024)
+    assert 150_000 < images < 160_000
+    assert round(images * 4 * 256 * 256 / 1e9) == 40
+
+
+def test_a_cluster_starts_in_about_four_seconds():
+    for workers in (1, 2):
+        assert 3500 < of_cluster("start of workers", workers).median < 4600
 
 
 # --- the steady sum's judge -----------------------------------------------------------------------
