@@ -166,9 +166,56 @@ def test_fused_kernels_of_others_take_longer_than_their_layer_norm():
     assert fused["registers"] / alone["registers"] < 1.05
 
 
+def test_compiled_pytorch_is_a_little_faster_at_rows_of_4096():
+    found = of_norm("16384x4096")
+    assert found["registers"] / found["torch.compile"] == pytest.approx(1.03, abs=0.005)
+
+
 def test_several_rows_are_for_short_rows():
     assert "several rows" not in of_norm("16384x4096")
     assert "several rows" in of_norm("65536x768")
+
+
+# --- the length of a row --------------------------------------------------------------------------
+
+
+def of_lengths(program="auto"):
+    """Recorded rates of LayerNorm with GELU [GB/s], by the length of the rows."""
+    found = find(
+        "norm_lengths", kernel="layer norm + gelu", variant=program, dtype="float32", gpu="H200"
+    )
+    return {int(figure.shape.split("x")[1]): figure.gigabytes_per_second for figure in found}
+
+
+def test_rows_are_near_the_roof_as_long_as_registers_hold_them():
+    copy, rates = recorded_roofs("H200").bandwidth, of_lengths()
+    near = [rate / copy for length, rate in rates.items() if length <= 32_768]
+    assert len(near) == 17
+    assert (round(min(near), 2), round(max(near), 2)) == (0.87, 0.99)
+    for length in (40_000, 65_536):
+        assert rates[length] / copy == pytest.approx(0.75, abs=0.035)
+
+
+def test_odd_rows_lose_little_in_registers_and_half_of_the_roof_above():
+    copy, rates = recorded_roofs("H200").bandwidth, of_lengths()
+    assert rates[4099] / rates[4096] == pytest.approx(0.92, abs=0.01)
+    for length in (40_001, 65_535):
+        assert rates[length] / copy == pytest.approx(0.5, abs=0.06)
+        assert rates[length] < 0.8 * rates[length + (1 if length % 4 == 3 else -1)]
+
+
+def test_compiled_pytorch_is_faster_at_two_lengths_only():
+    ours, theirs = of_lengths(), of_lengths("torch.compile")
+    faster = {n: round(theirs[n] / ours[n] - 1, 2) for n in ours if theirs[n] > ours[n]}
+    assert faster == {1000: 0.01, 65_535: 0.02}
+
+
+def test_which_lengths_lie_in_registers_and_shared_memory_of_an_h200():
+    room = 227 * 1024, True
+    steps = {n: norm.method_for("auto", n, n % 4 == 0, given=room) for n in of_lengths()}
+    both = [n for n, step in steps.items() if step == "registers and shared memory"]
+    assert both == [40_000, 40_001, 65_535, 65_536]
+    assert "long" not in steps.values()
 
 
 def test_an_atomic_maximum_is_faster_than_an_addition():
