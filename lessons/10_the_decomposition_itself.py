@@ -487,8 +487,12 @@ for pairs in ([(0, 1), (2, 3)], [(0, 1), (1, 2)]):
 
 # %% [markdown]
 # (As long as your kernel is empty, there is no race.) With this kernel a round is a launch: 63 for
-# a sweep of 64 rows. But each launch costs the host some microseconds (lesson 13), and each round
-# reads and writes the whole matrix in device memory. Better to keep it where it is worked on.
+# a sweep of 64 rows. Each launch costs the host some microseconds, and each round reads and writes
+# the whole matrix in device memory. Better to keep it where it is worked on.
+#
+# (Against the first there is a second cure: a *CUDA graph*, lesson 13. Where CuPy works, the
+# package records its launches once, and from then on one call makes all of them. It launches as
+# many sweeps as matrices usually need, and only then asks whether all are finished.)
 
 # %% [markdown]
 # ## 6 One block, one matrix
@@ -671,13 +675,19 @@ print(f"what an H200 does while a byte comes: {1e3 * roofs.rates['float32'] / ro
 # byte comes. Pair by pair has half an operation for it, so memory sets the pace, unless caches
 # help. With blocks there are more than 25, so memory no longer does (lesson 03's roofs).
 #
-# `LADDER` names what the package has; `svd(a, method=...)` takes one of them, and `auto` chooses by
-# size and GPU:
+# `LADDER` names what the package has; `svd(a, method=...)` takes one of them:
 
 # %%
-for name in ("plain", "shared", "blocks"):
-    step = LADDER[name]
-    print(f"{name:8} from {step.smallest:3} to {step.largest:5,} rows")
+for name, step in LADDER.items():
+    print(f"{name:13} from {step.smallest:3} to {step.largest:5,} rows")
+
+# %% [markdown]
+# The last one makes the blocks' products on **tensor cores**. Those round what they multiply to
+# TF32, 11 bits. So each number is split into two of TF32, and three products take the place of one.
+#
+# Which one is taken, if you do not say? `auto` takes shared memory up to 32 columns. Beyond, it
+# takes blocks, on tensor cores where the GPU has them: also for 64 columns, which would fit into
+# shared memory. Section 11 shows why.
 
 # %% [markdown]
 # ## 8 Fewer sweeps
@@ -685,9 +695,10 @@ for name in ("plain", "shared", "blocks"):
 # A sweep costs what it costs. So: fewer of them. The rows of a photograph are all alike, nearly
 # parallel: bad to begin with. Could we hand Jacobi better rows?
 #
-# A **QR decomposition** writes a = Q R, with Q orthogonal and R triangular. It is cheap, and
-# finished in one go. The singular values of R are those of a, as Q only rotates. Then once more, of
-# Rᵀ: what comes out has rows from long to short, and they are nearly orthogonal.
+# A **QR decomposition** writes a = Q R, with Q orthogonal and R triangular. It is finished in one
+# go, and cheap: a strip of columns takes 16 reflections at a time, as products of matrices. The
+# singular values of R are those of a, as Q only rotates. Then once more, of Rᵀ: what comes out has
+# rows from long to short, and they are nearly orthogonal.
 #
 # The photograph took 12 sweeps. How many after two QR decompositions?
 
@@ -757,6 +768,12 @@ print("orthonormal:", np.allclose(q.T @ q, np.eye(8)))
 print(
     "the three are there, up to a sign:", np.allclose(np.abs(np.diag(q.T @ u)), [1] * 3 + [0] * 5)
 )
+
+# %% [markdown]
+# That repairs any number of vectors, and costs a QR decomposition of a whole matrix. Where at most
+# eight are missing, the package completes them one by one (**Gram–Schmidt**): take a vector,
+# subtract what lies along all others, normalise. It subtracts **twice**, as rounding leaves a
+# little of it the first time. More than eight go through a QR decomposition.
 
 # %% [markdown]
 # How right is the package then? Four figures, against float64:
@@ -926,43 +943,127 @@ print("within 5% of the best rank 12:", bool(error <= 1.05 * best))
 #
 # | | how | what it promises |
 # |---|---|---|
-# | NumPy | LAPACK `gesdd` on the CPU, column by column | full accuracy |
+# | NumPy | LAPACK `gesdd` on the CPU, column by column | float64's accuracy, then rounded |
 # | CuPy | cuSOLVER `gesvd` beyond 32×32, a matrix after the other | full accuracy |
 # | PyTorch, `gesvdj` | cuSOLVER's Jacobi | accuracy of a tolerance |
 # | PyTorch, `gesvda` | cuSOLVER's *approximate* SVD, batched | made for tall matrices |
 #
-# The last one gives up accuracy for speed. NVIDIA's documentation calls it "approximate"; PyTorch's
-# advises it for tall or wide matrices, where you do not mind some loss of precision. A table that
-# puts it beside the others must say what its residual was.
+# NVIDIA's documentation calls the last one "approximate"; PyTorch's advises it for tall or wide
+# matrices, where you do not mind some loss of precision. A table that puts it beside the others
+# must say how far its results were off, and for which matrices.
 
 # %% [markdown]
 # What an H200 did is recorded by `python -m course bench svd`: all programs in one run, on the same
 # 64 matrices, beside each time how far the result is off. "normal" are random numbers, "image"
-# parts of photographs, "deficient" matrices of a quarter of full rank. A figure that nobody has
-# measured is not shown:
+# parts of photographs, "deficient" matrices of a quarter of full rank.
+#
+# CuPy takes 64 matrices of 256×256 one after the other; here half of the rows of all of them rotate
+# at the same time. How many times faster is that?
+
+# %%
+predict("times faster than CuPy, 64 matrices of 256 x 256", ...)
 
 
 # %%
-def svd_table(kernel, shape, off="residual"):
+def svd_table(kernel, shape, *metrics):
     """Print the recorded times of a batch, fastest first, and how far the results are off."""
-    print(f"{kernel}, {shape}    ms   {off}")
+    print(f"{kernel}, {shape}".ljust(33) + "ms" + "".join(f"{each:>15}" for each in metrics))
     its = {"kernel": kernel, "shape": shape, "gpu": "H200"}
     for figure in sorted(find("svd", **its), key=lambda each: each.median):
-        found = [
-            f"{each.median:10.3g}"
-            for each in find("svd", variant=figure.variant, metric=off, **its)
-        ]
-        print(f"  {figure.variant:22}{figure.median:9.2f}{(found or [''])[0]}")
+        line = f"  {figure.variant:22}{figure.median:11.2f}"
+        for metric in metrics:
+            (off,) = find("svd", variant=figure.variant, metric=metric, **its)
+            line += f"{off.median:15.4g}"
+        print(line)
 
 
-if not find("svd", gpu="H200"):
-    print("not recorded yet")
-else:
-    svd_table("svd normal", "64x64x64")
-    for kind in ("normal", "image", "deficient"):
-        svd_table(f"svd {kind}", "64x256x256")
-    for kind in ("normal", "image"):
-        svd_table(f"rank 50 {kind}", "64x256x256x50", "above best")
+OFF = ("residual", "sigma", "orthogonality")
+for kind in ("normal", "image", "deficient"):
+    svd_table(f"svd {kind}", "64x256x256", *OFF)
+
+# %%
+its = {"kernel": "svd normal", "shape": "64x256x256", "gpu": "H200"}
+ms = {figure.variant: figure.median for figure in find("svd", **its)}
+times = round(ms["cupy"] / ms["auto"])
+predict.answer("times faster than CuPy, 64 matrices of 256 x 256", times)
+
+# %% [markdown]
+# Batching decides. Who takes a matrix after the other (`cupy`, `gesvdj`, and NumPy on the CPU)
+# needs hundreds of milliseconds. `gesvda`, and blocks that meet in all matrices at once, need less
+# than ten. Our tensor cores, which `auto` takes, are the fastest here, for each kind of matrix.
+# Deficient ones take the fewest sweeps: rows of noise do not count.
+#
+# And of rounding? `gesvdj` stops at its tolerance: its residual is 300 times ours. CuPy's is 12
+# times ours.
+
+# %% [markdown]
+# **And `gesvda`?** Look at "normal": the most exact of all on a GPU, as exact as NumPy, which
+# computes in float64 and rounds at the end. So what does it give up? Look at "image". The residual
+# is as small as ever, but the vectors are off orthogonal by 2e-4, two hundred times as much as
+# ours. Photographs have far smaller singular values than noise, and what is wrong with their
+# vectors hardly shows in a residual.
+#
+# In "deficient" it has no line. It ended with an error, which the file notes: failed to converge,
+# "ill-conditioned or … too many repeated singular values". Such matrices are what "approximate"
+# leaves out.
+
+# %% [markdown]
+# **The ladder**, from the same file. What did each step bring?
+
+# %%
+print("64 matrices  " + "".join(f"{name:>14}" for name in LADDER) + "   [ms]")
+for size in (64, 128, 256):
+    line = f"{f'{size} x {size}':13}"
+    for name in LADDER:
+        its = {"kernel": "svd normal", "shape": f"64x{size}x{size}", "gpu": "H200"}
+        line += "".join(f"{each.median:14.2f}" for each in find("svd", variant=name, **its))
+        line += " " * 14 * (size > LADDER[name].largest)
+    print(line)
+
+# %% [markdown]
+# Shared memory saved 50 times the bytes (section 6), but only a tenth of the time. w and k of all
+# 64 small matrices are 2 MiB: the L2 cache holds them anyway, so memory did not set the pace.
+#
+# Blocks nearly halve it even there, and for 256×256 they are 6.5 times as fast as pair by pair:
+# fewer bytes, and products of matrices in place of many short sums. Tensor cores take off another
+# fifth. They speed up the products only; the Gram matrix's own 63 rounds stay what they were.
+
+# %% [markdown]
+# All of this was one batch. Other sizes and batches, `auto` beside `gesvda`. Above 1 the course's
+# program is faster:
+
+# %%
+BATCHES = (1, 8, 64, 256, 1024)
+print("gesvda's time / ours" + "".join(f"{batch:8,}" for batch in BATCHES) + "  matrices")
+for size in (64, 128, 256, 512):
+    line = f"{f'{size} x {size}':20}"
+    for batch in BATCHES:
+        its = {"kernel": "svd normal", "shape": f"{batch}x{size}x{size}", "gpu": "H200"}
+        ms = [find("svd", variant=name, **its) for name in ("torch gesvda", "auto")]
+        line += f"{ms[0][0].median / ms[1][0].median:8.2f}" if all(ms) else f"{'-':>8}"
+    print(line)
+
+# %% [markdown]
+# Nobody wins everywhere. One matrix of 256×256 alone takes ours 4.6 ms and `gesvda` 2.2: a few
+# pairs of blocks at a time do not fill a GPU. Eight of them cost ours hardly more than one. But
+# large batches of 512×512 take ours up to half as long again. If your matrices are random, large
+# and many, take theirs; if they are images or may lack rank, look at the table before.
+
+# %% [markdown]
+# Last, **less than everything**: rank 50 of the same 64 matrices. "Above best" is the error divided
+# by the least possible one.
+
+# %%
+for kind in ("normal", "image"):
+    svd_table(f"rank 50 {kind}", "64x256x256x50", "above best")
+
+# %% [markdown]
+# With two power steps a sketch takes about a quarter of the whole decomposition's time, and is 0.5%
+# above the best for images. One step saves a fifth of that time and costs 2.7%. For noise it is 1.9
+# and 4.7%: section 10 said why.
+#
+# PyTorch's `svd_lowrank` makes a sketch, too, of as many columns and with two power steps. Its
+# error is a little smaller. It takes about 60 times as long.
 
 # %% [markdown]
 # **On your own GPU** the next cell measures 64 matrices of 256×256. Without one there is nothing to
@@ -988,7 +1089,7 @@ else:
 # travels between the steps.
 #
 # (For files there is `python -m course reconstruct IMAGES --svd gpu`: lesson 09's four stages, in
-# which `factorise` hands stacks of images to `svd`.)
+# which `factorise` hands stacks of images to the GPU.)
 
 # %%
 names = ("camera", "coffee", "chelsea")
@@ -1025,6 +1126,35 @@ predict.answer("dB lost by the sketch, no power step, k = 24", round(max(losses)
 # the small singular values matter: a rank to be counted, a system to be solved, an error bound that
 # must hold each time and not on average.
 
+# %% [markdown]
+# And lesson 09's pipeline, with its files? `factorise` set the pace there. The same 10,000 images
+# of 256×256, before and after, on the H200 with its 16 CPU cores:
+
+
+# %%
+def images_per_second(variant):
+    """Return what was recorded of one way of the pipeline."""
+    (found,) = find("pipeline", variant=variant, metric="rate", gpu="H200")
+    return found.median
+
+
+print(f"{'images/s':12}{'SVDs on 16 cores':>20}{'SVDs on the GPU':>20}")
+ways = "factorise, 13 threads", "factorise on the GPU, 1 thread"
+factorise = [images_per_second(way) for way in ways]
+ways = "whole, 17 threads", "whole, SVDs on the GPU, 18 threads"
+whole = [images_per_second(way) for way in ways]
+for name, (before, after) in (("factorise", factorise), ("whole", whole)):
+    print(f"{name:12}{before:20,.0f}{after:20,.0f}   {after / before:.1f} times")
+rates = [images_per_second(f"{stage}, 16 threads") for stage in ("decode", "write")]
+print("decode and write alone, 16 threads each:", *(f"{rate:,.0f}" for rate in rates))
+together = 1 / sum(1 / rate for rate in rates)
+print(f"one after the other: {together:,.0f}")
+
+# %% [markdown]
+# The stage became 7.4 times as fast, the whole only 1.5 times: `factorise` could do five times as
+# many images now as reach it, so the others are the limit. Decoding and writing share the same 16
+# cores: even if nothing else ran there, they would end at about 870 images a second.
+
 # %%
 progress(10)
 
@@ -1039,8 +1169,8 @@ progress(10)
 # %% [markdown]
 # - Small matrices fit into a block's shared memory. Larger ones meet in blocks of rows, by their
 #   Gram matrix.
-# - Rows of noise have no direction. They are not rotated, and a QR decomposition completes the
-#   vectors.
+# - Rows of noise have no direction. They are not rotated, and the vectors are completed: a few by
+#   Gram–Schmidt, many by a QR decomposition.
 # - A random sketch with a power step or two is nearly the best approximation, for a part of the
 #   work.
 
@@ -1066,7 +1196,8 @@ progress(10)
 # 5. u and vt would have fewer columns and rows than promised. (If you want only the rank that is
 #    there, do throw them away.)
 # 6. Nothing. And none: q spans all there is.
-# 7. Its residual, and for which matrices. And whether the others were asked for less accuracy, too.
+# 7. For which matrices, and what else is off besides the residual: it may be small while vectors
+#    are not orthogonal. And whether each of the others was asked for more or less accuracy.
 #
 # </details>
 
@@ -1098,7 +1229,7 @@ progress(10)
 
 # %% [markdown]
 # - *"The residual is small, so the factors are right."* With a missing rank it stays small when vt
-#   is not orthogonal at all.
+#   is not orthogonal at all. Section 11 has a library's case.
 
 # %% [markdown]
 # ## What to read next

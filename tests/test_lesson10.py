@@ -11,10 +11,11 @@ from PIL import Image
 
 from course import cuda, images, recorded_roofs, svd_pictures, toy_svd, trace
 from course.exercises.lesson10_judges import found_range, judge_rotation, judge_tournament
+from course.kernels import svd_ends, svd_qr, svd_solver
 from course.kernels.svd import LADDER, rank_k
 from course.kernels.svd_rank import sketch_columns
 from course.kernels.svd_rotate import SHARED_ROWS
-from course.measurements import find
+from course.measurements import find, recordings
 from course.simt import gpus
 
 SIZE = 64
@@ -148,6 +149,11 @@ def test_matrices_of_64_rows_fit_into_any_gpus_shared_memory_and_256_into_none()
 def test_the_ladder_has_the_steps_that_the_lesson_names():
     assert list(LADDER)[:3] == ["plain", "shared", "blocks"]
     assert LADDER["shared"].largest == 64 and LADDER["blocks"].smallest == 64
+    assert list(LADDER)[3:] == ["tensor cores"]
+
+
+def test_the_package_goes_over_to_another_way_where_the_lesson_says():
+    assert svd_solver.FEW_COLUMNS == 32 and svd_ends.FEW == 8 and svd_qr.PANEL == 16
 
 
 def test_memory_sets_the_pace_pair_by_pair_and_blocks_are_beyond_the_ridge():
@@ -191,19 +197,138 @@ def test_the_package_takes_eight_columns_more_and_two_power_steps():
 
 # --- what is recorded -----------------------------------------------------------------------------
 
+BATCH, ACCURACY = "64x256x256", ("residual", "sigma", "orthogonality")
+GESVDA = "torch gesvda"
+
+
+def recorded(variant, shape=BATCH, metric="time", kernel="svd normal"):
+    """A recorded median, times in ms; exactly one figure fits, or the look-up is ambiguous."""
+    wanted = {"kernel": kernel, "variant": variant, "shape": shape, "metric": metric}
+    (found,) = find("svd", gpu="H200", **wanted)
+    return found.median
+
+
+def variants(kernel, shape):
+    return {figure.variant for figure in find("svd", kernel=kernel, shape=shape, gpu="H200")}
+
 
 def test_recorded_decompositions_have_one_time_and_one_error_each():
-    shown = [("svd normal", "64x64x64", "residual")]
-    shown += [(f"svd {kind}", "64x256x256", "residual") for kind in KINDS]
-    shown += [(f"rank {RANK} {kind}", f"64x256x256x{RANK}", "above best") for kind in KINDS[:2]]
-    for kernel, shape, off in shown:
-        times = find("svd", kernel=kernel, shape=shape, gpu="H200")
-        names = [figure.variant for figure in times]
-        assert len(names) == len(set(names))
-        for name in names:
-            assert len(find("svd", kernel=kernel, shape=shape, variant=name, metric=off)) == 1
-    if find("svd", gpu="H200"):
-        assert all(find("svd", kernel=kernel, shape=shape) for kernel, shape, _ in shown)
+    shown = [(f"svd {kind}", BATCH, ACCURACY) for kind in KINDS]
+    shown += [(f"rank {RANK} {kind}", f"{BATCH}x{RANK}", ["above best"]) for kind in KINDS[:2]]
+    for kernel, shape, metrics in shown:
+        assert len(variants(kernel, shape)) >= 3
+        for name in variants(kernel, shape):
+            for metric in ("time", *metrics):
+                assert recorded(name, shape, metric, kernel) > 0
+
+
+def test_batching_decides():
+    assert round(recorded("cupy") / recorded("auto")) == 128
+    for kind in KINDS:
+        kernel = f"svd {kind}"
+        times = {name: recorded(name, kernel=kernel) for name in variants(kernel, BATCH)}
+        assert times["auto"] == pytest.approx(times["tensor cores"], rel=0.03)
+        assert min(times, key=times.get) in ("auto", "tensor cores")
+        for name, ms in times.items():
+            if name in ("cupy", "torch gesvdj", "numpy"):
+                assert 400 < ms
+            elif name != "plain":
+                assert ms < 10
+    for name in ("cupy", "torch gesvdj"):
+        assert recorded(name) / recorded(name, "1x256x256") == pytest.approx(64, rel=0.05)
+
+
+def test_deficient_matrices_take_the_fewest_sweeps():
+    counts = [recorded("auto", metric="sweeps", kernel=f"svd {kind}") for kind in KINDS]
+    assert counts[2] < min(counts[:2])
+
+
+def test_gesvdj_and_cupy_leave_larger_residuals():
+    ours = recorded("auto", metric="residual")
+    assert recorded("torch gesvdj", metric="residual") / ours == pytest.approx(300, rel=0.1)
+    assert round(recorded("cupy", metric="residual") / ours) == 12
+
+
+def test_gesvda_is_as_exact_as_numpy_for_noise_and_its_vectors_are_off_for_images():
+    for metric in ACCURACY:
+        found = {name: recorded(name, metric=metric) for name in variants("svd normal", BATCH)}
+        assert found[GESVDA] == pytest.approx(found["numpy"], rel=0.01) == min(found.values())
+    image = {metric: recorded(GESVDA, metric=metric, kernel="svd image") for metric in ACCURACY}
+    assert image["residual"] < 1.3 * recorded(GESVDA, metric="residual") < 1e-7
+    assert image["orthogonality"] == pytest.approx(2e-4, rel=0.05)
+    ours = recorded("auto", metric="orthogonality", kernel="svd image")
+    assert image["orthogonality"] / ours == pytest.approx(200, rel=0.05)
+
+
+def test_gesvda_failed_for_deficient_matrices_and_the_file_says_how():
+    assert GESVDA not in variants("svd deficient", BATCH)
+    (recording,) = recordings("svd")
+    for said in ("failed to converge", "ill-conditioned or has too many repeated singular values"):
+        assert f"{GESVDA} left out for {BATCH}: " in recording.header["notes"]
+        assert said in recording.header["notes"]
+
+
+def test_numpy_computes_in_float64_and_rounds():
+    a = np.random.default_rng(0).standard_normal((32, 32)).astype(np.float32)
+    for x, y in zip(np.linalg.svd(a), np.linalg.svd(a.astype(float)), strict=True):
+        assert np.array_equal(x, y.astype(np.float32))
+
+
+def test_photographs_have_far_smaller_singular_values_than_noise():
+    photograph = images.photograph("camera", 256).astype(float)
+    noise = np.random.default_rng(2).standard_normal((256, 256))
+    for_image, for_noise = (np.linalg.svd(a, compute_uv=False) for a in (photograph, noise))
+    assert for_image[-1] / for_image[0] < 1e-2 * for_noise[-1] / for_noise[0]
+
+
+def test_what_each_step_of_the_ladder_brought():
+    small = "64x64x64"
+    assert recorded("shared", small) / recorded("plain", small) == pytest.approx(0.9, abs=0.02)
+    assert 2 * 64 * 64 * 64 * 4 == 2 * 2**20 < 50e6  # w and k, and an H200's L2 cache
+    assert 0.5 < recorded("blocks", small) / recorded("shared", small) < 0.6
+    assert recorded("plain") / recorded("blocks") == pytest.approx(6.5, abs=0.1)
+    assert recorded("tensor cores") / recorded("blocks") == pytest.approx(0.8, abs=0.03)
+
+
+def test_gesvda_is_faster_for_one_matrix_and_for_large_batches_of_large_ones():
+    assert round(recorded("auto", "1x256x256"), 1) == 4.6
+    assert round(recorded(GESVDA, "1x256x256"), 1) == 2.2
+    assert recorded("auto", "8x256x256") < 1.05 * recorded("auto", "1x256x256")
+    slower = [
+        recorded("auto", f"{n}x512x512") / recorded(GESVDA, f"{n}x512x512") for n in (64, 256)
+    ]
+    assert 1.2 < slower[0] < slower[1] == pytest.approx(1.5, abs=0.02)
+
+
+def test_rank_50_takes_a_quarter_of_the_time_and_pytorchs_sketch_60_times_as_long():
+    one, two, theirs = "1 power steps", "2 power steps", "torch svd_lowrank"
+    for kind, above_one, above_two in (("normal", 4.7, 1.9), ("image", 2.7, 0.5)):
+        its = {"shape": f"{BATCH}x{RANK}", "kernel": f"rank {RANK} {kind}"}
+        part = recorded(two, **its) / recorded("auto", kernel=f"svd {kind}")
+        assert part == pytest.approx(0.25, abs=0.03)
+        assert recorded(one, **its) / recorded(two, **its) == pytest.approx(0.8, abs=0.02)
+        assert recorded(theirs, **its) / recorded(two, **its) == pytest.approx(60, rel=0.1)
+        off = [
+            100 * (recorded(name, metric="above best", **its) - 1) for name in (one, two, theirs)
+        ]
+        assert [round(each, 1) for each in off[:2]] == [above_one, above_two]
+        assert 0.5 * off[1] < off[2] < off[1]
+
+
+def test_the_pipelines_others_are_the_limit_when_the_gpu_factorises():
+    def rate(variant):
+        (found,) = find("pipeline", variant=variant, metric="rate", gpu="H200")
+        return found.median
+
+    alone = rate("factorise on the GPU, 1 thread")
+    whole = rate("whole, SVDs on the GPU, 18 threads")
+    assert round(alone / rate("factorise, 13 threads"), 1) == 7.4
+    assert round(whole / rate("whole, 17 threads"), 1) == 1.5
+    assert alone / whole == pytest.approx(5.5, abs=0.1)
+    together = 1 / (1 / rate("decode, 16 threads") + 1 / rate("write, 16 threads"))
+    assert together == pytest.approx(870, rel=0.01) and whole < together
+    (recording,) = recordings("pipeline")
+    assert "10000 images" in recording.header["notes"] and "16 cores" in recording.header["notes"]
 
 
 # --- pictures -------------------------------------------------------------------------------------
