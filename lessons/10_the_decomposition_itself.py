@@ -1004,8 +1004,7 @@ predict.answer("times faster than CuPy, 64 matrices of 256 x 256", times)
 # vectors hardly shows in a residual.
 #
 # In "deficient" it has no line. It ended with an error, which the file notes: failed to converge,
-# "ill-conditioned or … too many repeated singular values". Such matrices are what "approximate"
-# leaves out.
+# "ill-conditioned or … too many repeated singular values".
 
 # %% [markdown]
 # **The ladder**, from the same file. What did each step bring?
@@ -1153,7 +1152,8 @@ print(f"one after the other: {together:,.0f}")
 # %% [markdown]
 # The stage became 7.4 times as fast, the whole only 1.5 times: `factorise` could do five times as
 # many images now as reach it, so the others are the limit. Decoding and writing share the same 16
-# cores: even if nothing else ran there, they would end at about 870 images a second.
+# cores: even if nothing else ran there, they would end at about 870 images a second. (What else
+# keeps the whole at 536, the file does not say.)
 
 # %%
 progress(10)
