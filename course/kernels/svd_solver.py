@@ -202,6 +202,7 @@ class Solver:
         self.w_factor, self.k_factor = (
             cuda.device_array((batch, size), np.float32) for _ in range(2)
         )
+        self.queued = min(self.step.unasked, MOST_SWEEPS)  # sweeps before the host asks
         self._first_sweeps, self._more_sweeps = Replayed(), Replayed()
 
     def __call__(self, a: Array, u: Array, s: Array, vt: Array) -> None:
@@ -243,9 +244,9 @@ class Solver:
         return kernel[self.batch, threads, stream, shared]
 
     # ------------------------------------------------------------------ before the sweeps
-    def find_scale(self, a: Array) -> None:
+    def find_scale(self, a: Array, stream: Stream = 0) -> None:
         """Find the power of two that brings each matrix's largest entry to 1/2 .. 1."""
-        find = self._by_rows(svd_ends.find_scale, a.shape[1])
+        find = self._by_rows(svd_ends.find_scale, a.shape[1], stream)
         find(a, self.scale, self.unscale, self.refused)
 
     def take(self, a: Array, scale: Array, stream: Stream = 0) -> None:
@@ -255,7 +256,7 @@ class Solver:
     def queue(self, stream: Stream) -> None:
         """Launch what lies between `take` and `finish`: nothing of it is the caller's."""
         self._precondition(stream)
-        for _ in range(min(self.step.unasked, MOST_SWEEPS)):
+        for _ in range(self.queued):
             self._sweep(stream)
 
     def _precondition(self, stream: Stream) -> None:
@@ -310,7 +311,7 @@ class Solver:
         ValueError, NotConverged
             As `__call__`.
         """
-        queued = min(self.step.unasked, MOST_SWEEPS)
+        queued = self.queued
         hand_over()
         while remaining := self._ask():
             if queued >= MOST_SWEEPS:
