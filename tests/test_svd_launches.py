@@ -1,6 +1,5 @@
 """The SVD's host asks once, and replays what is the same in every call: nothing else changes."""
 
-
 import numpy as np
 import pytest
 from svd_samples import assert_right, normal, room, same, solved, without_full_rank
