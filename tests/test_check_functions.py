@@ -71,6 +71,23 @@ def test_an_answer_in_float16_is_enough_only_where_float16_is_given():
             assert status == "passed"
 
 
+def test_pythons_own_numbers_are_held_to_the_type_that_was_given():
+    def rooted(kind):
+        cases = [Case("33 numbers", lambda rng: {"x": rng.random(33).astype(kind)})]
+        return FunctionExercise(
+            name="roots", lesson=99, title="Roots", cases=cases,
+            reference=lambda x: np.sqrt(x.astype(np.float64)),
+        )  # fmt: skip
+
+    def root(x):
+        return np.sqrt(x.astype(np.float32)).tolist()
+
+    function_judge.judge_function(rooted(np.float32), root)
+    with pytest.raises(Failure) as caught:  # digits of float64 were given, and lost
+        function_judge.judge_function(rooted(np.float64), root)
+    assert caught.value.kind == "wrong-result"
+
+
 def test_an_argument_whose_shape_was_changed_is_named():
     def half(x):
         x.shape = (3, 11)

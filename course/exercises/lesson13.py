@@ -4,20 +4,18 @@ import numpy as np
 
 from course.checks import Case, FunctionExercise, KernelExercise, Limit, Tolerance, register
 from course.exercises.lesson13_judges import judge_bytes
+from course.exercises.lesson13_mistakes import OF_FRAMES
 from course.exercises.lesson13_numbers import (
-    EPSILON,
     by_columns,
     first_frame_everywhere,
     first_or_last,
     folded,
     frames_last,
     gelu_by_tanh,
-    half_sums,
+    held_back,
+    larger_of_each,
     linear,
     normalised,
-    parts,
-    summed,
-    two_frames_a_warp,
     until_done,
 )
 from course.models.spectral import gelu
@@ -38,6 +36,12 @@ _TIED = (
     {"basis": 10240},
     ["y", "errors"],
 )  # fmt: skip
+_AGAIN = (
+    [(("image", "w"), "h"), (("h",), "g"), (("g", "image", "w"), "sum"), (("sum", "mask"), "y")],
+    {"image": 50, "h": 20, "g": 20, "sum": 50, "mask": 50, "y": 30},
+    {"w": 1000},
+    ["sum", "y"],
+)
 _ONE = ([(("x",), "y")], {"x": 7, "y": 5}, {}, ["y"])
 
 
@@ -68,10 +72,12 @@ register(
             _network("a basis that is read twice", _TIED, 7),
             _network("a basis that is read twice", _TIED, 4096),
             _network("three in a row", _CHAIN, 1),
+            _network("two inputs, one of them read twice", _AGAIN, 5),
         ],
         hints={
             "raised": "A launch is (what it reads, what it writes): a tuple of names, and one "
-            "name. A name stands either in of_a_sample or in of_weights.",
+            "name. A name stands either in of_a_sample or in of_weights. Networks have other names "
+            "than x and y, too: take them from the launches.",
         },
     )
 )
@@ -97,7 +103,7 @@ register(
             _timeline("a long one at the end", 0.02, [0.001, 0.001, 0.09]),
             _timeline("a long one in the middle", 0.02, [0.001, 0.001, 0.06, 0.001, 0.001]),
             _timeline("long and short in turns", 0.01, [0.025, 0.002, 0.03, 0.001, 0.001, 0.02]),
-            _timeline("none", 0.03, []),
+            _timeline("no kernels at all", 0.03, []),
         ],
         tolerance=Tolerance(64, "a dozen sums", magnitude=lambda launch, works: 1.0),
         hints={
@@ -105,6 +111,7 @@ register(
             "one for when the GPU is done. A kernel begins when it is launched and the one before "
             "it is done, whichever is later.",
             "raised": "`works` is a list of numbers, and it may be empty: then the answer is 0.",
+            "wrong-shape": "Return one number: when the last kernel is done.",
             "input-modified": "Go through `works` with `for work in works`; leave the list as it "
             "is.",
         },
@@ -128,6 +135,11 @@ register(
             "between": first_or_last,
             "a kernel begins with its launch's begin: it can begin when the launch is done": (
                 lambda launch, works: until_done(launch, works) - launch if works else 0.0
+            ),
+            "of each kernel the larger of launch and work is counted: a long one gives the next "
+            "launches time to be made meanwhile": larger_of_each,
+            "the host waits until the kernel before is done: it launches the next one meanwhile": (
+                held_back
             ),
             "only the first kernel is counted (a `return` in the loop?)": lambda launch, works: (
                 launch + works[0] if works else 0.0
@@ -176,7 +188,7 @@ register(
             "divided by the frame's spread",
             magnitude=lambda x: 4 + np.abs(x).max() / x.reshape(len(x), 5, 64).std(axis=2).min(),
         ),
-        forbidden={"float64", "uncoalesced", "negative-index"},
+        forbidden={"float64", "uncoalesced", "negative-index", "same-value-race"},
         limits=[
             Limit(
                 "global",
@@ -184,7 +196,8 @@ register(
                 "lanes",
                 "element",
                 1,
-                "Each number of x is needed once from memory: keep it in a variable.",
+                "Each number of x is needed once from memory: keep it in a variable, and let "
+                "shuffles add up what other lanes have.",
             ),
             Limit(
                 "shared",
@@ -196,11 +209,15 @@ register(
             ),
         ],
         hints={
-            "unwritten-output": "Block b has spectrum b: row cuda.blockIdx.x. A warp has a frame, "
-            "and a lane two of its numbers: lane and lane + 32.",
+            "unwritten-output": "Block b has spectrum b: row cuda.blockIdx.x. Warp f has the frame "
+            "that begins at column 64 * f, and each lane two of its numbers: lane and lane + 32.",
+            "same-value-race": "Several warps write the same frame. Warp f, of the threads 32 * f "
+            "to 32 * f + 31, has frame f alone.",
             "wrong-result": "The mean is the sum of 64 numbers, two of each lane, / 64; the "
             "variance is the mean of (value - mean) squared, and 1e-5 is added to it, under the "
-            "root. (Is it wrong at a high level only? E[x²] - mean² loses its digits there.)",
+            "root. Every lane needs both sums: shfl_xor_sync gives them to all, shfl_down_sync to "
+            "lane 0 alone. (Is it wrong at a high level only? E[x²] - mean² loses its digits "
+            "there.)",
             "out-of-bounds": "The row is cuda.blockIdx.x. The frame is threadIdx.x // 32, from 0 "
             "to 4, and its first column is 64 * frame.",
             "race": "Two lanes write one number. Warp f begins at column 64 * f; its lanes have "
@@ -212,48 +229,7 @@ register(
             "uncoalesced": "Neighbouring lanes take neighbouring numbers: lane and lane + 32, not "
             "2 * lane and 2 * lane + 1.",
         },
-        mistakes={
-            "each lane sums one of its two numbers only": half_sums,
-            "the variance is not divided by 64": lambda x: normalised(x, share=64.0),
-            "the variance is divided by 63: LayerNorm divides by 64": (
-                lambda x: normalised(x, share=64 / 63)
-            ),
-            "the root is missing": lambda x: normalised(x, root=lambda variance: variance),
-            "epsilon is missing": lambda x: normalised(x, epsilon=0.0),
-            "epsilon is added to the root: it belongs under it, to the variance": (
-                lambda x: normalised(x, epsilon=0.0, outside=EPSILON)
-            ),
-            "epsilon is added to the sum of the squares: divide by 64 first": (
-                lambda x: normalised(x, epsilon=EPSILON / 64)
-            ),
-            "the sums are divided by 32: a frame has 64 numbers": (
-                lambda x: normalised(x, mean=2.0, share=2.0)
-            ),
-            "it is multiplied by the root, not divided": lambda x: normalised(
-                x, root=lambda variance: 1 / np.sqrt(variance)
-            ),
-            "the sums stop at 16 lanes: it takes five steps, 1, 2, 4, 8, 16": (
-                lambda x: summed(x, (1, 2, 4, 8))
-            ),
-            "lanes `step` apart are added: they must be 1 << step apart": (
-                lambda x: summed(x, range(5))
-            ),
-            "each half of a frame is normalised by itself": lambda x: normalised(x, count=10),
-            "the squares are not summed over the warp": (
-                lambda x: summed(x, (1, 2, 4, 8, 16), squares=False)
-            ),
-            "a thread takes columns t and t + 160, and a warp numbers of two frames: warp f has "
-            "columns 64 f to 64 f + 63": two_frames_a_warp,
-            "the mean is not subtracted in the result": lambda x: (
-                parts(x) / np.sqrt(parts(x).var(axis=2, keepdims=True) + EPSILON)
-            ).reshape(x.shape),
-            "a spectrum is normalised as a whole: each frame has its own mean": (
-                lambda x: normalised(x, axis=(1, 2))
-            ),
-            "the mean over the frames is taken, not over the bands": (
-                lambda x: normalised(x, axis=1)
-            ),
-        },
+        mistakes=OF_FRAMES,
     )
 )
 
@@ -323,8 +299,9 @@ register(
         hints={
             "barrier-divergence": "Warps of a block have different numbers of rows. Copy the "
             "weights and wait **before** the loop over rows; inside it a warp needs no other one.",
-            "race": "Threads read weights that another one is still copying: cuda.syncthreads() "
-            "between the copying and the loop over rows.",
+            "race": "Is it the weights? Some read what others are still copying: "
+            "cuda.syncthreads() between the copying and the loop over rows. Other shared numbers? "
+            "Give each warp its own; no barrier may stand in the loop.",
             "uninitialised-read": "Some weights are read that nobody has copied to this block's "
             "shared memory. Each block copies all 4,096: thread t every blockDim.x-th from t on, "
             "also where its warp has no row.",
@@ -332,11 +309,15 @@ register(
             "thread of the block, and each row belongs to one warp of the whole grid.",
             "unwritten-output": "A lane has two columns, lane and lane + 32, and a warp every row "
             "from its own number on, in steps of all warps of the grid.",
-            "out-of-bounds": "Compare the row with z.shape[0]: not every warp has one.",
+            "out-of-bounds": "In z and out compare the row with z.shape[0]: not every warp has "
+            "one. The weights are 64 x 64, in shared memory, too: number n of the 4,096 is row "
+            "n // 64, column n % 64.",
             "wrong-result": "Column j of the result is the sum over k of z[row, k] * weight[k, j], "
             "plus bias[j], and then gelu. Each row's sums begin anew.",
             "float64": "A sum that begins with 0.0 is float64, and so is all that is made of it, "
-            "GELU too. Begin the sums with bias[lane] and bias[lane + 32].",
+            "GELU too. Begin the sums with bias[lane] and bias[lane + 32], and let the shared "
+            "array hold float32. (A GELU of your own? 0.5 and math.sqrt(2) are float64; the "
+            "package's `gelu` has none.)",
             "uncoalesced": "A warp has a row together: its lanes read the same number of z, and "
             "neighbouring lanes neighbouring columns, lane and lane + 32, of weight, bias and out.",
             "bank-conflict": "Lay the weights down as they come, and let neighbouring lanes read "
@@ -351,6 +332,12 @@ register(
             ),
             "the weights are turned: weight[k, j], not weight[j, k]": (
                 lambda z, weight, bias: gelu(z @ weight.T + bias)
+            ),
+            "GELU is made of each product: it comes once, after the sum": (
+                lambda z, weight, bias: gelu(z[:, :, None] * weight).sum(axis=1) + bias
+            ),
+            "lane + 32 gets the bias of lane: its own is bias[lane + 32]": (
+                lambda z, weight, bias: gelu(z @ weight + np.tile(bias[:32], 2))
             ),
             "the bias is added after GELU": lambda z, weight, bias: gelu(z @ weight) + bias,
             "half of the inputs are missing: k goes to 64": lambda z, weight, bias: gelu(

@@ -8,6 +8,10 @@ from typing import Any
 import numpy as np
 
 NAMES = ("bytes of the launches", "bytes of one kernel")
+RULES = {
+    NAMES[0]: "For each launch count each name that it reads, and the one that it writes.",
+    NAMES[1]: "One kernel reads each name that no launch writes, once, and writes the `results`.",
+}
 
 Count = Callable[..., float]  # of an exercise's arguments: bytes
 
@@ -98,6 +102,20 @@ def _results_again(launches, of_a_sample, of_weights, results, batch):
     return whole + sum(size[name] for name in again)
 
 
+def _results_written(launches, of_a_sample, of_weights, results, batch):
+    """Launches of which only those write that make a result."""
+    size = _sizes(of_a_sample, of_weights, batch)
+    reads = sum(size[name] for reads, _ in launches for name in reads)
+    return reads + sum(size[name] for name in results)
+
+
+def _without_what_lies_between(launches, of_a_sample, of_weights, results, batch):
+    """All that the launches move, less twice what lies between: once written, once read."""
+    size = _sizes(of_a_sample, of_weights, batch)
+    every = _of_launches(launches, of_a_sample, of_weights, results, batch)
+    return every - sum(2 * size[made] for _, made in launches if made not in results)
+
+
 def _weights_for_each(given):
     return {name: given["batch"] * count for name, count in given["of_weights"].items()}
 
@@ -111,6 +129,7 @@ def _with_sizes(count: Count, others: dict[str, Count]) -> dict[str, Count]:
     return {
         "numbers are counted, not bytes: 4 for each": _times(count, 1 / 4),
         "each number is counted with 8 bytes: a float32 has 4": _times(count, 2),
+        "bits are counted, not bytes": _times(count, 8),
         "KiB are counted, not bytes": _times(count, 1 / 1024),
         "weights are multiplied by the batch: all samples share them": _otherwise(
             count, of_weights=_weights_for_each
@@ -129,6 +148,7 @@ MISTAKES = (
             "only the first launch is counted (a `return` in the loop?)": _otherwise(
                 _of_launches, launches=_first_alone
             ),
+            "only the results are written: each launch writes what it makes": _results_written,
             "what two launches read is counted once: each reads it for itself": _read_once,
             "a weight that two launches read is counted once: each reads it for itself": (
                 lambda **given: _read_once(**given, only_weights=True)
@@ -145,9 +165,10 @@ MISTAKES = (
             ),
             "the one kernel reads its own results: it still has them": _results_again,
             "the one kernel's results are left out": _otherwise(_of_one, results=lambda given: []),
-            "of several results only the last is written": _otherwise(
-                _of_one, results=lambda given: given["results"][-1:]
-            ),
+            "of several results only the last is counted: all of `results` are written, also one "
+            "that a launch reads": _otherwise(_of_one, results=lambda given: given["results"][-1:]),
+            "twice each name between the layers is taken off: it may be read more than twice, and "
+            "what else two launches read still counts twice": _without_what_lies_between,
             "the one kernel reads what the first launch reads, and nothing that later ones need": (
                 _otherwise(_of_one, launches=_first_alone)
             ),
@@ -165,16 +186,21 @@ def judge_bytes(answer: Any, **arguments: Any) -> str | None:
         if np.ndim(value) or isinstance(value, bool) or np.asarray(value).dtype.kind not in "iuf":
             return f"Your {name} are {value!r:.60}: return a number."
     right = _of_launches(**arguments), _of_one(**arguments)
-    told, because = [], []
-    for value, wanted, name, mistakes in zip(pair, right, NAMES, MISTAKES, strict=True):
-        if value == wanted:
-            continue
-        told.append(f"Your {name} are {float(value):,.10g}; right is {wanted:,}.")
-        found = [what for what, count in mistakes.items() if value == count(**arguments)]
-        because += [what for what in found[:1] if what not in because]
-    if not told:
+    if tuple(pair) == right:
         return None
+    told = [_told(*figure, arguments) for figure in zip(pair, right, NAMES, MISTAKES, strict=True)]
     if tuple(pair) == right[::-1]:
-        return f"{' '.join(told)} The two have changed places."
-    why = f"That is what you get when {'; and when '.join(because)}." if because else ""
-    return " ".join([*told, why]).strip()
+        return " ".join(sentence for sentence, _ in told) + " The two have changed places."
+    reasons = {reason for sentence, reason in told if sentence}
+    if len(reasons) == 1:  # of one figure, or the same of both
+        told = [(sentence, "") for sentence, _ in told] + [("", reasons.pop())]
+    return " ".join(part for figure in told for part in figure if part)
+
+
+def _told(value, wanted, name, mistakes, arguments) -> tuple[str, str]:
+    """What to say of a figure, and why it is so, or else the rule; nothing if it is right."""
+    if value == wanted:
+        return "", ""
+    found = [what for what, count in mistakes.items() if value == count(**arguments)]
+    why = f"That is what you get when {found[0]}." if found else RULES[name]
+    return f"Your {name} are {float(value):,.10g}; right is {wanted:,}.", why

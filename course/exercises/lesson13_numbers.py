@@ -23,6 +23,20 @@ def first_or_last(launch, works):
     return max(launch + sum(works), launch * len(works) + works[-1])
 
 
+def held_back(launch, works):
+    """The same, if the host waited for the kernel before, once its launch is made."""
+    now = done = 0.0
+    for work in works:
+        now = max(now + launch, done)
+        done = now + work
+    return done
+
+
+def larger_of_each(launch, works):
+    """Of each kernel the larger of launch and work, after the first launch."""
+    return launch + sum(max(launch, work) for work in works) if works else 0.0
+
+
 # --- LayerNorm of frames --------------------------------------------------------------------------
 
 
@@ -55,6 +69,27 @@ def summed(x, partners, squares=True):
     square = pairs(centred**2)
     square = over_warp(square) if squares else np.concatenate([square, square], axis=-1)
     return (centred / np.sqrt(square / 64 + EPSILON)).reshape(x.shape)
+
+
+def replaced(x):
+    """What comes out where a shuffle's result takes the place of the sum: that of lane 31 - l."""
+
+    def from_the_last_lane(pairs):
+        return np.concatenate([pairs[..., ::-1], pairs[..., ::-1]], axis=-1)
+
+    frames = parts(x)
+    centred = frames - from_the_last_lane(frames[..., :32] + frames[..., 32:]) / 64
+    squares = centred**2
+    square = from_the_last_lane(squares[..., :32] + squares[..., 32:])
+    return (centred / np.sqrt(square / 64 + EPSILON)).reshape(x.shape)
+
+
+def squares_of(x, of="values"):
+    """What comes out where squares are those of the values, or of half of the differences."""
+    frames = parts(x)
+    centred = frames - frames.mean(axis=2, keepdims=True)
+    squared = frames**2 if of == "values" else centred**2 * (np.arange(64) < 32)
+    return (centred / np.sqrt(squared.mean(axis=2, keepdims=True) + EPSILON)).reshape(x.shape)
 
 
 def two_frames_a_warp(x):

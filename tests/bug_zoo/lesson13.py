@@ -115,6 +115,63 @@ def bytes_of_letters(launches, of_a_sample, of_weights, results, batch):
     return unfused, bytes_right(launches, of_a_sample, of_weights, results, batch)[1]
 
 
+@wrong("fused-bytes", "raised", "take them from the launches")
+def bytes_of_a_network_with_an_x(launches, of_a_sample, of_weights, results, batch):
+    size = sizes_of(of_a_sample, of_weights, batch)
+    unfused = sum(size[name] for reads, written in launches for name in (*reads, written))
+    return unfused, size["x"] + sum(size[name] for name in (*of_weights, *results))
+
+
+@wrong("fused-bytes", "wrong-result", "Your bytes of one kernel", "between the layers is taken off")
+def bytes_less_what_lies_between(launches, of_a_sample, of_weights, results, batch):
+    size = sizes_of(of_a_sample, of_weights, batch)
+    unfused = sum(size[name] for reads, written in launches for name in (*reads, written))
+    return unfused, unfused - sum(2 * size[made] for _, made in launches if made not in results)
+
+
+@wrong("fused-bytes", "wrong-result", "bits are counted")
+def bytes_as_bits(launches, of_a_sample, of_weights, results, batch):
+    unfused, fused = bytes_right(launches, of_a_sample, of_weights, results, batch)
+    return 8 * unfused, 8 * fused
+
+
+@wrong("fused-bytes", "wrong-result", "Your bytes of the launches", "only the results are written")
+def bytes_of_launches_that_write_results(launches, of_a_sample, of_weights, results, batch):
+    size = sizes_of(of_a_sample, of_weights, batch)
+    unfused = sum(size[name] for reads, _ in launches for name in reads)
+    unfused += sum(size[name] for name in results)
+    return unfused, bytes_right(launches, of_a_sample, of_weights, results, batch)[1]
+
+
+@wrong("fused-bytes", "wrong-result", "also one that a launch reads")
+def bytes_of_what_nobody_reads(launches, of_a_sample, of_weights, results, batch):
+    size = sizes_of(of_a_sample, of_weights, batch)
+    unfused = sum(size[name] for reads, written in launches for name in (*reads, written))
+    read = {name for reads, _ in launches for name in reads}
+    made = {written for _, written in launches}
+    return unfused, sum(size[name] for name in read ^ made)
+
+
+@wrong(
+    "fused-bytes",
+    "wrong-result",
+    "103,424. That is what you get when weights are multiplied by the batch",
+    "46,080. That is what you get when the weights are left out",
+)
+def bytes_wrong_in_two_ways(launches, of_a_sample, of_weights, results, batch):
+    """Each figure has its own reason."""
+    many = {name: batch * count for name, count in of_weights.items()}
+    unfused, _ = bytes_right(launches, of_a_sample, many, results, batch)
+    nothing = dict.fromkeys(of_weights, 0)
+    return unfused, bytes_right(launches, of_a_sample, nothing, results, batch)[1]
+
+
+@wrong("fused-bytes", "wrong-result", "right is 46,080. One kernel reads each name that no launch")
+def bytes_that_no_one_can_explain(launches, of_a_sample, of_weights, results, batch):
+    unfused, fused = bytes_right(launches, of_a_sample, of_weights, results, batch)
+    return unfused, fused + 4 * (len(launches) - 1)
+
+
 @right("fused-bytes")
 def bytes_of_all_but_what_lies_between(launches, of_a_sample, of_weights, results, batch):
     size = sizes_of(of_a_sample, of_weights, batch)
@@ -215,6 +272,31 @@ def time_that_empties_the_list(launch, works):
     return done
 
 
+@wrong("time-of-launches", "wrong-result", "launches the next one meanwhile")
+def time_of_a_host_held_back(launch, works):
+    now = done = 0.0
+    for work in works:
+        now += launch
+        if now < done:
+            now = done
+        done = now + work
+    return done
+
+
+@wrong("time-of-launches", "wrong-result", "the larger of launch and work")
+def time_of_the_larger_each_time(launch, works):
+    return launch + sum(max(launch, work) for work in works) if works else 0.0
+
+
+@wrong("time-of-launches", "wrong-shape", "Return one number")
+def time_of_both_clocks(launch, works):
+    now = done = 0.0
+    for work in works:
+        now += launch
+        done = max(now, done) + work
+    return now, done
+
+
 @right("time-of-launches")
 def time_by_the_last_gap(launch, works):
     """From some kernel on the GPU never waits again: the latest of all such starts counts."""
@@ -277,7 +359,7 @@ def frames_by_the_mean_of_squares(x, out):
     out[row, column + 32] = (b - mean) * scale
 
 
-@wrong("normalise-frames", "wrong-result", "")
+@wrong("normalise-frames", "wrong-result", "shfl_down_sync to lane 0 alone")
 @cuda.jit
 def frames_with_sums_in_lane_0(x, out):
     row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32
@@ -524,6 +606,167 @@ def frames_of_the_first_spectrum(x, out):
     scale = float32(1) / math.sqrt(square / float32(64) + float32(1e-5))
     out[0, column] = (a - mean) * scale
     out[0, column + 32] = (b - mean) * scale
+
+
+@wrong("normalise-frames", "wrong-result", "a sixth step doubles them")
+@cuda.jit
+def frames_in_six_steps(x, out):
+    row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32
+    column = cuda.threadIdx.x // 32 * 64 + lane
+    a, b = x[row, column], x[row, column + 32]
+    total = a + b
+    for step in range(6):
+        total += cuda.shfl_xor_sync(ALL, total, 1 << step)
+    mean = total / float32(64)
+    square = (a - mean) * (a - mean) + (b - mean) * (b - mean)
+    for step in range(6):
+        square += cuda.shfl_xor_sync(ALL, square, 1 << step)
+    scale = float32(1) / math.sqrt(square / float32(64) + float32(1e-5))
+    out[row, column] = (a - mean) * scale
+    out[row, column + 32] = (b - mean) * scale
+
+
+@wrong("normalise-frames", "wrong-result", "the sum is subtracted, not the mean")
+@cuda.jit
+def frames_less_their_sum(x, out):
+    row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32
+    column = cuda.threadIdx.x // 32 * 64 + lane
+    a, b = x[row, column], x[row, column + 32]
+    total = a + b
+    for step in range(5):
+        total += cuda.shfl_xor_sync(ALL, total, 1 << step)
+    mean = total
+    square = (a - mean) * (a - mean) + (b - mean) * (b - mean)
+    for step in range(5):
+        square += cuda.shfl_xor_sync(ALL, square, 1 << step)
+    scale = float32(1) / math.sqrt(square / float32(64) + float32(1e-5))
+    out[row, column] = (a - mean) * scale
+    out[row, column + 32] = (b - mean) * scale
+
+
+@wrong("normalise-frames", "wrong-result", "it is those of value - mean")
+@cuda.jit
+def frames_with_squares_of_the_values(x, out):
+    row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32
+    column = cuda.threadIdx.x // 32 * 64 + lane
+    a, b = x[row, column], x[row, column + 32]
+    total = a + b
+    for step in range(5):
+        total += cuda.shfl_xor_sync(ALL, total, 1 << step)
+    mean = total / float32(64)
+    square = a * a + b * b
+    for step in range(5):
+        square += cuda.shfl_xor_sync(ALL, square, 1 << step)
+    scale = float32(1) / math.sqrt(square / float32(64) + float32(1e-5))
+    out[row, column] = (a - mean) * scale
+    out[row, column + 32] = (b - mean) * scale
+
+
+@wrong("normalise-frames", "wrong-result", "only the first one's square")
+@cuda.jit
+def frames_with_half_the_squares(x, out):
+    row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32
+    column = cuda.threadIdx.x // 32 * 64 + lane
+    a, b = x[row, column], x[row, column + 32]
+    total = a + b
+    for step in range(5):
+        total += cuda.shfl_xor_sync(ALL, total, 1 << step)
+    mean = total / float32(64)
+    square = (a - mean) * (a - mean)
+    for step in range(5):
+        square += cuda.shfl_xor_sync(ALL, square, 1 << step)
+    scale = float32(1) / math.sqrt(square / float32(64) + float32(1e-5))
+    out[row, column] = (a - mean) * scale
+    out[row, column + 32] = (b - mean) * scale
+
+
+@wrong("normalise-frames", "wrong-result", "add it, `+=`")
+@cuda.jit
+def frames_that_keep_what_came_last(x, out):
+    row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32
+    column = cuda.threadIdx.x // 32 * 64 + lane
+    a, b = x[row, column], x[row, column + 32]
+    total = a + b
+    for step in range(5):
+        total = cuda.shfl_xor_sync(ALL, total, 1 << step)
+    mean = total / float32(64)
+    square = (a - mean) * (a - mean) + (b - mean) * (b - mean)
+    for step in range(5):
+        square = cuda.shfl_xor_sync(ALL, square, 1 << step)
+    scale = float32(1) / math.sqrt(square / float32(64) + float32(1e-5))
+    out[row, column] = (a - mean) * scale
+    out[row, column + 32] = (b - mean) * scale
+
+
+@wrong("normalise-frames", "unwritten-output", "begins at column 64 * f")
+@cuda.jit
+def frames_that_are_all_the_first(x, out):
+    row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32
+    column = lane
+    a, b = x[row, column], x[row, column + 32]
+    total = a + b
+    for step in range(5):
+        total += cuda.shfl_xor_sync(ALL, total, 1 << step)
+    mean = total / float32(64)
+    square = (a - mean) * (a - mean) + (b - mean) * (b - mean)
+    for step in range(5):
+        square += cuda.shfl_xor_sync(ALL, square, 1 << step)
+    scale = float32(1) / math.sqrt(square / float32(64) + float32(1e-5))
+    out[row, column] = (a - mean) * scale
+    out[row, column + 32] = (b - mean) * scale
+
+
+@wrong("normalise-frames", "same-value-race", "has frame f alone")
+@cuda.jit
+def frames_by_every_warp(x, out):
+    row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32
+    for column in range(lane, 320, 64):
+        a, b = x[row, column], x[row, column + 32]
+        total = a + b
+        for step in range(5):
+            total += cuda.shfl_xor_sync(ALL, total, 1 << step)
+        mean = total / float32(64)
+        square = (a - mean) * (a - mean) + (b - mean) * (b - mean)
+        for step in range(5):
+            square += cuda.shfl_xor_sync(ALL, square, 1 << step)
+        scale = float32(1) / math.sqrt(square / float32(64) + float32(1e-5))
+        out[row, column] = (a - mean) * scale
+        out[row, column + 32] = (b - mean) * scale
+
+
+@wrong("normalise-frames", "limit", "let shuffles add up")
+@cuda.jit
+def frames_summed_by_each_lane(x, out):
+    row, frame = cuda.blockIdx.x, cuda.threadIdx.x // 32
+    mean = square = float32(0)
+    for n in range(64):
+        mean += x[row, 64 * frame + n] / float32(64)
+    for n in range(64):
+        square += (x[row, 64 * frame + n] - mean) * (x[row, 64 * frame + n] - mean)
+    deviation = math.sqrt(square / float32(64) + float32(1e-5))
+    for column in (64 * frame + cuda.laneid, 64 * frame + cuda.laneid + 32):
+        out[row, column] = (x[row, column] - mean) / deviation
+
+
+@cuda.jit(device=True)
+def over_the_warp(number):
+    for apart in (16, 8, 4, 2, 1):
+        number += cuda.shfl_xor_sync(ALL, number, apart)
+    return number
+
+
+@right("normalise-frames")
+@cuda.jit
+def frames_by_a_device_function(x, out):
+    frame, lane = cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    numbers = x[cuda.blockIdx.x, frame * 64 : (frame + 1) * 64]
+    a, b = numbers[lane], numbers[lane + 32]
+    mean = over_the_warp(a + b) / float32(64.0)
+    a -= mean
+    b -= mean
+    deviation = math.sqrt(over_the_warp(a * a + b * b) / float32(64.0) + float32(1e-5))
+    out[cuda.blockIdx.x, frame * 64 + lane] = a / deviation
+    out[cuda.blockIdx.x, frame * 64 + lane + 32] = b / deviation
 
 
 @right("normalise-frames")
@@ -815,6 +1058,128 @@ def staged_with_a_thread_a_row(z, weight, bias, out):
             out[row, column] = gelu(total)
 
 
+@wrong("staged-weights", "wrong-result", "GELU is made of each product")
+@cuda.jit
+def staged_with_gelu_of_products(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
+        shared[n // 64, n % 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
+        a, b = bias[lane], bias[lane + 32]
+        for k in range(64):
+            a += gelu(z[row, k] * shared[k, lane])
+            b += gelu(z[row, k] * shared[k, lane + 32])
+        out[row, lane], out[row, lane + 32] = a, b
+
+
+@wrong("staged-weights", "wrong-result", "lane + 32 gets the bias of lane")
+@cuda.jit
+def staged_with_half_the_bias(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
+        shared[n // 64, n % 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
+        a, b = bias[lane], bias[lane]
+        for k in range(64):
+            a += z[row, k] * shared[k, lane]
+            b += z[row, k] * shared[k, lane + 32]
+        out[row, lane], out[row, lane + 32] = gelu(a), gelu(b)
+
+
+@wrong("staged-weights", "out-of-bounds", "The weights are 64 x 64, in shared memory, too")
+@cuda.jit
+def staged_in_half_an_array(z, weight, bias, out):
+    shared = cuda.shared.array((64, 32), float32)
+    for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
+        shared[n // 64, n % 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
+        a, b = bias[lane], bias[lane + 32]
+        for k in range(64):
+            a += z[row, k] * shared[k, lane]
+            b += z[row, k] * shared[k, lane + 32]
+        out[row, lane], out[row, lane + 32] = gelu(a), gelu(b)
+
+
+@wrong("staged-weights", "float64", "let the shared array hold float32")
+@cuda.jit
+def staged_in_float64(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), np.float64)
+    for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
+        shared[n // 64, n % 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
+        a, b = bias[lane], bias[lane + 32]
+        for k in range(64):
+            a += z[row, k] * shared[k, lane]
+            b += z[row, k] * shared[k, lane + 32]
+        out[row, lane], out[row, lane + 32] = gelu(a), gelu(b)
+
+
+@wrong("staged-weights", "race", "Give each warp its own")
+@cuda.jit
+def staged_with_one_row_for_all(z, weight, bias, out):
+    shared, one = cuda.shared.array((64, 64), float32), cuda.shared.array(64, float32)
+    for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
+        shared[n // 64, n % 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
+        one[lane], one[lane + 32] = z[row, lane], z[row, lane + 32]
+        cuda.syncwarp()
+        a, b = bias[lane], bias[lane + 32]
+        for k in range(64):
+            a += one[k] * shared[k, lane]
+            b += one[k] * shared[k, lane + 32]
+        out[row, lane], out[row, lane + 32] = gelu(a), gelu(b)
+
+
+@wrong("staged-weights", "float64", "A GELU of your own")
+@cuda.jit
+def staged_with_a_gelu_in_float64(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
+        shared[n // 64, n % 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
+        a, b = bias[lane], bias[lane + 32]
+        for k in range(64):
+            a += z[row, k] * shared[k, lane]
+            b += z[row, k] * shared[k, lane + 32]
+        out[row, lane], out[row, lane + 32] = (
+            0.5 * a * (1 + math.erf(a / math.sqrt(2))),
+            0.5 * b * (1 + math.erf(b / math.sqrt(2))),
+        )
+
+
+@right("staged-weights")
+@cuda.jit
+def staged_in_rounds_of_all_warps(z, weight, bias, out):
+    """Each warp makes as many rounds, so that a barrier may stand in the loop."""
+    shared = cuda.shared.array((64, 64), float32)
+    lane, warp, warps = cuda.threadIdx.x % 32, cuda.threadIdx.x // 32, cuda.blockDim.x // 32
+    for k in range(warp, 64, warps):
+        shared[k, lane], shared[k, lane + 32] = weight[k, lane], weight[k, lane + 32]
+    every = warps * cuda.gridDim.x
+    for turn in range((z.shape[0] + every - 1) // every):
+        cuda.syncthreads()
+        row = turn * every + cuda.blockIdx.x * warps + warp
+        if row < z.shape[0]:
+            a = b = float32(0)
+            for k in range(64):
+                a += z[row, k] * shared[k, lane]
+                b += z[row, k] * shared[k, lane + 32]
+            out[row, lane] = gelu(a + bias[lane])
+            out[row, lane + 32] = gelu(b + bias[lane + 32])
+
+
 @right("staged-weights")
 @cuda.jit
 def staged_turned_and_padded(z, weight, bias, out):
@@ -1050,3 +1415,9 @@ def folded_frame_by_frame(basis, weight):
         part = basis[:, frame * wide : (frame + 1) * wide].astype(np.float64)
         out[:, frame * outputs : (frame + 1) * outputs] = part @ weight.astype(np.float64).T
     return out
+
+
+@right("folded-decoder")
+def folded_to_lists(basis, weight):
+    frames = basis.reshape(len(basis), -1, weight.shape[1])
+    return np.einsum("rfb,ob->rfo", frames, weight).reshape(len(basis), -1).tolist()
