@@ -18,15 +18,17 @@ from course.drawing import FAINT, FONT_SIZE, INK, MARKERS, PALETTE, Picture, sty
 from course.measurements import read
 from course.tables import write_whole
 
-FURTHEST = 8  # workers to which the laws are drawn at least
+FURTHEST = 4  # workers to which the laws are drawn at least
 
 
 def scaling_chart(measured: Sequence[Scaling], title: str = "") -> Picture:
     """Draw strong scaling on the left and weak scaling on the right.
 
-    Marks are measured, dashed lines are the laws for the serial part that was measured on one
-    worker. A mark far below its line stands for what the law leaves out: costs that grow with the
-    number of batches, and workers that wait for each other.
+    Marks are measured, with thin lines between them so that a kind is seen as one; all but the
+    first kind's are hollow and larger, so that those below them are seen. Dashed lines are the laws
+    for the serial part that was measured on one worker. A mark far below its line stands for what
+    the law leaves out: costs that grow with the number of batches, and workers that wait for each
+    other.
 
     Parameters
     ----------
@@ -55,21 +57,25 @@ def scaling_chart(measured: Sequence[Scaling], title: str = "") -> Picture:
     strong.plot(workers, workers, color=FAINT, linewidth=1, linestyle=":")
     weak.axhline(100, color=FAINT, linewidth=1, linestyle=":")
     for place, one in enumerate(measured):
+        hollow = {"markerfacecolor": "none", "markeredgewidth": 1.6} if place else {}
         marks = {
-            "color": PALETTE[place], "marker": MARKERS[place], "markersize": 6, "linestyle": "none",
+            "color": PALETTE[place], "marker": MARKERS[place], "markersize": 5 + 3 * place,
+            "linewidth": 0.7, "zorder": 4, **hollow,
         }  # fmt: skip
         law = {"color": PALETTE[place], "linewidth": 1.4, "linestyle": "--"}
-        strong.plot(list(one.strong), [one.speedup(n) for n in one.strong], **marks, zorder=4)
+        strong.plot(sorted(one.strong), [one.speedup(n) for n in sorted(one.strong)], **marks)
         strong.plot(workers, [one.amdahl(n) for n in workers], **law)
-        weak.plot(list(one.weak), [100 * one.efficiency(n) for n in one.weak], **marks, zorder=4)
+        weak.plot(sorted(one.weak), [100 * one.efficiency(n) for n in sorted(one.weak)], **marks)
         weak.plot(workers, [100 * one.gustafson(n) / n for n in workers], **law)
     _axes(strong, furthest, "the same work: times as fast")
     _axes(weak, furthest, "as much work each: share of the ideal [%]")
     strong.set_ylim(0, furthest * 1.03)
+    strong.yaxis.get_major_locator().set_params(integer=True)
     weak.set_ylim(0, 108)
     handles = [
-        Line2D([], [], color=PALETTE[place], marker=MARKERS[place], linestyle="none", markersize=6,
-               label=f"{words(one.shape)}: {100 * one.serial:.2g}% of one worker's time is serial")
+        Line2D([], [], color=PALETTE[place], marker=MARKERS[place], linewidth=0.7, markersize=6,
+               markerfacecolor="none" if place else PALETTE[place],
+               label=f"{words(one.shape)}: {100 * one.serial:.1f}% of one worker's time is serial")
         for place, one in enumerate(measured)
     ]  # fmt: skip
     handles.append(

@@ -1,6 +1,7 @@
 """Where a run's time went, what the laws make of it, and the bench that measures it."""
 
 import io
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -74,6 +75,7 @@ def row(kernel, count, metric, value, shape="4x8x8x2"):
 ROWS = [
     row("strong scaling", 1, "time", 100.0), row("strong scaling", 2, "time", 55.0),
     row("weak scaling", 1, "time", 100.0), row("weak scaling", 2, "time", 110.0),
+    row("strong scaling", 4, "time", 32.0), row("weak scaling", 4, "time", 130.0),
     row("strong scaling", 1, "serial fraction", 0.05),
     row("strong scaling", 2, "serial fraction", 0.3),
     row("strong scaling", 1, "time", 9.0, "half"), row("empty batch", 1, "time", 1.0, ""),
@@ -82,9 +84,12 @@ ROWS = [
 
 def test_scaling_is_read_from_rows():
     (its,) = scalings(ROWS)
-    assert its == Scaling("4x8x8x2", {1: 100.0, 2: 55.0}, {1: 100.0, 2: 110.0}, 0.05)
+    strong, weak = {1: 100.0, 2: 55.0, 4: 32.0}, {1: 100.0, 2: 110.0, 4: 130.0}
+    assert its == Scaling("4x8x8x2", strong, weak, 0.05)
     assert its.speedup(2) == pytest.approx(100 / 55)
     assert its.scaled_speedup(2) == pytest.approx(195 / 110)
+    assert its.speedup(4) == pytest.approx(100 / 32)
+    assert its.scaled_speedup(4) == pytest.approx(385 / 130)
 
 
 def test_middle_is_median_and_quartiles():
@@ -95,9 +100,9 @@ def test_the_chart_shows_marks_at_the_measured_speed_ups_and_the_laws(tmp_path):
     picture = cluster_charts.scaling_chart(scalings(ROWS), "Tesla T4")
     strong, weak = picture.axes
     marks = next(line for line in strong.lines if line.get_marker() == "o")
-    assert np.allclose(marks.get_xydata(), [[1, 1], [2, 100 / 55]])
+    assert np.allclose(marks.get_xydata(), [[1, 1], [2, 100 / 55], [4, 100 / 32]])
     marks = next(line for line in weak.lines if line.get_marker() == "o")
-    assert np.allclose(marks.get_xydata(), [[1, 100], [2, 97.5 / 1.1]])
+    assert np.allclose(marks.get_xydata(), [[1, 100], [2, 97.5 / 1.1], [4, 96.25 / 1.3]])
     laws = [axes.lines[-1].get_xydata() for axes in (strong, weak)]
     assert np.allclose(laws[0][:, 1], [amdahl(0.05, n) for n in laws[0][:, 0]])
     assert np.allclose(laws[1][:, 1], [100 * gustafson(0.05, n) / n for n in laws[1][:, 0]])
@@ -105,10 +110,23 @@ def test_the_chart_shows_marks_at_the_measured_speed_ups_and_the_laws(tmp_path):
         assert min(image.size) > 300
     with pytest.raises(ValueError, match="0 kinds of batches"):
         cluster_charts.scaling_chart([])
-    path = measurements.write(tmp_path / "t4-cluster.csv", HEADER, ROWS[:6])
+    path = measurements.write(tmp_path / "t4-cluster.csv", HEADER, ROWS[:-2])
     assert [one.name for one in cluster_charts.save(path)] == ["t4-cluster-scaling.png"]
-    path = measurements.write(tmp_path / "t4-one.csv", HEADER, [ROWS[0], ROWS[2], ROWS[4]])
+    alone = [one for one in ROWS[:-2] if one.variant == "1 worker"]
+    path = measurements.write(tmp_path / "t4-one.csv", HEADER, alone)
     assert cluster_charts.save(path) == []
+
+
+def test_marks_of_several_kinds_are_all_seen_where_they_meet():
+    found = scalings([*ROWS, *(replace(one, shape="8x8x8x2") for one in ROWS[:-2])])
+    picture = cluster_charts.scaling_chart(found, "Tesla T4")
+    for axes in picture.axes:
+        assert axes.get_xlim()[1] > 4 and list(axes.get_xticks()) == [1, 2, 3, 4]
+        first, second = (line for line in axes.lines if len(line.get_xdata()) == 3)
+        assert (first.get_xydata() == second.get_xydata()).all()
+        assert first.get_markersize() < second.get_markersize()
+        assert second.get_markerfacecolor() == "none" != first.get_markerfacecolor()
+    assert all(float(tick).is_integer() for tick in picture.axes[0].get_yticks())
 
 
 # --- the bench, on CPU workers --------------------------------------------------------------------
@@ -125,18 +143,18 @@ def bench(monkeypatch):
     return SimpleNamespace(module=cluster, frame=frame, case=case)
 
 
-def test_the_bench_measures_one_and_two_workers(bench, tmp_path):
+def test_the_bench_measures_one_two_and_four_workers(bench, tmp_path):
     frame = bench.frame
-    bench.module.measure(frame, (1, 2), (bench.case,), gpus=False)
+    bench.module.measure(frame, bench.module.WORKERS, (bench.case,), gpus=False)
     assert not frame.failures
     assert frame.notes[0].startswith("Dask 20")
-    assert frame.notes[1:] == ["worker 0: CPU", "worker 1: CPU"]
+    assert frame.notes[1:] == [f"worker {number}: CPU" for number in range(4)]
     found = {(one.kernel, one.variant, one.metric): one for one in frame.rows}
     for kernel in ("start of workers", "empty batch", "travelling batches"):
-        for count in (1, 2):
+        for count in (1, 2, 4):
             assert found[kernel, variant(count), "time"].median > 0
     for law in ("strong", "weak"):
-        for count in (1, 2):
+        for count in (1, 2, 4):
             time = found[f"{law} scaling", variant(count), "time"]
             assert time.shape == "3x40x24x5" and time.n == 2
             images = 24 * (count if law == "weak" else 1)
@@ -144,13 +162,16 @@ def test_the_bench_measures_one_and_two_workers(bench, tmp_path):
             share = found[f"{law} scaling", variant(count), "serial fraction"].median
             assert 0 < share < 1
     assert found["strong scaling", "1 worker", "error"].median < 1e-6
-    one, two = (found["strong scaling", variant(n), "time"].median for n in (1, 2))
-    assert found["strong scaling", "2 workers", "speed-up"].median == pytest.approx(one / two)
+    one, *more = (found["strong scaling", variant(n), "time"].median for n in (1, 2, 4))
+    for n, time in zip((2, 4), more, strict=True):
+        assert found["strong scaling", variant(n), "speed-up"].median == pytest.approx(one / time)
     serial = found["strong scaling", "1 worker", "serial fraction"].median
-    assert found["strong scaling", "2 workers", "Amdahl"].median == pytest.approx(amdahl(serial, 2))
+    for n in (2, 4):
+        law = found["strong scaling", variant(n), "Amdahl"].median
+        assert law == pytest.approx(amdahl(serial, n))
     path = measurements.write(tmp_path / "cpu-cluster.csv", HEADER, frame.rows)
     (its,) = scalings(measurements.read(path).figures)
-    assert set(its.strong) == set(its.weak) == {1, 2}
+    assert set(its.strong) == set(its.weak) == {1, 2, 4}
 
 
 def test_wrong_images_and_impossible_times_are_no_rows(bench):
