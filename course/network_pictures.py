@@ -30,7 +30,7 @@ from course.models.spectral_shape import FusedShape
 SMALL = FONT_SIZE - 1.5
 LOUDNESS = (-1.5, 3.0)  # darkest and brightest, of spectra whose loudness is 0 on average
 FURTHEST = 2.0  # a difference with full colour
-PARTS = (("read", BLUE), ("weights", ORANGE), ("written", GREEN))
+PARTS = (("read of the batch", BLUE), ("weights read", ORANGE), ("written", GREEN))
 
 
 def _pale(colour: str, share: float = 0.55) -> str:
@@ -120,6 +120,7 @@ def scores(healthy: np.ndarray, faulty: Mapping[str, np.ndarray]) -> Picture:
     left.xaxis.set_minor_locator(NullLocator())
     left.legend(fontsize=FONT_SIZE - 1, frameon=False, labelcolor=INK)
     right.plot((0, 1), (0, 1), color=FAINT, linestyle=":", linewidth=1)
+    right.text(0.22, 0.26, "chance", color=FAINT, fontsize=FONT_SIZE - 1, ha="right")
     right.set(xlabel="healthy ones called faulty", ylabel="faulty ones found")
     right.set(xlim=(-0.005, 0.3), ylim=(-0.02, 1.02))
     for axes in (left, right):

@@ -109,9 +109,10 @@ each = np.array_split(scores[is_faulty], len(FAULTS))
 network_pictures.scores(scores[~is_faulty], dict(zip(FAULTS, each)))
 
 # %% [markdown]
-# Left, the scores. Right, the **ROC curve**: each point is a limit, above which a score raises the
-# alarm. It shows how many faulty spectra that limit finds, and how many healthy ones it calls
-# faulty. The area under the curve is the share of pairs that you have just guessed.
+# Left, the scores. Right, the **ROC curve** of each fault: each point is a limit, above which a
+# score raises the alarm. It shows which share of the faulty spectra that limit finds, and which
+# share of the healthy ones it calls faulty. The area under the curve of all faults together is the
+# share of pairs that you have just guessed.
 #
 # A microphone delivers a spectrum many times a second, a factory has many microphones. So it should
 # be fast: for a few spectra at once, and for many.
@@ -316,8 +317,9 @@ by_one = 320 + 320 + 1  # x, y, the error
 predict.answer("times the bytes, batch 65,536", round(by_ten / by_one, 1))
 
 # %% [markdown]
-# Does the speed-up follow? If memory is what binds. At 32 spectra an H200's memory would move them
-# all in less than a fifth of a microsecond. So it cannot be bytes there. It is the launches.
+# Does the speed-up follow? If memory is what binds. An H200's memory moves more than 4 MB in a
+# microsecond (lesson 03). The 646 kB of the ten launches at 32 spectra take it less than a fifth of
+# one. So it cannot be bytes there. It is the launches.
 
 # %% [markdown]
 # ## 5 What a launch costs
@@ -470,7 +472,7 @@ for name in ("layers", "layers, graph", "fused", "fused, graph"):
 #
 # Two lines of the benchmark were behind it. Here they are again, around a toy whose launch costs
 # 0.07 ms. The fused kernel works for 0.013 ms at a batch of 32 and for 0.061 ms at 512, each of the
-# ten layers for a little less.
+# ten layers for less than that: 0.010 and 0.034 ms.
 
 # %%
 HAVE_EXTENSION = True  # it was built, and could be imported
@@ -573,7 +575,9 @@ network_pictures.warps(FusedShape(samples=1, columns=2))
 # %% [markdown]
 # A warp knows its frame alone, from the spectrum to the end of the first GELU. So there is nobody
 # to wait for: no `syncthreads`. A LayerNorm needs two sums over 64 numbers. Each lane has two of
-# them in registers, and shuffles do the rest (lesson 12).
+# these numbers in registers, and shuffles add up the rest (lesson 12). (In the picture a lane's two
+# columns are neighbours, read by one wide access. In your kernel they are 32 apart, read by two
+# plain ones: each takes neighbouring numbers for neighbouring lanes, too.)
 
 # %% [markdown]
 # ### Exercise: LayerNorm of five frames, a warp each
@@ -769,6 +773,9 @@ for batch in (32, 128, 512, 4096, 65536):
     print(f"batch {batch:6}: {tiles:3} spectra a block, {its.blocks(batch, 132):3} blocks")
 
 # %% [markdown]
+# (128 blocks, and not 132? A block that is done with its spectra takes the next ones. 65,536 are
+# 1,024 times 64: eight rounds for each of 128 blocks. With 132 some would need eight, too.)
+#
 # Was that chosen well? Recorded is the kernel in each shape at four batches. A star stands at the
 # shape that `shape_for` takes. For 32 spectra, how many times as long as the smallest shape does
 # the largest take?
@@ -1157,8 +1164,9 @@ else:
 # ## 14 A second network, and a faster activation
 #
 # Another project wrote GELU and Swish in CUDA and put them into a small network that reads
-# handwritten digits. In a **convolution** a pixel becomes the sum of itself and its eight
-# neighbours, times nine weights. (A pixel of the second one has 16 numbers, so 144 weights.)
+# handwritten digits. In a **convolution** a pixel becomes a sum over itself and its eight
+# neighbours, each times a weight of its own: nine weights. Sixteen such sets of weights make 16
+# numbers of each pixel. (So in the second convolution a sum has 9 · 16 = 144 weights.)
 
 # %% [markdown]
 # | layer | numbers of an image |
@@ -1199,8 +1207,10 @@ predict.answer("trained with ReLU, computed with GELU: % right", round(exchanged
 
 # %% [markdown]
 # (SiLU is another name of Swish.) On the diagonal are the three networks as they should be: an
-# image is 0.3 points, so they are equally good. Who exchanges the activation has to train again;
-# here each has weights of its own.
+# image is 0.3 points, so they are equally good. Five of the six exchanges lose 2 to 4 points.
+# The sixth loses nothing, SiLU's weights with GELU: the two curves are alike. But that you know
+# only when you have counted. So who exchanges the activation trains again; here each has weights
+# of its own.
 
 # %% [markdown]
 # The course computes it by **nine** kernels, a layer each; by **four**, with activation and the
@@ -1346,15 +1356,15 @@ print("a batch of none:", rebuilt.shape, found.shape)
 
 # %% [markdown]
 # And the kernel's shape? Registers are given to whole warps, in each quarter of a multiprocessor
-# (lesson 03). Ten warps are three in some quarter. In its first version the largest shape asked for
-# 200 registers a thread:
+# (lesson 03). A block of two groups has ten warps: three in some quarter. In its first version the
+# shape of 8 × 8 results asked for 200 registers a thread. The most that fit are 168:
 
 # %%
 from course.occupancy import occupancy
 
-largest_shape = spectral.SHAPES[-1]
+two_groups = FusedShape(8, 8, groups=2)
 for registers in (200, 168):
-    its = occupancy("H200", largest_shape.threads, registers, largest_shape.shared_bytes)
+    its = occupancy("H200", two_groups.threads, registers, two_groups.shared_bytes)
     print(f"{registers} registers: {its.blocks} blocks, limited by {' and '.join(its.limited_by)}")
 
 # %% [markdown]
@@ -1370,7 +1380,7 @@ progress(13)
 # - A short kernel's time has three figures: the host's launch, what lies between events, a replay
 #   inside a graph.
 # - Fusion saves launches and the bytes between layers. Both can be counted before.
-# - Warps that need nobody else need no barrier. What is left over is needed.
+# - Warps that need nobody else need no barrier. The two that are left have a reason each.
 # - Weights read once a block, results in registers, rows padded: each step shows in the trace.
 # - A time that does not grow with the work measures something else.
 # - A fair comparison names what ran, waits for it, and gives everybody the same launch.

@@ -1,10 +1,12 @@
 """What lesson 13 says in words about recorded figures is true of the files that it shows."""
 
+from dataclasses import replace
+
 import pytest
 
 from course import bound, recorded_roofs
 from course.measurements import find
-from course.models import spectral
+from course.models import cnn, digits, spectral
 from course.models.spectral_weights import multiplications
 
 BATCHES = (32, 64, 128, 256, 512, 4096, 65536)
@@ -169,3 +171,20 @@ def test_dashed_lines_are_steady_but_for_pytorch_after_16_images():
             assert max(waits) < 1.25 * min(waits)
         waits = [wait("torch, graph", batch, name) for batch in IMAGES]
         assert waits[1] > 1.4 * waits[0] and max(waits[1:]) < 1.1 * min(waits[1:])
+
+
+def test_five_of_six_exchanged_activations_lose_and_one_loses_nothing():
+    images, labels = digits.held_out()
+    lost = []
+    for name in ACTIVATIONS:
+        weights = cnn.Weights.trained(name)
+        right = {
+            other: cnn.accuracy(cnn.reference(images, replace(weights, activation=other)), labels)
+            for other in ACTIVATIONS
+        }
+        assert right[name] > 0.98
+        others = [other for other in ACTIVATIONS if other != name]
+        lost += [(100 * (right[name] - right[other]), name, other) for other in others]
+    (least, *exchanged), *more = sorted(lost)
+    assert exchanged == ["silu", "gelu"] and -0.5 < least <= 0
+    assert round(more[0][0]) == 2 and round(more[-1][0]) == 4
