@@ -334,7 +334,9 @@ with blas.one_thread():
 print(len(batches), "batches,", len({one for each in here for one in each}), "different digests")
 
 # %% [markdown]
-# Is Dask here, so that there can be workers?
+# **Dask** is a Python library that starts processes, sends them functions and data, and brings the
+# results back. `course.cluster` is a thin layer on it: a GPU for each worker, the results in the
+# order of the batches. Is Dask here?
 
 # %%
 try:
@@ -346,9 +348,14 @@ except ImportError:
 
 # %% [markdown]
 # Then the same by one worker, and by two, without GPUs, so that it runs anywhere. (With GPUs the
-# work would be the package's `rebuilt_digests`: lesson 06's kernel, on recipes.) At the end of
-# `with` the processes are gone, whatever has happened. The last line hands out batches without
-# work, up to 16 at a time to each worker, so that none waits; section 9 asks what they cost.
+# work would be the package's `rebuilt_digests`: lesson 06's kernel, on recipes.)
+#
+# - `group.map(work, batches)` has each batch done by some worker. `group.part(1)` is one of them.
+# - `cluster_scaling.run` does the same, and says where the time went.
+# - At the end of `with` the processes are gone, whatever has happened.
+#
+# The last line hands out batches without work. Up to 16 are under way to each worker, so that none
+# waits just because the way is long. Section 9 asks what they cost.
 
 # %%
 from course import cluster_scaling, cluster_work
@@ -873,8 +880,8 @@ print(f"{'an empty one':22}{empty_ms[1]:16.1f} ms")
 
 # %% [markdown]
 # Between two batches a worker waits for 2.2 to 2.6 ms, **whatever is in them**: not much more than
-# an empty batch takes. That is a batch's cost. Beside 33 ms of work it is small; of a batch of 256
-# small images it is half.
+# an empty batch takes. That is a batch's cost, though 16 are under way to each worker. Beside 33 ms
+# of work it is small; of a batch of 256 small images it is half.
 #
 # Amdahl's law knows start and gathering only, 1.3 to 2.2% of the run. So it gives four GPUs more
 # than 3.7 in each case.
@@ -900,8 +907,8 @@ predict.answer("times as fast, four GPUs, batches of 256 small images", small)
 # - **Large images scale.** From 35 to 9.2 ms, 3.8 times as fast.
 # - **Small images, many in a batch**, scale less: 3.2 times.
 # - **Small batches** gain from a second GPU, and *lose* from two more: with four workers they take
-#   longer than with two. That is more than runs differ: the upper quartile of those with two is
-#   600 ms, the lower quartile of those with four 613.
+#   longer than with two. That is more than runs differ: of five, the upper quartile with two is
+#   600 ms, the lower quartile with four 613.
 #
 # Is it the GPUs? Is it start and gathering, as in Amdahl's law? With four workers:
 
@@ -917,7 +924,7 @@ for its in measured:
 # more GPUs would wait as well. Start and gathering are 6%. What is left lies between two batches:
 # they are handed out and collected one by one, by **one** scheduler. (In `course.cluster` it lives
 # in your program's process, and shares its GIL.) In none of these runs did they follow each other
-# faster than one every 2.2 ms, and two workers want that much already: a batch is 4.6 ms to one.
+# faster than one every 2.2 ms. Two workers want one every 4.6 / 2 = 2.3: any more can only wait.
 #
 # And with four workers *empty* batches, too, come more slowly than with two: one every 1.5 ms, not
 # 1.3. Why, these rows do not say.
@@ -995,7 +1002,8 @@ for its in measured[1:]:
 # %% [markdown]
 # **With two or more GPUs** the next cell is your own: strong scaling. Eight batches for each GPU
 # are made from recipes, and kept by one GPU, by two, by all of them. Each is rebuilt eight times;
-# digests come back.
+# digests come back. Batches of 1,024 small images: by section 10, what do you expect? Then write
+# 16,384 for both 1,024. (Where they do not fit, `keep` says so.)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -1070,7 +1078,8 @@ for name in ("factorise on the GPU, 1 thread", "whole, SVDs on the GPU, 18 threa
 
 # %% [markdown]
 # - **Start-up.** Python, libraries, a context, kernels to compile: about 7 s on section 10's
-#   machine. Once for all batches, so do not start workers for a small job.
+#   machine, and the first batch of a kind takes up to 4 more. Once for all batches, so do not start
+#   workers for a small job.
 # - **Gathering.** All results come to one process. If they are large, that process is the last
 #   stage of a pipeline, and the slowest.
 # - **Links.** Each GPU has a link to the host, some share one, and all share the host's memory.
@@ -1167,9 +1176,11 @@ progress(11)
 # - *"One thread for each GPU is enough."* Until one of them crashes, or Python is the slowest stage.
 # - *"`os.environ[...]` in its function picks a worker's GPU."* Not after the first CUDA call.
 # - *"Parallel programs cannot be reproducible."* With a fixed split and order they are.
-# - *"float64 makes the order irrelevant."* Only the difference smaller.
-# - *"A lost worker is a lost run."* Not if work can be done again.
-# - *"Smaller batches balance better."* Until they are mostly cost.
+
+# %% [markdown]
+# - *"float64 makes the order irrelevant."* It makes the difference smaller.
+# - *"A lost worker means a lost run."* Not if its work can be done again.
+# - *"Smaller batches balance better."* Until the cost of a batch is most of its time.
 
 # %% [markdown]
 # ## What to read next

@@ -329,6 +329,8 @@ def test_five_percent_of_an_empty_batchs_cost_need_180_000_images_of_47_gigabyte
 def test_a_cluster_starts_in_about_seven_seconds():
     for workers in (1, 2, 4):
         assert 6500 < of_cluster("start of workers", workers).median < 7600
+    first = [of_cluster("first batch", 4, shape=shape).median for shape in SHAPES]
+    assert 3900 < max(first) < 4100
 
 
 # --- the steady sum's judge -----------------------------------------------------------------------

@@ -84,7 +84,7 @@ register(
         judge=judge_steady,
         caller=deal_anew,
         cases=[
-            _arrivals("three batches", lambda rng: [4.0, -1.25, 2.5]),
+            _arrivals("three batches", lambda rng: [2.5, 4.0, -1.25]),
             _arrivals("one batch", lambda rng: [1.5]),
             _arrivals("97 batches of all sizes", _many_sizes(97)),
             _arrivals("29 batches", lambda rng: rng.random(29)),
@@ -94,7 +94,8 @@ register(
         hints={
             "wrong-result": "Bring the sums into an order that is always the same, that of the "
             "batches' numbers, and add them one after the other.",
-            "raised": "arrivals is a list of triples: for number, worker, value in sorted(...).",
+            "raised": "arrivals is a list of triples: for number, worker, value in sorted(arrivals)"
+            ". (arrivals.sort() returns None, and changes the list that you were given.)",
             "input-modified": "arrivals.sort() changes the list that you were given; "
             "sorted(arrivals) makes a new one.",
         },
@@ -105,7 +106,7 @@ register(
 
 
 _BATCHES = (
-    ("one worker", (2.0, 3.5, 1.0), 1),
+    ("one worker", (2.5, 3.5, 1.0, 3.25), 1),
     ("equal batches", (2.0,) * 12, 3),
     ("seven for three", (2.0, 2.0, 2.25, 2.125, 2.75, 2.0, 2.0), 3),
     ("long and short in turns", (4.0, 0.5, 0.75, 4.0, 4.0, 0.5, 4.25, 0.5, 3.0), 2),
@@ -179,6 +180,36 @@ def _second_astray(start, working, gathering, workers):
     return same, workers + serial * (workers - 1)
 
 
+def _first_of_two_terms(start, working, gathering, workers):
+    """The first as 1 / f + (1 - f) / workers."""
+    serial = (start + gathering) / (start + working + gathering)
+    return 1 / max(serial, 1e-300) + (1 - serial) / workers, workers - serial * (workers - 1)
+
+
+def _first_unbracketed(start, working, gathering, workers):
+    """The first with 1 - f / workers."""
+    serial = (start + gathering) / (start + working + gathering)
+    return 1 / (serial + 1 - serial / workers), workers - serial * (workers - 1)
+
+
+def _second_of_two_brackets(start, working, gathering, workers):
+    """The second as a product."""
+    same, _ = _laws(start, working, gathering, workers)
+    serial = (start + gathering) / (start + working + gathering)
+    return same, (workers - serial) * (workers - 1)
+
+
+def _second_turned_over(start, working, gathering, workers):
+    same, as_much_each = _laws(start, working, gathering, workers)
+    return same, 1 / as_much_each
+
+
+def _second_by_the_first(start, working, gathering, workers):
+    """The work of all on one worker, by the same work on all."""
+    same, as_much_each = _laws(start, working, gathering, workers)
+    return same, as_much_each * same
+
+
 def _weak_limit(start, working, gathering, workers):
     """Strong scaling twice."""
     strong, _ = _laws(start, working, gathering, workers)
@@ -201,7 +232,7 @@ register(
                 ),
             )
             for name, values in (
-                ("one worker", (10.0, 70.0, 20.0, 1)),
+                ("one worker", (10.0, 75.0, 20.0, 1)),
                 ("a tenth is serial", (30.0, 900.0, 70.0, 4)),
                 ("start-up only", (25.0, 75.0, 0.0, 2)),
                 ("gathering only", (0.0, 300.0, 40.0, 8)),
@@ -218,7 +249,8 @@ register(
         mistakes={
             "the second is the first: with as much work for each worker the serial part stays, and "
             "the work grows": _weak_limit,
-            "the two are swapped: first the same work, then as much work for each": (
+            "the two are swapped: first the same work, then as much work for each. (Or is working "
+            "multiplied by the workers in f? It is what one worker did)": (
                 lambda start, working, gathering, workers: _laws(
                     start, working, gathering, workers
                 )[::-1]
@@ -258,6 +290,26 @@ register(
                     100 * (start + gathering) / (start + working + gathering), workers
                 )
             ),
+            "brackets are missing: start + gathering is divided by all three together": (
+                lambda start, working, gathering, workers: _raw(
+                    start + gathering / max(start, 1e-300) + working + gathering, workers
+                )
+            ),
+            "brackets are missing in the first: 1 / (f + (1 - f) / workers)": _first_of_two_terms,
+            "brackets are missing around 1 - f in the first": _first_unbracketed,
+            "brackets are missing in the second: f * (workers - 1) is taken from the workers": (
+                _second_of_two_brackets
+            ),
+            "the second is turned over: one worker takes longer than all of them": (
+                _second_turned_over
+            ),
+            "the second is divided by the time of the same work. With as much work for each, all "
+            "of them take as long as the one did": _second_by_the_first,
+            "you return percent: asked is how many times": (
+                lambda start, working, gathering, workers: tuple(
+                    100 * law for law in _laws(start, working, gathering, workers)
+                )
+            ),
             "the first is turned over: the time that is left. The speed-up is 1 / it": (
                 lambda start, working, gathering, workers: (
                     1 / _laws(start, working, gathering, workers)[0],
@@ -286,7 +338,7 @@ register(
                     float(workers),
                 )
             ),
-            "you return the ideal: the serial part counts": (
+            "you return the ideal: the serial part counts. (`//` makes a share 0)": (
                 lambda start, working, gathering, workers: (float(workers), float(workers))
             ),
             "the serial part is forgotten in the second: workers * (1 - serial) lacks it": (
@@ -306,6 +358,18 @@ def _images(image, cost, share):
     return cost * (1 - share) / (share * image)
 
 
+def _counted(following):
+    """The first number of images that is enough, of those that `following` steps through."""
+
+    def wrong(image, cost, share):
+        images = 1
+        while cost > share * (cost + images * image):
+            images = following(images)
+        return images
+
+    return wrong
+
+
 register(
     FunctionExercise(
         name="batch-size",
@@ -315,6 +379,7 @@ register(
         cases=[
             Case(name, lambda rng, v=values: dict(zip(("image", "cost", "share"), v, strict=True)))
             for name, values in (
+                ("20%", (0.07, 2.3, 0.2)),
                 ("5%", (0.07, 2.3, 0.05)),
                 ("half of the time", (0.3, 2.0, 0.5)),
                 ("exactly half of the time", (0.5, 2.0, 0.5)),
@@ -330,7 +395,8 @@ register(
             "(cost + n * image) at most `share`? Solve it for n and round up. (If you count: quick "
             "images need many, so give the loop no end, and begin with 1.)",
             "wrong-shape": "Return one whole number.",
-            "endless-loop": "Count n up by 1 until cost / (cost + n * image) is at most share.",
+            "endless-loop": "Count n up by 1 until cost / (cost + n * image) is at most share. The "
+            "cost is paid once for a batch, not for each image.",
         },
         mistakes={
             "you compare the cost with the images' time; `share` is of the whole time, the cost "
@@ -351,6 +417,19 @@ register(
             "divide: a costlier batch must be larger": lambda image, cost, share: 1,
             "`share` is what the images get: it is what the cost may take": (
                 lambda image, cost, share: math.ceil(_images(image, cost, 1 - share))
+            ),
+            "you divide by 1 - share. That is the images' part: n * image is (1 - share) / share "
+            "times the cost": lambda image, cost, share: math.ceil(cost / ((1 - share) * image)),
+            "a sign is wrong: cost - share * cost is at most share * n * image": (
+                lambda image, cost, share: math.ceil(cost * (1 + share) / (share * image))
+            ),
+            "you compare the images' time with a share of the cost. It is the cost that may take a "
+            "share, of the whole time": lambda image, cost, share: math.ceil(share * cost / image),
+            "you double the number in each step: smaller ones that are enough are left out": (
+                _counted(lambda images: 2 * images)
+            ),
+            "you count in steps of 10: smaller numbers that are enough are left out": (
+                _counted(lambda images: images + 10)
             ),
             "you leave the image's time out": lambda image, cost, share: math.ceil(
                 cost * (1 - share) / share

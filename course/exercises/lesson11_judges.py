@@ -57,10 +57,11 @@ def judge_steady(answer: Any, arrivals: list[tuple[int, int, np.float32]]) -> st
 def _unsteady(found: list[float]) -> str:
     """Why runs with the same sums gave different results."""
     in_order = [value for value, (_, order) in zip(found, DEALS, strict=True) if order]
-    different = sorted(set(found))[:2]
+    one, other = sorted(set(found))[:2]
+    digits = next(digits for digits in range(9, 18) if f"{one:.{digits}g}" != f"{other:.{digits}g}")
     told = (
         f"The same sums gave {len(set(found))} different results in {len(found)} runs, such as "
-        f"{different[0]:.9g} and {different[1]:.9g}."
+        f"{one:.{digits}g} and {other:.{digits}g}."
     )
     if len(set(in_order)) > 1:
         return (

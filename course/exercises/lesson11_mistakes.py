@@ -37,7 +37,8 @@ NETWORK_BYTES = {
             plan, images, batch, factors, back, 1
         )
     ),
-    "what is kept is counted in each pass; 'keep' sends it once": (
+    'what is kept is counted in each pass; \'keep\' sends it once. (`plan == "send" or "keep"` '
+    "is always true: write `plan == ...` twice)": (
         lambda plan, images, batch, factors, back, passes: bytes_of(
             "send" if plan == "keep" else plan, images, batch, factors, back, passes
         )
@@ -56,6 +57,13 @@ NETWORK_BYTES = {
     "the last, shorter batch has no recipe: round up": (
         lambda plan, images, batch, factors, back, passes: (
             RECIPE * (images // batch) + passes * images * back
+            if plan == "make"
+            else bytes_of(plan, images, batch, factors, back, passes)
+        )
+    ),
+    "the last, shorter batch has a part of a recipe: round up": (
+        lambda plan, images, batch, factors, back, passes: (
+            RECIPE * images / batch + passes * images * back
             if plan == "make"
             else bytes_of(plan, images, batch, factors, back, passes)
         )
@@ -208,7 +216,16 @@ LAST_BATCH = {
     "you take the larger of two bounds, sum / workers and the longest batch": (
         lambda milliseconds, workers: max(sum(milliseconds) / workers, *milliseconds)
     ),
-    "all batches are done one after the other": lambda milliseconds: sum(milliseconds),
+    "all batches are done one after the other: each goes to the `min` of the list, and the `max` "
+    "of it is the answer. (In `[[]] * workers` all lists are the same one)": (
+        lambda milliseconds: sum(milliseconds)
+    ),
+    "you return 0: the list stays as it was. Write `free[worker] += time`; a number that you took "
+    "out of a list is no longer a part of it": lambda milliseconds: 0.0,
+    "there are always three workers: use `workers`": lambda milliseconds: until(milliseconds, 3),
+    "the first batches, one for each worker, are counted twice": (
+        lambda milliseconds, workers: until([*milliseconds[:workers], *milliseconds], workers)
+    ),
     "the longest batch is taken: its worker may have done others before": (
         lambda milliseconds: max(milliseconds)
     ),
@@ -238,6 +255,9 @@ LAST_BATCH = {
     "the batches that len // workers leaves over are forgotten": _without_the_rest,
     "the first batches, one for each worker, are forgotten": (
         lambda milliseconds, workers: until([*milliseconds[workers:], 0.0], workers)
+    ),
+    "each round takes as long as the first batch": (
+        lambda milliseconds, workers: math.ceil(len(milliseconds) / workers) * milliseconds[0]
     ),
     "each round takes as long as the longest batch of all": (
         lambda milliseconds, workers: math.ceil(len(milliseconds) / workers) * max(milliseconds)

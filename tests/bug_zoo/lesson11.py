@@ -189,6 +189,22 @@ def bytes_of_a_recipe_an_image_of_a_batch(plan, images, batch, factors, back, pa
     return there[plan] + passes * images * back
 
 
+@wrong("network-bytes", "wrong-result", "is always true")
+def bytes_of_an_or_that_is_always_true(plan, images, batch, factors, back, passes):
+    if plan == "send" or "keep":
+        there = passes * images * factors
+    else:
+        there = 64 * math.ceil(images / batch)
+    return there + passes * images * back
+
+
+@wrong("network-bytes", "wrong-result", "a part of a recipe")
+def bytes_of_a_part_of_a_recipe(plan, images, batch, factors, back, passes):
+    there = {"send": passes * images * factors, "keep": images * factors}
+    there["make"] = 64 * images / batch
+    return there[plan] + passes * images * back
+
+
 @right("network-bytes")
 def bytes_counted_one_by_one(plan, images, batch, factors, back, passes):
     total = 0
@@ -375,6 +391,29 @@ def sum_with_what_was_lost(arrivals):
     for _, _, value in arrivals:
         more = value - lost
         lost, total = (total + more - total) - more, total + more
+    return total
+
+
+@wrong("steady-sum", "wrong-result", "That is the largest of them")
+def sum_as_the_largest(arrivals):
+    return max(value for _, _, value in arrivals)
+
+
+@wrong("steady-sum", "wrong-result", "2145.3799999999987|99999", "the order in which they arrive")
+def sum_of_rounded_values(arrivals):
+    return sum(round(float(value), 2) for _, _, value in arrivals)
+
+
+@wrong("steady-sum", "raised", "arrivals.sort() returns None")
+def sum_of_what_sort_returns(arrivals):
+    return sum(value for _, _, value in list(arrivals).sort())
+
+
+@wrong("steady-sum", "input-modified", "sorted(arrivals) makes a new one")
+def sum_that_takes_them_out(arrivals):
+    total = np.float32(0)
+    while arrivals:
+        total += arrivals.pop(0)[2]
     return total
 
 
@@ -569,6 +608,60 @@ def last_by_a_time_as_an_index(milliseconds, workers):
     return max(free)
 
 
+@wrong("last-batch", "wrong-result", "all lists are the same one")
+def last_of_one_list(milliseconds, workers):
+    lists = [[]] * workers
+    for time in milliseconds:
+        min(lists, key=sum).append(time)
+    return max(sum(each) for each in lists)
+
+
+@wrong("last-batch", "wrong-result", "each goes to the `min` of the list")
+def last_of_who_is_busiest(milliseconds, workers):
+    free = [0.0] * workers
+    for time in milliseconds:
+        free[free.index(max(free))] += time
+    return max(free)
+
+
+@wrong("last-batch", "wrong-result", "and the `max` of it is the answer")
+def last_of_all_ends(milliseconds, workers):
+    free = [0.0] * workers
+    for time in milliseconds:
+        free[free.index(min(free))] += time
+    return sum(free)
+
+
+@wrong("last-batch", "wrong-result", "the list stays as it was")
+def last_of_a_number_taken_out(milliseconds, workers):
+    free = [0.0] * workers
+    for time in milliseconds:
+        first = min(free)
+        first += time
+    return max(free)
+
+
+@wrong("last-batch", "wrong-result", "are counted twice")
+def last_of_the_first_ones_twice(milliseconds, workers):
+    free = list(milliseconds[:workers])
+    for time in milliseconds:
+        free[free.index(min(free))] += time
+    return max(free)
+
+
+@wrong("last-batch", "wrong-result", "always three workers")
+def last_of_three_workers(milliseconds, workers):
+    free = [0.0, 0.0, 0.0]
+    for time in milliseconds:
+        free[free.index(min(free))] += time
+    return max(free)
+
+
+@wrong("last-batch", "wrong-result", "as long as the first batch")
+def last_of_equal_rounds(milliseconds, workers):
+    return math.ceil(len(milliseconds) / workers) * milliseconds[0]
+
+
 @right("last-batch")
 def last_by_a_heap(milliseconds, workers):
     free = [0.0] * workers
@@ -704,6 +797,61 @@ def laws_rounded(start, working, gathering, workers):
     return round(1 / (f + (1 - f) / workers), 1), round(workers - f * (workers - 1), 1)
 
 
+@wrong("two-laws", "wrong-result", "multiplied by the workers in f")
+def laws_of_a_run_that_grew(start, working, gathering, workers):
+    f = (start + gathering) / (start + workers * working + gathering)
+    return 1 / (f + (1 - f) / workers), workers - f * (workers - 1)
+
+
+@wrong("two-laws", "wrong-result", "brackets are missing in the first")
+def laws_of_two_terms(start, working, gathering, workers):
+    f = (start + gathering) / (start + working + gathering)
+    return 1 / f + (1 - f) / workers, workers - f * (workers - 1)
+
+
+@wrong("two-laws", "wrong-result", "brackets are missing around 1 - f")
+def laws_without_the_inner_bracket(start, working, gathering, workers):
+    f = (start + gathering) / (start + working + gathering)
+    return 1 / (f + 1 - f / workers), workers - f * (workers - 1)
+
+
+@wrong("two-laws", "wrong-result", "divided by all three together")
+def laws_without_any_bracket_in_f(start, working, gathering, workers):
+    f = start + gathering / start + working + gathering
+    return 1 / (f + (1 - f) / workers), workers - f * (workers - 1)
+
+
+@wrong("two-laws", "wrong-result", "brackets are missing in the second")
+def laws_of_a_product(start, working, gathering, workers):
+    f = (start + gathering) / (start + working + gathering)
+    return 1 / (f + (1 - f) / workers), (workers - f) * (workers - 1)
+
+
+@wrong("two-laws", "wrong-result", "the second is turned over")
+def laws_with_the_second_turned_over(start, working, gathering, workers):
+    f = (start + gathering) / (start + working + gathering)
+    return 1 / (f + (1 - f) / workers), 1 / (workers - f * (workers - 1))
+
+
+@wrong("two-laws", "wrong-result", "divided by the time of the same work")
+def laws_by_one_time(start, working, gathering, workers):
+    all_of_them = start + working / workers + gathering
+    one = start + working + gathering
+    return one / all_of_them, (start + workers * working + gathering) / all_of_them
+
+
+@wrong("two-laws", "wrong-result", "you return percent")
+def laws_in_percent(start, working, gathering, workers):
+    f = (start + gathering) / (start + working + gathering)
+    return 100 / (f + (1 - f) / workers), 100 * (workers - f * (workers - 1))
+
+
+@wrong("two-laws", "wrong-result", "`//` makes a share 0")
+def laws_of_whole_shares(start, working, gathering, workers):
+    f = (start + gathering) // (start + working + gathering)
+    return 1 / (f + (1 - f) / workers), workers - f * (workers - 1)
+
+
 @right("two-laws")
 def laws_from_times(start, working, gathering, workers):
     serial = start + gathering
@@ -820,6 +968,48 @@ def size_all_that_do(image, cost, share):
 @wrong("batch-size", "wrong-result", "Solve it for n")
 def size_without_brackets(image, cost, share):
     return math.ceil(cost * (1 - share) / share * image)
+
+
+@wrong("batch-size", "wrong-result", "you divide by 1 - share")
+def size_by_the_other_share(image, cost, share):
+    return math.ceil(cost / ((1 - share) * image))
+
+
+@wrong("batch-size", "wrong-result", "a sign is wrong")
+def size_with_another_sign(image, cost, share):
+    return math.ceil(cost * (1 + share) / (share * image))
+
+
+@wrong("batch-size", "wrong-result", "with a share of the cost")
+def size_by_a_share_of_the_cost(image, cost, share):
+    n = 1
+    while n * image < share * cost:
+        n += 1
+    return n
+
+
+@wrong("batch-size", "wrong-result", "you double the number")
+def size_by_doubling(image, cost, share):
+    n = 1
+    while cost > share * (cost + n * image):
+        n *= 2
+    return n
+
+
+@wrong("batch-size", "wrong-result", "in steps of 10")
+def size_in_steps(image, cost, share):
+    n = 1
+    while cost > share * (cost + n * image):
+        n += 10
+    return n
+
+
+@wrong("batch-size", "wrong-result", "give the loop no end")
+def size_of_a_loop_that_ends_early(image, cost, share):
+    for n in range(1, 1000):
+        if cost <= share * (cost + n * image):
+            break
+    return n
 
 
 @right("batch-size")
