@@ -61,7 +61,7 @@ def _rows(n, m, zero=None, alike=None):
     return Case(f"{count(n, 'row')} of {m}{special}", arguments)
 
 
-def _swept(rows, turn=rotation, after=None, measure=None, pairs=None):
+def _swept(rows, turn=rotation, after=None, measure=None, pairs=None, minus=False):
     """A sweep with other rotations, another measure, other pairs: what typical mistakes make."""
     rows, found, n = rows.copy(), [], len(rows)
     every = [(first, second) for first in range(n) for second in range(first + 1, n)]
@@ -74,7 +74,7 @@ def _swept(rows, turn=rotation, after=None, measure=None, pairs=None):
         )
         c, s = turn(a, b, g)
         rows[i] = c * x - s * y
-        rows[j] = s * (rows[i] if after else x) + c * y
+        rows[j] = s * (rows[i] if after else x) + (-c if minus else c) * y
     return rows, max(found, default=0.0)
 
 
@@ -100,6 +100,18 @@ def _as_it_came(rows):
             x, y = rows[i].copy(), rows[j].copy()
             rows[i], rows[j] = c * x - s * y, s * x + c * y
     return rows, swept(before)[1]
+
+
+def _by_old_lengths(rows):
+    """All cosines with the lengths before the sweep."""
+    lengths, met, new = np.linalg.norm(rows, axis=1), [0.0], rows.copy()
+    for i, j in _pairs(len(rows)):
+        x, y = new[i].copy(), new[j].copy()
+        g = x @ y
+        met.append(abs(g) / (lengths[i] * lengths[j]) if g else 0.0)
+        c, s = rotation(x @ x, y @ y, g)
+        new[i], new[j] = c * x - s * y, s * x + c * y
+    return new, max(met)
 
 
 def _stale_row(rows):
@@ -169,7 +181,8 @@ register(
             "its cosine counts as 0, do not divide by it. And one row has no partner: then the "
             "largest cosine is 0.",
             "input-modified": "Work on a copy: rows = rows.copy().",
-            "wrong-shape": "Return two things, in this order: return rows, largest.",
+            "wrong-shape": "Return two things, in this order: return rows, largest. The rows are "
+            "as many and as long as before, the largest cosine is one number.",
         },
         mistakes={
             "the second row is made from the new first one: keep copies of both, or assign both in "
@@ -193,6 +206,11 @@ register(
             "the sign of the cosine counts; -1 is as far from orthogonal as 1": lambda rows: _swept(
                 rows, measure=lambda g, lengths: g / lengths if lengths else 0
             ),
+            "the second row has a wrong sign: s x + c y": lambda rows: _swept(rows, minus=True),
+            "a cosine is divided by lengths from before the sweep: rotations change them": (
+                _by_old_lengths
+            ),
+            "the cosines are added up: keep the largest one": lambda rows: _noted(rows, sum),
             "the cosine of the last pair is returned, not the largest one": lambda rows: _noted(
                 rows, lambda met: met[-1]
             ),

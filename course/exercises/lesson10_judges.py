@@ -53,12 +53,14 @@ def judge_rotation(answer: Any, a: float, b: float, g: float) -> str | None:
     if is_right(c, s):
         if abs(s) <= abs(c) * (1 + CLOSE):
             return None
+        if g == 0:
+            return f"{given} With g = 0 the rows are orthogonal: they stay as they are, (1, 0)."
         degrees = math.degrees(math.atan2(abs(s), abs(c)))
         return (
             f"{given} The rows are orthogonal then, but you turn them by {degrees:.3g} degrees. Of "
             "the two angles take the smaller one, |s| <= c: with the other one rows change places, "
             "and sweeps may never end. (In t = sign(tau) / (|tau| + √(1 + tau²)) it is |tau|, not "
-            "tau.)"
+            "tau. By an arctangent: of 2 g / (b - a) as one number, not atan2 of two.)"
         )
     left = (
         f"{given} The product of the two new rows is {product_after(a, b, g, c, s):.4g} then, not 0"
@@ -108,6 +110,7 @@ def _why(a, b, g, c, s, is_right) -> str:
                 abs(1 - tau * tau) ** 0.5,
             ),
             ("below stands |tau| + √(1 + tau²), not |tau| + 1", 1.0),
+            ("below stands |tau| + √(1 + tau²), with a square", abs(1 + tau) ** 0.5),
         ):
             t = 1 / (abs(tau) + below)
             if math.isclose(abs(s), t / math.hypot(1, t), rel_tol=1e-4):
@@ -115,6 +118,8 @@ def _why(a, b, g, c, s, is_right) -> str:
         t = 1 / (abs(tau) + math.hypot(1, tau))
         if math.isclose(abs(s), math.sin(2 * math.atan(t)), rel_tol=1e-4):
             return "That is twice the angle: tan(2 · angle) is 2 g / (b - a)."
+        if math.isclose(abs(s), abs(math.sin(math.degrees(math.atan(t)))), rel_tol=1e-4):
+            return "The angle is right, but math.cos and math.sin take radians, not degrees."
     return "Put your c and s into (c x - s y) · (s x + c y), and see what is left."
 
 
@@ -126,9 +131,14 @@ def judge_tournament(answer: Any, n: int) -> str | None:
     try:
         rounds = [[tuple(pair) for pair in turn] for turn in answer]
     except TypeError:
-        return "Return a list of rounds; a round is a list of pairs, and a pair (i, j)."
+        return (
+            "Return a list of rounds; a round is a list of pairs, and a pair (i, j); got "
+            f"{answer!r:.60}."
+        )
     for turn, pairs in enumerate(rounds):
         fault = _fault_of_round(turn, pairs, n)
+        if fault and len(pairs) > n // 2 and all(other == pairs for other in rounds):
+            return f"{fault} All your rounds are the same list: begin a new one in each round."
         if fault:
             return fault
     met = Counter(frozenset(pair) for pairs in rounds for pair in pairs)
@@ -207,12 +217,13 @@ def judge_range(answer: Any, a: np.ndarray, random: np.ndarray, power: int) -> s
     """Judge orthonormal columns: their number, their lengths, and what they span."""
     rows, wanted = len(a), (len(a), random.shape[1])
     if not isinstance(answer, np.ndarray):
-        what = (
-            "a tuple: np.linalg.qr returns q and r" if isinstance(answer, tuple) else repr(answer)
-        )
+        both = isinstance(answer, tuple) and len(answer) == 2 and hasattr(answer[1], "shape")
+        what = "a tuple: np.linalg.qr returns q and r" if both else repr(answer)
         return f"Return one array, q; got {what:.80}."
     if answer.shape != wanted:
         square = " Its mode is 'reduced', the default." if answer.shape == (rows, rows) else ""
+        if answer.shape == (wanted[1], wanted[1]):
+            square = " Is it r? np.linalg.qr(y)[0] is q, [1] is r."
         return (
             f"q has the shape {answer.shape}; it needs {wanted}: a column for each column of "
             f"`random`, as long as a column of a.{square}"
@@ -246,6 +257,13 @@ def judge_range(answer: Any, a: np.ndarray, random: np.ndarray, power: int) -> s
             return (
                 f"{told} Yours is that of {other}: a power step is y = a (aᵀ y), both factors, and "
                 "each begins with what the one before has made."
+            )
+    wide, columns = (np.asarray(each, np.float64) for each in (a, random))
+    for each in (wide ** (2 * power + 1) @ columns, (wide @ wide.T) ** power @ wide @ columns):
+        if power and _apart(q, np.linalg.qr(each)[0]) <= 0.02:
+            return (
+                f"{told} `**` takes each number of a matrix by itself; a power step is two "
+                "products of matrices, a @ (a.T @ y)."
             )
     start = np.linalg.qr(np.asarray(random, np.float64))[0]
     if rows == len(random) and _apart(q, start) <= 0.02:

@@ -54,14 +54,20 @@ def _overwritten(x, y, c, s):
     return new, s * new + c * y
 
 
-def _first_columns(x, y, c, s):
+def _first_columns(x, y, c, s, wide=32):
     """As if lanes had no loop: sums and rotations of 32 columns."""
-    a, b = x[:32], y[:32]
+    a, b = x[:wide], y[:wide]
     c, s = rotation(a @ a, b @ b, a @ b)
     return tuple(
-        np.concatenate([new, old[32:]])
+        np.concatenate([new, old[wide:]])
         for new, old in zip(_turned(a, b, c, s), (x, y), strict=True)
     )
+
+
+def _last_columns(x, y, c, s):
+    """Each lane's last column, 32 in all, decide the angle."""
+    a, b = x[-32:], y[-32:]
+    return _turned(x, y, *rotation(a @ a, b @ b, a @ b))
 
 
 def _half_done(x, y, c, s):
@@ -178,15 +184,39 @@ register(
             "float64": "Begin the three sums with float32(0): 0.0 is float64, and so is all that "
             "is added to it.",
             "wrong-result": "Three sums over the columns, each over the warp by five shuffles; "
-            "then s, d = rotation(a, b, g), unless g is 0; then both rows, each number by the old "
-            "x and y. Is it NaN? Then g was 0, or lanes without a column have left too early.",
+            "then s, d = rotation_on_gpu(a, b, g), unless g is 0 (0 itself, not small); then both "
+            "rows, each number by the old x and y. Is it NaN? Then g was 0, or lanes without a "
+            "column have left too early.",
         },
         mistakes={
             "the second row is made from the new first one: read x and y into variables first": (
                 lambda w, pairs: _pairwise(w, pairs, _overwritten)
             ),
-            "the rows are turned the other way: rotation(a, b, g), a of x and b of y, then "
+            "the rows are turned the other way: rotation_on_gpu(a, b, g), a of x and b of y, then "
             "x - (d x + s y) and y + (s x - d y)": _other_way,
+            "a sign is wrong in the first row: x - (d x + s y)": lambda w, pairs: _pairwise(
+                w, pairs, lambda x, y, c, s: (x + ((1 - c) * x + s * y), s * x + c * y)
+            ),
+            "a sign is wrong in the second row: y + (s x - d y)": lambda w, pairs: _pairwise(
+                w, pairs, lambda x, y, c, s: (c * x - s * y, y - (s * x - (1 - c) * y))
+            ),
+            "the signs in both brackets are wrong: x - (d x + s y), y + (s x - d y)": (
+                lambda w, pairs: _pairwise(
+                    w, pairs, lambda x, y, c, s: (c * x + s * y, s * x + (2 - c) * y)
+                )
+            ),
+            "each new row is stored in the other one's place: row i is that of x": (
+                lambda w, pairs: _pairwise(w, pairs, lambda *given: _turned(*given)[::-1])
+            ),
+            "w.shape[1] is the number of rows; that of columns is w.shape[2]": lambda w, pairs: (
+                _pairwise(w, pairs, lambda *given: _first_columns(*given, wide=w.shape[1]))
+            ),
+            "each lane keeps its last column's product: add them up, `+=`": lambda w, pairs: (
+                _pairwise(w, pairs, _last_columns)
+            ),
+            "what a shuffle returns takes the place of the sum: add it, `+=`": _by_lanes(
+                lambda sums: sums[LANES ^ 31]
+            ),
             "d is used as if it were c; it is 1 - c": lambda w, pairs: _pairwise(
                 w, pairs, lambda x, y, c, s: _turned(x, y, 1 - c, s)
             ),
@@ -215,7 +245,7 @@ register(
                 _xor(1, 2, 4, 8, 16), only="ab"
             ),
             "a and b are squared lengths already: no root": _of_lengths,
-            "s and d have changed places: rotation(a, b, g) returns (s, d)": lambda w, pairs: (
+            "s and d have changed places: rotation_on_gpu returns (s, d)": lambda w, pairs: (
                 _pairwise(w, pairs, lambda x, y, c, s: _turned(x, y, 1 - s, 1 - c))
             ),
             "brackets are missing: x - (d x + s y), y + (s x - d y)": lambda w, pairs: _pairwise(
@@ -292,11 +322,12 @@ register(
             _to_sweep(1, 2, 32, 1),
             _to_sweep(2, 6, 17, 3),
             _to_sweep(2, 10, 32, 2),
+            _to_sweep(1, 32, 32, 8),
             _to_sweep(3, 16, 32, 8, measured=True),
         ],
         tolerance=Tolerance(
             1000,
-            "15 rounds of rotations one after the other, each by an angle that rounding shifts",
+            "31 rounds of rotations one after the other, each by an angle that rounding shifts",
             magnitude=lambda w: np.sqrt((w * w).sum(axis=2)).max(),
         ),
         forbidden={"float64", "uncoalesced", "negative-index", "same-value-race"},
@@ -313,7 +344,8 @@ register(
         hints={
             "race": "All warps wait, cuda.syncthreads(), after the copying and after each round: "
             "in the next one a row has another partner, in another warp. A round has n / 2 pairs, "
-            "each for one warp: partners(turn, pair, n). And block b has matrix b.",
+            "each for one warp, k, k + warps, ... for warp k: partners(turn, pair, n). And block b "
+            "has matrix b.",
             "same-value-race": "Each number of the matrix is copied by one thread: thread t takes "
             "every blockDim.x-th, from t on.",
             "barrier-divergence": "Warps may have different numbers of pairs. Put the barrier "
@@ -322,18 +354,32 @@ register(
             "uninitialised-read": "Some numbers of the shared array were never copied, or not yet: "
             "all n * columns of them, then cuda.syncthreads(). rotate_two must get "
             "rows[:n, :columns]; the rest of the 32 x 32 is not filled.",
-            "out-of-bounds": "A matrix has n rows and `columns` columns, perhaps fewer than 32; it "
-            "is matrix cuda.blockIdx.x.",
+            "out-of-bounds": "A matrix has n rows and `columns` columns, up to 32 of each: the "
+            "shared array is (32, 32). It is matrix cuda.blockIdx.x; its number e is row "
+            "e // columns, column e % columns.",
+            "typing": "A shared array has a fixed size: (32, 32) holds every matrix, and "
+            "rows[:n, :columns] is the part that is used.",
             "float64": "The shared array holds float32, as w does.",
             "wrong-result": "n - 1 rounds, of n / 2 pairs each; warp k takes the pairs k, k + "
-            "warps, ... All lanes of a warp call rotate_two together.",
+            "warps, ... All lanes of a warp call rotate_two together, with rows[:n, :columns].",
         },
         mistakes={
-            "the rows stay as they are: after the last round they are copied back": lambda w: w,
+            "the matrix stays as it is: rotate the rows of the shared array; after the last round "
+            "they are copied back": lambda w: w,
             "the last round is missing: there are n - 1 of them, range(n - 1)": lambda w: (
                 _in_rounds(w, rounds=-1)
             ),
-            "only round 0 was made": lambda w: _in_rounds(w, rounds=1),
+            "only round 0 was made, or its pairs meet in each: ask partners(turn, pair, n)": (
+                lambda w: _in_rounds(w, rounds=1)
+            ),
+            "there are too few rounds: n - 1, of n / 2 pairs each": lambda w: _in_rounds(
+                w, rounds=w.shape[1] // 2
+            ),
+            "only the first n columns are rotated: rotate_two gets rows[:n, :columns]": (
+                lambda w: np.concatenate(
+                    [_in_rounds(w[..., : w.shape[1]]), w[..., w.shape[1] :]], axis=2
+                )
+            ),
             "pair 0 alone is rotated in each round": lambda w: _in_rounds(w, pairs=1),
             "the last pair of each round is missing: there are n / 2 of them": lambda w: (
                 _in_rounds(w, pairs=-1)

@@ -137,6 +137,38 @@ def rotation_by_a_plain_arctangent(a, b, g):
     return math.cos(angle), math.sin(angle)
 
 
+@wrong("jacobi-rotation", "wrong-result", "With g = 0", "(1, 0)", "orthogonal already")
+def rotation_by_nothing_with_c_for_s(a, b, g):
+    return from_tau((b - a) / (2 * g)) if g else (0.0, 1.0)
+
+
+@wrong("jacobi-rotation", "wrong-result", "radians, not degrees")
+def rotation_in_degrees(a, b, g):
+    if g == 0:
+        return 1.0, 0.0
+    c, s = from_tau((b - a) / (2 * g))
+    angle = math.degrees(math.atan2(s, c))
+    return math.cos(angle), math.sin(angle)
+
+
+@wrong("jacobi-rotation", "wrong-result", "with a square", "second row longer")
+def rotation_without_the_square(a, b, g):
+    if g == 0:
+        return 1.0, 0.0
+    tau = (b - a) / (2 * g)
+    t = math.copysign(1 / (abs(tau) + math.sqrt(1 + tau)), tau)
+    c = 1 / math.sqrt(1 + t * t)
+    return c, t * c
+
+
+@wrong("jacobi-rotation", "wrong-result", "not atan2 of two", "first row longer")
+def rotation_by_an_arctangent_of_two(a, b, g):
+    if g == 0:
+        return 1.0, 0.0
+    angle = math.atan2(2 * g, b - a) / 2
+    return math.cos(angle), math.sin(angle)
+
+
 @right("jacobi-rotation")
 def rotation_by_an_arctangent(a, b, g):
     angle = math.copysign(0.5 * math.atan2(2 * abs(g), abs(b - a)), g * (b - a) if b != a else g)
@@ -325,6 +357,57 @@ def sweep_measured_after_each_rotation(rows):
     return rows, largest
 
 
+@wrong("jacobi-sweep", "wrong-result", "second row has a wrong sign")
+def sweep_with_a_minus(rows):
+    rows, largest = rows.copy(), 0.0
+    for i in range(len(rows)):
+        for j in range(i + 1, len(rows)):
+            x, y = rows[i].copy(), rows[j].copy()
+            a, b, g = x @ x, y @ y, x @ y
+            if g:
+                largest = max(largest, abs(g) / math.sqrt(a * b))
+            c, s = rotation(a, b, g)
+            rows[i], rows[j] = c * x - s * y, s * x - c * y
+    return rows, largest
+
+
+@wrong("jacobi-sweep", "wrong-result", "lengths from before the sweep")
+def sweep_by_lengths_from_before(rows):
+    rows, largest, lengths = rows.copy(), 0.0, np.linalg.norm(rows, axis=1)
+    for i in range(len(rows)):
+        for j in range(i + 1, len(rows)):
+            x, y = rows[i].copy(), rows[j].copy()
+            g = x @ y
+            if g:
+                largest = max(largest, abs(g) / (lengths[i] * lengths[j]))
+            c, s = rotation(x @ x, y @ y, g)
+            rows[i], rows[j] = c * x - s * y, s * x + c * y
+    return rows, largest
+
+
+def every_cosine(rows):
+    rows, met = rows.copy(), []
+    for i in range(len(rows)):
+        for j in range(i + 1, len(rows)):
+            x, y = rows[i].copy(), rows[j].copy()
+            a, b, g = x @ x, y @ y, x @ y
+            met.append(abs(g) / math.sqrt(a * b) if g else 0.0)
+            c, s = rotation(a, b, g)
+            rows[i], rows[j] = c * x - s * y, s * x + c * y
+    return rows, met
+
+
+@wrong("jacobi-sweep", "wrong-result", "cosines are added up")
+def sweep_with_a_sum(rows):
+    rows, met = every_cosine(rows)
+    return rows, sum(met)
+
+
+@wrong("jacobi-sweep", "wrong-shape", "the largest cosine is one number")
+def sweep_with_every_cosine(rows):
+    return every_cosine(rows)
+
+
 @right("jacobi-sweep")
 def sweep_column_by_column(rows):
     """(0, 1), (0, 2), (1, 2), (0, 3): what changes places with one another has no common row."""
@@ -477,6 +560,26 @@ def tournament_that_is_right(n):
         [(turn, ring), *(((turn + p) % ring, (turn - p) % ring) for p in range(1, n // 2))]
         for turn in range(ring)
     ]
+
+
+@wrong("tournament", "wrong-result", "begin a new one in each round")
+def tournament_in_one_list(n):
+    pairs, rounds = [], []
+    for turn in tournament_that_is_right(n):
+        pairs.extend(turn)
+        rounds.append(pairs)
+    return rounds
+
+
+@wrong("tournament", "wrong-result", "got (None, None, None)|got [None, None, None]")
+def tournament_of_what_extend_returns(n):
+    return [[].extend(turn) for turn in tournament_that_is_right(n)]
+
+
+@right("tournament")
+def tournament_as_it_goes(n):
+    for turn in tournament_that_is_right(n):
+        yield [set(pair) for pair in turn]
 
 
 @right("tournament")
@@ -991,6 +1094,167 @@ def pairs_where_lanes_leave(w, pairs):
             w[matrix, j, column] = y + (s * x - d * y)
 
 
+@wrong("rotate-pairs", "wrong-result", "sign is wrong in the first row")
+@cuda.jit
+def pairs_with_a_plus_in_x(w, pairs):
+    matrix, warp, lane = cuda.blockIdx.x, cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    i, j = pairs[warp, 0], pairs[warp, 1]
+    a, b, g = float32(0), float32(0), float32(0)
+    for column in range(lane, w.shape[2], 32):
+        x, y = w[matrix, i, column], w[matrix, j, column]
+        a += x * x
+        b += y * y
+        g += x * y
+    for step in range(5):
+        a += cuda.shfl_xor_sync(ALL, a, 1 << step)
+        b += cuda.shfl_xor_sync(ALL, b, 1 << step)
+        g += cuda.shfl_xor_sync(ALL, g, 1 << step)
+    if g != float32(0):
+        s, d = rotation_on_gpu(a, b, g)
+        for column in range(lane, w.shape[2], 32):
+            x, y = w[matrix, i, column], w[matrix, j, column]
+            w[matrix, i, column] = x + (d * x + s * y)
+            w[matrix, j, column] = y + (s * x - d * y)
+
+
+@wrong("rotate-pairs", "wrong-result", "sign is wrong in the second row")
+@cuda.jit
+def pairs_with_a_minus_in_y(w, pairs):
+    matrix, warp, lane = cuda.blockIdx.x, cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    i, j = pairs[warp, 0], pairs[warp, 1]
+    a, b, g = float32(0), float32(0), float32(0)
+    for column in range(lane, w.shape[2], 32):
+        x, y = w[matrix, i, column], w[matrix, j, column]
+        a += x * x
+        b += y * y
+        g += x * y
+    for step in range(5):
+        a += cuda.shfl_xor_sync(ALL, a, 1 << step)
+        b += cuda.shfl_xor_sync(ALL, b, 1 << step)
+        g += cuda.shfl_xor_sync(ALL, g, 1 << step)
+    if g != float32(0):
+        s, d = rotation_on_gpu(a, b, g)
+        for column in range(lane, w.shape[2], 32):
+            x, y = w[matrix, i, column], w[matrix, j, column]
+            w[matrix, i, column] = x - (d * x + s * y)
+            w[matrix, j, column] = y - (s * x - d * y)
+
+
+@wrong("rotate-pairs", "wrong-result", "signs in both brackets")
+@cuda.jit
+def pairs_with_other_signs(w, pairs):
+    matrix, warp, lane = cuda.blockIdx.x, cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    i, j = pairs[warp, 0], pairs[warp, 1]
+    a, b, g = float32(0), float32(0), float32(0)
+    for column in range(lane, w.shape[2], 32):
+        x, y = w[matrix, i, column], w[matrix, j, column]
+        a += x * x
+        b += y * y
+        g += x * y
+    for step in range(5):
+        a += cuda.shfl_xor_sync(ALL, a, 1 << step)
+        b += cuda.shfl_xor_sync(ALL, b, 1 << step)
+        g += cuda.shfl_xor_sync(ALL, g, 1 << step)
+    if g != float32(0):
+        s, d = rotation_on_gpu(a, b, g)
+        for column in range(lane, w.shape[2], 32):
+            x, y = w[matrix, i, column], w[matrix, j, column]
+            w[matrix, i, column] = x - (d * x - s * y)
+            w[matrix, j, column] = y + (s * x + d * y)
+
+
+@wrong("rotate-pairs", "wrong-result", "in the other one's place")
+@cuda.jit
+def pairs_that_change_places(w, pairs):
+    matrix, warp, lane = cuda.blockIdx.x, cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    i, j = pairs[warp, 0], pairs[warp, 1]
+    a, b, g = float32(0), float32(0), float32(0)
+    for column in range(lane, w.shape[2], 32):
+        x, y = w[matrix, i, column], w[matrix, j, column]
+        a += x * x
+        b += y * y
+        g += x * y
+    for step in range(5):
+        a += cuda.shfl_xor_sync(ALL, a, 1 << step)
+        b += cuda.shfl_xor_sync(ALL, b, 1 << step)
+        g += cuda.shfl_xor_sync(ALL, g, 1 << step)
+    if g != float32(0):
+        s, d = rotation_on_gpu(a, b, g)
+        for column in range(lane, w.shape[2], 32):
+            x, y = w[matrix, i, column], w[matrix, j, column]
+            w[matrix, j, column] = x - (d * x + s * y)
+            w[matrix, i, column] = y + (s * x - d * y)
+
+
+@wrong("rotate-pairs", "wrong-result", "that of columns is w.shape[2]")
+@cuda.jit
+def pairs_of_as_many_columns_as_rows(w, pairs):
+    matrix, warp, lane = cuda.blockIdx.x, cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    i, j = pairs[warp, 0], pairs[warp, 1]
+    a, b, g = float32(0), float32(0), float32(0)
+    for column in range(lane, w.shape[1], 32):
+        x, y = w[matrix, i, column], w[matrix, j, column]
+        a += x * x
+        b += y * y
+        g += x * y
+    for step in range(5):
+        a += cuda.shfl_xor_sync(ALL, a, 1 << step)
+        b += cuda.shfl_xor_sync(ALL, b, 1 << step)
+        g += cuda.shfl_xor_sync(ALL, g, 1 << step)
+    if g != float32(0):
+        s, d = rotation_on_gpu(a, b, g)
+        for column in range(lane, w.shape[1], 32):
+            x, y = w[matrix, i, column], w[matrix, j, column]
+            w[matrix, i, column] = x - (d * x + s * y)
+            w[matrix, j, column] = y + (s * x - d * y)
+
+
+@wrong("rotate-pairs", "wrong-result", "add them up, `+=`")
+@cuda.jit
+def pairs_of_the_last_columns(w, pairs):
+    matrix, warp, lane = cuda.blockIdx.x, cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    i, j = pairs[warp, 0], pairs[warp, 1]
+    a, b, g = float32(0), float32(0), float32(0)
+    for column in range(lane, w.shape[2], 32):
+        x, y = w[matrix, i, column], w[matrix, j, column]
+        a = x * x
+        b = y * y
+        g = x * y
+    for step in range(5):
+        a += cuda.shfl_xor_sync(ALL, a, 1 << step)
+        b += cuda.shfl_xor_sync(ALL, b, 1 << step)
+        g += cuda.shfl_xor_sync(ALL, g, 1 << step)
+    if g != float32(0):
+        s, d = rotation_on_gpu(a, b, g)
+        for column in range(lane, w.shape[2], 32):
+            x, y = w[matrix, i, column], w[matrix, j, column]
+            w[matrix, i, column] = x - (d * x + s * y)
+            w[matrix, j, column] = y + (s * x - d * y)
+
+
+@wrong("rotate-pairs", "wrong-result", "takes the place of the sum")
+@cuda.jit
+def pairs_that_keep_what_came_last(w, pairs):
+    matrix, warp, lane = cuda.blockIdx.x, cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    i, j = pairs[warp, 0], pairs[warp, 1]
+    a, b, g = float32(0), float32(0), float32(0)
+    for column in range(lane, w.shape[2], 32):
+        x, y = w[matrix, i, column], w[matrix, j, column]
+        a += x * x
+        b += y * y
+        g += x * y
+    for step in range(5):
+        a = cuda.shfl_xor_sync(ALL, a, 1 << step)
+        b = cuda.shfl_xor_sync(ALL, b, 1 << step)
+        g = cuda.shfl_xor_sync(ALL, g, 1 << step)
+    if g != float32(0):
+        s, d = rotation_on_gpu(a, b, g)
+        for column in range(lane, w.shape[2], 32):
+            x, y = w[matrix, i, column], w[matrix, j, column]
+            w[matrix, i, column] = x - (d * x + s * y)
+            w[matrix, j, column] = y + (s * x - d * y)
+
+
 @right("rotate-pairs")
 @cuda.jit
 def pairs_with_shuffles_down(w, pairs):
@@ -1344,6 +1608,132 @@ def sweep_of_all_32_columns(w):
         w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
 
 
+@wrong("sweep-shared", "out-of-bounds", "the shared array is (32, 32)", "32 x 32")
+@cuda.jit
+def sweep_of_16_rows_at_most(w):
+    rows = cuda.shared.array((16, 32), float32)
+    matrix, t, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(t, n * columns, threads):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    cuda.syncthreads()
+    for turn in range(n - 1):
+        for pair in range(t // 32, n // 2, threads // 32):
+            i, j = partners(turn, pair, n)
+            rotate_two(rows[:n, :columns], i, j)
+        cuda.syncthreads()
+    for e in range(t, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+
+
+@wrong("sweep-shared", "out-of-bounds", "row e // columns, column e % columns")
+@cuda.jit
+def sweep_copied_by_n(w):
+    rows = cuda.shared.array((32, 32), float32)
+    matrix, t, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(t, n * columns, threads):
+        rows[e // n, e % n] = w[matrix, e // n, e % n]
+    cuda.syncthreads()
+    for turn in range(n - 1):
+        for pair in range(t // 32, n // 2, threads // 32):
+            i, j = partners(turn, pair, n)
+            rotate_two(rows[:n, :columns], i, j)
+        cuda.syncthreads()
+    for e in range(t, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+
+
+@wrong("sweep-shared", "typing", "(32, 32) holds every matrix")
+@cuda.jit
+def sweep_in_an_array_of_n(w):
+    rows = cuda.shared.array((w.shape[1], w.shape[2]), float32)
+    matrix, t, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(t, n * columns, threads):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    cuda.syncthreads()
+    for turn in range(n - 1):
+        for pair in range(t // 32, n // 2, threads // 32):
+            i, j = partners(turn, pair, n)
+            rotate_two(rows[:n, :columns], i, j)
+        cuda.syncthreads()
+    for e in range(t, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+
+
+@wrong("sweep-shared", "wrong-result", "too few rounds")
+@cuda.jit
+def sweep_of_half_the_rounds(w):
+    rows = cuda.shared.array((32, 32), float32)
+    matrix, t, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(t, n * columns, threads):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    cuda.syncthreads()
+    for turn in range(n // 2):
+        for pair in range(t // 32, n // 2, threads // 32):
+            i, j = partners(turn, pair, n)
+            rotate_two(rows[:n, :columns], i, j)
+        cuda.syncthreads()
+    for e in range(t, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+
+
+@wrong("sweep-shared", "wrong-result", "only the first n columns")
+@cuda.jit
+def sweep_of_a_turned_view(w):
+    rows = cuda.shared.array((32, 32), float32)
+    matrix, t, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(t, n * columns, threads):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    cuda.syncthreads()
+    for turn in range(n - 1):
+        for pair in range(t // 32, n // 2, threads // 32):
+            i, j = partners(turn, pair, n)
+            rotate_two(rows[:columns, :n], i, j)
+        cuda.syncthreads()
+    for e in range(t, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+
+
+@wrong("sweep-shared", "wrong-result", "or its pairs meet in each")
+@cuda.jit
+def sweep_across(w):
+    rows = cuda.shared.array((32, 32), float32)
+    matrix, t, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(t, n * columns, threads):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    cuda.syncthreads()
+    for _ in range(n - 1):
+        for pair in range(t // 32, n // 2, threads // 32):
+            i, j = pair, n - 1 - pair
+            rotate_two(rows[:n, :columns], i, j)
+        cuda.syncthreads()
+    for e in range(t, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+
+
+@wrong("sweep-shared", "wrong-result", "rotate the rows of the shared array")
+@cuda.jit
+def sweep_beside_the_shared_array(w):
+    rows = cuda.shared.array((32, 32), float32)
+    matrix, t, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    n, columns = w.shape[1], w.shape[2]
+    for e in range(t, n * columns, threads):
+        rows[e // columns, e % columns] = w[matrix, e // columns, e % columns]
+    cuda.syncthreads()
+    for turn in range(n - 1):
+        for pair in range(t // 32, n // 2, threads // 32):
+            i, j = partners(turn, pair, n)
+            rotate_two(w[matrix], i, j)
+        cuda.syncthreads()
+    for e in range(t, n * columns, threads):
+        w[matrix, e // columns, e % columns] = rows[e // columns, e % columns]
+
+
 @right("sweep-shared")
 @cuda.jit
 def sweep_with_rows_of_33(w):
@@ -1508,6 +1898,21 @@ def range_made_in_the_loop(a, random, power):
         q = np.linalg.qr(y)[0]
         y = a @ np.linalg.qr(a.T @ q)[0]
     return q
+
+
+@wrong("range-finder", "wrong-result", "`**` takes each number of a matrix by itself")
+def range_of_powers_of_numbers(a, random, power):
+    return np.linalg.qr(a ** (2 * power + 1) @ random)[0]
+
+
+@wrong("range-finder", "wrong-result", "[0] is q, [1] is r")
+def range_as_r(a, random, power):
+    return np.linalg.qr(a @ random)[1]
+
+
+@wrong("range-finder", "wrong-result", "Return one array, q; got ((")
+def range_as_a_list(a, random, power):
+    return np.linalg.qr(a @ random)[0].tolist()
 
 
 @right("range-finder")
