@@ -960,7 +960,7 @@ scaling_chart(measured)
 # - **Large images**: 3.80. Amdahl says 3.85, and Karp and Flatt's share stays below 2%: little
 #   gets in the way.
 # - **16,384 small ones**: 3.23, where Amdahl says 3.75. Four workers want a batch every
-#   (6.3 + 2.6) / 4 = 2.2 ms, and get one every 2.6. The toy says 3.21.
+#   (6.3 + 2.6) / 4 = 2.2 ms. One every 2.6 is what the scheduler gives, so the toy says 3.21.
 # - **256 small ones**: with two GPUs 1.98, all that Amdahl promises (and a little more: the runs
 #   with one worker differ by 8%). With four 1.77, and Karp and Flatt see 42% instead of 0.8%:
 #   **more with each worker**, as in section 8. The toy says 2.02. That a scheduler gets slower with
@@ -1171,11 +1171,12 @@ progress(11)
 # %% [markdown]
 # ## Common misconceptions
 #
-# - *"Two GPUs are twice as fast."* If the slowest stage runs on them and nothing travels.
-# - *"More GPUs make nothing slower."* With small batches, four were slower than two.
-# - *"One thread for each GPU is enough."* Until one of them crashes, or Python is the slowest stage.
-# - *"`os.environ[...]` in its function picks a worker's GPU."* Not after the first CUDA call.
-# - *"Parallel programs cannot be reproducible."* With a fixed split and order they are.
+# - *"Two GPUs are twice as fast."* If the slowest stage runs on them, and nothing has to travel.
+# - *"More GPUs cannot make it slower."* Section 10: with small batches, four took longer than two.
+# - *"One thread for each GPU is enough."* For a while, until one of them crashes, or Python itself
+#   is the slowest stage.
+# - *"`os.environ[...]` in the worker's function picks its GPU."* Not after the first CUDA call.
+# - *"Parallel programs cannot be reproducible."* Those with a fixed split and a fixed order are.
 
 # %% [markdown]
 # - *"float64 makes the order irrelevant."* It makes the difference smaller.
