@@ -83,7 +83,8 @@ predict.answer("% of an H200's threads that one 256 x 256 matrix fills", share)
 # %% [markdown]
 # A quarter, then less and less, 500 times with a wait in between. Sixty-four small matrices do not
 # help a library that takes them **one after the other**. (CuPy's documentation names a fast
-# way for batches up to 32×32. Beyond, it calls `gesvd`, which takes one matrix.)
+# way for batches up to 32×32. Beyond, it calls `gesvd` of cuSOLVER, NVIDIA's library, which takes
+# one matrix.)
 #
 # What we want is many small steps that do not wait for each other. A method of 1846, from before
 # there were computers, has them: **Jacobi's rotations**.
@@ -263,7 +264,8 @@ svd_pictures.convergence(curves, goal=1e-6)
 # The largest cosine hides what goes on before. Here is **each** pair of the random matrix, a pixel
 # a pair of rows, before and after some sweeps (a logarithmic scale: yellow is 1, dark is 10⁻⁸ and
 # less). One dark diagonal is each row with itself, left out. The other one are the pairs that were
-# rotated last: nothing has spoiled them yet.
+# rotated last: nothing has spoiled them yet. (Here and in `history` the pairs come in another order
+# than in your sweep: in rounds of 32, for which section 4 has a use. `rotated` makes one round.)
 
 # %%
 rows, shown = matrices["random"], {"before": cosines(matrices["random"])}
@@ -320,7 +322,8 @@ predict.answer("rounds of a sweep over 64 rows", 64 * 63 // 2 // 32)
 # 63: each row meets each of its 63 partners once. Chess clubs have the same problem, and an old
 # solution. One player sits in the middle, all others in a ring around. The middle meets somebody of
 # the ring; the others meet across, left with right, along parallel lines. In the next round all
-# lines turn by one seat. (For Jacobi it is known as the **Brent–Luk** order.)
+# lines turn by one seat; in the picture each keeps its colour. (For Jacobi it is known as the
+# **Brent–Luk** order.)
 
 # %%
 svd_pictures.tournament(rounds_of(8))
@@ -490,7 +493,7 @@ for pairs in ([(0, 1), (2, 3)], [(0, 1), (1, 2)]):
 # a sweep of 64 rows. Each launch costs the host some microseconds, and each round reads and writes
 # the whole matrix in device memory. Better to keep it where it is worked on.
 #
-# (Against the first there is a second cure: a *CUDA graph*, lesson 13. Where CuPy works, the
+# (Against the first there is a second cure: a *CUDA graph*, lesson 08. Where CuPy works, the
 # package records its launches once, and from then on one call makes all of them. It launches as
 # many sweeps as matrices usually need, and only then asks whether all are finished.)
 
@@ -559,9 +562,9 @@ check("sweep-shared", sweep_in_shared_memory)
 # any warp has met is small.
 #
 # Two matrices are rotated together: `w`, whose rows become orthogonal, and `k`, which begins
-# orthonormal and gets each rotation, too. At the end the rows of `w`, divided by their lengths, are
-# the vectors of one side, and `k` holds those of the other side. How many KiB are both for 64×64,
-# float32?
+# orthonormal and gets each rotation, too. (This k is a matrix, not a number of singular values.) At
+# the end the rows of `w`, divided by their lengths, are the vectors of one side, and `k` holds
+# those of the other side. How many KiB are both for 64×64, float32?
 
 # %%
 predict("KiB for w and k, 64 x 64", ...)
@@ -696,9 +699,9 @@ for name, step in LADDER.items():
 # parallel: bad to begin with. Could we hand Jacobi better rows?
 #
 # A **QR decomposition** writes a = Q R, with Q orthogonal and R triangular. It is finished in one
-# go, and cheap: a strip of columns takes 16 reflections at a time, as products of matrices. The
-# singular values of R are those of a, as Q only rotates. Then once more, of Rᵀ: what comes out has
-# rows from long to short, and they are nearly orthogonal.
+# go, and cheap: sixteen columns make 16 reflections, and the columns right of them take all 16 at
+# once, as products of matrices. The singular values of R are those of a, as Q only rotates. Then
+# once more, of Rᵀ: what comes out has rows from long to short, and they are nearly orthogonal.
 #
 # The photograph took 12 sweeps. How many after two QR decompositions?
 
@@ -954,8 +957,10 @@ print("within 5% of the best rank 12:", bool(error <= 1.05 * best))
 
 # %% [markdown]
 # What an H200 did is recorded by `python -m course bench svd`: all programs in one run, on the same
-# 64 matrices, beside each time how far the result is off. "normal" are random numbers, "image"
-# parts of photographs, "deficient" matrices of a quarter of full rank.
+# 64 matrices, beside each time how far the result is off: section 9's figures, `sigma` for singular
+# values, `orthogonality` for the worse of both sides. "normal" are random numbers, "image" parts of
+# photographs, "deficient" matrices of a quarter of full rank. `plain`, `blocks`, `tensor cores` and
+# `auto` are the package's.
 #
 # CuPy takes 64 matrices of 256×256 one after the other; here half of the rows of all of them rotate
 # at the same time. How many times faster is that?
