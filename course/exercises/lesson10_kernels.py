@@ -357,8 +357,8 @@ register(
             "out-of-bounds": "A matrix has n rows and `columns` columns, up to 32 of each: the "
             "shared array is (32, 32). It is matrix cuda.blockIdx.x; its number e is row "
             "e // columns, column e % columns.",
-            "typing": "Is it the shared array? Its size must be fixed: (32, 32) holds every matrix, "
-            "and rows[:n, :columns] is the part that is used.",
+            "typing": "Is it the shared array? Its size must be fixed: (32, 32) holds every "
+            "matrix, and rows[:n, :columns] is the part that is used.",
             "float64": "The shared array holds float32, as w does.",
             "wrong-result": "n - 1 rounds, of n / 2 pairs each; warp k takes the pairs k, k + "
             "warps, ... All lanes of a warp call rotate_two together, with rows[:n, :columns].",
