@@ -6,8 +6,14 @@ import numpy as np
 
 from course.checks import Case, FunctionExercise, Tolerance, register
 from course.exercises.lesson11_judges import deal_anew, judge_steady
-from course.exercises.lesson11_mistakes import LAST_BATCH, NETWORK_BYTES, bytes_of, until
-from course.overlap import amdahl, gustafson
+from course.exercises.lesson11_mistakes import (
+    LAST_BATCH,
+    NETWORK_BYTES,
+    TWO_LAWS,
+    bytes_of,
+    laws,
+    until,
+)
 
 # --- bytes of a plan ------------------------------------------------------------------------------
 
@@ -84,7 +90,7 @@ register(
         judge=judge_steady,
         caller=deal_anew,
         cases=[
-            _arrivals("three batches", lambda rng: [2.5, 4.0, -1.25]),
+            _arrivals("three batches", lambda rng: [2.5, 4.75, -1.5]),
             _arrivals("one batch", lambda rng: [1.5]),
             _arrivals("97 batches of all sizes", _many_sizes(97)),
             _arrivals("29 batches", lambda rng: rng.random(29)),
@@ -108,7 +114,7 @@ register(
 _BATCHES = (
     ("one worker", (2.5, 3.5, 1.0, 3.25), 1),
     ("equal batches", (2.0,) * 12, 3),
-    ("seven for three", (2.0, 2.0, 2.25, 2.125, 2.75, 2.0, 2.0), 3),
+    ("seven for three", (2.0, 2.0, 2.25, 2.125, 2.75, 2.0625, 2.0), 3),
     ("long and short in turns", (4.0, 0.5, 0.75, 4.0, 4.0, 0.5, 4.25, 0.5, 3.0), 2),
     ("long ones first", (7.0, 6.0, 1.0, 1.0, 1.0, 1.0, 2.0, 1.5, 1.0, 1.0), 3),
     ("a long one in the middle", (1.0, 1.25, 1.0, 1.0, 6.5, 1.0, 1.0, 1.0, 1.5), 3),
@@ -146,84 +152,12 @@ register(
 
 # --- two laws -------------------------------------------------------------------------------------
 
-
-def _laws(start, working, gathering, workers, serial=None):
-    serial = (start + gathering) / (start + working + gathering) if serial is None else serial
-    return amdahl(serial, workers), gustafson(serial, workers)
-
-
-def _with(change):
-    """What someone gets who takes another serial share."""
-
-    def wrong(start, working, gathering, workers):
-        return _laws(start, working, gathering, workers, change(start, working, gathering))
-
-    return wrong
-
-
-def _raw(serial, workers):
-    """Both formulas for a share that is none, which the laws themselves refuse."""
-    return 1 / (serial + (1 - serial) / workers), workers - serial * (workers - 1)
-
-
-def _second_unbracketed(start, working, gathering, workers):
-    """The second without its brackets."""
-    same, as_much_each = _laws(start, working, gathering, workers)
-    serial = (start + gathering) / (start + working + gathering)
-    return same, as_much_each - serial - 1
-
-
-def _second_astray(start, working, gathering, workers):
-    """The second with 1 - workers in place of workers - 1."""
-    same, _ = _laws(start, working, gathering, workers)
-    serial = (start + gathering) / (start + working + gathering)
-    return same, workers + serial * (workers - 1)
-
-
-def _first_of_two_terms(start, working, gathering, workers):
-    """The first as 1 / f + (1 - f) / workers."""
-    serial = (start + gathering) / (start + working + gathering)
-    return 1 / max(serial, 1e-300) + (1 - serial) / workers, workers - serial * (workers - 1)
-
-
-def _first_unbracketed(start, working, gathering, workers):
-    """The first with 1 - f / workers."""
-    serial = (start + gathering) / (start + working + gathering)
-    return 1 / (serial + 1 - serial / workers), workers - serial * (workers - 1)
-
-
-def _second_of_two_brackets(start, working, gathering, workers):
-    """The second as a product."""
-    same, _ = _laws(start, working, gathering, workers)
-    serial = (start + gathering) / (start + working + gathering)
-    return same, (workers - serial) * (workers - 1)
-
-
-def _second_turned_over(start, working, gathering, workers):
-    same, as_much_each = _laws(start, working, gathering, workers)
-    return same, 1 / as_much_each
-
-
-def _second_by_the_first(start, working, gathering, workers):
-    """The work of all on one worker, by the same work on all."""
-    same, as_much_each = _laws(start, working, gathering, workers)
-    return same, as_much_each * same
-
-
-def _weak_limit(start, working, gathering, workers):
-    """Strong scaling twice."""
-    strong, _ = _laws(start, working, gathering, workers)
-    return strong, strong
-
-
 register(
     FunctionExercise(
         name="two-laws",
         lesson=11,
         title="Two laws from one run",
-        reference=lambda start, working, gathering, workers: _laws(
-            start, working, gathering, workers
-        ),
+        reference=laws,
         cases=[
             Case(
                 name,
@@ -246,108 +180,7 @@ register(
             " work: 1 / (serial + (1 - serial) / workers); as much work each: workers - serial * "
             "(workers - 1).",
         },
-        mistakes={
-            "the second is the first: with as much work for each worker the serial part stays, and "
-            "the work grows": _weak_limit,
-            "the two are swapped: first the same work, then as much work for each. (Or is working "
-            "multiplied by the workers in f? It is what one worker did)": (
-                lambda start, working, gathering, workers: _laws(
-                    start, working, gathering, workers
-                )[::-1]
-            ),
-            "gathering is left out: nobody works then, either": _with(
-                lambda start, working, gathering: start / (start + working + gathering)
-            ),
-            "start is left out: nobody works then, either": _with(
-                lambda start, working, gathering: gathering / (start + working + gathering)
-            ),
-            "the serial time is divided by the working time: divide by all of it": _with(
-                lambda start, working, gathering: min((start + gathering) / working, 1.0)
-            ),
-            "you took the part that is divided for the one that is not": _with(
-                lambda start, working, gathering: working / (start + working + gathering)
-            ),
-            "you return milliseconds: asked is how many times": (
-                lambda start, working, gathering, workers: (
-                    start + working / workers + gathering,
-                    start + working + gathering,
-                )
-            ),
-            "the second is `workers`: but one worker that does all of the work has the serial part "
-            "once, not as many times": (
-                lambda start, working, gathering, workers: (
-                    _laws(start, working, gathering, workers)[0],
-                    float(workers),
-                )
-            ),
-            "brackets are missing: (start + gathering) / (start + working + gathering)": (
-                lambda start, working, gathering, workers: _raw(
-                    start + gathering / (start + working + gathering), workers
-                )
-            ),
-            "the serial share is in percent: leave it a fraction, 0.1 for a tenth": (
-                lambda start, working, gathering, workers: _raw(
-                    100 * (start + gathering) / (start + working + gathering), workers
-                )
-            ),
-            "brackets are missing: start + gathering is divided by all three together": (
-                lambda start, working, gathering, workers: _raw(
-                    start + gathering / max(start, 1e-300) + working + gathering, workers
-                )
-            ),
-            "brackets are missing in the first: 1 / (f + (1 - f) / workers)": _first_of_two_terms,
-            "brackets are missing around 1 - f in the first": _first_unbracketed,
-            "brackets are missing in the second: f * (workers - 1) is taken from the workers": (
-                _second_of_two_brackets
-            ),
-            "the second is turned over: one worker takes longer than all of them": (
-                _second_turned_over
-            ),
-            "the second is divided by the time of the same work. With as much work for each, all "
-            "of them take as long as the one did": _second_by_the_first,
-            "you return percent: asked is how many times": (
-                lambda start, working, gathering, workers: tuple(
-                    100 * law for law in _laws(start, working, gathering, workers)
-                )
-            ),
-            "the first is turned over: the time that is left. The speed-up is 1 / it": (
-                lambda start, working, gathering, workers: (
-                    1 / _laws(start, working, gathering, workers)[0],
-                    _laws(start, working, gathering, workers)[1],
-                )
-            ),
-            "a sign or a bracket is wrong in the second: workers - f * (workers - 1)": (
-                _second_astray
-            ),
-            "a sign or a bracket is missing in the second: workers - f * (workers - 1)": (
-                _second_unbracketed
-            ),
-            "you rounded: return them as they are": (
-                lambda start, working, gathering, workers: tuple(
-                    round(law, 1) for law in _laws(start, working, gathering, workers)
-                )
-            ),
-            "you return efficiencies: do not divide by the workers": (
-                lambda start, working, gathering, workers: tuple(
-                    law / workers for law in _laws(start, working, gathering, workers)
-                )
-            ),
-            "you return the limits, for endlessly many workers": (
-                lambda start, working, gathering, workers: (
-                    (start + working + gathering) / max(start + gathering, 1e-300),
-                    float(workers),
-                )
-            ),
-            "you return the ideal: the serial part counts. (`//` makes a share 0)": (
-                lambda start, working, gathering, workers: (float(workers), float(workers))
-            ),
-            "the serial part is forgotten in the second: workers * (1 - serial) lacks it": (
-                lambda start, working, gathering, workers: (
-                    _laws(start, working, gathering, workers)[0],
-                    workers * working / (start + working + gathering),
-                )
-            ),
-        },
+        mistakes=TWO_LAWS,
     )
 )
 
@@ -430,6 +263,9 @@ register(
             ),
             "you count in steps of 10: smaller numbers that are enough are left out": (
                 _counted(lambda images: images + 10)
+            ),
+            "you leave the share out: that is where cost and images take as long as each other": (
+                lambda image, cost, share: math.ceil(cost / image)
             ),
             "you leave the image's time out": lambda image, cost, share: math.ceil(
                 cost * (1 - share) / share

@@ -86,6 +86,8 @@ def _wrong(found: float, right: float, values: list[float]) -> str:
         (max(values), "That is the largest of them."),
         (right - values[0], "The first batch is missing."),
         (right - values[-1], "The last batch is missing."),
+        (right + values[0], "The first batch counts twice."),
+        (right + values[-1], "The last batch counts twice."),
         (math.fsum(range(len(values))), "That is the sum of the numbers 0, 1, 2, ... of the "
          "batches: the third entry is the value."),
         (math.fsum(sorted(set(values))), "Equal sums count once each: a set drops repetitions."),

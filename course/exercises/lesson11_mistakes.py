@@ -2,6 +2,7 @@
 
 import math
 
+from course.overlap import amdahl, gustafson
 from course.toy_cluster import run
 
 RECIPE = 64  # bytes for a batch
@@ -43,7 +44,7 @@ NETWORK_BYTES = {
             "send" if plan == "keep" else plan, images, batch, factors, back, passes
         )
     ),
-    "each plan is counted as 'keep'": (
+    "this plan is counted as 'keep', with the factors once": (
         lambda plan, images, batch, factors, back, passes: bytes_of(
             "keep", images, batch, factors, back, passes
         )
@@ -57,6 +58,13 @@ NETWORK_BYTES = {
     "the last, shorter batch has no recipe: round up": (
         lambda plan, images, batch, factors, back, passes: (
             RECIPE * (images // batch) + passes * images * back
+            if plan == "make"
+            else bytes_of(plan, images, batch, factors, back, passes)
+        )
+    ),
+    "the number of batches is below 0: -(-images // batch) needs its brackets": (
+        lambda plan, images, batch, factors, back, passes: (
+            RECIPE * -images // batch + passes * images * back
             if plan == "make"
             else bytes_of(plan, images, batch, factors, back, passes)
         )
@@ -201,6 +209,14 @@ def _without_the_rest(milliseconds, workers):
     return max(sum(milliseconds[w * each : (w + 1) * each]) for w in range(workers))
 
 
+def _last_of_sorted(milliseconds, workers):
+    free = [0.0] * workers
+    for time in milliseconds:
+        free.sort()
+        free[0] += time
+    return free[-1]
+
+
 def _ends(milliseconds, workers):
     """When each worker is free at the end."""
     ends = [0.0] * workers
@@ -220,8 +236,13 @@ LAST_BATCH = {
     "of it is the answer. (In `[[]] * workers` all lists are the same one)": (
         lambda milliseconds: sum(milliseconds)
     ),
-    "you return 0: the list stays as it was. Write `free[worker] += time`; a number that you took "
-    "out of a list is no longer a part of it": lambda milliseconds: 0.0,
+    "you return 0: a place in the list, or the list stays as it was. Write `free[worker] += time`; "
+    "a number that you took out of a list is no longer a part of it": lambda milliseconds: 0.0,
+    "you return the last of a sorted list, which was sorted before the last batch came to it: take "
+    "the `max`": _last_of_sorted,
+    "there is one worker too many": (
+        lambda milliseconds, workers: until(milliseconds, workers + 1)
+    ),
     "there are always three workers: use `workers`": lambda milliseconds: until(milliseconds, 3),
     "the first batches, one for each worker, are counted twice": (
         lambda milliseconds, workers: until([*milliseconds[:workers], *milliseconds], workers)
@@ -269,5 +290,131 @@ LAST_BATCH = {
     ),
     "you return the start of the batch that was given out last": (
         lambda milliseconds, workers: run(milliseconds, workers).work[-1].start
+    ),
+}
+
+# --- two laws -------------------------------------------------------------------------------------
+
+
+def laws(start, working, gathering, workers):
+    """Amdahl's speed-up and Gustafson's, from the parts of a run with one worker."""
+    serial = _share(start, working, gathering)
+    return amdahl(serial, workers), gustafson(serial, workers)
+
+
+def _share(start, working, gathering):
+    return (start + gathering) / (start + working + gathering)
+
+
+def _amdahl(f, workers):
+    """Amdahl's formula, for any number: `amdahl` refuses what is no share."""
+    return 1 / (f + (1 - f) / workers)
+
+
+def _gustafson(f, workers):
+    return workers - f * (workers - 1)
+
+
+def _of(share=_share, first=_amdahl, second=_gustafson):
+    """What someone gets who takes another share, or another formula."""
+
+    def wrong(start, working, gathering, workers):
+        f = share(start, working, gathering)
+        return first(f, workers), second(f, workers)
+
+    return wrong
+
+
+NEARLY_0 = 1e-300  # where nothing is serial, or there is no start
+
+TWO_LAWS = {
+    "the second is the first: with as much work for each worker the serial part stays, and the "
+    "work grows": _of(second=_amdahl),
+    "the two are swapped: first the same work, then as much work for each. (Or is working "
+    "multiplied by the workers in f? It is what one worker did)": _of(
+        first=_gustafson, second=_amdahl
+    ),
+    "gathering is left out: nobody works then, either": _of(
+        lambda start, working, gathering: start / (start + working + gathering)
+    ),
+    "start is left out: nobody works then, either": _of(
+        lambda start, working, gathering: gathering / (start + working + gathering)
+    ),
+    "the serial time is divided by the working time: divide by all of it": _of(
+        lambda start, working, gathering: (start + gathering) / working
+    ),
+    "you took the part that is divided for the one that is not": _of(
+        lambda start, working, gathering: working / (start + working + gathering)
+    ),
+    "you return milliseconds: asked is how many times": (
+        lambda start, working, gathering, workers: (
+            start + working / workers + gathering,
+            start + working + gathering,
+        )
+    ),
+    "the second is `workers`: but one worker that does all of the work has the serial part once, "
+    "not as many times": _of(second=lambda f, workers: workers),
+    "brackets are missing: (start + gathering) / (start + working + gathering)": _of(
+        lambda start, working, gathering: start + gathering / (start + working + gathering)
+    ),
+    "brackets are missing: start + gathering is divided by all three together": _of(
+        lambda start, working, gathering: (
+            start + gathering / max(start, NEARLY_0) + working + gathering
+        )
+    ),
+    "brackets are missing in the first: 1 / (f + (1 - f) / workers)": _of(
+        first=lambda f, workers: 1 / max(f, NEARLY_0) + (1 - f) / workers
+    ),
+    "brackets are missing around 1 - f in the first": _of(
+        first=lambda f, workers: 1 / (f + 1 - f / workers)
+    ),
+    "a bracket ends too early in the first: divided by the workers is 1 - f alone": _of(
+        first=lambda f, workers: 1 / workers
+    ),
+    "the serial share is in percent: leave it a fraction, 0.1 for a tenth": _of(
+        lambda start, working, gathering: 100 * _share(start, working, gathering)
+    ),
+    "the first is turned over: the time that is left. The speed-up is 1 / it": _of(
+        first=lambda f, workers: f + (1 - f) / workers
+    ),
+    "a sign or a bracket is wrong in the second: workers - f * (workers - 1)": _of(
+        second=lambda f, workers: workers + f * (workers - 1)
+    ),
+    "a sign or a bracket is missing in the second: workers - f * (workers - 1)": _of(
+        second=lambda f, workers: workers - f * workers - 1
+    ),
+    "a bracket is resolved wrongly in the second: - f * (workers - 1) is - f * workers + f": _of(
+        second=lambda f, workers: workers - f * workers + 1
+    ),
+    "brackets are missing in the second: f * (workers - 1) is taken from the workers": _of(
+        second=lambda f, workers: (workers - f) * (workers - 1)
+    ),
+    "the second is turned over: one worker takes longer than all of them": _of(
+        second=lambda f, workers: 1 / _gustafson(f, workers)
+    ),
+    "the second is divided by the time of the same work. With as much work for each, all of them "
+    "take as long as the one did": _of(
+        second=lambda f, workers: _gustafson(f, workers) * _amdahl(f, workers)
+    ),
+    "you rounded: return them as they are": _of(
+        first=lambda f, workers: round(_amdahl(f, workers), 1),
+        second=lambda f, workers: round(_gustafson(f, workers), 1),
+    ),
+    "you return efficiencies: do not divide by the workers": _of(
+        first=lambda f, workers: _amdahl(f, workers) / workers,
+        second=lambda f, workers: _gustafson(f, workers) / workers,
+    ),
+    "you return percent: asked is how many times": _of(
+        first=lambda f, workers: 100 * _amdahl(f, workers),
+        second=lambda f, workers: 100 * _gustafson(f, workers),
+    ),
+    "you return the limits, for endlessly many workers": _of(
+        first=lambda f, workers: 1 / max(f, NEARLY_0), second=lambda f, workers: workers
+    ),
+    "you return the ideal: the serial part counts. (`//` makes a share 0)": _of(
+        first=lambda f, workers: workers, second=lambda f, workers: workers
+    ),
+    "the serial part is forgotten in the second: workers * (1 - serial) lacks it": _of(
+        second=lambda f, workers: workers * (1 - f)
     ),
 }

@@ -50,7 +50,7 @@ def bytes_of_sending(plan, images, batch, factors, back, passes):
     return passes * images * (factors + back)
 
 
-@wrong("network-bytes", "wrong-result", "each plan is counted as 'keep'")
+@wrong("network-bytes", "wrong-result", "this plan is counted as 'keep'")
 def bytes_of_keeping(plan, images, batch, factors, back, passes):
     return images * factors + passes * images * back
 
@@ -202,6 +202,20 @@ def bytes_of_an_or_that_is_always_true(plan, images, batch, factors, back, passe
 def bytes_of_a_part_of_a_recipe(plan, images, batch, factors, back, passes):
     there = {"send": passes * images * factors, "keep": images * factors}
     there["make"] = 64 * images / batch
+    return there[plan] + passes * images * back
+
+
+@wrong("network-bytes", "wrong-result", "this plan is counted as 'keep'")
+def bytes_of_plans_swapped(plan, images, batch, factors, back, passes):
+    there = {"send": images * factors, "keep": passes * images * factors}
+    there["make"] = 64 * math.ceil(images / batch)
+    return there[plan] + passes * images * back
+
+
+@wrong("network-bytes", "wrong-result", "below 0")
+def bytes_of_batches_below_0(plan, images, batch, factors, back, passes):
+    there = {"send": passes * images * factors, "keep": images * factors}
+    there["make"] = 64 * -images // batch
     return there[plan] + passes * images * back
 
 
@@ -414,6 +428,15 @@ def sum_that_takes_them_out(arrivals):
     total = np.float32(0)
     while arrivals:
         total += arrivals.pop(0)[2]
+    return total
+
+
+@wrong("steady-sum", "wrong-result", "The first batch counts twice")
+def sum_that_starts_with_the_first(arrivals):
+    arrivals = sorted(arrivals)
+    total = arrivals[0][2]
+    for _, _, value in arrivals:
+        total += value
     return total
 
 
@@ -662,6 +685,31 @@ def last_of_equal_rounds(milliseconds, workers):
     return math.ceil(len(milliseconds) / workers) * milliseconds[0]
 
 
+@wrong("last-batch", "wrong-result", "a place in the list")
+def last_of_a_place(milliseconds, workers):
+    free = [0.0] * workers
+    for time in milliseconds:
+        free[free.index(min(free))] += time
+    return free.index(max(free))
+
+
+@wrong("last-batch", "wrong-result", "one worker too many")
+def last_of_one_more_worker(milliseconds, workers):
+    free = [0.0] * (workers + 1)
+    for time in milliseconds:
+        free[free.index(min(free))] += time
+    return max(free)
+
+
+@wrong("last-batch", "wrong-result", "the last of a sorted list")
+def last_of_a_list_sorted_too_early(milliseconds, workers):
+    free = [0.0] * workers
+    for time in milliseconds:
+        free.sort()
+        free[0] += time
+    return free[-1]
+
+
 @right("last-batch")
 def last_by_a_heap(milliseconds, workers):
     free = [0.0] * workers
@@ -852,6 +900,18 @@ def laws_of_whole_shares(start, working, gathering, workers):
     return 1 / (f + (1 - f) / workers), workers - f * (workers - 1)
 
 
+@wrong("two-laws", "wrong-result", "a bracket ends too early in the first")
+def laws_with_an_early_bracket(start, working, gathering, workers):
+    f = (start + gathering) / (start + working + gathering)
+    return 1 / (f + (1 - f)) / workers, workers - f * (workers - 1)
+
+
+@wrong("two-laws", "wrong-result", "resolved wrongly in the second")
+def laws_with_a_bracket_resolved(start, working, gathering, workers):
+    f = (start + gathering) / (start + working + gathering)
+    return 1 / (f + (1 - f) / workers), workers - f * workers + 1
+
+
 @right("two-laws")
 def laws_from_times(start, working, gathering, workers):
     serial = start + gathering
@@ -1009,6 +1069,14 @@ def size_of_a_loop_that_ends_early(image, cost, share):
     for n in range(1, 1000):
         if cost <= share * (cost + n * image):
             break
+    return n
+
+
+@wrong("batch-size", "wrong-result", "you leave the share out")
+def size_where_both_take_as_long(image, cost, share):
+    n = 1
+    while n * image < cost:
+        n += 1
     return n
 
 
