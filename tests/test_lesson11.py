@@ -351,7 +351,11 @@ def test_a_sum_that_is_steady_and_wrong_is_refused():
     arrivals = [(0, 0, np.float32(1.5)), (1, 0, np.float32(2.25))]
     assert judge_steady((3.75,) * 3, arrivals) is None
     assert "That is the mean" in judge_steady((1.875,) * 3, arrivals)
-    assert "exactly once" in judge_steady((5.25,) * 3, arrivals)
+    assert "The first batch counts twice" in judge_steady((5.25,) * 3, arrivals)
+    assert "The last batch counts twice" in judge_steady((6.0,) * 3, arrivals)
+    assert "exactly once" in judge_steady((7.0,) * 3, arrivals)
+    nearly = (3.75, 3.7500000000000004) * (len(DEALS) // 2)  # told with the digits that differ
+    assert "3.7500000000000004" in judge_steady(nearly, arrivals)
     assert "nan" in judge_steady((float("nan"),) * 3, arrivals)
 
 
