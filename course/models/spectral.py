@@ -44,7 +44,7 @@ SHAPES = (
     FusedShape(2, 8),
     FusedShape(4, 8, max_registers=200),
     FusedShape(4, 8, groups=2, max_registers=168),  # ten warps: 168 registers a thread at most
-    FusedShape(8, 8, groups=2, max_registers=168),
+    FusedShape(4, 8, groups=4, max_registers=96),  # twenty warps, five to a scheduler
 )
 #: The same with the decoder multiplied into the basis beforehand.
 FOLDED = tuple(dataclasses.replace(shape, folded=True) for shape in SHAPES)
