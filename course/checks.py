@@ -122,6 +122,24 @@ class Limit:
                 raise ValueError(f"Limit: {value!r} is none of {', '.join(allowed)}")
 
 
+@dataclass(frozen=True)
+class Passes:
+    """How often a loop of an answer may go round where costs are judged.
+
+    The figures of a `Limit` are sums over all threads. This one tells whether the threads share the
+    work, or a few of them do all of it.
+
+    Parameters
+    ----------
+    at_most : int
+    why : str
+        A sentence for the learner.
+    """
+
+    at_most: int
+    why: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Exercise:
     """What every exercise has; declare a `KernelExercise` or a `FunctionExercise`."""
@@ -171,6 +189,7 @@ class KernelExercise(Exercise):
     forbidden : collection of str
         Kinds of costs that fail an answer: "float64", "uncoalesced", ...
     limits : sequence of Limit
+    passes : Passes, optional
     gpu : str
         The GPU to simulate; the same on every machine, so that verdicts are.
     """
@@ -179,6 +198,7 @@ class KernelExercise(Exercise):
     updated: tuple[str, ...] = ()
     forbidden: Collection[str] = ()
     limits: Sequence[Limit] = ()
+    passes: Passes | None = None
     gpu: str = "T4"
 
     def __post_init__(self) -> None:

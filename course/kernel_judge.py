@@ -44,7 +44,7 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
     for number in range(len(exercise.cases)):
         with named_case(exercise, number):
             reports.append(_simulate(exercise, number, answer))
-    _judge_costs(exercise, reports)
+    _judge_costs(exercise, answer, reports)
     text = all_cases([case.name for case in exercise.cases])
     if backend.gpu() is not None and is_gpu_kernel(answer):
         for number in range(len(exercise.cases)):
@@ -81,12 +81,18 @@ def _prepared(
     return arguments
 
 
-def _run_trace(exercise: KernelExercise, number: int, answer: Any, arguments: dict) -> Any:
+def _run_trace(
+    exercise: KernelExercise,
+    number: int,
+    answer: Any,
+    arguments: dict,
+    most_steps: int = MOST_STEPS,
+) -> Any:
     """Simulate a case; the arguments' arrays hold the results afterwards."""
     case = exercise.cases[number]
     grid, block = launch_configuration(exercise, case, arguments)
     try:
-        with contextlib.redirect_stdout(io.StringIO()), limited_steps(MOST_STEPS):
+        with contextlib.redirect_stdout(io.StringIO()), limited_steps(most_steps):
             return trace(
                 answer,
                 grid,
@@ -230,7 +236,7 @@ def _compare_results(
         )
 
 
-def _judge_costs(exercise: KernelExercise, reports: list[Any]) -> None:
+def _judge_costs(exercise: KernelExercise, answer: Any, reports: list[Any]) -> None:
     measured = [n for n, case in enumerate(exercise.cases) if case.measured]
     if not measured:
         first_result = (exercise.outputs + exercise.updated)[0]
@@ -249,6 +255,7 @@ def _judge_costs(exercise: KernelExercise, reports: list[Any]) -> None:
             if number in measured:
                 for limit in exercise.limits:
                     _judge_limit(exercise, number, limit, report)
+                _judge_passes(exercise, number, answer, report)
 
 
 def _judge_limit(exercise: KernelExercise, number: int, limit: Limit, report: Any) -> None:
@@ -280,6 +287,25 @@ def _judge_limit(exercise: KernelExercise, number: int, limit: Limit, report: An
         f"The result is right; the cost is not. {does}; {enough} {is_enough} enough.{why}",
         findings=tuple(report.findings),
     )
+
+
+def _judge_passes(exercise: KernelExercise, number: int, answer: Any, report: Any) -> None:
+    """Simulate a right case once more: does each loop end in as many passes as are enough?"""
+    passes = exercise.passes
+    if passes is None:
+        return
+    try:
+        arguments = exercise.arguments(number)
+        _run_trace(exercise, number, answer, arguments, most_steps=passes.at_most)
+    except Failure as failure:
+        if failure.kind != "endless-loop":
+            raise
+        raise Failure(
+            "limit",
+            f"The result is right; the cost is not. A loop goes round more than {passes.at_most} "
+            f"times. {passes.why}",
+            findings=tuple(report.findings),
+        ) from failure
 
 
 def _launch_on_gpu(exercise: KernelExercise, number: int, answer: Any) -> None:

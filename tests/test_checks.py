@@ -8,7 +8,7 @@ from numba import float32, int32
 from sample_exercises import SQUARE, failed, samples  # noqa: F401
 
 from course import checks, kernel_judge
-from course.checks import Case, KernelExercise, Limit, check
+from course.checks import Case, KernelExercise, Limit, Passes, check
 from course.simt import host as cuda
 from course.verdicts import Failure
 
@@ -560,6 +560,39 @@ def test_a_limit_of_accesses_speaks_of_what_the_threads_do(monkeypatch, per, at_
     limit = Limit("global", "store", "lanes", per=per, at_most=at_most)
     monkeypatch.setitem(checks._exercises, "limited", _limited(limit))
     failed(check("limited", copy_along_columns), "limit", "Your threads make", words)
+
+
+@pytest.mark.parametrize(("threads", "verdict"), [(64, "passed"), (32, "failed")])
+def test_passes_tell_whether_the_threads_share_the_work(monkeypatch, threads, verdict):
+    """Sums over all threads, as limits are, are the same for both answers."""
+
+    @cuda.jit
+    def copy_by_some(out, a):
+        if cuda.threadIdx.x < threads:
+            for i in range(cuda.threadIdx.x, out.size, threads):
+                out[i] = a[i]
+
+    exercise = KernelExercise(
+        name="shared-out",
+        lesson=99,
+        title="Copy, a block for all",
+        outputs=("out",),
+        reference=lambda a: a,
+        cases=[
+            Case(
+                "256 elements",
+                lambda rng: {"out": np.empty(256), "a": rng.random(256)},
+                block=64,
+                grid=1,
+            )
+        ],
+        passes=Passes(4, "Four elements for each thread."),
+    )
+    monkeypatch.setitem(checks._exercises, "shared-out", exercise)
+    found = check("shared-out", copy_by_some)
+    assert found.status == verdict, found
+    if verdict == "failed":
+        failed(found, "limit", "round more than 4 times. Four elements")
 
 
 def test_forbidden_uncoalesced_refuses_x_along_rows(monkeypatch):

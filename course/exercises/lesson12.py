@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from course.checks import Case, KernelExercise, Limit, Tolerance, register
+from course.checks import Case, KernelExercise, Limit, Passes, Tolerance, register
 
 WARPS = 4  # of a block where a warp has a row
 
@@ -10,9 +10,10 @@ ALL_LANES = "A warp's {}: neighbouring lanes take neighbouring columns, all 32 a
 
 SHUFFLE_HINTS = {
     "barrier-divergence": "All 32 lanes make every shuffle. Guard what a lane loads, never the "
-    "shuffle: a lane without a number gives one that changes nothing.",
+    "shuffle: a lane without a number gives one that changes nothing. And a warp needs no "
+    "cuda.syncthreads(), which waits for warps that may have no row.",
     "out-of-bounds": "The last block may have warps without a row, and the last round of a row "
-    "lanes without a column: compare with x.shape first.",
+    "lanes without a column: compare with x.shape first. The row is x's first index.",
     "uncoalesced": "Lane l takes the columns l, l + 32, l + 64, ...: neighbours read neighbours.",
     "float64": "In your own lines: 0.0, 1.0 and 1e-5 are float64, and so is a whole number such as "
     "x.shape[1], or 1, beside a float32 in a product or quotient. Write float32(0), float32(1).",
@@ -35,6 +36,14 @@ def _sums(rows, columns, measured=False):
 def _lanes_of(x, lanes):
     """The sum over the columns of some lanes."""
     return x[:, np.isin(np.arange(x.shape[1]) % 32, lanes)].sum(1)
+
+
+def _met_each(x):
+    """As if the five shuffles stood within the loop over the columns."""
+    total = np.zeros(len(x))
+    for column in range(0, x.shape[1], 32):
+        total = 32 * total + x[:, column : column + 32].sum(1)
+    return total
 
 
 def _shared_out(x):
@@ -77,11 +86,16 @@ register(
         hints=SHUFFLE_HINTS
         | {
             "same-value-race": "All lanes have the sum, and one stores it: if lane == 0.",
+            "race": "One lane of each warp stores, at out[row].",
             "wrong-result": "Each lane adds its columns first. Then five shuffles, with 16, 8, 4, "
-            "2 and 1, each followed by an addition.",
+            "2 and 1, each followed by an addition. A lane without a column goes along with "
+            "float32(0): one that returns early is missing in the shuffles.",
         },
         mistakes={
-            "only the first 32 columns are added": lambda x: x[:, :32].sum(1),
+            "only the first 32 columns are added: a lane goes on by steps of 32": lambda x: (
+                x[:, :32].sum(1)
+            ),
+            "the lanes meet after each of their columns; they meet once, after the loop": _met_each,
             "a lane's own columns alone are stored: the lanes never meet": lambda x: (
                 _lanes_of(x, [0])
             ),
@@ -117,6 +131,8 @@ register(
 # --- a block adds, one atomic each ----------------------------------------------------------------
 
 BLOCKS = 3
+PASSES = 24  # of the loop of each thread, where costs are judged
+SHARED_OUT = BLOCKS * 256 * PASSES
 
 
 def _all(size, blocks=BLOCKS, measured=False):
@@ -158,35 +174,38 @@ register(
             _all(6_000),
             _all(1_003),
             _all(1),
-            _all(9_216, measured=True),
+            _all(SHARED_OUT, measured=True),
         ],
         tolerance=Tolerance(
             40,
-            "up to 12 additions in a thread, 5 and 3 between lanes, 3 atomics",
+            "up to 24 additions in a thread, 5 and 3 between lanes, 3 atomics",
             magnitude=lambda x: np.array([np.abs(x).sum()]),
         ),
         forbidden={"float64", "negative-index", "uncoalesced"},
         limits=[
             Limit("global", "atomic", "lanes", "launch", BLOCKS, "One thread of each block adds to "
                   "out, after the warps have met in shared memory."),
-            Limit("global", "load", "lanes", "launch", 9_216, "Load each element once."),
-            Limit("global", "load", "requests", "launch", 9_216 // 32, "All threads of the block "
-                  "load, neighbours beside each other."),
+            Limit("global", "load", "lanes", "launch", SHARED_OUT, "Load each element once."),
+            Limit("global", "load", "requests", "launch", SHARED_OUT // 32, "All threads of "
+                  "the block load, neighbours beside each other."),
             Limit("shared", "atomic", "lanes", "launch", 8 * BLOCKS, "In shared memory, too, many "
                   "additions at one address stand in line: the lanes of a warp meet first."),
             Limit("shared", "store", "lanes", "launch", 8 * BLOCKS, "One lane of each warp stores "
                   "its warp's sum: 8 numbers a block."),
         ],
+        # A loop over the 32 lanes is no fault; one warp for eight, or a block for all, needs more.
+        passes=Passes(32, f"All warps of all blocks share the elements, {PASSES} for each thread: "
+                      "begin at cuda.grid(1) in every warp."),
         hints=SHUFFLE_HINTS
         | {
             "race": "The warps' sums are stored, then all wait (cuda.syncthreads()), then one warp "
-            "or one thread reads them. And only atomics may add to out.",
+            "or one thread reads them. Only atomics may touch out, which holds 0 at the start.",
             "out-of-bounds": "sums has eight places: lanes 8 to 31 take float32(0) instead. And "
             "for i in range(cuda.grid(1), x.size, cuda.gridsize(1)) stays inside x.",
             "uncoalesced": "for i in range(cuda.grid(1), x.size, cuda.gridsize(1)): then "
             "neighbouring threads read neighbouring elements.",
-            "barrier-divergence": "Shuffles and the barrier stand outside of every if: all threads "
-            "make them. warp_sum, too.",
+            "barrier-divergence": "Shuffles and the barrier stand outside of every if, and of the "
+            "loop over the elements: all threads make them. warp_sum, too.",
             "wrong-result": "A thread's own elements, then warp_sum, then the warps' sums in "
             "shared memory, then one atomic a block. A thread without an element goes along with "
             "float32(0): one that returns early is missing in the shuffles.",
@@ -201,9 +220,19 @@ register(
             "only the first lane of each warp is counted: warp_sum is missing": lambda x: (
                 _of_threads(x, range(0, 256, 32))
             ),
+            "only the last warp of each block is counted: the block's sum is in thread 0": (
+                lambda x: _of_threads(x, range(224, 256))
+            ),
+            "all lanes take the same place of sums; lane l takes sums[l]": lambda x: (
+                32 * _of_threads(x, range(32))
+            ),
+            "the first warp is counted twice: the sum of sums is total, it is not added to it": (
+                lambda x: np.array([x.sum()]) + _of_threads(x, range(32))
+            ),
             "only one thread of each block is counted": lambda x: _of_threads(x, [0]),
             "only block 0 is counted: every block adds to out": lambda x: _of_blocks(x, [0]),
-            "each of the eight warps adds the block's sum to out: one thread does, t == 0": (
+            "each of the eight warps adds the same: begin at cuda.grid(1), not at the lane, and "
+            "let one thread add to out, t == 0": (
                 lambda x: np.array([8 * x.sum()])
             ),
             "all lanes of a warp add the block's sum to out: one thread does, t == 0": (

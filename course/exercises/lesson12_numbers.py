@@ -26,6 +26,28 @@ def _merged(largest, total, other_largest, other_total):
     return both, total * math.exp(largest - both) + other_total * math.exp(other_largest - both)
 
 
+def _as_if_second_larger(largest, total, other_largest, other_total):
+    with np.errstate(over="ignore"):
+        grown = total * np.exp(largest - other_largest) + other_total
+        return max(largest, other_largest), float(grown)
+
+
+def _not_relative(largest, total, other_largest, other_total):
+    both, right = _merged(largest, total, other_largest, other_total)
+    with np.errstate(over="ignore"):
+        return both, float(right * np.exp(both))
+
+
+def _with_total(change):
+    """The right largest number, another total of the two totals and their exponents."""
+
+    def wrong(largest, total, other_largest, other_total):
+        both = max(largest, other_largest)
+        return both, change(total, other_total, largest - both, other_largest - both)
+
+    return wrong
+
+
 def _turned(largest, total, other_largest, other_total):
     both = max(largest, other_largest)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -77,6 +99,22 @@ register(
                     _merged(largest, total, other_largest, other_total)[::-1]
                 )
             ),
+            "the second part is taken as the one with the larger number; it may be the first": (
+                _as_if_second_larger
+            ),
+            "nothing is subtracted in the exponents": _not_relative,
+            "both totals are multiplied by the first one's factor; each has its own": _with_total(
+                lambda total, other, first, second: (total + other) * math.exp(first)
+            ),
+            "both totals are multiplied by the second one's factor; each has its own": _with_total(
+                lambda total, other, first, second: (total + other) * math.exp(second)
+            ),
+            "exp is missing: the totals are multiplied by differences": _with_total(
+                lambda total, other, first, second: total * first + other * second
+            ),
+            "the two factors are added; each is a factor of its part's total": _with_total(
+                lambda total, other, first, second: math.exp(first) + math.exp(second)
+            ),
             "the two largest are added": lambda largest, total, other_largest, other_total: (
                 largest + other_largest, total + other_total,
             ),
@@ -87,7 +125,7 @@ register(
 # --- two parts of a row's moments -----------------------------------------------------------------
 
 _PARTS = (
-    ("3 and 5 numbers", (3, 1.0, 2.0), (5, 4.0, 1.5)),
+    ("3 and 5 numbers", (3, 1.0, 2.0), (5, 3.5, 1.5)),
     ("equal means", (4, 2.0, 3.0), (4, 2.0, 5.0)),
     ("one number comes in", (7, -1.5, 4.0), (1, 2.5, 0.0)),
     ("means around 100 million", (6, 1e8, 9.0), (2, 1e8 + 4, 1.0)),
@@ -157,6 +195,39 @@ register(
             "difference² is multiplied by both counts, and not divided by their sum": (
                 _with_squares(lambda difference, count, other, both: difference**2 * count * other)
             ),
+            "the step for one new number is taken, difference * (other_mean - the new mean); here "
+            "other_count numbers come in": _with_squares(
+                lambda difference, count, other, both: difference**2 * count / both
+            ),
+            "difference² is multiplied by the other one's share alone; by count, too": (
+                _with_squares(lambda difference, count, other, both: difference**2 * other / both)
+            ),
+            "other_squares is missing": lambda **parts: _moments(
+                **(parts | {"other_squares": 0.0})
+            ),
+            "the first part's squares are missing": lambda **parts: _moments(
+                **(parts | {"squares": 0.0})
+            ),
+            "the squares are weighted by the counts; they are sums, and added as they are": (
+                lambda count, mean, squares, other_count, other_mean, other_squares: _moments(
+                    count,
+                    mean,
+                    squares * count / max(count + other_count, 1),
+                    other_count,
+                    other_mean,
+                    other_squares * other_count / max(count + other_count, 1),
+                )
+            ),
+            "the mean moves by difference / both, as for one new number; other_count come in": (
+                lambda count, mean, squares, other_count, other_mean, other_squares: (
+                    count + other_count,
+                    mean + (other_mean - mean) / max(count + other_count, 1),
+                    _moments(count, mean, squares, other_count, other_mean, other_squares)[2],
+                )
+            ),
+            "you return them in another order: (count, mean, squares)": lambda **parts: (
+                _moments(**parts)[1:] + _moments(**parts)[:1]
+            ),
             "difference² is added once; it counts for all numbers of both parts": (
                 _with_squares(lambda difference, count, other, both: difference**2)
             ),
@@ -210,6 +281,7 @@ register(
 # --- transfers before and after fusing ------------------------------------------------------------
 
 _CHAINS = (
+    ("LayerNorm, GELU, square", [(["x"], "a"), (["a"], "b"), (["b"], "y")]),
     ("Swish as sigmoid, then product", [(["x"], "s"), (["x", "s"], "y")]),
     ("LayerNorm, then GELU", [(["x"], "y"), (["y"], "z")]),
     ("one kernel", [(["x"], "y")]),
@@ -264,22 +336,30 @@ register(
             "the outputs are not counted: a write is a transfer, too": lambda steps: (
                 sum(len(set(i)) for i, _ in steps), _transfers(steps)[1] - 1,
             ),
-            "what is made on the way is counted as read; fused, it stays in registers": (
-                lambda steps: (_transfers(steps)[0], len({n for i, _ in steps for n in i}) + 1)
-            ),
             "an array from outside that two steps read is counted twice; fused, it is read once": (
                 lambda steps: (
                     _transfers(steps)[0],
                     sum(n not in {o for _, o in steps} for i, _ in steps for n in set(i)) + 1,
                 )
             ),
+            "what is made on the way is counted as read; fused, it stays in registers": (
+                lambda steps: (_transfers(steps)[0], len({n for i, _ in steps for n in i}) + 1)
+            ),
             "an array that several steps read is counted once; apart, each step reads it again": (
                 lambda steps: (
                     len({n for i, _ in steps for n in i}) + len(steps), _transfers(steps)[1],
                 )
             ),
+            "apart, only the last output is counted as written; each step writes its own": (
+                lambda steps: (sum(len(set(i)) for i, _ in steps) + 1, _transfers(steps)[1])
+            ),
             "every step is counted as two; it reads all its different inputs": lambda steps: (
                 2 * len(steps), _transfers(steps)[1],
+            ),
+            "the letters of the output's name are counted; each step writes one array": (
+                lambda steps: (
+                    sum(len(set(i)) + len(o) for i, o in steps), _transfers(steps)[1],
+                )
             ),
             "you return them in the other order": lambda steps: _transfers(steps)[::-1],
         },

@@ -6,8 +6,10 @@ import numpy as np
 
 from course.checks import Case, KernelExercise, Limit, Tolerance, register
 from course.exercises.lesson12 import ALL_LANES, SHUFFLE_HINTS, WARPS
+from course.exercises.lesson12_numbers import LOWEST
 
 NORMAL = np.vectorize(math.erf)
+ALL_WRITE = "Each lane writes its columns, lane, lane + 32, lane + 64, ...: not lane 0 alone."
 
 
 def _rows(rows, columns, spread=1.0, middle=0.0, measured=False, **factors):
@@ -62,7 +64,7 @@ register(
         forbidden={"float64", "negative-index", "uncoalesced"},
         limits=[
             Limit("global", "load", "lanes", "element", 2, "Maximum and sum in the same loop: x is "
-                  "read once for both, and once more to write the row."),
+                  "read once for both, and once more to write the row, each number by one lane."),
             Limit("global", "load", "requests", "launch", 2 * 128, ALL_LANES.format("lanes share "
                   "the reading")),
             Limit("global", "store", "lanes", "element", 1, "Write each number once, at the end."),
@@ -75,8 +77,10 @@ register(
             "wrong-result": "A lane's largest begins with LOWEST, its total with 0. When the "
             "largest grows, the total is multiplied by exp(old largest - new largest) before the "
             "new power is added; the same when two lanes meet, whose pairs are exchanged before "
-            "either is changed. All lanes write, so all need the result: shfl_xor_sync.",
+            "either is changed. All lanes write, so all need the result: shfl_xor_sync. A lane "
+            "without a column goes along: one that returns early is missing in the shuffles.",
             "uninitialised-read": "A lane without a number has LOWEST and 0, which change nothing.",
+            "unwritten-output": ALL_WRITE,
         },
         mistakes={
             "the powers are not divided by their sum": lambda x: np.exp(
@@ -99,12 +103,73 @@ register(
                 np.exp(x) / np.exp(x - x.max(1, keepdims=True)).sum(1, keepdims=True)
             ),
             "a step of five is missing: 16, 8, 4, 2 and 1 are five": lambda x: _each_lane(x, 2),
+            "exp is missing in what is written": lambda x: (
+                x / np.exp(x - x.max(1, keepdims=True)).sum(1, keepdims=True)
+            ),
+            "exp is missing in what is written, exp(number - largest)": lambda x: (
+                (x - x.max(1, keepdims=True))
+                / np.exp(x - x.max(1, keepdims=True)).sum(1, keepdims=True)
+            ),
+            "you multiply by the sum of the powers; divide by it": lambda x: (
+                np.exp(x - x.max(1, keepdims=True))
+                * np.exp(x - x.max(1, keepdims=True)).sum(1, keepdims=True)
+            ),
+            "only the first 32 columns are counted: a lane goes on by steps of 32": lambda x: (
+                np.exp(x - x[:, :32].max(1, keepdims=True))
+                / np.exp(x[:, :32] - x[:, :32].max(1, keepdims=True)).sum(1, keepdims=True)
+            ),
+            "the sum is infinite: is a power relative to LOWEST? It is exp(value - new), never "
+            "exp(value - the largest before)": lambda x: np.zeros_like(x),
+            "a new power is not relative to the largest: exp(value - new)": lambda x: _in_lanes(
+                x, power=lambda value, new: np.exp(value)
+            ),
+            "the totals meet and the largest do not: exchange both": lambda x: _in_lanes(
+                x, meet=lambda a, s, b, z: (a, s + z)
+            ),
+            "the largest meet and the totals do not: exchange both": lambda x: _in_lanes(
+                x, meet=lambda a, s, b, z: (np.maximum(a, b), s)
+            ),
+            "largest = new is missing where lanes meet": lambda x: (
+                _in_lanes(x, meet=lambda a, s, b, z: (a, _met(a, s, b, z)[1]))
+            ),
+            "the other lane's total is multiplied by your own factor; it has its own": lambda x: (
+                _in_lanes(
+                    x,
+                    meet=lambda a, s, b, z: (
+                        np.maximum(a, b), (s + z) * np.exp(a - np.maximum(a, b)),
+                    ),
+                )
+            ),
             "each lane adds the whole row; its columns are lane, lane + 32, lane + 64, ...": (
                 lambda x: _softmax(x) / 32
             ),
         },
     )
 )  # fmt: skip
+
+
+def _met(largest, total, other, other_total):
+    """The pairs of two lanes merged."""
+    new = np.maximum(largest, other)
+    return new, total * np.exp(largest - new) + other_total * np.exp(other - new)
+
+
+def _in_lanes(x, power=lambda value, new: np.exp(value - new), meet=_met):
+    """What 32 lanes write that go through their columns and meet in five steps."""
+    largest, total = np.full((len(x), 32), LOWEST), np.zeros((len(x), 32))
+    lanes = np.arange(32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start in range(0, x.shape[1], 32):
+            value = x[:, start : start + 32]
+            its = slice(value.shape[1])
+            new = np.maximum(largest[:, its], value)
+            total[:, its] = total[:, its] * np.exp(largest[:, its] - new) + power(value, new)
+            largest[:, its] = new
+        for distance in (16, 8, 4, 2, 1):
+            others = lanes ^ distance
+            largest, total = meet(largest, total, largest[:, others], total[:, others])
+        of_column = np.arange(x.shape[1]) % 32
+        return np.exp(x - largest[:, of_column]) / total[:, of_column]
 
 
 def _each_lane(x, groups=32):
@@ -189,7 +254,9 @@ register(
         | {
             "wrong-result": "mean = sum / columns; variance = sum of (value - mean)² / columns; "
             "then gelu((value - mean) / sqrt(variance + eps) * gamma + beta), with the gelu that "
-            "is given: with tanh it is another function.",
+            "is given: with tanh it is another function. A lane without a column goes along: one "
+            "that returns early is missing in warp_sum.",
+            "unwritten-output": ALL_WRITE,
             "uninitialised-read": "In the parts beyond the row's end values holds nothing: leave "
             "them out of every sum, or fill in 0 and leave them out of the squares.",
         },
@@ -208,6 +275,29 @@ register(
             ),
             "the variance divides by columns - 1": lambda x, gamma, beta, eps: _gelu(
                 _normalised(x, eps, ddof=1) * gamma + beta
+            ),
+            "you multiply by the root; divide by it": lambda x, gamma, beta, eps: _gelu(
+                (x - x.mean(1, keepdims=True)) * np.sqrt(x.var(1, keepdims=True) + eps) * gamma
+                + beta
+            ),
+            "the sum of the squares is not divided by the columns": lambda x, gamma, beta, eps: (
+                _gelu(
+                    (x - x.mean(1, keepdims=True))
+                    / np.sqrt(x.var(1, keepdims=True) * x.shape[1] + eps) * gamma + beta
+                )
+            ),
+            "the sum is not divided by the columns: that is no mean": lambda x, gamma, beta, eps: (
+                _around(x, x.sum(1, keepdims=True), gamma, beta, eps)
+            ),
+            "you divide by the number of rows; columns is x.shape[1]": lambda x, gamma, beta, eps: (
+                _around(x, x.sum(1, keepdims=True) / len(x), gamma, beta, eps, divisor=len(x))
+            ),
+            "gamma and beta are taken at n, not at the column": lambda x, gamma, beta, eps: _gelu(
+                _normalised(x, eps) * gamma[np.arange(gamma.size) // 32]
+                + beta[np.arange(beta.size) // 32]
+            ),
+            "gamma and beta are taken at the row, not at the column": lambda x, gamma, beta, eps: (
+                _gelu(_normalised(x, eps) * _at_rows(gamma, x) + _at_rows(beta, x))
             ),
             "you divide by the variance, not by its root": lambda x, gamma, beta, eps: _gelu(
                 (x - x.mean(1, keepdims=True)) / (x.var(1, keepdims=True) + eps) * gamma + beta
@@ -255,6 +345,16 @@ def _of_256(x, gamma, beta, eps):
     mean = x.sum(1, keepdims=True) / 256
     variance = ((x - mean) ** 2).sum(1, keepdims=True) / 256
     return _gelu((x - mean) / np.sqrt(variance + eps) * gamma + beta)
+
+
+def _around(x, middle, gamma, beta, eps, divisor=None):
+    """Differences from another number than the mean, for variance and output."""
+    variance = ((x - middle) ** 2).sum(1, keepdims=True) / (divisor or x.shape[1])
+    return _gelu((x - middle) / np.sqrt(variance + eps) * gamma + beta)
+
+
+def _at_rows(factors, x):
+    return factors[np.arange(len(x)) % factors.size].reshape(-1, 1)
 
 
 def _at_lanes(factors):

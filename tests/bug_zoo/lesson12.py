@@ -346,6 +346,113 @@ def row_from_an_integer(x, out):
             out[row] = total
 
 
+@wrong("warp-row-sum", "wrong-result", "one that returns early is missing")
+@cuda.jit
+def row_whose_idle_lanes_return(x, out):
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    if row >= x.shape[0] or lane >= x.shape[1]:
+        return
+    total = float32(0)
+    for column in range(lane, x.shape[1], 32):
+        total += x[row, column]
+    for step in range(5):
+        total += cuda.shfl_xor_sync(ALL, total, 16 >> step)
+    if lane == 0:
+        out[row] = total
+
+
+@wrong("warp-row-sum", "wrong-result", "they meet once, after the loop")
+@cuda.jit
+def row_met_after_each_column(x, out):
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    if row < x.shape[0]:
+        total = float32(0)
+        for column in range(lane, x.shape[1], 32):
+            total += x[row, column]
+            for step in range(5):
+                total += cuda.shfl_xor_sync(ALL, total, 16 >> step)
+        if lane == 0:
+            out[row] = total
+
+
+@wrong("warp-row-sum", "wrong-result", "a lane goes on by steps of 32")
+@cuda.jit
+def row_by_steps_of_a_block(x, out):
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    if row < x.shape[0]:
+        total = float32(0)
+        for column in range(lane, x.shape[1], cuda.blockDim.x):
+            total += x[row, column]
+        for step in range(5):
+            total += cuda.shfl_xor_sync(ALL, total, 16 >> step)
+        if lane == 0:
+            out[row] = total
+
+
+@wrong("warp-row-sum", "race", "One lane of each warp stores, at out[row]")
+@cuda.jit
+def row_stored_at_the_lane(x, out):
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    if row < x.shape[0]:
+        total = float32(0)
+        for column in range(lane, x.shape[1], 32):
+            total += x[row, column]
+        for step in range(5):
+            total += cuda.shfl_xor_sync(ALL, total, 16 >> step)
+        if lane == 0:
+            out[lane] = total
+
+
+@wrong("warp-row-sum", "out-of-bounds", "The row is x's first index")
+@cuda.jit
+def row_and_column_swapped(x, out):
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    if row < x.shape[0]:
+        total = float32(0)
+        for column in range(lane, x.shape[1], 32):
+            total += x[column, row]
+        for step in range(5):
+            total += cuda.shfl_xor_sync(ALL, total, 16 >> step)
+        if lane == 0:
+            out[row] = total
+
+
+@wrong("warp-row-sum", "barrier-divergence", "a warp needs no cuda.syncthreads()")
+@cuda.jit
+def row_with_a_barrier_of_the_block(x, out):
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    if row < x.shape[0]:
+        total = float32(0)
+        for column in range(lane, x.shape[1], 32):
+            total += x[row, column]
+        for step in range(5):
+            total += cuda.shfl_xor_sync(ALL, total, 16 >> step)
+            cuda.syncthreads()
+        if lane == 0:
+            out[row] = total
+
+
+@right("warp-row-sum")
+@cuda.jit
+def row_by_asking_every_lane(x, out):
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    own, total, column = float32(0), float32(0), lane
+    while row < x.shape[0] and column < x.shape[1]:
+        own += x[row, column]
+        column += 32
+    for other in range(32):
+        total += cuda.shfl_sync(ALL, own, other)
+    if row < x.shape[0] and lane == 31:
+        out[row] = total
+
+
 # --- sum-several --------------------------------------------------------------------------------
 
 
@@ -382,7 +489,7 @@ wrong("sum-several", "wrong-result", "adds one element")(several(strided=False))
 wrong("sum-several", "wrong-result", "only the first warp of each block")(several(all_warps=False))
 wrong("sum-several", "wrong-result", "only the first lane of each warp")(several(in_warps=False))
 wrong("sum-several", "race", "then all wait")(several(barrier=False))
-wrong("sum-several", "race", "only atomics may add")(several(atomic=False))
+wrong("sum-several", "race", "Only atomics may touch out")(several(atomic=False))
 wrong("sum-several", "wrong-result", "one atomic a block")(several(threads=32))
 
 
@@ -622,6 +729,121 @@ def sum_with_a_mask_of_eight(x, out):
             cuda.atomic.add(out, 0, value)
 
 
+def sum_by_few(all_meet):
+    """One warp of each block loads, the others go along with 0 or not at all."""
+
+    @cuda.jit
+    def sum_by_one_warp_a_block(x, out):
+        t = cuda.threadIdx.x
+        total = float32(0)
+        if t < 32:
+            for i in range(cuda.blockIdx.x * 32 + t, x.size, cuda.gridDim.x * 32):
+                total += x[i]
+        total = block_sum(total) if all_meet else warp_sum(total)
+        if t == 0:
+            cuda.atomic.add(out, 0, total)
+
+    return sum_by_one_warp_a_block
+
+
+wrong("sum-several", "limit", "All warps of all blocks share the elements")(sum_by_few(True))
+wrong("sum-several", "limit", "All warps of all blocks share the elements")(sum_by_few(False))
+
+
+@wrong("sum-several", "limit", "All warps of all blocks share the elements")
+@cuda.jit
+def sum_by_one_block(x, out):
+    total = float32(0)
+    if cuda.blockIdx.x == 0:
+        for i in range(cuda.threadIdx.x, x.size, 256):
+            total += x[i]
+    total = block_sum(total)
+    if cuda.threadIdx.x == 0:
+        cuda.atomic.add(out, 0, total)
+
+
+@wrong("sum-several", "limit", "All warps of all blocks share the elements")
+@cuda.jit
+def sum_by_half_of_the_warps(x, out):
+    t = cuda.threadIdx.x
+    total = float32(0)
+    if t < 128:
+        for i in range(cuda.blockIdx.x * 128 + t, x.size, cuda.gridDim.x * 128):
+            total += x[i]
+    total = block_sum(total)
+    if t == 0:
+        cuda.atomic.add(out, 0, total)
+
+
+def sum_with(place="lane", added=False, first="grid", storing=0, zeroed=False):
+    """The answer with yet other mistakes."""
+
+    @cuda.jit
+    def sum_of_several(x, out):
+        sums = cuda.shared.array(8, float32)
+        t = cuda.threadIdx.x
+        warp, lane = t // 32, t % 32
+        if zeroed and t == 0:
+            out[0] = 0
+        total = float32(0)
+        if first == "grid":
+            for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+                total += x[i]
+        else:
+            for i in range(lane, x.size, 32):
+                total += x[i]
+        total = warp_sum(total)
+        if lane == 0:
+            sums[warp] = total
+        cuda.syncthreads()
+        if place == "lane":
+            value = warp_sum(sums[lane] if lane < 8 else float32(0))
+        else:
+            value = warp_sum(sums[warp])
+        total = total + value if added else value
+        if t == storing:
+            cuda.atomic.add(out, 0, total)
+
+    return sum_of_several
+
+
+right("sum-several")(sum_with())
+right("sum-several")(sum_with(storing=255))
+wrong("sum-several", "wrong-result", "lane l takes sums[l]")(sum_with(place="warp"))
+wrong("sum-several", "wrong-result", "the first warp is counted twice")(sum_with(added=True))
+wrong("sum-several", "wrong-result", "begin at cuda.grid(1), not at the lane")(
+    sum_with(first="lane")
+)
+wrong("sum-several", "race", "which holds 0 at the start")(sum_with(zeroed=True))
+
+
+@wrong("sum-several", "wrong-result", "the block's sum is in thread 0")
+@cuda.jit
+def sum_added_by_the_last_thread(x, out):
+    total = float32(0)
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        total += x[i]
+    total = block_sum(total)
+    if cuda.threadIdx.x == 255:
+        cuda.atomic.add(out, 0, total)
+
+
+@wrong("sum-several", "barrier-divergence", "and of the loop over the elements")
+@cuda.jit
+def sum_that_meets_in_the_loop(x, out):
+    sums = cuda.shared.array(8, float32)
+    t = cuda.threadIdx.x
+    total = float32(0)
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        total += warp_sum(x[i])
+    if t % 32 == 0:
+        sums[t // 32] = total
+    cuda.syncthreads()
+    total = warp_sum(sums[t % 32] if t % 32 < 8 else float32(0))
+    if t == 0:
+        cuda.atomic.add(out, 0, total)
+
+
 # --- merge-softmax ------------------------------------------------------------------------------
 
 
@@ -649,7 +871,7 @@ def merged_total_alone(largest, total, other_largest, other_total):
     return total * math.exp(largest - both) + other_total * math.exp(other_largest - both)
 
 
-@wrong("merge-softmax", "wrong-result", "multiply each by exp(its own largest")
+@wrong("merge-softmax", "wrong-result", "taken as the one with the larger number")
 def merged_as_if_the_second_were_larger(largest, total, other_largest, other_total):
     factor = math.exp(min(largest - other_largest, 700))
     return max(largest, other_largest), total * factor + other_total
@@ -696,6 +918,30 @@ def merged_by_cases(largest, total, other_largest, other_total):
     if largest < other_largest:
         largest, total, other_largest, other_total = other_largest, other_total, largest, total
     return largest, total + other_total * math.exp(other_largest - largest)
+
+
+@wrong("merge-softmax", "wrong-result", "nothing is subtracted in the exponents")
+def merged_by_powers(largest, total, other_largest, other_total):
+    both = max(largest, other_largest)
+    return both, total * np.exp(largest) + other_total * np.exp(other_largest)
+
+
+@wrong("merge-softmax", "wrong-result", "by the first one's factor; each has its own")
+def merged_by_one_factor(largest, total, other_largest, other_total):
+    both = max(largest, other_largest)
+    return both, (total + other_total) * math.exp(largest - both)
+
+
+@wrong("merge-softmax", "wrong-result", "exp is missing")
+def merged_by_differences(largest, total, other_largest, other_total):
+    both = max(largest, other_largest)
+    return both, total * (largest - both) + other_total * (other_largest - both)
+
+
+@wrong("merge-softmax", "wrong-result", "each is a factor of its part's total")
+def merged_without_totals(largest, total, other_largest, other_total):
+    both = max(largest, other_largest)
+    return both, math.exp(largest - both) + math.exp(other_largest - both)
 
 
 # --- softmax-online -----------------------------------------------------------------------------
@@ -952,6 +1198,100 @@ def softmax_that_rescales_only_when_larger(x, out):
         out[row, column] = math.exp(x[row, column] - highest) / total
 
 
+def softmax_with(meets="both", power="new", write="share", stride=32):
+    """The answer with mistakes where lanes meet, in the powers, and in what is written."""
+
+    @cuda.jit
+    def softmax_online(x, out):
+        t = cuda.threadIdx.x
+        row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+        largest, total = LOWEST, float32(0)
+        if row < x.shape[0]:
+            for column in range(lane, x.shape[1], stride):
+                value = x[row, column]
+                new = max(largest, value)
+                if power == "new":
+                    own = math.exp(value - new)
+                elif power == "before":
+                    own = math.exp(value - largest)
+                else:
+                    own = math.exp(value)
+                total = total * math.exp(largest - new) + own
+                largest = new
+            for step in range(5):
+                other = cuda.shfl_xor_sync(ALL, largest, 16 >> step)
+                other_total = cuda.shfl_xor_sync(ALL, total, 16 >> step)
+                new = max(largest, other)
+                if meets == "totals":
+                    total += other_total
+                elif meets == "largest":
+                    largest = new
+                elif meets == "one factor":
+                    total = (total + other_total) * math.exp(largest - new)
+                    largest = new
+                else:
+                    total = total * math.exp(largest - new) + other_total * math.exp(other - new)
+                    if meets != "not kept":
+                        largest = new
+            for column in range(lane, x.shape[1], 32):
+                if write == "share":
+                    out[row, column] = math.exp(x[row, column] - largest) / total
+                elif write == "product":
+                    out[row, column] = math.exp(x[row, column] - largest) * total
+                elif write == "difference":
+                    out[row, column] = (x[row, column] - largest) / total
+                else:
+                    out[row, column] = x[row, column] / total
+
+    return softmax_online
+
+
+right("softmax-online")(softmax_with())
+wrong("softmax-online", "wrong-result", "the totals meet and the largest do not")(
+    softmax_with("totals")
+)
+wrong("softmax-online", "wrong-result", "the largest meet and the totals do not")(
+    softmax_with("largest")
+)
+wrong("softmax-online", "wrong-result", "it has its own")(softmax_with("one factor"))
+wrong("softmax-online", "wrong-result", "largest = new is missing")(softmax_with("not kept"))
+wrong("softmax-online", "wrong-result", "is a power relative to LOWEST")(
+    softmax_with(power="before")
+)
+wrong("softmax-online", "wrong-result", "a new power is not relative to the largest")(
+    softmax_with(power="alone")
+)
+wrong("softmax-online", "wrong-result", "you multiply by the sum")(softmax_with(write="product"))
+wrong("softmax-online", "wrong-result", "exp is missing in what is written, exp(number")(
+    softmax_with(write="difference")
+)
+wrong("softmax-online", "wrong-result", "exp is missing in what is written")(
+    softmax_with(write="number")
+)
+wrong("softmax-online", "wrong-result", "a lane goes on by steps of 32")(softmax_with(stride=128))
+
+
+@wrong("softmax-online", "unwritten-output", "not lane 0 alone")
+@cuda.jit
+def softmax_written_in_a_branch(x, out):
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    largest, total = LOWEST, float32(0)
+    if row < x.shape[0]:
+        for column in range(lane, x.shape[1], 32):
+            value = x[row, column]
+            new = max(largest, value)
+            total = total * math.exp(largest - new) + math.exp(value - new)
+            largest = new
+        highest = largest
+        for step in range(5):
+            highest = max(highest, cuda.shfl_xor_sync(ALL, highest, 16 >> step))
+        total = warp_sum(total * math.exp(largest - highest))
+        if lane == 0:
+            for column in range(lane, x.shape[1], 32):
+                out[row, column] = math.exp(x[row, column] - highest) / total
+
+
 # --- merge-moments ------------------------------------------------------------------------------
 
 
@@ -1059,6 +1399,38 @@ def moments_by_cases(count, mean, squares, other_count, other_mean, other_square
     return both, (count * mean + other_count * other_mean) / both, grown
 
 
+def moments_with(grown="right", moved="right", order=(0, 1, 2)):
+    """The answer with mistakes."""
+
+    def moments(count, mean, squares, other_count, other_mean, other_squares):
+        both = count + other_count
+        difference, share = other_mean - mean, other_count / max(both, 1)
+        new = mean + (difference * share if moved == "right" else difference / max(both, 1))
+        total = {
+            "right": squares + other_squares + difference**2 * count * share,
+            "one": squares + other_squares + difference * (other_mean - new),
+            "share": squares + other_squares + difference**2 * share,
+            "first": squares + difference**2 * count * share,
+            "other": other_squares + difference**2 * count * share,
+            "weighted": (squares * count + other_squares * other_count) / max(both, 1)
+            + difference**2 * count * share,
+        }[grown]
+        results = both, new, total
+        return tuple(results[n] for n in order)
+
+    return moments
+
+
+right("merge-moments")(moments_with())
+wrong("merge-moments", "wrong-result", "here other_count numbers come in")(moments_with("one"))
+wrong("merge-moments", "wrong-result", "by count, too")(moments_with("share"))
+wrong("merge-moments", "wrong-result", "other_squares is missing")(moments_with("first"))
+wrong("merge-moments", "wrong-result", "first part's squares are missing")(moments_with("other"))
+wrong("merge-moments", "wrong-result", "weighted by the counts")(moments_with("weighted"))
+wrong("merge-moments", "wrong-result", "as for one new number")(moments_with(moved="one"))
+wrong("merge-moments", "wrong-result", "in another order")(moments_with(order=(1, 2, 0)))
+
+
 # --- count-transfers ----------------------------------------------------------------------------
 
 
@@ -1088,7 +1460,7 @@ def transfers_two_a_step(steps):
     return 2 * len(steps), len(read - made) + 1
 
 
-@wrong("count-transfers", "wrong-result", "right is 4")
+@wrong("count-transfers", "wrong-result", "right is 6")
 def transfers_of_the_example(steps):
     return 5, 2
 
@@ -1141,6 +1513,27 @@ def transfers_one_by_one(steps):
         fused += len(new - known)
         known |= new | {output}
     return apart, fused + 1
+
+
+@wrong("count-transfers", "wrong-result", "two steps read is counted twice")
+def transfers_from_a_list(steps):
+    apart = sum(len(set(inputs)) + 1 for inputs, _ in steps)
+    made = [output for _, output in steps]
+    return apart, len([name for inputs, _ in steps for name in inputs if name not in made]) + 1
+
+
+@wrong("count-transfers", "wrong-result", "only the last output is counted as written")
+def transfers_with_one_write(steps):
+    made = {output for _, output in steps}
+    read = {name for inputs, _ in steps for name in inputs}
+    return sum(len(set(inputs)) for inputs, _ in steps) + 1, len(read - made) + 1
+
+
+@wrong("count-transfers", "wrong-result", "letters of the output's name")
+def transfers_of_letters(steps):
+    made = {output for _, output in steps}
+    read = {name for inputs, _ in steps for name in inputs}
+    return sum(len(set(inputs)) + len(output) for inputs, output in steps), len(read - made) + 1
 
 
 # --- layer-norm-gelu ----------------------------------------------------------------------------
@@ -1406,3 +1799,52 @@ def fused_by_merging_moments(x, gamma, beta, eps, out):
         if column < x.shape[1]:
             y = (values[n] - mean) / math.sqrt(squares / count + eps)
             out[row, column] = gelu(y * gamma[column] + beta[column])
+
+
+def normalised_with(divided=("sum", "squares"), inverse=True, at="column", early=False, rows=False):
+    """The answer with yet other mistakes."""
+    divides_sum, divides_squares = "sum" in divided, "squares" in divided
+
+    @cuda.jit
+    def layer_norm_gelu(x, gamma, beta, eps, out):
+        values = cuda.local.array(PARTS, float32)
+        t = cuda.threadIdx.x
+        row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+        columns = float32(x.shape[0] if rows else x.shape[1])
+        if early and lane >= x.shape[1]:
+            return
+        if row < x.shape[0]:
+            total = float32(0)
+            for n in range(PARTS):
+                column = lane + 32 * n
+                values[n] = x[row, column] if column < x.shape[1] else float32(0)
+                total += values[n]
+            mean = warp_sum(total)
+            if divides_sum:
+                mean /= columns
+            squares = float32(0)
+            for n in range(PARTS):
+                if lane + 32 * n < x.shape[1]:
+                    squares += (values[n] - mean) * (values[n] - mean)
+            variance = warp_sum(squares)
+            if divides_squares:
+                variance /= columns
+            root = math.sqrt(variance + eps)
+            for n in range(PARTS):
+                column = lane + 32 * n
+                if column < x.shape[1]:
+                    y = (values[n] - mean) / root if inverse else (values[n] - mean) * root
+                    place = column if at == "column" else n if at == "n" else row
+                    out[row, column] = gelu(y * gamma[place] + beta[place])
+
+    return layer_norm_gelu
+
+
+right("layer-norm-gelu")(normalised_with())
+wrong("layer-norm-gelu", "wrong-result", "that is no mean")(normalised_with(["squares"]))
+wrong("layer-norm-gelu", "wrong-result", "squares is not divided")(normalised_with(["sum"]))
+wrong("layer-norm-gelu", "wrong-result", "multiply by the root")(normalised_with(inverse=False))
+wrong("layer-norm-gelu", "wrong-result", "taken at n, not")(normalised_with(at="n"))
+wrong("layer-norm-gelu", "wrong-result", "taken at the row, not")(normalised_with(at="row"))
+wrong("layer-norm-gelu", "wrong-result", "missing in warp_sum")(normalised_with(early=True))
+wrong("layer-norm-gelu", "wrong-result", "columns is x.shape[1]")(normalised_with(rows=True))
