@@ -7,6 +7,7 @@ Each function works inside a kernel, on a GPU and in the simulator alike.
 `store`, `store2`, `store4`            the same, written
 `load_streaming`, `load4_streaming`    global memory that is read once: no cache need keep it
 `store_streaming`, `store4_streaming`  global memory that is written and not read soon
+`load_kept`, `load4_kept`              global memory that L2 shall keep longer: 4 bytes each (8.0)
 `copy_async`, `copy4_async`            global to shared memory without a register between (8.0)
 `commit_copies`, `wait_copies`         close a group of copies; wait for groups (8.0)
 `split_halves`                         two float32 as two pairs of halves: upper and lower parts
@@ -45,9 +46,10 @@ except ImportError:  # no numba-cuda: nothing is compiled, the simulator takes t
     from numba.extending import intrinsic
 
 __all__ = [
-    "commit_copies", "copy4_async", "copy_async", "load", "load2", "load4", "load4_streaming",
-    "load_streaming", "mma_f16", "mma_f16_k8", "mma_tf32", "round_tf32", "split_halves", "store",
-    "store2", "store4", "store4_streaming", "store_streaming", "wait_copies",
+    "commit_copies", "copy4_async", "copy_async", "load", "load2", "load4", "load4_kept",
+    "load4_streaming", "load_kept", "load_streaming", "mma_f16", "mma_f16_k8", "mma_tf32",
+    "round_tf32", "split_halves", "store", "store2", "store4", "store4_streaming",
+    "store_streaming", "wait_copies",
 ]  # fmt: skip
 
 f4, u4 = types.float32, types.uint32
@@ -204,6 +206,42 @@ def load_streaming(typing, array, index):
 def load4_streaming(typing, array, index):
     """``load4_streaming(array, index)``: `load4` of what is read once."""
     return types.UniTuple(array.dtype, 4)(array, index), _streaming(4, writes=False)
+
+
+def _kept(count: int) -> Callable:
+    """A load with the policy that L2 evicts its line last."""
+    width = f"{f'.v{count}' * (count > 1)}.b32"
+    words = ", ".join(f"${e}" for e in range(count))
+    result = _WORD if count == 1 else ir.LiteralStructType([_WORD] * count)
+    text = (
+        "{ .reg .b64 policy; createpolicy.fractional.L2::evict_last.b64 policy, 1.0; "
+        f"ld.global.L1::evict_last.L2::cache_hint{width} {{{words}}}, [${count}], policy; }}"
+    )
+
+    def generate(context, builder, signature, args):
+        array = signature.args[0]
+        pointer = _address(context, builder, array, args[0], signature.args[1], args[1])
+        pointer = builder.addrspacecast(pointer, ir.PointerType(_BYTE, 1))
+        address = (builder.ptrtoint(pointer, _LONG), "l")
+        made = _assembly(builder, result, [address], text, ",".join(["=r"] * count),
+                         attributes=("readonly",))  # fmt: skip
+        parts = [made] if count == 1 else [builder.extract_value(made, e) for e in range(count)]
+        parts = [builder.bitcast(part, context.get_data_type(array.dtype)) for part in parts]
+        return parts[0] if count == 1 else context.make_tuple(builder, signature.return_type, parts)
+
+    return generate
+
+
+@_piece
+def load_kept(typing, array, index):
+    """``load_kept(array, index)``: `load` of 4 bytes that L2 shall keep longer than others."""
+    return array.dtype(array, index), _kept(1)
+
+
+@_piece
+def load4_kept(typing, array, index):
+    """``load4_kept(array, index)``: `load4` of 16 bytes that L2 shall keep longer than others."""
+    return types.UniTuple(array.dtype, 4)(array, index), _kept(4)
 
 
 @_piece

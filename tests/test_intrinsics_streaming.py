@@ -10,7 +10,9 @@ from course import compiled, trace
 from course.intrinsics import (
     load,
     load4,
+    load4_kept,
     load4_streaming,
+    load_kept,
     load_streaming,
     store,
     store4,
@@ -21,6 +23,7 @@ from course.simt import host as cuda
 
 KINDS = (np.float32, np.float16, np.int32)
 PLAIN = {1: (load, store), 4: (load4, store4)}
+KEPT = {1: (load_kept, store), 4: (load4_kept, store4)}
 STREAMING = {1: (load_streaming, store_streaming), 4: (load4_streaming, store4_streaming)}
 
 
@@ -48,6 +51,38 @@ def test_they_move_and_count_what_plain_ones_do(count, kind):
     for operation in ("load", "store"):
         first, second = (report.total("global", operation) for report in reports)
         assert first == second and second.sectors == x.nbytes // 32
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int32])
+@pytest.mark.parametrize("count", [1, 4])
+def test_what_l2_shall_keep_is_loaded_and_counted_as_ever(count, kind):
+    x = np.arange(96).astype(kind)
+    loads = []
+    for pair in (PLAIN[count], KEPT[count]):
+        out = np.zeros_like(x)
+        report = trace(cuda.jit(copier(count, pair)), 1, 96 // count, x, out, gpu="H200")
+        np.testing.assert_array_equal(out, x)
+        assert not report.findings
+        loads.append(report.total("global", "load"))
+    assert loads[0] == loads[1] and loads[1].sectors == x.nbytes // 32
+
+
+def test_l2_keeps_global_memory_of_4_bytes_on_newer_gpus():
+    def shared(x, out):
+        tile = cuda.shared.array(32, float32)
+        i = cuda.threadIdx.x
+        tile[i] = x[i]
+        cuda.syncthreads()
+        out[i] = load_kept(tile, i)
+
+    x = np.zeros(64, np.float32)
+    with pytest.raises(TypingError, match="line 6: a kept access .* tile is in shared memory"):
+        trace(cuda.jit(shared), 1, 32, x, x.copy(), gpu="H200")
+    with pytest.raises(TypingError, match="L2 shall keep needs compute capability 8.0, .* T4"):
+        trace(cuda.jit(copier(4, KEPT[4])), 1, 16, x, x.copy(), gpu="T4")
+    halves = np.zeros(64, np.float16)
+    with pytest.raises(TypingError, match="load_kept needs elements of 4 bytes, not of float16"):
+        trace(cuda.jit(copier(1, KEPT[1])), 1, 64, halves, halves.copy(), gpu="H200")
 
 
 def test_only_global_memory_is_streamed():
@@ -103,3 +138,16 @@ def test_a_streamed_number_is_read_again_after_it_was_written():
 
     facts = compiled(twice, (np.zeros(32, np.float32),) * 2)
     assert facts.ptx.count("ld.global.cs.b32") == 2
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", [np.float32, np.int32])
+@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+def test_what_l2_shall_keep_is_one_instruction_with_a_policy(count, kind, target):
+    x = np.zeros(512, kind)
+    facts = compiled(copier(count, KEPT[count]), (x, x), target)
+    width = f"{'v4.' if count == 4 else ''}b32"
+    assert f"ld.global.L1::evict_last.L2::cache_hint.{width}" in facts.ptx
+    assert facts.ptx.count("createpolicy.fractional.L2::evict_last.b64") == 1
+    assert facts.spills == 0

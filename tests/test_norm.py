@@ -1,5 +1,6 @@
 """LayerNorm agrees with float64, forward and backward, and moves the bytes that it says."""
 
+import dataclasses
 import functools
 import inspect
 import math
@@ -17,8 +18,10 @@ from course.kernels import norm
 from course.kernels.activation import FUNCTIONS
 from course.kernels.norm import LADDER, Form, layer_norm, layer_norm_backward, method_for
 from course.kernels.norm_backward import backward_in_registers
+from course.kernels.norm_ladder import can_keep
 from course.kernels.norm_rows import Shape, rows_in_registers
 from course.kernels.norm_shapes import backward_shape, row_shape, short_shape
+from course.simt import gpus
 
 KINDS = (np.float32, np.float16)
 GOOD = [name for name in LADDER if name != "squares"]
@@ -93,15 +96,16 @@ def inputs(rng, rows, columns, kind=np.float32):
 
 
 def traced(method, x, gamma, beta, out, **form):
-    """Trace a step's launch; no error is found in it."""
+    """Trace a step's launch; no error is found in it. With a GPU here, as that one."""
     aligned = norm._are_aligned(*(cuda.to_device(a) for a in (x, out))) and out.strides[0] % 16 == 0
     form = Form(str(out.dtype), aligned, gamma=gamma is not None, beta=beta is not None, **form)
     kernel, blocks, threads, shared = LADDER[method].launch(*x.shape, form)
     some = np.zeros(1, np.float32)
     gamma, beta = (some if factor is None else factor for factor in (gamma, beta))
     report = trace(
-        kernel, blocks, threads, x, gamma, beta, np.float32(1e-5), out, dynamic_shared=shared
-    )
+        kernel, blocks, threads, x, gamma, beta, np.float32(1e-5), out, dynamic_shared=shared,
+        gpu=gpu(),
+    )  # fmt: skip
     assert not [finding for finding in report.findings if finding.is_error]
     return report
 
@@ -125,6 +129,35 @@ def test_rows_of_every_length(rng, columns):
     x, gamma, beta = inputs(rng, 2, columns)
     result = layer_norm(x, gamma, beta, activation="gelu")
     assert_close(result, normalised(x, gamma, beta, activation="gelu"))
+
+
+@pytest.mark.parametrize("columns", [64, 384, 388, 4096, 4099, 12_288, 12_292])
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_that_l2_is_asked_to_keep(rng, monkeypatch, columns, kind):
+    monkeypatch.setattr(gpus, "_chosen", gpus.find("H200"))
+    x, gamma, beta = inputs(rng, 3, columns, kind)
+    result = layer_norm(x, gamma, beta, activation="gelu")
+    assert_close(result, normalised(x, gamma, beta, activation="gelu"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "kept"), [(1024, True), (1023, False), (12_288, True), (12_292, False)]
+)
+def test_which_rows_l2_is_asked_to_keep(columns, kept):
+    form = Form(aligned=columns % 4 == 0, activation="gelu", in_l2=True)
+    shape = row_shape(columns, form.aligned)
+    full = shape.full(columns, form.aligned)
+    wanted = rows_in_registers(shape, dataclasses.replace(form, full=full, in_l2=kept))
+    assert LADDER["registers"].launch(2, columns, form).kernel is wanted
+
+
+@pytest.mark.skipif(gpu() is not None, reason="chooses the simulated GPU")
+def test_which_gpus_keep(monkeypatch):
+    for name, kind, kept in (
+        ("T4", "float32", False), ("H200", "float32", True), ("H200", "float16", False)
+    ):  # fmt: skip
+        monkeypatch.setattr(gpus, "_chosen", gpus.find(name))
+        assert can_keep(kind) == kept
 
 
 def test_many_random_shapes(rng):

@@ -28,13 +28,14 @@ from course.kernels.arrays import (
     on_device,
     target_for,
 )  # fmt: skip
-from course.kernels.norm_ladder import BOTH, LADDER, method_for
+from course.kernels.norm_ladder import BOTH, LADDER, can_keep, method_for
 from course.kernels.norm_long import rows_in_both
 from course.kernels.norm_rows import ACTIVATIONS, Form
 from course.kernels.norm_shapes import (
     BACKWARD_ELEMENTS,
     BACKWARD_THREADS,
     BLOCKS,
+    IN_L2,
     backward_shape,
     split_for,
 )  # fmt: skip
@@ -132,7 +133,8 @@ def prepared(
     method = method_for(method, columns, aligned, str(x.dtype))
     step = LADDER[method]
     fused = activation if step.fused else None
-    form = Form(str(out.dtype), aligned, 0, gamma is not None, beta is not None, fused)
+    in_l2 = step.fused and can_keep(str(out.dtype))
+    form = Form(str(out.dtype), aligned, 0, gamma is not None, beta is not None, fused, in_l2)
     if gamma is None:
         gamma = _constant(1, 1 if step.fused else columns)
     if beta is None:
@@ -291,11 +293,9 @@ COMPILED = {
 }  # fmt: skip
 
 
-def made_kernels() -> dict[str, tuple[Callable, str]]:
-    """Kernels that are made for a shape and a form, with their argument types."""
-    found: dict[str, tuple[Callable, str]] = {
-        "activate, gelu": (activate("gelu"), f"void({_SUMS})")
-    }
+def made_kernels() -> dict[str, tuple]:
+    """Kernels that are made for a shape and a form: with their types, and the oldest capability."""
+    found: dict[str, tuple] = {"activate, gelu": (activate("gelu"), f"void({_SUMS})")}
     for kind, lengths in COMPILED.items():
         rows, columns = f"{kind}[:, ::1]", f"{kind}[::1]"
         types = f"void({rows}, {columns}, {columns}, float32, {rows})"
@@ -304,8 +304,12 @@ def made_kernels() -> dict[str, tuple[Callable, str]]:
             where = f"{length}{'' if aligned else ' unaligned'}, {kind}"
             step = LADDER[method_for("auto", length, aligned, kind, given=(0, False))]
             for activation in (None, "gelu") if length in (768, 4096) else ("gelu",):
-                kernel = step.launch(1, length, Form(kind, aligned, activation=activation)).kernel
-                found[f"{'rows' if activation is None else 'rows, gelu'}, {where}"] = kernel, types
+                name = f"{'rows' if activation is None else 'rows, gelu'}, {where}"
+                form = Form(kind, aligned, activation=activation)
+                found[name] = step.launch(1, length, form).kernel, types
+                if aligned and kind == "float32" and length <= IN_L2:
+                    kernel = step.launch(1, length, replace(form, in_l2=True)).kernel
+                    found[f"{name}, kept in L2"] = kernel, types, (8, 0)
             if length <= BACKWARD_THREADS * BACKWARD_ELEMENTS[aligned][-1]:
                 shape = backward_shape(length, aligned)
                 form = Form(kind, aligned, shape.full(length, aligned))
@@ -314,8 +318,10 @@ def made_kernels() -> dict[str, tuple[Callable, str]]:
             if kind == "float32" and length > 16_384:
                 split = split_for(length, aligned, kind, 2**18, copies=False)
                 full = split.shape.full(length, aligned)
-                kernel = rows_in_both(split, Form(kind, aligned, full, activation="gelu"))
-                found[f"rows in both, gelu, {where}"] = kernel, types
+                form = Form(kind, aligned, full, activation="gelu")
+                found[f"rows in both, gelu, {where}"] = rows_in_both(split, form), types
+                copied = rows_in_both(replace(split, copies=True), replace(form, in_l2=True))
+                found[f"rows in both, gelu, copied, {where}"] = copied, types, (8, 0)
     return found
 
 

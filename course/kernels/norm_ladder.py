@@ -9,6 +9,7 @@ from course.kernels import norm_long, norm_rows, norm_steps
 from course.kernels.norm_rows import Form, Shape
 from course.kernels.norm_shapes import (
     ELEMENTS,
+    IN_L2,
     LONG,
     ROW_THREADS,
     SHORT,
@@ -56,19 +57,24 @@ def _made(make: Callable, shape_for: Callable[[int, bool, str], Shape]) -> Step:
     def launch(rows: int, columns: int, form: Form) -> Launch:
         shape = shape_for(columns, form.aligned, form.kind)
         full = 0 if make is norm_long.long_rows else shape.full(columns, form.aligned)
-        form = replace(form, full=full)
+        in_l2 = form.in_l2 and form.aligned and columns <= IN_L2
+        form = replace(form, full=full, in_l2=in_l2)
         return Launch(make(shape, form), -(-rows // shape.rows), shape.threads)
 
     return Step(launch, fused=True)
 
 
 def _in_both(rows: int, columns: int, form: Form) -> Launch:
-    keeps = form.gamma or form.beta
-    split = split_for(columns, form.aligned, form.kind, *room(), keeps)
+    split = split_for(columns, form.aligned, form.kind, *room())
     form = replace(form, full=split.shape.full(columns, form.aligned))
     threads, size = split.shape.threads, split.dynamic_shared(columns, form.kind)
     most = cuda.get_current_device().MULTIPROCESSOR_COUNT * (ROW_THREADS[-1] // threads)
     return Launch(norm_long.rows_in_both(split, form), min(rows, most), threads, size)
+
+
+def can_keep(kind: str) -> bool:
+    """Whether L2 can be asked to keep rows: float32, compute capability 8.0."""
+    return kind == "float32" and room()[1]
 
 
 def room() -> tuple[int, bool]:
@@ -121,5 +127,5 @@ def method_for(
     if columns <= most:
         return "registers"
     shared, copies = given or room()
-    fits = copies and kind == "float32" and columns <= longest_split(aligned, shared)
+    fits = copies and kind == "float32" and columns <= longest_split(shared)
     return BOTH if fits else "long"

@@ -6,8 +6,8 @@ block has a multiprocessor to itself, so nobody else's loads fill the time in wh
 it walks over rows: where a result was written, the same place's next number is on its way.
 
 Gamma and beta are as long as a row, too long for the L1 cache beside it, so every row fetches them
-from L2, as many bytes as x and the result together. What is left of shared memory keeps a part of
-them.
+from L2, as many bytes as x and the result together: two accesses of each at a time, or a thread
+waits for every one. To keep a part of them in what is left of shared memory makes nothing faster.
 
 Step 9 is for rows of any length: moments of a chunk after the other, then the row is read a second
 time, while some of it may still be in L2.
@@ -35,7 +35,6 @@ from course.kernels.arrays import WORDS
 from course.kernels.norm_rows import Form, Shape, lanes_sum, pieces, power_above
 from course.kernels.norm_steps import WARP, merged, merged_in_warp
 
-GROUP = {True: 1, False: 4}  # parts of the rest that a thread finishes at a time, aligned or not
 SUMS = 4 * 5 * WARP  # bytes of static shared memory: warps' counts, two of means and squares
 
 
@@ -47,32 +46,29 @@ class Split:
     ----------
     shape : Shape
         Of a block with one row: the first ``shape.longest`` numbers are in registers.
-    kept : int
-        Columns, the first ones, whose gamma and beta stay in shared memory: a multiple of
-        4 ``shape.threads``, at most ``shape.longest``.
     copies : bool
         The rest is copied asynchronously: float32 on compute capability 8.0. Else threads wait for
         it.
+    group : int
+        Accesses whose results a thread computes before it writes them: so many fetch their gamma
+        and beta at a time.
     """
 
     shape: Shape
-    kept: int = 0
     copies: bool = True
+    group: int = 2
 
     def __post_init__(self) -> None:
-        shape, kept = self.shape, self.kept
+        shape = self.shape
         if shape.rows != 1 or shape.threads % WARP:
             raise ValueError(f"{shape} has several rows or a part of a warp: take one row")
-        if kept % (4 * shape.threads) or not 0 <= kept <= shape.longest:
-            raise ValueError(
-                f"gamma and beta of {kept} columns kept: take a multiple of {4 * shape.threads}, "
-                f"at most {shape.longest}"
-            )
+        if self.group < 1:
+            raise ValueError(f"groups of {self.group} accesses: take at least 1")
 
     def dynamic_shared(self, columns: int, kind: str = "float32") -> int:
         """Bytes of dynamic shared memory for rows of a length."""
         size = WORDS[kind].bitwidth // 8
-        return (max(columns - self.shape.longest, 0) + 2 * self.kept) * size
+        return max(columns - self.shape.longest, 0) * size
 
 
 @functools.cache
@@ -86,20 +82,16 @@ def rows_in_both(split: Split, form: Form) -> Callable:
     of blocks.
     """
     shape = split.shape
-    if form.kind != "float32" and (split.kept or split.copies):
-        raise ValueError(f"{form.kind} is neither kept nor copied: take Split(shape, 0, False)")
-    if split.kept > form.full * shape.threads * (4 if form.aligned else 1):
-        raise ValueError(f"gamma and beta of {split.kept} columns are more than every row has")
+    if form.kind != "float32" and split.copies:
+        raise ValueError(f"{form.kind} is not copied asynchronously: take Split(shape, False)")
     part = pieces(shape, form)
     bring, added, squared, of_warp = part.bring, part.added, part.squared, part.of_warp
     put, take, result = part.put, part.take, part.result
     threads, elements, held = shape.threads, shape.elements, shape.longest
     wide, kind = 4 if form.aligned else 1, WORDS[form.kind]
-    across, group = threads * wide, GROUP[form.aligned]
+    across, group = threads * wide, split.group
     at_once = group * wide
-    parts, full, kept = elements // wide, form.full, split.kept
-    kept_parts = kept // across
-    has_gamma, has_beta = form.gamma, form.beta
+    parts, full = elements // wide, form.full
     warps = threads // WARP
     near_warps = power_above(warps)
     add_lanes, add_warps = lanes_sum(WARP), lanes_sum(near_warps)
@@ -137,23 +129,20 @@ def rows_in_both(split: Split, form: Form) -> Callable:
         return of_warp(warp, columns) + float32(whole * int32(WARP * wide) + left)
 
     @cuda.jit(device=True)
-    def added_rest(rest, some, first, length):
-        total = float32(0)
+    def moments_of_rest(rest, some, first, length):
+        """How many, their mean less the first number, that number, and squares around the mean."""
+        if first >= length:
+            return float32(0), float32(0), float32(0), float32(0)
+        shift, total, square = float32(rest[first]), float32(0), float32(0)
         for place in range(first, length, int32(across)):
             take(rest, place, some, 0)
             for e in range(wide):
-                total += some[e]
-        return total
-
-    @cuda.jit(device=True)
-    def squared_rest(rest, some, first, length, mean):
-        total = float32(0)
-        for place in range(first, length, int32(across)):
-            take(rest, place, some, 0)
-            for e in range(wide):
-                difference = some[e] - mean
-                total += difference * difference
-        return total
+                difference = some[e] - shift
+                total += difference
+                square += difference * difference
+        count = float32((length - first + int32(across - 1)) // int32(across) * int32(wide))
+        mean = total / count
+        return count, mean, shift, square - total * mean
 
     @cuda.jit(device=True)
     def finish_rest(out, row, rest, some, first, length, scaling, gamma, beta, x, following):
@@ -182,35 +171,21 @@ def rows_in_both(split: Split, form: Form) -> Callable:
             place += int32(across)
 
     @cuda.jit(device=True)
-    def keep(rest, length, thread, gamma, beta):
-        for p in range(kept_parts):
-            for e in range(wide):
-                column = thread * int32(wide) + int32(p * across + e)
-                if has_gamma:
-                    rest[length + column] = kind(gamma[column])
-                if has_beta:
-                    rest[length + int32(kept) + column] = kind(beta[column])
-
-    @cuda.jit(device=True)
-    def finish_kept(out, row, rest, values, thread, scaling, length):
-        mean, scale = scaling
-        first = int64(thread) * wide
-        for p in range(kept_parts):
-            column, n = first + p * across, p * wide
-            at_gamma = length + int32(thread * wide) + int32(p * across)
-            result(values, n, at_gamma, at_gamma + int32(kept), mean, scale, rest, rest)
-            put(out, (row, column), values, n)
-
-    @cuda.jit(device=True)
     def finish(out, row, values, columns, thread, scaling, gamma, beta):
         mean, scale = scaling
         first = int64(thread) * wide
-        for p in range(kept_parts, parts):
-            column, n = first + p * across, p * wide
-            near = column if p < full else min(column, int64(columns - wide))
-            result(values, n, near, near, mean, scale, gamma, beta)
-            if p < full or column < columns:
-                put(out, (row, column), values, n)
+        for start in range(0, parts, group):
+            for g in range(group):
+                p = start + g
+                if p < parts:
+                    column = first + p * across
+                    near = column if p < full else min(column, int64(columns - wide))
+                    result(values, p * wide, near, near, mean, scale, gamma, beta)
+            for g in range(group):
+                p = start + g
+                column = first + p * across
+                if p < full or (p < parts and column < columns):
+                    put(out, (row, column), values, p * wide)
 
     @cuda.jit(fastmath=True, max_registers=shape.max_registers)
     def layer_norm_both(x, gamma, beta, eps, out):
@@ -227,7 +202,6 @@ def rows_in_both(split: Split, form: Form) -> Callable:
         row, slot = int32(cuda.blockIdx.x), int32(0)
         for start in range(first, length, int32(across)):
             fetch(rest, start, x, row, int64(start) + held)
-        keep(rest, length, thread, gamma, beta)
         if lane == 0:
             warp_counts[warp] = weight_of(warp, columns)
         cuda.syncthreads()
@@ -235,10 +209,12 @@ def rows_in_both(split: Split, form: Form) -> Callable:
             bring(x, row, 0, columns, thread, values)
             arrived()
             count = max(warp_counts[warp], float32(1))
-            total = added_rest(rest, some, first, length)
-            mean = add_lanes(total + added(values, 0, columns, thread)) / count
-            square = squared_rest(rest, some, first, length, mean)
-            square = add_lanes(square + squared(values, 0, columns, thread, mean))
+            number, middle, shift, square = moments_of_rest(rest, some, first, length)
+            total = added(values, 0, columns, thread) + number * (shift + middle)
+            mean = add_lanes(total) / count
+            middle -= mean - shift
+            square += number * middle * middle + squared(values, 0, columns, thread, mean)
+            square = add_lanes(square)
             if lane == 0:
                 warp_means[slot, warp], warp_squares[slot, warp] = mean, square
             cuda.syncthreads()
@@ -252,7 +228,6 @@ def rows_in_both(split: Split, form: Form) -> Callable:
             scaling = mean, float32(1) / math.sqrt(square / float32(columns) + eps)
             following = row + int32(cuda.gridDim.x)
             finish_rest(out, row, rest, some, first, length, scaling, gamma, beta, x, following)
-            finish_kept(out, row, rest, values, thread, scaling, length)
             finish(out, row, values, columns, thread, scaling, gamma, beta)
             row, slot = following, slot ^ int32(1)
 

@@ -25,8 +25,12 @@ from course.backend import cuda
 from course.intrinsics import (
     load,
     load4,
+    load4_kept,
     load4_streaming,
+    load_kept,
     load_streaming,
+    store,
+    store4,
     store4_streaming,
     store_streaming,
 )  # fmt: skip
@@ -124,6 +128,9 @@ class Form:
         Whether they are there; without it the argument is not touched.
     activation : str, optional
         A name in `ACTIVATIONS`.
+    in_l2 : bool
+        L2 is asked to keep what is read, float32, longer than what is written: compute capability
+        8.0. The result is then evicted first, in longer runs of writes.
     types : str, optional
         Signature of the arguments, of a kernel that is for these alone.
     """
@@ -134,6 +141,7 @@ class Form:
     gamma: bool = True
     beta: bool = True
     activation: str | None = None
+    in_l2: bool = False
     types: str | None = None
 
 
@@ -144,7 +152,8 @@ class Pieces(NamedTuple):
     a chunk. `how_many`: those that are in the row; `of_warp`: a whole warp's. `added`, `squared`: a
     thread's sum, and that of its squared differences from a number. `result`: normalise ``wide``
     numbers, with gamma and beta from an index each. `finish`: normalise all numbers, and write
-    them. `bring` and `finish` say that no cache need keep a row, unless it is read `again`.
+    them. `bring` and `finish` say that no cache need keep a row, unless it is read `again`, or
+    `Form.in_l2`.
     """
 
     take: Callable
@@ -163,6 +172,12 @@ def pieces(shape: Shape, form: Form, again: bool = False) -> Pieces:
     row_threads, full = shape.row_threads, form.full
     wide, parts, kind = 4 if form.aligned else 1, shape.parts(form.aligned), WORDS[form.kind]
     has_gamma, has_beta, activation = form.gamma, form.beta, ACTIVATIONS[form.activation]
+    read_one, read_four = load_streaming, load4_streaming
+    write_one, write_four = store_streaming, store4_streaming
+    if form.in_l2:
+        read_one, read_four, write_one, write_four = load_kept, load4_kept, store, store4
+    elif again:
+        read_one, read_four = load, load4
 
     if form.aligned:
 
@@ -175,12 +190,12 @@ def pieces(shape: Shape, form: Form, again: bool = False) -> Pieces:
 
             return take
 
-        take, take_row = taking(load4), taking(load4 if again else load4_streaming)
+        take, take_row = taking(load4), taking(read_four)
 
         @cuda.jit(device=True)
         def put(array, index, values, n):
             a, b, c, d = values[n], values[n + 1], values[n + 2], values[n + 3]
-            store4_streaming(array, index, (kind(a), kind(b), kind(c), kind(d)))
+            write_four(array, index, (kind(a), kind(b), kind(c), kind(d)))
 
     else:
 
@@ -191,11 +206,11 @@ def pieces(shape: Shape, form: Form, again: bool = False) -> Pieces:
 
             return take
 
-        take, take_row = taking(load), taking(load if again else load_streaming)
+        take, take_row = taking(load), taking(read_one)
 
         @cuda.jit(device=True)
         def put(array, index, values, n):
-            store_streaming(array, index, kind(values[n]))
+            write_one(array, index, kind(values[n]))
 
     @cuda.jit(device=True)
     def bring(x, row, start, columns, thread, values):

@@ -26,9 +26,14 @@ BACKWARD_SHORT = 256  # the same backward, whose sums of two more rows take regi
 BACKWARD_THREADS = 512  # of a row, at most
 BACKWARD_ELEMENTS = {True: (8, 16), False: (8,)}
 BLOCKS = 4  # for each multiprocessor, of kernels that walk over the rows
-SPLIT_THREADS = 768  # of a row in registers and shared memory, at most: 80 registers each
-#: Numbers a thread in registers, of aligned rows or others, and where threads wait for the rest.
-SPLIT_ELEMENTS, SPLIT_WAITING = {True: 28, False: 20}, {True: 24, False: 16}
+SPLIT_THREADS = 1024  # of a row in registers and shared memory, at most: 64 registers each
+SPLIT_ELEMENTS = 16  # numbers a thread in registers
+#: Accesses that a thread finishes at a time, of aligned rows or others.
+SPLIT_GROUP = {True: 2, False: 4}
+#: The longest aligned rows in registers that L2 is asked to keep longer than what is written. On an
+#: H200, 2^26 numbers: 4,096 columns 4,055 -> 4,128 GB/s, 12,288 4,017 -> 4,047, but 16,384
+#: 3,961 -> 3,875, where fewer blocks share a multiprocessor.
+IN_L2 = 12_288
 LONG = Shape(512, 1, 16)  # for rows that no block's registers hold
 
 
@@ -80,9 +85,7 @@ def short_shape(columns: int) -> Shape:
     )
 
 
-def split_for(
-    columns: int, aligned: bool, kind: str, shared: int, copies: bool, keeps: bool = True
-) -> Split:
+def split_for(columns: int, aligned: bool, kind: str, shared: int, copies: bool) -> Split:
     """How a row of this length lies in registers and shared memory.
 
     Parameters
@@ -91,8 +94,6 @@ def split_for(
         Bytes of shared memory that a block can have.
     copies : bool
         Float32 can be copied asynchronously.
-    keeps : bool
-        There are gamma or beta, and what is left of shared memory is for them.
 
     Raises
     ------
@@ -101,23 +102,20 @@ def split_for(
     """
     threads = min(SPLIT_THREADS, max(32, power_above(columns // 32)))
     copies = copies and kind == "float32"
-    shape = Shape(threads, 1, (SPLIT_ELEMENTS if copies else SPLIT_WAITING)[aligned])
-    left = shared - SUMS - Split(shape).dynamic_shared(columns, kind)
+    split = Split(Shape(threads, 1, SPLIT_ELEMENTS), copies, SPLIT_GROUP[aligned])
+    left = shared - SUMS - split.dynamic_shared(columns, kind)
     if left < 0:
         most = columns + left * 8 // WORDS[kind].bitwidth
         raise ValueError(
             f"a row of {columns:,} numbers is too long for a block's registers and shared memory, "
             f"which hold {most:,} on this GPU: choose the method 'long' or 'auto'"
         )
-    if not (copies and keeps and threads == SPLIT_THREADS):  # else several blocks share L1
-        return Split(shape, 0, copies)
-    kept = min(left // 8, shape.longest, columns)
-    return Split(shape, kept - kept % (4 * threads), copies)
+    return split
 
 
-def longest_split(aligned: bool, shared: int) -> int:
+def longest_split(shared: int) -> int:
     """The longest row of float32 that fits registers and so many bytes of shared memory."""
-    return SPLIT_THREADS * SPLIT_ELEMENTS[aligned] + (shared - SUMS) // 4
+    return SPLIT_THREADS * SPLIT_ELEMENTS + (shared - SUMS) // 4
 
 
 def backward_shape(columns: int, aligned: bool = True) -> Shape:

@@ -20,10 +20,15 @@ if TYPE_CHECKING:
 f4, u4 = types.float32, types.uint32
 
 #: Elements of one access, by the function's name.
-LOADS = {"load": 1, "load2": 2, "load4": 4, "load_streaming": 1, "load4_streaming": 4}
+LOADS = {
+    "load": 1, "load2": 2, "load4": 4, "load_streaming": 1, "load4_streaming": 4, "load_kept": 1,
+    "load4_kept": 4,
+}  # fmt: skip
 STORES = {"store": 1, "store2": 2, "store4": 4, "store_streaming": 1, "store4_streaming": 4}
 #: Accesses of global memory alone, of elements that no cache need keep.
 STREAMING = tuple(name for name in (*LOADS, *STORES) if name.endswith("_streaming"))
+#: Accesses of global memory alone, of elements that L2 shall keep.
+KEPT = tuple(name for name in LOADS if name.endswith("_kept"))
 COPIES = {"copy_async": 1, "copy4_async": 4}
 #: Types of the operands of a tensor core's product (c, a, b), and multiplications for each lane.
 PRODUCTS = {
@@ -111,6 +116,8 @@ def _unfit(name: str, array: Any, index: Any, count: int) -> str | None:
         return f"{name} needs an array whose last axis is contiguous, not one in Fortran's order"
     if name in STREAMING and array.dtype.bitwidth not in (16, 32, 64):
         return f"{name} needs elements of 2, 4 or 8 bytes, not of {array.dtype}"
+    if name in KEPT and array.dtype.bitwidth != 32:
+        return f"{name} needs elements of 4 bytes, not of {array.dtype}"
     size = count * array.dtype.bitwidth // 8
     if size > WIDEST:
         return (
@@ -152,7 +159,7 @@ def piece_code(emitter: Emitter, node: ast.Call, name: str) -> str:
             kind = plain(emitter.typing.of[node.args[place]])
             if not isinstance(kind, types.BaseTuple):
                 codes[place] = f"({codes[place]},)"
-        streaming = ", True" if name in STREAMING else ""
+        streaming = ', "streaming"' if name in STREAMING else ', "kept"' if name in KEPT else ""
         if name in LOADS:
             return f"T.load_vector({', '.join(codes)}, {LOADS[name]}, {site}{streaming})"
         if name in STORES:

@@ -56,10 +56,10 @@ class Vectors:
     """What lane programs do with several elements at once."""
 
     # ------------------------------------------------------------------ loads and stores
-    def load_vector(self, array: Array, index: tuple, count: int, site: int, streaming=False):
+    def load_vector(self, array: Array, index: tuple, count: int, site: int, cached=""):
         """``count`` neighbouring elements of each lane, as a tuple; one of them as a number."""
-        if streaming:
-            self._check_global(array, site)
+        if cached:
+            self._check_global(array, site, cached)
         uniform, varying, bad = self._reach(array, index, count, site, "load")
         if bad is not None and not self.active_part(bad):
             values = (self.poison(array.dtype),) * count
@@ -72,11 +72,11 @@ class Vectors:
         return values if count > 1 else values[0]
 
     def store_vector(
-        self, array: Array, index: tuple, values, count: int, site: int, streaming=False
+        self, array: Array, index: tuple, values, count: int, site: int, cached=""
     ) -> None:
         """Write ``count`` neighbouring elements of each active lane."""
-        if streaming:
-            self._check_global(array, site)
+        if cached:
+            self._check_global(array, site, cached)
         if array.space == "constant":
             self.constant_store(array, site)
         uniform, varying, bad = self._reach(array, index, count, site, "store")
@@ -90,10 +90,12 @@ class Vectors:
                 for e, value in enumerate(values):
                     self.store_at(array, uniform + e, varying, bad, value, site)
 
-    def _check_global(self, array: Array, site: int) -> None:
+    def _check_global(self, array: Array, site: int, cached: str) -> None:
+        if cached == "kept":
+            self.needs((8, 0), "a load that L2 shall keep", site)
         if array.space != "global":
             raise typing_error(
-                f"line {self.site(site).line}: a streaming access is one of global memory, and "
+                f"line {self.site(site).line}: a {cached} access is one of global memory, and "
                 f"{array.name} is in {array.space} memory: take load or store, load4 or store4"
             )
 
