@@ -25,9 +25,10 @@
 # %% [markdown]
 # ## What you need
 #
-# Lessons 03 to 05: roofs, warps, sectors, shared memory, barriers. `load4` from lesson 06 helps;
-# section 9 reads the counters of lesson 07. No GPU is needed: what is counted runs here, what is
-# timed was recorded on an NVIDIA H200.
+# Lesson 01: atomics and the strided loop. Lessons 03 to 05: roofs, warps, sectors, shared memory,
+# barriers. Local arrays from lesson 06; section 6 speaks of graphs (lesson 08), section 9 reads the
+# counters of lesson 07. No GPU is needed: what is counted runs here, what is timed was recorded on
+# an NVIDIA H200.
 
 # %% [markdown]
 # ## How long it takes
@@ -455,9 +456,10 @@ predict.answer("several: ms", round(several, 3), unit="ms")
 # %% [markdown]
 # ### Exercise: several elements a thread, one atomic a block
 #
-# The grid is fixed, x has any size: take the strided loop of lesson 01. Then the block meets: a sum
-# in each warp, eight numbers in `sums`, a barrier, one warp adds them, **one** thread goes to
-# `out[0]`. `warp_sum(value)` returns the butterfly's sum to all lanes.
+# The grid is fixed, x has any size: all threads of all blocks share it, by the strided loop of
+# lesson 01. Then the block meets: a sum in each warp, eight numbers in `sums`, a barrier, one warp
+# adds them, **one** thread goes to `out[0]`, which holds 0 at the start. `warp_sum(value)` returns
+# the butterfly's sum to all lanes.
 #
 # <details><summary>Hint 1: the loop</summary>
 #
@@ -736,8 +738,8 @@ check("merge-softmax", merge_softmax)
 # ### Exercise: softmax in two readings
 #
 # A warp a row, as in the first exercise. A lane goes through its columns and keeps `largest` and
-# `total`. Then five exchanges of both, each followed by a merge. Then the row is read again, and
-# written.
+# `total`, which start as a part without numbers: `LOWEST` (float32's lowest) and 0. Then five
+# exchanges of both, each followed by a merge. Then the row is read again, and written.
 #
 # <details><summary>Hint 1: the first loop</summary>
 #
@@ -1034,10 +1036,10 @@ predict.answer("2**20: the host's launch / the kernel's time", round(ratio, 1))
 speed_chart(find("activation", kernel="silu", metric=None, gpu="H200"), "silu")
 
 # %% [markdown]
-# (Hollow: the published figures; their machine is not named.) `host` is what a launch costs the
-# program that makes it. `two events` is what a careless clock shows, with the launch in it. A
-# replayed **graph** holds the launch ready (lesson 08), and finds its data in L2, where the replay
-# before left it.
+# (Hollow: the published figures; their machine is not named. Blue: the course's kernels; the other
+# colours only tell the programs apart.) `host` is what a launch costs the program that makes it.
+# `two events` is what a careless clock shows, with the launch in it. A replayed **graph** holds the
+# launch ready (lesson 08), and finds its data in L2, where the replay before left it.
 #
 # So whoever times one call of such a size measures launches, and calls them kernels. Numba looks at
 # the type of every argument at each launch, which costs. State the size with every speed-up, and
@@ -1078,7 +1080,7 @@ predict.answer("calls until compilation is below 1%", calls)
 # As it stands this takes two passes before the last: the mean, then the squares. Schoolbooks have a
 # shortcut: variance = mean(x²) − mean(x)². Sum and sum of squares in **one** pass. In exact numbers
 # it is the same. In float32, rows with spread 1 around 0, 10, 100, …: from which mean on will it be
-# useless?
+# useless: off by more than 0.1, where results are about 1?
 
 # %%
 predict("mean from which mean(x²) - mean(x)² is useless, spread 1", ...)
@@ -1342,9 +1344,9 @@ predict.answer("one pass, times as fast as tree", round(long["tree"] / long["one
 # more steps are for rows that a block's registers do not hold: see the end of section 8.)
 #
 # For long rows one reading less is hardly a gain, if any. What is in the way? There is a control:
-# `squares`, the trap, reads x as often as `one pass`, and has one tree more. Yet it is faster. What
-# differs is Welford's **division** at every number, and that each new mean waits for the one
-# before.
+# `squares`, the trap, reads x as often as `one pass`. Its threads meet in two trees of one number,
+# those of `one pass` in one tree of three. It is faster. So the suspect is Welford's
+# **division** at every number, and that each new mean waits for the one before.
 
 # %% [markdown]
 # For rows of 4,096 `torch.compile` is 3% faster than `registers`. Part of that may be no work of
