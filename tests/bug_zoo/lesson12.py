@@ -844,6 +844,54 @@ def sum_that_meets_in_the_loop(x, out):
         cuda.atomic.add(out, 0, total)
 
 
+@right("sum-several")
+@cuda.jit
+def sum_by_asking_every_lane(x, out):
+    sums = cuda.shared.array(8, float32)
+    t = cuda.threadIdx.x
+    own, total = float32(0), float32(0)
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        own += x[i]
+    for lane in range(32):
+        total += cuda.shfl_sync(ALL, own, lane)
+    if t % 32 == 0:
+        sums[t // 32] = total
+    cuda.syncthreads()
+    if t == 0:
+        for warp in range(1, 8):
+            total += sums[warp]
+        cuda.atomic.add(out, 0, total)
+
+
+@right("sum-several")
+@cuda.jit
+def sum_of_a_part_for_each_block(x, out):
+    t = cuda.threadIdx.x
+    part = -(-x.size // cuda.gridDim.x)
+    first = cuda.blockIdx.x * part
+    total = float32(0)
+    for i in range(first + t, min(first + part, x.size), cuda.blockDim.x):
+        total += x[i]
+    total = block_sum(total)
+    if t == 0:
+        cuda.atomic.add(out, 0, total)
+
+
+@right("sum-several")
+@cuda.jit
+def sum_of_four_at_a_time(x, out):
+    total, i, step = float32(0), cuda.grid(1), cuda.gridsize(1)
+    while i + 3 * step < x.size:
+        total += x[i] + x[i + step] + x[i + 2 * step] + x[i + 3 * step]
+        i += 4 * step
+    while i < x.size:
+        total += x[i]
+        i += step
+    total = block_sum(total)
+    if cuda.threadIdx.x == 0:
+        cuda.atomic.add(out, 0, total)
+
+
 # --- merge-softmax ------------------------------------------------------------------------------
 
 
@@ -1290,6 +1338,30 @@ def softmax_written_in_a_branch(x, out):
         if lane == 0:
             for column in range(lane, x.shape[1], 32):
                 out[row, column] = math.exp(x[row, column] - highest) / total
+
+
+@right("softmax-online")
+@cuda.jit
+def softmax_downwards_then_from_lane_0(x, out):
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    largest, total = LOWEST, float32(0)
+    if row < x.shape[0]:
+        for column in range(lane, x.shape[1], 32):
+            value = x[row, column]
+            new = max(largest, value)
+            total = total * math.exp(largest - new) + math.exp(value - new)
+            largest = new
+        for step in range(5):
+            other = cuda.shfl_down_sync(ALL, largest, 16 >> step)
+            other_total = cuda.shfl_down_sync(ALL, total, 16 >> step)
+            new = max(largest, other)
+            total = total * math.exp(largest - new) + other_total * math.exp(other - new)
+            largest = new
+        largest = cuda.shfl_sync(ALL, largest, 0)
+        inverse = float32(1) / cuda.shfl_sync(ALL, total, 0)
+        for column in range(lane, x.shape[1], 32):
+            out[row, column] = math.exp(x[row, column] - largest) * inverse
 
 
 # --- merge-moments ------------------------------------------------------------------------------
@@ -1848,3 +1920,25 @@ wrong("layer-norm-gelu", "wrong-result", "taken at n, not")(normalised_with(at="
 wrong("layer-norm-gelu", "wrong-result", "taken at the row, not")(normalised_with(at="row"))
 wrong("layer-norm-gelu", "wrong-result", "missing in warp_sum")(normalised_with(early=True))
 wrong("layer-norm-gelu", "wrong-result", "columns is x.shape[1]")(normalised_with(rows=True))
+
+
+@right("layer-norm-gelu")
+@cuda.jit
+def normalised_in_place(x, gamma, beta, eps, out):
+    values = cuda.local.array(PARTS, float32)
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    columns = float32(x.shape[1])
+    if row < x.shape[0]:
+        total, squares = float32(0), float32(0)
+        for column in range(lane, x.shape[1], 32):
+            values[column // 32] = x[row, column]
+            total += values[column // 32]
+        mean = warp_sum(total) / columns
+        for column in range(lane, x.shape[1], 32):
+            values[column // 32] -= mean
+            squares += values[column // 32] ** 2
+        scale = (warp_sum(squares) / columns + eps) ** float32(-0.5)
+        for column in range(lane, x.shape[1], 32):
+            y = values[column // 32] * scale * gamma[column] + beta[column]
+            out[row, column] = y * float32(0.5) * (float32(1) + math.erf(y * float32(0.70710678)))
