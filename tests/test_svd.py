@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from compiled_samples import needs_compiler
 from numba import float32
-from svd_samples import ORTHOGONAL, assert_right, normal, room, special
+from svd_samples import ORTHOGONAL, assert_right, errors_of_each, normal, room, special
 
 from course import cuda, gpu, trace
 from course.compiler import compiled
@@ -98,6 +98,16 @@ def test_vectors_of_singular_values_that_are_zero_few_or_many(rng, shape):
     solver(cuda.to_device(a), *some)
     u = some[0].copy_to_host()
     assert np.abs(u.swapaxes(1, 2) @ u - np.eye(r - 1)).max() <= ORTHOGONAL
+
+
+def test_of_deficient_matrices_only_the_missing_vectors_come_from_reflections(rng):
+    """Those of singular values stay as the rotations left them: 3e-7, else 4e-7 and more."""
+    low = normal(rng, 2, 96, 32) @ normal(rng, 2, 32, 96)
+    holes = special(rng, 96)["zero rows and columns"]
+    a = np.concatenate([low, holes[None]]).astype(np.float32)
+    factors = svd(a, method="blocks")
+    assert_right(a, factors)
+    assert max(errors_of_each(a, factors)["relative residual"]) < 3.4e-7
 
 
 def test_tiny_and_huge_values(rng):

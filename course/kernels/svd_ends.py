@@ -252,19 +252,24 @@ def copy_matrices(source, out, state, wanted):
 
 
 @cuda.jit
-def restore_signs(q, r, out, state, wanted):
-    """out = q with the signs of r's diagonal: what a QR decomposition flipped, flipped back.
+def complete_many(q, rows, order, factor, missing, out, wanted):
+    """The last `missing` of the `wanted` columns are q's, orthonormal to all before.
 
-    `PARTS` blocks share a matrix; q may be out.
+    Only where they are more than `FEW`; `PARTS` blocks share a matrix. The columns before are
+    factor[rank] rows[order[rank]] once more: q's span the same, but hundreds of reflections rounded
+    them. q may be out.
     """
     matrix, columns = cuda.blockIdx.x, int32(out.shape[2])
-    if state[matrix] != wanted:
+    if missing[matrix] <= FEW:
         return
+    full = wanted - missing[matrix]
     first, step = cuda.blockIdx.y * cuda.blockDim.x, cuda.gridDim.y * cuda.blockDim.x
     for n in range(int32(first + cuda.threadIdx.x), int32(out.shape[1] * columns), step):
         i, j = n // columns, n % columns
-        value = q[matrix, i, j]
-        out[matrix, i, j] = -value if r[matrix, j, j] < float32(0) else value
+        if j < full:
+            out[matrix, i, j] = rows[matrix, order[matrix, j], i] * factor[matrix, j]
+        else:
+            out[matrix, i, j] = q[matrix, i, j]
 
 
 @cuda.jit(device=True)
@@ -367,5 +372,6 @@ SIGNATURES = {
     "complete_few": f"void({_MATRICES}, {_FLAGS}, int32, int32)",
     "gather": f"void({_MATRICES}, int32[:, ::1], {_VECTORS}, {_MATRICES}, boolean, {_FLAGS}, "
     "int32)",
-    "restore_signs": f"void({_MATRICES}, {_MATRICES}, {_MATRICES}, {_FLAGS}, int32)",
+    "complete_many": f"void({_MATRICES}, {_MATRICES}, int32[:, ::1], {_VECTORS}, {_FLAGS}, "
+    f"{_MATRICES}, int32)",
 }

@@ -36,7 +36,6 @@ from course.kernels.svd_solver import Solver
 
 Array = Any  # of numba.cuda
 
-SWEEPS = 8  # of the small matrix before the host asks: noise takes 8, photographs 7
 MORE = 8  # columns of the sketch beyond k, at least; their number is a multiple of 32
 
 
@@ -76,7 +75,6 @@ class RankSolver:
         self.small = Solver(batch, rows if self.whole else wide, columns, method)
         if self.whole:
             return
-        self.small.queued = min(self.small.queued, SWEEPS)
         random = np.random.default_rng(seed).standard_normal((1, columns, wide))
         self.random = cuda.to_device(random.astype(np.float32))
         self.a = cuda.device_array((batch, rows, columns), np.float32)
@@ -100,10 +98,10 @@ class RankSolver:
         if self.whole:
             small(a, u, s, vt)
             return
-        if a.is_c_contiguous():
-            self.a.copy_to_device(a)  # takes the host less than a launch
-        else:
-            self._scaled()(a, small.ones, self.a, False)
+        small.find_scale(a)
+        tiles = [-(-size // svd_ends.TILE) for size in self.a.shape[1:]]
+        scaled = svd_ends.scale_into[(self.batch, *tiles), (svd_ends.TILE, svd_ends.ROWS)]
+        scaled(a, small.scale, self.a, False)
 
         def hand_over() -> None:
             small.hand_over(self.u, s, vt)
@@ -112,18 +110,9 @@ class RankSolver:
         self._launches(self._queue)
         small.finish(hand_over)
 
-    def _scaled(self, stream: Any = 0) -> Any:
-        """The kernel that scales matrices into `self.a`."""
-        tiles = [-(-size // svd_ends.TILE) for size in self.a.shape[1:]]
-        return svd_ends.scale_into[
-            (self.batch, *tiles), (svd_ends.TILE, svd_ends.ROWS), stream
-        ]  # fmt: skip
-
     def _queue(self, stream: Any) -> None:
         """Launch what lies between the copy of `a` and the factors: nothing is the caller's."""
         small, state = self.small, self.small.always
-        small.find_scale(self.a, stream)
-        self._scaled(stream)(self.a, small.scale, self.a, False)
         multiply(self.a, self.random, self.y, state, stream=stream)
         for _ in range(self.power):
             self.of_rows.orthonormal(self.y, self.q, state, stream=stream)

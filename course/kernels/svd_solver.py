@@ -352,11 +352,12 @@ class Solver:
         gather(self.w, self.order, self.w_factor, self.low, True, self.deficient, deficient)
         self.second.factor(self.low, self.deficient, deficient)
         self.second.form(self.spare, self.deficient, deficient)
-        self._in_parts(svd_ends.restore_signs)(
-            self.spare, self.low, target, self.deficient, deficient
+        wanted = np.int32(s.shape[1])
+        self._in_parts(svd_ends.complete_many)(
+            self.spare, self.w, self.order, self.w_factor, self.missing, target, wanted
         )
         complete = self._by_rows(svd_ends.complete_few, self.size)
-        complete(target, self.missing, np.int32(s.shape[1]), np.int32(self.rank))
+        complete(target, self.missing, wanted, np.int32(self.rank))
         if self.wide:
             multiply(self.spare, self.q1, vt, self.always, turn_a=True, turn_b=True)
         elif not self.square:
