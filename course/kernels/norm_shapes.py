@@ -28,7 +28,8 @@ BACKWARD_ELEMENTS = {True: (8, 16), False: (8,)}
 BLOCKS = 4  # for each multiprocessor, of kernels that walk over the rows
 SPLIT_THREADS = 1024  # of a row in registers and shared memory, at most: 64 registers each
 SPLIT_ELEMENTS = 16  # numbers a thread in registers
-#: Accesses that a thread finishes at a time, of aligned rows or others.
+#: Accesses that a thread finishes at a time, of aligned rows or others; one where threads wait for
+#: the rest of aligned rows, whose registers are full.
 SPLIT_GROUP = {True: 2, False: 4}
 #: The longest aligned rows in registers that L2 is asked to keep longer than what is written. On an
 #: H200, 2^26 numbers: 4,096 columns 4,055 -> 4,128 GB/s, 12,288 4,017 -> 4,047, but 16,384
@@ -102,7 +103,8 @@ def split_for(columns: int, aligned: bool, kind: str, shared: int, copies: bool)
     """
     threads = min(SPLIT_THREADS, max(32, power_above(columns // 32)))
     copies = copies and kind == "float32"
-    split = Split(Shape(threads, 1, SPLIT_ELEMENTS), copies, SPLIT_GROUP[aligned])
+    group = 1 if aligned and not copies else SPLIT_GROUP[aligned]
+    split = Split(Shape(threads, 1, SPLIT_ELEMENTS), copies, group)
     left = shared - SUMS - split.dynamic_shared(columns, kind)
     if left < 0:
         most = columns + left * 8 // WORDS[kind].bitwidth
