@@ -748,23 +748,27 @@ network_pictures.warps(shape)
 predict("wavefronts a spectrum, 4 x 8 results a lane", ...)
 
 # %%
-print("results  spectra a block  shared memory  wavefronts a spectrum  blocks for 32")
-for sizes in ((1, 2), (2, 4), (4, 8), (8, 8)):
-    its = FusedShape(*sizes)
-    report, *_ = traced(its, spectra(its.tile, seed=3))
-    needed = report.total("shared", "load").wavefronts / its.tile
-    print(f"{its.samples} x {its.columns}{its.tile:16}{its.shared_bytes / 1024:15.0f} KiB", end="")
-    print(f"{needed:20,.0f}{its.blocks(32, 132):17}")
+four_groups = spectral.SHAPES[-1]
+print("results  groups  spectra a block  shared memory  wavefronts a spectrum  blocks for 32")
+for its in (FusedShape(1, 2), FusedShape(2, 4), shape, four_groups):
+    held = its.tile * its.groups
+    report, *_ = traced(its, spectra(held, seed=3))
+    needed = report.total("shared", "load").wavefronts / held
+    print(f"{its.samples} x {its.columns}{its.groups:8}{held:16}", end="")
+    print(f"{its.shared_bytes / 1024:15.0f} KiB{needed:20,.0f}{its.blocks(32, 132):17}")
     if its == shape:
         measured = needed
 predict.answer("wavefronts a spectrum, 4 x 8 results a lane", round(measured))
 
 # %% [markdown]
-# And look at the last column. An H200 has 132 multiprocessors. With the largest tile, 32 spectra
-# are **one** block: 131 stand idle. With the smallest tile 32 of them work, each with less reuse.
+# The last shape has four **groups** of five warps in a block. Each group has a tile of its own, and
+# room for it; the weights they share. Wavefronts that does not save: what does it bring? You will
+# see.
+#
+# First look at the last column. An H200 has 132 multiprocessors. With the largest shape, 32 spectra
+# are **one** block: 131 stand idle. With the smallest, 32 of them work, each with less reuse.
 # So there is no best shape for all batches. `shape_for` chooses one for each: the smallest with
-# which no multiprocessor gets a second block; and where all would, the largest. (The two largest
-# have two **groups** of five warps in a block. Each has a tile of its own; the weights they share.)
+# which no multiprocessor gets a second block; and where all would, the largest.
 
 # %%
 for batch in (32, 128, 512, 4096, 65536):
@@ -783,24 +787,72 @@ for batch in (32, 128, 512, 4096, 65536):
 # %%
 predict("32 spectra: largest shape against smallest, times", ...)
 
+
 # %%
+def of_shape(its, batch, metric="time"):
+    """Return what was recorded of the kernel in a shape; its time in ms."""
+    name = f"{its.samples}x{its.columns}, {its.groups} groups"
+    wanted = {"kernel": "spectral shape", "variant": name, "shape": str(batch), "metric": metric}
+    return find("spectral", gpu="H200", **wanted)[0].median
+
+
 print("µs for a batch of" + "".join(f"{batch:>10,}" for batch in (32, 512, 4096, 65536)))
 for its in spectral.SHAPES:
-    name = f"{its.samples}x{its.columns}, {its.groups} groups"
-    line = f"{its.samples} x {its.columns}" + ", two groups" * (its.groups > 1)
+    line = f"{its.samples} x {its.columns}" + f", {its.groups} groups" * (its.groups > 1)
     line = f"{line:17}"
     for batch in (32, 512, 4096, 65536):
         star = "*" if its == spectral.shape_for(batch, 132, 227 * 1024, (9, 0)) else " "
-        line += f"{recorded(name, batch, kernel='spectral shape'):9.1f}{star}"
+        line += f"{1e3 * of_shape(its, batch):9.1f}{star}"
     print(line)
-few, many = (
-    recorded(f"{name} groups", 32, kernel="spectral shape") for name in ("1x2, 1", "8x8, 2")
-)
-predict.answer("32 spectra: largest shape against smallest, times", round(many / few, 1))
+smallest, largest = (of_shape(its, 32) for its in (spectral.SHAPES[0], four_groups))
+predict.answer("32 spectra: largest shape against smallest, times", round(largest / smallest, 1))
 
 # %% [markdown]
 # In each column the star stands at the shortest time. One shape for all would cost dearly: for few
 # spectra the largest, for 65,536 the smallest.
+
+# %% [markdown]
+# Now the groups. In the last three shapes a lane has the same 4 × 8 results, a spectrum needs the
+# same 428 wavefronts, and 65,536 spectra are 128 blocks, a multiprocessor each. In a **round** of a
+# block each group does a tile: one group 16 spectra, four groups 64. Four times the work, on one
+# multiprocessor. How many times as long does such a round take?
+
+# %%
+predict("round of four groups against round of one, times", ...)
+
+# %%
+print("groups  warps  registers  local memory")
+for its in spectral.SHAPES[-3:]:
+    registers, local = (of_shape(its, 65536, what) for what in ("registers", "local memory"))
+    print(f"{its.groups:6}{its.threads // 32:7}{registers:11.0f}{local:8.0f} bytes")
+print("\n batch  groups  blocks  rounds  a round [µs]   all [µs]")
+a_round = {}
+for batch in (65536, 4096):
+    for its in spectral.SHAPES[-3:]:
+        blocks, took = its.blocks(batch, 132), 1e3 * of_shape(its, batch)
+        rounds = math.ceil(batch / (its.tile * its.groups * blocks))
+        a_round[batch, its.groups] = took / rounds
+        print(f"{batch:6}{its.groups:8}{blocks:8}{rounds:8}{took / rounds:14.1f}{took:11.1f}")
+ratio = a_round[65536, 4] / a_round[65536, 1]
+predict.answer("round of four groups against round of one, times", round(ratio, 1))
+
+# %% [markdown]
+# Four times the work in 2.4 times the time. A spectrum still needs the same products and
+# wavefronts. What can be less is **waiting** (for what was not recorded): while a warp waits, its
+# multiprocessor goes on with another one, if it has another (lesson 03). Five warps are one or two
+# in each of its four quarters, twenty are five.
+
+# %% [markdown]
+# That has a price. 65,536 registers for 640 threads are 102 each, and a thread gets a multiple of
+# 8: 96. The compiler would take 127. So it leaves 16 bytes of each thread in **local memory**,
+# which is device memory behind a cache (section 11). None of them is read in an innermost loop of
+# its machine code, which is what lesson 06 warns of. Here more warps are worth more than registers.
+
+# %% [markdown]
+# And why not for 4,096? A round takes about as long there. But with four groups they are only 64
+# blocks: 68 multiprocessors stand idle, and the others need 36 µs for their 64 spectra. With two
+# groups they are 128 blocks of 32 spectra, and 22 µs. First comes work for every multiprocessor,
+# then more warps in each.
 
 # %% [markdown]
 # ## 10 Banks and barriers
@@ -937,7 +989,8 @@ except CompilerMissing:
 
 # %% [markdown]
 # `sums_of_8` has its sums in registers and no access to local memory. `sums_of_n` has them in
-# **local memory**, which is device memory behind a cache: a read and a write for each product.
+# local memory: a read and a write for each product, by way of a cache. (Section 9 had 16 bytes of a
+# thread there, read seldom. This is another matter.)
 #
 # That is why `fused(shape)` is a Python function that *makes* a kernel: `samples` and `columns` are
 # names from outside the kernel, constants for the compiler. Each shape is a kernel of its own, with
@@ -1038,12 +1091,14 @@ print("folded, error below 1e-5:", bool(relative_error(rebuilt, expected) < 1e-5
 # %% [markdown]
 # ## 13 What it brings
 #
-# Now the table that section 6 asked for. All in one run, on one H200, each program checked against
-# float64 first, each **inside a CUDA graph**: one launch for everybody, so only the GPU's work is
-# compared. PyTorch as it is (**eager**), PyTorch compiled (the better of two modes), the course's
-# ten kernels, and the fused one. Two of them also with the decoder folded. All compute in float32:
-# PyTorch without the shorter TF32, and its errors are as small as ours, about 2e-7.
-#
+# Now the table that section 6 asked for. Each line of it is from one run on an H200 (the last one
+# from a later run on the same day), each program checked against float64 first, each **inside a
+# CUDA graph**: one launch for everybody, so only the GPU's work is compared. PyTorch as it is
+# (**eager**), PyTorch compiled (the better of two modes), the course's ten kernels, and the fused
+# one. Two of them also with the decoder folded. All compute in float32: PyTorch without the shorter
+# TF32, and its errors are as small as ours, about 2e-7.
+
+# %% [markdown]
 # How many times faster than the best compiled one is the fused kernel, at a batch of 32?
 
 # %%
@@ -1090,7 +1145,7 @@ for batch, times in table.items():
 
 # %% [markdown]
 # The project's table said 0.97 to 1.02. One kernel is 4.7 to 7.4 times as fast as the best compiled
-# program for few spectra, and 1.46 times for 65,536. Where does each come from?
+# program for few spectra, and 1.67 times for 65,536. Where does each come from?
 #
 # **Few**: starting. 32 spectra need 0.07 µs of arithmetic. But a kernel begins when the one before
 # has ended, in a graph, too, and its first bytes have to arrive: 31 µs for the ten kernels, 3 µs
@@ -1117,18 +1172,18 @@ for name, numbers in (("fused", by_one), ("ten kernels", by_ten)):
 
 # %% [markdown]
 # For the fused kernel the arithmetic is the higher hurdle by far, 137 µs against 40. So more bytes
-# saved would save little; fewer products do, as "folded" shows: 232 µs.
+# saved would save little; fewer products do, as "folded" shows: 222 µs.
 #
 # Kernels one after the other cannot hide the one behind the other: 255 µs of bytes and 137 µs of
-# products are 392 µs. Compiled PyTorch, which saves a part of the bytes, takes 436. That is why the
-# gain is small here. (Our ten kernels are far from any roof: a thread of their `linear` makes one
-# result. "5 times faster than those" would be no honest figure for fusion.)
+# products are 392 µs. Compiled PyTorch, which saves a part of the bytes, takes 454. So the gain is
+# smaller here than for few spectra. (Our ten kernels are far from any roof: a thread of their
+# `linear` makes one result. "5 times faster than those" would be no honest figure for fusion.)
 
 # %% [markdown]
 # And the fused kernel takes twice its bound. What fills the rest was not measured. Not counted in
-# the bound are 352 GELUs and six LayerNorms for each spectrum, and 299 wavefronts of shared memory;
-# and there are ten warps on a multiprocessor to hide waiting, not 64. Lesson 07 shows how to find
-# out.
+# the bound are 352 GELUs and six LayerNorms for each spectrum, and 428 wavefronts of shared memory;
+# and there are twenty warps on a multiprocessor to hide waiting, not 64. (Ten are slower, as you
+# saw; more do not fit, with 96 registers a thread.) Lesson 07 shows how to find out.
 #
 # And without a graph, as most programs call it? Then the host counts:
 
@@ -1139,7 +1194,7 @@ for name in ("torch", "torch.compile default", "layers", "fused", "fused, graph"
 
 # %% [markdown]
 # Compiled, PyTorch launches fewer kernels, and yet the host spends as long on a call: it checks its
-# arguments before each. (The host's times vary: from batch to batch by up to a third.)
+# arguments before each. (The host's times vary: from batch to batch by up to a factor of 1.8.)
 
 # %% [markdown]
 # **On your own GPU** the next cell measures the ten kernels and the one. Without one there is
@@ -1356,16 +1411,18 @@ print("a batch of none:", rebuilt.shape, found.shape)
 
 # %% [markdown]
 # And the kernel's shape? Registers are given to whole warps, in each quarter of a multiprocessor
-# (lesson 03). A block of two groups has ten warps: three in some quarter. In its first version the
-# shape of 8 × 8 results asked for 200 registers a thread. The most that fit are 168:
+# (lesson 03). A block of two groups has ten warps: three in some quarter. In an early version such
+# a block asked for 200 registers a thread. The most that fit are 168. Of four groups, with five
+# warps in each quarter, section 9 said 96, where the compiler would take 127:
 
 # %%
 from course.occupancy import occupancy
 
-two_groups = FusedShape(8, 8, groups=2)
-for registers in (200, 168):
-    its = occupancy("H200", two_groups.threads, registers, two_groups.shared_bytes)
-    print(f"{registers} registers: {its.blocks} blocks, limited by {' and '.join(its.limited_by)}")
+for its, registers in ((spectral.SHAPES[-2], (200, 168)), (four_groups, (127, 96))):
+    for each in registers:
+        fits = occupancy("H200", its.threads, each, its.shared_bytes)
+        print(f"{its.groups} groups, {each} registers: {fits.blocks} blocks, ", end="")
+        print("limited by", " and ".join(fits.limited_by))
 
 # %% [markdown]
 # Every simulated test was green, and the GPU refused the launch: what registers allow, only
@@ -1410,7 +1467,8 @@ progress(13)
 # 3. Nobody waited for the work; or somebody did, and the program is launch-bound: for both batches
 #    the host is what takes long.
 # 4. Few spectra have to be spread over all multiprocessors, so small tiles. With many, each
-#    multiprocessor is busy anyway, and larger tiles read shared memory less often.
+#    multiprocessor is busy anyway: larger tiles read shared memory less often, and more warps hide
+#    more waiting.
 # 5. The fused kernel is not bound by bytes any more: products alone take 3.4 times as long.
 # 6. Anything that is not linear: GELU, LayerNorm. (A bias is no obstacle.)
 # 7. Which GELU? erf and tanh differ by that much.
