@@ -1349,9 +1349,10 @@ predict.answer("one pass, times as fast as tree", round(long["tree"] / long["one
 # **division** at every number, and that each new mean waits for the one before.
 
 # %% [markdown]
-# For rows of 4,096 `torch.compile` is 3% faster than `registers`. Part of that may be no work of
-# the kernel: where arrays lie in memory is worth some percent, and the two write into memory of
-# different libraries. (See `in_torch_memory` in `course/benches/norm.py`.)
+# For rows of 4,096 `torch.compile` is 3% faster than `registers`. Both read x once from memory. But
+# each load of its code asks the L2 cache to keep x longer than what is written, so that results
+# leave the cache first. Since this was recorded, `registers` asks for the same on GPUs that can
+# (`load4_kept` in `course/intrinsics.py`); the file shows it without.
 
 # %% [markdown]
 # `warp` loses for long rows, 128 numbers for each lane one after the other, and gains for short
@@ -1583,8 +1584,10 @@ for length in LENGTHS:
 # %% [markdown]
 # Up to 32,768 numbers: 87% to 99% of a copy. Above, a quarter is lost: a block has a multiprocessor
 # to itself, and shared memory takes the L1 cache's room. So gamma and beta, as long as a row, come
-# from L2 for each row again, but for a part that is kept.
-#
+# from L2 for each row again. (Rows up to 12,288 and above 32,768 numbers were recorded before their
+# steps asked L2 to keep x.)
+
+# %% [markdown]
 # **Odd** lengths suffer most: their rows begin anywhere, so each access is of one number, not four.
 # At 4,099, in registers, that costs 8%. Above what registers hold, about half of the roof is gone,
 # and at 65,535 `torch.compile` is 2% faster than we are (at 1,000 by 1%).
