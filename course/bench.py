@@ -2,7 +2,8 @@
 
 A program's figure is kept only if its result is right: compared with float64, on random inputs,
 into an output that held NaN before. A figure above the GPU's measured roofs is refused. Each
-subject's file is written as soon as the subject is done.
+subject's file is written as soon as the subject is done. Until then the parts of a long one are
+kept beside it, so that the same command goes on where it was stopped.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import importlib
 import pkgutil
 import platform
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,6 +25,9 @@ from course import __version__, backend, measurements
 from course.measurements import Figure, Recording
 from course.roofline import Roofs
 from course.timing import Timing, compiled_versions, measure
+from course.unfinished import Unfinished
+
+Item = TypeVar("Item")
 
 #: Relative Frobenius error of a float32 program: sums of a few thousand rounded products.
 FLOAT32_LIMIT = 1e-6
@@ -47,6 +51,8 @@ class Bench:
         Shows a line of text to the reader.
     folder : Path, optional
         Where a subject may put files of its own beside its rows, such as timelines.
+    unfinished : Unfinished, optional
+        What a stopped run has measured.
 
     Attributes
     ----------
@@ -59,9 +65,10 @@ class Bench:
 
     def __init__(
         self, subject: str, roofs: Roofs, say: Callable[[str], None] = print,
-        folder: Path | None = None,
+        folder: Path | None = None, unfinished: Unfinished | None = None,
     ):  # fmt: skip
         self.subject, self.roofs, self.say, self.folder = subject, roofs, say, folder
+        self.unfinished = unfinished or Unfinished()
         self.cuda = backend.cuda
         self.rng = np.random.default_rng(SEED)
         self.rows: list[Figure] = []
@@ -71,6 +78,25 @@ class Bench:
     def random(self, *shape: int, dtype: Any = np.float32) -> np.ndarray:
         """A host array of uniform random numbers from -0.5 to 0.5."""
         return (self.rng.random(shape, dtype=np.float32) - np.float32(0.5)).astype(dtype)
+
+    def parts(self, items: Iterable[Item]) -> Iterator[Item]:
+        """Items such as sizes, each a part: what is measured of one is kept when the next begins.
+
+        A part that a stopped run has measured is not measured again: its rows and notes are taken.
+        One in which something failed is not kept.
+        """
+        for item in items:
+            name = str(item)
+            if name in self.unfinished.parts:
+                rows, notes = self.unfinished.parts[name]
+                self.rows += rows
+                self.notes += [note for note in notes if note not in self.notes]
+                self.say(f"  {name}: measured before this run, {len(rows)} rows are taken")
+                continue
+            first, noted, failed = len(self.rows), len(self.notes), len(self.failures)
+            yield item
+            if len(self.failures) == failed:
+                self.unfinished.add(name, self.rows[first:], self.notes[noted:])
 
     # ------------------------------------------------------------------ one program
     def variant(
@@ -336,6 +362,8 @@ def run(
     failures : list of str
         Programs that were wrong or failed; the others' figures are in the files.
 
+    A subject that was stopped goes on with the part that it was at, see `Bench.parts`.
+
     A subject that has ``CHARTS = True`` gets those of `course.speed_charts` beside its file; the
     name of another module, those of that one.
     """
@@ -349,18 +377,23 @@ def run(
     files, failures = [], []
     for subject in chosen:
         say(subject)
-        bench = Bench(subject, roofs, say, folder)
+        command = f"python -m course bench {subject}"
+        path = folder / measurements.file_name(gpu, subject)
+        facts = header(gpu, None, command)
+        lasting = {key: value for key, value in facts.items() if key != "date"}
+        unfinished = Unfinished.found(path.with_suffix(".unfinished"), lasting, say)
+        bench = Bench(subject, roofs, say, folder, unfinished)
         module = importlib.import_module(f"course.benches.{subject}")
         module.run(bench)
         failures += [f"{subject}: {failure}" for failure in bench.failures]
         if not bench.rows:
             say(f"  nothing was measured, so no file of {subject}")
             continue
-        facts = header(gpu, roofs, f"python -m course bench {subject}")
+        facts = header(gpu, roofs, command)
         if bench.notes:
             facts["notes"] = "; ".join(bench.notes)
-        path = folder / measurements.file_name(gpu, subject)
         files.append(measurements.write(path, facts, bench.rows))
+        unfinished.remove()
         say(f"  written: {path}")
         if name := getattr(module, "CHARTS", None):
             try:

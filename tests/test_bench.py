@@ -194,6 +194,77 @@ def test_what_is_done_is_kept_when_the_rest_is_stopped(subjects, tmp_path, capsy
     assert [path.name for path in tmp_path.iterdir()] == ["fake1-good.csv"]
 
 
+@pytest.fixture
+def parted(subjects, monkeypatch):
+    """A subject of three parts that can be told to stop or to fail at one; what it measured."""
+    measured, trouble = [], {}
+
+    def run(frame):
+        frame.figure("before", "mine", "", "", "value", "units", len(measured))
+        for size in frame.parts((1, 2, 3)):
+            if trouble.get(size) == "stop":
+                raise KeyboardInterrupt
+            measured.append(size)
+            frame.figure("part", "mine", str(size), "", "value", "units", 10 * size)
+            frame.notes.append(f"of {size}")
+            if trouble.get(size) == "fail":
+                frame.failures.append(f"{size} is wrong")
+
+    module = ModuleType("course.benches.parted")
+    module.run = run
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(bench, "subjects", lambda: {"parted": "what it measures"})
+    return measured, trouble
+
+
+def test_a_stopped_subject_goes_on_with_the_part_it_was_at(parted, tmp_path, capsys):
+    measured, trouble = parted
+    assert call(capsys, "parted", "--out", tmp_path)[0] == 0
+    whole = measurements.read(tmp_path / "fake1-parted.csv")
+    (tmp_path / "fake1-parted.csv").unlink()
+    measured.clear()
+
+    trouble[3] = "stop"
+    assert call(capsys, "parted", "--out", tmp_path)[0] == 130
+    assert [path.name for path in tmp_path.iterdir()] == ["fake1-parted.unfinished"]
+    trouble.clear()
+    status, out, _ = call(capsys, "parted", "--out", tmp_path)
+    assert status == 0 and measured == [1, 2, 3]
+    assert "2: measured before this run, 1 rows are taken" in out
+    assert [path.name for path in tmp_path.iterdir()] == ["fake1-parted.csv"]
+    again = measurements.read(tmp_path / "fake1-parted.csv")
+    assert [row for row in again.figures if row.kernel == "part"] == list(whole.figures[1:])
+    assert again.header == whole.header and again.header["notes"] == "of 1; of 2; of 3"
+
+
+def test_a_part_in_which_something_failed_is_measured_again(parted, tmp_path, capsys):
+    measured, trouble = parted
+    trouble.update({1: "fail", 3: "stop"})
+    assert call(capsys, "parted", "--out", tmp_path)[0] == 130
+    trouble.clear()
+    assert call(capsys, "parted", "--out", tmp_path)[0] == 0
+    assert measured == [1, 2, 1, 3]
+
+
+@pytest.mark.parametrize("spoil", ["driver", "not json", "[]", '{"facts": {}}'])
+def test_parts_of_another_machine_or_of_a_broken_file_are_not_taken(
+    parted, tmp_path, capsys, spoil
+):
+    measured, trouble = parted
+    trouble[2] = "stop"
+    call(capsys, "parted", "--out", tmp_path)
+    trouble.clear()
+    kept = tmp_path / "fake1-parted.unfinished"
+    text = kept.read_text()
+    assert '"driver": "' in text
+    kept.write_text(text.replace('"driver": "', '"driver": "1') if spoil == "driver" else spoil)
+    status, out, _ = call(capsys, "parted", "--out", tmp_path)
+    says = "is of another driver" if spoil == "driver" else "cannot be read"
+    assert status == 0 and measured == [1, 1, 2, 3]
+    assert f"{kept.name} {says}" in out and "everything is measured anew" in out
+    assert not kept.exists()
+
+
 def test_charts_stand_beside_the_file_and_without_them_the_figures_are_kept(
     subjects, tmp_path, capsys, monkeypatch
 ):

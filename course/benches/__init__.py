@@ -25,6 +25,9 @@ kernel its registers and local memory. It returns the `Timing`, or None where th
 the other programs still run, and the command ends with status 1. With ``expected`` a CuPy array the
 comparison is done on the GPU. `Bench.check`, `time`, `row` and `figure` are the parts of it.
 
+A subject that takes minutes goes through its sizes with ``for size in bench.parts(SIZES)``: what
+was measured of one is kept, and the same command, stopped, goes on with the next.
+
 Arrays that `args` holds take turns with copies of themselves; what a function captures instead
 cannot, so hand arrays over as arguments.
 """

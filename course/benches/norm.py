@@ -23,7 +23,7 @@ CHARTS = True  # beside the file
 
 def run(bench):
     """Check and time the ladder, the gradients, and the peers."""
-    for rows, columns in (*SHAPES, ORIGINAL):
+    for rows, columns in bench.parts((*SHAPES, ORIGINAL)):
         data = inputs(bench, rows, columns)
         for activation in (None, "gelu"):
             compare(bench, data, activation, LADDER)

@@ -15,5 +15,5 @@ LENGTHS = (
 
 def run(bench):
     """Check and time the kernel that is chosen for each length, and the peers."""
-    for columns in LENGTHS:
+    for columns in bench.parts(LENGTHS):
         compare(bench, inputs(bench, NUMBERS // columns, columns), "gelu", ("auto",))

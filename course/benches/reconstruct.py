@@ -27,7 +27,7 @@ TF32_LIMIT = 1e-3
 
 def run(bench):
     """Check and time the steps and their peers."""
-    for rows, columns, r, k in SHAPES:
+    for rows, columns, r, k in bench.parts(SHAPES):
         whole = (rows, columns, k) == LADDER_SHAPE
         one_image(bench, rows, columns, r, k, LADDER if whole else LAST)
     a_stack(bench, *STACK)

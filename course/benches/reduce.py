@@ -22,11 +22,11 @@ CHARTS = True  # beside the file
 
 def run(bench):
     """Check and time the steps and their peers."""
-    for size in SIZES:
+    for size in bench.parts(SIZES):
         for kind in reduce.KINDS:
             one_reduction(bench, size, kind)
         fractions(bench, size)
-    for rows, columns in SHAPES:
+    for rows, columns in bench.parts(SHAPES):
         for stored in LIMITS:
             one_softmax(bench, rows, columns, stored)
 

@@ -35,7 +35,7 @@ def run(bench):
     model = Autoencoder(weights)
     peers.keep_compiling_processes()
     launches(bench)
-    for batch in BATCHES:
+    for batch in bench.parts(BATCHES):
         x = spectra(batch, 1)
         expected, scores = reference(x, weights)
         work = {

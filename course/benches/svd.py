@@ -36,7 +36,7 @@ WORST = 1.05  # of the error of the best approximation of a rank, on average ove
 def run(bench):
     """Check and time steps and peers."""
     peers = peers_of(bench)
-    for size in SIZES:
+    for size in bench.parts(SIZES):
         before: dict[str, tuple[int, float]] = {}
         for batch in BATCHES:
             if batch * size * size > MOST:
