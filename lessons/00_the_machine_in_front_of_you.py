@@ -260,10 +260,10 @@ print(report.findings[0])
 #
 # - `out-of-bounds`: the kind of mistake.
 # - `line 2`: counted from the kernel's `def`, which is line 1. The access stands beside it.
+# - `Thread (2, 0, 0) of block (2, 0, 0)`: the first thread that does it, as x, y and z. Only x
+#   matters in this lesson: thread 2 of block 2.
 # - `writes marks[10]`: the first index that does not exist.
 # - `2 threads in all`: so many threads do it.
-# - `block (2, 0, 0), thread (2, 0, 0)`: the first of them, as x, y and z. Only x matters in this
-#   lesson: thread 2 of block 2.
 
 # %% [markdown]
 # A plain launch on the simulator stops at such a write, with a `KernelError`, and leaves your

@@ -132,6 +132,31 @@ def test_shared_memory_read_before_it_is_written_is_reported():
     assert finding.where.thread == (16, 0, 0)
 
 
+def test_a_printed_finding_is_a_sentence_about_its_thread():
+    @cuda.jit
+    def beyond(out):
+        out[cuda.grid(1)] = 1
+
+    report = trace(beyond, 2, 8, np.zeros(10, np.float32))
+    (finding,) = report.findings
+    first, second = str(finding).splitlines()
+    assert first == "out-of-bounds, line 2: out[cuda.grid(1)]"
+    assert second.strip().startswith("Thread (2, 0, 0) of block (1, 0, 0) writes out[10], but")
+    assert second.strip() == finding.sentence and second.strip() in str(report)
+    with pytest.raises(KernelError, match=r"Thread \(2, 0, 0\) of block \(1, 0, 0\) writes out"):
+        beyond[2, 8](np.zeros(10, np.float32))
+
+
+def test_a_finding_of_no_thread_is_its_message_alone():
+    @cuda.jit
+    def double(out):
+        out[cuda.grid(1)] *= 2.0
+
+    (finding,) = trace(double, 1, 32, np.ones(32, np.float32)).findings
+    assert finding.kind == "float64" and finding.where is None
+    assert str(finding) == f"float64, line 2: {finding.code}\n    {finding.message}"
+
+
 def refuses(kernel, *arguments, match, kind=TypingError):
     with pytest.raises(kind, match=match) as caught:
         kernel[1, 32](*arguments)

@@ -28,7 +28,7 @@ class Where(NamedTuple):
     thread: tuple[int, int, int]
 
     def __str__(self) -> str:
-        return f"block {self.block}, thread {self.thread}"
+        return f"Thread {self.thread} of block {self.block}"
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Finding:
     code : str
         The access or statement.
     message : str
-        One sentence: what happens, and what to do.
+        What happens, and what to do; :attr:`sentence` says whom it happens to, too.
     where : Where or None
         The first thread concerned.
     """
@@ -59,9 +59,13 @@ class Finding:
     def is_error(self) -> bool:
         return self.kind in ERRORS
 
+    @property
+    def sentence(self) -> str:
+        """The message with the thread it speaks of: "Thread ... of block ... writes ..."."""
+        return f"{self.where} {self.message}" if self.where else self.message
+
     def __str__(self) -> str:
-        place = f" ({self.where})" if self.where else ""
-        return f"{self.kind}, line {self.line}: {self.code}\n    {self.message}{place}"
+        return f"{self.kind}, line {self.line}: {self.code}\n    {self.sentence}"
 
 
 class KernelError(RuntimeError):
