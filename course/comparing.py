@@ -232,16 +232,37 @@ def _not_enough_changed(
 
 def _same(got: np.ndarray, candidate: np.ndarray, expected: np.ndarray) -> bool:
     """Whether `got` is the candidate, and the candidate is not just the right answer."""
-    if candidate.shape != got.shape or candidate.dtype.kind not in "fiubc":
+    return _near(got, candidate) and not _near(expected, candidate)
+
+
+def _near(got: np.ndarray, candidate: np.ndarray) -> bool:
+    """Whether every element is the candidate's, within what a diagnosis allows."""
+    if candidate.shape != got.shape or {got.dtype.kind, candidate.dtype.kind} - set("fiubc"):
         return False
     if not (np.all(np.isfinite(got)) and np.all(np.isfinite(candidate))):
         return False
     wide = np.complex128 if "c" in got.dtype.kind + candidate.dtype.kind else np.float64
     scale = float(np.max(np.abs(candidate.astype(wide)), initial=0.0))
-    allowed = DIAGNOSIS_TOLERANCE * scale
-    if np.any(np.abs(got.astype(wide) - candidate) > allowed):
+    return not np.any(np.abs(got.astype(wide) - candidate) > DIAGNOSIS_TOLERANCE * scale)
+
+
+def is_wholly(got: Any, candidate: Any) -> bool:
+    """Whether an answer of several values is, in each, what a mistake would have given."""
+    if isinstance(candidate, dict):
+        return (
+            isinstance(got, dict)
+            and set(got) == set(candidate)
+            and all(is_wholly(got[key], value) for key, value in candidate.items())
+        )
+    if isinstance(candidate, (tuple, list)):
+        several = isinstance(got, (tuple, list)) or np.ndim(got) > 0
+        return several and len(got) == len(candidate) and all(map(is_wholly, got, candidate))
+    if isinstance(candidate, str) or candidate is None:
+        return type(got) is type(candidate) and got == candidate
+    try:
+        return _near(np.asarray(got), np.asarray(candidate))
+    except ValueError:  # lists of unequal lengths, a number beside an array
         return False
-    return bool(np.any(np.abs(candidate.astype(wide) - expected) > allowed))
 
 
 def _transformed(expected: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:

@@ -13,7 +13,16 @@ import numpy as np
 
 from course import answers, backend
 from course.checks import KernelExercise, Limit, call_with_named
-from course.comparing import compare, extent, first, place, poison, shown, wrong_elements
+from course.comparing import (
+    compare,
+    extent,
+    first,
+    place,
+    poison,
+    shown,
+    told_apart,
+    wrong_elements,
+)
 from course.simt import KernelError, trace
 from course.simt.masks import EndlessLoop, limited_steps
 from course.trials import (
@@ -271,6 +280,8 @@ def _judge_limit(exercise: KernelExercise, number: int, limit: Limit, report: An
         return
     why = f" {limit.why}" if limit.why else ""
     found, enough = shown(round(figure, 2)), shown(limit.at_most)
+    if found == enough:
+        found, enough = told_apart(figure, limit.at_most)
     accesses = f"{limit.space} {limit.operation}s"
     if limit.figure == "lanes":  # what the threads do, not what the memory does
         share = {

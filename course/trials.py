@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from course.checks import Case, Dimensions, Exercise, KernelExercise
-from course.comparing import extent, first, place, shown
+from course.comparing import extent, first, place, told_apart
 from course.verdicts import Failure, count
 
 
@@ -58,12 +58,8 @@ def launch_configuration(
 
 def from_finding(finding: Any, findings: tuple[Any, ...]) -> Failure:
     """A simulator's finding as a failure: its sentence begins with the thread, if there is one."""
-    message = finding.message.strip().removeprefix("this thread ")
-    if finding.where is not None:
-        who = f"Thread {tuple(finding.where.thread)} of block {tuple(finding.where.block)}"
-        reads_on = message[:1].islower()
-        message = f"{who} {message}" if reads_on else f"{message} ({who.lower()})"
-    return Failure(finding.kind, message.rstrip(".") + ".", finding.line, finding.code, findings)
+    message = finding.sentence.strip().rstrip(".") + "."
+    return Failure(finding.kind, message, finding.line, finding.code, findings)
 
 
 def copied(value: Any) -> Any:
@@ -95,13 +91,14 @@ def inputs_unchanged(
                 f"{name} is an input, but it was {_described(old)} and is now {_described(new)}: "
                 f"{name}.reshape(...) and {name}.astype(...) give a new array and leave it alone.",
             )
-        changed = np.asarray((old != after[name]) & ~((old != old) & (after[name] != after[name])))
+        changed = np.asarray((old != new) & ~((old != old) & (new != new)))
         index = first(changed) if changed.any() else (0,) * old.ndim
+        was, now = told_apart(old[index], new[index])
         target = f": write to {', '.join(results)} instead" if results else ""
         raise Failure(
             "input-modified",
-            f"{name} is an input, but {place(name, index)} changed from {shown(old[index])} to "
-            f"{shown(after[name][index])}; changed: {extent(changed)}{target}.",
+            f"{name} is an input, but {place(name, index)} changed from {was} to {now}; "
+            f"changed: {extent(changed)}{target}.",
         )
 
 

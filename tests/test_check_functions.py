@@ -108,6 +108,61 @@ def test_function_that_returns_the_wrong_number_shows_both():
     failed(check("sample-error", error), "wrong-result", "the result[0] is", "right is")
 
 
+def pair(reference, **mistakes):
+    """An exercise of several values; the mistakes' names are said with spaces."""
+    return FunctionExercise(
+        name="pair", lesson=99, title="Two values", reference=reference,
+        cases=[Case("two numbers", lambda rng: {"a": 3.0, "b": 5.0})],
+        mistakes={words.replace("_", " "): wrong for words, wrong in mistakes.items()},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [tuple, list, np.array, lambda parts: dict(zip("xy", parts))])
+def test_of_several_mistakes_the_one_that_gives_all_values_is_told(kind):
+    container = dict if isinstance(kind((1, 2)), dict) else tuple
+
+    def several(*parts):
+        return dict(zip("xy", parts, strict=True)) if container is dict else parts
+
+    exercise = pair(
+        lambda a, b: several(a, b),
+        the_two_are_swapped=lambda a, b: several(b, a),
+        the_second_stands_twice=lambda a, b: several(b, b),
+    )
+    for answer, words in (
+        (lambda a, b: kind((b, a)), "the two are swapped"),
+        (lambda a, b: kind((b, b)), "the second stands twice"),
+        (lambda a, b: kind((b, 7.0)), "the two are swapped"),  # this value alone: the first one
+    ):
+        with pytest.raises(Failure, match=f"That is what you get when {words}") as caught:
+            function_judge.judge_function(exercise, answer)
+        assert caught.value.kind == "wrong-result"
+
+
+def test_a_mistake_of_other_values_is_not_told_of_an_odd_answer():
+    exercise = pair(
+        lambda a, b: (np.ones(2), "up", None),
+        it_is_down=lambda a, b: (2 * np.ones(2), "down", None),
+    )
+    for odd in ([[1, 2], [3]], "text", np.ones(3), None):
+        with pytest.raises(Failure) as caught:
+            function_judge.judge_function(exercise, lambda a, b, odd=odd: (odd, "down", None))
+        assert "it is down" not in caught.value.message
+    with pytest.raises(Failure, match="when it is down"):
+        function_judge.judge_function(exercise, lambda a, b: (2 * np.ones(2), "down", None))
+
+
+def test_an_input_rounded_in_place_is_shown_with_the_digits_that_differ():
+    def half(x):
+        x[:] = x.astype(np.float32)
+        return x / 2
+
+    with pytest.raises(Failure, match=r"x\[0\] changed from (\S+) to (\S+);") as told:
+        function_judge.judge_function(halved(np.float64), half)
+    was, now = told.value.message.split(" from ")[1].split(";")[0].split(" to ")
+    assert was != now
+
+
 def test_function_that_changes_its_input_is_told():
     def error(a, b):
         a -= b

@@ -562,6 +562,33 @@ def test_a_limit_of_accesses_speaks_of_what_the_threads_do(monkeypatch, per, at_
     failed(check("limited", copy_along_columns), "limit", "Your threads make", words)
 
 
+def test_a_limit_that_is_barely_missed_shows_how(monkeypatch):
+    limit = Limit("global", "load", "sectors", per="request", at_most=15.9999)
+    monkeypatch.setitem(checks._exercises, "limited", _limited(limit))
+    failed(check("limited", copy_along_rows), "limit", "16 sectors per request; 15.9999 are")
+    limit = Limit("global", "load", "sectors", per="request", at_most=15.9999999)
+    monkeypatch.setitem(checks._exercises, "limited", _limited(limit))
+    failed(check("limited", copy_along_rows), "limit", "16 sectors per request; 15.9999999 are")
+
+
+@pytest.mark.parametrize("forbidden", ["same-value-race", "negative-index"])
+def test_a_cost_begins_with_the_thread_that_makes_it(monkeypatch, forbidden):
+    @cuda.jit
+    def twice(out, a):
+        row, column = cuda.grid(2)
+        if row < out.shape[0] and column < out.shape[1]:
+            out[row - out.shape[0], column] = a[row, column]
+            if forbidden == "same-value-race":
+                out[0, 0] = a[0, 0]
+
+    monkeypatch.setitem(checks._exercises, "limited", _limited(None, forbidden={forbidden}))
+    begins = "The result is right; the cost is not. Thread ("
+    verdict = check("limited", twice)
+    failed(verdict, forbidden, begins)
+    (finding,) = [each for each in verdict.findings if each.kind == forbidden]
+    assert finding.sentence in " ".join(verdict.message.split())
+
+
 @pytest.mark.parametrize(("threads", "verdict"), [(64, "passed"), (32, "failed")])
 def test_passes_tell_whether_the_threads_share_the_work(monkeypatch, threads, verdict):
     """Sums over all threads, as limits are, are the same for both answers."""
