@@ -172,28 +172,46 @@ def _streaming(count: int, writes: bool) -> Callable:
     """An access with the cache operator .cs: likely touched once, the first to leave a cache."""
 
     def generate(context, builder, signature, args):
-        array = signature.args[0]
-        pointer = _address(context, builder, array, args[0], signature.args[1], args[1])
-        pointer = builder.addrspacecast(pointer, ir.PointerType(_BYTE, 1))
-        bits, one = array.dtype.bitwidth, context.get_data_type(array.dtype)
-        word, letter = ir.IntType(bits), {16: "h", 32: "r", 64: "l"}[bits]
+        bits = signature.args[0].dtype.bitwidth
         kind = f"global.cs{f'.v{count}' * (count > 1)}.b{bits}"
-        address = (builder.ptrtoint(pointer, _LONG), "l")
         if writes:
+            word, letter = ir.IntType(bits), _LETTERS[bits]
+            address = _global_address(context, builder, signature, args)
             numbers = [args[2]] if count == 1 else cgutils.unpack_tuple(builder, args[2])
             words = ", ".join(f"${e + 1}" for e in range(count))
             given = [address, *((builder.bitcast(number, word), letter) for number in numbers)]
             _assembly(builder, ir.VoidType(), given, f"st.{kind} [$0], {{{words}}};")
             return context.get_dummy_value()
         words = ", ".join(f"${e}" for e in range(count))
-        result = word if count == 1 else ir.LiteralStructType([word] * count)
-        made = _assembly(builder, result, [address], f"ld.{kind} {{{words}}}, [${count}];",
-                         ",".join([f"={letter}"] * count), attributes=("readonly",))  # fmt: skip
-        parts = [made] if count == 1 else [builder.extract_value(made, e) for e in range(count)]
-        parts = [builder.bitcast(part, one) for part in parts]
-        return parts[0] if count == 1 else context.make_tuple(builder, signature.return_type, parts)
+        text = f"ld.{kind} {{{words}}}, [${count}];"
+        return _loaded(context, builder, signature, args, count, text)
 
     return generate
+
+
+_LETTERS = {16: "h", 32: "r", 64: "l"}  # of inline PTX, for registers of so many bits
+
+
+def _global_address(context, builder, signature, args) -> tuple[Any, str]:
+    """The address of an element in global memory, as an argument of inline PTX."""
+    kinds = signature.args
+    pointer = _address(context, builder, kinds[0], args[0], kinds[1], args[1])
+    pointer = builder.addrspacecast(pointer, ir.PointerType(_BYTE, 1))
+    return builder.ptrtoint(pointer, _LONG), "l"
+
+
+def _loaded(context, builder, signature, args, count: int, text: str) -> Any:
+    """What a line of PTX loads from global memory: a number, or a tuple of them."""
+    kind = signature.args[0].dtype
+    word, one = ir.IntType(kind.bitwidth), context.get_data_type(kind)
+    result = word if count == 1 else ir.LiteralStructType([word] * count)
+    address = _global_address(context, builder, signature, args)
+    made = _assembly(builder, result, [address], text,
+                     ",".join([f"={_LETTERS[kind.bitwidth]}"] * count),
+                     attributes=("readonly",))  # fmt: skip
+    parts = [made] if count == 1 else [builder.extract_value(made, e) for e in range(count)]
+    parts = [builder.bitcast(part, one) for part in parts]
+    return parts[0] if count == 1 else context.make_tuple(builder, signature.return_type, parts)
 
 
 @_piece
@@ -212,22 +230,13 @@ def _kept(count: int) -> Callable:
     """A load with the policy that L2 evicts its line last."""
     width = f"{f'.v{count}' * (count > 1)}.b32"
     words = ", ".join(f"${e}" for e in range(count))
-    result = _WORD if count == 1 else ir.LiteralStructType([_WORD] * count)
     text = (
         "{ .reg .b64 policy; createpolicy.fractional.L2::evict_last.b64 policy, 1.0; "
         f"ld.global.L1::evict_last.L2::cache_hint{width} {{{words}}}, [${count}], policy; }}"
     )
 
     def generate(context, builder, signature, args):
-        array = signature.args[0]
-        pointer = _address(context, builder, array, args[0], signature.args[1], args[1])
-        pointer = builder.addrspacecast(pointer, ir.PointerType(_BYTE, 1))
-        address = (builder.ptrtoint(pointer, _LONG), "l")
-        made = _assembly(builder, result, [address], text, ",".join(["=r"] * count),
-                         attributes=("readonly",))  # fmt: skip
-        parts = [made] if count == 1 else [builder.extract_value(made, e) for e in range(count)]
-        parts = [builder.bitcast(part, context.get_data_type(array.dtype)) for part in parts]
-        return parts[0] if count == 1 else context.make_tuple(builder, signature.return_type, parts)
+        return _loaded(context, builder, signature, args, count, text)
 
     return generate
 

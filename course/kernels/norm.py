@@ -133,8 +133,10 @@ def prepared(
     method = method_for(method, columns, aligned, str(x.dtype))
     step = LADDER[method]
     fused = activation if step.fused else None
-    in_l2 = step.fused and can_keep(str(out.dtype))
-    form = Form(str(out.dtype), aligned, 0, gamma is not None, beta is not None, fused, in_l2)
+    kind = str(out.dtype)
+    form = Form(
+        kind, aligned, 0, gamma is not None, beta is not None, fused, in_l2=can_keep(kind)
+    )  # fmt: skip
     if gamma is None:
         gamma = _constant(1, 1 if step.fused else columns)
     if beta is None:

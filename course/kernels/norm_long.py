@@ -154,7 +154,7 @@ def rows_in_both(split: Split, form: Form) -> Callable:
                 take(rest, place + int32(g * across), some, g * wide)
             for g in range(group):
                 column = int64(place) + (held + g * across)
-                result(some, g * wide, column, column, mean, scale, gamma, beta)
+                result(some, g * wide, column, mean, scale, gamma, beta)
             for g in range(group):
                 column = int64(place) + (held + g * across)
                 put(out, (row, column), some, g * wide)
@@ -164,7 +164,7 @@ def rows_in_both(split: Split, form: Form) -> Callable:
         while group > 1 and place < length:
             column = int64(place) + held
             take(rest, place, some, 0)
-            result(some, 0, column, column, mean, scale, gamma, beta)
+            result(some, 0, column, mean, scale, gamma, beta)
             put(out, (row, column), some, 0)
             if following < x.shape[0]:
                 fetch(rest, place, x, following, column)
@@ -180,7 +180,7 @@ def rows_in_both(split: Split, form: Form) -> Callable:
                 if p < parts:
                     column = first + p * across
                     near = column if p < full else min(column, int64(columns - wide))
-                    result(values, p * wide, near, near, mean, scale, gamma, beta)
+                    result(values, p * wide, near, mean, scale, gamma, beta)
             for g in range(group):
                 p = start + g
                 column = first + p * across

@@ -152,7 +152,7 @@ class Pieces(NamedTuple):
     `take`, `put`: ``wide`` numbers at an index, to and from ``values[n:]``. `bring`: all numbers of
     a chunk. `how_many`: those that are in the row; `of_warp`: a whole warp's. `added`, `squared`: a
     thread's sum, and that of its squared differences from a number. `result`: normalise ``wide``
-    numbers, with gamma and beta from an index each. `finish`: normalise all numbers, and write
+    numbers, with gamma and beta from a column on. `finish`: normalise all numbers, and write
     them. `bring` and `finish` say that no cache need keep a row, unless it is read `again`, or
     `Form.in_l2`.
     """
@@ -264,16 +264,16 @@ def pieces(shape: Shape, form: Form, again: bool = False) -> Pieces:
         return result
 
     @cuda.jit(device=True)
-    def result(values, n, at_gamma, at_beta, mean, scale, gamma, beta):
+    def result(values, n, column, mean, scale, gamma, beta):
         factors = cuda.local.array(4, float32)
         for e in range(wide):
             values[n + e] = (values[n + e] - mean) * scale
         if has_gamma:
-            take(gamma, at_gamma, factors, 0)
+            take(gamma, column, factors, 0)
             for e in range(wide):
                 values[n + e] *= factors[e]
         if has_beta:
-            take(beta, at_beta, factors, 0)
+            take(beta, column, factors, 0)
             for e in range(wide):
                 values[n + e] += factors[e]
         for e in range(wide):
@@ -285,7 +285,7 @@ def pieces(shape: Shape, form: Form, again: bool = False) -> Pieces:
         for part in range(parts):
             column, n = first + part * row_threads * wide, part * wide
             near = column if part < full else min(column, int64(columns - wide))
-            result(values, n, near, near, mean, scale, gamma, beta)
+            result(values, n, near, mean, scale, gamma, beta)
             if wanted and (part < full or column < columns):
                 put(out, (row, column), values, n)
 

@@ -1,7 +1,6 @@
 """Sizes of the LayerNorm kernels by the length of the rows: what is tuned for a GPU.
 
-Forward by measurement on an H200, backward, and rows that are split between registers and shared
-memory, by registers and resident threads alone.
+Forward by measurement on an H200, backward by registers and resident threads alone.
 """
 
 from course.kernels.arrays import WORDS
