@@ -52,19 +52,6 @@ def torch_compiled(bench: Any, function: Callable, *arrays: Any) -> Callable | N
     return made
 
 
-def keep_compiling_processes() -> None:
-    """Let Inductor's compiling processes stay: newer versions end them after each compilation.
-
-    To start them again takes longer than to compile; max-autotune then compiles one by one.
-    """
-    try:
-        from torch._inductor import config
-    except ImportError:  # no PyTorch, or one without Inductor
-        return
-    if hasattr(config, "quiesce_async_compile_pool"):
-        config.quiesce_async_compile_pool = False
-
-
 def triton_programs(bench: Any) -> ModuleType | None:
     """The module `course.triton_peers`; None, with a note, where Triton is missing or fails."""
     if bench.peer("triton") is None or bench.peer("torch") is None:

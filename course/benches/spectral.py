@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from course import launch_costs, peers
+from course import launch_costs
 from course.backend import one_line
 from course.benches.launch import time_launch
 from course.models.spectra import POINTS, spectra
@@ -33,7 +33,6 @@ def run(bench):
     """Time launches; compare the programs at each batch size, at some of them the shapes."""
     weights = Weights.trained()
     model = Autoencoder(weights)
-    peers.keep_compiling_processes()
     launches(bench)
     for batch in bench.parts(BATCHES):
         x = spectra(batch, 1)
@@ -44,7 +43,7 @@ def run(bench):
         }  # fmt: skip
         own(bench, model, x, scores, work)
         if torch := bench.peer("torch"):
-            in_torch(bench, torch, weights, x, work)
+            peers(bench, torch, weights, x, work)
         if batch in SHAPE_BATCHES:
             shapes(bench, model, x, work)
 
@@ -128,7 +127,7 @@ def torch_model(torch, weights, folded=False):
     return forward
 
 
-def in_torch(bench, torch, weights, x, work):
+def peers(bench, torch, weights, x, work):
     """PyTorch eager and compiled, each plain and in a CUDA graph."""
     forward = torch_model(torch, weights)
     programs = {"torch": forward}
