@@ -25,7 +25,7 @@ from course import __version__, backend, measurements
 from course.measurements import Figure, Recording
 from course.roofline import Roofs
 from course.timing import Timing, compiled_versions, measure
-from course.unfinished import Unfinished
+from course.unfinished import Unfinished, sources
 
 Item = TypeVar("Item")
 
@@ -90,6 +90,7 @@ class Bench:
             if name in self.unfinished.parts:
                 rows, notes = self.unfinished.parts[name]
                 self.rows += rows
+                notes = [*notes, f"{name}: measured in an earlier run that was stopped"]
                 self.notes += [note for note in notes if note not in self.notes]
                 self.say(f"  {name}: measured before this run, {len(rows)} rows are taken")
                 continue
@@ -381,6 +382,7 @@ def run(
         path = folder / measurements.file_name(gpu, subject)
         facts = header(gpu, None, command)
         lasting = {key: value for key, value in facts.items() if key != "date"}
+        lasting["sources"] = sources()
         unfinished = Unfinished.found(path.with_suffix(".unfinished"), lasting, say)
         bench = Bench(subject, roofs, say, folder, unfinished)
         module = importlib.import_module(f"course.benches.{subject}")

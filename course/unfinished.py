@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,6 +11,14 @@ from typing import Any
 
 from course.measurements import COLUMNS, Figure
 from course.tables import write_whole
+
+
+def sources() -> str:
+    """A digest of the package's code: a kernel that was changed is measured anew."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 @dataclass
@@ -21,7 +30,8 @@ class Unfinished:
     path : Path, optional
         The file; without it nothing is kept.
     facts : mapping
-        What figures depend on, such as GPU, driver and versions: parts of others are not taken.
+        What figures depend on, such as GPU, driver, versions and `sources`: parts of others are
+        not taken.
     parts : dict
         Rows and notes of each part.
     """

@@ -234,7 +234,9 @@ def test_a_stopped_subject_goes_on_with_the_part_it_was_at(parted, tmp_path, cap
     assert [path.name for path in tmp_path.iterdir()] == ["fake1-parted.csv"]
     again = measurements.read(tmp_path / "fake1-parted.csv")
     assert [row for row in again.figures if row.kernel == "part"] == list(whole.figures[1:])
-    assert again.header == whole.header and again.header["notes"] == "of 1; of 2; of 3"
+    assert whole.header["notes"] == "of 1; of 2; of 3"
+    earlier = "measured in an earlier run that was stopped"
+    assert again.header == whole.header | {"notes": f"of 1; 1: {earlier}; of 2; 2: {earlier}; of 3"}
 
 
 def test_a_part_in_which_something_failed_is_measured_again(parted, tmp_path, capsys):
@@ -244,6 +246,17 @@ def test_a_part_in_which_something_failed_is_measured_again(parted, tmp_path, ca
     trouble.clear()
     assert call(capsys, "parted", "--out", tmp_path)[0] == 0
     assert measured == [1, 2, 1, 3]
+
+
+def test_parts_of_other_code_are_not_taken(parted, tmp_path, capsys, monkeypatch):
+    measured, trouble = parted
+    trouble[2] = "stop"
+    call(capsys, "parted", "--out", tmp_path)
+    trouble.clear()
+    monkeypatch.setattr(bench, "sources", lambda: "another digest")
+    status, out, _ = call(capsys, "parted", "--out", tmp_path)
+    assert status == 0 and measured == [1, 1, 2, 3]
+    assert "fake1-parted.unfinished differs in sources: everything is measured anew" in out
 
 
 @pytest.mark.parametrize("spoil", ["driver", "not json", "[]", '{"facts": {}}'])
@@ -259,7 +272,7 @@ def test_parts_of_another_machine_or_of_a_broken_file_are_not_taken(
     assert '"driver": "' in text
     kept.write_text(text.replace('"driver": "', '"driver": "1') if spoil == "driver" else spoil)
     status, out, _ = call(capsys, "parted", "--out", tmp_path)
-    says = "is of another driver" if spoil == "driver" else "cannot be read"
+    says = "differs in driver" if spoil == "driver" else "cannot be read"
     assert status == 0 and measured == [1, 1, 2, 3]
     assert f"{kept.name} {says}" in out and "everything is measured anew" in out
     assert not kept.exists()
