@@ -1350,8 +1350,8 @@ predict.answer("one pass, times as fast as tree", round(long["tree"] / long["one
 
 # %% [markdown]
 # For rows of 4,096 `torch.compile` is 3% faster than `registers`. Both read x once from memory. But
-# each load of its code asks the L2 cache to keep x longer than what is written, so that results
-# leave the cache first. Since this was recorded, `registers` asks for the same on GPUs that can
+# its first loads of x ask the L2 cache to keep x longer than what is written, so that results leave
+# the cache first. Since this was recorded, `registers` asks for the same on GPUs that can
 # (`load4_kept` in `course/intrinsics.py`); the file shows it without.
 
 # %% [markdown]
