@@ -57,7 +57,7 @@ class Unfinished:
             return its
         other = [key for key in its.facts if kept.get("facts", {}).get(key) != its.facts[key]]
         if other:
-            say(f"  {path.name} is of another {', '.join(other)}: everything is measured anew")
+            say(f"  {path.name} differs in {', '.join(other)}: everything is measured anew")
             return its
         its.parts = parts
         return its
