@@ -76,3 +76,20 @@ def test_an_error_ends_the_capture_and_is_raised(made):
     with pytest.raises(ZeroDivisionError):
         graphs.captured(origin, lambda: 1 / 0)
     assert made == ["begin", "end"]
+
+
+@SIMULATED
+def test_where_cupy_is_not_at_work_nothing_is_copied():
+    one, other = (np.zeros(4, np.float32) for _ in range(2))
+    assert not graphs.copied(one, other)
+
+
+@pytest.mark.skipif(backend.gpu() is None, reason="copies on the GPU")
+def test_a_contiguous_array_is_copied_and_another_refused():
+    cuda = backend.cuda
+    source = cuda.to_device(np.arange(24, dtype=np.float32).reshape(2, 3, 4))
+    target = cuda.to_device(np.zeros((2, 3, 4), np.float32))
+    assert graphs.copied(source, target)
+    assert (target.copy_to_host() == source.copy_to_host()).all()
+    assert not graphs.copied(source[:, :, ::2], target[:, :, :2])
+    assert not graphs.copied(source, target[:1])

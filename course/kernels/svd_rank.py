@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from course.backend import cuda
-from course.graphs import Replayed
+from course.graphs import Replayed, copied
 from course.kernels import svd_ends
 from course.kernels.svd_products import multiply
 from course.kernels.svd_qr import Reflections
@@ -36,6 +36,7 @@ from course.kernels.svd_solver import Solver
 
 Array = Any  # of numba.cuda
 
+SWEEPS = 9  # of the small matrix before the host asks: noise takes 8, photographs 7
 MORE = 8  # columns of the sketch beyond k, at least; their number is a multiple of 32
 
 
@@ -75,6 +76,7 @@ class RankSolver:
         self.small = Solver(batch, rows if self.whole else wide, columns, method)
         if self.whole:
             return
+        self.small.queued = min(self.small.queued, SWEEPS)
         random = np.random.default_rng(seed).standard_normal((1, columns, wide))
         self.random = cuda.to_device(random.astype(np.float32))
         self.a = cuda.device_array((batch, rows, columns), np.float32)
@@ -98,10 +100,8 @@ class RankSolver:
         if self.whole:
             small(a, u, s, vt)
             return
-        small.find_scale(a)
-        tiles = [-(-size // svd_ends.TILE) for size in self.a.shape[1:]]
-        scaled = svd_ends.scale_into[(self.batch, *tiles), (svd_ends.TILE, svd_ends.ROWS)]
-        scaled(a, small.scale, self.a, False)
+        if not copied(a, self.a):
+            self._scaled()(a, small.ones, self.a, False)
 
         def hand_over() -> None:
             small.hand_over(self.u, s, vt)
@@ -110,9 +110,17 @@ class RankSolver:
         self._launches(self._queue)
         small.finish(hand_over)
 
+    def _scaled(self, stream: Any = 0) -> Any:
+        """The kernel that scales matrices into `self.a`."""
+        tiles = [-(-size // svd_ends.TILE) for size in self.a.shape[1:]]
+        block = svd_ends.TILE, svd_ends.ROWS
+        return svd_ends.scale_into[(self.batch, *tiles), block, stream]
+
     def _queue(self, stream: Any) -> None:
         """Launch what lies between the copy of `a` and the factors: nothing is the caller's."""
         small, state = self.small, self.small.always
+        small.find_scale(self.a, stream)
+        self._scaled(stream)(self.a, small.scale, self.a, False)
         multiply(self.a, self.random, self.y, state, stream=stream)
         for _ in range(self.power):
             self.of_rows.orthonormal(self.y, self.q, state, stream=stream)

@@ -244,9 +244,9 @@ class Solver:
         return kernel[self.batch, threads, stream, shared]
 
     # ------------------------------------------------------------------ before the sweeps
-    def find_scale(self, a: Array) -> None:
+    def find_scale(self, a: Array, stream: Stream = 0) -> None:
         """Find the power of two that brings each matrix's largest entry to 1/2 .. 1."""
-        find = self._by_rows(svd_ends.find_scale, a.shape[1])
+        find = self._by_rows(svd_ends.find_scale, a.shape[1], stream)
         find(a, self.scale, self.unscale, self.refused)
 
     def take(self, a: Array, scale: Array, stream: Stream = 0) -> None:
