@@ -13,6 +13,7 @@ SIMULATED = pytest.mark.skipif(backend.gpu() is not None, reason="with a GPU gra
 @pytest.fixture
 def made(monkeypatch):
     """A GPU and a CuPy that seem to be there; what happens, in order."""
+    assert backend.cuda is not None  # decided before it is pretended that there is a GPU
     happened = []
     graph = SimpleNamespace(
         upload=lambda stream: happened.append("upload"),
