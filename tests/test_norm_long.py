@@ -9,9 +9,10 @@ from course import compiled, gpu, trace
 from course.backend import cuda
 from course.kernels import norm
 from course.kernels.norm import BOTH, LADDER, layer_norm, method_for
-from course.kernels.norm_long import Split, rows_in_both
+from course.kernels.norm_long import SUMS, rows_in_both
 from course.kernels.norm_rows import Form, Shape
 from course.kernels.norm_shapes import longest_split, split_for
+from course.kernels.norm_split import BESIDE, EXTRA, Split, form_of, shifted_factors
 from course.simt import gpus
 
 SIMULATED = pytest.mark.skipif(gpu() is not None, reason="chooses the simulated GPU")
@@ -32,17 +33,21 @@ def simulated(monkeypatch):
 
 def launched(split, blocks, x, gamma, beta, out, **form):
     """Trace a launch; no error is found in it."""
-    aligned = x.shape[1] % 4 == 0
+    columns = x.shape[1]
     form = Form(
-        str(x.dtype), aligned, split.shape.full(x.shape[1], aligned),
-        gamma is not None, beta is not None, **form,
+        str(x.dtype), columns % 4 == 0, 0, gamma is not None, beta is not None, **form
     )  # fmt: skip
     some = np.zeros(1, np.float32)
     gamma, beta = (some if factor is None else factor for factor in (gamma, beta))
-    size = split.dynamic_shared(x.shape[1], str(x.dtype))
+    if form.shifted:
+        width = -(-columns // 4) * 4
+        copies = [np.zeros(4 * width if f.size > 1 else 1, np.float32) for f in (gamma, beta)]
+        trace(shifted_factors, -(-width // 64), 64, gamma, beta, *copies)
+        gamma, beta = copies
+    size = split.dynamic_shared(columns, str(x.dtype), form.shifted)
     report = trace(
-        rows_in_both(split, form), blocks, split.shape.threads, x, gamma, beta, np.float32(1e-5),
-        out, dynamic_shared=size,
+        rows_in_both(split, form_of(split, form, columns)), blocks, split.shape.threads, x, gamma,
+        beta, np.float32(1e-5), out, dynamic_shared=size,
     )  # fmt: skip
     assert not [finding for finding in report.findings if finding.is_error]
     return report
@@ -60,6 +65,25 @@ def test_rows_agree_with_float64_whatever_is_in_shared_memory(rng, split, column
 
 
 @SIMULATED
+@pytest.mark.parametrize("columns", [38, 511, 543, 547, 767, 1199, 1201, 1998, 1999])
+@pytest.mark.parametrize("split", [Split(SMALL), Split(SMALL, group=2), Split(WARPS3, group=3)])
+def test_of_rows_that_begin_anywhere_all_but_some_30_numbers_are_accessed_four_at_a_time(
+    rng, split, columns
+):
+    for rows, blocks in ((1, 1), (9, 2), (4, 4)):
+        x, gamma, beta = inputs(rng, rows, columns)
+        for factors in ((gamma, beta), (gamma, None), (None, beta), (None, None)):
+            out = np.full_like(x, np.nan)
+            report = launched(
+                split, blocks, x, *factors, out, activation="gelu", shifted=True
+            )  # fmt: skip
+            assert_close(out, normalised(x, *factors, activation="gelu"))
+        if columns - split.shape.longest >= BESIDE:  # no thread reads a number of another once more
+            assert report.total("global", "load").bytes == x.nbytes
+        assert report.total("global", "store").bytes == x.nbytes
+
+
+@SIMULATED
 @pytest.mark.parametrize("columns", [512, 1199, 1200])
 @pytest.mark.parametrize("group", [1, 2, 3])
 def test_gamma_and_beta_may_be_left_out_and_groups_may_end_anywhere(rng, columns, group):
@@ -71,17 +95,19 @@ def test_gamma_and_beta_may_be_left_out_and_groups_may_end_anywhere(rng, columns
 
 
 @SIMULATED
-def test_an_outlier_where_the_sums_begin_and_a_mean_far_from_zero(rng):
-    x, gamma, beta = inputs(rng, 4, 1200)
-    x[0, 512] = 3e4  # squares in shared memory are taken around a thread's first number
+@pytest.mark.parametrize("columns", [1200, 1201])
+def test_an_outlier_where_the_sums_begin_and_a_mean_far_from_zero(rng, columns):
+    x, gamma, beta = inputs(rng, 4, columns)
+    form = {"shifted": columns % 4 > 0}
+    x[0, 0:1] = x[0, 512] = 3e4  # squares are taken around a thread's first number
     x[1, 512:768] = -3e4
     x[2, :512] += 3e3
     out = np.full_like(x, np.nan)
-    launched(Split(SMALL), 2, x, gamma, beta, out)
+    launched(Split(SMALL), 2, x, gamma, beta, out, **form)
     expected = normalised(x, gamma, beta)
     assert_close(out[:3], expected[:3], 2e-5)  # digits of x that its mean leaves to a difference
     x[3] += 1e3
-    launched(Split(SMALL), 2, x, gamma, beta, out)
+    launched(Split(SMALL), 2, x, gamma, beta, out, **form)
     assert_close(out[3], normalised(x[3], gamma, beta), 2e-6 * 1e3 / 3)
 
 
@@ -94,20 +120,22 @@ def test_float16_waits_for_its_rest(rng, columns):
 
 
 @SIMULATED
-def test_nan_and_infinity_in_either_part_make_their_row_nan_and_no_other(rng):
-    x, gamma, beta = inputs(rng, 6, 1200)
+@pytest.mark.parametrize("columns", [1200, 1201])
+def test_nan_and_infinity_in_either_part_make_their_row_nan_and_no_other(rng, columns):
+    x, gamma, beta = inputs(rng, 6, columns)
     x[1, 0], x[2, -1], x[3, 511], x[4, 512] = np.nan, np.nan, np.inf, -np.inf
     out = np.zeros_like(x)
-    launched(Split(SMALL), 2, x, gamma, beta, out)
+    launched(Split(SMALL), 2, x, gamma, beta, out, shifted=columns % 4 > 0)
     assert np.isnan(out[1:5]).all()
     assert_close(out[[0, 5]], normalised(x[[0, 5]], gamma, beta))
 
 
 @SIMULATED
-def test_out_may_be_x_though_the_next_row_is_under_way(rng):
-    x, gamma, beta = inputs(rng, 7, 1200)
+@pytest.mark.parametrize("columns", [1200, 1201])
+def test_out_may_be_x_though_the_next_row_is_under_way(rng, columns):
+    x, gamma, beta = inputs(rng, 7, columns)
     expected = normalised(x, gamma, beta)
-    launched(Split(SMALL), 2, x, gamma, beta, x)
+    launched(Split(SMALL), 2, x, gamma, beta, x, shifted=columns % 4 > 0)
     assert_close(x, expected)
 
 
@@ -146,17 +174,49 @@ def test_a_slice_and_a_whole_matrix_are_kernels_of_their_own(rng):
     assert "float32[:, ::1]" in spellings[0] and "float32[:, :]" in spellings[1]
 
 
+@SIMULATED
+def test_rows_without_gaps_are_shifted_and_of_others_single_numbers_are_copied(rng):
+    whole = rng.standard_normal((3, 16_388)).astype(np.float32)
+    gamma, beta = (rng.standard_normal(16_387).astype(np.float32) for _ in range(2))
+    there, gamma, beta = (cuda.to_device(array) for array in (whole, gamma, beta))
+    gaps = there[:, :16_387]
+    no_gaps = cuda.to_device(np.ascontiguousarray(whole[:, :16_387]))
+    expected = normalised(whole[:, :16_387], gamma.copy_to_host(), beta.copy_to_host())
+    for x, launches in ((gaps, 1), (no_gaps, 2)):
+        found = norm.prepared(x, gamma, beta, 1e-5, x)
+        assert len(found) == launches
+        for launch, arguments in found:
+            launch(*arguments)
+        assert_close(x.copy_to_host(), expected, 4e-6)
+    bare = norm.prepared(no_gaps, None, None, 1e-5, no_gaps)
+    assert len(bare) == 1
+    one_later = cuda.to_device(np.zeros(3 * 16_387 + 1, np.float32))[1:].reshape(3, 16_387)
+    assert len(norm.prepared(one_later, gamma, beta, 1e-5, one_later)) == 1
+
+
 def test_the_longest_row_fits_and_one_more_number_does_not():
     shared, copies = H200
+    most = longest_split(shared)
     for aligned, step in ((True, 4), (False, 1)):
-        most = longest_split(shared)
-        split = split_for(most, aligned, "float32", *H200)
-        assert split.dynamic_shared(most) <= shared
-        assert method_for("auto", most, aligned, given=H200) == BOTH
-        assert method_for("auto", most + step, aligned, given=H200) == "long"
-        assert method_for("auto", most, aligned, "float16", H200) == "long"
-        with pytest.raises(ValueError, match=f"which hold {most:,} on this GPU"):
-            split_for(most + step, aligned, "float32", shared, copies)
+        form = Form(aligned=aligned, shifted=not aligned)
+        longest = most // step * step
+        split = split_for(longest, form, *H200)
+        assert SUMS + split.dynamic_shared(longest, shifted=not aligned) <= shared
+        assert method_for("auto", longest, aligned, given=H200) == BOTH
+        assert method_for("auto", longest + step, aligned, given=H200) == "long"
+        assert method_for("auto", longest, aligned, "float16", H200) == "long"
+    fit = most + EXTRA  # what aligned rows need no room for
+    with pytest.raises(ValueError, match=f"which hold {fit:,} on this GPU"):
+        split_for(fit + 4, Form(), *H200)
+    with pytest.raises(ValueError, match=f"which hold {most:,} on this GPU"):
+        split_for(most + 1, Form(aligned=False, shifted=True), *H200)
+
+
+def test_two_blocks_share_a_multiprocessor_where_that_leaves_room_for_the_cache():
+    for columns, threads in ((16_384, 512), (32_768, 512), (32_900, 1024), (65_536, 1024)):
+        split = split_for(columns, Form(), *H200)
+        assert split.shape.threads == threads
+        assert split.shape.max_registers * 1024 <= 65_536
 
 
 def test_what_is_no_split_is_refused():
@@ -165,21 +225,28 @@ def test_what_is_no_split_is_refused():
     with pytest.raises(ValueError, match="groups of 0 accesses: take at least 1"):
         Split(SMALL, group=0)
     with pytest.raises(ValueError, match="float16 is not copied asynchronously"):
-        rows_in_both(Split(SMALL), Form("float16"))
+        form_of(Split(SMALL), Form("float16"), 1200)
+    with pytest.raises(ValueError, match="at least 34 threads; this is Split"):
+        form_of(Split(Shape(32, 1, 8)), Form(aligned=False, shifted=True), 1201)
+    with pytest.raises(ValueError, match="shifted with asynchronous copies"):
+        form_of(Split(SMALL, False), Form(aligned=False, shifted=True), 1201)
 
 
 @needs_compiler
-@pytest.mark.parametrize(("columns", "aligned"), [(40_000, True), (65_536, True), (65_535, False)])
+@pytest.mark.parametrize(
+    ("columns", "aligned"),
+    [(20_000, True), (40_000, True), (65_536, True), (20_001, False), (65_535, False)],
+)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 def test_compiled_it_spills_nothing_and_fits_a_multiprocessor(columns, aligned, target):
-    split = split_for(columns, aligned, "float32", *H200)
-    full = split.shape.full(columns, aligned)
-    kernel = rows_in_both(split, Form("float32", aligned, full, activation="gelu", in_l2=True))
+    form = Form("float32", aligned, activation="gelu", shifted=not aligned, in_l2=True)
+    split = split_for(columns, form, *H200)
+    kernel = rows_in_both(split, form_of(split, form, columns))
     rows, factors = "float32[:, ::1]", "float32[::1]"
     facts = compiled(kernel, f"void({rows}, {factors}, {factors}, float32, {rows})", target)
     assert facts.spills == 0 and not facts.float64_lines
-    assert facts.registers * split.shape.threads <= 65_536
-    assert "cp.async" in facts.ptx and "ld.local" not in facts.ptx
+    assert facts.registers * 1024 <= 65_536
+    assert "cp.async.cg" in facts.ptx and "ld.local" not in facts.ptx
     assert "ld.global.L1::evict_last.L2::cache_hint" in facts.ptx
     assert ".cs" not in facts.ptx
 

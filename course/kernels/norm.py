@@ -32,13 +32,16 @@ from course.kernels.norm_ladder import BOTH, LADDER, can_keep, method_for
 from course.kernels.norm_long import rows_in_both
 from course.kernels.norm_rows import ACTIVATIONS, Form
 from course.kernels.norm_shapes import (
+    ALONE,
     BACKWARD_ELEMENTS,
     BACKWARD_THREADS,
     BLOCKS,
     IN_L2,
+    SHIFTED,
     backward_shape,
     split_for,
 )  # fmt: skip
+from course.kernels.norm_split import form_of, shifted_factors
 from course.models.shared_limit import allow_shared
 
 LONGEST = 2**24  # columns: as many as float32 counts exactly
@@ -142,12 +145,24 @@ def prepared(
     if beta is None:
         beta = _constant(0, 1 if step.fused else columns)
     if method == BOTH:
-        form = replace(form, types=_types(x, gamma, beta, out))
+        shifted = not aligned and columns >= SHIFTED and can_keep(kind) and _are_whole(x, out)
+        form = replace(form, shifted=shifted, types=_types(x, gamma, beta, out))
+    launches: list[tuple[Callable, tuple]] = []
+    if form.shifted:
+        width = -(-columns // 4) * 4
+        copies = [
+            cuda.device_array(4 * width if there else 1, factor.dtype)
+            for factor, there in ((gamma, form.gamma), (beta, form.beta))
+        ]
+        if form.gamma or form.beta:
+            call = shifted_factors[-(-width // 256), 256, stream]
+            launches.append((call, (gamma, beta, *copies)))
+        gamma, beta = copies
     made = step.launch(rows, columns, form)
     if made.shared:
         allow_shared(made.kernel, form.types, made.shared)
     call = made.kernel[made.blocks, made.threads, stream, made.shared]
-    launches = [(call, (x, gamma, beta, np.float32(eps), out))]
+    launches.append((call, (x, gamma, beta, np.float32(eps), out)))
     if activation is not None and not step.fused:
         grid = -(-columns // 256), min(rows, 65_535)
         launches.append((activate(activation)[grid, 256, stream], (out,)))
@@ -297,7 +312,11 @@ COMPILED = {
 
 def made_kernels() -> dict[str, tuple]:
     """Kernels that are made for a shape and a form: with their types, and the oldest capability."""
-    found: dict[str, tuple] = {"activate, gelu": (activate("gelu"), f"void({_SUMS})")}
+    four = ", ".join(["float32[::1]"] * 4)
+    found: dict[str, tuple] = {
+        "activate, gelu": (activate("gelu"), f"void({_SUMS})"),
+        "copies of gamma and beta": (shifted_factors, f"void({four})"),
+    }
     for kind, lengths in COMPILED.items():
         rows, columns = f"{kind}[:, ::1]", f"{kind}[::1]"
         types = f"void({rows}, {columns}, {columns}, float32, {rows})"
@@ -317,13 +336,14 @@ def made_kernels() -> dict[str, tuple]:
                 form = Form(kind, aligned, shape.full(length, aligned))
                 kernel = norm_backward.backward_in_registers(shape, form, True)
                 found[f"backward, {where}"] = kernel, back
-            if kind == "float32" and length > 16_384:
-                split = split_for(length, aligned, kind, 2**18, copies=False)
-                full = split.shape.full(length, aligned)
-                form = Form(kind, aligned, full, activation="gelu")
-                found[f"rows in both, gelu, {where}"] = rows_in_both(split, form), types
-                copied = rows_in_both(replace(split, copies=True), replace(form, in_l2=True))
-                found[f"rows in both, gelu, copied, {where}"] = copied, types, (8, 0)
+            if kind == "float32" and length > ALONE:
+                waits = Form(kind, aligned, activation="gelu")
+                copied = replace(waits, shifted=not aligned, in_l2=True)
+                for form, oldest in ((waits, (7, 0)), (copied, (8, 0))):
+                    split = split_for(length, form, 2**18, form is copied)
+                    kernel = rows_in_both(split, form_of(split, form, length))
+                    name = f"rows in both, gelu, {'copied, ' * (form is copied)}{where}"
+                    found[name] = kernel, types, oldest
     return found
 
 
@@ -372,6 +392,14 @@ def _are_aligned(*arrays: Array | None) -> bool:
     """Whether whole rows can be accessed four numbers at a time, of those arrays that are there."""
     there = [array for array in arrays if array is not None]
     return there[0].shape[-1] % 4 == 0 and are_aligned(*there)
+
+
+def _are_whole(*arrays: Array) -> bool:
+    """Whether no gaps are between rows, and the first begins where four numbers can be accessed."""
+    return all(
+        array.is_c_contiguous() and array.__cuda_array_interface__["data"][0] % 16 == 0
+        for array in arrays
+    )
 
 
 @functools.lru_cache(16)

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from course.backend import cuda
-from course.kernels import norm_long, norm_rows, norm_steps
+from course.kernels import norm_long, norm_rows, norm_split, norm_steps
 from course.kernels.norm_rows import Form, Shape
 from course.kernels.norm_shapes import (
+    ALONE,
     ELEMENTS,
     IN_L2,
     LONG,
@@ -65,9 +66,9 @@ def _made(make: Callable, shape_for: Callable[[int, bool, str], Shape]) -> Step:
 
 
 def _in_both(rows: int, columns: int, form: Form) -> Launch:
-    split = split_for(columns, form.aligned, form.kind, *room())
-    form = replace(form, full=split.shape.full(columns, form.aligned))
-    threads, size = split.shape.threads, split.dynamic_shared(columns, form.kind)
+    split = split_for(columns, form, *room())
+    form = norm_split.form_of(split, form, columns)
+    threads, size = split.shape.threads, split.dynamic_shared(columns, form.kind, form.shifted)
     most = cuda.get_current_device().MULTIPROCESSOR_COUNT * (ROW_THREADS[-1] // threads)
     return Launch(norm_long.rows_in_both(split, form), min(rows, most), threads, size)
 
@@ -123,9 +124,9 @@ def method_for(
         return method
     if columns <= SHORT:
         return "several rows"
-    most = ROW_THREADS[-1] * ELEMENTS[aligned][-1]
-    if columns <= most:
-        return "registers"
     shared, copies = given or room()
     fits = copies and kind == "float32" and columns <= longest_split(shared)
+    most = ROW_THREADS[-1] * ELEMENTS[aligned][-1]
+    if columns <= (min(most, ALONE) if fits else most):
+        return "registers"
     return BOTH if fits else "long"

@@ -128,6 +128,9 @@ class Form:
         Whether they are there; without it the argument is not touched.
     activation : str, optional
         A name in `ACTIVATIONS`.
+    shifted : bool
+        Rows begin anywhere, but all of a row but some 30 numbers can be accessed four at a time:
+        `course.kernels.norm_split`. Gamma and beta are four copies.
     in_l2 : bool
         L2 is asked to keep what is read, float32, longer than what is written: compute capability
         8.0. On an H200 that is worth 1 to 3%, and 12 to 17% where one block has a multiprocessor
@@ -142,28 +145,36 @@ class Form:
     gamma: bool = True
     beta: bool = True
     activation: str | None = None
+    shifted: bool = False
     in_l2: bool = False
     types: str | None = None
+
+    @property
+    def wide(self) -> int:
+        """Numbers of an access to a row."""
+        return 4 if self.aligned or self.shifted else 1
 
 
 class Pieces(NamedTuple):
     """Device functions of one thread's numbers.
 
-    `take`, `put`: ``wide`` numbers at an index, to and from ``values[n:]``. `bring`: all numbers of
-    a chunk. `how_many`: those that are in the row; `of_warp`: a whole warp's. `added`, `squared`: a
-    thread's sum, and that of its squared differences from a number. `result`: normalise ``wide``
-    numbers, with gamma and beta from a column on. `finish`: normalise all numbers, and write
-    them. `bring` and `finish` say that no cache need keep a row, unless it is read `again`, or
-    `Form.in_l2`.
+    `take`, `put`: ``wide`` numbers at an index, to and from ``values[n:]``; `take_row`: of a row.
+    `bring`: all numbers of a chunk. `how_many`: those that are in the row; `of_warp`: a whole
+    warp's. `added`, `squared`: a thread's sum, and that of its squared differences from a number.
+    `factors_at`: ``wide`` numbers of gamma and then of beta, from a column on. `result`: normalise
+    ``wide`` numbers with them. `finish`: normalise all numbers, and write them. `take_row`, `bring`
+    and `finish` say that no cache need keep a row, unless it is read `again`, or `Form.in_l2`.
     """
 
     take: Callable
+    take_row: Callable
     put: Callable
     bring: Callable
     how_many: Callable
     of_warp: Callable
     added: Callable
     squared: Callable
+    factors_at: Callable
     result: Callable
     finish: Callable
 
@@ -171,7 +182,8 @@ class Pieces(NamedTuple):
 def pieces(shape: Shape, form: Form, again: bool = False) -> Pieces:
     """The device functions for a shape and a form."""
     row_threads, full = shape.row_threads, form.full
-    wide, parts, kind = 4 if form.aligned else 1, shape.parts(form.aligned), WORDS[form.kind]
+    wide, kind = form.wide, WORDS[form.kind]
+    parts = shape.elements // wide
     has_gamma, has_beta, activation = form.gamma, form.beta, ACTIVATIONS[form.activation]
     read_one, read_four = load_streaming, load4_streaming
     write_one, write_four = store_streaming, store4_streaming
@@ -180,7 +192,7 @@ def pieces(shape: Shape, form: Form, again: bool = False) -> Pieces:
     elif again:
         read_one, read_four = load, load4
 
-    if form.aligned:
+    if wide == 4:
 
         def taking(load_wide):
             @cuda.jit(device=True)
@@ -264,32 +276,40 @@ def pieces(shape: Shape, form: Form, again: bool = False) -> Pieces:
         return result
 
     @cuda.jit(device=True)
-    def result(values, n, column, mean, scale, gamma, beta):
-        factors = cuda.local.array(4, float32)
+    def factors_at(gamma, beta, column, factors, n):
+        if has_gamma:
+            take(gamma, column, factors, n)
+        if has_beta:
+            take(beta, column, factors, n + wide)
+
+    @cuda.jit(device=True)
+    def result(values, n, mean, scale, factors, m):
         for e in range(wide):
             values[n + e] = (values[n + e] - mean) * scale
         if has_gamma:
-            take(gamma, column, factors, 0)
             for e in range(wide):
-                values[n + e] *= factors[e]
+                values[n + e] *= factors[m + e]
         if has_beta:
-            take(beta, column, factors, 0)
             for e in range(wide):
-                values[n + e] += factors[e]
+                values[n + e] += factors[m + wide + e]
         for e in range(wide):
             values[n + e] = activation(values[n + e])
 
     @cuda.jit(device=True)
     def finish(out, row, start, columns, thread, values, mean, scale, gamma, beta, wanted):
+        factors = cuda.local.array(8, float32)
         first = int64(start) + int64(thread) * wide
         for part in range(parts):
             column, n = first + part * row_threads * wide, part * wide
             near = column if part < full else min(column, int64(columns - wide))
-            result(values, n, near, mean, scale, gamma, beta)
+            factors_at(gamma, beta, near, factors, 0)
+            result(values, n, mean, scale, factors, 0)
             if wanted and (part < full or column < columns):
                 put(out, (row, column), values, n)
 
-    return Pieces(take, put, bring, how_many, of_warp, added, squared, result, finish)
+    return Pieces(
+        take, take_row, put, bring, how_many, of_warp, added, squared, factors_at, result, finish
+    )
 
 
 def power_above(number: int) -> int:

@@ -4,8 +4,9 @@ Forward by measurement on an H200, backward by registers and resident threads al
 """
 
 from course.kernels.arrays import WORDS
-from course.kernels.norm_long import SUMS, Split
-from course.kernels.norm_rows import Shape, power_above
+from course.kernels.norm_long import SUMS
+from course.kernels.norm_rows import Form, Shape, power_above
+from course.kernels.norm_split import EXTRA, Split
 
 #: Threads of a row from which a kernel is chosen, so that few are compiled.
 ROW_THREADS = (32, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
@@ -25,11 +26,20 @@ BACKWARD_SHORT = 256  # the same backward, whose sums of two more rows take regi
 BACKWARD_THREADS = 512  # of a row, at most
 BACKWARD_ELEMENTS = {True: (8, 16), False: (8,)}
 BLOCKS = 4  # for each multiprocessor, of kernels that walk over the rows
-SPLIT_THREADS = 1024  # of a row in registers and shared memory, at most: 64 registers each
+SPLIT_THREADS = 1024  # of a row in registers and shared memory, at most
 SPLIT_ELEMENTS = 16  # numbers a thread in registers
-#: Accesses that a thread finishes at a time, of aligned rows or others; one where threads wait for
-#: the rest of aligned rows, whose registers are full.
-SPLIT_GROUP = {True: 2, False: 4}
+SPLIT_REGISTERS = 64  # of a thread: 1,024 of them fit a multiprocessor, in one block or two
+#: Accesses that a thread finishes at a time, of 16 bytes or of one number.
+SPLIT_GROUP = {True: 1, False: 4}
+#: Two blocks share a multiprocessor if they leave this part of shared memory to the L1 cache. On an
+#: H200 rows of 32,768 numbers: 3,620 -> 3,840 GB/s, but of 33,000, that leave less, 3,400 -> 3,200.
+SPLIT_FREE = 1 / 7
+RESERVED = 1024  # bytes of shared memory that a block takes beside its own
+#: The longest aligned rows in registers alone, if registers and shared memory can have longer ones.
+ALONE = 16_384
+#: Rows that begin anywhere, from here on: all but some 30 numbers are accessed four at a time. The
+#: block must have two warps for those.
+SHIFTED = 4096
 #: The longest aligned rows in registers that L2 is asked to keep longer than what is written. On an
 #: H200, 2^26 numbers: 4,096 columns 4,055 -> 4,128 GB/s, 12,288 4,017 -> 4,047, but 16,384
 #: 3,961 -> 3,875, where fewer blocks share a multiprocessor.
@@ -85,7 +95,7 @@ def short_shape(columns: int) -> Shape:
     )
 
 
-def split_for(columns: int, aligned: bool, kind: str, shared: int, copies: bool) -> Split:
+def split_for(columns: int, form: Form, shared: int, copies: bool) -> Split:
     """How a row of this length lies in registers and shared memory.
 
     Parameters
@@ -100,13 +110,16 @@ def split_for(columns: int, aligned: bool, kind: str, shared: int, copies: bool)
     ValueError
         When the row is too long.
     """
-    threads = min(SPLIT_THREADS, max(32, power_above(columns // 32)))
-    copies = copies and kind == "float32"
-    group = 1 if aligned and not copies else SPLIT_GROUP[aligned]
-    split = Split(Shape(threads, 1, SPLIT_ELEMENTS), copies, group)
-    left = shared - SUMS - split.dynamic_shared(columns, kind)
-    if left < 0:
-        most = columns + left * 8 // WORDS[kind].bitwidth
+    copies = copies and form.kind == "float32"
+    for most in (SPLIT_THREADS // 2, SPLIT_THREADS):
+        threads = min(most, max(32, power_above(columns // 32)))
+        shape = Shape(threads, 1, SPLIT_ELEMENTS, SPLIT_REGISTERS)
+        split = Split(shape, copies, SPLIT_GROUP[form.wide == 4])
+        size = SUMS + split.dynamic_shared(columns, form.kind, form.shifted)
+        if 2 * (size + RESERVED) <= (1 - SPLIT_FREE) * (shared + RESERVED):
+            return split
+    if size > shared:
+        most = columns - (size - shared) * 8 // WORDS[form.kind].bitwidth
         raise ValueError(
             f"a row of {columns:,} numbers is too long for a block's registers and shared memory, "
             f"which hold {most:,} on this GPU: choose the method 'long' or 'auto'"
@@ -115,8 +128,8 @@ def split_for(columns: int, aligned: bool, kind: str, shared: int, copies: bool)
 
 
 def longest_split(shared: int) -> int:
-    """The longest row of float32 that fits registers and so many bytes of shared memory."""
-    return SPLIT_THREADS * SPLIT_ELEMENTS + (shared - SUMS) // 4
+    """The longest row of float32 that surely fits registers and so many bytes of shared memory."""
+    return SPLIT_THREADS * SPLIT_ELEMENTS + (shared - SUMS) // 4 - EXTRA
 
 
 def backward_shape(columns: int, aligned: bool = True) -> Shape:
