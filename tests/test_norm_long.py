@@ -11,7 +11,7 @@ from course.kernels import norm
 from course.kernels.norm import BOTH, LADDER, layer_norm, method_for
 from course.kernels.norm_long import SUMS, rows_in_both
 from course.kernels.norm_rows import Form, Shape
-from course.kernels.norm_shapes import longest_split, split_for
+from course.kernels.norm_shapes import ELEMENTS, ROW_THREADS, longest_split, split_for
 from course.kernels.norm_split import BESIDE, EXTRA, Split, form_of, shifted_factors
 from course.simt import gpus
 
@@ -150,13 +150,15 @@ def test_x_is_read_once_and_gamma_and_beta_once_a_row(rng, in_l2):
 
 
 @SIMULATED
-@pytest.mark.parametrize("columns", [16_385, 32_769, 32_772, 65_535, 65_536])
+@pytest.mark.parametrize("columns", [8193, 16_385, 16_388, 32_769, 32_772, 65_535, 65_536])
 def test_auto_takes_long_rows_into_both_where_they_fit(rng, columns):
     assert method_for("auto", columns, columns % 4 == 0) == BOTH
     x, gamma, beta = inputs(rng, 2, columns)
     result = layer_norm(x, gamma, beta, activation="gelu")
     assert_close(result, normalised(x, gamma, beta, activation="gelu"))
-    assert method_for("auto", columns, columns % 4 == 0, given=(64 * 1024, False)) == "long"
+    fits = columns <= ROW_THREADS[-1] * ELEMENTS[columns % 4 == 0][-1]
+    without = method_for("auto", columns, columns % 4 == 0, given=(64 * 1024, False))
+    assert without == ("registers" if fits else "long")
 
 
 @SIMULATED
@@ -212,8 +214,14 @@ def test_the_longest_row_fits_and_one_more_number_does_not():
         split_for(most + 1, Form(aligned=False, shifted=True), *H200)
 
 
-def test_two_blocks_share_a_multiprocessor_where_that_leaves_room_for_the_cache():
-    for columns, threads in ((16_384, 512), (32_768, 512), (32_900, 1024), (65_536, 1024)):
+def test_blocks_share_a_multiprocessor_where_that_leaves_room_for_the_cache():
+    for columns, threads in (
+        (12_288, 256),
+        (16_384, 512),
+        (32_768, 512),
+        (32_900, 1024),
+        (65_536, 1024),
+    ):
         split = split_for(columns, Form(), *H200)
         assert split.shape.threads == threads
         assert split.shape.max_registers * 1024 <= 65_536

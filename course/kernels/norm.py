@@ -336,7 +336,7 @@ def made_kernels() -> dict[str, tuple]:
                 form = Form(kind, aligned, shape.full(length, aligned))
                 kernel = norm_backward.backward_in_registers(shape, form, True)
                 found[f"backward, {where}"] = kernel, back
-            if kind == "float32" and length > ALONE:
+            if kind == "float32" and length > ALONE[aligned]:
                 waits = Form(kind, aligned, activation="gelu")
                 copied = replace(waits, shifted=not aligned, in_l2=True)
                 for form, oldest in ((waits, (7, 0)), (copied, (8, 0))):

@@ -127,6 +127,6 @@ def method_for(
     shared, copies = given or room()
     fits = copies and kind == "float32" and columns <= longest_split(shared)
     most = ROW_THREADS[-1] * ELEMENTS[aligned][-1]
-    if columns <= (min(most, ALONE) if fits else most):
+    if columns <= (min(most, ALONE[aligned]) if fits else most):
         return "registers"
     return BOTH if fits else "long"

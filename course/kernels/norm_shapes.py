@@ -28,15 +28,16 @@ BACKWARD_ELEMENTS = {True: (8, 16), False: (8,)}
 BLOCKS = 4  # for each multiprocessor, of kernels that walk over the rows
 SPLIT_THREADS = 1024  # of a row in registers and shared memory, at most
 SPLIT_ELEMENTS = 16  # numbers a thread in registers
-SPLIT_REGISTERS = 64  # of a thread: 1,024 of them fit a multiprocessor, in one block or two
+SPLIT_REGISTERS = 64  # of a thread: 1,024 of them fit a multiprocessor, in how many blocks ever
 #: Accesses that a thread finishes at a time, of 16 bytes or of one number.
 SPLIT_GROUP = {True: 1, False: 4}
-#: Two blocks share a multiprocessor if they leave this part of shared memory to the L1 cache. On an
-#: H200 rows of 32,768 numbers: 3,620 -> 3,840 GB/s, but of 33,000, that leave less, 3,400 -> 3,200.
+#: Two or four blocks share a multiprocessor if they leave this part of shared memory to L1. On an
+#: H200 two for rows of 32,768 numbers: 3,620 -> 3,840 GB/s, but of 33,000, which leave less, 3,400
+#: -> 3,200.
 SPLIT_FREE = 1 / 7
 RESERVED = 1024  # bytes of shared memory that a block takes beside its own
-#: The longest aligned rows in registers alone, if registers and shared memory can have longer ones.
-ALONE = 16_384
+#: The longest rows in registers alone, aligned or not, where shared memory can have a part of them.
+ALONE = {True: 16_384, False: 8192}
 #: Rows that begin anywhere, from here on: all but some 30 numbers are accessed four at a time. The
 #: block must have two warps for those.
 SHIFTED = 4096
@@ -111,12 +112,12 @@ def split_for(columns: int, form: Form, shared: int, copies: bool) -> Split:
         When the row is too long.
     """
     copies = copies and form.kind == "float32"
-    for most in (SPLIT_THREADS // 2, SPLIT_THREADS):
-        threads = min(most, max(32, power_above(columns // 32)))
+    for blocks in (4, 2, 1):
+        threads = min(SPLIT_THREADS // blocks, max(32, power_above(columns // 32)))
         shape = Shape(threads, 1, SPLIT_ELEMENTS, SPLIT_REGISTERS)
         split = Split(shape, copies, SPLIT_GROUP[form.wide == 4])
         size = SUMS + split.dynamic_shared(columns, form.kind, form.shifted)
-        if 2 * (size + RESERVED) <= (1 - SPLIT_FREE) * (shared + RESERVED):
+        if blocks * (size + RESERVED) <= (1 - SPLIT_FREE) * (shared + RESERVED):
             return split
     if size > shared:
         most = columns - (size - shared) * 8 // WORDS[form.kind].bitwidth
