@@ -529,6 +529,24 @@ def test_the_bench_times_right_programs(monkeypatch):
     assert all(("layer norm backward", m, "9x40", "float32") in frame.rows for m in norm.BACKWARD)
 
 
+@pytest.mark.skipif(gpu() is not None, reason="chooses the simulated GPU")
+def test_the_bench_times_a_step_of_two_launches_with_what_it_is_given(monkeypatch):
+    monkeypatch.setattr(gpus, "_chosen", gpus.find("H200"))
+    frame = Judge("norm", None, say=lambda _: None)
+    data = bench_norm.inputs(frame, 2, 8193)
+    given = tuple(cuda.to_device(array) for array in data)
+    given += np.float32(bench_norm.EPS), cuda.to_device(np.empty_like(data[0]))
+    launches = norm.prepared(*given, "auto", "gelu")
+    assert len(launches) == 2  # four copies of gamma and beta, and rows that begin anywhere
+    other = tuple(cuda.to_device(2 * array) for array in data)
+    other += given[3], cuda.to_device(np.zeros_like(data[0]))
+    bench_norm.one_call(launches, given)(*other)
+    doubled = normalised(*(2 * array for array in data), activation="gelu")
+    assert_close(other[-1].copy_to_host(), doubled)
+    bench_norm.ours(frame, data, "gelu", ("auto",), normalised(*data, activation="gelu"))
+    assert [row[1] for row in frame.rows] == ["auto"]
+
+
 @pytest.mark.parametrize("activation", [None, "gelu"])
 def test_the_bench_writes_where_pytorch_writes_too_and_judges_what_is_there(activation):
     frame, made = Judge("norm", None, say=lambda _: None), []
