@@ -1349,10 +1349,10 @@ predict.answer("one pass, times as fast as tree", round(long["tree"] / long["one
 # **division** at every number, and that each new mean waits for the one before.
 
 # %% [markdown]
-# For rows of 4,096 `torch.compile` is 3% faster than `registers`. Both read x once from memory. But
-# its first loads of x ask the L2 cache to keep x longer than what is written, so that results leave
-# the cache first. Since this was recorded, `registers` asks for the same on GPUs that can
-# (`load4_kept` in `course/intrinsics.py`); the file shows it without.
+# `registers` and `torch.compile` are level. Both read x once from memory, and both ask the L2 cache
+# to keep x longer than what is written, so that results leave the cache first (`load4_kept` in
+# `course/intrinsics.py`). An earlier `registers` did not ask, and took 3% longer for rows of 4,096.
+# How was that found? By reading the code that `torch.compile` had made.
 
 # %% [markdown]
 # `warp` loses for long rows, 128 numbers for each lane one after the other, and gains for short
@@ -1559,10 +1559,9 @@ speed_chart(figures, FUSED, shapes=["4096x1024"])
 
 # %% [markdown]
 # How near to the roof is LayerNorm with GELU at **other lengths**? Each recorded array has about
-# 2²⁶ numbers, cut into rows of 64 to 65,536. `layer_norm` chooses the step. If a block's registers
-# do not hold a row, the rest of it goes to **shared memory** (step `registers and shared memory`),
-# so each number is still read once. Only a row that does not fit there either is read twice
-# (`long`).
+# 2²⁶ numbers, cut into rows of 64 to 65,536. `layer_norm` chooses the step. Of long rows a part is
+# in a block's registers and the rest in **shared memory** (step `registers and shared memory`), so
+# each number is still read once. Only a row that does not fit there either is read twice (`long`).
 
 
 # %%
@@ -1572,7 +1571,8 @@ def of_length(columns):
     return {it.variant: it for it in found if it.shape.endswith(f"x{columns}")}
 
 
-LENGTHS = (64, 384, 1000, 4096, 4099, 16_384, 32_768, 40_000, 40_001, 65_535, 65_536)
+LENGTHS = [64, 384, 1000, 1023, 4096, 4099, 8192, 12_001, 16_384, 20_000, 20_001]
+LENGTHS += [24_576, 32_768, 40_000, 40_001, 50_000, 65_535, 65_536]
 H200_ROOM = 227 * 1024, True  # shared memory of a block [bytes]; copies to it run meanwhile
 print("numbers a row    GB/s   % of a copy   torch.compile   chosen step")
 for length in LENGTHS:
@@ -1582,16 +1582,25 @@ for length in LENGTHS:
     print(f"{length:13,}{rate:8,.0f}{rate / COPY:14.0%}{theirs:16,.0f}   {step}")
 
 # %% [markdown]
-# Up to 32,768 numbers: 87% to 99% of a copy. Above, a quarter is lost: a block has a multiprocessor
-# to itself, and shared memory takes the L1 cache's room. So gamma and beta, as long as a row, come
-# from L2 for each row again. (Rows up to 12,288 and above 32,768 numbers were recorded before their
-# steps asked L2 to keep x.)
+# In registers alone: 89% of a copy and more. Longer rows, of a length that four divides, 81% to
+# 89%. There a block walks over rows. Where it has written a result, it begins to bring the next
+# row's number to the same place. But before it may write, all its threads must have their row's
+# sums, and the one or two blocks that a multiprocessor has room for leave nobody to work then.
+#
+# Why is 50,000 the lowest of them? 2²⁶ numbers are 1,342 such rows, and 132 multiprocessors take
+# one each: 10 rounds, and an eleventh for the last 22 rows.
 
 # %% [markdown]
-# **Odd** lengths suffer most: their rows begin anywhere, so each access is of one number, not four.
-# At 4,099, in registers, that costs 8%. Above what registers hold, about half of the roof is gone,
-# and at 65,535 `torch.compile` is 2% faster than we are (at 1,000 by 1%).
+# **Odd** lengths suffer: their rows begin anywhere, so each access is of one number, not four. At
+# 4,099, in registers, that costs 9%.
 #
+# Of longer odd rows the package accesses all but some thirty numbers four at a time: from the first
+# line of 128 bytes on. For each row that line begins at another of its numbers. So gamma and beta
+# must be there from four different numbers on, and a small kernel makes four copies of them first.
+# 77% to 85% of a copy remain. `torch.compile` keeps less than half. (From 12,001 on, our odd rows
+# were timed in other runs on the same day.)
+
+# %% [markdown]
 # The rates are measured. The reasons follow from the kernel's code; no counter confirmed them.
 
 # %% [markdown]
@@ -1649,7 +1658,7 @@ predict.answer("fused kernel: SM, % of peak", round(sm), unit="%")
 # (`long_scoreboard`, lesson 07).
 #
 # GELU keeps the multiprocessors busier than LayerNorm alone, but in time that was spent waiting.
-# That is why fusing costs nothing here.
+# That is why fusing costs next to nothing here.
 
 # %% [markdown]
 # Occupancy need not be 100%. `gelu` and `silu` reach as much of memory with fewer warps: it is

@@ -166,9 +166,10 @@ def test_fused_kernels_of_others_take_longer_than_their_layer_norm():
     assert fused["registers"] / alone["registers"] < 1.05
 
 
-def test_compiled_pytorch_is_a_little_faster_at_rows_of_4096():
-    found = of_norm("16384x4096")
-    assert found["registers"] / found["torch.compile"] == pytest.approx(1.03, abs=0.005)
+def test_compiled_pytorch_and_the_row_in_registers_are_level():
+    for shape in ("16384x4096", "65536x768"):
+        found = of_norm(shape)
+        assert found["registers"] / found["torch.compile"] == pytest.approx(1, abs=0.01)
 
 
 def test_several_rows_are_for_short_rows():
@@ -187,34 +188,46 @@ def of_lengths(program="auto"):
     return {int(figure.shape.split("x")[1]): figure.gigabytes_per_second for figure in found}
 
 
-def test_rows_are_near_the_roof_as_long_as_registers_hold_them():
+def chosen():
+    """The step that is chosen on an H200, by the length of the rows."""
+    room = 227 * 1024, True
+    return {n: norm.method_for("auto", n, n % 4 == 0, given=room) for n in of_lengths()}
+
+
+def test_rows_in_registers_are_nearest_to_the_roof_and_longer_ones_not_far_from_it():
+    copy, rates, steps = recorded_roofs("H200").bandwidth, of_lengths(), chosen()
+
+    def between(lengths):
+        shares = [rates[length] / copy for length in lengths]
+        return round(min(shares), 2), round(max(shares), 2)
+
+    both = [n for n, step in steps.items() if step == "registers and shared memory"]
+    assert between([n for n in rates if n not in both])[0] == 0.89
+    assert between([n for n in both if n % 4 == 0]) == (0.81, 0.89)
+    assert between([n for n in both if n % 4]) == (0.77, 0.85)
+    assert min((n for n in both if n % 4 == 0), key=rates.get) == 50_000
+    assert 2**26 // 50_000 == 1342 == 10 * 132 + 22
+
+
+def test_odd_rows_lose_a_tenth_in_registers_and_compiled_ones_more_than_half():
     copy, rates = recorded_roofs("H200").bandwidth, of_lengths()
-    near = [rate / copy for length, rate in rates.items() if length <= 32_768]
-    assert len(near) == 17
-    assert (round(min(near), 2), round(max(near), 2)) == (0.87, 0.99)
-    for length in (40_000, 65_536):
-        assert rates[length] / copy == pytest.approx(0.75, abs=0.035)
+    theirs = of_lengths("torch.compile")
+    assert rates[4099] / rates[4096] == pytest.approx(0.91, abs=0.01)
+    for length in (12_001, 20_001, 40_001, 65_535):
+        assert theirs[length] / copy < 0.5
 
 
-def test_odd_rows_lose_little_in_registers_and_half_of_the_roof_above():
-    copy, rates = recorded_roofs("H200").bandwidth, of_lengths()
-    assert rates[4099] / rates[4096] == pytest.approx(0.92, abs=0.01)
-    for length in (40_001, 65_535):
-        assert rates[length] / copy == pytest.approx(0.5, abs=0.06)
-        assert rates[length] < 0.8 * rates[length + (1 if length % 4 == 3 else -1)]
-
-
-def test_compiled_pytorch_is_faster_at_two_lengths_only():
+def test_compiled_pytorch_is_faster_at_no_length():
     ours, theirs = of_lengths(), of_lengths("torch.compile")
-    faster = {n: round(theirs[n] / ours[n] - 1, 2) for n in ours if theirs[n] > ours[n]}
-    assert faster == {1000: 0.01, 65_535: 0.02}
+    assert not [n for n in ours if theirs[n] > ours[n]]
 
 
 def test_which_lengths_lie_in_registers_and_shared_memory_of_an_h200():
-    room = 227 * 1024, True
-    steps = {n: norm.method_for("auto", n, n % 4 == 0, given=room) for n in of_lengths()}
-    both = [n for n, step in steps.items() if step == "registers and shared memory"]
-    assert both == [40_000, 40_001, 65_535, 65_536]
+    steps = chosen()
+    both = sorted(n for n, step in steps.items() if step == "registers and shared memory")
+    assert both == [
+        12_001, 20_000, 20_001, 24_576, 32_768, 40_000, 40_001, 50_000, 65_535, 65_536,
+    ]  # fmt: skip
     assert "long" not in steps.values()
 
 
@@ -246,8 +259,10 @@ def test_gelu_inside_keeps_the_multiprocessors_busier_and_the_memory_as_busy():
         alone, "SM throughput"
     )
     assert row_profile.counter(fused, "DRAM throughput") == pytest.approx(
-        row_profile.counter(alone, "DRAM throughput"), rel=0.03
+        row_profile.counter(alone, "DRAM throughput"), rel=0.04
     )
+    times = of_norm("16384x4096"), of_norm("16384x4096", "layer norm + gelu")
+    assert times[1]["registers"] / times[0]["registers"] < 1.02
 
 
 def test_fewer_warps_are_enough_for_elements_and_too_few_for_the_way_back():

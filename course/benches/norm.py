@@ -118,7 +118,7 @@ def in_torch_memory(bench, torch, names, arguments, expected, work):
 
 
 def one_call(launches, given):
-    """A step's launches, one or more, as a function of the arguments that they were prepared for."""
+    """A step's launches, one or more, as a function of what they were prepared for."""
     if len(launches) == 1:
         return launches[0][0]
     places = {id(argument): place for place, argument in enumerate(given)}
