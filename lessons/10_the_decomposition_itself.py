@@ -994,9 +994,9 @@ predict.answer("times faster than CuPy, 64 matrices of 256 x 256", times)
 
 # %% [markdown]
 # Batching decides. Who takes a matrix after the other (`cupy`, `gesvdj`, and NumPy on the CPU)
-# needs hundreds of milliseconds. `gesvda`, and blocks that meet in all matrices at once, need
-# twelve at most. Our tensor cores, which `auto` takes, are the fastest here, for each kind of
-# matrix. Deficient ones take the fewest sweeps: rows of noise do not count.
+# needs 400 ms or more. `gesvda`, and blocks that meet in all matrices at once, need about 10 ms at
+# most. Our tensor cores, which `auto` takes, are the fastest here, for each kind of matrix.
+# Deficient ones take the fewest sweeps: rows of noise do not count.
 #
 # And of rounding? `gesvdj` stops at its tolerance: its residual is 300 times ours. CuPy's is 12
 # times ours.
@@ -1025,16 +1025,18 @@ for size in (64, 128, 256):
     print(line)
 
 # %% [markdown]
-# Shared memory saved 50 times the bytes (section 6), but only a tenth of the time. w and k of all
-# 64 small matrices are 2 MiB: the L2 cache holds them anyway, so memory did not set the pace.
+# Shared memory needs a fiftieth of the bytes or less (section 6), but saves only about an eighth of
+# the time. w and k of all 64 small matrices are 2 MiB: the L2 cache holds them anyway, so memory
+# did not set the pace.
 #
-# Blocks nearly halve it even there, and for 256×256 they are 6.5 times as fast as pair by pair:
-# fewer bytes, and products of matrices in place of many short sums. Tensor cores take off another
-# fifth. They speed up the products only; the Gram matrix's own 63 rounds stay what they were.
+# Blocks take off more than two fifths even there, and for 256×256 they are 6.5 times as fast as
+# pair by pair: fewer bytes, and products of matrices in place of many short sums. Tensor cores take
+# off another fifth of that. They speed up the products only; the Gram matrix's own 63 rounds stay
+# what they were.
 
 # %% [markdown]
-# All of this was one batch. Other sizes and batches, `auto` beside `gesvda`. Above 1 the course's
-# program is faster:
+# All of this was one batch. Other sizes and batches of random numbers, `auto` beside `gesvda`.
+# Above 1 the course's program is faster:
 
 # %%
 BATCHES = (1, 8, 64, 256, 1024)
@@ -1048,10 +1050,14 @@ for size in (64, 128, 256, 512):
     print(line)
 
 # %% [markdown]
-# Nobody wins everywhere. One matrix of 256×256 alone takes ours 4.6 ms and `gesvda` 2.4: a few
-# pairs of blocks at a time do not fill a GPU. Eight of them cost ours hardly more than one. But
-# large batches of 512×512 take ours up to half as long again. If your matrices are random, large
-# and many, take theirs; if they are images or may lack rank, look at the table before.
+# Nobody wins everywhere. One matrix of 256×256 alone takes ours about 4.5 ms, twice as long as
+# `gesvda`, and one of 512×512 nearly four times as long: a few pairs of blocks at a time do not
+# fill a GPU. Eight of 256×256 cost ours hardly more than one. But 8 or 64 small matrices, 64×64 or
+# 128×128, take ours longer than `gesvda`, too, and large batches of 512×512 up to half as long
+# again.
+#
+# So if your matrices are random, take the one that wins in this table. If they are images or may
+# lack rank, look first at how far the results are off, in the tables before.
 
 # %% [markdown]
 # Last, **less than everything**: rank 50 of the same 64 matrices. "Above best" is the error divided
@@ -1067,7 +1073,7 @@ for kind in ("normal", "image"):
 # and 4.7%: section 10 said why.
 #
 # PyTorch's `svd_lowrank` makes a sketch, too, of as many columns and with two power steps. Its
-# error is a little smaller. It takes about 60 times as long.
+# error is a little smaller. It takes about 65 times as long.
 
 # %% [markdown]
 # **On your own GPU** the next cell measures 64 matrices of 256×256. Without one there is nothing to

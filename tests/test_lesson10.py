@@ -223,7 +223,7 @@ def test_recorded_decompositions_have_one_time_and_one_error_each():
 
 
 def test_batching_decides():
-    assert round(recorded("cupy") / recorded("auto")) == 143
+    assert recorded("cupy") > 100 * recorded("auto")
     for kind in KINDS:
         kernel = f"svd {kind}"
         times = {name: recorded(name, kernel=kernel) for name in variants(kernel, BATCH)}
@@ -231,9 +231,9 @@ def test_batching_decides():
         assert min(times, key=times.get) in ("auto", "tensor cores")
         for name, ms in times.items():
             if name in ("cupy", "torch gesvdj", "numpy"):
-                assert 400 < ms
+                assert ms > 400
             elif name != "plain":
-                assert ms < 12
+                assert ms < 10.5
     for name in ("cupy", "torch gesvdj"):
         assert recorded(name) / recorded(name, "1x256x256") == pytest.approx(64, rel=0.1)
 
@@ -283,31 +283,40 @@ def test_photographs_have_far_smaller_singular_values_than_noise():
 
 def test_what_each_step_of_the_ladder_brought():
     small = "64x64x64"
-    assert recorded("shared", small) / recorded("plain", small) == pytest.approx(0.9, abs=0.02)
+    assert recorded("shared", small) / recorded("plain", small) == pytest.approx(7 / 8, abs=0.02)
     assert 2 * 64 * 64 * 64 * 4 == 2 * 2**20 < 50e6  # w and k, and an H200's L2 cache
     assert 0.5 < recorded("blocks", small) / recorded("shared", small) < 0.6
     assert recorded("plain") / recorded("blocks") == pytest.approx(6.5, abs=0.1)
     assert recorded("tensor cores") / recorded("blocks") == pytest.approx(0.8, abs=0.03)
 
 
-def test_gesvda_is_faster_for_one_matrix_and_for_large_batches_of_large_ones():
-    assert round(recorded("auto", "1x256x256"), 1) == 4.6
-    assert round(recorded(GESVDA, "1x256x256"), 1) == 2.4
+def test_gesvda_is_faster_for_one_large_matrix_some_small_ones_and_many_large_ones():
+    def slower(batch, size):
+        shape = f"{batch}x{size}x{size}"
+        return recorded("auto", shape) / recorded(GESVDA, shape)
+
+    assert recorded("auto", "1x256x256") == pytest.approx(4.5, abs=0.1)
+    assert slower(1, 256) == pytest.approx(2, rel=0.05)
+    assert 3.7 < slower(1, 512) < 4
     assert recorded("auto", "8x256x256") < 1.05 * recorded("auto", "1x256x256")
-    slower = [
-        recorded("auto", f"{n}x512x512") / recorded(GESVDA, f"{n}x512x512") for n in (64, 256)
-    ]
-    assert 1.2 < slower[0] < slower[1] == pytest.approx(1.5, abs=0.02)
+    for batch, size in itertools.product((8, 64), (64, 128)):
+        assert slower(batch, size) > 1.15
+    assert 1.2 < slower(64, 512) < slower(256, 512) == pytest.approx(1.5, abs=0.02)
 
 
-def test_rank_50_takes_a_quarter_of_the_time_and_pytorchs_sketch_60_times_as_long():
+def test_ours_is_faster_for_some_batches():
+    for shape in ("8x256x256", BATCH, "1024x64x64"):
+        assert recorded(GESVDA, shape) > 1.15 * recorded("auto", shape)
+
+
+def test_rank_50_takes_a_quarter_of_the_time_and_pytorchs_sketch_65_times_as_long():
     one, two, theirs = "1 power steps", "2 power steps", "torch svd_lowrank"
     for kind, above_one, above_two in (("normal", 4.7, 1.9), ("image", 2.7, 0.5)):
         its = {"shape": f"{BATCH}x{RANK}", "kernel": f"rank {RANK} {kind}"}
         part = recorded(two, **its) / recorded("auto", kernel=f"svd {kind}")
         assert part == pytest.approx(0.25, abs=0.03)
         assert recorded(one, **its) / recorded(two, **its) == pytest.approx(0.8, abs=0.02)
-        assert recorded(theirs, **its) / recorded(two, **its) == pytest.approx(60, rel=0.1)
+        assert recorded(theirs, **its) / recorded(two, **its) == pytest.approx(65, rel=0.07)
         off = [
             100 * (recorded(name, metric="above best", **its) - 1) for name in (one, two, theirs)
         ]
