@@ -1,10 +1,10 @@
 """Normalise long rows, steps 8 and 9: a row in registers and shared memory, and longer ones.
 
 Step 8 is for rows that a block's registers do not hold: the first numbers lie in registers as in
-step 6, the rest in shared memory, up to 74,265 numbers on an H200. Still each is read once. One
-block or two have a multiprocessor to themselves, so few others' loads fill the time in which a
-block writes. Hence it walks over rows: where a result was written, the same place's next number is
-on its way, and what has arrived is added up meanwhile.
+step 6, the rest in shared memory, up to 74,265 numbers on an H200. Still each is read once. Few
+blocks, or one, have room on a multiprocessor, so few others' loads fill the time in which a block
+writes. Hence it walks over rows: where a result was written, the same place's next number is on its
+way, and what has arrived is added up meanwhile.
 
 Gamma and beta are as long as a row, too long for the L1 cache beside it, so every row fetches them
 from L2, as many bytes as x and the result together: always those of the next access, while a thread
