@@ -53,6 +53,7 @@ SIGNATURES: dict[str, str] = {
     "softmax_backward.*": f"void({', '.join(['float32[:, ::1]'] * 3)})",
     "activation.multiply": "void(float32[::1], float32[::1], float32[::1])",
     "norm_steps.*": "void(float32[:, ::1], float32[::1], float32[::1], float32, float32[:, ::1])",
+    "norm_split.shifted_factors": f"void({', '.join(['float32[::1]'] * 4)})",
     "norm_backward.backward_of_rows": f"void({_NORM_BACK}, float32[:, ::1], float32[:, ::1])",
     "norm_backward.backward_of_columns": f"void({', '.join(['float32[:, ::1]'] * 5)})",
     "norm_backward.column_sums": "void(float32[:, ::1], float32[::1])",

@@ -312,11 +312,7 @@ COMPILED = {
 
 def made_kernels() -> dict[str, tuple]:
     """Kernels that are made for a shape and a form: with their types, and the oldest capability."""
-    four = ", ".join(["float32[::1]"] * 4)
-    found: dict[str, tuple] = {
-        "activate, gelu": (activate("gelu"), f"void({_SUMS})"),
-        "copies of gamma and beta": (shifted_factors, f"void({four})"),
-    }
+    found: dict[str, tuple] = {"activate, gelu": (activate("gelu"), f"void({_SUMS})")}
     for kind, lengths in COMPILED.items():
         rows, columns = f"{kind}[:, ::1]", f"{kind}[::1]"
         types = f"void({rows}, {columns}, {columns}, float32, {rows})"

@@ -27,7 +27,7 @@ BACKWARD_THREADS = 512  # of a row, at most
 BACKWARD_ELEMENTS = {True: (8, 16), False: (8,)}
 BLOCKS = 4  # for each multiprocessor, of kernels that walk over the rows
 SPLIT_THREADS = 1024  # of a row in registers and shared memory, at most
-SPLIT_ELEMENTS = 16  # numbers a thread in registers
+SPLIT_ELEMENTS = {True: 16, False: 12}  # numbers a thread in registers, if others are copied or not
 SPLIT_REGISTERS = 64  # of a thread: 1,024 of them fit a multiprocessor, in how many blocks ever
 #: Accesses that a thread finishes at a time, of 16 bytes or of one number.
 SPLIT_GROUP = {True: 1, False: 4}
@@ -114,7 +114,7 @@ def split_for(columns: int, form: Form, shared: int, copies: bool) -> Split:
     copies = copies and form.kind == "float32"
     for blocks in (4, 2, 1):
         threads = min(SPLIT_THREADS // blocks, max(32, power_above(columns // 32)))
-        shape = Shape(threads, 1, SPLIT_ELEMENTS, SPLIT_REGISTERS)
+        shape = Shape(threads, 1, SPLIT_ELEMENTS[copies], SPLIT_REGISTERS)
         split = Split(shape, copies, SPLIT_GROUP[form.wide == 4])
         size = SUMS + split.dynamic_shared(columns, form.kind, form.shifted)
         if blocks * (size + RESERVED) <= (1 - SPLIT_FREE) * (shared + RESERVED):
@@ -130,7 +130,7 @@ def split_for(columns: int, form: Form, shared: int, copies: bool) -> Split:
 
 def longest_split(shared: int) -> int:
     """The longest row of float32 that surely fits registers and so many bytes of shared memory."""
-    return SPLIT_THREADS * SPLIT_ELEMENTS + (shared - SUMS) // 4 - EXTRA
+    return SPLIT_THREADS * SPLIT_ELEMENTS[True] + (shared - SUMS) // 4 - EXTRA
 
 
 def backward_shape(columns: int, aligned: bool = True) -> Shape:
