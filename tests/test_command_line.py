@@ -17,6 +17,7 @@ from PIL import Image
 from course import __main__ as command_line
 from course import images, journal, pipeline, stages
 from course.paths import data_path
+from tests.stopped_processes import hear
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -408,7 +409,7 @@ def test_a_stopped_process_leaves_nothing(tmp_path, name):
     command = [sys.executable, "-m", "course", "reconstruct", "many", "--k", "90", "--out", "out"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+        command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True, preexec_fn=hear
     ) as process:
         deadline = time.monotonic() + 30
         while not list(tmp_path.glob("out/.unfinished-*/*.png")):
@@ -516,7 +517,7 @@ def test_ctrl_c_during_imports_is_one_line(photos, tmp_path):
     command = [sys.executable, "-m", "course", "reconstruct", "photos", "--k", "5", "--out", "out"]
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     with subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+        command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True, preexec_fn=hear
     ) as process:
         deadline = time.monotonic() + 30
         while not (tmp_path / "importing").exists():

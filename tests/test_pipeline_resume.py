@@ -16,6 +16,7 @@ from course import __main__ as command_line
 from course import journal, pipeline, quality, results, resuming, stages
 from course.journal import ResumeError
 from tests.pipeline_parts import contents, draw_quickly, in_time, some_images
+from tests.stopped_processes import hear
 from tools import kill_test
 
 SIZE = 16
@@ -510,8 +511,9 @@ def test_a_stopped_command_says_what_is_kept(tmp_path):
     words = ["reconstruct", folder, "--k", 90, "--size", 120, "--out", tmp_path / "out", "--resume"]
     start = [sys.executable, "-m", "course", *map(str, words), "--engine", "numpy"]
     process = subprocess.Popen(
-        start, env=kill_test.environment(), stderr=subprocess.PIPE, text=True, cwd=tmp_path
-    )
+        start, env=kill_test.environment(), stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+        preexec_fn=hear,
+    )  # fmt: skip
     deadline = time.monotonic() + 40
     while len(list(tmp_path.glob("out/.unfinished-*/*.png"))) < 5:
         assert process.poll() is None and time.monotonic() < deadline
