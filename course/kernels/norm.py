@@ -393,8 +393,7 @@ def _are_aligned(*arrays: Array | None) -> bool:
 def _are_whole(*arrays: Array) -> bool:
     """Whether no gaps are between rows, and the first begins where four numbers can be accessed."""
     return all(
-        array.is_c_contiguous() and array.__cuda_array_interface__["data"][0] % 16 == 0
-        for array in arrays
+        array.is_c_contiguous() and are_aligned(array.reshape(array.size)) for array in arrays
     )
 
 
