@@ -101,7 +101,7 @@ class RankSolver:
             small(a, u, s, vt)
             return
         if not copied(a, self.a):
-            self._scaled()(a, small.ones, self.a, False)
+            small.tiled(svd_ends.scale_into, self.a)(a, small.ones, self.a, False)
 
         def hand_over() -> None:
             small.hand_over(self.u, s, vt)
@@ -110,17 +110,12 @@ class RankSolver:
         self._launches(self._queue)
         small.finish(hand_over)
 
-    def _scaled(self, stream: Any = 0) -> Any:
-        """The kernel that scales matrices into `self.a`."""
-        tiles = [-(-size // svd_ends.TILE) for size in self.a.shape[1:]]
-        block = svd_ends.TILE, svd_ends.ROWS
-        return svd_ends.scale_into[(self.batch, *tiles), block, stream]
-
     def _queue(self, stream: Any) -> None:
         """Launch what lies between the copy of `a` and the factors: nothing is the caller's."""
         small, state = self.small, self.small.always
         small.find_scale(self.a, stream)
-        self._scaled(stream)(self.a, small.scale, self.a, False)
+        scale = small.tiled(svd_ends.scale_into, self.a, stream)
+        scale(self.a, small.scale, self.a, False)
         multiply(self.a, self.random, self.y, state, stream=stream)
         for _ in range(self.power):
             self.of_rows.orthonormal(self.y, self.q, state, stream=stream)

@@ -227,7 +227,7 @@ class Solver:
         self._first_sweeps(self.queue)
         self.finish(lambda: self.hand_over(u, s, vt))
 
-    def _tiled(self, kernel: Callable, out: Array, stream: Stream = 0) -> Callable:
+    def tiled(self, kernel: Callable, out: Array, stream: Stream = 0) -> Callable:
         """A kernel for 32 x 32 numbers of `out` a block."""
         tiles = [-(-size // svd_ends.TILE) for size in out.shape[1:]]
         return kernel[(self.batch, *tiles), (svd_ends.TILE, svd_ends.ROWS), stream]
@@ -251,7 +251,7 @@ class Solver:
 
     def take(self, a: Array, scale: Array, stream: Stream = 0) -> None:
         """Launch the copy of scale a that `queue` works on."""
-        self._tiled(svd_ends.scale_into, self.tall, stream)(a, scale, self.tall, self.wide)
+        self.tiled(svd_ends.scale_into, self.tall, stream)(a, scale, self.tall, self.wide)
 
     def queue(self, stream: Stream) -> None:
         """Launch what lies between `take` and `finish`: nothing of it is the caller's."""
@@ -261,7 +261,7 @@ class Solver:
 
     def _precondition(self, stream: Stream) -> None:
         """w and k of step 3, before the first sweep."""
-        turned = self._tiled(svd_ends.scale_into, self.core, stream)
+        turned = self.tiled(svd_ends.scale_into, self.core, stream)
         if self.square:
             turned(self.tall, self.ones, self.core, True)
         self.first.factor(self.tall, self.always, stream=stream)
@@ -343,11 +343,11 @@ class Solver:
         sort(self.w, self.k, self.unscale, s, self.order, self.w_factor, self.k_factor,
              self.missing, self.deficient)  # fmt: skip
         right, left = (u, vt) if self.wide else (vt, u)
-        self._tiled(svd_ends.gather, right)(
+        self.tiled(svd_ends.gather, right)(
             self.k, self.order, self.k_factor, right, self.wide, self.always, everyone
         )
         target = left if self.square else self.spare
-        gather = self._tiled(svd_ends.gather, self.spare)
+        gather = self.tiled(svd_ends.gather, self.spare)
         gather(self.w, self.order, self.w_factor, target, True, self.always, everyone)
         gather(self.w, self.order, self.w_factor, self.low, True, self.deficient, deficient)
         self.second.factor(self.low, self.deficient, deficient)
