@@ -334,7 +334,7 @@ def made_kernels() -> dict[str, tuple]:
                 found[f"backward, {where}"] = kernel, back
             if kind == "float32" and length > ALONE[aligned]:
                 waits = Form(kind, aligned, activation="gelu")
-                copied = replace(waits, shifted=not aligned, in_l2=True)
+                copied = replace(waits, shifted=not aligned)
                 for form, oldest in ((waits, (7, 0)), (copied, (8, 0))):
                     split = split_for(length, form, 2**18, form is copied)
                     kernel = rows_in_both(split, form_of(split, form, length))

@@ -67,7 +67,7 @@ def _made(make: Callable, shape_for: Callable[[int, bool, str], Shape]) -> Step:
 
 def _in_both(rows: int, columns: int, form: Form) -> Launch:
     split = split_for(columns, form, *room())
-    form = norm_split.form_of(split, form, columns)
+    form = replace(norm_split.form_of(split, form, columns), in_l2=False)
     threads, size = split.shape.threads, split.dynamic_shared(columns, form.kind, form.shifted)
     most = cuda.get_current_device().MULTIPROCESSOR_COUNT * (ROW_THREADS[-1] // threads)
     return Launch(norm_long.rows_in_both(split, form), min(rows, most), threads, size)

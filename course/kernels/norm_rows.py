@@ -129,12 +129,11 @@ class Form:
     activation : str, optional
         A name in `ACTIVATIONS`.
     shifted : bool
-        Rows begin anywhere, but all of a row but some 30 numbers can be accessed four at a time:
+        Rows begin anywhere, but all of a row but at most 66 numbers can be accessed four at a time:
         `course.kernels.norm_split`. Gamma and beta are four copies.
     in_l2 : bool
         L2 is asked to keep what is read, float32, longer than what is written: compute capability
-        8.0. On an H200 that is worth 1 to 3%, and 12 to 17% where one block has a multiprocessor
-        to itself; no counter has shown why.
+        8.0. On an H200 that is worth 1 to 3%; no counter has shown why.
     types : str, optional
         Signature of the arguments, of a kernel that is for these alone.
     """

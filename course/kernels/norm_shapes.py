@@ -3,6 +3,8 @@
 Forward by measurement on an H200, backward by registers and resident threads alone.
 """
 
+import itertools
+
 from course.kernels.arrays import WORDS
 from course.kernels.norm_long import SUMS
 from course.kernels.norm_rows import Form, Shape, power_above
@@ -27,19 +29,23 @@ BACKWARD_THREADS = 512  # of a row, at most
 BACKWARD_ELEMENTS = {True: (8, 16), False: (8,)}
 BLOCKS = 4  # for each multiprocessor, of kernels that walk over the rows
 SPLIT_THREADS = 1024  # of a row in registers and shared memory, at most
-SPLIT_ELEMENTS = {True: 16, False: 12}  # numbers a thread in registers, if others are copied or not
+#: Numbers a thread in registers, if others are copied or not: the fewest that leave L1 its part. On
+#: an H200 12 instead of 16, of odd rows: 12,001 columns 3,341 -> 3,473 GB/s, 40,001 3,087 -> 3,191.
+SPLIT_ELEMENTS = {True: (12, 16), False: (12,)}
 SPLIT_REGISTERS = 64  # of a thread: 1,024 of them fit a multiprocessor, in how many blocks ever
 #: Accesses that a thread finishes at a time, of 16 bytes or of one number.
 SPLIT_GROUP = {True: 1, False: 4}
-#: Two or four blocks share a multiprocessor if they leave this part of shared memory to L1. On an
-#: H200 two for rows of 32,768 numbers: 3,620 -> 3,840 GB/s, but of 33,000, which leave less, 3,400
-#: -> 3,200.
+#: What blocks leave to L1 of the memory that can be shared, if they can: what is fetched to
+#: registers is in L1 on its way. An H200 gives L1 28 KB beside 228, 60 beside 196, 92 beside 164.
+#: The same kernels were 5 to 11% slower when all 228 were set apart that they did not need. Two or
+#: four blocks share a multiprocessor only if they leave it: two for rows of 32,768 numbers, 3,620
+#: -> 3,840 GB/s, but of 33,000 3,400 -> 3,200.
 SPLIT_FREE = 1 / 7
 RESERVED = 1024  # bytes of shared memory that a block takes beside its own
 #: The longest rows in registers alone, aligned or not, where shared memory can have a part of them.
 ALONE = {True: 16_384, False: 8192}
-#: Rows that begin anywhere, from here on: all but some 30 numbers are accessed four at a time. The
-#: block must have two warps for those.
+#: Rows that begin anywhere, from here on: all but at most 66 numbers are accessed four at a time.
+#: The block must have three warps for those.
 SHIFTED = 4096
 #: The longest aligned rows in registers that L2 is asked to keep longer than what is written. On an
 #: H200, 2^26 numbers: 4,096 columns 4,055 -> 4,128 GB/s, 12,288 4,017 -> 4,047, but 16,384
@@ -112,9 +118,9 @@ def split_for(columns: int, form: Form, shared: int, copies: bool) -> Split:
         When the row is too long.
     """
     copies = copies and form.kind == "float32"
-    for blocks in (4, 2, 1):
+    for blocks, elements in itertools.product((4, 2, 1), SPLIT_ELEMENTS[copies]):
         threads = min(SPLIT_THREADS // blocks, max(32, power_above(columns // 32)))
-        shape = Shape(threads, 1, SPLIT_ELEMENTS[copies], SPLIT_REGISTERS)
+        shape = Shape(threads, 1, elements, SPLIT_REGISTERS)
         split = Split(shape, copies, SPLIT_GROUP[form.wide == 4])
         size = SUMS + split.dynamic_shared(columns, form.kind, form.shifted)
         if blocks * (size + RESERVED) <= (1 - SPLIT_FREE) * (shared + RESERVED):
@@ -130,7 +136,7 @@ def split_for(columns: int, form: Form, shared: int, copies: bool) -> Split:
 
 def longest_split(shared: int) -> int:
     """The longest row of float32 that surely fits registers and so many bytes of shared memory."""
-    return SPLIT_THREADS * SPLIT_ELEMENTS[True] + (shared - SUMS) // 4 - EXTRA
+    return SPLIT_THREADS * SPLIT_ELEMENTS[True][-1] + (shared - SUMS) // 4 - EXTRA
 
 
 def backward_shape(columns: int, aligned: bool = True) -> Shape:

@@ -3,9 +3,10 @@
 What `course.kernels.norm_long` makes its step 8 of. Each thread touches only its own places of
 shared memory, so that copies need no barrier.
 
-Rows of a length that is no multiple of four begin anywhere. Then all of a row but some 30 numbers
-is its *body*: it begins at a line of 128 bytes, and is accessed four numbers at a time. What is
-beside it, before that line and behind the last four, is fetched and written one number a thread.
+Rows of a length that is no multiple of four begin anywhere. Then all of a row but at most 66
+numbers is its *body*: it begins at a multiple of 256 bytes, and is accessed four numbers at a time.
+What is beside it, before that place and behind the last four, is fetched and written one number a
+thread.
 Where the body begins differs from row to row, so gamma and beta are four copies, which begin at
 their numbers 0 to 3: in one of them the body's factors can be accessed four at a time, too.
 """
@@ -31,10 +32,13 @@ from course.kernels.arrays import WORDS
 from course.kernels.norm_rows import ACTIVATIONS, Form, Pieces, Shape
 from course.kernels.norm_steps import WARP
 
-LINE = 32  # numbers of 128 bytes
-BESIDE = LINE + 2  # numbers beside a body, at most: before its line, and fewer than four behind it
+#: A body begins at a multiple of so many numbers, 256 bytes. GB/s of 65,535 columns on an H200: for
+#: 4 numbers 3,046, for 8 3,085, for 32, a line, 3,117; in another run for 32 3,065, for 64 3,155,
+#: for 128 3,160.
+BEGIN = 64
+BESIDE = BEGIN + 2  # numbers beside a body, at most: before it, and fewer than four behind it
 #: Numbers of shared memory that a row takes beyond its own: gamma and beta beside a body.
-EXTRA = 3 * BESIDE - (LINE - 1)
+EXTRA = 3 * BESIDE - (BEGIN - 1)
 BEHIND = 2  # groups of accesses under way, after which what has arrived is added up
 
 
@@ -68,13 +72,13 @@ class Split:
     def dynamic_shared(self, columns: int, kind: str = "float32", shifted: bool = False) -> int:
         """Bytes of dynamic shared memory for rows of a length."""
         rest = columns - self.shape.longest
-        numbers = max(rest, LINE - 1) + EXTRA if shifted else max(rest, 0)
+        numbers = max(rest, BEGIN - 1) + EXTRA if shifted else max(rest, 0)
         return numbers * (WORDS[kind].bitwidth // 8)
 
 
 def body_of(columns: int, form: Form) -> int:
     """Numbers of a row's body."""
-    return (columns - (LINE - 1)) // 4 * 4 if form.shifted else columns
+    return (columns - (BEGIN - 1)) // 4 * 4 if form.shifted else columns
 
 
 def form_of(split: Split, form: Form, columns: int) -> Form:
@@ -92,6 +96,8 @@ def form_of(split: Split, form: Form, columns: int) -> Form:
             f"rows that begin anywhere are shifted with asynchronous copies and at least {BESIDE} "
             f"threads; this is {split}"
         )
+    if form.shifted and columns <= BESIDE:
+        raise ValueError(f"{columns} numbers may have no body: shift rows of more than {BESIDE}")
     return replace(form, full=split.shape.full(body_of(columns, form), form.wide == 4))
 
 
@@ -157,11 +163,11 @@ def edges(form: Form) -> Edges:
 
     @cuda.jit(device=True)
     def shifted_body(columns):
-        return int32((columns - (LINE - 1)) // 4 * 4)
+        return int32((columns - (BEGIN - 1)) // 4 * 4)
 
     @cuda.jit(device=True)
     def before(row, columns):
-        return int32(-(row * columns) & int32(LINE - 1))
+        return int32(-(row * columns) & int32(BEGIN - 1))
 
     @cuda.jit(device=True)
     def factors_from(before, factor):
