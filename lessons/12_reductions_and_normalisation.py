@@ -1582,7 +1582,7 @@ for length in LENGTHS:
     print(f"{length:13,}{rate:8,.0f}{rate / COPY:14.0%}{theirs:16,.0f}   {step}")
 
 # %% [markdown]
-# In registers alone: 89% of a copy and more. Longer rows, of a length that four divides, 81% to
+# In registers alone: 88% of a copy and more. Longer rows, of a length that four divides, 79% to
 # 89%. There a block walks over rows. Where it has written a result, it begins to bring the next
 # row's number to the same place. But before it may write, all its threads must have their row's
 # sums, and the one or two blocks that a multiprocessor has room for leave nobody to work then.
@@ -1592,13 +1592,12 @@ for length in LENGTHS:
 
 # %% [markdown]
 # **Odd** lengths suffer: their rows begin anywhere, so each access is of one number, not four. At
-# 4,099, in registers, that costs 9%.
+# 4,099, in registers, that costs 8%.
 #
-# Of longer odd rows the package accesses all but some thirty numbers four at a time: from the first
-# line of 128 bytes on. For each row that line begins at another of its numbers. So gamma and beta
+# Of longer odd rows the package accesses all but at most 66 numbers four at a time: from the first
+# multiple of 256 bytes on. For each row that place is at another of its numbers. So gamma and beta
 # must be there from four different numbers on, and a small kernel makes four copies of them first.
-# 77% to 85% of a copy remain. `torch.compile` keeps less than half. (From 12,001 on, our odd rows
-# were timed in other runs on the same day.)
+# 79% to 85% of a copy remain. `torch.compile` keeps less than half.
 
 # %% [markdown]
 # The rates are measured. The reasons follow from the kernel's code; no counter confirmed them.

@@ -202,17 +202,17 @@ def test_rows_in_registers_are_nearest_to_the_roof_and_longer_ones_not_far_from_
         return round(min(shares), 2), round(max(shares), 2)
 
     both = [n for n, step in steps.items() if step == "registers and shared memory"]
-    assert between([n for n in rates if n not in both])[0] == 0.89
-    assert between([n for n in both if n % 4 == 0]) == (0.81, 0.89)
-    assert between([n for n in both if n % 4]) == (0.77, 0.85)
+    assert between([n for n in rates if n not in both])[0] == 0.88
+    assert between([n for n in both if n % 4 == 0]) == (0.79, 0.89)
+    assert between([n for n in both if n % 4]) == (0.79, 0.85)
     assert min((n for n in both if n % 4 == 0), key=rates.get) == 50_000
     assert 2**26 // 50_000 == 1342 == 10 * 132 + 22
 
 
-def test_odd_rows_lose_a_tenth_in_registers_and_compiled_ones_more_than_half():
+def test_odd_rows_lose_a_twelfth_in_registers_and_compiled_ones_more_than_half():
     copy, rates = recorded_roofs("H200").bandwidth, of_lengths()
     theirs = of_lengths("torch.compile")
-    assert rates[4099] / rates[4096] == pytest.approx(0.91, abs=0.01)
+    assert rates[4099] / rates[4096] == pytest.approx(0.92, abs=0.01)
     for length in (12_001, 20_001, 40_001, 65_535):
         assert theirs[length] / copy < 0.5
 

@@ -37,7 +37,6 @@ from course.kernels.norm_shapes import (
     BACKWARD_THREADS,
     BLOCKS,
     IN_L2,
-    SHIFTED,
     backward_shape,
     split_for,
 )  # fmt: skip
@@ -133,7 +132,9 @@ def prepared(
     """
     rows, columns = x.shape
     aligned = _are_aligned(x, out, gamma, beta)
-    method = method_for(method, columns, aligned, str(x.dtype))
+    short = method == "auto" and columns <= min(ALONE.values())  # whole or not: no time is spent
+    whole = short or _are_whole(x, out)
+    method = method_for(method, columns, aligned, str(x.dtype), whole=whole)
     step = LADDER[method]
     fused = activation if step.fused else None
     kind = str(out.dtype)
@@ -145,14 +146,13 @@ def prepared(
     if beta is None:
         beta = _constant(0, 1 if step.fused else columns)
     if method == BOTH:
-        shifted = not aligned and columns >= SHIFTED and can_keep(kind) and _are_whole(x, out)
-        form = replace(form, shifted=shifted, types=_types(x, gamma, beta, out))
+        form = replace(form, shifted=not aligned, types=_types(x, gamma, beta, out))
     launches: list[tuple[Callable, tuple]] = []
     if form.shifted:
         width = -(-columns // 4) * 4
         copies = [
-            cuda.device_array(4 * width if there else 1, factor.dtype)
-            for factor, there in ((gamma, form.gamma), (beta, form.beta))
+            cuda.device_array(4 * width if there else 1, np.float32)
+            for there in (form.gamma, form.beta)
         ]
         if form.gamma or form.beta:
             call = shifted_factors[-(-width // 256), 256, stream]
@@ -333,13 +333,10 @@ def made_kernels() -> dict[str, tuple]:
                 kernel = norm_backward.backward_in_registers(shape, form, True)
                 found[f"backward, {where}"] = kernel, back
             if kind == "float32" and length > ALONE[aligned]:
-                waits = Form(kind, aligned, activation="gelu")
-                copied = replace(waits, shifted=not aligned)
-                for form, oldest in ((waits, (7, 0)), (copied, (8, 0))):
-                    split = split_for(length, form, 2**18, form is copied)
-                    kernel = rows_in_both(split, form_of(split, form, length))
-                    name = f"rows in both, gelu, {'copied, ' * (form is copied)}{where}"
-                    found[name] = kernel, types, oldest
+                form = Form(kind, aligned, activation="gelu", shifted=not aligned)
+                split = split_for(length, 2**18, form.shifted)
+                kernel = rows_in_both(split, form_of(split, form, length))
+                found[f"rows in both, gelu, {where}"] = kernel, types, (8, 0)
     return found
 
 
@@ -369,10 +366,8 @@ def _check_rows(x: Array, factors: dict[str, Array | None], eps: float) -> int:
 
 
 def _types(x: Array, gamma: Array, beta: Array, out: Array) -> str:
-    """Signature of a step's kernel for arrays on the GPU."""
-    rows, more_rows = (
-        f"{array.dtype}[:, {'::1' if array.is_c_contiguous() else ':'}]" for array in (x, out)
-    )
+    """Signature of a step's kernel for arrays on the GPU, whose rows have no gaps between them."""
+    rows, more_rows = (f"{array.dtype}[:, ::1]" for array in (x, out))
     return f"void({rows}, {gamma.dtype}[::1], {beta.dtype}[::1], float32, {more_rows})"
 
 

@@ -13,6 +13,7 @@ from course.kernels.norm_shapes import (
     IN_L2,
     LONG,
     ROW_THREADS,
+    SHIFTED,
     SHORT,
     longest_split,
     row_shape,
@@ -66,9 +67,9 @@ def _made(make: Callable, shape_for: Callable[[int, bool, str], Shape]) -> Step:
 
 
 def _in_both(rows: int, columns: int, form: Form) -> Launch:
-    split = split_for(columns, form, *room())
+    split = split_for(columns, room()[0], form.shifted)
     form = replace(norm_split.form_of(split, form, columns), in_l2=False)
-    threads, size = split.shape.threads, split.dynamic_shared(columns, form.kind, form.shifted)
+    threads, size = split.shape.threads, split.dynamic_shared(columns, form.shifted)
     most = cuda.get_current_device().MULTIPROCESSOR_COUNT * (ROW_THREADS[-1] // threads)
     return Launch(norm_long.rows_in_both(split, form), min(rows, most), threads, size)
 
@@ -108,24 +109,38 @@ def method_for(
     aligned: bool = True,
     kind: str = "float32",
     given: tuple[int, bool] | None = None,
+    whole: bool = True,
 ) -> str:
     """The step that `layer_norm` launches for a method, by the length of the rows.
 
-    `given`: what `room` says of another than the current GPU.
+    `given`: what `room` says of another than the current GPU. `whole`: no gaps are between the rows
+    and the first begins where four numbers can be accessed.
 
     Raises
     ------
     ValueError
-        For a method that does not exist.
+        For a method that does not exist, or that does not take such rows on this GPU.
     """
     if method not in ("auto", *LADDER):
         raise ValueError(f"there is no method {method!r}: choose auto, {', '.join(LADDER)}")
+    shared, copies = given or room()
+    fits = copies and kind == "float32" and whole
+    if method == BOTH and not (fits and (aligned or columns >= SHIFTED)):
+        wrong = (
+            "the GPU's compute capability is below 8.0" if not copies
+            else f"the numbers are {kind}, not float32" if kind != "float32"
+            else "rows have gaps between them, or begin at no multiple of 16 bytes" if not whole
+            else f"{columns:,} is no multiple of 4 and below {SHIFTED:,}"
+        )  # fmt: skip
+        raise ValueError(
+            f"the method {BOTH!r} cannot copy these rows of {columns:,} numbers to shared memory "
+            f"four at a time: {wrong}; choose 'registers', 'long' or 'auto'"
+        )
     if method != "auto":
         return method
     if columns <= SHORT:
         return "several rows"
-    shared, copies = given or room()
-    fits = copies and kind == "float32" and columns <= longest_split(shared)
+    fits &= columns <= longest_split(shared)
     most = ROW_THREADS[-1] * ELEMENTS[aligned][-1]
     if columns <= (min(most, ALONE[aligned]) if fits else most):
         return "registers"

@@ -11,7 +11,8 @@ from L2, as many bytes as x and the result together: always those of the next ac
 computes one.
 
 Blocks that walk over several rows begin a little apart. Together they would wait for sums at the
-same time, and memory with them: on an H200 that is worth 1 to 2%.
+same time, and memory with them: on an H200 that is worth 1 to 2%. Tried there, and no faster: a
+cluster of two or more blocks a row, which tell each other their sums through shared memory.
 
 Step 9 is for rows of any length: moments of a chunk after the other, then the row is read a second
 time, while some of it may still be in L2.
@@ -25,7 +26,6 @@ from typing import NamedTuple
 from numba import float32, int32, int64, uint32
 
 from course.backend import cuda
-from course.kernels.arrays import WORDS
 from course.kernels.norm_rows import Form, Pieces, Shape, lanes_sum, pieces, power_above
 from course.kernels.norm_split import Rest, Split, edges, rest_pieces
 from course.kernels.norm_steps import WARP, merged, merged_in_warp
@@ -171,7 +171,7 @@ def rows_in_both(split: Split, form: Form) -> Callable:
     finish_last, finish_last_rest = stop.near, stop.far
     body_in, before_in, factors_from = edge.body, edge.before, edge.factors_from
     edge_column, fetch_edge, finish_edge = edge.column, edge.fetch, edge.finish
-    elements, held, wide, kind = shape.elements, shape.longest, form.wide, WORDS[form.kind]
+    elements, held, wide = shape.elements, shape.longest, form.wide
     across, at_once, both_sets = shape.threads * wide, split.group * wide, 4 * split.group * wide
     shifted, has_gamma = form.shifted, form.gamma
     warps = shape.threads // WARP
@@ -196,7 +196,7 @@ def rows_in_both(split: Split, form: Form) -> Callable:
         warp_means = cuda.shared.array((2, WARP), float32)
         warp_squares = cuda.shared.array((2, WARP), float32)
         warp_counts = cuda.shared.array(WARP, float32)
-        rest = cuda.shared.array(0, kind)
+        rest = cuda.shared.array(0, float32)
         rows, columns = int32(x.shape[0]), int32(x.shape[1])
         thread = int32(cuda.threadIdx.x)
         warp, lane = thread // int32(WARP), thread % int32(WARP)

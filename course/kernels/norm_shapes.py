@@ -5,9 +5,8 @@ Forward by measurement on an H200, backward by registers and resident threads al
 
 import itertools
 
-from course.kernels.arrays import WORDS
 from course.kernels.norm_long import SUMS
-from course.kernels.norm_rows import Form, Shape, power_above
+from course.kernels.norm_rows import Shape, power_above
 from course.kernels.norm_split import EXTRA, Split
 
 #: Threads of a row from which a kernel is chosen, so that few are compiled.
@@ -29,12 +28,10 @@ BACKWARD_THREADS = 512  # of a row, at most
 BACKWARD_ELEMENTS = {True: (8, 16), False: (8,)}
 BLOCKS = 4  # for each multiprocessor, of kernels that walk over the rows
 SPLIT_THREADS = 1024  # of a row in registers and shared memory, at most
-#: Numbers a thread in registers, if others are copied or not: the fewest that leave L1 its part. On
-#: an H200 12 instead of 16, of odd rows: 12,001 columns 3,341 -> 3,473 GB/s, 40,001 3,087 -> 3,191.
-SPLIT_ELEMENTS = {True: (12, 16), False: (12,)}
+#: Numbers a thread in registers: the fewest that leave L1 its part. On an H200 12 instead of 16, of
+#: odd rows: 12,001 columns 3,341 -> 3,473 GB/s, 40,001 3,087 -> 3,191.
+SPLIT_ELEMENTS = (12, 16)
 SPLIT_REGISTERS = 64  # of a thread: 1,024 of them fit a multiprocessor, in how many blocks ever
-#: Accesses that a thread finishes at a time, of 16 bytes or of one number.
-SPLIT_GROUP = {True: 1, False: 4}
 #: What blocks leave to L1 of the memory that can be shared, if they can: what is fetched to
 #: registers is in L1 on its way. An H200 gives L1 28 KB beside 228, 60 beside 196, 92 beside 164.
 #: The same kernels were 5 to 11% slower when all 228 were set apart that they did not need. Two or
@@ -102,31 +99,29 @@ def short_shape(columns: int) -> Shape:
     )
 
 
-def split_for(columns: int, form: Form, shared: int, copies: bool) -> Split:
+def split_for(columns: int, shared: int, shifted: bool = False) -> Split:
     """How a row of this length lies in registers and shared memory.
 
     Parameters
     ----------
     shared : int
         Bytes of shared memory that a block can have.
-    copies : bool
-        Float32 can be copied asynchronously.
+    shifted : bool
+        Of `Form`.
 
     Raises
     ------
     ValueError
         When the row is too long.
     """
-    copies = copies and form.kind == "float32"
-    for blocks, elements in itertools.product((4, 2, 1), SPLIT_ELEMENTS[copies]):
+    for blocks, elements in itertools.product((4, 2, 1), SPLIT_ELEMENTS):
         threads = min(SPLIT_THREADS // blocks, max(32, power_above(columns // 32)))
-        shape = Shape(threads, 1, elements, SPLIT_REGISTERS)
-        split = Split(shape, copies, SPLIT_GROUP[form.wide == 4])
-        size = SUMS + split.dynamic_shared(columns, form.kind, form.shifted)
+        split = Split(Shape(threads, 1, elements, SPLIT_REGISTERS))
+        size = SUMS + split.dynamic_shared(columns, shifted)
         if blocks * (size + RESERVED) <= (1 - SPLIT_FREE) * (shared + RESERVED):
             return split
     if size > shared:
-        most = columns - (size - shared) * 8 // WORDS[form.kind].bitwidth
+        most = columns - (size - shared) // 4
         raise ValueError(
             f"a row of {columns:,} numbers is too long for a block's registers and shared memory, "
             f"which hold {most:,} on this GPU: choose the method 'long' or 'auto'"
@@ -136,7 +131,7 @@ def split_for(columns: int, form: Form, shared: int, copies: bool) -> Split:
 
 def longest_split(shared: int) -> int:
     """The longest row of float32 that surely fits registers and so many bytes of shared memory."""
-    return SPLIT_THREADS * SPLIT_ELEMENTS[True][-1] + (shared - SUMS) // 4 - EXTRA
+    return SPLIT_THREADS * SPLIT_ELEMENTS[-1] + (shared - SUMS) // 4 - EXTRA
 
 
 def backward_shape(columns: int, aligned: bool = True) -> Shape:

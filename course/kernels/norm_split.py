@@ -22,13 +22,8 @@ from course.intrinsics import (
     commit_copies,
     copy4_async,
     copy_async,
-    load4_streaming,
-    load_streaming,
-    store,
-    store4,
     wait_copies,
 )  # fmt: skip
-from course.kernels.arrays import WORDS
 from course.kernels.norm_rows import ACTIVATIONS, Form, Pieces, Shape
 from course.kernels.norm_steps import WARP
 
@@ -50,16 +45,12 @@ class Split:
     ----------
     shape : Shape
         Of a block with one row: the first ``shape.longest`` numbers are in registers.
-    copies : bool
-        The rest is copied asynchronously: float32 on compute capability 8.0. Else threads wait for
-        it.
     group : int
         Accesses whose gamma and beta a thread fetches at a time, while it computes the results of
         as many before.
     """
 
     shape: Shape
-    copies: bool = True
     group: int = 1
 
     def __post_init__(self) -> None:
@@ -69,11 +60,11 @@ class Split:
         if self.group < 1:
             raise ValueError(f"groups of {self.group} accesses: take at least 1")
 
-    def dynamic_shared(self, columns: int, kind: str = "float32", shifted: bool = False) -> int:
+    def dynamic_shared(self, columns: int, shifted: bool = False) -> int:
         """Bytes of dynamic shared memory for rows of a length."""
         rest = columns - self.shape.longest
         numbers = max(rest, BEGIN - 1) + EXTRA if shifted else max(rest, 0)
-        return numbers * (WORDS[kind].bitwidth // 8)
+        return 4 * numbers
 
 
 def body_of(columns: int, form: Form) -> int:
@@ -89,16 +80,15 @@ def form_of(split: Split, form: Form, columns: int) -> Form:
     ValueError
         When the split cannot have rows of this form.
     """
-    if form.kind != "float32" and split.copies:
-        raise ValueError(f"{form.kind} is not copied asynchronously: take Split(shape, False)")
-    if form.shifted and not (split.copies and split.shape.threads >= BESIDE):
+    if form.kind != "float32" or form.wide != 4:
         raise ValueError(
-            f"rows that begin anywhere are shifted with asynchronous copies and at least {BESIDE} "
-            f"threads; this is {split}"
+            f"numbers are copied to shared memory as float32, four at a time; this is {form}"
         )
+    if form.shifted and split.shape.threads < BESIDE:
+        raise ValueError(f"rows are shifted by at least {BESIDE} threads; this is {split}")
     if form.shifted and columns <= BESIDE:
         raise ValueError(f"{columns} numbers may have no body: shift rows of more than {BESIDE}")
-    return replace(form, full=split.shape.full(body_of(columns, form), form.wide == 4))
+    return replace(form, full=split.shape.full(body_of(columns, form), True))
 
 
 @cuda.jit
@@ -221,37 +211,20 @@ def rest_pieces(split: Split, form: Form, part: Pieces, follows: bool) -> Rest:
     across, pair = split.shape.threads * wide, 2 * wide
     span, at_once = group * across, group * wide
     back = BEHIND * span
-    catches_up = follows and split.copies
 
-    if split.copies:
-        copy = copy4_async if wide == 4 else copy_async
+    @cuda.jit(device=True)
+    def fetch(rest, place, x, row, column):
+        copy4_async(rest, place, x, (row, column))
 
-        @cuda.jit(device=True)
-        def fetch(rest, place, x, row, column):
-            copy(rest, place, x, (row, column))
+    @cuda.jit(device=True)
+    def arrived():
+        commit_copies()
+        wait_copies(0)
 
-        @cuda.jit(device=True)
-        def arrived():
-            commit_copies()
-            wait_copies(0)
-
-        @cuda.jit(device=True)
-        def earlier_arrived():
-            commit_copies()
-            wait_copies(BEHIND)
-
-    else:
-        write_to, read = (store4, load4_streaming) if wide == 4 else (store, load_streaming)
-
-        @cuda.jit(device=True)
-        def fetch(rest, place, x, row, column):
-            write_to(rest, place, read(x, (row, column)))
-
-        @cuda.jit(device=True)
-        def arrived():
-            pass
-
-        earlier_arrived = arrived
+    @cuda.jit(device=True)
+    def earlier_arrived():
+        commit_copies()
+        wait_copies(BEHIND)
 
     @cuda.jit(device=True)
     def added(some, numbers, shift, total, square):
@@ -308,7 +281,7 @@ def rest_pieces(split: Split, form: Form, part: Pieces, follows: bool) -> Rest:
 
     @cuda.jit(device=True)
     def catch_up(rest, some, first, place, shift, total, square):
-        if catches_up:
+        if follows:
             earlier_arrived()
             if place >= first + back:
                 here = int64(place)
@@ -319,6 +292,6 @@ def rest_pieces(split: Split, form: Form, part: Pieces, follows: bool) -> Rest:
 
     @cuda.jit(device=True)
     def caught_up(first, place):
-        return max(int32(place - back), first) if catches_up else first
+        return max(int32(place - back), first) if follows else first
 
     return Rest(fetch, arrived, sums, write, write_one, catch_up, caught_up)
