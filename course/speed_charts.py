@@ -156,8 +156,20 @@ def speed_chart(
         box = LEFT, (top - height + 0.42) / total, RIGHT - LEFT, (height - 0.66) / total
         shown |= _panel(picture.add_axes(box), kernel, shape, programs, bandwidth)
         top -= height
+    _make_room(picture)
     _legend(picture, shown)
     return picture
+
+
+def _make_room(picture: Picture) -> None:
+    """Move the left ends of all panels to the right until the longest name fits."""
+    renderer = picture.canvas.get_renderer()
+    names = [axes.yaxis.get_tightbbox(renderer).x0 for axes in picture.axes]
+    beyond = 0.01 - min(names) / picture.bbox.width
+    if beyond > 0:
+        for axes in picture.axes:
+            left, bottom, width, height = axes.get_position().bounds
+            axes.set_position((left + beyond, bottom, width - beyond, height))
 
 
 def _panel(

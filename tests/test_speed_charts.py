@@ -70,6 +70,18 @@ def test_an_operation_has_a_panel_for_each_size_and_a_dot_for_each_time():
     assert "200 µs, 2,684 GB/s" in texts(picture)
 
 
+def test_the_longest_name_fits_into_the_picture():
+    wide = speed_chart(FIGURES, "silu").axes[0].get_position()
+    for name in ("registers and shared memory", "registers, in the memory of another program"):
+        picture = speed_chart([*FIGURES, figure(name, 0.25, LARGE)], "silu")
+        renderer = picture.canvas.get_renderer()
+        for axes in picture.axes:
+            assert axes.yaxis.get_tightbbox(renderer).x0 >= 0
+            place = axes.get_position()
+            assert place.x0 == picture.axes[0].get_position().x0 > wide.x0
+            assert place.x1 == pytest.approx(wide.x1)
+
+
 def test_the_time_of_a_copy_is_drawn_where_no_cache_holds_the_data():
     large, small = speed_chart(FIGURES, "silu", bandwidth=4000).axes
     copied = 8 * int(LARGE) / 4000e6
