@@ -132,8 +132,8 @@ def prepared(
     """
     rows, columns = x.shape
     aligned = _are_aligned(x, out, gamma, beta)
-    short = method == "auto" and columns <= min(ALONE.values())  # whole or not: no time is spent
-    whole = short or _are_whole(x, out)
+    matters = method == BOTH or (method == "auto" and columns > min(ALONE.values()))
+    whole = not matters or _are_whole(x, out)
     method = method_for(method, columns, aligned, str(x.dtype), whole=whole)
     step = LADDER[method]
     fused = activation if step.fused else None

@@ -123,6 +123,10 @@ def method_for(
     """
     if method not in ("auto", *LADDER):
         raise ValueError(f"there is no method {method!r}: choose auto, {', '.join(LADDER)}")
+    if method not in ("auto", BOTH):
+        return method
+    if method == "auto" and columns <= SHORT:
+        return "several rows"
     shared, copies = given or room()
     fits = copies and kind == "float32" and whole
     if method == BOTH and not (fits and (aligned or columns >= SHIFTED)):
@@ -136,10 +140,8 @@ def method_for(
             f"the method {BOTH!r} cannot copy these rows of {columns:,} numbers to shared memory "
             f"four at a time: {wrong}; choose 'registers', 'long' or 'auto'"
         )
-    if method != "auto":
+    if method == BOTH:
         return method
-    if columns <= SHORT:
-        return "several rows"
     fits &= columns <= longest_split(shared)
     most = ROW_THREADS[-1] * ELEMENTS[aligned][-1]
     if columns <= (min(most, ALONE[aligned]) if fits else most):
