@@ -1,27 +1,30 @@
-# make lab    set up .venv and open JupyterLab on lesson 00
+# make lab    set up .venv, copy new lessons to work/, open lesson 00 there in JupyterLab
 # make test   set up .venv, check the code's form, run the tests and every notebook
 # README.md has the plain pip lines that do the same.
 
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-FIRST := $(firstword $(wildcard notebooks/00_*.ipynb))
+FIRST := $(patsubst notebooks/%,work/%,$(firstword $(wildcard notebooks/00_*.ipynb)))
 LAB_ARGS ?=
-# two notebooks or test files at a time; the cells of one notebook stay together
-TEST_ARGS ?= -n auto --maxprocesses 8 --dist loadfile
+# a few notebooks or test files at a time; the cells of one notebook stay together (conftest.py)
+TEST_ARGS ?= -n auto --maxprocesses 8
+# hundreds of processes import the course: it is compiled once
+unexport PYTHONDONTWRITEBYTECODE
 QUICK := -m "not slow"
 FORCE ?=
 REPO ?=
 TAG ?=
 
-.PHONY: help setup lab test slow notebooks bench badges lint clean
+.PHONY: help setup lab test test-all slow notebooks bench badges lint clean
 
 help:
 	@echo "make setup      make $(VENV) with everything the course needs"
-	@echo "make lab        set up, then open lesson 00 in JupyterLab (LAB_ARGS=--no-browser on a server)"
+	@echo "make lab        set up, then open your copy of lesson 00, in work/ (LAB_ARGS=--no-browser on a server)"
 	@echo "make test       set up, lint, tests, all notebooks (TEST_ARGS=... for pytest)"
-	@echo "make slow       the tests that take longest, which make test leaves out"
-	@echo "make notebooks  make the notebooks of changed lessons (FORCE=1: execute all again)"
+	@echo "make test-all   the same with the tests that take longest"
+	@echo "make test-all   the same with the tests that take longest, which make test leaves out"
+	@echo "make notebooks  make the notebooks of changed lessons (FORCE=1: all, over edited ones, too)"
 	@echo "make bench      time the simulator"
 	@echo "make badges     REPO=owner/name TAG=v1: change the public address everywhere"
 	@echo "make lint       check format and lint"
@@ -44,13 +47,17 @@ $(READY): pyproject.toml tools/choose_extra.py tools/find_python.sh
 	touch $(READY)
 
 lab: $(READY)
+	$(BIN)/python -m tools.work
 	$(BIN)/python -m jupyterlab --LabApp.default_url=/lab/tree/$(FIRST) $(LAB_ARGS)
 
 test: $(READY) lint
 	$(BIN)/python -m pytest --nbval $(QUICK) $(TEST_ARGS)
 
-slow: $(READY)
-	$(BIN)/python -m pytest -m slow $(TEST_ARGS) tests
+test-all: $(READY) lint
+	$(BIN)/python -m pytest --nbval $(TEST_ARGS)
+
+test-all: $(READY) lint
+	$(BIN)/python -m pytest --nbval $(TEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/python -m ruff format --check .
@@ -60,10 +67,10 @@ notebooks: $(READY)
 	$(BIN)/python -m tools.build_notebooks $(if $(FORCE),--force)
 
 bench: $(READY)
-	$(BIN)/python -m benchmarks.simulator
+	$(BIN)/python -m tools.bench_simulator
 
 badges: $(READY)
-	$(BIN)/python -m tools.address $(if $(REPO),--repository $(REPO)) $(if $(TAG),--tag $(TAG))
+	$(BIN)/python -m tools.badges $(if $(REPO),--repository $(REPO)) $(if $(TAG),--tag $(TAG))
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache build dist

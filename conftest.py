@@ -5,27 +5,77 @@ not, and each of its check cells must say "not started". Nothing else of the use
 reaches a notebook.
 """
 
+import gc
 import os
 import shutil
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent
+# what a student does in work/ is no test, not even for `pytest .`
+collect_ignore = ["work"]
+if (ROOT / "tests/house/warm_kernels.py").exists():
+    from tests.house import warm_kernels
+else:  # beside notebooks without the rest of the clone, as in Colab
+    warm_kernels = None
+
 EXPECTED_VERDICT = {"notebooks": "not started", "solutions": "passed"}
+#: Files whose few tests take longest, begun first and spread over all workers.
+SPREAD = {
+    "test_svd_launches", "test_svd", "test_wrong_answers",
+    "test_notebooks_generator", "test_uninitialised_programs", "test_exchanges",
+    "test_control_flow", "test_command_line", "test_pipeline_resume", "test_pipeline_changed",
+}  # fmt: skip
+
+# where each of a few processes runs tests, the threads of its linear algebra are in the others' way
+if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
+    _cores = (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", str(max(1, _cores)))
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # the package of this clone is tested, by kernels and subprocesses as well
     search = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(part for part in search if part)
-    # with -n, the cells of one notebook stay together: they share a kernel
-    if getattr(config.option, "dist", "no") in ("load", "worksteal"):
-        config.option.dist = "loadfile"
+    config.option.loadscopereorder = False  # as pytest_collection_modifyitems orders them
     if getattr(config.option, "nbval", False):
         _start_kernels_again()
     config.stash[_ipython] = os.environ["IPYTHONDIR"] = tempfile.mkdtemp(prefix="ipython-")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log):
+    """With -n, what shares something stays together: a notebook's kernel, a file's fixtures."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file, _, test = nodeid.partition("::")
+            if Path(file).stem not in SPREAD:
+                return file
+            # of parameters joined by "-" the last may differ
+            return nodeid.rpartition("-")[0] if "-" in test.partition("[")[2] else nodeid
+
+    if config.getvalue("dist") in ("load", "loadfile", "loadgroup", "loadscope", "worksteal"):
+        return Together(config, log)
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    def turn(item: pytest.Item) -> int:
+        return 0 if item.path.stem in SPREAD else 1 if item.path.suffix == ".ipynb" else 2
+
+    if hasattr(config, "workerinput"):  # with -n
+        items.sort(key=turn)  # the longest first: no worker is busy long after the others
+
+
+def pytest_collection_finish() -> None:
+    # what is there now stays; to look through it again and again takes a tenth of the time
+    gc.collect()
+    gc.freeze()
 
 
 def _start_kernels_again() -> None:
@@ -33,7 +83,11 @@ def _start_kernels_again() -> None:
     # another program may take one of them in between, and the kernel dies at once.
     from nbval import plugin
 
-    start = plugin.RunningKernel
+    def start(*args, **options):
+        with warm_kernels.launching() if warm_kernels else nullcontext():
+            return start_one(*args, **options)
+
+    start_one = plugin.RunningKernel
 
     def start_up_to_three_times(*args, **options):
         for _ in range(2):
@@ -47,6 +101,8 @@ def _start_kernels_again() -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    if warm_kernels:
+        warm_kernels.close()
     shutil.rmtree(config.stash[_ipython], ignore_errors=True)
 
 
@@ -67,6 +123,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if name == "MPLBACKEND" or (name.startswith("COURSE_") and name != "COURSE_SOURCE"):
             del os.environ[name]
     folder = _notebook_folder(item)
+    if folder:
+        item.output_timeout = 60  # seconds without a message; nbval's 5 can pass on a busy machine
     if folder is None:
         os.environ["MPLBACKEND"] = "agg"
     elif folder == "solutions":

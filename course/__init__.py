@@ -4,44 +4,33 @@ The names below are loaded when they are first used, so that ``import course`` i
 needs no CUDA library.
 """
 
-from importlib import import_module
+from course.lazy import face
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "cuda": "course.backend",
-    "xp": "course.backend",
-    "gpu": "course.backend",
-    "simulate": "course.backend",
-    "doctor": "course.diagnosis",
-    "trace": "course.simt",
-    "transfers": "course.transfers",
-    "KernelError": "course.simt",
-    "benchmark": "course.timing",
-    "bound": "course.roofline",
-    "bound_of": "course.roofline",
-    "check": "course.checks",
-    "compiled": "course.compiler",
-    "known_gpu": "course.roofline",
-    "measure_roofs": "course.measured_roofs",
-    "predict": "course.predictions",
-    "progress": "course.session",
-    "recorded_roofs": "course.measured_roofs",
-    "roofs_here": "course.measured_roofs",
-}
-
-__all__ = sorted(_HOME)
-
-
-def __getattr__(name: str):
-    try:
-        home = _HOME[name]
-    except KeyError:
-        raise AttributeError(f"module 'course' has no attribute {name!r}") from None
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+__getattr__, __dir__, __all__ = face(
+    __name__,
+    {
+        # which machine is this
+        "course.backend": "cuda xp gpu simulate simulated",
+        "course.driver": "read_driver",
+        "course.diagnosis.report": "doctor",
+        # what a kernel does, and what becomes of it
+        "warpsim": "trace KernelError",
+        "course.compiler.facts": "compiled CompilerMissing",
+        # how long it takes, must take, took
+        "course.measure.timing": "benchmark",
+        "course.measure.transfers": "transfers",
+        "course.measure.roofline": "bound bound_of known_gpu",
+        "course.measure.occupancy": "occupancy",
+        "course.measure.measured_roofs": "measure_roofs recorded_roofs",
+        "course.measure.recorded": "recorded",
+        # exercises
+        "course.checks": "check",
+        "course.checks.predictions": "predict",
+        "course.checks.progress": "progress",
+        # rooms of their own
+        "course.files": "data_path",
+        "course": "cluster images kernels measure models pipeline plots streams",
+    },
+)

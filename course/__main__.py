@@ -215,7 +215,7 @@ def image_size(text: str) -> tuple[int, int]:
 
 def run_doctor(arguments: argparse.Namespace) -> None:
     """Print what the doctor finds."""
-    from course.diagnosis import doctor
+    from course.diagnosis.report import doctor
 
     print(doctor())
 
@@ -224,9 +224,9 @@ def run_reconstruct(arguments: argparse.Namespace) -> None:
     """Rebuild the images, print a summary."""
     from tqdm import tqdm
 
-    from course.image_files import printable
-    from course.journal import is_at_work, unfinished
-    from course.pipeline import reconstruct_images
+    from course.images.reading import printable
+    from course.pipeline.journal import is_at_work, unfinished
+    from course.pipeline.pipeline import reconstruct_images
 
     if arguments.engine != "numpy" or arguments.svd != "cpu":
         from course import backend
@@ -292,7 +292,7 @@ def workers_for(arguments: argparse.Namespace) -> Iterator[Any]:
     if arguments.gpus is None:
         yield None
         return
-    from course.cluster import BatchError, ClusterError, cluster
+    from course.cluster.group import BatchError, ClusterError, cluster
 
     if arguments.engine not in ("auto", "gpu"):
         raise UsageError(f"--gpus and --engine {arguments.engine} contradict each other")
@@ -356,9 +356,10 @@ USUAL = (signal.SIG_DFL, signal.default_int_handler, at_once)
 
 def run_bench(arguments: argparse.Namespace) -> int:
     """Measure, or show what is recorded; status 1 when a program was wrong or failed."""
-    from course import backend, bench
-    from course.measurements import subject_of
-    from course.own_figures import beside, own_folder
+    from course import backend
+    from course.measure.own_figures import beside, own_folder
+    from course.measure.recorded import subject_of
+    from recording import frame as bench
 
     known = bench.subjects()
     unknown = [subject for subject in arguments.subjects if subject not in known]
@@ -408,8 +409,8 @@ def main(words: list[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):  # a console that lacks a sign shows its code
             stream.reconfigure(errors="backslashreplace")
     arguments = make_parser().parse_args(words)
-    from course.image_files import ImageError
-    from course.measurements import BadMeasurements
+    from course.images.reading import ImageError
+    from course.measure.recorded import BadMeasurements
 
     try:
         status = arguments.run(arguments) or 0

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from course.driver import read_driver
+from warpsim.host import gpus
 
 # numba-cuda up to this version calls np.row_stack when it compiles; NumPy 2.5 no longer has it.
 NUMBA_CUDA_WITH_ROW_STACK = (0, 30, 4)
@@ -174,7 +175,7 @@ def _cuda() -> ModuleType:
     if gpu() is not None:
         importlib.import_module("numba.cuda.random")  # so that cuda.random is there, as simulated
         return importlib.import_module("numba.cuda")
-    return importlib.import_module("course.simt.host")
+    return importlib.import_module("warpsim.cuda")
 
 
 def jit_without_lto(**options: Any) -> Any:
@@ -209,7 +210,23 @@ def simulate(name: str) -> None:
 
     On a machine with a GPU kernels still run there; `trace` and `check` follow the choice.
     """
-    importlib.import_module("course.simt.gpus").simulate(name)
+    gpus.simulate(name)
+
+
+def simulated(name: str | None = None) -> gpus.GPU:
+    """What the simulator knows of a GPU: multiprocessors, memory, limits.
+
+    Parameters
+    ----------
+    name : str, optional
+        Such as "H200"; without it the one that is simulated now.
+
+    Raises
+    ------
+    ValueError
+        When no GPU of that name can be simulated; the message lists those that can.
+    """
+    return gpus.current() if name is None else gpus.find(name)
 
 
 def __getattr__(name: str) -> Any:

@@ -29,12 +29,33 @@ def set_up(source: str) -> None:
     installed = installed_source()
     if installed is not None and installed != _normalised(source):
         print(f"course: {installed} is installed, this notebook needs {_normalised(source)}")
+        packages = installed_packages()
         _pip("--force-reinstall", "--no-deps", source)
-        for name in [name for name in sys.modules if name.split(".")[0] == "course"]:
-            del sys.modules[name]
+        # what pip did is not seen before that
+        importlib.invalidate_caches()
+        _forget(packages | installed_packages())
     if missing := missing_requirements():
         _pip(*missing)
     importlib.invalidate_caches()
+
+
+def installed_packages() -> set[str]:
+    """Return the names that are imported from what is installed: the course and what it brings.
+
+    They are those of the distribution's own record, whichever packages its wheel held.
+    """
+    names = {"course"}
+    for path in metadata.distribution("course").files or ():
+        top, *below = path.parts
+        if path.suffix == ".py" and top not in ("..", "/"):
+            names.add(top if below else path.stem)
+    return names
+
+
+def _forget(packages: set[str]) -> None:
+    """Take packages and all below them out of the running kernel: the next import reads files."""
+    for name in [name for name in sys.modules if name.split(".")[0] in packages]:
+        del sys.modules[name]
 
 
 def installed_source() -> str | None:

@@ -5,14 +5,12 @@ the first two cells of every notebook and the generated blocks of the README.
 ``make badges REPO=owner/name TAG=v1`` changes it and all of them; nothing is executed.
 """
 
-import argparse
-import os
 import re
-import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from course.files import write_whole
 from tools import lessons
 
 _COLAB = "https://colab.research.google.com"
@@ -85,21 +83,9 @@ def write(address: Address, root: Path = lessons.ROOT) -> None:
     write_whole(path, head + section + rest)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file so that it is there whole or not at all, with one newline convention."""
-    if path.exists() and path.read_bytes() == text.encode("utf-8"):
-        return
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        part.write_bytes(text.encode("utf-8"))
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
 def lesson_table(address: Address, root: Path = lessons.ROOT) -> str:
     """Return the README's table of lessons, with a badge for each that is there."""
-    present = {path.name[:2]: path for path in lessons.paths(root)}
+    present = {lessons.name(path)[:2]: path for path in lessons.paths(root)}
     rows = ["| | lesson | student | solution |", "|---|---|---|---|"]
     for number, name in lessons.PLAN:
         path = present.get(number)
@@ -107,8 +93,13 @@ def lesson_table(address: Address, root: Path = lessons.ROOT) -> str:
             rows.append(f"| {number} | {name} | planned | |")
             continue
         _, name = lessons.title(lessons.read(path))
-        badges = [address.badge(f"{kind}/{path.stem}.ipynb") for kind in ("notebooks", "solutions")]
-        rows.append(f"| {number} | [{name}](notebooks/{path.stem}.ipynb) | {' | '.join(badges)} |")
+        badges = [
+            address.badge(f"{kind}/{lessons.name(path)}.ipynb")
+            for kind in ("notebooks", "solutions")
+        ]
+        rows.append(
+            f"| {number} | [{name}](notebooks/{lessons.name(path)}.ipynb) | {' | '.join(badges)} |"
+        )
     return "\n".join(rows)
 
 
@@ -134,27 +125,3 @@ def refresh_readme(address: Address, root: Path = lessons.ROOT) -> None:
     """Make the README's generated blocks anew."""
     path = root / "README.md"
     write_whole(path, readme(path.read_text(encoding="utf-8"), address, root))
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Change the address, then everything that is generated from it."""
-    from tools import build_notebooks
-
-    parser = argparse.ArgumentParser(prog="python -m tools.address", description=__doc__)
-    parser.add_argument("--repository", help="owner/name on GitHub; left out, it stays")
-    parser.add_argument("--tag", help="git tag or branch; left out, it stays")
-    parser.add_argument("--root", type=Path, default=lessons.ROOT, help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    try:
-        now = read(options.root)
-        address = Address(options.repository or now.repository, options.tag or now.tag)
-        write(address, options.root)
-        refresh_readme(address, options.root)
-        count = build_notebooks.refresh_address(address, options.root)
-    except ValueError as error:
-        sys.exit(f"make badges: {error}")
-    print(f"{address.repository} at {address.tag}: README and {count} notebooks")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,15 +1,17 @@
 """Turn lessons into notebooks, one way only.
 
-``python -m tools.build_notebooks`` makes of each ``lessons/NN_name.py``
+``python -m tools.build_notebooks`` makes of each ``lessons/lessonNN/name.py``
 
 - ``notebooks/NN_name.ipynb``, the student's: solution blocks taken out, nothing executed;
 - ``solutions/NN_name.ipynb``: executed from top to bottom, outputs kept.
 
-A solution is executed only if its lesson's source has changed since (``--force``: always). The
-same source gives the same bytes, outputs apart. Never edit a notebook: edit the lesson.
+A solution is executed only if its cells have changed since (``--force``: always). The same source
+gives the same bytes, outputs apart. Never edit a notebook: edit the lesson. One that was edited all
+the same is named and left as it is (``--force``: written over).
 """
 
 import argparse
+import copy
 import hashlib
 import os
 import re
@@ -22,8 +24,10 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode, v4
 
-from tools import address, lessons
+from course.files import write_whole
+from tools import address, lessons, seals
 from tools.lessons import Cell
+from tools.seals import KINDS, text_of
 
 SLOWEST_CELL = 5.0  # seconds, without a GPU
 SLOWEST_LESSON = 25.0
@@ -41,13 +45,13 @@ def notebook(path: Path, kind: str, where: address.Address) -> NotebookNode:
     Parameters
     ----------
     path
-        The lesson, ``lessons/NN_name.py``.
+        The lesson, ``lessons/lessonNN/name.py``.
     kind
         "notebooks" for the student's, "solutions" for the solution.
     where
         The public address, for the badge and the first cell.
     """
-    cells = [*_address_cells(where, f"{kind}/{path.stem}.ipynb"), *lessons.read(path)]
+    cells = [*_address_cells(where, f"{kind}/{lessons.name(path)}.ipynb"), *lessons.read(path)]
     made = []
     seen: dict[tuple[str, str], int] = {}
     for cell in cells:
@@ -64,7 +68,10 @@ def notebook(path: Path, kind: str, where: address.Address) -> NotebookNode:
         # Colab opens the notebook on a machine with a GPU; it runs on one without as well
         "accelerator": "GPU",
         "colab": {"gpuType": "T4", "provenance": []},
-        "course": {"lesson": f"lessons/{path.name}", "sha256": source_hash(path)},
+        "course": {
+            "lesson": f"lessons/{lessons.label(path)}",
+            "sha256": source_hash(path),
+        },
     }
     node = v4.new_notebook(cells=made, metadata=metadata)
     node.nbformat_minor = 5
@@ -85,11 +92,6 @@ def _address_cells(where: address.Address, target: str) -> list[Cell]:
 
 def _identity(kind: str, source: str, ordinal: int) -> str:
     return hashlib.sha256(f"{kind}\n{ordinal}\n{source}".encode()).hexdigest()[:12]
-
-
-def text_of(node: NotebookNode) -> str:
-    """Return the file's text of a notebook; the same notebook gives the same text."""
-    return nbformat.writes(node, version=4).rstrip("\n") + "\n"
 
 
 def execute(node: NotebookNode, folder: Path | None = None) -> list[float]:
@@ -220,15 +222,15 @@ def output_text(output: NotebookNode) -> str:
 def refresh_address(where: address.Address, root: Path = lessons.ROOT) -> int:
     """Put badge and first cell of the address `where` into all notebooks; return their number."""
     count = 0
-    for kind in ("notebooks", "solutions"):
-        for target in sorted((root / kind).glob("[0-9][0-9]_*.ipynb")):
+    for kind in KINDS:
+        for target in seals.notebooks(root, kind):
             node = nbformat.read(target, as_version=4)
             for cell, new in zip(
                 node.cells, _address_cells(where, f"{kind}/{target.name}"), strict=False
             ):
                 cell.source = new.source
                 cell.id = _identity(new.kind, new.source, 1)
-            address.write_whole(target, text_of(node))
+            write_whole(target, text_of(node))
             count += 1
     return count
 
@@ -237,34 +239,58 @@ def build(path: Path, where: address.Address, root: Path, force: bool = False) -
     """Build both notebooks of a lesson; return what is wrong, in which case none is written."""
     if problems := lessons.problems(path):
         return problems
-    student = notebook(path, "notebooks", where)
-    solution = notebook(path, "solutions", where)
-    target = root / "solutions" / f"{path.stem}.ipynb"
-    if force or not _is_executed(target, solution):
-        print(f"{path.name}: executing", flush=True)
+    targets = {kind: root / kind / f"{lessons.name(path)}.ipynb" for kind in KINDS}
+    made = {kind: notebook(path, kind, where) for kind in KINDS}
+    if not force:
+        doubtful = [targets[kind] for kind in KINDS if not _lacks_seal(targets[kind], made[kind])]
+        if problems := seals.refusals(doubtful):
+            return problems
+    solution = made["solutions"]
+    if force or not _take_outputs(targets["solutions"], solution):
+        print(f"{lessons.label(path)}: executing", flush=True)
         try:
             seconds = execute(solution)
         except Exception as error:  # whatever stops a cell is reported with the lesson's name
-            return [f"{path.name}: {_COLOUR.sub('', str(error))}"]
+            return [f"{lessons.label(path)}: {_COLOUR.sub('', str(error))}"]
         if problems := output_problems(solution):
-            return [f"{path.name}: {problem}" for problem in problems]
+            return [f"{lessons.label(path)}: {problem}" for problem in problems]
         _report(path, solution, seconds)
-        address.write_whole(target, text_of(solution))
-    address.write_whole(root / "notebooks" / f"{path.stem}.ipynb", text_of(student))
+    for kind in KINDS:
+        write_whole(targets[kind], text_of(made[kind]))
     return []
 
 
-def _is_executed(target: Path, solution: NotebookNode) -> bool:
-    """Tell whether the file `target` is the notebook `solution`, executed."""
-    if not target.exists():
+def _lacks_seal(target: Path, made: NotebookNode) -> bool:
+    """Tell whether a file is the notebook `made` from before notebooks had seals."""
+    stored = seals.read(target)
+    if stored is None or seals.is_sealed(stored):
         return False
-    return difference(nbformat.read(target, as_version=4), solution) is None
+    executed = any(cell.get("outputs") or cell.get("execution_count") for cell in stored.cells)
+    return _cell_difference(stored, made) is None and executed == (target.parent.name == KINDS[1])
+
+
+def _take_outputs(target: Path, solution: NotebookNode) -> bool:
+    """Give `solution` the outputs in the file `target` if all cells are the same; tell whether."""
+    stored = seals.read(target)
+    if stored is None or _cell_difference(stored, solution) is not None:
+        return False
+    for cell, old in zip(solution.cells, stored.cells, strict=True):
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = old.outputs, old.execution_count
+    return True
 
 
 def difference(stored: NotebookNode, made: NotebookNode) -> str | None:
-    """Say where a stored notebook differs from its source, outputs and counts apart."""
-    if stored.metadata != made.metadata:
-        return f"metadata: {dict(stored.metadata)} instead of {dict(made.metadata)}"
+    """Say where a stored notebook differs from its source, outputs, counts and seal apart."""
+    one, other = (copy.deepcopy(dict(node.metadata)) for node in (stored, made))
+    for facts in (one, other):
+        facts.get("course", {}).pop(seals.KEY, None)
+    if one != other:
+        return f"metadata: {one} instead of {other}"
+    return _cell_difference(stored, made)
+
+
+def _cell_difference(stored: NotebookNode, made: NotebookNode) -> str | None:
     if len(stored.cells) != len(made.cells):
         return f"{len(stored.cells)} cells instead of {len(made.cells)}"
     for number, (one, other) in enumerate(zip(stored.cells, made.cells, strict=True)):
@@ -275,7 +301,10 @@ def difference(stored: NotebookNode, made: NotebookNode) -> str | None:
 
 
 def _report(path: Path, node: NotebookNode, seconds: list[float]) -> None:
-    print(f"{path.name}: {sum(seconds):.1f} s, {len(text_of(node)) / 1000:.0f} kB", flush=True)
+    print(
+        f"{lessons.label(path)}: {sum(seconds):.1f} s, {len(text_of(node)) / 1000:.0f} kB",
+        flush=True,
+    )
     if sum(seconds) > SLOWEST_LESSON:
         print(f"  over {SLOWEST_LESSON:.0f} s: make it smaller")
     for number, (cell, taken) in enumerate(zip(node.cells, seconds, strict=True)):
@@ -287,12 +316,16 @@ def _report(path: Path, node: NotebookNode, seconds: list[float]) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Build the notebooks of the lessons named, or of all."""
     parser = argparse.ArgumentParser(prog="python -m tools.build_notebooks", description=__doc__)
-    parser.add_argument("lessons", nargs="*", type=Path, help="lessons/NN_name.py; none: all")
-    parser.add_argument("--force", action="store_true", help="execute unchanged lessons as well")
+    parser.add_argument("lessons", nargs="*", type=Path, help="lessons/lessonNN/name.py; none: all")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="execute unchanged lessons as well, and write over edited notebooks",
+    )
     parser.add_argument("--check-format", action="store_true", help="check the form, build nothing")
     options = parser.parse_args(arguments)
     paths = [path.resolve() for path in options.lessons] or lessons.paths()
-    if missing := [path.name for path in paths if not path.is_file()]:
+    if missing := [lessons.label(path) for path in paths if not path.is_file()]:
         sys.exit(f"no such lesson: {', '.join(missing)}")
     where = address.read()
     problems = []
@@ -300,8 +333,8 @@ def main(arguments: list[str] | None = None) -> None:
         if options.check_format:
             problems += lessons.problems(path)
         else:
-            root = path.parent.parent
-            for kind in ("notebooks", "solutions"):
+            root = path.parents[2]
+            for kind in KINDS:
                 (root / kind).mkdir(exist_ok=True)
             problems += build(path, where, root, options.force)
     if not options.check_format and not options.lessons:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from course import ladder
-from course.compiler import Compiled, CompilerMissing, compiled
-from course.kernels.reconstruct import LADDER, OLDER
-from tools import address
-from tools.compile_all import signature
+from course.compiler.facts import Compiled, CompilerMissing, compiled
+from course.files import write_whole
+from course.kernels.reconstruct.ladder import LADDER, OLDER
+from lessons.lesson06 import ladder
+from tools.compile_cases import of_factors
 from tools.lessons import ROOT
 
 FILE = ROOT / "data" / "compiled-ladder.csv"
@@ -31,7 +31,7 @@ def steps() -> Iterator[tuple[str, str, Compiled]]:
         for name, newest in LADDER.items():
             step = OLDER.get(name, newest) if capability < (8, 0) else newest
             if step.capability <= capability:
-                types = signature(step.kind, many=False)
+                types = of_factors(step.kind, many=False)
                 yield name, target, compiled(step.kernel, types, target=target)
 
 
@@ -56,6 +56,6 @@ def text() -> str:
 
 if __name__ == "__main__":
     try:
-        address.write_whole(FILE, text())
+        write_whole(FILE, text())
     except CompilerMissing as error:
         sys.exit(f"compile_ladder: {error}")

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from course.backend import cuda
-from course.compiler import CompilerMissing, compiled
-from course.row_profile import trace_launch
+from course.compiler.facts import CompilerMissing, compiled
+from lessons.lesson13.profile import trace_launch
 from tools import compile_all
 
 FAMILIES = ("reduce", "softmax", "activation", "norm", "spectral", "convolution", "linear")
@@ -110,7 +110,7 @@ def compiled_table(families: tuple[str, ...], targets: tuple[str, ...]) -> list[
             if not case.is_for(target):
                 cells += ["–", "–"]
                 continue
-            facts = compiled(case.kernel, case.signature, target)
+            facts = compiled(case.kernel, compile_all.signature(case), target)
             cells += [str(facts.registers), str(facts.spills)]
             spills += facts.spills
             shared.add(facts.shared_bytes)

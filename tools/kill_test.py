@@ -28,10 +28,11 @@ from pathlib import Path
 
 import numpy as np
 
-from course import __version__, quality
-from course.journal import FILE, PREFIX
-from course.results import REPORT_FILE
-from course.stages import cores
+from course import __version__
+from course.images import quality
+from course.pipeline.journal import FILE, PREFIX
+from course.pipeline.results import REPORT_FILE
+from course.pipeline.stages import cores
 
 ROOT = Path(__file__).resolve().parents[1]
 

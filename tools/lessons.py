@@ -1,8 +1,8 @@
 """Read a lesson (py:percent) and hold it to the lesson format.
 
-A lesson is a plain Python file cut in cells by lines that start with ``# %%``. This module cuts
-it, turns solution blocks into stubs, and lists what is wrong with a lesson's form. CONTRIBUTING.md
-describes the format.
+A lesson's text, ``lessons/lessonNN/name.py``, is a plain Python file cut in cells by lines that
+start with ``# %%``. This module cuts it, turns solution blocks into stubs, and lists what is wrong
+with a lesson's form. CONTRIBUTING.md describes the format.
 """
 
 import ast
@@ -37,13 +37,16 @@ PLAN = (
     ("07", "Reading a profiler"),
     ("08", "Streams"),
     ("09", "A thousand images"),
-    ("10", "The decomposition itself"),
-    ("11", "More than one GPU"),
-    ("12", "Reductions and normalisation"),
-    ("13", "A network in one kernel"),
-    ("14", "A VAE from your own kernels"),
-    ("15", "A vision transformer"),
-    ("16", "What carries over"),
+    ("10", "Reductions"),
+    ("11", "The decomposition itself"),
+    ("12", "More than one GPU"),
+    ("13", "Normalisation and fusion"),
+    ("14", "A network in one kernel"),
+    ("15", "Your kernel inside PyTorch"),
+    ("16", "A VAE from your own kernels"),
+    ("17", "Tensor cores"),
+    ("18", "A vision transformer"),
+    ("19", "What carries over"),
 )
 
 _CELL = re.compile(r'# %%(?P<markdown> \[markdown\])?(?: tags=\[(?P<tags>"\w+"(?:, "\w+")*)\])?')
@@ -69,8 +72,30 @@ class Cell:
 
 
 def paths(root: Path = ROOT) -> list[Path]:
-    """Return the lessons below `root`, in order."""
-    return sorted((root / "lessons").glob("[0-9][0-9]_*.py"))
+    """Return the lessons' texts below `root`, in order: in each folder the file cut in cells."""
+    folders = sorted((root / "lessons").glob("lesson[0-9][0-9]"))
+    return [path for folder in folders for path in sorted(folder.glob("*.py")) if _is_text(path)]
+
+
+def _is_text(path: Path) -> bool:
+    with path.open(encoding="utf-8") as file:
+        return file.readline().startswith("# %%")
+
+
+def name(path: Path) -> str:
+    """Return a lesson's whole name, as its notebooks have it: ``05_shared_memory``."""
+    return f"{path.parent.name.removeprefix('lesson')}_{path.stem}"
+
+
+def label(path: Path) -> str:
+    """Return what messages call a lesson's text: ``lesson05/shared_memory.py``."""
+    return f"{path.parent.name}/{path.name}"
+
+
+def path_of(name: str, root: Path = ROOT) -> Path:
+    """Return where the lesson of a name such as ``05_shared_memory`` lies."""
+    number, _, stem = name.partition("_")
+    return root / "lessons" / f"lesson{number}" / f"{stem}.py"
 
 
 def parse(text: str) -> list[Cell]:
@@ -132,7 +157,7 @@ def read(path: Path) -> list[Cell]:
     try:
         return parse(path.read_text(encoding="utf-8"))
     except LessonError as error:
-        raise LessonError(f"{path.name}: {error}") from None
+        raise LessonError(f"{label(path)}: {error}") from None
 
 
 def title(cells: list[Cell]) -> tuple[str, str]:
@@ -162,20 +187,20 @@ def stub(source: str) -> str:
 
 def problems(path: Path) -> list[str]:
     """List what is wrong with the form of the lesson in the file `path`; empty when all is well."""
-    if not re.fullmatch(r"\d\d_[a-z0-9_]+\.py", path.name):
-        return [f"{path.name}: a lesson's file is named like 00_machine.py"]
+    if not re.fullmatch(r"lesson\d\d/[a-z][a-z0-9_]*\.py", label(path)):
+        return [f"{label(path)}: a lesson's file is named like lesson00/machine.py"]
     try:
         cells = read(path)
         number, _ = title(cells)
     except LessonError as error:
-        return [f"{path.name}: {str(error).removeprefix(f'{path.name}: ')}"]
-    found = [] if path.name.startswith(number) else [f"the heading's number is {number}"]
+        return [f"{label(path)}: {str(error).removeprefix(f'{label(path)}: ')}"]
+    found = [] if path.parent.name == f"lesson{number}" else [f"the heading's number is {number}"]
     found += _heading_problems(cells)
     found += _exercise_problems(cells)
     for cell in cells:
         found += [f"{cell}: unknown tag {tag!r}" for tag in cell.tags if tag not in TAGS]
         found += _markdown_problems(cell) if cell.kind == "markdown" else _code_problems(cell)
-    return [f"{path.name}: {problem}" for problem in found]
+    return [f"{label(path)}: {problem}" for problem in found]
 
 
 def _headings(cells: list[Cell]) -> list[tuple[str, str]]:

@@ -17,10 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from course.models import digits
-from course.models.cnn import accuracy, erf, reference
-from course.models.cnn_weights import ACTIVATIONS, Weights
+from course.models.digits import data
+from course.models.digits.network import accuracy, erf, reference
+from course.models.digits.weights import ACTIVATIONS, Weights
 from tools.lessons import ROOT
+from tools.mnist import mnist
 
 FOLDER = ROOT / "data" / "models"
 SEED = 12
@@ -173,10 +174,10 @@ def main(words: list[str] | None = None) -> None:
     if chosen.mnist is not None and chosen.out is None:
         parser.error("--mnist needs --out: the course's files hold networks for its own digits")
     if chosen.mnist is not None:
-        x, labels = digits.mnist(chosen.mnist, "train")
-        test, truth = digits.mnist(chosen.mnist, "t10k")
+        x, labels = mnist(chosen.mnist, "train")
+        test, truth = mnist(chosen.mnist, "t10k")
     else:
-        (x, labels), (test, truth) = digits.training(), digits.held_out()
+        (x, labels), (test, truth) = data.training(), data.held_out()
     for name in activations:
         weights = train(x, labels, name, chosen.steps)
         file = chosen.out or FOLDER / f"digits_{name}.npz"

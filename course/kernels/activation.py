@@ -22,17 +22,8 @@ import numpy as np
 from numba import float32, int32, int64
 
 from course.backend import cuda
-from course.intrinsics import load4, store4
-from course.kernels.arrays import (
-    WIDE,
-    WORDS,
-    Array,
-    are_aligned,
-    checked,
-    handed_back,
-    on_device,
-    target_for,
-)
+from course.kernels.arrays import WIDE, WORDS, Array, applied, are_aligned, known
+from course.kernels.intrinsics import load4, store4
 
 ZERO, MINUS_ZERO, HALF, ONE = float32(0), float32(-0.0), float32(0.5), float32(1)
 LOG2_E = float32(
@@ -207,7 +198,7 @@ FUNCTIONS: dict[str, tuple[Callable, Callable]] = {
 
 
 @dataclass(frozen=True)
-class Shape:
+class ActivationShape:
     """The sizes to tune.
 
     Attributes
@@ -229,8 +220,8 @@ class Shape:
 
 #: By GPU and bytes of an element; tuned by measurement on an H200, taken over for a Tesla T4.
 SHAPES = {
-    ("sm_75", 4): Shape(), ("sm_75", 2): Shape(accesses=4),
-    ("sm_90", 4): Shape(), ("sm_90", 2): Shape(accesses=4),
+    ("sm_75", 4): ActivationShape(), ("sm_75", 2): ActivationShape(accesses=4),
+    ("sm_90", 4): ActivationShape(), ("sm_90", 2): ActivationShape(accesses=4),
 }  # fmt: skip
 EACH = 256  # threads of a block of step 1
 
@@ -262,7 +253,7 @@ def each_gradient(function: Callable) -> Callable:
 
 
 @functools.cache
-def wide(function: Callable, stored: str, shape: Shape) -> Callable:
+def wide(function: Callable, stored: str, shape: ActivationShape) -> Callable:
     """Step 2, of (x, out): several elements a thread, all loads under way before the first result.
 
     Mapping: block b has the elements from b tiles on; access by access its threads read four
@@ -294,7 +285,7 @@ def wide(function: Callable, stored: str, shape: Shape) -> Callable:
 
 
 @functools.cache
-def wide_gradient(function: Callable, stored: str, shape: Shape) -> Callable:
+def wide_gradient(function: Callable, stored: str, shape: ActivationShape) -> Callable:
     """Step 2 backward, of (grad, x, out); mapping and loads as forward."""
     word, accesses = WORDS[stored], shape.accesses
     step, tile = shape.threads * WIDE, shape.tile
@@ -338,26 +329,7 @@ def multiply(a, b, out):
 LADDER = ("each", "wide")  # the steps
 
 
-def made_kernels() -> dict[str, tuple[Callable, str]]:
-    """Every kernel that is made for a function, with its argument types: what is compiled ahead."""
-    found: dict[str, tuple[Callable, str]] = {}
-    for name, (forward, backward) in FUNCTIONS.items():
-        for stored in WORDS:
-            arrays, shape = [f"{stored}[::1]"] * 3, SHAPES["sm_90", np.dtype(stored).itemsize]
-            x_out, grad_x_out = f"void({', '.join(arrays[1:])})", f"void({', '.join(arrays)})"
-            found |= {
-                f"{name}, wide, {stored}": (wide(forward, stored, shape), x_out),
-                f"{name} gradient, wide, {stored}": (
-                    wide_gradient(backward, stored, shape), grad_x_out,
-                ),
-            }  # fmt: skip
-            if stored == "float32":
-                found[f"{name}, each"] = each(forward), x_out
-                found[f"{name} gradient, each"] = each_gradient(backward), grad_x_out
-    return found
-
-
-def shape_for(stored: str) -> Shape:
+def shape_for(stored: str) -> ActivationShape:
     """The shape for this GPU and type of element."""
     newer = tuple(cuda.get_current_device().compute_capability) >= (8, 0)
     return SHAPES["sm_90" if newer else "sm_75", np.dtype(stored).itemsize]
@@ -409,32 +381,19 @@ def activation(
     ValueError
         For an unknown function or method, an `out` that does not fit, or strides that do not.
     """
-    return _applied((x,), name, out, method)
+    known(name, "function", FUNCTIONS)
+    known(method, "method", LADDER)
+    return applied({"x": x}, out, lambda *flat: configured(name, *flat, method=method)(*flat))
 
 
 def activation_gradient(
     grad: Array, x: Array, name: str = "gelu", out: Array | None = None, method: str = "wide"
 ) -> Array:
     """Backward: the gradient by x, from that by the result and from x; all else as `activation`."""
-    return _applied((grad, x), name, out, method)
+    known(name, "function", FUNCTIONS)
+    known(method, "method", LADDER)
 
+    def launch(x: Array, grad: Array, out: Array) -> None:
+        configured(name, grad, x, out, method=method)(grad, x, out)
 
-def _applied(given: tuple[Array, ...], name: str, out: Array | None, method: str) -> Array:
-    if name not in FUNCTIONS:
-        raise ValueError(f"there is no function {name!r}: choose {', '.join(FUNCTIONS)}")
-    if method not in LADDER:
-        raise ValueError(f"there is no method {method!r}: choose {', '.join(LADDER)}")
-    x = checked(given[-1], "x")
-    if len(given) == 2:
-        checked(given[0], "grad", like=x)
-    if out is not None:
-        checked(out, "out", like=x)
-    target = target_for(out, x, tuple(x.shape), x.dtype)
-    if x.size:
-        arrays = {"grad": given[0], "x": x, "out": target}
-        if len(given) == 1:
-            del arrays["grad"]
-        there = [on_device(array, label) for label, array in arrays.items()]
-        flat = [array.reshape(array.size) for array in there]
-        configured(name, *flat, method=method)(*flat)
-    return handed_back(target, out, x)
+    return applied({"x": x, "grad": grad}, out, launch)

@@ -1,9 +1,10 @@
-"""What the front doors of row kernels share: arrays in, arrays out, and what is refused.
+"""What the front doors of kernels share: arrays in, arrays out, and what is refused.
 
 Arrays are of NumPy, CuPy or numba.cuda, with elements of float32 or float16. What lies on the GPU
 stays there and is not copied; NumPy's arrays travel there and the result back.
 """
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -29,10 +30,7 @@ def checked(array: Array, name: str, like: Array | None = None) -> Array:
     ValueError
         When shape or type are not those of `like`.
     """
-    if not isinstance(array, np.ndarray) and not hasattr(array, "__cuda_array_interface__"):
-        raise TypeError(
-            f"{name} is {type(array).__name__}: give an array of NumPy, CuPy or numba.cuda"
-        )
+    _must_be_array(array, name)
     if array.dtype not in STORED:
         raise TypeError(
             f"{name} holds {array.dtype}; it must hold float32 or float16: convert it, "
@@ -44,6 +42,42 @@ def checked(array: Array, name: str, like: Array | None = None) -> Array:
             f"shape {tuple(like.shape)}"
         )
     return array
+
+
+def _must_be_array(array: Array, name: str) -> None:
+    if not isinstance(array, np.ndarray) and not hasattr(array, "__cuda_array_interface__"):
+        raise TypeError(
+            f"{name} is {type(array).__name__}: give an array of NumPy, CuPy or numba.cuda"
+        )
+
+
+def checked_float32(array: Array, name: str, axes: int, shape: str) -> None:
+    """Refuse what is no array of float32 with so many axes; `shape` says what it must be."""
+    _must_be_array(array, name)
+    if array.dtype != np.float32:
+        raise TypeError(f"{name} holds {array.dtype}: convert it, {name}.astype('float32')")
+    if len(array.shape) != axes:
+        raise ValueError(f"{name} has the shape {tuple(array.shape)}; it must be {shape}")
+
+
+def float32_out(out: Array | None, like: Array, shape: tuple[int, ...]) -> Array:
+    """Where a kernel writes a result of float32, see `target_for`; ValueError for another shape."""
+    if out is not None:
+        checked_float32(out, "out", len(shape), str(shape))
+        if tuple(out.shape) != shape:
+            raise ValueError(f"out has the shape {tuple(out.shape)}; it must be {shape}")
+    return target_for(out, like, shape, np.float32)
+
+
+def known(word: str, what: str, choices: Iterable[str], before: str = "") -> None:
+    """Refuse a word that is none of the choices: "there is no method 'x': choose a, b"."""
+    if word not in choices:
+        raise ValueError(f"there is no {what} {word!r}: choose {before}{', '.join(choices)}")
+
+
+def as_device_array(array: Array) -> Array:
+    """An array that is on the GPU, as numba.cuda sees it."""
+    return array if hasattr(array, "copy_to_host") else cuda.as_cuda_array(array)
 
 
 def on_device(array: Array, name: str, rows: bool = False) -> Array:
@@ -58,7 +92,7 @@ def on_device(array: Array, name: str, rows: bool = False) -> Array:
     """
     if isinstance(array, np.ndarray):
         return cuda.to_device(np.ascontiguousarray(array))
-    there = array if hasattr(array, "copy_to_host") else cuda.as_cuda_array(array)
+    there = as_device_array(array)
     wanted, size = [], there.dtype.itemsize
     for length in reversed(there.shape):
         wanted.insert(0, size)
@@ -72,6 +106,20 @@ def on_device(array: Array, name: str, rows: bool = False) -> Array:
             f"to C order first, or give it as a NumPy array"
         )
     return there
+
+
+def flat_on_device(array: Array, name: str) -> Array:
+    """All elements of an array in C order, side by side, on the GPU."""
+    there = on_device(array, name)
+    return there.reshape(there.size)
+
+
+def matrix_on_device(array: Array, name: str) -> Array:
+    """An array as (rows, columns), on the GPU as `on_device`; rows of a matrix may lie apart."""
+    there = on_device(array, name, rows=array.ndim == 2)
+    if there.ndim == 2:
+        return there
+    return there.reshape(there.size // there.shape[-1], there.shape[-1])
 
 
 def empty_like(array: Array, shape: tuple[int, ...], dtype: Any) -> Array:
@@ -96,8 +144,7 @@ def handed_back(target: Array, out: Array | None, like: Array) -> Array:
         return out
     if out is None and not isinstance(like, np.ndarray):
         return target
-    there = target if hasattr(target, "copy_to_host") else cuda.as_cuda_array(target)
-    result = there.copy_to_host()
+    result = as_device_array(target).copy_to_host()
     if out is None:
         return result
     out[...] = result
@@ -112,3 +159,37 @@ def are_aligned(*arrays: Array) -> bool:
         if about["data"][0] % size or any(step % size for step in array.strides[:-1]):
             return False
     return True
+
+
+def rows_are_aligned(*arrays: Array | None) -> bool:
+    """Whether whole rows can be accessed four numbers at a time, of those arrays that are there."""
+    there = [array for array in arrays if array is not None]
+    return there[0].shape[-1] % WIDE == 0 and are_aligned(*there)
+
+
+def applied(
+    given: dict[str, Array], out: Array | None, launch: Callable[..., None], rows: bool = False
+) -> Array:
+    """A front door of kernels whose arrays and result all have one shape and type.
+
+    Parameters
+    ----------
+    given : dict
+        The arrays by name.
+    out : array, optional
+    launch : callable
+        Called with them and where to write, on the device: flat, or with `rows` as matrices.
+    """
+    (name, first), *others = given.items()
+    checked(first, name)
+    for other, array in others:
+        checked(array, other, like=first)
+    if rows and first.ndim == 0:
+        raise ValueError(f"{name} has no axis, so no rows: give at least one")
+    if out is not None:
+        checked(out, "out", like=first)
+    target = target_for(out, first, tuple(first.shape), first.dtype)
+    if first.size:
+        bring = matrix_on_device if rows else flat_on_device
+        launch(*(bring(array, name) for name, array in (*given.items(), ("out", target))))
+    return handed_back(target, out, first)

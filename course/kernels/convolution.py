@@ -19,18 +19,27 @@ places with the pooling.
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numba import float32
 
 from course.backend import cuda
-from course.intrinsics import load, store
 from course.kernels.activation import EACH, FUNCTIONS, each
-from course.kernels.arrays import Array, checked, empty_like, handed_back, on_device, target_for
+from course.kernels.arrays import (
+    Array,
+    checked_float32,
+    empty_like,
+    flat_on_device,
+    float32_out,
+    handed_back,
+    known,
+    on_device,
+)
+from course.kernels.intrinsics import load, store
 from course.kernels.reduce import larger
 
 ZERO = float32(0)
-WARP = 32
 #: Numbers in a row of an image in its frame beyond its pixels: 1 before, 3 behind. With 2 in all
 #: lanes, which read every second pixel of some rows, would meet in a bank at 8 columns.
 PADDING = 4
@@ -85,7 +94,7 @@ def same(x):
 
 
 @dataclass(frozen=True)
-class Shape:
+class ConvolutionShape:
     """The sizes to tune.
 
     Attributes
@@ -105,12 +114,12 @@ class Shape:
         return self.outputs * self.pixels
 
 
-def shape_for(rows: int, columns: int) -> Shape:
+def shape_for(rows: int, columns: int) -> ConvolutionShape:
     """The shape for images of so many rows and columns: no more threads than pooled pixels."""
     pixels = 1
     while 2 * pixels <= min(16, (rows // 2) * (columns // 2)):
         pixels *= 2
-    return Shape(pixels)
+    return ConvolutionShape(pixels)
 
 
 @functools.cache
@@ -155,7 +164,9 @@ def largest_of(function: Callable) -> Callable:
 
 
 @functools.cache
-def fused(function: Callable, inputs: int, rows: int, columns: int, shape: Shape) -> Callable:
+def fused(
+    function: Callable, inputs: int, rows: int, columns: int, shape: ConvolutionShape
+) -> Callable:
     """Step 2, of (x, weight, bias, out), for images of `inputs` channels, rows x columns pixels.
 
     x is (images, inputs rows columns), weight (outputs 9 inputs), out (images, outputs, pooled
@@ -218,22 +229,14 @@ def fused(function: Callable, inputs: int, rows: int, columns: int, shape: Shape
     return convolve_fused
 
 
-def fused_bytes(inputs: int, rows: int, columns: int, shape: Shape) -> int:
+def fused_bytes(inputs: int, rows: int, columns: int, shape: ConvolutionShape) -> int:
     """Bytes of shared memory of a block."""
     tile = inputs * (rows + 2) * (columns + PADDING)
     return 4 * (tile + shape.outputs * (9 * inputs | 1))
 
 
 # --- launching ------------------------------------------------------------------------------------
-FOUR, THREE, ONE = "float32[:, :, :, ::1]", "float32[:, :, ::1]", "float32[::1]"
-#: Argument types, for compiling ahead.
-SIGNATURES = {
-    "convolve_naive": f"void({FOUR}, {FOUR}, {ONE}, {FOUR})",
-    "pool_naive": f"void({FOUR}, {FOUR})",
-}
-SIGNATURE = f"void(float32[:, ::1], {ONE}, {ONE}, {THREE})"  # of the fused kernels
-
-Step = tuple[str, Callable, tuple, tuple]  # name, kernel, (grid, block), arguments
+LayerLaunch = tuple[str, Callable, tuple, tuple]  # name, kernel, (grid, block), arguments
 
 
 def function_of(activation: str | None) -> Callable:
@@ -249,7 +252,7 @@ def function_of(activation: str | None) -> Callable:
 
 def steps(
     x: Array, weight: Array, bias: Array, out: Array, activation: str | None, method: str
-) -> list[Step]:
+) -> list[LayerLaunch]:
     """What is launched, one after the other, for arrays on the device.
 
     `x` may be anything with x's shape, such as a place that is filled in later.
@@ -270,10 +273,9 @@ def steps(
         given = x.reshape(images, inputs * rows * columns), weight.reshape(outputs * 9 * inputs)
         result = out.reshape(images, outputs, (rows // 2) * (columns // 2))
         return [("convolution, activation, pooling", kernel, how, (*given, bias, result))]
-    if method != "naive":
-        raise ValueError(f"there is no method {method!r}: choose {', '.join(LADDER)}")
+    known(method, "method", LADDER)
     between = empty_like(out, (images, outputs, rows, columns), np.float32)
-    flat = on_device(between, "between").reshape(between.size)
+    flat = flat_on_device(between, "between")
     found = [
         ("convolution", convolve_naive, threads_for(between), (x, weight, bias, between)),
         ("activation", each(function), threads_for(between), (flat, flat)),
@@ -285,6 +287,16 @@ def steps(
 def threads_for(out: Array) -> tuple[int, int]:
     """Grid and block where a thread has one element."""
     return -(-out.size // EACH), EACH
+
+
+def launch_layer(
+    steps: Callable, x: Array, weight: Array, bias: Array, out: Array, *more: Any
+) -> None:
+    """Launch what ``steps(x, weight, bias, out, *more)`` says, of these arrays on the device."""
+    given = {"x": x, "weight": weight, "bias": bias, "out": out}
+    there = [on_device(array, name) for name, array in given.items()]
+    for _, kernel, (grid, block), arguments in steps(*there, *more):
+        kernel[grid, block](*arguments)
 
 
 # --- the front door -------------------------------------------------------------------------------
@@ -326,12 +338,11 @@ def convolution(
         images that are too large for the shared memory of the fused kernel.
     """
     function_of(activation)
-    if method not in LADDER:
-        raise ValueError(f"there is no method {method!r}: choose {', '.join(LADDER)}")
+    known(method, "method", LADDER)
     axes = "(images, inputs, rows, columns)"
     for array, name, count in ((x, "x", 4), (weight, "weight", 4), (bias, "bias", 1)):
         shape = axes if name == "x" else "(outputs, inputs, 3, 3)" if count == 4 else "(outputs,)"
-        of_float32(array, name, count, shape)
+        checked_float32(array, name, count, shape)
     images, inputs, rows, columns = x.shape
     if not inputs or rows < 2 or columns < 2:
         raise ValueError(
@@ -344,36 +355,7 @@ def convolution(
             f"weight and bias have the shapes {tuple(weight.shape)} and {tuple(bias.shape)}; for "
             f"x's {inputs} channels they must be (outputs, {inputs}, 3, 3) and (outputs,)"
         )
-    wanted = (images, outputs, rows // 2, columns // 2)
-    if out is not None:
-        of_float32(out, "out", 4, str(wanted))
-        if tuple(out.shape) != wanted:
-            raise ValueError(f"out has the shape {tuple(out.shape)}; it must be {wanted}")
-    target = target_for(out, x, wanted, np.float32)
+    target = float32_out(out, x, (images, outputs, rows // 2, columns // 2))
     if images:
-        given = {"x": x, "weight": weight, "bias": bias, "out": target}
-        there = [on_device(array, name) for name, array in given.items()]
-        for _, kernel, (grid, block), arguments in steps(*there, activation, method):
-            kernel[grid, block](*arguments)
+        launch_layer(steps, x, weight, bias, target, activation, method)
     return handed_back(target, out, x)
-
-
-def of_float32(array: Array, name: str, axes: int, shape: str) -> None:
-    """Refuse what is no array of float32 with so many axes; `shape` says what it must be."""
-    checked(array, name)
-    if array.dtype != np.float32:
-        raise TypeError(f"{name} holds {array.dtype}: convert it, {name}.astype('float32')")
-    if len(array.shape) != axes:
-        raise ValueError(f"{name} has the shape {tuple(array.shape)}; it must be {shape}")
-
-
-def made_kernels() -> dict[str, tuple[Callable, str]]:
-    """Kernels that are made for a network's layers: name -> (kernel, types); compiled ahead."""
-    found = {}
-    for activation in ("relu", "gelu", "silu"):
-        function = function_of(activation)
-        for inputs, side in ((1, 8), (16, 4), (1, 28), (16, 14)):
-            kernel = fused(function, inputs, side, side, shape_for(side, side))
-            name = f"fused, {activation}, {inputs} x {side} x {side}"
-            found[name] = kernel, SIGNATURE
-    return found

@@ -16,18 +16,23 @@ that weights are read side by side and that there are enough warps.
 import functools
 from collections.abc import Callable
 
-import numpy as np
 from numba import float32
 
 from course.backend import cuda
-from course.intrinsics import load
 from course.kernels.activation import each
-from course.kernels.arrays import Array, handed_back, on_device, target_for
-from course.kernels.convolution import Step, function_of, of_float32, threads_for
-from course.kernels.norm_rows import lanes_sum
+from course.kernels.arrays import (
+    Array,
+    checked_float32,
+    flat_on_device,
+    float32_out,
+    handed_back,
+    known,
+)
+from course.kernels.convolution import LayerLaunch, function_of, launch_layer, threads_for
+from course.kernels.intrinsics import load
+from course.kernels.warps import WARP, lanes_sum
 
 ZERO = float32(0)
-WARP = 32
 WARPS = 8  # of a block, each with an output
 ROWS = 4  # of a warp: a weight is read once for all of them
 LADDER = ("naive", "warp")  # the steps
@@ -38,7 +43,7 @@ sum_of_lanes = lanes_sum(WARP)
 
 @cuda.jit
 def linear_naive(x, weight, bias, out):
-    """Step 1, without activation. Mapping: thread (column, row) has out[row, column].
+    """LayerLaunch 1, without activation. Mapping: thread (column, row) has out[row, column].
 
     Memory: lanes walk the outputs, so that each reads a row of the weights of its own: 32 sectors
     for 32 numbers.
@@ -53,7 +58,7 @@ def linear_naive(x, weight, bias, out):
 
 @functools.cache
 def warps(function: Callable, rows: int = ROWS) -> Callable:
-    """Step 2, of (x, weight, bias, out), with the activation.
+    """LayerLaunch 2, of (x, weight, bias, out), with the activation.
 
     Mapping: warp w of block (b, r) has output 8 b + w of the rows r rows, ..., its lanes the inputs
     lane, lane + 32, ...: they read weights and rows side by side, and add up by shuffles.
@@ -80,26 +85,21 @@ def warps(function: Callable, rows: int = ROWS) -> Callable:
     return linear_warps
 
 
-MATRIX = "float32[:, ::1]"
-SIGNATURE = f"void({MATRIX}, {MATRIX}, float32[::1], {MATRIX})"
-
-
 def steps(
     x: Array, weight: Array, bias: Array, out: Array, activation: str | None, method: str
-) -> list[Step]:
+) -> list[LayerLaunch]:
     """What is launched, one after the other, for arrays on the device."""
     function = function_of(activation)
     count, outputs = out.shape
     if method == "warp":
         how = (-(-outputs // WARPS), -(-count // ROWS)), (WARP, WARPS)
         return [("linear, activation", warps(function), how, (x, weight, bias, out))]
-    if method != "naive":
-        raise ValueError(f"there is no method {method!r}: choose {', '.join(LADDER)}")
+    known(method, "method", LADDER)
     wide, high = NAIVE_BLOCK
     how = (-(-outputs // wide), -(-count // high)), NAIVE_BLOCK
-    found: list[Step] = [("linear", linear_naive, how, (x, weight, bias, out))]
+    found: list[LayerLaunch] = [("linear", linear_naive, how, (x, weight, bias, out))]
     if activation is not None:
-        flat = on_device(out, "out").reshape(out.size)
+        flat = flat_on_device(out, "out")
         found.append(("activation", each(function), threads_for(out), (flat, flat)))
     return found
 
@@ -140,11 +140,10 @@ def linear(
         For shapes or strides that do not fit, an unknown activation or method.
     """
     function_of(activation)
-    if method not in LADDER:
-        raise ValueError(f"there is no method {method!r}: choose {', '.join(LADDER)}")
-    of_float32(x, "x", 2, "(rows, inputs)")
-    of_float32(weight, "weight", 2, "(outputs, inputs)")
-    of_float32(bias, "bias", 1, "(outputs,)")
+    known(method, "method", LADDER)
+    checked_float32(x, "x", 2, "(rows, inputs)")
+    checked_float32(weight, "weight", 2, "(outputs, inputs)")
+    checked_float32(bias, "bias", 1, "(outputs,)")
     (rows, inputs), outputs = x.shape, weight.shape[0]
     if not inputs or not outputs:
         raise ValueError(
@@ -156,22 +155,7 @@ def linear(
             f"weight and bias have the shapes {tuple(weight.shape)} and {tuple(bias.shape)}; for "
             f"x's {inputs} inputs they must be (outputs, {inputs}) and (outputs,)"
         )
-    if out is not None:
-        of_float32(out, "out", 2, str((rows, outputs)))
-        if tuple(out.shape) != (rows, outputs):
-            raise ValueError(f"out has the shape {tuple(out.shape)}; it must be {(rows, outputs)}")
-    target = target_for(out, x, (rows, outputs), np.float32)
+    target = float32_out(out, x, (rows, outputs))
     if rows:
-        given = {"x": x, "weight": weight, "bias": bias, "out": target}
-        there = [on_device(array, name) for name, array in given.items()]
-        for _, kernel, (grid, block), arguments in steps(*there, activation, method):
-            kernel[grid, block](*arguments)
+        launch_layer(steps, x, weight, bias, target, activation, method)
     return handed_back(target, out, x)
-
-
-def made_kernels() -> dict[str, tuple[Callable, str]]:
-    """Kernels that are made for an activation: name -> (kernel, types); compiled ahead."""
-    names = (None, "relu", "gelu", "silu")
-    return {
-        f"warp, {name or 'no activation'}": (warps(function_of(name)), SIGNATURE) for name in names
-    }

@@ -20,11 +20,19 @@ import numpy as np
 from numba import float32, int32, int64, uint32
 
 from course.backend import cuda
-from course.intrinsics import load4
-from course.kernels.arrays import WIDE, Array, are_aligned, checked, on_device, target_for
+from course.kernels.arrays import (
+    WIDE,
+    Array,
+    are_aligned,
+    checked,
+    flat_on_device,
+    known,
+    on_device,
+    target_for,
+)
+from course.kernels.intrinsics import load4
+from course.kernels.warps import ALL, WARP
 
-WARP = 32
-ALL = 0xFFFFFFFF  # lanes of a warp
 THREADS = 256  # of a block in steps 1 to 4; a power of two
 WARPS = THREADS // WARP
 NAN_BITS = np.int32(0x7FC00000)
@@ -190,7 +198,7 @@ def shuffles(kind: Kind) -> Callable:
 
 
 @dataclass(frozen=True)
-class Shape:
+class ReductionShape:
     """The sizes to tune.
 
     Attributes
@@ -214,11 +222,11 @@ class Shape:
 
 
 #: Not measured yet: 64 bytes under way in each thread, as many threads as a multiprocessor holds.
-SHAPES = {"sm_75": Shape(blocks=4), "sm_90": Shape(blocks=8)}
+SHAPES = {"sm_75": ReductionShape(blocks=4), "sm_90": ReductionShape(blocks=8)}
 
 
 @functools.cache
-def gatherer(kind: Kind, shape: Shape, aligned: bool) -> Callable:
+def gatherer(kind: Kind, shape: ReductionShape, aligned: bool) -> Callable:
     """Device function of (x, first, step): a thread's part of the tiles from `first` on.
 
     Tiles that are full are read without a guard, four elements at a time where the array is
@@ -260,7 +268,7 @@ def gatherer(kind: Kind, shape: Shape, aligned: bool) -> Callable:
 
 
 @functools.cache
-def several(kind: Kind, shape: Shape, aligned: bool) -> Callable:
+def several(kind: Kind, shape: ReductionShape, aligned: bool) -> Callable:
     """Step 4, of (x, out): several elements a thread, wide loads; then as step 3, one atomic.
 
     Mapping: block b has the b-th tile.
@@ -280,7 +288,7 @@ def several(kind: Kind, shape: Shape, aligned: bool) -> Callable:
 
 
 @functools.cache
-def last_block(kind: Kind, shape: Shape, aligned: bool) -> Callable:
+def last_block(kind: Kind, shape: ReductionShape, aligned: bool) -> Callable:
     """Step 5, of (x, partial, counter, out): as many blocks as run at once; the last one ends it.
 
     Mapping: block b has tiles b, b + blocks, ... It writes its result to ``partial[b]``, makes it
@@ -316,7 +324,7 @@ def last_block(kind: Kind, shape: Shape, aligned: bool) -> Callable:
     return reduce_last_block
 
 
-class Step(NamedTuple):
+class ReductionStep(NamedTuple):
     """A step of the ladder: what makes its kernel, and whether for a shape and an alignment."""
 
     make: Callable
@@ -326,29 +334,12 @@ class Step(NamedTuple):
 
 #: The steps by name, in the order of the ladder.
 LADDER = {
-    "atomics": Step(functools.cache(atomics)),
-    "tree": Step(functools.cache(tree)),
-    "shuffles": Step(functools.cache(shuffles)),
-    "several": Step(several, shaped=True),
-    "last block": Step(last_block, shaped=True, fills=False),
+    "atomics": ReductionStep(functools.cache(atomics)),
+    "tree": ReductionStep(functools.cache(tree)),
+    "shuffles": ReductionStep(functools.cache(shuffles)),
+    "several": ReductionStep(several, shaped=True),
+    "last block": ReductionStep(last_block, shaped=True, fills=False),
 }
-
-
-def made_kernels() -> dict[str, tuple[Callable, str]]:
-    """Every kernel of the ladder with its argument types: what is compiled ahead."""
-    found: dict[str, tuple[Callable, str]] = {}
-    for name, kind in KINDS.items():
-        for label, step in LADDER.items():
-            for stored in ("float32", "float16"):
-                room = "" if step.fills else "float32[::1], uint32[::1], "
-                types = f"void({stored}[::1], {room}float32[::1])"
-                if step.shaped:
-                    for aligned in (True, False):
-                        about = f"{name}, {label}, {stored}{'' if aligned else ', unaligned'}"
-                        found[about] = step.make(kind, SHAPES["sm_90"], aligned), types
-                else:
-                    found[f"{name}, {label}, {stored}"] = step.make(kind), types
-    return found
 
 
 def configured(
@@ -382,7 +373,7 @@ def configured(
     return launch
 
 
-def shape_here() -> Shape:
+def shape_here() -> ReductionShape:
     """The shape for this GPU."""
     capability = tuple(cuda.get_current_device().compute_capability)
     return SHAPES["sm_90" if capability >= (8, 0) else "sm_75"]
@@ -422,10 +413,8 @@ def reduction(
     ValueError
         For an unknown kind or method, the maximum of no elements, a wrong `out`, or strides.
     """
-    if kind not in KINDS:
-        raise ValueError(f"there is no reduction {kind!r}: choose {', '.join(KINDS)}")
-    if method not in LADDER:
-        raise ValueError(f"there is no method {method!r}: choose {', '.join(LADDER)}")
+    known(kind, "reduction", KINDS)
+    known(method, "method", LADDER)
     checked(x, "x")
     if kind == "max" and not x.size:
         raise ValueError("x has no elements, so no maximum: give at least one")
@@ -433,8 +422,7 @@ def reduction(
         checked(out, "out", like=np.empty(1, np.float32))
     place = on_device(target_for(out, x, (1,), np.float32), "out")
     if x.size:
-        there = on_device(x, "x")
-        flat = there.reshape(there.size)
+        flat = flat_on_device(x, "x")
         configured(flat, kind, method)(flat, place)
     else:
         fill[1, 1](place, KINDS[kind].nothing)

@@ -1,0 +1,51 @@
+"""Exercises: how one is declared, how an answer is judged, what is said of it; and `check`.
+
+An exercise is declared in ``lessons/lessonNN/exercises.py`` by `KernelExercise.declare` or
+`FunctionExercise.declare` (`course.checks.exercises`). How an answer is judged stands in
+`course.checks.judging`; what is said about it in `course.checks.verdicts`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from course.checks import judging, progress
+from course.checks.exercises import find_exercise
+from course.checks.verdicts import Verdict, VerdictError
+
+
+def check(name: str, answer: Any, *, wrong_on_purpose: bool = False) -> Verdict:
+    """Try an answer in all cases of an exercise and say what came out.
+
+    Parameters
+    ----------
+    name : str
+        Name of the exercise, as the lesson gives it.
+    answer : kernel or function
+        What you wrote: the kernel itself, not a launch of it.
+    wrong_on_purpose : bool
+        A lesson shows what a verdict on this answer looks like: it is not noted in `progress`, and
+        COURSE_STRICT does not stop it.
+
+    Returns
+    -------
+    Verdict
+        Shows itself. On a GPU machine the answer is simulated first, and launched on the GPU only
+        if the simulation is clean.
+
+    Raises
+    ------
+    UnknownExercise
+        When no exercise has that name.
+    VerdictError
+        When the environment has COURSE_STRICT=1 and the verdict is not "passed".
+    """
+    exercise = find_exercise(name)
+    verdict = judging.judge(exercise, answer)
+    if wrong_on_purpose:
+        return verdict
+    progress.record(exercise, verdict, answer)
+    if os.environ.get("COURSE_STRICT") == "1" and not verdict:
+        raise VerdictError(verdict)
+    return verdict

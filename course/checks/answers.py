@@ -1,0 +1,192 @@
+"""What was handed to `check`: a kernel, a function, a stub, or something else by mistake."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from course.checks.verdicts import Failure, count
+
+# A part of Numba's messages that says where in Numba it happened, not what is wrong.
+NOISE = (
+    "Failed in ",
+    "During: ",
+    "There are ",
+    "- Resolution failure",
+    "- argument",
+    "For more information",
+    "This error may have been caused",
+    "To see Python/NumPy features",
+    "If you think your code should work",
+)
+# Paths and Numba's inner names, and what stands for them.
+CLEANED = (
+    (r",? defined at \S+ \(\d+\)", ""),
+    (r"\.*\s*Raised from None$", "."),
+    (r"Function\(<(?:built-in )?function (\w+)[^>]*>\)", r"\1"),
+    (r"'(\w+)\.\d+'", r"'\1'"),
+)
+CANNOT_COMPILE = "Numba cannot compile this: "
+# How the simulator says where: "..., line 3 of square:" and the source below it.
+SIMULATED_PLACE = re.compile(r"(?:,|\n)\s*line (\d+) of (\w+):\s*\n\s*(.+)\s*$")
+ESSENTIAL = re.compile(
+    r"NameError|No implementation of function|Unknown attribute|cannot determine Numba type|"
+    r"Cannot unify|is not defined|Unsupported|not supported|Invalid use of|Use of|cannot assign|"
+    r"No match|Cannot resolve"
+)
+
+
+def plain_function(kernel: Any) -> FunctionType | None:
+    """The Python function under a kernel or other dispatcher, or the function itself."""
+    function = getattr(kernel, "py_func", kernel)
+    return function if isinstance(function, FunctionType) else None
+
+
+def source_tree(function: Callable[..., Any]) -> ast.AST | None:
+    """The parsed source of a function, or None where Python cannot find it."""
+    try:
+        return ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return None
+
+
+def looks_like_a_stub(function: Callable[..., Any] | None) -> bool:
+    """Whether the source has a `pass`, or `...` alone on its line."""
+    tree = source_tree(function) if function is not None else None
+    if tree is None:
+        return False
+    return any(
+        isinstance(node, ast.Pass)
+        or (isinstance(node, ast.Expr) and getattr(node.value, "value", None) is ...)
+        for node in ast.walk(tree)
+    )
+
+
+def line_of(function: FunctionType, number: int) -> tuple[int | None, str | None]:
+    """A line of the file as counted from `def` = 1, and its source."""
+    try:
+        lines, start = inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        return None, None
+    definition = next(
+        (i for i, text in enumerate(lines) if text.lstrip().startswith(("def ", "async def "))), 0
+    )
+    offset = number - max(start, 1)
+    if not 0 <= offset < len(lines):
+        return None, None
+    return offset - definition + 1, lines[offset].strip()
+
+
+def kernel_fault(name: str, answer: Any) -> str | None:
+    """Why an answer is no kernel, in a sentence that says what to do; None if it is one."""
+    call = f"check({name!r}, your_kernel)"
+    if answer is None:
+        return (
+            "check was given None. Give it the kernel itself, by its name and without brackets: "
+            f"{call}. A launch such as kernel[grid, block](...) returns None."
+        )
+    if inspect.isclass(answer):
+        return f"{answer.__name__} is a class; an answer is a kernel: a function under @cuda.jit."
+    base_names = {base.__name__ for base in type(answer).__mro__}
+    if "CPUDispatcher" in base_names:
+        return (
+            f"{answer.__name__} is compiled for the CPU, by @njit or @jit. "
+            "Write @cuda.jit above it, with `from course import cuda`."
+        )
+    if isinstance(answer, FunctionType):
+        return (
+            f"{answer.__name__} is a plain Python function, not a kernel yet. "
+            "Write @cuda.jit on the line above its def."
+        )
+    inner = getattr(answer, "dispatcher", None) or getattr(answer, "kernel", None)
+    if plain_function(answer) is None and plain_function(inner) is not None:
+        return f"That is a kernel with its launch configuration. Leave out [grid, block]: {call}."
+    options = getattr(answer, "targetoptions", None) or {}
+    if options.get("device") or getattr(answer, "device", None) is True:
+        return (
+            f"{answer.__name__} is a device function: only kernels can call it. "
+            "Take device=True out of its @cuda.jit."
+        )
+    if plain_function(answer) is None:
+        kind = type(answer).__name__
+        return f"check was given a value of type {kind}, not a kernel. Give the kernel: {call}."
+    return None
+
+
+def function_fault(name: str, answer: Any) -> str | None:
+    """Why an answer is no function that can be called, or None if it is one."""
+    if answer is None:
+        return (
+            f"check was given None. Give it the function itself: check({name!r}, your_function), "
+            "by its name and without brackets."
+        )
+    if inspect.isclass(answer):
+        return f"{answer.__name__} is a class; this exercise asks for a function."
+    if not callable(answer):
+        return (
+            f"check was given a value of type {type(answer).__name__}, not a function. "
+            "Give the function itself, not the result of calling it."
+        )
+    return None
+
+
+def check_parameters(function: Callable[..., Any], expected: tuple[str, ...]) -> None:
+    """Raise Failure("wrong-arguments") unless `function` takes the expected arguments in order."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    parameters = list(signature.parameters.values())
+    taken = tuple(parameter.name for parameter in parameters)
+    wanted = f"{count(len(expected), 'argument')}: {', '.join(expected)}"
+    called = getattr(function, "__name__", "your answer")
+    try:
+        signature.bind(*expected)
+    except TypeError:
+        message = f"{called} takes {count(len(taken), 'argument')}"
+        message += f" ({', '.join(taken)})" if taken else ""
+        raise Failure("wrong-arguments", f"{message}; this exercise gives {wanted}.") from None
+    if taken != expected and set(taken) == set(expected):
+        raise Failure(
+            "wrong-arguments",
+            f"{called} takes its arguments in the order {', '.join(taken)}; "
+            f"this exercise gives {wanted}, in that order.",
+        )
+
+
+def is_numba_error(error: BaseException) -> bool:
+    """Whether Numba raised it; by name, since numba-cuda brings classes of its own."""
+    return any(base.__name__ == "NumbaError" for base in type(error).__mro__)
+
+
+def typing_failure(error: BaseException, function: FunctionType | None) -> Failure:
+    """Numba's error without what only helps Numba's developers: one sentence and the line."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    place = SIMULATED_PLACE.search(text)
+    if place:
+        sentence = " ".join(text[: place.start()].split())
+        where = "" if place[2] == getattr(function, "__name__", "") else f" (in {place[2]})"
+        return Failure("typing", CANNOT_COMPILE + sentence + where, int(place[1]), place[3])
+    number = getattr(getattr(error, "loc", None), "line", None)
+    lines = []
+    for raw in text.splitlines():
+        line = raw.strip()
+        found = re.match(r'File ".*", line (\d+)', line)
+        if found:
+            number = number or int(found[1])
+            break
+        if line and not line.startswith(NOISE) and not set(line) <= set("^-=~ "):
+            lines.append(line)
+    essential = next((i for i, line in enumerate(lines) if ESSENTIAL.search(line)), 0)
+    sentence = " ".join(lines[essential : essential + 2]) if lines else type(error).__name__
+    for pattern, plain in CLEANED:
+        sentence = re.sub(pattern, plain, sentence)
+    line, code = (None, None)
+    if number is not None and function is not None:
+        line, code = line_of(function, number)
+    return Failure("typing", CANNOT_COMPILE + sentence, line, code)

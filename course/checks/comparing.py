@@ -1,0 +1,369 @@
+"""Compares an answer's arrays with the reference and says in words how they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from course.checks.verdicts import Failure
+
+# A diagnosis such as "transposed" must fit far better than it could by chance, yet leave room for
+# float32 rounding in a sum; relative to the largest magnitude.
+DIAGNOSIS_TOLERANCE = 1e-4
+# An error this many times the allowed one still looks like rounding, not like a wrong formula.
+LOOKS_LIKE_ROUNDING = 3_000
+FINITE_POISON = 12_345  # fits float16; no exercise computes it
+
+
+class NoValue(Exception):
+    """A mistake gives nothing in this case: no answer's values come from it."""
+
+
+def poison(expected: np.ndarray, dtype: np.dtype, *, finite: bool = False) -> np.ndarray:
+    """An array that no right answer leaves as it is.
+
+    Floats and complex numbers: NaN (or 12,345 if `finite`). Integers: the type's largest value
+    (or one below), never what is expected there. Bools: the opposite of what is expected.
+    """
+    dtype = np.dtype(dtype)
+    if dtype.kind in "fc":
+        return np.full(expected.shape, FINITE_POISON if finite else np.nan, dtype)
+    if dtype.kind == "b":
+        return ~expected.astype(bool)
+    if dtype.kind not in "iu":
+        raise TypeError(f"an output of dtype {dtype} cannot be poisoned; use numbers or bools")
+    largest = np.iinfo(dtype).max
+    first, spare = (largest - 2, largest - 3) if finite else (largest, largest - 1)
+    values = np.full(expected.shape, first, dtype)
+    values[np.asarray(expected == first)] = spare
+    return values
+
+
+def shown(value: Any) -> str:
+    """A number as a learner would write it, at most six digits."""
+    if isinstance(value, (bool, np.bool_)):
+        return str(bool(value))
+    if isinstance(value, (int, np.integer)):
+        return str(int(value))
+    if isinstance(value, (complex, np.complexfloating)):
+        return f"{complex(value):.6g}"
+    if isinstance(value, (float, np.floating)):
+        return f"{float(value):.6g}"
+    return repr(value)
+
+
+def told_apart(got: Any, right: Any) -> tuple[str, str]:
+    """Two numbers that differ, with as many digits as it takes to see that."""
+    texts = shown(got), shown(right)
+    if texts[0] == texts[1] and isinstance(got + right, (float, np.floating)):
+        for digits in range(7, 18):
+            texts = f"{float(got):.{digits}g}", f"{float(right):.{digits}g}"
+            if texts[0] != texts[1]:
+                break
+    return texts
+
+
+def place(name: str, index: tuple[int, ...]) -> str:
+    """ "out[3]", "image[2, 5]"; a number without axes is just its name."""
+    return f"{name}[{', '.join(map(str, index))}]" if index else name
+
+
+def extent(mask: np.ndarray) -> str:
+    """Which elements a mask picks, in words: "the last 3 of 1,003 elements"."""
+    chosen = int(mask.sum())
+    total = mask.size
+    if chosen == total:
+        return "the only element" if total == 1 else f"all {total:,} elements"
+    if mask.ndim == 2:
+        words = _rows_or_columns(mask)
+        if words:
+            return words
+    flat = np.flatnonzero(mask)
+    if mask.ndim == 1 and flat[-1] - flat[0] + 1 == chosen:
+        some = "element" if chosen == 1 else f"{chosen:,}"
+        if flat[-1] == total - 1:
+            return f"the last {some} of {total:,}"
+        if flat[0] == 0:
+            return f"the first {some} of {total:,}"
+        if chosen > 1:
+            return f"elements {flat[0]} to {flat[-1]} of {total:,}"
+    return f"{chosen:,} of {total:,} elements"
+
+
+def _rows_or_columns(mask: np.ndarray) -> str | None:
+    for axis, noun in ((0, "row"), (1, "column")):
+        whole = mask.all(axis=1 - axis)
+        if not np.array_equal(mask, np.expand_dims(whole, 1 - axis) & np.ones_like(mask)):
+            continue
+        lines = np.flatnonzero(whole)
+        number, total = len(lines), mask.shape[axis]
+        nouns = noun if number == 1 else f"{number} {noun}s"
+        if lines[-1] - lines[0] + 1 != number:
+            return f"{number} of {total} {noun}s"
+        if lines[-1] == total - 1:
+            return f"the last {nouns} of {total}"
+        if lines[0] == 0:
+            return f"the first {nouns} of {total}"
+        return f"{noun} {lines[0]}" if number == 1 else f"{noun}s {lines[0]} to {lines[-1]}"
+    return None
+
+
+def first(mask: np.ndarray) -> tuple[int, ...]:
+    """Index of the first chosen element, in row order."""
+    return tuple(int(i) for i in np.argwhere(mask)[0])
+
+
+def wrong_elements(
+    got: np.ndarray, expected: np.ndarray, allowed: np.ndarray | float
+) -> np.ndarray:
+    """Mask of the elements that are off by more than `allowed`; NaN must meet NaN."""
+    if expected.dtype.kind in "fc" or got.dtype.kind in "fc":
+        wide = np.complex128 if "c" in expected.dtype.kind + got.dtype.kind else np.float64
+        got, expected = got.astype(wide), expected.astype(wide)
+        with np.errstate(all="ignore"):
+            near = np.abs(got - expected) <= allowed
+        same = (got == expected) | (np.isnan(got) & np.isnan(expected))
+        return ~(near | same)
+    return np.asarray(got != expected)
+
+
+def compare(
+    name: str,
+    got: np.ndarray,
+    expected: np.ndarray,
+    allowed: np.ndarray | float,
+    *,
+    mistakes: Mapping[str, Callable[[], Any]] | None = None,
+    inputs: dict[str, Any] | None = None,
+    threads: int | None = None,
+    before: np.ndarray | None = None,
+    atomics: bool = False,
+    tolerance_reason: str = "",
+) -> None:
+    """Raise Failure("wrong-result") where `got` is not what was expected.
+
+    Parameters
+    ----------
+    name : str
+        What the learner calls the array.
+    got, expected : arrays of one shape
+    allowed : float or array
+        Largest absolute error for each element.
+    mistakes : mapping of sentence -> callable
+        Each computes what a known mistake would have given; called only where `got` is wrong.
+    inputs : dict of name -> value
+        The arguments, to recognise an input returned unchanged.
+    threads : int, optional
+        Threads of a block, to recognise that only the first block is right.
+    before : array, optional
+        What an array that is changed in place held at first, to recognise lost updates.
+    atomics : bool
+        Whether the kernel used atomics, which lose none.
+    tolerance_reason : str
+        Why that much error is allowed.
+    """
+    wrong = wrong_elements(got, expected, allowed)
+    if not wrong.any():
+        return
+    index = first(wrong)
+    mine, right = told_apart(got[index], expected[index])
+    sentences = [f"{place(name, index)} is {mine}, right is {right}"]
+    sentences[0] += f"; wrong: {extent(wrong)}." if got.ndim else "."
+    diagnosis = explain(
+        got, expected, wrong, mistakes=mistakes or {}, inputs=inputs or {}, threads=threads
+    )
+    if diagnosis is None and before is not None:
+        diagnosis = _not_enough_changed(got, expected, wrong, before, atomics)
+    if diagnosis is None:
+        diagnosis = _looks_like_rounding(got, expected, allowed, tolerance_reason)
+    if diagnosis:
+        sentences.append(diagnosis)
+    raise Failure("wrong-result", "\n".join(sentences))
+
+
+def explain(
+    got: np.ndarray,
+    expected: np.ndarray,
+    wrong: np.ndarray,
+    *,
+    mistakes: Mapping[str, Callable[[], Any]],
+    inputs: dict[str, Any],
+    threads: int | None = None,
+) -> str | None:
+    """What the wrong array looks like, in a sentence, or None."""
+    for sentence, mistake in mistakes.items():
+        try:
+            candidate = np.asarray(mistake())
+        except NoValue:
+            continue
+        if candidate.shape != expected.shape:
+            continue
+        if np.array_equal(got, candidate) or _same(got, candidate, expected):
+            return f"That is what you get when {sentence}."
+    if got.size < 2:
+        return None
+    if got.ndim and not np.any(got):
+        return "Every element is 0: nothing was added up, or nothing was computed."
+    for input_name, value in inputs.items():
+        if isinstance(value, np.ndarray) and _same(got, value, expected):
+            return f"It holds {input_name}, unchanged."
+    for sentence, candidate in _transformed(expected):
+        if _same(got, candidate, expected):
+            return sentence
+    for words in (_shifted(got, expected), _scaled_or_offset(got, expected)):
+        if words:
+            return words
+    return _partly_right(wrong, threads)
+
+
+def _not_enough_changed(
+    got: np.ndarray, expected: np.ndarray, wrong: np.ndarray, before: np.ndarray, atomics: bool
+) -> str | None:
+    """What happened to an array that is changed in place, or None."""
+    if expected.dtype.kind == "c" or not np.all(np.isfinite(got)):
+        return None
+    visited = "Is every value visited, also where there are more values than threads?"
+    mine, right = got.astype(np.float64) - before, expected.astype(np.float64) - before
+    if not np.any(mine[wrong]):
+        return f"What is wrong is as it was before: no thread has changed it. {visited}"
+    short = (np.abs(mine) <= np.abs(right)) & (mine * right >= 0)
+    if not np.all(short[wrong]):
+        return None
+    return "Every wrong element changed too little. " + (
+        visited
+        if atomics
+        else "If several threads add to one address, updates are lost: "
+        "use cuda.atomic.add, which adds in one step."
+    )
+
+
+def _same(got: np.ndarray, candidate: np.ndarray, expected: np.ndarray) -> bool:
+    """Whether `got` is the candidate, and the candidate is not just the right answer."""
+    return _near(got, candidate) and not _near(expected, candidate)
+
+
+def _near(got: np.ndarray, candidate: np.ndarray) -> bool:
+    """Whether every element is the candidate's, within what a diagnosis allows."""
+    if candidate.shape != got.shape or {got.dtype.kind, candidate.dtype.kind} - set("fiubc"):
+        return False
+    if not (np.all(np.isfinite(got)) and np.all(np.isfinite(candidate))):
+        return False
+    wide = np.complex128 if "c" in got.dtype.kind + candidate.dtype.kind else np.float64
+    scale = float(np.max(np.abs(candidate.astype(wide)), initial=0.0))
+    return not np.any(np.abs(got.astype(wide) - candidate) > DIAGNOSIS_TOLERANCE * scale)
+
+
+def is_wholly(got: Any, candidate: Any) -> bool:
+    """Whether an answer of several values is, in each, what a mistake would have given."""
+    if isinstance(candidate, dict):
+        return (
+            isinstance(got, dict)
+            and set(got) == set(candidate)
+            and all(is_wholly(got[key], value) for key, value in candidate.items())
+        )
+    if isinstance(candidate, (tuple, list)):
+        several = isinstance(got, (tuple, list)) or np.ndim(got) > 0
+        return several and len(got) == len(candidate) and all(map(is_wholly, got, candidate))
+    if isinstance(candidate, str) or candidate is None:
+        return type(got) is type(candidate) and got == candidate
+    try:
+        return _near(np.asarray(got), np.asarray(candidate))
+    except ValueError:  # lists of unequal lengths, a number beside an array
+        return False
+
+
+def _transformed(expected: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    if expected.ndim == 2:
+        swapped = "Row and column are swapped somewhere: which index belongs to which axis?"
+        if expected.shape[0] == expected.shape[1]:
+            yield f"Your output is the transpose of the right one. {swapped}", expected.T
+        yield (
+            f"The right values stand in transposed order. {swapped}",
+            expected.T.reshape(expected.shape),
+        )
+    if expected.dtype.kind in "fci":
+        yield "Every element has the wrong sign.", -expected
+        yield "The signs are lost: these are the absolute values.", np.abs(expected)
+    for axis in range(expected.ndim):
+        if expected.shape[axis] > 1:
+            where = "reversed" if expected.ndim == 1 else f"reversed along axis {axis}"
+            yield f"The right values stand in {where} order.", np.flip(expected, axis)
+    if expected.dtype.kind == "f":
+        yield "The fractions are lost: an integer division or type is at work.", np.trunc(expected)
+        yield "These are the squares of the right values.", expected * expected
+        with np.errstate(all="ignore"):
+            yield "These are the square roots of the right values.", np.sqrt(expected)
+
+
+def _shifted(got: np.ndarray, expected: np.ndarray) -> str | None:
+    for axis in range(expected.ndim):
+        length = expected.shape[axis]
+        if length < 4:
+            continue
+        early = np.moveaxis(expected, axis, 0)
+        mine = np.moveaxis(got, axis, 0)
+        along = "" if expected.ndim == 1 else f" along axis {axis}"
+        for step in (1, -1):
+            taken, right = (mine[1:], early[:-1]) if step == 1 else (mine[:-1], early[1:])
+            reference = early[1:] if step == 1 else early[:-1]
+            if _same(taken, right, reference):
+                return (
+                    f"Shifted by one{along}: element i holds what belongs to element "
+                    f"i {'-' if step == 1 else '+'} 1. An index is off by one."
+                )
+    return None
+
+
+def _scaled_or_offset(got: np.ndarray, expected: np.ndarray) -> str | None:
+    if expected.dtype.kind == "c" or got.dtype.kind == "c" or got.dtype.kind == "b":
+        return None
+    wide_got, wide = got.astype(np.float64), expected.astype(np.float64)
+    if not np.all(np.isfinite(wide_got)) or np.ptp(wide) == 0:
+        return None
+    largest = np.unravel_index(np.argmax(np.abs(wide)), wide.shape)
+    factor = wide_got[largest] / wide[largest]
+    if factor and _same(wide_got, factor * wide, wide):
+        return f"Every element is {shown(factor)} times the right one."
+    offset = float(np.median(wide_got - wide))
+    if offset and _same(wide_got, wide + offset, wide):
+        return f"Every element is {shown(offset)} more than the right one."
+    return None
+
+
+def _partly_right(wrong: np.ndarray, threads: int | None) -> str | None:
+    if wrong.all() or wrong.ndim == 0:
+        return None
+    flat = np.flatnonzero(wrong)
+    if threads and wrong.ndim == 1 and len(flat) == wrong.size - threads and flat[0] == threads:
+        return (
+            f"Only the first block's {threads} elements are right. "
+            "Does your index count the blocks before it, as cuda.grid(1) does?"
+        )
+    if wrong.ndim == 2 and wrong.shape[0] != wrong.shape[1]:
+        side = min(wrong.shape)
+        if not wrong[:side, :side].any() and wrong[side:].all() and wrong[:, side:].all():
+            return (
+                f"Only the square part, {side} x {side}, is right. "
+                "A row is compared with the number of columns, or a column with that of rows."
+            )
+    if wrong.ndim == 2 and min(wrong.shape) > 2 and not wrong[1:-1, 1:-1].any():
+        return "Only elements on the border are wrong. What happens at the edges?"
+    return None
+
+
+def _looks_like_rounding(
+    got: np.ndarray, expected: np.ndarray, allowed: np.ndarray | float, reason: str
+) -> str | None:
+    if expected.dtype.kind not in "fc" or not np.all(np.isfinite(got)):
+        return None
+    excess = np.abs(got - expected) / np.maximum(allowed, np.finfo(np.float64).tiny)
+    worst = float(np.max(excess))
+    if worst > LOOKS_LIKE_ROUNDING:
+        return None
+    because = f" ({reason})" if reason else ""
+    return (
+        f"Close: the largest error is about {worst:.2g} times what rounding explains{because}. "
+        "Is a value kept in a narrower type than it needs, or is a small term missing?"
+    )

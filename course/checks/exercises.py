@@ -1,0 +1,389 @@
+"""Exercises: how one is declared, and where they are kept.
+
+An exercise lives in `lessons/lessonNN/exercises.py`, which calls `declare`. How an answer is
+judged stands in `course/checks/judging.py`; what is said about it in `course/checks/verdicts.py`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+import zlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from course.checks.verdicts import COSTS, FAILURES
+
+Dimensions = int | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One set of arguments with which an answer is tried.
+
+    Parameters
+    ----------
+    name : str
+        Shown to the learner: "1,003 elements", "13 x 37".
+    arguments : callable
+        Takes a `numpy.random.Generator`, returns the arguments by name in the order in which the
+        answer takes them. Shapes are fixed, values random.
+    block : int or tuple of int
+        Threads of a block (x, y, z). Kernels only, as are the following.
+    grid : int or tuple of int, optional
+        Blocks of the grid; without it just enough to cover the first output, x along its last axis.
+    shared : int
+        Dynamic shared memory, bytes.
+    measured : bool
+        Costs that depend on the shape (`uncoalesced`, `bank-conflict`, `divergence` and limits)
+        are judged here. Where no case is marked it is the one with the largest output.
+    """
+
+    name: str
+    arguments: Callable[[np.random.Generator], dict[str, Any]]
+    block: Dimensions = 128
+    grid: Dimensions | None = None
+    shared: int = 0
+    measured: bool = False
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far a right answer may be off: roundings x eps(dtype of the output) x magnitude.
+
+    Parameters
+    ----------
+    roundings : float
+        How many roundings may add up, all in the same direction.
+    reason : str
+        Why that many, for readers and for the learner.
+    magnitude : callable, optional
+        Takes the arguments it names (floats as float64), returns the size of what is rounded,
+        one number or one for each element; without it the largest expected magnitude.
+    """
+
+    roundings: float
+    reason: str
+    magnitude: Callable[..., Any] | None = None
+
+    def allowed(self, arguments: Mapping[str, Any], expected: np.ndarray, dtype: np.dtype) -> Any:
+        """Largest error allowed in an output of `dtype`; 0 for integers and bools."""
+        if np.dtype(dtype).kind not in "fc" or expected.size == 0:
+            return 0.0
+        if self.magnitude is not None:
+            magnitude = call_with_named(self.magnitude, arguments)
+        else:
+            finite = np.abs(expected[np.isfinite(expected)])
+            magnitude = float(finite.max(initial=0.0))
+        return self.roundings * float(np.finfo(dtype).eps) * np.asarray(magnitude)
+
+
+FEW_ROUNDINGS = Tolerance(8, "a handful of operations, each of which rounds once")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A figure of the trace that an answer must not exceed.
+
+    Parameters
+    ----------
+    space, operation : str
+        "global" or "shared"; "load", "store" or "atomic".
+    figure : str
+        "requests", "sectors", "bytes", "wavefronts" or "conflicts", as in `Report.total`.
+    per : str
+        "request", "element" (of the first output) or "launch".
+    at_most : float
+    why : str
+        A sentence for the learner.
+    """
+
+    space: str
+    operation: str
+    figure: str
+    per: str
+    at_most: float
+    why: str = ""
+
+    def __post_init__(self) -> None:
+        for value, allowed in (
+            (self.space, ("global", "shared", "local")),
+            (self.operation, ("load", "store", "atomic")),
+            (self.figure, ("requests", "sectors", "bytes", "wavefronts", "conflicts", "lanes")),
+            (self.per, ("request", "element", "launch")),
+        ):
+            if value not in allowed:
+                raise ValueError(f"Limit: {value!r} is none of {', '.join(allowed)}")
+
+
+@dataclass(frozen=True)
+class Passes:
+    """How often a loop of an answer may go round where costs are judged.
+
+    The figures of a `Limit` are sums over all threads. This one tells whether the threads share the
+    work, or a few of them do all of it.
+
+    Parameters
+    ----------
+    at_most : int
+    why : str
+        A sentence for the learner.
+    """
+
+    at_most: int
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exercise:
+    """What every exercise has; declare a `KernelExercise` or a `FunctionExercise`.
+
+    `mistakes` tell a learner where wrong values come from, by sentences that end "That is what you
+    get when ...": each computes what a typical slip gives (`mistaken` says in which two forms).
+    """
+
+    name: str
+    lesson: int
+    title: str
+    cases: Sequence[Case]
+    reference: Callable[..., Any] | None = None
+    tolerance: Tolerance = FEW_ROUNDINGS
+    hints: Mapping[str, str] = field(default_factory=dict)
+    mistakes: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.cases:
+            raise ValueError(f"exercise {self.name!r} has no cases; give at least one Case")
+        unknown = [kind for kind in self.hints if kind not in FAILURES]
+        if unknown:
+            raise ValueError(
+                f"exercise {self.name!r}: hints are for {', '.join(FAILURES)}; got {unknown}"
+            )
+
+    @classmethod
+    def declare(cls, **fields: Any) -> None:
+        """Make an exercise of these fields, and make it known under its name.
+
+        Raises
+        ------
+        ValueError
+            When another lesson has an exercise of that name.
+        """
+        exercise = cls(**fields)
+        known = _exercises.setdefault(exercise.name, exercise)
+        if known.lesson != exercise.lesson:
+            raise ValueError(f"lesson {known.lesson} already has an exercise {exercise.name!r}")
+        _exercises[exercise.name] = exercise
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the arguments an answer takes, in order."""
+        return tuple(self.arguments(0))
+
+    def arguments(self, number: int) -> dict[str, Any]:
+        """Arguments of case `number`; the same values on every call and machine."""
+        seed = zlib.crc32(self.name.encode())
+        return self.cases[number].arguments(np.random.default_rng([seed, number]))
+
+    def mistaken(self, mistake: Any, number: int) -> Any:
+        """What a mistake gives in case `number`, in the form of a reference's value.
+
+        A mistake is a callable that takes the arguments it names, as a reference is, or has
+        ``in_case(exercise, number)``, as an edit of the solution has (`lessons.edits`).
+        """
+        if hasattr(mistake, "in_case"):
+            return mistake.in_case(self, number)
+        return call_with_named(mistake, self.arguments(number))
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelExercise(Exercise):
+    """An exercise whose answer is a kernel.
+
+    Parameters
+    ----------
+    outputs : tuple of str
+        Arguments that the kernel writes in full; poisoned before the launch.
+    updated : tuple of str
+        Arguments that it changes in place; given as the case makes them.
+    reference : callable
+        Takes the arguments it names, floating-point arrays as float64; returns the array that the
+        one output (or updated array) must hold, or a dict of them by name.
+    forbidden : collection of str
+        Kinds of costs that fail an answer: "float64", "uncoalesced", ...
+    limits : sequence of Limit
+    passes : Passes, optional
+    gpu : str
+        The GPU to simulate; the same on every machine, so that verdicts are.
+    """
+
+    outputs: tuple[str, ...] = ()
+    updated: tuple[str, ...] = ()
+    forbidden: Collection[str] = ()
+    limits: Sequence[Limit] = ()
+    passes: Passes | None = None
+    gpu: str = "T4"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.reference is None:
+            raise ValueError(f"exercise {self.name!r} needs a reference")
+        results = self.outputs + self.updated
+        unknown = [name for name in results if name not in self.parameters]
+        if unknown or not results:
+            raise ValueError(
+                f"exercise {self.name!r}: outputs and updated must name arguments "
+                f"({', '.join(self.parameters)}); got {results}"
+            )
+        unknown = [kind for kind in self.forbidden if kind not in COSTS]
+        if unknown:
+            raise ValueError(
+                f"exercise {self.name!r}: forbidden knows {', '.join(COSTS)}; got {unknown}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionExercise(Exercise):
+    """An exercise whose answer is a plain Python function.
+
+    Parameters
+    ----------
+    reference : callable, optional
+        As for `KernelExercise`; returns what the answer must return: an array, a number, a string,
+        a tuple or a dict of those.
+    judge : callable, optional
+        Instead of a reference: `judge(answer, **arguments)` returns None where the answer is right,
+        else the sentence for the learner.
+    dtype : dtype, optional
+        What the returned arrays must have.
+    caller : callable, optional
+        `caller(answer, arguments)` calls the answer in a way of its own and returns what is judged:
+        watched, as `lessons.lesson09.watching` does for answers that start threads, or killed in
+        between.
+    """
+
+    judge: Callable[..., str | None] | None = None
+    dtype: Any = None
+    caller: Callable[[Callable[..., Any], tuple[Any, ...]], Any] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.reference is None) == (self.judge is None):
+            raise ValueError(f"exercise {self.name!r} needs a reference or a judge, not both")
+
+
+def call_with_named(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    """Call `function` with those arguments whose names it takes; floats widened to float64.
+
+    Raises
+    ------
+    TypeError
+        When it takes a name that is no argument.
+    """
+    parameters = inspect.signature(function).parameters
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    chosen = {n: widened(v) for n, v in arguments.items() if takes_all or n in parameters}
+    return function(**chosen)
+
+
+def widened(value: Any) -> Any:
+    """A copy of an argument in which floating-point numbers are float64 and complex complex128."""
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "fc":
+        return value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def launch_covers(
+    shape: Callable[..., tuple[int, ...]], largest_block: int = 1024
+) -> Callable[..., str | None]:
+    """Judge of a launch configuration: any (grid, block) that covers a shape without waste.
+
+    Parameters
+    ----------
+    shape : callable
+        Takes the arguments it names, returns the data's shape; x runs along its last axis.
+    largest_block : int
+        Most threads of a block that the exercise allows.
+    """
+
+    def judge(answer: Any, **arguments: Any) -> str | None:
+        wanted = tuple(reversed(call_with_named(shape, arguments)))
+        try:
+            grid, block = (tuple(np.atleast_1d(part).tolist()) for part in answer)
+        except (TypeError, ValueError):
+            return f"Return two things, grid and block; got {answer!r}."
+        for name, part in (("grid", grid), ("block", block)):
+            if len(part) != len(wanted):
+                return f"{name} is {part}: give {len(wanted)} numbers, x first."
+            if not all(isinstance(n, int) and not isinstance(n, bool) for n in part):
+                return f"{name} is {part}: give whole numbers (// rounds down, / gives a float)."
+            if min(part) < 1:
+                return f"{name} is {part}: each number must be at least 1."
+        threads = int(np.prod(block))
+        if threads > largest_block:
+            return f"block {block} has {threads:,} threads; at most {largest_block:,} are allowed."
+        for axis, blocks, size, needed in zip("xyz", grid, block, wanted, strict=False):
+            if blocks * size < needed:
+                return (
+                    f"Along {axis}, {blocks} blocks of {size} make {blocks * size:,} threads "
+                    f"for {needed:,} elements: {needed - blocks * size:,} without a thread."
+                )
+            if (blocks - 1) * size >= needed:
+                return (
+                    f"Along {axis}, {blocks} blocks of {size} are more than needed for {needed:,} "
+                    f"elements: the last block has nothing to do."
+                )
+        return None
+
+    return judge
+
+
+_exercises: dict[str, Exercise] = {}
+_loaded = False
+
+
+def exercises() -> dict[str, Exercise]:
+    """All exercises of the course by name, in the order of the lessons.
+
+    They are found by importing ``lessons.lessonNN.exercises``: the one place, beside
+    ``python -m course bench``, where the package reaches for what lies above it.
+    """
+    global _loaded
+    if not _loaded:
+        package = importlib.import_module("lessons")
+        for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
+            name = f"lessons.{info.name}.exercises"
+            if info.ispkg and importlib.util.find_spec(name) is not None:
+                importlib.import_module(name)
+        _loaded = True
+    return dict(sorted(_exercises.items(), key=lambda item: item[1].lesson))
+
+
+def find_exercise(name: str) -> Exercise:
+    """The exercise of that name.
+
+    Raises
+    ------
+    KeyError
+        When there is none; the message lists names that look alike.
+    """
+    known = exercises()
+    if isinstance(name, str) and name in known:
+        return known[name]
+    close = difflib.get_close_matches(str(name), known, n=3, cutoff=0.4)
+    suggestion = f"Did you mean {' or '.join(map(repr, close))}?" if close else "See progress()."
+    swapped = " The name comes first, as text: check('name', answer)." if callable(name) else ""
+    raise UnknownExercise(f"there is no exercise {name!r}. {suggestion}{swapped}")
+
+
+class UnknownExercise(KeyError):
+    """No exercise has that name."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])

@@ -1,0 +1,325 @@
+"""How a plain function is judged: called in every case, its value compared.
+
+What takes too long is stopped: a loop without an end must not hang a notebook.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import io
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from course import backend
+from course.checks import answers
+from course.checks.comparing import NoValue, compare, is_wholly
+from course.checks.exercises import FunctionExercise, call_with_named
+from course.checks.trials import all_cases, copied, from_finding, inputs_unchanged, named_case
+from course.checks.twins import simulated_twin
+from course.checks.verdicts import Failure, NotStarted
+from warpsim import ERRORS, KernelError
+from warpsim.run.masks import EndlessLoop, limited_steps
+
+# What would poison a real GPU's context or hang it.
+HARMFUL = ERRORS | {"endless-loop"}
+MOST_STEPS = 100_000  # passes of one loop of a simulated kernel
+MOST_SECONDS = 20.0  # of a case; the slowest right answer takes less than one
+
+
+def judge_function(exercise: FunctionExercise, answer: Any) -> str:
+    """What to say of a function that is right in every case; raises Failure or NotStarted."""
+    fault = answers.function_fault(exercise.name, answer)
+    if fault:
+        raise Failure("not-a-function", fault)
+    answers.check_parameters(answer, exercise.parameters)
+    function = answers.plain_function(answer)
+    twin = simulated_twin(function) if backend.gpu() is not None and function else None
+    twin_is_right = twin is not None and _is_right(exercise, twin)
+    for number in range(len(exercise.cases)):
+        with named_case(exercise, number):
+            if twin_is_right:
+                _call_on_gpu(exercise, number, answer)
+            else:
+                _call_once(exercise, number, answer)
+    return all_cases([case.name for case in exercise.cases])
+
+
+def _is_right(exercise: FunctionExercise, twin: Callable[..., Any]) -> bool:
+    """Whether the simulated twin passes; raises only for what would harm a real GPU.
+
+    Anything else may be the twin's own limits, and the answer itself shows it without harm.
+    """
+    for number in range(len(exercise.cases)):
+        with named_case(exercise, number):
+            try:
+                _call_once(exercise, number, twin)
+            except Failure as failure:
+                if failure.kind in HARMFUL:
+                    raise
+                return False
+    return True
+
+
+def _call_on_gpu(exercise: FunctionExercise, number: int, answer: Any) -> None:
+    """Call a function whose simulated twin is right; its kernels now run on the real GPU."""
+    try:
+        _call_once(exercise, number, answer)
+    except Failure as failure:
+        message = f"Right when simulated, but not on this machine's GPU. {failure.message}"
+        raise Failure("gpu-result", message, failure.line, failure.code) from failure
+
+
+def _call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
+    before = exercise.arguments(number)
+    arguments = {name: copied(value) for name, value in before.items()}
+    function = answers.plain_function(answer)
+    try:
+        with time_limit(MOST_SECONDS):
+            result = _called(exercise, answer, arguments)
+    except Failure:
+        raise
+    except OutOfTime as error:
+        said = f"It had not ended after {MOST_SECONDS:g} s. Does each of its loops come to an end?"
+        raise Failure("endless-loop", said, *_where(error, function)) from error
+    except KernelError as error:
+        raise from_finding(error.finding, (error.finding,)) from error
+    except EndlessLoop as error:
+        raise Failure("endless-loop", f"A kernel does not end. {error}") from error
+    except NotImplementedError as error:
+        if not str(error):
+            raise NotStarted from error
+        raise _raised(error, function) from error
+    except (Exception, SystemExit) as error:  # quit() ends an answer, not the notebook
+        if answers.is_numba_error(error):
+            raise answers.typing_failure(error, function) from error
+        raise _raised(error, function) from error
+    if result is None:
+        if answers.looks_like_a_stub(function):
+            raise NotStarted
+        raise Failure(
+            "wrong-result", "Your function returns None. Does it end with `return` and a value?"
+        )
+    inputs_unchanged(exercise, before, arguments)
+    if exercise.judge is not None:
+        sentence = _judged(exercise.judge, _on_host(result), before)
+        if sentence:
+            raise Failure("wrong-result", sentence)
+        return
+    expected = call_with_named(exercise.reference, before)
+    mistaken = {
+        sentence: partial(exercise.mistaken, mistake, number)
+        for sentence, mistake in exercise.mistakes.items()
+    }
+    got = _on_host(result)
+    try:
+        _compare_values(exercise, "the result", got, expected, before, mistaken)
+    except Failure as failure:
+        if failure.kind != "wrong-result" or not isinstance(expected, (tuple, list, dict)):
+            raise
+        # Of several mistakes that give this value, the one that gives the others, too.
+        likely = {said: wrong for said, wrong in mistaken.items() if _gives_all(wrong, got)}
+        if not likely:
+            raise
+        _compare_values(exercise, "the result", got, expected, before, likely | mistaken)
+
+
+def _called(
+    exercise: FunctionExercise, answer: Callable[..., Any], arguments: Mapping[str, Any]
+) -> Any:
+    with contextlib.redirect_stdout(io.StringIO()), limited_steps(MOST_STEPS):
+        if exercise.caller is None:
+            return answer(*arguments.values())
+        return exercise.caller(answer, tuple(arguments.values()))
+
+
+def value_of(exercise: FunctionExercise, number: int, function: Callable[..., Any]) -> Any:
+    """What a function returns in a case; its kernels are simulated."""
+    twin = simulated_twin(function) if backend.gpu() is not None else None
+    return _on_host(_called(exercise, twin or function, exercise.arguments(number)))
+
+
+def _gives_all(mistake: Callable[[], Any], got: Any) -> bool:
+    """Whether a mistake gives all values of an answer."""
+    try:
+        return is_wholly(got, mistake())
+    except NoValue:
+        return False
+
+
+def _judged(judge: Callable[..., str | None], result: Any, before: Mapping[str, Any]) -> str | None:
+    """The judge's sentence; one that trips over an odd answer says so instead of ending."""
+    try:
+        return judge(result, **before)
+    except (NotStarted, Failure):
+        raise
+    except Exception as error:
+        return (
+            f"The result, a {type(result).__name__}, cannot be judged "
+            f"({backend.one_line(error, 200)}): {result!r:.80}. Return what the text asks for."
+        )
+
+
+def _raised(error: BaseException, function: Callable[..., Any] | None) -> Failure:
+    said = f"Your function raised {backend.one_line(error, 400)}"
+    return Failure("raised", said, *_where(error, function))
+
+
+def _where(
+    error: BaseException, function: Callable[..., Any] | None
+) -> tuple[int | None, str | None]:
+    """The answer's line that an exception came from, and its code."""
+    line = code = None
+    if function is not None:
+        for frame in traceback.extract_tb(error.__traceback__):
+            if frame.filename == function.__code__.co_filename and frame.lineno:
+                found = answers.line_of(function, frame.lineno)
+                line, code = found if found[0] is not None else (line, code)
+    return line, code
+
+
+def _on_host(value: Any) -> Any:
+    """Device arrays (Numba's, the simulator's, CuPy's) become NumPy's; containers follow."""
+    if isinstance(value, (tuple, list)):
+        return tuple(_on_host(part) for part in value)
+    if isinstance(value, dict):
+        return {name: _on_host(part) for name, part in value.items()}
+    if hasattr(value, "copy_to_host"):
+        return value.copy_to_host()
+    if type(value).__module__.partition(".")[0] == "cupy":
+        return value.get()
+    return value
+
+
+def _compare_values(
+    exercise: FunctionExercise,
+    name: str,
+    got: Any,
+    expected: Any,
+    arguments: Mapping[str, Any],
+    mistaken: Mapping[str, Callable[[], Any]],
+) -> None:
+    if isinstance(expected, (tuple, list, dict)):
+        for key, part, right in _parts(name, got, expected):
+            wrongs = {s: partial(_part, wrong, key) for s, wrong in mistaken.items()}
+            _compare_values(exercise, f"{name}[{key!r}]", part, right, arguments, wrongs)
+        return
+    if isinstance(expected, str) or expected is None:
+        if got != expected:
+            raise Failure("wrong-result", f"{name} is {got!r}, right is {expected!r}.")
+        return
+    right = np.asarray(expected)
+    try:
+        values = np.asarray(got)
+    except ValueError:  # lists of unequal lengths, a number beside an array
+        values = np.array(None)
+    if values.dtype.kind not in "fiubc":
+        kind = type(got).__name__
+        raise Failure("wrong-result", f"{name} is a {kind}, not numbers: {got!r:.80}.")
+    if values.shape != right.shape:
+        swapped = values.shape == right.shape[::-1]
+        extra = " Rows and columns are swapped." if swapped and right.ndim == 2 else ""
+        raise Failure(
+            "wrong-shape", f"{name} has the shape {values.shape}, right is {right.shape}.{extra}"
+        )
+    if exercise.dtype is not None and values.dtype != np.dtype(exercise.dtype):
+        raise Failure(
+            "wrong-dtype",
+            f"{name} has the type {values.dtype}, right is {np.dtype(exercise.dtype)}.",
+        )
+    rounded = exercise.dtype or _rounded(got, values.dtype, arguments)
+    compare(
+        "result" if name == "the result" else name,
+        values,
+        right,
+        exercise.tolerance.allowed(arguments, right, rounded) if right.dtype.kind in "fc" else 0.0,
+        mistakes=mistaken,
+        inputs=dict(arguments),
+        tolerance_reason=exercise.tolerance.reason,
+    )
+
+
+def _rounded(got: Any, kind: np.dtype, arguments: Mapping[str, Any]) -> np.dtype:
+    """The type to whose digits an answer of this type is held.
+
+    float16 is enough where something given is float16; else an answer that computes in it has lost
+    digits. Python's own numbers have no type that says what they were computed in (`.tolist()`,
+    `float(x)`): they are held to that of the arrays given.
+    """
+    if kind.kind not in "fc":
+        return np.dtype(np.float64)
+    half = np.dtype(np.float16)
+    given = {value.dtype for value in arguments.values() if isinstance(value, np.ndarray)}
+    floats = [each for each in given if each.kind == "f"]
+    if floats and kind.kind == "f" and not hasattr(got, "dtype"):
+        kind = min(floats, key=lambda each: each.itemsize)
+    return kind if half in given else np.promote_types(kind, np.float32)
+
+
+def _part(whole: Callable[[], Any], key: Any) -> Any:
+    value = whole()
+    try:
+        return value[key]
+    except (TypeError, LookupError) as error:  # an edited solution may return something else
+        raise NoValue from error
+
+
+def _parts(name: str, got: Any, expected: tuple | list | dict) -> Iterable[tuple[Any, Any, Any]]:
+    """Each key or index of a container, what stands there and what should."""
+    if isinstance(expected, dict):
+        if not isinstance(got, dict) or set(got) != set(expected):
+            wanted = ", ".join(map(repr, expected))
+            raise Failure("wrong-result", f"{name} must be a dict with {wanted}; got {got!r:.80}.")
+        return [(key, got[key], right) for key, right in expected.items()]
+    if isinstance(got, np.ndarray) and got.ndim:
+        got = tuple(got)  # np.array([a, b]) is a pair, too
+    if not isinstance(got, (tuple, list)) or len(got) != len(expected):
+        size = f"{len(got)} values" if isinstance(got, (tuple, list)) else type(got).__name__
+        raise Failure("wrong-shape", f"{name} must be {len(expected)} values; got {size}.")
+    return zip(range(len(got)), got, expected, strict=True)
+
+
+# --- a time limit ---------------------------------------------------------------------------------
+
+
+class OutOfTime(BaseException):
+    """Raised in the thread that works; no ``except Exception`` of an answer takes it."""
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    """Raise an exception in a thread between two of its instructions; None takes it back."""
+    what = ctypes.py_object(error) if error is not None else None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), what)
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise `OutOfTime` in what is inside when it takes longer.
+
+    Python code is stopped wherever it is; a call into a library is stopped when it comes back.
+    """
+    worker, lock, state = threading.get_ident(), threading.Lock(), {"over": False, "raised": False}
+
+    def stop() -> None:
+        with lock:
+            if not state["over"]:
+                state["raised"] = True
+                _raise_in(worker, OutOfTime)
+
+    timer = threading.Timer(seconds, stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        with lock:
+            state["over"] = True
+            if state["raised"]:  # where it has not been raised yet, it is not raised any more
+                _raise_in(worker, None)
+        timer.cancel()

@@ -1,0 +1,27 @@
+"""The verdict on an answer: kernel or function, and what a stub or a fault becomes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from course.checks.exercises import Exercise, FunctionExercise, KernelExercise
+from course.checks.functions import judge_function
+from course.checks.kernels import judge_kernel
+from course.checks.verdicts import Failure, NotStarted, Verdict, failed
+
+
+def judge(exercise: Exercise, answer: Any) -> Verdict:
+    """The verdict on an answer; never raises for anything that the answer does."""
+    try:
+        if isinstance(exercise, KernelExercise):
+            passed = judge_kernel(exercise, answer)
+        elif isinstance(exercise, FunctionExercise):
+            passed = judge_function(exercise, answer)
+        else:
+            raise TypeError(f"no judge for exercises of type {type(exercise).__name__}")
+    except NotStarted:
+        message = "Write your code where the stub says `pass`, then run this cell again."
+        return Verdict(exercise.name, "not started", "not-started", message)
+    except Failure as failure:
+        return failed(exercise.name, failure, dict(exercise.hints))
+    return Verdict(exercise.name, "passed", "passed", passed)

@@ -1,0 +1,358 @@
+"""How a kernel is judged: simulated case by case, then compared, then its costs, then the GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from course import backend
+from course.checks import answers
+from course.checks.comparing import (
+    compare,
+    extent,
+    first,
+    place,
+    poison,
+    shown,
+    told_apart,
+    wrong_elements,
+)
+from course.checks.exercises import KernelExercise, Limit, call_with_named
+from course.checks.trials import (
+    all_cases,
+    copied,
+    from_finding,
+    inputs_unchanged,
+    launch_configuration,
+    named_case,
+)
+from course.checks.twins import is_gpu_kernel
+from course.checks.verdicts import Failure, NotStarted
+from warpsim import KernelError, trace
+from warpsim.run.masks import EndlessLoop, limited_steps
+
+# In this order a fault is more likely the cause of the others than their effect.
+ERRORS = ("out-of-bounds", "misaligned", "barrier-divergence", "race", "uninitialised-read")
+MOST_STEPS = 20_000  # passes of one loop; the cases are small
+SHAPE_COSTS = ("uncoalesced", "bank-conflict", "divergence")
+
+
+def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
+    """What to say of a kernel that is right in every case; raises Failure or NotStarted."""
+    fault = answers.kernel_fault(exercise.name, answer)
+    if fault:
+        raise Failure("not-a-kernel", fault)
+    function = answers.plain_function(answer)
+    answers.check_parameters(function, exercise.parameters)
+    reports = []
+    for number in range(len(exercise.cases)):
+        with named_case(exercise, number):
+            reports.append(_simulate(exercise, number, answer))
+    _judge_costs(exercise, answer, reports)
+    text = all_cases([case.name for case in exercise.cases])
+    if backend.gpu() is not None and is_gpu_kernel(answer):
+        for number in range(len(exercise.cases)):
+            with named_case(exercise, number):
+                _launch_on_gpu(exercise, number, answer)
+        # The name of the GPU stays out: a verdict reads the same on every machine.
+    return text
+
+
+def _references(exercise: KernelExercise, arguments: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    return _by_name(exercise, call_with_named(exercise.reference, arguments), arguments)
+
+
+def _by_name(
+    exercise: KernelExercise, result: Any, arguments: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+    names = exercise.outputs + exercise.updated
+    results = result if isinstance(result, dict) else {names[0]: result}
+    wanted = {}
+    for name in names:
+        if name not in results:
+            raise KeyError(f"the reference of exercise {exercise.name!r} returns no {name!r}")
+        value = np.asarray(results[name])
+        wanted[name] = np.broadcast_to(value, arguments[name].shape)
+    return wanted
+
+
+def _prepared(
+    exercise: KernelExercise, number: int, expected: dict[str, np.ndarray], *, finite: bool = False
+) -> dict[str, Any]:
+    arguments = exercise.arguments(number)
+    for name in exercise.outputs:
+        arguments[name][...] = poison(expected[name], arguments[name].dtype, finite=finite)
+    return arguments
+
+
+def _run_trace(
+    exercise: KernelExercise,
+    number: int,
+    answer: Any,
+    arguments: dict,
+    most_steps: int = MOST_STEPS,
+) -> Any:
+    """Simulate a case; the arguments' arrays hold the results afterwards."""
+    case = exercise.cases[number]
+    grid, block = launch_configuration(exercise, case, arguments)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), limited_steps(most_steps):
+            return trace(
+                answer,
+                grid,
+                block,
+                *arguments.values(),
+                dynamic_shared=case.shared,
+                gpu=exercise.gpu,
+            )
+    except KernelError as error:
+        raise from_finding(error.finding, (error.finding,)) from error
+    except EndlessLoop as error:
+        raise Failure("endless-loop", f"The kernel does not end. {error}") from error
+    except Exception as error:
+        if answers.is_numba_error(error):
+            raise answers.typing_failure(error, answers.plain_function(answer)) from error
+        raise Failure("raised", f"The launch fails. {backend.one_line(error, 400)}") from error
+
+
+def results_of(exercise: KernelExercise, number: int, kernel: Any) -> dict[str, np.ndarray]:
+    """What a kernel stores in a case, by name; raises Failure where the simulator has an error."""
+    expected = _references(exercise, exercise.arguments(number))
+    arguments = _prepared(exercise, number, expected)
+    report = _run_trace(exercise, number, kernel, arguments)
+    for finding in report.findings:
+        if finding.kind in ERRORS:
+            raise from_finding(finding)
+    return {name: arguments[name] for name in expected}
+
+
+def _simulate(exercise: KernelExercise, number: int, answer: Any) -> Any:
+    """Simulate one case and raise its first fault."""
+    expected = _references(exercise, exercise.arguments(number))
+    arguments = _prepared(exercise, number, expected)
+    before = {name: copied(value) for name, value in arguments.items()}
+    report = _run_trace(exercise, number, answer, arguments)
+    for kind in ERRORS:
+        if kind == "race":
+            # A race in an input is an effect; that the kernel writes there is the cause.
+            inputs_unchanged(exercise, before, arguments)
+        for finding in report.findings:
+            if finding.kind == kind:
+                raise from_finding(finding, tuple(report.findings))
+    if _stored_nothing(report) and answers.looks_like_a_stub(answers.plain_function(answer)):
+        raise NotStarted
+    _look_at_outputs(exercise, number, answer, before, arguments, expected)
+    used_atomics = report.total("global", "atomic").requests > 0
+    _compare_results(exercise, number, arguments, expected, atomics=used_atomics)
+    return report
+
+
+def _stored_nothing(report: Any) -> bool:
+    return all(report.total("global", operation).requests == 0 for operation in ("store", "atomic"))
+
+
+def _look_at_outputs(
+    exercise: KernelExercise,
+    number: int,
+    answer: Any,
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    expected: dict[str, np.ndarray],
+) -> None:
+    """Raise what is wrong with outputs that were never written, or read before they were.
+
+    A poisoned element that stays may have been computed from poison, and a wrong one, too. A second
+    run with other poison decides: what keeps both poisons was not written; what differs between
+    the runs was computed from what was there before.
+    """
+    untouched = {name: _same_values(before[name], after[name]) for name in exercise.outputs}
+    wrong = _wrong(exercise, number, after, expected)
+    if not any(untouched[name].any() or wrong[name].any() for name in exercise.outputs):
+        return
+    again = _prepared(exercise, number, expected, finite=True)
+    start = {name: copied(value) for name, value in again.items()}
+    _run_trace(exercise, number, answer, again)
+    unwritten = {
+        name: mask & _same_values(start[name], again[name]) for name, mask in untouched.items()
+    }
+    for name in exercise.outputs:
+        depends = wrong[name] & ~unwritten[name] & ~_same_values(after[name], again[name])
+        if depends.any():
+            raise Failure(
+                "uninitialised-read",
+                f"{place(name, first(depends))} is computed from what {name} held before the "
+                f"launch, and nobody put a value there: {extent(depends)}. "
+                f"Store the result with `=`, or set {name} first.",
+            )
+    for name, mask in unwritten.items():
+        if mask.any():
+            raise Failure("unwritten-output", _unwritten_message(name, mask))
+
+
+def _wrong(
+    exercise: KernelExercise,
+    number: int,
+    results: Mapping[str, Any],
+    expected: dict[str, np.ndarray],
+) -> dict[str, np.ndarray]:
+    """Mask of the wrong elements of each result."""
+    arguments = exercise.arguments(number)
+    return {
+        name: wrong_elements(
+            results[name], right, exercise.tolerance.allowed(arguments, right, results[name].dtype)
+        )
+        for name, right in expected.items()
+    }
+
+
+def _same_values(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+    return np.asarray((old == new) | ((old != old) & (new != new)))
+
+
+def _unwritten_message(name: str, mask: np.ndarray) -> str:
+    if mask.all():
+        return f"Nothing was written to {name}: {extent(mask)} still as before the launch."
+    index = place(name, first(mask))
+    return f"Your kernel leaves elements of {name} unwritten: {extent(mask)}, from {index} on."
+
+
+def _compare_results(
+    exercise: KernelExercise,
+    number: int,
+    results: Mapping[str, Any],
+    expected: dict[str, np.ndarray],
+    *,
+    atomics: bool = False,
+) -> None:
+    arguments = exercise.arguments(number)
+
+    def mistaken(mistake: Any, name: str) -> np.ndarray:
+        return _by_name(exercise, exercise.mistaken(mistake, number), arguments)[name]
+
+    block = exercise.cases[number].block
+    threads = int(np.prod(block))
+    for name, right in expected.items():
+        compare(
+            name,
+            results[name],
+            right,
+            exercise.tolerance.allowed(arguments, right, results[name].dtype),
+            mistakes={
+                sentence: partial(mistaken, mistake, name)
+                for sentence, mistake in exercise.mistakes.items()
+            },
+            inputs={n: v for n, v in arguments.items() if n not in exercise.outputs},
+            threads=threads,
+            before=arguments[name] if name in exercise.updated else None,
+            atomics=atomics,
+            tolerance_reason=exercise.tolerance.reason,
+        )
+
+
+def _judge_costs(exercise: KernelExercise, answer: Any, reports: list[Any]) -> None:
+    measured = [n for n, case in enumerate(exercise.cases) if case.measured]
+    if not measured:
+        first_result = (exercise.outputs + exercise.updated)[0]
+        sizes = [exercise.arguments(n)[first_result].size for n in range(len(exercise.cases))]
+        measured = [int(np.argmax(sizes))]
+    for number, report in enumerate(reports):
+        with named_case(exercise, number):
+            for finding in report.findings:
+                if finding.kind not in exercise.forbidden:
+                    continue
+                if finding.kind in SHAPE_COSTS and number not in measured:
+                    continue
+                failure = from_finding(finding, tuple(report.findings))
+                failure.message = f"The result is right; the cost is not. {failure.message}"
+                raise failure
+            if number in measured:
+                for limit in exercise.limits:
+                    _judge_limit(exercise, number, limit, report)
+                _judge_passes(exercise, number, answer, report)
+
+
+def _judge_limit(exercise: KernelExercise, number: int, limit: Limit, report: Any) -> None:
+    total = report.total(limit.space, limit.operation)
+    first_result = (exercise.outputs + exercise.updated)[0]
+    base = {
+        "request": total.requests,
+        "element": exercise.arguments(number)[first_result].size,
+        "launch": 1,
+    }[limit.per]
+    figure = getattr(total, limit.figure) / base if base else 0.0
+    if figure <= limit.at_most * (1 + 1e-9):
+        return
+    why = f" {limit.why}" if limit.why else ""
+    found, enough = shown(round(figure, 2)), shown(limit.at_most)
+    if found == enough:
+        found, enough = told_apart(figure, limit.at_most)
+    accesses = f"{limit.space} {limit.operation}s"
+    if limit.figure == "lanes":  # what the threads do, not what the memory does
+        share = {
+            "request": "in each request",
+            "element": f"for each element of {first_result}",
+            "launch": "in all",
+        }[limit.per]
+        does = f"Your threads make {found} {accesses} {share}"
+    else:
+        does = f"Your {accesses} need {found} {limit.figure} per {limit.per}"
+    is_enough = "is" if limit.at_most == 1 else "are"
+    raise Failure(
+        "limit",
+        f"The result is right; the cost is not. {does}; {enough} {is_enough} enough.{why}",
+        findings=tuple(report.findings),
+    )
+
+
+def _judge_passes(exercise: KernelExercise, number: int, answer: Any, report: Any) -> None:
+    """Simulate a right case once more: does each loop end in as many passes as are enough?"""
+    passes = exercise.passes
+    if passes is None:
+        return
+    try:
+        arguments = exercise.arguments(number)
+        _run_trace(exercise, number, answer, arguments, most_steps=passes.at_most)
+    except Failure as failure:
+        if failure.kind != "endless-loop":
+            raise
+        raise Failure(
+            "limit",
+            f"The result is right; the cost is not. A loop goes round more than {passes.at_most} "
+            f"times. {passes.why}",
+            findings=tuple(report.findings),
+        ) from failure
+
+
+def _launch_on_gpu(exercise: KernelExercise, number: int, answer: Any) -> None:
+    """Launch a case that came out clean on the real GPU and compare again.
+
+    Only kernels of numba.cuda: one of the simulator names the simulator's functions.
+    """
+    numba_cuda = importlib.import_module("numba.cuda")
+    expected = _references(exercise, exercise.arguments(number))
+    arguments = _prepared(exercise, number, expected)
+    case = exercise.cases[number]
+    grid, block = launch_configuration(exercise, case, arguments)
+    try:
+        on_device = [
+            numba_cuda.to_device(value) if isinstance(value, np.ndarray) else value
+            for value in arguments.values()
+        ]
+        answer[grid, block, 0, case.shared](*on_device)
+        numba_cuda.synchronize()
+        for name, value in zip(arguments, on_device, strict=True):
+            if isinstance(arguments[name], np.ndarray):
+                arguments[name] = value.copy_to_host()
+        _compare_results(exercise, number, arguments, expected)
+    except Failure as failure:
+        message = f"Right when simulated, but not on this machine's GPU. {failure.message}"
+        raise Failure("gpu-result", message) from failure
+    except Exception as error:
+        message = "Right when simulated, but the launch on this machine's GPU fails. "
+        raise Failure("gpu-result", message + backend.one_line(error, 400)) from error

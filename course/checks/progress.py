@@ -1,0 +1,228 @@
+"""What was checked in this session, and how a learner shows it to somebody.
+
+The module is not called `progress`, since `course.progress` must stay the function.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import inspect
+import json
+import os
+import textwrap
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from course.checks import answers
+from course.checks.exercises import Exercise, exercises
+from course.checks.verdicts import SYMBOLS, Verdict
+from course.files import write_whole
+
+PROVES_NOTHING = (
+    "This table is the learner's own statement: anybody can edit it. "
+    "The fingerprint of an answer is made from its source, so that it can be compared with the "
+    "notebook handed in; the digest belongs to the rows above it."
+)
+
+
+@dataclass(frozen=True)
+class Record:
+    """One check: exercise, outcome, fingerprint of the answer's source, UTC date."""
+
+    exercise: str
+    lesson: int
+    status: str
+    kind: str
+    answer: str
+    date: str
+
+
+_records: dict[str, Record] = {}
+_trouble: str | None = None
+
+
+def fingerprint(answer: Any) -> str:
+    """Eight hexadecimal digits of the SHA-256 of an answer's source; "" where it has none.
+
+    Indentation in front of the whole, blank lines and trailing blanks do not count.
+    """
+    function = answers.plain_function(answer)
+    if function is None:
+        return ""
+    try:
+        source = textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError):
+        return ""
+    lines = [line.rstrip() for line in source.splitlines() if line.strip()]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8]
+
+
+def record(exercise: Exercise, verdict: Verdict, answer: Any) -> None:
+    """Keep a verdict for the session; append it to the file that COURSE_PROGRESS names, if set.
+
+    A file that cannot be written does not disturb the check; `progress()` says so.
+    """
+    global _trouble
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    entry = Record(
+        exercise.name, exercise.lesson, verdict.status, verdict.kind, fingerprint(answer), now
+    )
+    _records[exercise.name] = entry
+    path = os.environ.get("COURSE_PROGRESS")
+    if not path:
+        return
+    try:
+        _append(Path(path), json.dumps(asdict(entry)) + "\n")
+        _trouble = None
+    except OSError as error:
+        _trouble = f"COURSE_PROGRESS names a file that cannot be written: {error.strerror}"
+
+
+def _append(path: Path, line: str) -> None:
+    # One write of a file opened for appending: lines of two notebooks do not mix.
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(handle, line.encode())
+    finally:
+        os.close(handle)
+
+
+def _earlier() -> tuple[dict[str, Record], str | None]:
+    """Latest records of the file that COURSE_PROGRESS names, and what is wrong with it."""
+    path = os.environ.get("COURSE_PROGRESS")
+    if not path or not Path(path).exists():
+        return {}, None
+    found: dict[str, Record] = {}
+    unreadable = 0
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        return {}, f"COURSE_PROGRESS names a file that cannot be read: {type(error).__name__}"
+    for line in lines:
+        try:
+            entry = Record(**json.loads(line))
+        except (ValueError, TypeError):
+            unreadable += 1
+            continue
+        found[entry.exercise] = entry
+    if unreadable:
+        return found, f"{unreadable} lines of the file COURSE_PROGRESS are not records; left out."
+    return found, None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One exercise in the table; `answer` is the fingerprint of the latest answer."""
+
+    lesson: int
+    exercise: str
+    title: str
+    status: str
+    kind: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The exercises of the lessons that were touched, with the latest status of each."""
+
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> int:
+        """How many exercises are passed."""
+        return sum(row.status == "passed" for row in self.rows)
+
+    def __repr__(self) -> str:
+        if not self.rows:
+            lines = ["Nothing was checked in this session yet."]
+        else:
+            lines = [f"{self.passed} of {len(self.rows)} exercises passed"]
+        width = max((len(row.exercise) for row in self.rows), default=0)
+        lesson = None
+        for row in self.rows:
+            if row.lesson != lesson:
+                lesson = row.lesson
+                lines.append(f"Lesson {lesson:02d}")
+            kind = f" ({row.kind})" if row.status == "failed" else ""
+            lines.append(f"  {SYMBOLS[row.status]} {row.exercise:<{width}}  {row.title}{kind}")
+        return "\n".join([*lines, *self.notes])
+
+    def digest(self) -> str:
+        """Twelve hexadecimal digits of the SHA-256 of the rows, the same on every machine."""
+        text = json.dumps([asdict(row) for row in self.rows], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def to_markdown(self) -> str:
+        """The table as Markdown, with date and digest."""
+        today = datetime.datetime.now(datetime.UTC).date().isoformat()
+        lines = [
+            "# Course progress",
+            "",
+            f"{today} (UTC) · {self.passed} of {len(self.rows)} exercises passed",
+            "",
+            "| lesson | exercise | title | status | answer |",
+            "|---|---|---|---|---|",
+        ]
+        for row in self.rows:
+            status = f"{SYMBOLS[row.status]} {row.status}"
+            status += f" ({row.kind})" if row.status == "failed" else ""
+            title = row.title.replace("|", "\\|")
+            lines.append(
+                f"| {row.lesson:02d} | {row.exercise} | {title} | {status} | {row.answer} |"
+            )
+        return "\n".join([*lines, "", f"Digest: {self.digest()}", "", PROVES_NOTHING, ""])
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the table as Markdown, whole or not at all.
+
+        Raises
+        ------
+        OSError
+            When the folder does not exist or cannot be written; an older file stays as it was.
+        """
+        target = Path(path)
+        write_whole(target, self.to_markdown())
+        return target
+
+
+def progress(lesson: int | None = None) -> Progress:
+    """The exercises of every lesson touched in this session, or of one lesson.
+
+    Parameters
+    ----------
+    lesson : int, optional
+        Show this lesson, touched or not.
+
+    Returns
+    -------
+    Progress
+        Shows itself; `.save("progress.md")` writes it.
+    """
+    earlier, note = _earlier()
+    latest = {**earlier, **_records}
+    declared = exercises()
+    if lesson is not None and lesson not in {e.lesson for e in declared.values()}:
+        known = ", ".join(map(str, sorted({e.lesson for e in declared.values()})))
+        raise ValueError(f"progress: lesson {lesson} has no exercises; these have: {known}")
+    touched = {e.lesson for e in declared.values() if e.name in latest}
+    wanted = touched if lesson is None else {lesson}
+    rows = []
+    for exercise in declared.values():
+        if exercise.lesson not in wanted:
+            continue
+        entry = latest.get(exercise.name)
+        rows.append(
+            Row(
+                exercise.lesson,
+                exercise.name,
+                exercise.title,
+                entry.status if entry else "not started",
+                entry.kind if entry else "not-started",
+                entry.answer if entry else "",
+            )
+        )
+    return Progress(tuple(rows), tuple(text for text in (note, _trouble) if text))

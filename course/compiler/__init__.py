@@ -1,0 +1,1 @@
+"""What NVIDIA's compilers make of a kernel, on a machine without a GPU, too."""

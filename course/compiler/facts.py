@@ -1,0 +1,449 @@
+"""What the compiler makes of a kernel: facts of its machine code, without a GPU.
+
+`compiled` runs NVIDIA's own compilers, as a launch on a GPU does, and reads what they say:
+registers, spills, shared memory, float64 instructions by line, widths of loads and stores, and
+from these the occupancy. It needs the extra ``compile`` and no GPU and no installed toolkit.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import weakref
+from collections import Counter
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+from course.compiler import toolchain
+from course.compiler.ptx import (
+    Instruction,
+    access_widths,
+    float64_kind,
+    instructions,
+    resources,
+    shared_bytes,
+)
+from course.compiler.real_kernels import RealKernel, is_device_function, origin
+from course.compiler.toolchain import CompilerError, CompilerMissing
+from course.measure.occupancy import Occupancy, occupancy
+from warpsim.host import gpus
+
+__all__ = ["Compiled", "CompilerError", "CompilerMissing", "Float64Line", "compiled"]
+
+
+@dataclass(frozen=True)
+class Float64Line:
+    """The float64 instructions of one source line.
+
+    Attributes
+    ----------
+    line : int
+        Counted from the line of `def` as 1; 0 where the compiler names no line.
+    code : str
+        The line's text.
+    function : str
+        The kernel, or the device function that the line stands in.
+    instructions : dict
+        PTX instructions and how often each occurs: ``{"add.f64": 4, "cvt.f64.f32": 4}``.
+    """
+
+    line: int
+    code: str
+    function: str
+    instructions: dict[str, int]
+
+    def count(self, kind: str) -> int:
+        """Instructions of a kind: "arithmetic", "conversion", "compare" or "atomic"."""
+        return sum(n for name, n in self.instructions.items() if float64_kind(name) == kind)
+
+    def __str__(self) -> str:
+        listed = ", ".join(f"{n} × {name}" for name, n in self.instructions.items())
+        return f"line {self.line} of {self.function}: {self.code}    {listed}"
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What the compiler made of a kernel.
+
+    Counts of instructions are those in the code, not those that are executed: a loop counts once,
+    and as often as the compiler unrolled it.
+
+    Attributes
+    ----------
+    name, signature, target : str
+        The kernel, its argument types, and what it was compiled for ("sm_75").
+    registers : int
+        32-bit registers of a thread.
+    spill_stores, spill_loads : int
+        Bytes that a thread writes to and reads from local memory because registers ran out.
+    shared_bytes : int
+        Static shared memory of a block.
+    local_bytes : int
+        Local memory of a thread (its stack): arrays that are not in registers, spilled registers.
+    load_widths, store_widths : dict
+        ``{"global": {"f32": 10, "v4.f32": 2}}``: by memory space, instructions of each width.
+    ptx : str
+        The kernel in PTX.
+    float64_lines : tuple of Float64Line
+        The source lines with float64 arithmetic, conversions, compares or atomics, the kernel's
+        first, then those of device functions. Each instruction is with the line that the compiler
+        gives it; code that it moved out of a loop is with the loop's. Moves, loads and stores of
+        float64 values are not counted: they take twice the bytes and no float64 unit. Note that
+        ``math.sin``, ``cos`` and ``tan`` of float32 have three float64 instructions of their own,
+        which run for arguments over 100,000.
+    toolkit : str
+        The compiler's release, such as "13.0, V13.0.88".
+    """
+
+    name: str
+    signature: str
+    target: str
+    registers: int
+    spill_stores: int
+    spill_loads: int
+    shared_bytes: int
+    local_bytes: int
+    load_widths: dict[str, dict[str, int]]
+    store_widths: dict[str, dict[str, int]]
+    toolkit: str
+    ptx: str
+    float64_lines: tuple[Float64Line, ...]
+
+    @property
+    def spills(self) -> int:
+        """Bytes of spill stores and spill loads together; 0 is what you want."""
+        return self.spill_stores + self.spill_loads
+
+    def occupancy(
+        self,
+        gpu: str | None = None,
+        block: int | tuple[int, ...] = 256,
+        dynamic_shared: int = 0,
+    ) -> Occupancy:
+        """How many blocks and warps of this kernel a multiprocessor holds, and what limits it.
+
+        Parameters
+        ----------
+        gpu : str, optional
+            "T4", "H200", ...; without it, any GPU of the target's compute capability.
+        block : int or tuple
+            Threads of a block, or its shape.
+        dynamic_shared : int
+            Bytes of dynamic shared memory of a block.
+
+        Raises
+        ------
+        ValueError
+            For an unknown GPU, one that does not run code for this target, or an impossible block.
+        """
+        capability = toolchain.capability(self.target)
+        shared = self.shared_bytes + dynamic_shared
+        if gpu is None:
+            return occupancy(capability, block, self.registers, shared)
+        model = gpus.find(gpu)
+        major, minor = model.compute_capability
+        if (major, minor) < capability or major != capability[0]:
+            raise ValueError(
+                f"the registers were counted for {self.target}; the {model.name} needs "
+                f'target="sm_{major}{minor}"'
+            )
+        return occupancy(model, block, self.registers, shared)
+
+    def __str__(self) -> str:
+        rows = [
+            f"{self.name}({self.signature}) for {self.target}",
+            f"  registers      {self.registers}",
+            f"  spills         {self.spill_stores} bytes stored, {self.spill_loads} loaded",
+            f"  shared memory  {self.shared_bytes:,} bytes",
+            f"  local memory   {self.local_bytes:,} bytes a thread",
+            f"  loads          {_widths(self.load_widths)}",
+            f"  stores         {_widths(self.store_widths)}",
+        ]
+        if not self.float64_lines:
+            rows.append("  float64        none")
+        rows += [f"  float64        {line}" for line in self.float64_lines]
+        return "\n".join(rows)
+
+    __repr__ = __str__
+
+
+def _widths(widths: dict[str, dict[str, int]]) -> str:
+    listed = [
+        f"{n} × {space}.{kind}" for space, kinds in widths.items() for kind, n in kinds.items()
+    ]
+    return ", ".join(listed) or "none"
+
+
+def has_float64(ptx: str) -> bool:
+    """Whether a PTX text has any instruction that counts for `Compiled.float64_lines`."""
+    return any(float64_kind(found.name) for found in instructions(ptx))
+
+
+def float64_lines(ptx: str, real: RealKernel) -> tuple[Float64Line, ...]:
+    """The float64 instructions of the PTX of a kernel compiled with line numbers, by line."""
+    lines: dict[tuple[int, str, int], Counter[str]] = {}
+    for found in instructions(ptx):
+        if float64_kind(found.name):
+            lines.setdefault(_place(found, real), Counter())[found.name] += 1
+    return tuple(
+        Float64Line(line, _code(order, line, real), function, dict(sorted(counts.items())))
+        for (order, function, line), counts in sorted(lines.items())
+    )
+
+
+def _place(found: Instruction, real: RealKernel) -> tuple[int, str, int]:
+    """Where an instruction comes from: number and name of the function, line from its `def`."""
+    place = real.find(found.file, found.line)
+    if place:
+        order, line = place
+        return order, real.origins[order].name, line
+    elsewhere = len(real.origins)
+    if found.file:
+        return elsewhere, re.split(r"[/\\]", found.file)[-1], found.line
+    kernel = real.origins[0].name
+    return elsewhere, kernel if kernel in found.function else found.function, 0
+
+
+def _code(order: int, line: int, real: RealKernel) -> str:
+    if order < len(real.origins):
+        return real.origins[order].code(line)
+    return "(outside of the kernel)" if line else "(no source line)"
+
+
+# ---------------------------------------------------------------------- compiling
+_Key = tuple[tuple[Any, ...], str, bool, int | None, Any, bool]
+_compiled: weakref.WeakKeyDictionary[FunctionType, dict[_Key, Compiled]]
+_compiled = weakref.WeakKeyDictionary()
+
+
+def compiled(
+    kernel: Any,
+    args_or_signature: Any = None,
+    target: str = "sm_75",
+    *,
+    max_registers: int | None = None,
+    fastmath: bool | None = None,
+) -> Compiled:
+    """Compile a kernel as a launch on a GPU would, and say what came out; needs no GPU.
+
+    Parameters
+    ----------
+    kernel : kernel or function
+        Of the simulator, of numba.cuda, or a function that could be decorated with ``@cuda.jit``.
+    args_or_signature : tuple, Signature or str
+        Arguments as at a launch (arrays, numbers), Numba types, or a signature such as
+        ``"void(float32[:, :], float32[:])"``. Not needed where the kernel was declared with one.
+    target : str
+        "sm_75" (Tesla T4), "sm_80" (A100), "sm_89" (L4), "sm_90" (H100, H200), ...
+    max_registers, fastmath : optional
+        As for ``cuda.jit``; without them, those that the kernel was declared with. Whether it is
+        optimised once more when it is linked (``lto``), the kernel's declaration alone says.
+
+    Returns
+    -------
+    Compiled
+        Kept: the same kernel, types and target are not compiled twice.
+
+    Raises
+    ------
+    CompilerMissing
+        Without NVIDIA's compilers (extra ``compile``), or when they are of several CUDA releases.
+    CompilerError
+        When NVIDIA's linker refuses the kernel.
+    NoSource
+        For a lambda, and for a function whose source cannot be found.
+    numba.core.errors.TypingError
+        When the kernel does not compile with these types.
+    TypeError, ValueError
+        For something that is not a kernel, other arguments than it takes, or an unknown target.
+    """
+    function, options = _function(kernel)
+    if max_registers is None:
+        max_registers = options.get("max_registers")
+    fast = bool(options.get("fastmath") if fastmath is None else fastmath)
+    bounds, lto = options.get("launch_bounds"), options.get("lto") is not False
+    source = origin(function)
+    wanted = _parameters(function, source.name)
+    toolchain.capability(target)
+    toolchain.require()
+    signature = _signature(kernel, args_or_signature)
+    if len(signature) != len(wanted):
+        raise TypeError(
+            f"{source.name} takes {len(wanted)} arguments ({', '.join(wanted)}), "
+            f"{len(signature)} given"
+        )
+    toolchain.check_supported(target)
+    known = _compiled.setdefault(function, {})
+    key = (signature, target, fast, max_registers, bounds, lto)
+    if key not in known:
+        made = _Making(function, signature, target, fast, bounds, lto)
+        known[key] = made.facts(max_registers)
+    return known[key]
+
+
+@dataclass(frozen=True)
+class _Making:
+    """One kernel on its way through the compilers."""
+
+    function: FunctionType
+    signature: tuple[Any, ...]
+    target: str
+    fastmath: bool
+    launch_bounds: Any
+    lto: bool = True
+
+    def facts(self, max_registers: int | None) -> Compiled:
+        name, what = self.function.__name__, self._what(RealKernel(self.function))
+        if self.lto:
+            codes = toolchain.compile_kernel(*what, **self._options())
+            ptx = toolchain.linked_ptx(codes, name, self.target)
+        else:
+            ptx = toolchain.ptx_before_linking(*what, **self._options())
+            codes = [ptx.encode()]
+        sync = "cudaCGSynchronize" in ptx
+        log = toolchain.link(codes, name, self.target, max_registers, sync, lto=self.lto)
+        used = resources(log)
+        lines: tuple[Float64Line, ...] = ()
+        if has_float64(ptx):
+            lines = float64_lines(*self.with_lines(uses_libraries=len(codes) > 1))
+        release = re.search(r"release ([^\n]+)", ptx)
+        return Compiled(
+            name=name,
+            signature=", ".join(map(str, self.signature)),
+            target=self.target,
+            registers=used.registers,
+            spill_stores=used.spill_stores,
+            spill_loads=used.spill_loads,
+            shared_bytes=used.shared if self.lto else shared_bytes(ptx),
+            local_bytes=used.stack,
+            load_widths=access_widths(ptx, "ld"),
+            store_widths=access_widths(ptx, "st"),
+            toolkit=release[1].strip() if release else "unknown",
+            ptx=ptx,
+            float64_lines=lines,
+        )
+
+    def with_lines(self, uses_libraries: bool) -> tuple[str, RealKernel]:
+        """PTX with line numbers. Apart from the one that is measured: a launch has none.
+
+        A library's debug information does not link with Numba's, so a kernel that uses one is
+        taken as it is before linking.
+        """
+        real = RealKernel(self.function, lineinfo=True)
+        what, options = self._what(real), {**self._options(), "lineinfo": True}
+        with real.readable():
+            if uses_libraries:
+                return toolchain.ptx_before_linking(*what, **options), real
+            codes = toolchain.compile_kernel(*what, **options)
+        return toolchain.linked_ptx(codes, self.function.__name__, self.target), real
+
+    def _what(self, real: RealKernel) -> tuple[FunctionType, tuple[Any, ...], str]:
+        return real.function, self.signature, self.target
+
+    def _options(self) -> dict[str, Any]:
+        return {"fastmath": self.fastmath, "launch_bounds": self.launch_bounds}
+
+
+def _function(kernel: Any) -> tuple[FunctionType, dict[str, Any]]:
+    """The Python function of a kernel, and the options it was declared with."""
+    function = getattr(kernel, "py_func", kernel)
+    if not isinstance(function, FunctionType):
+        inner = getattr(kernel, "kernel", None) or getattr(kernel, "dispatcher", None)
+        if getattr(inner, "py_func", None) is not None:
+            raise TypeError(
+                f"give the kernel without its launch configuration: "
+                f"compiled({inner.py_func.__name__}, ...)"
+            )
+        raise TypeError(
+            f"{kernel!r} is not a kernel: give a function, or one decorated with @cuda.jit"
+        )
+    if is_device_function(kernel):
+        raise TypeError(
+            f"{function.__name__} is a device function: compile a kernel that calls it, with its "
+            "lines in the result"
+        )
+    options = getattr(kernel, "targetoptions", None)
+    options = options if isinstance(options, dict) else {}
+    if options.get("link"):
+        raise TypeError(
+            f"{function.__name__} is declared with link=...: kernels with files of their own to "
+            "link are not compiled here"
+        )
+    return function, options
+
+
+def _parameters(function: FunctionType, name: str) -> list[str]:
+    parameters = inspect.signature(function).parameters.values()
+    if any(one.kind not in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in parameters):
+        raise TypeError(
+            f"{name} has *args, **kwargs or keyword-only arguments: name each one, in order"
+        )
+    return [one.name for one in parameters]
+
+
+# ---------------------------------------------------------------------- argument types
+def _signature(kernel: Any, given: Any) -> tuple[Any, ...]:
+    """Numba types of a kernel's arguments."""
+    from numba.core.errors import NumbaError
+    from numba.core.sigutils import normalize_signature
+    from numba.core.typing.templates import Signature
+
+    if given is None:
+        return _declared(kernel)
+    if isinstance(given, str | Signature):
+        try:
+            types, result = normalize_signature(given)
+        except (NumbaError, SyntaxError, NameError, TypeError, AttributeError) as error:
+            raise TypeError(
+                f"the signature {given!r} cannot be read ({type(error).__name__}: {error}); write "
+                'it like "void(float32[:, :], int32)"'
+            ) from error
+        if result is not None and str(result) != "none":
+            raise TypeError(f"the signature {given!r} returns {result}; a kernel returns nothing")
+        return tuple(types)
+    if not isinstance(given, tuple | list):
+        raise TypeError(
+            f"args_or_signature is a {type(given).__name__}: give the arguments as a tuple, as at "
+            "a launch, or a signature"
+        )
+    return tuple(_type_of(value, position) for position, value in enumerate(given))
+
+
+def _declared(kernel: Any) -> tuple[Any, ...]:
+    known = getattr(kernel, "signatures", None) or ()  # of the simulator's kernels
+    declared = known[0] if len(known) == 1 else None
+    if declared is None:
+        signatures = list(getattr(kernel, "overloads", None) or ())
+        declared = signatures[0] if len(signatures) == 1 else None
+    if declared is None:
+        raise TypeError(
+            "the kernel's argument types are not known: give the arguments of a launch, or a "
+            'signature such as "void(float32[:, :], int32)"'
+        )
+    return tuple(declared)
+
+
+def _type_of(value: Any, position: int) -> Any:
+    """The Numba type of one argument, or of a Numba or NumPy type given in its place."""
+    import numpy as np
+    from numba import from_dtype, types
+
+    if isinstance(value, types.Type):
+        return value
+    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+        return from_dtype(np.dtype(value))
+    value = getattr(value, "value", value) if _is_directed(value) else value
+    value = getattr(value, "_memory", value)  # the simulator's device arrays
+    kind = toolchain.type_of(value)
+    if kind is None or isinstance(kind, types.UnicodeType):
+        raise TypeError(
+            f"argument {position} is a {type(value).__name__}, which a kernel cannot take: give "
+            "arrays (NumPy or device), numbers and tuples of them, or Numba types"
+        )
+    return kind
+
+
+def _is_directed(value: Any) -> bool:
+    """Whether a value is wrapped in ``cuda.In``, ``cuda.Out`` or ``cuda.InOut``."""
+    return type(value).__name__ in ("In", "Out", "InOut") and hasattr(value, "value")

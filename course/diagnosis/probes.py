@@ -1,0 +1,406 @@
+"""The looks that `course.doctor` takes at a machine, each a function of its own.
+
+A probe gets the `Facts` and returns what it found, or None where there is nothing to say. It may
+fail: the doctor reports that, too.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from course import backend
+from course.checks.verdicts import count
+from course.diagnosis import wheels
+from course.driver import Driver, read_driver
+
+OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
+OLDEST_COMPUTE_CAPABILITY = {12: (5, 0), 13: (7, 5)}  # what a toolkit of that generation compiles
+CORE = (
+    "numba", "numpy", "matplotlib", "pandas", "pillow", "scikit-image", "threadpoolctl", "tqdm",
+)  # fmt: skip
+SAY_CUDA = "so lessons run on the simulator; that is fine"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One look at the machine.
+
+    `status` is "ok", "warning" (works, with a catch), "problem" (does not work as it should) or
+    "absent" (not here, and not needed). `advice` is what to do: a command or a setting.
+    """
+
+    name: str
+    status: str
+    detail: str
+    advice: str = ""
+
+
+@dataclass
+class Facts:
+    """What several probes look at: the driver and the versions, each read once."""
+
+    driver: Driver = field(default_factory=read_driver)
+    versions: dict[str, str | None] = field(default_factory=dict)
+
+    def version(self, distribution: str) -> str | None:
+        """Version of an installed distribution, or None."""
+        if distribution not in self.versions:
+            self.versions[distribution] = backend.installed_version(distribution)
+        return self.versions[distribution]
+
+
+def pip(*requirements: str) -> str:
+    """The command that installs requirements into the Python that runs now."""
+    quoted = " ".join(f'"{r}"' if re.search(r"[<>=*\[]", r) else r for r in requirements)
+    return f"python -m pip install {quoted}"
+
+
+def probe_python(facts: Facts) -> Probe:
+    """Is Python of a version that the course is tested with?"""
+    version = sys.version_info[:2]
+    text = f"{platform.python_version()} ({platform.python_implementation()})"
+    if OLDEST_PYTHON <= version <= NEWEST_PYTHON:
+        return Probe("Python", "ok", text)
+    return Probe(
+        "Python",
+        "warning",
+        f"{text} is outside of what the course is tested with, 3.11 to 3.13",
+        "Make a virtual environment with one of these: python3.12 -m venv .venv",
+    )
+
+
+def probe_platform(facts: Facts) -> Probe:
+    """Which system, and is it Colab or WSL?"""
+    text = f"{platform.system()} {platform.machine()}"
+    if "google.colab" in sys.modules:
+        text += ", Google Colab"
+    elif "microsoft" in platform.release().lower():
+        text += ", Windows Subsystem for Linux"
+    if sys.platform == "darwin":
+        return Probe(
+            "platform", "ok", f"{text}; CUDA does not exist for macOS, lessons are simulated"
+        )
+    return Probe("platform", "ok", text)
+
+
+def probe_packages(facts: Facts) -> Probe:
+    """Are the core packages here, and which versions?"""
+    missing = [name for name in CORE if facts.version(name) is None]
+    found = ", ".join(f"{n} {facts.version(n)}" for n in CORE if n not in missing)
+    if missing:
+        return Probe(
+            "packages", "problem", f"{found}; missing: {', '.join(missing)}", pip(*missing)
+        )
+    return Probe("packages", "ok", found)
+
+
+def probe_driver(facts: Facts) -> Probe:
+    """Is there a driver, and up to which CUDA does it run?"""
+    driver = facts.driver
+    if not driver.found:
+        if sys.platform == "darwin":
+            return Probe("driver", "absent", "no NVIDIA driver, as on every Mac")
+        advice = ""
+        if "google.colab" in sys.modules:
+            advice = "For a GPU: Runtime → Change runtime type → T4 GPU."
+        return Probe("driver", "absent", f"no NVIDIA driver, {SAY_CUDA}", advice)
+    if driver.version is None:
+        return Probe(
+            "driver",
+            "problem",
+            f"a driver library is there but does not answer: {driver.error}",
+            "Reinstall NVIDIA's driver, or remove the toolkit's stub from LD_LIBRARY_PATH.",
+        )
+    text = f"runs CUDA up to {driver.version[0]}.{driver.version[1]}"
+    release = _driver_release()
+    return Probe("driver", "ok", f"{release}, {text}" if release else text)
+
+
+def _driver_release() -> str | None:
+    """The driver's own number, such as "580.65.06", from nvidia-smi, where that exists."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return None
+    query = [tool, "--query-gpu=driver_version", "--format=csv,noheader"]
+    answer = subprocess.run(query, capture_output=True, text=True, timeout=10, check=False)
+    first = answer.stdout.strip().splitlines()[:1]
+    return first[0].strip() if answer.returncode == 0 and first else None
+
+
+def probe_devices(facts: Facts) -> Probe:
+    """Which GPUs does the driver show, with compute capability and memory?"""
+    driver = facts.driver
+    if driver.devices:
+        lines = [
+            f"{d.index}: {d.name}, compute capability {d.compute_capability[0]}."
+            f"{d.compute_capability[1]}, {d.memory / 2**30:.1f} GiB"
+            for d in driver.devices
+        ]
+        return Probe("GPUs", "ok", "\n".join(lines))
+    if not driver.found:
+        return Probe("GPUs", "absent", "none")
+    if os.environ.get("CUDA_VISIBLE_DEVICES") is not None:
+        return Probe("GPUs", "absent", "none visible: see CUDA_VISIBLE_DEVICES")
+    return Probe(
+        "GPUs",
+        "problem",
+        f"the driver is there but no GPU answers: {driver.error or 'it counts no device'}",
+        "Run nvidia-smi. If it shows no GPU either, restart the machine or reinstall the driver; "
+        "in a container, start it with --gpus all.",
+    )
+
+
+def probe_visible_devices(facts: Facts) -> Probe | None:
+    """Does CUDA_VISIBLE_DEVICES hide what should be seen?"""
+    value = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if value is None:
+        return None
+    name, shown = "CUDA_VISIBLE_DEVICES", repr(value)
+    if not facts.driver.found:
+        return Probe(name, "ok", f"is {shown}, which does nothing without a driver")
+    unset = "To see all GPUs again: unset CUDA_VISIBLE_DEVICES (before Python starts)."
+    entries = [entry.strip() for entry in value.split(",")]
+    if value.strip() in ("", "-1"):
+        return Probe(name, "warning", f"is {shown}: it hides every GPU, {SAY_CUDA}", unset)
+    known = re.compile(r"\d+|GPU-[0-9a-fA-F-]+|MIG-.+")
+    nonsense = [entry for entry in entries if not known.fullmatch(entry)]
+    if nonsense:
+        return Probe(
+            name,
+            "problem",
+            f"is {shown}: {nonsense[0]!r} is neither a number nor a GPU's UUID; "
+            "that entry and all after it are ignored",
+            f"Set it to numbers from 0 on, such as CUDA_VISIBLE_DEVICES=0. {unset}",
+        )
+    if len(facts.driver.devices) < len(entries):
+        seen = len(facts.driver.devices)
+        return Probe(
+            name,
+            "problem",
+            f"is {shown}: it names {count(len(entries), 'GPU')}, but only {seen} can be used; "
+            "an entry that does not exist hides itself and all after it",
+            f"nvidia-smi -L lists the GPUs, the first is 0. {unset}",
+        )
+    return Probe(name, "ok", f"is {shown}: {count(len(facts.driver.devices), 'GPU')} to be seen")
+
+
+def probe_cudasim(facts: Facts) -> Probe | None:
+    """Has somebody turned numba.cuda into Numba's simulator?"""
+    if not backend.numba_simulator_wanted():
+        return None
+    return Probe(
+        "NUMBA_ENABLE_CUDASIM",
+        "problem" if facts.driver.devices else "warning",
+        "is set: numba.cuda is Numba's own slow simulator. The course has its own, does not need "
+        "it, and leaves the GPU alone while it is set",
+        "unset NUMBA_ENABLE_CUDASIM (before Python starts)",
+    )
+
+
+def probe_numba_cuda(facts: Facts) -> Probe:
+    """Is numba-cuda here, where a GPU needs it?"""
+    version = facts.version("numba-cuda")
+    if version is not None:
+        return Probe("numba-cuda", "ok", version)
+    if not facts.driver.devices:
+        return Probe("numba-cuda", "absent", "not installed; it is needed only with a GPU")
+    extra = wheels.extra_for(facts.driver.version)
+    return Probe(
+        "numba-cuda",
+        "problem",
+        "not installed, so the GPU is not used",
+        pip(f"numba-cuda[{extra}]") if extra else wheels.UPDATE_DRIVER,
+    )
+
+
+def probe_numpy(facts: Facts) -> Probe | None:
+    """Is NumPy too new for numba-cuda?"""
+    sentence = backend.numpy_too_new()
+    if sentence is None:
+        return None
+    return Probe("NumPy and numba-cuda", "problem", sentence, pip("numpy<2.5"))
+
+
+def probe_toolkit(facts: Facts) -> list[Probe]:
+    """The toolkit's wheels among themselves, and against the driver."""
+    families = wheels.installed_families(facts.version)
+    probes = []
+    for family in families:
+        mixed = family.mismatch()
+        if mixed:
+            probes.append(
+                Probe(
+                    f"CUDA {family.major} wheels",
+                    "problem" if family.linker_is_older() and not backend.gpu() else "warning",
+                    mixed,
+                    pip(*family.one_release()),
+                )
+            )
+        else:
+            probes.append(Probe(f"CUDA {family.major} wheels", "ok", family.listing()))
+    driver = facts.driver.version
+    if driver is None or not families:
+        return probes
+    usable = [family for family in families if family.release <= driver]
+    newest = max(family.release for family in families)
+    runs = f"{driver[0]}.{driver[1]}"
+    if any(family.major <= driver[0] for family in families):
+        if not usable and backend.gpu() is None:
+            probes.append(
+                Probe(
+                    "driver and toolkit",
+                    "warning",
+                    f"the toolkit is {newest[0]}.{newest[1]}, the driver runs up to {runs}; "
+                    "kernels may fail with «Unsupported .version»",
+                    f"{wheels.UPDATE_DRIVER} Or: {pip(*families[0].one_release(driver))}",
+                )
+            )
+        return probes
+    extra = wheels.extra_for(driver)
+    other = f" Or take the older toolkit: {pip(f'numba-cuda[{extra}]')}" if extra else ""
+    probes.append(
+        Probe(
+            "driver and toolkit",
+            "problem",
+            f"the driver is too old for the toolkit: it runs CUDA up to {runs}, the toolkit is "
+            f"{newest[0]}.{newest[1]}",
+            wheels.UPDATE_DRIVER + other,
+        )
+    )
+    return probes
+
+
+def probe_old_device(facts: Facts) -> Probe | None:
+    """Is the GPU too old for the toolkit?"""
+    families = wheels.installed_families(facts.version)
+    if not families or not facts.driver.devices:
+        return None
+    device = facts.driver.devices[0]
+    oldest = OLDEST_COMPUTE_CAPABILITY.get(max(f.major for f in families))
+    if oldest is None or device.compute_capability >= oldest:
+        return None
+    have = ".".join(map(str, device.compute_capability))
+    return Probe(
+        "GPU and toolkit",
+        "problem",
+        f"{device.name} has compute capability {have}; this toolkit compiles for "
+        f"{oldest[0]}.{oldest[1]} and later",
+        pip("numba-cuda[cu12]"),
+    )
+
+
+def probe_kernel(facts: Facts) -> Probe:
+    """Does a kernel really run on the GPU, and if not, what is simulated?"""
+    name = backend.gpu()
+    if name is not None:
+        return Probe("kernels", "ok", f"a test kernel compiled and ran on the {name}")
+    device = _simulated_device()
+    if not facts.driver.devices:
+        return Probe("kernels", "ok", device)
+    reason = backend.why()
+    advice = _advice_for(reason)
+    return Probe(
+        "kernels", "problem", f"the GPU cannot be used: {reason}\ninstead {device}", advice
+    )
+
+
+def _simulated_device() -> str:
+    from warpsim.host import gpus
+
+    device = gpus.current()
+    capability = ".".join(map(str, device.compute_capability))
+    return f"simulated, as on a {device.name} (compute capability {capability})"
+
+
+def _advice_for(reason: str) -> str:
+    if "Unsupported .version" in reason or "CUDA_ERROR_UNSUPPORTED_PTX" in reason:
+        return "The driver or nvJitLink is older than the compiler: see the wheels above."
+    if "row_stack" in reason or "too new for numba-cuda" in reason:
+        return pip("numpy<2.5")
+    if "not installed" in reason or "CUDASIM" in reason:
+        return "See above."
+    return "See above; then try again in a fresh Python process, since CUDA errors stick."
+
+
+def probe_compilers(facts: Facts) -> Probe:
+    """Can a kernel be compiled here, and with which toolkit release?"""
+    from course.compiler import toolchain
+    from course.compiler.facts import compiled
+
+    name = "compilers"
+    try:
+        toolchain.require()
+    except toolchain.CompilerMissing as error:
+        advice = error.advice
+        if toolchain.INSTALL_EXTRA in advice:  # there it has all wheels, too long for a report
+            advice = f"Only `compiled` needs them; in a clone: {toolchain.INSTALL_EXTRA}"
+        return Probe(name, "absent", error.reason, advice)
+    try:
+        made = compiled(_increment, "void(float32[::1])", "sm_75")
+    except toolchain.CompilerMissing as error:
+        return Probe(name, "problem", error.reason, error.advice)
+    except Exception as error:  # they are here: whatever they say, the reader has to know
+        advice = "Install NVIDIA's compilers again, all of one CUDA release."
+        return Probe(name, "problem", f"they are here and fail. {backend.one_line(error)}", advice)
+    release = made.toolkit.partition(",")[0]
+    return Probe(
+        name, "ok", f"CUDA {release}; a test kernel compiled for sm_75: {made.registers} registers"
+    )
+
+
+def _increment(values: Any) -> None:
+    values[0] += 1
+
+
+def probe_cupy(facts: Facts) -> Probe:
+    """Is CuPy here, once, and does it compute?"""
+    names = [name for name in wheels.CUPY_NAMES if facts.version(name) is not None]
+    if not names:
+        return Probe("CuPy", "absent", "not installed; course.xp is NumPy")
+    text = ", ".join(f"{name} {facts.version(name)}" for name in names)
+    if len(names) > 1:
+        return Probe(
+            "CuPy",
+            "problem",
+            f"several packages of it are installed: {text}; they overwrite each other",
+            f"python -m pip uninstall -y {' '.join(names)}, then install one of them",
+        )
+    if backend.gpu() is None:
+        return Probe("CuPy", "absent", f"{text}; not used without a usable GPU, xp is NumPy")
+    module, reason = backend.array_module()
+    if module.__name__ == "cupy":
+        return Probe("CuPy", "ok", text)
+    extra = wheels.extra_for(facts.driver.version) or "cu12"
+    wanted = f"cupy-cuda{extra.removeprefix('cu')}x"
+    return Probe(
+        "CuPy",
+        "problem",
+        f"{text} does not work, xp is NumPy. {reason}",
+        f"python -m pip uninstall -y {names[0]} && {pip(wanted)}",
+    )
+
+
+PROBES: tuple[Callable[[Facts], Probe | list[Probe] | None], ...] = (
+    probe_python,
+    probe_platform,
+    probe_packages,
+    probe_driver,
+    probe_devices,
+    probe_visible_devices,
+    probe_cudasim,
+    probe_numba_cuda,
+    probe_numpy,
+    probe_toolkit,
+    probe_old_device,
+    probe_kernel,
+    probe_compilers,
+    probe_cupy,
+)

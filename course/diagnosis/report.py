@@ -1,0 +1,82 @@
+"""doctor(): what this machine has, what works, what does not, and what to do about it.
+
+Every probe is run by itself; one that breaks is reported like any other trouble. The doctor only
+reports: it changes nothing, and it never raises.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from course import backend
+from course.diagnosis.probes import PROBES, Facts, Probe
+from course.driver import Driver
+
+SYMBOLS = {"ok": "✓", "warning": "!", "problem": "✗", "absent": "○"}
+INDENT = 24  # columns for the symbol and a probe's name
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """All probes; shows itself as text."""
+
+    probes: tuple[Probe, ...]
+
+    @property
+    def problems(self) -> tuple[Probe, ...]:
+        """The probes that found something to mend."""
+        return tuple(probe for probe in self.probes if probe.status == "problem")
+
+    def __getitem__(self, name: str) -> Probe:
+        for probe in self.probes:
+            if probe.name == name:
+                return probe
+        raise KeyError(f"no probe {name!r}; there are {', '.join(p.name for p in self.probes)}")
+
+    def __str__(self) -> str:
+        lines = ["The machine in front of you"]
+        for probe in self.probes:
+            detail = probe.detail.splitlines() or [""]
+            lines.append(f"{SYMBOLS[probe.status]} {probe.name}".ljust(INDENT) + detail[0])
+            lines.extend(" " * INDENT + line for line in detail[1:])
+            if probe.advice:
+                lines.append(" " * INDENT + "→ " + probe.advice)
+        number = len(self.problems)
+        if number:
+            lines.append(f"{number} problem{'s' if number > 1 else ''}: see the lines with ✗.")
+        else:
+            lines.append("No problems.")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def doctor() -> Diagnosis:
+    """Look at this machine: versions, driver, GPUs, what works and what does not.
+
+    Returns
+    -------
+    Diagnosis
+        Shows itself. `.problems` is empty where everything that is there works.
+    """
+    try:
+        facts = Facts()
+    except Exception as error:  # a report without the driver is better than none
+        facts = Facts(driver=Driver(found=False, error=backend.one_line(error)))
+    probes: list[Probe] = []
+    for probe in PROBES:
+        try:
+            result = probe(facts)
+        except Exception as error:  # each probe stands alone: the others still report
+            name = probe.__name__.removeprefix("probe_").replace("_", " ")
+            result = Probe(
+                name,
+                "problem",
+                f"this look at the machine failed itself. {backend.one_line(error)}",
+                "The other lines still hold. Please report this one as a bug of the course.",
+            )
+        if isinstance(result, Probe):
+            probes.append(result)
+        elif result:
+            probes.extend(result)
+    return Diagnosis(tuple(probes))

@@ -1,1 +1,0 @@
-"""The exercises of the course, one module a lesson; each calls `course.checks.register`."""

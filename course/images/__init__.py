@@ -1,0 +1,13 @@
+"""Images in, SVD factors, images out, and how good they are."""
+
+from course.lazy import face
+
+__getattr__, __dir__, __all__ = face(
+    __name__,
+    {
+        "course.images.images": (
+            "compression head_mri mse phantom photograph photographs psnr reconstruct ssim svd"
+        ),
+        "course.images.reading": "load_folder load_image",
+    },
+)

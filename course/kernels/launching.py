@@ -1,0 +1,165 @@
+"""What Numba's launches lack: CUDA graphs, and more shared memory for a block than 48 KiB.
+
+A graph is launches that are recorded once, and then all made by one call of the host. It is
+captured through CuPy: launches of Numba, too, when they go to a stream of CuPy.
+
+A GPU gives a block up to 64 KiB of shared memory (Tesla T4) or 227 KiB (H200), dynamic and asked
+for once for each kernel. Numba has no word for that; the driver has.
+Source: NVIDIA, CUDA C++ Programming Guide, "Shared Memory" of compute capability 7.x;
+CUDA Driver API, cuKernelSetAttribute and cuFuncSetAttribute.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from course import backend
+
+Stream = Any  # of numba.cuda; 0 is the default stream
+
+# --- graphs ---------------------------------------------------------------------------------------
+
+
+def captured(stream: Any, queue: Callable[[], Any]) -> tuple[Any, Any]:
+    """The graph of what is launched on a stream of CuPy, and on streams that join it.
+
+    Nothing of it runs. What the launches need must be compiled and loaded; they may not wait for
+    the GPU, nor take memory from it.
+
+    Returns
+    -------
+    graph : cupy.cuda.Graph
+    output
+        What `queue` returned.
+    """
+    stream.begin_capture()
+    try:
+        output = queue()
+    except BaseException:
+        with contextlib.suppress(Exception):  # the capture may have ended with the error
+            stream.end_capture()
+        raise
+    return stream.end_capture(), output
+
+
+class Replayed:
+    """Launches that are the same in each call: from the second call on a graph, where CuPy works.
+
+    They all use the same memory, which must live as long. In the first call they are launched one
+    by one; so everything is compiled and loaded when they are captured.
+
+    Attributes
+    ----------
+    graph : cupy.cuda.Graph or None
+    """
+
+    def __init__(self) -> None:
+        self.graph: Any = None
+        self._origin: Any = None
+        self._calls = 0
+
+    def __call__(self, queue: Callable[[Stream], None]) -> None:
+        """Do on the default stream what ``queue(stream)`` launches on a stream of numba.cuda."""
+        self._calls += 1
+        if self._calls == 2 and backend.gpu() is not None:
+            self._capture(queue)
+        if self.graph is None:
+            queue(0)
+        else:
+            self.graph.launch(_cupy().cuda.Stream.null)
+
+    def _capture(self, queue: Callable[[Stream], None]) -> None:
+        cupy = _cupy()
+        if cupy is None:
+            return
+        try:
+            self._origin = cupy.cuda.Stream(non_blocking=True)
+            stream = backend.cuda.external_stream(self._origin.ptr)
+            graph, _ = captured(self._origin, lambda: queue(stream))
+            graph.upload(self._origin)
+            self._origin.synchronize()
+        except Exception as problem:  # slower, not wrong: launches work without a graph, too
+            warnings.warn(
+                f"launches are made one by one, a CUDA graph could not be captured: "
+                f"{backend.one_line(problem)}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            return
+        self.graph = graph
+
+
+def copied(source: Any, target: Any) -> bool:
+    """Queue the copy of one contiguous device array to another of its size, where CuPy works.
+
+    It takes the host a few microseconds; numba.cuda's `copy_to_device` takes many times as long.
+    """
+    cupy = _cupy() if backend.gpu() is not None else None
+    if cupy is None or not (source.is_c_contiguous() and source.nbytes == target.nbytes):
+        return False
+    runtime = cupy.cuda.runtime
+    places = (array.__cuda_array_interface__["data"][0] for array in (target, source))
+    runtime.memcpyAsync(*places, source.nbytes, runtime.memcpyDeviceToDevice, 0)
+    return True
+
+
+def _cupy() -> ModuleType | None:
+    """CuPy, where it works."""
+    module, _ = backend.array_module()
+    return module if hasattr(module, "cuda") else None
+
+
+# --- shared memory --------------------------------------------------------------------------------
+
+
+def room() -> tuple[int, bool]:
+    """Bytes of shared memory that a block can have, and whether it can be copied to meanwhile."""
+    device = backend.cuda.get_current_device()
+    shared = int(device.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+    return shared, tuple(device.compute_capability) >= (8, 0)
+
+
+def allow_shared(kernel: Any, signature: str, size: int) -> None:
+    """Allow a kernel so many bytes of dynamic shared memory on the current GPU.
+
+    Compiles the kernel for the signature if it is not. In the simulator nothing is to be done: it
+    keeps the simulated GPU's own limit.
+
+    Raises
+    ------
+    RuntimeError
+        When the driver refuses.
+    """
+    if backend.gpu() is None:
+        return
+    key = kernel, backend.cuda.get_current_device().id
+    if _allowed.get(key, 0) < size:
+        kernel.compile(signature)
+        for version in kernel.overloads.values():
+            _allow(version._codelibrary.get_cufunc(), key[1], size)
+        _allowed[key] = size
+
+
+_allowed: dict[tuple[Any, int], int] = {}  # bytes by kernel and device
+
+
+def _allow(function: Any, device: int, size: int) -> None:
+    """Set the limit of a loaded function, which newer numba-cuda holds as a CUkernel."""
+    from cuda.bindings import driver
+
+    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    handle = int(function.handle)
+    if hasattr(function, "kernel"):
+        place = driver.CUkernel(handle), driver.CUdevice(device)
+        (status,) = driver.cuKernelSetAttribute(attribute, size, *place)
+    else:
+        (status,) = driver.cuFuncSetAttribute(driver.CUfunction(handle), attribute, size)
+    if int(status):
+        raise RuntimeError(
+            f"the driver refuses {size:,} bytes of shared memory for a block ({status.name}): "
+            "choose a method or a shape that needs less"
+        )

@@ -1,0 +1,405 @@
+"""Normalise the rows of a matrix (LayerNorm), steps 1 to 5: a thread, a block, a warp for a row.
+
+Each row x of length n becomes ``(x - mean) / sqrt(variance + eps) * gamma + beta``, with the
+variance as the mean of ``(x - mean)**2``: Ba, Kiros, Hinton, "Layer Normalization",
+arXiv:1607.06450. All kernels take x (rows, columns), gamma (columns,), beta (columns,), eps, out
+(rows, columns); x, out, gamma and beta hold float32 or float16, sums are float32.
+
+Here is also what all steps have in common: `NormStep`, and how threads share rows, `RowShape`. How
+a step is launched stands below its kernel.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from numba import float32
+
+from course.backend import cuda
+from course.kernels.activation import FUNCTIONS
+from course.kernels.warps import ALL, WARP
+
+REGISTERS = 65_536  # of a multiprocessor, from compute capability 5.0 to 12.0
+
+# --- what a step is -------------------------------------------------------------------------------
+
+
+@cuda.jit(device=True)
+def unchanged(x):
+    """No activation."""
+    return x
+
+
+#: What may follow the normalisation, by name.
+ACTIVATIONS: dict[str | None, Callable] = {
+    None: unchanged,
+    **{name: function for name, (function, _) in FUNCTIONS.items()},
+}
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a kernel is compiled for, beside its shape.
+
+    Attributes
+    ----------
+    kind : {"float32", "float16"}
+        What the result is stored as.
+    aligned : bool
+        Rows, gamma and beta can be accessed four numbers at a time.
+    full : int
+        Parts of the threads' numbers that every row fills: no guard is needed there.
+    gamma, beta : bool
+        Whether they are there; without it the argument is not touched.
+    activation : str, optional
+        A name in `ACTIVATIONS`.
+    shifted : bool
+        Rows begin anywhere, but all of a row but at most 66 numbers can be accessed four at a time:
+        `course.kernels.norm.long_rows`. Gamma and beta are four copies.
+    in_l2 : bool
+        L2 is asked to keep what is read, float32, longer than what is written: compute capability
+        8.0. On an H200 that is worth 1 to 3%; no counter has shown why.
+    types : str, optional
+        Signature of the arguments, of a kernel that is for these alone.
+    """
+
+    kind: str = "float32"
+    aligned: bool = True
+    full: int = 0
+    gamma: bool = True
+    beta: bool = True
+    activation: str | None = None
+    shifted: bool = False
+    in_l2: bool = False
+    types: str | None = None
+
+    @property
+    def wide(self) -> int:
+        """Numbers of an access to a row."""
+        return 4 if self.aligned or self.shifted else 1
+
+
+@dataclass(frozen=True)
+class RowShape:
+    """How the threads of a block share rows; what is tuned for a GPU.
+
+    Attributes
+    ----------
+    row_threads : int
+        Threads of a row: a power of two below 32, or a multiple of 32.
+    rows : int
+        Rows of a block.
+    elements : int
+        Numbers that a thread has of a row; a multiple of 4.
+    most_registers : int
+        Registers of a thread; fewer where else a block would not fit a multiprocessor.
+    """
+
+    row_threads: int
+    rows: int = 1
+    elements: int = 8
+    most_registers: int = 255
+
+    def __post_init__(self) -> None:
+        threads = self.row_threads
+        whole_warps = threads > 0 and threads % WARP == 0 and self.rows == 1
+        part_of_warp = 0 < threads <= WARP and WARP % threads == 0 and self.threads % WARP == 0
+        if not (whole_warps or part_of_warp) or self.threads > 1024:
+            raise ValueError(
+                f"{threads} threads for each of {self.rows} rows: one row takes whole warps; "
+                "several take 1, 2, 4, 8, 16 or 32 threads each and fill whole warps together, of "
+                "at most 1,024 threads"
+            )
+        if self.elements < 4 or self.elements % 4:
+            raise ValueError(f"{self.elements} elements a thread: take a multiple of 4")
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.row_threads * self.rows
+
+    @property
+    def max_registers(self) -> int:
+        """Registers of a thread, so that a block fits a multiprocessor."""
+        return min(self.most_registers, REGISTERS // self.threads // 8 * 8)
+
+    @property
+    def longest(self) -> int:
+        """The longest row that fits."""
+        return self.row_threads * self.elements
+
+    def parts(self, aligned: bool) -> int:
+        """Accesses of a thread to a row."""
+        return self.elements // (4 if aligned else 1)
+
+    def full(self, columns: int, aligned: bool) -> int:
+        """Those of them that are inside a row of this length for every thread."""
+        wide = 4 if aligned else 1
+        return min(columns // (self.row_threads * wide), self.parts(aligned))
+
+
+class Launch(NamedTuple):
+    """A kernel, blocks, threads, and bytes of dynamic shared memory."""
+
+    kernel: Callable
+    blocks: int
+    threads: int
+    shared: int = 0
+
+
+@dataclass(frozen=True)
+class NormStep:
+    """A step of the ladder.
+
+    Attributes
+    ----------
+    launch : callable
+        ``launch(rows, columns, form)`` gives the kernel, called with (x, gamma, beta, eps, out),
+        and what it is launched with.
+    fused : bool
+        It applies an activation before it writes, and does without gamma and beta that are not
+        there. Others are given ones and zeros, and a second kernel applies the activation.
+    """
+
+    launch: Callable[[int, int, Form], Launch]
+    fused: bool = False
+
+
+# --- step 1: a thread a row -----------------------------------------------------------------------
+
+
+@cuda.jit
+def layer_norm_naive(x, gamma, beta, eps, out):
+    """Step 1: the formula as it stands; the mean, then the variance, then the row.
+
+    Mapping: thread i normalises row i.
+    Memory: x is read three times. The lanes of a warp read one column, a row apart from each other:
+    a sector for each lane, of which 4 bytes are used at a time.
+    """
+    row = cuda.grid(1)
+    if row < x.shape[0]:
+        columns = x.shape[1]
+        total = float32(0)
+        for column in range(columns):
+            total += float32(x[row, column])
+        mean = total / float32(columns)
+        squares = float32(0)
+        for column in range(columns):
+            difference = float32(x[row, column]) - mean
+            squares += difference * difference
+        scale = float32(1) / math.sqrt(squares / float32(columns) + eps)
+        for column in range(columns):
+            y = (float32(x[row, column]) - mean) * scale
+            out[row, column] = y * float32(gamma[column]) + float32(beta[column])
+
+
+# --- steps 2 and 3: a block a row, a tree in shared memory ----------------------------------------
+
+TREE = 128  # threads of a block; a power of two
+
+
+@cuda.jit(device=True)
+def tree_sum(value, shared):
+    """The sum of every thread's value, for all threads: half of the threads add, then a quarter."""
+    t = cuda.threadIdx.x
+    shared[t] = value
+    cuda.syncthreads()
+    half = TREE // 2
+    while half > 0:
+        if t < half:
+            shared[t] += shared[t + half]
+        cuda.syncthreads()
+        half //= 2
+    total = shared[0]
+    cuda.syncthreads()  # all have read it before the next sum overwrites it
+    return total
+
+
+@cuda.jit(device=True)
+def write_row(x, row, first, step, mean, scale, gamma, beta, out):
+    """A thread's part of a row, every `step`-th column from `first` on, normalised."""
+    for column in range(first, x.shape[1], step):
+        y = (float32(x[row, column]) - mean) * scale
+        out[row, column] = y * float32(gamma[column]) + float32(beta[column])
+
+
+@cuda.jit
+def layer_norm_tree(x, gamma, beta, eps, out):
+    """Step 2: a block shares a row and adds in a tree; still two passes before the last.
+
+    Mapping: block i normalises row i, thread t has the columns t, t + 128, ...
+    Memory: neighbouring lanes read neighbouring columns. x is read three times, the second and
+    third from a cache, if the row is still there. Each tree has 9 barriers.
+    """
+    shared = cuda.shared.array(TREE, float32)
+    row, t = cuda.blockIdx.x, cuda.threadIdx.x
+    columns = x.shape[1]
+    total = float32(0)
+    for column in range(t, columns, TREE):
+        total += float32(x[row, column])
+    mean = tree_sum(total, shared) / float32(columns)
+    squares = float32(0)
+    for column in range(t, columns, TREE):
+        difference = float32(x[row, column]) - mean
+        squares += difference * difference
+    variance = tree_sum(squares, shared) / float32(columns)
+    write_row(x, row, t, TREE, mean, float32(1) / math.sqrt(variance + eps), gamma, beta, out)
+
+
+@cuda.jit
+def layer_norm_squares(x, gamma, beta, eps, out):
+    """Step 3, the trap: one pass with variance = mean(x²) - mean(x)², which loses digits.
+
+    Where the mean is large beside the spread, two large numbers are subtracted, each rounded to 24
+    bits: the variance may come out wrong, zero, or below zero, and the row as NaN. In exact numbers
+    the formula is right. Mapping and memory as in step 3.
+    """
+    shared = cuda.shared.array(TREE, float32)
+    row, t = cuda.blockIdx.x, cuda.threadIdx.x
+    columns = x.shape[1]
+    total, squares = float32(0), float32(0)
+    for column in range(t, columns, TREE):
+        value = float32(x[row, column])
+        total += value
+        squares += value * value
+    mean = tree_sum(total, shared) / float32(columns)
+    variance = tree_sum(squares, shared) / float32(columns) - mean * mean
+    write_row(x, row, t, TREE, mean, float32(1) / math.sqrt(variance + eps), gamma, beta, out)
+
+
+@cuda.jit(device=True)
+def merged(count, mean, squares, other_count, other_mean, other_squares):
+    """Count, mean and sum of squared differences of two parts of a row together.
+
+    Only differences are squared, so a large mean costs no digits. An empty part changes nothing.
+    Source: Chan, Golub, LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample
+    Variances", 1979.
+    """
+    both = count + other_count
+    share = other_count / max(both, float32(1))
+    difference = other_mean - mean
+    moved = difference * share
+    return both, mean + moved, squares + other_squares + moved * count * difference
+
+
+@cuda.jit(device=True)
+def moments_of(x, row, first, step):
+    """Count, mean and sum of squared differences of every `step`-th number of a row, in one pass.
+
+    Source: Welford, "Note on a Method for Calculating Corrected Sums of Squares and Products",
+    Technometrics 4 (1962).
+    """
+    count, mean, squares = float32(0), float32(0), float32(0)
+    for column in range(first, x.shape[1], step):
+        value = float32(x[row, column])
+        count += float32(1)
+        difference = value - mean
+        mean += difference / count
+        squares += difference * (value - mean)
+    return count, mean, squares
+
+
+@cuda.jit
+def layer_norm_one_pass(x, gamma, beta, eps, out):
+    """Step 3: mean and variance in one pass (Welford), the threads' parts merged in a tree.
+
+    Mapping: as in step 2.
+    Memory: x is read twice, from memory and from a cache. One tree instead of two.
+    """
+    counts = cuda.shared.array(TREE, float32)
+    means = cuda.shared.array(TREE, float32)
+    squares = cuda.shared.array(TREE, float32)
+    row, t = cuda.blockIdx.x, cuda.threadIdx.x
+    counts[t], means[t], squares[t] = moments_of(x, row, t, TREE)
+    cuda.syncthreads()
+    half = TREE // 2
+    while half > 0:
+        if t < half:
+            o = t + half
+            counts[t], means[t], squares[t] = merged(
+                counts[t], means[t], squares[t], counts[o], means[o], squares[o]
+            )
+        cuda.syncthreads()
+        half //= 2
+    scale = float32(1) / math.sqrt(squares[0] / float32(x.shape[1]) + eps)
+    write_row(x, row, t, TREE, means[0], scale, gamma, beta, out)
+
+
+# --- steps 4 and 5: shuffles ----------------------------------------------------------------------
+
+WARPS = 4  # of a block: rows in step 4, parts of a row in step 5
+
+
+@cuda.jit(device=True)
+def merged_in_warp(count, mean, squares):
+    """The moments of all lanes' parts together, for all lanes: five exchanges, no barrier."""
+    for step in range(5):
+        offset = 16 >> step
+        other_count = cuda.shfl_xor_sync(ALL, count, offset)
+        other_mean = cuda.shfl_xor_sync(ALL, mean, offset)
+        other_squares = cuda.shfl_xor_sync(ALL, squares, offset)
+        count, mean, squares = merged(count, mean, squares, other_count, other_mean, other_squares)
+    return count, mean, squares
+
+
+@cuda.jit
+def layer_norm_warp(x, gamma, beta, eps, out):
+    """Step 4: a warp a row; lanes exchange registers, without shared memory and barriers.
+
+    Mapping: warp w of block b normalises row 4 b + w, lane l has the columns l, l + 32, ...
+    Memory: x is read twice, from memory and from a cache. Long rows leave a GPU with few warps.
+    """
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * WARPS + t // WARP, t % WARP
+    if row < x.shape[0]:
+        count, mean, squares = moments_of(x, row, lane, WARP)
+        count, mean, squares = merged_in_warp(count, mean, squares)
+        scale = float32(1) / math.sqrt(squares / count + eps)
+        write_row(x, row, lane, WARP, mean, scale, gamma, beta, out)
+
+
+@cuda.jit
+def layer_norm_block(x, gamma, beta, eps, out):
+    """Step 5: a block a row; shuffles within the warps, one barrier between them.
+
+    Mapping: block i normalises row i, thread t has the columns t, t + 128, ...
+    Memory: x is read twice, from memory and from a cache. Every warp merges the warps' parts once
+    more for itself, which saves a second barrier.
+    """
+    counts = cuda.shared.array(WARPS, float32)
+    means = cuda.shared.array(WARPS, float32)
+    squares_of = cuda.shared.array(WARPS, float32)
+    row, t = cuda.blockIdx.x, cuda.threadIdx.x
+    warp, lane = t // WARP, t % WARP
+    count, mean, squares = moments_of(x, row, t, WARPS * WARP)
+    count, mean, squares = merged_in_warp(count, mean, squares)
+    if lane == 0:
+        counts[warp], means[warp], squares_of[warp] = count, mean, squares
+    cuda.syncthreads()
+    count, mean, squares = counts[0], means[0], squares_of[0]
+    for other in range(1, WARPS):
+        count, mean, squares = merged(
+            count, mean, squares, counts[other], means[other], squares_of[other]
+        )
+    scale = float32(1) / math.sqrt(squares / count + eps)
+    write_row(x, row, t, WARPS * WARP, mean, scale, gamma, beta, out)
+
+
+# --- launches -------------------------------------------------------------------------------------
+
+
+def _plain(kernel: Callable, rows_a_block: int, threads: int) -> NormStep:
+    """A kernel that is the same for all rows."""
+    return NormStep(lambda rows, columns, form: Launch(kernel, -(-rows // rows_a_block), threads))
+
+
+#: The steps by name; "squares" is there to be seen failing.
+FIRST_STEPS = {
+    "naive": _plain(layer_norm_naive, 64, 64),
+    "tree": _plain(layer_norm_tree, 1, TREE),
+    "squares": _plain(layer_norm_squares, 1, TREE),
+    "one pass": _plain(layer_norm_one_pass, 1, TREE),
+    "warp": _plain(layer_norm_warp, WARPS, WARPS * WARP),
+    "block": _plain(layer_norm_block, 1, WARPS * WARP),
+}

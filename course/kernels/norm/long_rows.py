@@ -1,0 +1,450 @@
+"""Normalise long rows, step 8: a row in registers and in shared memory.
+
+For rows that a block's registers do not hold: the first numbers lie in registers as in step 6, the
+rest in shared memory, up to 74,201 numbers on an H200. Still each is read once. Few blocks, or one,
+have room on a multiprocessor, so few others' loads fill the time in which a block writes. Hence it
+walks over rows: where a result was written, the same place's next number is on its way, and what
+has arrived is added up meanwhile. Each thread touches its own places of shared memory alone.
+
+Gamma and beta are as long as a row, too long for L1 beside it, so every row fetches them from L2,
+as many bytes as x and the result: always those of the next access, while a thread computes one.
+
+Rows of a length that is no multiple of four begin anywhere. Then all of a row but at most 66
+numbers is its *body*: it begins at a multiple of 256 bytes, and is accessed four numbers at a time.
+What is beside it, before that place and behind the last four, is fetched and written one number a
+thread. Where the body begins differs from row to row, so gamma and beta are four copies, which
+begin at their numbers 0 to 3: in one of them the body's factors can be accessed four at a time.
+
+Blocks that walk over several rows begin a little apart. Together they would wait for sums at the
+same time, and memory with them: on an H200 that is worth 1 to 2%. Tried, and no faster: a cluster
+of two or more blocks a row, which tell each other their sums through shared memory.
+"""
+
+import functools
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from numba import float32, int32, int64, uint32
+
+from course.backend import cuda
+from course.kernels.intrinsics import commit_copies, copy4_async, copy_async, wait_copies
+from course.kernels.launching import room
+from course.kernels.norm.first_steps import ACTIVATIONS, Form, Launch, NormStep, RowShape
+from course.kernels.norm.registers import ROW_THREADS, pieces, power_above
+from course.kernels.warps import WARP, lanes_sum
+
+SUMS = 4 * 5 * WARP  # bytes of static shared memory: warps' counts, two of means and squares
+#: Blocks that walk over more rows than `FEW` begin in `PHASES` groups, `APART` ns after each other.
+FEW, PHASES, APART = 2, 8, 1000
+#: A body begins at a multiple of so many numbers, 256 bytes. GB/s of 65,535 columns on an H200: for
+#: 4 numbers 3,046, for 8 3,085, for 32, a line, 3,117; in another run for 32 3,065, for 64 3,155,
+#: for 128 3,160.
+BEGIN = 64
+BESIDE = BEGIN + 2  # numbers beside a body, at most: before it, and fewer than four behind it
+#: Numbers of shared memory that a row takes beyond its own: gamma and beta beside a body.
+EXTRA = 3 * BESIDE - (BEGIN - 1)
+#: Accesses at a time. Loops over this one look idle: without them the compiler orders the same
+#: arithmetic otherwise, and the machine code is not the one that was measured.
+GROUP = 1
+BEHIND = 2  # accesses under way, after which what has arrived is added up
+
+# --- how a row is split ---------------------------------------------------------------------------
+
+SPLIT_THREADS = 1024  # of a row in registers and shared memory, at most
+#: Numbers a thread in registers: the fewest that leave L1 its part. On an H200 12 instead of 16, of
+#: odd rows: 12,001 columns 3,341 -> 3,473 GB/s, 40,001 3,087 -> 3,191.
+SPLIT_ELEMENTS = (12, 16)
+SPLIT_REGISTERS = 64  # of a thread: 1,024 of them fit a multiprocessor, in how many blocks ever
+#: What blocks leave to L1 of the memory that can be shared, if they can: what is fetched to
+#: registers is in L1 on its way. An H200 gives L1 28 KB beside 228, 60 beside 196, 92 beside 164.
+#: The same kernels were 5 to 11% slower when all 228 were set apart that they did not need. Two or
+#: four blocks share a multiprocessor only if they leave it: two for rows of 32,768 numbers, 3,620
+#: -> 3,840 GB/s, but of 33,000 3,400 -> 3,200.
+SPLIT_FREE = 1 / 7
+RESERVED = 1024  # bytes of shared memory that a block takes beside its own
+
+
+def dynamic_shared(shape: RowShape, columns: int, shifted: bool = False) -> int:
+    """Bytes of dynamic shared memory for rows of a length."""
+    rest = columns - shape.longest
+    return 4 * (max(rest, BEGIN - 1) + EXTRA if shifted else max(rest, 0))
+
+
+def split_shape(columns: int, shared: int, shifted: bool = False) -> RowShape:
+    """The shape of a block that has a row of this length in registers and shared memory.
+
+    The first ``shape.longest`` numbers are in registers. `shared`: bytes of shared memory that a
+    block can have; `shifted`: of `Form`.
+
+    Raises
+    ------
+    ValueError
+        When the row is too long.
+    """
+    for blocks, elements in itertools.product((4, 2, 1), SPLIT_ELEMENTS):
+        threads = min(SPLIT_THREADS // blocks, max(32, power_above(columns // 32)))
+        shape = RowShape(threads, 1, elements, SPLIT_REGISTERS)
+        size = SUMS + dynamic_shared(shape, columns, shifted)
+        if blocks * (size + RESERVED) <= (1 - SPLIT_FREE) * (shared + RESERVED):
+            return shape
+    if size > shared:
+        most = columns - (size - shared) // 4
+        raise ValueError(
+            f"a row of {columns:,} numbers is too long for a block's registers and shared memory, "
+            f"which hold {most:,} on this GPU: choose the method 'long' or 'auto'"
+        )
+    return shape
+
+
+def longest_split(shared: int) -> int:
+    """The longest row of float32 that surely fits registers and so many bytes of shared memory."""
+    return SPLIT_THREADS * SPLIT_ELEMENTS[-1] + (shared - SUMS) // 4 - EXTRA
+
+
+def split_form(shape: RowShape, form: Form, columns: int) -> Form:
+    """The form for rows of a length: with the parts that they fill.
+
+    Raises
+    ------
+    ValueError
+        When a block of this shape cannot have rows of this form.
+    """
+    if form.kind != "float32" or form.wide != 4:
+        raise ValueError(
+            f"numbers are copied to shared memory as float32, four at a time; this is {form}"
+        )
+    if form.shifted and shape.threads < BESIDE:
+        raise ValueError(f"rows are shifted by at least {BESIDE} threads; this is {shape}")
+    if form.shifted and columns <= BESIDE:
+        raise ValueError(f"{columns} numbers may have no body: shift rows of more than {BESIDE}")
+    body = (columns - (BEGIN - 1)) // 4 * 4 if form.shifted else columns
+    return replace(form, full=shape.full(body, True))
+
+
+# --- rows that begin anywhere ---------------------------------------------------------------------
+
+
+def edges(form: Form) -> tuple[Callable, ...]:
+    """Device functions of a row's body and of what is beside it; else than shifted that is nothing.
+
+    `body`: numbers of the body. `before`: those before it in a row. `factors_from`: where gamma and
+    beta of its first number are in their four copies. `column`: of the number that a thread has
+    beside the body; `fetch`: begin to copy it with its gamma and beta; `finish`: write its result.
+    """
+    has_gamma, has_beta, activation = form.gamma, form.beta, ACTIVATIONS[form.activation]
+    shifted = form.shifted
+
+    @cuda.jit(device=True)
+    def body(columns):
+        return int32((columns - (BEGIN - 1)) // 4 * 4) if shifted else int32(columns)
+
+    @cuda.jit(device=True)
+    def before(row, columns):
+        return int32(-(row * columns) & int32(BEGIN - 1)) if shifted else int32(0)
+
+    @cuda.jit(device=True)
+    def factors_from(before, factor):
+        return int32(before + (before & int32(3)) * (factor.size // 4 - 1)) if shifted else int32(0)
+
+    @cuda.jit(device=True)
+    def column(thread, before, body):
+        return int64(thread) if thread < before else int64(thread + body)
+
+    @cuda.jit(device=True)
+    def fetch(rest, place, x, row, column, gamma, beta):
+        copy_async(rest, place, x, (row, column))
+        if has_gamma:
+            copy_async(rest, place + BESIDE, gamma, column)
+        if has_beta:
+            copy_async(rest, place + 2 * BESIDE, beta, column)
+
+    @cuda.jit(device=True)
+    def finish(out, row, column, rest, place, scaling):
+        mean, scale = scaling
+        value = (rest[place] - mean) * scale
+        if has_gamma:
+            value *= rest[place + BESIDE]
+        if has_beta:
+            value += rest[place + 2 * BESIDE]
+        out[row, column] = activation(value)
+
+    return body, before, factors_from, column, fetch, finish
+
+
+# --- the kernel -----------------------------------------------------------------------------------
+
+
+def walking(shape: RowShape, form: Form, part: Any, follows: bool) -> tuple[Callable, ...]:
+    """Device functions of a row's results, in whose places the next row comes, if one `follows`.
+
+    `sums`: of a thread's numbers in shared memory, less a number, and of their squares.
+    `near_factors`: begin to fetch gamma and beta of an access in registers, one ahead, into two
+    sets in turn. `finish`: write results; return up to where what arrived is added up, and sums.
+    """
+    take, take_row, put = part.take, part.take_row, part.put
+    factors_at, result = part.factors_at, part.result
+    wide, full, held = form.wide, form.full, shape.longest
+    across, parts, pair = shape.threads * wide, shape.elements // wide, 2 * wide
+    back, begin = BEHIND * across, parts % 2  # begin: of the two sets, the rest's first
+    exact = not form.shifted  # else a last access may be fetched in vain: no register is left
+    reach = 2 * across if exact else across
+
+    @cuda.jit(device=True)
+    def added(some, shift, total, square):
+        for e in range(wide):
+            difference = some[e] - shift
+            total += difference
+            square += difference * difference
+        return total, square
+
+    @cuda.jit(device=True)
+    def sums(rest, some, place, length, shift, total, square):
+        while place < length:
+            take(rest, int64(place), some, 0)
+            total, square = added(some, shift, total, square)
+            place += int32(across)
+        return total, square
+
+    @cuda.jit(device=True)
+    def write(out, now, rest, some, factors, half, place, scaling, x, then):
+        """The results of an access, and the next row's numbers in its place."""
+        mean, scale = scaling
+        row, before = now
+        following, next_before = then
+        here, column = int64(place), int64(int32(place + before))
+        next_column = int64(int32(place + next_before))
+        for g in range(GROUP):
+            take(rest, here + g * across, some, g * wide)
+        for g in range(GROUP):
+            result(some, g * wide, mean, scale, factors, (half + g) * pair)
+        for g in range(GROUP):
+            put(out, (row, column + (held + g * across)), some, g * wide)
+        if follows:
+            for g in range(GROUP):
+                column = next_column + (held + g * across)
+                copy4_async(rest, here + g * across, x, (following, column))
+
+    @cuda.jit(device=True)
+    def catch_up(rest, some, first, place, shift, total, square):
+        """Add up what was fetched `BEHIND` accesses before."""
+        if follows:
+            commit_copies()
+            wait_copies(BEHIND)
+            if place >= first + back:
+                take(rest, int64(place) - back, some, 0)
+                total, square = added(some, shift, total, square)
+        return total, square
+
+    @cuda.jit(device=True)
+    def caught_up(first, place):
+        """The place up to which that is done, before the access at `place` is."""
+        return max(int32(place - back), first) if follows else first
+
+    @cuda.jit(device=True)
+    def near_factors(gamma, beta, body, thread, weights, p, factors):
+        first = int64(thread) * wide
+        for g in range(GROUP):
+            part = p + g
+            if part < parts:
+                column = first + part * across
+                near = column if part < full else min(column, int64(body - wide))
+                factors_at(gamma, beta, near + weights, factors, (p % 2 + g) * pair)
+
+    @cuda.jit(device=True)
+    def far_factors(gamma, beta, body, place, weights, factors, half):
+        last = int32(body - (held + wide))
+        column = int64(int32(min(place, last) + weights))
+        for g in range(GROUP):
+            factors_at(gamma, beta, column + (held + g * across), factors, (half + g) * pair)
+
+    @cuda.jit(device=True)
+    def far(out, now, rest, some, first, body, length, factors, weights, scaling, gamma, beta,
+            x, then, shift):  # fmt: skip
+        """The results of the numbers in shared memory."""
+        total, square = float32(0), float32(0)
+        place = first
+        while place + reach < length:
+            ahead = int32(place + across)
+            far_factors(gamma, beta, body, ahead, weights, factors, 1 - begin)
+            write(out, now, rest, some, factors, begin, place, scaling, x, then)
+            total, square = catch_up(rest, some, first, place, shift, total, square)
+            place = ahead
+            ahead = int32(place + across)
+            far_factors(gamma, beta, body, ahead, weights, factors, begin)
+            write(out, now, rest, some, factors, 1 - begin, place, scaling, x, then)
+            total, square = catch_up(rest, some, first, place, shift, total, square)
+            place = ahead
+        if exact and place + across < length:
+            ahead = int32(place + across)
+            far_factors(gamma, beta, body, ahead, weights, factors, 1 - begin)
+            write(out, now, rest, some, factors, begin, place, scaling, x, then)
+            total, square = catch_up(rest, some, first, place, shift, total, square)
+            upto = caught_up(first, ahead)
+            write(out, now, rest, some, factors, 1 - begin, ahead, scaling, x, then)
+        else:
+            upto = caught_up(first, place)
+            if place < length:
+                write(out, now, rest, some, factors, begin, place, scaling, x, then)
+        return upto, total, square
+
+    @cuda.jit(device=True)
+    def finish(out, now, values, rest, some, thread, first, body, length, factors, weights, scaling,
+               gamma, beta, x, then):  # fmt: skip
+        mean, scale = scaling
+        row, before = now
+        following, next_before = then
+        start = int64(thread) * wide
+        for first_part in range(0, parts, GROUP):
+            if first_part + GROUP < parts:
+                near_factors(gamma, beta, body, thread, weights, first_part + GROUP, factors)
+            elif body > held:
+                far_factors(gamma, beta, body, int32(start), weights, factors, begin)
+            for g in range(GROUP):
+                p = first_part + g
+                if p < parts:
+                    result(values, p * wide, mean, scale, factors, (first_part % 2 + g) * pair)
+            for g in range(GROUP):
+                p = first_part + g
+                column = start + p * across
+                if p < full or (p < parts and column < body):
+                    put(out, (row, column + before), values, p * wide)
+            if follows:
+                for g in range(GROUP):
+                    p = first_part + g
+                    if p < parts:
+                        column = start + p * across
+                        near = column if p < full else min(column, int64(body - wide))
+                        take_row(x, (following, near + next_before), values, p * wide)
+        return far(out, now, rest, some, first, body, length, factors, weights, scaling, gamma,
+                   beta, x, then, values[0])  # fmt: skip
+
+    return sums, near_factors, finish
+
+
+@functools.cache
+def rows_in_both(shape: RowShape, form: Form) -> Callable:
+    """The kernel of step 8, (x, gamma, beta, eps, out), with a row a block at a time.
+
+    `form` is of `split_form`. Warps exchange means and squares in one of two sets, in turn, so that
+    one barrier a row is enough. Sums are of differences from the row's first number of a thread.
+    Launch with ``shape.threads`` threads, `dynamic_shared` bytes and any number of blocks.
+    """
+    # with streaming loads of what is in registers, rows took 1 to 8% longer on an H200
+    part = pieces(shape, form, again=True)
+    bring, added, squared, of_warp = part.bring, part.added, part.squared, part.of_warp
+    body_in, before_in, factors_from, edge_column, fetch_edge, finish_edge = edges(form)
+    sums, near_factors, finish = walking(shape, form, part, True)
+    finish_last = walking(shape, form, part, False)[-1]
+    elements, held, wide = shape.elements, shape.longest, form.wide
+    across, both_sets = shape.threads * wide, 4 * wide
+    shifted, has_gamma = form.shifted, form.gamma
+    warps = shape.threads // WARP
+    near_warps = power_above(warps)
+    add_lanes, add_warps = lanes_sum(WARP), lanes_sum(near_warps)
+
+    @cuda.jit(device=True)
+    def weight_of(warp, body, columns):
+        """Numbers of a row that a warp has."""
+        rest = max(int32(body - held), int32(0))
+        whole = rest // int32(across)
+        left = rest - whole * int32(across) - warp * int32(WARP * wide)
+        left = min(max(left, int32(0)), int32(WARP * wide))
+        left += min(max(int32(columns - body) - warp * int32(WARP), int32(0)), int32(WARP))
+        return of_warp(warp, body) + float32(whole * int32(WARP * wide) + left)
+
+    @cuda.jit(fastmath=True, max_registers=shape.max_registers)
+    def layer_norm_both(x, gamma, beta, eps, out):
+        values = cuda.local.array(elements, float32)
+        some = cuda.local.array(wide, float32)
+        factors = cuda.local.array(both_sets, float32)
+        warp_means = cuda.shared.array((2, WARP), float32)
+        warp_squares = cuda.shared.array((2, WARP), float32)
+        warp_counts = cuda.shared.array(WARP, float32)
+        rest = cuda.shared.array(0, float32)
+        rows, columns = int32(x.shape[0]), int32(x.shape[1])
+        thread = int32(cuda.threadIdx.x)
+        warp, lane = thread // int32(WARP), thread % int32(WARP)
+        body = body_in(columns)
+        first, length = int32(thread * wide), int32(max(int32(body - held), int32(0)))
+        beside, own = shifted and thread < columns - body, int32(length + thread)
+        row, slot = int32(cuda.blockIdx.x), int32(0)
+        if rows > FEW * cuda.gridDim.x:
+            cuda.nanosleep(uint32(row % PHASES * APART))
+        before = before_in(row, columns)
+        if row < rows:
+            if beside:
+                fetch_edge(rest, own, x, row, edge_column(thread, before, body), gamma, beta)
+            for start in range(first, length, across):
+                copy4_async(rest, start, x, (row, start + held + before))
+            bring(x, row, before, int32(body + before), thread, values)
+        if lane == 0:
+            warp_counts[warp] = weight_of(warp, body, columns)
+        cuda.syncthreads()
+        upto, total, square = first, float32(0), float32(0)
+        while row < rows:
+            commit_copies()
+            wait_copies(0)
+            count, shift = max(warp_counts[warp], float32(1)), values[0]
+            total, square = sums(rest, some, upto, length, shift, total, square)
+            number = float32(
+                int32(length - first + int32(across - 1)) // int32(across) * int32(wide)
+            )
+            middle = total / max(number, float32(1))
+            square -= total * middle
+            total += number * shift + added(values, 0, body, thread)
+            if beside:
+                total += float32(rest[own])
+            mean = add_lanes(total) / count
+            middle += shift - mean
+            square += number * middle * middle + squared(values, 0, body, thread, mean)
+            if beside:
+                difference = float32(rest[own]) - mean
+                square += difference * difference
+            square = add_lanes(square)
+            weights = factors_from(before, gamma if has_gamma else beta)
+            near_factors(gamma, beta, body, thread, weights, 0, factors)
+            if lane == 0:
+                warp_means[slot, warp], warp_squares[slot, warp] = mean, square
+            cuda.syncthreads()
+            place = lane % int32(near_warps)
+            other = min(place, int32(warps - 1))
+            weight = warp_counts[other] if place < warps else float32(0)
+            mean = add_warps(warp_means[slot, other] * weight) / float32(columns)
+            difference = warp_means[slot, other] - mean
+            square = warp_squares[slot, other] if place < warps else float32(0)
+            square = add_warps(square + difference * weight * difference)
+            scaling = mean, float32(1) / math.sqrt(square / float32(columns) + eps)
+            following = row + int32(cuda.gridDim.x)
+            now, then = (row, before), (following, before_in(following, columns))
+            if beside:
+                column = edge_column(thread, before, body)
+                finish_edge(out, row, column, rest, own, scaling)
+                if following < rows:
+                    column = edge_column(thread, then[1], body)
+                    fetch_edge(rest, own, x, following, column, gamma, beta)
+            if following < rows:
+                upto, total, square = finish(out, now, values, rest, some, thread, first, body,
+                    length, factors, weights, scaling, gamma, beta, x, then)  # fmt: skip
+            else:
+                finish_last(out, now, values, rest, some, thread, first, body, length, factors,
+                            weights, scaling, gamma, beta, x, then)  # fmt: skip
+            row, before, slot = following, then[1], slot ^ int32(1)
+
+    return layer_norm_both
+
+
+# --- its launch -----------------------------------------------------------------------------------
+
+
+def _in_both(rows: int, columns: int, form: Form) -> Launch:
+    shape = split_shape(columns, room()[0], form.shifted)
+    form = replace(split_form(shape, form, columns), in_l2=False)
+    most = cuda.get_current_device().MULTIPROCESSOR_COUNT * (ROW_THREADS[-1] // shape.threads)
+    size = dynamic_shared(shape, columns, form.shifted)
+    return Launch(rows_in_both(shape, form), min(rows, most), shape.threads, size)
+
+
+IN_BOTH = NormStep(_in_both, fused=True)

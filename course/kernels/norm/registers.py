@@ -1,0 +1,390 @@
+"""Normalise the rows of a matrix, steps 6, 7 and 9: wide loads, and the row in registers.
+
+Step 6: a block reads its row once, 16 bytes a thread and access, all of them under way together,
+and keeps it in registers: mean, then squared differences, then the result, without reading again.
+Step 7 is the same with several short rows in a block: the threads of a row are a part of a warp and
+need shuffles alone. Step 9 is for rows of any length: moments of a chunk after the other, then the
+row is read a second time, while some of it may still be in L2.
+
+Which numbers a thread has: columns ``(part * row_threads + thread) * wide`` and the ``wide - 1``
+after it, for each part. Parts that a row surely fills are compiled without a guard. In others, what
+is beyond the row's end is the last numbers once more, left out of the sums: no load stands behind a
+branch. Columns are counted in 64 bits, so that the parts' addresses are one register and constants.
+
+An activation may follow before the result is written: fused, it costs no memory traffic.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+
+from numba import float32, int32, int64
+
+from course.backend import cuda
+from course.kernels import intrinsics
+from course.kernels.arrays import WORDS
+from course.kernels.norm.first_steps import (
+    ACTIVATIONS,
+    Form,
+    Launch,
+    NormStep,
+    RowShape,
+    merged,
+    merged_in_warp,
+)
+from course.kernels.warps import WARP, lanes_sum
+
+# --- shapes that are tuned for a GPU --------------------------------------------------------------
+
+
+def power_above(number: int) -> int:
+    """The least power of two that is no smaller."""
+    return 1 << max(number - 1, 0).bit_length()
+
+
+#: Threads of a row from which a kernel is chosen, so that few are compiled.
+ROW_THREADS = (32, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
+#: Numbers a thread: of aligned rows the fewest that reach the row's end; of others, whose accesses
+#: are of one number, what leaves the fewest threads idle.
+ELEMENTS = {True: (8, 16, 24, 32), False: (12, 16)}
+#: More threads of a row whose accesses are of one number: 352 x 12 hold one of 4,099.
+UNALIGNED_THREADS = (*ROW_THREADS, 352)
+FEW_THREADS = 512  # of a row, if they hold it: several blocks a multiprocessor
+FEW_REGISTERS = 32  # with 8 numbers a thread: all 2,048 threads fit a multiprocessor
+UNALIGNED_REGISTERS = 64  # room for an address each
+SHORT_THREADS = 128  # of a block with several rows
+#: Numbers a thread of one of several rows: the fewest that let a warp, or a part of it, hold it.
+SHORT_ELEMENTS = (8, 12, 16, 24, 32)
+SHORT = 384  # columns up to which "auto" puts several rows into a block
+#: The longest aligned rows in registers that L2 is asked to keep longer than what is written. On an
+#: H200, 2^26 numbers: 4,096 columns 4,055 -> 4,128 GB/s, 12,288 4,017 -> 4,047, but 16,384
+#: 3,961 -> 3,875, where fewer blocks share a multiprocessor.
+IN_L2 = 12_288
+LONG = RowShape(512, 1, 16)  # for rows that no block's registers hold
+
+
+def row_shape(columns: int, aligned: bool = True, kind: str = "float32") -> RowShape:
+    """The shape of a block that has a row of this length in registers, or a few if a warp does.
+
+    Raises
+    ------
+    ValueError
+        When the row is too long.
+    """
+    sizes = [
+        (elements, threads)
+        for elements in ELEMENTS[aligned]
+        for threads in (ROW_THREADS if aligned else UNALIGNED_THREADS)
+        if threads * elements >= columns
+    ]
+    if not sizes:
+        raise ValueError(
+            f"a row of {columns:,} numbers is too long for a block's registers, which hold "
+            f"{ROW_THREADS[-1] * ELEMENTS[aligned][-1]:,}: choose the method 'long' or 'auto'"
+        )
+    if aligned and kind == "float32":
+        few = [(elements, threads) for elements, threads in sizes if threads <= FEW_THREADS]
+        elements, threads = (few or sizes)[0]
+        registers = FEW_REGISTERS if elements == ELEMENTS[True][0] else 255
+        return RowShape(threads, 1, elements, registers)
+    elements, threads = min(sizes, key=lambda size: (size[0] * size[1], -size[0]))
+    if aligned:  # half the bytes an access: as many of them as there can be
+        return RowShape(threads, SHORT_THREADS // threads if threads == 32 else 1, elements)
+    return RowShape(threads, 1, elements, UNALIGNED_REGISTERS)
+
+
+def short_shape(columns: int) -> RowShape:
+    """The shape of a block that has several rows of this length in registers.
+
+    Raises
+    ------
+    ValueError
+        When the rows are too long.
+    """
+    for elements in SHORT_ELEMENTS:
+        threads = power_above(-(-columns // elements))
+        if threads <= 32:
+            return RowShape(threads, SHORT_THREADS // threads, elements)
+    raise ValueError(
+        f"rows of {columns:,} numbers are too long for a warp's registers, which hold "
+        f"{32 * SHORT_ELEMENTS[-1]:,}: choose the method 'registers', 'long' or 'auto'"
+    )
+
+
+# --- the kernels ----------------------------------------------------------------------------------
+
+
+def pieces(shape: RowShape, form: Form, again: bool = False) -> SimpleNamespace:
+    """Device functions of one thread's numbers, for a shape and a form.
+
+    `take`, `put`: ``wide`` numbers at an index, to and from ``values[n:]``; `take_row`: of a row.
+    `bring`: all numbers of a chunk. `how_many`: those that are in the row; `of_warp`: a whole
+    warp's. `added`, `squared`: a thread's sum, and that of its squared differences from a number.
+    `factors_at`: ``wide`` numbers of gamma and then of beta, from a column on. `result`: normalise
+    ``wide`` numbers with them. `finish`: normalise all numbers, and write them. `take_row`, `bring`
+    and `finish` say that no cache need keep a row, unless it is read `again`, or `Form.in_l2`.
+    """
+    row_threads, full = shape.row_threads, form.full
+    wide, kind = form.wide, WORDS[form.kind]
+    parts = shape.elements // wide
+    has_gamma, has_beta, activation = form.gamma, form.beta, ACTIVATIONS[form.activation]
+    one, four = intrinsics.load, intrinsics.load4
+    read_one, read_four = intrinsics.load_streaming, intrinsics.load4_streaming
+    write_one, write_four = intrinsics.store_streaming, intrinsics.store4_streaming
+    if form.in_l2:
+        read_one, read_four = intrinsics.load_kept, intrinsics.load4_kept
+        write_one, write_four = intrinsics.store, intrinsics.store4
+    elif again:
+        read_one, read_four = one, four
+
+    if wide == 4:
+
+        def taking(load_wide):
+            @cuda.jit(device=True)
+            def take(array, index, values, n):
+                a, b, c, d = load_wide(array, index)
+                values[n], values[n + 1] = float32(a), float32(b)
+                values[n + 2], values[n + 3] = float32(c), float32(d)
+
+            return take
+
+        take, take_row = taking(four), taking(read_four)
+
+        @cuda.jit(device=True)
+        def put(array, index, values, n):
+            a, b, c, d = values[n], values[n + 1], values[n + 2], values[n + 3]
+            write_four(array, index, (kind(a), kind(b), kind(c), kind(d)))
+
+    else:
+
+        def taking(load_one):
+            @cuda.jit(device=True)
+            def take(array, index, values, n):
+                values[n] = float32(load_one(array, index))
+
+            return take
+
+        take, take_row = taking(one), taking(read_one)
+
+        @cuda.jit(device=True)
+        def put(array, index, values, n):
+            write_one(array, index, kind(values[n]))
+
+    @cuda.jit(device=True)
+    def bring(x, row, start, columns, thread, values):
+        first = int64(start) + int64(thread) * wide
+        for part in range(parts):
+            column = first + part * row_threads * wide
+            near = column if part < full else min(column, int64(columns - wide))
+            take_row(x, (row, near), values, part * wide)
+
+    @cuda.jit(device=True)
+    def how_many(start, columns, thread):
+        first = int64(start) + int64(thread) * wide
+        found = int32(0)
+        for part in range(parts):
+            if part < full or first + part * row_threads * wide < columns:
+                found += int32(wide)
+        return float32(found)
+
+    @cuda.jit(device=True)
+    def of_warp(warp, columns):
+        found = int32(full * WARP * wide)
+        for part in range(full, parts):
+            start = int32((part * row_threads + warp * WARP) * wide)
+            found += max(int32(0), min(int32(columns - start), int32(WARP * wide)))
+        return float32(found)
+
+    @cuda.jit(device=True)
+    def added(values, start, columns, thread):
+        first = int64(start) + int64(thread) * wide
+        result = float32(0)
+        for part in range(parts):
+            some = float32(0)
+            for e in range(wide):
+                some += values[part * wide + e]
+            here = part < full or first + part * row_threads * wide < columns
+            result += some if here else float32(0)
+        return result
+
+    @cuda.jit(device=True)
+    def squared(values, start, columns, thread, mean):
+        first = int64(start) + int64(thread) * wide
+        result = float32(0)
+        for part in range(parts):
+            some = float32(0)
+            for e in range(wide):
+                difference = values[part * wide + e] - mean
+                some += difference * difference
+            here = part < full or first + part * row_threads * wide < columns
+            result += some if here else float32(0)
+        return result
+
+    @cuda.jit(device=True)
+    def factors_at(gamma, beta, column, factors, n):
+        if has_gamma:
+            take(gamma, column, factors, n)
+        if has_beta:
+            take(beta, column, factors, n + wide)
+
+    @cuda.jit(device=True)
+    def result(values, n, mean, scale, factors, m):
+        for e in range(wide):
+            values[n + e] = (values[n + e] - mean) * scale
+        if has_gamma:
+            for e in range(wide):
+                values[n + e] *= factors[m + e]
+        if has_beta:
+            for e in range(wide):
+                values[n + e] += factors[m + wide + e]
+        for e in range(wide):
+            values[n + e] = activation(values[n + e])
+
+    @cuda.jit(device=True)
+    def finish(out, row, start, columns, thread, values, mean, scale, gamma, beta, wanted):
+        factors = cuda.local.array(8, float32)
+        first = int64(start) + int64(thread) * wide
+        for part in range(parts):
+            column, n = first + part * row_threads * wide, part * wide
+            near = column if part < full else min(column, int64(columns - wide))
+            factors_at(gamma, beta, near, factors, 0)
+            result(values, n, mean, scale, factors, 0)
+            if wanted and (part < full or column < columns):
+                put(out, (row, column), values, n)
+
+    return SimpleNamespace(
+        take=take, take_row=take_row, put=put, bring=bring, how_many=how_many, of_warp=of_warp,
+        added=added, squared=squared, factors_at=factors_at, result=result, finish=finish,
+    )  # fmt: skip
+
+
+@functools.cache
+def rows_in_registers(shape: RowShape, form: Form) -> Callable:
+    """The kernel of steps 6 and 7, (x, gamma, beta, eps, out), with `shape.rows` rows a block.
+
+    Rows are at most `shape.longest` long. Launch with ``shape.threads`` threads.
+    """
+    part = pieces(shape, form)
+    bring, added, squared, finish = part.bring, part.added, part.squared, part.finish
+    of_warp = part.of_warp
+    row_threads, rows, elements = shape.row_threads, shape.rows, shape.elements
+    warps = row_threads // WARP
+    add_lanes = lanes_sum(min(row_threads, WARP))
+    near_warps = power_above(warps)
+    add_warps = lanes_sum(near_warps)
+
+    if warps <= 1:
+
+        @cuda.jit(fastmath=True, max_registers=shape.max_registers)
+        def layer_norm_rows(x, gamma, beta, eps, out):
+            values = cuda.local.array(elements, float32)
+            t = int32(cuda.threadIdx.x)
+            thread = t % int32(row_threads)
+            wanted = int32(cuda.blockIdx.x * rows + t // int32(row_threads))
+            columns = int32(x.shape[1])
+            row = min(wanted, int32(x.shape[0] - 1))  # beyond the last, the last once more
+            bring(x, row, 0, columns, thread, values)
+            mean = add_lanes(added(values, 0, columns, thread)) / float32(columns)
+            variance = add_lanes(squared(values, 0, columns, thread, mean)) / float32(columns)
+            scale = float32(1) / math.sqrt(variance + eps)
+            here = wanted < x.shape[0]
+            finish(out, row, 0, columns, thread, values, mean, scale, gamma, beta, here)
+
+        return layer_norm_rows
+
+    @cuda.jit(fastmath=True, max_registers=shape.max_registers)
+    def layer_norm_row(x, gamma, beta, eps, out):
+        values = cuda.local.array(elements, float32)
+        warp_means = cuda.shared.array(warps, float32)
+        warp_squares = cuda.shared.array(warps, float32)
+        row, thread = int32(cuda.blockIdx.x), int32(cuda.threadIdx.x)
+        warp, lane = thread // int32(WARP), thread % int32(WARP)
+        columns = int32(x.shape[1])
+        bring(x, row, 0, columns, thread, values)
+        count = max(of_warp(warp, columns), float32(1))
+        mean = add_lanes(added(values, 0, columns, thread)) / count
+        square = add_lanes(squared(values, 0, columns, thread, mean))
+        if lane == 0:
+            warp_means[warp], warp_squares[warp] = mean, square
+        cuda.syncthreads()
+        # the warps' parts, one a lane, merged as in `merged`, all at once
+        place = lane % int32(near_warps)
+        other = min(place, int32(warps - 1))
+        weight = of_warp(other, columns) if place < warps else float32(0)
+        mean = add_warps(warp_means[other] * weight) / float32(columns)
+        difference = warp_means[other] - mean
+        square = warp_squares[other] if place < warps else float32(0)
+        square = add_warps(square + difference * weight * difference)
+        scale = float32(1) / math.sqrt(square / float32(columns) + eps)
+        finish(out, row, 0, columns, thread, values, mean, scale, gamma, beta, True)
+
+    return layer_norm_row
+
+
+@functools.cache
+def long_rows(shape: RowShape, form: Form) -> Callable:
+    """The kernel of step 9, (x, gamma, beta, eps, out): a block a row of any length.
+
+    Chunks of `shape.longest` numbers; each thread merges its part of a chunk into its moments.
+    """
+    part = pieces(shape, form, again=True)
+    bring, how_many, finish = part.bring, part.how_many, part.finish
+    added, squared = part.added, part.squared
+    elements, chunk, warps = shape.elements, shape.longest, shape.row_threads // WARP
+
+    @cuda.jit(max_registers=shape.max_registers)
+    def layer_norm_long(x, gamma, beta, eps, out):
+        values = cuda.local.array(elements, float32)
+        counts = cuda.shared.array(warps, float32)
+        means = cuda.shared.array(warps, float32)
+        squares = cuda.shared.array(warps, float32)
+        row, thread = int32(cuda.blockIdx.x), int32(cuda.threadIdx.x)
+        warp, lane = thread // int32(WARP), thread % int32(WARP)
+        columns = int32(x.shape[1])
+        count, mean, square = float32(0), float32(0), float32(0)
+        for start in range(0, columns, chunk):
+            bring(x, row, start, columns, thread, values)
+            found = how_many(start, columns, thread)
+            middle = added(values, start, columns, thread) / max(found, float32(1))
+            spread = squared(values, start, columns, thread, middle)
+            count, mean, square = merged(count, mean, square, found, middle, spread)
+        count, mean, square = merged_in_warp(count, mean, square)
+        if lane == 0:
+            counts[warp], means[warp], squares[warp] = count, mean, square
+        cuda.syncthreads()
+        other = min(lane, int32(warps - 1))
+        count = counts[other] if lane < warps else float32(0)
+        square = squares[other] if lane < warps else float32(0)
+        count, mean, square = merged_in_warp(count, means[other], square)
+        scale = float32(1) / math.sqrt(square / count + eps)
+        for start in range(0, columns, chunk):
+            bring(x, row, start, columns, thread, values)
+            finish(out, row, start, columns, thread, values, mean, scale, gamma, beta, True)
+
+    return layer_norm_long
+
+
+# --- launches -------------------------------------------------------------------------------------
+
+
+def _made(make: Callable, shape_for: Callable[[int, bool, str], RowShape]) -> NormStep:
+    """A kernel that is made for a shape of blocks and a form."""
+
+    def launch(rows: int, columns: int, form: Form) -> Launch:
+        shape = shape_for(columns, form.aligned, form.kind)
+        full = 0 if make is long_rows else shape.full(columns, form.aligned)
+        in_l2 = form.in_l2 and form.aligned and columns <= IN_L2
+        form = replace(form, full=full, in_l2=in_l2)
+        return Launch(make(shape, form), -(-rows // shape.rows), shape.threads)
+
+    return NormStep(launch, fused=True)
+
+
+#: The steps by name.
+IN_REGISTERS = {
+    "registers": _made(rows_in_registers, row_shape),
+    "several rows": _made(rows_in_registers, lambda columns, aligned, kind: short_shape(columns)),
+    "long": _made(long_rows, lambda columns, aligned, kind: LONG),
+}

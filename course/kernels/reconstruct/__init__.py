@@ -1,0 +1,14 @@
+"""Images from their SVD: a ladder of kernels, each a step up from the last, and its front door."""
+
+from course.kernels.reconstruct.first_steps import (
+    reconstruct_float32,
+    reconstruct_naive,
+    reconstruct_original,
+    reconstruct_tiled,
+)
+from course.kernels.reconstruct.ladder import FRAGMENTS, LADDER, OLDER, ImageStep, reconstruct
+
+__all__ = [
+    "FRAGMENTS", "LADDER", "OLDER", "ImageStep", "reconstruct", "reconstruct_float32",
+    "reconstruct_naive", "reconstruct_original", "reconstruct_tiled",
+]  # fmt: skip

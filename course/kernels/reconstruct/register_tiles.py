@@ -1,0 +1,396 @@
+"""Rebuild an image from its SVD, steps 5 to 8: tiles of results in each thread's registers.
+
+Step 4 reads two numbers from shared memory for each product. A thread that computes several pixels
+uses what it has read several times. Every kernel computes ``out = (u[:, :k] * s[:k]) @ vt[:k]``
+with float32 arrays u (rows, r), s (r,), vt (r, cols), out (rows, cols), r >= k, and is launched
+with blocks of one dimension: thread t of a block. A block computes BLOCK_ROWS x BLOCK_COLUMNS
+pixels; its tiles of u and vt are DEPTH deep.
+
+From here on numbers are read and written with ``load(array, index)`` and ``store``, which are
+``array[index]`` without Numba's test for an index below zero: for every access that test costs two
+instructions, and it hides from the compiler that accesses lie side by side.
+
+Loads from global memory for each pixel and each i below k: 1 / BLOCK_COLUMNS of u and
+1 / BLOCK_ROWS of vt, where step 3 makes two.
+"""
+
+from collections.abc import Callable
+
+from numba import float32
+
+from course.backend import cuda
+from course.kernels.intrinsics import (
+    commit_copies,
+    copy4_async,
+    copy_async,
+    load,
+    load4,
+    store,
+    store4,
+    wait_copies,
+)
+
+# --- step 5: a column of results in each thread --------------------------------------------------
+
+COLUMN_ROWS, COLUMN_COLUMNS, COLUMN_DEPTH, COLUMN_RESULTS = 64, 64, 8, 8
+
+
+@cuda.jit
+def reconstruct_column(u, s, vt, k, out):
+    """Step 5: each thread computes 8 pixels of one column.
+
+    Launch with 512 threads: 64 columns times 8 groups of 8 rows; a warp has 32 columns and one
+    group of rows.
+    Shared memory, a thread, for each i: one number of vt and 8 of u make 8 products, 9 reads where
+    step 4 makes 16. All lanes of a warp read the same number of u: a broadcast.
+    Registers: 8 sums, in a local array whose loops the compiler unrolls.
+    """
+    u_tile = cuda.shared.array((COLUMN_ROWS, COLUMN_DEPTH), float32)
+    vt_tile = cuda.shared.array((COLUMN_DEPTH, COLUMN_COLUMNS), float32)
+    total = cuda.local.array(COLUMN_RESULTS, float32)
+    t = cuda.threadIdx.x
+    first_row = cuda.blockIdx.y * COLUMN_ROWS
+    first_column = cuda.blockIdx.x * COLUMN_COLUMNS
+    column = t % COLUMN_COLUMNS
+    row = t // COLUMN_COLUMNS * COLUMN_RESULTS
+    for n in range(COLUMN_RESULTS):
+        total[n] = float32(0)
+    for start in range(0, k, COLUMN_DEPTH):
+        # each thread brings one number of u, scaled, and one of vt; zeros beyond the edges
+        number, y, i = float32(0), t // COLUMN_DEPTH, t % COLUMN_DEPTH
+        if first_row + y < u.shape[0] and start + i < k:
+            number = load(u, (first_row + y, start + i)) * load(s, start + i)
+        store(u_tile, (y, i), number)
+        number, i = float32(0), t // COLUMN_COLUMNS
+        if start + i < k and first_column + column < vt.shape[1]:
+            number = load(vt, (start + i, first_column + column))
+        store(vt_tile, (i, column), number)
+        cuda.syncthreads()
+        for i in range(COLUMN_DEPTH):
+            b = load(vt_tile, (i, column))
+            for n in range(COLUMN_RESULTS):
+                total[n] += load(u_tile, (row + n, i)) * b
+        cuda.syncthreads()
+    for n in range(COLUMN_RESULTS):
+        if first_row + row + n < out.shape[0] and first_column + column < out.shape[1]:
+            out[first_row + row + n, first_column + column] = total[n]
+
+
+# --- step 6: a square of results in each thread --------------------------------------------------
+
+BLOCK_ROWS, BLOCK_COLUMNS, DEPTH = 128, 128, 8  # of steps 6 to 8
+SIDE = 8  # rows and columns of a thread's square
+ACROSS = BLOCK_COLUMNS // SIDE  # threads side by side
+THREADS = ACROSS * BLOCK_ROWS // SIDE
+GOES = BLOCK_ROWS * DEPTH // THREADS
+
+
+@cuda.jit(max_registers=128)
+def reconstruct_square(u, s, vt, k, out):
+    """Step 6: each thread computes 8 x 8 pixels.
+
+    Launch with 256 threads: 16 across, 16 down.
+    Shared memory, a thread, for each i: 8 numbers of u and 8 of vt make 64 products, 16 reads where
+    step 4 makes 128: a quarter of a read for each product. But lanes lie 8 numbers apart, and
+    four or two of them meet in a bank.
+    Registers: 64 sums and the 16 numbers that are multiplied.
+    """
+    u_tile = cuda.shared.array((BLOCK_ROWS, DEPTH), float32)
+    vt_tile = cuda.shared.array((DEPTH, BLOCK_COLUMNS), float32)
+    total = cuda.local.array((SIDE, SIDE), float32)
+    a = cuda.local.array(SIDE, float32)
+    b = cuda.local.array(SIDE, float32)
+    t = cuda.threadIdx.x
+    first_row = cuda.blockIdx.y * BLOCK_ROWS
+    first_column = cuda.blockIdx.x * BLOCK_COLUMNS
+    row, column = t // ACROSS * SIDE, t % ACROSS * SIDE
+    for m in range(SIDE):
+        for n in range(SIDE):
+            total[m, n] = float32(0)
+    for start in range(0, k, DEPTH):
+        for go in range(GOES):  # 256 threads bring 1,024 numbers of u, and as many of vt
+            number, y, i = float32(0), t // DEPTH + go * (THREADS // DEPTH), t % DEPTH
+            if first_row + y < u.shape[0] and start + i < k:
+                number = load(u, (first_row + y, start + i)) * load(s, start + i)
+            store(u_tile, (y, i), number)
+            number, x = float32(0), t % BLOCK_COLUMNS
+            i = t // BLOCK_COLUMNS + go * (THREADS // BLOCK_COLUMNS)
+            if start + i < k and first_column + x < vt.shape[1]:
+                number = load(vt, (start + i, first_column + x))
+            store(vt_tile, (i, x), number)
+        cuda.syncthreads()
+        for i in range(DEPTH):
+            for m in range(SIDE):
+                a[m] = load(u_tile, (row + m, i))
+            for n in range(SIDE):
+                b[n] = load(vt_tile, (i, column + n))
+            for m in range(SIDE):
+                for n in range(SIDE):
+                    total[m, n] += a[m] * b[n]
+        cuda.syncthreads()
+    for m in range(SIDE):
+        for n in range(SIDE):
+            if first_row + row + m < out.shape[0] and first_column + column + n < out.shape[1]:
+                out[first_row + row + m, first_column + column + n] = total[m, n]
+
+
+# --- pieces of steps 7 and 8 ---------------------------------------------------------------------
+
+PITCH = BLOCK_ROWS + 4  # numbers from one row of the turned tile of u to the next
+HALF = SIDE // 2
+FAR_ROW, FAR_COLUMN = BLOCK_ROWS // 2, BLOCK_COLUMNS // 2
+QUADS_U, QUADS_VT = DEPTH // 4, BLOCK_COLUMNS // 4  # groups of four numbers in a row of a tile
+
+
+@cuda.jit(device=True)
+def four_or_zeros(array, row, column, columns):
+    """Four neighbours of a row; zeros from `columns` on and below the last row."""
+    zero = float32(0)
+    w, x, y, z = zero, zero, zero, zero
+    if row < array.shape[0]:
+        if column < columns:
+            w = load(array, (row, column))
+        if column + 1 < columns:
+            x = load(array, (row, column + 1))
+        if column + 2 < columns:
+            y = load(array, (row, column + 2))
+        if column + 3 < columns:
+            z = load(array, (row, column + 3))
+    return w, x, y, z
+
+
+@cuda.jit(device=True)
+def four_at_once(array, row, column, columns):
+    """The same in one access of 16 bytes, where all four are there."""
+    if row < array.shape[0] and column + 3 < columns:
+        return load4(array, (row, column))
+    return four_or_zeros(array, row, column, columns)
+
+
+@cuda.jit(device=True)
+def read_fragments(u_tile, vt_tile, stage, i, row, column, a, b):
+    """The thread's 8 numbers of u and 8 of vt at depth i: two groups of four of each.
+
+    The second group lies half a tile further, so that the groups of neighbouring lanes touch:
+    eight lanes read 128 bytes side by side, and no two meet in a bank.
+    """
+    a[0], a[1], a[2], a[3] = load4(u_tile, (stage, i, row))
+    a[4], a[5], a[6], a[7] = load4(u_tile, (stage, i, row + FAR_ROW))
+    b[0], b[1], b[2], b[3] = load4(vt_tile, (stage, i, column))
+    b[4], b[5], b[6], b[7] = load4(vt_tile, (stage, i, column + FAR_COLUMN))
+
+
+@cuda.jit(device=True)
+def outer_product(total, a, b):
+    """total += a b, 8 x 8."""
+    for m in range(SIDE):
+        for n in range(SIDE):
+            total[m, n] += a[m] * b[n]
+
+
+@cuda.jit(device=True)
+def store_square(out, total, row, column, aligned):
+    """Write the thread's pixels: 8 rows of two groups of four."""
+    for m in range(SIDE):
+        y = row + m if m < HALF else row + m - HALF + FAR_ROW
+        for n in range(0, SIDE, 4):
+            x = column if n == 0 else column + FAR_COLUMN
+            if y < out.shape[0]:
+                if aligned and x + 3 < out.shape[1]:
+                    four = total[m, n], total[m, n + 1], total[m, n + 2], total[m, n + 3]
+                    store4(out, (y, x), four)
+                else:
+                    for e in range(4):
+                        if x + e < out.shape[1]:
+                            store(out, (y, x + e), total[m, n + e])
+
+
+# --- step 7: wide loads, and a layout without bank conflicts -------------------------------------
+
+
+def wide_tiles(aligned: bool) -> Callable:
+    """Step 7: the square of step 6, read and written four numbers at a time.
+
+    Launch with 256 threads. `aligned` says that u, vt and out may be accessed 16 bytes at a time:
+    their rows start at multiples of 16 bytes; else each number is loaded by itself.
+    Global memory: a quarter of the instructions. Shared memory: the tile of u is turned, so that a
+    thread's numbers at one depth are neighbours, and its rows are PITCH apart, so that turning it
+    costs no conflict; 4 reads of 16 bytes for 64 products.
+    """
+    four = four_at_once if aligned else four_or_zeros
+
+    @cuda.jit(max_registers=128)
+    def reconstruct_wide(u, s, vt, k, out):
+        u_tile = cuda.shared.array((1, DEPTH, PITCH), float32)
+        vt_tile = cuda.shared.array((1, DEPTH, BLOCK_COLUMNS), float32)
+        total = cuda.local.array((SIDE, SIDE), float32)
+        a = cuda.local.array(SIDE, float32)
+        b = cuda.local.array(SIDE, float32)
+        t = cuda.threadIdx.x
+        first_row = cuda.blockIdx.y * BLOCK_ROWS
+        first_column = cuda.blockIdx.x * BLOCK_COLUMNS
+        row, column = t // ACROSS * 4, t % ACROSS * 4
+        u_row, u_depth = t // QUADS_U, t % QUADS_U * 4
+        vt_depth, vt_column = t // QUADS_VT, t % QUADS_VT * 4
+        for m in range(SIDE):
+            for n in range(SIDE):
+                total[m, n] = float32(0)
+        for start in range(0, k, DEPTH):
+            w, x, y, z = four(u, first_row + u_row, start + u_depth, k)
+            store(u_tile, (0, u_depth, u_row), w)
+            store(u_tile, (0, u_depth + 1, u_row), x)
+            store(u_tile, (0, u_depth + 2, u_row), y)
+            store(u_tile, (0, u_depth + 3, u_row), z)
+            i = start + vt_depth
+            scale, w, x, y, z = float32(0), float32(0), float32(0), float32(0), float32(0)
+            if i < k:
+                scale = load(s, i)
+                w, x, y, z = four(vt, i, first_column + vt_column, vt.shape[1])
+            store4(vt_tile, (0, vt_depth, vt_column), (w * scale, x * scale, y * scale, z * scale))
+            cuda.syncthreads()
+            for i in range(DEPTH):
+                read_fragments(u_tile, vt_tile, 0, i, row, column, a, b)
+                outer_product(total, a, b)
+            cuda.syncthreads()
+        store_square(out, total, first_row + row, first_column + column, aligned)
+
+    return reconstruct_wide
+
+
+# --- step 8: the next tile is on its way while this one is used ----------------------------------
+
+
+def double_buffered(aligned: bool) -> Callable:
+    """Step 8: two tiles of each in shared memory, and the next one on its way in registers.
+
+    Launch with 256 threads. The loads of the next tile are issued before the products of this one
+    and needed after them, so that their latency is hidden behind the arithmetic; one barrier a
+    tile instead of two.
+    Registers: 8 more, for what is on its way.
+    """
+    four = four_at_once if aligned else four_or_zeros
+
+    @cuda.jit(device=True)
+    def bring(u, s, vt, k, u_row, u_column, vt_row, vt_column, coming):
+        """Load the thread's share of a tile into registers, that of vt scaled."""
+        coming[0], coming[1], coming[2], coming[3] = four(u, u_row, u_column, k)
+        scale, w, x, y, z = float32(0), float32(0), float32(0), float32(0), float32(0)
+        if vt_row < k:
+            scale = load(s, vt_row)
+            w, x, y, z = four(vt, vt_row, vt_column, vt.shape[1])
+        coming[4], coming[5], coming[6], coming[7] = w * scale, x * scale, y * scale, z * scale
+
+    @cuda.jit(device=True)
+    def put(u_tile, vt_tile, stage, u_row, u_depth, vt_depth, vt_column, coming):
+        """Write the share to shared memory: of u turned, of vt as it is."""
+        for e in range(4):
+            store(u_tile, (stage, u_depth + e, u_row), coming[e])
+        four = coming[4], coming[5], coming[6], coming[7]
+        store4(vt_tile, (stage, vt_depth, vt_column), four)
+
+    @cuda.jit(max_registers=128)
+    def reconstruct_buffered(u, s, vt, k, out):
+        u_tile = cuda.shared.array((2, DEPTH, PITCH), float32)
+        vt_tile = cuda.shared.array((2, DEPTH, BLOCK_COLUMNS), float32)
+        total = cuda.local.array((SIDE, SIDE), float32)
+        a = cuda.local.array(SIDE, float32)
+        b = cuda.local.array(SIDE, float32)
+        coming = cuda.local.array(8, float32)
+        t = cuda.threadIdx.x
+        first_row = cuda.blockIdx.y * BLOCK_ROWS
+        first_column = cuda.blockIdx.x * BLOCK_COLUMNS
+        row, column = t // ACROSS * 4, t % ACROSS * 4
+        u_row, u_depth = t // QUADS_U, t % QUADS_U * 4
+        vt_depth, vt_column = t // QUADS_VT, t % QUADS_VT * 4
+        y, x = first_row + u_row, first_column + vt_column
+        for m in range(SIDE):
+            for n in range(SIDE):
+                total[m, n] = float32(0)
+        bring(u, s, vt, k, y, u_depth, vt_depth, x, coming)
+        put(u_tile, vt_tile, 0, u_row, u_depth, vt_depth, vt_column, coming)
+        cuda.syncthreads()
+        stage = 0
+        for start in range(DEPTH, k + DEPTH, DEPTH):
+            if start < k:
+                bring(u, s, vt, k, y, start + u_depth, start + vt_depth, x, coming)
+            for i in range(DEPTH):
+                read_fragments(u_tile, vt_tile, stage, i, row, column, a, b)
+                outer_product(total, a, b)
+            stage = 1 - stage
+            if start < k:
+                put(u_tile, vt_tile, stage, u_row, u_depth, vt_depth, vt_column, coming)
+            cuda.syncthreads()
+        store_square(out, total, first_row + row, first_column + column, aligned)
+
+    return reconstruct_buffered
+
+
+def asynchronous(aligned: bool) -> Callable:
+    """Step 8 with asynchronous copies: the next tile travels past the registers (needs 8.0).
+
+    Launch with 256 threads. Nothing can be scaled on the way, so s travels, too, and each number
+    of vt is multiplied by it when it is read: 8 products more for 64. And u, which is to be turned,
+    travels number by number.
+    """
+
+    @cuda.jit(device=True)
+    def begin(u_tile, s_tile, vt_tile, stage, u, s, vt, k, start, first_row, first_column):
+        """Begin to copy the thread's share of a tile; zeros where there is nothing to copy."""
+        t = cuda.threadIdx.x
+        for number in range(t, BLOCK_ROWS * DEPTH, THREADS):
+            y, i = number // DEPTH, number % DEPTH
+            if first_row + y < u.shape[0] and start + i < k:
+                copy_async(u_tile, (stage, i, y), u, (first_row + y, start + i))
+            else:
+                store(u_tile, (stage, i, y), float32(0))
+        i, x = t // QUADS_VT, t % QUADS_VT * 4
+        column = first_column + x
+        if aligned and start + i < k and column + 3 < vt.shape[1]:
+            copy4_async(vt_tile, (stage, i, x), vt, (start + i, column))
+        else:
+            for e in range(4):
+                if start + i < k and column + e < vt.shape[1]:
+                    copy_async(vt_tile, (stage, i, x + e), vt, (start + i, column + e))
+                else:
+                    store(vt_tile, (stage, i, x + e), float32(0))
+        if t < DEPTH:
+            if start + t < k:
+                copy_async(s_tile, (stage, t), s, start + t)
+            else:
+                store(s_tile, (stage, t), float32(0))
+        commit_copies()
+
+    @cuda.jit(max_registers=128)
+    def reconstruct_asynchronous(u, s, vt, k, out):
+        u_tile = cuda.shared.array((2, DEPTH, PITCH), float32)
+        s_tile = cuda.shared.array((2, DEPTH), float32)
+        vt_tile = cuda.shared.array((2, DEPTH, BLOCK_COLUMNS), float32)
+        total = cuda.local.array((SIDE, SIDE), float32)
+        a = cuda.local.array(SIDE, float32)
+        b = cuda.local.array(SIDE, float32)
+        t = cuda.threadIdx.x
+        first_row = cuda.blockIdx.y * BLOCK_ROWS
+        first_column = cuda.blockIdx.x * BLOCK_COLUMNS
+        row, column = t // ACROSS * 4, t % ACROSS * 4
+        for m in range(SIDE):
+            for n in range(SIDE):
+                total[m, n] = float32(0)
+        stage = 0
+        begin(u_tile, s_tile, vt_tile, 0, u, s, vt, k, 0, first_row, first_column)
+        for start in range(DEPTH, k + DEPTH, DEPTH):
+            wait_copies(0)  # this tile has arrived, as far as this thread copied it
+            cuda.syncthreads()  # ... and the others', and everybody is done with the one before
+            if start < k:
+                begin(
+                    u_tile, s_tile, vt_tile, 1 - stage, u, s, vt, k, start, first_row, first_column
+                )
+            for i in range(DEPTH):
+                read_fragments(u_tile, vt_tile, stage, i, row, column, a, b)
+                scale = load(s_tile, (stage, i))
+                for n in range(SIDE):
+                    b[n] *= scale
+                outer_product(total, a, b)
+            stage = 1 - stage
+        store_square(out, total, first_row + row, first_column + column, aligned)
+
+    return reconstruct_asynchronous

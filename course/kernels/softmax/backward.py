@@ -1,0 +1,184 @@
+"""The way back through a softmax: dx = y * (dy - sum(dy * y)), each row for itself.
+
+>>> dx = softmax_backward(dy, y)         # y is the softmax's result; NumPy in, NumPy out
+>>> softmax_backward(dy, y, out=dy)      # in place
+
+y is all that is kept from the way forward, not x. Rows hold float32 or float16, sums are float32.
+NaN in a row of y, or in dy, makes all of that row NaN. Method "two passes" reads both arrays twice,
+"registers" once: then three arrays travel, as many as must.
+"""
+
+import functools
+from collections.abc import Callable
+
+from numba import float32, int32
+
+from course.backend import cuda
+from course.kernels.arrays import WIDE, WORDS, Array, applied, known, rows_are_aligned
+from course.kernels.softmax.forward import (
+    ZERO,
+    SoftmaxShape,
+    most_registers,
+    part_of_row,
+    shape_for,
+)
+from course.kernels.warps import WARP, lanes_sum
+
+# --- step 1: two passes ---------------------------------------------------------------------------
+
+THREADS = 256  # of a block in step 1
+WARPS = THREADS // WARP
+sum_of_warp = lanes_sum(WARP)
+
+
+@functools.cache
+def row_sum(row_threads: int, rows: int) -> Callable:
+    """Device function: the sum of a thread's warp becomes that of its row, for all its threads.
+
+    The block has `rows` rows of `row_threads` threads, 64 at least. One barrier; every warp reads
+    what all warps of its row wrote.
+    """
+    warps = row_threads // WARP
+    sum_of = lanes_sum(warps)
+
+    @cuda.jit(device=True)
+    def of_row(total):
+        totals = cuda.shared.array((rows, warps), float32)
+        t, row = int32(cuda.threadIdx.x), int32(cuda.threadIdx.y)
+        if t % WARP == 0:
+            totals[row, t // WARP] = total
+        cuda.syncthreads()
+        return sum_of(totals[row, t % warps])
+
+    return of_row
+
+
+sum_of_row = row_sum(THREADS, 1)
+
+
+@cuda.jit
+def softmax_backward_two_passes(dy, y, dx):
+    """Step 1, as the formula stands, of rows of any length: the sum, then the row.
+
+    Mapping: block i has row i, thread t the columns t, t + 256, ...
+    Memory: dy and y are read twice, the second time from a cache, if the row is still there.
+    """
+    row, t = cuda.blockIdx.x, cuda.threadIdx.x
+    columns = y.shape[1]
+    total = ZERO
+    for column in range(t, columns, THREADS):
+        total += float32(dy[row, column]) * float32(y[row, column])
+    total = sum_of_row(sum_of_warp(total))
+    for column in range(t, columns, THREADS):
+        dx[row, column] = float32(y[row, column]) * (float32(dy[row, column]) - total)
+
+
+# --- step 2: both rows in registers ---------------------------------------------------------------
+
+
+@functools.cache
+def backward_in_registers(
+    stored: str, shape: SoftmaxShape, aligned: bool, full: int = 0
+) -> Callable:
+    """Step 2, of (dy, y, dx): each row of both is read once, kept in registers, and dx written.
+
+    Mapping: as in `course.kernels.softmax.forward.registers`. Columns beyond the end count as
+    zeros; rows beyond the end are not written. In place (dx is dy or y) it works, too.
+    """
+    word, row_threads, accesses = WORDS[stored], shape.row_threads, shape.accesses
+    block_rows, warps = shape.rows, shape.row_threads // WARP
+    sum_of = lanes_sum(min(row_threads, WARP))
+    of_row = row_sum(row_threads, block_rows) if warps > 1 else None
+    bring, inside, put = part_of_row(shape, aligned, full)
+
+    @cuda.jit(max_registers=most_registers(row_threads * block_rows))
+    def softmax_backward_registers(dy, y, dx):
+        gradients = cuda.local.array((accesses, WIDE), word)
+        results = cuda.local.array((accesses, WIDE), word)
+        t, columns = int32(cuda.threadIdx.x), int32(y.shape[1])
+        row = int32(cuda.blockIdx.x) * block_rows + int32(cuda.threadIdx.y)
+        near = min(row, int32(y.shape[0] - 1))
+        bring(dy, near, t, gradients)
+        bring(y, near, t, results)
+        total = ZERO
+        for n in range(accesses):
+            for e in range(WIDE):
+                product = float32(gradients[n, e]) * float32(results[n, e])
+                total += product if inside(n, e, t, columns) else ZERO
+        total = sum_of(total)
+        if warps > 1:
+            total = of_row(total)
+        if row >= y.shape[0]:
+            return
+        for n in range(accesses):
+            for e in range(WIDE):
+                g = float32(gradients[n, e]) - total
+                gradients[n, e] = word(float32(results[n, e]) * g)
+        put(dx, row, t, gradients)
+
+    return softmax_backward_registers
+
+
+# --- the front door -------------------------------------------------------------------------------
+
+BACKWARD = ("two passes", "registers")  # the steps
+#: Accesses of four elements, of each array: what a thread has where there are threads enough.
+#: float16's are half as many bytes. Not measured yet.
+MOST_ACCESSES = {"float32": 2, "float16": 4}
+#: Elements of the longest row in registers, by alignment: 1,024 threads have 64 registers each.
+LONGEST = {True: 16_384, False: 8192}
+
+
+def configured_backward(
+    dy: Array, y: Array, dx: Array, method: str = "registers", stream: int = 0
+) -> Callable:
+    """A step with its launch configuration, for matrices on the device.
+
+    Rows that are too long for registers take "two passes".
+    """
+    rows, columns = y.shape
+    aligned = rows_are_aligned(dy, y, dx)
+    if method == "two passes" or columns > LONGEST[aligned]:
+        return softmax_backward_two_passes[rows, THREADS, stream]
+    stored = str(y.dtype)
+    shape = shape_for(columns, MOST_ACCESSES[stored])
+    kernel = backward_in_registers(stored, shape, aligned, shape.full(columns, aligned))
+    return kernel[-(-rows // shape.rows), (shape.row_threads, shape.rows), stream]
+
+
+def softmax_backward(
+    dy: Array, y: Array, out: Array | None = None, method: str = "registers"
+) -> Array:
+    """The gradient of a softmax's input, on the GPU (or the simulated one).
+
+    Parameters
+    ----------
+    dy : array, shape (..., columns)
+        The gradient of the softmax's result; of NumPy, CuPy or numba.cuda, float32 or float16. On
+        the GPU the elements of a row lie side by side.
+    y : array
+        The softmax's result, of dy's shape and type.
+    out : array, optional
+        Where to write, of dy's shape and type; may be dy or y.
+    method : str
+        A step of `BACKWARD`; see `configured_backward`.
+
+    Returns
+    -------
+    array
+        `out`, if it is given; else of dy's kind, shape and type. Without elements, nothing is done.
+
+    Raises
+    ------
+    TypeError
+        For no array, or elements of another type.
+    ValueError
+        For an unknown method, numbers instead of rows, arrays that do not fit each other, or
+        strides that do not.
+    """
+    known(method, "method", BACKWARD)
+
+    def launch(*arrays: Array) -> None:
+        configured_backward(*arrays, method)(*arrays)
+
+    return applied({"dy": dy, "y": y}, out, launch, rows=True)

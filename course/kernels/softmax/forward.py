@@ -1,0 +1,438 @@
+"""The softmax of each row, ``exp(x - max) / sum(exp(x - max))``: three passes, two, one.
+
+>>> y = softmax(x)                       # NumPy in, NumPy out; GPU arrays stay there
+>>> softmax(x, out=x)                    # in place
+
+The maximum is subtracted so that no exponential overflows; the result is the same. Rows hold
+float32 or float16, sums are float32. NaN or +inf in a row makes all of it NaN, and so does a row
+of -inf alone, as in PyTorch. What the steps change is how often a row is read from memory.
+
+Source: Milakov, Gimelshein, "Online normalizer calculation for softmax", arXiv:1805.02867.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numba import float32, int32, int64
+
+from course.backend import cuda
+from course.kernels.arrays import WIDE, WORDS, Array, applied, known, rows_are_aligned
+from course.kernels.intrinsics import (
+    load4,
+    load4_streaming,
+    load_streaming,
+    store4,
+    store4_streaming,
+    store_streaming,
+)
+from course.kernels.warps import ALL, WARP, lanes_sum
+
+LOG2_E = np.float32(math.log2(math.e))
+ZERO, ONE, MINUS_INFINITY = np.float32(0), np.float32(1), np.float32(-np.inf)
+LOWEST = np.finfo(np.float32).min  # a maximum to begin with: minus infinity less itself is NaN
+
+
+@cuda.jit(device=True)
+def larger(a, b):
+    """The larger of two; where b is NaN, a: the sum of exponentials carries it on."""
+    return b if b > a else a
+
+
+@cuda.jit(device=True)
+def power(x, largest):
+    """exp(x - largest), at most 1; the GPU's instruction is for powers of 2."""
+    return math.exp2((x - largest) * LOG2_E)
+
+
+@cuda.jit(device=True)
+def merged(largest, total, other_largest, other_total):
+    """Maximum and sum of exponentials of two parts of a row together."""
+    both = larger(largest, other_largest)
+    return both, total * power(largest, both) + other_total * power(other_largest, both)
+
+
+def most_registers(threads: int) -> int | None:
+    """Registers that a thread may have where a block of so many could not be launched else.
+
+    Where nothing is said, the linker takes fewer than it could, and more blocks run at once.
+    """
+    return 65_536 // threads if threads > 512 else None
+
+
+@functools.cache
+def among(lanes: int) -> tuple[Callable, Callable]:
+    """Device functions: the maximum and the sum over groups of `lanes` neighbours, for all of them.
+
+    `lanes` is a power of two up to 32. All lanes of the warp take part.
+    """
+    steps = lanes.bit_length() - 1
+
+    @cuda.jit(device=True)
+    def largest_of(value):
+        for step in range(steps):
+            value = larger(value, cuda.shfl_xor_sync(ALL, value, lanes >> (step + 1)))
+        return value
+
+    return largest_of, lanes_sum(lanes)
+
+
+@functools.cache
+def exchange(row_threads: int, rows: int) -> Callable:
+    """Device function: (largest, total) of a thread's warp become those of its row, for all.
+
+    The block has `rows` rows of `row_threads` threads, 64 at least. One barrier; every warp reads
+    what all warps of its row wrote and merges it for itself, which saves a second barrier.
+    """
+    warps = row_threads // WARP
+    largest_of, sum_of = among(warps)
+
+    @cuda.jit(device=True)
+    def of_row(largest, total):
+        maxima = cuda.shared.array((rows, warps), float32)
+        totals = cuda.shared.array((rows, warps), float32)
+        t, row = int32(cuda.threadIdx.x), int32(cuda.threadIdx.y)
+        if t % WARP == 0:
+            maxima[row, t // WARP], totals[row, t // WARP] = largest, total
+        cuda.syncthreads()
+        largest, total = maxima[row, t % warps], totals[row, t % warps]
+        both = largest_of(largest)
+        return both, sum_of(total * power(largest, both))
+
+    return of_row
+
+
+# --- step 1: three passes -------------------------------------------------------------------------
+
+THREADS = 256  # of a block in step 1
+
+
+@cuda.jit
+def softmax_three_passes(x, out):
+    """Step 1, as the formula stands: the maximum, the sum, the row; x is read three times.
+
+    Mapping: block i has row i, thread t the columns t, t + 256, ... Two passes end in a tree.
+    Memory: the second and third time from a cache, if the row is still there.
+    """
+    shared = cuda.shared.array(THREADS, float32)
+    row, t = cuda.blockIdx.x, cuda.threadIdx.x
+    columns = x.shape[1]
+    largest = LOWEST
+    for column in range(t, columns, THREADS):
+        largest = larger(largest, float32(x[row, column]))
+    shared[t] = largest
+    cuda.syncthreads()
+    half = THREADS // 2
+    while half > 0:
+        if t < half:
+            shared[t] = larger(shared[t], shared[t + half])
+        cuda.syncthreads()
+        half //= 2
+    largest = shared[0]
+    cuda.syncthreads()  # all have read it before it is overwritten
+    total = ZERO
+    for column in range(t, columns, THREADS):
+        total += power(float32(x[row, column]), largest)
+    shared[t] = total
+    cuda.syncthreads()
+    half = THREADS // 2
+    while half > 0:
+        if t < half:
+            shared[t] += shared[t + half]
+        cuda.syncthreads()
+        half //= 2
+    for column in range(t, columns, THREADS):
+        out[row, column] = power(float32(x[row, column]), largest) / shared[0]
+
+
+# --- step 2: online -------------------------------------------------------------------------------
+
+
+@functools.cache
+def online(stored: str, threads: int, aligned: bool) -> Callable:
+    """Step 2, of (x, out): maximum and sum in one pass, so x is read twice.
+
+    A sum of exponentials relative to the largest number so far is multiplied down when a larger one
+    comes; four numbers at a time share that multiplication. Threads merge their pairs by shuffles.
+    Mapping: block i has row i. For rows that no block's registers hold, too.
+    """
+    word = WORDS[stored]
+    of_row = exchange(threads, 1)
+    largest_of, sum_of = among(WARP)
+
+    @cuda.jit(device=True)
+    def four_of(x, row, part, t, columns):
+        """Numbers of a row, minus infinity beyond its end, and the column of the first."""
+        if aligned:
+            column = (part * threads + t) * WIDE
+            a, b, c, d = load4(x, (row, min(column, columns - WIDE)))
+            if column >= columns:
+                return MINUS_INFINITY, MINUS_INFINITY, MINUS_INFINITY, MINUS_INFINITY
+            return float32(a), float32(b), float32(c), float32(d)
+        column, last = part * WIDE * threads + t, columns - 1
+        a, b = x[row, min(column, last)], x[row, min(column + threads, last)]
+        c, d = x[row, min(column + 2 * threads, last)], x[row, min(column + 3 * threads, last)]
+        return (
+            float32(a) if column < columns else MINUS_INFINITY,
+            float32(b) if column + threads < columns else MINUS_INFINITY,
+            float32(c) if column + 2 * threads < columns else MINUS_INFINITY,
+            float32(d) if column + 3 * threads < columns else MINUS_INFINITY,
+        )
+
+    @cuda.jit(max_registers=most_registers(threads))
+    def softmax_online(x, out):
+        row, t, columns = int32(cuda.blockIdx.x), int32(cuda.threadIdx.x), int32(x.shape[1])
+        parts = (columns + (WIDE * threads - 1)) // (WIDE * threads)
+        largest, total = LOWEST, ZERO
+        for part in range(parts):
+            a, b, c, d = four_of(x, row, int32(part), t, columns)
+            here = larger(largest, larger(larger(a, b), larger(c, d)))
+            total = (
+                total * power(largest, here)
+                + (power(a, here) + power(b, here))
+                + (power(c, here) + power(d, here))
+            )
+            largest = here
+        here = largest_of(largest)
+        largest, total = of_row(here, sum_of(total * power(largest, here)))
+        scale = ONE / total
+        for part in range(parts):
+            a, b, c, d = four_of(x, row, int32(part), t, columns)
+            a, b = power(a, largest) * scale, power(b, largest) * scale
+            c, d = power(c, largest) * scale, power(d, largest) * scale
+            if aligned:
+                column = (int32(part) * threads + t) * WIDE
+                if column < columns:
+                    store4(out, (row, column), (word(a), word(b), word(c), word(d)))
+            else:
+                column = int32(part) * WIDE * threads + t
+                if column < columns:
+                    out[row, column] = a
+                if column + threads < columns:
+                    out[row, column + threads] = b
+                if column + 2 * threads < columns:
+                    out[row, column + 2 * threads] = c
+                if column + 3 * threads < columns:
+                    out[row, column + 3 * threads] = d
+
+    return softmax_online
+
+
+# --- step 3: the row in registers -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SoftmaxShape:
+    """The sizes to tune.
+
+    Attributes
+    ----------
+    row_threads : int
+        Threads that share a row: a power of two from 4 to 1,024. Up to 32 need shuffles alone.
+    rows : int
+        Rows of a block; rows x row_threads is a multiple of 32.
+    accesses : int
+        Loads of four elements that a thread has under way together, its whole part of the row.
+    """
+
+    row_threads: int
+    rows: int
+    accesses: int
+
+    def full(self, columns: int, aligned: bool) -> int:
+        """Loads of a thread that are inside a row of this length for every thread."""
+        if aligned:
+            return min(columns // (self.row_threads * WIDE), self.accesses)
+        return min(columns // self.row_threads, self.accesses * WIDE)
+
+
+#: Accesses of four elements: what a thread has of a row where there are threads enough. float16's
+#: are half as many bytes, and single elements four times as many accesses. Measured on an H200.
+MOST_ACCESSES, MOST_OF_HALVES, MOST_UNALIGNED = 3, 8, 4
+FEWEST_THREADS, MOST_THREADS = 4, 1024  # that share a row
+BLOCK = 64  # threads of a block, at least
+
+
+def most_accesses(stored: str, aligned: bool) -> int:
+    """Accesses that a thread has of a row, at most, where there are threads enough."""
+    if stored == "float16":
+        return MOST_OF_HALVES
+    return MOST_ACCESSES if aligned else MOST_UNALIGNED
+
+
+def shape_for(columns: int, most: int = MOST_ACCESSES) -> SoftmaxShape:
+    """The shape for rows of so many elements, `most` accesses a thread where there are threads."""
+    row_threads = FEWEST_THREADS
+    while row_threads < MOST_THREADS and row_threads * most * WIDE < columns:
+        row_threads *= 2
+    accesses = max(1, -(-columns // (row_threads * WIDE)))
+    return SoftmaxShape(row_threads, max(1, BLOCK // row_threads), accesses)
+
+
+@functools.cache
+def part_of_row(
+    shape: SoftmaxShape, aligned: bool, full: int
+) -> tuple[Callable, Callable, Callable]:
+    """Device functions of a thread's part of a row: bring it, what of it is inside, put it.
+
+    Numbers are arrays (accesses, 4). Where rows begin on a multiple of four elements, access n is
+    the four columns from ``4 (n row_threads + t)`` on; else neighbouring threads have neighbouring
+    columns. The first `full` loads need no guard; others take the row's last elements where they
+    are beyond its end. No cache need keep a row. Columns are counted in 64 bits, so that a thread's
+    addresses are one register and constants.
+    """
+    row_threads, accesses = shape.row_threads, shape.accesses
+
+    @cuda.jit(device=True)
+    def inside(n, e, t, columns):
+        """Whether number e of access n is in the row."""
+        if aligned:
+            return n < full or int64(t) * WIDE + n * row_threads * WIDE < columns
+        return n * WIDE + e < full or int64(t) + (n * WIDE + e) * row_threads < columns
+
+    if aligned:
+
+        @cuda.jit(device=True)
+        def bring(x, row, t, numbers):
+            for n in range(accesses):
+                column = int64(t) * WIDE + n * row_threads * WIDE
+                near = column if n < full else min(column, int64(x.shape[1] - WIDE))
+                four = load4_streaming(x, (row, near))
+                numbers[n, 0], numbers[n, 1], numbers[n, 2], numbers[n, 3] = four
+
+        @cuda.jit(device=True)
+        def put(out, row, t, numbers):
+            for n in range(accesses):
+                column = int64(t) * WIDE + n * row_threads * WIDE
+                if n < full or column < out.shape[1]:
+                    four = numbers[n, 0], numbers[n, 1], numbers[n, 2], numbers[n, 3]
+                    store4_streaming(out, (row, column), four)
+
+    else:
+
+        @cuda.jit(device=True)
+        def bring(x, row, t, numbers):
+            for n in range(accesses):
+                for e in range(WIDE):
+                    column = int64(t) + (n * WIDE + e) * row_threads
+                    near = column if n * WIDE + e < full else min(column, int64(x.shape[1] - 1))
+                    numbers[n, e] = load_streaming(x, (row, near))
+
+        @cuda.jit(device=True)
+        def put(out, row, t, numbers):
+            for n in range(accesses):
+                for e in range(WIDE):
+                    column = int64(t) + (n * WIDE + e) * row_threads
+                    if n * WIDE + e < full or column < out.shape[1]:
+                        store_streaming(out, (row, column), numbers[n, e])
+
+    return bring, inside, put
+
+
+#: Elements of the longest row, by alignment: 1,024 threads have 64 registers each, and where single
+#: elements are read, more of them hold addresses.
+LONGEST = {True: 32_768, False: 16_384}
+
+
+@functools.cache
+def registers(stored: str, shape: SoftmaxShape, aligned: bool, full: int = 0) -> Callable:
+    """Step 3, of (x, out): each row is read once, kept in registers, and written.
+
+    Mapping: block (row_threads, rows), thread (t, r) of block b works on row ``b * rows + r``, on
+    the columns that `part_of_row` says; `full` is `SoftmaxShape.full` of the rows, or less. Columns
+    beyond the end are taken for minus infinity; rows beyond the end are not written. In place (x is
+    out) it works, too.
+    """
+    word, row_threads, accesses = WORDS[stored], shape.row_threads, shape.accesses
+    block_rows, warps = shape.rows, shape.row_threads // WARP
+    largest_of, sum_of = among(min(row_threads, WARP))
+    of_row = exchange(row_threads, block_rows) if warps > 1 else None
+    bring, inside, put = part_of_row(shape, aligned, full)
+
+    @cuda.jit(max_registers=most_registers(row_threads * block_rows))
+    def softmax_registers(x, out):
+        stored_numbers = cuda.local.array((accesses, WIDE), word)
+        values = cuda.local.array((accesses, WIDE), float32)
+        t, columns = int32(cuda.threadIdx.x), int32(x.shape[1])
+        row = int32(cuda.blockIdx.x) * block_rows + int32(cuda.threadIdx.y)
+        bring(x, min(row, int32(x.shape[0] - 1)), t, stored_numbers)
+        largest, total = LOWEST, ZERO
+        for n in range(accesses):
+            for e in range(WIDE):
+                value = float32(stored_numbers[n, e])
+                values[n, e] = value if inside(n, e, t, columns) else MINUS_INFINITY
+                largest = larger(largest, values[n, e])
+        largest = largest_of(largest)
+        for n in range(accesses):
+            for e in range(WIDE):
+                values[n, e] = power(values[n, e], largest)
+                total += values[n, e]
+        total = sum_of(total)
+        scale = ONE
+        if warps > 1:
+            here = largest
+            largest, total = of_row(here, total)
+            scale = power(here, largest)
+        scale /= total
+        for n in range(accesses):
+            for e in range(WIDE):
+                stored_numbers[n, e] = word(values[n, e] * scale)
+        if row < x.shape[0]:
+            put(out, row, t, stored_numbers)
+
+    return softmax_registers
+
+
+# --- the front door -------------------------------------------------------------------------------
+
+ONLINE_THREADS = {"short": 256, "long": 1024}  # of a block in step 2; beyond LONGEST: long
+LADDER = ("three passes", "online", "registers")  # the steps
+
+
+def configured(x: Array, out: Array, method: str = "registers", stream: int = 0) -> Callable:
+    """A step with its launch configuration, for matrices on the device.
+
+    Rows that are too long for registers take "online".
+    """
+    rows, columns = x.shape
+    aligned = rows_are_aligned(x, out)
+    if method == "three passes":
+        return softmax_three_passes[rows, THREADS, stream]
+    if method == "online" or columns > LONGEST[aligned]:
+        threads = ONLINE_THREADS["long" if columns > LONGEST[aligned] else "short"]
+        return online(str(x.dtype), threads, aligned)[rows, threads, stream]
+    shape = shape_for(columns, most_accesses(str(x.dtype), aligned))
+    kernel = registers(str(x.dtype), shape, aligned, shape.full(columns, aligned))
+    return kernel[-(-rows // shape.rows), (shape.row_threads, shape.rows), stream]
+
+
+def softmax(x: Array, out: Array | None = None, method: str = "registers") -> Array:
+    """The softmax along the last axis, on the GPU (or the simulated one).
+
+    Parameters
+    ----------
+    x : array, shape (..., columns)
+        Of NumPy, CuPy or numba.cuda, float32 or float16. On the GPU the elements of a row lie side
+        by side; those of a matrix may be a slice of longer rows.
+    out : array, optional
+        Where to write, of x's shape and type; may be x.
+    method : str
+        A step of `LADDER`; see `configured`.
+
+    Returns
+    -------
+    array
+        `out`, if it is given; else of x's kind, shape and type. Without elements, nothing is done.
+
+    Raises
+    ------
+    TypeError
+        For no array, or elements of another type.
+    ValueError
+        For an unknown method, a number instead of rows, an `out` that does not fit, or strides that
+        do not.
+    """
+    known(method, "method", LADDER)
+    return applied({"x": x}, out, lambda *pair: configured(*pair, method)(*pair), rows=True)

@@ -1,0 +1,187 @@
+"""The singular value decomposition of many matrices at once, a = u diag(s) vt, on the GPU.
+
+>>> u, s, vt = svd(a)                          # (batch, m, n), or one matrix (m, n)
+>>> u, s, vt = svd(a, method="plain")          # a certain step of LADDER
+>>> u, s, vt = rank_k(a, 50)                   # only the largest: `course.kernels.svd.truncated`
+
+One-sided Jacobi: rows are rotated in pairs until all are orthogonal; their lengths are then the
+singular values. What surrounds the rotations decides how many sweeps that takes, and what becomes
+of small singular values. For a matrix with m >= n (others are transposed):
+
+1. scale by a power of two, so that the largest entry is about 1;
+2. a = Q1 R, and R' = Q2 R2, by Householder reflections (`course.kernels.svd.qr`): the rows of
+   w = R2 = Q2' R' are graded and nearly orthogonal, and k = Q2' is orthonormal;
+3. rotate the rows of w and k together, w = J' R2, k = J' Q2', until those of w are orthogonal: then
+   w = diag(s) U', a = Q1 U diag(s) k. A refresh on the way removes what rounding has added to k:
+   k = (3 k - k k' k) / 2, a Newton step to the nearest orthonormal matrix, and w = k R';
+4. sort; where singular values are zero, their left vectors are completed: a few one by one, more by
+   one more QR.
+
+Step 3 is what the ladder is about. Where m = n, a itself takes the place of R in 2 and 3, and Q1 is
+not needed.
+
+Source: Z. Drmac and K. Veselic, "New fast and accurate Jacobi SVD algorithm", SIAM J. Matrix
+Anal. Appl. 29 (2008), for the two QR decompositions; N. Higham, "Functions of Matrices" (2008),
+chapter 8, for the Newton step.
+"""
+
+import functools
+
+import numpy as np
+
+from course.backend import cuda
+from course.kernels.arrays import Array, as_device_array, empty_like
+from course.kernels.svd.ladder import LADDER, NotConverged, Solver, step_for
+from course.kernels.svd.truncated import RankSolver
+
+__all__ = ["LADDER", "NotConverged", "RankSolver", "Solver", "forget", "rank_k", "step_for", "svd"]
+
+
+def svd(a: Array, method: str = "auto") -> tuple[Array, Array, Array]:
+    """Return the thin singular value decomposition of a matrix or of many, a = (u * s) @ vt.
+
+    The result is the same to the bit on every call on one kind of GPU. The entry of largest
+    magnitude is positive in each row of vt, where m >= n; else in each column of u.
+
+    Memory on the GPU, about eight times that of `a`, is kept for the next call with the same shape;
+    `forget` frees it.
+
+    Parameters
+    ----------
+    a : array, shape (batch, m, n) or (m, n), float32
+        Of NumPy, CuPy or numba.cuda, finite, m and n at most 1,024. On the GPU it may have any
+        strides; it is not changed.
+    method : str
+        "auto" or a step of `LADDER`; see `course.kernels.svd.ladder.step_for`.
+
+    Returns
+    -------
+    u : array, shape (batch, m, r) or (m, r), float32, with r = min(m, n)
+        Orthonormal columns, also where singular values are zero.
+    s : array, shape (batch, r) or (r,), float32
+        Singular values, largest first.
+    vt : array, shape (batch, r, n) or (r, n), float32
+        Orthonormal rows. All of the kind of `a`.
+
+    Raises
+    ------
+    TypeError
+        For what is no array, and for elements that are not float32.
+    ValueError
+        For another number of axes, an axis of length 0, longer matrices, NaN or infinite values
+        (naming the first matrix that holds some), and for a method that does not fit.
+    NotConverged
+        When rows are not orthogonal after 60 sweeps; no matrix is known that needs half of them.
+    """
+    there = _batch_on_device(_checked(a))
+    batch, m, n = there.shape
+    solver = _solver(batch, m, n, method, cuda.get_current_device().id)
+    return _factors(a, there, solver, min(m, n))
+
+
+def rank_k(
+    a: Array, k: int, power: int = 2, seed: int = 0, method: str = "auto"
+) -> tuple[Array, Array, Array]:
+    """Return the k largest singular values and their vectors, by a randomised range finder.
+
+    `course.kernels.svd.truncated` says what it does and how large the error can be. The same seed
+    gives the same result to the bit.
+
+    Parameters
+    ----------
+    a : array, shape (batch, m, n) or (m, n), float32
+        As for `svd`.
+    k : int
+        From 1 to min(m, n).
+    power : int
+        Power steps: each brings the error nearer to the least possible one.
+    seed : int
+        Of the random sketch.
+    method : str
+        Step of `LADDER` for the small SVD.
+
+    Returns
+    -------
+    u, s, vt : arrays, shapes (batch, m, k), (batch, k), (batch, k, n)
+        Without the batch where `a` is one matrix.
+
+    Raises
+    ------
+    TypeError, ValueError, NotConverged
+        As `svd`; and ValueError for k or power out of range.
+    """
+    there = _batch_on_device(_checked(a))
+    batch, m, n = there.shape
+    solver = _rank_solver(batch, m, n, k, power, seed, method, cuda.get_current_device().id)
+    return _factors(a, there, solver, k)
+
+
+def forget() -> None:
+    """Free the memory on the GPU that the last calls of `svd` and `rank_k` left for the next."""
+    _solver.cache_clear()
+    _rank_solver.cache_clear()
+
+
+@functools.lru_cache(maxsize=1)
+def _solver(batch: int, m: int, n: int, method: str, device: int) -> Solver:
+    """A solver, with memory on the current device, whose number is `device`."""
+    return Solver(batch, m, n, method)
+
+
+@functools.lru_cache(maxsize=1)
+def _rank_solver(
+    batch: int, m: int, n: int, k: int, power: int, seed: int, method: str, device: int
+) -> RankSolver:
+    return RankSolver(batch, m, n, k, power, seed, method)
+
+
+def _checked(a: Array) -> Array:
+    """The array, if it is one that can be decomposed."""
+    if not isinstance(a, np.ndarray) and not hasattr(a, "__cuda_array_interface__"):
+        raise TypeError(f"a is {type(a).__name__}: give an array of NumPy, CuPy or numba.cuda")
+    if a.dtype != np.float32:
+        raise TypeError(
+            f"a holds {a.dtype}; it must hold float32: convert it, a.astype('float32'), or use "
+            "np.linalg.svd where float32's seven digits are not enough"
+        )
+    if a.ndim not in (2, 3):
+        raise ValueError(
+            f"a has the shape {tuple(a.shape)}; it must be one matrix (m, n) or a batch of them "
+            "(batch, m, n)"
+        )
+    if 0 in a.shape:
+        raise ValueError(f"a has the shape {tuple(a.shape)}: there is nothing to decompose")
+    return a
+
+
+class _Stack:
+    """A matrix on the GPU as a batch of one, without a copy."""
+
+    def __init__(self, matrix: Array):
+        about = dict(matrix.__cuda_array_interface__)
+        if about.get("strides"):
+            about["strides"] = (about["strides"][0] * about["shape"][0], *about["strides"])
+        about["shape"] = (1, *about["shape"])
+        self.__cuda_array_interface__, self.matrix = about, matrix
+
+
+def _batch_on_device(a: Array) -> Array:
+    """The array as numba.cuda sees it, (batch, m, n); NumPy's travels."""
+    if isinstance(a, np.ndarray):
+        return cuda.to_device(np.ascontiguousarray(a if a.ndim == 3 else a[None]))
+    if a.ndim == 2:
+        return cuda.as_cuda_array(_Stack(a))
+    return as_device_array(a)
+
+
+def _factors(a: Array, there: Array, solver: Solver | RankSolver, k: int) -> tuple:
+    """Run a solver; the factors, of the kind and with the axes of `a`."""
+    batch, m, n = there.shape
+    factors = [empty_like(a, shape, np.float32) for shape in ((batch, m, k), (batch, k),
+                                                             (batch, k, n))]  # fmt: skip
+    solver(there, *map(as_device_array, factors))
+    if isinstance(a, np.ndarray):
+        factors = [factor.copy_to_host() for factor in factors]
+    if a.ndim == 2:
+        factors = [factor.reshape(factor.shape[1:]) for factor in factors]
+    return tuple(factors)

@@ -1,0 +1,292 @@
+"""Jacobi rotations block by block: a thread block makes 64 rows orthogonal, two blocks of 32.
+
+Rotating two rows moves them through memory for one rotation. Here 64 rows come once for 2,016:
+
+1. the Gram matrix g = x x' of the 64 rows, 64 x 64, into shared memory;
+2. a sweep of rotations over g, while q gathers them (`course.kernels.svd.diagonalise`): q' g q is
+   nearly diagonal;
+3. the rows become q' x, longest first.
+
+The blocks of 32 rows meet as the rows do, in a tournament: a sweep over the matrix is one launch a
+turn. What has to be multiplied is q - 1, small where rows are nearly orthogonal, so that what its
+product is rounded to hardly matters: x + (q - 1)' x.
+
+The products of 1 and 3 stand here twice, for plain cores and for tensor cores (8.0). There a
+float32 number is the sum of two numbers of TF32, upper + lower, and a product of two is
+
+    x y = upper upper' + upper lower' + lower upper'
+
+but for what float32 would round away. Tensor cores cut off what does not fit when they add: sums
+are taken out, the Gram matrix's after 64 columns, the rows' after 16, and added in float32.
+
+Each of 16 warps computes 16 x 16 numbers. Lane l, with g = l // 4 and q = l % 4, has of a factor
+of 16 x 8 the numbers in rows g and g + 8, columns q and q + 4, and of one of 8 x 16 those in rows q
+and q + 4, columns g and g + 8 (`course.kernels.intrinsics.mma_tf32`). In which order the columns of
+one factor and the rows of the other run is free: where both are rows of x they are 2 q and 2 q + 1,
+neighbours that are read at once. With rows of 72 numbers, a warp reads 32 banks either way.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from numba import float32, int32
+
+from course.backend import cuda, jit_without_lto
+from course.kernels.intrinsics import load, load2, load4, mma_tf32, round_tf32, store2, store4
+from course.kernels.svd.diagonalise import OWN, PITCH, PLAYERS, THREADS, WARPS, diagonalise
+from course.kernels.svd.rotate import DONE, FINISHED, cosine, partners
+from course.kernels.warps import ALL
+
+BLOCK = 32  # rows of a block
+PAIR = PLAYERS  # rows of two
+SQUARE = PAIR * PITCH
+
+
+@cuda.jit(device=True)
+def blocks_of(turn, pair, blocks):
+    """The two blocks of a pair, the lower number first; (0, 0) where one has nobody to meet."""
+    one, other = partners(turn, pair, blocks + blocks % 2)
+    if max(one, other) >= blocks:
+        return int32(0), int32(0)
+    return min(one, other), max(one, other)
+
+
+@cuda.jit(device=True)
+def row_of(i, low, high):
+    """The matrix's row of row i of a pair of blocks."""
+    return int32(low * BLOCK + i if i < BLOCK else high * BLOCK + i - BLOCK)
+
+
+@cuda.jit(device=True)
+def spot(i, j):
+    """Where g keeps the product of rows i and j: its upper triangle is enough."""
+    return int32(min(i, j) * PITCH + max(i, j))
+
+
+@cuda.jit(device=True)
+def largest_cosine(g, floor, found):
+    """The largest cosine between two of the 64 rows."""
+    t, largest = int32(cuda.threadIdx.x), float32(0)
+    for n in range(t, PAIR * PAIR, THREADS):
+        i, j = int32(n // PAIR), int32(n % PAIR)
+        if i < j:
+            lengths = load(g, spot(i, i)), load(g, spot(j, j))
+            largest = max(largest, cosine(lengths[0], lengths[1], load(g, spot(i, j)), floor))
+    for step in range(5):
+        largest = max(largest, cuda.shfl_xor_sync(ALL, largest, 16 >> step))
+    if t % 32 == 0:
+        found[t // 32] = largest
+    cuda.syncthreads()
+    for warp in range(WARPS):
+        largest = max(largest, found[warp])
+    return largest
+
+
+# --- 64 columns at a time ------------------------------------------------------------------------
+
+
+@cuda.jit(device=True)
+def bring(rows, low, high, start, x):
+    """64 columns of the 64 rows, from `start` on, to shared memory; zeros beyond the last."""
+    cuda.syncthreads()
+    for e in range(PAIR * PAIR // 4 // THREADS):
+        n = int32(cuda.threadIdx.x + e * THREADS)
+        i, j = int32(n // (PAIR // 4)), int32(n % (PAIR // 4) * 4)
+        four = float32(0), float32(0), float32(0), float32(0)
+        if start + j < rows.shape[1]:
+            four = load4(rows, (row_of(i, low, high), start + j))
+        store4(x, i * PITCH + j, four)
+    cuda.syncthreads()
+
+
+# --- products, without tensor cores --------------------------------------------------------------
+
+
+@cuda.jit(device=True)
+def gram_rows(rows, low, high, x, g):
+    """g = the Gram matrix of the 64 rows: 4 x 2 numbers a thread."""
+    total = cuda.local.array((OWN, 2), float32)
+    warp, lane = int32(cuda.threadIdx.x // 32), int32(cuda.threadIdx.x % 32)
+    for i in range(OWN):
+        total[i, 0], total[i, 1] = float32(0), float32(0)
+    for start in range(0, rows.shape[1], PAIR):
+        bring(rows, low, high, start, x)
+        for k in range(0, PAIR, 4):
+            y, z = load4(x, lane * PITCH + k), load4(x, (lane + 32) * PITCH + k)
+            for i in range(OWN):
+                four = load4(x, (warp * OWN + i) * PITCH + k)
+                for e in range(4):
+                    total[i, 0] += four[e] * y[e]
+                    total[i, 1] += four[e] * z[e]
+    for i in range(OWN):
+        row = (warp * OWN + i) * PITCH
+        g[row + lane], g[row + lane + 32] = total[i, 0], total[i, 1]
+
+
+@cuda.jit(device=True)
+def rotate_rows(rows, low, high, q, place, x):
+    """rows = x + q' x, each row to its place: 4 x 2 numbers a thread."""
+    total = cuda.local.array((OWN, 2), float32)
+    warp, lane = int32(cuda.threadIdx.x // 32), int32(cuda.threadIdx.x % 32)
+    for start in range(0, rows.shape[1], PAIR):
+        bring(rows, low, high, start, x)
+        for i in range(OWN):
+            total[i, 0], total[i, 1] = float32(0), float32(0)
+        for k in range(PAIR):
+            four, two = load4(q, k * PITCH + warp * OWN), load2(x, k * PITCH + lane * 2)
+            for i in range(OWN):
+                total[i, 0] += four[i] * two[0]
+                total[i, 1] += four[i] * two[1]
+        column = start + lane * 2
+        for i in range(OWN):
+            two = load2(x, (warp * OWN + i) * PITCH + lane * 2)
+            if column < rows.shape[1]:
+                row = row_of(place[warp * OWN + i], low, high)
+                store2(rows, (row, column), (two[0] + total[i, 0], two[1] + total[i, 1]))
+
+
+# --- the kernel ----------------------------------------------------------------------------------
+
+
+def make_rotate(gram: Callable, rotate: Callable, **options: Any) -> Callable:
+    """The kernel of one turn of a sweep, from the two functions that multiply.
+
+    It takes w and k, (batch, n, n), n a multiple of 32; the grid is (batch, pairs of blocks). g, x
+    and q as for `gram_rows` and `rotate_rows`.
+    """
+
+    @jit_without_lto(fastmath=True, **options)
+    def rotate_blocks(w, k, floor, turn, cosines, state):
+        x, g = cuda.shared.array(SQUARE, float32), cuda.shared.array(SQUARE, float32)
+        rotations = cuda.shared.array(PAIR, float32)
+        place = cuda.shared.array(PAIR, int32)
+        found = cuda.shared.array(WARPS, float32)
+        matrix = cuda.blockIdx.x
+        low, high = blocks_of(turn, cuda.blockIdx.y, w.shape[1] // BLOCK)
+        if state[matrix] == FINISHED or low == high:
+            return
+        gram(w[matrix], low, high, x, g)
+        cuda.syncthreads()
+        largest = largest_cosine(g, floor[matrix], found)
+        if cuda.threadIdx.x == 0:
+            cuda.atomic.max(cosines, matrix, largest)
+        if largest <= float32(DONE):
+            return
+        diagonalise(g, floor[matrix], x, rotations, place)
+        rotate(w[matrix], low, high, g, place, x)
+        rotate(k[matrix], low, high, g, place, x)
+
+    return rotate_blocks
+
+
+rotate_blocks = make_rotate(gram_rows, rotate_rows)
+
+# --- products on tensor cores --------------------------------------------------------------------
+
+CAPABILITY = (8, 0)  # the oldest that has the instructions
+REGISTERS = 64  # of a thread: two blocks share a multiprocessor
+FOUR, EIGHT = 4 * PITCH, 8 * PITCH  # rows in shared memory
+TAKEN_OUT = 16  # rows of x after which what tensor cores have summed is added in float32
+
+
+@cuda.jit(device=True)
+def _split(x):
+    """A number as the sum of two of TF32."""
+    upper = round_tf32(x)
+    return upper, x - upper
+
+
+@cuda.jit(device=True)
+def _multiply(total, a, b):
+    """total += a b, both float32: a has 4 numbers a lane, b 2 for each of two products."""
+    a0, a1, a2, a3 = _split(a[0]), _split(a[1]), _split(a[2]), _split(a[3])
+    upper, lower = (a0[0], a1[0], a2[0], a3[0]), (a0[1], a1[1], a2[1], a3[1])
+    for half in range(2):
+        b0, b1 = _split(b[2 * half]), _split(b[2 * half + 1])
+        c = total[half, 0], total[half, 1], total[half, 2], total[half, 3]
+        c = mma_tf32(c, lower, (b0[0], b1[0]))
+        c = mma_tf32(c, upper, (b0[1], b1[1]))
+        c = mma_tf32(c, upper, (b0[0], b1[0]))
+        total[half, 0], total[half, 1], total[half, 2], total[half, 3] = c
+
+
+@cuda.jit(device=True)
+def _clear(total):
+    for half in range(2):
+        for e in range(4):
+            total[half, e] = float32(0)
+
+
+@cuda.jit(device=True)
+def _add(total, part):
+    for half in range(2):
+        for e in range(4):
+            total[half, e] += part[half, e]
+
+
+@cuda.jit(device=True)
+def _place():
+    """The first row and column of a warp's 16 x 16 numbers, and its lane's g and q."""
+    t = cuda.threadIdx.x
+    return int32(t // 128 * 16), int32(t // 32 % 4 * 16), int32(t % 32 // 4), int32(t % 4)
+
+
+@cuda.jit(device=True)
+def gram_tensor(rows, low, high, x, g):
+    """g = the Gram matrix of the 64 rows, its upper triangle."""
+    total, part = cuda.local.array((2, 4), float32), cuda.local.array((2, 4), float32)
+    b = cuda.local.array(4, float32)
+    down, across, group, quarter = _place()
+    _clear(total)
+    for start in range(0, rows.shape[1], PAIR):
+        bring(rows, low, high, start, x)
+        if down <= across:
+            _clear(part)
+            for step in range(0, PAIR, 8):
+                i = int32((down + group) * PITCH + step + 2 * quarter)
+                j = int32((across + group) * PITCH + step + 2 * quarter)
+                near, far = load2(x, i), load2(x, i + EIGHT)
+                a = near[0], far[0], near[1], far[1]
+                b[0], b[1] = load2(x, j)
+                b[2], b[3] = load2(x, j + EIGHT)
+                _multiply(part, a, b)
+            _add(total, part)
+    if down <= across:
+        for half in range(2):
+            i, j = down + group, across + 8 * half + 2 * quarter
+            store2(g, i * PITCH + j, (total[half, 0], total[half, 1]))
+            store2(g, (i + 8) * PITCH + j, (total[half, 2], total[half, 3]))
+
+
+@cuda.jit(device=True)
+def rotate_tensor(rows, low, high, q, place, x):
+    """rows = x + q' x, each row to its place."""
+    total, part = cuda.local.array((2, 4), float32), cuda.local.array((2, 4), float32)
+    b = cuda.local.array(4, float32)
+    down, across, group, quarter = _place()
+    i = down + group
+    near, far = row_of(place[i], low, high), row_of(place[i + 8], low, high)
+    for start in range(0, rows.shape[1], PAIR):
+        bring(rows, low, high, start, x)
+        _clear(total)
+        for top in range(0, PAIR, TAKEN_OUT):
+            _clear(part)
+            for step in range(top, top + TAKEN_OUT, 8):
+                k = int32((step + quarter) * PITCH + i)
+                a = load(q, k), load(q, k + 8), load(q, k + FOUR), load(q, k + FOUR + 8)
+                j = int32((step + quarter) * PITCH + across + group)
+                b[0], b[1] = load(x, j), load(x, j + FOUR)
+                b[2], b[3] = load(x, j + 8), load(x, j + FOUR + 8)
+                _multiply(part, a, b)
+            _add(total, part)
+        for half in range(2):
+            j = across + 8 * half + 2 * quarter
+            if start + j < rows.shape[1]:
+                two, four = load2(x, i * PITCH + j), load2(x, i * PITCH + EIGHT + j)
+                column = start + j
+                store2(rows, (near, column), (two[0] + total[half, 0], two[1] + total[half, 1]))
+                store2(rows, (far, column), (four[0] + total[half, 2], four[1] + total[half, 3]))
+
+
+#: The kernel of one turn of a sweep, in a dictionary: not for every GPU.
+ROTATE = {"tensor": make_rotate(gram_tensor, rotate_tensor, max_registers=REGISTERS)}

@@ -1,0 +1,359 @@
+"""What begins and ends an SVD: scaling, judging sweeps, sorting, handing the factors over.
+
+Kernels of one batch take arrays (batch, ...); a block works for one matrix, or for a part of one.
+None waits for an answer of the host: what a matrix needs next is decided here, by `judge`.
+"""
+
+import math
+
+from numba import float32, int32
+
+from course.backend import cuda
+from course.kernels.svd.qr import LONGEST
+from course.kernels.svd.rotate import DONE, FINISHED, NEAR, NOISE, REFRESHES, ROTATES
+from course.kernels.warps import ALL
+
+THREADS, WARPS = 512, 16  # of a block that works for a whole matrix, at most
+TILE, ROWS, PADDED = 32, 8, 33  # a tile is 32 x 32 (and padded), its block 32 x 8 threads
+PARTS, PART_THREADS = 16, 256  # blocks that share what is done for each number of a matrix
+FRESH = 4  # sweeps that a refreshed k may take until it must be refreshed again
+MOST_REFRESHES = 3
+MOST_POWER = 126  # of two, in a scale: so that its inverse is a float32 of full precision, too
+FEW = 8  # left vectors that are completed one by one; more of them by a QR decomposition
+LITTLE = 1e-6  # squared length of what is left of a unit vector that lies in a space, but for noise
+#: Squared length under which all is noise, where the largest entry of a matrix is about 1: float32
+#: has fewer bits from 1e-38 down.
+ZERO = 1e-28
+
+
+@cuda.jit(device=True)
+def _largest_of_warp(x):
+    for step in range(5):
+        x = max(x, cuda.shfl_xor_sync(ALL, x, 16 >> step))
+    return x
+
+
+@cuda.jit(device=True)
+def _largest_of_block(x, found):
+    """The block's largest x, for its first thread."""
+    x = _largest_of_warp(x)
+    if cuda.threadIdx.x % 32 == 0:
+        found[cuda.threadIdx.x // 32] = x
+    cuda.syncthreads()
+    if cuda.threadIdx.x == 0:
+        for warp in range(cuda.blockDim.x // 32):
+            x = max(x, found[warp])
+    return x
+
+
+@cuda.jit
+def find_scale(a, scale, unscale, refused):
+    """The power of two that brings each matrix's largest entry to 1/2 .. 1, and its inverse.
+
+    refused: 1 where a number is NaN or infinite; the scale is 0 then.
+    """
+    found = cuda.shared.array(WARPS, float32)
+    matrix, t = cuda.blockIdx.x, int32(cuda.threadIdx.x)
+    mine = float32(0)
+    for row in range(t // 32, a.shape[1], cuda.blockDim.x // 32):
+        for column in range(t % 32, a.shape[2], 32):
+            size = abs(a[matrix, row, column])
+            mine = max(mine, size if size < float32(math.inf) else float32(math.inf))
+    mine = _largest_of_block(mine, found)
+    if t == 0:
+        finite = mine < float32(math.inf)
+        power = int32(0)
+        if finite:
+            power = int32(math.frexp(mine)[1])
+        power = int32(max(-MOST_POWER, min(MOST_POWER, power)))
+        refused[matrix] = 0 if finite else 1
+        scale[matrix] = math.ldexp(float32(1), int32(-power)) if finite else float32(0)
+        unscale[matrix] = math.ldexp(float32(1), power)
+
+
+@cuda.jit
+def scale_into(a, scale, out, turned):
+    """out = scale a, or its transpose, with zeros where `out` is larger; a may have any strides.
+
+    Where the scale is 0 all is 0, whatever a holds.
+    """
+    tile = cuda.shared.array((TILE, PADDED), float32)
+    matrix, x, y = cuda.blockIdx.x, int32(cuda.threadIdx.x), int32(cuda.threadIdx.y)
+    first_row, first_column = cuda.blockIdx.y * TILE, cuda.blockIdx.z * TILE  # of out
+    row, column = (first_column, first_row) if turned else (first_row, first_column)  # of a
+    factor = scale[matrix]
+    for step in range(0, TILE, ROWS):
+        i, j = row + y + step, column + x
+        inside = i < a.shape[1] and j < a.shape[2] and factor != float32(0)
+        tile[y + step, x] = a[matrix, i, j] * factor if inside else float32(0)
+    cuda.syncthreads()
+    for step in range(0, TILE, ROWS):
+        i, j = first_row + y + step, first_column + x
+        if i < out.shape[1] and j < out.shape[2]:
+            out[matrix, i, j] = tile[x, y + step] if turned else tile[y + step, x]
+
+
+@cuda.jit
+def begin(w, floor, cosines, since, refreshes, state, swept, history):
+    """Every matrix waits for its first sweep; a block a matrix.
+
+    floor: the squared length below which a row of w is noise. history: NaN, until `judge` writes.
+    """
+    found = cuda.shared.array(WARPS, float32)
+    matrix, t = cuda.blockIdx.x, int32(cuda.threadIdx.x)
+    for sweep in range(t, history.shape[0], cuda.blockDim.x):
+        history[sweep, matrix] = float32(math.nan)
+    longest = float32(0)
+    for row in range(t // 32, w.shape[1], cuda.blockDim.x // 32):
+        total = float32(0)
+        for column in range(t % 32, w.shape[2], 32):
+            x = w[matrix, row, column]
+            total += x * x
+        for step in range(5):
+            total += cuda.shfl_xor_sync(ALL, total, 16 >> step)
+        longest = max(longest, total)
+    longest = _largest_of_block(longest, found)
+    if t == 0:
+        floor[matrix] = max(float32(ZERO), longest * float32(NOISE) * float32(NOISE))
+        cosines[matrix] = float32(0)
+        since[matrix], refreshes[matrix], state[matrix], swept[matrix] = -1, 0, ROTATES, 0
+
+
+@cuda.jit
+def judge(cosines, since, refreshes, state, sweeps, swept, history):
+    """Decide what each matrix waits for, after so many sweeps; a thread a matrix.
+
+    Rotations round: k is orthonormal to a few millionths after ten sweeps. When the rows of w are
+    nearly orthogonal it is refreshed, k = (3 k - k k' k) / 2 and w = k x, once; and again when w is
+    done, if more than `FRESH` sweeps have passed by then.
+
+    cosines: the largest of the sweep, taken. since: sweeps since the last refresh, -1 before the
+    first. swept: how often a matrix was judged. history: the cosines, (most that are kept, batch),
+    NaN where a matrix was finished.
+    """
+    matrix = cuda.grid(1)
+    if matrix >= state.size or state[matrix] == FINISHED:
+        return
+    largest, passed = cosines[matrix], since[matrix]
+    if swept[matrix] < history.shape[0]:
+        history[swept[matrix], matrix] = largest
+    swept[matrix] += 1
+    cosines[matrix] = float32(0)
+    if passed >= 0:
+        passed += sweeps
+    fresh = 0 <= passed <= FRESH or refreshes[matrix] == MOST_REFRESHES
+    if largest <= float32(DONE) and fresh:
+        state[matrix] = FINISHED
+        return
+    if largest <= float32(DONE) or (passed < 0 and largest <= float32(NEAR)):
+        state[matrix] = REFRESHES
+        since[matrix] = 0
+        refreshes[matrix] += 1
+    else:
+        state[matrix] = ROTATES
+        since[matrix] = passed
+
+
+@cuda.jit
+def sort_rows(w, k, unscale, s, order, w_factor, k_factor, missing, deficient):
+    """Lengths of the rows of w, largest first: singular values, and what makes rows vectors.
+
+    order[rank] is a row, w_factor[rank] and k_factor[rank] what it is multiplied with. The entry of
+    largest magnitude in a row of k becomes positive. w_factor is 0 for a zero row.
+
+    missing: how many of the wanted rows are noise: those vectors are not yet orthogonal. deficient:
+    1 for more than `FEW`. s: (batch, k), as many as are wanted. Shared memory: a number a row.
+    """
+    lengths = cuda.shared.array(0, float32)
+    matrix, t = cuda.blockIdx.x, int32(cuda.threadIdx.x)
+    lane, n, warps = t % 32, int32(w.shape[1]), int32(cuda.blockDim.x // 32)
+    for row in range(t // 32, n, warps):
+        total = float32(0)
+        for column in range(lane, w.shape[2], 32):
+            x = w[matrix, row, column]
+            total += x * x
+        for step in range(5):
+            total += cuda.shfl_xor_sync(ALL, total, 16 >> step)
+        if lane == 0:
+            lengths[row] = math.sqrt(total)
+    cuda.syncthreads()
+    longest = float32(0)
+    for row in range(lane, n, 32):
+        longest = max(longest, lengths[row])
+    longest = _largest_of_warp(longest)
+    noise = float32(NOISE) * longest
+    if t < 32:
+        full = int32(0)
+        for row in range(lane, n, 32):
+            full += int32(lengths[row] > noise)
+        for step in range(5):
+            full += cuda.shfl_xor_sync(ALL, full, 16 >> step)
+        if lane == 0:
+            lost = int32(max(0, s.shape[1] - full))
+            missing[matrix], deficient[matrix] = lost, int32(lost > FEW)
+    for row in range(t // 32, n, warps):
+        mine, before = lengths[row], int32(0)
+        for other in range(lane, n, 32):
+            its = lengths[other]
+            before += int32(its > mine or (its == mine and other < row))
+        for step in range(5):
+            before += cuda.shfl_xor_sync(ALL, before, 16 >> step)
+        size, value = float32(0), float32(0)
+        for column in range(lane, k.shape[2], 32):
+            x = k[matrix, row, column]
+            if abs(x) > size:
+                size, value = abs(x), x
+        top = _largest_of_warp(size)
+        first = cuda.ffs(cuda.ballot_sync(ALL, size == top)) - 1
+        sign = float32(1) if cuda.shfl_sync(ALL, value, first) >= float32(0) else float32(-1)
+        if lane == 0:
+            order[matrix, before] = row
+            w_factor[matrix, before] = sign / mine if mine * mine > float32(ZERO) else float32(0)
+            k_factor[matrix, before] = sign
+            if before < s.shape[1]:
+                s[matrix, before] = mine * unscale[matrix]
+
+
+@cuda.jit
+def gather(rows, order, factor, out, turned, state, wanted):
+    """out[rank] = factor[rank] rows[order[rank]], or as columns; 32 ranks x 32 columns a block."""
+    tile = cuda.shared.array((TILE, PADDED), float32)
+    matrix, x, y = cuda.blockIdx.x, int32(cuda.threadIdx.x), int32(cuda.threadIdx.y)
+    if state[matrix] != wanted and wanted >= 0:
+        return
+    rank, column = cuda.blockIdx.y * TILE, cuda.blockIdx.z * TILE
+    for step in range(0, TILE, ROWS):
+        i, j = rank + y + step, column + x
+        value = float32(0)
+        if i < order.shape[1] and j < rows.shape[2]:
+            value = rows[matrix, order[matrix, i], j] * factor[matrix, i]
+        if not turned:
+            if i < out.shape[1] and j < out.shape[2]:
+                out[matrix, i, j] = value
+        else:
+            tile[y + step, x] = value
+    if turned:
+        cuda.syncthreads()
+        for step in range(0, TILE, ROWS):
+            i, j = column + y + step, rank + x
+            if i < out.shape[1] and j < out.shape[2]:
+                out[matrix, i, j] = tile[x, y + step]
+
+
+@cuda.jit
+def copy_matrices(source, out, state, wanted):
+    """out = source, of the matrices whose state is wanted; `PARTS` blocks share a matrix."""
+    matrix, columns = cuda.blockIdx.x, int32(out.shape[2])
+    if state[matrix] != wanted:
+        return
+    first, step = cuda.blockIdx.y * cuda.blockDim.x, cuda.gridDim.y * cuda.blockDim.x
+    for n in range(int32(first + cuda.threadIdx.x), int32(out.shape[1] * columns), step):
+        out[matrix, n // columns, n % columns] = source[matrix, n // columns, n % columns]
+
+
+@cuda.jit
+def complete_many(q, rows, order, factor, missing, out, wanted):
+    """The last `missing` of the `wanted` columns are q's, orthonormal to all before.
+
+    Only where they are more than `FEW`; `PARTS` blocks share a matrix. The columns before are
+    factor[rank] rows[order[rank]] once more: q's span the same, but hundreds of reflections rounded
+    them. q may be out.
+    """
+    matrix, columns = cuda.blockIdx.x, int32(out.shape[2])
+    if missing[matrix] <= FEW:
+        return
+    full = wanted - missing[matrix]
+    first, step = cuda.blockIdx.y * cuda.blockDim.x, cuda.gridDim.y * cuda.blockDim.x
+    for n in range(int32(first + cuda.threadIdx.x), int32(out.shape[1] * columns), step):
+        i, j = n // columns, n % columns
+        if j < full:
+            out[matrix, i, j] = rows[matrix, order[matrix, j], i] * factor[matrix, j]
+        else:
+            out[matrix, i, j] = q[matrix, i, j]
+
+
+@cuda.jit(device=True)
+def _project(u, x, along, column, found):
+    """x becomes orthogonal to the columns of u before `column`; the squared length that is left.
+
+    Twice: what the first time leaves, of a long x, is as much as what is left of a short one. x and
+    along are in shared memory.
+    """
+    t, rows = int32(cuda.threadIdx.x), int32(u.shape[0])
+    lane, warp, warps = t % 32, t // 32, int32(cuda.blockDim.x // 32)
+    for _ in range(2):
+        for j in range(t, column, cuda.blockDim.x):
+            total = float32(0)
+            for i in range(rows):
+                total += u[i, j] * x[i]
+            along[j] = total
+        cuda.syncthreads()
+        for i in range(warp, rows, warps):
+            total = float32(0)
+            for j in range(lane, column, 32):
+                total += u[i, j] * along[j]
+            for step in range(5):
+                total += cuda.shfl_xor_sync(ALL, total, 16 >> step)
+            if lane == 0:
+                x[i] -= total
+        cuda.syncthreads()
+    total = float32(0)
+    for i in range(t, rows, cuda.blockDim.x):
+        total += x[i] * x[i]
+    for step in range(5):
+        total += cuda.shfl_xor_sync(ALL, total, 16 >> step)
+    if lane == 0:
+        found[warp] = total
+    cuda.syncthreads()
+    total = float32(0)
+    for other in range(warps):
+        total += found[other]
+    cuda.syncthreads()
+    return total
+
+
+@cuda.jit(device=True)
+def _unit_vector(u, x, along, column, limit):
+    """x becomes the unit vector, of the first `limit`, that is farthest from u's columns before."""
+    t, rows = int32(cuda.threadIdx.x), int32(u.shape[0])
+    for i in range(t // 32, limit, cuda.blockDim.x // 32):
+        total = float32(0)
+        for j in range(t % 32, column, 32):
+            total += u[i, j] * u[i, j]
+        for step in range(5):
+            total += cuda.shfl_xor_sync(ALL, total, 16 >> step)
+        if t % 32 == 0:
+            along[i] = total
+    cuda.syncthreads()
+    best = int32(0)
+    for i in range(1, limit):
+        if along[i] < along[best]:
+            best = int32(i)
+    for i in range(t, rows, cuda.blockDim.x):
+        x[i] = float32(1) if i == best else float32(0)
+    cuda.syncthreads()
+
+
+@cuda.jit
+def complete_few(out, missing, wanted, limit):
+    """The last `missing` of the `wanted` columns become orthonormal to all before.
+
+    A block a matrix; only where they are `FEW` at most. A column keeps its direction if it has one.
+    limit: rows that are not padding.
+    """
+    x, along = cuda.shared.array(LONGEST, float32), cuda.shared.array(LONGEST, float32)
+    found = cuda.shared.array(WARPS, float32)
+    matrix, t, few = cuda.blockIdx.x, int32(cuda.threadIdx.x), missing[cuda.blockIdx.x]
+    if few == 0 or few > FEW:
+        return
+    for column in range(wanted - few, wanted):
+        for i in range(t, out.shape[1], cuda.blockDim.x):
+            x[i] = out[matrix, i, column]
+        cuda.syncthreads()
+        left = _project(out[matrix], x, along, column, found)
+        if left < float32(LITTLE):
+            _unit_vector(out[matrix], x, along, column, limit)
+            left = _project(out[matrix], x, along, column, found)
+        for i in range(t, out.shape[1], cuda.blockDim.x):
+            out[matrix, i, column] = x[i] / math.sqrt(left)
+        cuda.syncthreads()

@@ -1,0 +1,343 @@
+"""The SVD of batches of one shape: what surrounds the rotations, and the ladder of what rotates.
+
+`course.kernels.svd` says what each of the four steps is for; here they are launched. The host
+launches as many sweeps as matrices usually need, and what follows them, without asking; then it
+reads once what became of every matrix. What uses the solver's own memory alone is the same in every
+call: a CUDA graph makes those launches, see `course.kernels.launching`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from course.backend import cuda
+from course.kernels.arrays import Array, known
+from course.kernels.launching import Replayed
+from course.kernels.products import multiply
+from course.kernels.svd import blocks, ends, rotate
+from course.kernels.svd.qr import LONGEST, Reflections
+from course.kernels.svd.rotate import FINISHED, REFRESHES
+
+Stream = Any  # of numba.cuda; 0 is the default stream
+
+#: Sweeps after which a matrix counts as not converging; random ones take 8, repeated values 20.
+MOST_SWEEPS = 60
+MORE = 2  # sweeps, or groups of them, each time that some matrices turn out not to be finished
+#: Columns up to which "auto" takes shared memory: more fit, but blocks are faster. On an H200, 64
+#: matrices of 64 x 64, with CUDA graphs: shared 1.415 ms, blocks 0.78 ms, tensor cores 0.75 ms.
+FEW_COLUMNS = 32
+
+
+class NotConverged(ArithmeticError):
+    """A matrix's rows are not orthogonal after `MOST_SWEEPS` sweeps or a few more."""
+
+
+def _sweep_whole(kernel: Callable, w: Array, k: Array, floor: Array, cosines: Array,
+                 since: Array, state: Array, stream: Stream) -> int:  # fmt: skip
+    """Launch sweeps, one block a matrix; these kernels count them for themselves."""
+    launch = kernel[len(w), rotate.THREADS, stream]
+    launch(w, k, floor, np.int32(MOST_SWEEPS), cosines, since, state)
+    return 0
+
+
+def _sweep_blocks(kernel: Callable, w: Array, k: Array, floor: Array, cosines: Array,
+                  since: Array, state: Array, stream: Stream) -> int:  # fmt: skip
+    """Launch a sweep, one launch a turn; returns the sweeps done."""
+    count = w.shape[1] // blocks.BLOCK
+    players = max(2, count + count % 2)
+    launch = kernel[(len(w), players // 2), blocks.THREADS, stream]
+    for turn in range(players - 1):
+        launch(w, k, floor, np.int32(turn), cosines, state)
+    return 1
+
+
+@dataclass(frozen=True)
+class SVDStep:
+    """A step of the ladder: what rotates.
+
+    Attributes
+    ----------
+    kernel : kernel
+    sweep : callable
+        Launches one or more sweeps of it; returns how many, 0 where the kernel counts.
+    smallest, largest : int
+        Rows and columns, padded to a multiple of 32, that the kernel takes.
+    unasked : int
+        How often `sweep` is called before the host asks whether all matrices are finished: of one
+        that is, a sweep costs a few microseconds; to ask, to sweep on and to hand over once more
+        costs many.
+    capability : (int, int)
+        The oldest compute capability that has its instructions.
+    """
+
+    kernel: Callable
+    sweep: Callable[..., int]
+    smallest: int = 32
+    largest: int = LONGEST
+    unasked: int = 3
+    capability: tuple[int, int] = (5, 0)
+
+
+#: The steps by name, in the order of the ladder.
+LADDER: dict[str, SVDStep] = {
+    "plain": SVDStep(rotate.rotate_plain, _sweep_whole),
+    "shared": SVDStep(rotate.rotate_shared, _sweep_whole, largest=rotate.SHARED_ROWS),
+    "blocks": SVDStep(blocks.rotate_blocks, _sweep_blocks, smallest=64, unasked=10),
+    "tensor cores": SVDStep(
+        blocks.ROTATE["tensor"], _sweep_blocks, smallest=64, unasked=10,
+        capability=blocks.CAPABILITY,
+    ),
+}  # fmt: skip
+
+
+def step_for(method: str, columns: int) -> tuple[str, SVDStep]:
+    """The step that decomposes matrices whose shorter side is `columns`.
+
+    "auto" takes rows in shared memory up to `FEW_COLUMNS`, then blocks, on tensor cores where the
+    GPU has them.
+
+    Raises
+    ------
+    ValueError
+        For a method that does not exist, that the GPU cannot run, or that takes smaller matrices.
+    """
+    known(method, "method", ("auto", *LADDER))
+    capability = tuple(cuda.get_current_device().compute_capability)
+    if method == "auto":
+        method = "blocks" if capability < blocks.CAPABILITY else "tensor cores"
+        if columns <= FEW_COLUMNS:
+            method = "shared"
+    step = LADDER[method]
+    if capability < step.capability:
+        wanted, have = (".".join(map(str, pair)) for pair in (step.capability, capability))
+        raise ValueError(
+            f"the step {method!r} needs compute capability {wanted}, this GPU has {have}: choose "
+            "another method, or without a GPU another one to simulate, course.simulate('H200')"
+        )
+    if columns > step.largest:
+        raise ValueError(
+            f"the step {method!r} takes matrices whose shorter side is at most {step.largest}; "
+            f"given {columns}: choose another method, such as blocks"
+        )
+    return method, step
+
+
+class Solver:
+    """The SVD of batches of one shape: memory on the GPU, and the launches.
+
+    Parameters
+    ----------
+    batch, rows, columns : int
+        Neither side longer than `LONGEST`.
+    method : str
+        "auto" or a step of `LADDER`.
+
+    Attributes
+    ----------
+    sweeps : int
+        How often rows were swept, or groups of sweeps launched, until the last matrix of the last
+        call was finished.
+    history : device array, shape (most sweeps, batch), float32
+        After each of them the largest cosine of the angle between two rows before they rotated; NaN
+        where a matrix was finished.
+    """
+
+    def __init__(self, batch: int, rows: int, columns: int, method: str = "auto"):
+        if max(rows, columns) > LONGEST:
+            raise ValueError(
+                f"a is {rows} x {columns}; a side has at most {LONGEST:,}: take the QR "
+                "decomposition of a longer one first, or part it"
+            )
+        self.method, self.step = step_for(method, min(rows, columns))
+        self.batch, self.shape, self.wide = batch, (rows, columns), rows < columns
+        self.rank = min(rows, columns)
+        size = max(-(-self.rank // 32) * 32, self.step.smallest)
+        length = max(rows, columns, size)
+        self.square = rows == columns
+        self.size, self.sweeps = size, 0
+        square = batch, size, size
+        self.tall = cuda.device_array((batch, size if self.square else length, size), np.float32)
+        self.core, self.low, self.w, self.k = (
+            cuda.device_array(square, np.float32) for _ in range(4)
+        )
+        self.spare = self.tall if self.square else cuda.device_array(square, np.float32)
+        self.first = Reflections(*self.tall.shape)
+        self.second = self.first if self.square else Reflections(*square)
+        self.q1 = None if self.square else cuda.device_array(self.tall.shape, np.float32)
+        self.scale, self.unscale, self.cosines, self.floor = (
+            cuda.device_array(batch, np.float32) for _ in range(4)
+        )
+        self.ones = cuda.to_device(np.ones(batch, np.float32))
+        self.always = cuda.to_device(np.zeros(batch, np.int32))
+        self.since, self.refreshes, self.missing, self.deficient = (
+            cuda.device_array(batch, np.int32) for _ in range(4)
+        )
+        self._told = cuda.device_array((3, batch), np.int32)  # what the host reads
+        self.state, self.refused, self.swept = self._told[0], self._told[1], self._told[2]
+        self.history = cuda.device_array((MOST_SWEEPS, batch), np.float32)
+        self.order = cuda.device_array((batch, size), np.int32)
+        self.w_factor, self.k_factor = (
+            cuda.device_array((batch, size), np.float32) for _ in range(2)
+        )
+        self.queued = min(self.step.unasked, MOST_SWEEPS)  # sweeps before the host asks
+        self._first_sweeps, self._more_sweeps = Replayed(), Replayed()
+
+    def __call__(self, a: Array, u: Array, s: Array, vt: Array) -> None:
+        """Decompose.
+
+        Parameters
+        ----------
+        a : device array, shape (batch, rows, columns), float32
+            Of any strides.
+        u, s, vt : device arrays, shapes (batch, rows, k), (batch, k), (batch, k, columns)
+            Where the factors of the k largest singular values go, k at most min(rows, columns);
+            C order.
+
+        Raises
+        ------
+        ValueError
+            When a matrix holds NaN or infinite values.
+        NotConverged
+        """
+        self.find_scale(a)
+        self.take(a, self.scale)
+        self._first_sweeps(self.queue)
+        self.finish(lambda: self.hand_over(u, s, vt))
+
+    def tiled(self, kernel: Callable, out: Array, stream: Stream = 0) -> Callable:
+        """A kernel for 32 x 32 numbers of `out` a block."""
+        tiles = [-(-size // ends.TILE) for size in out.shape[1:]]
+        return kernel[(self.batch, *tiles), (ends.TILE, ends.ROWS), stream]
+
+    def _in_parts(self, kernel: Callable, stream: Stream = 0) -> Callable:
+        """A kernel whose blocks share a matrix."""
+        return kernel[(self.batch, ends.PARTS), ends.PART_THREADS, stream]
+
+    def _by_rows(
+        self, kernel: Callable, rows: int, stream: Stream = 0, shared: int = 0
+    ) -> Callable:
+        """A kernel of a block a matrix, its warps at work on rows: four each, if they suffice."""
+        threads = min(ends.THREADS, -(-rows // 4) * 32)
+        return kernel[self.batch, threads, stream, shared]
+
+    # ------------------------------------------------------------------ before the sweeps
+    def find_scale(self, a: Array, stream: Stream = 0) -> None:
+        """Find the power of two that brings each matrix's largest entry to 1/2 .. 1."""
+        find = self._by_rows(ends.find_scale, a.shape[1], stream)
+        find(a, self.scale, self.unscale, self.refused)
+
+    def take(self, a: Array, scale: Array, stream: Stream = 0) -> None:
+        """Launch the copy of scale a that `queue` works on."""
+        self.tiled(ends.scale_into, self.tall, stream)(a, scale, self.tall, self.wide)
+
+    def queue(self, stream: Stream) -> None:
+        """Launch what lies between `take` and `finish`: nothing of it is the caller's."""
+        self._precondition(stream)
+        for _ in range(self.queued):
+            self._sweep(stream)
+
+    def _precondition(self, stream: Stream) -> None:
+        """w and k of step 3, before the first sweep."""
+        turned = self.tiled(ends.scale_into, self.core, stream)
+        if self.square:
+            turned(self.tall, self.ones, self.core, True)
+        self.first.factor(self.tall, self.always, stream=stream)
+        turned(self.tall, self.ones, self.low, True)
+        if not self.square:
+            turned(self.tall, self.ones, self.core, True)
+            self.first.form(self.q1, self.always, stream=stream)
+        self.second.factor(self.low, self.always, stream=stream)
+        self.second.form(self.spare, self.always, stream=stream)
+        turned(self.spare, self.ones, self.k, True)
+        multiply(self.k, self.core, self.w, self.always, stream=stream)
+        begin = self._by_rows(ends.begin, self.size, stream)
+        begin(self.w, self.floor, self.cosines, self.since, self.refreshes, self.state, self.swept,
+              self.history)  # fmt: skip
+
+    # ------------------------------------------------------------------ sweeps
+    def _sweep(self, stream: Stream) -> None:
+        """Sweep once, judge, and refresh those that wait for it."""
+        swept = self.step.sweep(
+            self.step.kernel, self.w, self.k, self.floor, self.cosines, self.since, self.state,
+            stream,
+        )  # fmt: skip
+        judge = ends.judge[-(-self.batch // 128), 128, stream]
+        judge(self.cosines, self.since, self.refreshes, self.state, np.int32(swept), self.swept,
+              self.history)  # fmt: skip
+        self._refresh(stream)
+
+    def _refresh(self, stream: Stream) -> None:
+        """k becomes orthonormal, w = k R': of the matrices that wait for it."""
+        waits = {"state": self.state, "wanted": REFRESHES, "stream": stream}
+        multiply(self.k, self.k, self.low, turn_b=True, **waits)
+        multiply(self.low, self.k, self.spare, alpha=-0.5, beta=1.5, c=self.k, **waits)
+        copy = self._in_parts(ends.copy_matrices, stream)
+        copy(self.spare, self.k, self.state, np.int32(REFRESHES))
+        multiply(self.k, self.core, self.w, **waits)
+
+    def _sweep_on(self, stream: Stream) -> None:
+        for _ in range(MORE):
+            self._sweep(stream)
+
+    # ------------------------------------------------------------------ after the sweeps
+    def finish(self, hand_over: Callable[[], None]) -> None:
+        """Hand over, and again after more sweeps, until every matrix is finished.
+
+        Raises
+        ------
+        ValueError, NotConverged
+            As `__call__`.
+        """
+        queued = self.queued
+        hand_over()
+        while remaining := self._ask():
+            if queued >= MOST_SWEEPS:
+                raise NotConverged(
+                    f"{remaining} of {self.batch} matrices have rows that are not orthogonal after "
+                    f"{queued} sweeps; the method was {self.method!r}"
+                )
+            self._more_sweeps(self._sweep_on)
+            queued += MORE
+            hand_over()
+
+    def _ask(self) -> int:
+        """Wait for the GPU; how many matrices are not finished."""
+        state, refused, swept = self._told.copy_to_host()
+        self.sweeps = int(swept.max())
+        if refused.any():
+            wrong = np.flatnonzero(refused)
+            raise ValueError(
+                f"a[{wrong[0]}] holds NaN or infinite values"
+                + (f", and so do {len(wrong) - 1} more matrices" if len(wrong) > 1 else "")
+                + ": an SVD needs numbers, so repair them first"
+            )
+        return int((state != FINISHED).sum())
+
+    def hand_over(self, u: Array, s: Array, vt: Array) -> None:
+        """Sort, make vectors of rows, complete those of zero singular values."""
+        everyone, deficient = np.int32(-1), np.int32(1)
+        sort = self._by_rows(ends.sort_rows, self.size, shared=4 * self.size)
+        sort(self.w, self.k, self.unscale, s, self.order, self.w_factor, self.k_factor,
+             self.missing, self.deficient)  # fmt: skip
+        right, left = (u, vt) if self.wide else (vt, u)
+        self.tiled(ends.gather, right)(
+            self.k, self.order, self.k_factor, right, self.wide, self.always, everyone
+        )
+        target = left if self.square else self.spare
+        gather = self.tiled(ends.gather, self.spare)
+        gather(self.w, self.order, self.w_factor, target, True, self.always, everyone)
+        gather(self.w, self.order, self.w_factor, self.low, True, self.deficient, deficient)
+        self.second.factor(self.low, self.deficient, deficient)
+        self.second.form(self.spare, self.deficient, deficient)
+        wanted = np.int32(s.shape[1])
+        self._in_parts(ends.complete_many)(
+            self.spare, self.w, self.order, self.w_factor, self.missing, target, wanted
+        )
+        complete = self._by_rows(ends.complete_few, self.size)
+        complete(target, self.missing, wanted, np.int32(self.rank))
+        if self.wide:
+            multiply(self.spare, self.q1, vt, self.always, turn_a=True, turn_b=True)
+        elif not self.square:
+            multiply(self.q1, self.spare, u, self.always)

@@ -1,0 +1,420 @@
+"""The QR decomposition of many matrices, by Householder reflections: one block a matrix.
+
+A reflection H = I - v v' (v scaled so that v'v = 2) turns a column into a multiple of a unit
+vector. Sixteen columns are a panel: a thread keeps a row of it, or up to four, in registers, and
+all sixteen dot products that a reflection needs are summed at once. The columns right of the panel
+then take its sixteen reflections together,
+
+    H1 H2 ... H16 = I - V T V',
+
+64 columns at a time, two a lane: every warp multiplies some rows of V' and C, the warps' sums are
+added, and V (T V' C) is subtracted from the same rows. A column of zeros has v = 0: its H is the
+identity, and Q stays orthonormal to rounding whatever the matrix's rank.
+That is why the SVD uses it.
+
+Source: R. Schreiber and C. Van Loan, "A storage-efficient WY representation for products of
+Householder transformations", SIAM J. Sci. Stat. Comput. 10 (1989).
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import float32, int32
+
+from course.backend import cuda
+from course.kernels.intrinsics import load2, load4, store2, store4
+from course.kernels.warps import ALL
+
+Array = Any  # of numba.cuda
+
+PANEL = 16  # columns
+THREADS, WARPS = 256, 8  # at most
+FEWEST = 128  # threads: the columns right of a panel are work for more of them than it has rows
+TOGETHER = 8  # rows that a lane loads before it uses them
+STAGED = 256  # rows of a panel of V in shared memory
+PLANES = WARPS // 2  # of sums in shared memory: the other warps add theirs
+STRIP = 64  # columns that take a panel's reflections together
+LONGEST = 4 * THREADS  # rows of a matrix
+#: Squared length below which a column counts as zeros; numbers are about 1 at most. Float32 has
+#: fewer bits from 1e-38 down.
+ZERO = 1e-30
+
+
+def _halver(count: int) -> Callable:
+    """A lane's 2 count sums become count: each half of the lanes keeps one half of the sums."""
+
+    @cuda.jit(device=True)
+    def halve(sums):
+        upper = int32(cuda.threadIdx.x) & int32(2 * count) != 0
+        for c in range(count):
+            low, high = sums[c], sums[c + count]  # or the array is addressed, and in local memory
+            mine, other = (high, low) if upper else (low, high)
+            sums[c] = mine + cuda.shfl_xor_sync(ALL, other, 2 * count)
+
+    return halve
+
+
+_halve_16, _halve_8, _halve_4, _halve_2 = (_halver(count) for count in (8, 4, 2, 1))
+
+
+@cuda.jit(device=True)
+def _sum_lanes(sums):
+    """The warp's sum of each of 16 numbers: afterwards lane l has that of number l // 2."""
+    _halve_16(sums)
+    _halve_8(sums)
+    _halve_4(sums)
+    _halve_2(sums)
+    return sums[0] + cuda.shfl_xor_sync(ALL, sums[0], 1)
+
+
+@cuda.jit(device=True)
+def _bring(c, row, column, x):
+    """Some rows of two columns; zeros for what is not there."""
+    for e in range(TOGETHER):
+        x[e, 0], x[e, 1] = float32(0), float32(0)
+        if row + e < c.shape[0] and column < c.shape[1]:
+            x[e, 0], x[e, 1] = load2(c, (row + e, column))
+
+
+@cuda.jit(device=True)
+def _stage(v, base, first, here):
+    """The rows of a panel of v from `base` on to shared memory, zeros for what is not there."""
+    cuda.syncthreads()
+    for n in range(int32(cuda.threadIdx.x), STAGED * PANEL // 4, cuda.blockDim.x):
+        row, k = int32(n // (PANEL // 4)), int32(n % (PANEL // 4) * 4)
+        four = float32(0), float32(0), float32(0), float32(0)
+        if base + row < v.shape[0]:
+            four = load4(v, (base + row, first + k))
+        store4(here, (row, k), four)
+    cuda.syncthreads()
+
+
+def _over_rows(use: Callable) -> Callable:
+    """A device function: a warp's share of the staged rows, of two columns a lane, for `use`."""
+
+    @cuda.jit(device=True)
+    def over_rows(c, here, base, column, y):
+        x, following = (
+            cuda.local.array((TOGETHER, 2), float32),
+            cuda.local.array((TOGETHER, 2), float32),
+        )
+        warp, warps = int32(cuda.threadIdx.x // 32), int32(cuda.blockDim.x // 32)
+        start, step = int32(warp * TOGETHER), int32(warps * TOGETHER)
+        _bring(c, base + start, column, following)
+        for row in range(start, min(STAGED, int32(c.shape[0] - base)), step):
+            for e in range(TOGETHER):
+                x[e, 0], x[e, 1] = following[e, 0], following[e, 1]
+            _bring(c, int32(base + row + step), column, following)
+            use(c, here, base, row, column, x, y)
+
+    return over_rows
+
+
+@_over_rows
+@cuda.jit(device=True)
+def _multiply_rows(c, here, base, row, column, x, y):
+    """y += V' C."""
+    for e in range(TOGETHER):
+        for k in range(0, PANEL, 4):
+            four = load4(here, (int32(row + e), k))
+            for n in range(4):
+                y[k + n, 0] += four[n] * x[e, 0]
+                y[k + n, 1] += four[n] * x[e, 1]
+
+
+@_over_rows
+@cuda.jit(device=True)
+def _subtract_rows(c, here, base, row, column, x, z):
+    """C -= V z."""
+    for e in range(TOGETHER):
+        for k in range(0, PANEL, 4):
+            four = load4(here, (int32(row + e), k))
+            for n in range(4):
+                x[e, 0] -= four[n] * z[k + n, 0]
+                x[e, 1] -= four[n] * z[k + n, 1]
+    for e in range(TOGETHER):
+        if base + row + e < c.shape[0] and column < c.shape[1]:
+            store2(c, (int32(base + row + e), column), (x[e, 0], x[e, 1]))
+
+
+@cuda.jit(device=True)
+def _sum_warps(y, parts):
+    """The sum over all warps, an even number, of y: 16 x 64 numbers, to parts[0]."""
+    thread, threads = int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
+    warp, lane = thread // 32, thread % 32
+    planes = threads // 64
+    if warp >= planes:
+        for k in range(PANEL):
+            store2(parts, (warp - planes, k, 2 * lane), (y[k, 0], y[k, 1]))
+    cuda.syncthreads()
+    if warp < planes:
+        for k in range(PANEL):
+            two = load2(parts, (warp, k, 2 * lane))
+            store2(parts, (warp, k, 2 * lane), (y[k, 0] + two[0], y[k, 1] + two[1]))
+    cuda.syncthreads()
+    for n in range(thread, PANEL * STRIP // 4, threads):
+        k, place = int32(n // (STRIP // 4)), int32(n % (STRIP // 4) * 4)
+        e, f, g, h = load4(parts, (0, k, place))
+        for other in range(1, planes):
+            four = load4(parts, (int32(other), k, place))
+            e, f, g, h = e + four[0], f + four[1], g + four[2], h + four[3]
+        store4(parts, (0, k, place), (e, f, g, h))
+    cuda.syncthreads()
+
+
+@cuda.jit(device=True)
+def _multiply_triangle(t, turned, sums, products):
+    """products = T sums, or T' sums, in shared memory."""
+    for n in range(int32(cuda.threadIdx.x), PANEL * STRIP // 4, cuda.blockDim.x):
+        k, place = int32(n // (STRIP // 4)), int32(n % (STRIP // 4) * 4)
+        e, f, g, h = float32(0), float32(0), float32(0), float32(0)
+        for i in range(PANEL):
+            factor = t[i, k] if turned else t[k, i]
+            four = load4(sums, (i, place))
+            e, f = e + factor * four[0], f + factor * four[1]
+            g, h = g + factor * four[2], h + factor * four[3]
+        store4(products, (k, place), (e, f, g, h))
+    cuda.syncthreads()
+
+
+@cuda.jit(device=True)
+def _reflect(c, v, t, first, turned, start, here, parts, products):
+    """Columns from `start` on take a panel's reflections, V T V' or, turned, V T' V'.
+
+    c: (rows, columns), in place. v: (rows, ...), the panel from row and column `first` on. t: T. In
+    shared memory: here, (STAGED, PANEL); parts, (PLANES, PANEL, STRIP); products, (PANEL,
+    STRIP).
+    """
+    y = cuda.local.array((PANEL, 2), float32)
+    lane, rows = int32(cuda.threadIdx.x % 32), int32(c.shape[0])
+    for strip in range(start, c.shape[1], STRIP):
+        column = int32(strip + 2 * lane)
+        for k in range(PANEL):
+            y[k, 0], y[k, 1] = float32(0), float32(0)
+        for base in range(first, rows, STAGED):
+            if strip == start or rows - first > STAGED:
+                _stage(v, base, first, here)
+            _multiply_rows(c, here, base, column, y)
+        _sum_warps(y, parts)
+        _multiply_triangle(t, turned, parts[0], products)
+        for k in range(PANEL):
+            y[k, 0], y[k, 1] = load2(products, (k, 2 * lane))
+        for base in range(first, rows, STAGED):
+            if rows - first > STAGED:
+                _stage(v, base, first, here)
+            _subtract_rows(c, here, base, column, y)
+
+
+@cuda.jit(device=True)
+def _scale_and_shift(squared, alpha):
+    """Scale and shift of v = scale (x + shift e), of squared length 2; 0, 0 for a zero column."""
+    if squared <= float32(ZERO):
+        return float32(0), float32(0)
+    length = math.sqrt(squared)
+    scale = float32(1) / math.sqrt(length * (length + abs(alpha)))
+    return scale, length if alpha >= float32(0) else -length
+
+
+def make_column(own: int, j: int) -> Callable:
+    """The reflection of a panel's column j, which v_j replaces; `own` rows to a thread.
+
+    The dot products of the column with all of the panel, the v before it among them, are summed by
+    all warps at once; then each warp works out for itself what follows from them.
+    """
+    buffer = j % 2  # what a warp still reads, no other one overwrites
+
+    @cuda.jit(device=True)
+    def column(rows, triangle, first, corners, sums, pivots):
+        partial, x = cuda.local.array(PANEL, float32), cuda.local.array(own, float32)
+        t, threads = int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
+        lane, c, corner = t % 32, t % PANEL, first + j
+        for o in range(own):
+            x[o] = rows[o, j] if t + o * threads >= corner else float32(0)
+        for k in range(PANEL):
+            partial[k] = float32(0)
+            for o in range(own):
+                partial[k] += x[o] * rows[o, k]
+        has_corner = t == corner
+        for o in range(1, own):
+            has_corner = has_corner or t + o * threads == corner
+        for k in range(PANEL):
+            value = rows[0, k]
+            for o in range(1, own):
+                value = rows[o, k] if t + o * threads == corner else value
+            if has_corner:
+                pivots[buffer, k] = value
+        mine = _sum_lanes(partial)
+        if t % 2 == 0:
+            sums[buffer, t // 32, lane // 2] = mine
+        cuda.syncthreads()
+        whole = float32(0)
+        for n in range(WARPS // 2):
+            warp = int32(2 * n + lane // PANEL)
+            whole += sums[buffer, warp, c] if 32 * warp < threads else float32(0)
+        whole += cuda.shfl_xor_sync(ALL, whole, PANEL)
+        scale, shift = _scale_and_shift(cuda.shfl_sync(ALL, whole, j), pivots[buffer, j])
+        product = scale * (whole + shift * pivots[buffer, c])  # of v_j and what c stands for
+        for o in range(own):
+            place = t + o * threads
+            if first <= place <= corner:
+                corners[place - first, j] = rows[o, j] if place < corner or scale == 0 else -shift
+            x[o] = scale * (x[o] + (shift if place == corner else float32(0)))
+            rows[o, j] = x[o]
+        for k in range(j + 1, PANEL):
+            along = cuda.shfl_sync(ALL, product, k)
+            for o in range(own):
+                rows[o, k] -= x[o] * along
+        if t < 32:  # T: its inverse is I and what is right of V'V's diagonal
+            total = float32(1) if lane == j else float32(0)
+            for k in range(j):
+                total -= triangle[k] * cuda.shfl_sync(ALL, product, k)
+            triangle[j] = total
+
+    return column
+
+
+def make_columns(own: int, count: int = PANEL) -> Callable:
+    """The first columns of a panel, one after the other: no loop, so that all is in registers."""
+    this = make_column(own, count - 1)
+    if count == 1:
+        return this
+    before = make_columns(own, count - 1)
+
+    @cuda.jit(device=True)
+    def columns(rows, triangle, first, corners, sums, pivots):
+        before(rows, triangle, first, corners, sums, pivots)
+        this(rows, triangle, first, corners, sums, pivots)
+
+    return columns
+
+
+def make_factor(own: int) -> Callable:
+    """The kernel that reflects a matrix into a triangle, `own` rows to a thread."""
+    columns = make_columns(own)
+
+    @cuda.jit(device=True)
+    def factor_panel(a, v, first, t, corners, sums, pivots):
+        """Reflect the columns of a panel: R in its upper triangle, V to global memory, T to t."""
+        rows, triangle = (
+            cuda.local.array((own, PANEL), float32),
+            cuda.local.array(PANEL, float32),
+        )
+        thread, threads = int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
+        for o in range(own):
+            place = int32(thread + o * threads)
+            for c in range(0, PANEL, 4):
+                four = float32(0), float32(0), float32(0), float32(0)
+                if first <= place < a.shape[0] and first + c < a.shape[1]:
+                    four = load4(a, (place, first + c))
+                for n in range(4):
+                    rows[o, c + n] = four[n]
+        columns(rows, triangle, first, corners, sums, pivots)
+        if thread < PANEL:
+            for c in range(PANEL):
+                t[thread, c] = triangle[c]
+        cuda.syncthreads()
+        for o in range(own):
+            place = int32(thread + o * threads)
+            if first <= place < a.shape[0]:
+                for c in range(0, PANEL, 4):
+                    store4(v, (place, first + c), (
+                        rows[o, c], rows[o, c + 1], rows[o, c + 2], rows[o, c + 3]
+                    ))  # fmt: skip
+        for n in range(thread, (a.shape[0] - first) * PANEL, threads):
+            i, j = int32(n // PANEL), int32(n % PANEL)
+            if first + j < a.shape[1]:
+                a[first + i, first + j] = corners[i, j] if i <= j else float32(0)
+
+    @cuda.jit
+    def factor(a, v, triangles, state, wanted):
+        here = cuda.shared.array((STAGED, PANEL), float32)
+        parts = cuda.shared.array((PLANES, PANEL, STRIP), float32)
+        products = cuda.shared.array((PANEL, STRIP), float32)
+        warp_sums = cuda.shared.array((2, WARPS, PANEL), float32)
+        pivots = cuda.shared.array((2, PANEL), float32)
+        t = cuda.shared.array((PANEL, PANEL), float32)
+        corners = cuda.shared.array((PANEL, PANEL), float32)
+        matrix, thread = cuda.blockIdx.x, int32(cuda.threadIdx.x)
+        if state[matrix] != wanted:
+            return
+        for panel in range(v.shape[2] // PANEL):
+            first = int32(panel * PANEL)
+            factor_panel(a[matrix], v[matrix], first, t, corners, warp_sums, pivots)
+            cuda.syncthreads()
+            _reflect(a[matrix], v[matrix], t, first, True, first + PANEL, here, parts, products)
+            for n in range(thread, PANEL * PANEL, cuda.blockDim.x):
+                triangles[matrix, panel, n // PANEL, n % PANEL] = t[n // PANEL, n % PANEL]
+            cuda.syncthreads()
+
+    return factor
+
+
+@cuda.jit
+def form_q(v, triangles, q, state, wanted):
+    """Q = H1 H2 ... , the first columns of it: reflect the identity, the last panel first."""
+    here = cuda.shared.array((STAGED, PANEL), float32)
+    parts = cuda.shared.array((PLANES, PANEL, STRIP), float32)
+    products = cuda.shared.array((PANEL, STRIP), float32)
+    t = cuda.shared.array((PANEL, PANEL), float32)
+    matrix, thread, threads = cuda.blockIdx.x, int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
+    if state[matrix] != wanted:
+        return
+    columns = int32(q.shape[2])
+    for n in range(thread, q.shape[1] * columns, threads):
+        i, j = n // columns, n % columns
+        q[matrix, i, j] = float32(1) if i == j else float32(0)
+    panels = v.shape[2] // PANEL
+    for back in range(panels):
+        panel = panels - 1 - back
+        for n in range(thread, PANEL * PANEL, threads):
+            t[n // PANEL, n % PANEL] = triangles[matrix, panel, n // PANEL, n % PANEL]
+        cuda.syncthreads()
+        first = int32(panel * PANEL)
+        _reflect(q[matrix], v[matrix], t, first, False, first, here, parts, products)
+        cuda.syncthreads()
+
+
+#: By how many rows a thread has.
+FACTOR = {own: make_factor(own) for own in (1, 2, 4)}
+
+
+class Reflections:
+    """Memory for the reflections of a batch of matrices, and the launches that use it.
+
+    Parameters
+    ----------
+    batch, rows, columns : int
+        rows >= columns, rows at most `LONGEST`; columns a multiple of 4.
+
+    Raises
+    ------
+    ValueError
+        For another number of columns.
+    """
+
+    def __init__(self, batch: int, rows: int, columns: int):
+        if columns % 4:
+            raise ValueError(
+                f"columns is {columns}; rows are read four numbers at a time: pad them"
+            )
+        panels = -(-columns // PANEL)
+        self.v = cuda.device_array((batch, rows, panels * PANEL), np.float32)
+        self.triangles = cuda.device_array((batch, panels, PANEL, PANEL), np.float32)
+        self.threads = min(THREADS, max(FEWEST, -(-rows // 64) * 64))
+        self.own = next(own for own in FACTOR if own * self.threads >= rows)
+
+    def factor(self, a: Array, state: Array, wanted: int = 0, *, stream: Any = 0) -> None:
+        """Replace each matrix of `a`, (batch, rows, columns), by R: zeros below its diagonal."""
+        kernel = FACTOR[self.own][len(a), self.threads, stream]
+        kernel(a, self.v, self.triangles, state, np.int32(wanted))
+
+    def form(self, q: Array, state: Array, wanted: int = 0, *, stream: Any = 0) -> None:
+        """Write the orthonormal columns of Q into `q`, (batch, rows, columns)."""
+        form_q[len(q), self.threads, stream](self.v, self.triangles, q, state, np.int32(wanted))
+
+    def orthonormal(self, a: Array, q: Array, state: Array, *, stream: Any = 0) -> None:
+        """Orthonormal columns that span those of `a`, into `q`, which may be `a`; a is lost."""
+        self.factor(a, state, stream=stream)
+        self.form(q, state, stream=stream)

@@ -1,0 +1,281 @@
+"""The roofs of the machine in front of you: what simple programs reach, not what is printed.
+
+Each roof is one program that does nothing but press on it: copy, read, read from the L2 cache,
+multiply and add in registers, multiply matrices on tensor cores.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from course import backend
+from course.measure.roofline import Roofs, known_gpu
+from course.measure.timing import Timing, measure
+from warpsim.host.device import NoTime
+
+if TYPE_CHECKING:
+    from course.measure.recorded import Figure
+
+BIG = 512 * 1024**2  # bytes of an array that no cache holds
+PASSES = 40  # over data that stays in L2
+ABOVE_MEMORY = 1.1  # so many times faster than device memory L2 must be, to be a roof of its own
+CHAINS = 8  # independent sums a thread: enough to hide the latency of a multiply-add
+IN_A_TURN = 16  # multiply-adds of a chain in a turn: so many that the loop's own work is little
+TURNS = 256
+MATRICES = (4096, 8192)  # sides of the products on tensor cores; the faster counts
+#: Pipes of the tensor cores that are measured, where CuPy or PyTorch is installed.
+TENSOR = {"tensor_float16": "float16", "tensor_float32": "TF32"}
+
+
+def require_gpu(what: str) -> None:
+    """Raise where there is no GPU to measure."""
+    if backend.gpu() is None:
+        raise NoTime(
+            f"{what}: there is no GPU here to measure ({backend.why()}). known_gpu('T4') gives "
+            "what a vendor prints, course.measure.recorded.find('roofs') what was measured."
+        )
+
+
+@functools.cache
+def measure_roofs() -> Roofs:
+    """Measure this GPU's roofs, once in a session; takes some seconds.
+
+    Raises
+    ------
+    NoTime
+        Without a GPU.
+    """
+    return roofs_from(dict(roof_timings()))
+
+
+def recorded_roofs(gpu: str) -> Roofs:
+    """The roofs that were measured on a GPU such as "H200" and recorded: medians.
+
+    Raises
+    ------
+    ValueError
+        When none of such a GPU are recorded.
+    """
+    from course.measure.recorded import recorded
+
+    found = {figure.variant: figure for figure in recorded("roofs", kernel="roof", gpu=gpu)}
+    if not found:
+        raise ValueError(f"no roofs of a GPU {gpu!r} are recorded; known_gpu() has data sheets")
+    name = next(iter(found.values())).gpu
+    return Roofs(
+        gpu=name,
+        bandwidth=found["copy"].gigabytes_per_second,
+        rates={kind: figure.teraflops for kind, figure in found.items() if figure.operations},
+        l2_bytes=known_gpu(name).l2_bytes,
+        read_bandwidth=found["read"].gigabytes_per_second,
+        l2_bandwidth=l2_roof(found["read from L2"], found["copy"], found["read"]),
+        measured=True,
+        source="recorded in data/measurements",
+        multiprocessors=known_gpu(name).multiprocessors,
+    )
+
+
+def roofs_from(timings: dict[str, Timing]) -> Roofs:
+    """The roofs that the timings of `roof_timings` show: of each its fastest sample."""
+    from course.measure.event_clock import l2_bytes
+
+    fastest = {name: dataclasses.replace(t, median=min(t.samples)) for name, t in timings.items()}
+    return Roofs(
+        gpu=backend.gpu() or "",
+        bandwidth=fastest["copy"].gigabytes_per_second,
+        rates={name: t.teraflops for name, t in fastest.items() if t.operations},
+        l2_bytes=l2_bytes(backend.cuda),
+        read_bandwidth=fastest["read"].gigabytes_per_second,
+        l2_bandwidth=l2_roof(fastest["read from L2"], fastest["copy"], fastest["read"]),
+        measured=True,
+        source="measured by course.measure.measured_roofs",
+        multiprocessors=backend.cuda.get_current_device().MULTIPROCESSOR_COUNT,
+    )
+
+
+def l2_roof(from_l2: Timing | Figure, *from_memory: Timing | Figure) -> float | None:
+    """What reading from L2 reached [GB/s]; None where it was not above device memory.
+
+    Then something else was in the way, and the figure is no roof.
+    """
+    rate = from_l2.gigabytes_per_second
+    above = max(found.gigabytes_per_second for found in from_memory)
+    return rate if rate > ABOVE_MEMORY * above else None
+
+
+def roof_timings() -> Iterator[tuple[str, Timing]]:
+    """Measure roof after roof: its name and its timing, with bytes or operations.
+
+    Raises
+    ------
+    NoTime
+        Without a GPU.
+    course.measure.roofline.ImpossibleFigure
+        When a figure is above what the vendor prints.
+    """
+    require_gpu("measure_roofs()")
+    from course.measure.event_clock import clock, l2_bytes
+
+    cuda = backend.cuda
+    copy, read, read_again, multiply_add = roof_kernels()
+    try:
+        printed = known_gpu(backend.gpu())
+    except ValueError:
+        printed = None
+    run = functools.partial(measure, clock(), samples=20, seconds=0.5)
+
+    blocks = 16 * cuda.get_current_device().MULTIPROCESSOR_COUNT
+    source = cuda.to_device(np.ones(BIG // 8, np.float64))
+    target = cuda.device_array(BIG // 8, np.float64)
+    candidates = [
+        run(copy[blocks, 512], (target, source), bytes=2 * BIG, operations=None, roofs=printed,
+            warm=False, name="copy"),
+        run(lambda to, of: to.copy_to_device(of), (target, source), bytes=2 * BIG,
+            operations=None, roofs=printed, warm=False, name="copy"),
+    ]  # fmt: skip
+    yield "copy", min(candidates, key=lambda timing: timing.median)
+    never = cuda.device_array(1, np.float64)
+    yield "read", run(
+        read[blocks, 512], (never, source), bytes=BIG, operations=None, roofs=printed, warm=False,
+        name="read",
+    )  # fmt: skip
+    few = cuda.get_current_device().MULTIPROCESSOR_COUNT
+    part = max(l2_bytes(cuda) // 3 // 8 // (4 * few * 1024), 1) * 4 * few * 1024
+    yield "read from L2", run(
+        read_again[few, 1024], (never, source[:part], PASSES), bytes=8 * part * PASSES,
+        operations=None, roofs=None, warm=True, name="read from L2",
+    )  # fmt: skip
+    for name, kind in (("float32", np.float32), ("float64", np.float64)):
+        threads = 256 * blocks
+        # a pipe of a T4 does 1/32 of the float64 work of one that is made for it
+        turns = TURNS if name == "float32" else TURNS // 8
+        out, seeds = cuda.device_array(1, kind), cuda.to_device(np.linspace(0, 1, 256, dtype=kind))
+        yield name, run(
+            multiply_add[blocks, 256], (out, seeds, turns, kind(0.5), kind(1.5)), bytes=None,
+            operations={name: 2 * CHAINS * IN_A_TURN * turns * threads}, roofs=printed,
+            warm=True, name=name,
+        )  # fmt: skip
+    for name, pipe in TENSOR.items():
+        candidates = []
+        for size in MATRICES:
+            program = tensor_program(name, size)
+            if program is not None:
+                candidates.append(
+                    run(program[0], program[1], bytes=None, operations={name: 2 * size**3},
+                        roofs=printed, warm=True, name=f"{pipe}, {size}")
+                )  # fmt: skip
+        if candidates:
+            yield name, max(candidates, key=lambda timing: timing.teraflops)
+
+
+@functools.cache
+def roof_kernels() -> tuple[Any, Any, Any, Any]:
+    """Kernels that copy, read, read again and again, and multiply and add in registers."""
+    cuda = backend.cuda
+
+    @cuda.jit
+    def copy(out, values):
+        for i in range(cuda.grid(1), values.size, cuda.gridsize(1)):
+            out[i] = values[i]
+
+    @cuda.jit
+    def read(out, values):
+        total = values[0] - values[0]
+        for i in range(cuda.grid(1), values.size, cuda.gridsize(1)):
+            total += values[i]
+        if total < 0:  # never, but no compiler knows
+            out[0] = total
+
+    @cuda.jit
+    def read_again(out, values, passes):
+        # In each pass a block reads another block's part, so that nothing is left in its own L1;
+        # four loads at a time, so that none is waited for alone.
+        a = b = c = d = values[0] - values[0]
+        part = values.size // 4
+        shift = 0
+        for _ in range(passes):
+            for i in range(cuda.grid(1), part, cuda.gridsize(1)):
+                place = i + shift
+                if place >= part:
+                    place -= part
+                a += values[place]
+                b += values[place + part]
+                c += values[place + 2 * part]
+                d += values[place + 3 * part]
+            shift = (shift + 37 * cuda.blockDim.x) % part
+        if a + b + c + d < 0:
+            out[0] = a
+
+    @cuda.jit(device=True)
+    def four(x, factor, term):
+        x = cuda.fma(x, factor, term)
+        x = cuda.fma(x, factor, term)
+        x = cuda.fma(x, factor, term)
+        return cuda.fma(x, factor, term)
+
+    @cuda.jit(device=True)
+    def sixteen(x, factor, term):
+        x = four(four(x, factor, term), factor, term)
+        return four(four(x, factor, term), factor, term)
+
+    @cuda.jit
+    def multiply_add(out, seeds, turns, factor, term):
+        a = seeds[cuda.threadIdx.x]
+        b, c, d, e, f, g, h = a + term, a - term, a + factor, -a, factor, term, factor - term
+        for _ in range(turns):
+            a = sixteen(a, factor, term)
+            b = sixteen(b, factor, term)
+            c = sixteen(c, factor, term)
+            d = sixteen(d, factor, term)
+            e = sixteen(e, factor, term)
+            f = sixteen(f, factor, term)
+            g = sixteen(g, factor, term)
+            h = sixteen(h, factor, term)
+        total = a + b + c + d + e + f + g + h
+        if total == term:  # each sum tends to term / (1 - factor), so the total is another
+            out[0] = total
+
+    return copy, read, read_again, multiply_add
+
+
+def tensor_program(pipe: str, size: int) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
+    """A product of size × size matrices on tensor cores, by PyTorch or CuPy; None without them.
+
+    Without PyTorch there is no TF32: CuPy decides on it when it is imported.
+    """
+    numbers = np.random.default_rng(0).random((size, size), dtype=np.float32) - np.float32(0.5)
+    try:
+        import torch
+
+        left = torch.from_numpy(numbers).cuda()
+    except Exception:  # not installed, or without CUDA: whatever it raises
+        return _cupy_product(numbers) if pipe == "tensor_float16" else None
+    if pipe == "tensor_float16":
+        left = left.half()
+
+    def product(left, right, out):
+        before = torch.backends.cuda.matmul.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = True
+        try:
+            torch.matmul(left, right, out=out)
+        finally:
+            torch.backends.cuda.matmul.allow_tf32 = before
+
+    return product, (left, left, torch.empty_like(left))
+
+
+def _cupy_product(numbers: np.ndarray) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
+    try:
+        import cupy
+
+        half = cupy.asarray(numbers, dtype=cupy.float16)
+        return (lambda left, right, out: cupy.matmul(left, right, out=out)), (
+            half, half, cupy.empty_like(half),
+        )  # fmt: skip
+    except Exception:  # not installed, or broken
+        return None

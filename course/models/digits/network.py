@@ -1,0 +1,245 @@
+"""A network that reads handwritten digits, of the course's own kernels.
+
+Twice: a 3 x 3 convolution, the activation, the largest of each 2 x 2 pixels, 1 -> 16 -> 32
+channels; then Linear to 64, the activation, and Linear to ten scores, one a digit; the highest says
+which digit it is. The activation is the one that the weights were trained with: ReLU, GELU (with
+erf) or SiLU (Swish).
+
+>>> x, labels = held_out()                                    # digits that no training has seen
+>>> weights = Weights.trained("silu")
+>>> accuracy(reference(x, weights), labels)                   # NumPy, float64
+>>> scores = Network(weights)(x)                              # four kernels
+>>> accuracy(scores, labels)                                  # the same
+>>> scores = Network(weights)(x, method="naive")              # nine
+>>> scores = Network(weights)(x, method="whole")              # one
+
+Each activation with the network that was trained with it, and what was measured of them:
+
+>>> {name: accuracy(Network(Weights.trained(name))(x), labels) for name in ACTIVATIONS}
+>>> plots.speedup_by_batch(recorded("cnn", metric="latency", gpu="H200"))
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from course.backend import cuda
+from course.kernels.arrays import Array, checked_float32, float32_out, handed_back, known, on_device
+from course.kernels.convolution import LayerLaunch, function_of
+from course.kernels.convolution import steps as convolution_steps
+from course.kernels.linear import steps as linear_steps
+from course.models.digits.data import CLASSES
+from course.models.digits.one_kernel import THREADS, packed, whole
+from course.models.digits.weights import FIRST, HIDDEN, SECOND, Weights
+from course.models.spectral.network import erf, gelu
+
+__all__ = ["METHODS", "Network", "Program", "Weights", "accuracy", "erf", "reference"]
+
+#: name -> (step of `course.kernels.convolution`, step of `course.kernels.linear`), but for "whole"
+METHODS = {"fused": ("fused", "warp"), "naive": ("naive", "naive"), "whole": ("", "")}
+
+
+# --- the reference -------------------------------------------------------------------------------
+
+
+def relu(x: np.ndarray) -> np.ndarray:
+    """The larger of x and 0."""
+    return np.maximum(x, 0)
+
+
+def silu(x: np.ndarray) -> np.ndarray:
+    """X times its sigmoid."""
+    with np.errstate(over="ignore"):
+        return x / (1 + np.exp(-x))
+
+
+FUNCTIONS = {"relu": relu, "gelu": gelu, "silu": silu}
+
+
+def convolution(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """The 3 x 3 convolution of x (n, c, rows, columns), zeros around it: the sum of nine products.
+
+    As in PyTorch it is the correlation: the weights are not turned round.
+    """
+    rows, columns = x.shape[2:]
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    y = np.zeros((len(x), len(weight), rows, columns)) + bias[:, None, None]
+    for row in range(3):
+        for column in range(3):
+            part = padded[:, :, row : row + rows, column : column + columns]
+            y += np.einsum("ncrs,oc->nors", part, weight[:, :, row, column], optimize=True)
+    return y
+
+
+def pooling(x: np.ndarray) -> np.ndarray:
+    """The largest of each 2 x 2 pixels; NaN where one is NaN."""
+    n, c, rows, columns = x.shape
+    return x.reshape(n, c, rows // 2, 2, columns // 2, 2).max((3, 5))
+
+
+def reference(x: np.ndarray, weights: Weights) -> np.ndarray:
+    """The ten scores of each image in float64, layer after layer.
+
+    Parameters
+    ----------
+    x : ndarray, shape (batch, 1, side, side)
+    weights : Weights
+
+    Returns
+    -------
+    ndarray, shape (batch, 10), float64
+    """
+    w = {name: array.astype(np.float64) for name, array in weights.as_dict().items()}
+    f, x = FUNCTIONS[weights.activation], np.asarray(x, np.float64)
+    x = pooling(f(convolution(x, w["first_weight"], w["first_bias"])))
+    x = pooling(f(convolution(x, w["second_weight"], w["second_bias"])))
+    h = f(x.reshape(len(x), -1) @ w["hidden_weight"].T + w["hidden_bias"])
+    return h @ w["out_weight"].T + w["out_bias"]
+
+
+def accuracy(scores: np.ndarray, labels: np.ndarray) -> float:
+    """The share of images whose highest score is that of their label; NaN is never right.
+
+    Raises
+    ------
+    ValueError
+        When there are no images, or not as many labels as rows of scores.
+    """
+    scores, labels = np.asarray(scores), np.asarray(labels)
+    if scores.ndim != 2 or labels.shape != scores.shape[:1] or not labels.size:
+        raise ValueError(
+            f"scores and labels have the shapes {scores.shape} and {labels.shape}; they must be "
+            "(images, classes) and (images,), of at least one image"
+        )
+    right = (scores.argmax(1) == labels) & ~np.isnan(scores).any(1)
+    return float(right.mean())
+
+
+# --- on the GPU ----------------------------------------------------------------------------------
+class Program:
+    """The network's launches, prepared: called with (x, scores) on the GPU.
+
+    The first call for a pair of arrays allocates what lies between the layers and configures the
+    launches; further calls only launch. Nothing is waited for.
+
+    Parameters
+    ----------
+    network : Network
+    method : str
+        One of `METHODS`.
+    stream : optional
+        Where to launch.
+
+    Raises
+    ------
+    ValueError
+        For another method.
+    """
+
+    def __init__(self, network: Network, method: str = "fused", stream: Any = 0):
+        known(method, "method", METHODS)
+        self.network, self.method, self.stream = network, method, stream
+        self._for: tuple[Any, Any] | None = None
+        self._launches: list[tuple] = []
+
+    def steps(self, x: Any, scores: Any) -> list[LayerLaunch]:
+        """Each launch: layer, kernel, (grid, block), arguments; what `course.trace` takes."""
+        w, activation = self.network.there, self.network.weights.activation
+        convolve, multiply = METHODS[self.method]
+        batch, side = x.shape[0], x.shape[-1]
+        if self.method == "whole":
+            kernel = whole(function_of(activation), side)
+            arguments = x.reshape(batch, side * side), self.network.packed, scores
+            return [("all layers", kernel, (batch, THREADS), arguments)]
+        first = _memory(batch, FIRST, side // 2, side // 2)
+        second = _memory(batch, SECOND, side // 4, side // 4)
+        hidden = _memory(batch, HIDDEN)
+
+        def weight(layer: str) -> tuple[Any, Any]:
+            return w[f"{layer}_weight"], w[f"{layer}_bias"]
+
+        return [
+            *convolution_steps(x, *weight("first"), first, activation, convolve),
+            *convolution_steps(first, *weight("second"), second, activation, convolve),
+            *linear_steps(
+                second.reshape(batch, SECOND * (side // 4) ** 2), *weight("hidden"), hidden,
+                activation, multiply,
+            ),
+            *linear_steps(hidden, *weight("out"), scores, None, multiply),
+        ]  # fmt: skip
+
+    def __call__(self, x: Any, scores: Any) -> None:
+        """Launch all; x (batch, 1, side, side), scores (batch, 10), of numba.cuda."""
+        if self._for is None or self._for[0] is not x or self._for[1] is not scores:
+            self._launches = [
+                (kernel[grid, block, self.stream], arguments)
+                for _, kernel, (grid, block), arguments in self.steps(x, scores)
+            ]
+            self._for = x, scores
+        for launch, arguments in self._launches:
+            launch(*arguments)
+
+
+def _memory(*shape: int) -> Any:
+    return cuda.device_array(shape, "float32")
+
+
+class Network:
+    """The network with its weights on the GPU (or the simulated one).
+
+    Parameters
+    ----------
+    weights : Weights
+        They say which activation is computed.
+    """
+
+    def __init__(self, weights: Weights):
+        if not isinstance(weights, Weights):
+            raise TypeError(f"weights is {type(weights).__name__}: give Weights.trained('silu')")
+        self.weights = weights
+        self.there = {name: cuda.to_device(array) for name, array in weights.as_dict().items()}
+        self.packed = cuda.to_device(packed(weights))
+
+    def program(self, method: str = "fused", stream: Any = 0) -> Program:
+        """What computes batches again and again, ready to be called with (x, scores)."""
+        return Program(self, method, stream)
+
+    def __call__(self, x: Array, method: str = "fused", out: Array | None = None) -> Array:
+        """Ten scores for each image; `scores.argmax(1)` are the digits.
+
+        Parameters
+        ----------
+        x : array, shape (batch, 1, side, side), float32
+            Of NumPy, CuPy or numba.cuda, in C order; from 0 (paper) to 1 (ink). An image with NaN
+            has scores of NaN, and touches no other.
+        method : str
+            One of `METHODS`: four fused kernels, nine naive ones, or one for the whole network.
+        out : array, optional
+            Where to write.
+
+        Returns
+        -------
+        array, shape (batch, 10), float32
+            `out`, if it is given; else of x's kind. For a batch of 0 it is empty.
+
+        Raises
+        ------
+        TypeError
+            For no array, or elements that are not float32.
+        ValueError
+            For another shape or strides, a method that does not exist, or images that are too large
+            for "whole".
+        """
+        program, side = self.program(method), self.weights.side
+        checked_float32(x, "x", 4, f"(batch, 1, {side}, {side})")
+        if tuple(x.shape[1:]) != (1, side, side):
+            raise ValueError(
+                f"x has the shape {tuple(x.shape)}; these weights are for images of shape "
+                f"(batch, 1, {side}, {side})"
+            )
+        target = float32_out(out, x, (x.shape[0], CLASSES))
+        if x.shape[0]:
+            program(on_device(x, "x"), on_device(target, "out"))
+        return handed_back(target, out, x)

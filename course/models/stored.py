@@ -1,0 +1,59 @@
+"""What the weights of all networks have in common: arrays of float32 by name, and their file."""
+
+from __future__ import annotations
+
+import dataclasses
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Self
+
+import numpy as np
+
+
+class StoredWeights:
+    """A dataclass whose fields are arrays of float32, but for the `TEXTS` among them."""
+
+    TEXTS: ClassVar[tuple[str, ...]] = ()
+
+    def check(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Refuse arrays of other shapes or types, and numbers that are not finite."""
+        for name, shape in shapes.items():
+            array = getattr(self, name)
+            if not isinstance(array, np.ndarray) or array.shape != shape:
+                given = getattr(array, "shape", type(array).__name__)
+                raise ValueError(f"{name} is {given}; it must be a NumPy array of shape {shape}")
+            if array.dtype != np.float32:
+                raise ValueError(f"{name} is {array.dtype}: convert it to float32")
+            if not np.isfinite(array).all():
+                raise ValueError(f"{name} has numbers that are not finite")
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Read weights from an ``.npz`` file; nothing in it is executed.
+
+        Raises
+        ------
+        ValueError
+            When it is no such file, or an array is missing, superfluous, pickled or does not fit.
+        """
+        names = [field.name for field in dataclasses.fields(cls)]
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                if set(file.files) != set(names):
+                    wrong = ", ".join(sorted(set(file.files) ^ set(names)))
+                    raise ValueError(f"{path} lacks, or has beside the weights: {wrong}")
+                texts = {name: str(file[name]) for name in cls.TEXTS}
+                return cls(**{name: file[name] for name in names if name not in texts}, **texts)
+        except (zipfile.BadZipFile, EOFError) as problem:
+            raise ValueError(f"{path} is no .npz file, or cut off: {problem}") from None
+
+    def save(self, path: Path | str) -> None:
+        """Write an ``.npz`` file."""
+        texts = {name: np.array(getattr(self, name)) for name in self.TEXTS}
+        np.savez(path, **texts, **self.as_dict())
+
+    def as_dict(self) -> dict[str, np.ndarray]:
+        """The arrays by name."""
+        names = [field.name for field in dataclasses.fields(self)]
+        return {name: getattr(self, name) for name in names if name not in self.TEXTS}

@@ -1,0 +1,7 @@
+"""Many images: stages that work at the same time, queues between them, resume."""
+
+from course.lazy import face
+
+__getattr__, __dir__, __all__ = face(
+    __name__, {"course.pipeline.pipeline": "reconstruct_images", "course.pipeline": "threads"}
+)

@@ -1,0 +1,301 @@
+"""What a run has done, on disk, so that it can go on after it was killed.
+
+While a run is under way its results lie in a hidden folder inside the folder for results, with
+`journal.jsonl`: a first line with what the run was begun with, then a line for each image that is
+done. A picture is written under another name, renamed, and only then entered. So whatever moment
+the process dies at, what the journal names is whole, and what it does not name is done again.
+A killed process loses nothing that it wrote. For a power failure that holds only as far as the
+system had brought it to the disk; files that are missing or of another size are done again.
+
+`course.pipeline.resuming` goes on with it.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from course.images.reading import ImageError
+
+PREFIX = ".unfinished-"
+FILE = "journal.jsonl"
+ATTEMPTS = 50  # to remove a folder
+MOVING = "moving"  # the entry that says that every result is there
+GRID_IMAGES = 8  # images whose pictures are kept for the grid
+
+
+class ResumeError(ImageError):
+    """A run that cannot be gone on with; the message says what differs or who works on it."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """An image that is done.
+
+    Attributes
+    ----------
+    image : int
+        Place in the list of files.
+    measures : list of (float, float, float)
+        PSNR, SSIM and mean squared error for each k.
+    bytes : list of int
+        Size of each file.
+    reason : str or None
+        Why the image was set aside; then there are no measures.
+    """
+
+    image: int
+    measures: list[tuple[float, float, float]]
+    bytes: list[int]
+    reason: str | None = None
+
+
+def identity(
+    settings: dict[str, Any], files: Sequence[Path], names: Sequence[str]
+) -> dict[str, Any]:
+    """What a run is begun with: settings; path, size, time and results' name of each.
+
+    A file that cannot be asked has a size of -1: it will be set aside.
+    """
+    paths = real_paths(files)
+    about = [[path, *_changed(f), name] for path, f, name in zip(paths, files, names, strict=True)]
+    return {"settings": settings, "files": about}
+
+
+def outputs(begun: dict[str, Any]) -> list[list[str]]:
+    """The names of each image's files, in the order of k."""
+    return [[f"{name}_k{k}.png" for k in begun["settings"]["k"]] for *_, name in begun["files"]]
+
+
+def real_paths(files: Iterable[Path]) -> list[str]:
+    """The files' paths without links; a folder is looked up once for all of its files."""
+    folders: dict[Path, str] = {}
+    found = []
+    for file in files:
+        if file.is_symlink():
+            found.append(os.path.realpath(file))
+            continue
+        if file.parent not in folders:
+            folders[file.parent] = os.path.realpath(file.parent)
+        found.append(os.path.join(folders[file.parent], file.name))
+    return found
+
+
+def _changed(file: Path) -> list[int]:
+    try:
+        status = os.stat(file)
+    except OSError:
+        return [-1, 0]
+    return [status.st_size, status.st_mtime_ns]
+
+
+def fingerprint(begun: dict[str, Any]) -> str:
+    """A short name for what a run was begun with: equal for equal runs."""
+    return hashlib.sha256(json.dumps(begun, sort_keys=True).encode()).hexdigest()[:16]
+
+
+class Journal:
+    """The hidden folder of one run and the journal in it. Made by `begin` or `resume`.
+
+    Attributes
+    ----------
+    folder : Path
+    done : dict of int to Done
+        By the image's place.
+    moving : bool
+        Whether all is done and the results are being moved to where they belong.
+    """
+
+    def __init__(self, folder: Path, file: BinaryIO, done: dict[int, Done], moving: bool):
+        self.folder, self.done, self.moving = folder, done, moving
+        self._file = file
+
+    def add(self, done: Done) -> None:
+        """Enter an image whose files are there."""
+        self._write([done.image, done.measures, done.bytes, done.reason])
+        self.done[done.image] = done
+
+    def begin_moving(self) -> None:
+        """Enter that every result is there, and whole."""
+        self._write(MOVING)
+        self.moving = True
+
+    def _write(self, entry: Any) -> None:
+        _write_line(self._file, entry)
+
+    def close(self) -> None:
+        """Let the folder be, for a later run to go on with."""
+        self._file.close()
+
+    def remove(self) -> None:
+        """Remove the folder and all in it, the journal last."""
+        for path in self.folder.iterdir() if self.folder.is_dir() else ():
+            if path.name != FILE:
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        self._file.close()
+        for _ in range(ATTEMPTS):  # a thread that was not waited for may write a last picture
+            shutil.rmtree(self.folder, ignore_errors=True)
+            if not self.folder.exists():
+                break
+            time.sleep(0.02)
+
+
+def begin(out: Path, begun: dict[str, Any]) -> Journal:
+    """Begin a run: a new hidden folder inside `out`, which exists.
+
+    Raises
+    ------
+    ResumeError
+        When another process works on results in `out`: they would get mixed.
+    OSError
+    """
+    check_alone(out, unfinished(out))
+    return new_run(out, begun)
+
+
+def check_alone(out: Path, others: Iterable[Path]) -> None:
+    """Raise ResumeError when another process works on one of these: results would get mixed."""
+    if any(map(is_at_work, others)):
+        raise ResumeError(
+            f"another process writes its results to {str(out)!r}: wait for it, or choose another "
+            "folder"
+        )
+
+
+def new_run(out: Path, begun: dict[str, Any]) -> Journal:
+    """A new hidden folder, whoever else is at work."""
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=out))
+    try:
+        file = open(folder / FILE, "ab", buffering=0)
+        lock(file)
+        _write_line(file, begun)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return Journal(folder, file, {}, False)
+
+
+def _write_line(file: BinaryIO, entry: Any) -> None:
+    """Write a line to an unbuffered file, which on a disk that gets full may take a part of it."""
+    line = json.dumps(entry).encode() + b"\n"
+    while line:
+        line = line[file.write(line) :]
+
+
+def unfinished(out: Path) -> list[Path]:
+    """Hidden folders of earlier runs that began and did not end, the newest first."""
+    found = []
+    for folder in out.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # no journal yet, or no more
+            found.append(((folder / FILE).stat().st_mtime_ns, folder))
+    return [folder for _, folder in sorted(found, reverse=True)]
+
+
+def is_at_work(folder: Path) -> bool:
+    """Whether a process works on the run of a hidden folder."""
+    try:
+        with open(folder / FILE, "r+b") as file:
+            return not lock(file)
+    except OSError:
+        return False
+
+
+def cells_name(image: int) -> str:
+    """The file with an image's pictures for the grid."""
+    return f"grid-{image}.npz"
+
+
+def read_done(line: list[Any]) -> Done:
+    """What a line of the journal says."""
+    image, measures, sizes, reason = line
+    return Done(image, [tuple(values) for values in measures], sizes, reason)
+
+
+def is_there(done: Done, names: list[str], folder: Path) -> bool:
+    """Whether an image's files are in a folder, each as long as it was."""
+    try:
+        return done.reason is not None or done.bytes == [
+            (folder / name).stat().st_size for name in names
+        ]
+    except OSError:
+        return False
+
+
+def entries_of(content: bytes) -> tuple[list[Any], int]:
+    """The lines of a journal up to the first that is not whole, and how many bytes they are."""
+    entries: list[Any] = []
+    whole = 0
+    for line in content.splitlines(keepends=True):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            break
+        if not line.endswith(b"\n") or not (_is_done(entry) if entries else _is_begun(entry)):
+            break
+        entries.append(entry)
+        whole += len(line)
+    return entries, whole
+
+
+def _is_begun(entry: Any) -> bool:
+    """Whether an entry is what `identity` gives."""
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("settings"), dict)
+        and isinstance(entry["settings"].get("k"), list)
+        and isinstance(entry.get("files"), list)
+        and all(isinstance(its, list) for its in entry["files"])
+        and all([*map(type, its)] == [str, int, int, str] for its in entry["files"])
+    )
+
+
+def _is_done(entry: Any) -> bool:
+    """Whether an entry is an image's, or says that the results are being moved."""
+    if entry == MOVING:
+        return True
+    if not (isinstance(entry, list) and len(entry) == 4 and type(entry[0]) is int):
+        return False
+    lists = all(isinstance(part, list) for part in entry[1:3])
+    return lists and all(isinstance(values, list) for values in entry[1])
+
+
+def clear(out: Path) -> None:
+    """Remove what killed runs left in `out`; what another process works on stays."""
+    for folder in out.glob(f"{PREFIX}*"):
+        if not (folder / FILE).exists():  # killed before there was a journal, or after
+            with suppress(OSError):
+                folder.rmdir()
+        elif not is_at_work(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def lock(file: BinaryIO) -> bool:
+    """Lock a journal for this process, until it closes it or dies; False if another has it."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        here = file.tell()
+        file.seek(1 << 40)  # far behind what is written: such a lock would keep readers out
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        finally:
+            file.seek(here)
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True

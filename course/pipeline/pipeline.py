@@ -1,0 +1,379 @@
+"""Many images: rebuild each from its SVD, measure the quality, write everything or nothing.
+
+This is the front: what is asked for is checked, the stages (`course.pipeline.stages`) work through
+the files, a journal (`course.pipeline.journal`) knows what is done, `course.pipeline.results`
+writes what is left.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from course import __version__
+from course.cluster import files as cluster_files
+from course.cluster.group import Group
+from course.images import images
+from course.images.images import ImageError
+from course.images.reading import FITS, checked_size, list_folder, printable
+from course.pipeline import journal, results, resuming, stages, threads
+from course.pipeline.engines import Halving, choose_engine, choose_svd
+from course.pipeline.journal import Done, Journal
+from course.pipeline.results import GRID_FILE, GRID_RANKS, REPORT_FILE, TABLE_FILE, Report
+from course.pipeline.results import write_table as _write_table
+
+LONGEST_NAME = 50  # letters, each up to 4 bytes: with _k50.png it fits a file system's 255 bytes
+SMALLEST_SIDE = 7  # SSIM compares windows of 7x7 pixels
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is asked for, checked."""
+
+    files: list[Path]
+    names: list[str]
+    ranks: list[int]
+    size: tuple[int, int]
+    settings: dict[str, Any]
+
+
+def reconstruct_images(
+    inputs: Sequence[str | Path],
+    ranks: Iterable[int],
+    out: str | Path,
+    *,
+    size: tuple[int, int] | int = (256, 256),
+    fit: str = "stretch",
+    engine: str = "auto",
+    progress: Callable[[list[Path]], Iterable[Path]] = iter,
+    resume: bool = False,
+    workers: int | None = None,
+    batch: int | None = None,
+    tell: Callable[[str], Any] = lambda words: None,
+    group: Group | None = None,
+    svd: str = "cpu",
+) -> Report:
+    """Rebuild images from their k largest singular values and write the results to a folder.
+
+    The folder receives a PNG for each image and k, a grid of originals and reconstructions
+    (grid.png), a table (quality.csv) and a report of what was set aside (report.json). Everything
+    is first written to a hidden folder beside them and moved when all is done: an error or an
+    interruption leaves nothing behind, or, with `resume`, what is needed to go on. Names and order
+    of the results are those of the files, whichever image is ready first.
+
+    Parameters
+    ----------
+    inputs : sequence of str or Path
+        Image files, and folders of images.
+    ranks : iterable of int
+        The values of k, each from 1 to the smaller side of `size`.
+    out : str or Path
+        Folder for the results, made when it is not there. Files of earlier runs are replaced.
+    size, fit
+        Size of the images in pixels and how they are brought to it, as for `images.load_image`.
+    engine : {"auto", "gpu", "simulator", "numpy"}
+        What computes: "auto" takes the GPU where there is one, else NumPy.
+    progress : callable
+        Wraps the list of files that are worked through, as tqdm does; a step for each that is done.
+    resume : bool
+        Go on with an unfinished run in `out`, one that was interrupted or killed; where there is
+        none, begin. Images that are the same, by path, size and time of change, are not done again;
+        new and changed ones are done, those that are gone are left out. An error or an interruption
+        then leaves the progress there, and an image with NaN is set aside as other bad ones are,
+        where otherwise it ends the run.
+    workers : int, optional
+        Threads for the CPU's work; without it one for each core. The results are the same.
+    batch : int, optional
+        Images that are rebuilt together at most. The results are the same.
+    tell : callable
+        Takes a sentence that the user should read before the work begins.
+    group : Group, optional
+        Workers of `course.cluster`, a GPU each, that share the files. The results are the same.
+    svd : {"cpu", "gpu", "auto"}
+        What factorises: the CPU, in float64, or the GPU, in float32, which differs in the last of
+        seven digits; "auto" takes a GPU where there is one and the images are not too large.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    ImageError
+        When a size, rank, engine or image cannot be used, or an unfinished run was begun with
+        other settings; the message says what to change.
+    OSError
+        When a file or folder is missing or cannot be written.
+    MemoryError
+        When there is not enough memory for a single image.
+    """
+    rebuild, kind, engine_name = choose_engine(engine)
+    plan = _plan(inputs, ranks, out, size, fit, kind)
+    svd = choose_svd(svd, *plan.size)
+    if svd == "gpu":
+        plan.settings["svd"] = svd
+        engine_name += ", SVDs on the GPU"
+    share = stages.Workers.share(
+        _count("workers", workers) or stages.cores(), *plan.size, len(plan.ranks), svd
+    )
+    batch = _count("batch", batch) or stages.batch_for(*plan.size, plan.ranks)
+    out = Path(out)
+    begun = journal.identity(plan.settings, plan.files, plan.names)
+
+    with _progress_in(out, begun, plan, resume, tell) as kept:
+        if isinstance(kept, Report):
+            return kept
+        already = len(kept.done)
+        if not kept.moving:
+            for_grid = results.evenly(plan.ranks, GRID_RANKS)
+            job = stages.Job(
+                plan.size, fit, plan.ranks, for_grid, Halving(rebuild), kept.folder,
+                lenient=resume, svd=svd,
+            )  # fmt: skip
+            words = None
+            if svd == "cpu":
+                words = stages.long_svds(*plan.size, len(plan.files) - already, share.factorise)
+            if words:
+                tell(words)
+            go = partial(stages.Line, job)
+            if group is not None and len(plan.files) > 1:
+                go = partial(cluster_files.spread, group, job, engine)
+                engine_name += f", shared by {len(group)} workers"
+            _work_through(plan, journal.outputs(begun), job, kept, progress, share, batch, go)
+        report = results.gathered(
+            [*zip(plan.files, plan.names)], plan.ranks, plan.size, kept.done, engine_name, out
+        )
+        report = replace(report, kept=already)
+        if not report.qualities:
+            raise ImageError(results.nothing_readable(report.skipped))
+        if not kept.moving:
+            _write_results(plan, report, kept, journal.fingerprint(begun))
+        _move(
+            kept,
+            [*(line.file for line in report.qualities), GRID_FILE, TABLE_FILE, REPORT_FILE],
+            out,
+        )
+    journal.clear(out)
+    return report
+
+
+def _count(name: str, given: int | None) -> int | None:
+    if given is not None and given < 1:
+        raise ImageError(f"{name} is {given}; it must be at least 1")
+    return given
+
+
+def _plan(
+    inputs: Sequence[str | Path], ranks: Iterable[int], out: str | Path,
+    size: tuple[int, int] | int, fit: str, engine: str,
+) -> _Plan:  # fmt: skip
+    rows, columns = size = checked_size(size)
+    if min(size) < SMALLEST_SIDE:
+        raise ImageError(
+            f"size is {rows}x{columns}; SSIM needs at least {SMALLEST_SIDE}x{SMALLEST_SIDE} pixels"
+        )
+    needed, there = stages.svd_bytes(rows, columns), stages.memory()
+    if needed > there:
+        raise ImageError(
+            f"size is {rows}x{columns}: the SVD of one image needs about {needed / 2**30:,.0f} GiB "
+            f"of memory and this machine has {there / 2**30:,.0f}; choose a smaller size"
+        )
+    if fit not in FITS:
+        raise ImageError(f"fit is {fit!r}; allowed are {' and '.join(map(repr, FITS))}")
+    ranks = sorted({images.checked_rank(k, rows, columns) for k in ranks})
+    if not ranks:
+        raise ImageError("no k was given; give at least one, such as 50")
+    files = list_images(inputs, out)
+    used: dict[str, int] = {}
+    names = [_unused_name(printable(file.stem), used) for file in files]
+    settings = {
+        "k": ranks, "size": [rows, columns], "fit": fit, "engine": engine, "course": __version__,
+    }  # fmt: skip
+    return _Plan(files, names, ranks, size, settings)
+
+
+def _work_through(
+    plan: _Plan,
+    outputs: list[list[str]],
+    job: stages.Job,
+    kept: Journal,
+    progress: Callable[[list[Path]], Iterable[Path]],
+    workers: stages.Workers,
+    batch: int,
+    go: Callable[[Sequence[stages.Task], stages.Workers, int], Iterable[Done]],
+) -> None:
+    """Do the images that are not done, enter each in the journal."""
+    for image, done in kept.done.items():
+        if done.reason is None:
+            job.shown.add(image)
+    todo = [
+        stages.Task(image, file, names)
+        for image, (file, names) in enumerate(zip(plan.files, outputs, strict=True))
+        if image not in kept.done
+    ]
+    # An image alone may have all threads of the linear algebra; more images have one each.
+    with threads.kept(), threads.one_thread() if len(plan.files) > 1 else nullcontext():
+        with closing(iter(go(todo, workers, batch))) as finished:
+            for _ in progress([task.file for task in todo]):
+                done = next(finished)
+                try:
+                    kept.add(done)
+                except OSError as error:
+                    raise stages.cannot_write(kept.folder.parent, error) from error
+    missing = len(plan.files) - len(kept.done)
+    if missing:
+        raise ImageError(f"progress(files) gave {missing} files less than it was given")
+
+
+def list_images(inputs: Sequence[str | Path], out: str | Path | None = None) -> list[Path]:
+    """Return the files to read: each file given, and each image of a folder given, once.
+
+    Raises
+    ------
+    OSError
+        When one does not exist, or a folder holds no image.
+    ImageError
+        When nothing is given, or when `out` is one of the folders that are read.
+    """
+    if not inputs:
+        raise ImageError("no images were given; name image files, or folders that hold some")
+    found: dict[str, Path] = {}
+    for given in map(Path, inputs):
+        if given.is_dir():
+            if out is not None and given.resolve() == Path(out).resolve():
+                raise ImageError(
+                    f"{str(given)!r} would be read and written; choose another folder for results"
+                )
+            listed = list_folder(given)
+        elif given.exists():
+            listed = [given]
+        else:
+            raise FileNotFoundError(f"there is no file or folder {str(given)!r}")
+        for file, path in zip(listed, journal.real_paths(listed), strict=True):
+            found.setdefault(path, file)
+    return list(found.values())
+
+
+def _unused_name(stem: str, used: dict[str, int]) -> str:
+    """Return the stem, numbered if an earlier image has it: photos of two folders may share it.
+
+    `used` has the names that are taken, each with the last number that was tried for it.
+    """
+    stem = stem[:LONGEST_NAME]
+    name, count = stem, used.get(stem.casefold(), 1)
+    while name.casefold() in used:  # some file systems do not tell A.png from a.png
+        count += 1
+        name = f"{stem}_{count}"
+    used[stem.casefold()] = count
+    used.setdefault(name.casefold(), 1)
+    return name
+
+
+def _write_results(plan: _Plan, report: Report, kept: Journal, fingerprint: str) -> None:
+    """Write grid, table and report to the hidden folder."""
+    try:
+        _write_grid(plan, report, kept, kept.folder / GRID_FILE)
+        _write_table(report.qualities, kept.folder / TABLE_FILE)
+        results.write_report(report, plan.settings, fingerprint, kept.folder / REPORT_FILE)
+    except OSError as error:
+        raise stages.cannot_write(kept.folder.parent, error) from error
+
+
+def _write_grid(plan: _Plan, report: Report, kept: Journal, path: Path) -> None:
+    good = [image for image in range(len(plan.files)) if kept.done[image].reason is None]
+    first = good[: journal.GRID_IMAGES]
+    there = takewhile(lambda image: stages.cells_file(kept.folder, image).is_file(), first)
+    shown = [stages.kept_cells(kept.folder, image) for image in there]
+    results.write_grid(report.qualities, plan.ranks, shown, path)
+
+
+def _move(kept: Journal, names: list[str], out: Path) -> None:
+    """Move the results to where they belong; once that has begun, a later run can end it."""
+    for name in names:
+        if (out / name).is_dir():
+            raise IsADirectoryError(f"{str(out / name)!r} is a folder: in the way")
+    if not kept.moving:
+        kept.begin_moving()
+    for name in names:
+        try:
+            os.replace(kept.folder / name, out / name)
+        except OSError as error:
+            moved = isinstance(error, FileNotFoundError) and (out / name).is_file()
+            if not moved:  # by the run that was killed
+                raise stages.cannot_write(out, error) from error
+
+
+@contextmanager
+def _progress_in(
+    out: Path, begun: dict[str, Any], plan: _Plan, resume: bool, tell: Callable[[str], Any]
+) -> Iterator[Journal | Report]:
+    """Give a journal, new or found, in a hidden folder inside `out`.
+
+    At the end the folder is removed; at an error, too, unless there is something to resume. Where
+    the very run is finished already, its report is given instead.
+    """
+    if out.exists() and not out.is_dir():
+        raise NotADirectoryError(f"{str(out)!r} is a file; results need a folder")
+    made = [folder for folder in (out, *out.parents) if not folder.exists()]
+    kept = None
+    finished = False
+    try:
+        try:
+            if resume and out.is_dir():
+                kept = resuming.resume(out, begun, tell)
+                report = None if kept else results.finished(out, journal.fingerprint(begun))
+                if report:
+                    journal.clear(out)
+                    yield report
+                    finished = True
+                    return
+            out.mkdir(parents=True, exist_ok=True)
+            kept = kept or journal.begin(out, begun)
+        except OSError as error:
+            raise stages.cannot_write(out, error) from error
+        yield kept
+        kept.remove()
+        finished = True
+    except (KeyboardInterrupt, OSError, MemoryError) as error:
+        if kept and _worth_keeping(kept, resume):
+            error.add_note(
+                f"{len(kept.done)} of {len(plan.files)} images are done and kept; the same command "
+                "with --resume goes on"
+            )
+        raise
+    finally:
+        if not finished:
+            with _undisturbed():
+                if kept and _worth_keeping(kept, resume):
+                    kept.close()
+                elif kept:
+                    kept.remove()
+                for folder in made:
+                    if folder.is_dir() and not any(folder.iterdir()):
+                        folder.rmdir()
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Clean up to the end, however often Ctrl-C is pressed meanwhile."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", None)):
+            if number and callable(signal.getsignal(number)):
+                before[number] = signal.signal(number, lambda *_: None)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _worth_keeping(kept: Journal, resume: bool) -> bool:
+    good = any(done.reason is None for done in kept.done.values())
+    return kept.folder.is_dir() and (kept.moving or (resume and good))

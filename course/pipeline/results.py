@@ -1,0 +1,216 @@
+"""What a run leaves: a table of qualities, a grid of pictures, a report of what was set aside."""
+
+import csv
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from course import plots
+from course.images import images
+from course.images.reading import printable
+from course.pipeline.journal import Done
+
+GRID_FILE = "grid.png"
+TABLE_FILE = "quality.csv"
+REPORT_FILE = "report.json"
+GRID_RANKS = 6  # columns at most: a figure that can still be read
+
+
+@dataclass(frozen=True)
+class Quality:
+    """One reconstruction: a line of the table.
+
+    The quality is that of the float32 reconstruction, before it is rounded to a PNG's 8 bits.
+    """
+
+    name: str
+    k: int
+    psnr_db: float
+    ssim: float
+    mse: float
+    compression: float
+    rows: int
+    columns: int
+    file: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `reconstruct_images` did.
+
+    Attributes
+    ----------
+    qualities : list of Quality
+        A line for each image and k, in the order of the files.
+    skipped : list of (str, str)
+        Path and reason of each file that was set aside.
+    engine : str
+        What computed the reconstructions, in words.
+    out : Path
+        Folder with the reconstructions, the grid, the table and the report.
+    kept : int
+        How many of the files an earlier run, that was resumed, had done.
+    """
+
+    qualities: list[Quality]
+    skipped: list[tuple[str, str]]
+    engine: str
+    out: Path
+    kept: int = 0
+
+
+def gathered(
+    files: list[tuple[Path, str]],
+    ranks: list[int],
+    size: tuple[int, int],
+    done: Mapping[int, Done],
+    engine: str,
+    out: Path,
+) -> Report:
+    """The report, in the order of the files, each given with the name of its results."""
+    rows, columns = size
+    qualities, skipped = [], []
+    for image, (file, name) in enumerate(files):
+        if done[image].reason is not None:
+            skipped.append((str(file), done[image].reason))
+            continue
+        for k, (psnr_db, ssim, mse) in zip(ranks, done[image].measures, strict=True):
+            quality = Quality(
+                name=name,
+                k=k,
+                psnr_db=psnr_db,
+                ssim=ssim,
+                mse=mse,
+                compression=images.compression(rows, columns, k),
+                rows=rows,
+                columns=columns,
+                file=f"{name}_k{k}.png",
+                source=printable(str(file)),
+            )
+            qualities.append(quality)
+    return Report(qualities, skipped, engine, out)
+
+
+def evenly(values: list[int], most: int) -> list[int]:
+    """At most so many of the values, the first, the last and some between."""
+    if len(values) <= most:
+        return values
+    return [values[round(i * (len(values) - 1) / (most - 1))] for i in range(most)]
+
+
+def _smaller(compression: float) -> str:
+    if compression < 1:
+        return f"{1 / compression:.3g}× larger"
+    return f"{compression:.3g}× smaller"
+
+
+def write_table(qualities: list[Quality], path: Path) -> None:
+    """Write a CSV file, a line for each image and k."""
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [column.name for column in fields(Quality)])
+        writer.writeheader()
+        for quality in qualities:
+            line = asdict(quality)
+            for column in ("psnr_db", "ssim", "compression"):
+                line[column] = f"{line[column]:.4f}"
+            writer.writerow(line | {"mse": f"{quality.mse:.6g}"})
+
+
+def write_grid(
+    qualities: list[Quality], ranks: list[int], shown: list[list[np.ndarray]], path: Path
+) -> None:
+    """Draw originals and reconstructions side by side.
+
+    Parameters
+    ----------
+    qualities : list of Quality
+        Of all images, in order.
+    ranks : list of int
+        All values of k; up to 6 of them are shown.
+    shown : list of list of ndarray
+        Of each of the first images the original, then its reconstruction for each k shown.
+    path : Path
+    """
+    shown_ranks = evenly(ranks, GRID_RANKS)
+    images_of_all = [qualities[i : i + len(ranks)] for i in range(0, len(qualities), len(ranks))]
+    titles, row_names = [], []
+    for lines in images_of_all[: len(shown)]:
+        row_names.append(lines[0].name)
+        titles += ["original"] + [
+            f"k = {line.k}: {_smaller(line.compression)}\n"
+            f"{line.psnr_db:.1f} dB, SSIM {line.ssim:.3f}"
+            for line in lines
+            if line.k in shown_ranks
+        ]
+    left_out = [
+        f"{count} more {one if count == 1 else several}"
+        for count, one, several in (
+            (len(images_of_all) - len(shown), "image", "images"),
+            (len(ranks) - len(shown_ranks), "value of k", "values of k"),
+        )
+        if count
+    ]
+    picture = plots.image_grid(
+        [cell for cells in shown for cell in cells],
+        titles,
+        columns=1 + len(shown_ranks),
+        row_names=row_names,
+        footnote=f"{' and '.join(left_out)} in {TABLE_FILE}" if left_out else None,
+    )
+    with warnings.catch_warnings():
+        # A name in a script that the font lacks is drawn as boxes; that is no news to the user.
+        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
+        picture.save(path, dpi=150)
+
+
+def write_report(report: Report, settings: dict[str, Any], begun_with: str, path: Path) -> None:
+    """Write a JSON file: what was asked for, what was rebuilt, what was set aside and why."""
+    set_aside = [
+        {"file": printable(file), "reason": printable(reason)} for file, reason in report.skipped
+    ]
+    rebuilt = len(report.qualities) // len(settings["k"])
+    content = {
+        "rebuilt by": report.engine,
+        **settings,
+        "images": rebuilt + len(set_aside),
+        "rebuilt": rebuilt,
+        "set aside": set_aside,
+        "begun with": begun_with,
+    }
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def nothing_readable(skipped: list[tuple[str, str]]) -> str:
+    """What is said when no file could be used."""
+    first = "; ".join(f"{printable(file)!r} {reason}" for file, reason in skipped[:3])
+    more = f"; and {len(skipped) - 3} more" if len(skipped) > 3 else ""
+    return f"none of the {len(skipped)} files could be used: {first}{more}"
+
+
+def finished(out: Path, begun_with: str) -> Report | None:
+    """The report of a finished run in `out` that was begun with the same; None without one.
+
+    Its figures are those of the table, rounded.
+    """
+    try:
+        content = json.loads((out / REPORT_FILE).read_text(encoding="utf-8"))
+        with open(out / TABLE_FILE, newline="", encoding="utf-8") as file:
+            lines = list(csv.DictReader(file))
+        whole = len(lines) == content["rebuilt"] * len(content["k"])
+        if content["begun with"] != begun_with or not whole:
+            return None
+        kinds = {column.name: column.type for column in fields(Quality)}
+        qualities = [Quality(**{name: kinds[name](line[name]) for name in kinds}) for line in lines]
+        skipped = [(one["file"], one["reason"]) for one in content["set aside"]]
+        engine, count = content["rebuilt by"], content["images"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # no such run, or another program's files
+    if not all((out / line.file).is_file() for line in qualities):
+        return None
+    return Report(qualities, skipped, engine, out, count)

@@ -1,0 +1,224 @@
+"""Going on with a run that was stopped or killed: what is the same is kept, the rest is done.
+
+With the very same images the run is taken up where it was. Where images came, went or changed, the
+run that goes on is a new one, with a hidden folder of its own, and results of the same images are
+moved there, one by one: whatever moment the process dies at, an image is with the one or with the
+other. The rest stays with the old run until all is done: an image that comes back has its results.
+Runs with other settings are never mixed.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from course.pipeline import journal
+from course.pipeline.journal import Done, Journal, ResumeError
+
+#: What a setting is called on the command line.
+OPTIONS = {"k": "--k", "size": "--size", "fit": "--fit", "engine": "--engine"}
+
+
+def resume(
+    out: Path, begun: dict[str, Any], tell: Callable[[str], Any] = lambda words: None
+) -> Journal | None:
+    """Go on with the runs in `out` that were begun with the same settings.
+
+    One that was begun with the very same images is taken up. Else it is a new one. Either then
+    takes over what others have of images that are the same: path, size and time of change.
+
+    Parameters
+    ----------
+    out : Path
+    begun : dict
+        As `identity` gives it.
+    tell : callable
+        Takes a sentence about images that came, went or changed.
+
+    Returns
+    -------
+    Journal or None
+        None where there is no journal.unfinished run.
+
+    Raises
+    ------
+    ResumeError
+        When the unfinished run was begun with other settings or has no image in common, or is under
+        way in another process.
+    """
+    found: list[_Found] = []
+    differs = None
+    try:
+        for folder in journal.unfinished(out):
+            file = open(folder / journal.FILE, "r+b", buffering=0)
+            its = _Found(folder, file, *journal.entries_of(file.read()))
+            found.append(its)
+            if not its.entries:
+                continue  # killed before the first line was there
+            if its.begun != begun and not _in_common(its.begun, begun):
+                differs = differs or _difference(its.begun, begun, out)
+                continue
+            its.wanted = True
+            if not journal.lock(file):
+                raise ResumeError(
+                    f"another process works on the unfinished run in {str(out)!r}: wait for it"
+                )
+        wanted = [its for its in found if its.wanted]
+        if not wanted:
+            if differs:
+                raise ResumeError(differs)
+            return None
+        journal.check_alone(out, [its.folder for its in found if not its.wanted])
+        same = next((its for its in wanted if its.begun == begun), None)
+        if same is None:
+            tell(
+                f"{_changes(wanted[0].begun, begun)} since the run began: what is the same is kept"
+            )
+        kept = _taken_up(same) if same else journal.new_run(out, begun)
+        try:
+            if not kept.moving:
+                for other in wanted:
+                    if other is not same:
+                        _take_over(kept, begun, other, out)
+                _forget_without_cells(kept)
+        except BaseException:
+            kept.close()
+            raise
+        return kept
+    finally:
+        for its in found:
+            if its.file is not None:
+                its.file.close()
+
+
+@dataclass
+class _Found:
+    """An unfinished run: its folder, its journal, the whole lines in it and how long they are."""
+
+    folder: Path
+    file: BinaryIO | None
+    entries: list[Any]
+    whole: int
+    wanted: bool = False
+
+    @property
+    def begun(self) -> dict[str, Any]:
+        return self.entries[0]
+
+    @property
+    def done(self) -> dict[int, Done]:
+        lines = [line for line in self.entries[1:] if line != journal.MOVING]
+        return {
+            line[0]: journal.read_done(line)
+            for line in lines
+            if 0 <= line[0] < len(self.begun["files"])
+        }
+
+
+def _in_common(was: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Whether settings are equal and images are there that are the same."""
+    if was["settings"] != now["settings"]:
+        return False
+    return not _same(was).keys().isdisjoint(_same(now))
+
+
+def _same(begun: dict[str, Any]) -> dict[tuple[Any, ...], int]:
+    """The place of each image, by what must not change."""
+    return {tuple(file[:3]): place for place, file in enumerate(begun["files"]) if file[1] >= 0}
+
+
+def _taken_up(found: _Found) -> Journal:
+    """The journal of a run that goes on with the same images."""
+    found.file.truncate(found.whole)  # half a line, where the process was killed
+    found.file.seek(found.whole)
+    moving = found.entries[-1] == journal.MOVING
+    done, names = found.done, journal.outputs(found.begun)
+    if not moving:
+        done = {i: its for i, its in done.items() if journal.is_there(its, names[i], found.folder)}
+    kept, found.file = Journal(found.folder, found.file, done, moving), None
+    return kept
+
+
+def _take_over(kept: Journal, begun: dict[str, Any], other: _Found, out: Path) -> None:
+    """Move what another run has of the same images, and enter it."""
+    names, new_names, places = journal.outputs(other.begun), journal.outputs(begun), _same(begun)
+    done = other.done
+    if other.entries[-1] == journal.MOVING:  # some of its results are where they belong
+        for image, its in done.items():
+            for name, size in zip(names[image], its.bytes):
+                _bring_back(other.folder / name, out / name, size)
+        other.file.truncate(other.whole - len(json.dumps(journal.MOVING)) - 1)
+    for was, image in _same(other.begun).items():
+        now = places.get(was)
+        its = done.get(image)
+        if now is None or its is None or now in kept.done:
+            continue
+        if not journal.is_there(its, names[image], other.folder):
+            continue
+        if its.reason is None:
+            for name, new_name in zip(names[image], new_names[now], strict=True):
+                os.replace(other.folder / name, kept.folder / new_name)
+            with suppress(FileNotFoundError):  # few images have pictures for the grid
+                os.replace(
+                    other.folder / journal.cells_name(image), kept.folder / journal.cells_name(now)
+                )
+        kept.add(replace(its, image=now))
+
+
+def _bring_back(inside: Path, outside: Path, size: int) -> None:
+    """Undo the move of a result."""
+    with suppress(FileNotFoundError):
+        if not inside.exists() and outside.stat().st_size == size:
+            os.replace(outside, inside)
+
+
+def _forget_without_cells(kept: Journal) -> None:
+    """Do images again that the grid will show and whose pictures for it are not there."""
+    good = sorted(image for image, its in kept.done.items() if its.reason is None)
+    for image in good[: journal.GRID_IMAGES]:
+        if not (kept.folder / journal.cells_name(image)).is_file():
+            del kept.done[image]
+
+
+def _difference(was: dict[str, Any], now: dict[str, Any], out: Path) -> str:
+    """What differs between two runs, as one sentence and what to do."""
+    told = []
+    for key, value in now["settings"].items():
+        before = was["settings"].get(key)
+        if before != value:
+            between = "x" if key == "size" else " "
+            was_, is_ = (_words(each, between) for each in (before, value))
+            told.append(f"{OPTIONS.get(key, key)} was {was_} and is {is_}")
+    if not told:
+        told.append(f"no image is the same: {_changes(was, now)}")
+    return (
+        f"the unfinished run in {str(out)!r} was begun with something else: {'; '.join(told)}. "
+        "Go on with what it was begun with, or begin again without --resume"
+    )
+
+
+def _changes(was: dict[str, Any], now: dict[str, Any]) -> str:
+    """Which images came, went or changed, in words."""
+    told = []
+    before = {path: (size, time) for path, size, time, _ in was["files"]}
+    after = {path: (size, time) for path, size, time, _ in now["files"]}
+    for verb, paths in (
+        ("new", [path for path in after if path not in before]),
+        ("gone", [path for path in before if path not in after]),
+        ("changed", [p for p in after if p in before and before[p] != after[p]]),
+    ):
+        if paths:
+            count = f"{len(paths)} images are" if len(paths) > 1 else "1 image is"
+            told.append(f"{count} {verb} ({_example(paths)})")
+    return "; ".join(told) or "the images come in another order"
+
+
+def _words(value: Any, between: str) -> str:
+    return between.join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _example(paths: list[str]) -> str:
+    return repr(Path(paths[0]).name) + (", ..." if len(paths) > 1 else "")

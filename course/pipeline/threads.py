@@ -1,0 +1,122 @@
+"""Many threads at once: one thread a call of the linear-algebra library, and memory that is kept.
+
+NumPy's OpenBLAS keeps a thread for each core and splits each SVD among them. Where an image goes to
+each core already, those threads only get in one another's way: an SVD of 256x256 that takes 11 ms
+on one thread has been seen to take 800 ms (`recording/subjects/pipeline.py` measures it). Hence
+`one_thread`.
+
+The C library maps each array of more than 128 KiB afresh and unmaps it when it is let go. An SVD of
+256x256 lets go of some megabytes: about a thousand pages that the system must find, clear and take
+back from all cores, one thread at a time. `kept` tells glibc to keep what was let go for the next
+array. Other C libraries are left as they are.
+"""
+
+import ctypes
+import itertools
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+
+from threadpoolctl import ThreadpoolController, threadpool_limits
+
+_lock = threading.Lock()
+_users = 0
+_limits: threadpool_limits | None = None
+
+
+def threads() -> int | None:
+    """How many threads a call of NumPy's linear algebra uses; None where that is not known."""
+    found = ThreadpoolController().select(user_api="blas").info()
+    return max((library["num_threads"] for library in found), default=None)
+
+
+@contextmanager
+def one_thread() -> Iterator[bool]:
+    """Let each call of the library use one thread; as it was when the last user leaves.
+
+    Gives False where the library cannot be asked (threadpoolctl knows OpenBLAS, MKL, BLIS and
+    FlexiBLAS): set OMP_NUM_THREADS=1 before Python starts, then.
+    """
+    global _users, _limits
+    with _lock:
+        if _users == 0:
+            _limits = threadpool_limits(1, user_api="blas")
+        _users += 1
+    try:
+        yield threads() == 1
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0 and _limits is not None:
+                _limits.restore_original_limits()
+                _limits = None
+
+
+# --- memory that is kept --------------------------------------------------------------------------
+
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # mallopt(3)
+LARGEST = 32 << 20  # bytes: glibc takes no larger threshold
+DEFAULT = 128 << 10
+
+
+@contextmanager
+def kept() -> Iterator[bool]:
+    """Let the process keep memory that it lets go; at the end it goes back to the system.
+
+    Gives False where the C library is not glibc and nothing was changed.
+    """
+    library = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if not hasattr(library, "gnu_get_libc_version"):
+        yield False
+        return
+    library.mallopt(MMAP_THRESHOLD, LARGEST)
+    library.mallopt(TRIM_THRESHOLD, 1 << 30)
+    try:
+        yield True
+    finally:
+        library.mallopt(MMAP_THRESHOLD, DEFAULT)
+        library.mallopt(TRIM_THRESHOLD, DEFAULT)
+        library.malloc_trim(0)
+
+
+# --- how fast they are ----------------------------------------------------------------------------
+
+
+def rate_of(
+    work: Callable[[int], int], threads: int, seconds: float, as_is: bool = False
+) -> tuple[int, float]:
+    """Let threads work side by side for some seconds: images done, images a second.
+
+    Parameters
+    ----------
+    work : callable
+        Does piece i, returns how many images that were.
+    as_is : bool
+        Leave the linear algebra's threads as they are.
+    """
+    numbers, done, lock = itertools.count(), [], threading.Lock()
+    ready = threading.Barrier(threads + 1)
+
+    def loop() -> None:
+        ready.wait()
+        mine = 0
+        while time.perf_counter() < end:
+            with lock:
+                number = next(numbers)
+            mine += work(number)
+        done.append(mine)
+
+    with nullcontext() if as_is else one_thread(), nullcontext() if as_is else kept():
+        work(0)
+        end = time.perf_counter() + seconds
+        pool = [threading.Thread(target=loop, daemon=True) for _ in range(threads)]
+        for thread in pool:
+            thread.start()
+        start = time.perf_counter()
+        end = start + seconds
+        ready.wait()
+        for thread in pool:
+            thread.join()
+        return sum(done), sum(done) / (time.perf_counter() - start)

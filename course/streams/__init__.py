@@ -1,0 +1,21 @@
+"""One batch, many ways to the GPU and back; what overlaps, and what it can gain."""
+
+from course.lazy import face
+
+__getattr__, __dir__, __all__ = face(
+    __name__,
+    {
+        # the ways
+        "course.streams.memory": "PinnedPool",
+        "course.streams.batch": "WAYS",
+        "course.streams.ways": "run",
+        # the model of what overlaps, and the laws
+        "course.streams.overlap": (
+            "STEPS Stage back_at_the_end bound length play recorded_link schedule stage_of "
+            "amdahl gustafson serial_fraction"
+        ),
+        # what engines did, recorded
+        "course.streams.timeline": "busy together",
+        "course.streams": "timeline",
+    },
+)

@@ -1,0 +1,1 @@
+"""The lessons, a folder each: text, exercises, judges, pictures, toys."""

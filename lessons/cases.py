@@ -1,0 +1,74 @@
+"""What cases of exercises are made of: tables of values, random arrays, grids that cover."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+
+from course.checks.exercises import Case
+
+Maker = Callable[[np.random.Generator], Any]
+
+
+def fixed(name: str, **values: Any) -> Case:
+    """A case of values that are always the same."""
+    return Case(name, lambda rng: deepcopy(values))
+
+
+def table(names: str, *rows: tuple[Any, ...]) -> list[Case]:
+    """A case for each row: its name, then a value for each of the arguments' names."""
+    return [fixed(name, **dict(zip(names.split(), row, strict=True))) for name, *row in rows]
+
+
+def drawn(**makers: Any) -> Callable[[np.random.Generator], dict[str, Any]]:
+    """Arguments of a case: made by a maker below, in this order, or values as they are."""
+    return lambda rng: {
+        name: maker(rng) if callable(maker) else maker for name, maker in makers.items()
+    }
+
+
+def empty(*shape: int, dtype: Any = np.float32) -> Maker:
+    """An array for results."""
+    return lambda rng: np.empty(shape, dtype)
+
+
+def normal(*shape: int) -> Maker:
+    """Float32 from the normal distribution."""
+    return lambda rng: rng.standard_normal(shape, dtype=np.float32)
+
+
+def uniform(low: float, high: float, *shape: int) -> Maker:
+    """Float32 between two numbers; one of them without a shape."""
+    return lambda rng: np.float32(rng.uniform(low, high, shape or None))
+
+
+def unit(*shape: int) -> Maker:
+    """Float32 between 0 and 1."""
+    return lambda rng: rng.random(shape, dtype=np.float32)
+
+
+def integers(low: int, high: int, *shape: int) -> Maker:
+    """Int32 from `low` to below `high`."""
+    return lambda rng: rng.integers(low, high, shape).astype(np.int32)
+
+
+def zeros(*shape: int, dtype: Any = np.float32) -> Maker:
+    """An array for sums."""
+    return lambda rng: np.zeros(shape, dtype)
+
+
+def factors(rows: int, columns: int, values: int) -> dict[str, Maker]:
+    """The factors u, s and vt of an image, the largest singular value first."""
+    return {
+        "u": normal(rows, values),
+        "s": lambda rng: np.sort(unit(values)(rng) + np.float32(0.5))[::-1].copy(),
+        "vt": normal(values, columns),
+    }
+
+
+def covering(size: int, block: tuple[int, ...]) -> tuple[int, ...]:
+    """A grid that covers as many elements along each axis."""
+    return tuple(-(-size // threads) for threads in block)

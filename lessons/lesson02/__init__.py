@@ -1,0 +1,1 @@
+"""An image from its SVD."""

@@ -1,0 +1,1 @@
+"""Warps and coalescing."""

@@ -1,0 +1,349 @@
+"""The ladder of lesson 06 as a table that fills as you climb: times, rates, compiled facts, bounds.
+
+Times are those recorded on a GPU (``data/measurements``) or the reader's own; registers and
+instructions come from NVIDIA's compilers, recorded in ``data/compiled-ladder.csv`` by
+``python -m tools.compile_ladder``. Nothing here is typed by hand.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from course import backend
+from course.files import data_path
+from course.kernels.reconstruct.ladder import LADDER, LADDER_SHAPE, work_of
+from course.measure.occupancy import Occupancy, occupancy
+from course.measure.recorded import Figure
+from course.measure.recorded import recorded as find
+from course.measure.roofline import known_gpu, time_text
+from course.measure.timing import Timing, benchmark
+from warpsim import Report, trace
+from warpsim.host import gpus
+
+SHAPE = LADDER_SHAPE  # rows, columns, k: where `python -m course bench` times every step
+PEER = "cupy"  # the whole expression, its product by cuBLAS
+CAPABILITY = {"sm_75": "T4", "sm_90": "H200"}
+
+
+@dataclass(frozen=True)
+class InnerLoop:
+    """What a warp executes to make its products: the piece of code with the most of them.
+
+    Attributes
+    ----------
+    instructions : int
+        Of the piece, in PTX.
+    products : int
+        How many of them multiply and add.
+    reads : int
+        How many read shared memory.
+    """
+
+    instructions: int
+    products: int
+    reads: int
+
+    @property
+    def per_product(self) -> float:
+        """Instructions for one product."""
+        return self.instructions / self.products
+
+
+def has_products(ptx: str) -> bool:
+    """Whether the code multiplies and adds in float32, small numbers flushed to zero or not."""
+    return re.search(r"\bfma\.rn\.(ftz\.)?f32\b", ptx) is not None
+
+
+def inner_loop(ptx: str) -> InnerLoop:
+    """Find the piece of straight code with the most products; barriers and jumps end a piece.
+
+    Raises
+    ------
+    ValueError
+        When the code multiplies and adds nothing in float32.
+    """
+    pieces: list[list[str]] = [[]]
+    for line in map(str.strip, ptx.splitlines()):
+        if line.startswith(("$L", "bar.")):
+            pieces.append([])
+        elif re.match(r"(@!?%p\d+ +)?[a-z][\w.]+[ \t;]", line):
+            pieces[-1].append(re.sub(r"^@!?%p\d+ +", "", line))
+            if pieces[-1][-1].startswith("bra"):
+                pieces.append([])
+    best = max(pieces, key=lambda piece: sum(line.startswith("fma.rn.") for line in piece))
+    products = sum(line.startswith("fma.rn.") for line in best)
+    if not products:
+        raise ValueError("this code has no product: no fma instruction of float32 is in it")
+    return InnerLoop(len(best), products, sum(line.startswith("ld.shared") for line in best))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What NVIDIA's compilers made of a step for one kind of GPU."""
+
+    step: str
+    target: str
+    registers: int
+    spills: int
+    shared_bytes: int
+    loop: InnerLoop | None
+
+    def occupancy(self, gpu: str | None = None) -> Occupancy:
+        """How many of its blocks fit on a multiprocessor."""
+        threads = int(np.prod(LADDER[self.step].block))
+        name = gpu or CAPABILITY[self.target]
+        return occupancy(name, threads, self.registers, self.shared_bytes)
+
+
+@functools.cache
+def _recorded_facts() -> dict[tuple[str, str], Facts]:
+    found = {}
+    with data_path("compiled-ladder.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(line for line in file if not line.startswith("#")):
+            numbers = {name: int(row[name]) for name in ("registers", "spills", "shared_bytes")}
+            loop = None
+            if row["products"]:
+                parts = (row[name] for name in ("instructions", "products", "reads"))
+                loop = InnerLoop(*map(int, parts))
+            found[row["step"], row["target"]] = Facts(
+                row["step"], row["target"], **numbers, loop=loop
+            )
+    return found
+
+
+def facts(step: str, target: str = "sm_90") -> Facts:
+    """The recorded compiled facts of a step of `LADDER`.
+
+    Raises
+    ------
+    KeyError
+        When the step was not compiled for that target.
+    """
+    known = _recorded_facts()
+    if (step, target) not in known:
+        steps = sorted({name for name, its in known if its == target})
+        raise KeyError(f"no compiled facts of {step!r} for {target}; there are {', '.join(steps)}")
+    return known[step, target]
+
+
+def recorded(step: str, metric: str = "time", gpu: str = "H200") -> Figure | None:
+    """The recorded figure of a step of the ladder at `SHAPE`; None where nobody measured it."""
+    shape = "x".join(map(str, SHAPE))
+    found = find("reconstruct", variant=step, shape=shape, metric=metric, gpu=gpu)
+    return found[0] if found else None
+
+
+def of_peer(figure: Figure | Timing, gpu: str = "H200") -> float:
+    """A recorded step's speed as a share of the peer's in the same run."""
+    return recorded(PEER, gpu=gpu).median / figure.median
+
+
+class Table:
+    """Rows for some steps, in the order of the ladder; shows itself."""
+
+    def __init__(self, steps: Iterable[str], gpu: str = "H200"):
+        self.gpu, self.steps = gpu, list(steps)
+
+    def __str__(self) -> str:
+        peer = recorded(PEER, gpu=self.gpu)
+        rows, columns, k = SHAPE
+        lines = [
+            f"{rows} x {columns}, k = {k}, recorded on an {peer.gpu}, {peer.date}",
+            f"{'step':16}{'time':>10}{'TFLOP/s':>10}{'of cuBLAS':>11}{'registers':>11}",
+        ]
+        for name in self.steps:
+            figure = recorded(name, gpu=self.gpu)
+            if figure is None:
+                lines.append(f"{name:16}{'not recorded':>20}")
+                continue
+            lines.append(
+                f"{name:16}{time_text(figure.median):>10}{figure.teraflops:10.3g}"
+                f"{of_peer(figure, self.gpu):11.1%}{facts(name).registers:11}"
+            )
+        lines.append(
+            f"{'CuPy, cuBLAS':16}{time_text(peer.median):>10}{peer.teraflops:10.3g}{1:11.1%}"
+        )
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def faster(step: str, than: str, gpu: str = "H200") -> float:
+    """How many times as fast a step was recorded as another one; below 1 it was slower."""
+    return recorded(than, gpu=gpu).median / recorded(step, gpu=gpu).median
+
+
+#: Products of a warp that a multiprocessor makes in a clock: its float32 units / 32.
+_PRODUCTS_A_CLOCK = {(7, 0): 2, (7, 5): 2, (8, 0): 2}
+_INSTRUCTIONS_A_CLOCK = 4  # each quarter of a multiprocessor starts one
+_WAVEFRONTS_A_CLOCK = 1  # 32 banks of 4 bytes
+
+
+def products_a_clock(gpu: str = "H200") -> int:
+    """Warp-wide float32 multiply-adds that a multiprocessor makes in a clock.
+
+    Source: NVIDIA, CUDA C++ programming guide, "Arithmetic Instructions" and "Compute
+    Capabilities": 64 float32 units in 7.0, 7.5 and 8.0, 128 from 8.6 on; four warp schedulers.
+    """
+    return _PRODUCTS_A_CLOCK.get(tuple(gpus.find(gpu).compute_capability), 4)
+
+
+def shared_roof(wavefronts_per_product: float, gpu: str = "H200") -> float:
+    """TFLOP/s at most, if a warp's product needs so many wavefronts of shared memory."""
+    clocks = wavefronts_per_product / _WAVEFRONTS_A_CLOCK
+    return known_gpu(gpu).rates["float32"] / max(1.0, products_a_clock(gpu) * clocks)
+
+
+def issue_roof(instructions_per_product: float, gpu: str = "H200") -> float:
+    """TFLOP/s at most, if a warp executes so many instructions for each product."""
+    clocks = instructions_per_product / _INSTRUCTIONS_A_CLOCK
+    return known_gpu(gpu).rates["float32"] / max(1.0, products_a_clock(gpu) * clocks)
+
+
+# ---------------------------------------------------------------------- the reader's own
+def compiled_text(
+    kernel: Any, arguments: tuple[Any, ...], block: int, target: str = "sm_90"
+) -> str:
+    """What the compilers make of the reader's own kernel, in a line or two; or why nothing."""
+    from course.compiler.facts import CompilerMissing, compiled
+
+    try:
+        found = compiled(kernel, arguments, target=target)
+    except CompilerMissing:
+        return "The extra compile is not installed here."
+    if not has_products(found.ptx):
+        return f"{found.name}: no product in it yet."
+    loop = inner_loop(found.ptx)
+    return (
+        f"{found.name}: {found.registers} registers, {found.spills} bytes spilled, "
+        f"{loop.per_product:.2f} instructions for a product\n"
+        f"{found.occupancy(CAPABILITY.get(target), block)}"
+    )
+
+
+def work(name: str = "", shape: tuple[int, int, int] = SHAPE) -> dict[str, Any]:
+    """Bytes that must be moved, and operations by the unit that makes them, for `benchmark`."""
+    its = work_of(name, *shape)
+    return {"bytes": its["bytes"], "operations": its["operations"]}
+
+
+def measure(name: str, shape: tuple[int, int, int] = SHAPE) -> str:
+    """Time a step on the reader's GPU, beside what was recorded; without a GPU say the bound.
+
+    Returns
+    -------
+    str
+        Lines to print.
+    """
+    step = LADDER[name]
+    if backend.gpu() is None:
+        call = step.kernel[step.grid(*shape[:2]), step.block]
+        bound = benchmark(call, gpu="H200", name=name, **work(name, shape)).bound
+        lines = [f"{name}: no GPU here, so no time. {bound}"]
+    elif tuple(backend.cuda.get_current_device().compute_capability) < step.capability:
+        wanted = ".".join(map(str, step.capability))
+        lines = [f"{name}: this GPU cannot run it, it needs compute capability {wanted}"]
+    else:
+        u, s, vt, out = _factors(shape)
+        call = step.configured(u, vt, shape[2], out)
+        timing = benchmark(call, u, s, vt, shape[2], out, name=name, **work(name, shape))
+        rate = 2 * math.prod(shape) / timing.median * 1e-9
+        lines = [f"{timing}", f"  {rate:.3g} TFLOP/s"]
+    old = recorded(name) if shape == SHAPE else None
+    if old is not None:
+        lines.append(f"  {old}, {old.teraflops:.3g} TFLOP/s")
+    return "\n".join(lines)
+
+
+def trace_fragments(
+    name: str, u: np.ndarray, s: np.ndarray, vt: np.ndarray, k: int, out: np.ndarray
+) -> tuple[Report, Report, Report]:
+    """Trace a tensor-core step on a simulated H200: u split, s vt split, and their product.
+
+    Parameters
+    ----------
+    name : str
+        A step of `LADDER` that multiplies fragments.
+    u, s, vt : ndarray, shapes (rows, k), (k,), (k, columns), float32
+        The factors.
+    k : int
+        How many values of them are used.
+    out : ndarray, shape (rows, columns), float32
+        The result is written here.
+
+    Returns
+    -------
+    tuple of Report
+        Of the three kernels, in the order of their launches.
+    """
+    step = LADDER[name]
+    room = [array.copy_to_host() for array in step.room(u, k, out)]
+    (split_u, grid_u, block), (split_vt, grid_vt, _) = step.split(k, out)
+    return (
+        trace(split_u, grid_u, block, u, k, room[0], room[2], gpu="H200"),
+        trace(split_vt, grid_vt, block, s, vt, k, room[1], room[3], gpu="H200"),
+        trace(step.kernel, step.grid(*out.shape), step.block, *room, out, gpu="H200"),
+    )
+
+
+def band(kernel: Any, name: str, shape: tuple[int, int, int] = SHAPE, at_least: float = 0.7) -> str:
+    """Time the reader's own kernel beside the course's step, on the reader's GPU.
+
+    Parameters
+    ----------
+    kernel : kernel
+        Launched as the step is.
+    name : str
+        The step of `LADDER`.
+    shape : (int, int, int)
+        Rows, columns, k.
+    at_least : float
+        Share of the step's speed that is expected.
+
+    Returns
+    -------
+    str
+        A line: both times and whether that is close; that the result is not right; or that there
+        is no GPU.
+    """
+    step = LADDER[name]
+    if backend.gpu() is None:
+        return f"your {name}: no GPU here, so no time"
+    u, s, vt, out = _factors(shape)
+    step.configured(u, vt, shape[2], out)(u, s, vt, shape[2], out)
+    right = out.copy_to_host()
+    out.copy_to_device(np.full_like(right, np.nan))
+    yours = kernel[step.grid(*shape[:2]), step.block]
+    yours(u, s, vt, shape[2], out)
+    off = np.abs(out.copy_to_host() - right).max()  # NaN where nothing was written
+    if not off <= 1e-3 * np.abs(right).max():
+        return f"your {name}: not right yet at {shape}, so its time says nothing"
+    ours, theirs = (
+        benchmark(call, u, s, vt, shape[2], out, **work(name, shape)).median
+        for call in (step.configured(u, vt, shape[2], out), yours)
+    )
+    share = ours / theirs
+    verdict = "in the band" if share >= at_least else f"below the band of {at_least:.0%}"
+    return (
+        f"your {name}: {time_text(theirs)}, the course's {time_text(ours)}: "
+        f"{share:.0%} of its speed, {verdict}"
+    )
+
+
+def _factors(shape: tuple[int, int, int]) -> tuple[Any, ...]:
+    """Random u, s, vt in device memory, and room for the result."""
+    rows, columns, k = shape
+    rng = np.random.default_rng(0)
+    factors = (
+        backend.cuda.to_device(rng.random(size, dtype=np.float32) - np.float32(0.5))
+        for size in ((rows, k), k, (k, columns))
+    )
+    return *factors, backend.cuda.device_array((rows, columns), np.float32)

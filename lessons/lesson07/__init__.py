@@ -1,0 +1,1 @@
+"""Reading a profiler."""

@@ -1,0 +1,819 @@
+# %% [markdown]
+# # 07 Reading a profiler
+#
+# So far you timed and counted. A profiler watches: it shows *when* everything ran, and *what* a
+# kernel did with its time. Here you learn to read both, and find two inferences of earlier lessons
+# proven, and one refuted.
+
+# %% [markdown]
+# ## What you will do
+#
+# - Give the phases of a program names that a profiler shows.
+# - Read a recorded timeline: rows, gaps, what overlaps, and who waits for whom.
+# - Read a kernel's counters: speed of light, occupancy, stalls.
+# - Predict these counters from a trace, and see where the prediction fails.
+
+# %% [markdown]
+# ## What you will learn
+#
+# - Which of NVIDIA's two profilers answers which question.
+# - Why a phase on the CPU's row is not the time of the work that it asks for.
+# - What "98% memory throughput" says, and what it does not.
+# - How to tell a kernel that computes from one that waits, and what it waits for.
+
+# %% [markdown]
+# ## What you need
+#
+# Lessons 03 to 06: honest times, sectors, wavefronts, the ladder. (Of lesson 06 the first seven
+# sections will do. *buffered* and *warp tiles* come from its deep end; here they are just the two
+# last steps.)
+#
+# No GPU is needed: everything was recorded on an NVIDIA H200. With one, two cells run the tools
+# on yours.
+
+# %% [markdown]
+# ## How long it takes
+#
+# About 2 hours with the five exercises. The computer needs less than half a minute of it.
+
+# %%
+import inspect
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from course import check, predict, progress
+from lessons.lesson06 import ladder
+from lessons.lesson07 import phases, pictures, profile, record
+
+# %% [markdown]
+# ## 1 Two questions, two tools
+#
+# | | Nsight Systems (`nsys`) | Nsight Compute (`ncu`) |
+# |---|---|---|
+# | asks | when did what run? | what did this kernel do? |
+# | looks at | the whole program | one launch at a time |
+# | shows | a timeline | counters of the hardware |
+# | costs | little | each launch is run many times |
+#
+# Always in this order. A kernel that takes a tenth of the program's time is not worth a day of
+# counters.
+
+# %% [markdown]
+# Which of them are here? PyTorch's profiler stands in for the first one: both record with the same
+# library of NVIDIA's, **CUPTI**.
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+for tool, place in record.tools().items():
+    print(f"{tool:8} {'here' if place else 'not here'}")
+
+# %% [markdown]
+# ## 2 Name your phases
+#
+# A profiler knows calls and kernels. It does not know *why* you call them. So tell it: **NVTX** is
+# a small library that puts named ranges on the timeline. CuPy and PyTorch bring it along:
+#
+# ```text
+# from cupy.cuda.nvtx import RangePush, RangePop      # or torch.cuda.nvtx
+#
+# RangePush("copy in")
+# ...
+# RangePop()
+# ```
+#
+# NVTX is made to cost next to nothing when no profiler is watching, so ranges may stay in your
+# program.
+
+# %% [markdown]
+# `lessons.lesson07.phases` is a small program with such names. It reads the factors of some images
+# from files, and rebuilds one image after the other, as the first project did it. Its heart:
+
+# %%
+print(inspect.getsource(phases.first_way))
+
+# %% [markdown]
+# `phase` is any function that makes a context manager for a name: something that `with` takes. Give
+# it one that prints, and you see how the ranges nest. Two tiny images:
+
+
+# %%
+def printing():
+    """Return a function that makes phases which print their names, indented."""
+    depth = [0]
+
+    @contextmanager
+    def phase(name):
+        print("    " * depth[0] + name)
+        depth[0] += 1
+        yield
+        depth[0] -= 1
+
+    return phase
+
+
+with TemporaryDirectory() as folder:
+    phases.write_factors(Path(folder), images=2, size=64)
+    phases.rebuild("first", Path(folder), images=2, k=8, phase=printing())
+
+# %% [markdown]
+# On a GPU machine this is how you point the tools at it, in a terminal:
+#
+# ```text
+# nsys profile --trace=cuda,nvtx --output=phases python -m lessons.lesson07.phases
+# ncu --clock-control none --nvtx --nvtx-include "image 1/launch kernel/" \
+#     python -m lessons.lesson07.phases
+# ```
+#
+# The first writes a file that you open in Nsight Systems' window. The second reads counters, of the
+# kernels in **one phase of one image** only: that is what names are good for. (Without
+# `--clock-control none` it holds the GPU at its base clock, and times come out longer.)
+
+# %% [markdown]
+# ## 3 What start-up explains
+#
+# This program was recorded on the H200, through CUPTI: four images of 2048×2048, k = 256. How much
+# of the run was over, in percent, when the second image began? (Images count from 0, so the second
+# one is *image 1*.)
+
+# %%
+predict("% of the run before the second image", ...)
+
+# %%
+run = profile.timeline("first")
+whole = max(event.end for event in run)
+second = profile.phase(run, "image 1").start
+predict.answer("% of the run before the second image", round(100 * second / whole), unit="%")
+
+# %% [markdown]
+# A **timeline**: time runs to the right, and each row is somebody who can be busy. The two upper
+# rows are the CPU: its phases, and its calls that launch kernels. The others are the GPU, a row for
+# each of its parts that can work at the same time: copying in, computing, copying out.
+
+# %%
+pictures.timeline_picture(run, "the whole run: four images")
+
+# %% [markdown]
+# The first bar is the **start-up**: Numba is imported, the GPU's *context* is made (what the driver
+# keeps there for a program), a test kernel is compiled. The next long bar is the *first* launch:
+# there the program's kernel is compiled. The other images are the thin lines at the very right.
+# (The faint marks below the start-up are a first call and the test kernel, with its copies.)
+
+# %%
+print("ms         " + "".join(f"{name:>15}" for name in phases.PHASES))
+for image in range(4):
+    events = profile.timeline("first", image)
+    times = [profile.phase(events, name).milliseconds for name in phases.PHASES]
+    print(f"image {image}    " + "".join(f"{time:15.2f}" for time in times))
+
+# %% [markdown]
+# The first project looked at such a timeline, too, and found the reason for its long times in it:
+# the overhead of starting up. Its times, on a Tesla T4: 52.9 ms for the kernel, 69.2 ms with the
+# copies. They were read **after** the start-up.
+#
+# Suppose that start-up and compiling took no time at all. By how many ms would *image 2* of our run
+# be shorter?
+
+# %%
+predict("ms that image 2 gains if start-up costs nothing", ...)
+
+# %%
+start_up = profile.phase(run, "start up")
+image = profile.phase(run, "image 2")
+print(f"start-up ends at {start_up.end:.0f} ms, image 2 begins at {image.start:.0f} ms")
+gained = profile.together([start_up], [image])
+predict.answer("ms that image 2 gains if start-up costs nothing", gained, unit="ms")
+
+# %% [markdown]
+# Nothing. **What is over before a clock is started cannot be in what it reads.** Start-up explains
+# the time of the whole program, and of a first call (lesson 03: the 186 ms). It explains none of
+# the times that were measured later.
+#
+# What does? For that, look at one of the later images.
+
+# %% [markdown]
+# ## 4 One image, row by row
+#
+# The table says how long the phase *launch kernel* of image 2 took. How long did the *kernel* take,
+# in ms? (Lesson 03 had the project's kernel, with the same size and k.)
+
+# %%
+predict("ms of the kernel on the GPU's row", ...)
+
+# %%
+events = profile.timeline("first", 2)
+kernels = profile.row(events, "GPU: kernels")
+kernel_time = round(profile.busy(kernels), 1)
+predict.answer("ms of the kernel on the GPU's row", kernel_time, unit="ms")
+
+# %%
+pictures.timeline_picture(events, "image 2, as the first project did it")
+
+# %% [markdown]
+# Read it from left to right, and always down from the CPU to the GPU:
+#
+# - While factors are loaded, the GPU has **nothing** to do: a gap in all its rows.
+# - A copy on the GPU begins after its phase did, and between two copies there is a gap again:
+#   `to_device` gets memory first, each time anew.
+# - The phase *launch kernel* is over long before the kernel is. A launch only puts work into a
+#   queue.
+# - The phase *copy out* begins with waiting: for the kernel.
+
+# %% [markdown]
+# So for how many ms of the phase *copy out* did the GPU not copy, but compute? Look at the picture
+# and estimate.
+
+# %%
+predict("ms of the kernel under the phase copy out", ...)
+
+# %%
+copy_out = profile.phase(events, "copy out")
+hidden = profile.together([copy_out], kernels)
+launch = profile.phase(events, "launch kernel").milliseconds
+print(f"phase 'launch kernel' {launch:.2f} ms, phase 'copy out' {copy_out.milliseconds:.2f} ms")
+predict.answer("ms of the kernel under the phase copy out", round(hidden, 1), unit="ms")
+
+# %% [markdown]
+# Whoever puts a host's clock around these phases reads: the kernel is free, and copying out is
+# expensive. **A phase on the CPU's row says how long the CPU was in it**, and no more. For the
+# work, read the GPU's rows.
+
+# %% [markdown]
+# ### Exercise: how long was a row busy?
+#
+# A row of a timeline is a list of spans, `(start, end)` in ms, in any order. Return for how many ms
+# at least one of them was under way. Spans may overlap.
+#
+# <details><summary>Hint</summary>
+#
+# Go through `sorted(spans)`, and keep the latest end so far. Of each span only what lies behind
+# that is new.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def busy_time(spans):
+    """Return the time in which at least one span was under way [ms]."""
+    ### BEGIN SOLUTION
+    total, until = 0.0, float("-inf")
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return total
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("busy-time", busy_time)
+
+# %% [markdown]
+# ### Exercise: two rows at once
+#
+# `first` and `second` are two rows. Return for how many ms both were busy. The spans *within* a row
+# do not overlap. This is the figure that lesson 08 wants to raise.
+#
+# <details><summary>Hint</summary>
+#
+# Two spans share the time from the later start to the earlier end, if there is any.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def together(first, second):
+    """Return the time in which both rows were busy [ms]."""
+    ### BEGIN SOLUTION
+    total = 0.0
+    for a in first:
+        for b in second:
+            total += max(0.0, min(a[1], b[1]) - max(a[0], b[0]))
+    return total
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("together", together)
+
+# %% [markdown]
+# The package has both, for events. First question to any timeline: for how much of the time does
+# the GPU do anything? And do its rows ever work at the same time?
+
+# %%
+predict("% of image 2 in which the GPU was busy", ...)
+
+# %%
+gpu = profile.row(events, "GPU")
+rows = ("GPU: copies in", "GPU: kernels", "GPU: copies out")
+for name in rows:
+    print(f"{name:16} {profile.busy(profile.row(events, name)):6.2f} ms")
+print(f"all GPU rows     {profile.busy(gpu):6.2f} ms of {image.milliseconds:.2f} ms")
+share = 100 * profile.busy(gpu) / image.milliseconds
+predict.answer("% of image 2 in which the GPU was busy", round(share), unit="%")
+
+# %% [markdown]
+# The sum of the three rows is the time of all, but for rounding: no two of them ever worked at
+# once. One after the other, and gaps in between. (The image ends half a millisecond after the last
+# phase that the picture shows.)
+#
+# **Is the program bound by copies, then?** On this machine, on the GPU's rows: the copies take
+# longer than the kernel. In the project's figures, on a T4, it was the other way round: 53 of 69 ms
+# were the kernel. Both are right, each for its machine. So do not ask a text what binds your
+# program. Ask *your* timeline.
+
+# %% [markdown]
+# ## 5 The same work, tidied up
+#
+# `lessons.lesson07.phases` knows a second way, "tidy": it reads and copies only the k columns and
+# rows that are needed (lesson 03), through **pinned** memory that it keeps, and launches the
+# ladder's kernel for float32, *warp tiles*. How many times as fast is an image?
+
+# %%
+predict("tidy, times as fast", ...)
+
+# %%
+tidy = profile.timeline("tidy", 2)
+tidy_image = profile.phase(tidy, "image 2")
+pictures.timeline_picture(tidy, "image 2, tidied up; mind the axis")
+
+# %%
+faster = image.milliseconds / tidy_image.milliseconds
+predict.answer("tidy, times as fast", round(faster, 1))
+
+# %% [markdown]
+# And for how much of *this* image is the GPU busy?
+
+# %%
+predict("% of the tidy image in which the GPU was busy", ...)
+
+# %%
+gpu = profile.row(tidy, "GPU")
+for name in rows:
+    print(f"{name:16} {profile.busy(profile.row(tidy, name)):6.3f} ms")
+share = 100 * profile.busy(gpu) / tidy_image.milliseconds
+predict.answer("% of the tidy image in which the GPU was busy", round(share), unit="%")
+
+# %% [markdown]
+# Much faster, and much idler. Now the CPU is what everybody waits for: it loads, and it asks, call
+# by call. Look at *copy in*: three copies of hundredths of a millisecond, in a phase of half a
+# millisecond. The kernel is 2% of the time: a faster one would gain next to nothing. What would?
+#
+# - Load the next image **while** the GPU works: lesson 09.
+# - Let copies and kernels of different images overlap: lesson 08.
+#
+# You read that from the gaps. No counter would have told you.
+
+# %% [markdown]
+# **On your machine.** The next cell runs the program under Nsight Systems if it is here, else under
+# PyTorch's profiler, and says what to do if neither is.
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+record.timeline_here("tidy")
+
+# %% [markdown]
+# ## 6 Speed of light
+#
+# Now into a kernel. Nsight Compute's first page is called *speed of light*: how near did the
+# hardware come to what it could do?
+#
+# - **SM throughput**: of all that computes and starts instructions in a multiprocessor (SM), the
+#   part that was busiest, in percent of its peak.
+# - **Memory throughput**: the same of all that moves data: L1 and shared memory, L2, device memory.
+#
+# (**L1** is the cache inside each multiprocessor, nearer than L2. It and shared memory are one
+# piece of hardware, with one door: what passes through it for the one, the other cannot use.)
+
+# %% [markdown]
+# The counters of nine steps of the ladder were recorded, at 4096×4096, k = 1024. (A profile belongs
+# to one version of a program: once a kernel is rewritten, its counters must be read again.)
+#
+# The `original` has a memory throughput of almost 100%. So how busy was the **device memory**
+# (DRAM), in percent?
+
+# %%
+predict("DRAM throughput of original, %", ...)
+
+# %%
+for metric in ("memory throughput", "DRAM throughput"):
+    print(f"{metric:18} {profile.counter('original', metric):6.2f} %")
+dram = profile.counter("original", "DRAM throughput")
+predict.answer("DRAM throughput of original, %", dram, unit="%")
+
+# %% [markdown]
+# Idle! "Memory" is the whole way of a number, and what is full here is its nearest end: the L1
+# cache with its uncoalesced loads. So never stop at the headline. Ask *which* part.
+
+# %%
+pictures.utilisation()
+
+# %% [markdown]
+# Device memory is idle in **every** step: the factors fit in the L2 cache. Up to *square*, but for
+# *naive*, it is L1 and shared memory that are full, from *wide* on it is the SM. And the grey bars:
+# the fastest kernels have the lowest occupancy. Section 8 comes to that.
+
+# %% [markdown]
+# ### Exercise: what binds a kernel?
+#
+# Nsight Compute's own first rule: if neither throughput reaches 60%, the kernel does not use the
+# hardware, it is `"waiting"`. Else the larger one has the word: `"compute"` or `"memory"`. Return
+# the word.
+#
+# <details><summary>Hint</summary>
+#
+# Ask first whether both are below 60. At 60 itself a kernel is not waiting.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def limiter(sm, memory):
+    """Return "compute", "memory" or "waiting" for two throughputs [%]."""
+    ### BEGIN SOLUTION
+    if sm < 60 and memory < 60:
+        return "waiting"
+    return "compute" if sm >= memory else "memory"
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("speed-of-light", limiter)
+
+# %%
+for step in profile.steps():
+    sm, memory = (profile.counter(step, f"{which} throughput") for which in ("SM", "memory"))
+    print(f"{step:11} SM {sm:3.0f} %  memory {memory:3.0f} %  {profile.limiter(step)}")
+
+# %% [markdown]
+# ## 7 Predicted, and counted
+#
+# A counter alone says little. A counter beside a **prediction** says whether you understood. You
+# can predict: the trace counts requests, sectors and wavefronts, on a small image. With each
+# further step i of the sum over k, and each further block, their numbers grow by the same amount.
+# So two traces of 256×256 pixels tell the counts of 4096×4096.
+
+# %% [markdown]
+# A **product** is, as in lesson 06, a multiplication with its addition, of a whole warp: one for
+# each i. Blocks have 16×16 threads: a warp has 16 values of x and 2 of y. In `original` x walks
+# down the rows, in `naive` along the columns. For one i a thread loads `u[row, i]`, `s[i]` and
+# `vt[i, column]`.
+#
+# How many sectors does a warp of `original` load for a product, all three together?
+
+# %%
+predict("sectors that original loads for a product", ...)
+
+# %%
+products = profile.products()  # of whole warps, in the profiled launch
+for step in ("original", "naive"):
+    expected = profile.predicted(step, "global load sectors")
+    counted = profile.counter(step, "global load sectors")
+    print(f"{step:9} predicted {expected:,.0f} sectors, counted {counted:,.0f}")
+expected = profile.predicted("original", "global load sectors") / products
+predict.answer("sectors that original loads for a product", round(expected, 1))
+
+# %% [markdown]
+# Nearly ten thousand million sectors, predicted to the last one from an image of 256×256. Now all
+# nine steps, and all eight counts of the trace. Where do prediction and counter differ by more than
+# a tenth? (Counts that are 0 on both sides are left out.)
+
+# %%
+agree = 0
+for step in profile.steps():
+    for name in profile.TRAFFIC:
+        expected, counted = profile.predicted(step, name), profile.counter(step, name)
+        if not expected and not counted:
+            continue
+        close = abs(expected - counted) <= 0.1 * counted
+        agree += close
+        if not close:
+            print(f"{step:8} {name:23} {expected / products:6.3f} for a product, ", end="")
+            print(f"counted {counted / products:6.3f}")
+print(f"\n{agree} others agree")
+
+# %% [markdown]
+# Two kernels. Both read *neighbours* in shared memory, in a loop that is unrolled. The **compiler**
+# puts four such reads into one instruction of 16 bytes (lesson 06 does it by hand, with `load4`).
+# And `tiled` stores a zero that is written over at once: one of the two stores goes. The trace
+# counts your source. The hardware counts what the compiler made of it.
+#
+# **Lesson 06 refuted.** There *square* seemed to stand at the roof of shared memory, with ¾ of a
+# wavefront for each product. The counter says ½. So its roof is higher, and the kernel does **not**
+# stand at it. It waits.
+
+# %% [markdown]
+# ### Which part is busiest?
+#
+# From the same counts follows how busy L1 and shared memory should be. One **pass** a clock is what
+# they can do: a wavefront over the banks, or for a global load one **line** of the cache, 128
+# bytes. So what does a load cost? One pass for each line under it.
+
+# %% [markdown]
+# ### Exercise: lines of a load
+#
+# `elements` are the numbers that the 32 lanes of a warp read, as places in a float32 array that
+# begins at a line. Return how many lines of 128 bytes they touch.
+#
+# <details><summary>Hint</summary>
+#
+# 128 bytes are 32 numbers. In which line lies element 70?
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def lines_of_a_load(elements):
+    """Return how many lines of 128 bytes the elements lie in."""
+    ### BEGIN SOLUTION
+    return len(np.unique(elements // 32))
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("lines-of-a-load", lines_of_a_load)
+
+# %% [markdown]
+# The same loads as before: for one i a warp loads from `u`, from `s` and from `vt`. How many lines
+# are that together for `original`, how many for `naive`? Give two numbers: `(..., ...)` in place of
+# the dots.
+
+# %%
+predict("lines for an i: original, naive", ...)
+
+# %%
+counted = []
+for step in ("original", "naive"):
+    busy = profile.counter(step, "L1 wavefronts") / 100  # share of all clocks
+    counted.append(busy * profile.clocks_taken(step))
+    print(f"{step:9} predicted {profile.wavefronts(step):6.2f}  counted {counted[-1]:6.2f}")
+predict.answer("lines for an i: original, naive", tuple(round(count) for count in counted))
+
+# %%
+pictures.predicted_bars()
+
+# %% [markdown]
+# The axis is logarithmic: from the first step to the last here, passes for a product fall to a
+# seventieth. Only *tiled* and *square* stand out, for the reason that you know. Passes are clocks
+# of L1; instructions are clocks of the issue slots, four to a clock; float32 products are clocks of
+# their units, four to a clock as well. The part with the **most clocks for a product** should be
+# the busiest. Is it?
+
+# %%
+predict("steps of nine whose busiest part is predicted", ...)
+
+# %%
+right = 0
+print("            clocks for a product: predicted      busy: counted")
+print("            L1 passes   issue   float32          L1 passes   issue   float32")
+for step in profile.steps():
+    parts = profile.busy_parts(step).values()
+    expected, found = profile.busiest(step)
+    right += expected == found
+    print(f"{step:11}", *[f"{part.clocks:9.3f}" for part in parts], end="      ")
+    print(*[f"{part.share:8.0f}%" for part in parts], "" if expected == found else "  no")
+question = "steps of nine whose busiest part is predicted"
+predict.answer(question, right)
+
+# %% [markdown]
+# The prediction names the busiest part, each time. It does not say *how* busy that part gets: no
+# step reaches 100%, since warps also wait. (`nan`: `lessons.lesson06.ladder` knows no inner loop of
+# the original. And the float32 units do more than the predicted products: they multiply integers,
+# too, for addresses.)
+#
+# **Lesson 06 proven, nearly.** *tiled* does stand at its roof, at 91%. It has fewer wavefronts than
+# its source, but what it loads from global memory passes through the same door.
+
+# %% [markdown]
+# **Lesson 03 proven.** There `naive` was far from both roofs, and the suspicion was: instructions
+# for addresses. The counters:
+
+# %%
+instructions = profile.counter("naive", "instructions") / products
+print(f"instructions for a product  {instructions:5.1f}, 2 of them compute")
+for metric in ("issue slots", "ALU pipe", "uniform pipe", "FMA pipe", "L1 wavefronts"):
+    print(f"{metric:24} {profile.counter('naive', metric):6.1f} % busy")
+waits = profile.stalls("naive").get("long_scoreboard", 0) / sum(profile.stalls("naive").values())
+print(f"waiting for memory       {100 * waits:6.1f} % of a warp's time")
+
+# %% [markdown]
+# Issue slots and integer units (ALU; *uniform* computes what is the same for a whole warp) are
+# busy. Float32 is not, memory is not, and nobody waits for memory. It is what was inferred, and
+# there are even more instructions than the 28 that PTX showed.
+
+# %% [markdown]
+# ## 8 Occupancy, and what warps wait for
+#
+# **Occupancy** is how many warps are on a multiprocessor, of the most that it can hold. The
+# *theoretical* one follows from registers and shared memory (lesson 03). The *achieved* one is
+# counted: the grey bars of section 6. *warp tiles* has 24%.
+#
+# A multiprocessor of an H200 has places for 64 warps, in four quarters. Each quarter has a
+# **scheduler**, which in each clock starts an instruction of one of its own warps. How many warps
+# has a scheduler to choose from in *warp tiles*?
+
+# %%
+predict("warps for a scheduler, warp tiles", ...)
+
+# %%
+print("             theoretical   achieved   time")
+for step in profile.steps():
+    theory, achieved = (profile.counter(step, f"{kind} occupancy") for kind in
+                        ("theoretical", "achieved"))  # fmt: skip
+    milliseconds = profile.counter(step, "duration")
+    print(f"{step:12} {theory:9.0f} % {achieved:8.0f} % {milliseconds:9.2f} ms")
+warps = profile.counter("warp tiles", "active warps")
+predict.answer("warps for a scheduler, warp tiles", round(warps, 1), unit="warps")
+
+# %% [markdown]
+# Not even four, and it is the fastest step. Warps are there to hide each other's waiting; four are
+# enough if they seldom wait. Another counter tells that: how often a scheduler finds a warp that
+# can go on.
+#
+# If `warps` are there, and in each clock `issued` instructions start, how many clocks pass from one
+# instruction of a warp to its next? Take *tiled*: its occupancy stands above, and how busy its
+# issue slots are in the table of section 7.
+
+# %%
+predict("clocks between two instructions of a warp, tiled", ...)
+
+# %%
+for step in ("tiled", "warp tiles"):
+    warps, issued = (profile.counter(step, name) for name in ("active warps", "issued a clock"))
+    print(f"{step:10} {warps:5.1f} warps, {issued:.2f} instructions a clock: ", end="")
+    print(f"{warps / issued:.1f} clocks; counted {sum(profile.stalls(step).values()):.1f}")
+tiled = profile.counter("tiled", "active warps") / profile.counter("tiled", "issued a clock")
+predict.answer("clocks between two instructions of a warp, tiled", round(tiled), unit="clocks")
+
+# %% [markdown]
+# (That is Little's law, from lesson 03: how many are under way = how often one starts × how long it
+# takes.) And what does a warp do in these clocks? The hardware notes that, too. A **stall reason**
+# is why a warp does not issue its next instruction.
+
+# %%
+pictures.stall_bars()
+
+# %% [markdown]
+# How to read a bar:
+#
+# - **Green** is no waiting. *selected*: the warp issues. *not_selected*: it could, but the
+#   scheduler took another one. Much hatched green means warps to spare.
+# - *long_scoreboard*: a number from global memory is not there yet. *lg_throttle* (local, global):
+#   so many loads that their queue is full.
+# - *short_scoreboard*, *mio_throttle* (memory input and output): the same for shared memory.
+# - *math_pipe_throttle*: the unit for it is taken. *barrier*: `syncthreads`.
+#
+# Shares hide the length: look at the clocks at the right.
+
+# %% [markdown]
+# ### Exercise: what does a warp wait for most?
+#
+# `clocks` is a dictionary: for each state, the clocks that a warp spends in it between two
+# instructions. Return two things: the state with the most waiting, and its share of **all** clocks.
+#
+# <details><summary>Hint</summary>
+#
+# A warp that is `"selected"` or `"not_selected"` does not wait. `max(names, key=clocks.get)` finds
+# the name with the largest value.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def main_stall(clocks):
+    """Return the state with the most waiting, and its share of all clocks."""
+    ### BEGIN SOLUTION
+    waiting = [state for state in clocks if state not in ("selected", "not_selected")]
+    worst = max(waiting, key=clocks.get)
+    return worst, clocks[worst] / sum(clocks.values())
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("main-stall", main_stall)
+
+# %%
+for step in profile.steps():
+    reason, share = profile.main_stall(step)
+    print(f"{step:11} {share:4.0%} {reason:19} {profile.STALLS[reason]}")
+
+# %% [markdown]
+# A story of a ladder, told by its stalls: queues to global memory full (uncoalesced loads) →
+# integer units taken → numbers from memory, between two barriers → the queue to shared memory full
+# → … until no reason stands out any more. Then the kernel is done, or needs another idea.
+#
+# And *square*? Nsight's rule said `memory`, but 78% is not full: issue slots and shared memory both
+# have room. Its few warps wait: for shared memory, for global memory, for each other. That is
+# **latency**, not a roof.
+
+# %% [markdown]
+# Lesson 06 left open what keeps *column* below both of its roofs, and inferred waiting at the
+# barrier. That is less than a tenth of a warp's time; for more than a third of it the warp is
+# ready, and another one is taken. L1 is 85% busy, the issue slots 75% (section 7): it stands near
+# **two** roofs at once.
+
+# %% [markdown]
+# A warning. A stall is only worth curing if the issue slots are *not* full. In *warp tiles* a warp
+# waits for a quarter of its time, and it hardly matters: mostly another one can go on.
+
+# %% [markdown]
+# ## 9 What watching costs
+#
+# Nsight Compute cannot read all counters at once. It runs a launch again and again, with memory put
+# back and caches emptied before each pass. So is the *duration* that it shows still the kernel's?
+
+# %%
+print("            under ncu   recorded by events")
+for step in profile.steps():
+    watched, alone = profile.counter(step, "duration"), ladder.recorded(step).median
+    print(f"{step:11} {watched:7.3f} ms {alone:10.3f} ms   {watched / alone:.2f} times")
+
+# %% [markdown]
+# For these long kernels it is, to a percent: their data are loaded once and used a thousand times.
+# A short kernel would start each pass with empty caches. And the *program* takes many times as
+# long.
+#
+# A timeline has its price, too. What a launch costs the host, alone and in the watched program:
+
+# %%
+alone = ladder.recorded("warp tiles", "launch").median
+watched = profile.phase(tidy, "launch kernel").milliseconds
+print(f"launching warp tiles: alone {alone:.3f} ms, in the timeline {watched:.3f} ms")
+
+# %% [markdown]
+# So take times from a program that nobody watches, and use the profiler for the **why**.
+#
+# The next cell runs Nsight Compute on your machine, on one phase of one image, or says what to do.
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+record.counters_here()
+
+# %%
+progress(7)
+
+# %% [markdown]
+# ## What you should be able to say now
+#
+# - First the timeline, then the counters.
+# - A phase on the CPU's row is the time that the CPU was in it. Work is on the GPU's rows.
+# - Gaps in the GPU's rows are time to win. What is over before a measurement explains nothing in
+#   it.
+# - Speed of light names the busiest part; "memory" need not be device memory.
+# - A counter beside a prediction shows what the compiler did behind your back.
+# - Low occupancy is no fault, if the warps that are there do not wait.
+
+# %% [markdown]
+# ## Questions
+#
+# 1. A colleague's timeline shows `cudaMemcpy` as 80% of the CPU's time. Is the program bound by
+#    copies?
+# 2. A kernel has 95% memory throughput and 2% DRAM throughput. Where do you look?
+# 3. Why does *naive* hardly wait for memory, though every number comes from global memory?
+# 4. Both throughputs are 30%, the occupancy is 100%. What now?
+# 5. Why does the trace count more reads of shared memory than the hardware for *tiled*?
+# 6. The start-up takes 2 s, an image 2 ms. When does which of them matter?
+#
+# <details><summary>Answers</summary>
+#
+# 1. Perhaps. The call may be waiting for a kernel. Look at the GPU's rows.
+# 2. At L1 and shared memory: uncoalesced loads, bank conflicts.
+# 3. Its loads hit the L1 cache, and there are so many instructions for addresses that the numbers
+#    arrive before a warp is at its turn again.
+# 4. It waits. Look at the stall reasons.
+# 5. The compiler reads four neighbours with one instruction.
+# 6. One image: the start-up. Ten thousand images: the image.
+#
+# </details>
+
+# %% [markdown]
+# ## Exercises on your own
+#
+# - Draw the timeline of image 0, and find where its kernel was compiled.
+# - How long is the longest gap of the GPU in the tidy image? Write a function that finds it.
+# - Copy `u`, `s` and `vt` in one piece. How much shorter could *copy in* be, by the timeline?
+# - Trace *column* with `s` multiplied into `vt` instead. Which part should then be busiest?
+# - With a GPU: profile one of your own kernels of lesson 06, and predict its counters before.
+
+# %% [markdown]
+# ## Common misconceptions
+#
+# - *"The launch takes as long as the kernel."* It is over before the kernel begins, or nearly.
+# - *"Start-up makes the GPU slow."* Once. See section 3.
+# - *"Memory bound means device memory."* See the red bars of section 6.
+# - *"High utilisation is good."* The `original` has the highest of all, and is the slowest.
+# - *"Every stall must be cured."* Only if nobody else can go on.
+# - *"The profiler's time is the time."* It is the time of a watched program.
+
+# %% [markdown]
+# ## What to read next
+#
+# - NVIDIA, [Nsight Systems user
+#   guide](https://docs.nvidia.com/nsight-systems/UserGuide/index.html): what can be traced, and
+#   how.
+# - NVIDIA, [Nsight Compute profiling
+#   guide](https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html): every counter, every
+#   stall reason.
+# - NVIDIA, [NVTX](https://nvidia.github.io/NVTX/): ranges with colours and categories.
+# - Next in the course: lesson 08, Streams.

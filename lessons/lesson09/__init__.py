@@ -1,0 +1,1 @@
+"""A thousand images."""

@@ -1,0 +1,1 @@
+"""A network in one kernel."""

@@ -1,0 +1,1 @@
+"""Figures recorded on a real GPU, beside peers and profilers."""

@@ -1,0 +1,10 @@
+"""The program to point Nsight Systems and Nsight Compute at: `lessons.lesson07.phases`.
+
+It lies in the package, so that it is there where only the package is installed, as in Colab.
+``python -m recording.profiling.phases`` and ``python recording/profiling/phases.py`` do the same.
+"""
+
+from lessons.lesson07.phases import main
+
+if __name__ == "__main__":
+    main()

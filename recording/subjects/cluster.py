@@ -1,0 +1,307 @@
+"""More than one GPU: strong and weak scaling of batches on workers with a GPU each.
+
+Batches are made from a seed on the workers and stay there; what comes back are digests, 8 bytes an
+image, which must be those of one worker. Large images give a worker much to do with each batch,
+small ones in small batches hardly anything: there the cost of a batch is all that is seen. Beside
+that: what it takes to start the workers, batches without work, and batches that travel.
+
+Rows: kernel says what is scaled, variant the number of workers, shape is images in a batch x rows x
+columns x k. The serial part is measured directly: `course.cluster.scaling.Parts`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from course import backend
+from course.cluster import work
+from course.cluster.group import Group, Recipe, cluster, rebuilt, rebuilt_digests, recipes
+from course.cluster.scaling import Parts, Scaling, middle, variant
+from course.cluster.scaling import run as run_batches
+from course.driver import read_driver
+from course.measure.recorded import Figure
+
+CHARTS = "course.plots.scaling_charts"  # beside the file
+WORKERS = (1, 2, 4)
+MEMORY = 0.4  # of a GPU's free memory is filled with batches at most
+AHEAD = 16  # batches under way for each worker: they are small messages
+EMPTY = 400  # batches without work
+LEEWAY = 1.02  # above the roof that was measured
+LIMIT = 1e-6  # relative Frobenius error of a float32 reconstruction
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kind of batches.
+
+    Attributes
+    ----------
+    images : int
+        In a batch; fewer, a power of two, where memory does not suffice.
+    rows, columns, k : int
+    kept : int
+        Batches that the workers keep: all together in strong scaling, each in weak scaling.
+    passes : int
+        How often each of them is rebuilt in a run.
+    runs : int
+        How often the same is timed.
+    """
+
+    images: int
+    rows: int
+    columns: int
+    k: int
+    kept: int
+    passes: int
+    runs: int
+
+    def batches(self, count: int, free: int) -> list[Recipe]:
+        """So many batches, of as many images as fit: `free` bytes for `kept` of them."""
+        one = Recipe(0, 1, self.rows, self.columns, self.k).bytes
+        fit = int(MEMORY * free / (one * self.kept)) if free else self.images
+        images = self.images if fit >= self.images else 1 << max(fit, 1).bit_length() - 1
+        return recipes(count * images, images, self.rows, self.columns, self.k)
+
+
+CASES = (
+    Case(1024, 2048, 2048, 128, kept=16, passes=3, runs=3),
+    Case(16384, 256, 256, 50, kept=16, passes=8, runs=3),
+    Case(256, 256, 256, 50, kept=256, passes=1, runs=5),
+)
+
+
+def run(bench) -> None:
+    """Measure with as many GPUs as there are."""
+    gpus = len(read_driver().devices)
+    counts = [count for count in WORKERS if count <= gpus]
+    if counts[-1] == 1:
+        bench.notes.append("one GPU: nothing to scale to")
+    measure(bench, counts, CASES)
+
+
+def measure(bench, counts: Sequence[int], cases: Sequence[Case], gpus: bool | None = None) -> None:
+    """The same for other numbers of workers and cases, and without GPUs."""
+    bench.notes.append(f"Dask {backend.installed_version('distributed')}")
+    for count in counts[:-1]:
+        begin = time.perf_counter()
+        with cluster(count, gpus=gpus, dask_cuda=False):
+            keep_start(bench, count, time.perf_counter() - begin)
+    begin = time.perf_counter()
+    with cluster(counts[-1], gpus=gpus, dask_cuda=False) as group:
+        keep_start(bench, counts[-1], time.perf_counter() - begin)
+        bench.notes += [f"worker {one.worker}: {one.gpu or 'CPU'}" for one in group.seen]
+        tasks = [partial(empty, bench, group, counts)]
+        tasks += [partial(scaling, bench, group, counts, case) for case in cases]
+        tasks.append(partial(travelling, bench, group, counts, cases[-1]))
+        for task in tasks:
+            try:
+                task()
+            except Exception as problem:  # the other parts are still measured
+                bench.failures.append(f"{task.func.__name__}: {backend.one_line(problem, 400)}")
+
+
+def keep_start(bench, workers: int, seconds: float) -> None:
+    """Time until all workers run a kernel, as a row."""
+    value = 1e3 * seconds
+    bench.say(f"  start of {variant(workers)}: {seconds:.1f} s")
+    bench.rows.append(
+        Figure("start of workers", variant(workers), "", "", "time", "ms", value, value, value, 1)
+    )
+
+
+def empty(bench, group: Group, counts: Sequence[int]) -> None:
+    """What a batch costs that has no work: the way there and back, and Dask's bookkeeping."""
+    for count in counts:
+        part = group.part(count)
+        times = []
+        for _ in range(4):
+            _, its = run_batches(part, work.nothing, range(EMPTY), ahead=AHEAD)
+            times.append(its.total / EMPTY)
+        median, q1, q3 = middle(times[1:])
+        bench.say(f"  a batch without work, {variant(count)}: {median:.3f} ms")
+        bench.rows.append(
+            Figure("empty batch", variant(count), "", "", "time", "ms", median, q1, q3, 3)
+        )
+
+
+def scaling(bench, group: Group, counts: Sequence[int], case: Case) -> None:
+    """Strong and weak scaling of a case."""
+    free = min(one.memory for one in group.seen)
+    (trial,) = case.batches(1, free)
+    shape = f"{trial.images}x{case.rows}x{case.columns}x{case.k}"
+    begin = time.perf_counter()
+    group.on_each(
+        rebuilt_digests, Recipe(0, min(trial.images, 32), case.rows, case.columns, case.k)
+    )
+    keep_one(bench, "first batch", counts[-1], shape, "time", "ms",
+             1e3 * (time.perf_counter() - begin))  # fmt: skip
+    error = error_of(bench, group, case)
+    if error > LIMIT:
+        bench.failures.append(f"{shape}: the relative error is {error:.3g}; {LIMIT:g} is allowed")
+        return
+    keep_one(bench, "strong scaling", 1, shape, "error", "relative", error)
+
+    strong = {n: timed(bench, group.part(n), case, case.kept, free) for n in counts}
+    same(bench, f"strong scaling {shape}", {n: digests for n, (digests, _) in strong.items()})
+    # one worker's part is all of it: measured already
+    weak = {n: timed(bench, group.part(n), case, case.kept * n, free) for n in counts if n > 1}
+    weak = {1: strong[1], **weak}
+    same(bench, f"weak scaling {shape}", {n: digests for n, (digests, _) in weak.items()})
+    keep_law(bench, "strong", shape, case, trial.images, {n: its for n, (_, its) in strong.items()})
+    keep_law(bench, "weak", shape, case, trial.images, {n: its for n, (_, its) in weak.items()})
+    if not bench.failures:
+        keep_predictions(bench, shape, counts)
+
+
+def error_of(bench, group: Group, case: Case) -> float:
+    """The largest relative Frobenius error of an image on each worker, against float64."""
+    recipe = Recipe(5, 1, case.rows, case.columns, case.k)
+    u, s, vt = (part[0].astype(np.float64) for part in numpy_factors(recipe))
+    expected = (u[:, : case.k] * s[: case.k]) @ vt[: case.k]
+    found = group.on_each(rebuilt, recipe)
+    if any(not np.array_equal(one, found[0]) for one in found):
+        bench.failures.append(f"{case}: workers give different images")
+    errors = [np.linalg.norm(one[0] - expected) / np.linalg.norm(expected) for one in found]
+    return float(max(errors))
+
+
+def timed(
+    bench, part: Group, case: Case, count: int, free: int
+) -> tuple[np.ndarray, list[Parts]]:  # fmt: skip
+    """So many batches on all workers of a part, kept there: digests, and the times of the runs."""
+    batches = case.batches(count, free)
+    kept = part.keep(batches)
+    found: list[Parts] = []
+    digests: list[np.ndarray] = []
+    for _ in range(case.runs + 1):  # the first is to warm up
+        results, its = run_batches(part, rebuilt_digests, kept * case.passes, ahead=AHEAD)
+        found.append(its)
+        digests.append(np.concatenate(results))
+    if any(not np.array_equal(one, digests[0]) for one in digests):
+        bench.failures.append(f"{case}, {len(part)} workers: two runs gave different images")
+    once = digests[0].size // case.passes
+    if any(not np.array_equal(one, digests[0][:once]) for one in np.split(digests[0], case.passes)):
+        bench.failures.append(f"{case}, {len(part)} workers: two passes gave different images")
+    return digests[0][:once], found[1:]
+
+
+def same(bench, what: str, digests: dict[int, np.ndarray]) -> None:
+    """Compare with one worker; where there is more work, as far as both go."""
+    one = digests[1]
+    for count, its in digests.items():
+        if not np.array_equal(its[: one.size], one):
+            bench.failures.append(f"{what}: {count} workers gave other images than one")
+
+
+def keep_law(
+    bench, law: str, shape: str, case: Case, images: int, found: dict[int, list[Parts]]
+) -> None:
+    """The runs of a law as rows."""
+    kernel = f"{law} scaling"
+    for count, its in found.items():
+        total = images * case.kept * case.passes * (count if law == "weak" else 1)
+        median, q1, q3 = middle([one.total for one in its])
+        one = Recipe(0, 1, case.rows, case.columns, case.k).bytes + 4 * case.rows * case.columns
+        if bench.roofs and total * one / median * 1e-6 > LEEWAY * count * bench.roofs.bandwidth:
+            bench.failures.append(
+                f"{kernel} {shape}, {variant(count)}: {median:.3g} ms is less than the memory needs"
+            )
+            continue
+        operations = 2.0 * case.rows * case.columns * case.k * total
+        row = Figure(kernel, variant(count), shape, "float32", "time", "ms", median, q1, q3,
+                     len(its), operations=operations)  # fmt: skip
+        bench.rows.append(row)
+        bench.say(f"  {law}, {shape}, {variant(count)}: {median:,.1f} ms, "
+                  f"{1e3 * total / median:,.0f} images/s")  # fmt: skip
+        rates = middle([1e3 * total / one.total for one in its])
+        bench.rows.append(
+            Figure(kernel, variant(count), shape, "float32", "rate", "images/s", *rates, len(its))
+        )
+        for metric, unit, values in (
+            ("start", "ms", [one.start for one in its]),
+            ("gathering", "ms", [one.gathering for one in its]),
+            ("working", "ms", [one.working for one in its]),
+            ("waiting", "relative", [one.waiting / one.total for one in its]),
+            ("serial fraction", "relative", [one.serial_share for one in its]),
+        ):
+            bench.rows.append(
+                Figure(kernel, variant(count), shape, "float32", metric, unit, *middle(values),
+                       len(its))
+            )  # fmt: skip
+
+
+def keep_predictions(bench, shape: str, counts: Sequence[int]) -> None:
+    """What the runs come to, beside what the laws say, as rows."""
+    rows = {(row.kernel, row.variant, row.metric): row.median
+            for row in bench.rows if row.shape == shape}  # fmt: skip
+    its = Scaling(
+        shape,
+        {n: rows["strong scaling", variant(n), "time"] for n in counts},
+        {n: rows["weak scaling", variant(n), "time"] for n in counts},
+        rows["strong scaling", variant(1), "serial fraction"],
+    )
+    for count in counts[1:]:
+        keep_one(bench, "strong scaling", count, shape, "speed-up", "times", its.speedup(count))
+        keep_one(bench, "strong scaling", count, shape, "Amdahl", "times", its.amdahl(count))
+        keep_one(bench, "strong scaling", count, shape, "Karp-Flatt", "relative",
+                 its.karp_flatt(count))  # fmt: skip
+        keep_one(bench, "weak scaling", count, shape, "scaled speed-up", "times",
+                 its.scaled_speedup(count))  # fmt: skip
+        keep_one(bench, "weak scaling", count, shape, "Gustafson", "times", its.gustafson(count))
+        bench.say(
+            f"  {shape}, {variant(count)}: {its.speedup(count):.2f} times as fast (Amdahl "
+            f"{its.amdahl(count):.2f}), {its.scaled_speedup(count):.2f} times as much (Gustafson "
+            f"{its.gustafson(count):.2f})"
+        )
+
+
+def keep_one(
+    bench, kernel: str, count: int, shape: str, metric: str, unit: str, value: float
+) -> None:
+    """One number as a row."""
+    bench.rows.append(
+        Figure(kernel, variant(count), shape, "float32", metric, unit, value, value, value, 1)
+    )
+
+
+def travelling(bench, group: Group, counts: Sequence[int], case: Case) -> None:
+    """Batches whose factors travel to the worker, and whose images travel back."""
+    recipe = Recipe(0, min(case.images, 128), case.rows, case.columns, case.k)
+    batch = tuple(
+        np.ascontiguousarray(np.asarray(part))
+        for part in numpy_factors(recipe)
+    )  # fmt: skip
+    count = min(case.kept, 8)  # 1 GB, there and back
+    shape = f"{recipe.images}x{case.rows}x{case.columns}x{case.k}"
+    moved = count * (
+        sum(part.nbytes for part in batch) + 4 * recipe.images * case.rows * case.columns
+    )
+    expected = None
+    for workers in counts:
+        part, times = group.part(workers), []
+        for _ in range(3):
+            results, its = run_batches(part, work.rebuild, [batch] * count, case.k)
+            times.append(its.total)
+            expected = results[0] if expected is None else expected
+            if any(not np.array_equal(one, expected) for one in results):
+                bench.failures.append(f"travelling {shape}: {workers} workers differ from one")
+        median, q1, q3 = middle(times[1:])
+        bench.rows.append(
+            Figure("travelling batches", variant(workers), shape, "float32", "time", "ms", median,
+                   q1, q3, 2, bytes=moved)
+        )  # fmt: skip
+        rate = 1e3 * count * recipe.images / median
+        keep_one(bench, "travelling batches", workers, shape, "rate", "images/s", rate)
+        bench.say(f"  travelling, {variant(workers)}: {rate:,.0f} images/s, "
+                  f"{moved / median * 1e-6:.2f} GB/s")  # fmt: skip
+
+
+def numpy_factors(recipe: Recipe) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The factors of a recipe in this process's memory."""
+    its = work.make(recipe, "numpy")
+    return its.u, its.s, its.vt

@@ -1,0 +1,27 @@
+"""Fixtures of many tests of the course's package."""
+
+import numpy as np
+import pytest
+
+from course.pipeline import results
+from tests.course.pipeline_parts import draw_quickly
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(12)
+
+
+@pytest.fixture
+def quick_grid(monkeypatch):
+    """The grid of pictures is not drawn."""
+    monkeypatch.setattr(results, "write_grid", draw_quickly)
+
+
+@pytest.fixture(scope="module")
+def group():
+    """Two workers without a GPU."""
+    from course.cluster.group import cluster
+
+    with cluster(2, gpus=False) as its:
+        yield its

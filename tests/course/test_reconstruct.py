@@ -1,0 +1,396 @@
+"""The kernels that rebuild an image from its SVD agree with float64, and cost what they say."""
+
+import dataclasses
+import importlib
+import types
+
+import numpy as np
+import pytest
+
+from course import backend, gpu, trace
+from course.backend import cuda
+from course.images import images
+from course.kernels.reconstruct import thin_tiles, warp_tiles
+from course.kernels.reconstruct.ladder import (
+    LADDER,
+    OLDER,
+    ImageStep,
+    factors_are_aligned,
+    reconstruct,
+    step_for,
+)
+from lessons.lesson06 import ladder
+from warpsim.host import gpus
+
+SHAPES = [(1, 1), (3, 2), (13, 7), (17, 33), (31, 64), (5, 101)]
+#: Shapes that are larger than a tile, k that ends inside of one, and singular values beyond k.
+TILES = [(128, 128, 64, 0), (130, 140, 19, 3), (257, 131, 50, 0), (64, 300, 1, 3)]
+FIRST = ("original", "float32", "naive", "tiled")
+#: TF32 keeps 11 bits of each factor.
+LIMITS = {"tf32": 1e-3}
+
+
+@pytest.fixture(autouse=True)
+def a_new_gpu(monkeypatch):
+    """Simulate a GPU that has all the instructions."""
+    monkeypatch.setattr(gpus, "_chosen", gpus.find("H200"))
+
+
+def relative_error(result, expected):
+    return np.linalg.norm(result - expected) / np.linalg.norm(expected)
+
+
+def float64_reference(u, s, vt, k):
+    u, s, vt = (factor.astype(np.float64) for factor in (u, s, vt))
+    return (u[:, :k] * s[:k]) @ vt[:k]
+
+
+@pytest.mark.parametrize("step", LADDER)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_step_agrees_with_float64(rng, step, shape):
+    u, s, vt = images.svd(rng.random(shape))
+    for k in {1, (min(shape) + 1) // 2, min(shape)}:
+        rebuilt = reconstruct(u, s, vt, k, method=step)
+        assert rebuilt.dtype == np.float32
+        assert rebuilt.shape == shape
+        expected = float64_reference(u, s, vt, k)
+        # k float32 products and sums: each is off by at most 2**-24 of the terms' sizes
+        terms = (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k])
+        # two halves keep 22 bits of a factor, TF32 11, where float32 has 24
+        terms *= {"tensor cores": 4, "tf32": 2**13}.get(step, 1)
+        assert np.all(np.abs(rebuilt - expected) <= (k + 2) * 2.0**-24 * terms + 1e-12)
+
+
+@pytest.mark.parametrize("step", LADDER)
+def test_float64_factors_and_strided_factors_are_taken(rng, step):
+    u, s, vt = images.svd(rng.random((9, 12)))
+    expected = reconstruct(u, s, vt, 4, method=step)
+    strided = np.asfortranarray(u), np.repeat(s, 2)[::2], np.asfortranarray(vt)
+    assert np.array_equal(reconstruct(*strided, 4, method=step), expected)
+    wide = (factor.astype(np.float64) for factor in (u, s, vt))
+    assert np.array_equal(reconstruct(*wide, 4, method=step), expected)
+
+
+@pytest.mark.parametrize("step", LADDER)
+@pytest.mark.parametrize(("rows", "columns", "k", "spare"), TILES)
+def test_every_step_is_right_at_awkward_shapes(rng, step, rows, columns, k, spare):
+    u = rng.random((rows, k + spare), dtype=np.float32)
+    s = rng.random(k + spare, dtype=np.float32)
+    vt = rng.random((k + spare, columns), dtype=np.float32)
+    rebuilt = reconstruct(u, s, vt, k, method=step)
+    limit = LIMITS.get(step, 1e-6)
+    assert relative_error(rebuilt, float64_reference(u, s, vt, k)) < limit
+
+
+@pytest.mark.parametrize("step", LADDER)
+@pytest.mark.parametrize("start", [0, 1, 4])
+def test_slices_on_the_device_are_used_where_they_lie(rng, step, start):
+    rows, columns, k = 70, 52, 21
+    u = cuda.to_device(rng.random((rows, 64), dtype=np.float32))
+    s = cuda.to_device(rng.random(64, dtype=np.float32))
+    vt = cuda.to_device(rng.random((64, 100), dtype=np.float32))
+    out = cuda.to_device(np.full((rows, 72), np.nan, np.float32))
+    parts = u[:, start:], s[start:], vt[start:, start : start + columns]
+    inside = out[:, start : start + columns]
+    assert reconstruct(*parts, k, out=inside, method=step) is inside
+    expected = float64_reference(*(part.copy_to_host() for part in parts), k)
+    whole = out.copy_to_host()
+    limit = LIMITS.get(step, 1e-6)
+    assert relative_error(whole[:, start : start + columns], expected) < limit
+    assert np.isnan(whole[:, :start]).all() and np.isnan(whole[:, start + columns :]).all()
+
+
+@pytest.mark.parametrize("name", ["auto", *(name for name, step in LADDER.items() if step.many)])
+@pytest.mark.parametrize(("rows", "columns", "k"), [(128, 128, 50), (33, 45, 7)])
+def test_stacks_of_images(rng, name, rows, columns, k):
+    u, s, vt = (
+        rng.random(shape, dtype=np.float32) for shape in ((3, rows, 60), (3, 60), (3, 60, columns))
+    )
+    expected = [float64_reference(*factors, k) for factors in zip(u, s, vt, strict=True)]
+    rebuilt = reconstruct(u, s, vt, k, method=name)
+    assert rebuilt.shape == (3, rows, columns)
+    assert relative_error(rebuilt, np.array(expected)) < LIMITS.get(name, 1e-6)
+
+
+@pytest.mark.parametrize("warps_down", [1, 2, 4])
+@pytest.mark.parametrize("aligned", [True, False])
+@pytest.mark.parametrize("k", [1, 7, 8, 9, 24])
+def test_warp_tiles_of_every_shape_are_right_at_the_edges(rng, warps_down, aligned, k):
+    shape = warp_tiles.WarpTileShape(warps_down=warps_down)
+    rows, columns = shape.block_rows + 5, shape.block_columns + (4 if aligned else 3)
+    u, s, vt = (rng.random(size, dtype=np.float32) for size in ((rows, 24), 24, (24, columns)))
+    out = np.full((rows, columns), np.nan, np.float32)
+    kernel, many = warp_tiles.warp_tiles(shape, aligned)
+    kernel[(2, 2), shape.threads](u, s, vt, k, out)
+    expected = float64_reference(u, s, vt, k)
+    assert relative_error(out, expected) < 1e-6
+    stack = np.full((1, rows, columns), np.nan, np.float32)
+    many[(2, 2, 1), shape.threads](u[None], s[None], vt[None], k, stack)
+    assert np.array_equal(stack[0], out)
+
+
+def test_warp_tiles_keep_what_is_not_finite_where_it_belongs(rng):
+    """Numbers beyond k and beyond the edge are never factors: 0 times infinity is no zero."""
+    u, s, vt = (rng.random(size, dtype=np.float32) for size in ((20, 16), 16, (16, 24)))
+    expected = float64_reference(u, s, vt, 11)
+    for factor in (u[:, 11:], s[11:], vt[11:]):
+        factor[:] = np.inf
+    out = cuda.device_array((20, 24), np.float32)
+    reconstruct(*map(cuda.to_device, (u, s, vt)), 11, out=out, method="warp tiles")
+    assert relative_error(out.copy_to_host(), expected) < 1e-6
+
+
+@pytest.mark.parametrize("factor", [1e-30, 1e-6, 1.0, 1e6, 1e15])
+def test_tensor_cores_take_any_magnitude(rng, factor):
+    u = rng.standard_normal((64, 40)).astype(np.float32) * np.float32(factor)
+    s = np.logspace(3, -3, 40, dtype=np.float32)
+    vt = rng.standard_normal((40, 72)).astype(np.float32)
+    rebuilt = reconstruct(u, s, vt, 40, method="tensor cores")
+    assert relative_error(rebuilt, float64_reference(u, s, vt, 40)) < 5e-7
+
+
+def test_tensor_cores_make_zeros_of_zeros_and_keep_nan():
+    u, s, vt = np.zeros((8, 4), np.float32), np.ones(4, np.float32), np.ones((4, 8), np.float32)
+    assert not reconstruct(u, s, vt, 4, method="tensor cores").any()
+    u[3, 1] = np.nan
+    rebuilt = reconstruct(u, s, vt, 4, method="tensor cores")
+    assert np.isnan(rebuilt[3]).all()
+
+
+# each k with each height of a block, and with aligned rows at one of the two
+@pytest.mark.parametrize("block_rows", [64, 128])
+@pytest.mark.parametrize(
+    ("k", "aligned_rows"),
+    [(1, 64), (2, 128), (15, 64), (16, 128), (49, 128), (50, 64), (55, 128), (56, 64)],
+)
+def test_thin_tiles_are_right_at_the_edges_and_read_nothing_twice(rng, k, aligned_rows, block_rows):
+    aligned = block_rows == aligned_rows
+    shape = thin_tiles.ThinShape(block_rows)
+    rows, columns = block_rows + 21, shape.block_columns + (4 if aligned else 3)
+    r = 56 if aligned else 57
+    u, s, vt = (rng.random(size, dtype=np.float32) for size in ((rows, r), r, (r, columns)))
+    out = np.full((rows, columns), np.nan, np.float32)
+    expected = float64_reference(u, s, vt, k)
+    for factor in (u[:, k:], s[k:], vt[k:]):  # never factors: 0 times infinity is no zero
+        factor[:] = np.inf
+    one, many = thin_tiles.thin_tiles(shape, aligned)
+    if gpu() is None:
+        report = trace(one, (2, 2), shape.threads, u, s, vt, k, out)
+        assert not [finding for finding in report.findings if finding.is_error]
+        assert report.total("shared", "load").conflicts == 0
+        assert report.total("shared", "store").conflicts == 0
+    else:
+        one[(2, 2), shape.threads](u, s, vt, k, out)
+    assert relative_error(out, expected) < 2e-7
+    stack = np.full((1, rows, columns), np.nan, np.float32)
+    many[(2, 2, 1), shape.threads](u[None], s[None], vt[None], k, stack)
+    assert np.array_equal(stack[0], out)
+
+
+@pytest.mark.parametrize("k", [56, 57])
+def test_few_singular_values_need_no_pass_of_their_own(rng, k):
+    u, s, vt = (rng.random(size, dtype=np.float32) for size in ((70, 60), 60, (60, 130)))
+    step = LADDER["tensor cores"]
+    assert (step.for_k(k) is step.thin) == (k == 56)
+    assert OLDER["tensor cores"].for_k(k) is OLDER["tensor cores"]
+    rebuilt = reconstruct(u, s, vt, k, method="tensor cores")
+    assert relative_error(rebuilt, float64_reference(u, s, vt, k)) < 2e-7
+
+
+def test_thin_factors_may_have_rows_of_u_anywhere(rng):
+    """A truncated u has rows of k numbers, 50 say, which begin on no multiple of 16 bytes."""
+    u, s, vt = (rng.random(size, dtype=np.float32) for size in ((2, 40, 50), (2, 50), (2, 50, 64)))
+    thin = LADDER["tensor cores"].thin
+    mended = dataclasses.replace(thin, many_unaligned=None)  # it would be refused
+    there = [cuda.to_device(array) for array in (u, s, vt)]
+    out = cuda.device_array((2, 40, 64), np.float32)
+    mended.configured(there[0], there[2], 50, out)(*there, 50, out)
+    expected = [float64_reference(*factors, 50) for factors in zip(u, s, vt, strict=True)]
+    assert relative_error(out.copy_to_host(), np.array(expected)) < 2e-7
+
+
+@pytest.mark.skipif(gpu() is not None, reason="names a GPU that is not there")
+@pytest.mark.parametrize(
+    ("card", "work", "chosen"),
+    [
+        ("H200", (4096, 4096, 1024), "tensor cores"),
+        ("H200", (4096, 4096, 50), "tensor cores"),
+        ("H200", (1024, 1024, 64), "warp tiles"),
+        ("H200", (256, 256, 50, 1000), "tensor cores"),
+        ("H200", (4096, 4096, 36), "warp tiles"),
+        ("H200", (256, 256, 36, 1000), "tensor cores"),
+        ("H200", (256, 254, 50, 1000), "warp tiles"),
+        ("H200", (256, 256, 60, 1000), "warp tiles"),
+        ("H200", (32, 4096, 20), "naive"),
+        ("Tesla T4", (4096, 4096, 1024), "tensor cores"),
+        ("Tesla T4", (1024, 1024, 50), "warp tiles"),
+        ("Tesla T4", (256, 256, 50, 1000), "warp tiles"),
+    ],
+)
+def test_the_step_is_chosen_by_shape_and_gpu(monkeypatch, card, work, chosen):
+    monkeypatch.setattr(gpus, "_chosen", gpus.find(card))
+    monkeypatch.setattr("course.kernels.reconstruct.ladder.gpu", lambda: card)
+    assert step_for("auto", *work)[0] == chosen
+
+
+@pytest.mark.parametrize("make", [warp_tiles.warp_tiles, thin_tiles.thin_tiles])
+def test_numba_is_told_with_the_function_not_to_optimise_when_it_links(monkeypatch, make):
+    """numba-cuda drops ``lto=`` of a decorator that is called without the function."""
+    told = []
+
+    def jit(function=None, **options):
+        if "lto" in options:
+            told.append((function.__name__, options["lto"]))
+        return function if function else lambda function: function
+
+    module = importlib.import_module(make.__module__)
+    fake = types.SimpleNamespace(jit=jit)
+    monkeypatch.setattr(module, "cuda", fake)
+    monkeypatch.setattr(backend, "_cuda", lambda: fake)
+    warp = make is warp_tiles.warp_tiles
+    make(warp_tiles.WarpTileShape() if warp else thin_tiles.ThinShape(), True)
+    assert [lto for _, lto in told] == [False, False]
+
+
+@pytest.mark.skipif(gpu() is not None, reason="chooses another GPU to simulate")
+def test_older_gpus_have_their_own_steps(monkeypatch):
+    monkeypatch.setattr(gpus, "_chosen", gpus.find("Tesla T4"))
+    assert step_for("tensor cores", 512, 512, 64) == ("tensor cores", OLDER["tensor cores"])
+    for name in ("asynchronous", "tf32"):
+        with pytest.raises(ValueError, match=r"needs compute capability 8.0, this GPU has 7.5"):
+            step_for(name, 512, 512, 64)
+
+
+@pytest.mark.skipif(gpu() is not None, reason="simulates a Tesla T4")
+@pytest.mark.parametrize("name", OLDER)
+def test_steps_of_older_gpus_are_right(monkeypatch, rng, name):
+    monkeypatch.setattr(gpus, "_chosen", gpus.find("Tesla T4"))
+    u, s, vt = (rng.random(shape, dtype=np.float32) for shape in ((130, 40), 40, (40, 133)))
+    rebuilt = reconstruct(u, s, vt, 37, method=name)
+    assert relative_error(rebuilt, float64_reference(u, s, vt, 37)) < 1e-6
+
+
+@pytest.mark.parametrize("step", [name for name in LADDER if name not in FIRST])
+def test_register_tiles_load_what_they_say_and_have_no_error(rng, step):
+    rows, columns, k = 128, 128, 32
+    u, s, vt = (rng.random(shape, dtype=np.float32) for shape in ((rows, k), k, (k, columns)))
+    chosen = LADDER[step]
+    out = np.full((rows, columns), np.nan, np.float32)
+    reports = ladder.trace_fragments(step, u, s, vt, k, out) if chosen.kind else ()
+    report = (
+        reports[-1]
+        if reports
+        else trace(
+            chosen.kernel, chosen.grid(rows, columns), chosen.block, u, s, vt, k, out, gpu="H200"
+        )
+    )
+    assert not [f for one in (*reports, report) for f in one.findings if f.is_error], report
+    assert relative_error(out, float64_reference(u, s, vt, k)) < LIMITS.get(step, 1e-6)
+    down, across = chosen.tile
+    table = report.lines.query("space == 'global' and op == 'load'")
+    lanes = table[table["array"].isin(["u", "vt", "array"])]
+    assert report.total("global", "load").bytes >= 4 * rows * columns * k * (1 / down + 1 / across)
+    if step in ("column", "square"):
+        assert lanes["lanes"].sum() == rows * columns * k * (1 / down + 1 / across)
+    if step not in ("column", "square", "asynchronous"):
+        assert report.total("shared", "load").conflicts == 0
+
+
+def test_alignment(rng):
+    whole = cuda.device_array((8, 16), np.float32)
+    assert factors_are_aligned(whole, whole, whole)
+    assert not factors_are_aligned(whole, whole[:, 1:5], whole)
+    assert factors_are_aligned(whole[:, 4:], whole[:, 4:8], whole)
+    assert not factors_are_aligned(whole, whole[:, :6], whole)
+    odd = cuda.device_array((8, 5), np.float32)
+    assert not factors_are_aligned(odd, whole, whole)
+
+
+@pytest.mark.parametrize("walks", ["rows", "columns"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("block", [(16, 16), (32, 4), (5, 7)])
+def test_grid_covers_every_pixel_and_no_block_is_idle(walks, shape, block):
+    grid_x, grid_y = ImageStep(kernel=None, x_walks=walks, block=block).grid(*shape)
+    along_x, along_y = shape if walks == "rows" else shape[::-1]
+    assert (grid_x - 1) * block[0] < along_x <= grid_x * block[0]
+    assert (grid_y - 1) * block[1] < along_y <= grid_y * block[1]
+
+
+def test_wrong_arguments_are_refused(rng):
+    u, s, vt = images.svd(rng.random((6, 5)))
+    for k in (0, 6, -1):
+        with pytest.raises(ValueError, match="from 1 to 5"):
+            reconstruct(u, s, vt, k)
+    with pytest.raises(ValueError, match="auto, original, float32, naive"):
+        reconstruct(u, s, vt, 2, method="fastest")
+    with pytest.raises(ValueError, match=r"\(rows, r\), \(r,\), \(r, columns\)"):
+        reconstruct(u, s[:3], vt, 2)
+    with pytest.raises(ValueError, match="shapes"):
+        reconstruct(u, s, vt.T[:3], 2)
+
+
+def traced(step, u, s, vt, k):
+    chosen = LADDER[step]
+    out = np.full((len(u), vt.shape[1]), np.nan, np.float32)
+    columns_of_u = np.ascontiguousarray(u[:, :k])
+    grid = chosen.grid(*out.shape)
+    report = trace(chosen.kernel, grid, chosen.block, columns_of_u, s[:k], vt[:k], k, out)
+    assert np.abs(out - float64_reference(u, s, vt, k)).max() < 1e-4
+    return report
+
+
+def test_lanes_of_warp_tiles_stand_so_that_they_read_fewer_fours(rng):
+    u, s, vt = (rng.random(size, dtype=np.float32) for size in ((128, 16), 16, (16, 128)))
+    reads = [traced(step, u, s, vt, 16).total("shared", "load") for step in ("wide", "warp tiles")]
+    assert reads[0].requests == reads[1].requests
+    assert [read.wavefronts / read.requests for read in reads] == [3, 2]
+
+
+# Read on an H200 with Nsight Compute at 64x64, k = 8, blocks of 16x16.
+HARDWARE_COUNTS = {"float32": (3072, 18432, 128, 2048), "naive": (3072, 5120, 128, 512)}
+
+
+@pytest.mark.parametrize("step", HARDWARE_COUNTS)
+def test_traffic_is_what_the_hardware_counts(rng, step):
+    report = traced(step, *images.svd(rng.random((64, 64))), 8)
+    load, store = report.total("global", "load"), report.total("global", "store")
+    counted = (load.requests, load.sectors, store.requests, store.sectors)
+    assert counted == HARDWARE_COUNTS[step]
+
+
+def test_only_the_original_works_in_float64(rng):
+    factors = images.svd(rng.random((20, 18)))
+    for step in FIRST:
+        report = traced(step, *factors, 5)
+        kinds = {finding.kind for finding in report.findings}
+        assert ("float64" in kinds) == (step == "original")
+        assert (report.operations["float64"] > 0) == (step == "original")
+
+
+def test_tiled_loads_each_element_once_for_each_tile(rng):
+    rows, columns, k = 64, 96, 32
+    u, s, vt = images.svd(rng.random((rows, columns)))
+    report = traced("tiled", u, s, vt, k)
+    loaded = report.lines.query("space == 'global' and op == 'load'").groupby("array")["lanes"]
+    lanes = loaded.sum().to_dict()
+    assert lanes["u"] == rows * k * columns // 16
+    assert lanes["vt"] == k * columns * rows // 16
+    assert lanes["s"] == lanes["u"]
+
+
+@pytest.mark.parametrize(("rows", "columns", "k"), [(64, 64, 32), (33, 50, 17), (1, 1, 1)])
+def test_tiled_has_no_finding(rng, rows, columns, k):
+    u, s, vt = images.svd(rng.random((rows, columns)))
+    report = traced("tiled", u, s, vt, k)
+    kinds = {finding.kind for finding in report.findings}
+    assert kinds <= {"uncoalesced"}  # rows that begin inside a sector, where columns % 8 != 0
+    assert columns % 8 or not kinds
+    assert report.total("shared", "load").conflicts == 0
+
+
+def test_tiled_moves_an_eighth_of_the_sectors_of_naive(rng):
+    factors = images.svd(rng.random((64, 64)))
+    naive, tiled = (
+        traced(step, *factors, 32).total("global", "load").sectors for step in ("naive", "tiled")
+    )
+    assert (naive, tiled) == (20_480, 2_560)

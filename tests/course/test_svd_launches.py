@@ -1,0 +1,149 @@
+"""The SVD's host asks once, and replays what is the same in every call: nothing else changes."""
+
+import numpy as np
+import pytest
+
+from course import cuda, gpu
+from course.kernels.svd import LADDER, NotConverged, RankSolver, Solver, ladder, step_for
+from tests.course.svd_samples import assert_right, normal, room, same, solved, without_full_rank
+
+needs_graphs = pytest.mark.skipif(gpu() is None, reason="without a GPU there are no CUDA graphs")
+
+
+def test_a_matrix_that_does_not_converge_is_told(rng, monkeypatch):
+    monkeypatch.setattr(ladder, "MOST_SWEEPS", 1)
+    solver = Solver(1, 40, 40, "blocks")
+    with pytest.raises(NotConverged, match="1 of 1 matrices.*1 sweeps"):
+        solver(cuda.to_device(normal(rng, 1, 40, 40)), *room((1, 40, 40)))
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """What the host reads from the GPU, shapes in order."""
+    read, true = [], type(cuda.to_device(np.zeros(1))).copy_to_host
+
+    def copy_to_host(self, *args, **options):
+        read.append(self.shape)
+        return true(self, *args, **options)
+
+    monkeypatch.setattr(type(cuda.to_device(np.zeros(1))), "copy_to_host", copy_to_host)
+    return read
+
+
+@pytest.mark.parametrize("shape", [(2, 40, 40), (2, 45, 33), (2, 20, 41)])
+def test_the_host_reads_once(rng, reads, shape):
+    there = cuda.to_device(without_full_rank(rng, *shape))
+    Solver(*shape)(there, *room(shape))
+    assert reads == [(3, 2)]
+    RankSolver(*shape, 3)(there, *room(shape, 3))
+    assert len(reads) == 2
+
+
+@pytest.mark.parametrize(
+    ("method", "shape"),
+    [("blocks", (2, 45, 35)), ("shared", (2, 40, 40))],
+    ids=["blocks", "shared"],
+)
+def test_more_sweeps_than_were_queued_give_the_same_to_the_bit(rng, reads, shape, method):
+    a = without_full_rank(rng, *shape)
+    enough, few = Solver(*shape, method), Solver(*shape, method)
+    few.queued = 1
+    expected = solved(enough, a)
+    assert_right(a, expected)
+    reads.clear()
+    for _ in range(2):
+        assert same(solved(few, a), expected)
+    asked = reads.count((3, 2))
+    assert asked >= 4 and few.sweeps == enough.sweeps
+    history, kept = few.history.copy_to_host(), enough.history.copy_to_host()
+    assert np.array_equal(history[: few.sweeps], kept[: few.sweeps], equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("method", "leftovers"), [("blocks", (7, np.nan)), ("shared", (0, np.nan))]
+)
+def test_the_history_is_nan_where_a_matrix_was_finished(rng, method, leftovers):
+    shape = 3, 40, 40
+    a = normal(rng, *shape)
+    a[1] = np.diag(np.arange(40))  # takes fewer sweeps
+    solver = Solver(*shape, method)
+    for leftover in leftovers:  # of memory that nobody has written, or of a call before
+        solver.history.copy_to_device(np.full(solver.history.shape, leftover, np.float32))
+        solved(solver, a)
+        history, swept = solver.history.copy_to_host(), solver.swept.copy_to_host()
+        assert 1 <= swept.min() and swept.max() == solver.sweeps < len(history)
+        assert method != "blocks" or swept[1] < swept[0]  # "shared" counts groups of sweeps
+        there = np.arange(len(history))[:, None] < swept
+        assert np.array_equal(np.isfinite(history), there)
+        assert np.array_equal(np.isnan(history), ~there)
+
+
+def test_a_solver_keeps_nothing_of_the_call_before(rng):
+    for shape, k in (((2, 30, 21), None), ((2, 33, 34), 1)):
+
+        def make(shape=shape, k=k):
+            return RankSolver(*shape, k) if k else Solver(*shape)
+
+        used = make()
+        data = [without_full_rank(rng, *shape), np.zeros(shape, np.float32)]
+        bad = normal(rng, *shape)
+        bad[1, 2, 3] = np.inf
+        first = room(shape, k)
+        make()(cuda.to_device(data[0]), *first)
+        for a in (*data, bad, data[0]):
+            factors = room(shape, k)
+            if a is bad:
+                with pytest.raises(ValueError, match=r"^a\[1\] holds NaN"):
+                    used(cuda.to_device(a), *factors)
+                continue
+            used(cuda.to_device(a), *factors)
+            fresh = first if a is data[0] else room(shape, k)
+            if fresh is not first:
+                make()(cuda.to_device(a), *fresh)
+            assert same(*([x.copy_to_host() for x in each] for each in (factors, fresh)))
+
+
+def test_beside_a_matrix_with_nan_the_others_are_right(rng):
+    a = normal(rng, 3, 12, 9)
+    bad = a.copy()
+    bad[1, 3] = np.nan
+    factors = room(a.shape)
+    with pytest.raises(ValueError, match=r"^a\[1\] holds NaN or infinite values:"):
+        Solver(*a.shape)(cuda.to_device(bad), *factors)
+    assert_right(a[::2], [x.copy_to_host()[::2] for x in factors])
+
+
+@needs_graphs
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(3, 64, 64), (5, 200, 120), (4, 256, 256)])
+@pytest.mark.parametrize("method", list(LADDER))
+def test_a_graph_gives_the_same_to_the_bit(rng, method, shape):
+    pytest.importorskip("cupy")
+    try:
+        step_for(method, min(shape[1:]))
+    except ValueError as reason:
+        pytest.skip(str(reason))
+    solver, few = Solver(*shape, method), Solver(*shape, method)
+    few.queued = 1
+    data = [without_full_rank(rng, *shape), normal(rng, *shape)]
+    for turn in range(3):
+        for a in data:
+            one_by_one = solved(Solver(*shape, method), a)
+            assert same(solved(solver, a), one_by_one) and same(solved(few, a), one_by_one)
+        assert solver._first_sweeps.graph is not None, turn
+    assert few._more_sweeps.graph is not None
+
+
+@needs_graphs
+@pytest.mark.gpu
+def test_a_graph_of_a_sketch_gives_the_same_to_the_bit(rng):
+    pytest.importorskip("cupy")
+    shape, k = (4, 200, 256), 50
+    solver = RankSolver(*shape, k)
+    for _ in range(3):
+        a = normal(rng, *shape)
+        found, fresh = room(shape, k), room(shape, k)
+        solver(cuda.to_device(a), *found)
+        RankSolver(*shape, k)(cuda.to_device(a), *fresh)
+        assert same(*([x.copy_to_host() for x in each] for each in (found, fresh)))
+    assert solver._launches.graph is not None

@@ -1,0 +1,46 @@
+"""The tool that compiles every kernel of the course."""
+
+from course.compiler.facts import compiled
+from tests.course.compiled_samples import VECTOR, bend_each, juggle, needs_compiler
+from tools import compile_all
+
+
+@needs_compiler
+def test_all_kernels_of_the_course_compile_without_spills_or_float64(capsys):
+    assert compile_all.main([]) == 0
+    rows = capsys.readouterr().out.splitlines()[1:]
+    names = [case.name for case in compile_all.kernels()]
+    assert "reconstruct.first_steps.reconstruct_naive" in names
+    assert "reconstruct: warp tiles (many, unaligned)" in names
+    wanted = [(case, t) for case in compile_all.kernels() for t in compile_all.TARGETS]
+    assert len(rows) == sum(case.is_for(target) for case, target in wanted)
+
+
+@needs_compiler
+def test_compile_all_refuses_float64_and_undeclared_kernels(monkeypatch, capsys):
+    cases = [compile_all.Case(name, bend_each) for name in ("a.bend", "a.undeclared", "a.clean")]
+    monkeypatch.setattr(compile_all, "kernels", lambda: iter(cases))
+    vectors = "void(float32[::1], float32[::1])"
+    monkeypatch.setattr(
+        compile_all, "SIGNATURES", {"a.bend": vectors, "a.gone": vectors, "a.clean": "void(int8)"}
+    )
+    monkeypatch.setattr(compile_all, "WITH_FLOAT64", {})
+    assert compile_all.main(["--target", "sm_75"]) == 1
+    printed = capsys.readouterr().out
+    assert "wrong: a.bend (sm_75) has float64 instructions, line 3 of bent" in printed
+    assert "wrong: a.gone is declared and does not exist" in printed
+    assert "wrong: a.undeclared has no argument types" in printed
+    assert "wrong: a.clean (sm_75) does not compile: TypeError: bend_each takes 2" in printed
+
+
+@needs_compiler
+def test_compile_all_complains_of_spills_and_of_missing_float64(monkeypatch):
+    case = compile_all.Case("a.juggle", juggle)
+    tight = compiled(juggle, (VECTOR, VECTOR), max_registers=24)
+    (complaint,) = compile_all.complaints(case, tight)
+    assert complaint.startswith("a.juggle (sm_75) spills ")
+    free = compiled(juggle, (VECTOR, VECTOR))
+    assert not list(compile_all.complaints(case, free))
+    monkeypatch.setitem(compile_all.WITH_FLOAT64, "a.juggle", "to be seen")
+    (complaint,) = compile_all.complaints(case, free)
+    assert "declared with float64 and has none" in complaint

@@ -1,0 +1,249 @@
+"""What students write in work/ is safe: from `git pull`, from `make lab`, from the tests."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.house.little_course import LESSON, answer, build, edit, make, nbval_of
+from tools import lessons, seals, work
+
+NAME = "00_sample.ipynb"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    root = make(tmp_path_factory.mktemp("built"))
+    assert build(root / "lessons/lesson00/sample.py") == []
+    return root
+
+
+@pytest.fixture
+def root(built, tmp_path):
+    """A repository with one lesson, and nobody's work yet."""
+    return shutil.copytree(built, tmp_path / "root")
+
+
+def fill(root):
+    return work.Work(root).fill()
+
+
+def change_the_lesson(root, text="It squares numbers."):
+    """Write another version of the lesson, as `git pull` brings one."""
+    lesson = root / "lessons/lesson00/sample.py"
+    lesson.write_text(LESSON.replace("It squares.", text))
+    (root / "notebooks" / NAME).unlink()
+    assert build(lesson) == []
+
+
+def renumber_the_lesson(root, number):
+    (root / "notebooks" / NAME).rename(root / f"notebooks/{number}_sample.ipynb")
+
+
+def files(root):
+    return {path.name: path.read_bytes() for path in (root / "work").iterdir()}
+
+
+def original(root):
+    return (root / "notebooks" / NAME).read_bytes()
+
+
+def test_a_new_clone_gets_all_lessons_and_then_has_nothing_more_to_say(root):
+    assert fill(root) == ["work/: copied from notebooks/: 00"]
+    assert files(root).pop(NAME) == original(root)
+    assert sorted(files(root)) == [work.RECORD, NAME]
+    before = files(root)
+    assert fill(root) == []
+    assert files(root) == before
+
+
+def test_an_answer_stays_byte_for_byte_and_disturbs_neither_tests_nor_generator(root):
+    lesson = root / "lessons/lesson00/sample.py"
+    nbval = nbval_of(lesson)
+    fill(root)
+    edit(root, "work", answer)
+    edit(root, "work", lambda cells: cells[-2].update(source="1 / 0"))
+    (root / "work/test_mine.py").write_text("import os\ndef test(): assert  False\n")
+    before = files(root)
+
+    assert fill(root) == []
+    assert build(lesson) == []
+    done = nbval(".")
+    assert "16 passed" in done.stdout and done.returncode == 0, done.stdout
+    found = nbval("--collect-only").stdout
+    assert "solutions/" in found and "work/" not in found, found
+    for check in (["check"], ["format", "--check"]):
+        ruff = [sys.executable, "-m", "ruff", *check, "--no-cache", "--exclude", "lessons", "."]
+        done = subprocess.run(ruff, cwd=root, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+    assert files(root) == before
+
+
+def test_a_changed_file_is_kept_where_its_lesson_changes_until_the_new_one_is_beside_it(root):
+    fill(root)
+    edit(root, "work", answer)
+    mine = files(root)[NAME]
+    change_the_lesson(root)
+    for _ in range(2):
+        (said,) = fill(root)
+        assert said.startswith(f"work/{NAME}: the lesson has changed since you copied it")
+        assert "-m tools.work --new 00` puts" in said and "00_sample.new.ipynb" in said
+        assert files(root)[NAME] == mine
+    work.Work(root).put_beside("0")
+    assert files(root)[NAME] == mine
+    assert files(root)["00_sample.new.ipynb"] == original(root)
+    assert fill(root) == []
+
+    # the student goes on in the new file; then the lesson changes once more
+    newer = files(root)["00_sample.new.ipynb"].replace(b"your code here", b"my code")
+    (root / "work/00_sample.new.ipynb").write_bytes(newer)
+    change_the_lesson(root, "It cubes.")
+    assert len(fill(root)) == 1
+    for _ in range(2):
+        (said,) = work.Work(root).put_beside(NAME)
+        assert said.startswith("work/00_sample.new2.ipynb: ")
+    assert files(root) == {
+        **files(root),
+        NAME: mine,
+        "00_sample.new.ipynb": newer,
+        "00_sample.new2.ipynb": original(root),
+    }
+    assert len(files(root)) == 4
+
+
+def test_a_copy_that_nobody_changed_becomes_the_new_lesson(root):
+    fill(root)
+    change_the_lesson(root)
+    (said,) = fill(root)
+    assert "it is the new lesson now" in said
+    assert files(root)[NAME] == original(root)
+    assert fill(root) == []
+
+
+def test_a_file_that_was_there_first_is_never_written_over(root):
+    (root / "work").mkdir()
+    (root / "work" / NAME).write_bytes(b"mine")
+    (said,) = fill(root)
+    assert "your file is kept" in said
+    assert fill(root) == []
+    change_the_lesson(root)
+    assert len(fill(root)) == 1
+    assert files(root)[NAME] == b"mine"
+
+
+def test_an_answer_in_notebooks_is_copied_and_stays_when_the_change_there_is_taken_back(root):
+    clean = original(root)
+    edit(root, "notebooks", answer)
+    mine = original(root)
+    fill(root)
+    assert files(root)[NAME] == mine
+    (root / "notebooks" / NAME).write_bytes(clean)
+    (said,) = fill(root)
+    assert "your file is kept" in said
+    change_the_lesson(root)
+    fill(root)
+    assert files(root)[NAME] == mine
+
+    # and beside another answer, as `make notebooks` advises
+    edit(root, "notebooks", answer)
+    assert "--new 00` copies it" in seals.all_refusals(root)[0]
+    work.Work(root).put_beside("00")
+    assert files(root)["00_sample.new.ipynb"] == original(root)
+    assert files(root)[NAME] == mine
+
+
+@pytest.mark.parametrize("record", [None, "{", "[]"])
+def test_without_its_record_nothing_is_lost(root, record):
+    fill(root)
+    edit(root, "work", answer)
+    mine = files(root)[NAME]
+    path = root / "work" / work.RECORD
+    path.unlink() if record is None else path.write_text(record)
+    change_the_lesson(root)
+    assert any("your file is kept" in said for said in fill(root))
+    assert files(root)[NAME] == mine
+    assert fill(root) == []
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_a_lesson_with_a_new_number_comes_beside_the_file_with_the_old_one(root, changed):
+    fill(root)
+    if changed:
+        edit(root, "work", answer)
+    mine = files(root)[NAME]
+    renumber_the_lesson(root, 11)
+    (added, said) = fill(root)
+    assert added == "work/: copied from notebooks/: 11"
+    assert said.startswith(f"work/{NAME}: this lesson has the number 11 now")
+    assert said.endswith("It is kept" if changed else "delete it if you like")
+    assert files(root)[NAME] == mine
+    assert "11_sample.ipynb" in files(root)
+    assert fill(root) == []
+
+
+def test_a_lesson_that_is_gone_is_named_once_and_its_file_stays(root):
+    fill(root)
+    (root / "notebooks" / NAME).unlink()
+    (said,) = fill(root)
+    assert said.startswith(f"work/{NAME}: the course has no such lesson now")
+    assert NAME in files(root)
+    assert fill(root) == []
+
+
+def test_a_file_that_comes_in_between_is_not_written_over(root, monkeypatch):
+    link = os.link
+
+    def late(part, target):
+        target.write_bytes(b"mine")
+        link(part, target)
+
+    monkeypatch.setattr(os, "link", late)
+    fill(root)
+    assert files(root)[NAME] == b"mine"
+    assert sorted(files(root)) == [work.RECORD, NAME]
+
+
+@pytest.mark.parametrize(
+    ("stop", "links"),
+    [("write_bytes", True), ("write_bytes", False), ("replace", False), ("the record", True)],
+)
+def test_a_copy_that_is_stopped_leaves_nothing_half(root, monkeypatch, stop, links):
+    def stopped(*arguments):
+        raise KeyboardInterrupt
+
+    def no_links(part, target):
+        raise PermissionError
+
+    with monkeypatch.context() as patch:
+        if stop == "the record":
+            patch.setattr(work, "write_whole", stopped)
+        else:
+            patch.setattr(work.Path, stop, stopped)
+        if not links:
+            patch.setattr(os, "link", no_links)
+        with pytest.raises(KeyboardInterrupt):
+            fill(root)
+    assert set(files(root)) <= {NAME, work.RECORD}
+    assert files(root).get(NAME, original(root)) == original(root)
+    there = NAME in files(root)
+    assert fill(root) == ([] if there else ["work/: copied from notebooks/: 00"])
+    assert json.loads(files(root)[work.RECORD]) == {NAME: work._hash(original(root))}
+
+
+def test_a_lesson_that_does_not_exist_is_answered_with_those_that_do(root, capsys):
+    with pytest.raises(SystemExit, match="no lesson '77'; give one of these numbers: 00"):
+        work.main(["--root", str(root), "--new", "77"])
+    work.main(["--root", str(root)])
+    assert capsys.readouterr().out == "work/: copied from notebooks/: 00\n"
+    work.main(["--root", str(root)])
+    assert capsys.readouterr().out == ""
+
+
+def test_work_is_ignored_by_git():
+    if not (lessons.ROOT / ".git").exists():
+        pytest.skip("no git clone")
+    ask = ["git", "-C", str(lessons.ROOT), "check-ignore", "-q", "work/00_x.ipynb"]
+    assert subprocess.run(ask, check=False).returncode == 0

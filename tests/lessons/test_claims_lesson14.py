@@ -1,0 +1,242 @@
+"""What lesson 14 says in words about recorded figures is true of the files that it shows."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from course import bound, recorded_roofs, trace
+from course.measure.occupancy import occupancy
+from course.measure.recorded import recorded as find
+from course.models.digits import data
+from course.models.digits import network as cnn
+from course.models.spectral import network
+from course.models.spectral.data import spectra
+from course.models.spectral.weights import Weights, multiplications
+
+BATCHES = (32, 64, 128, 256, 512, 4096, 65536)
+FEW = BATCHES[:5]
+MODES = ("torch.compile default", "torch.compile max-autotune-no-cudagraphs")
+IMAGES = (16, 32, 64, 128)
+ACTIVATIONS = ("relu", "gelu", "silu")
+H200 = 132, 227 * 1024, (9, 0)  # multiprocessors, bytes of shared memory, capability
+
+
+def recorded(subject, kernel, variant, shape, metric="time"):
+    """A recorded median [µs]; exactly one figure fits, or the lesson's look-up is ambiguous."""
+    wanted = {"kernel": kernel, "variant": variant, "shape": str(shape), "metric": metric}
+    (found,) = find(subject, gpu="H200", **wanted)
+    return 1e3 * found.median
+
+
+def in_graph(name, batch):
+    return recorded("spectral", "spectral", f"{name}, graph", batch)
+
+
+def best_compiled(batch):
+    return min(in_graph(mode, batch) for mode in MODES)
+
+
+def launch(name, batch=32):
+    return recorded("spectral", "spectral", name, batch, "launch")
+
+
+def empty(name, metric="host in a row"):
+    return recorded("spectral", "empty", name, "", metric)
+
+
+def wait(program, batch, activation="relu"):
+    return recorded("cnn", f"digits {activation}", program, batch, "latency")
+
+
+def gpu_time(program, batch, activation="relu"):
+    return recorded("cnn", f"digits {activation}", program, batch)
+
+
+# --- launches -------------------------------------------------------------------------------------
+
+
+def test_ten_arrays_less_save_41_microseconds_of_the_host_and_nothing_of_the_gpu():
+    assert empty("14 arrays") - empty("4 arrays") == pytest.approx(41, abs=0.5)
+    assert 0.5 < empty("4 arrays, configured anew") - empty("4 arrays") < 1.5
+    for name in ("14 arrays", "4 arrays", "4 arrays, configured anew"):
+        assert empty(name, "queued") == pytest.approx(1.3, abs=0.05)
+        assert empty(name) < empty(name, "events") < 1.3 * empty(name)
+
+
+def test_plain_launches_bind_both_programs_at_32():
+    ten = launch("layers") / recorded("spectral", "spectral", "layers", 32)
+    assert 9.5 < ten < 11
+    assert launch("fused") == pytest.approx(30, abs=0.5)
+    assert recorded("spectral", "spectral", "fused", 32) == pytest.approx(5, abs=0.5)
+    assert launch("torch.compile default") > launch("torch")
+    for name in ("torch", "torch.compile default", "layers", "fused"):
+        times = [launch(name, batch) for batch in BATCHES]
+        assert max(times) < 1.85 * min(times)
+    times = [launch("torch", batch) for batch in BATCHES]
+    assert round(max(times) / min(times), 1) == 1.8
+
+
+# --- shapes ---------------------------------------------------------------------------------------
+
+
+def of_shape(shape, batch, metric="time"):
+    name = f"{shape.samples}x{shape.columns}, {shape.groups} groups"
+    return recorded("spectral", "spectral shape", name, batch, metric)
+
+
+@pytest.mark.parametrize("batch", [32, 512, 4096, 65536])
+def test_the_shape_that_is_chosen_was_the_fastest(batch):
+    times = {shape: of_shape(shape, batch) for shape in network.SHAPES}
+    assert min(times, key=times.get) == network.shape_for(batch, *H200)
+    if batch in (32, 65536):
+        assert max(times.values()) > 5 * min(times.values())
+
+
+def test_the_last_three_shapes_differ_in_their_groups_and_in_the_registers_that_these_leave():
+    shapes = network.SHAPES[-3:]
+    assert [shape.groups for shape in shapes] == [1, 2, 4]
+    assert {(shape.samples, shape.columns) for shape in shapes} == {(4, 8)}
+    facts = [
+        tuple(of_shape(shape, 65536, what) / 1e3 for what in ("registers", "local memory"))
+        for shape in shapes
+    ]
+    assert facts == [(127, 0), (127, 0), (96, 16)]
+    for shape, fit in zip(shapes, (200, 168, 96), strict=True):
+        assert occupancy("H200", shape.threads, fit, shape.shared_bytes).blocks >= 1
+        if shape.groups > 1:
+            assert occupancy("H200", shape.threads, fit + 1, shape.shared_bytes).blocks == 0
+    most = occupancy("H200", shapes[-1].threads, 96, shapes[-1].shared_bytes)
+    assert most.blocks == 1 and set(most.limited_by) == {"registers", "shared memory"}
+
+
+@pytest.mark.parametrize("shape", network.SHAPES[-3:], ids=str)
+def test_a_spectrum_needs_428_wavefronts_of_loads_with_any_groups(shape):
+    batch = shape.tile * shape.groups
+    x, packed = spectra(batch, seed=3), Weights.trained().packed()
+    kernel, y, errors = network.kernel_of(shape), np.empty_like(x), np.empty(batch, np.float32)
+    report = trace(
+        kernel, 1, shape.threads, x, packed, y, errors,
+        dynamic_shared=shape.dynamic_shared, gpu="H200",
+    )  # fmt: skip
+    assert round(report.total("shared", "load").wavefronts / batch) == 428
+
+
+def test_more_groups_save_time_only_where_all_multiprocessors_have_work():
+    one, two, four = shapes = network.SHAPES[-3:]
+    blocks = {batch: [shape.blocks(batch, 132) for shape in shapes] for batch in (4096, 65536)}
+    assert blocks == {4096: [128, 128, 64], 65536: [128, 128, 128]}
+    rounds = {65536: (32, 16, 8), 4096: (2, 1, 1)}
+    a_round = {
+        batch: [of_shape(shape, batch) / each for shape, each in zip(shapes, times, strict=True)]
+        for batch, times in rounds.items()
+    }
+    for batch, times in rounds.items():
+        for shape, each, some in zip(shapes, times, blocks[batch], strict=True):
+            assert each * some * shape.tile * shape.groups == batch
+    assert round(a_round[65536][2] / a_round[65536][0], 1) == 2.4
+    for many, few in zip(a_round[65536], a_round[4096], strict=True):
+        assert 1 < few / many < 1.15  # about as long
+    assert of_shape(four, 65536) < of_shape(two, 65536) < of_shape(one, 65536)
+    assert round(of_shape(four, 4096)) == 36 and round(of_shape(two, 4096)) == 22
+
+
+# --- one kernel against PyTorch -------------------------------------------------------------------
+
+
+def test_how_many_times_faster_the_fused_kernel_is():
+    few = [best_compiled(batch) / in_graph("fused", batch) for batch in FEW]
+    assert round(min(few), 1) == 4.7 and round(max(few), 1) == 7.4
+    assert round(best_compiled(65536) / in_graph("fused", 65536), 2) == 1.67
+    assert in_graph("torch", 128) < in_graph("torch", 32)
+
+
+def test_few_spectra_wait_for_starts():
+    assert in_graph("layers", 32) == pytest.approx(31, abs=0.5)
+    least = bound(0, 2 * multiplications(32), gpu=recorded_roofs("H200"))
+    assert max(least.times.values()) == pytest.approx(0.07e-3, abs=0.005e-3)
+
+
+def test_many_spectra_wait_for_arithmetic_and_kernels_apart_for_both():
+    roofs, operations = recorded_roofs("H200"), 2 * multiplications(65536)
+    times = [bound(4 * 65536 * n, operations, gpu=roofs).times for n in (641, 4097)]
+    fused, ten = ({what: 1e3 * ms for what, ms in each.items()} for each in times)
+    assert round(fused["float32"]) == 137 and round(fused["memory"]) == 40
+    assert round(fused["float32"] / fused["memory"], 1) == 3.4
+    assert round(ten["memory"]) == 255
+    assert round(ten["memory"] + ten["float32"]) == 392
+    assert round(best_compiled(65536)) == 454
+    assert round(in_graph("folded", 65536)) == 222
+    assert 1.9 < in_graph("fused", 65536) / fused["float32"] < 2.1
+    assert round(in_graph("layers", 65536) / in_graph("fused", 65536)) == 5
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_all_programs_are_right_to_a_few_roundings(batch):
+    for name in ("fused", "folded", "layers", "torch", *MODES):
+        assert 1e-7 < recorded("spectral", "spectral", name, batch, "error") / 1e3 < 2.5e-7
+
+
+# --- digits ---------------------------------------------------------------------------------------
+
+
+def test_a_faster_activation_gains_nothing_and_costs_the_caller():
+    for batch in IMAGES:
+        times = [gpu_time(f"torch{more}", batch) for more in
+                 ("", ", Numba activation", ", Triton activation")]  # fmt: skip
+        assert max(times) < 1.015 * min(times)
+        graphs = [wait(f"torch{more}, graph", batch) for more in ("", ", Numba activation")]
+        assert max(graphs) < 1.03 * min(graphs)
+    longer = wait("torch, Numba activation", 128) - wait("torch", 128)
+    assert longer / 3 == pytest.approx(200, rel=0.12)  # three activations
+    assert 4 < wait("torch, Numba activation", 128) / wait("torch", 128) < 5
+
+
+@pytest.mark.parametrize(
+    ("program", "least", "most"), [("whole", 2.3, 4.6), ("fused", 1.6, 2.9), ("naive", 0.7, 1.2)]
+)
+def test_how_many_times_faster_than_pytorch_each_program_is_in_a_graph(program, least, most):
+    ratios = [
+        wait("torch, graph", batch, name) / wait(f"{program}, graph", batch, name)
+        for name in ACTIVATIONS
+        for batch in IMAGES
+    ]
+    assert round(min(ratios), 1) == least and round(max(ratios), 1) == most
+
+
+def test_small_work_does_not_fill_the_gpu():
+    for name in ACTIVATIONS:
+        used = [
+            recorded("cnn", f"digits {name}", "whole", batch, "efficiency") / 10  # percent
+            for batch in IMAGES
+        ]
+        assert used[-1] < 6
+        for before, after in zip(used, used[1:], strict=False):
+            assert 1.8 < after / before < 2.05
+        assert gpu_time("whole", 128, name) < 1.1 * gpu_time("whole", 16, name)
+
+
+def test_dashed_lines_are_steady_but_for_pytorch_after_16_images():
+    for name in ACTIVATIONS:
+        for program in ("whole", "fused", "naive"):
+            waits = [wait(f"{program}, graph", batch, name) for batch in IMAGES]
+            assert max(waits) < 1.25 * min(waits)
+        waits = [wait("torch, graph", batch, name) for batch in IMAGES]
+        assert waits[1] > 1.4 * waits[0] and max(waits[1:]) < 1.1 * min(waits[1:])
+
+
+def test_five_of_six_exchanged_activations_lose_and_one_loses_nothing():
+    images, labels = data.held_out()
+    lost = []
+    for name in ACTIVATIONS:
+        weights = cnn.Weights.trained(name)
+        right = {
+            other: cnn.accuracy(cnn.reference(images, replace(weights, activation=other)), labels)
+            for other in ACTIVATIONS
+        }
+        assert right[name] > 0.98
+        others = [other for other in ACTIVATIONS if other != name]
+        lost += [(100 * (right[name] - right[other]), name, other) for other in others]
+    (least, *exchanged), *more = sorted(lost)
+    assert exchanged == ["silu", "gelu"] and -0.5 < least <= 0
+    assert round(more[0][0]) == 2 and round(more[-1][0]) == 4

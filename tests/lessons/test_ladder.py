@@ -1,0 +1,196 @@
+"""Lesson 06's ladder: its table and roofs, the compiled facts, and what the lesson says of them.
+
+The lesson's words on what each step gained are about figures that are measured anew from time to
+time: the claims stand here, so that new figures which contradict the words show.
+"""
+
+import re
+
+import numpy as np
+import pytest
+
+from course import backend, cuda, trace
+from course.checks.exercises import find_exercise
+from course.kernels.reconstruct import register_tiles
+from course.kernels.reconstruct.ladder import LADDER
+from lessons.lesson06 import exercises, ladder
+from tests.course.compiled_samples import needs_compiler
+from tools import compile_ladder
+
+LOOPS = {
+    "plain": ("mov.u32 %r1, 0;", "$L1:", "ld.shared.f32 %f1, [%rd1];", "fma.rn.f32 %f2, %f1;",
+              "@%p1 bra $L1;", "ret;"),
+    "unrolled": ("bar.sync 0;", *("ld.shared.f32 %f1, [%rd1];", "fma.rn.f32 %f2, %f1;") * 4,
+                 "bar.sync 0;", "fma.rn.f32 %f2, %f1;"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "counts"), [("plain", (3, 1, 1)), ("unrolled", (8, 4, 4))])
+def test_the_inner_loop_is_the_piece_with_the_most_products(name, counts):
+    loop = ladder.inner_loop("\n".join(f"\t{line}" for line in LOOPS[name]))
+    assert (loop.instructions, loop.products, loop.reads) == counts
+    assert loop.per_product == counts[0] / counts[1]
+
+
+def test_code_without_products_has_no_inner_loop():
+    with pytest.raises(ValueError, match="no product"):
+        ladder.inner_loop("ret;")
+
+
+@needs_compiler
+def test_the_recorded_compiled_facts_are_what_the_compilers_say():
+    recorded = compile_ladder.FILE.read_text(encoding="utf-8").splitlines()
+    now = compile_ladder.text().splitlines()
+    if recorded[0] != now[0]:
+        pytest.skip(f"recorded with {recorded[0]}, here is {now[0]}")
+    assert recorded == now, "run python -m tools.compile_ladder"
+
+
+def test_every_step_has_compiled_facts():
+    for name in LADDER:
+        assert ladder.facts(name).registers > 0
+    assert ladder.facts("warp tiles", "sm_75").target == "sm_75"
+    with pytest.raises(KeyError, match="no compiled facts of 'asynchronous' for sm_75"):
+        ladder.facts("asynchronous", "sm_75")
+
+
+def test_the_table_shows_the_recorded_figures():
+    text = str(ladder.Table(["tiled", "wide", "no such step"]))
+    wide = ladder.recorded("wide")
+    row = next(line for line in text.splitlines() if line.startswith("wide"))
+    assert float(re.search(r"([\d.]+) ms", row)[1]) == pytest.approx(wide.median, rel=0.002)
+    assert f"{100 * ladder.recorded('cupy').median / wide.median:.1f}%" in row
+    assert re.search(r"no such step +not recorded", text)
+    assert "100.0%" in text.splitlines()[-1]
+
+
+def test_the_roofs_follow_from_the_peak():
+    peak = ladder.shared_roof(0.1)
+    assert ladder.shared_roof(2) == peak / 8
+    assert ladder.issue_roof(1) == peak
+    assert ladder.issue_roof(4) == peak / 4
+    turing = ladder.shared_roof(0.1, "T4")  # 64 float32 units: two products a clock
+    assert ladder.shared_roof(2, "T4") == turing / 4
+    assert ladder.issue_roof(2, "T4") == turing
+    assert ladder.issue_roof(4, "T4") == turing / 2
+
+
+def test_without_a_gpu_nothing_is_timed():
+    if backend.gpu() is not None:
+        pytest.skip("there is a GPU")
+    assert "no GPU here, so no time" in ladder.measure("wide")
+    assert "tensor_float16" in ladder.measure("tensor cores")
+    assert "no GPU here" in ladder.band(register_tiles.reconstruct_square, "square")
+
+
+class Timed:
+    """What `benchmark` gives, for a GPU that is none."""
+
+    def __init__(self, median):
+        self.median = median
+
+
+@pytest.mark.parametrize(
+    ("times", "words"), [((1.0, 1.25), "80% of its speed, in the band"),
+                         ((1.0, 2.0), "50% of its speed, below the band of 70%")],
+)  # fmt: skip
+def test_a_band_says_how_near_a_kernel_comes(monkeypatch, times, words):
+    if backend.gpu() is not None:
+        pytest.skip("there is a GPU")
+    given = iter(times)
+    monkeypatch.setattr(backend, "gpu", lambda: "a fake")
+    monkeypatch.setattr(ladder, "benchmark", lambda *args, **named: Timed(next(given)))
+    kernel = register_tiles.reconstruct_square
+    assert words in ladder.band(kernel, "square", shape=(130, 70, 9))
+
+
+def test_a_band_refuses_a_kernel_that_does_nothing(monkeypatch):
+    if backend.gpu() is not None:
+        pytest.skip("there is a GPU")
+
+    @cuda.jit
+    def nothing(u, s, vt, k, out):
+        pass
+
+    monkeypatch.setattr(backend, "gpu", lambda: "a fake")
+    assert "not right yet" in ladder.band(nothing, "square", shape=(130, 70, 9))
+
+
+# --- what lesson 06 says -------------------------------------------------------------------------
+
+
+def test_tiled_stands_close_under_the_roof_of_shared_memory():
+    share = ladder.recorded("tiled").teraflops / ladder.shared_roof(2)
+    assert 0.8 < share <= 1
+    assert 0.12 < ladder.of_peer(ladder.recorded("tiled")) < 0.2  # "a sixth of cuBLAS"
+
+
+def test_the_square_seems_to_stand_at_its_roof_and_wide_is_far_below():
+    assert 0.9 < ladder.recorded("square").teraflops / ladder.shared_roof(0.75) < 1.05
+    wide = ladder.recorded("wide").teraflops
+    assert wide < 0.7 * ladder.issue_roof(ladder.facts("wide").loop.per_product)
+
+
+def test_the_column_gains_less_than_its_roof():
+    assert ladder.faster("column", than="tiled") < 0.9 * 2 / 1.125
+    loops = [ladder.facts(name).loop.per_product for name in ("tiled", "column")]
+    assert loops[0] < loops[1]
+
+
+def test_each_roof_is_above_what_was_recorded():
+    for name in ("tiled", "column", "square", "wide", "buffered", "asynchronous", "warp tiles"):
+        figure = ladder.recorded(name)
+        assert figure.teraflops < ladder.issue_roof(ladder.facts(name).loop.per_product)
+
+
+def test_double_buffers_gain_nothing_and_asynchronous_copies_lose():
+    assert 0.85 < ladder.faster("buffered", than="wide") < 1.03
+    assert ladder.faster("asynchronous", than="buffered") < 1
+    assert ladder.facts("wide").occupancy().blocks == 2
+
+
+def test_warp_tiles_stand_beside_cublas():
+    assert ladder.faster("wide", than="square") > 1.2
+    assert ladder.of_peer(ladder.recorded("warp tiles")) > 0.95
+
+
+# --- what lesson 17 says -------------------------------------------------------------------------
+
+
+def test_tensor_cores_go_past_cublas_and_are_more_accurate():
+    assert ladder.of_peer(ladder.recorded("tensor cores")) > 1.2
+    errors = [ladder.recorded(name, "error").median for name in ("tensor cores", "cupy")]
+    assert errors[0] < errors[1] < 1e-6
+
+
+# --- the exercises' own arithmetic ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pitch", [128, 132, 129, 136])
+def test_the_pitch_exercise_counts_as_the_trace_does(pitch):
+    @cuda.jit
+    def store_turned(out):
+        tile = cuda.shared.array((8, pitch), np.float32)
+        t = cuda.threadIdx.x
+        tile[t % 2 * 4, t // 2] = 1
+        out[t] = tile[t % 2 * 4, t // 2]
+
+    report = trace(store_turned, 1, 32, np.zeros(32, np.float32))
+    wavefronts = report.total("shared", "store").wavefronts
+    assert wavefronts == exercises._turned_wavefronts(pitch)
+
+
+def test_the_limits_are_those_of_the_packages_kernels():
+    for name, kernel, k in (
+        ("column-tile", register_tiles.reconstruct_column, 32),
+        ("square-tile", register_tiles.reconstruct_square, 16),
+        ("wide-tile", register_tiles.wide_tiles(True), 16),
+    ):
+        exercise = find_exercise(name)
+        case = next(case for case in exercise.cases if case.measured)
+        arguments = case.arguments(np.random.default_rng(0))
+        assert arguments["k"] == k
+        report = trace(kernel, case.grid, case.block, *arguments.values())
+        for limit in exercise.limits:
+            found = report.total(limit.space, limit.operation).lanes / arguments["out"].size
+            assert limit.at_most / 2 <= found <= limit.at_most * (1 + 1e-9)

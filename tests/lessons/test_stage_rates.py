@@ -1,0 +1,66 @@
+"""Rates of the pipeline's stages: recorded ones are read as the bench writes them, own ones fit."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from course.measure import recorded
+from course.pipeline.stages import Workers
+from lessons.lesson09 import stage_rates
+from recording.subjects import pipeline as bench_pipeline
+
+HEADER = {"gpu": "NVIDIA H200", "course": "0", "date": "2026-01-02"}
+ALONE = {"decode": 900.0, "factorise": 640.0, "rebuild": 20_000.0, "write": 1_500.0}
+
+
+def written(folder, cores=16):
+    """A file as the bench writes it on a machine with so many cores."""
+    share = Workers.share(cores, 256, 256, 1)
+    threads = {"decode": share.decode, "factorise": share.factorise, "write": share.write}
+    bench = SimpleNamespace(rows=[], say=lambda text: None)
+    for stage, rate in ALONE.items():
+        there = threads.get(stage, 1)
+        for number in sorted({1, there, cores} if stage != "rebuild" else {1}):
+            found = rate if number == there else rate / there if number == 1 else 7.0
+            bench_pipeline.keep(bench, stage, number, 500, found)
+    bench_pipeline.keep(bench, "factorise, BLAS as NumPy starts it", cores, 9, 3.0)
+    total = sum(threads.values()) + 1
+    bench_pipeline.keep(bench, "whole", total, 10_000, 608.0)
+    bench_pipeline.keep(bench, "whole, without start and end", total, 10_000, 630.0)
+    recorded.write(folder / "h200-pipeline.csv", HEADER, bench.rows)
+
+
+@pytest.mark.parametrize("cores", [2, 16, 64])
+def test_recorded_rates_are_those_that_the_bench_writes(tmp_path, cores):
+    written(tmp_path, cores)
+    rates = stage_rates.recorded(folder=tmp_path)
+    assert dict(rates.alone) == ALONE
+    assert rates.whole == 608 and rates.images == 10_000
+    assert rates.slowest == "factorise" and rates.share == pytest.approx(0.95)
+    assert rates.threads["factorise"] == Workers.share(cores, 256, 256).factorise
+    text = str(rates)
+    for words in (f"{cores} cores and an NVIDIA H200", "the slowest", "10,000 images", "95%"):
+        assert words in text
+
+
+def test_without_a_file_nothing_is_recorded(tmp_path):
+    assert stage_rates.recorded(folder=tmp_path) is None
+
+
+def test_what_is_recorded_in_the_course_fits_what_lesson_09_says():
+    rates = stage_rates.recorded("H200")
+    if rates is None:
+        pytest.skip("python -m course bench pipeline was not recorded")
+    assert rates.slowest == "factorise"
+    assert rates.images == 10_000 and 0.5 < rates.share < 1.05
+
+
+def test_measuring_here_gives_every_stage_a_rate_and_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    rates = stage_rates.measure(count=12, seconds=0.02, side=32, k=4)
+    assert set(rates.alone) == set(rates.one_thread) == set(stage_rates.STAGES)
+    assert min(*rates.alone.values(), *rates.one_thread.values(), rates.whole) > 0
+    assert rates.threads["rebuild"] == 1
+    assert list(tmp_path.iterdir()) == []
+    assert str(rates).startswith("here: ")

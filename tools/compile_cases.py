@@ -1,0 +1,270 @@
+"""What `tools.compile_all` compiles: argument types of kernels, and the kernels that are made.
+
+Most kernels stand in a module of the course and are found there; types are in `SIGNATURES`. Others
+are made for a shape of tiles, a function or a stored type: `made` makes those that a launch makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from course.compiler import toolchain
+from course.kernels import activation, convolution, linear, norm, products, reconstruct, reduce
+from course.kernels.arrays import WORDS
+from course.kernels.convolution import function_of
+from course.kernels.norm import Form
+from course.kernels.softmax import backward as softmax_backward
+from course.kernels.softmax import forward as softmax
+from course.kernels.svd import blocks, qr
+from course.models.digits import one_kernel
+from course.models.digits.weights import ACTIVATIONS, SIDE
+from course.models.spectral import network
+from tools.mnist import MNIST_SIDE
+
+# --- types ----------------------------------------------------------------------------------------
+
+_ONE, _TWO, _THREE, _FOUR = (f"float32[{':, ' * axes}::1]" for axes in range(4))
+_FLAGS, _COUNTS = "int32[::1]", "int32[:, ::1]"
+_FACTORS = f"{_TWO}, {_ONE}, {_TWO}, int64, {_TWO}"
+_MANY = f"{_THREE}, {_TWO}, {_THREE}, int64, {_THREE}"
+_PARTS = f"{{word}}[:, :, ::1], {{word}}[:, :, ::1], {_ONE}, {_ONE}, {_TWO}"
+_MANY_PARTS = f"{{word}}[:, :, :, ::1], {{word}}[:, :, :, ::1], {_TWO}, {_TWO}, {_THREE}"
+_NORM_BACK = f"{_TWO}, {_TWO}, {_ONE}, float32"
+_LINEAR = f"void({_TWO}, {_TWO}, {_ONE}, {_TWO})"
+_BLOCKS = f"void({_THREE}, {_THREE}, {_ONE}, int32, {_ONE}, {_FLAGS})"
+_SPLIT_WORDS = {"halves": "uint32", "tf32": "float32"}
+
+#: Argument types of a kernel, by its module's name below the package and its own
+#: ("svd.qr.form_q"), or of all kernels of a module that are not named ("svd.rotate.*").
+SIGNATURES: dict[str, str] = {
+    "reconstruct.first_steps.*": f"void({_FACTORS})",
+    "reconstruct.register_tiles.*": f"void({_FACTORS})",
+    "reduce.fill": f"void({_ONE}, float32)",
+    "softmax.forward.*": f"void({_TWO}, {_TWO})",
+    "softmax.backward.*": f"void({_TWO}, {_TWO}, {_TWO})",
+    "activation.multiply": f"void({_ONE}, {_ONE}, {_ONE})",
+    "norm.first_steps.*": f"void({_TWO}, {_ONE}, {_ONE}, float32, {_TWO})",
+    "norm.ladder.shifted_factors": f"void({_ONE}, {_ONE}, {_ONE}, {_ONE})",
+    "norm.backward.backward_of_rows": f"void({_NORM_BACK}, {_TWO}, {_TWO})",
+    "norm.backward.backward_of_columns": f"void({_TWO}, {_TWO}, {_TWO}, {_TWO}, {_TWO})",
+    "norm.backward.column_sums": f"void({_TWO}, {_ONE})",
+    "transpose.*": f"void({_TWO}, {_TWO})",
+    "spectral.layers.layer_norm": f"void({_TWO}, {_ONE}, {_ONE}, {_TWO})",
+    "spectral.layers.linear": _LINEAR,
+    "spectral.layers.gelu_each": f"void({_TWO}, {_TWO})",
+    "spectral.layers.mean_squared_error": f"void({_TWO}, {_TWO}, {_ONE})",
+    "convolution.convolve_naive": f"void({_FOUR}, {_FOUR}, {_ONE}, {_FOUR})",
+    "convolution.pool_naive": f"void({_FOUR}, {_FOUR})",
+    "linear.linear_naive": _LINEAR,
+    "svd.rotate.*": f"void({_THREE}, {_THREE}, {_ONE}, int32, {_ONE}, {_FLAGS}, {_FLAGS})",
+    "svd.blocks.rotate_blocks": _BLOCKS,
+    "svd.qr.form_q": f"void({_THREE}, {_FOUR}, {_THREE}, {_FLAGS}, int32)",
+    "svd.ends.find_scale": f"void({_THREE}, {_ONE}, {_ONE}, {_FLAGS})",
+    "svd.ends.scale_into": f"void({_THREE}, {_ONE}, {_THREE}, boolean)",
+    "svd.ends.begin": f"void({_THREE}, {_ONE}, {_ONE}, {', '.join([_FLAGS] * 4)}, {_TWO})",
+    "svd.ends.judge": f"void({_ONE}, {_FLAGS}, {_FLAGS}, {_FLAGS}, int32, {_FLAGS}, {_TWO})",
+    "svd.ends.copy_matrices": f"void({_THREE}, {_THREE}, {_FLAGS}, int32)",
+    "svd.ends.sort_rows": f"void({_THREE}, {_THREE}, {_ONE}, {_TWO}, {_COUNTS}, {_TWO}, {_TWO}, "
+    f"{_FLAGS}, {_FLAGS})",
+    "svd.ends.complete_few": f"void({_THREE}, {_FLAGS}, int32, int32)",
+    "svd.ends.gather": f"void({_THREE}, {_COUNTS}, {_TWO}, {_THREE}, boolean, {_FLAGS}, int32)",
+    "svd.ends.complete_many": f"void({_THREE}, {_THREE}, {_COUNTS}, {_TWO}, {_FLAGS}, {_THREE}, "
+    "int32)",
+    "seeded.fill": f"void({_ONE}, uint64, uint64)",
+    "seeded.digest": "void(uint32[:, ::1], uint64[::1])",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel to compile; `name` as in `SIGNATURES`, where its types are not `declared`."""
+
+    name: str
+    kernel: Any
+    declared: str | None = None
+    capability: tuple[int, int] = (5, 0)
+    before: tuple[int, int] = (99, 0)
+
+    def is_for(self, target: str) -> bool:
+        """Whether the kernel is meant for a target."""
+        return self.capability <= toolchain.capability(target) < self.before
+
+
+# --- kernels that are made for shapes of tiles, kinds of factors, functions, stored types ---------
+
+
+def made() -> Iterator[Case]:
+    """All of them, family by family."""
+    yield from of_reconstruct()
+    yield from of_norm()
+    yield from of_activation()
+    yield from of_reduce()
+    yield from of_softmax()
+    yield from of_networks()
+    yield from of_svd()
+
+
+def of_reconstruct() -> Iterator[Case]:
+    """Steps on tiles, for one image and for many, aligned or not; what splits the factors."""
+    for suffix, steps in (("", reconstruct.LADDER), (" before 8.0", reconstruct.OLDER)):
+        pairs = list(steps.items())
+        pairs += [(f"{name}, thin", step.thin) for name, step in pairs if step.thin]
+        before = (8, 0) if suffix else (99, 0)
+        for name, step in pairs:
+            parts = ("unaligned", False), ("many", True), ("many_unaligned", True)
+            if step.unaligned is not None:
+                parts = (*parts, ("kernel", False))
+            for part, many in parts:
+                if (kernel := getattr(step, part)) is not None:
+                    label = "" if part == "kernel" else f" ({part.replace('_', ', ')})"
+                    yield Case(
+                        f"reconstruct: {name}{suffix}{label}", kernel,
+                        of_factors(step.kind, many), step.capability, before,
+                    )  # fmt: skip
+    for kind, kernels in reconstruct.FRAGMENTS.items():
+        word, capability = _SPLIT_WORDS[kind], (5, 3) if kind == "halves" else (8, 0)
+        for name, kernel in kernels._asdict().items():
+            axis = ":, " if name.startswith("many_") else ""
+            u, parts = f"float32[{axis}:, ::1]", f"{word}[{axis}:, :, ::1]"
+            scale = f"float32[{axis}::1]"
+            taken = u if name.endswith("u") else f"{scale}, {u}"
+            types = f"void({taken}, int64, {parts}, {scale})"
+            yield Case(f"fragments: {kind}, {name}", kernel, types, capability)
+
+
+def of_factors(kind: str | None, many: bool) -> str:
+    """Argument types of a step's kernel, which multiplies factors or fragments of a kind."""
+    if kind is None:
+        return f"void({_MANY if many else _FACTORS})"
+    return f"void({(_MANY_PARTS if many else _PARTS).format(word=_SPLIT_WORDS[kind])})"
+
+
+#: Lengths of rows, aligned or not, by what is stored: each number of elements a thread once.
+NORM_LENGTHS = {
+    "float32": (
+        (96, True), (768, True), (1000, False), (4096, True), (5000, True), (16_384, True),
+        (16_001, False), (32_768, True), (65_536, True), (65_535, False),
+    ),
+    "float16": ((768, True), (1000, False), (4096, True), (65_536, True)),
+}  # fmt: skip
+
+
+def of_norm() -> Iterator[Case]:
+    """LayerNorm, for a shape and a form."""
+    yield Case("norm: activate, gelu", norm.activate("gelu"), f"void({_TWO})")
+    for kind, lengths in NORM_LENGTHS.items():
+        rows, columns = f"{kind}[:, ::1]", f"{kind}[::1]"
+        types = f"void({rows}, {columns}, {columns}, float32, {rows})"
+        back = f"void({rows}, {rows}, {columns}, float32, {rows}, {_TWO}, {_TWO})"
+        for length, aligned in lengths:
+            where = f"{length}{'' if aligned else ' unaligned'}, {kind}"
+            step = norm.LADDER[norm.method_for("auto", length, aligned, kind, given=(0, False))]
+            for function in (None, "gelu") if length in (768, 4096) else ("gelu",):
+                name = f"norm: {'rows' if function is None else 'rows, gelu'}, {where}"
+                form = Form(kind, aligned, activation=function)
+                yield Case(name, step.launch(1, length, form).kernel, types)
+                if aligned and kind == "float32" and length <= norm.IN_L2:
+                    kernel = step.launch(1, length, replace(form, in_l2=True)).kernel
+                    yield Case(f"{name}, kept in L2", kernel, types, (8, 0))
+            if length <= norm.BACKWARD_THREADS * norm.BACKWARD_ELEMENTS[aligned][-1]:
+                shape = norm.backward_shape(length, aligned)
+                form = Form(kind, aligned, shape.full(length, aligned))
+                kernel = norm.backward_in_registers(shape, form, True)
+                yield Case(f"norm: backward, {where}", kernel, back)
+            if kind == "float32" and length > norm.ALONE[aligned]:
+                form = Form(kind, aligned, activation="gelu", shifted=not aligned)
+                shape = norm.split_shape(length, 2**18, form.shifted)
+                kernel = norm.rows_in_both(shape, norm.split_form(shape, form, length))
+                yield Case(f"norm: rows in both, gelu, {where}", kernel, types, (8, 0))
+
+
+def of_activation() -> Iterator[Case]:
+    """Activations and their gradients."""
+    for name, (forward, backward) in activation.FUNCTIONS.items():
+        for stored in WORDS:
+            array, shape = f"{stored}[::1]", activation.SHAPES["sm_90", np.dtype(stored).itemsize]
+            for label, function, types, makers in (
+                (name, forward, f"void({array}, {array})", (activation.wide, activation.each)),
+                (
+                    f"{name} gradient", backward, f"void({array}, {array}, {array})",
+                    (activation.wide_gradient, activation.each_gradient),
+                ),
+            ):  # fmt: skip
+                wide, each = makers
+                kernel = wide(function, stored, shape)
+                yield Case(f"activation: {label}, wide, {stored}", kernel, types)
+                if stored == "float32":
+                    yield Case(f"activation: {label}, each", each(function), types)
+
+
+def of_reduce() -> Iterator[Case]:
+    """Sums and maxima."""
+    for name, kind in reduce.KINDS.items():
+        for label, step in reduce.LADDER.items():
+            for stored in ("float32", "float16"):
+                room = "" if step.fills else f"{_ONE}, uint32[::1], "
+                types = f"void({stored}[::1], {room}{_ONE})"
+                about = f"reduce: {name}, {label}, {stored}"
+                if not step.shaped:
+                    yield Case(about, step.make(kind), types)
+                    continue
+                for aligned in (True, False):
+                    kernel = step.make(kind, reduce.SHAPES["sm_90"], aligned)
+                    yield Case(f"{about}{'' if aligned else ', unaligned'}", kernel, types)
+
+
+def of_softmax() -> Iterator[Case]:
+    """Softmax and its gradient, at some lengths."""
+    for stored, aligned in (("float32", True), ("float16", True), ("float32", False)):
+        rows, about = f"{stored}[:, ::1]", f"{stored}{'' if aligned else ', unaligned'}"
+        types, back = f"void({rows}, {rows})", f"void({rows}, {rows}, {rows})"
+        for label, threads in softmax.ONLINE_THREADS.items():
+            kernel = softmax.online(stored, threads, aligned)
+            yield Case(f"softmax: online, {label}, {about}", kernel, types)
+        for columns in (10, 768, softmax.LONGEST[aligned]):
+            shape = softmax.shape_for(columns, softmax.most_accesses(stored, aligned))
+            kernel = softmax.registers(stored, shape, aligned, shape.full(columns, aligned))
+            yield Case(f"softmax: registers, {columns}, {about}", kernel, types)
+        for columns in (10, 768, softmax_backward.LONGEST[aligned]):
+            shape = softmax.shape_for(columns, softmax_backward.MOST_ACCESSES[stored])
+            full = shape.full(columns, aligned)
+            kernel = softmax_backward.backward_in_registers(stored, shape, aligned, full)
+            yield Case(f"softmax_backward: registers, {columns}, {about}", kernel, back)
+
+
+def of_networks() -> Iterator[Case]:
+    """Layers of the network of digits, all of it in one kernel, and the spectral autoencoder's."""
+    fused = f"void({_TWO}, {_ONE}, {_ONE}, {_THREE})"
+    for name in ACTIVATIONS:
+        for inputs, side in ((1, 8), (16, 4), (1, 28), (16, 14)):
+            shape = convolution.shape_for(side, side)
+            kernel = convolution.fused(function_of(name), inputs, side, side, shape)
+            yield Case(f"convolution: fused, {name}, {inputs} x {side} x {side}", kernel, fused)
+        for side in (SIDE, MNIST_SIDE):
+            kernel = one_kernel.whole(function_of(name), side)
+            yield Case(
+                f"cnn: whole, {name}, {side} x {side}", kernel, f"void({_TWO}, {_ONE}, {_TWO})"
+            )
+    for name in (None, *ACTIVATIONS):
+        kernel = linear.warps(function_of(name))
+        yield Case(f"linear: warp, {name or 'no activation'}", kernel, _LINEAR)
+    for shape in (*network.SHAPES, *network.FOLDED, *network.FETCHED):
+        name = f"spectral: {shape.samples} x {shape.columns}, {shape.groups} groups"
+        name += f"{', folded' * shape.folded}{'' if shape.resident else ', fetched'}"
+        yield Case(name, network.kernel_of(shape), network.SIGNATURE, shape.capability)
+
+
+def of_svd() -> Iterator[Case]:
+    """Products, reflections, and blocks on tensor cores."""
+    types = f"void({_THREE}, {_THREE}, float32, float32, {_THREE}, {_THREE}, {_FLAGS}, int32)"
+    for (turn_a, turn_b), kernel in products.PRODUCTS.items():
+        yield Case(f"svd: product of a{chr(39) * turn_a} b{chr(39) * turn_b}", kernel, types)
+    types = f"void({_THREE}, {_THREE}, {_FOUR}, {_FLAGS}, int32)"
+    for own, kernel in qr.FACTOR.items():
+        yield Case(f"svd: reflections, {own} rows a thread", kernel, types)
+    for name, kernel in blocks.ROTATE.items():
+        yield Case(f"svd: blocks on {name} cores", kernel, _BLOCKS, blocks.CAPABILITY)

@@ -1,0 +1,146 @@
+"""Read MNIST's images of digits where you have its IDX files, as the course's networks take them.
+
+>>> x, labels = mnist("folder", "t10k")        # (10000, 1, 28, 28), as `course.models.digits` says
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from course.models.digits.data import CLASSES, network_input
+
+MNIST_SIDE = 28
+
+#: MNIST's parts: files of the images and of the labels. Either may end in .gz, too.
+PARTS = {
+    "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
+    "t10k": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
+}
+BYTES = 8  # IDX's code of unsigned bytes
+GZIP = b"\x1f\x8b"  # what a gzip file begins with
+
+
+class BadDigits(ValueError):
+    """A file of digits that cannot be used; the message names the file and what is wrong."""
+
+
+def mnist(folder: str | os.PathLike[str], part: str = "train") -> tuple[np.ndarray, np.ndarray]:
+    """Images and labels of MNIST, from the IDX files that you have.
+
+    Parameters
+    ----------
+    folder : path
+        Where the files of `PARTS` lie, unpacked or as .gz.
+    part : {"train", "t10k"}
+
+    Returns
+    -------
+    x : ndarray, shape (n, 1, 28, 28), float32
+    labels : ndarray, shape (n,), int64
+
+    Raises
+    ------
+    FileNotFoundError
+        When a file is not there; the message says which.
+    BadDigits
+        When one is no IDX file, is cut off, has something else in it, or they do not fit together.
+    ValueError
+        For another part.
+    """
+    if part not in PARTS:
+        raise ValueError(f"MNIST has no part {part!r}: choose {', '.join(PARTS)}")
+    of_images, of_labels = (_found(Path(folder), name) for name in PARTS[part])
+    images, labels = read_idx(of_images, axes=3), read_idx(of_labels, axes=1)
+    if images.shape[1:] != (MNIST_SIDE, MNIST_SIDE):
+        raise BadDigits(
+            f"{of_images.name} has images of {images.shape[1]} x {images.shape[2]} pixels; MNIST's "
+            f"are {MNIST_SIDE} x {MNIST_SIDE}"
+        )
+    if len(images) != len(labels):
+        raise BadDigits(
+            f"{of_images.name} has {len(images):,} images and {of_labels.name} {len(labels):,} "
+            "labels: they are not of one part"
+        )
+    if labels.size and labels.max() >= CLASSES:
+        raise BadDigits(f"{of_labels.name} has the label {labels.max()}; digits are 0 to 9")
+    return network_input(images, 255), labels.astype(np.int64)
+
+
+def _found(folder: Path, name: str) -> Path:
+    """The file of this name, unpacked or not."""
+    for path in (folder / name, folder / f"{name}.gz"):
+        if path.is_file():
+            return path
+    raise FileNotFoundError(
+        f"there is neither {name} nor {name}.gz in {folder}: put MNIST's IDX files there"
+    )
+
+
+def read_idx(path: str | os.PathLike[str], axes: int | None = None) -> np.ndarray:
+    """Read an IDX file of bytes, unpacked or packed by gzip, whatever its name says.
+
+    Two zeros, a code of the type (8: unsigned bytes), the number of axes; the length of each axis,
+    four bytes, the highest first; then the numbers. Source: Y. LeCun, C. Cortes and C. Burges, "The
+    MNIST database of handwritten digits", file formats.
+
+    Parameters
+    ----------
+    path : path
+    axes : int, optional
+        How many it must have: 3 for images, 1 for labels.
+
+    Returns
+    -------
+    ndarray of uint8
+
+    Raises
+    ------
+    BadDigits
+        When it is no such file, is cut off or too long, or cannot be unpacked.
+    OSError
+        When it cannot be read at all.
+    """
+    path = Path(path)
+    content = path.read_bytes()
+    if content.startswith(GZIP):
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as problem:
+            raise BadDigits(
+                f"{path.name} is packed by gzip and cannot be unpacked: {problem}; is it cut off?"
+            ) from None
+    if len(content) < 4 or content[:2] != b"\0\0":
+        start = content[:4].hex(" ") or "nothing"
+        raise BadDigits(
+            f"{path.name} is no IDX file: it begins with {start}, not with 00 00 and a type"
+        )
+    kind, count = content[2], content[3]
+    if kind != BYTES:
+        raise BadDigits(
+            f"{path.name} holds numbers of IDX's type 0x{kind:02x}; read are unsigned bytes, "
+            f"0x{BYTES:02x}"
+        )
+    if count == 0 or (axes is not None and count != axes):
+        raise BadDigits(
+            f"{path.name} has {count} axes; {'at least 1 is' if axes is None else f'{axes} are'} "
+            "expected: images have 3, labels 1"
+        )
+    start = 4 + 4 * count
+    if len(content) < start:
+        raise BadDigits(f"{path.name} is cut off: it ends before the lengths of its {count} axes")
+    shape = struct.unpack(f">{count}I", content[4:start])
+    wanted, given = math.prod(shape), len(content) - start
+    if given != wanted:
+        what = "is cut off" if given < wanted else "is too long"
+        raise BadDigits(
+            f"{path.name} {what}: {' x '.join(map(str, shape))} numbers are {wanted:,} bytes, and "
+            f"{given:,} follow"
+        )
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)

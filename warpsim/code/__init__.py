@@ -1,0 +1,1 @@
+"""The Python source of the program that runs a kernel's lanes."""

@@ -1,0 +1,149 @@
+"""Code of attributes, indices and fields in a lane program."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from numba import types
+
+from warpsim.front import operators
+from warpsim.front.expressions import index_nodes
+from warpsim.front.names import MISSING, KernelName
+from warpsim.front.oracle import dtype_of
+
+
+class Accesses:
+    """What the emitter writes for ``a.b`` and ``a[i]``."""
+
+    source: Any
+    typing: Any
+
+    def code_Attribute(self, node: ast.Attribute) -> str:
+        value = self.source.static(node)
+        if isinstance(value, KernelName):
+            return "32" if value.path == "warpsize" else f"T.{value.path.replace('.', '_')}"
+        if value is not MISSING:
+            return self.value(value, node)
+        kind, name = self.typing.of[node.value], node.attr
+        if self.is_field(node):
+            return self._field_value(node)
+        code = self.expression(node.value)
+        if isinstance(kind, types.Array):
+            if name in ("real", "imag"):
+                real = not isinstance(kind.dtype, types.Complex)
+                return code if real else f"T.component({code}, {name!r})"
+            return f"{code}.{({'strides': 'byte_strides', 'T': 'transposed'}).get(name, name)}"
+        if isinstance(kind, types.BaseNamedTuple):
+            return f"{code}[{kind.fields.index(name)}]"
+        if isinstance(kind, types.EnumMember | types.IntEnumMember):
+            return code
+        return f"part({code}, {name!r})"
+
+    def _field_value(self, node: ast.Attribute | ast.Subscript) -> str:
+        code = self.field(node)
+        if isinstance(self.typing.of[node], types.Array | types.Record):
+            return code
+        return f"T.load({code}, (), {self.site(node, ast.unparse(node))})"
+
+    def field(self, node: ast.Attribute | ast.Subscript) -> str:
+        """Code of a field of a record, or of all records of an array, as an array."""
+        name = node.attr if isinstance(node, ast.Attribute) else self.source.static(node.slice)
+        if type(name) is int:
+            name = list(self.typing.of[node.value].fields)[name]
+        return f"T.field({self.expression(node.value)}, {name!r})"
+
+    def is_field(self, node: ast.expr) -> bool:
+        if not isinstance(node, ast.Attribute | ast.Subscript):
+            return False
+        kind = self.typing.of.get(node.value)
+        if isinstance(kind, types.Record):
+            return True
+        if not isinstance(kind, types.Array) or not isinstance(kind.dtype, types.Record):
+            return False
+        name = node.attr if isinstance(node, ast.Attribute) else self.source.static(node.slice)
+        return isinstance(name, str) and name in kind.dtype.fields
+
+    def code_Subscript(self, node: ast.Subscript) -> str:
+        value = self.source.static(node)
+        if value is not MISSING:
+            return self.value(value, node)
+        base = self.typing.of[node.value]
+        if self.is_field(node):
+            return self._field_value(node)
+        code = self.expression(node.value)
+        if isinstance(base, types.BaseTuple):
+            index = self.source.static(node.slice)
+            if isinstance(index, int):
+                return f"{code}[{index}]"
+            if isinstance(node.slice, ast.Slice):
+                return f"{code}[{ast.unparse(node.slice)}]"
+            return f"T.pick({code}, {self.expression(node.slice)}, {self.site(node)})"
+        site = self.site(node, ast.unparse(node.value))
+        view = isinstance(self.typing.of[node], types.Array | types.Record)
+        what = "view" if view else "load"
+        return f"T.{what}({code}, {self.index(node)}, {site})"
+
+    def index(self, node: ast.Subscript) -> str:
+        """The index of an access as a tuple, one integer (or slice) a dimension."""
+        nodes = self.typing.indices.get(node) or index_nodes(node)
+        if len(nodes) == 1 and isinstance(self.typing.of.get(nodes[0]), types.BaseTuple):
+            return self.expression(nodes[0])
+        return spelled_tuple([self._one_index(n) for n in nodes])
+
+    def _one_index(self, node: ast.expr) -> str:
+        if isinstance(node, ast.Slice):
+            parts = [
+                "None" if part is None else self.expression(part)
+                for part in (node.lower, node.upper, node.step)
+            ]
+            return f"slice({', '.join(parts)})"
+        return self.operand(node, types.int64)
+
+    def element_type(self, kind: types.Type, what: str) -> str:
+        """Code of the NumPy dtype of an array that a kernel makes."""
+        dtype = dtype_of(kind)
+        return repr(dtype.name) if dtype.names is None else self.constant(dtype, what)
+
+    def store(self, target: ast.expr, code: str, kind: types.Type, site: int) -> None:
+        """Write the line that sets an element, a field, a whole record or a slice."""
+        wanted = self.typing.targets[target]
+        field = self.is_field(target)
+        base = self.field(target) if field else self.expression(target.value)
+        if isinstance(wanted, types.Array):
+            if not field:
+                base = f"T.view({base}, {self.index(target)}, {site})"
+            convert = "None"
+            if not isinstance(wanted.dtype, types.Record):
+                convert = operators.name_of(wanted.dtype)
+                if isinstance(kind, types.BaseTuple):
+                    whole = types.UniTuple(wanted.dtype, len(kind))
+                    code = self.convert(code, kind, whole)
+                elif not isinstance(kind, types.Array):
+                    code = self.convert(code, kind, wanted.dtype)
+            self.line(f"T.store_all({base}, {code}, {site}, {convert})")
+            return
+        index = "()" if field else self.index(target)
+        if isinstance(wanted, types.Record):
+            self.line(f"T.store_record({base}, {index}, {code}, {site})")
+            return
+        code = bare(self.convert(code, kind, wanted))
+        self.line(f"T.store({base}, {index}, {code}, {site})")
+
+
+def spelled_tuple(parts: list[str]) -> str:
+    """Code of a tuple of pieces of code."""
+    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+
+
+def bare(code: str) -> str:
+    """Code without the parentheses around all of it, for places that need none."""
+    if not code.startswith("("):
+        return code
+    depth = 0
+    for number, letter in enumerate(code):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            inside = code[1:-1]
+            return inside if number == len(code) - 1 and "," not in inside else code
+    return code

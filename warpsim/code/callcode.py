@@ -1,0 +1,263 @@
+"""Code of calls in a lane program."""
+
+from __future__ import annotations
+
+import ast
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numba import types
+
+from warpsim.code.accesscode import spelled_tuple
+from warpsim.front import operators
+from warpsim.front.calls import array_parts
+from warpsim.front.elementwise import total_code, ufunc_code
+from warpsim.front.intrinsics import GRID_GROUP
+from warpsim.front.names import MISSING, KernelName
+from warpsim.front.oracle import dtype_of, plain
+from warpsim.front.pieces import piece_code
+from warpsim.run.halves import FUNCTIONS
+
+if TYPE_CHECKING:
+    from warpsim.code.emit import Emitter
+
+_PURE_CALLS = {"min", "max", "abs", "int", "float", "bool", "len"}
+_CHEAP = {abs, min, max, round, math.floor, math.ceil, math.fabs, math.trunc, math.copysign}
+
+
+def is_pure(node: ast.AST) -> bool:
+    """True if evaluating the expression on idle lanes does no harm and is not counted."""
+    for child in ast.walk(node):
+        if isinstance(child, ast.Subscript):
+            shape = isinstance(child.value, ast.Attribute) and child.value.attr == "shape"
+            if not shape:
+                return False
+        elif isinstance(child, ast.Call):
+            if not (isinstance(child.func, ast.Name) and child.func.id in _PURE_CALLS):
+                return False
+        elif isinstance(child, ast.BinOp) and isinstance(
+            child.op, ast.Div | ast.Mod | ast.FloorDiv | ast.Pow
+        ):
+            return False
+    return True
+
+
+def emit_call(emitter: Emitter, node: ast.Call) -> str:
+    """Code of one call, its operands converted as Numba converts them."""
+    function = emitter.source.static(node.func)
+    typing = emitter.typing
+    if isinstance(function, KernelName):
+        return _intrinsic(emitter, node, function.path)
+    if isinstance(node.func, ast.Attribute) and typing.of.get(node.func.value) == GRID_GROUP:
+        emitter.cooperative = True
+        return f"T.grid_sync({emitter.site(node)})"
+    if node in typing.callees:
+        return _device(emitter, node)
+    if function is print:
+        return _print(emitter, node)
+    if function is len:
+        kind = typing.of[node.args[0]]
+        code = emitter.expression(node.args[0])
+        return f"{code}.shape[0]" if isinstance(kind, types.Array) else str(len(kind))
+    if function is MISSING:
+        return _method(emitter, node)
+    if function in (np.sum, np.mean):
+        return total_code(emitter, node, node.args[0], function.__name__)
+    if isinstance(function, np.ufunc) and isinstance(typing.of[node], types.Array):
+        return ufunc_code(emitter, node, function)
+    operands = typing.operands[node]
+    if function in (min, max) and len(node.args) == 1:
+        return _extreme_of_tuple(emitter, node, function)
+    codes = [emitter.operand(a, k) for a, k in zip(node.args, operands, strict=True)]
+    kind = typing.of[node]
+    if function is complex and len(codes) == 2:
+        return f"complex_of({codes[0]}, {codes[1]}, {dtype_of(kind).name!r})"
+    if operators.is_cast(function):
+        return codes[0]
+    _count(emitter, function, kind)
+    if function in (min, max):
+        name = "minimum" if function is min else "maximum"
+        code = codes[0]
+        for other in codes[1:]:
+            code = f"{name}({code}, {other})"
+        return code
+    if function is abs:
+        return f"absolute({codes[0]})"
+    if function is round:
+        if len(codes) == 1:
+            return f"int64(rint({codes[0]}))"
+        return f"rint({codes[0]}, {codes[1]})"
+    if function is pow:
+        return f"power({codes[0]}, {codes[1]}, {operators.name_of(kind)})"
+    name = function.__name__
+    key = f"{name}_" if name in emitter.namespace else name
+    if isinstance(kind, types.BaseTuple):
+        parts = tuple(dtype_of(part) for part in kind)
+        emitter.namespace[key] = operators.library_pair(function, parts)
+    else:
+        emitter.namespace[key] = operators.library(function, dtype_of(kind))
+    return f"{key}({', '.join(codes)})"
+
+
+def _extreme_of_tuple(emitter: Emitter, node: ast.Call, function) -> str:
+    """Code of ``min(t)`` and ``max(t)``."""
+    kind, parts = emitter.typing.of[node], list(emitter.typing.of[node.args[0]])
+    name = "minimum" if function is min else "maximum"
+    value, code = emitter.temporary("value"), ""
+    for number, part in enumerate(parts):
+        one = emitter.convert(f"{value}[{number}]", part, kind)
+        code = f"{name}({code}, {one})" if code else one
+    return f"(lambda {value}: {code})({emitter.expression(node.args[0])})"
+
+
+def _method(emitter: Emitter, node: ast.Call) -> str:
+    """Code of a method of a number or an array."""
+    name, owner = node.func.attr, node.func.value
+    kind = emitter.typing.of[owner]
+    if name == "bit_count":
+        return f"popc({emitter.operand(owner, kind)}, 64)"
+    code = emitter.expression(owner)
+    if name in ("sum", "mean"):
+        return total_code(emitter, node, owner, name)
+    if name == "conjugate":
+        return f"conjugate({code})"
+    site = emitter.site(node)
+    if name == "view":
+        dtype = dtype_of(emitter.typing.of[node].dtype)
+        return f"T.view_as({code}, {emitter.constant(dtype, dtype.name)}, {site})"
+    if name == "transpose":
+        return f"{code}.transposed"
+    shape = [emitter.expression(argument) for argument in node.args]
+    whole = isinstance(emitter.typing.of[node.args[0]], types.BaseTuple)
+    return f"T.reshape({code}, {shape[0] if whole else spelled_tuple(shape)}, {site})"
+
+
+def _count(emitter: Emitter, function, kind: types.Type) -> None:
+    if isinstance(kind, types.Float):
+        emitter.count("special", function not in _CHEAP and not isinstance(function, type))
+        if operators.group_of(kind) == "float64":
+            emitter.count("in double", function not in _CHEAP)
+
+
+def _device(emitter: Emitter, node: ast.Call) -> str:
+    function, arguments = emitter.typing.callees[node]
+    program = emitter.program_of(function, arguments, emitter.traced)
+    name = program.name
+    # another function of this name, or a variable of the caller
+    taken = name == emitter.source.name or name in emitter.names.values()
+    if taken or emitter.namespace.setdefault(name, program.run) is not program.run:
+        name = emitter.temporary(f"{name}_")
+        emitter.namespace[name] = program.run
+    codes = [emitter.operand(a, k) for a, k in zip(node.args, arguments, strict=True)]
+    base = len(emitter.sites)
+    emitter.sites.extend(program.sites)
+    emitter.cooperative |= program.cooperative
+    emitter.may_read_unset |= program.may_read_unset
+    code = f"T.call({', '.join([name, str(base), *codes])})"
+    return emitter.convert(code, program.result, emitter.typing.of[node])
+
+
+def _print(emitter: Emitter, node: ast.Call) -> str:
+    parts = []
+    for argument in node.args:
+        kind = emitter.typing.of[argument]
+        parts.append(f"({_format_of(kind)!r}, {emitter.expression(argument)})")
+    return f"T.print({', '.join(parts)})"
+
+
+def _format_of(kind: types.Type) -> str:
+    """How CUDA's printf shows a value: integers whole, floats with six decimals."""
+    if isinstance(kind, types.BaseTuple):
+        inner = ", ".join(_format_of(part) for part in kind)
+        return f"({inner},)" if len(kind) == 1 else f"({inner})"
+    if isinstance(kind, types.StringLiteral | types.Boolean):
+        return "%s"
+    return "%d" if isinstance(kind, types.Integer) else "%f"
+
+
+def _intrinsic(emitter: Emitter, node: ast.Call, path: str) -> str:
+    typing = emitter.typing
+    if path.startswith("pieces."):
+        return piece_code(emitter, node, path[7:])
+    if path == "cg.this_grid":
+        emitter.cooperative = True
+        return "0"
+    if path in ("grid", "gridsize"):
+        return f"T.{path}({emitter.source.static(node.args[0])})"
+    if path in ("shared.array", "local.array"):
+        emitter.may_read_unset = True
+        shape_node, _ = array_parts(node)
+        shape = emitter.source.static(shape_node)
+        sizes = shape if isinstance(shape, tuple) else (shape,)
+        sizes = tuple(int(size) for size in sizes)
+        (dtype,) = typing.operands[node]
+        name = _assigned_name(emitter, node) or ast.unparse(node)
+        site = emitter.site(node, name)
+        kind = emitter.element_type(dtype, ast.unparse(node))
+        return f"T.{path[:-6]}_array({sizes}, {kind}, {site})"
+    if path == "const.array_like":
+        return emitter.expression(node.args[0])
+    if path.startswith("atomic."):
+        return _atomic(emitter, node, path[7:])
+    codes = [
+        emitter.operand(argument, kind)
+        for argument, kind in zip(node.args, typing.operands[node], strict=True)
+    ]
+    if path.startswith("fp16."):
+        run, heading, amount = FUNCTIONS[path[5:]]
+        emitter.count(heading, amount)
+        name = path.replace(".", "_")
+        emitter.namespace[name] = run
+        return f"{name}({', '.join(codes)})"
+    if path in ("popc", "clz", "ffs", "brev"):
+        bits = typing.operands[node][0].bitwidth
+        return f"{path}({codes[0]}, {bits})"
+    if path in ("fma", "cbrt", "selp"):
+        if path == "fma":
+            emitter.count(operators.group_of(typing.of[node]), 2)
+            if operators.group_of(typing.of[node]) == "float64":
+                emitter.count("in double", 2)
+        elif path == "cbrt":
+            emitter.count("special")
+        return f"{path}({', '.join(codes)})"
+    from warpsim.run.threads import Threads
+
+    if not hasattr(Threads, path):
+        raise emitter.source.unsupported(node, f"cuda.{path}")
+    codes.append(str(emitter.site(node)))
+    return f"T.{path}({', '.join(codes)})"
+
+
+def _assigned_name(emitter: Emitter, node: ast.Call) -> str | None:
+    for statement in ast.walk(emitter.source.tree):
+        if isinstance(statement, ast.Assign) and statement.value is node:
+            target = statement.targets[0]
+            return target.id if isinstance(target, ast.Name) else None
+    return None
+
+
+def _atomic(emitter: Emitter, node: ast.Call, name: str) -> str:
+    typing = emitter.typing
+    array = emitter.expression(node.args[0])
+    if name == "compare_and_swap":
+        index, values = "(0,)", node.args[1:]
+    else:
+        kind = plain(typing.of[node.args[1]])
+        index = emitter.expression(node.args[1])
+        if isinstance(kind, types.BaseTuple):
+            index = f"tuple(int64(i) for i in {index})"
+        else:
+            index = f"({emitter.convert(index, kind, types.int64)},)"
+        values = node.args[2:]
+    codes = [
+        emitter.operand(value, kind)
+        for value, kind in zip(values, typing.operands[node], strict=True)
+    ]
+    used = not any(
+        isinstance(statement, ast.Expr) and statement.value is node
+        for statement in ast.walk(emitter.source.tree)
+    )
+    site = emitter.site(node, ast.unparse(node.args[0]))
+    name = "cas" if name == "compare_and_swap" else name
+    return f"T.atomic({name!r}, {array}, {index}, {site}, {used}, {', '.join(codes)})"

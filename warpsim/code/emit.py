@@ -1,0 +1,356 @@
+"""A kernel's syntax tree becomes the Python source of a lane program.
+
+A lane program runs all threads of a chunk of blocks at once: a value that differs between threads
+is a NumPy array with one element a thread (a *lane*), a value that all share stays a Python scalar.
+``T`` is the running :class:`warpsim.run.threads.Threads`; ``T.mask`` says which lanes are active.
+The source is readable on purpose: ``print(kernel.lane_program(...))`` shows it.
+"""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import math
+import re
+from collections import Counter
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from warpsim.code.accesscode import Accesses, bare, spelled_tuple
+from warpsim.code.callcode import emit_call, is_pure
+from warpsim.front import operators
+from warpsim.front.assigned import DoubtfulReads
+from warpsim.front.liveness import Scopes
+from warpsim.front.names import Site
+from warpsim.front.oracle import of_value, plain
+from warpsim.front.types import Typing
+from warpsim.run.memory import ConstantArray
+
+_SYMBOL = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
+    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
+    ast.Is: "==", ast.IsNot: "!=",
+}  # fmt: skip
+_HELPER = {
+    ast.Div: "divide", ast.FloorDiv: "floor_divide", ast.Mod: "remainder", ast.Pow: "power",
+    ast.LShift: "shift_left", ast.RShift: "shift_right",
+}  # fmt: skip
+_TEMPORARY = re.compile(r"_(then|else|outer|loop|value|array|index|m|k|s)_?\d*")
+
+
+class Emitter(Accesses, DoubtfulReads):
+    """Writes the lane program of one typed function."""
+
+    def __init__(self, typing: Typing, device: bool, traced: bool, program_of):
+        self.typing, self.source = typing, typing.source
+        self.device, self.traced, self.program_of = device, traced, program_of
+        self.cooperative = False  # waits for the whole grid: all blocks run in one chunk
+        self.out: list[str] = []
+        self.indent = 1
+        self.sites: list[Site] = []
+        self.namespace: dict[str, Any] = dict(operators.NAMESPACE)
+        self.comments: list[str] = []
+        self.loops: list[tuple[str, ast.AST]] = []
+        self.counts: list[Counter] = []
+        self.numbers: Counter = Counter()
+        edges = typing.edges.values()
+        self.scopes = Scopes(self.source, frozenset(e[0] for edge in edges for e in edge))
+        self.names = self._variable_names()
+        self.find_doubtful_reads()
+        body = self.source.tree.body
+        self.framed = any(
+            isinstance(node, ast.Return | ast.Raise | ast.Assert) and node is not body[-1]
+            for statement in body
+            for node in ast.walk(statement)
+        )
+
+    # ------------------------------------------------------------------ names
+    def _variable_names(self) -> dict[tuple[str, Any], str]:
+        """A Python name for each variable and each of its types."""
+        kinds: dict[str, dict] = {}
+        for name, kind in zip(self.source.arguments, self.typing.arguments, strict=True):
+            kinds.setdefault(name, {})[_key(kind)] = None
+        stores = [
+            (node.id, kind)
+            for node, kind in self.typing.targets.items()
+            if isinstance(node, ast.Name)
+        ]
+        joins = [(name, to) for edges in self.typing.edges.values() for name, _, to in edges]
+        for name, kind in stores + joins:
+            kinds.setdefault(name, {})[_key(kind)] = None
+        names = {}
+        for name, found in kinds.items():
+            taken = keyword.iskeyword(name) or name in ("T", "frame") or name in self.namespace
+            base = f"{name}_" if taken or _TEMPORARY.fullmatch(name) else name
+            for number, key in enumerate(found):
+                suffix = re.sub(r"\W+", "_", str(key)).strip("_")
+                names[name, key] = base if number == 0 else f"{base}_{suffix}"
+        return names
+
+    def variable(self, name: str, kind: types.Type) -> str:
+        return self.names[name, _key(kind)]
+
+    def temporary(self, stem: str) -> str:
+        self.numbers[stem] += 1
+        return f"_{stem}{self.numbers[stem]}"
+
+    def constant(self, value: Any, what: str) -> str:
+        name = f"_k{len(self.comments)}"
+        self.namespace[name] = value
+        self.comments.append(f"{name} = {what}")
+        return name
+
+    def site(self, node: ast.AST, array: str = "", code: str | None = None) -> int:
+        text = ast.unparse(node) if code is None else code
+        self.sites.append(Site(self.source.line(node), text, array, self.source.name))
+        return len(self.sites) - 1
+
+    def place(self, node: ast.AST, code: str) -> str:
+        """The last argument of what steers a loop: its place, where that matters."""
+        return f", site={self.site(node, code=code)}" if self.traced else ""
+
+    def line_site(self, node: ast.AST) -> int:
+        """The place of a whole line, for operations."""
+        return self.site(node, code=self.source.code(self.source.line(node)))
+
+    # ------------------------------------------------------------------ writing
+    def line(self, text: str) -> None:
+        self.out.append("    " * self.indent + text)
+
+    def count(self, kind: str, amount: int = 1) -> None:
+        if self.counts and amount:
+            self.counts[-1][kind] += amount
+
+    def counted(self, node: ast.AST, make) -> str:
+        """Code of an expression that is evaluated under its own mask, its operations counted."""
+        self.counts.append(Counter())
+        code = make()
+        counts = self.counts.pop()
+        if not self.traced or not counts:
+            return code
+        return f"T.counted({self.line_site(node)}, {dict(counts)}, {code})"
+
+    # ------------------------------------------------------------------ conversions
+    def convert(self, code: str, old: types.Type, new: types.Type) -> str:
+        """Code that turns a value of one type into another, as Numba's casts do."""
+        old, new = plain(old), plain(new)
+        if old == new or isinstance(new, types.Array | types.NoneType):
+            return code
+        if isinstance(new, types.BaseTuple):
+            if list(old) == list(new):
+                return code
+            parts = [self.convert("x", a, b) for a, b in zip(old, new, strict=True)]
+            functions = ", ".join(f"lambda x: {part}" for part in parts)
+            return f"convert_tuple({code}, ({functions},))"
+        literal = _literal(code)
+        if literal is not None:
+            value = operators.CONVERT[new](literal)
+            if isinstance(value, int | float) and math.isfinite(value):
+                return f"({value!r})" if value < 0 else repr(value)
+            return self.constant(value, f"{new}({code})")
+        return f"{operators.name_of(new)}({bare(code)})"
+
+    def operand(self, node: ast.expr, kind: types.Type) -> str:
+        return self.convert(self.expression(node), self.typing.of[node], kind)
+
+    def condition(self, node: ast.expr) -> str:
+        kind = self.typing.of[node]
+        code = self.expression(node)
+        if isinstance(kind, types.BaseTuple):
+            return str(len(kind) > 0)
+        return code if isinstance(kind, types.Boolean) else f"truth({code})"
+
+    # ------------------------------------------------------------------ expressions
+    def expression(self, node: ast.expr) -> str:
+        return getattr(self, f"code_{type(node).__name__}")(node)
+
+    def value(self, value: Any, node: ast.AST) -> str:
+        """A value known at compile time."""
+        if isinstance(value, bool | np.bool_):
+            return repr(bool(value))
+        if isinstance(value, str | None):
+            return repr(value)
+        if isinstance(value, tuple):
+            return spelled_tuple([self.value(part, node) for part in value])
+        if hasattr(value, "__cuda_array_interface__"):
+            return f"T.captured({self.constant(value, ast.unparse(node))}, {ast.unparse(node)!r})"
+        if isinstance(value, np.ndarray):
+            return self.constant(ConstantArray(value), ast.unparse(node))
+        if isinstance(value, Enum):
+            return self.value(value.value, node)
+        kind = of_value(value)
+        value = operators.CONVERT[kind](value)
+        if type(value) is int or (type(value) is float and math.isfinite(value)):
+            return f"({value!r})" if value < 0 else repr(value)
+        return self.constant(value, ast.unparse(node))
+
+    def code_Constant(self, node: ast.Constant) -> str:
+        return self.value(node.value, node)
+
+    def code_Name(self, node: ast.Name) -> str:
+        if node.id in self.source.assigned:
+            return self.read(node, self.typing.of[node])
+        return self.value(self.source.static(node), node)
+
+    def code_Tuple(self, node: ast.Tuple) -> str:
+        return spelled_tuple([self.expression(element) for element in node.elts])
+
+    def code_BinOp(self, node: ast.BinOp) -> str:
+        left, right = self.typing.operands[node]
+        return self.binary(
+            node,
+            node.op,
+            self.operand(node.left, left),
+            self.operand(node.right, right),
+            node.right,
+        )
+
+    def binary(self, node, op: ast.operator, left: str, right: str, right_node) -> str:
+        kind = self.typing.of[node]
+        if isinstance(kind, types.BaseTuple):
+            return f"({left} + {right})"
+        if not self._is_constant(node):
+            self._count_binary(op, kind, right_node)
+        if type(op) in _HELPER:
+            code = f"{_HELPER[type(op)]}({left}, {right})"
+            if type(op) is ast.Pow:
+                code = f"power({left}, {right}, {operators.name_of(kind)})"
+            wraps = type(op) in (ast.LShift, ast.Pow)
+        else:
+            code = f"({left} {_SYMBOL[type(op)]} {right})"
+            wraps = type(op) in (ast.Add, ast.Sub, ast.Mult)
+        if isinstance(kind, types.Integer) and wraps:
+            return f"{'wrap' if kind.signed else 'wrap_unsigned'}{_parenthesised(code)}"
+        return code
+
+    def _is_constant(self, node: ast.expr) -> bool:
+        """Arithmetic of constants only: the compiler does it."""
+        if isinstance(node, ast.BinOp):
+            return self._is_constant(node.left) and self._is_constant(node.right)
+        if isinstance(node, ast.UnaryOp):
+            return self._is_constant(node.operand)
+        return isinstance(self.source.static(node), int | float)
+
+    def _count_binary(self, op: ast.operator, kind: types.Type, right_node: ast.expr) -> None:
+        if not isinstance(kind, types.Float | types.Complex):
+            self.count("integer", not isinstance(kind, types.Boolean))
+            return
+        amount, group = 1, operators.group_of(kind)
+        if isinstance(op, ast.Pow):
+            exponent = self.source.static(right_node)
+            small = isinstance(exponent, int) and 1 <= abs(exponent) <= 8
+            amount, group = (abs(exponent) - 1, group) if small else (1, "special")
+        elif isinstance(op, ast.Div | ast.FloorDiv | ast.Mod):
+            group = "special"
+        self.count(group, amount)
+        if operators.group_of(kind) == "float64":
+            self.count("in double", amount)
+
+    def code_UnaryOp(self, node: ast.UnaryOp) -> str:
+        if isinstance(node.op, ast.Not):
+            return f"negate({self.condition(node.operand)})"
+        kind = self.typing.of[node]
+        if isinstance(node.op, ast.UAdd):
+            return self.operand(node.operand, kind)
+        narrow = self.typing.operands[node][0]
+        if isinstance(narrow, types.Boolean) or not isinstance(kind, types.Integer):
+            narrow = kind
+        code = self.operand(node.operand, narrow)
+        code = f"negative({code})" if isinstance(node.op, ast.USub) else f"(~{code})"
+        if isinstance(narrow, types.Integer) and narrow != types.int64:
+            code = f"{operators.name_of(narrow)}({bare(code)})"  # before it gets wider, as Numba
+        return self.convert(code, narrow, kind)
+
+    def code_BoolOp(self, node: ast.BoolOp) -> str:
+        kind = self.typing.of[node]
+        both = isinstance(node.op, ast.And)
+        if not all(isinstance(self.typing.of[v], types.Boolean) for v in node.values):
+            return self._valued(node, node.values, kind)
+        code = self.condition(node.values[0])
+        for value in node.values[1:]:
+            if is_pure(value):
+                code = f"({code} {'&' if both else '|'} {self.condition(value)})"
+            else:
+                right = self.counted(value, lambda value=value: self.condition(value))
+                code = f"T.{'both' if both else 'either'}({code}, lambda: {right})"
+        return code
+
+    def _valued(self, node: ast.BoolOp, values: list, kind: types.Type) -> str:
+        """``a and b`` of numbers: the value of b where a is true, else a."""
+        first = self.operand(values[0], kind)
+        if len(values) == 1:
+            return first
+        rest = self.counted(values[1], lambda: self._valued(node, values[1:], kind))
+        value = self.temporary("value")
+        arms = [f"lambda: {rest}", f"lambda: {value}"]
+        if isinstance(node.op, ast.Or):
+            arms.reverse()
+        return f"(lambda {value}: T.choose(truth({value}), {', '.join(arms)}))({first})"
+
+    def code_IfExp(self, node: ast.IfExp) -> str:
+        kind = self.typing.of[node]
+        if node in self.typing.known:
+            return self.operand(node.body if self.typing.known[node] else node.orelse, kind)
+        test = self.condition(node.test)
+        arms = [
+            self.counted(arm, lambda arm=arm: self.operand(arm, kind))
+            for arm in (node.body, node.orelse)
+        ]
+        return f"T.choose({test}, lambda: {arms[0]}, lambda: {arms[1]})"
+
+    def code_Compare(self, node: ast.Compare) -> str:
+        if node in self.typing.known:
+            return str(self.typing.known[node])
+        nodes = [node.left, *node.comparators]
+        kinds = self.typing.operands[node]
+
+        def pair(number: int, left: str) -> str:
+            right_node, (a, b) = nodes[number + 1], kinds[number]
+            old = self.typing.of[nodes[number]]
+            right = self.expression(right_node)
+            last = number == len(node.ops) - 1
+            symbol = _SYMBOL[type(node.ops[number])]
+            left = self.convert(left, old, a)
+
+            def compare(text: str) -> str:
+                operand = self.convert(text, self.typing.of[right_node], b)
+                if self.traced:  # what is compared may be something that was never written
+                    return f"T.compare({symbol!r}, {left}, {operand}, {self.site(node)})"
+                return f"({left} {symbol} {operand})"
+
+            if last:
+                return compare(right)
+            if is_pure(right_node):
+                return f"T.both({compare(right)}, lambda: {pair(number + 1, right)})"
+            middle = self.temporary("value")  # evaluated once, read on both sides
+            rest = f"T.both({compare(middle)}, lambda: {pair(number + 1, middle)})"
+            return f"(lambda {middle}: {rest})({right})"
+
+        return pair(0, self.expression(node.left))
+
+    def code_Call(self, node: ast.Call) -> str:
+        return emit_call(self, node)
+
+
+def _parenthesised(code: str) -> str:
+    return code if code.startswith("(") and code.endswith(")") else f"({code})"
+
+
+def _key(kind: types.Type) -> Any:
+    """Types that share a Python variable: arrays whatever their layout."""
+    kind = plain(kind)
+    if isinstance(kind, types.Array):
+        return f"array_{kind.dtype}_{kind.ndim}d"
+    return kind
+
+
+def _literal(code: str) -> Any:
+    """The number that a piece of code spells, or None."""
+    try:
+        value = ast.literal_eval(code)
+    except (ValueError, SyntaxError):
+        return None
+    return value if isinstance(value, int | float) else None

@@ -1,0 +1,367 @@
+"""Statements of a lane program: assignments under a mask, branches, loops, returns."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from numba import types
+
+from warpsim.code.accesscode import bare
+from warpsim.code.emit import Emitter
+from warpsim.front.names import Site
+
+_serial = count()
+
+
+@dataclass(frozen=True)
+class LaneProgram:
+    """The translation of one function for one set of argument types."""
+
+    name: str
+    text: str
+    run: Callable
+    sites: tuple[Site, ...]
+    cooperative: bool = False
+    result: types.Type = types.none
+    may_read_unset: bool = False  # has shared or local arrays, or variables perhaps not set
+
+
+class Writer(Emitter):
+    """Adds the statements to the expressions of :class:`~warpsim.code.emit.Emitter`."""
+
+    def program(self) -> LaneProgram:
+        source = self.source
+        self.block(source.tree.body, top=True)
+        names = [
+            self.variable(name, kind)
+            for name, kind in zip(source.arguments, self.typing.arguments, strict=True)
+        ]
+        head = [f"def {source.name}(T, {', '.join(names)}):"]
+        head += [f"    # {comment}" for comment in self.comments]
+        if self.framed:
+            head.append(f"    frame = T.frame(kernel={not self.device})")
+        for (name, _), variable in self.names.items():
+            if variable in names:
+                if not self.scopes.always_plain(name):
+                    head.append(f"    _m_{variable} = T.mask")
+            elif not self.scopes.always_plain(name):
+                head.append(f"    {variable} = UNSET")
+                head.append(f"    _m_{variable} = None")
+        head += [f"    _s_{name} = None" for name in self.watched_names]
+        if self.framed:
+            self.line("return T.leave(frame)")
+        text = "\n".join([*head, *(self.out or ["    pass"])]) + "\n"
+        file = f"<lane program {next(_serial)} of {source.name}>"
+        linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+        exec(compile(text, file, "exec"), self.namespace)
+        return LaneProgram(
+            source.name,
+            text,
+            self.namespace[source.name],
+            tuple(self.sites),
+            self.cooperative,
+            self.typing.result,
+            self.may_read_unset,
+        )
+
+    # ------------------------------------------------------------------ suites
+    def block(self, nodes: list[ast.stmt], top: bool = False) -> None:
+        start = self.indent
+        written = len(self.out)
+        for number, node in enumerate(nodes):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                continue
+            if node in self.typing.dead:
+                break
+            self.statement(node, top and node is nodes[-1])
+            if isinstance(node, ast.Return | ast.Break | ast.Continue | ast.Raise):
+                break
+            if number + 1 < len(nodes) and ends_lanes(node):
+                self.line("if T.mask:")
+                self.indent += 1
+                written = len(self.out)
+        if len(self.out) == written:
+            self.line("pass")
+        self.indent = start
+
+    def statement(self, node: ast.stmt, last: bool) -> None:
+        self.counts.append(Counter())
+        place = len(self.out)
+        handler = getattr(self, f"write_{type(node).__name__}")
+        if isinstance(node, ast.Return):
+            handler(node, last)
+        else:
+            handler(node)
+        counts = self.counts.pop()
+        if self.traced and counts:
+            text = f"T.count({self.line_site(node)}, {dict(counts)})"
+            self.out.insert(place, "    " * self.indent + text)
+
+    def edge(self, which: str, node: ast.AST) -> None:
+        """The conversions where a variable's versions of different type meet."""
+        for name, old, new in self.typing.edges.get((which, node), ()):
+            code = self.convert(self.variable(name, old), old, new)
+            self.merge(self.variable(name, new), code)
+
+    def merge(self, variable: str, code: str) -> None:
+        self.line(f"{variable}, _m_{variable} = T.assign({variable}, _m_{variable}, {bare(code)})")
+
+    def write_Pass(self, node: ast.Pass) -> None:
+        pass
+
+    def write_Expr(self, node: ast.Expr) -> None:
+        self.line(self.expression(node.value))
+
+    # ------------------------------------------------------------------ assignments
+    def write_Assign(self, node: ast.Assign) -> None:
+        code, kind = self.expression(node.value), self.typing.of[node.value]
+        if len(node.targets) > 1 or not isinstance(node.targets[0], ast.Name | ast.Subscript):
+            temporary = self.temporary("value")
+            self.line(f"{temporary} = {code}")
+            code = temporary
+        for target in node.targets:
+            self.assign(target, code, kind)
+
+    def write_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.assign(node.target, self.expression(node.value), self.typing.of[node.value])
+
+    def write_AugAssign(self, node: ast.AugAssign) -> None:
+        target = node.target
+        left_kind, right_kind = self.typing.operands[node]
+        old_kind = self.typing.of[target]
+        if isinstance(target, ast.Name):
+            old = self.read(target, old_kind)
+        else:
+            array, index = self.temporary("array"), self.temporary("index")
+            field = self.is_field(target)
+            base = self.field(target) if field else self.expression(target.value)
+            self.line(f"{array} = {base}")
+            self.line(f"{index} = {'()' if field else self.index(target)}")
+            name, whole = ast.unparse(target.value), ast.unparse(node)
+            old = f"T.load({array}, {index}, {self.site(target, name, whole)})"
+        left = self.convert(old, old_kind, left_kind)
+        right = self.operand(node.value, right_kind)
+        code = self.binary(node, node.op, left, right, node.value)
+        new_kind = self.typing.of[node]
+        if isinstance(target, ast.Name):
+            self.assign(target, code, new_kind)
+        else:
+            code = self.convert(code, new_kind, self.typing.targets[target])
+            self.line(f"T.store({array}, {index}, {code}, {self.site(target, name, whole)})")
+
+    def assign(self, target: ast.expr, code: str, kind: types.Type) -> None:
+        if isinstance(target, ast.Name):
+            variable = self.variable(target.id, self.typing.targets[target])
+            if self.scopes.is_plain(target):
+                self.line(f"{variable} = {bare(code)}")
+                if not self.scopes.always_plain(target.id):
+                    self.line(f"_m_{variable} = T.mask")
+            else:
+                self.merge(variable, code)
+            self.note_set(target.id)
+        elif isinstance(target, ast.Tuple | ast.List):
+            if not code.isidentifier():
+                temporary = self.temporary("value")
+                self.line(f"{temporary} = {code}")
+                code = temporary
+            for number, element in enumerate(target.elts):
+                self.assign(element, f"{code}[{number}]", kind[number])
+        else:
+            name = target if self.is_field(target) else target.value
+            self.store(target, code, kind, self.site(target, ast.unparse(name)))
+
+    # ------------------------------------------------------------------ control flow
+    def write_If(self, node: ast.If) -> None:
+        if node in self.typing.known:
+            self.block(node.body if self.typing.known[node] else node.orelse)
+            return
+        then, other, outer = (self.temporary(stem) for stem in ("then", "else", "outer"))
+        self.line(f"{outer} = T.mask")
+        condition = bare(self.condition(node.test))
+        if self.traced:
+            site = self.site(node, code=f"if {ast.unparse(node.test)}:")
+            condition = f"{condition}, {site}" + ("" if node.orelse else ", sides=1")
+        self.line(f"{then}, {other} = T.split({condition})")
+        ends = ends_lanes(node)
+        for mask, body, which in ((then, node.body, "then"), (other, node.orelse, "else")):
+            edges = self.typing.edges.get((which, node))
+            if not body and not edges:
+                continue
+            self.line(f"if {mask}:")
+            self.indent += 1
+            self.line(f"T.mask = {mask}")
+            if body:
+                self.block(body)
+            if edges:
+                self.line("if T.mask:")
+                self.indent += 1
+                self.edge(which, node)
+                self.indent -= 1
+            if ends:
+                self.line(f"{mask} = T.mask")
+            self.indent -= 1
+        self.line(f"T.mask = T.join({outer}, {then}, {other})" if ends else f"T.mask = {outer}")
+
+    def _enter_loop(self, node: ast.AST) -> str:
+        self.edge("entry", node)
+        self.edge("exit", node)
+        loop = self.temporary("loop")
+        frame = "frame" if self.framed else "None"
+        self.line(f"{loop} = T.loop({frame}, {self.source.line(node)})")
+        self.loops.append((loop, node))
+        return loop
+
+    def _loop_body(self, node: ast.For | ast.While, before: Callable[[], None]) -> None:
+        self.indent += 1
+        before()
+        self.block(node.body)
+        if self.typing.edges.get(("back", node)) or self.typing.edges.get(("exit", node)):
+            self.line("if T.mask:")
+            self.indent += 1
+            self.line("pass")
+            self.edge("back", node)
+            self.edge("exit", node)
+            self.indent -= 1
+        self.indent -= 1
+        self.loops.pop()
+
+    def write_While(self, node: ast.While) -> None:
+        loop = self._enter_loop(node)
+        test = self.counted(node.test, lambda: self.condition(node.test))
+        site = self.place(node, f"while {ast.unparse(node.test)}:")
+        self.line(f"while T.head({loop}) and T.test({bare(test)}{site}):")
+        self._loop_body(node, lambda: None)
+        self.line(f"T.end({loop})")
+        self._loop_else(node, loop)
+
+    def _loop_else(self, node: ast.For | ast.While, loop: str) -> None:
+        """The suite for the lanes that left a loop without ``break``."""
+        if not node.orelse:
+            return
+        then, other, outer = (self.temporary(stem) for stem in ("then", "else", "outer"))
+        self.line(f"{outer} = T.mask")
+        self.line(f"{then}, {other} = T.unbroken({loop})")
+        self.line(f"if {then}:")
+        self.indent += 1
+        self.line(f"T.mask = {then}")
+        self.block(node.orelse)
+        if self.typing.edges.get(("orelse", node)):
+            self.line("if T.mask:")
+            self.indent += 1
+            self.edge("orelse", node)
+            self.indent -= 1
+        self.line(f"{then} = T.mask")
+        self.indent -= 1
+        self.line(f"T.mask = T.join({outer}, {then}, {other})")
+
+    def write_For(self, node: ast.For) -> None:
+        items = self.items(node.iter)
+        loop = self._enter_loop(node)
+        simple = isinstance(node.target, ast.Name) and self.scopes.is_plain(node.target)
+        if simple:
+            kind = self.typing.targets[node.target]
+            item = self.variable(node.target.id, kind)
+        else:
+            item = self.temporary("value")
+        self.line(f"for {item} in {items(loop)}:")
+
+        def take() -> None:
+            if not simple:
+                self.assign(node.target, item, self.typing.items[node])
+            else:
+                if not self.scopes.always_plain(node.target.id):
+                    self.line(f"_m_{item} = T.mask")
+                self.note_set(node.target.id)
+
+        self._loop_body(node, take)
+        self._loop_else(node, loop)
+
+    def items(self, node: ast.expr) -> Callable[[str], str]:
+        """Code of what a for loop runs over, given the name of its loop object."""
+        function = self.source.static(node.func) if isinstance(node, ast.Call) else None
+        if function is range:
+            limits = ", ".join(self.operand(argument, types.int64) for argument in node.args)
+            site = self.place(node, ast.unparse(node))
+            return lambda loop: f"T.range({loop}, {limits}{site})"
+        code = self._iterable(node)
+        return lambda loop: f"T.each({loop}, {code})"
+
+    def _iterable(self, node: ast.expr) -> str:
+        function = self.source.static(node.func) if isinstance(node, ast.Call) else None
+        if function in (enumerate, zip):
+            inner = ", ".join(self._iterable(argument) for argument in node.args)
+            return f"{function.__name__}({inner})"
+        if function is range:
+            limits = ", ".join(self.operand(argument, types.int64) for argument in node.args)
+            return f"T.uniform_range({self.site(node)}, {limits})"
+        code = self.expression(node)
+        if isinstance(self.typing.of[node], types.Array):
+            return f"T.items({code}, {self.site(node, ast.unparse(node))})"
+        return code
+
+    def write_Break(self, node: ast.Break) -> None:
+        self.edge("break", node)
+        loop, owner = self.loops[-1]
+        self.line(f"T.stop({loop})" if owner.orelse else "T.stop()")
+
+    def write_Continue(self, node: ast.Continue) -> None:
+        loop, owner = self.loops[-1]
+        self.edge("continue", node)
+        self.edge("exit", owner)
+        self.line(f"T.skip({loop})")
+
+    def write_Return(self, node: ast.Return, last: bool = False) -> None:
+        if node.value is None:
+            if self.framed:
+                self.line("T.give(frame)")
+            else:
+                self.line("return None")
+            return
+        code = self.operand(node.value, self.typing.result)
+        self.line(f"T.give(frame, {code})" if self.framed else f"return {bare(code)}")
+
+    def write_Assert(self, node: ast.Assert) -> None:
+        message = _constant_message(node.msg)
+        self.line(
+            f"T.require(frame, {self.condition(node.test)}, 'AssertionError', {message!r}, "
+            f"{self.site(node)})"
+        )
+
+    def write_Raise(self, node: ast.Raise) -> None:
+        name, message = "Exception", ""
+        if isinstance(node.exc, ast.Call):
+            name = ast.unparse(node.exc.func)
+            message = _constant_message(node.exc.args[0] if node.exc.args else None)
+        elif node.exc is not None:
+            name = ast.unparse(node.exc)
+        self.line(f"T.require(frame, False, {name!r}, {message!r}, {self.site(node)})")
+
+
+def _constant_message(node: ast.expr | None) -> Any:
+    return node.value if isinstance(node, ast.Constant) else ""
+
+
+def ends_lanes(node: ast.AST) -> bool:
+    """Can a statement take lanes away from the statements that follow it in its suite?"""
+
+    def walk(node: ast.AST, in_loop: bool) -> bool:
+        if isinstance(node, ast.Return | ast.Raise | ast.Assert):
+            return True
+        if isinstance(node, ast.Break | ast.Continue) and not in_loop:
+            return True
+        if isinstance(node, ast.For | ast.While):
+            inside = any(walk(child, True) for child in node.body)
+            return inside or any(walk(child, in_loop) for child in node.orelse)
+        return any(walk(child, in_loop) for child in ast.iter_child_nodes(node))
+
+    return walk(node, False)
+
+
+__all__ = ["LaneProgram", "Writer", "ends_lanes"]

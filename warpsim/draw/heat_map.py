@@ -1,0 +1,173 @@
+"""The source of a traced kernel with the traffic of each line beside it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from warpsim.draw.palette import BLUE, FAINT, GREEN, VERMILLION
+from warpsim.draw.panels import WIDTH, Pen
+from warpsim.draw.style import FONT_SIZE, SMALL, Picture, shortened
+from warpsim.watch.counts import Count, Counters
+
+if TYPE_CHECKING:
+    from warpsim.watch.report import Finding
+
+ROW, MARK_ROW, CODE = 0.2, 0.16, 0.45
+FIXED = 0.07  # width of a letter of code
+MOST_LETTERS = 52
+MOST_LINES = 45  # a longer kernel is shown without the lines that do nothing here
+FIGURES = 1.62  # room for the figures behind the longest bar
+HEAT = "#F7D9C4"
+
+
+@dataclass
+class Row:
+    """A line of source, and what it moves.
+
+    Attributes
+    ----------
+    number : int or None
+        Counted from ``def`` as 1; None where lines are left out.
+    traffic : Count
+        Sums over the accesses of the line.
+    kinds : list of Finding
+        The findings of the line, one of each kind.
+    """
+
+    number: int | None
+    code: str
+    traffic: Count = field(default_factory=Count)
+    kinds: list[Finding] = field(default_factory=list)
+
+    @property
+    def passes(self) -> float:
+        """Sectors and wavefronts on one scale: 128 bytes each."""
+        return self.traffic.sectors / 4 + self.traffic.wavefronts
+
+    @property
+    def bars(self) -> list[tuple[str, str, float, int, int]]:
+        """Colour, unit, passes for one, moved and needed: of global, of shared memory."""
+        count = self.traffic
+        both = [
+            (BLUE, "sectors", 0.25, count.sectors, count.ideal_sectors),
+            (GREEN, "wavefronts", 1.0, count.wavefronts, count.ideal_wavefronts),
+        ]
+        return [bar for bar in both if bar[3]]
+
+    @property
+    def height(self) -> float:
+        return max(ROW * len(self.bars), ROW + MARK_ROW * bool(self.kinds))
+
+
+def rows_of(
+    counters: Counters, kernel: str, source: str, findings: tuple[Finding, ...]
+) -> list[Row]:
+    """The rows of the picture: the kernel's lines, then those of device functions that move data.
+
+    The docstring is left out; so are, in a long kernel, lines without traffic or findings.
+    """
+    rows = {(kernel, n): Row(n, code) for n, code in enumerate(source.splitlines(), start=1)}
+    codes: dict[tuple[str, int], list[str]] = {}
+    for (site, _, _), count in counters.accesses.items():
+        place = site.function, site.line
+        if site.function != kernel and site.code not in codes.setdefault(place, []):
+            codes[place].append(site.code)
+        rows.setdefault(place, Row(site.line, "")).traffic.add(count)
+    for finding in findings:
+        function = re.search(r"\[in (\w+)\]$", finding.message)
+        place = function[1] if function else kernel, finding.line
+        if place not in rows:
+            codes.setdefault(place, [finding.code])
+            rows[place] = Row(finding.line, "")
+        if finding.kind not in {known.kind for known in rows[place].kinds}:
+            rows[place].kinds.append(finding)
+    for place, found in codes.items():
+        rows[place].code = f"{place[0]}: " + ", ".join(found)
+    doc = _docstring(source)
+    kept: list[Row] = []
+    for (function, number), row in rows.items():
+        quiet = not row.bars and not row.kinds
+        silent = quiet and len(rows) - len(doc) > MOST_LINES and number > 1
+        if function == kernel and (number in doc or silent):
+            if kept and kept[-1].number is not None and number not in doc:
+                kept.append(Row(None, "…"))
+            continue
+        kept.append(row)
+    return kept
+
+
+def _docstring(source: str) -> range:
+    """The lines of the docstring, which says nothing about traffic."""
+    try:
+        body = ast.parse(textwrap.dedent(source)).body[0].body
+    except (SyntaxError, IndexError, AttributeError):
+        return range(0)
+    first = body[0]
+    if len(body) > 1 and isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+        return range(first.lineno, first.end_lineno + 1)
+    return range(0)
+
+
+def heat_map_picture(
+    counters: Counters, kernel: str, source: str, findings: tuple[Finding, ...]
+) -> Picture:
+    """The picture of :meth:`warpsim.watch.report.Report.heat_map`."""
+    rows = rows_of(counters, kernel, source, findings)
+    letters = min(MOST_LETTERS, max(len(row.code) for row in rows))
+    left = CODE + letters * FIXED + 0.15
+    most = max((passes * moved for row in rows for _, _, passes, moved, _ in row.bars), default=1)
+    scale = (WIDTH - FIGURES - left) / most
+    hottest = max((row.passes for row in rows), default=0) or 1
+    pen = Pen(0.4 + sum(row.height for row in rows) + 0.5)
+    pen.text(0.1, 0.2, f"{kernel}: memory traffic by line", FONT_SIZE, ha="left", weight="bold")
+    pen.text(left, 0.2, "moved (needed)", color=FAINT, ha="left")
+    y = 0.4
+    for row in rows:
+        _draw(pen, row, y, left, scale, row.passes / hottest)
+        y += row.height
+    _legend(pen, rows, y + 0.22)
+    return pen.picture
+
+
+def _draw(pen: Pen, row: Row, y: float, left: float, scale: float, heat: float) -> None:
+    if heat > 0.02:
+        pen.box(0, y, left - 0.08, row.height, HEAT, line=0, alpha=0.15 + 0.85 * heat)
+    if row.number is not None:
+        pen.text(CODE - 0.1, y + ROW / 2, str(row.number), color=FAINT, ha="right")
+    code = shortened(row.code, MOST_LETTERS)
+    pen.text(CODE, y + ROW / 2, code, ha="left", family="monospace")
+    for place, (colour, unit, passes, moved, needed) in enumerate(row.bars):
+        top, length = y + place * ROW, moved * passes * scale
+        useful = min(needed, moved) * passes * scale
+        pen.box(left, top + 0.035, useful, ROW - 0.07, colour, line=0).set_gid(f"needed {unit}")
+        if moved > needed:
+            excess = pen.box(
+                left + useful, top + 0.035, length - useful, ROW - 0.07, VERMILLION, line=0
+            )
+            excess.set_gid(f"excess {unit}")
+        figures = f"{moved:,}" + (f" ({needed:,})" if moved > needed else "") + f" {unit}"
+        pen.text(left + length + 0.06, top + ROW / 2, figures, ha="left")
+    if row.kinds:
+        marks = "  ".join(f"{'✖' if f.is_error else '▲'} {f.kind}" for f in row.kinds)
+        indent = len(row.code) - len(row.code.lstrip())
+        where = CODE + min(indent, MOST_LETTERS // 2) * FIXED
+        pen.text(where, y + ROW + MARK_ROW / 2, marks, color="#A33F00", ha="left", weight="bold")
+
+
+def _legend(pen: Pen, rows: list[Row], y: float) -> None:
+    units = {unit for row in rows for _, unit, *_ in row.bars}
+    excess = any(moved > needed for row in rows for *_, moved, needed in row.bars)
+    parts = [(BLUE, "global memory, needed")] if "sectors" in units else []
+    parts += [(GREEN, "shared memory, needed")] if "wavefronts" in units else []
+    parts += [(VERMILLION, "beyond that")] if excess else []
+    x = CODE
+    for colour, text in parts:
+        pen.box(x, y - 0.05, 0.1, 0.1, colour, line=0)
+        pen.text(x + 0.15, y, text, ha="left")
+        x += 0.35 + len(text) * SMALL * 0.58 / 72
+    if len(units) == 2:
+        pen.text(x, y, "a wavefront is as long as 4 sectors", color=FAINT, ha="left")

@@ -1,0 +1,344 @@
+"""Pictures of single requests: the lanes of a warp against sectors or banks.
+
+One language for both: coloured is what the lanes want, hatched is what goes along for nothing.
+All measures are inches, downwards from the picture's upper left corner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from matplotlib.collections import LineCollection
+
+from warpsim.draw import style
+from warpsim.draw.palette import BLUE, FAINT, GREEN, INK, ORANGE, PAPER, PURPLE, VERMILLION, pale
+from warpsim.draw.style import FONT_SIZE, SMALL, shortened
+from warpsim.watch.counts import Count
+from warpsim.watch.samples import BANKS, SECTOR, Sample
+
+WIDTH, LEFT, RIGHT = 7.0, 0.62, 0.1
+BOX = (WIDTH - LEFT - RIGHT) / 32  # a lane or a bank
+LETTER = 0.62 * SMALL / 72  # about the width of a letter
+CYCLE = (BLUE, ORANGE, GREEN, PURPLE)  # of neighbouring sectors
+UNUSED, HATCH, IDLE = "#F4F4F4", "#B0B0B0", "#E4E4E4"
+THIN = 0.03  # the least width at which a colour is seen
+
+
+# ---------------------------------------------------------------------- words
+def plural(number: int, word: str) -> str:
+    """Such as ``1 sector`` and ``2 addresses``."""
+    return f"{number:,} {word}" + ("" if number == 1 else "es" if word.endswith("s") else "s")
+
+
+def title_of(sample: Sample, kernel: str, longest: int = 200) -> str:
+    """Such as ``u[row, i]: load, 16 sectors for 32 lanes (2 would do)``."""
+    lanes = plural(len(sample.lanes), "lane")
+    place = "" if sample.site.function == kernel else f" [in {sample.site.function}]"
+    code = sample.site.code.removeprefix("cuda.")
+    text = f"{place}: " if code.startswith("atomic.") else f"{place}: {sample.op}, "
+    meeting = max(sample.meetings.values())
+    if sample.space == "shared" and sample.op == "atomic":
+        text += f"{plural(len(sample.meetings), 'address')} for {lanes}"
+    else:
+        unit = "sector" if sample.space == "global" else "wavefront"
+        fewest = sample.amount <= sample.ideal
+        best = "the fewest possible" if fewest else f"{sample.ideal:,} would do"
+        text += f"{plural(sample.amount, unit)} for {lanes} ({best})"
+    if sample.op == "atomic" and meeting > 1:
+        text = text.replace(" (the fewest possible)", "")
+        text += f"; up to {meeting} at one address"
+    return shortened(code, max(12, longest - len(text))) + text
+
+
+def subtitle_of(sample: Sample, count: Count) -> str:
+    """Whose request it is, and how it compares with the others."""
+    dimensions = max(i for i in range(3) if i == 0 or sample.block_shape[i] > 1) + 1
+    used = max(dimensions, max((i + 1 for i in range(3) if sample.block[i]), default=1))
+    block = ", ".join(str(i) for i in sample.block[:used])
+    text = f"line {sample.site.line} · block ({block}), warp {sample.warp}"
+    if sample.space == "shared" and sample.op == "atomic":
+        return f"{text} · the first of {plural(count.requests, 'request')}"
+    total = count.sectors if sample.space == "global" else count.wavefronts
+    if count.requests == 1:
+        return f"{text} · the only request"
+    if total == count.requests * sample.amount:
+        every = "both" if count.requests == 2 else f"all {count.requests:,}"
+        return f"{text} · {every} requests need as many"
+    return (
+        f"{text} · the first of the worst; {total / count.requests:.1f} is the mean of "
+        f"{count.requests:,} requests"
+    )
+
+
+# ---------------------------------------------------------------------- drawing
+class Pen(style.Pen):
+    """A pen for small words, on a sheet as wide as all pictures of a trace."""
+
+    def __init__(self, height: float):
+        super().__init__(WIDTH, height, size=SMALL, line=0.7)
+        self.picture.flat_colours = 40
+
+    def hatched(self, x, y, width, height) -> None:
+        self.box(x, y, width, height, UNUSED, HATCH, 0, hatch="/////").set_gid("unused")
+
+    def lines(self, ends: Sequence, colours: Sequence[str]) -> None:
+        self.axes.add_collection(LineCollection(ends, colors=colours, linewidths=0.9, alpha=0.85))
+
+
+class Panel:
+    """One request, drawn large with all its labels or compact without them."""
+
+    def __init__(self, sample: Sample, count: Count, kernel: str, compact: bool):
+        self.sample, self.count, self.kernel, self.compact = sample, count, kernel, compact
+        self.lane_height = 0.1 if compact else 0.2
+        self.fan = 0.22 if compact else 0.5
+        self.head = 0.24 if compact else 0.48
+        rows = {int(lane) // sample.block_shape[0] for lane in self._threads()}
+        self.several_rows = not compact and len(rows) > 1
+        if self.several_rows:
+            self.head += 0.2
+
+    def _threads(self) -> Iterable[int]:
+        return (self.sample.warp * 32 + lane for lane in self.sample.lanes)
+
+    @property
+    def height(self) -> float:
+        body = self.head + self.lane_height + self.fan + self.memory_height
+        return body + (0.16 if self.compact else 0.5)
+
+    def draw(self, pen: Pen, top: float) -> None:
+        size = SMALL if self.compact else FONT_SIZE
+        start = LEFT if self.compact else 0.1
+        longest = int((WIDTH - start - 0.05) / (0.68 * size / 72))  # bold letters
+        prefix = f"line {self.sample.site.line}  " if self.compact else ""
+        title = prefix + title_of(self.sample, self.kernel, longest - len(prefix))
+        pen.text(start, top + 0.12, title, size=size, ha="left", weight="bold")
+        if not self.compact:
+            pen.text(0.1, top + 0.31, subtitle_of(self.sample, self.count), color=FAINT, ha="left")
+        if self.several_rows:
+            self._draw_rows_of_threads(pen, top + self.head)
+        colours = self.lane_colours()
+        y = top + self.head
+        for lane in range(32):
+            colour = colours.get(lane)
+            face, ink = (pale(colour, 0.5), INK) if colour else (IDLE, FAINT)
+            look = {"text": "" if self.compact else str(lane), "color": ink}
+            box = pen.box(LEFT + lane * BOX, y, BOX, self.lane_height, face, **look)
+            box.set_gid(f"lane {lane}" if colour else f"idle {lane}")
+        pen.text(LEFT - 0.06, y + self.lane_height / 2, "lane", ha="right")
+        y += self.lane_height
+        ends, of_line = [], []
+        for lane, target in self.targets().items():
+            ends.append(((LEFT + (lane + 0.5) * BOX, y), (target, y + self.fan)))
+            of_line.append(colours[lane])
+        pen.lines(ends, of_line)
+        self.draw_memory(pen, y + self.fan)
+        if not self.compact:
+            pen.text(
+                LEFT, y + self.fan + self.memory_height + 0.15, self.caption(), color=FAINT,
+                ha="left",
+            )  # fmt: skip
+
+    def _draw_rows_of_threads(self, pen: Pen, y: float) -> None:
+        """Which lanes share a threadIdx.y, in blocks of two or three dimensions."""
+        across, down, _ = self.sample.block_shape
+        parts: dict[int, list[int]] = {}
+        for lane in self.sample.lanes:
+            parts.setdefault((self.sample.warp * 32 + lane) // across, []).append(lane)
+        long = len(parts) <= 4
+        for row, lanes in parts.items():
+            start, stop = LEFT + lanes[0] * BOX, LEFT + (lanes[-1] + 1) * BOX
+            pen.axes.plot((start + 0.03, stop - 0.03), (y - 0.05, y - 0.05), color=INK, lw=1)
+            name = f"threadIdx.y = {row % down}" if long else f"y = {row % down}"
+            if len(name) * LETTER < stop - start:
+                pen.text((start + stop) / 2, y - 0.14, name)
+
+    # to be said by each kind of memory
+    memory_height: float
+
+    def lane_colours(self) -> dict[int, str]:
+        raise NotImplementedError
+
+    def targets(self) -> dict[int, float]:
+        raise NotImplementedError
+
+    def draw_memory(self, pen: Pen, y: float) -> None:
+        raise NotImplementedError
+
+    def caption(self) -> str:
+        raise NotImplementedError
+
+
+class SectorPanel(Panel):
+    """Lanes against the sectors of global memory that they touch."""
+
+    def __init__(self, sample: Sample, count: Count, kernel: str, compact: bool):
+        super().__init__(sample, count, kernel, compact)
+        self.sectors = sample.sectors
+        numbers = list(self.sectors)
+        breaks = sum(b - a > 1 for a, b in zip(numbers, numbers[1:], strict=False))
+        self.gap = 0.22 if breaks <= 7 else 0.05
+        room = 32 * BOX
+        self.sector_width = min(
+            (room - breaks * self.gap) / len(numbers), max(1, SECTOR // sample.pitch) * BOX
+        )
+        total = len(numbers) * self.sector_width + breaks * self.gap
+        self.left: dict[int, float] = {}  # of each sector
+        x = LEFT + (room - total) / 2
+        for before, number in zip([None, *numbers], numbers, strict=False):
+            if before is not None:
+                x += self.sector_width + (self.gap if number - before > 1 else 0)
+            self.left[number] = x
+        self.colour = {number: CYCLE[i % len(CYCLE)] for i, number in enumerate(numbers)}
+        wanted = {n: min(sample.elements[lanes]) for n, lanes in self.sectors.items()}
+        self.first = {n: int(e) * sample.pitch + sample.address for n, e in wanted.items()}
+        self.labels = {n: sample.element_name(int(element)) for n, element in wanted.items()}
+        longest = max(map(len, self.labels.values())) * LETTER
+        self.upright = longest > self.sector_width
+        self.bytes_too = len(numbers) <= 8 and self.sector_width > 10 * LETTER
+        self.strip = 0.14 if compact else 0.26
+        labels = longest + 0.08 if self.upright else 0.2 + 0.17 * self.bytes_too
+        self.memory_height = self.strip + (0 if compact else labels)
+
+    def lane_colours(self) -> dict[int, str]:
+        return {lane: self.colour[n] for n, lanes in self.sectors.items() for lane in lanes}
+
+    def _place(self, byte: int) -> float:
+        return self.left[byte // SECTOR] + byte % SECTOR / SECTOR * self.sector_width
+
+    def targets(self) -> dict[int, float]:
+        half = min(self.sample.size, SECTOR) / SECTOR * self.sector_width / 2
+        return {
+            lane: self._place(int(self.sample.bytes[lane])) + half for lane in self.sample.lanes
+        }
+
+    def draw_memory(self, pen: Pen, y: float) -> None:
+        sample, width = self.sample, self.sector_width
+        element = max(sample.size, sample.pitch) / SECTOR * width
+        for number, x in self.left.items():
+            pen.hatched(x, y, width, self.strip)
+            frame = pen.box(x, y, width, self.strip, "none", INK, 0.9, zorder=3)
+            frame.set_gid(f"sector {number}")
+        for found, meeting in sorted(sample.meetings.items()):
+            byte = found * sample.pitch + sample.address
+            wide = min(sample.size, SECTOR - byte % SECTOR) / SECTOR * width
+            edged = 0.6 if element > 0.06 else 0
+            wide = max(wide, THIN)
+            x, face, order = self._place(byte), self.colour[byte // SECTOR], 2 if edged else 4
+            box = pen.box(x, y, wide, self.strip, face, PAPER, edged, zorder=order)
+            box.set_gid(f"element {found}")
+            crowded = not self.compact and sample.op == "atomic" and meeting > 1
+            if crowded and wide >= 2 * LETTER:
+                middle = x + wide / 2, y + self.strip / 2
+                pen.text(*middle, str(meeting), color=PAPER, weight="bold")
+        before = None
+        for number, x in self.left.items():
+            if before is not None and number - before > 1 and self.gap > 0.1:
+                pen.text(x - self.gap / 2, y + self.strip / 2, "…")
+            before = number
+            if self.compact:
+                continue
+            if self.upright:
+                middle = x + width / 2
+                pen.text(middle, y + self.strip + 0.05, self.labels[number], va="top", rotation=90)
+                continue
+            label = self.labels[number]
+            start = min(self._place(self.first[number]), x + width - len(label) * LETTER)
+            pen.text(max(start, x), y + self.strip + 0.1, label, ha="left")
+            if self.bytes_too:
+                byte = f"byte {number * SECTOR:,}"
+                pen.text(x, y + self.strip + 0.26, byte, color=FAINT, ha="left")
+        pen.text(LEFT - 0.06, y + self.strip / 2, shortened(sample.site.array, 8), ha="right")
+
+    @property
+    def used(self) -> int:
+        """Bytes that the lanes ask for, each once."""
+        return len(self.sample.meetings) * self.sample.size
+
+    def caption(self) -> str:
+        wanted = "written" if self.sample.op == "store" else "wanted"
+        moved = len(self.sectors) * SECTOR
+        text = f"frame: a sector · coloured: {wanted}, {self.used:,} bytes"
+        if moved > self.used:
+            text += f" · hatched: moved for nothing, {moved - self.used:,} bytes"
+        if self.sample.op == "atomic" and max(self.sample.meetings.values()) > 1:
+            text += " · figure: lanes in a queue"
+        return text
+
+
+class BankPanel(Panel):
+    """Lanes against the banks of shared memory; a row is a wavefront."""
+
+    def __init__(self, sample: Sample, count: Count, kernel: str, compact: bool):
+        super().__init__(sample, count, kernel, compact)
+        self.stacks = sample.stacks
+        self.heights = [max(map(len, banks.values())) for banks in self.stacks]
+        self.rows = sum(self.heights)
+        self.row = min(0.13, 0.7 / self.rows) if compact else (0.2 if self.rows <= 8 else 0.14)
+        self.bank_height = 0 if compact else 0.2
+        self.memory_height = self.bank_height + self.rows * self.row
+
+    def _words(self):
+        """Each word with its bank, row and lanes; the row within its group, and in all."""
+        start = 0
+        for banks, height in zip(self.stacks, self.heights, strict=True):
+            for bank, words in banks.items():
+                for place, word in enumerate(sorted(words)):
+                    yield bank, word, place, start + place, words[word]
+            start += height
+
+    def _late(self, place: int, lanes: list[int]) -> bool:
+        return place > 0 or (self.sample.op == "atomic" and len(lanes) > 1)
+
+    def lane_colours(self) -> dict[int, str]:
+        late = dict.fromkeys(self.sample.lanes, False)
+        for _, _, place, _, lanes in self._words():
+            for lane in lanes:
+                late[lane] |= self._late(place, lanes)
+        return {lane: VERMILLION if is_late else BLUE for lane, is_late in late.items()}
+
+    def targets(self) -> dict[int, float]:
+        wide = max(1, self.sample.size // 4)
+        return {
+            lane: LEFT + (int(self.sample.bytes[lane]) // 4 % BANKS + wide / 2) * BOX
+            for lane in self.sample.lanes
+        }
+
+    def draw_memory(self, pen: Pen, y: float) -> None:
+        if not self.compact:
+            for bank in range(BANKS):
+                pen.box(LEFT + bank * BOX, y, BOX, self.bank_height, text=str(bank))
+            pen.text(LEFT - 0.06, y + self.bank_height / 2, "bank", ha="right")
+            y += self.bank_height
+        pen.hatched(LEFT, y, 32 * BOX, self.rows * self.row)
+        for bank, word, place, row, lanes in self._words():
+            colour = VERMILLION if self._late(place, lanes) else BLUE
+            text = str(lanes[0]) if len(lanes) == 1 else f"×{len(lanes)}"
+            look = {"text": "" if self.compact else text}
+            place = LEFT + bank * BOX, y + row * self.row
+            box = pen.box(*place, BOX, self.row, pale(colour, 0.5), **look)
+            box.set_gid(f"word {word} in wavefront {row}")
+        pen.box(LEFT, y, 32 * BOX, self.rows * self.row, "none", INK, 0.9)
+        name = shortened(self.sample.site.array, 8)
+        if self.compact or self.rows < 3:
+            pen.text(LEFT - 0.06, y + self.rows * self.row / 2, name, ha="right")
+            return
+        pen.text(LEFT - 0.06, y + self.row / 2, name, ha="right")
+        pen.text(LEFT - 0.06, y + (self.rows - 0.5) * self.row, f"row {self.rows}", ha="right")
+
+    def caption(self) -> str:
+        if self.sample.op == "atomic":
+            return "blue: one lane, its number · orange: ×n lanes on one word, one after the other"
+        text = "row: a wavefront, one pass over the banks · box: a 4-byte word, for lane n"
+        several = any(len(lanes) > 1 for *_, lanes in self._words())
+        return (
+            text
+            + (" or n lanes (×n)" if several else "")
+            + (" · orange: extra" if self.rows > len(self.stacks) else "")
+        )
+
+
+def panel_of(sample: Sample, count: Count, kernel: str, compact: bool) -> Panel:
+    """The drawing that fits the sample's memory."""
+    kind = SectorPanel if sample.space == "global" else BankPanel
+    return kind(sample, count, kernel, compact)

@@ -1,0 +1,80 @@
+"""Which accesses of a traced kernel are drawn, and in what order."""
+
+from __future__ import annotations
+
+from warpsim.draw.panels import Pen, panel_of
+from warpsim.draw.style import FONT_SIZE, Picture
+from warpsim.front.names import Site
+from warpsim.watch.counts import Count, Counters
+from warpsim.watch.samples import Sample
+
+MOST_PANELS = 6
+MOST_LARGE = 3  # panels with all labels
+
+
+def key_order(key: tuple[Site, str, str]) -> tuple:
+    """By place in the source."""
+    site, space, op = key
+    return site.function, site.line, site.code, space, op
+
+
+def waste(count: Count) -> tuple[float, float]:
+    """What an access moves beyond the ideal, and in all, in passes of 128 bytes."""
+    excess = (count.sectors - count.ideal_sectors) / 4 + count.conflicts
+    return excess, count.sectors / 4 + count.wavefronts
+
+
+def chosen(counters: Counters, kernel: str, line: int | None) -> list[Sample]:
+    """The examples to draw: those of a line in their order, or all, the worst first.
+
+    Raises
+    ------
+    ValueError
+        When there are none.
+    """
+    samples = counters.samples
+    if line is None:
+        order = sorted(samples, key=key_order)
+        order.sort(key=lambda key: waste(counters.accesses[key]), reverse=True)
+        if not order:
+            raise ValueError(f"{kernel} touches neither global nor shared memory: nothing to show")
+        return [samples[key] for key in order]
+    found = [samples[key] for key in samples if key[0].line == line]
+    if found:
+        return found
+    places = sorted({(s.function != kernel, s.function, s.line, s.code) for s, _, _ in samples})
+    listed = "".join(
+        f"\n  {number}: {code}" + (f"  [in {function}]" if foreign else "")
+        for foreign, function, number, code in places
+    )
+    only_local = any(s.line == line and space == "local" for s, space, _ in counters.accesses)
+    reason = "only a local array, which lives in registers" if only_local else "no memory"
+    raise ValueError(
+        f"line {line!r} of {kernel} touches {reason}; lines count from def as 1. "
+        f"Lines that touch global or shared memory:{listed or ' none'}"
+    )
+
+
+def requests_picture(counters: Counters, kernel: str, line: int | None) -> Picture:
+    """The picture of :meth:`warpsim.watch.report.Report.show`."""
+    samples = chosen(counters, kernel, line)
+    shown = samples[:MOST_PANELS]
+    compact = len(samples) > (1 if line is None else MOST_LARGE)
+    panels = [
+        panel_of(sample, counters.accesses[sample.site, sample.space, sample.op], kernel,
+                 compact=compact)
+        for sample in shown
+    ]  # fmt: skip
+    head = 0.0
+    if line is None and len(samples) > 1 or len(samples) > len(shown):
+        head = 0.3
+    pen = Pen(0.06 + head + sum(panel.height for panel in panels))
+    if head:
+        which = f"{len(shown)} of {len(samples)}" if len(shown) < len(samples) else str(len(shown))
+        order = "the most wasteful first" if line is None else f"of line {line}"
+        pen.text(0.1, 0.18, f"{kernel}: {which} accesses, {order}", FONT_SIZE + 1, ha="left")
+    y = 0.06 + head
+    for panel in panels:
+        panel.draw(pen, y)
+        y += panel.height
+    return pen.picture

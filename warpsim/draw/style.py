@@ -1,0 +1,211 @@
+"""What every picture is drawn with: one look of words, one pen, figures that show themselves.
+
+Nothing here touches `matplotlib.pyplot`, so no figure stays open and none is shown twice; nor its
+settings, so pictures look the same beside figures of another style.
+"""
+
+import io
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.legend import Legend
+from matplotlib.patches import Rectangle
+from PIL import Image
+
+from warpsim.draw.palette import FAINT, GRID, INK, PAPER
+
+FONT_SIZE = 9.0
+SMALL, TINY = FONT_SIZE - 1, FONT_SIZE - 1.5
+SCREEN_DPI = 100
+
+#: How words and legends look where a call does not say; a name with a $ is no formula.
+WORDS = {"fontsize": FONT_SIZE, "color": INK, "parse_math": False}
+LEGEND = {"fontsize": SMALL, "frameon": False, "labelcolor": INK}
+
+
+def _in_ink(write: Callable) -> Callable:
+    """A method that writes, with `WORDS` where its call does not say."""
+    return wraps(write)(lambda self, *given, **more: write(self, *given, **(WORDS | more)))
+
+
+def _plain_legend(make: Callable) -> Callable:
+    """A method that makes a legend, with `LEGEND` where its call does not say."""
+
+    @wraps(make)
+    def method(self, *given: Any, **more: Any) -> Legend:
+        legend = make(self, *given, **(LEGEND | more))
+        for text in legend.get_texts():
+            text.set_parse_math(False)
+        return legend
+
+    return method
+
+
+class Sheet(Axes):
+    """Axes whose words are `WORDS` and whose legends are `LEGEND`."""
+
+    def __init__(self, *args: Any, **more: Any):
+        super().__init__(*args, **more)
+        self.tick_params(colors=INK, labelsize=SMALL)
+        for label in (self.xaxis.label, self.yaxis.label):
+            label.set(color=INK, fontsize=FONT_SIZE)
+
+    text, annotate, set_title = map(_in_ink, (Axes.text, Axes.annotate, Axes.set_title))
+    legend = _plain_legend(Axes.legend)
+
+
+class Picture(Figure):
+    """A Matplotlib figure that a notebook shows as a PNG, with or without pyplot's machinery.
+
+    Its axes are `Sheet`s.
+    """
+
+    #: For a drawing of few flat colours: the file keeps so many, the most frequent ones, exactly.
+    flat_colours: int | None = None
+
+    def __init__(self, width: float, height: float):
+        super().__init__(figsize=(width, height), dpi=SCREEN_DPI, facecolor=PAPER)
+        FigureCanvasAgg(self)
+
+    def add_axes(self, *args: Any, **more: Any):
+        return super().add_axes(*args, **({"axes_class": Sheet} | more))
+
+    def add_subplot(self, *args: Any, **more: Any):
+        return super().add_subplot(*args, **({"axes_class": Sheet} | more))
+
+    text, legend = _in_ink(Figure.text), _plain_legend(Figure.legend)
+
+    def __repr__(self) -> str:
+        return "<a picture>"
+
+    def png(self, dpi: float = SCREEN_DPI) -> bytes:
+        """Return the picture as the bytes of a PNG file."""
+        buffer = io.BytesIO()
+        # No software version in the file: the same picture is the same bytes on every machine
+        # with the same Matplotlib.
+        self.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
+        return _slimmed(buffer, self.flat_colours)
+
+    def save(self, path: str | Path, dpi: float = SCREEN_DPI) -> None:
+        """Write the picture as a PNG file."""
+        Path(path).write_bytes(self.png(dpi))
+
+    def _repr_png_(self) -> bytes:
+        return self.png()
+
+
+def _slimmed(png: io.BytesIO, flat_colours: int | None = None) -> bytes:
+    """The same picture in a third to a half of the bytes: grey, or at most 256 colours."""
+    drawn = Image.open(png).convert("RGB")
+    red, green, blue = np.moveaxis(np.asarray(drawn), -1, 0)
+    grey = np.array_equal(red, green) and np.array_equal(green, blue)
+    if grey:
+        slim = drawn.convert("L")
+    elif flat_colours is None:
+        slim = drawn.quantize(256, dither=Image.Dither.NONE)
+    else:
+        slim = _flat(np.asarray(drawn), flat_colours)
+    buffer = io.BytesIO()
+    slim.save(buffer, format="png", optimize=True, dpi=Image.open(png).info.get("dpi"))
+    return buffer.getvalue()
+
+
+def _flat(drawn: np.ndarray, colours: int) -> Image.Image:
+    """The picture in its most frequent colours; every other pixel takes the nearest of them."""
+    packed = drawn.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
+    found, place, amount = np.unique(packed, return_inverse=True, return_counts=True)
+    kept = found[np.argsort(-amount, kind="stable")[:colours]]
+    parts, centres = (
+        np.stack([values >> 16, values >> 8 & 255, values & 255], axis=1).astype(np.int32)
+        for values in (found, kept)
+    )
+    nearest = ((parts[:, None] - centres) ** 2).sum(2).argmin(1).astype(np.uint8)
+    slim = Image.fromarray(nearest[place].reshape(packed.shape))
+    slim.putpalette(centres.astype(np.uint8).tobytes())
+    return slim
+
+
+class Pen:
+    """Draws boxes and words on a sheet of its own, in inches from the upper left corner.
+
+    Parameters
+    ----------
+    width, height : float
+        Of the picture [inch].
+    across, down : (float, float), optional
+        Ends of the sheet in units of one's own: left and right, upper and lower.
+    size, line : float
+        Of words and of boxes' edges where a call does not say [points].
+    """
+
+    def __init__(
+        self,
+        width: float,
+        height: float,
+        across: tuple[float, float] | None = None,
+        down: tuple[float, float] | None = None,
+        *,
+        size: float = FONT_SIZE,
+        line: float = 0.8,
+    ):
+        self.size, self.line = size, line
+        self.picture = Picture(width, height)
+        self.axes = self.picture.add_axes((0, 0, 1, 1))
+        self.axes.set(xlim=across or (0, width), ylim=down or (height, 0))
+        self.axes.axis("off")
+
+    @classmethod
+    def on(cls, axes: Axes) -> Self:
+        """A pen for axes that are there, such as those of a chart."""
+        pen = cls.__new__(cls)
+        pen.size, pen.line, pen.picture, pen.axes = FONT_SIZE, 0.8, axes.figure, axes
+        return pen
+
+    def box(self, x, y, width, height, face=PAPER, edge=FAINT, line=None, *,
+            text="", size=None, color=INK, **more) -> Rectangle:  # fmt: skip
+        """A box; with words in its middle, if there are some."""
+        if text:
+            self.text(x + width / 2, y + height / 2, text, size, color)
+        look = {"facecolor": face, "edgecolor": edge, "linewidth": line, **more}
+        if line is None:
+            look["linewidth"] = self.line
+        return self.axes.add_patch(Rectangle((x, y), width, height, **look))
+
+    def text(self, x, y, text, size=None, color=INK, ha="center", va="center", **more) -> None:
+        size = self.size if size is None else size
+        self.axes.text(x, y, text, fontsize=size, color=color, ha=ha, va=va, **more)
+
+
+def style(axes: Axes, grid: str = "both") -> Axes:
+    """Give a chart the course's look: a faint grid, no box.
+
+    Parameters
+    ----------
+    axes : Axes
+    grid : "both", "x", "y" or "none"
+        The axis whose ticks have lines.
+    """
+    axes.set_facecolor(PAPER)
+    if grid != "none":
+        axes.grid(True, axis=grid, color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(FAINT)
+    return axes
+
+
+def shortened(text: str, longest: int) -> str:
+    """Return the text, its middle replaced by an ellipsis where it is too long."""
+    if len(text) <= longest:
+        return text
+    head = max((longest - 1) // 2, 1)
+    tail = max(longest - 1 - head, 1)
+    return f"{text[:head]}…{text[-tail:]}"

@@ -1,0 +1,1 @@
+"""A kernel's names and types, by Numba's rules; what is refused."""

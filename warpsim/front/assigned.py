@@ -1,0 +1,183 @@
+"""Which reads of a variable may come before it has a value.
+
+A variable that gets its value only under an `if`, or in a loop that may not run, has none in some
+threads. Most reads are safe whatever happens, as every way to them sets the variable first; they
+cost nothing. The others are looked at while the kernel runs.
+Source of the rules: "definite assignment", chapter 16 of the Java Language Specification.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from numba import types
+
+from warpsim.front.oracle import dtype_of, plain
+
+#: What is set where control never comes: everything.
+_Names = frozenset[str] | None
+
+
+def doubtful_reads(
+    body: list[ast.stmt],
+    arguments: Iterable[str],
+    assigned: Iterable[str],
+    known: Mapping[ast.AST, bool],
+) -> frozenset[ast.Name]:
+    """The reads of a function's variables that some way reaches before any assignment.
+
+    Parameters
+    ----------
+    body : list of ast.stmt
+    arguments, assigned : iterable of str
+        Names of the function's arguments, and of all its variables.
+    known : mapping of ast.AST to bool
+        Conditions of `if` that are decided when the kernel is compiled.
+    """
+    walk = _Walk(frozenset(assigned), known)
+    walk.suite(body, frozenset(arguments))
+    # what a comprehension or `:=` binds is left out: it has a value wherever it can be read
+    bound = {
+        part.id
+        for statement in body
+        for node in ast.walk(statement)
+        if isinstance(node, ast.comprehension | ast.NamedExpr)
+        for part in ast.walk(node.target)
+        if isinstance(part, ast.Name)
+    }
+    return frozenset(node for node in walk.doubtful if node.id not in bound)
+
+
+class DoubtfulReads:
+    """Code of the reads of variables, for the emitter of a lane program."""
+
+    def find_doubtful_reads(self) -> None:
+        source = self.source
+        self.doubtful = doubtful_reads(
+            source.tree.body, source.arguments, source.assigned, self.typing.known
+        )
+        self.watched_names = sorted({node.id for node in self.doubtful}) if self.traced else []
+        self.may_read_unset = bool(self.doubtful)  # shared and local arrays count, too
+
+    def read(self, node: ast.Name, kind: types.Type) -> str:
+        """Code of a variable's value, which some threads may not have set."""
+        variable = self.variable(node.id, kind)
+        if node not in self.doubtful:
+            return variable
+        if not self.traced:
+            return f"T.given({variable}, {_dtypes(kind)!r})"
+        lines = dict.fromkeys(
+            self.source.line(place)
+            for place in ast.walk(self.source.tree)
+            if isinstance(place, ast.Name)
+            and place.id == node.id
+            and isinstance(place.ctx, ast.Store)
+        )
+        site = self.site(node, node.id)
+        was_set = f"_s_{node.id}"
+        return f"T.maybe({variable}, {was_set}, {_dtypes(kind)!r}, {tuple(lines)}, {site})"
+
+    def note_set(self, name: str) -> None:
+        """Remember who has set a variable that some threads may read without."""
+        if name in self.watched_names:
+            self.line(f"_s_{name} = T.now_set(_s_{name})")
+
+
+def _dtypes(kind: types.Type) -> Any:
+    """The dtype of a variable by name; of a tuple a tuple; None for what is no number."""
+    kind = plain(kind)
+    if isinstance(kind, types.BaseTuple):
+        return tuple(_dtypes(part) for part in kind)
+    return dtype_of(kind).name if isinstance(kind, types.Number | types.Boolean) else None
+
+
+class _Walk:
+    """Follows all ways through a function with the names that surely have a value."""
+
+    def __init__(self, assigned: frozenset[str], known: Mapping[ast.AST, bool]):
+        self.assigned, self.known = assigned, known
+        self.doubtful: set[ast.Name] = set()
+        self.breaks: list[_Names] = []
+
+    def suite(self, body: list[ast.stmt], names: _Names) -> _Names:
+        for node in body:
+            names = getattr(self, f"_{type(node).__name__}", self._other)(node, names)
+        return names
+
+    def _reads(self, node: ast.AST | None, names: _Names) -> None:
+        for part in ast.walk(node) if node is not None and names is not None else ():
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
+                self._read(part, names)
+
+    def _read(self, node: ast.Name, names: _Names) -> None:
+        if names is not None and node.id in self.assigned and node.id not in names:
+            self.doubtful.add(node)
+
+    def _other(self, node: ast.stmt, names: _Names) -> _Names:
+        """A statement that reads first and then sets its names."""
+        self._reads(node, names)
+        return self._set(node, names)
+
+    @staticmethod
+    def _set(node: ast.AST, names: _Names) -> _Names:
+        stored = {
+            part.id
+            for part in ast.walk(node)
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+        }
+        return None if names is None else names | stored
+
+    def _AnnAssign(self, node: ast.AnnAssign, names: _Names) -> _Names:
+        self._reads(node.value, names)
+        return names if node.value is None else self._set(node.target, names)
+
+    def _AugAssign(self, node: ast.AugAssign, names: _Names) -> _Names:
+        self._reads(node, names)
+        if isinstance(node.target, ast.Name):
+            self._read(node.target, names)
+        return self._set(node.target, names)
+
+    def _If(self, node: ast.If, names: _Names) -> _Names:
+        if node in self.known:
+            return self.suite(node.body if self.known[node] else node.orelse, names)
+        self._reads(node.test, names)
+        return _both(self.suite(node.body, names), self.suite(node.orelse, names))
+
+    def _For(self, node: ast.For, names: _Names) -> _Names:
+        self._reads(node.iter, names)
+        self.breaks.append(None)
+        self.suite(node.body, self._set(node.target, names))
+        return self._after(node, names)
+
+    def _While(self, node: ast.While, names: _Names) -> _Names:
+        self._reads(node.test, names)
+        self.breaks.append(None)
+        self.suite(node.body, names)
+        forever = isinstance(node.test, ast.Constant) and bool(node.test.value)
+        return self._after(node, None if forever else names)
+
+    def _after(self, node: ast.For | ast.While, names: _Names) -> _Names:
+        return _both(self.suite(node.orelse, names), self.breaks.pop())
+
+    def _Break(self, node: ast.Break, names: _Names) -> _Names:
+        if self.breaks:
+            self.breaks[-1] = _both(self.breaks[-1], names)
+        return None
+
+    def _Continue(self, node: ast.Continue, names: _Names) -> _Names:
+        return None
+
+    def _Return(self, node: ast.Return, names: _Names) -> _Names:
+        self._reads(node, names)
+        return None
+
+    _Raise = _Return
+
+
+def _both(first: _Names, second: _Names) -> _Names:
+    """What is set on both of two ways."""
+    if first is None:
+        return second
+    return first if second is None else first & second

@@ -1,0 +1,113 @@
+"""Types of attributes: of arrays, records, complex numbers, enumerations and named tuples."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from typing import Any
+
+from numba import types
+
+from warpsim.front.names import KERNEL_NAMES, MISSING, KernelName, Source
+from warpsim.front.oracle import attribute_type, dtype_of, plain
+
+
+class Attributes:
+    """Attributes and the fields of records."""
+
+    source: Source
+    typing: Any
+
+    @staticmethod
+    def what_cuda_has(path: str) -> str:
+        parts = sorted(n.rpartition(".")[2] for n in KERNEL_NAMES if n.startswith(f"{path}."))
+        if not parts:
+            name = path.removeprefix("pieces.") if path.startswith("pieces.") else f"cuda.{path}"
+            return f"{name} is a function: call it, {name}(...)"
+        return f"cuda.{path} has the parts {', '.join(parts)}: write cuda.{path}.{parts[0]}"
+
+    def check_attribute(self, node: ast.expr) -> None:
+        """Refuse an attribute that a module, or a name of CUDA, does not have."""
+        if not isinstance(node, ast.Attribute) or self.source.static(node) is not MISSING:
+            return
+        root = self.source.static(node.value)
+        if root is MISSING or hasattr(root, "__cuda_array_interface__"):
+            return
+        if isinstance(root, KernelName):
+            known = [n.rpartition(".")[2] for n in KERNEL_NAMES if n.startswith(f"{root.path}.")]
+        else:
+            known = [n for n in {*dir(root), *KERNEL_NAMES} if "." not in n]
+        close = difflib.get_close_matches(node.attr, known, n=1)
+        hint = f"; did you mean {ast.unparse(node.value)}.{close[0]}?" if close else ""
+        raise self.source.refused(
+            node, f"{ast.unparse(node.value)} has no attribute {node.attr!r}{hint}"
+        )
+
+    def see_Attribute(self, node: ast.Attribute) -> types.Type:
+        if self.source.static(node) is not MISSING:
+            return self._static(node)
+        self.check_attribute(node)
+        kind, name = self.expression(node.value), node.attr
+        found = None
+        if isinstance(kind, types.Array):
+            found = self._of_array(kind, name)
+        elif isinstance(kind, types.Record):
+            return self.field(node, kind, name)
+        elif isinstance(kind, types.BaseNamedTuple) and name in kind.fields:
+            found = kind[kind.fields.index(name)]
+        elif isinstance(kind, types.Number | types.EnumMember) and name in (
+            "real",
+            "imag",
+            "value",
+        ):
+            found = attribute_type(kind, name)
+        if found is None:
+            raise self.source.refused(node, f"Unknown attribute {name!r} of type {kind}")
+        return plain(found)
+
+    @staticmethod
+    def _of_array(kind: types.Array, name: str) -> types.Type | None:
+        if name in ("shape", "strides"):
+            return types.UniTuple(types.intp, kind.ndim)
+        if name in ("ndim", "size", "itemsize", "nbytes"):
+            return types.intp
+        if name == "T":
+            return types.Array(kind.dtype, kind.ndim, "A")
+        if name in ("real", "imag") and isinstance(kind.dtype, types.Complex):
+            return types.Array(attribute_type(kind.dtype, name), kind.ndim, "A")
+        if name == "real" and isinstance(kind.dtype, types.Number):
+            return kind
+        if isinstance(kind.dtype, types.Record) and name in kind.dtype.fields:
+            return Attributes.of_field(kind.dtype, name, kind.ndim)
+        return None
+
+    def field(self, node: ast.expr, kind: types.Type, name: Any) -> types.Type:
+        """Type of a record's field, or of one field of an array of records."""
+        record = kind.dtype if isinstance(kind, types.Array) else kind
+        if type(name) is int and kind is record and 0 <= name < len(record.fields):
+            name = list(record.fields)[name]
+        if not isinstance(name, str) or name not in record.fields:
+            listed = ", ".join(record.fields)
+            raise self.source.refused(node, f"the record has no field {name!r}; it has {listed}")
+        found = self.of_field(record, name, kind.ndim if isinstance(kind, types.Array) else 0)
+        if found is None:
+            raise self.source.unsupported(node, f"a field of type {record.typeof(name)}")
+        element = found.dtype if isinstance(found, types.Array) else found
+        if not isinstance(element, types.Record):
+            if record.offset(name) % dtype_of(element).alignment:
+                raise self.source.refused(
+                    node,
+                    f"{record}.{name} of type {element} is not aligned: make the dtype with "
+                    "np.dtype(..., align=True)",
+                )
+        return found
+
+    @staticmethod
+    def of_field(record: types.Record, name: str, axes: int) -> types.Type | None:
+        """Type of a field in so many axes of records; None if it has none here."""
+        found = record.typeof(name)
+        if isinstance(found, types.NestedArray):
+            found, axes = found.dtype, axes + found.ndim
+        if not isinstance(found, types.Number | types.Boolean | types.Record):
+            return None
+        return types.Array(found, axes, "A") if axes else found

@@ -1,0 +1,410 @@
+"""Calls in a kernel: CUDA's functions, device functions, Python's, math's and NumPy's."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba import types
+from numba.np.numpy_support import ufunc_find_matching_loop
+
+from warpsim.front import intrinsics
+from warpsim.front.elementwise import total_type, ufunc_type
+from warpsim.front.names import MISSING, KernelName, Source
+from warpsim.front.oracle import best_signature, method_type, of_dtype, plain, resolve
+from warpsim.front.pieces import piece_type
+
+if TYPE_CHECKING:
+    from warpsim.front.expressions import Expressions
+
+CASTS = {int, float, bool, complex}
+#: The ufuncs that Numba-CUDA has code for. Source: numba.cuda.ufuncs of 0.22.2 and 0.30.4.
+UFUNCS = frozenset(
+    """
+    arccos arccosh arcsin arcsinh arctan arctan2 arctanh bitwise_and bitwise_or bitwise_xor
+    conjugate cos cosh deg2rad degrees divide equal fmax fmin greater greater_equal hypot invert
+    isnan left_shift less less_equal log log10 log2 logical_and logical_not logical_or logical_xor
+    maximum minimum not_equal rad2deg radians right_shift sin sinh tan tanh
+    """.split()
+)
+_INSTEAD = {
+    "add": "use +", "subtract": "use -", "multiply": "use *", "power": "use **", "square": "use *",
+    "floor_divide": "use //", "remainder": "use %", "divmod": "use divmod", "absolute": "use abs",
+    "fabs": "use abs", "negative": "use -", "positive": "use the value itself", "rint": "use round",
+    "cbrt": "use cuda.cbrt", "reciprocal": "use 1 / x", "float_power": "use **",
+}  # fmt: skip
+#: Functions of Python, math and NumPy that Numba's typing decides about.
+PYTHON = (abs, min, max, round, pow, divmod)
+
+
+def call(typer: Expressions, node: ast.Call) -> types.Type:
+    """Type a call and note what it is converted to."""
+    source = typer.source
+    function = source.static(node.func)
+    if function is MISSING:
+        typer.check_attribute(node.func)
+        if isinstance(node.func, ast.Attribute):
+            return _method(typer, node)
+        if isinstance(node.func, ast.Name) and node.func.id == source.name:
+            raise source.unsupported(node, f"recursion: {source.name} calls itself")
+        raise source.refused(node, f"cannot call {ast.unparse(node.func)}: it is not known")
+    if any(isinstance(argument, ast.Starred) for argument in node.args):
+        _spread(typer, node)
+    if any(isinstance(argument, ast.Starred) for argument in node.args):
+        raise source.unsupported(node, "a call with *", "Write the elements one by one.")
+    if isinstance(function, KernelName):
+        return _intrinsic(typer, node, function.path)
+    if is_device_function(function):
+        _check_device(typer, node, function)
+        return _device(typer, node, function)
+    if node.keywords:
+        raise source.unsupported(node, f"keyword arguments of {ast.unparse(node.func)}")
+    if function is print:
+        return _print(typer, node)
+    if function is len:
+        return _length(typer, node)
+    cast = _cast_type(function)
+    arguments = tuple(plain(typer.expression(argument)) for argument in node.args)
+    if cast is not None:
+        return _cast(typer, node, function, cast, arguments)
+    if function in (min, max) and len(arguments) == 1:
+        if not isinstance(arguments[0], types.BaseTuple) or not len(arguments[0]):
+            raise source.refused(node, f"{function.__name__}({arguments[0]}) needs several numbers")
+        return _several(typer, node, function, tuple(arguments[0]))
+    if isinstance(function, np.ufunc):
+        _check_ufunc(source, node, function)
+    if isinstance(function, np.ufunc) and any(isinstance(k, types.Array) for k in arguments):
+        return ufunc_type(typer, node, function, arguments)
+    if function in PYTHON or _is_library(function):
+        if function in (min, max) and len(arguments) > 1:
+            return _several(typer, node, function, arguments)
+        kind = typer.call_type(node, function, arguments)
+        if isinstance(function, np.ufunc):  # cos of uint8 is computed in float32, unlike NumPy's
+            loop = ufunc_find_matching_loop(function, arguments)
+            if loop is not None and [plain(k) for k in loop.outputs] == [kind]:
+                typer.typing.operands[node] = tuple(plain(k) for k in loop.inputs)
+        return kind
+    if function in (np.sum, np.mean) and len(arguments) == 1:
+        if isinstance(arguments[0], types.Array):
+            return total_type(typer, node, arguments[0], function.__name__)
+    name = ast.unparse(node.func)
+    if callable(function) and hasattr(function, "__code__"):
+        raise source.refused(
+            node,
+            f"Untyped global name {name!r}: {name} is a plain Python function; decorate it with "
+            "@cuda.jit(device=True) to call it from a kernel",
+        )
+    if str(getattr(function, "__module__", "")).partition(".")[0] == "numpy":
+        raise source.refused(
+            node, f"{name} is not available in a kernel here: loop over the elements"
+        )
+    raise source.unsupported(node, f"the call of {name}")
+
+
+def _spread(typer: Expressions, node: ast.Call) -> None:
+    """``f(*t)`` of a tuple that costs nothing to evaluate again: ``f(t[0], t[1])``."""
+    arguments = []
+    for argument in node.args:
+        if not isinstance(argument, ast.Starred) or any(
+            isinstance(part, ast.Subscript) for part in ast.walk(argument)
+        ):
+            arguments.append(argument)
+            continue
+        kind = typer.expression(argument.value)
+        if not isinstance(kind, types.BaseTuple):
+            raise typer.source.refused(node, f"* needs a tuple, not {kind}")
+        for number in range(len(kind)):
+            index = ast.copy_location(ast.Constant(number), argument)
+            value = copy.deepcopy(argument.value)
+            arguments.append(ast.copy_location(ast.Subscript(value, index, ast.Load()), argument))
+    node.args = arguments
+
+
+def is_device_function(function: Any) -> bool:
+    """True for functions decorated with ``cuda.jit``, the simulator's or numba.cuda's."""
+    return hasattr(function, "py_func")
+
+
+def _check_ufunc(source: Source, node: ast.Call, function: np.ufunc) -> None:
+    """Refuse the ufuncs that Numba types in a kernel and then has no code for."""
+    name = function.__name__
+    if name in UFUNCS:
+        return
+    advice = _INSTEAD.get(name) or (f"use math.{name}" if hasattr(math, name) else "write it out")
+    raise source.refused(
+        node, f"{ast.unparse(node.func)} is not available in a CUDA kernel of Numba: {advice}"
+    )
+
+
+def _check_device(typer: Expressions, node: ast.Call, function: Any) -> None:
+    """Refuse what is made for the host: ufuncs, and CPU functions with signatures."""
+    name = ast.unparse(node.func)
+    if hasattr(function, "reduce") or hasattr(function, "outputs"):
+        raise typer.source.refused(
+            node,
+            f"Untyped global name {name!r}: a ufunc works on whole arrays and is called from the "
+            "host; call a function decorated with @cuda.jit(device=True)",
+        )
+    if getattr(function, "_can_compile", True) is False and not hasattr(function, "device"):
+        if type(function).__name__ == "CPUDispatcher":
+            raise typer.source.refused(
+                node,
+                f"Untyped global name {name!r}: using cpu function on device; it has signatures",
+            )
+
+
+def _is_library(function: Any) -> bool:
+    if isinstance(function, np.ufunc):
+        return True
+    return getattr(function, "__module__", None) in ("math", "cmath")
+
+
+def _cast_type(function: Any) -> types.Type | None:
+    if function in CASTS:
+        return types.intp  # decided in _cast
+    if isinstance(function, types.Type) or (
+        isinstance(function, type) and issubclass(function, np.generic)
+    ):
+        return of_dtype(function)
+    return None
+
+
+def _cast(typer: Expressions, node: ast.Call, function: Any, cast: types.Type, arguments: tuple):
+    if function is complex and 1 <= len(arguments) <= 2:
+        kind = typer.call_type(node, complex, arguments)
+        if len(arguments) == 1:
+            typer.typing.operands[node] = (kind,)
+        elif any(isinstance(one, types.Complex) for one in arguments):
+            raise typer.source.unsupported(node, "complex of two complex numbers")
+        return kind
+    if len(arguments) != 1 or not isinstance(arguments[0], types.Number | types.Boolean):
+        listed = ", ".join(str(kind) for kind in arguments)
+        raise typer.source.refused(node, f"{ast.unparse(node.func)}({listed}) needs one number")
+    (kind,) = arguments
+    if function is float:
+        cast = kind if isinstance(kind, types.Float) else types.float64
+    elif function is int:
+        cast = kind if isinstance(kind, types.Integer) else types.int64
+    elif function is bool:
+        cast = types.boolean
+    typer.typing.operands[node] = (cast,)
+    return cast
+
+
+def _several(typer: Expressions, node: ast.Call, function: Any, arguments: tuple) -> types.Type:
+    """min and max: the type of the pairs, folded; all operands get it."""
+    kind = plain(arguments[0])
+    for other in map(plain, arguments[1:]):
+        found = resolve(function, (kind, other))
+        if found is None:
+            raise typer.source.refused(
+                node,
+                f"No implementation of function {function.__name__} found for signature:\n\n"
+                f" >>> {function.__name__}({kind}, {other})",
+            )
+        kind = found[0]
+    typer.typing.operands[node] = (kind,) * len(arguments)
+    return kind
+
+
+def _print(typer: Expressions, node: ast.Call) -> types.Type:
+    for argument in node.args:
+        kind = typer.expression(argument)
+        if not _printable(kind):
+            raise typer.source.refused(node, f"print of {kind} is not possible in a kernel")
+    return types.none
+
+
+def _printable(kind: types.Type) -> bool:
+    if isinstance(kind, types.BaseTuple):
+        return all(_printable(part) for part in kind)
+    return isinstance(kind, types.Integer | types.Float | types.Boolean | types.StringLiteral)
+
+
+def _length(typer: Expressions, node: ast.Call) -> types.Type:
+    kind = typer.expression(node.args[0]) if len(node.args) == 1 else None
+    if not isinstance(kind, types.Array | types.BaseTuple):
+        raise typer.source.refused(node, f"len of {kind}")
+    return types.intp
+
+
+def _method(typer: Expressions, node: ast.Call) -> types.Type:
+    kind = typer.expression(node.func.value)
+    if isinstance(kind, types.Array):
+        return _array_method(typer, node, kind, node.func.attr)
+    if kind == intrinsics.GRID_GROUP and node.func.attr == "sync" and not node.args:
+        typer.typing.operands[node] = ()
+        return types.int32
+    if isinstance(kind, types.Integer) and node.func.attr == "bit_count" and not node.args:
+        typer.typing.operands[node] = (kind,)
+        return kind
+    if isinstance(kind, types.Number) and node.func.attr == "conjugate" and not node.args:
+        typer.typing.operands[node] = (kind,)
+        return method_type(kind, "conjugate")
+    raise typer.source.refused(node, f"Unknown attribute {node.func.attr!r} of type {kind}")
+
+
+def _array_method(typer: Expressions, node: ast.Call, kind: types.Array, name: str) -> types.Type:
+    """Methods of arrays that make a view; the others Numba refuses in kernels, too."""
+    typer.typing.operands[node] = ()
+    if not node.keywords and name == "view" and len(node.args) == 1:
+        dtype = constant_dtype(typer, node.args[0])
+        if isinstance(dtype, types.Number | types.Boolean):
+            return types.Array(dtype, kind.ndim, "A")
+        raise typer.source.refused(node, f".view({ast.unparse(node.args[0])}): not an element type")
+    if not node.keywords and name == "reshape" and node.args:
+        kinds = [plain(typer.expression(argument)) for argument in node.args]
+        parts = list(kinds[0]) if isinstance(kinds[0], types.BaseTuple) else kinds
+        if all(isinstance(part, types.Integer) for part in parts):
+            return types.Array(kind.dtype, len(parts), "C")
+    if not node.keywords and not node.args:
+        if name in ("sum", "mean"):
+            return total_type(typer, node, kind, name)
+        if name == "transpose":
+            return types.Array(kind.dtype, kind.ndim, "A")
+    raise typer.source.refused(
+        node, f"kernels have no array method .{name}(): loop over the elements"
+    )
+
+
+def _device(typer: Expressions, node: ast.Call, function: Any) -> types.Type:
+    arguments = tuple(plain(typer.expression(argument)) for argument in node.args)
+    if node.keywords:
+        raise typer.source.unsupported(node, "keyword arguments of a device function")
+    declared = _declared(typer, node, function, arguments)
+    if declared is not None:
+        arguments = declared[0]  # arguments and result are converted, as on a GPU
+    typing = typer.callee(typer.source, node, function, arguments)
+    typer.typing.callees[node] = (function, arguments)
+    typer.typing.operands[node] = arguments
+    if declared is not None and not isinstance(typing.result, types.NoneType):
+        return declared[1] or typing.result
+    return typing.result
+
+
+def _declared(typer: Expressions, node: ast.Call, function: Any, arguments: tuple):
+    """The signature of a device function, with its result or None, that Numba chooses."""
+    signatures = list(getattr(function, "device_signatures", ()))
+    if not signatures and getattr(function, "_can_compile", True) is False:
+        # numba.cuda's own, declared with signatures
+        signatures = [(s.args, s.return_type) for s in function.nopython_signatures]
+    if not signatures:
+        return None
+    chosen = best_signature(tuple(kinds for kinds, _ in signatures), arguments)
+    if chosen is None:
+        given = ", ".join(str(kind) for kind in arguments)
+        listed = "; ".join(f"({', '.join(map(str, kinds))})" for kinds, _ in signatures)
+        raise typer.source.refused(
+            node,
+            f"Invalid use of type(CUDADispatcher({function.__name__})) with parameters ({given})\n"
+            f"Known signatures: {listed}",
+        )
+    return signatures[chosen]
+
+
+# ---------------------------------------------------------------------- CUDA's own
+def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
+    source = typer.source
+    if path.startswith("pieces."):
+        return piece_type(typer, node, path[7:])
+    if path in ("grid", "gridsize"):
+        dimensions = source.static(node.args[0]) if len(node.args) == 1 else MISSING
+        if dimensions not in (1, 2, 3):
+            raise source.refused(node, f"cuda.{path} takes the literal 1, 2 or 3")
+        return types.intp if dimensions == 1 else types.UniTuple(types.intp, dimensions)
+    if path in ("shared.array", "local.array"):
+        return _array(typer, node, path)
+    if path == "const.array_like":
+        value = source.static(node.args[0]) if len(node.args) == 1 else MISSING
+        if not isinstance(value, np.ndarray):
+            raise source.refused(node, "cuda.const.array_like needs an array from outside")
+        return typer.expression(node.args[0])
+    if path.startswith("atomic."):
+        return _atomic(typer, node, path[7:])
+    low, high = intrinsics.ARITY.get(path, (0, -1))
+    if not low <= len(node.args) <= high or node.keywords:
+        raise source.refused(node, f"cuda.{path} takes {low} arguments, {len(node.args)} given")
+    arguments = tuple(plain(typer.expression(argument)) for argument in node.args)
+    found = intrinsics.FUNCTIONS[path](*arguments)
+    if isinstance(found, str):
+        raise source.refused(node, found)
+    if found is None:
+        listed = ", ".join(str(kind) for kind in arguments)
+        raise source.refused(
+            node,
+            f"No implementation of function {path} found for signature:\n\n >>> {path}({listed})",
+        )
+    typer.typing.operands[node] = tuple(found[1])
+    return found[0]
+
+
+def array_parts(node: ast.Call) -> tuple[ast.expr | None, ast.expr | None]:
+    """The shape and dtype nodes of ``cuda.shared.array(shape, dtype)``."""
+    named = {keyword.arg: keyword.value for keyword in node.keywords}
+    shape = node.args[0] if node.args else named.get("shape")
+    dtype = node.args[1] if len(node.args) > 1 else named.get("dtype")
+    return shape, dtype
+
+
+def _array(typer: Expressions, node: ast.Call, path: str) -> types.Type:
+    source = typer.source
+    shape_node, dtype_node = array_parts(node)
+    if shape_node is None or dtype_node is None:
+        raise source.refused(node, f"cuda.{path} needs a shape and a dtype")
+    shape = source.static(shape_node)
+    sizes = shape if isinstance(shape, tuple) else (shape,)
+    if not all(isinstance(size, int | np.integer) for size in sizes):
+        raise source.refused(
+            node,
+            f"the shape of cuda.{path} must be a compile-time constant: a literal, or a name from "
+            f"outside the kernel that holds an integer; {ast.unparse(shape_node)} is neither. "
+            "Compute it outside and use its name",
+        )
+    dtype = constant_dtype(typer, dtype_node)
+    if dtype is None:
+        raise source.refused(node, f"{ast.unparse(dtype_node)} is not an element type")
+    typer.typing.operands[node] = (dtype,)
+    return types.Array(dtype, len(sizes), "C")
+
+
+def _atomic(typer: Expressions, node: ast.Call, name: str) -> types.Type:
+    source = typer.source
+    wanted = {"cas": 4, "compare_and_swap": 3}.get(name, 3)
+    if len(node.args) != wanted or node.keywords:
+        raise source.refused(
+            node, f"cuda.atomic.{name} takes {wanted} arguments, {len(node.args)} given"
+        )
+    array = typer.expression(node.args[0])
+    allowed = intrinsics.ATOMIC_TYPES[intrinsics.ATOMICS[name]]
+    if not isinstance(array, types.Array) or array.dtype not in allowed:
+        listed = ", ".join(str(kind) for kind in allowed)
+        raise source.refused(
+            node, f"cuda.atomic.{name} on {array} is not possible; element types: {listed}"
+        )
+    values = node.args[1:] if name == "compare_and_swap" else node.args[2:]
+    if name != "compare_and_swap":
+        index = plain(typer.expression(node.args[1]))
+        count = len(index) if isinstance(index, types.BaseTuple) else 1
+        parts = index if isinstance(index, types.BaseTuple) else (index,)
+        if count != array.ndim or not all(isinstance(part, types.Integer) for part in parts):
+            raise source.refused(node, f"cuda.atomic.{name}: index {index} for {array}")
+    for value in values:
+        kind = plain(typer.expression(value))
+        if not isinstance(kind, types.Integer | types.Float | types.Boolean):
+            raise source.refused(node, f"cuda.atomic.{name}: value of type {kind}")
+    typer.typing.operands[node] = (array.dtype,) * len(values)
+    return array.dtype
+
+
+def constant_dtype(typer: Expressions, node: ast.expr) -> types.Type | None:
+    """The element type named by ``float32``, ``np.float32`` or ``x.dtype``."""
+    value = typer.source.static(node)
+    if value is not MISSING:
+        return of_dtype(value) if not isinstance(value, np.ndarray) else None
+    if isinstance(node, ast.Attribute) and node.attr == "dtype":
+        kind = typer.expression(node.value)
+        return kind.dtype if isinstance(kind, types.Array) else None
+    return None

@@ -1,0 +1,89 @@
+"""Conditions that types and constants decide, as Numba decides them before it types a kernel."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from typing import Any
+
+from numba import types
+
+from warpsim.front.names import MISSING, Source
+from warpsim.front.oracle import plain
+
+COMPARE = {
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne,
+}  # fmt: skip
+_DECIDERS = {
+    **COMPARE, ast.Is: lambda a, b: a is b or (a is not None and a == b),
+    ast.IsNot: lambda a, b: not (a is b or (a is not None and a == b)),
+}  # fmt: skip
+
+
+class Decisions:
+    """``is``, and branches of which one side is left out."""
+
+    source: Source
+    typing: Any
+    environment: Any
+
+    def decided(self, node: ast.expr) -> bool | None:
+        """The truth of a condition that types and constants decide, as Numba decides it; else None.
+
+        The side of a branch that it rules out is left out of the kernel, and never typed.
+        """
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            inner = self.decided(node.operand)
+            return None if inner is None else not inner
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _DECIDERS:
+            sides = [self.constant(side) for side in (node.left, *node.comparators)]
+            if MISSING not in sides:
+                return bool(_DECIDERS[type(node.ops[0])](*sides))
+            if isinstance(node.ops[0], ast.Is | ast.IsNot):
+                self.see_Compare(node)
+                return self.typing.known.get(node)
+            return None
+        value = self.constant(node)
+        return bool(value) if isinstance(value, bool | int | float | None) else None
+
+    def constant(self, node: ast.expr) -> Any:
+        """A literal, a global, None, ``x.ndim`` or ``len(a tuple)``; MISSING for all else."""
+        value = self.source.static(node)
+        if value is not MISSING and not isinstance(node, ast.Name | ast.Constant | ast.UnaryOp):
+            return MISSING
+        if isinstance(value, bool | int | float | str | None):
+            return value
+        if isinstance(node, ast.Name) and node.id in self.source.assigned:
+            kind = self.environment.get(node.id)
+            return None if isinstance(kind, types.NoneType) else MISSING
+        if isinstance(node, ast.Attribute) and node.attr == "ndim":
+            if isinstance(node.value, ast.Name) and node.value.id in self.source.assigned:
+                kind = self.expression(node.value)
+                return kind.ndim if isinstance(kind, types.Array) else MISSING
+        if isinstance(node, ast.Call) and self.source.static(node.func) is len and node.args:
+            argument = node.args[0]
+            if isinstance(argument, ast.Name) and argument.id in self.source.assigned:
+                kind = self.expression(argument)
+            elif isinstance(argument, ast.Attribute) and argument.attr == "shape":
+                kind = self.expression(argument)
+            else:
+                return MISSING
+            return len(kind) if isinstance(kind, types.BaseTuple) else MISSING
+        return MISSING
+
+    def identity(self, node: ast.Compare, left: types.Type) -> types.Type:
+        """``is``: None by its type; numbers of one type by their value, as in Numba."""
+        right = self.expression(node.comparators[0])
+        left, right = plain(left), plain(right)
+        if len(node.ops) > 1:
+            raise self.source.unsupported(node, "a chain of comparisons with is")
+        if isinstance(left, types.Array | types.BaseTuple | types.Record) and left == right:
+            raise self.source.unsupported(node, f"is between values of type {left}")
+        self.typing.operands[node] = ((left, right),)
+        if left != right or isinstance(left, types.NoneType):
+            same = left == right
+            self.typing.known[node] = same is isinstance(node.ops[0], ast.Is)
+        else:
+            self.typing.known.pop(node, None)
+        return types.boolean

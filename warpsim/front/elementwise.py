@@ -1,0 +1,142 @@
+"""NumPy ufuncs with an output array in a kernel: each thread works on all elements."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba import types
+from numba.np.numpy_support import ufunc_find_matching_loop
+
+from warpsim.front import operators
+from warpsim.front.names import Unsupported
+from warpsim.front.oracle import dtype_of, method_type, resolve
+from warpsim.run.memory import Array
+
+if TYPE_CHECKING:
+    from warpsim.code.emit import Emitter
+    from warpsim.front.expressions import Expressions
+
+
+def ufunc_type(
+    typer: Expressions, node: ast.Call, function: np.ufunc, arguments: tuple
+) -> types.Type:
+    """Type of ``np.add(x, y, out)``; notes the types that the loop works with."""
+    name = ast.unparse(node.func)
+    inputs, outputs = arguments[: function.nin], arguments[function.nin :]
+    if not outputs:
+        raise typer.source.refused(
+            node,
+            f"{name} of an array makes a new array, which a kernel has no memory for: give it an "
+            f"array for the result, {name}(x, out), or loop over the elements",
+        )
+    if len(outputs) != 1 or function.nout != 1:
+        raise typer.source.unsupported(node, f"{name} with {len(outputs)} arrays for results")
+    fits = isinstance(outputs[0], types.Array) and all(
+        not isinstance(kind, types.Array) or kind.ndim <= outputs[0].ndim for kind in inputs
+    )
+    plainly = tuple(
+        types.Array(kind.dtype, kind.ndim, "C") if isinstance(kind, types.Array) else kind
+        for kind in arguments
+    )
+    found = resolve(function, plainly) if fits else None
+    elements = [kind.dtype if isinstance(kind, types.Array) else kind for kind in arguments]
+    loop = ufunc_find_matching_loop(function, elements) if found is not None else None
+    if loop is None:
+        listed = ", ".join(str(kind) for kind in arguments)
+        raise typer.source.refused(
+            node,
+            f"No implementation of function {name} found for signature:\n\n >>> {name}({listed})",
+        )
+    typer.typing.operands[node] = (*loop.inputs, *loop.outputs)
+    return outputs[0]
+
+
+def ufunc_code(emitter: Emitter, node: ast.Call, function: np.ufunc) -> str:
+    """Code of a ufunc with an output array."""
+    typing, count = emitter.typing, function.nin
+    kinds = typing.operands[node]
+    run = emitter.constant(
+        operators.library(function, dtype_of(kinds[count])),
+        f"{function.__name__} of {kinds[:count]}",
+    )
+    inputs = []
+    for argument, kind in zip(node.args, kinds[:count], strict=False):
+        if isinstance(typing.of[argument], types.Array):
+            inputs.append(f"({operators.name_of(kind)}, {emitter.expression(argument)})")
+        else:
+            inputs.append(f"(None, {emitter.operand(argument, kind)})")
+    out = node.args[count]
+    convert = operators.name_of(typing.of[out].dtype)
+    site = emitter.site(node)
+    return f"T.ufunc({run}, {emitter.expression(out)}, {convert}, {site}, {', '.join(inputs)})"
+
+
+def total_type(typer: Expressions, node: ast.Call, kind: types.Array, name: str) -> types.Type:
+    """Type of ``x.sum()`` and ``x.mean()``: each thread goes through the whole array."""
+    plainly = types.Array(kind.dtype, kind.ndim, "C")
+    found = method_type(plainly, name) if isinstance(kind.dtype, types.Number) else None
+    if not isinstance(found, types.Number):
+        raise typer.source.refused(node, f"No implementation of function {name} of {kind}")
+    typer.typing.operands[node] = (found,)
+    return found
+
+
+def total_code(emitter: Emitter, node: ast.Call, array: ast.expr, name: str) -> str:
+    """Code of the sum or the mean of an array."""
+    kind = emitter.typing.of[node]
+    heading, site = operators.group_of(kind), emitter.site(node, ast.unparse(array))
+    convert = operators.name_of(kind)
+    code = emitter.expression(array)
+    return f"T.total({code}, {convert}, {name == 'mean'}, {heading!r}, {site})"
+
+
+class Elementwise:
+    """What lane programs do with whole arrays."""
+
+    def total(self, array: Array, convert: Callable, mean: bool, heading: str, site: int):
+        """The sum or the mean of all elements, one after the other, in the result's type."""
+        if array.ragged:
+            raise Unsupported(
+                f"line {self.site(site).line}: a sum of a view whose limits differ by thread"
+            )
+        value = convert(0)
+        for index in product(*map(range, array.shape)):
+            value = convert(value + convert(self.load(array, index, site)))
+        if self.counters is not None:
+            extra = {"in double": array.size} if heading == "float64" else {}
+            self.count(site, {heading: array.size, **extra})
+        return convert(operators.divide(value, convert(array.size))) if mean else value
+
+    def ufunc(self, run: Callable, out: Array, convert: Callable, site: int, *inputs: Any) -> Array:
+        """``out[...] = run(inputs)``, the inputs broadcast to the shape of ``out``."""
+        arrays = [value for _, value in inputs if isinstance(value, Array)]
+        place = f"line {self.site(site).line}"
+        if out.ragged or any(array.ragged for array in arrays):
+            raise Unsupported(f"{place}: a ufunc of arrays whose shape differs by thread")
+        for array in arrays:
+            lead = out.ndim - array.ndim
+            if any(
+                own not in (1, size)
+                for own, size in zip(array.shape, out.shape[lead:], strict=True)
+            ):
+                raise ValueError(
+                    f"{place}: operands could not be broadcast together: {array.name} has shape "
+                    f"{array.shape}, the result {out.shape}"
+                )
+        for index in product(*map(range, out.shape)):
+            values = [
+                value if widen is None else widen(self._broadcast(value, index, site))
+                for widen, value in inputs
+            ]
+            self.store(out, index, convert(run(*values)), site)
+        return out
+
+    def _broadcast(self, array: Array, index: tuple, site: int):
+        """The element of an array for an index of the result."""
+        own = index[len(index) - array.ndim :]
+        place = tuple(0 if size == 1 else i for i, size in zip(own, array.shape, strict=True))
+        return self.load(array, place, site)

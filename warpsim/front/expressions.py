@@ -1,0 +1,323 @@
+"""Types of a kernel's expressions: operators, attributes, indices, calls."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from numba import types
+
+from warpsim.front import intrinsics
+from warpsim.front.attributes import Attributes
+from warpsim.front.calls import call
+from warpsim.front.decisions import COMPARE, Decisions
+from warpsim.front.names import MISSING, KernelName, Source
+from warpsim.front.oracle import of_value, plain, resolve
+
+BINARY = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+    ast.Pow: operator.pow, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
+}  # fmt: skip
+UNARY = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
+#: What neither a GPU nor the simulator has, by the name of its syntax.
+REFUSED = {
+    "List": "kernels have no lists: use a tuple, or cuda.local.array with a fixed size",
+    "ListComp": "kernels have no lists: write the loop, into cuda.local.array or an output array",
+    "Dict": "kernels have no dictionaries",
+    "DictComp": "kernels have no dictionaries",
+    "Set": "kernels have no sets",
+    "SetComp": "kernels have no sets",
+    "GeneratorExp": "kernels have no generators: write the loop",
+    "Lambda": "kernels have no lambdas: write a function with @cuda.jit(device=True)",
+    "JoinedStr": "kernels have no f-strings: give print the values, separated by commas",
+    "Yield": "kernels have no generators",
+    "Await": "kernels cannot wait for Python",
+    "Try": "kernels have no try: test the values instead",
+    "With": "kernels have no with",
+    "Import": "import at the top of the file, not inside a kernel",
+    "ImportFrom": "import at the top of the file, not inside a kernel",
+    "FunctionDef": "define device functions outside the kernel, with @cuda.jit(device=True)",
+    "ClassDef": "kernels have no classes",
+    "Global": "kernels cannot change global variables: write into an array argument",
+    "Nonlocal": "kernels cannot change outer variables: write into an array argument",
+    "NamedExpr": "Numba does not take :=; assign on a line of its own",
+    "Delete": "kernels have no del",
+}
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A variable whose versions have no common type; an error only where it is read."""
+
+    kinds: tuple[types.Type, ...]
+
+
+class Expressions(Attributes, Decisions):
+    """Types of expressions; the statements are in :mod:`warpsim.front.types`."""
+
+    source: Source
+    typing: Any
+    environment: Any
+
+    def unknown_syntax(self, node: ast.AST, what: str) -> Exception:
+        """The error of a statement or expression that has no meaning here."""
+        name = type(node).__name__
+        if name in REFUSED:
+            return self.source.refused(node, f"{name}: {REFUSED[name]}")
+        return self.source.unsupported(node, f"the {what} {name!r}")
+
+    # ------------------------------------------------------------------ expressions
+    def condition(self, node: ast.expr) -> None:
+        kind = self.expression(node)
+        if not isinstance(kind, types.Number | types.Boolean | types.BaseTuple):
+            raise self.source.refused(node, f"{ast.unparse(node)} is {kind}, not a condition")
+
+    def expression(self, node: ast.expr) -> types.Type:
+        handler = getattr(self, f"see_{type(node).__name__}", None)
+        if handler is None:
+            raise self.unknown_syntax(node, "expression")
+        kind = handler(node)
+        self.typing.of[node] = kind
+        return kind
+
+    def see_Constant(self, node: ast.Constant) -> types.Type:
+        return of_value(node.value)
+
+    def see_Name(self, node: ast.Name) -> types.Type:
+        if node.id in self.source.assigned:
+            kind = self.environment.get(node.id, MISSING)
+            if kind is MISSING:
+                raise self.source.refused(node, f"variable {node.id!r} is used before it is set")
+            if isinstance(kind, Conflict):
+                listed = " and ".join(str(k) for k in kind.kinds)
+                raise self.source.refused(
+                    node, f"Cannot unify {listed} for {node.id!r}: it has two types here"
+                )
+            return kind
+        return self._static(node)
+
+    def _static(self, node: ast.expr) -> types.Type:
+        value = self.source.static(node)
+        if value is MISSING:
+            raise self.source.refused(node, f"NameError: name {ast.unparse(node)!r} is not defined")
+        if isinstance(value, KernelName):
+            kind = intrinsics.VALUES.get(value.path)
+            if kind is None:
+                raise self.source.refused(node, self.what_cuda_has(value.path))
+        elif isinstance(value, ModuleType):
+            raise self.source.refused(node, f"{ast.unparse(node)} is a module, not a value")
+        else:
+            kind = of_value(value)
+        if kind is None:
+            raise self.source.refused(
+                node, f"Untyped global name {ast.unparse(node)!r}: cannot be used in a kernel"
+            )
+        return plain(kind) if not isinstance(value, str) else kind
+
+    def see_Tuple(self, node: ast.Tuple) -> types.Type:
+        return types.Tuple([plain(self.expression(element)) for element in node.elts])
+
+    def see_BinOp(self, node: ast.BinOp) -> types.Type:
+        return self.binary(node, node.op, self.expression(node.left), self.expression(node.right))
+
+    def binary(self, node: ast.AST, op: ast.operator, left, right) -> types.Type:
+        if isinstance(left, types.BaseTuple) and isinstance(right, types.BaseTuple):
+            if isinstance(op, ast.Add):
+                self.typing.operands[node] = (left, right)
+                return types.Tuple([*left, *right])
+        function = BINARY.get(type(op))
+        if function is None:
+            raise self.source.unsupported(node, f"the operator {type(op).__name__}")
+        result = self.call_type(node, function, (left, right))
+        if isinstance(result, types.Integer) and not isinstance(op, ast.Pow):
+            # int64 and uint64 together are added, divided, ... as what the result is
+            shift = isinstance(op, ast.LShift | ast.RShift)
+            self.typing.operands[node] = (result, plain(right) if shift else result)
+        return result
+
+    def call_type(self, node: ast.AST, function: Any, arguments: tuple) -> types.Type:
+        """Ask Numba for the type of a call; remember what its operands are converted to."""
+        if any(isinstance(kind, types.Array) for kind in arguments):
+            found = None
+        else:
+            found = resolve(function, tuple(plain(kind) for kind in arguments))
+        if found is None:
+            name = getattr(function, "__name__", str(function))
+            listed = ", ".join(str(kind) for kind in arguments)
+            raise self.source.refused(
+                node,
+                f"No implementation of function {name} found for signature:\n\n"
+                f" >>> {name}({listed})",
+            )
+        self.typing.operands[node] = found[1]
+        return found[0]
+
+    def see_UnaryOp(self, node: ast.UnaryOp) -> types.Type:
+        if isinstance(node.op, ast.Not):
+            self.condition(node.operand)
+            return types.boolean
+        return self.call_type(node, UNARY[type(node.op)], (self.expression(node.operand),))
+
+    def see_BoolOp(self, node: ast.BoolOp) -> types.Type:
+        kinds = [plain(self.expression(value)) for value in node.values]
+        return self.unified(node, kinds)
+
+    def see_IfExp(self, node: ast.IfExp) -> types.Type:
+        decided = self.decided(node.test)
+        if decided is not None:
+            self.typing.known[node] = decided
+            return plain(self.expression(node.body if decided else node.orelse))
+        self.typing.known.pop(node, None)
+        self.condition(node.test)
+        return self.unified(node, [self.expression(node.body), self.expression(node.orelse)])
+
+    def unified(self, node: ast.AST, kinds: list) -> types.Type:
+        merged = self._unify([plain(kind) for kind in kinds])
+        if isinstance(merged, Conflict):
+            listed = " and ".join(str(kind) for kind in kinds)
+            raise self.source.refused(node, f"Cannot unify {listed} in {ast.unparse(node)}")
+        return merged
+
+    def see_Compare(self, node: ast.Compare) -> types.Type:
+        left = self.expression(node.left)
+        if any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
+            return self.identity(node, left)
+        operands = []
+        for op, right_node in zip(node.ops, node.comparators, strict=True):
+            if type(op) not in COMPARE:
+                raise self.source.unsupported(node, f"the comparison {type(op).__name__}")
+            right = self.expression(right_node)
+            self.call_type(node, COMPARE[type(op)], (left, right))
+            operands.append(self.typing.operands[node])
+            left = right
+        self.typing.operands[node] = tuple(operands)
+        return types.boolean
+
+    def see_Subscript(self, node: ast.Subscript) -> types.Type:
+        if self.source.static(node) is not MISSING:
+            return self._static(node)
+        base = self.expression(node.value)
+        if isinstance(base, types.BaseTuple):
+            return self._tuple_item(node, base)
+        if self.names_field(node, base):
+            return self.field(node, base, self.source.static(node.slice))
+        return self.subscript(node, base)
+
+    def sets_field(self, target: ast.expr) -> bool:
+        """Is this a field of a record, and no element of an array?"""
+        if isinstance(target, ast.Attribute):
+            return True
+        return self.names_field(target, self.typing.of[target.value])
+
+    def names_field(self, node: ast.Subscript, base: types.Type) -> bool:
+        """Is this the field of a record, ``r["x"]``, or that of all of an array's records?"""
+        if isinstance(base, types.Record):
+            return True
+        records = isinstance(base, types.Array) and isinstance(base.dtype, types.Record)
+        return records and isinstance(self.source.static(node.slice), str)
+
+    def _tuple_item(self, node: ast.Subscript, base: types.BaseTuple) -> types.Type:
+        index = self.source.static(node.slice)
+        if isinstance(node.slice, ast.Slice):
+            parts = [node.slice.lower, node.slice.upper, node.slice.step]
+            limits = [None if part is None else self.source.static(part) for part in parts]
+            if MISSING in limits:
+                raise self.source.refused(node, "a tuple's slice must be constant")
+            return types.Tuple(list(base)[slice(*limits)])
+        if isinstance(index, int):
+            if not -len(base) <= index < len(base):
+                raise self.source.refused(node, f"index {index} of a tuple of {len(base)}")
+            return base[index]
+        kind = self.expression(node.slice)
+        if not isinstance(kind, types.Integer) or not isinstance(base, types.UniTuple):
+            raise self.source.refused(
+                node, f"No implementation of getitem({base}, {kind}): the index must be constant"
+            )
+        return base.dtype
+
+    def subscript(self, node: ast.Subscript, base: types.Type) -> types.Type:
+        """Type of an element or of a view of an array."""
+        if not isinstance(base, types.Array):
+            raise self.source.refused(node, f"{ast.unparse(node.value)} is {base}, not an array")
+        indices = self._without_ellipsis(node, base)
+        kept = base.ndim - len(indices)
+        for index in indices:
+            if isinstance(index, ast.Slice):
+                for part in (index.lower, index.upper, index.step):
+                    if part is not None:
+                        self.index(node, base, part)
+                kept += 1
+            else:
+                expanded = self.index(node, base, index)
+                kept -= expanded - 1
+        if kept < 0 or len(indices) > base.ndim and not isinstance(node.slice, ast.Name):
+            raise self.source.refused(
+                node,
+                f"cannot index {base} with {base.ndim - kept} indices: it has {base.ndim} "
+                "dimensions",
+            )
+        return types.Array(base.dtype, kept, "A") if kept else base.dtype
+
+    def _without_ellipsis(self, node: ast.Subscript, base: types.Array) -> list[ast.expr]:
+        """The indices; an ellipsis stands for as many whole axes as are left."""
+        nodes = index_nodes(node)
+        dots = [n for n in nodes if isinstance(n, ast.Constant) and n.value is Ellipsis]
+        self.typing.indices.pop(node, None)
+        if dots and not isinstance(node.slice, ast.Tuple):
+            raise self.source.refused(node, "Numba has no index that is ... alone: write [:]")
+        if dots:
+            place, missing = nodes.index(dots[0]), base.ndim - len(nodes) + 1
+            if len(dots) > 1 or missing < 0:
+                raise self.source.refused(node, f"cannot index {base} with {ast.unparse(node)}")
+            whole = [ast.copy_location(ast.Slice(), dots[0]) for _ in range(missing)]
+            nodes = self.typing.indices[node] = [*nodes[:place], *whole, *nodes[place + 1 :]]
+        return nodes
+
+    def index(self, node: ast.AST, base: types.Array, index: ast.expr) -> int:
+        """Check one index; how many dimensions it stands for (a tuple variable: several)."""
+        kind = plain(self.expression(index))
+        if isinstance(kind, types.BaseTuple) and all(isinstance(k, types.Integer) for k in kind):
+            return len(kind)
+        if not isinstance(kind, types.Integer):
+            raise self.source.refused(
+                node,
+                "No implementation of function getitem found for signature:\n\n"
+                f" >>> getitem({base}, {kind})\n\nan index must be an integer: use int(...)",
+            )
+        return 1
+
+    # ------------------------------------------------------------------ calls and loops
+    def see_Call(self, node: ast.Call) -> types.Type:
+        return call(self, node)
+
+    def iterated(self, node: ast.expr) -> types.Type:
+        """Type of the items of what a for loop runs over."""
+        if isinstance(node, ast.Call):
+            function = self.source.static(node.func)
+            if function is range:
+                kinds = tuple(plain(self.expression(argument)) for argument in node.args)
+                found = resolve(range, kinds) if not node.keywords else None
+                if found is None:
+                    listed = ", ".join(str(kind) for kind in kinds)
+                    raise self.source.refused(node, f"range({listed}) needs one to three integers")
+                return found[0].dtype
+            if function is enumerate and len(node.args) == 1 and not node.keywords:
+                return types.Tuple([types.intp, self.iterated(node.args[0])])
+            if function is zip and node.args and not node.keywords:
+                return types.Tuple([self.iterated(argument) for argument in node.args])
+        kind = self.expression(node)
+        if isinstance(kind, types.UniTuple):
+            return kind.dtype
+        if isinstance(kind, types.Array):
+            return kind.dtype if kind.ndim == 1 else types.Array(kind.dtype, kind.ndim - 1, "A")
+        raise self.source.refused(node, f"cannot loop over {kind}")
+
+
+def index_nodes(node: ast.Subscript) -> list[ast.expr]:
+    """The indices of ``a[i, j]``, one for each dimension that is named."""
+    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]

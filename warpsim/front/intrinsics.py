@@ -1,0 +1,152 @@
+"""The types of CUDA's own names in a kernel, by the declarations of numba-cuda."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from numba import types
+
+from warpsim.run import halves
+
+#: The type of ``cuda.cg.this_grid()``.
+GRID_GROUP = types.Opaque("grid_group")
+
+i4, i8, u4 = types.int32, types.int64, types.uint32
+
+#: Values of the thread: path -> type. All are read as attributes.
+VALUES: dict[str, types.Type] = {
+    **{
+        f"{name}.{axis}": i4
+        for name in ("threadIdx", "blockIdx", "blockDim", "gridDim")
+        for axis in "xyz"
+    },
+    "laneid": i4,
+    "warpsize": i4,
+}
+
+ATOMICS = {
+    "add": "number", "sub": "number", "max": "number", "min": "number", "nanmax": "number",
+    "nanmin": "number", "and_": "integer", "or_": "integer", "xor": "integer",
+    "inc": "unsigned", "dec": "unsigned", "exch": "integer", "cas": "integer",
+    "compare_and_swap": "integer",
+}  # fmt: skip
+ATOMIC_TYPES = {
+    "number": (types.float64, types.float32, i4, u4, i8, types.uint64),
+    "integer": (i4, u4, i8, types.uint64),
+    "unsigned": (u4, types.uint64),
+}
+
+
+def _same(*arguments):
+    return arguments[0], arguments
+
+
+def _integer_32(value):
+    return (i4, (i4,)) if isinstance(value, types.Integer) else None
+
+
+def _fma(a, b, c):
+    kind = types.float64 if types.float64 in (a, b, c) else types.float32
+    if any(isinstance(x, types.Integer) and x.bitwidth > 16 for x in (a, b, c)):
+        kind = types.float64
+    return kind, (kind,) * 3
+
+
+def _cbrt(a):
+    kind = types.float32 if a == types.float32 else types.float64
+    return kind, (kind,)
+
+
+def _brev(a):
+    kind = types.uint64 if a.bitwidth == 64 else u4
+    return kind, (kind,)
+
+
+def _selp(test, a, b):
+    return (a, (test, a, a)) if a == b else None
+
+
+def _shuffle(mask, value, lane):
+    if value not in (i4, i8, types.float32, types.float64):
+        return None
+    return value, (types.int64, value, i4)
+
+
+def _vote(result):
+    def signature(mask, predicate):
+        if not isinstance(mask, types.Integer):
+            return f"Mask type must be an integer. Got {mask}"
+        if not isinstance(predicate, types.Integer | types.Boolean):
+            return f"Predicate must be an integer or boolean. Got {predicate}"
+        return result, (types.int64, types.boolean)
+
+    return signature
+
+
+_MATCHED = (i4, i8, types.float32, types.float64)
+
+
+def _match_any(mask, value):
+    return (i4, (types.int64, value)) if value in _MATCHED else None
+
+
+def _match_all(mask, value):
+    if value not in _MATCHED:
+        return None
+    return types.Tuple((i4, types.boolean)), (types.int64, value)
+
+
+def _eq(mask, value):
+    return types.boolean, (types.int64, types.boolean)
+
+
+def _nothing(*arguments):
+    return types.none, arguments
+
+
+#: Functions: path -> (operand types -> (result type, types the operands are converted to)); None or
+#: what is wrong with the types if there is no such call.
+FUNCTIONS: dict[str, Callable] = {
+    "cg.this_grid": lambda: (GRID_GROUP, ()),
+    "syncthreads": _nothing,
+    "syncthreads_count": _integer_32,
+    "syncthreads_and": _integer_32,
+    "syncthreads_or": _integer_32,
+    "syncwarp": _nothing,
+    "threadfence": _nothing,
+    "threadfence_block": _nothing,
+    "threadfence_system": _nothing,
+    "nanosleep": _nothing,
+    "activemask": lambda: (u4, ()),
+    "lanemask_lt": lambda: (u4, ()),
+    "popc": _same,
+    "clz": _same,
+    "ffs": lambda value: (u4, (value,)),
+    "brev": _brev,
+    "fma": _fma,
+    "cbrt": _cbrt,
+    "selp": _selp,
+    "shfl_sync": _shuffle,
+    "shfl_up_sync": _shuffle,
+    "shfl_down_sync": _shuffle,
+    "shfl_xor_sync": _shuffle,
+    "any_sync": _vote(types.boolean),
+    "all_sync": _vote(types.boolean),
+    "eq_sync": _eq,
+    "ballot_sync": _vote(i4),
+    "match_any_sync": _match_any,
+    "match_all_sync": _match_all,
+    **halves.TYPES,
+}
+
+ARITY = {
+    "cg.this_grid": (0, 0),
+    "syncthreads": (0, 0), "syncthreads_count": (1, 1), "syncthreads_and": (1, 1),
+    "syncthreads_or": (1, 1), "syncwarp": (0, 1), "threadfence": (0, 0),
+    "threadfence_block": (0, 0), "threadfence_system": (0, 0), "nanosleep": (1, 1),
+    "activemask": (0, 0), "lanemask_lt": (0, 0), "popc": (1, 1), "clz": (1, 1), "ffs": (1, 1),
+    "brev": (1, 1), "fma": (3, 3), "cbrt": (1, 1), "selp": (3, 3), "shfl_sync": (3, 3),
+    "shfl_up_sync": (3, 3), "shfl_down_sync": (3, 3), "shfl_xor_sync": (3, 3), "any_sync": (2, 2),
+    "all_sync": (2, 2), "eq_sync": (2, 2), "ballot_sync": (2, 2), "match_any_sync": (2, 2),
+    "match_all_sync": (2, 2), **halves.ARITY,
+}  # fmt: skip

@@ -1,0 +1,295 @@
+"""What the names in a kernel mean: CUDA's own names, constants, functions, and what is refused.
+
+A kernel's names are resolved once, when it is translated. A name of CUDA is recognised whether it
+comes from the simulator's module (:mod:`warpsim.cuda`) or from ``numba.cuda``, so that a kernel
+written for one runs on the other.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import sys
+import textwrap
+from dataclasses import dataclass, field
+from enum import EnumType
+from types import FunctionType, ModuleType
+from typing import Any
+
+from numba.core.errors import TypingError, UnsupportedError
+
+from warpsim.run import halves
+
+#: Names that only mean something inside a kernel. A dot stands for an attribute.
+KERNEL_NAMES = frozenset(
+    """
+    grid gridsize threadIdx threadIdx.x threadIdx.y threadIdx.z blockIdx blockIdx.x blockIdx.y
+    blockIdx.z blockDim blockDim.x blockDim.y blockDim.z gridDim gridDim.x gridDim.y gridDim.z
+    laneid warpsize shared shared.array local local.array const const.array_like syncthreads
+    syncthreads_count syncthreads_and syncthreads_or syncwarp threadfence threadfence_block
+    threadfence_system atomic atomic.add atomic.sub atomic.max atomic.min atomic.nanmax
+    atomic.nanmin atomic.and_ atomic.or_ atomic.xor atomic.inc atomic.dec atomic.exch atomic.cas
+    atomic.compare_and_swap popc clz ffs brev fma cbrt selp shfl_sync shfl_up_sync shfl_down_sync
+    shfl_xor_sync any_sync all_sync eq_sync ballot_sync match_any_sync match_all_sync activemask
+    lanemask_lt nanosleep cg cg.this_grid
+    """.split()
+).union(halves.NAMES)
+
+#: Objects from elsewhere that stand for a name of a kernel, by their identity.
+_REGISTERED: dict[int, tuple[Any, KernelName]] = {}
+
+MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
+
+
+class Unsupported(UnsupportedError):
+    """A construct that Numba may accept in a kernel and that the simulator does not run."""
+
+    def __init__(self, text: str):
+        super().__init__(text)
+        self.args = (text,)  # without the terminal's colours that Numba may add
+
+
+def typing_error(text: str) -> TypingError:
+    """Numba's error of a kernel that cannot be typed, without a terminal's colours."""
+    error = TypingError(text)
+    error.args = (text,)
+    return error
+
+
+@dataclass(frozen=True)
+class KernelName:
+    """A name of ``numba.cuda`` that only a kernel may use, such as ``threadIdx.x``."""
+
+    path: str
+
+    def __getattr__(self, attribute: str) -> KernelName:
+        path = f"{self.path}.{attribute}"
+        if path not in KERNEL_NAMES:
+            raise AttributeError(f"cuda.{self.path} has no attribute {attribute!r}")
+        return KernelName(path)
+
+    def __call__(self, *args, **kwargs):
+        raise TypeError(
+            f"cuda.{self.path} works only inside a kernel, a function decorated with @cuda.jit"
+        )
+
+    def __repr__(self) -> str:
+        return f"cuda.{self.path}"
+
+
+def _is_cuda_module(value: Any) -> bool:
+    return isinstance(value, ModuleType) and value.__name__ in (
+        "numba.cuda",
+        "numba.cuda.simulator",
+        "warpsim.cuda",
+    )
+
+
+def register(value: Any, path: str) -> None:
+    """Let an object, such as an intrinsic of Numba, stand for a name that lane programs know."""
+    _REGISTERED[id(value)] = (value, KernelName(path))
+
+
+def as_kernel_name(value: Any) -> Any:
+    """The :class:`KernelName` for an object of ``numba.cuda``, or the object itself."""
+    if isinstance(value, KernelName):
+        return value
+    if id(value) in _REGISTERED:
+        return _REGISTERED[id(value)][1]
+    real = sys.modules.get("numba.cuda")
+    if real is not None and not isinstance(value, int | float | str | tuple | type(None)):
+        for name in KERNEL_NAMES:
+            if "." not in name and getattr(real, name, MISSING) is value:
+                return KernelName(name)
+    return value
+
+
+def attribute(value: Any, name: str) -> Any:
+    """``value.name`` as a kernel sees it, or MISSING."""
+    if isinstance(value, KernelName):
+        path = f"{value.path}.{name}"
+        return KernelName(path) if path in KERNEL_NAMES else MISSING
+    if _is_cuda_module(value) and name in KERNEL_NAMES:
+        return KernelName(name)
+    return as_kernel_name(getattr(value, name, MISSING))
+
+
+@dataclass
+class Source:
+    """A kernel's function: its syntax tree, its lines, and what its free names stand for."""
+
+    function: FunctionType
+    tree: ast.FunctionDef
+    lines: list[str]
+    environment: dict[str, Any]
+    arguments: list[str]
+    assigned: frozenset[str]
+    constants: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        name = self.function.__name__
+        return name if name.isidentifier() else "lambda_"
+
+    def line(self, node: ast.AST) -> int:
+        """The node's line, counted from the line of ``def`` as 1."""
+        return node.lineno - self.tree.lineno + 1
+
+    def code(self, line: int) -> str:
+        """The text of a line, counted from ``def`` as 1."""
+        index = self.tree.lineno - 1 + line - 1
+        return self.lines[index].strip() if 0 <= index < len(self.lines) else ""
+
+    @property
+    def text(self) -> str:
+        """The function's lines from its ``def`` on."""
+        return "\n".join(self.lines[self.tree.lineno - 1 : self.tree.end_lineno])
+
+    def unsupported(self, node: ast.AST, what: str, advice: str = "") -> Unsupported:
+        """An error that names the construct and its line."""
+        line = self.line(node)
+        text = f"{what} is not supported by the simulator, line {line} of {self.name}:\n"
+        text += f"    {self.code(line)}"
+        return Unsupported(f"{text}\n{advice}" if advice else text)
+
+    def refused(self, node: ast.AST, what: str) -> TypingError:
+        """The error of something that Numba itself refuses."""
+        line = self.line(node)
+        return typing_error(f"{what}\n\nline {line} of {self.name}:\n    {self.code(line)}")
+
+    # ------------------------------------------------------------------ constants
+    def static(self, node: ast.AST) -> Any:
+        """The value of an expression that is known when the kernel is compiled, or MISSING.
+
+        These are literals, names from outside the kernel and their attributes, and tuples of them.
+        Arithmetic is not folded, as Numba's typing does not fold it either.
+        """
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Name):
+            if node.id in self.assigned:
+                return self.constants.get(node.id, MISSING)
+            if node.id in self.environment:
+                return as_kernel_name(self.environment[node.id])
+            return getattr(builtins, node.id, MISSING)
+        if isinstance(node, ast.Attribute):
+            value = self.static(node.value)
+            return MISSING if value is MISSING else attribute(value, node.attr)
+        if isinstance(node, ast.Tuple):
+            values = [self.static(element) for element in node.elts]
+            return MISSING if any(value is MISSING for value in values) else tuple(values)
+        if isinstance(node, ast.Subscript):  # Color["red"]
+            value, key = self.static(node.value), self.static(node.slice)
+            if isinstance(value, EnumType) and key in value.__members__:
+                return value[key]
+            return MISSING
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            value = self.static(node.operand)
+            return -value if type(value) in (int, float) else MISSING
+        return MISSING
+
+
+@dataclass(frozen=True)
+class Site:
+    """One place in the source that touches memory or synchronises."""
+
+    line: int
+    code: str
+    array: str
+    function: str
+
+
+def _source_of(function: FunctionType) -> tuple[list[str], ast.FunctionDef]:
+    """The lines of a function's source and its syntax tree, whose line numbers fit the lines."""
+    name = getattr(function, "__name__", repr(function))
+    missing = Unsupported(
+        f"the source of {name} cannot be found (typed into a plain Python prompt, or made with "
+        "exec): write the kernel in a file or a notebook cell"
+    )
+    if name == "<lambda>":
+        return _lambda(function, missing)
+    try:
+        text, _ = inspect.getsourcelines(function)
+        tree = ast.parse(textwrap.dedent("".join(text))).body[0]
+    except (OSError, TypeError, SyntaxError, IndexError):
+        raise missing from None
+    if getattr(tree, "name", None) != function.__code__.co_name:
+        raise missing  # newer Pythons find lines of another program under the name "<string>"
+    if not isinstance(tree, ast.FunctionDef):
+        raise Unsupported(f"{name} is not a plain function: write the kernel with def")
+    return textwrap.dedent("".join(text)).splitlines(), tree
+
+
+def _lambda(function: FunctionType, missing: Unsupported) -> tuple[list[str], ast.FunctionDef]:
+    """A lambda as a function with one return: found in its file by where its code lies."""
+    code = function.__code__
+    try:
+        lines = inspect.findsource(function)[0]
+        module = ast.parse("".join(lines))
+    except (OSError, TypeError, SyntaxError):
+        raise missing from None
+    places = [p[0:1] + p[2:3] for p in code.co_positions() if None not in p and p[3] > p[2]]
+    found = [
+        node
+        for node in ast.walk(module)
+        if isinstance(node, ast.Lambda)
+        and node.lineno == code.co_firstlineno
+        and [argument.arg for argument in node.args.args] == [*code.co_varnames[: code.co_argcount]]
+        and all(
+            (node.body.lineno, node.body.col_offset) <= place
+            and place < (node.body.end_lineno, node.body.end_col_offset)
+            for place in places
+        )
+    ]
+    if not found:
+        raise missing
+    node = min(found, key=lambda n: (n.end_lineno - n.lineno, n.end_col_offset - n.col_offset))
+    body = [ast.copy_location(ast.Return(node.body), node.body)]
+    tree = ast.FunctionDef("lambda_", node.args, body, [])
+    return [line.rstrip("\n") for line in lines], ast.copy_location(tree, node)
+
+
+def read(function: FunctionType) -> Source:
+    """Read a kernel's source.
+
+    Raises
+    ------
+    Unsupported
+        If Python cannot find the source, or the function is a lambda or a generator.
+    """
+    lines, tree = _source_of(function)
+    spec, name = tree.args, tree.name
+    if spec.vararg or spec.kwarg or spec.kwonlyargs:
+        raise Unsupported(f"{name} has *args, **kwargs or keyword-only arguments: name each one")
+    arguments = [argument.arg for argument in (*spec.posonlyargs, *spec.args)]
+    stores: dict[str, list[ast.AST]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            stores.setdefault(node.id, []).append(node)
+    variables = inspect.getclosurevars(function)
+    source = Source(
+        function=function,
+        tree=tree,
+        lines=lines,
+        environment={**function.__globals__, **variables.nonlocals},
+        arguments=arguments,
+        assigned=frozenset(arguments) | frozenset(stores),
+    )
+    _find_constants(source, stores)
+    return source
+
+
+def _find_constants(source: Source, stores: dict[str, list[ast.AST]]) -> None:
+    """Names that are set once, to an integer literal: Numba takes them for literals, too."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target, value = node.targets[0], node.value
+            if (
+                isinstance(target, ast.Name)
+                and target.id not in source.arguments
+                and len(stores[target.id]) == 1
+                and isinstance(value, ast.Constant)
+                and type(value.value) is int
+            ):
+                source.constants[target.id] = value.value

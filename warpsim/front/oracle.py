@@ -1,0 +1,256 @@
+"""Numba's own typing, asked without a GPU: result types of operators and functions.
+
+Hand-written promotion rules and NumPy's are wrong in dozens of pairs (``float32 * int64`` is
+float64 in Numba). The typing context of ``numba.cuda`` answers where that is installed; else core
+Numba's, with the few differences of CUDA's library put right.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+from enum import Enum
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import from_dtype, types
+from numba.core.errors import NumbaError, UnsupportedError
+
+from warpsim.host.interface import device_memory
+
+#: In CUDA these give floats: the same float type, float64 for integers. Core Numba says int64.
+_FLOAT_ROUNDING = (math.floor, math.ceil, math.trunc)
+
+#: Functions that numba-cuda knows and older Numba does not, each with one of the same types.
+_TYPED_AS = {math.exp2: math.exp}
+
+
+@cache
+def _core_context() -> Any:
+    from numba.core.registry import cpu_target
+
+    cpu_target.typing_context.refresh()
+    return cpu_target.typing_context
+
+
+@cache
+def _core_cmath() -> Any:
+    """The context that knows what Numba writes in Python: phase of cmath, means of arrays."""
+    import numba.cpython.cmathimpl
+    import numba.np.arraymath  # noqa: F401
+
+    _core_context().refresh()
+    return _core_context()
+
+
+@cache
+def _context() -> tuple[Any, Any]:
+    """The typing context and the context manager under which it is asked."""
+    try:
+        from numba.core.target_extension import target_override
+        from numba.cuda.descriptor import cuda_target
+
+        context = cuda_target.typing_context
+        context.refresh()
+        return context, lambda: target_override("cuda")
+    except (ImportError, AttributeError):
+        return _core_context(), nullcontext
+
+
+def plain(kind: types.Type) -> types.Type:
+    """A type without its literal value: ``Literal[int](3)`` becomes int64."""
+    return types.unliteral(kind)
+
+
+@cache
+def resolve(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
+    """Result type and operand types of a call, by Numba's rules; None if there is no such call."""
+    found = _asked(function, arguments)
+    return resolve(_TYPED_AS[function], arguments) if not found and function in _TYPED_AS else found
+
+
+def _asked(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
+    if function in _FLOAT_ROUNDING and len(arguments) == 1:
+        if isinstance(arguments[0], types.Float):
+            return arguments[0], arguments
+        wide = types.uint64 if getattr(arguments[0], "signed", True) is False else types.int64
+        return types.float64, (wide,)
+    if function in (min, max) and types.boolean in arguments:
+        return None  # as numba-cuda; core Numba takes them
+    context, override = _context()
+    try:
+        with override():
+            signature = context.resolve_function_type(function, arguments, {})
+    except NumbaError:
+        return None
+    except Exception:
+        # some overloads of numba-cuda ask the driver for a device before they answer
+        written_in_python = getattr(function, "__module__", None) == "cmath"
+        context = _core_cmath() if written_in_python else _core_context()
+        try:
+            signature = context.resolve_function_type(function, arguments, {})
+        except (
+            NumbaError,
+            ValueError,
+            NotImplementedError,
+        ):  # a wrong number of arguments, float16
+            return None
+    if signature is None:
+        return None
+    operands = tuple(plain(kind) for kind in signature.args)
+    if len(operands) != len(arguments):
+        operands = arguments
+    return plain(signature.return_type), operands
+
+
+@cache
+def unify(first: types.Type, second: types.Type) -> types.Type | None:
+    """The type of a variable that gets both types, or None if Numba has none."""
+    if first == second:
+        return first
+    if isinstance(first, types.Array) and isinstance(second, types.Array):
+        if (first.dtype, first.ndim) == (second.dtype, second.ndim):
+            return types.Array(first.dtype, first.ndim, "A")
+        return None
+    tuples = types.BaseTuple
+    if isinstance(first, tuples) and isinstance(second, tuples):
+        if len(first) != len(second):
+            return None
+        parts = [unify(a, b) for a, b in zip(first, second, strict=True)]
+        return None if None in parts else types.Tuple(parts)
+    context, override = _context()
+    with override():
+        kind = context.unify_types(first, second)
+    return kind if isinstance(kind, types.Number | types.Boolean) else None
+
+
+@cache
+def best_signature(
+    declared: tuple[tuple[types.Type, ...], ...], arguments: tuple[types.Type, ...]
+) -> int | None:
+    """Which of several signatures Numba calls with some arguments; None if none takes them.
+
+    Numba takes the one that needs the fewest and safest conversions.
+    """
+    context, override = _context()
+    cases = [types.none(*kinds) for kinds in declared]
+    with override():
+        try:
+            found = context.resolve_overload("device function", cases, arguments, {})
+        except NumbaError:
+            return None
+    return None if found is None else cases.index(found)
+
+
+@cache
+def attribute_type(kind: types.Type, name: str) -> types.Type | None:
+    """Type of an attribute of a value, by Numba's rules; None if it has none."""
+    context, override = _context()
+    with override():
+        try:
+            return context.resolve_getattr(kind, name)
+        except NumbaError:
+            return None
+
+
+@cache
+def method_type(kind: types.Type, name: str, arguments: tuple[types.Type, ...] = ()) -> Any:
+    """Result type of a method of a number, by Numba's rules; None if there is none."""
+    bound = attribute_type(kind, name)
+    if not isinstance(bound, types.BoundFunction):
+        return None
+    context, override = _context()
+    try:
+        with override():
+            signature = context.resolve_function_type(bound, arguments, {})
+    except NumbaError:
+        return None
+    except Exception:
+        # as in resolve: this one asks the driver for a device
+        context = _core_cmath()
+        signature = context.resolve_function_type(
+            context.resolve_getattr(kind, name), arguments, {}
+        )
+    return None if signature is None else plain(signature.return_type)
+
+
+def of_value(value: Any) -> types.Type | None:
+    """The type of an argument or of a constant from outside the kernel; None if it has none."""
+    if isinstance(value, bool | np.bool_):
+        return types.boolean
+    if isinstance(value, int):
+        return types.int64 if -(2**63) <= value < 2**63 else types.uint64
+    if isinstance(value, float) and not isinstance(value, np.generic):
+        return types.float64
+    if isinstance(value, complex) and not isinstance(value, np.generic):
+        return types.complex128
+    if isinstance(value, str):
+        return types.literal(value)
+    if value is None:
+        return types.none
+    if isinstance(value, np.generic):
+        return of_dtype(value.dtype)
+    if not isinstance(value, np.ndarray) and hasattr(value, "__cuda_array_interface__"):
+        memory = device_memory(value)  # a device array from outside, by its address
+        return None if memory is None else of_value(memory)
+    if isinstance(value, np.ndarray):
+        element = of_dtype(value.dtype)
+        layout = "C" if value.flags.c_contiguous else "F" if value.flags.f_contiguous else "A"
+        return None if element is None else types.Array(element, value.ndim, layout)
+    if isinstance(value, tuple):
+        parts = [of_value(part) for part in value]
+        return None if None in parts else tuple_type(value, parts)
+    if isinstance(value, Enum):
+        kind = of_value(value.value)
+        return types.EnumMember(type(value), kind) if isinstance(kind, types.Number) else None
+    return None
+
+
+def tuple_type(value: tuple, parts: list[types.Type]) -> types.Type:
+    """The type of a tuple or named tuple whose parts have some types."""
+    if not hasattr(value, "_fields"):
+        return types.Tuple(parts)
+    if len(set(parts)) == 1:
+        return types.NamedUniTuple(parts[0], len(parts), type(value))
+    return types.NamedTuple(parts, type(value))
+
+
+def of_dtype(dtype: Any) -> types.Type | None:
+    """The Numba type of a NumPy dtype, of a scalar type or of a Numba type itself."""
+    elements = types.Number | types.Boolean | types.Record
+    if isinstance(dtype, types.Type):
+        known = isinstance(dtype, types.Record) or str(dtype) in _ELEMENTS
+        return dtype if known else None
+    if dtype is float:
+        return types.float64
+    if dtype is int:
+        return types.int64
+    if dtype is bool:
+        return types.boolean
+    try:
+        dtype = np.dtype(dtype)
+        if dtype.byteorder == ">":
+            return None
+        kind = from_dtype(dtype)
+    except (TypeError, NumbaError, NotImplementedError):
+        return None
+    return kind if isinstance(kind, elements) else None
+
+
+#: Numbers that arrays and variables may hold here: others, such as bfloat16, Numba has, too.
+_ELEMENTS = frozenset(
+    "bool boolean int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 "
+    "complex64 complex128".split()
+)
+
+
+@cache
+def dtype_of(kind: types.Type) -> np.dtype:
+    """The NumPy dtype of a number's or a record's type."""
+    if isinstance(kind, types.Record):
+        return kind.dtype
+    name = {"bool": "bool_", "boolean": "bool_"}.get(str(kind), str(kind))
+    if not hasattr(np, name):
+        raise UnsupportedError(f"elements of type {kind} are not supported by the simulator")
+    return np.dtype(getattr(np, name))

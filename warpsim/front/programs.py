@@ -1,0 +1,188 @@
+"""From a kernel's function to lane programs: read once, typed and translated for each signature."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import weakref
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from warpsim.code.statements import LaneProgram, Writer
+from warpsim.front.names import MISSING, KernelName, Source, Unsupported, read
+from warpsim.front.rewriting import rewrite
+from warpsim.front.types import Typer, Typing
+from warpsim.watch.races import stored_arguments
+
+Signature = tuple[types.Type, ...]
+
+
+class Program:
+    """All translations of one function."""
+
+    def __init__(self, function: FunctionType | Source):
+        self.source = function if isinstance(function, Source) else read(function)
+        rewrite(self.source)
+        _bind_functions(self.source)
+        self._looking = False
+        self.bound: dict[tuple, Program] = {}
+        self._typings: dict[Signature, Typing] = {}
+        self._programs: dict[tuple[Signature, bool, bool], LaneProgram] = {}
+
+    def typing(self, signature: Signature, callers: tuple[Program, ...] = ()) -> Typing:
+        """The types of all variables for some argument types."""
+        found = self._typings.get(signature)
+        if found is not None:
+            return found
+        wanted = len(self.source.arguments)
+        if len(signature) != wanted:
+            raise TypeError(
+                f"{self.source.name} takes {wanted} arguments "
+                f"({', '.join(self.source.arguments)}), {len(signature)} given"
+            )
+
+        def callee(source: Source, node: ast.AST, function: Any, arguments: Signature) -> Typing:
+            inner = program_of(function)
+            if inner is self or inner in callers:
+                raise source.unsupported(node, f"recursion: {inner.source.name} calls itself")
+            if len(arguments) != len(inner.source.arguments):
+                raise source.refused(
+                    node,
+                    f"{inner.source.name} takes {len(inner.source.arguments)} arguments, "
+                    f"{len(arguments)} given",
+                )
+            return inner.typing(arguments, (*callers, self))
+
+        source = self.source
+        if any(isinstance(node, ast.Starred) for node in ast.walk(source.tree)):
+            source = replace(source, tree=copy.deepcopy(source.tree))  # typing spells out the *
+        found = self._typings[signature] = Typer(source, signature, callee).run()
+        return found
+
+    @cached_property
+    def stored(self) -> frozenset[str]:
+        """The arguments whose elements the function may change."""
+        if self._looking:
+            return frozenset(self.source.arguments)  # recursion: refused later
+        self._looking = True
+        try:
+            return stored_arguments(self.source, _stored_positions)
+        finally:
+            self._looking = False
+
+    def lane_program(self, signature: Signature, traced: bool, device: bool) -> LaneProgram:
+        """The translation for some argument types, with or without counting."""
+        key = (signature, traced, device)
+        found = self._programs.get(key)
+        if found is None:
+            writer = Writer(self.typing(signature), device, traced, _device_program)
+            found = self._programs[key] = writer.program()
+        return found
+
+
+def _stored_positions(function: Any) -> list[int]:
+    program = program_of(function)
+    return [i for i, name in enumerate(program.source.arguments) if name in program.stored]
+
+
+def _device_program(function: Any, signature: Signature, traced: bool) -> LaneProgram:
+    return program_of(function).lane_program(signature, traced, device=True)
+
+
+# ---------------------------------------------------------------------- functions as arguments
+@dataclass(frozen=True)
+class _Bound:
+    """A device function of which some arguments are functions or types, known when compiled."""
+
+    py_func: FunctionType
+    given: tuple[tuple[str, Any], ...]
+
+    def program(self) -> Program:
+        made = program_of(self.py_func).bound
+        if self.given not in made:
+            source, given = read(self.py_func), dict(self.given)
+            made[self.given] = Program(
+                replace(
+                    source,
+                    tree=_Prune(given).visit(copy.deepcopy(source.tree)),
+                    arguments=[name for name in source.arguments if name not in given],
+                    environment={**source.environment, **given},
+                    assigned=source.assigned - given.keys(),
+                )
+            )
+        return made[self.given]
+
+
+class _Prune(ast.NodeTransformer):
+    """Leaves out the side of ``if name:`` that a bound truth value rules out, as Numba does."""
+
+    def __init__(self, given: dict[str, Any]):
+        self.given = given
+
+    def visit_If(self, node: ast.If) -> Any:
+        self.generic_visit(node)
+        value = self.given.get(node.test.id) if isinstance(node.test, ast.Name) else None
+        if type(value) is not bool:
+            return node
+        return (node.body if value else node.orelse) or ast.copy_location(ast.Pass(), node)
+
+
+def _is_function_or_type(value: Any) -> bool:
+    if isinstance(value, KernelName):
+        return value.path.startswith(("atomic.", "pieces."))
+    scalar = isinstance(value, type) and issubclass(value, np.generic)
+    return scalar or isinstance(value, types.Type) or hasattr(value, "py_func")
+
+
+def _bind_functions(source: Source) -> None:
+    """Calls of device functions with functions or types among the arguments: bind those.
+
+    In such calls integers and truth values known when compiled are bound, too: they may be shapes
+    of arrays and choose branches.
+    """
+    for node in ast.walk(source.tree):
+        function = source.static(node.func) if isinstance(node, ast.Call) else MISSING
+        if not hasattr(function, "py_func") or isinstance(function, _Bound) or node.keywords:
+            continue
+        values = [source.static(argument) for argument in node.args]
+        if not any(_is_function_or_type(value) for value in values):
+            continue
+        inner = program_of(function).source
+        stores = {
+            part.id
+            for part in ast.walk(inner.tree)
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+        }
+        given, kept = [], []
+        for name, value, argument in zip(inner.arguments, values, node.args):
+            whole = value if isinstance(value, tuple) else (value,)
+            number = all(type(part) in (int, bool) for part in whole)
+            if name not in stores and (_is_function_or_type(value) or number):
+                given.append((name, value))
+            else:
+                kept.append(argument)
+        if len(node.args) == len(inner.arguments):
+            bound = _Bound(function.py_func, tuple(given))
+            node.func = ast.copy_location(ast.Constant(bound), node.func)
+            node.args = kept
+
+
+_programs: weakref.WeakKeyDictionary[FunctionType, Program] = weakref.WeakKeyDictionary()
+
+
+def program_of(kernel: Any) -> Program:
+    """The program of a kernel of the simulator, of ``numba.cuda``, or of a plain function."""
+    if isinstance(kernel, _Bound):
+        return kernel.program()
+    function = getattr(kernel, "py_func", kernel)
+    if not isinstance(function, FunctionType):
+        raise Unsupported(f"{kernel!r} is not a kernel: give a function decorated with @cuda.jit")
+    found = _programs.get(function)
+    if found is None:
+        found = _programs[function] = Program(function)
+    return found

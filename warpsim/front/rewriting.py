@@ -1,0 +1,113 @@
+"""What a kernel says in other words: functions of ``operator``, names and defaults of arguments.
+
+Done once, when a kernel is read, on its syntax tree; what comes out is typed and translated as if
+it had been written so.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import operator
+from types import BuiltinFunctionType
+from typing import Any
+
+from warpsim.front.names import KERNEL_NAMES, MISSING, KernelName, Source, typing_error
+
+_BINARY = {
+    operator.add: ast.Add, operator.sub: ast.Sub, operator.mul: ast.Mult,
+    operator.truediv: ast.Div, operator.floordiv: ast.FloorDiv, operator.mod: ast.Mod,
+    operator.pow: ast.Pow, operator.and_: ast.BitAnd, operator.or_: ast.BitOr,
+    operator.xor: ast.BitXor, operator.lshift: ast.LShift, operator.rshift: ast.RShift,
+    operator.iadd: ast.Add, operator.isub: ast.Sub, operator.imul: ast.Mult,
+    operator.itruediv: ast.Div, operator.ifloordiv: ast.FloorDiv, operator.imod: ast.Mod,
+    operator.ipow: ast.Pow, operator.iand: ast.BitAnd, operator.ior: ast.BitOr,
+    operator.ixor: ast.BitXor, operator.ilshift: ast.LShift, operator.irshift: ast.RShift,
+}  # fmt: skip
+_COMPARE = {
+    operator.lt: ast.Lt, operator.le: ast.LtE, operator.gt: ast.Gt, operator.ge: ast.GtE,
+    operator.eq: ast.Eq, operator.ne: ast.NotEq, operator.is_: ast.Is, operator.is_not: ast.IsNot,
+}  # fmt: skip
+_UNARY = {
+    operator.neg: ast.USub, operator.pos: ast.UAdd, operator.invert: ast.Invert,
+    operator.inv: ast.Invert, operator.not_: ast.Not,
+}  # fmt: skip
+
+
+def rewrite(source: Source) -> None:
+    """Spell out a kernel's calls, in place."""
+    source.tree.body = [_Rewriter(source).visit(statement) for statement in source.tree.body]
+
+
+class _Rewriter(ast.NodeTransformer):
+    def __init__(self, source: Source):
+        self.source = source
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        function = self.source.static(node.func)
+        if function is MISSING:
+            return node
+        if function is print:
+            node.args = [self._axes(argument) for argument in node.args]
+            return node
+        if isinstance(function, BuiltinFunctionType):
+            return ast.copy_location(_operation(function, node), node)
+        if hasattr(function, "py_func"):
+            _all_by_position(self.source, function, node)
+        return node
+
+    def _axes(self, node: ast.expr) -> ast.expr:
+        """``cuda.threadIdx`` and its like as a whole: the tuple of its axes."""
+        value = self.source.static(node)
+        if not isinstance(value, KernelName) or f"{value.path}.x" not in KERNEL_NAMES:
+            return node
+        parts = [ast.Attribute(node, axis, ast.Load()) for axis in "xyz"]
+        made = ast.Tuple([ast.copy_location(part, node) for part in parts], ast.Load())
+        return ast.copy_location(made, node)
+
+
+def _operation(function: Any, node: ast.Call) -> ast.expr:
+    """``operator.add(a, b)`` as ``a + b``; any other call as it is."""
+    if node.keywords or any(isinstance(argument, ast.Starred) for argument in node.args):
+        return node
+    if len(node.args) == 2:
+        left, right = node.args
+        if function in _BINARY:
+            return ast.BinOp(left, _BINARY[function](), right)
+        if function in _COMPARE:
+            return ast.Compare(left, [_COMPARE[function]()], [right])
+        if function is operator.getitem:
+            return ast.Subscript(left, right, ast.Load())
+    if len(node.args) == 1 and function in _UNARY:
+        return ast.UnaryOp(_UNARY[function](), node.args[0])
+    return node
+
+
+def _all_by_position(source: Source, function: Any, node: ast.Call) -> None:
+    """Arguments of a device function that are named or left out take their places."""
+    if any(isinstance(argument, ast.Starred) for argument in node.args):
+        return
+    parameters = inspect.signature(function.py_func).parameters
+    if not node.keywords and len(node.args) >= len(parameters):
+        return
+    named = {keyword.arg: keyword.value for keyword in node.keywords}
+    if None in named or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        raise source.unsupported(node, "a call with **")
+    try:
+        bound = inspect.signature(function.py_func).bind(*node.args, **named)
+    except TypeError as error:
+        if not node.keywords:
+            return  # too few: said where the call is typed
+        raise typing_error(
+            f"{function.py_func.__name__}(): {error}\n\nline {source.line(node)} of "
+            f"{source.name}:\n    {source.code(source.line(node))}"
+        ) from None
+    node.args = [
+        bound.arguments[name]
+        if name in bound.arguments
+        else ast.copy_location(ast.Constant(parameter.default), node)
+        for name, parameter in parameters.items()
+        if parameter.kind is not parameter.VAR_POSITIONAL
+    ]
+    node.keywords = []

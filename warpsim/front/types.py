@@ -1,0 +1,285 @@
+"""Static types of a kernel's variables and expressions, by Numba's own rules.
+
+Numba types a variable once for each of its *versions*: every assignment makes a new one, and where
+control flow joins, the versions that meet are unified. The same is done here on the syntax tree:
+types flow with the statements, a loop is repeated until its types stand still, and where two
+versions of different type meet, a conversion is noted for the edge.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from numba import types
+
+from warpsim.front.expressions import Conflict, Expressions
+from warpsim.front.names import Source, typing_error
+from warpsim.front.oracle import plain, unify
+
+#: The variables that have a value at some point, each with the type of that version.
+Environment = dict[str, Any]
+
+
+@dataclass
+class Typing:
+    """What is known of one kernel for one set of argument types."""
+
+    source: Source
+    arguments: tuple[types.Type, ...]
+    result: types.Type = types.none
+    of: dict[ast.AST, types.Type] = field(default_factory=dict)
+    operands: dict[ast.AST, tuple[types.Type, ...]] = field(default_factory=dict)
+    callees: dict[ast.AST, Any] = field(default_factory=dict)
+    targets: dict[ast.AST, types.Type] = field(default_factory=dict)
+    items: dict[ast.For, types.Type] = field(default_factory=dict)
+    indices: dict[ast.Subscript, list[ast.expr]] = field(default_factory=dict)  # without "..."
+    known: dict[ast.AST, bool] = field(default_factory=dict)  # conditions that the types decide
+    dead: set[ast.stmt] = field(default_factory=set)  # statements that are never reached
+    edges: dict[tuple[str, ast.AST], list[tuple[str, types.Type, types.Type]]] = field(
+        default_factory=dict
+    )
+
+
+class Typer(Expressions):
+    """Types one function. ``callee(value, types)`` gives the typing of a device function."""
+
+    def __init__(self, source: Source, arguments: tuple[types.Type, ...], callee: Callable):
+        self.source = source
+        self.callee = callee
+        self.typing = Typing(source, arguments)
+        self.environment: Environment | None = dict(zip(source.arguments, arguments, strict=True))
+        self.loops: list[dict[str, list[tuple[ast.AST, Environment]]]] = []
+
+    def run(self) -> Typing:
+        self.block(self.source.tree.body)
+        return self.typing
+
+    # ------------------------------------------------------------------ joins
+    def join(self, incoming: list[tuple[tuple[str, ast.AST], Environment | None]]):
+        """The environment where control flow meets; notes the conversions of each edge."""
+        alive = [(edge, env) for edge, env in incoming if env is not None]
+        if not alive:
+            return None
+        joined: Environment = {}
+        for name in {name: None for _, env in alive for name in env}:
+            kinds = list(dict.fromkeys(env[name] for _, env in alive if name in env))
+            joined[name] = kinds[0] if len(kinds) == 1 else self._unify(kinds)
+        for edge, env in alive:
+            self.typing.edges[edge] = [
+                (name, kind, joined[name])
+                for name, kind in env.items()
+                if not isinstance(joined[name], Conflict) and kind != joined[name]
+            ]
+        return joined
+
+    @staticmethod
+    def _unify(kinds: list) -> Any:
+        merged = kinds[0]
+        for kind in kinds[1:]:
+            if isinstance(merged, Conflict) or isinstance(kind, Conflict):
+                parts = [k for c in (merged, kind) for k in getattr(c, "kinds", (c,))]
+                return Conflict(tuple(dict.fromkeys(parts)))
+            both = unify(merged, kind)
+            merged = Conflict((merged, kind)) if both is None else both
+        return merged
+
+    # ------------------------------------------------------------------ statements
+    def block(self, statements: list[ast.stmt]) -> None:
+        for statement in statements:
+            if self.environment is None:
+                self.typing.dead.add(statement)
+                return  # unreachable, as in Numba: never typed
+            self.typing.dead.discard(statement)
+            handler = getattr(self, f"do_{type(statement).__name__}", None)
+            if handler is None:
+                raise self.unknown_syntax(statement, "statement")
+            handler(statement)
+
+    def do_Pass(self, node: ast.Pass) -> None:
+        pass
+
+    def do_Expr(self, node: ast.Expr) -> None:
+        if not isinstance(node.value, ast.Constant):
+            self.expression(node.value)
+
+    def do_Assign(self, node: ast.Assign) -> None:
+        kind = self.expression(node.value)
+        for target in node.targets:
+            self.assign(target, kind)
+
+    def do_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.assign(node.target, self.expression(node.value))
+
+    def do_AugAssign(self, node: ast.AugAssign) -> None:
+        old = self.expression(_as_load(node.target))
+        self.typing.of[node.target] = old
+        new = self.binary(node, node.op, old, self.expression(node.value))
+        self.typing.of[node] = new
+        self.assign(node.target, new)
+
+    def assign(self, target: ast.expr, kind: types.Type) -> None:
+        if isinstance(target, ast.Name):
+            self.environment[target.id] = plain(kind)
+            self.typing.targets[target] = plain(kind)
+        elif isinstance(target, ast.Tuple | ast.List):
+            if not isinstance(kind, types.BaseTuple) or len(kind) != len(target.elts):
+                raise self.source.refused(
+                    target, f"cannot unpack {kind} into {len(target.elts)} names"
+                )
+            for element, part in zip(target.elts, kind, strict=True):
+                self.assign(element, part)
+        elif isinstance(target, ast.Attribute):
+            array = self.expression(target.value)
+            if not isinstance(getattr(array, "dtype", array), types.Record) and not isinstance(
+                array, types.Record
+            ):
+                raise self.source.refused(target, f"{array} has no attribute that can be set")
+            self.store(target, array, self.field(target, array, target.attr), kind)
+        elif isinstance(target, ast.Subscript):
+            array = self.expression(target.value)
+            if isinstance(array, types.BaseTuple):
+                raise self.source.refused(target, "a tuple cannot be changed")
+            if self.names_field(target, array):
+                element = self.field(target, array, self.source.static(target.slice))
+            else:
+                element = self.subscript(target, array)
+            self.store(target, array, element, kind)
+        else:
+            raise self.source.unsupported(target, f"assignment to {ast.unparse(target)}")
+
+    def store(self, target: ast.expr, array: types.Type, element: types.Type, kind) -> None:
+        """Check that an element can be set to a value of some type."""
+        self.typing.targets[target] = element
+        part, given = element, plain(kind)
+        if isinstance(element, types.Array) and self.sets_field(target):
+            same = isinstance(given, types.Array) and given.dtype == element.dtype
+            if not isinstance(array, types.Record) or not same or given.ndim != element.ndim:
+                raise self.source.refused(
+                    target,
+                    f"Cannot set a field of type {element} to {kind}: an array in a record takes "
+                    "an array of its own type; set the elements",
+                )
+        if isinstance(element, types.Array):  # a slice: one value for all, or an array of values
+            part = element.dtype
+            if isinstance(given, types.Array) and not self.sets_field(target):
+                raise self.source.refused(
+                    target,
+                    "Numba needs memory to set a slice to an array, which a kernel cannot allocate "
+                    "(NRT required but not enabled): loop over the elements",
+                )
+            if isinstance(given, types.Array):
+                given = given.dtype
+            if isinstance(given, types.BaseTuple) and element.ndim == 1:
+                for one in given:
+                    self.store(target, array, part, one)
+                self.typing.targets[target] = element
+                return
+        if isinstance(part, types.Record):
+            if not isinstance(given, types.Record) or not _alike(part, given):
+                raise self.source.refused(target, f"Cannot cast {kind} to {element}: {array}")
+            return
+        number = types.Number | types.Boolean
+        if isinstance(part, types.EnumMember | types.IntEnumMember) and part == given:
+            return
+        complex_lost = isinstance(given, types.Complex) and not isinstance(part, types.Complex)
+        if not isinstance(given, number) or complex_lost:
+            raise self.source.refused(target, f"Cannot cast {kind} to {element}: {array}")
+
+    def do_If(self, node: ast.If) -> None:
+        decided = self.decided(node.test)
+        if decided is not None:
+            self.typing.known[node] = decided
+            self.block(node.body if decided else node.orelse)
+            return
+        self.typing.known.pop(node, None)
+        self.condition(node.test)
+        before = self.environment
+        ends = []
+        for which, body in (("then", node.body), ("else", node.orelse)):
+            self.environment = dict(before)
+            self.block(body)
+            ends.append(((which, node), self.environment))
+        self.environment = self.join(ends)
+
+    def do_While(self, node: ast.While) -> None:
+        self.loop(node, lambda: self.condition(node.test), None)
+
+    def do_For(self, node: ast.For) -> None:
+        item = self.typing.items[node] = self.iterated(node.iter)
+        self.loop(node, lambda: None, item)
+
+    def loop(self, node: ast.For | ast.While, head: Callable, item: types.Type | None) -> None:
+        entry = dict(self.environment)
+        current = entry
+        while True:
+            self.loops.append({"break": [], "continue": []})
+            self.environment = dict(current)
+            head()
+            leaving = dict(self.environment)
+            if item is not None:
+                self.assign(node.target, item)
+            self.block(node.body)
+            loop = self.loops.pop()
+            back = [(("back", node), self.environment)]
+            back += [(("continue", stop), env) for stop, env in loop["continue"]]
+            joined = self.join([(("entry", node), entry), *back])
+            if joined == current:
+                break
+            current = joined
+        exits = [(("exit", node), leaving)]
+        if node.orelse:
+            self.environment = leaving
+            self.block(node.orelse)
+            exits = [(("orelse", node), self.environment)]
+        exits += [(("break", stop), env) for stop, env in loop["break"]]
+        self.environment = self.join(exits)
+
+    def do_Break(self, node: ast.Break) -> None:
+        self.loops[-1]["break"].append((node, self.environment))
+        self.environment = None
+
+    def do_Continue(self, node: ast.Continue) -> None:
+        self.loops[-1]["continue"].append((node, self.environment))
+        self.environment = None
+
+    def do_Return(self, node: ast.Return) -> None:
+        kind = types.none if node.value is None else plain(self.expression(node.value))
+        old = self.typing.result
+        if isinstance(old, types.NoneType):
+            self.typing.result = kind
+        elif not isinstance(kind, types.NoneType):
+            both = unify(old, kind)
+            if both is None:
+                raise self.source.refused(node, f"Can't unify return types {old} and {kind}")
+            self.typing.result = both
+        self.environment = None
+
+    def do_Assert(self, node: ast.Assert) -> None:
+        self.condition(node.test)
+
+    def do_Raise(self, node: ast.Raise) -> None:
+        self.environment = None
+
+
+def _alike(first: types.Record, second: types.Record) -> bool:
+    """Do two records have the same fields of the same types?"""
+    return list(first.fields) == list(second.fields) and all(
+        first.typeof(name) == second.typeof(name)
+        or (
+            isinstance(first.typeof(name), types.Record)
+            and isinstance(second.typeof(name), types.Record)
+            and _alike(first.typeof(name), second.typeof(name))
+        )
+        for name in first.fields
+    )
+
+
+def _as_load(target: ast.expr) -> ast.expr:
+    """The target of ``a[i] += 1``, read: the same nodes, so that their types are kept."""
+    if not isinstance(target, ast.Name | ast.Subscript | ast.Attribute):
+        raise typing_error(f"cannot assign to {ast.unparse(target)}")
+    return target

@@ -1,0 +1,290 @@
+"""Device arrays, streams, events and device properties of the simulator."""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+
+from warpsim.front.oracle import of_value
+from warpsim.host.gpus import GPU
+from warpsim.host.interface import describe
+
+#: What Numba says of an array with gaps.
+NOT_CONTIGUOUS = (
+    "Array contains non-contiguous buffer and cannot be transferred as a single memory region. "
+    "Please ensure contiguous buffer with numpy .ascontiguousarray()"
+)
+
+
+class NoTime(RuntimeError):
+    """Asked for a time that only a GPU has."""
+
+
+def copied(array: np.ndarray, what: str) -> np.ndarray:
+    """A copy on the device, in the same order; as Numba, only of memory in one piece.
+
+    Raises
+    ------
+    ValueError
+        For an array with gaps, such as a column of a matrix.
+    """
+    # an axis that broadcasting made takes no memory: it does not make gaps
+    spread = zip(array.strides, array.shape, strict=True)
+    core = array[tuple(0 if stride == 0 and size else slice(None) for stride, size in spread)]
+    if array.size and not (core.flags.c_contiguous or core.flags.f_contiguous):
+        raise ValueError(
+            f"{what} is not contiguous (shape {array.shape}, strides {array.strides} bytes), so it "
+            "cannot be copied to the device in one piece: give np.ascontiguousarray(...) of it, "
+            "or copy the whole array and take the part on the device"
+        )
+    copy = np.array(array, order="K", copy=True)
+    if not (copy.flags.c_contiguous or copy.flags.f_contiguous):
+        copy = np.ascontiguousarray(array).copy()
+    return copy
+
+
+class DeviceNDArray:
+    """An array on the simulated device.
+
+    The host cannot read it by accident: ``copy_to_host`` gives its values.
+    """
+
+    def __init__(self, memory: np.ndarray, stream: Any = 0):
+        self._memory, self.stream = memory, stream
+
+    is_record = False
+    shape = property(lambda self: self._memory.shape)
+    dtype = property(lambda self: self._memory.dtype)
+    strides = property(lambda self: self._memory.strides)
+    ndim = property(lambda self: self._memory.ndim)
+    size = property(lambda self: self._memory.size)
+    nbytes = property(lambda self: self._memory.nbytes)
+    itemsize = property(lambda self: self._memory.itemsize)
+    flags = property(lambda self: self._memory.flags)
+    alloc_size = nbytes
+    __cuda_array_interface__ = property(lambda self: describe(self._memory, self.stream))
+
+    @property
+    def device_ctypes_pointer(self) -> ctypes.c_void_p:
+        """The address of the first element; see :mod:`warpsim.host.interface`."""
+        return ctypes.c_void_p(self.__cuda_array_interface__["data"][0])
+
+    @property
+    def _numba_type_(self) -> types.Type:
+        kind = of_value(self._memory)
+        broadcast = 0 in self.strides and self.size != 0
+        return types.Array(kind.dtype, kind.ndim, "A") if broadcast else kind
+
+    def is_c_contiguous(self) -> bool:
+        return self._memory.flags.c_contiguous
+
+    def is_f_contiguous(self) -> bool:
+        return self._memory.flags.f_contiguous
+
+    def bind(self, stream: Any = 0) -> DeviceNDArray:
+        """The same array with another default stream."""
+        return type(self)(self._memory, stream)
+
+    @property
+    def T(self) -> DeviceNDArray:
+        return self.transpose()
+
+    def transpose(self, axes: tuple[int, ...] | None = None) -> DeviceNDArray:
+        """The transposed matrix: as in Numba a new array in C order, not a view."""
+        if axes and tuple(axes) == tuple(range(self.ndim)):
+            return self
+        if self.ndim != 2:
+            raise NotImplementedError("transposing a non-2D DeviceNDArray isn't supported")
+        if axes is not None and set(axes) != {0, 1}:
+            raise ValueError(f"invalid axes list {axes!r}")
+        return DeviceNDArray(np.array(self._memory.T, order="C", copy=True))
+
+    def copy_to_host(self, ary: np.ndarray | None = None, stream: Any = 0) -> np.ndarray:
+        """The values, in a new host array or in ``ary``."""
+        if any(stride < 0 for stride in self.strides):
+            raise NotImplementedError(
+                f"D->H copy not implemented for negative strides: {self.strides}"
+            )
+        if ary is None:
+            return self._memory.copy(order="K")
+        self._check(ary, "copy_to_host")
+        np.copyto(ary, self._memory)
+        return ary
+
+    def copy_to_device(self, ary: Any, stream: Any = 0) -> None:
+        """Set the values from a host or device array of the same shape and dtype."""
+        values = ary._memory if isinstance(ary, DeviceNDArray) else np.asarray(ary)
+        if values.size:
+            self._in_one_piece(self._memory)
+        if values.size and isinstance(ary, DeviceNDArray):
+            self._in_one_piece(values)
+        self._check(values, "copy_to_device")
+        mine, other = self._memory.squeeze().strides, values.squeeze().strides
+        if values.size and isinstance(ary, DeviceNDArray) and mine != other:
+            raise ValueError(f"incompatible strides: {self.strides} vs. {values.strides}")
+        np.copyto(self._memory, values)
+
+    @staticmethod
+    def _in_one_piece(memory: np.ndarray) -> None:
+        """Refuse an array with gaps: a copy to or from it is one of bytes in a row."""
+        spread = zip(memory.strides, memory.shape, strict=True)
+        core = memory[tuple(0 if stride == 0 and size else slice(None) for stride, size in spread)]
+        if not (core.flags.c_contiguous or core.flags.f_contiguous):
+            raise ValueError(NOT_CONTIGUOUS)
+
+    def _check(self, other: np.ndarray, what: str) -> None:
+        if other.shape != self.shape:
+            raise ValueError(f"incompatible shape: {what} of {self.shape} and {other.shape}")
+        if other.dtype != self.dtype:
+            raise TypeError(f"incompatible dtype: {what} of {self.dtype} and {other.dtype}")
+
+    def reshape(self, *shape: Any, **options: Any) -> DeviceNDArray:
+        return DeviceNDArray(self._memory.reshape(*shape, **options))
+
+    def ravel(self, order: str = "C", stream: Any = 0) -> DeviceNDArray:
+        """The elements in a row, as a view; what would need a copy is refused, as in Numba."""
+        flags = self._memory.flags
+        if not (flags.c_contiguous if order == "C" else flags.f_contiguous) and not (
+            order == "A" and flags.c_contiguous
+        ):
+            raise NotImplementedError("ravel of an array that does not lie in this order")
+        return DeviceNDArray(self._memory.reshape(-1, order=order))
+
+    def view(self, dtype: Any) -> DeviceNDArray:
+        return DeviceNDArray(self._memory.view(dtype))
+
+    def split(self, section: int, stream: Any = 0):
+        """Parts of ``section`` elements, as views."""
+        for start in range(0, self.size, section):
+            yield DeviceNDArray(self._memory[start : start + section])
+
+    def __getitem__(self, index: Any) -> Any:
+        part = self._memory[index]
+        return DeviceNDArray(part) if isinstance(part, np.ndarray) else part
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._memory[index] = value._memory if isinstance(value, DeviceNDArray) else value
+
+    def getitem(self, index: Any, stream: Any = 0) -> Any:
+        return self[index]
+
+    def setitem(self, index: Any, value: Any, stream: Any = 0) -> None:
+        self[index] = value
+
+    def __len__(self) -> int:
+        return len(self._memory)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError("`copy=False` is not supported: a host array is always a copy")
+        return np.array(self._memory, dtype=dtype)
+
+    def __repr__(self) -> str:
+        return f"<device array of shape {self.shape}, {self.dtype}, simulated>"
+
+
+class DeviceRecord(DeviceNDArray):
+    """A record on the simulated device."""
+
+    is_record = True
+
+
+class Stream:
+    """A queue of work; the simulator does everything at once, in order."""
+
+    def __init__(self, handle: int = 0, external: bool = False):
+        self.handle, self.external = handle, external
+
+    def __int__(self) -> int:
+        return self.handle
+
+    def synchronize(self) -> None:
+        """Wait until the queue is empty; it always is."""
+
+    @contextmanager
+    def auto_synchronize(self):
+        yield self
+
+    def add_callback(self, callback: Any, arg: Any = None) -> None:
+        callback(self, 0, arg)
+
+    def __repr__(self) -> str:
+        return "<simulated CUDA stream>"
+
+
+class Event:
+    """A mark in a stream; without a GPU it has no time."""
+
+    def record(self, stream: Any = 0) -> None:
+        """Mark the stream."""
+
+    def synchronize(self) -> None:
+        """Wait for the mark; it has always been passed."""
+
+    def wait(self, stream: Any = 0) -> None:
+        """Let a stream wait for the mark; it has always been passed."""
+
+    def query(self) -> bool:
+        return True
+
+    def elapsed_time(self, evtend: Event) -> float:
+        raise NoTime(
+            "there is no GPU here, so there is no GPU time: the simulator's seconds say nothing "
+            "about a GPU. course.benchmark gives the bound of a named GPU and recorded figures"
+        )
+
+
+class MemoryInfo(NamedTuple):
+    """Bytes of device memory."""
+
+    free: int
+    total: int
+
+
+class Device:
+    """Properties of the simulated device, by the names that ``numba.cuda`` uses."""
+
+    id = 0
+
+    def __init__(self, gpu: GPU):
+        self.gpu = gpu
+        self.compute_capability = gpu.compute_capability
+        self.name = f"{gpu.name} (simulated)"
+        self.MULTIPROCESSOR_COUNT = gpu.multiprocessors
+        self.MAX_THREADS_PER_BLOCK = gpu.threads_per_block
+        self.MAX_THREADS_PER_MULTI_PROCESSOR = gpu.threads_per_multiprocessor
+        self.MAX_BLOCK_DIM_X, self.MAX_BLOCK_DIM_Y, self.MAX_BLOCK_DIM_Z = 1024, 1024, 64
+        self.MAX_GRID_DIM_X, self.MAX_GRID_DIM_Y, self.MAX_GRID_DIM_Z = 2**31 - 1, 65_535, 65_535
+        self.MAX_SHARED_MEMORY_PER_BLOCK = 49_152
+        self.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = gpu.shared_per_block
+        self.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = gpu.shared_per_multiprocessor
+        self.WARP_SIZE = gpu.warp_size
+        self.supports_float16 = gpu.compute_capability >= (5, 3)
+        self.COMPUTE_CAPABILITY_MAJOR, self.COMPUTE_CAPABILITY_MINOR = gpu.compute_capability
+
+    def reset(self) -> None:
+        """Nothing to reset."""
+
+    def __repr__(self) -> str:
+        return f"<simulated CUDA device 0 '{self.gpu.name}'>"
+
+
+class Context:
+    """The context of the simulated device."""
+
+    def __init__(self, gpu: GPU):
+        self.device = Device(gpu)
+
+    def get_memory_info(self) -> MemoryInfo:
+        """Bytes of the GPU that is simulated; arrays live in the host's memory."""
+        return MemoryInfo(self.device.gpu.memory, self.device.gpu.memory)
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+
+    def reset(self) -> None:
+        """Nothing to reset."""

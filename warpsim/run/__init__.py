@@ -1,0 +1,1 @@
+"""Lanes, masks, memory, barriers, shuffles, atomics."""

@@ -1,0 +1,345 @@
+"""Launching: arguments in, blocks in chunks, arguments out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from warpsim.front.names import Site, typing_error
+from warpsim.front.operators import CONVERT
+from warpsim.front.oracle import dtype_of, of_value, plain, tuple_type
+from warpsim.front.programs import program_of
+from warpsim.host import gpus
+from warpsim.host.device import copied
+from warpsim.host.interface import device_memory
+from warpsim.run.memory import Array, global_array
+from warpsim.run.threads import Dim3, Threads, geometry
+from warpsim.watch.counts import Counters
+from warpsim.watch.races import Clock, Shadow
+from warpsim.watch.report import ERRORS, Finding, KernelError, Report, cost_findings
+from warpsim.watch.uninitialised import Again, Inputs
+from warpsim.watch.unwritten import Candidate
+
+#: Lanes that run in step: enough to pay for NumPy's overhead, few enough to stay in the cache.
+CHUNK_LANES = 16_384
+
+NO_CONFIGURATION = (
+    "Kernel launch configuration was not specified. Use the syntax:\n\n"
+    "kernel_function[blockspergrid, threadsperblock](arg0, arg1, ..., argN)"
+)
+
+
+@dataclass
+class Launch:
+    """What all chunks of one launch share."""
+
+    name: str
+    gpu: gpus.GPU
+    sites: tuple[Site, ...]
+    dynamic_shared: int
+    debug: bool
+    counters: Counters | None
+    findings: dict[tuple[str, Site], Finding] = field(default_factory=dict)
+    candidates: dict[Site, Candidate] = field(default_factory=dict)  # reads of nothing written
+    signature: tuple[types.Type, ...] = ()
+    captured: dict[int, Array] = field(default_factory=dict)  # device arrays from outside
+    inputs: Inputs | None = None  # kept for other runs, if the kernel may read the unwritten
+    clock: Clock | None = None
+    shadows: dict[int, Shadow] = field(default_factory=dict)
+
+    def watch(self, names: frozenset[str], arguments: dict[str, Any]) -> None:
+        """Look for races in the arrays that the kernel may change."""
+        for name, value in arguments.items():
+            if isinstance(value, Array) and name in names:
+                address = value.flat.__array_interface__["data"][0]
+                value.shadow = self.shadows.setdefault(address, Shadow(value.flat.size))
+
+
+# ---------------------------------------------------------------------- configuration
+def dimensions(value: Any, name: str) -> Dim3:
+    """A grid or block shape as three integers."""
+    sizes = list(value) if isinstance(value, tuple | list) else [value]
+    if value is None:
+        raise ValueError(NO_CONFIGURATION)
+    if not 1 <= len(sizes) <= 3:
+        raise ValueError(f"{name} must be a sequence of 1, 2 or 3 integers, got {sizes!r}")
+    for size in sizes:
+        if not isinstance(size, Integral):
+            raise TypeError(f"{name} must be a sequence of integers, got {sizes!r}")
+    x, y, z = (*map(int, sizes), *(1,) * (3 - len(sizes)))
+    return x, y, z
+
+
+def check_configuration(grid: Dim3, block: Dim3, dynamic_shared: int, gpu: gpus.GPU) -> None:
+    """Refuse what the GPU refuses."""
+    threads = math.prod(block)
+    if min(grid) < 1 or min(block) < 1:
+        raise ValueError(f"every dimension must be at least 1: grid {grid}, block {block}")
+    if threads > gpu.threads_per_block:
+        raise ValueError(
+            f"{threads:,} threads in a block of {block}: a GPU allows {gpu.threads_per_block:,}; "
+            "use smaller blocks and more of them"
+        )
+    if block[2] > 64:
+        raise ValueError(f"block {block}: the third dimension is at most 64")
+    if grid[0] > 2**31 - 1 or max(grid[1:]) > 65_535:
+        raise ValueError(f"grid {grid}: at most 2,147,483,647 by 65,535 by 65,535 blocks")
+    if dynamic_shared > gpu.shared_per_block:
+        raise ValueError(
+            f"{dynamic_shared:,} bytes of dynamic shared memory: a {gpu.name} has "
+            f"{gpu.shared_per_block:,} for a block"
+        )
+
+
+def check_cooperative(name: str, blocks: int, threads: int, gpu: gpus.GPU) -> None:
+    """Blocks that wait for each other must all run at once."""
+    most = gpu.multiprocessors * (gpu.threads_per_multiprocessor // threads)
+    if blocks > most:
+        raise ValueError(
+            f"{name} waits for the whole grid, so all {blocks:,} blocks must run at once; a "
+            f"{gpu.name} runs at most {most:,} of {threads} threads"
+        )
+
+
+# ---------------------------------------------------------------------- arguments
+class Arguments:
+    """Arguments of a launch: their types, their values in the kernel, and the way back."""
+
+    def __init__(self, names: list[str]):
+        self.names = names
+        self.types: list[types.Type] = []
+        self.values: list[Any] = []
+        self.back: list[Callable[[], None]] = []
+
+    def add(self, value: Any, position: int) -> None:
+        kind, inside = self.take(value, self._name(position))
+        self.types.append(kind)
+        self.values.append(inside)
+
+    def _name(self, position: int) -> str:
+        return self.names[position] if position < len(self.names) else f"argument {position}"
+
+    def take(self, value: Any, name: str) -> tuple[types.Type, Any]:
+        direction = getattr(value, "direction", None)  # cuda.In, cuda.Out, cuda.InOut
+        if direction in ("in", "out", "inout"):
+            value = value.value
+        if hasattr(value, "_memory"):
+            kind, array = self._array(value._memory, name)
+            return (kind.dtype if value.is_record else kind), array
+        if isinstance(value, np.void) and value.dtype.names is not None:
+            return self._record(value, name, direction)
+        if isinstance(value, np.ndarray):
+            copy = copied(value, f"argument {name!r}")
+            if value.flags.writeable and direction != "in":
+                self.back.append(lambda: np.copyto(value, copy))
+            return self._array(copy, name)
+        if hasattr(value, "__cuda_array_interface__"):
+            memory = device_memory(value)
+            if memory is not None:
+                return self._array(memory, name)
+            return self._real_device_array(value, name)
+        if isinstance(value, tuple):
+            parts = [self.take(part, f"{name}[{i}]") for i, part in enumerate(value)]
+            kinds = [kind for kind, _ in parts]
+            return tuple_type(value, kinds), tuple(inside for _, inside in parts)
+        if value is None:
+            return types.none, None
+        kind = of_value(value)
+        if isinstance(kind, types.EnumMember):
+            return kind, CONVERT[kind.dtype](value.value)
+        if kind is None or not isinstance(kind, types.Number | types.Boolean):
+            shown = type(value).__name__
+            raise TypeError(
+                f"argument {name!r} is a {shown}: a kernel takes arrays (NumPy or device), numbers "
+                "and tuples of them"
+            )
+        return kind, CONVERT[kind](value)
+
+    def _record(self, value: np.void, name: str, direction: str | None) -> tuple[types.Type, Array]:
+        """A record goes to the device and back, as an array does."""
+        copy = np.array(value)
+        if direction != "in" and value.flags.writeable:
+
+            def back() -> None:
+                for field in value.dtype.names:
+                    value[field] = copy[field]
+
+            self.back.append(back)
+        kind, array = self._array(copy, name)
+        return kind.dtype, array
+
+    def _array(self, memory: np.ndarray, name: str) -> tuple[types.Type, Array]:
+        kind = of_value(memory)
+        if kind is None:
+            raise TypeError(
+                f"argument {name!r} is an array of {memory.dtype!r}, which a kernel cannot take"
+                + (
+                    "; convert it with .astype(...)"
+                    if memory.dtype.byteorder == ">" or memory.dtype.kind == "O"
+                    else ""
+                )
+            )
+        return kind, global_array(memory, name)
+
+    def _real_device_array(self, value: Any, name: str) -> tuple[types.Type, Array]:
+        """An array on a real GPU: simulated on a copy, which goes back at the end."""
+        if hasattr(value, "copy_to_host"):
+            copy = value.copy_to_host()
+            self.back.append(lambda: value.copy_to_device(copy))
+        else:
+            copy = value.get()
+            self.back.append(lambda: value.set(copy))
+        return self._array(np.ascontiguousarray(copy), name)
+
+    def fits(self, declared: tuple[types.Type, ...], exact: bool = False) -> bool:
+        """Can the arguments be given to an explicit signature?"""
+        if len(declared) != len(self.types):
+            return False
+        for given, wanted in zip(self.types, declared, strict=True):
+            if isinstance(given, types.Array) and isinstance(wanted, types.Array):
+                if (given.dtype, given.ndim) != (wanted.dtype, wanted.ndim):
+                    return False
+            elif isinstance(given, types.Array) or isinstance(wanted, types.Array):
+                return False
+            elif exact and plain(given) != wanted:
+                return False
+        return True
+
+    def losses(self, declared: tuple[types.Type, ...]) -> int:
+        """How many numbers would lose something by conversion to a signature's types."""
+        pairs = [(plain(given), wanted) for given, wanted in zip(self.types, declared, strict=True)]
+        numbers = types.Number | types.Boolean
+        return sum(
+            not np.can_cast(dtype_of(given), dtype_of(wanted), "safe")
+            for given, wanted in pairs
+            if isinstance(given, numbers) and isinstance(wanted, numbers)
+        )
+
+    def convert(self, declared: tuple[types.Type, ...]) -> None:
+        """Convert to the types of an explicit signature."""
+        if not self.fits(declared):
+            given = ", ".join(str(kind) for kind in self.types)
+            wanted = ", ".join(str(kind) for kind in declared)
+            raise TypeError(
+                f"No matching definition for argument type(s) {given}: the signature says {wanted}"
+            )
+        for i, (given, wanted) in enumerate(zip(self.types, declared, strict=True)):
+            if isinstance(wanted, types.Integer) and not isinstance(
+                plain(given), types.Integer | types.Boolean
+            ):
+                raise TypeError(
+                    f"argument {self._name(i)!r} is a {plain(given)}, the signature says {wanted}: "
+                    "Numba converts no such number at a launch; give int(...)"
+                )
+            if wanted in CONVERT and plain(given) != wanted:
+                self.values[i] = CONVERT[wanted](self.values[i])
+                self.types[i] = wanted
+
+
+def types_of(values: tuple) -> tuple[types.Type, ...]:
+    """The types of some arguments in a kernel."""
+    taken = Arguments([])
+    for position, value in enumerate(values):
+        taken.add(value, position)
+    return tuple(taken.types)
+
+
+# ---------------------------------------------------------------------- running
+def run(
+    kernel: Any,
+    grid: Any,
+    block: Any,
+    arguments: tuple,
+    dynamic_shared: int = 0,
+    counters: Counters | None = None,
+    gpu: gpus.GPU | None = None,
+    debug: bool = False,
+    signatures: list[tuple[types.Type, ...]] | None = None,
+) -> Launch:
+    """Run a kernel on all threads; arrays get their new values only if all went well."""
+    gpu = gpu or gpus.current()
+    grid, block = dimensions(grid, "griddim"), dimensions(block, "blockdim")
+    check_configuration(grid, block, dynamic_shared, gpu)
+    program = program_of(kernel)
+    taken = Arguments(program.source.arguments)
+    for position, value in enumerate(arguments):
+        taken.add(value, position)
+    if signatures:
+        exact = [one for one in signatures if taken.fits(one, exact=True)]
+        near = sorted((one for one in signatures if taken.fits(one)), key=taken.losses)
+        taken.convert((exact or near or signatures)[0])
+    kinds = tuple(taken.types)
+    if not isinstance(program.typing(kinds).result, types.NoneType):
+        raise typing_error(
+            f"CUDA kernel must have void return type: {program.source.name} returns "
+            f"{program.typing(kinds).result}; write the result into an array"
+        )
+    lanes = program.lane_program(kinds, counters is not None, device=False)
+    launch = Launch(lanes.name, gpu, lanes.sites, dynamic_shared, debug, counters, signature=kinds)
+    padded = -(-math.prod(block) // 32) * 32
+    blocks, chunk = math.prod(grid), max(1, CHUNK_LANES // padded)
+    if lanes.cooperative:
+        check_cooperative(lanes.name, blocks, math.prod(block), gpu)
+        chunk = blocks
+    if counters is not None:
+        launch.clock = Clock(blocks, padded)
+        launch.watch(program.stored, dict(zip(taken.names, taken.values, strict=True)))
+    chunks = [(first, min(chunk, blocks - first)) for first in range(0, blocks, chunk)]
+    if counters is not None and lanes.may_read_unset:
+        launch.inputs = Inputs(taken.names, taken.values, program.stored)
+    try:
+        with np.errstate(all="ignore"):
+            for part in chunks:
+                lanes.run(Threads(launch, geometry(grid, block, *part)), *taken.values)
+            if launch.candidates:
+                again = Again(launch, lanes.run, [(grid, block, *part) for part in chunks])
+                launch.findings.update(again.findings())
+    except KernelError as error:
+        raise error.with_traceback(None) from None
+    for copy_back in taken.back:
+        copy_back()
+    return launch
+
+
+def trace(
+    kernel: Any,
+    grid: Any,
+    block: Any,
+    *args: Any,
+    dynamic_shared: int = 0,
+    gpu: str | None = None,
+) -> Report:
+    """Simulate a launch, count what it does, and look for mistakes.
+
+    Parameters
+    ----------
+    kernel
+        A kernel of the simulator or of ``numba.cuda``, or its plain function.
+    grid, block : int or tuple of int
+        As at a launch.
+    *args
+        As at a launch: NumPy arrays are copied in and back, device arrays are used.
+    dynamic_shared : int
+        Bytes of dynamic shared memory.
+    gpu : str, optional
+        The GPU whose limits are kept, such as ``"H200"``.
+
+    Returns
+    -------
+    Report
+        Never raises for a finding: bad stores are dropped, bad loads give NaN or the type's
+        largest value.
+    """
+    counters = Counters()
+    chosen = gpus.find(gpu) if gpu is not None else None
+    launch = run(kernel, grid, block, args, dynamic_shared, counters, chosen)
+    errors = [finding for finding in launch.findings.values() if finding.kind in ERRORS]
+    costs = [finding for finding in launch.findings.values() if finding.kind not in ERRORS]
+    costs += cost_findings(counters, launch.name)
+    return Report(launch.name, counters, (*errors, *costs), program_of(kernel).source.text)

@@ -1,0 +1,337 @@
+"""Active lanes and control flow: masks that form a tree, branches, loops, returns."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import numpy as np
+
+from warpsim.front.operators import UNSET
+
+ndarray = np.ndarray
+
+#: Bound on the passes of one loop; a loop that runs longer is reported as endless.
+STEP_LIMIT = 4_000_000
+
+
+class Mask:
+    """A set of active lanes, inside the set of its parent.
+
+    Attributes
+    ----------
+    active : ndarray of bool, (lanes,)
+    count : int
+        Number of active lanes.
+    parent : Mask or None
+        A mask that contains this one.
+    """
+
+    __slots__ = ("_indices", "_warps", "active", "count", "parent")
+
+    def __init__(self, active: ndarray, count: int, parent: Mask | None):
+        self.active, self.count, self.parent = active, count, parent
+        self._warps: int | None = None
+        self._indices: ndarray | None = None
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+    @property
+    def warps(self) -> int:
+        """Number of warps with at least one active lane."""
+        if self._warps is None:
+            self._warps = int(np.count_nonzero(self.active.reshape(-1, 32).any(1)))
+        return self._warps
+
+    @property
+    def indices(self) -> ndarray:
+        if self._indices is None:
+            self._indices = np.flatnonzero(self.active)
+        return self._indices
+
+
+EMPTY = Mask(np.zeros(0, bool), 0, None)
+
+
+class EndlessLoop(RuntimeError):
+    """A loop ran past :data:`STEP_LIMIT` passes."""
+
+
+@contextmanager
+def limited_steps(limit: int):
+    """Stop loops after so many passes for a while: for small cases that should end soon."""
+    global STEP_LIMIT
+    before, STEP_LIMIT = STEP_LIMIT, limit
+    try:
+        yield
+    finally:
+        STEP_LIMIT = before
+
+
+class Frame:
+    """The lanes of one call that have returned, and what they returned."""
+
+    __slots__ = ("entry", "kernel", "returned", "value", "value_mask")
+
+    def __init__(self, entry: Mask, kernel: bool):
+        self.entry, self.kernel = entry, kernel
+        self.returned: ndarray | None = None
+        self.value, self.value_mask = UNSET, None
+
+
+class Loop:
+    """One execution of a loop: the lanes that came in and those that said ``continue``."""
+
+    __slots__ = ("broken", "entry", "frame", "line", "returned", "skipped", "steps")
+
+    def __init__(self, entry: Mask, frame: Frame | None, line: int):
+        self.entry, self.frame, self.line = entry, frame, line
+        self.returned = None if frame is None else frame.returned
+        self.skipped: ndarray | None = None
+        self.broken: ndarray | None = None  # kept only for a loop that has an else
+        self.steps = 0
+
+
+class Control:
+    """Control flow of the running threads. ``self.mask`` holds the active lanes."""
+
+    mask: Mask
+
+    def inside(self, active: ndarray, parent: Mask) -> Mask:
+        """The mask of some lanes of ``parent``."""
+        count = int(np.count_nonzero(active))
+        if count == 0:
+            return EMPTY
+        return parent if count == parent.count else Mask(active, count, parent)
+
+    def split(self, condition, site: int | None = None, sides: int = 2) -> tuple[Mask, Mask]:
+        """Lanes for which a condition holds, and the others.
+
+        An `if` that is traced gives its ``site``, and is counted if both ``sides`` have a suite.
+        """
+        if sides < 2:
+            site = None
+        mask = self.mask
+        if type(condition) is not ndarray:
+            if site is not None:
+                self.count_branch(site, mask.warps, 0)
+            return (mask, EMPTY) if condition else (EMPTY, mask)
+        yes = mask.active & condition
+        if site is not None:
+            both = yes.reshape(-1, 32).any(1) & (mask.active & ~condition).reshape(-1, 32).any(1)
+            self.count_branch(site, mask.warps, int(np.count_nonzero(both)))
+        count = int(np.count_nonzero(yes))
+        if count == 0:
+            return EMPTY, mask
+        if count == mask.count:
+            return mask, EMPTY
+        return Mask(yes, count, mask), Mask(mask.active & ~condition, mask.count - count, mask)
+
+    def join(self, outer: Mask, first: Mask, second: Mask) -> Mask:
+        """The lanes that are left after both sides of a branch."""
+        if not first:
+            return second
+        if not second:
+            return first
+        if first.count + second.count == outer.count:
+            return outer
+        return Mask(first.active | second.active, first.count + second.count, outer)
+
+    def both(self, left, right):
+        """``left and right()``: the right side sees only the lanes where the left holds."""
+        return self._lazily(left, right, True)
+
+    def either(self, left, right):
+        """``left or right()``."""
+        return self._lazily(left, right, False)
+
+    def _lazily(self, left, right, goes_on: bool):
+        if type(left) is not ndarray:
+            return right() if bool(left) is goes_on else left
+        outer = self.mask
+        yes, no = self.split(left)
+        self.mask = yes if goes_on else no
+        try:
+            if not self.mask:
+                return left
+            value = right()
+        finally:
+            self.mask = outer
+        return (left & value) if goes_on else (left | value)
+
+    def choose(self, condition, yes, no):
+        """``yes() if condition else no()``; each side sees only its lanes."""
+        if type(condition) is not ndarray:
+            return yes() if condition else no()
+        outer = self.mask
+        left, right = self.split(condition)
+        try:
+            self.mask = left
+            first = yes() if left else UNSET
+            self.mask = right
+            second = no() if right else UNSET
+        finally:
+            self.mask = outer
+        if first is UNSET:
+            return second
+        return first if second is UNSET else self.merged(condition, first, second)
+
+    def pick(self, values: tuple, index, site: int):
+        """Element of a tuple by an index that is known only at run time."""
+        if type(index) is not ndarray:
+            if not -len(values) <= index < len(values):
+                self.outside_tuple(index, len(values), site)
+                return values[0]
+            return values[index]
+        result = values[0]
+        for number, value in enumerate(values[1:], 1):
+            result = self.merged((index == number) | (index == number - len(values)), value, result)
+        bad = self.mask.active & ((index >= len(values)) | (index < -len(values)))
+        if bad.any():
+            self.outside_tuple(int(index[bad][0]), len(values), site)
+        return result
+
+    # ------------------------------------------------------------------ variables
+    def assign(self, old, old_mask: Mask | None, new):
+        """Set a variable for the active lanes; it was last valid under ``old_mask``."""
+        mask = self.mask
+        if old_mask is mask or old_mask is None or old is UNSET:
+            return new, mask
+        if not mask:
+            return old, old_mask
+        parent = old_mask.parent
+        while parent is not None:
+            if parent is mask:
+                return new, mask
+            parent = parent.parent
+        above = set()
+        parent = old_mask
+        while parent is not None:
+            above.add(id(parent))
+            parent = parent.parent
+        common = mask
+        while common is not None and id(common) not in above:
+            common = common.parent
+        return self.merged(mask.active, new, old), common
+
+    def merged(self, where: ndarray, new, old):
+        """``new`` in some lanes and ``old`` in the others; both have the same static type."""
+        if new is old:
+            return new
+        if type(new) is tuple:
+            return tuple(self.merged(where, a, b) for a, b in zip(new, old, strict=True))
+        if hasattr(new, "space") or hasattr(old, "space"):
+            return self.merged_arrays(where, new, old)
+        if type(new) is type(old) and type(new) is not ndarray and new == old:
+            return new
+        return np.where(where, new, old)
+
+    # ------------------------------------------------------------------ calls and loops
+    def frame(self, kernel: bool) -> Frame:
+        return Frame(self.mask, kernel)
+
+    def give(self, frame: Frame, value=None) -> None:
+        """``return``: the active lanes are done with this call."""
+        mask = self.mask
+        if value is not None:
+            frame.value, frame.value_mask = self.assign(frame.value, frame.value_mask, value)
+        returned = frame.returned
+        frame.returned = mask.active if returned is None else returned | mask.active
+        if frame.kernel:
+            self.exited = frame.returned
+        self.mask = EMPTY
+
+    def leave(self, frame: Frame):
+        """The end of a call: its lanes come back together."""
+        if not frame.kernel:
+            self.mask = frame.entry
+        return None if frame.value is UNSET else frame.value
+
+    def loop(self, frame: Frame | None, line: int) -> Loop:
+        return Loop(self.mask, frame, line)
+
+    def stop(self, loop: Loop | None = None) -> None:
+        """``break``, from a loop that has an else."""
+        if loop is not None:
+            active = self.mask.active
+            loop.broken = active if loop.broken is None else loop.broken | active
+        self.mask = EMPTY
+
+    def unbroken(self, loop: Loop) -> tuple[Mask, Mask]:
+        """After a loop: its lanes that never said ``break``, and those that did."""
+        return (self.mask, EMPTY) if loop.broken is None else self.split(~loop.broken)
+
+    def skip(self, loop: Loop) -> None:
+        """``continue``"""
+        active = self.mask.active
+        loop.skipped = active if loop.skipped is None else loop.skipped | active
+        self.mask = EMPTY
+
+    def head(self, loop: Loop) -> bool:
+        """Start of a pass: lanes that said ``continue`` are back. Is any lane left?"""
+        if loop.skipped is not None:
+            active = loop.skipped if not self.mask else self.mask.active | loop.skipped
+            loop.skipped = None
+            self.mask = self.inside(active, loop.entry)
+        loop.steps += 1
+        if loop.steps > self.step_limit:
+            self.endless(loop)
+        return self.mask.count > 0
+
+    def test(self, condition, site: int | None = None) -> bool:
+        """Keep the lanes whose condition holds. Is any lane left?"""
+        if type(condition) is not ndarray:
+            if condition:
+                return True
+            self.mask = EMPTY
+            return False
+        mask = self.mask
+        active = mask.active & condition
+        count = int(np.count_nonzero(active))
+        if count != mask.count:
+            # a sibling, not a child: a chain as long as the loop would make every look-up slow
+            parent = mask if mask.parent is None else mask.parent
+            self.mask = Mask(active, count, parent) if count else EMPTY
+        return count > 0
+
+    def end(self, loop: Loop) -> None:
+        """After a loop: the lanes that came in, less those that returned."""
+        frame = loop.frame
+        if frame is None or frame.returned is loop.returned:
+            self.mask = loop.entry
+        else:
+            self.mask = self.inside(loop.entry.active & ~frame.returned, loop.entry)
+
+    def range(self, loop: Loop, start, stop=None, step=1, site: int | None = None):
+        """The values of ``range``; lanes leave when their own range ends."""
+        if stop is None:
+            start, stop = 0, start
+        uniform = type(start) is not ndarray and type(stop) is not ndarray
+        if uniform and type(step) is not ndarray:
+            for value in range(start, stop, step) if step else ():
+                yield value
+                if not self.head(loop):
+                    break
+        else:
+            current = start
+            upward = step > 0
+            while self.mask:
+                if type(step) is ndarray:
+                    goes_on = np.where(upward, current < stop, (current > stop) & (step < 0))
+                else:
+                    goes_on = current < stop if upward else current > stop
+                if not self.test(goes_on):
+                    break
+                yield current
+                if not self.head(loop):
+                    break
+                current = current + step
+        self.end(loop)
+
+    def each(self, loop: Loop, items):
+        """The items of a tuple, of an array, or of enumerate and zip of them."""
+        for value in items:
+            yield value
+            if not self.head(loop):
+                break
+        self.end(loop)

@@ -1,0 +1,403 @@
+"""Global, shared, local and constant arrays: addresses, bounds, loads and stores.
+
+An array is a flat piece of memory with an offset, a shape and strides. Shared memory has one copy
+a block, local memory one a lane, all in one flat NumPy array. Bounds are checked on the smallest
+and the largest index of an access; masks are looked at only if that check fails.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from warpsim.front.names import Unsupported
+from warpsim.host.interface import device_memory
+from warpsim.run.masks import Mask
+
+ndarray = np.ndarray
+_I8 = np.dtype("int64")
+_BOOL = np.dtype("bool")
+
+
+class Array:
+    """An array in a kernel.
+
+    Attributes
+    ----------
+    flat : ndarray, 1-D
+        The memory of the whole allocation.
+    offset : int or ndarray of int64
+        Element where the array starts; differs between lanes for a view taken by lane.
+    shape, strides : tuple of int
+        Strides in elements.
+    space : {'global', 'shared', 'local', 'constant'}
+    root : Array
+        The array that this is a view of; itself if it is none.
+    """
+
+    __slots__ = (
+        "address", "block_offset", "dtype", "fields", "flat", "name", "ndim", "offset", "pending",
+        "pitch", "ragged", "root", "shadow", "shape", "simple", "space", "strides", "written",
+    )  # fmt: skip
+
+    def __init__(self, flat, shape, strides, space, name, offset=0, root=None):
+        self.flat, self.shape, self.strides = flat, shape, strides
+        self.space, self.name, self.offset = space, name, offset
+        self.dtype, self.ndim = flat.dtype, len(shape)
+        self.root = self if root is None else root
+        self.ragged = any(type(size) is ndarray for size in shape)  # the shape differs by lane
+        self.simple = type(offset) is not ndarray and all(stride >= 0 for stride in strides)
+        self.address = 0  # bytes from a 256-byte boundary (global) or in shared memory
+        self.pitch = flat.dtype.itemsize  # bytes from one element to the next
+        self.fields = None  # records: field name -> Array, made when first used
+        self.block_offset = None  # shared: element of each lane's own copy
+        self.shadow = None  # traced and watched for races: warpsim.watch.races.Shadow
+        self.written = None  # traced shared and local arrays: which elements hold a value
+        self.pending = None  # traced shared arrays: elements that asynchronous copies fill
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def byte_strides(self) -> tuple[int, ...]:
+        return tuple(stride * self.dtype.itemsize for stride in self.strides)
+
+    @property
+    def transposed(self) -> Array:
+        return self.derived(self.shape[::-1], self.strides[::-1], self.offset)
+
+    def derived(self, shape, strides, offset) -> Array:
+        array = Array(self.flat, shape, strides, self.space, self.name, offset, self.root)
+        array.pitch = self.pitch
+        return array
+
+
+def global_array(memory: ndarray, name: str) -> Array:
+    """The kernel's view of an array: a whole one (C or F order), or a part of one.
+
+    A part, such as ``x[3:]`` or ``x[::2]``, stays where it lies in its allocation.
+    """
+    owner = memory
+    while isinstance(owner.base, ndarray):
+        owner = owner.base
+    size = max(1, memory.itemsize)
+    start = memory.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+    strides = tuple(stride // size for stride in memory.strides)
+    if memory.flags.c_contiguous or memory.flags.f_contiguous:
+        array = Array(memory.reshape(-1, order="A"), memory.shape, strides, "global", name)
+        array.address = start if memory.size else 0
+        return array
+    whole = owner.flags.c_contiguous or owner.flags.f_contiguous
+    if not whole or any(step % size for step in (*memory.strides, start, owner.nbytes)):
+        raise TypeError(
+            f"argument {name!r}: its elements of {size} bytes lie {memory.strides} bytes apart, "
+            "which the simulator cannot take; pass a copy"
+        )
+    flat = owner.reshape(-1, order="A").view(memory.dtype)
+    return Array(flat, memory.shape, strides, "global", name, start // size)
+
+
+def ConstantArray(value: ndarray) -> Array:
+    """An array from outside the kernel: frozen when the kernel is compiled, as in Numba."""
+    frozen = np.array(value, order="C")
+    frozen.setflags(write=False)
+    array = global_array(frozen, "constant array")
+    array.space = "constant"
+    return array
+
+
+def item(value):
+    """An element of memory as a uniform value."""
+    return value if value.dtype.char in "efF" else value.item()
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides, in elements, of an array in C order."""
+    strides = [1]
+    for size in shape[:0:-1]:
+        strides.append(strides[-1] * size)
+    return tuple(reversed(strides)) if shape else ()
+
+
+class Memory:
+    """Memory accesses of the running threads."""
+
+    # ------------------------------------------------------------------ addresses
+    def bounds(self, index: ndarray) -> tuple[int, int]:
+        """Smallest and largest value over all lanes, kept while the array lives."""
+        found = self._bounds.get(id(index))
+        if found is not None:
+            return found[1], found[2]
+        if len(self._bounds) > 64:
+            self._bounds.clear()
+            self._scaled.clear()
+        low, high = int(index.min()), int(index.max())
+        self._bounds[id(index)] = (index, low, high)
+        return low, high
+
+    def scaled(self, index: ndarray, stride: int) -> ndarray:
+        """``index * stride``, kept while the array lives: rows of a matrix come back often."""
+        key = (id(index), stride)
+        found = self._scaled.get(key)
+        if found is None:
+            found = self._scaled[key] = index * stride
+        return found
+
+    def locate(self, array: Array, index: tuple, site: int, op: str):
+        """Element numbers of an access.
+
+        Returns
+        -------
+        uniform : int
+            The part of the element number that all lanes share.
+        varying : ndarray or None
+            The part that differs.
+        bad : ndarray of bool or None
+            Lanes whose index is out of bounds.
+        """
+        if len(index) != array.ndim:
+            self.wrong_dimensions(array, index, site)
+        if array.ragged:
+            return self.locate_ragged(array, index, site, op)
+        uniform, varying, bad = array.offset, None, None
+        if type(uniform) is ndarray:
+            uniform, varying = 0, array.offset
+        for axis, i in enumerate(index):
+            size, stride = array.shape[axis], array.strides[axis]
+            if type(i) is not ndarray:
+                if not 0 <= i < size:
+                    i, outside = self.strange_index(array, index, axis, site, op)
+                    if outside is not None:
+                        bad = outside if bad is None else bad | outside
+                uniform = uniform + i * stride
+                continue
+            if i.dtype != _I8:
+                i = i.astype(_I8)
+            low, high = self.bounds(i)
+            if low < 0 or high >= size:
+                strange = self.mask.active & ((i < 0) | (i >= size))
+                if strange.any():
+                    i, outside = self.strange_index(array, index, axis, site, op)
+                    if outside is not None:
+                        bad = outside if bad is None else bad | outside
+            if stride == 1:
+                part = i
+            elif stride == 0:
+                continue
+            else:
+                part = self.scaled(i, stride)
+            varying = part if varying is None else varying + part
+        return uniform, varying, bad
+
+    def strange_index(self, array: Array, index: tuple, axis: int, site: int, op: str):
+        """An index below zero or past the end: wrap it as Numba does, or report it.
+
+        Returns the repaired index and the lanes that stay outside, or None.
+        """
+        i, size = index[axis], array.shape[axis]
+        lanes = np.broadcast_to(np.asarray(i), (self.lanes,))
+        active = self.mask.active
+        below = active & (lanes < 0) & (lanes >= -size)
+        if below.any():
+            self.negative_index(array, index, axis, int(np.flatnonzero(below)[0]), site, op)
+        wrapped = np.where((lanes < 0) & (lanes >= -size), lanes + size, lanes)
+        outside = active & ((wrapped < 0) | (wrapped >= size))
+        if not outside.any():
+            if type(i) is ndarray:
+                return wrapped, None
+            return (i + size if -size <= i < 0 else 0), None
+        self.out_of_bounds(array, index, axis, outside, site, op)
+        if type(i) is ndarray:
+            return np.where(outside, 0, wrapped), outside
+        return 0, outside
+
+    def view(self, array: Array, index: tuple, site: int) -> Array:
+        """A slice or a row of an array: no copy."""
+        offset, shape, strides = array.offset, [], []
+        for axis in range(array.ndim):
+            size, stride = array.shape[axis], array.strides[axis]
+            i = index[axis] if axis < len(index) else slice(None)
+            if type(i) is slice:
+                if any(type(part) is ndarray for part in (i.start, i.stop, i.step, size)):
+                    start, length, step = self.varying_slice(array, i, size, site)
+                    shape.append(length)
+                else:
+                    start, stop, step = i.indices(size)
+                    shape.append(max(0, -(-(stop - start) // step)))
+                strides.append(stride * step)
+                offset = offset + start * stride
+                continue
+            if type(size) is ndarray:
+                i, _ = self.ragged_index(array, index, axis, site, "view")
+            elif type(i) is not ndarray:
+                if not 0 <= i < size:
+                    i, _ = self.strange_index(array, index, axis, site, "view")
+            elif (self.mask.active & ((i < 0) | (i >= size))).any():
+                i, _ = self.strange_index(array, index, axis, site, "view")
+            offset = offset + i * stride
+        return array.derived(tuple(shape), tuple(strides), offset)
+
+    def items(self, array: Array, site: int):
+        """The elements of a 1-D array, or the rows of one with more dimensions, one by one."""
+        if type(array.shape[0]) is ndarray:
+            raise Unsupported(
+                f"line {self.site(site).line}: a loop over an array whose size differs"
+            )
+        whole = array.ndim == 1 and array.dtype.names is None
+        for i in range(array.shape[0]):
+            yield self.load(array, (i,), site) if whole else self.view(array, (i,), site)
+
+    def active_part(self, bad: ndarray | None) -> Mask:
+        """The active lanes, less those whose address is bad."""
+        if bad is None:
+            return self.mask
+        return self.inside(self.mask.active & ~bad, self.mask)
+
+    # ------------------------------------------------------------------ loads and stores
+    def load(self, array: Array, index: tuple, site: int):
+        """The element of each lane."""
+        uniform, varying, bad = self.locate(array, index, site, "load")
+        return self.load_at(array, uniform, varying, bad, site)
+
+    def load_at(self, array: Array, uniform, varying, bad, site: int):
+        """The element of each lane, once it is located."""
+        space = array.space
+        if space in ("global", "constant"):
+            if self.counters is not None:
+                self.record(array, uniform, varying, bad, site, "load")
+            if varying is None:
+                value = item(array.flat[uniform]) if array.flat.size else self.poison(array.dtype)
+            elif array.simple and array.flat.size > uniform:
+                flat = array.flat[uniform:] if uniform else array.flat
+                value = flat.take(varying, mode="clip")
+            else:
+                value = array.flat.take(varying + uniform, mode="clip")
+        else:
+            value = self.load_inside(array, uniform, varying, bad, site)
+        if bad is not None:
+            return np.where(bad, self.poison(array.dtype), value).astype(array.dtype)
+        return value
+
+    def load_inside(self, array: Array, uniform, varying, bad, site: int):
+        """A load from shared or local memory."""
+        root = array.root
+        if self.counters is not None:
+            self.record(array, uniform, varying, bad, site, "load")
+        if root.space == "local":
+            if varying is None:
+                return array.flat.reshape(-1, self.lanes)[uniform].copy()
+            return array.flat.take((varying + uniform) * self.lanes + self.lane, mode="clip")
+        if varying is None:
+            if self.blocks == 1:
+                return item(array.flat[uniform])
+            return np.repeat(array.flat.reshape(self.blocks, -1)[:, uniform], self.padded)
+        full = varying + root.block_offset if self.blocks > 1 else varying
+        flat = array.flat[uniform:] if uniform and array.simple else array.flat
+        if not array.simple:
+            full = full + uniform
+        return flat.take(full, mode="clip")
+
+    def store(self, array: Array, index: tuple, value, site: int) -> None:
+        """Write the element of each active lane; of lanes that meet, the last one stays."""
+        if array.space == "constant":
+            self.constant_store(array, site)
+        self.store_at(array, *self.locate(array, index, site, "store"), value, site)
+
+    def store_at(self, array: Array, uniform, varying, bad, value, site: int) -> None:
+        """Write the element of each active lane, once it is located."""
+        mask = self.active_part(bad)
+        if self.counters is not None:
+            self.record(array, uniform, varying, bad, site, "store", value)
+        if not mask:
+            return
+        flat, lanes = array.flat, self.lanes
+        if array.space == "local":
+            rows = flat.reshape(-1, lanes)
+            if varying is None:
+                if mask.count == lanes:
+                    rows[uniform] = value
+                else:
+                    np.copyto(rows[uniform], value, where=mask.active, casting="unsafe")
+                return
+            full = (varying + uniform) * lanes + self.lane
+        elif array.space == "shared" and (varying is None or self.blocks > 1):
+            full = array.root.block_offset + (uniform if varying is None else varying + uniform)
+        elif varying is None:
+            flat[uniform] = value[mask.indices[-1]] if type(value) is ndarray else value
+            return
+        else:
+            full = varying + uniform if uniform else varying
+        if mask.count == lanes:
+            flat[full] = value
+        else:
+            chosen = mask.indices if mask.count * 4 < lanes else mask.active
+            flat[full[chosen]] = value[chosen] if type(value) is ndarray else value
+
+    @staticmethod
+    def poison(dtype: np.dtype):
+        """What a load from outside gives: NaN, or the type's largest value."""
+        if dtype.kind in "fc":
+            return dtype.type(np.nan)
+        return dtype.type(True) if dtype == _BOOL else np.iinfo(dtype).max
+
+    # ------------------------------------------------------------------ allocation
+    def captured(self, device, name: str) -> Array:
+        """A device array from outside the kernel: its memory as it is at this launch."""
+        found = self.launch.captured.get(id(device))
+        if found is None:
+            found = self.launch.captured[id(device)] = global_array(device_memory(device), name)
+            if self.counters is not None:
+                self.launch.watch(frozenset({name}), {name: found})
+            if self.launch.inputs is not None:
+                self.launch.inputs.keep(found)
+        return found
+
+    def shared_array(self, shape: tuple[int, ...], dtype, site: int) -> Array:
+        """``cuda.shared.array``: one copy for each block; the same one every time."""
+        found = self._allocated.get(self.base + site)
+        if found is not None:
+            return found
+        size, kind = math.prod(shape), np.dtype(dtype)
+        if size == 0:
+            shape, size = (self.dynamic_shared // kind.itemsize,), 0
+            per_block = shape[0]
+        else:
+            per_block = size
+        spare = kind.names is not None  # room for fields that are arrays: see Records
+        flat = np.zeros(self.blocks * max(per_block, 1) + spare, kind)
+        flat = flat[:-1] if spare else flat
+        strides = contiguous_strides(shape)
+        array = Array(flat, shape, strides, "shared", self.site(site).array)
+        array.block_offset = self.block * per_block
+        if size:
+            array.address = -(-self.shared_bytes // kind.alignment) * kind.alignment
+            self.shared_bytes = array.address + size * kind.itemsize
+            self.check_shared(site)
+        if self.counters is not None:
+            array.written = np.zeros(flat.size, _BOOL)
+        self.track(array, flat.size)
+        self._allocated[self.base + site] = array
+        return array
+
+    def local_array(self, shape: tuple[int, ...], dtype, site: int) -> Array:
+        """``cuda.local.array``: one copy for each lane."""
+        found = self._allocated.get(self.base + site)
+        if found is not None:
+            return found
+        size = math.prod(shape)
+        flat = np.zeros(size * self.lanes, dtype)
+        array = Array(flat, shape, contiguous_strides(shape), "local", self.site(site).array)
+        if self.counters is not None:
+            array.written = np.zeros(flat.size, _BOOL)
+        self._allocated[self.base + site] = array
+        return array

@@ -1,0 +1,61 @@
+"""Views whose shape differs by thread, such as ``x[cuda.grid(1):]``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from warpsim.front.names import Unsupported
+from warpsim.run.memory import Array
+
+ndarray = np.ndarray
+
+
+class Ragged:
+    """Indices into arrays whose axes have another size in each lane."""
+
+    def varying_slice(self, array: Array, part: slice, size, site: int):
+        """Start, length and step of a slice in each lane, by Python's rules."""
+        step = 1 if part.step is None else part.step
+        if type(step) is ndarray or step == 0:
+            raise Unsupported(
+                f"line {self.site(site).line}: a slice of {array.name} whose step differs by thread"
+            )
+        size = np.broadcast_to(np.asarray(size, np.int64), (self.lanes,))
+        low, high = (0, size) if step > 0 else (-1, size - 1)
+
+        def limit(given, missing):
+            if given is None:
+                return missing
+            given = np.asarray(given, np.int64)
+            return np.clip(np.where(given < 0, given + size, given), low, high)
+
+        start = limit(part.start, 0 if step > 0 else size - 1)
+        stop = limit(part.stop, size if step > 0 else -1)
+        length = np.maximum(0, -(-(stop - start) // step))
+        return start, np.broadcast_to(length, (self.lanes,)), step
+
+    def ragged_index(self, array: Array, index: tuple, axis: int, site: int, op: str):
+        """One index in each lane, negative ones wrapped, and the lanes where it is outside."""
+        size = np.broadcast_to(np.asarray(array.shape[axis], np.int64), (self.lanes,))
+        i = np.broadcast_to(np.asarray(index[axis]), (self.lanes,)).astype(np.int64)
+        active = self.mask.active
+        below = active & (i < 0) & (i >= -size)
+        if below.any():
+            self.negative_index(array, index, axis, int(np.flatnonzero(below)[0]), site, op)
+            i = np.where(below, i + size, i)
+        outside = active & ((i < 0) | (i >= size))
+        if not outside.any():
+            return i, None
+        self.out_of_bounds(array, index, axis, outside, site, op)
+        return np.where(outside, 0, i), outside
+
+    def locate_ragged(self, array: Array, index: tuple, site: int, op: str):
+        """As :meth:`warpsim.run.memory.Memory.locate`, for an array whose shape differs by lane."""
+        varying = np.broadcast_to(np.asarray(array.offset, np.int64), (self.lanes,))
+        bad = None
+        for axis in range(array.ndim):
+            i, outside = self.ragged_index(array, index, axis, site, op)
+            varying = varying + i * array.strides[axis]
+            if outside is not None:
+                bad = outside if bad is None else bad | outside
+        return 0, varying, bad

@@ -1,0 +1,214 @@
+"""Parts of elements: fields of records, real and imaginary parts, elements seen as another type.
+
+A part is an array of its own that lies in the memory of the whole. Whole records are copied field
+by field, so that every access to them is one to a number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import product
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from warpsim.front.names import Unsupported
+from warpsim.run.memory import Array, contiguous_strides
+
+ndarray = np.ndarray
+
+
+class Records:
+    """What lane programs do with parts of elements."""
+
+    def field(self, array: Array, name: str) -> Array:
+        """A field of records: an array of the records' shape, then the field's own."""
+        root = array.root
+        part = self._part(root, name, lambda: self._field(root, name))
+        own, ratio = root.ndim, root.pitch // part.pitch if root.space != "local" else 0
+        if part.ndim == own:
+            return part.derived(array.shape, array.strides, array.offset)
+        count = ratio or math.prod(part.shape[own:])
+        strides = tuple(stride * count for stride in array.strides)
+        shape = array.shape + part.shape[own:]
+        return part.derived(shape, strides + part.strides[own:], array.offset * count)
+
+    def component(self, array: Array, name: str) -> Array:
+        """The real or the imaginary parts of complex numbers."""
+        root = array.root
+        start = root.dtype.itemsize // 2 if name == "imag" else 0
+        part = self._part(
+            root, name, lambda: self._like(root, getattr(root.flat, name), name, start)
+        )
+        part.written = root.written
+        return part.derived(array.shape, array.strides, array.offset)
+
+    def _part(self, root: Array, name: str, make: Callable[[], Array]) -> Array:
+        if root.fields is None:
+            root.fields = {}
+        if name not in root.fields:
+            root.fields[name] = make()
+        return root.fields[name]
+
+    def _like(self, root: Array, flat: ndarray, name: str, start: int) -> Array:
+        """An array over other elements at the same places as a whole one's."""
+        part = Array(flat, root.shape, root.strides, root.space, f"{root.name}.{name}")
+        part.pitch, part.address = root.pitch, root.address + start
+        part.block_offset = root.block_offset
+        self._watched(part, root)
+        return part
+
+    def _watched(self, part: Array, root: Array) -> None:
+        if root.written is not None:
+            part.written = np.zeros(part.flat.size, bool)
+        if root.shadow is not None:
+            self.track(part, part.flat.size)
+            self.launch.shadows[id(part)] = part.shadow
+
+    def _field(self, root: Array, name: str) -> Array:
+        kind, start = root.dtype.fields[name][:2]
+        if kind.subdtype is None:
+            return self._like(root, root.flat[name], name, start)
+        kind, own = kind.subdtype
+        inner, size = contiguous_strides(own), math.prod(own)
+        if root.space == "local":  # each lane's own copy: whole records go field by field
+            flat, step = np.zeros(root.flat.size * size, kind), size
+            pitch = kind.itemsize
+        else:
+            pitch = math.gcd(root.pitch, kind.itemsize)
+            step, inner = root.pitch // pitch, tuple(s * kind.itemsize // pitch for s in inner)
+            bytes_ = root.flat.size * root.pitch - start
+            count = (bytes_ - kind.itemsize) // pitch + 1 if bytes_ > 0 else 0
+            if root.space == "shared":  # one record too many is allocated: all blocks alike
+                count = root.flat.size * step
+            flat = _typed(root.flat, name, kind, count, pitch)
+        part = Array(
+            flat,
+            root.shape + own,
+            tuple(stride * step for stride in root.strides) + inner,
+            root.space,
+            f"{root.name}.{name}",
+        )
+        part.pitch, part.address = pitch, root.address + start
+        if root.block_offset is not None:
+            part.block_offset = root.block_offset * step
+        self._watched(part, root)
+        return part
+
+    # ------------------------------------------------------------------ other shapes and types
+    def reshape(self, array: Array, shape: tuple, site: int) -> Array:
+        """The same elements under another shape; they lie without gaps, as Numba asks for."""
+        if any(type(size) is ndarray for size in shape) or array.ragged:
+            raise Unsupported(f"line {self.site(site).line}: a shape that differs by thread")
+        if array.strides != contiguous_strides(array.shape) and array.size:
+            raise NotImplementedError(
+                f"line {self.site(site).line}: reshape() supports contiguous array only"
+            )
+        sizes = list(shape)
+        if sizes.count(-1) == 1:
+            rest = -math.prod(sizes)
+            sizes[sizes.index(-1)] = array.size // rest if rest else 0
+        if math.prod(sizes) != array.size or min(sizes, default=0) < 0:
+            raise ValueError(
+                f"line {self.site(site).line}: total size of new array must be unchanged: "
+                f"{array.name} has {array.size} elements, the shape is {tuple(shape)}"
+            )
+        return array.derived(tuple(sizes), contiguous_strides(tuple(sizes)), array.offset)
+
+    def view_as(self, array: Array, dtype: np.dtype, site: int) -> Array:
+        """The same bytes as elements of another type."""
+        root, old, new = array.root, array.dtype.itemsize, dtype.itemsize
+        place = f"line {self.site(site).line}: .view({dtype}) of {array.name}"
+        if old == new:
+            part = self._part(
+                root, dtype.name, lambda: self._like(root, root.flat.view(dtype), "", 0)
+            )
+            part.name, part.written, part.shadow = root.name, root.written, root.shadow
+            return part.derived(array.shape, array.strides, array.offset)
+        if array.space not in ("global", "constant") or array.ragged or root.pitch != old:
+            raise Unsupported(f"{place}, whose elements have another size")
+        if not array.ndim or array.strides[-1] != 1 or array.shape[-1] * old % new:
+            raise ValueError(f"{place}: its last axis does not hold whole elements without gaps")
+        start = array.offset * old
+        whole = root.flat.size * old // new
+        if np.any(start % new) or any(stride * old % new for stride in array.strides[:-1]):
+            raise Unsupported(f"{place} at an address that is no multiple of {new} bytes")
+
+        def make() -> Array:
+            flat = root.flat[: whole * new // old].view(dtype)
+            part = Array(flat, flat.shape, (1,), root.space, root.name)
+            part.address = root.address
+            self._watched(part, root)
+            return part
+
+        part = self._part(root, dtype.name, make)
+        strides = tuple(stride * old // new for stride in array.strides[:-1])
+        shape = (*array.shape[:-1], array.shape[-1] * old // new)
+        return part.derived(shape, (*strides, 1), start // new)
+
+    # ------------------------------------------------------------------ whole records and slices
+    def store_record(self, array: Array, index: tuple, value: Array, site: int) -> None:
+        """Copy a record; its numbers are all read before the first is set."""
+        for target, place, element in list(self._numbers(array, index, value, site)):
+            self.store(target, place, element, site)
+
+    def _numbers(self, array: Array, index: tuple, value: Array, site: int):
+        for name in array.dtype.names:
+            target, source = self.field(array, name), self.field(value, name)
+            for inner in product(*map(range, source.shape)):
+                if target.dtype.names is None:
+                    yield target, index + inner, self.load(source, inner, site)
+                else:
+                    part = self.view(source, inner, site)
+                    yield from self._numbers(target, index + inner, part, site)
+
+    def store_all(self, array: Array, value, site: int, convert: Callable | None) -> None:
+        """``array[...] = value``: each thread sets all elements; an array is read before that."""
+        if array.ragged or getattr(value, "ragged", False):
+            raise Unsupported(
+                f"line {self.site(site).line}: assignment to a slice whose limits differ by thread"
+            )
+        places = list(product(*map(range, array.shape)))
+        if isinstance(value, tuple):
+            if len(value) != len(places):
+                raise ValueError(
+                    f"line {self.site(site).line}: cannot assign {len(value)} values to a slice of "
+                    f"{len(places)} elements"
+                )
+            for place, element in zip(places, value, strict=True):
+                self.store(array, place, element, site)
+            return
+        if not isinstance(value, Array):
+            for place in places:
+                self.store(array, place, value, site)
+            return
+        lead = array.ndim - value.ndim
+        fits = lead >= 0 and all(
+            own in (1, size) for own, size in zip(value.shape, array.shape[lead:], strict=True)
+        )
+        if not fits:
+            raise ValueError(
+                f"line {self.site(site).line}: cannot assign slice of shape {array.shape} from "
+                f"input of different size {value.shape}"
+            )
+        one = [size == 1 for size in value.shape]
+        sources = [
+            tuple(0 if single else i for i, single in zip(place[lead:], one, strict=True))
+            for place in places
+        ]
+        if convert is None:
+            for place, source in zip(places, sources, strict=True):
+                self.store_record(array, place, self.view(value, source, site), site)
+            return
+        elements = [convert(self.load(value, source, site)) for source in sources]
+        for place, element in zip(places, elements, strict=True):
+            self.store(array, place, element, site)
+
+
+def _typed(records: ndarray, name: str, kind: np.dtype, count: int, pitch: int) -> ndarray:
+    """The numbers of a field that is an array, one every ``pitch`` bytes from the first on."""
+    if count == 0:
+        return np.empty(0, kind)
+    first = records[name].reshape(len(records), -1)[:1, :1].reshape(-1)
+    return as_strided(first, (count,), (pitch,))

@@ -1,0 +1,359 @@
+"""The threads of a chunk of blocks, running a lane program in step."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+from warpsim.front.elementwise import Elementwise
+from warpsim.front.names import Unsupported
+from warpsim.run import masks
+from warpsim.run.atomics import Atomics
+from warpsim.run.masks import Control, EndlessLoop, Loop, Mask
+from warpsim.run.memory import Array, Memory, contiguous_strides
+from warpsim.run.ragged import Ragged
+from warpsim.run.records import Records
+from warpsim.run.vectors import Vectors
+from warpsim.run.warp import Warps
+from warpsim.watch.counts import Counters, Counting
+from warpsim.watch.races import Races
+from warpsim.watch.report import ERRORS, Finding, KernelError, Where, in_function, index_names
+from warpsim.watch.unwritten import Unwritten
+
+ndarray = np.ndarray
+Dim3 = tuple[int, int, int]
+
+
+class Geometry:
+    """The indices of the threads of some consecutive blocks.
+
+    Blocks are padded to whole warps; a value that all threads share is a Python int.
+    """
+
+    def __init__(self, grid: Dim3, block: Dim3, first: int, blocks: int):
+        self.grid, self.block_shape, self.first, self.blocks = grid, block, first, blocks
+        self.threads = math.prod(block)
+        self.padded = -(-self.threads // 32) * 32
+        self.lanes = blocks * self.padded
+        self.lane = np.arange(self.lanes)
+        self.block = self.lane // self.padded
+        inside = self.lane % self.padded
+        active = inside < self.threads
+        self.root = Mask(active, blocks * self.threads, None)
+        self.inside = np.where(active, inside, 0)
+        self.laneid = inside % 32
+
+    def _thread_axis(self, axis: int):
+        size = self.block_shape[axis]
+        below = math.prod(self.block_shape[:axis])
+        return self.inside // below % size if size > 1 else 0
+
+    def _block_axis(self, axis: int):
+        size = self.grid[axis]
+        below = math.prod(self.grid[:axis])
+        if self.blocks == 1:
+            return self.first // below % size
+        return (self.block + self.first) // below % size if size > 1 else 0
+
+    threadIdx_x = cached_property(lambda self: self._thread_axis(0))
+    threadIdx_y = cached_property(lambda self: self._thread_axis(1))
+    threadIdx_z = cached_property(lambda self: self._thread_axis(2))
+    blockIdx_x = cached_property(lambda self: self._block_axis(0))
+    blockIdx_y = cached_property(lambda self: self._block_axis(1))
+    blockIdx_z = cached_property(lambda self: self._block_axis(2))
+
+    @cached_property
+    def thread_number(self) -> ndarray:
+        """Number of each lane's thread in the whole grid, blocks padded to whole warps."""
+        return (self.lane + self.first * self.padded).astype(np.int32)
+
+    @cached_property
+    def indices(self) -> tuple:
+        """The thread's index in the whole grid, by axis."""
+        return tuple(
+            self._block_axis(axis) * self.block_shape[axis] + self._thread_axis(axis)
+            for axis in range(3)
+        )
+
+
+@lru_cache(maxsize=32)
+def geometry(grid: Dim3, block: Dim3, first: int, blocks: int) -> Geometry:
+    """The indices of some blocks; kept, as launches come back with the same shapes."""
+    return Geometry(grid, block, first, blocks)
+
+
+def _of_geometry(name: str) -> property:
+    return property(lambda self: getattr(self.geometry, name))
+
+
+class Threads(
+    Control,
+    Memory,
+    Vectors,
+    Ragged,
+    Records,
+    Elementwise,
+    Atomics,
+    Races,
+    Unwritten,
+    Warps,
+    Counting,
+):
+    """What a lane program sees as ``T``."""
+
+    threadIdx_x, threadIdx_y, threadIdx_z = map(
+        _of_geometry, ("threadIdx_x", "threadIdx_y", "threadIdx_z")
+    )
+    blockIdx_x, blockIdx_y, blockIdx_z = map(
+        _of_geometry, ("blockIdx_x", "blockIdx_y", "blockIdx_z")
+    )
+    laneid = _of_geometry("laneid")
+
+    def __init__(self, launch: Any, geometry: Geometry):
+        self.launch, self.geometry = launch, geometry
+        self.lanes, self.blocks, self.padded = geometry.lanes, geometry.blocks, geometry.padded
+        self.lane, self.block = geometry.lane, geometry.block
+        self.root = self.mask = geometry.root
+        self.exited: ndarray | None = None
+        self.counters: Counters | None = launch.counters
+        self.dynamic_shared: int = launch.dynamic_shared
+        self.shared_bytes = self.dynamic_shared
+        self.step_limit = masks.STEP_LIMIT
+        self.sites, self.base = launch.sites, 0
+        self.blockDim_x, self.blockDim_y, self.blockDim_z = geometry.block_shape
+        self.gridDim_x, self.gridDim_y, self.gridDim_z = geometry.grid
+        self._bounds: dict = {}
+        self._scaled: dict = {}
+        self._allocated: dict = {}
+        self.counted_apart = False  # the elements of one access, touched one by one
+        self.copies: list[Any] = []  # asynchronous copies under way, oldest first
+        self.groups: Any = 0  # of copies that each thread has closed
+
+    # ------------------------------------------------------------------ places
+    def site(self, number: int):
+        return self.sites[self.base + number]
+
+    @property
+    def function(self) -> str:
+        return self.launch.name
+
+    def call(self, program, base: int, *arguments):
+        """Call a device function; its places follow those of its caller."""
+        outer = self.base
+        self.base = outer + base
+        try:
+            return program(self, *arguments)
+        finally:
+            self.base = outer
+
+    def grid(self, dimensions: int):
+        indices = self.geometry.indices
+        return indices[0] if dimensions == 1 else indices[:dimensions]
+
+    def gridsize(self, dimensions: int):
+        geometry = self.geometry
+        sizes = tuple(a * b for a, b in zip(geometry.grid, geometry.block_shape, strict=True))
+        return sizes[0] if dimensions == 1 else sizes[:dimensions]
+
+    def where(self, lane: int) -> Where:
+        """Block and thread of a lane."""
+        return self.where_of(self.geometry.first * self.padded + lane)
+
+    @property
+    def thread_number(self) -> ndarray:
+        """Number of each lane's thread in the whole grid, blocks padded to whole warps."""
+        return self.geometry.thread_number
+
+    def where_of(self, thread: int) -> Where:
+        """Block and thread of a thread's number."""
+        geometry = self.geometry
+        block, inside = divmod(thread, self.padded)
+        return Where(_unravel(block, geometry.grid), _unravel(inside, geometry.block_shape))
+
+    def uniform_range(self, site: int, *limits):
+        if any(type(limit) is ndarray for limit in limits):
+            raise Unsupported(f"line {self.site(site).line}: a range in zip differs by thread")
+        return range(*limits)
+
+    # ------------------------------------------------------------------ findings
+    def found(self, kind: str, message: str, site: int, lane: int | None) -> None:
+        place = self.site(site)
+        message += in_function(place, self.launch.name)
+        where = None if lane is None else self.where(lane)
+        finding = Finding(kind, place.line, place.code, message, where)
+        if self.counters is not None:
+            self.launch.findings.setdefault((kind, place), finding)
+        elif kind in ERRORS:
+            raise KernelError(finding, self.launch.name)
+
+    def out_of_bounds(self, array, index, axis, outside, site, op) -> None:
+        if op == "view":
+            op = "load"
+        lanes = np.flatnonzero(outside)
+        lane = int(lanes[0])
+        values = tuple(int(i[lane]) if type(i) is ndarray else int(i) for i in index)
+        spelled = ", ".join(str(value) for value in values)
+        names = index_names(self.site(site), len(index))
+        size = int(_flat(array.shape[axis], lane))
+        others = f" ({len(lanes):,} threads in all)" if len(lanes) > 1 else ""
+        axis_name = f"axis {axis} of {array.name}" if array.ndim > 1 else array.name
+        verb = {"load": "reads", "store": "writes", "atomic": "updates"}[op]
+        cure = f"guard it with `if {names[axis]} < {array.name}.shape[{axis}]:`"
+        if size == 0 and array.root.space == "shared":
+            cure = (
+                "dynamic shared memory has the bytes that the launch gives, the fourth number in "
+                "kernel[grid, block, stream, bytes], or trace's dynamic_shared"
+            )
+        self.found(
+            "out-of-bounds",
+            f"{verb} {array.name}[{spelled}], but {axis_name} has size {size}{others}: {cure}",
+            site,
+            lane,
+        )
+
+    def negative_index(self, array, index, axis, lane, site, op) -> None:
+        i = index[axis]
+        value = int(i[lane]) if type(i) is ndarray else int(i)
+        self.found(
+            "negative-index",
+            f"uses index {value} on axis {axis} of {array.name}, which counts from the end: Numba "
+            "wraps it, at the price of a test in every access; make sure that it is meant",
+            site,
+            lane,
+        )
+
+    def outside_tuple(self, index: int, size: int, site: int) -> None:
+        self.found(
+            "out-of-bounds",
+            f"takes element {index} of a tuple of {size}",
+            site,
+            int(self.mask.indices[0]),
+        )
+
+    def barrier_divergence(
+        self, arrived: int, expected: int, lane: int, site: int, of: str = "block"
+    ) -> None:
+        self.found(
+            "barrier-divergence",
+            f"does not reach this barrier, and {arrived:,} of the {of}'s {expected:,} threads do: "
+            "on a GPU they wait for ever or go on with half the data; move it out of the branch",
+            site,
+            lane,
+        )
+
+    def watch(self, array: Array, uniform, varying, mask: Mask, site: int, op: str, value) -> None:
+        """Races, and reads of shared and local memory that nobody has written."""
+        root = array.root
+        if root.written is None and root.shadow is None:
+            return
+        elements = self.elements(array, uniform, varying)
+        if root.pending is not None and self.meets_copy(array, elements, mask, site, op):
+            return
+        if root.written is not None:
+            self.watch_unwritten(array, elements, mask, site, op)
+        if root.shadow is not None:
+            self.look_for_races(array, elements, mask, site, op, value)
+
+    def spelled(self, array: Array, element: int) -> str:
+        """An element of an allocation as source would write it, such as ``tile[3, 4]``."""
+        root = array.root
+        if root.space == "shared":
+            element %= max(1, root.flat.size // self.blocks)
+        elif root.space == "local":
+            element //= self.lanes
+        if root.strides != contiguous_strides(root.shape) or root.offset != 0:
+            return f"an element of {array.name}"
+        index = np.unravel_index(int(element), root.shape) if root.shape else ()
+        return f"{array.name}[{', '.join(str(i) for i in index)}]"
+
+    # ------------------------------------------------------------------ errors
+    def endless(self, loop: Loop) -> None:
+        raise EndlessLoop(
+            f"{self.launch.name}, line {loop.line}: this loop has run {self.step_limit:,} times "
+            f"and {self.mask.count:,} threads are still in it; is its condition ever false?"
+        )
+
+    def wrong_dimensions(self, array: Array, index: tuple, site: int) -> None:
+        raise TypeError(
+            f"line {self.site(site).line}: {array.name} has {array.ndim} dimensions, "
+            f"{len(index)} indices given"
+        )
+
+    def merged_arrays(self, where, new, old):
+        if new.root is old.root and new.strides == old.strides:
+            shape = tuple(
+                a if a is b or (type(a) is type(b) is int and a == b) else np.where(where, a, b)
+                for a, b in zip(new.shape, old.shape, strict=True)
+            )
+            same = type(new.offset) is type(old.offset) is int and new.offset == old.offset
+            offset = new.offset if same else np.where(where, new.offset, old.offset)
+            return new.derived(shape, new.strides, offset)
+        raise Unsupported(
+            f"{self.launch.name}: an array is chosen by thread ({new.name} for some, {old.name} "
+            "for others), which the simulator cannot do; choose the element instead"
+        )
+
+    def constant_store(self, array: Array, site: int) -> None:
+        raise TypeError(
+            f"line {self.site(site).line}: {self.site(site).code} writes to a constant array"
+        )
+
+    def check_shared(self, site: int) -> None:
+        limit = self.launch.gpu.shared_per_block
+        static = self.shared_bytes - self.dynamic_shared
+        if static > 49_152 or self.shared_bytes > limit:
+            raise Unsupported(
+                f"{self.launch.name}: {self.shared_bytes:,} bytes of shared memory a block; the "
+                f"{self.launch.gpu.name} has 49,152 for shared.array and {limit:,} in all"
+            )
+
+    def require(self, frame, condition, error: str, message: Any, site: int) -> None:
+        """``assert`` and ``raise``: with ``debug=True`` an error, else the thread ends."""
+        holds, fails = self.split(condition)
+        if not fails:
+            return
+        if self.launch.debug:
+            where = self.where(int(fails.indices[0]))
+            kind = _builtin(error)
+            thread = ", ".join(map(str, where.thread))
+            block = ", ".join(map(str, where.block))
+            raise kind(f"tid=[{thread}] ctaid=[{block}]: {message}")
+        self.mask = fails
+        self.give(frame)
+        self.mask = holds
+
+    def print(self, *parts) -> None:
+        """``print``: a line for each active thread, in their order."""
+        template = " ".join(form for form, _ in parts)
+        for lane in self.mask.indices:
+            print(
+                template
+                % tuple(_flat(value, lane) for _, value in parts for value in _leaves(value))
+            )
+
+
+def _leaves(value):
+    if isinstance(value, tuple):
+        for part in value:
+            yield from _leaves(part)
+    else:
+        yield value
+
+
+def _flat(value, lane: int):
+    return value[lane] if type(value) is ndarray else value
+
+
+def _builtin(name: str):
+    import builtins
+
+    kind = getattr(builtins, name, None)
+    return kind if isinstance(kind, type) and issubclass(kind, Exception) else RuntimeError
+
+
+def _unravel(number: int, shape: Dim3) -> Dim3:
+    x, y, _ = shape
+    return number % x, number // x % y, number // (x * y)

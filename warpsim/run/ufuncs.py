@@ -1,0 +1,332 @@
+"""``cuda.vectorize``, ``cuda.guvectorize`` and ``cuda.reduce``."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.core.sigutils import normalize_signature
+
+from warpsim.front.operators import CONVERT
+from warpsim.front.oracle import dtype_of, of_dtype
+from warpsim.front.programs import program_of
+from warpsim.host import gpus
+from warpsim.host.device import DeviceNDArray
+from warpsim.host.interface import device_memory
+from warpsim.run.launch import CHUNK_LANES, Launch
+from warpsim.run.masks import Mask
+from warpsim.run.memory import Array, contiguous_strides
+from warpsim.run.threads import Threads, geometry
+
+
+def apply(function: Any, signature: tuple[types.Type, ...], arrays: list[np.ndarray]) -> np.ndarray:
+    """Run a device function on the elements of equally long 1-D arrays, a thread an element."""
+    program = program_of(function)
+    kind = program.typing(signature).result
+    lanes = program.lane_program(signature, False, device=True)
+    launch = Launch(lanes.name, gpus.current(), lanes.sites, 0, False, None)
+    size = len(arrays[0])
+    result = np.empty(size, dtype_of(kind))
+    blocks = -(-size // 128)
+    with np.errstate(all="ignore"):
+        for first in range(0, blocks, CHUNK_LANES // 128):
+            place = geometry(
+                (blocks, 1, 1), (128, 1, 1), first, min(CHUNK_LANES // 128, blocks - first)
+            )
+            threads = Threads(launch, place)
+            start = first * 128
+            count = min(place.lanes, size - start)
+            inputs = [np.resize(array[start : start + count], place.lanes) for array in arrays]
+            threads.mask = Mask(np.arange(place.lanes) < count, count, place.root)
+            values = np.broadcast_to(np.asarray(lanes.run(threads, *inputs)), (place.lanes,))
+            result[start : start + count] = values[:count]
+    return result
+
+
+def on_device(value: Any) -> Any:
+    """A device array for one that only has its interface; any other value as it is."""
+    if isinstance(value, tuple) and any(
+        hasattr(part, "__cuda_array_interface__") for part in value
+    ):
+        return tuple(on_device(part) for part in value)
+    if isinstance(value, np.ndarray | DeviceNDArray):
+        return value
+    memory = device_memory(value)
+    return value if memory is None else DeviceNDArray(memory)
+
+
+class Vectorized:
+    """A function of scalars that works on whole arrays, element by element."""
+
+    def __init__(self, function: Callable, signatures: list[tuple[tuple, Any]]):
+        self.py_func, self.signatures = function, signatures
+        self.__name__, self.__doc__ = function.__name__, function.__doc__
+
+    def __call__(self, *arguments: Any, out: Any = None, stream: Any = 0) -> Any:
+        arguments, out = [on_device(argument) for argument in arguments], on_device(out)
+        device = any(isinstance(argument, DeviceNDArray) for argument in arguments)
+        arrays = [a._memory if isinstance(a, DeviceNDArray) else np.asarray(a) for a in arguments]
+        scalars = [not isinstance(a, DeviceNDArray | np.ndarray) for a in arguments]
+        kinds, result = self._choose(arrays, scalars)
+        shape = np.broadcast_shapes(*(array.shape for array in arrays))
+        flat = [
+            CONVERT[kind](np.ascontiguousarray(np.broadcast_to(array, shape)).reshape(-1))
+            for array, kind in zip(arrays, kinds, strict=True)
+        ]
+        values = apply(self.py_func, kinds, flat) if flat[0].size else np.empty(0)
+        values = values.astype(dtype_of(result)).reshape(shape)
+        if out is not None:
+            target = out._memory if isinstance(out, DeviceNDArray) else out
+            np.copyto(target, values)
+            return out
+        return DeviceNDArray(values) if device else values
+
+    def _choose(self, arrays: list[np.ndarray], scalars: list[bool]):
+        """The signature whose types the arrays have; single numbers are converted."""
+        given = [of_dtype(array.dtype) for array in arrays]
+        for convertible in ([False] * len(given), scalars):  # exact types come first
+            for kinds, result in self.signatures:
+                if len(kinds) == len(given) and all(
+                    scalar or array.dtype == dtype_of(kind)
+                    for array, scalar, kind in zip(arrays, convertible, kinds, strict=True)
+                ):
+                    return kinds, result
+        listed = "; ".join(f"({', '.join(map(str, kinds))})" for kinds, _ in self.signatures)
+        raise TypeError(
+            f"No matching signature for {self.__name__}({', '.join(map(str, given))}); it has "
+            f"{listed}. GPU ufunc requires array arguments to have the exact types: convert them "
+            "with .astype(...), or add a signature"
+        )
+
+    def reduce(self, arg: Any, stream: Any = 0) -> Any:
+        """One value from all elements of a 1-D array, by a function of two values."""
+        return Reduce(self.py_func)(arg, init=None)
+
+    def __repr__(self) -> str:
+        return f"<simulated CUDA ufunc {self.__name__}>"
+
+
+def vectorize(ftylist_or_function: Any = (), target: str = "cuda", **options: Any) -> Any:
+    """Make an element-wise function of whole arrays.
+
+    Parameters
+    ----------
+    ftylist_or_function : list of signatures
+        Such as ``["float32(float32, float32)"]``; CUDA needs them.
+    """
+    if callable(ftylist_or_function) and not isinstance(ftylist_or_function, types.Type):
+        raise TypeError(
+            'cuda.vectorize needs signatures: @cuda.vectorize(["float32(float32, float32)"])'
+        )
+    if options.pop("nopython", True) is not True:
+        raise TypeError("nopython flag must be True")
+    unknown = sorted(set(options) - {"cache", "identity"})
+    if unknown:
+        raise KeyError(f"Unrecognized options. {', '.join(unknown)}; cuda.vectorize takes none")
+    given = [ftylist_or_function] if isinstance(ftylist_or_function, str) else ftylist_or_function
+    signatures = []
+    for one in given:
+        kinds, result = normalize_signature(one)
+        if result is None:
+            raise TypeError(f"cuda.vectorize: the signature {one!r} has no result type")
+        signatures.append((tuple(kinds), result))
+    if not signatures:
+        raise TypeError('cuda.vectorize needs signatures: ["float32(float32, float32)"]')
+    return lambda function: Vectorized(function, signatures)
+
+
+class GeneralisedUfunc:
+    """A function of small arrays that works on all of them in larger arrays, a thread each."""
+
+    def __init__(self, function: Callable, signatures: list[tuple], layout: str):
+        self.py_func, self.signatures = function, signatures
+        self.__name__, self.__doc__ = function.__name__, function.__doc__
+        self.inputs, self.outputs = _core_dimensions(layout)
+
+    def __call__(self, *arguments: Any, out: Any = None, stream: Any = 0) -> Any:
+        taken, whole = len(self.inputs), len(self.inputs) + len(self.outputs)
+        if len(arguments) not in (taken, whole):
+            plural = "" if len(arguments) == 1 else "s"
+            raise TypeError(
+                f"{self.__name__}: gufunc accepts {taken} positional arguments (when providing "
+                f"input only) or {whole} positional arguments (when providing input and output). "
+                f"Got {len(arguments)} positional argument{plural}."
+            )
+        if len(arguments) == whole and out is not None:
+            raise ValueError("cannot specify argument 'out' as both positional and keyword")
+        if len(arguments) == whole:
+            arguments, out = arguments[:taken], tuple(arguments[taken:])
+        arguments, out = [on_device(argument) for argument in arguments], on_device(out)
+        device = any(isinstance(argument, DeviceNDArray) for argument in arguments)
+        arrays = [a._memory if isinstance(a, DeviceNDArray) else np.asarray(a) for a in arguments]
+        numbers = [not isinstance(a, DeviceNDArray | np.ndarray) for a in arguments]
+        kinds = self._choose(arrays, numbers)
+        sizes: dict[str, int] = {}
+        loops = []
+        for number, (array, names) in enumerate(zip(arrays, self.inputs, strict=True)):
+            core = array.shape[array.ndim - len(names) :]
+            if array.ndim < len(names) or any(
+                sizes.setdefault(name, size) != size for name, size in zip(names, core, strict=True)
+            ):
+                raise ValueError(
+                    f"{self.__name__}: argument {number} of shape {array.shape} does not fit the "
+                    f"core dimensions ({', '.join(names)}); known so far: {sizes}"
+                )
+            loops.append(array.shape[: array.ndim - len(names)])
+        loop = np.broadcast_shapes(*loops)
+        results = [
+            np.zeros((*loop, *(sizes[name] for name in names)), dtype_of(_element(kind)))
+            for names, kind in zip(self.outputs, kinds[len(arrays) :], strict=True)
+        ]
+        self._run(arrays, results, kinds, loop, sizes)
+        return self._deliver(results, out, device)
+
+    def _choose(self, arrays: list[np.ndarray], numbers: list[bool]) -> tuple[types.Type, ...]:
+        for convertible in ([False] * len(arrays), numbers):  # single numbers are converted last
+            for kinds in self.signatures:
+                if len(kinds) == len(self.inputs) + len(self.outputs) and all(
+                    np.can_cast(
+                        array.dtype, dtype_of(_element(kind)), "same_kind" if loose else "safe"
+                    )
+                    for array, kind, loose in zip(arrays, kinds, convertible, strict=False)
+                ):
+                    return kinds
+        raise TypeError(
+            f"No matching signature for {self.__name__}"
+            f"({', '.join(str(array.dtype) for array in arrays)})"
+        )
+
+    def _run(self, arrays, results, kinds, loop, sizes) -> None:
+        program = program_of(self.py_func)
+        lanes = program.lane_program(kinds, False, device=True)
+        launch = Launch(lanes.name, gpus.current(), lanes.sites, 0, False, None)
+        size = math.prod(loop)
+        blocks = -(-size // 128)
+        names = self.inputs + self.outputs
+        flat = []
+        for array, kind, core in zip(arrays, kinds, names, strict=False):
+            shape = tuple(sizes[name] for name in core)
+            wide = np.broadcast_to(array, (*loop, *shape))
+            memory = np.ascontiguousarray(wide, dtype_of(_element(kind)))
+            flat.append((memory.reshape(-1), shape))
+        for result, core in zip(results, self.outputs, strict=True):
+            flat.append((result.reshape(-1), tuple(sizes[name] for name in core)))
+        with np.errstate(all="ignore"):
+            for first in range(0, blocks, CHUNK_LANES // 128):
+                here = min(CHUNK_LANES // 128, blocks - first)
+                place = geometry((blocks, 1, 1), (128, 1, 1), first, here)
+                threads = Threads(launch, place)
+                number = place.lane + first * 128
+                count = min(place.lanes, size - first * 128)
+                threads.mask = Mask(number < size, count, place.root)
+                values = []
+                for (memory, shape), kind, argument in zip(
+                    flat, kinds, program.source.arguments, strict=True
+                ):
+                    if isinstance(kind, types.Array):
+                        core = shape or (1,)
+                        offset = number * math.prod(core)
+                        strides = contiguous_strides(core)
+                        values.append(Array(memory, core, strides, "global", argument, offset))
+                    else:
+                        values.append(memory.take(number, mode="clip"))
+                lanes.run(threads, *values)
+
+    @staticmethod
+    def _deliver(results: list[np.ndarray], out: Any, device: bool) -> Any:
+        if out is not None:
+            targets = out if isinstance(out, tuple) else (out,)
+            for target, result in zip(targets, results, strict=True):
+                np.copyto(target._memory if isinstance(target, DeviceNDArray) else target, result)
+            return targets[0] if len(targets) == 1 else targets
+        given = [DeviceNDArray(result) if device else result for result in results]
+        return given[0] if len(given) == 1 else tuple(given)
+
+
+def _element(kind: types.Type) -> types.Type:
+    return kind.dtype if isinstance(kind, types.Array) else kind
+
+
+def _core_dimensions(layout: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """The names in a layout such as ``"(m,n),(n)->(m)"``."""
+    sides = layout.replace(" ", "").split("->")
+    parts = [re.findall(r"\(([\w,]*)\)", side) for side in sides]
+    if len(parts) != 2 or not all(parts):
+        raise ValueError(f'the layout {layout!r} is not of the form "(m,n),(n)->(m)"')
+    inputs, outputs = (
+        [tuple(name for name in part.split(",") if name) for part in side] for side in parts
+    )
+    known = {name for names in inputs for name in names}
+    unknown = {name for names in outputs for name in names} - known
+    if unknown:
+        raise ValueError(f"the layout {layout!r}: no input tells the size of {sorted(unknown)}")
+    return inputs, outputs
+
+
+def guvectorize(
+    ftylist: Any, signature: str | None = None, target: str = "cuda", **options: Any
+) -> Any:
+    """Make a function of small arrays that works on all of them in larger arrays.
+
+    Parameters
+    ----------
+    ftylist : list of signatures
+        Such as ``["void(float32[:], float32[:])"]``, the outputs last.
+    signature : str
+        The layout, such as ``"(n)->(n)"``.
+    """
+    if signature is None:
+        raise TypeError('cuda.guvectorize needs signatures and a layout such as "(n),(n)->(n)"')
+    if options.pop("nopython", True) is not True:
+        raise TypeError("nopython flag must be True")
+    options.pop("cache", None)
+    if options:
+        listed = ", ".join(repr(name) for name in options)
+        raise TypeError(f"The following target options are not supported: {listed}")
+    given = [ftylist] if isinstance(ftylist, str) else ftylist
+    kinds = []
+    for one in given:
+        arguments, result = normalize_signature(one)
+        if result not in (None, types.none):
+            raise TypeError(
+                f"guvectorized functions cannot return values: signature {one} specifies {result} "
+                "return type"
+            )
+        kinds.append(tuple(arguments))
+    return lambda function: GeneralisedUfunc(function, kinds, signature)
+
+
+class Reduce:
+    """A reduction of a 1-D array by a function of two values."""
+
+    def __init__(self, functor: Callable):
+        self.functor = functor
+
+    def __call__(
+        self, arr: Any, size: int | None = None, res: Any = None, init: Any = 0, stream: Any = 0
+    ):
+        values = arr._memory if isinstance(arr, DeviceNDArray) else np.asarray(arr)
+        if values.ndim != 1:
+            raise TypeError("only support 1D array")
+        values = values[:size]
+        kind = of_dtype(values.dtype)
+        partial = values.copy()
+        if init is not None:
+            partial = np.concatenate([values, [values.dtype.type(init)]]).astype(values.dtype)
+        while len(partial) > 1:
+            half = len(partial) // 2
+            merged = apply(self.functor, (kind, kind), [partial[:half], partial[half : 2 * half]])
+            partial = np.concatenate([merged.astype(values.dtype), partial[2 * half :]])
+        if res is None:
+            return partial[0]
+        res[0] = partial[0]
+        return None
+
+
+def reduce(functor: Callable) -> Reduce:
+    """Decorator: make a reduction from a function of two values."""
+    return Reduce(functor)

@@ -1,0 +1,1 @@
+"""Counts, races, uninitialised reads, and the report."""

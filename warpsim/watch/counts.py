@@ -1,0 +1,287 @@
+"""What a launch does to memory and arithmetic units, counted as the hardware's counters count.
+
+A *request* is one access of the source by one warp with at least one active lane. A *sector* is 32
+aligned bytes of global memory, a *wavefront* one pass over the 32 four-byte banks of shared memory.
+Source of the definitions: Nsight Compute's documentation, "Memory tables". A complex number in
+global memory is two accesses, of its real and of its imaginary part, as in Numba's compiled code
+(data/measurements/h200-counters.csv); in shared memory it is one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from warpsim.front.names import Site
+from warpsim.run.memory import Array
+from warpsim.watch.samples import BANKS, SECTOR, Sample, keep, lanes_together
+
+ndarray = np.ndarray
+
+
+@dataclass
+class Count:
+    """Sums over the accesses of one place in the source, or of several.
+
+    ``sectors`` and ``ideal_sectors`` belong to global memory, ``wavefronts`` and
+    ``ideal_wavefronts`` to shared memory; ``bytes`` is what the active lanes asked for.
+    """
+
+    requests: int = 0
+    sectors: int = 0
+    ideal_sectors: int = 0
+    wavefronts: int = 0
+    ideal_wavefronts: int = 0
+    lanes: int = 0
+    bytes: int = 0
+
+    @property
+    def conflicts(self) -> int:
+        """Wavefronts beyond the ideal."""
+        return self.wavefronts - self.ideal_wavefronts
+
+    def add(self, other: Count) -> None:
+        for name in self.__dataclass_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class Counters:
+    """The counts of one traced launch."""
+
+    def __init__(self) -> None:
+        self.accesses: dict[tuple[Site, str, str], Count] = defaultdict(Count)
+        self.samples: dict[tuple[Site, str, str], Sample] = {}  # for the pictures
+        self.operations: Counter = Counter()
+        self.float64: Counter[Site] = Counter()  # float64 operations of each line
+        self.branches: dict[Site, list[int]] = {}  # if-else: warps that came, that took both sides
+        self.touched: dict[int, tuple[Array, ndarray]] = {}
+
+    def touch(self, array: Array, elements) -> None:
+        """Remember which elements of global memory were touched at all."""
+        root = array.root
+        if id(root) not in self.touched:
+            self.touched[id(root)] = (root, np.zeros(root.flat.size, bool))
+        self.touched[id(root)][1][elements] = True
+
+    @property
+    def unique_bytes(self) -> int:
+        """Bytes of global memory touched, each counted once."""
+        return sum(
+            int(np.count_nonzero(seen)) * root.itemsize for root, seen in self.touched.values()
+        )
+
+
+class Counting:
+    """Counts the accesses and operations of the running threads."""
+
+    def count(self, site: int, operations: dict[str, int]) -> None:
+        """Operations of one statement, each done by every active lane."""
+        lanes, counters = self.mask.count, self.counters
+        for kind, amount in operations.items():
+            if kind == "in double":
+                counters.float64[self.site(site)] += amount * lanes
+            else:
+                counters.operations[kind] += amount * lanes
+
+    def count_branch(self, site: int, warps: int, both: int) -> None:
+        """One ``if`` with an ``else``: how many warps came, and how many took both sides."""
+        count = self.counters.branches.setdefault(self.site(site), [0, 0])
+        count[0] += warps
+        count[1] += both
+
+    def counted(self, site: int, operations: dict[str, int], value):
+        self.count(site, operations)
+        return value
+
+    def record(self, array: Array, uniform, varying, bad, site: int, op: str, value=None) -> None:
+        """Count one access of the source, and watch what it touches."""
+        mask = self.active_part(bad)
+        if not mask or array.space == "constant":
+            return
+        if not self.counted_apart:
+            self.count_access(array, uniform, varying, bad, site, op)
+        self.watch(array, uniform, varying, mask, site, op, value)
+
+    def count_access(self, array: Array, uniform, varying, bad, site: int, op: str) -> None:
+        """Count one access: an element of each active lane."""
+        mask = self.active_part(bad)
+        if not mask:
+            return
+        key = (self.site(site), array.space, op)
+        count = self.counters.accesses[key]
+        count.lanes += mask.count
+        count.bytes += mask.count * array.itemsize
+        if array.space == "global":
+            self._record_global(count, key, array, uniform, varying, mask)
+            return
+        count.requests += mask.warps
+        if array.space == "shared":
+            self._record_shared(count, key, array, uniform, varying, mask)
+
+    def _record_shared(self, count: Count, key, array: Array, uniform, varying, mask) -> None:
+        if varying is None and (key[2] == "atomic" or array.itemsize <= 4):
+            if key[2] != "atomic":
+                count.wavefronts += mask.warps
+                count.ideal_wavefronts += mask.warps
+            self._sample(key, array, uniform, None, mask, None)
+            return
+        if varying is None:
+            varying = np.zeros(len(mask.active), np.int64)
+        elements = varying + uniform if uniform else varying
+        if key[2] == "atomic":  # its passes are not counted: the first request is the example
+            self._sample(key, array, uniform, varying, mask, None)
+            return
+        size = array.itemsize
+        passes, ideal, by_group = wavefronts(
+            elements, size, array.pitch, array.root.address, mask, loads=key[2] == "load"
+        )
+        count.wavefronts += passes
+        count.ideal_wavefronts += ideal
+        kept, groups = self.counters.samples.get(key), 32 // lanes_together(size)
+        if kept is None or passes > ideal or kept.amount < groups:
+            by_warp = by_group if groups == 1 else by_group.reshape(-1, groups).sum(1)
+            self._sample(key, array, uniform, varying, mask, by_warp)
+
+    def _sample(self, key, array: Array, uniform, varying, mask, by_warp: ndarray | None) -> None:
+        """Keep the first request with the most sectors or wavefronts as this place's example."""
+        samples = self.counters.samples
+        kept = samples.get(key)
+        if by_warp is None:
+            if kept is None:
+                row = int(mask.indices[0]) // 32
+                keep(samples, key, self, array, uniform, varying, mask.active, row, 1)
+        elif kept is None or by_warp.max() > kept.amount:
+            row = int(by_warp.argmax())
+            keep(samples, key, self, array, uniform, varying, mask.active, row, by_warp[row])
+
+    def _record_global(self, count: Count, key, array: Array, uniform, varying, mask) -> None:
+        size, pitch, address = array.itemsize, array.pitch, array.root.address
+        parts = 2 if array.dtype.kind == "c" and key[2] != "atomic" else 1
+        if varying is None:
+            count.requests += mask.warps * parts
+            count.sectors += mask.warps * parts
+            count.ideal_sectors += mask.warps * parts
+            self._sample(key, array, uniform, None, mask, None)
+            self.counters.touch(array, uniform)
+            return
+        elements = varying + uniform if uniform else varying
+        for part in range(parts):
+            start = address + part * (size // parts)
+            # the ideal of the whole element: that its parts lie side by side is no one's mistake
+            requests, sectors, ideal, by_warp = sector_counts(elements, size, pitch, start, mask)
+            count.requests += requests
+            count.sectors += sectors
+            count.ideal_sectors += ideal
+        self._sample(key, array, uniform, varying, mask, by_warp)
+        full = mask.count == len(elements)
+        self.counters.touch(array, elements if full else elements[mask.active])
+
+
+def sector_counts(
+    elements: ndarray, size: int, pitch: int, address: int, mask
+) -> tuple[int, int, int, ndarray]:
+    """Requests, sectors and ideal sectors of one access, and the sectors of each warp.
+
+    Parameters
+    ----------
+    elements : ndarray of int64, (lanes,)
+        Element number of each lane.
+    size : int
+        Bytes of an element.
+    pitch : int
+        Bytes from one element to the next: more than ``size`` for the field of a record.
+    address : int
+        Byte address of element 0.
+    """
+    rows = elements.reshape(-1, 32)
+    if mask.count == len(elements):
+        requests = len(rows)
+        if not (rows[:, 1:] >= rows[:, :-1]).all():
+            rows = np.sort(rows, axis=1)
+        fresh = rows[:, 1:] != rows[:, :-1]
+        distinct = _sums(fresh) + 1
+        sector = (rows * pitch + address) >> 5
+        by_warp = _sums(sector[:, 1:] != sector[:, :-1]) + 1
+    else:
+        low = -(1 << 40)  # idle lanes: below any address
+        rows = np.sort(np.where(mask.active.reshape(-1, 32), rows, low), axis=1)
+        valid = rows > low
+        busy = valid[:, -1]
+        requests = int(np.count_nonzero(busy))
+        fresh = (rows[:, 1:] != rows[:, :-1]) & valid[:, 1:]
+        distinct = (_sums(fresh) + valid[:, 0])[busy]
+        sector = (rows * pitch + address) >> 5
+        changes = (sector[:, 1:] != sector[:, :-1]) & valid[:, 1:]
+        by_warp = _sums(changes) + valid[:, 0]
+    ideal = int((-(-distinct * size // SECTOR)).sum())
+    return requests, int(by_warp.sum()), ideal, by_warp
+
+
+def _sums(rows: ndarray) -> ndarray:
+    """The number of true values in each row of at most 32."""
+    return np.einsum("ij->i", rows.view(np.uint8)).astype(np.int64)
+
+
+def wavefronts(
+    elements: ndarray, size: int, pitch: int, address: int, mask, loads: bool = True
+) -> tuple[int, int, ndarray]:
+    """Wavefronts of one access to shared memory, the least that its width needs, and by group.
+
+    All lanes of a warp go together for elements of up to 4 bytes, half warps for 8 bytes, quarter
+    warps for 16: bytes of one four-byte word never conflict. Loads of 8 and 16 bytes need half as
+    many groups, neighbouring ones go together, if in the whole warp each lane ``i`` has the element
+    of lane ``i ^ 1``, or each that of lane ``i ^ 2``; an idle lane fits any other. Stores do not.
+    Source: measured on an H200 (data/measurements/h200-counters.csv).
+    """
+    group = lanes_together(size)
+    words = ((elements * pitch + address) >> 2).reshape(-1, group)
+    active = mask.active.reshape(-1, group)
+    if loads and group < 32:
+        alike = _alike(elements, mask.active, 1) | _alike(elements, mask.active, 2)
+        if alike.any():
+            words, active = _joined(words, active, alike.repeat(16 // group))
+    extra = max(1, size // 4)
+    if extra > 1:
+        words = np.concatenate([words + step for step in range(extra)], axis=1)
+        active = np.concatenate([active] * extra, axis=1)
+    busy = active.any(1)
+    ideal = int(np.count_nonzero(busy))
+    big = 1 << 40
+    low = np.where(active, words, big).min(1)
+    high = np.where(active, words, -1).max(1)
+    hard = busy & (high - low >= BANKS)
+    if not hard.any():
+        return ideal, ideal, busy
+    rows = np.sort(np.where(active[hard], words[hard], -1), axis=1)
+    first = np.ones(rows.shape, bool)
+    first[:, 1:] = rows[:, 1:] != rows[:, :-1]
+    first &= rows >= 0
+    bank = (np.arange(len(rows))[:, None] * BANKS + rows % BANKS)[first]
+    passes = np.bincount(bank, minlength=len(rows) * BANKS).reshape(-1, BANKS).max(1)
+    by_group = busy.astype(np.int64)
+    by_group[hard] = passes
+    return int(by_group.sum()), ideal, by_group
+
+
+def _alike(elements: ndarray, active: ndarray, step: int) -> ndarray:
+    """Warps in which each lane and the one ``step`` across have one element, or one is idle."""
+    other = np.arange(32) ^ step
+    rows, on = elements.reshape(-1, 32), active.reshape(-1, 32)
+    return ((rows == rows[:, other]) | ~on | ~on[:, other]).all(1)
+
+
+def _joined(words: ndarray, active: ndarray, join: ndarray) -> tuple[ndarray, ndarray]:
+    """Groups with their lanes doubled: where ``join`` says, the next group's lanes are added.
+
+    The groups stay as many as they were; one that was added to another is left idle.
+    """
+    pairs, lit = words.reshape(len(join), -1), active.reshape(len(join), -1)
+    half = words.shape[1]
+    own = np.zeros((len(join), 2, 2 * half), bool)
+    own[:, 0, :half] = lit[:, :half]
+    own[:, 1, half:] = lit[:, half:]
+    own[join, 0] = lit[join]
+    own[join, 1] = False
+    return np.repeat(pairs, 2, axis=0), own.reshape(-1, 2 * half)

@@ -1,0 +1,284 @@
+"""Findings, and the report of a traced launch."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import pandas
+
+    from warpsim.draw.style import Picture
+    from warpsim.front.names import Site
+    from warpsim.watch.counts import Count, Counters
+
+#: Kinds of finding that make a program wrong; the others cost time.
+ERRORS = frozenset(
+    {"out-of-bounds", "misaligned", "race", "barrier-divergence", "uninitialised-read"}
+)
+SPACES = ("global", "shared", "local")
+OPS = ("load", "store", "atomic")
+
+
+class Where(NamedTuple):
+    """A thread of a launch: its block's and its own index, as ``(x, y, z)``."""
+
+    block: tuple[int, int, int]
+    thread: tuple[int, int, int]
+
+    def __str__(self) -> str:
+        return f"Thread {self.thread} of block {self.block}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong with a kernel, or that costs time.
+
+    Attributes
+    ----------
+    kind : str
+        Such as ``"out-of-bounds"``; see :data:`ERRORS` for the kinds that are errors.
+    line : int
+        Counted from the line of ``def`` as 1.
+    code : str
+        The access or statement.
+    message : str
+        What happens, and what to do; :attr:`sentence` says whom it happens to, too.
+    where : Where or None
+        The first thread concerned.
+    """
+
+    kind: str
+    line: int
+    code: str
+    message: str
+    where: Where | None = None
+
+    @property
+    def is_error(self) -> bool:
+        return self.kind in ERRORS
+
+    @property
+    def sentence(self) -> str:
+        """The message with the thread it speaks of: "Thread ... of block ... writes ..."."""
+        return f"{self.where} {self.message}" if self.where else self.message
+
+    def __str__(self) -> str:
+        return f"{self.kind}, line {self.line}: {self.code}\n    {self.sentence}"
+
+
+class KernelError(RuntimeError):
+    """A launch did something that would be undefined on a GPU; arrays are left untouched."""
+
+    def __init__(self, finding: Finding, kernel: str):
+        self.finding = finding
+        super().__init__(f"{kernel}: {finding}")
+
+
+class Report:
+    """What a traced launch did: counts by line, findings, operations, pictures.
+
+    Attributes
+    ----------
+    kernel : str
+        The kernel's name.
+    findings : tuple of Finding
+        Errors first.
+    source : str
+        The kernel's text from its ``def``, which is line 1.
+    """
+
+    def __init__(
+        self, kernel: str, counters: Counters, findings: tuple[Finding, ...], source: str = ""
+    ):
+        self.kernel = kernel
+        self.findings = findings
+        self.source = source
+        self._counters = counters
+
+    def total(self, space: str, op: str) -> Count:
+        """Sums over all accesses of a kind.
+
+        Parameters
+        ----------
+        space : {'global', 'shared', 'local'}
+        op : {'load', 'store', 'atomic'}
+
+        Returns
+        -------
+        Count
+            With ``requests``, ``sectors``, ``ideal_sectors``, ``wavefronts``, ``conflicts``,
+            ``lanes``, ``bytes``.
+        """
+        from warpsim.watch.counts import Count
+
+        if space not in SPACES or op not in OPS:
+            raise ValueError(
+                f"total({space!r}, {op!r}): the spaces are {', '.join(SPACES)}, "
+                f"the operations {', '.join(OPS)}"
+            )
+        total = Count()
+        for (_, its_space, its_op), count in self._counters.accesses.items():
+            if (its_space, its_op) == (space, op):
+                total.add(count)
+        return total
+
+    @property
+    def lines(self) -> pandas.DataFrame:
+        """One row for each place of the source that touches memory."""
+        import pandas
+
+        columns = [
+            "line", "code", "array", "space", "op", "requests", "sectors", "ideal_sectors",
+            "wavefronts", "conflicts", "lanes",
+        ]  # fmt: skip
+        rows = [
+            (
+                site.line, site.code, site.array, space, op, count.requests, count.sectors,
+                count.ideal_sectors, count.wavefronts, count.conflicts, count.lanes,
+            )
+            for (site, space, op), count in self._counters.accesses.items()
+        ]  # fmt: skip
+        table = pandas.DataFrame(rows, columns=columns)
+        return table.sort_values(["line", "code", "op"], ignore_index=True)
+
+    @property
+    def operations(self) -> dict[str, int]:
+        """Operations of all threads by type; + − × count 1, fma 2; see DESIGN for the rest.
+
+        Those of tensor cores are there, as "tensor", if there are any.
+        """
+        kinds = ["float32", "float64", "float16", "special", "integer"]
+        kinds += ["tensor"] * bool(self._counters.operations["tensor"])
+        return {kind: self._counters.operations[kind] for kind in kinds}
+
+    @property
+    def unique_bytes(self) -> int:
+        """Bytes of global memory touched, each counted once."""
+        return self._counters.unique_bytes
+
+    def show(self, line: int | None = None) -> Picture:
+        """Draw which lane of a warp touches which sector of global, or bank of shared memory.
+
+        Each drawing is of one request: of a place's requests the first with the most sectors or
+        wavefronts.
+
+        Parameters
+        ----------
+        line : int, optional
+            A line of the source, counted from ``def`` as 1. Without it all accesses, at most six:
+            first those that waste most.
+
+        Raises
+        ------
+        ValueError
+            When nothing on the line touches global or shared memory; it lists the lines that do.
+        """
+        from warpsim.draw.pictures import requests_picture
+
+        return requests_picture(self._counters, self.kernel, line)
+
+    def heat_map(self) -> Picture:
+        """Draw the source with each line's traffic beside it: needed, in excess, and findings."""
+        from warpsim.draw.heat_map import heat_map_picture
+
+        return heat_map_picture(self._counters, self.kernel, self.source, self.findings)
+
+    def __str__(self) -> str:
+        out = [f"{self.kernel}:"]
+        for space in SPACES:
+            for op in OPS:
+                count = self.total(space, op)
+                if not count.requests:
+                    continue
+                text = f"  {space} {op}s: {count.requests:,} requests"
+                if space == "global":
+                    text += f", {count.sectors:,} sectors ({count.ideal_sectors:,} would do)"
+                elif space == "shared" and op != "atomic":
+                    text += f", {count.wavefronts:,} wavefronts, {count.conflicts:,} conflicts"
+                out.append(text)
+        done = ", ".join(f"{kind} {n:,}" for kind, n in self.operations.items() if n)
+        out.append(f"  operations: {done or 'none'}")
+        out += [f"  {line}" for finding in self.findings for line in str(finding).splitlines()]
+        if not self.findings:
+            out.append("  no findings")
+        return "\n".join(out)
+
+    __repr__ = __str__
+
+
+def in_function(site: Site, kernel: str) -> str:
+    """A remark where a line is not the kernel's own."""
+    return "" if site.function == kernel else f" [in {site.function}]"
+
+
+def index_names(site: Site, count: int) -> list[str]:
+    """The source text of each index of an access, such as ``['i', 'j + 1']``."""
+    try:
+        node = ast.parse(site.code).body[0]
+    except SyntaxError:
+        return ["index"] * count
+    node = node.target if isinstance(node, ast.AugAssign) else getattr(node, "value", None)
+    if isinstance(node, ast.Call) and len(node.args) > 1:
+        arrays = [ast.unparse(argument) for argument in node.args[:-1:2]]
+        place = arrays.index(site.array) if site.array in arrays else 0
+        inner = node.args[2 * place + 1]  # copy_async(to, index, source, index)
+    elif isinstance(node, ast.Subscript):
+        inner = node.slice
+    else:
+        return ["index"] * count
+    parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+    names = [ast.unparse(part) for part in parts]
+    return names if len(names) == count else ["index"] * count
+
+
+def cost_findings(counters: Counters, kernel: str) -> list[Finding]:
+    """Findings that are read off the counts at the end of a launch.
+
+    Lines of the kernel itself come first: float64 that it hands to a function came in there.
+    """
+    found = []
+    sites = sorted(counters.float64, key=lambda site: (site.function != kernel, site.line))
+    for site in sites:
+        amount = counters.float64[site]
+        found.append(
+            Finding(
+                "float64", site.line, site.code,
+                f"{amount:,} float64 operations: a literal such as 0.0, or a float32 times an "
+                "int64, is float64 in Numba; write float32(0) or convert the integer"
+                + in_function(site, kernel),
+            )
+        )  # fmt: skip
+    for site, (warps, both) in counters.branches.items():
+        if both * 2 >= warps > 0:
+            found.append(
+                Finding(
+                    "divergence", site.line, site.code,
+                    f"{both:,} of {warps:,} times a warp takes both sides, one after the other: "
+                    "let whole warps agree, by branching on what all 32 lanes share"
+                    + in_function(site, kernel),
+                )
+            )  # fmt: skip
+    for (site, space, op), count in counters.accesses.items():
+        if space == "global" and op != "atomic" and count.sectors >= 2 * count.ideal_sectors:
+            found.append(
+                Finding(
+                    "uncoalesced", site.line, site.code,
+                    f"{count.sectors / count.requests:.1f} sectors a request, "
+                    f"{count.ideal_sectors / count.requests:.1f} would do: let threads with "
+                    f"neighbouring threadIdx.x {op} neighbouring elements of {site.array}"
+                    + in_function(site, kernel),
+                )
+            )  # fmt: skip
+        if space == "shared" and op != "atomic" and count.conflicts >= count.ideal_wavefronts > 0:
+            found.append(
+                Finding(
+                    "bank-conflict", site.line, site.code,
+                    f"{count.wavefronts / count.requests:.1f} wavefronts a request, "
+                    f"{count.ideal_wavefronts / count.requests:.1f} would do: let the lanes of a "
+                    f"warp touch different banks of {site.array} (pad its rows by one element)"
+                    + in_function(site, kernel),
+                )
+            )  # fmt: skip
+    return found

@@ -1,0 +1,199 @@
+"""Does the value of something that was never written matter? The launch runs again to find out.
+
+A traced launch notes its reads of unwritten memory and of variables that were never set
+(:mod:`warpsim.watch.unwritten`). If there are any, it runs again on the same inputs, each time with
+something else in all that is never written. If a value stored to global memory, an address, or the
+way of a thread at an `if` or a loop differs between two such runs, it comes from there, and that
+is an error; if nothing differs, the kernel throws the values away, as correct kernels do with
+padding. Runs stop at the first difference, and a launch without such reads never runs again.
+
+The stand-ins: 0 everywhere; large numbers, another for each element; the same with the other signs;
+1 everywhere; and NaN, where there is one, as 0 times what a GPU's memory holds need not be 0. A
+comparison could come out alike for all of them, as ``flag == 7`` does; so in two of the runs each
+comparison whose operands are not those of the first run comes out the other way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from warpsim.front.names import Site, Unsupported
+from warpsim.run.masks import EndlessLoop
+from warpsim.run.memory import Array
+from warpsim.run.threads import geometry
+from warpsim.watch.counts import Counters
+from warpsim.watch.replay import BASE, ELSEWHERE, OTHERS, Differs, Replay, Transcript
+from warpsim.watch.report import Finding, in_function
+
+ndarray = np.ndarray
+
+#: At most so many places are tried one by one.
+MOST_PLACES = 12
+
+
+# ---------------------------------------------------------------------- the same inputs again
+class Inputs:
+    """The arguments of a launch as they were before it."""
+
+    def __init__(self, names: list[str], values: list[Any], stored: frozenset[str]):
+        self.values = values
+        self._kept: dict[int, tuple[ndarray, ndarray]] = {}
+        for name, value in zip(names, values, strict=True):
+            if name in stored:
+                for part in _arrays(value):
+                    self.keep(part)
+
+    def keep(self, array: Array) -> None:
+        """Keep the memory of an array that the kernel is going to use, as it is now."""
+        owner = _owner(array.flat)
+        if id(owner) not in self._kept:
+            self._kept[id(owner)] = owner, owner.copy(order="K")
+
+    def copies(self) -> dict[int, ndarray]:
+        """Memory for another run."""
+        return {key: kept.copy(order="K") for key, (_, kept) in self._kept.items()}
+
+    def renewed(self, value: Any, copies: dict[int, ndarray]) -> Any:
+        """An argument that lies in copied memory where the kernel may change it."""
+        if isinstance(value, tuple):
+            return tuple(self.renewed(part, copies) for part in value)
+        if not isinstance(value, Array):
+            return value
+        owner, flat = _owner(value.flat), value.flat
+        if id(owner) in copies and flat.size:
+            memory = copies[id(owner)].reshape(-1, order="A")
+            start = _address(flat) - _address(owner)
+            flat = np.ndarray(flat.shape, flat.dtype, memory.view(np.uint8), start, flat.strides)
+        new = Array(flat, value.shape, value.strides, value.space, value.name, value.offset)
+        new.address, new.pitch = value.address, value.pitch
+        return new
+
+
+def _arrays(value: Any) -> Iterator[Array]:
+    for part in value if isinstance(value, tuple) else (value,):
+        if isinstance(part, tuple):
+            yield from _arrays(part)
+        elif isinstance(part, Array):
+            yield part
+
+
+def _owner(flat: ndarray) -> ndarray:
+    """The whole allocation that memory is a part of."""
+    owner = flat
+    while isinstance(owner.base, ndarray):
+        owner = owner.base
+    whole = owner.flags.c_contiguous or owner.flags.f_contiguous
+    return owner if whole else flat
+
+
+def _address(memory: ndarray) -> int:
+    return memory.__array_interface__["data"][0]
+
+
+# ---------------------------------------------------------------------- the judgement
+class Again:
+    """Runs a launch again, and says which of its candidates are errors.
+
+    Parameters
+    ----------
+    launch : warpsim.run.launch.Launch
+        With the candidates and the inputs of the traced run.
+    program : callable
+        The lane program.
+    chunks : list of tuple
+        The geometry of each chunk of blocks.
+    """
+
+    def __init__(self, launch: Any, program: Callable, chunks: list[tuple]):
+        self.launch, self.program, self.chunks = launch, program, chunks
+
+    def findings(self) -> dict[tuple[str, Site], Finding]:
+        """The findings, by kind and place."""
+        base = Transcript(BASE)
+        try:
+            self._run(base)
+        except Unsupported:  # a value is no longer one for all threads, as it was when traced
+            return {}
+        for fill in OTHERS:
+            end = self._difference(Transcript(fill, model=base))
+            if end is not None:
+                ends = self._tried_alone(len(base.events)) or {
+                    next(iter(self.launch.candidates)): end
+                }
+                found = {site: self._finding(site, *how) for site, how in ends.items()}
+                return {(finding.kind, site): finding for site, finding in found.items()}
+        return {}
+
+    def _run(self, transcript: Transcript) -> None:
+        inputs: Inputs = self.launch.inputs
+        copies = inputs.copies()
+        transcript.memory = list(copies.values())
+        values = [inputs.renewed(value, copies) for value in inputs.values]
+        captured = {key: inputs.renewed(x, copies) for key, x in self.launch.captured.items()}
+        launch = replace(
+            self.launch,
+            counters=Counters(),
+            findings={},
+            candidates={},
+            shadows={},
+            captured=captured,
+            inputs=None,
+            debug=False,
+        )
+        for chunk in self.chunks:
+            self.program(Replay(launch, geometry(*chunk), transcript), *values)
+
+    def _difference(self, transcript: Transcript) -> tuple[str, Site | None] | None:
+        """Where a run first does something else than its model, if anywhere."""
+        model = transcript.model
+        try:
+            self._run(transcript)
+        except Differs as difference:
+            return difference.args
+        except (EndlessLoop, Unsupported):
+            return None
+        same = len(transcript.events) == len(model.events) and all(
+            _same(a, b) for a, b in zip(transcript.memory, model.memory, strict=True)
+        )
+        return None if same else ("changes the result", None)
+
+    def _tried_alone(self, events: int) -> dict[Site, tuple]:
+        """Where the values of each candidate end, for those that matter without the others."""
+        candidates = list(self.launch.candidates)
+        if len(candidates) == 1:
+            return {}
+        model = Transcript(ELSEWHERE, most=2 * events + 1000)
+        try:
+            self._run(model)
+        except (EndlessLoop, Unsupported):
+            return {}
+        ends = {}
+        for site in candidates[:MOST_PLACES]:
+            for fill in ("wild", "opposite", "nan"):
+                end = self._difference(Transcript(fill, site, model))
+                if end is not None:
+                    ends[site] = end
+                    break
+        return ends
+
+    def _finding(self, site: Site, words: str, end: Site | None) -> Finding:
+        found = self.launch.candidates[site]
+        if end is not None:
+            words = words.format(array=end.array)
+            if (end.line, end.function) != (site.line, site.function):
+                words += f" in line {end.line}"
+                if end.function != site.function:
+                    words += f" of {end.function}"
+        remark = in_function(site, self.launch.name)
+        message = f"{found.what} {words}; {found.advice}{remark}"
+        return Finding("uninitialised-read", site.line, site.code, message, found.where)
+
+
+def _same(a: ndarray, b: ndarray) -> bool:
+    if a.dtype.names:
+        return all(_same(a[name], b[name]) for name in a.dtype.names)
+    return bool(np.all((a == b) | ((a != a) & (b != b))))

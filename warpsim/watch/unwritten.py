@@ -1,0 +1,138 @@
+"""Reads of what no thread has written: noticed while a traced launch runs, not yet judged.
+
+Many correct kernels make such reads and throw the values away. So a read is a *candidate* only;
+:mod:`warpsim.watch.uninitialised` finds out whether its value matters.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from warpsim.front.names import Unsupported
+from warpsim.front.operators import UNSET
+from warpsim.run.memory import Array, item
+from warpsim.watch.report import Where
+
+ndarray = np.ndarray
+
+_COMPARE = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The first read of something unwritten at one place of the source.
+
+    Attributes
+    ----------
+    what, advice : str
+        Parts of the finding's message, around the words for where the value ends.
+    where : Where
+        The first thread that reads it.
+    """
+
+    what: str
+    advice: str
+    where: Where
+
+
+class Unwritten:
+    """Watches what the running threads read."""
+
+    def watch_unwritten(self, array: Array, elements: ndarray, mask, site: int, op: str) -> None:
+        """An access to shared or local memory by the lanes of ``mask``."""
+        written = array.root.written
+        chosen = elements if mask.count == self.lanes else elements[mask.active]
+        if op != "store":
+            fresh = ~written[chosen]
+            if fresh.any() and self.site(site) not in self.launch.candidates:
+                name = self.spelled(array, chosen[fresh][0])
+                self.candidate(
+                    f"reads {name}, which no thread has written: {array.space} memory holds "
+                    "whatever was there before, and that",
+                    "set it first",
+                    site,
+                    int(mask.indices[int(np.flatnonzero(fresh)[0])]),
+                )
+        if op != "load":
+            written[chosen] = True
+
+    def candidate(self, what: str, advice: str, site: int, lane: int) -> None:
+        found = Candidate(what, advice, self.where(lane))
+        self.launch.candidates.setdefault(self.site(site), found)
+
+    def compare(self, symbol: str, left, right, site: int):
+        """``left < right`` and the like, traced."""
+        return _COMPARE[symbol](left, right)
+
+    # ------------------------------------------------------------------ variables
+    def now_set(self, before: ndarray | None) -> ndarray:
+        """The threads that have set a variable, once the active ones have, too."""
+        active = self.mask.active
+        return active if before is None else before | active
+
+    def given(self, value, kind):
+        """A variable that perhaps no thread has set yet: then 0, as nobody looks."""
+        return self.filled(value, None, kind, 0) if value is UNSET else value
+
+    def maybe(self, value, was_set: ndarray | None, kind, lines: tuple[int, ...], site: int):
+        """A variable that some threads may not have set, traced.
+
+        Parameters
+        ----------
+        value
+            What it holds.
+        was_set : ndarray of bool, (lanes,), or None
+            The threads that have set it.
+        kind : str, tuple or None
+            Name of its dtype, a tuple of such for a tuple; None for an array.
+        lines : tuple of int
+            Where it is set.
+        site : int
+            The read.
+        """
+        if not self.mask:
+            return self.given(value, kind)
+        active = self.mask.active
+        unset = active if was_set is None else active & ~was_set
+        if not unset.any():
+            return value
+        if self.site(site) not in self.launch.candidates:
+            name, plural = self.site(site).code, len(lines) > 1
+            numbers = " and ".join(filter(None, [", ".join(map(str, lines[:-1])), str(lines[-1])]))
+            self.candidate(
+                f"reads {name}, but has never set it: only line{'s' * plural} {numbers} "
+                f"{'do' if plural else 'does'}, and this thread did not get there; {name} holds "
+                "anything then, and that",
+                f"give {name} a value first",
+                site,
+                int(np.flatnonzero(unset)[0]),
+            )
+        return self.filled(value, unset, kind, site)
+
+    def filled(self, value, unset: ndarray | None, kind: Any, site: int):
+        """A value with a stand-in for the threads that never set it, or for all with None."""
+        if isinstance(kind, tuple):
+            parts = (UNSET,) * len(kind) if value is UNSET else value
+            return tuple(self.filled(a, unset, b, site) for a, b in zip(parts, kind, strict=True))
+        if kind is None:
+            if value is UNSET:
+                raise Unsupported(
+                    f"{self.function}: an array is used that no thread has chosen; set the "
+                    "variable on every way to its use"
+                )
+            return value
+        stand_in = self.stand_in(np.dtype(kind), site)
+        if value is UNSET or unset is None:
+            return stand_in
+        return np.where(unset, stand_in, value).astype(kind, copy=False)
+
+    def stand_in(self, dtype: np.dtype, site: int):
+        """What a variable holds that was never set: 0, as unwritten memory of the simulator."""
+        return item(np.zeros((), dtype)[()])
