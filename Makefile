@@ -23,7 +23,6 @@ help:
 	@echo "make lab        set up, then open your copy of lesson 00, in work/ (LAB_ARGS=--no-browser on a server)"
 	@echo "make test       set up, lint, tests, all notebooks (TEST_ARGS=... for pytest)"
 	@echo "make test-all   the same with the tests that take longest"
-	@echo "make test-all   the same with the tests that take longest, which make test leaves out"
 	@echo "make notebooks  make the notebooks of changed lessons (FORCE=1: all, over edited ones, too)"
 	@echo "make bench      time the simulator"
 	@echo "make badges     REPO=owner/name TAG=v1: change the public address everywhere"
@@ -52,9 +51,6 @@ lab: $(READY)
 
 test: $(READY) lint
 	$(BIN)/python -m pytest --nbval $(QUICK) $(TEST_ARGS)
-
-test-all: $(READY) lint
-	$(BIN)/python -m pytest --nbval $(TEST_ARGS)
 
 test-all: $(READY) lint
 	$(BIN)/python -m pytest --nbval $(TEST_ARGS)

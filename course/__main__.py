@@ -379,7 +379,7 @@ def run_bench(arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if signal.getsignal(signal.SIGINT) is at_once:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    files, failures = bench.run(chosen, arguments.out or own_folder())
+    files, failures = bench.measure_subjects(chosen, arguments.out or own_folder())
     for path in files:
         text = beside(subject_of(path), path.parent)
         print(f"\n{path.stem} beside what is recorded [ms]:\n{text}" if text else "")

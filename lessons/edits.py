@@ -191,7 +191,7 @@ class Solution:
     source: str
     makers: list
     path: Path
-    names: dict = field(default_factory=dict)
+    names: dict = field(default_factory=lambda: {"__name__": __name__})
 
     def define(self, text: str, where: str) -> Any:
         """Execute the text of an answer, with the names of the lesson, and return the answer."""

@@ -324,7 +324,7 @@ def subjects() -> dict[str, str]:
     return {name: found[name] for name in (*first, *sorted(found.keys() - set(first)))}
 
 
-def run(
+def measure_subjects(
     chosen: Iterable[str], folder: Path, say: Callable[[str], None] = print
 ) -> tuple[list[Path], list[str]]:
     """Measure subjects, one after the other; each file is written as soon as it is done.

@@ -26,6 +26,7 @@ if "google.colab" in sys.modules:
     except ImportError:
         pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", source]
         subprocess.run(pip, check=True)
+        sys.modules.pop("course", None)  # an empty folder of that name, if there was one
         from course.colab import set_up
     set_up(source)"""
 

@@ -88,7 +88,7 @@ def complaints(case: Case, facts: Compiled) -> Iterator[str]:
         yield f"{case.name} ({facts.target}) has float64 instructions, {line}"
 
 
-def run(targets: tuple[str, ...]) -> list[str]:
+def compile_kernels(targets: tuple[str, ...]) -> list[str]:
     """Compile everything, print the table, return the complaints."""
     toolchain.require()
     wrong: list[str] = []
@@ -137,7 +137,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--target", action="append", help="such as sm_80; may be repeated")
     chosen = parser.parse_args(arguments)
     try:
-        wrong = run(tuple(chosen.target or TARGETS))
+        wrong = compile_kernels(tuple(chosen.target or TARGETS))
     except CompilerMissing as error:
         print(error, file=sys.stderr)
         return 2

@@ -87,7 +87,7 @@ def parts(begin: float, end: float, done: Sequence[Done], workers: int) -> Parts
     return Parts(*(1e3 * seconds for seconds in found), workers=workers)
 
 
-def run(
+def timed_map(
     group: Group,
     work: Callable[..., Any],
     batches: Iterable[Any],

@@ -279,7 +279,8 @@ def link(
     CompilerError
         When the kernel cannot be linked, with the linker's reason.
     """
-    options = [f"-arch={target}", "-Xptxas=-v"]
+    # of code that lies in the driver's cache ptxas says nothing
+    options = [f"-arch={target}", "-Xptxas=-v", "-no-cache"]
     if lto:
         options.append("-lto")
     if max_registers:

@@ -8,10 +8,10 @@ __getattr__, __dir__, __all__ = face(
         # the ways
         "course.streams.memory": "PinnedPool",
         "course.streams.batch": "WAYS",
-        "course.streams.ways": "run",
+        "course.streams.ways": "rebuild_stack",
         # the model of what overlaps, and the laws
         "course.streams.overlap": (
-            "STEPS Stage back_at_the_end bound length play recorded_link schedule stage_of "
+            "STEPS Stage back_at_the_end least_length length play recorded_link schedule stage_of "
             "amdahl gustafson serial_fraction"
         ),
         # what engines did, recorded

@@ -94,7 +94,7 @@ def factor_bytes(images: int, rows: int, columns: int, depth: int) -> int:
     return FLOAT32 * images * depth * (rows + 1 + columns)
 
 
-def bound(bytes_in: int, bytes_out: int, rate_in: float, rate_out: float) -> float:
+def least_copy_time(bytes_in: int, bytes_out: int, rate_in: float, rate_out: float) -> float:
     """Least time of a batch [ms]: the copies of one direction, at rates in GB/s, one after another.
 
     Both directions at once, with all computing behind them, is the best that can be hoped for.

@@ -289,7 +289,7 @@ def busy_shares(spans: Iterable[Span]) -> dict[str, float]:
     return shares
 
 
-def bound(stage: Stage, images: int, engines: Mapping[str, str] = ENGINES) -> float:
+def least_length(stage: Stage, images: int, engines: Mapping[str, str] = ENGINES) -> float:
     """No order of issue is faster: the time of the busiest engine with all images [ms]."""
     _at_least_1(images=images)
     return images * stage.busiest(engines)

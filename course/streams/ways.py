@@ -1,7 +1,7 @@
 """The same images rebuilt in many ways: what is copied, from which memory, in how many streams.
 
->>> run("original", u, s, vt, 128)        # pageable memory, whole factors, one thing at a time
->>> run("3 streams", u, s, vt, 128)       # pinned memory, what is needed, three queues
+>>> rebuild_stack("original", u, s, vt, 128)   # pageable memory, whole factors, one at a time
+>>> rebuild_stack("3 streams", u, s, vt, 128)  # pinned memory, what is needed, three queues
 
 u, s, vt are stacks, (images, rows, r), (images, r), (images, r, columns), in the host's memory, and
 so are the images at the end. `WAYS` names the ways. A `Batch` is a way made ready once, to be run
@@ -21,12 +21,13 @@ import numpy as np
 from course import backend
 from course.kernels import launching as graphs
 from course.kernels.reconstruct.ladder import step_for
-from course.streams.batch import FLOAT32, WAYS, Way, bound, factor_bytes, shapes_of
+from course.streams.batch import FLOAT32, WAYS, Way, factor_bytes, least_copy_time, shapes_of
 from course.streams.memory import PinnedPool, Recorder, Slot, floats, untimed, views
 from course.streams.timeline import Span
 
 __all__ = [
-    "WAYS", "Batch", "PinnedPool", "Run", "Way", "bound", "factor_bytes", "run", "shapes_of",
+    "WAYS", "Batch", "PinnedPool", "Run", "Way", "factor_bytes", "least_copy_time", "rebuild_stack",
+    "shapes_of",
 ]  # fmt: skip
 
 Timed = Callable[..., AbstractContextManager[None]]  # what `Recorder` is
@@ -54,7 +55,7 @@ class Run:
     milliseconds: float | None
 
 
-def run(
+def rebuild_stack(
     way: str,
     u: np.ndarray,
     s: np.ndarray,

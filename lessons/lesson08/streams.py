@@ -67,7 +67,7 @@ predict("the most that overlap can give, times", ...)
 # %%
 plots.gantts(
     {f"a model: {n} stream{'s' * (n > 1)}": streams.schedule(equal, 6, streams=n) for n in (1, 3)},
-    marks={"when the busiest engine could be done": streams.bound(equal, images=6)},
+    marks={"when the busiest engine could be done": streams.least_length(equal, images=6)},
 )
 
 # %%
@@ -92,7 +92,7 @@ predict("ms for six images", ...)
 # %%
 uneven = streams.Stage(copy_in=1.0, kernel=1.5, copy_out=2.0)
 six = streams.schedule(uneven, images=6, streams=3)
-plots.gantt(six, "a model: 1, 1.5 and 2 ms", marks={"bound": streams.bound(uneven, 6)})
+plots.gantt(six, "a model: 1, 1.5 and 2 ms", marks={"bound": streams.least_length(uneven, 6)})
 
 # %%
 predict.answer("ms for six images", streams.length(six), unit="ms")
@@ -173,7 +173,7 @@ try:
 except (TypeError, ValueError) as error:
     print(error)
     played = streams.play(in_one, uneven)
-plots.gantt(played, "six images, two streams", marks={"bound": streams.bound(uneven, 6)})
+plots.gantt(played, "six images, two streams", marks={"bound": streams.least_length(uneven, 6)})
 
 # %% [markdown]
 # With two streams the last row has gaps: an image could not come in earlier, because both streams
@@ -261,7 +261,7 @@ expected = (u[:, :, :k] * s[:, None, :k]) @ vt[:, :k]
 
 def largest_error(way):
     """Rebuild the six images in a way; return the largest error."""
-    return np.abs(streams.run(way, u, s, vt, k).images - expected).max()
+    return np.abs(streams.rebuild_stack(way, u, s, vt, k).images - expected).max()
 
 
 print("original's streams: error below 1e-4:", largest_error("original's streams") < 1e-4)
@@ -506,7 +506,7 @@ link = streams.recorded_link("pinned")
 image = streams.stage_of(2048, 2048, 128, link, kernel=float(kernel))
 for step in streams.STEPS:
     print(f"{step:8} {1e3 * image.of(step):6.1f} µs an image, {32 * image.of(step):6.2f} ms for 32")
-print(f"together {32 * image.total:.2f} ms, bound {streams.bound(image, 32):.2f} ms")
+print(f"together {32 * image.total:.2f} ms, bound {streams.least_length(image, 32):.2f} ms")
 print(f"measured, one after the other (pinned): {h200('pinned'):.2f} ms")
 
 # %% [markdown]
@@ -536,7 +536,7 @@ plots.gantts(
         "recorded on an H200: queues, a stream for each engine": queues,
         "the model: 3 streams": streams.schedule(image, images=12, streams=3),
     },
-    marks={"bound": streams.bound(image, 12)},
+    marks={"bound": streams.least_length(image, 12)},
 )
 
 # %% [markdown]
@@ -570,7 +570,7 @@ predict("times shorter with 8-bit images", ...)
 
 # %%
 grey = streams.Stage(image.copy_in, image.kernel, image.copy_out / 4)
-shorter = streams.bound(image, 32) / streams.bound(grey, 32)
+shorter = streams.least_length(image, 32) / streams.least_length(grey, 32)
 predict.answer("times shorter with 8-bit images", round(shorter, 2))
 
 # %% [markdown]
@@ -1029,7 +1029,7 @@ else:
     stacks = [rng.random(shape, dtype=np.float32) for shape in ((8, 1024, 128), (8, 128))]
     stacks.append(rng.random((8, 128, 1024), dtype=np.float32))
     ways = ("original's streams", "pinned", "3 streams")
-    own = {way: streams.run(way, *stacks, 128) for way in ways}
+    own = {way: streams.rebuild_stack(way, *stacks, 128) for way in ways}
     for way, done in own.items():
         print(f"{way:20} {done.milliseconds:7.2f} ms")
     mine = plots.gantts({f"{gpu()}: {way}": done.spans for way, done in own.items()})

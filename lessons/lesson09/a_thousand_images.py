@@ -46,7 +46,7 @@ from course import recorded, recorded_roofs, simulated, trace
 from course.kernels.reconstruct import LADDER, reconstruct
 from lessons.lesson06 import ladder
 from lessons.lesson09 import pictures
-from lessons.lesson09.toy_pipeline import Stage, run
+from lessons.lesson09.toy_pipeline import Stage, play_pipeline
 
 # %% [markdown]
 # ## 1 A thousand launches
@@ -291,7 +291,7 @@ predict.answer("SVDs of 256 x 256 a second, on my CPU", round(a_core), unit="ima
 
 # %%
 STAGES = [Stage("decode", 2), Stage("factorise", 6), Stage("rebuild", 1), Stage("write", 3)]
-serial = run(STAGES, images=4, serial=True)
+serial = play_pipeline(STAGES, images=4, serial=True)
 print(f"{serial.images_per_second:.0f} images/s")
 pictures.stages({"a loop": serial})
 
@@ -304,11 +304,11 @@ pictures.stages({"a loop": serial})
 predict("images/s, a thread for each stage", ...)
 
 # %%
-threads = run(STAGES, images=1000, room=2)
+threads = play_pipeline(STAGES, images=1000, room=2)
 predict.answer("images/s, a thread for each stage", round(threads.images_per_second))
 
 # %%
-pictures.stages({"a loop": serial, "a thread for each stage": run(STAGES, 8, room=2)}, 48)
+pictures.stages({"a loop": serial, "a thread for each stage": play_pipeline(STAGES, 8, room=2)}, 48)
 
 # %% [markdown]
 # One image every 6 ms: `factorise` never stands still, and sets the pace. That is called
@@ -662,7 +662,7 @@ predict("images in a queue without a bound", ...)
 
 # %%
 SLOW_DISK = [Stage("decode", 1), Stage("write", 5)]
-endless, bounded = run(SLOW_DISK, 1000), run(SLOW_DISK, 1000, room=4)
+endless, bounded = play_pipeline(SLOW_DISK, 1000), play_pipeline(SLOW_DISK, 1000, room=4)
 predict.answer("images in a queue without a bound", endless.most_waiting("write"))
 
 # %%
@@ -671,7 +671,7 @@ for name, toy in (("no bound", endless), ("4", bounded)):
     waiting_there = toy.most_waiting("write")
     print(f"{name:10}{toy.images_per_second:9.1f}{waiting_there:15}", end="")
     print(f"{waiting_there * 4 * 2048**2 / 1e9:21.2f} GB")
-pictures.stages({"room for 2": run(SLOW_DISK, 12, room=2)}, until=40)
+pictures.stages({"room for 2": play_pipeline(SLOW_DISK, 12, room=2)}, until=40)
 
 # %% [markdown]
 # Not one image a second is lost, and nearly all of the memory is saved. `decode` is held up by the
@@ -692,7 +692,7 @@ pictures.stages({"room for 2": run(SLOW_DISK, 12, room=2)}, until=40)
 print("workers at factorise   images/s   busy: decode, factorise, rebuild, write")
 for workers in (1, 2, 3, 6):
     stages = [Stage("factorise", 6, workers) if s.name == "factorise" else s for s in STAGES]
-    toy = run(stages, 1000, room=4)
+    toy = play_pipeline(stages, 1000, room=4)
     busy = "   ".join(f"{toy.busy(stage.name):4.0%}" for stage in stages)
     print(f"{workers:12}{toy.images_per_second:21.0f}          {busy}")
 

@@ -79,7 +79,9 @@ class Run:
         return most
 
 
-def run(stages: Sequence[Stage], images: int, room: int | None = None, serial: bool = False) -> Run:
+def play_pipeline(
+    stages: Sequence[Stage], images: int, room: int | None = None, serial: bool = False
+) -> Run:
     """Send images through stages.
 
     Parameters

@@ -9,7 +9,7 @@ from course.streams.overlap import amdahl, gustafson
 from lessons.cases import table
 from lessons.edits import edits
 from lessons.lesson12.judges import deal_anew, judge_steady
-from lessons.lesson12.toy_cluster import run
+from lessons.lesson12.toy_cluster import play_cluster
 
 # --- bytes of a plan ------------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ FunctionExercise.declare(
     name="last-batch",
     lesson=12,
     title="When the last batch is done",
-    reference=lambda milliseconds, workers: run(milliseconds, workers).milliseconds,
+    reference=lambda milliseconds, workers: play_cluster(milliseconds, workers).milliseconds,
     cases=table(
         "milliseconds workers",
         ("one worker", [2.5, 3.5, 1.0, 3.25], 1),
@@ -250,7 +250,9 @@ FunctionExercise.declare(
     """)
     | {
         "each worker gets a share beforehand: a batch goes to who is free first": (
-            lambda milliseconds, workers: run(milliseconds, workers, beforehand=True).milliseconds
+            lambda milliseconds, workers: (
+                play_cluster(milliseconds, workers, beforehand=True).milliseconds
+            )
         )
     },
 )

@@ -44,7 +44,7 @@ import numpy as np
 
 from course import check, cluster, gpu, pipeline, plots, predict, progress, recorded, streams
 from lessons.lesson12 import pictures
-from lessons.lesson12.toy_cluster import run
+from lessons.lesson12.toy_cluster import play_cluster
 
 # %% [markdown]
 # ## 1 What scales
@@ -350,7 +350,7 @@ except ImportError:
 # work would be the package's `rebuilt_digests`: lesson 06's kernel, on recipes.)
 #
 # - `group.map(work, batches)` has each batch done by some worker. `group.part(1)` is one of them.
-# - `cluster.scaling.run` does the same, and says where the time went.
+# - `cluster.scaling.timed_map` does the same, and says where the time went.
 # - At the end of `with` the processes are gone, whatever has happened.
 #
 # The last line hands out batches without work. Up to 16 are under way to each worker, so that none
@@ -364,9 +364,9 @@ try:
         print(len({one.process for one in group.seen}), "workers, a process each")
         list(group.map(work, batches[:4]))  # warm up
         for count in (1, 2):
-            found, parts[count] = cluster.scaling.run(group.part(count), work, batches)
+            found, parts[count] = cluster.scaling.timed_map(group.part(count), work, batches)
             print("workers:", count, " the same to the bit:", found == here)
-        _, empty = cluster.scaling.run(group, cluster.work.nothing, range(100), ahead=16)
+        _, empty = cluster.scaling.timed_map(group, cluster.work.nothing, range(100), ahead=16)
 except (ImportError, cluster.ClusterError) as error:
     print(error)
 
@@ -457,7 +457,7 @@ print("not written yet" if steady == {None} else f"{len(steady)} total in {len(r
 predict("batches begun twice", ...)
 
 # %%
-killed = run([2.0] * 12, workers=3, killed=(1, 5.0))
+killed = play_cluster([2.0] * 12, workers=3, killed=(1, 5.0))
 pictures.timelines({"a toy: worker 1 is killed at 5 ms": killed})
 
 # %%
@@ -537,7 +537,7 @@ predict("ms, dealt beforehand", ...)
 
 # %%
 uneven = [5.0, 5.0, 4.0, 4.0] + [1.0] * 8
-dealt, free = run(uneven, 3, beforehand=True), run(uneven, 3)
+dealt, free = play_cluster(uneven, 3, beforehand=True), play_cluster(uneven, 3)
 bound = sum(uneven) / 3
 pictures.timelines(
     {"static: dealt beforehand": dealt, "dynamic: to whoever is free": free},
@@ -585,7 +585,7 @@ check("last-batch", last_batch)
 predict("ms, the long ones last", ...)
 
 # %%
-late = run(uneven[::-1], 3)
+late = play_cluster(uneven[::-1], 3)
 pictures.timelines(
     {"dynamic, the long ones last": late}, marks={"all of the work, divided by three": bound}
 )
@@ -670,7 +670,9 @@ COUNTS, WORK, START = (1, 2, 4, 8, 16), [4.0] * 160, 20.0
 
 def strong(hand_out):
     """Return {workers: speed-up} of the toy, which spends so many ms on handing out a batch."""
-    times = {n: run(WORK, n, start_up=START, hand_out=hand_out).milliseconds for n in COUNTS}
+    times = {
+        n: play_cluster(WORK, n, start_up=START, hand_out=hand_out).milliseconds for n in COUNTS
+    }
     return {n: times[1] / times[n] for n in COUNTS}
 
 
@@ -718,7 +720,8 @@ predict("scaled speed-up of 16 workers, no time to hand out", ...)
 def weak(workers, hand_out):
     """How long one worker takes for the work of all, by how long all of them take."""
     one, all_of_them = (
-        run(WORK * workers, n, start_up=START, hand_out=hand_out).milliseconds for n in (1, workers)
+        play_cluster(WORK * workers, n, start_up=START, hand_out=hand_out).milliseconds
+        for n in (1, workers)
     )
     return one / all_of_them
 
@@ -935,7 +938,7 @@ def toy(its, workers, share=1):
     """Return the ms that section 8's toy takes, with the times that one worker took."""
     working, waiting, ends = alone[its.shape]
     batches = [working] * batch_count[its.shape] * share
-    return run(batches, workers, start_up=ends, hand_out=waiting).milliseconds
+    return play_cluster(batches, workers, start_up=ends, hand_out=waiting).milliseconds
 
 
 print("                            the same work:                     as much each:")
@@ -1013,7 +1016,7 @@ else:
             part = group.part(count)
             kept = part.keep(cluster.recipes(8 * len(group) * 1024, 1024, 256, 256, 50))
             list(part.map(cluster.rebuilt_digests, kept))  # warm up
-            _, its = cluster.scaling.run(part, cluster.rebuilt_digests, kept * 8, ahead=16)
+            _, its = cluster.scaling.timed_map(part, cluster.rebuilt_digests, kept * 8, ahead=16)
             times[count] = its.total
             print(f"{count} GPUs: {its.total:.1f} ms, {times[1] / its.total:.2f} times as fast")
 

@@ -65,7 +65,7 @@ class Run:
         return its / self.milliseconds
 
 
-def run(
+def play_cluster(
     batches: Sequence[float],
     workers: int,
     *,

@@ -21,8 +21,7 @@ import numpy as np
 from course import backend
 from course.cluster import work
 from course.cluster.group import Group, Recipe, cluster, rebuilt, rebuilt_digests, recipes
-from course.cluster.scaling import Parts, Scaling, middle, variant
-from course.cluster.scaling import run as run_batches
+from course.cluster.scaling import Parts, Scaling, middle, timed_map, variant
 from course.driver import read_driver
 from course.measure.recorded import Figure
 
@@ -120,7 +119,7 @@ def empty(bench, group: Group, counts: Sequence[int]) -> None:
         part = group.part(count)
         times = []
         for _ in range(4):
-            _, its = run_batches(part, work.nothing, range(EMPTY), ahead=AHEAD)
+            _, its = timed_map(part, work.nothing, range(EMPTY), ahead=AHEAD)
             times.append(its.total / EMPTY)
         median, q1, q3 = middle(times[1:])
         bench.say(f"  a batch without work, {variant(count)}: {median:.3f} ms")
@@ -179,7 +178,7 @@ def timed(
     found: list[Parts] = []
     digests: list[np.ndarray] = []
     for _ in range(case.runs + 1):  # the first is to warm up
-        results, its = run_batches(part, rebuilt_digests, kept * case.passes, ahead=AHEAD)
+        results, its = timed_map(part, rebuilt_digests, kept * case.passes, ahead=AHEAD)
         found.append(its)
         digests.append(np.concatenate(results))
     if any(not np.array_equal(one, digests[0]) for one in digests):
@@ -285,7 +284,7 @@ def travelling(bench, group: Group, counts: Sequence[int], case: Case) -> None:
     for workers in counts:
         part, times = group.part(workers), []
         for _ in range(3):
-            results, its = run_batches(part, work.rebuild, [batch] * count, case.k)
+            results, its = timed_map(part, work.rebuild, [batch] * count, case.k)
             times.append(its.total)
             expected = results[0] if expected is None else expected
             if any(not np.array_equal(one, expected) for one in results):

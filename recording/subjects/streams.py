@@ -13,7 +13,7 @@ from course.backend import gpu, one_line
 from course.measure.recorded import file_name, header
 from course.measure.timing import timing_of
 from course.streams import timeline
-from course.streams.batch import bound
+from course.streams.batch import least_copy_time
 from course.streams.memory import LANES, PinnedPool
 from course.streams.ways import WAYS, Batch
 from recording.frame import FLOAT32_LIMIT, judged
@@ -106,7 +106,7 @@ class Streams:
         timing = timing_of(whole, first_call=first, bytes=total)
         bench.row(case, variant, shape, "float32", timing)
         bench.row(case, variant, shape, "float32", timing_of(host), metric="host")
-        least = bound(batch.bytes_in, batch.bytes_out, *self.rates)
+        least = least_copy_time(batch.bytes_in, batch.bytes_out, *self.rates)
         for metric, unit, value in (
             ("bytes in", "bytes", batch.bytes_in), ("bytes out", "bytes", batch.bytes_out),
             ("bound", "ms", least), ("error", "relative", error),
@@ -342,7 +342,7 @@ class Streams:
                 batch.go()
                 untimed = np.median([self.clocked(batch.queue, batch.wait)[1] for _ in range(7)])
                 runs = [batch.go(timeline=True) for _ in range(5)]
-                least = bound(batch.bytes_in, batch.bytes_out, *self.rates)
+                least = least_copy_time(batch.bytes_in, batch.bytes_out, *self.rates)
             runs.sort(key=lambda spans: max(span.end for span in spans))
             spans = runs[len(runs) // 2]
             about = header(gpu(), bench.roofs, f"python -m course bench {bench.subject}")

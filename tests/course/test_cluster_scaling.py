@@ -60,7 +60,7 @@ def test_the_laws_explain_a_run_of_their_own_making():
 @pytest.mark.parametrize("workers", [2, 8, 16])
 def test_the_scaled_speedup_is_that_of_one_worker_who_does_it_all(workers, hand_out):
     def time(share, count):
-        return toy_cluster.run(
+        return toy_cluster.play_cluster(
             [4.0] * 160 * share, count, start_up=20.0, hand_out=hand_out
         ).milliseconds
 

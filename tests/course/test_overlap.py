@@ -53,7 +53,7 @@ def test_every_schedule_is_possible_and_none_beats_the_bound(engines):
             commands = overlap.in_turns(11, streams)
             spans = overlap.play(commands, stage, engines)
             assert_possible(spans, commands, engines)
-            assert overlap.length(spans) >= overlap.bound(stage, 11, engines) * (1 - 1e-12)
+            assert overlap.length(spans) >= overlap.least_length(stage, 11, engines) * (1 - 1e-12)
 
 
 def test_enough_streams_reach_the_bound_but_for_the_two_ends():
@@ -209,7 +209,7 @@ def test_a_gantt_draws_every_span_in_its_row():
 
 def test_charts_below_each_other_share_their_axis_and_marks():
     charts = {f"{n} streams": overlap.schedule(STAGE, 6, n) for n in (1, 3)}
-    picture = plots.gantts(charts, marks={"the bound": overlap.bound(STAGE, 6)})
+    picture = plots.gantts(charts, marks={"the bound": overlap.least_length(STAGE, 6)})
     first, second = picture.axes
     assert first.get_xlim() == second.get_xlim()
     assert first.get_xlim()[1] >= overlap.length(charts["1 streams"])

@@ -13,9 +13,9 @@ from course.kernels.reconstruct import ImageStep
 from course.measure.recorded import recorded as find
 from course.streams import memory as slots
 from course.streams import timeline, ways
-from course.streams.batch import bound, factor_bytes
+from course.streams.batch import factor_bytes, least_copy_time
 from course.streams.memory import PinnedPool, PoolExhausted
-from course.streams.ways import WAYS, Batch, run
+from course.streams.ways import WAYS, Batch, rebuild_stack
 from recording.frame import Bench
 from recording.subjects import streams as subject
 from tests.recording.lazy_gpu import Event, Kernel, LazyGPU
@@ -46,7 +46,7 @@ def error(got, want):
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_rebuilds_every_image_in_order(way):
     given = factors()
-    result = run(way, *given, 11)
+    result = rebuild_stack(way, *given, 11)
     assert result.images.shape == (5, 37, 29) and result.images.dtype == np.float32
     assert error(result.images, product(*given, 11)) < 1e-6
     assert result.way == way
@@ -60,18 +60,18 @@ def test_every_way_rebuilds_every_image_in_order(way):
 @pytest.mark.parametrize(("images", "k"), [(1, 1), (4, 23), (9, 2)])
 def test_one_image_whole_chunks_and_what_is_left_of_them(way, images, k):
     given = factors(images, 19, 31, 23)
-    assert error(run(way, *given, k).images, product(*given, k)) < 1e-6
+    assert error(rebuild_stack(way, *given, k).images, product(*given, k)) < 1e-6
 
 
 @pytest.mark.parametrize("way", ["pinned", "queues", "batched"])
 def test_whole_factors_travel_on_request_and_change_nothing(way):
     given = factors()
-    assert error(run(way, *given, 6, whole=True).images, product(*given, 6)) < 1e-6
+    assert error(rebuild_stack(way, *given, 6, whole=True).images, product(*given, 6)) < 1e-6
 
 
 def test_a_step_of_the_ladder_can_be_chosen():
     given = factors(3)
-    got = run("3 streams", *given, 8, kernel="tiled")
+    got = rebuild_stack("3 streams", *given, 8, kernel="tiled")
     assert error(got.images, product(*given, 8)) < 1e-6
 
 
@@ -117,7 +117,7 @@ def test_no_order_that_streams_allow_spoils_an_image(lazy, way):
     given = factors(7, 8, 6, 5)
     for seed in range(12):
         lazy(seed)
-        assert error(run(way, *given, 3).images, product(*given, 3)) < 1e-6
+        assert error(rebuild_stack(way, *given, 3).images, product(*given, 3)) < 1e-6
 
 
 def test_without_its_events_the_way_of_queues_would_be_wrong(lazy, monkeypatch):
@@ -125,7 +125,7 @@ def test_without_its_events_the_way_of_queues_would_be_wrong(lazy, monkeypatch):
     given, wrong = factors(7, 8, 6, 5), 0
     for seed in range(12):
         lazy(seed)
-        wrong += not error(run("queues", *given, 3).images, product(*given, 3)) < 1e-6
+        wrong += not error(rebuild_stack("queues", *given, 3).images, product(*given, 3)) < 1e-6
     assert wrong > 6
 
 
@@ -208,20 +208,20 @@ def test_bytes_are_those_of_what_travels():
 
 
 def test_the_bound_is_the_slower_direction():
-    assert bound(10**9, 10**9, 50, 25) == pytest.approx(40)
-    assert bound(4 * 10**9, 10**9, 50, 25) == pytest.approx(80)
+    assert least_copy_time(10**9, 10**9, 50, 25) == pytest.approx(40)
+    assert least_copy_time(4 * 10**9, 10**9, 50, 25) == pytest.approx(80)
 
 
 # ---------------------------------------------------------------------- wrong input
 def test_a_way_that_does_not_exist_is_refused_with_those_that_do():
     with pytest.raises(ValueError, match="no way '5 streams': choose one of original, .*graph"):
-        run("5 streams", *factors(), 3)
+        rebuild_stack("5 streams", *factors(), 3)
 
 
 @pytest.mark.parametrize("k", [0, 24, -1])
 def test_k_out_of_range(k):
     with pytest.raises(ValueError, match=f"k is {k}; with 23 singular values .* from 1 to 23"):
-        run("pinned", *factors(), k)
+        rebuild_stack("pinned", *factors(), k)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_k_out_of_range(k):
 )
 def test_factors_that_do_not_fit_together_are_refused_with_their_shapes(change):
     with pytest.raises(ValueError, match=r"must be stacks of .*\(images, rows, r\)"):
-        run("3 streams", *change(*factors()), 3)
+        rebuild_stack("3 streams", *change(*factors()), 3)
 
 
 def test_factors_of_another_shape_than_the_batch_are_refused():
@@ -255,7 +255,7 @@ def test_a_graph_on_a_gpu_needs_cupy(monkeypatch):
     with pytest.raises(
         RuntimeError, match="captured through CuPy.*another way, such as '3 streams"
     ):
-        run("graph", *factors(), 3, pool=pool)
+        rebuild_stack("graph", *factors(), 3, pool=pool)
     assert pool.lent == 0
 
 
@@ -303,7 +303,7 @@ def ticking(monkeypatch):
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "graph"])
 def test_every_copy_and_kernel_has_its_span(ticking, way):
-    result = run(way, *factors(6, 8, 6, 5), 3)
+    result = rebuild_stack(way, *factors(6, 8, 6, 5), 3)
     spans, launches = result.spans, {"batched": 1, "chunks": 2}.get(way, 6)
     assert result.milliseconds > 0
     assert len(spans) == 3 * launches
@@ -323,7 +323,7 @@ def test_every_copy_and_kernel_has_its_span(ticking, way):
 def test_a_pool_allocates_once_and_lends_again():
     pool = PinnedPool(1 << 20)
     for _ in range(5):
-        got = run("3 streams", *factors(), 11, pool=pool)
+        got = rebuild_stack("3 streams", *factors(), 11, pool=pool)
         assert pool.lent >= got.images.nbytes
         pool.give(got.images)
     assert pool.allocations == 2 and pool.lent == 0 and pool.locked <= pool.limit
@@ -331,8 +331,8 @@ def test_a_pool_allocates_once_and_lends_again():
 
 def test_results_stay_when_the_next_batch_uses_the_pool():
     pool, given, other = PinnedPool(1 << 20), factors(seed=1), factors(seed=2)
-    first = run("chunks", *given, 11, pool=pool).images
-    run("chunks", *other, 11, pool=pool)
+    first = rebuild_stack("chunks", *given, 11, pool=pool).images
+    rebuild_stack("chunks", *other, 11, pool=pool)
     assert error(first, product(*given, 11)) < 1e-6
 
 
@@ -473,7 +473,9 @@ def test_the_recorded_bounds_follow_from_the_recorded_rates():
     for case, depth in (("k columns and rows", 128), ("whole factors", 2048)):
         moved = factor_bytes(32, 2048, 2048, depth), 4 * 32 * 2048**2
         assert recorded(case, "pinned", metric="bytes in") == pytest.approx(moved[0], rel=1e-5)
-        assert recorded(case, "pinned", metric="bound") == pytest.approx(bound(*moved, *rates))
+        assert recorded(case, "pinned", metric="bound") == pytest.approx(
+            least_copy_time(*moved, *rates)
+        )
 
 
 def test_the_best_way_is_within_a_tenth_of_the_bound():
@@ -520,7 +522,7 @@ def test_a_recorded_timeline_is_whole_and_its_engines_do_one_thing_at_a_time(nam
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_is_right_and_has_its_spans_on_a_gpu(way):
     given = factors(9, 256, 200, 64)
-    result = run(way, *given, 50)
+    result = rebuild_stack(way, *given, 50)
     assert error(result.images, product(*given, 50)) < 1e-6
     assert result.milliseconds > 0
     if way != "graph":

@@ -105,14 +105,21 @@ def test_the_first_cell_installs_the_course_and_what_is_missing_and_touches_noth
         "preinstalled 1.0",
     ]
 
-    bare = machine.first_cell(machine.course("1.0"))
+    # what an uninstalled version has left behind, as Numba's cache or a student's file
+    left_behind = STAND_IN + (
+        "import pathlib, sysconfig\n"
+        "pathlib.Path(sysconfig.get_paths()['purelib'], 'course', 'left').mkdir(parents=True)\n"
+    )
+    bare = machine.first_cell(
+        machine.course("1.0"), left_behind, f"{REPORT}import course; print(course.__version__)\n"
+    )
     assert bare.returncode == 0, bare.stderr
-    assert bare.stdout == "course 1.0\nabsent 3.0\npreinstalled 1.0\n"
+    assert bare.stdout == "course 1.0\nabsent 3.0\npreinstalled 1.0\n1.0\n"
     assert bare.stderr == ""
 
     no_pip = STAND_IN + "import subprocess; subprocess.run = None\n"
     again = machine.first_cell(machine.course("1.0"), before=no_pip)
-    assert again.stdout == bare.stdout, again.stderr
+    assert f"{again.stdout}1.0\n" == bare.stdout, again.stderr
 
     later = machine.first_cell(machine.course("2.0"))
     assert later.returncode == 0, later.stderr

@@ -18,7 +18,7 @@ from lessons.lesson06 import ladder
 from lessons.lesson09 import pictures
 from lessons.lesson09.exercises import Arrivals, Workshop, judge_order
 from lessons.lesson09.killed_writes import kill_everywhere
-from lessons.lesson09.toy_pipeline import Stage, run
+from lessons.lesson09.toy_pipeline import Stage, play_pipeline
 from tests.pictures import assert_drawn
 from tools import lessons
 from warpsim.host import gpus
@@ -75,15 +75,17 @@ def test_the_quoted_lines_stand_in_the_kernel():
 
 
 def test_a_loop_takes_the_sum_and_threads_the_longest():
-    assert run(STAGES, 4, serial=True).images_per_second == pytest.approx(1000 / 12)
-    assert run(STAGES, 1000, room=2).images_per_second == pytest.approx(1000 / 6, rel=0.01)
-    assert run([Stage("a", 4), Stage("b", 4)], 4000, room=1).images_per_second > 249
+    assert play_pipeline(STAGES, 4, serial=True).images_per_second == pytest.approx(1000 / 12)
+    assert play_pipeline(STAGES, 1000, room=2).images_per_second == pytest.approx(
+        1000 / 6, rel=0.01
+    )
+    assert play_pipeline([Stage("a", 4), Stage("b", 4)], 4000, room=1).images_per_second > 249
 
 
 def test_two_workers_at_factorise_make_write_the_pace():
     for workers in (2, 3, 6):
         stages = [Stage("factorise", 6, workers) if s.name == "factorise" else s for s in STAGES]
-        toy = run(stages, 1000, room=4)
+        toy = play_pipeline(stages, 1000, room=4)
         assert toy.images_per_second == pytest.approx(1000 / 3, rel=0.01)
         assert toy.busy("write") > 0.99
 
@@ -91,7 +93,7 @@ def test_two_workers_at_factorise_make_write_the_pace():
 @pytest.mark.parametrize("room", [1, 2, 7])
 def test_a_bound_keeps_the_pace_and_the_queue(room):
     slow = [Stage("decode", 1), Stage("write", 5)]
-    endless, bounded = run(slow, 1000), run(slow, 1000, room=room)
+    endless, bounded = play_pipeline(slow, 1000), play_pipeline(slow, 1000, room=room)
     assert endless.most_waiting("write") == 800
     assert bounded.most_waiting("write") == room
     assert bounded.milliseconds == endless.milliseconds
@@ -104,7 +106,7 @@ def test_the_toy_keeps_its_own_rules(seed):
         Stage(name, float(rng.integers(1, 9)), int(rng.integers(1, 4))) for name in "abcd"
     ]  # fmt: skip
     room = int(rng.integers(1, 4))
-    toy = run(stages, 60, room)
+    toy = play_pipeline(stages, 60, room)
     for stage, after in itertools.pairwise(stages):
         assert toy.most_waiting(after.name) <= room
         done = {w.image: w.left for w in toy.work if w.stage == stage.name}
@@ -122,11 +124,11 @@ def test_the_toy_keeps_its_own_rules(seed):
 def test_what_cannot_be_a_pipeline_is_refused():
     for stages, images, room in (([], 1, None), (STAGES, 0, None), (STAGES, 1, 0)):
         with pytest.raises(ValueError, match="at least one stage"):
-            run(stages, images, room)
+            play_pipeline(stages, images, room)
     with pytest.raises(ValueError, match="more than 0 ms"):
-        run([Stage("a", 0)], 1)
+        play_pipeline([Stage("a", 0)], 1)
     with pytest.raises(ValueError, match="no queue in front"):
-        run(STAGES, 1).most_waiting("decode")
+        play_pipeline(STAGES, 1).most_waiting("decode")
 
 
 # --- drawings -------------------------------------------------------------------------------------
@@ -141,7 +143,7 @@ def test_the_component_diagram_has_the_pipelines_stages_in_three_bands():
 
 
 def test_the_stages_drawing_has_a_row_for_each_worker_and_a_bar_for_each_image():
-    toy = run([Stage("decode", 2), Stage("x", 3, 2), Stage("write", 4)], 5, room=1)
+    toy = play_pipeline([Stage("decode", 2), Stage("x", 3, 2), Stage("write", 4)], 5, room=1)
     picture = pictures.stages({"toy": toy})
     (axes,) = picture.axes
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["write", "x 2", "x 1", "decode"]

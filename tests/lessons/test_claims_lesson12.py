@@ -1,6 +1,7 @@
 """What lesson 12 says in words of toys, figures and drawings is true of what it shows."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from course.streams import overlap
 from lessons.lesson09 import stage_rates
 from lessons.lesson12 import pictures
 from lessons.lesson12.judges import DEALS, deal_anew, judge_steady
-from lessons.lesson12.toy_cluster import run
+from lessons.lesson12.toy_cluster import play_cluster
 from tests.pictures import assert_drawn
 from tools import lessons
 
@@ -27,7 +28,7 @@ def test_the_toy_keeps_its_own_rules(seed):
     batches = list(rng.uniform(0.5, 6.0, int(rng.integers(1, 30))))
     workers, hand_out = int(rng.integers(2, 6)), float(rng.choice([0.0, 0.3]))
     killed = (int(rng.integers(workers)), float(rng.uniform(0, 20))) if seed % 2 else None
-    its = run(batches, workers, start_up=1.5, hand_out=hand_out, killed=killed)
+    its = play_cluster(batches, workers, start_up=1.5, hand_out=hand_out, killed=killed)
     assert sorted(its.done) == list(range(len(batches)))
     for worker in range(workers):
         own = [one for one in its.work if one.worker == worker]
@@ -53,7 +54,7 @@ def test_the_toy_keeps_its_own_rules(seed):
 
 
 def test_dealing_beforehand_gives_neighbours_to_one_worker():
-    its = run([1.0] * 7, 3, beforehand=True)
+    its = play_cluster([1.0] * 7, 3, beforehand=True)
     owners = [its.done[batch].worker for batch in range(7)]
     assert owners == [0, 0, 0, 1, 1, 1, 2]
 
@@ -66,19 +67,19 @@ def test_what_cannot_be_a_cluster_is_refused():
         ([1], 1, {"hand_out": -1}),
     ):
         with pytest.raises(ValueError, match="at least one batch and one worker"):
-            run(batches, workers, **more)
+            play_cluster(batches, workers, **more)
     for workers, more in ((1, {}), (2, {"beforehand": True})):
         with pytest.raises(ValueError, match="there must be another one"):
-            run([1.0], workers, killed=(0, 0.5), **more)
+            play_cluster([1.0], workers, killed=(0, 0.5), **more)
     with pytest.raises(ValueError, match="worker 3 of 2 is killed"):
-        run([1.0], 2, killed=(3, 0.5))
+        play_cluster([1.0], 2, killed=(3, 0.5))
 
 
 def test_a_worker_that_is_killed_early_or_late_changes_nothing_that_is_done():
     for moment in (0.0, 3.0, 100.0):
-        its = run([2.0] * 5, 2, killed=(1, moment))
+        its = play_cluster([2.0] * 5, 2, killed=(1, moment))
         assert len(its.done) == 5 and len(its.lost) <= 1
-    last = run([1.0, 9.0], 2, killed=(1, 8.0))  # the other one has been idle for long
+    last = play_cluster([1.0, 9.0], 2, killed=(1, 8.0))  # the other one has been idle for long
     assert last.lost == [1] and last.done[1].start == 8.0 and last.milliseconds == 17.0
 
 
@@ -86,21 +87,23 @@ def test_a_worker_that_is_killed_early_or_late_changes_nothing_that_is_done():
 
 
 def test_a_killed_worker_costs_batch_7_and_two_milliseconds():
-    its = run([2.0] * 12, workers=3, killed=(1, 5.0))
+    its = play_cluster([2.0] * 12, workers=3, killed=(1, 5.0))
     assert its.lost == [7]
-    assert (run([2.0] * 12, 3).milliseconds, its.milliseconds) == (8, 10)
+    assert (play_cluster([2.0] * 12, 3).milliseconds, its.milliseconds) == (8, 10)
 
 
 def test_static_takes_twice_what_dynamic_takes_and_long_ones_first_help():
-    assert run(UNEVEN, 3, beforehand=True).milliseconds == 18
-    assert run(UNEVEN, 3).milliseconds == 9
-    assert run(UNEVEN[::-1], 3).milliseconds == 11
+    assert play_cluster(UNEVEN, 3, beforehand=True).milliseconds == 18
+    assert play_cluster(UNEVEN, 3).milliseconds == 9
+    assert play_cluster(UNEVEN[::-1], 3).milliseconds == 11
     assert sum(UNEVEN) == 26
 
 
 def test_a_scheduler_that_takes_time_ends_scaling_at_ten_workers():
     def time(workers, hand_out, share=1):
-        return run([4.0] * 160 * share, workers, start_up=20, hand_out=hand_out).milliseconds
+        return play_cluster(
+            [4.0] * 160 * share, workers, start_up=20, hand_out=hand_out
+        ).milliseconds
 
     def karp_flatt(workers, hand_out):
         return overlap.serial_fraction(time(1, hand_out) / time(workers, hand_out), workers)
@@ -121,7 +124,7 @@ def test_a_scheduler_that_takes_time_ends_scaling_at_ten_workers():
 
 def test_the_answers_of_the_questions():
     assert round(overlap.amdahl(0.01, 64)) == 39
-    slow = run([1.0] * 3 + [2.0], 4)  # the fourth worker is half as fast
+    slow = play_cluster([1.0] * 3 + [2.0], 4)  # the fourth worker is half as fast
     assert 4 / slow.milliseconds == 2
 
 
@@ -201,7 +204,7 @@ def toy_of(its, workers, share=1):
     """Milliseconds of the toy with the times that one worker took."""
     work, waiting, ends = of_one(its)
     batches = [work] * batch_count(its) * share
-    return run(batches, workers, start_up=ends, hand_out=waiting).milliseconds
+    return play_cluster(batches, workers, start_up=ends, hand_out=waiting).milliseconds
 
 
 def empty_ms(workers):
@@ -374,7 +377,7 @@ def test_the_parts_are_named_and_each_worker_has_its_own_gpu():
 
 
 def test_pictures_are_drawn_and_small():
-    killed = run([2.0] * 12, workers=3, killed=(1, 5.0), start_up=1.0)
+    killed = play_cluster([2.0] * 12, workers=3, killed=(1, 5.0), start_up=1.0)
     drawn = (
         pictures.parts(4),
         pictures.timelines({"killed": killed}, {"bound": 8.0}),
@@ -394,7 +397,9 @@ def test_workers_are_started_where_a_with_block_ends_them():
     path = next(path for path in lessons.paths() if lessons.name(path).startswith("12"))
     text = path.read_text(encoding="utf-8")
     starts = [
-        line.strip() for line in text.splitlines() if "cluster(" in line and "import" not in line
+        line.strip()
+        for line in text.splitlines()
+        if re.search(r"\bcluster\(", line) and "import" not in line
     ]
     calls = [line for line in starts if not line.startswith("#")]
     assert len(calls) == 3 and all(line.startswith("with cluster.cluster(") for line in calls)

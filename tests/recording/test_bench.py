@@ -398,7 +398,7 @@ def test_transposes_are_right_and_measured_on_a_gpu(tmp_path, monkeypatch):
     from recording.subjects import transpose
 
     monkeypatch.setattr(transpose, "SHAPES", ((1031, 517),))
-    files, failures = bench.run(["transpose"], tmp_path)
+    files, failures = bench.measure_subjects(["transpose"], tmp_path)
     assert not failures
     found = {figure.variant for figure in recorded.read(files[0]).figures}
     assert {"copy", "transpose_tiled", "transpose_padded"} <= found

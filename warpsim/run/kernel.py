@@ -15,7 +15,13 @@ from warpsim.front.names import typing_error
 from warpsim.front.oracle import plain
 from warpsim.front.programs import program_of
 from warpsim.host.gpus import current
-from warpsim.run.launch import NO_CONFIGURATION, check_configuration, dimensions, run, types_of
+from warpsim.run.launch import (
+    NO_CONFIGURATION,
+    check_configuration,
+    dimensions,
+    run_kernel,
+    types_of,
+)
 
 
 class Kernel:
@@ -127,7 +133,7 @@ class Configured:
         kernel = self.kernel
         if kernel.extensions:
             args = tuple(map(self._prepared, args))
-        launch = run(
+        launch = run_kernel(
             kernel,
             self.grid,
             self.block,

@@ -251,7 +251,7 @@ def types_of(values: tuple) -> tuple[types.Type, ...]:
 
 
 # ---------------------------------------------------------------------- running
-def run(
+def run_kernel(
     kernel: Any,
     grid: Any,
     block: Any,
@@ -338,7 +338,7 @@ def trace(
     """
     counters = Counters()
     chosen = gpus.find(gpu) if gpu is not None else None
-    launch = run(kernel, grid, block, args, dynamic_shared, counters, chosen)
+    launch = run_kernel(kernel, grid, block, args, dynamic_shared, counters, chosen)
     errors = [finding for finding in launch.findings.values() if finding.kind in ERRORS]
     costs = [finding for finding in launch.findings.values() if finding.kind not in ERRORS]
     costs += cost_findings(counters, launch.name)

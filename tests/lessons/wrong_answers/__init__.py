@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -46,7 +46,7 @@ class Answer:
     words: tuple
     base: Any
     edit: dict | str | None
-    place: tuple
+    place: tuple = field(repr=False)
 
     @property
     def module(self) -> str:

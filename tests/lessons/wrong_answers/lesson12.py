@@ -58,7 +58,9 @@ def bytes_by_match(plan, images, batch, factors, back, passes):
 wrong, right = answers_to("steady-sum")
 wrong("wrong-result", "the order in which they arrive")({"sorted(arrivals)": "arrivals"})
 wrong("wrong-result", "the order in which they arrive", "float64")(
-    "return np.float32(sum(float(value) for _worker, _worker, value in arrivals))"
+    # from Python 3.12 on, sum() makes up for rounding
+    {"sorted(arrivals)": "arrivals", "np.float32(0)": "0.0", "+= value": "+= float(value)"},
+    {"return total": "return np.float32(total)"},
 )
 wrong("wrong-result", "the order in which they arrive")(
     "return np.sum(np.array([value for _worker, _worker, value in arrivals], np.float32))"
@@ -108,7 +110,7 @@ wrong("wrong-result", "That is the largest of them")(
     "return max(value for _worker, _worker, value in arrivals)"
 )
 wrong("wrong-result", "2145.3799999999987|99999", "the order in which they arrive")(
-    "return sum(round(float(value), 2) for _worker, _worker, value in arrivals)"
+    {"sorted(arrivals)": "arrivals", "np.float32(0)": "0.0", "+= value": "+= round(float(value), 2)"}
 )
 wrong("raised", "arrivals.sort() returns None")(
     "return sum(value for _worker, _worker, value in list(arrivals).sort())"
