@@ -110,7 +110,11 @@ wrong("wrong-result", "That is the largest of them")(
     "return max(value for _worker, _worker, value in arrivals)"
 )
 wrong("wrong-result", "2145.3799999999987|99999", "the order in which they arrive")(
-    {"sorted(arrivals)": "arrivals", "np.float32(0)": "0.0", "+= value": "+= round(float(value), 2)"}
+    {
+        "sorted(arrivals)": "arrivals",
+        "np.float32(0)": "0.0",
+        "+= value": "+= round(float(value), 2)",
+    }
 )
 wrong("raised", "arrivals.sort() returns None")(
     "return sum(value for _worker, _worker, value in list(arrivals).sort())"
