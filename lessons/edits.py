@@ -218,6 +218,19 @@ class Solution:
                     break
 
 
+class LessonKernel(KernelExercise):
+    """A kernel exercise of a lesson, whose text has a right answer: its solution."""
+
+    def model(self) -> Any:
+        return _model(self.name)
+
+
+@cache
+def _model(exercise: str) -> Any:
+    found = solution(exercise)
+    return found.define(found.source, exercise)
+
+
 @cache
 def solution(exercise: str) -> Solution:
     """The solution in the lesson that checks this exercise; found by the exercise's name.

@@ -247,6 +247,13 @@ class KernelExercise(Exercise):
                 f"exercise {self.name!r}: forbidden knows {', '.join(COSTS)}; got {unknown}"
             )
 
+    def model(self) -> Any:
+        """Return a right answer that spreads the work as it is meant, or None.
+
+        No thread of an answer may do much more than its busiest one; see `course.checks.spread`.
+        """
+        return None
+
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionExercise(Exercise):

@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import io
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,8 @@ from course.checks.comparing import (
     told_apart,
     wrong_elements,
 )
-from course.checks.exercises import KernelExercise, Limit, call_with_named
+from course.checks.exercises import KernelExercise, Limit, call_with_named, exercises
+from course.checks.spread import spread_fault
 from course.checks.trials import (
     all_cases,
     copied,
@@ -55,6 +56,7 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
         with named_case(exercise, number):
             reports.append(_simulate(exercise, number, answer))
     _judge_costs(exercise, answer, reports)
+    _judge_spread(exercise, reports)
     text = all_cases([case.name for case in exercise.cases])
     if backend.gpu() is not None and is_gpu_kernel(answer):
         for number in range(len(exercise.cases)):
@@ -253,6 +255,27 @@ def _compare_results(
             atomics=atomics,
             tolerance_reason=exercise.tolerance.reason,
         )
+
+
+@cache
+def _model_reports(name: str, model: Any) -> list[Any]:
+    exercise, found = exercises()[name], []
+    for number in range(len(exercise.cases)):
+        expected = _references(exercise, exercise.arguments(number))
+        arguments = _prepared(exercise, number, expected)
+        found.append(_run_trace(exercise, number, model, arguments))
+    return found
+
+
+def _judge_spread(exercise: KernelExercise, reports: list[Any]) -> None:
+    """Raise that a few threads do what was meant for all, or each thread does everything."""
+    model = exercise.model()
+    if model is None:
+        return
+    for number, right in enumerate(_model_reports(exercise.name, model)):
+        with named_case(exercise, number):
+            if fault := spread_fault(reports[number], right):
+                raise Failure("not-parallel", fault, findings=tuple(reports[number].findings))
 
 
 def _judge_costs(exercise: KernelExercise, answer: Any, reports: list[Any]) -> None:

@@ -39,6 +39,7 @@ FAILURES = (
     "wrong-result",
     *COSTS,
     "limit",
+    "not-parallel",
     "gpu-result",
 )
 
@@ -53,6 +54,9 @@ GENERAL_HINTS = {
     "or put a barrier between the write and the read.",
     "unwritten-output": "Which threads should write these elements? "
     "Look at the index and the guard.",
+    "not-parallel": "Each thread of the launch does a part of its own. On one element a thread, "
+    "that of its index; with more elements than threads, every so many-th from there on: "
+    "range(cuda.grid(1), size, cuda.gridsize(1)).",
     "input-modified": "Read from the inputs, write to the outputs only.",
 }
 

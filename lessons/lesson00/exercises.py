@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from course.checks.exercises import Case, KernelExercise, Tolerance
+from course.checks.exercises import Case, Tolerance
 from course.checks.verdicts import count
 from lessons.cases import drawn, empty, integers, normal, uniform
+from lessons.edits import LessonKernel
 
 # --- fill-index: exactly as many threads as elements, so no guard is needed yet -------------------
 
@@ -14,7 +15,7 @@ def _numbers(n, block):
     return Case(count(n, "element"), arguments, block=block, grid=n // block)
 
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="fill-index",
     lesson=0,
     title="Write each thread's number",
@@ -37,7 +38,7 @@ def _add_one(n, block):
     return Case(count(n, "element"), arguments, block=block)
 
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="fix-the-guard",
     lesson=0,
     title="Add 1, and stay inside the array",
@@ -63,7 +64,7 @@ def scale_add_case(n, block, grid=None):
     return Case(count(n, "element"), arguments, block=block, grid=grid)
 
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="scale-add",
     lesson=0,
     title="Scale one array and add another",

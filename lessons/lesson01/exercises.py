@@ -3,9 +3,10 @@
 import numpy as np
 
 from course.checks.comparing import first, shown
-from course.checks.exercises import Case, FunctionExercise, KernelExercise, Tolerance, launch_covers
+from course.checks.exercises import Case, FunctionExercise, Tolerance, launch_covers
 from course.checks.verdicts import Failure, NotStarted, count
 from lessons.cases import drawn, empty, fixed, integers, normal, uniform, unit, zeros
+from lessons.edits import LessonKernel
 from lessons.lesson00.exercises import scale_add_case
 
 # --- square-map: one thread, one element ----------------------------------------------------------
@@ -16,7 +17,7 @@ def _numbers(n, block):
     return Case(count(n, "element"), arguments, block=block)
 
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="square-map",
     lesson=1,
     title="Square every element",
@@ -55,7 +56,7 @@ FunctionExercise.declare(
 
 # --- shift-right: what happens at the border ------------------------------------------------------
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="shift-right",
     lesson=1,
     title="Move every element one place to the right",
@@ -87,7 +88,7 @@ def _two_images(*shape, block=(16, 16), measured=False):
     return Case(f"{shape[0]} x {shape[1]}", arguments, block=block, measured=measured)
 
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="add-images",
     lesson=1,
     title="Add two images",
@@ -123,7 +124,7 @@ def _rotation(rows, columns, block=(16, 16)):
     return Case(f"{rows} x {columns}", arguments, block=block)
 
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="rotate-image",
     lesson=1,
     title="Turn an image by a quarter, clockwise",
@@ -151,7 +152,7 @@ KernelExercise.declare(
 
 # --- strided-scale-add: fewer threads than elements -----------------------------------------------
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="strided-scale-add",
     lesson=1,
     title="More elements than threads",
@@ -241,7 +242,7 @@ def _colours(rows, columns, block=(16, 16)):
     return Case(f"{rows} x {columns} x 3", arguments, block=block)
 
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="to-grey",
     lesson=1,
     title="Colours to grey, with a device function",
@@ -277,7 +278,7 @@ def _values(n, bins, grid, block):
     return Case(f"{count(n, 'value')}, {bins} bins", arguments, block=block, grid=grid)
 
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="histogram",
     lesson=1,
     title="Count how often each value occurs",

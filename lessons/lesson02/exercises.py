@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from course.checks.exercises import Case, FunctionExercise, KernelExercise, Limit, Tolerance
+from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from lessons.cases import covering, drawn, empty, factors, fixed
-from lessons.edits import edits
+from lessons.edits import LessonKernel, edits
 
 # --- how good is an image? ----------------------------------------------------------------------
 
@@ -269,7 +269,7 @@ for _name, _title, _forbidden, _limits in (
         ],
     ),
 ):
-    KernelExercise.declare(
+    LessonKernel.declare(
         name=_name,
         lesson=2,
         title=_title,

@@ -7,14 +7,13 @@ from course.checks.comparing import first, shown
 from course.checks.exercises import (
     Case,
     FunctionExercise,
-    KernelExercise,
     Limit,
     Tolerance,
     launch_covers,
 )
 from course.checks.verdicts import Failure, count
 from lessons.cases import covering, drawn, empty, fixed, normal, uniform, zeros
-from lessons.edits import edits
+from lessons.edits import LessonKernel, edits
 from warpsim import trace
 
 
@@ -88,7 +87,7 @@ _ADD_ONCE = (
     "its loop."
 )
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="total-by-strides",
     lesson=4,
     title="Add up an array, neighbours side by side",
@@ -146,7 +145,7 @@ def _layer_case(rows, columns, block=(16, 16), measured=False):
 _ONE_THREAD = "Each pixel belongs to one thread: take both indices from cuda.grid(2)."
 ONE_THREAD_A_PIXEL = Limit("global", "store", "lanes", "element", 1, _ONE_THREAD)
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="one-layer",
     lesson=4,
     title="One layer of an image, in the right order",
@@ -198,7 +197,7 @@ _FULL = (
     "have different jobs. Give whole warps one job."
 )
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="two-jobs",
     lesson=4,
     title="Two jobs in one launch, a job a warp",
@@ -310,7 +309,7 @@ def _to_transpose(rows, columns, block=(16, 16), measured=False):
     return Case(f"{rows} x {columns}", arguments, block, grid, measured=measured)
 
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="transpose-write",
     lesson=4,
     title="Transpose, stores in order",

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from course.checks.exercises import Case, FunctionExercise, KernelExercise, Limit, Tolerance
+from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course.checks.verdicts import count
 from lessons.cases import drawn, empty, factors, uniform, unit
-from lessons.edits import edits
+from lessons.edits import LessonKernel, edits
 
 BARRIER = (
     "A thread reads what another thread writes: put cuda.syncthreads() between the two, outside "
@@ -25,7 +25,7 @@ def _reversed_pieces(x):
     return np.concatenate([x[first : first + BLOCK][::-1] for first in range(0, len(x), BLOCK)])
 
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="reverse-blocks",
     lesson=5,
     title="Reverse each block's elements, in place",
@@ -72,7 +72,7 @@ _HALO_ONCE = (
     "sums then read the tile."
 )
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="blur-halo",
     lesson=5,
     title="Blur with a halo",
@@ -136,7 +136,7 @@ _TILES_ONLY = (
 )
 _STORED_ONCE = "Each pixel is stored once, after the last tile."
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="reconstruct-tiled",
     lesson=5,
     title="Rebuild an image from tiles",
@@ -222,7 +222,7 @@ def _sums(x, out):
 
 _HALF_EACH = "Let many threads add at once: in each round, half as many as in the round before."
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="block-sums",
     lesson=5,
     title="The sum of each block",
@@ -354,7 +354,7 @@ for _name, _title, _forbidden in (
     ("tiled-transpose", "Transpose through a tile", {"uncoalesced"}),
     ("padded-transpose", "Pad the tile", {"uncoalesced", "bank-conflict"}),
 ):
-    KernelExercise.declare(
+    LessonKernel.declare(
         name=_name,
         lesson=5,
         title=_title,

@@ -4,9 +4,9 @@ from functools import partial
 
 import numpy as np
 
-from course.checks.exercises import Case, FunctionExercise, KernelExercise, Limit, Tolerance
+from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from lessons.cases import drawn, empty, factors, fixed
-from lessons.edits import Edit, edits
+from lessons.edits import Edit, LessonKernel, edits
 
 # --- steps 5, 6 and 7 -----------------------------------------------------------------------------
 
@@ -103,7 +103,7 @@ def _limits(k, global_lanes, shared_lanes, why):
 
 
 def _rebuilding(**fields):
-    KernelExercise.declare(
+    LessonKernel.declare(
         lesson=6, outputs=("out",), reference=_reconstruction, tolerance=TOLERANCE, **fields
     )
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from course.checks.answers import looks_like_a_stub, plain_function
-from course.checks.exercises import Case, FunctionExercise, KernelExercise, Limit, Tolerance
+from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course.checks.verdicts import count
 from lessons.cases import fixed, table
-from lessons.edits import edits
+from lessons.edits import LessonKernel, edits
 from lessons.lesson03.judges import judge_pair
 from lessons.lesson09.judges import judge_remaining, judge_saved
 from lessons.lesson09.killed_writes import kill_everywhere
@@ -47,7 +47,7 @@ def _layers(u, s, vt, k):
 
 _ONE_EACH = "For each of the k layers a pixel needs one number of u, one of s and one of vt."
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="rebuild-many",
     lesson=9,
     title="Many images in one launch",

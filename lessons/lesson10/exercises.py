@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from course.checks.exercises import Case, FunctionExercise, KernelExercise, Limit, Passes, Tolerance
+from course.checks.exercises import Case, FunctionExercise, Limit, Passes, Tolerance
 from lessons.cases import drawn, empty, normal, table, zeros
-from lessons.edits import edits
+from lessons.edits import LessonKernel, edits
 
 WARPS = 4  # of a block where a warp has a row
 
@@ -32,7 +32,7 @@ def _sums(rows, columns, measured=False):
     return Case(name, arguments, block=32 * WARPS, grid=-(-rows // WARPS), measured=measured)
 
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="warp-row-sum",
     lesson=10,
     title="A warp adds a row",
@@ -118,7 +118,7 @@ def _all(size, blocks=BLOCKS, measured=False):
     return Case(name, arguments, block=256, grid=blocks, measured=measured)
 
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="sum-several",
     lesson=10,
     title="Several elements a thread, one atomic a block",
@@ -297,7 +297,7 @@ def _softmax(x):
     return powers / powers.sum(1, keepdims=True)
 
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="softmax-online",
     lesson=10,
     title="Softmax in two readings, a warp a row",

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from course.checks.exercises import Case, FunctionExercise, KernelExercise, Limit, Tolerance
+from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course.checks.verdicts import count
 from lessons.cases import fixed
-from lessons.edits import edits
+from lessons.edits import LessonKernel, edits
 from lessons.lesson11.judges import judge_range, judge_rotation, judge_tournament
 from lessons.lesson11.toy_svd import cosines, rotated, swept, tournament
 
@@ -182,7 +182,7 @@ def _round(batch, n, m, *, zero=False, alike=False, orthogonal=False, small=Fals
     return Case(name, arguments, block=16 * n, grid=batch, measured=measured)
 
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="rotate-pairs",
     lesson=11,
     title="All pairs of a round, a warp a pair",
@@ -333,7 +333,7 @@ def _in_rounds(w):
     return w
 
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="sweep-shared",
     lesson=11,
     title="A sweep in shared memory",

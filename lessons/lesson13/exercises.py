@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from course.checks.exercises import FunctionExercise, KernelExercise, Limit, Tolerance
+from course.checks.exercises import FunctionExercise, Limit, Tolerance
 from lessons.cases import table
-from lessons.edits import edits
+from lessons.edits import LessonKernel, edits
 from lessons.lesson10.exercises import ALL_LANES, ALL_WRITE, SHUFFLE_HINTS, row_case
 
 # --- transfers before and after fusing ------------------------------------------------------------
@@ -172,7 +172,7 @@ def _layer_norm_gelu(x, gamma, beta, eps):
     return y * (1 + NORMAL(y * math.sqrt(0.5))) / 2
 
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="layer-norm-gelu",
     lesson=13,
     title="LayerNorm and GELU in one kernel, the row in registers",

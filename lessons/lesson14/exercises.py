@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from course.checks.exercises import Case, FunctionExercise, KernelExercise, Limit, Tolerance
+from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course.models.spectral.network import gelu
 from lessons.cases import drawn, empty, normal, table
-from lessons.edits import edits
+from lessons.edits import LessonKernel, edits
 from lessons.lesson14.judges import judge_bytes
 
 # --- bytes of a fusion ----------------------------------------------------------------------------
@@ -149,7 +149,7 @@ _LOADED_ONCE = (
 )
 _SHUFFLES = "Shuffles need no shared memory: a warp has a frame by itself."
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="normalise-frames",
     lesson=14,
     title="LayerNorm of five frames, a warp each",
@@ -279,7 +279,7 @@ _STAGED = (
     "block, before the loop over rows."
 )
 
-KernelExercise.declare(
+LessonKernel.declare(
     name="staged-weights",
     lesson=14,
     title="A Linear and GELU, weights read once a block",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from warpsim.run.memory import Array
 from warpsim.watch.samples import BANKS, SECTOR, Sample, keep, lanes_together
 
 ndarray = np.ndarray
+#: Of larger launches what each thread does is not kept.
+MOST_THREADS = 1 << 20
 
 
 @dataclass
@@ -57,6 +60,15 @@ class Counters:
         self.float64: Counter[Site] = Counter()  # float64 operations of each line
         self.branches: dict[Site, list[int]] = {}  # if-else: warps that came, that took both sides
         self.touched: dict[int, tuple[Array, ndarray]] = {}
+        self.by_thread: dict[tuple[str, str], ndarray] = {}  # accesses of each thread
+        self.threads = 0  # of a block, without those that fill its last warp
+
+    def keep_by_thread(self, blocks: int, threads: int, padded: int) -> None:
+        """From now on count the accesses of each thread, too, unless there are very many."""
+        if blocks * padded <= MOST_THREADS:
+            self.threads = threads
+            kinds = product(("global", "shared"), ("load", "store", "atomic"))
+            self.by_thread = {kind: np.zeros((blocks, padded), np.int32) for kind in kinds}
 
     def touch(self, array: Array, elements) -> None:
         """Remember which elements of global memory were touched at all."""
@@ -113,6 +125,10 @@ class Counting:
         count = self.counters.accesses[key]
         count.lanes += mask.count
         count.bytes += mask.count * array.itemsize
+        if self.counters.by_thread and array.space != "local":
+            first = self.geometry.first
+            own = self.counters.by_thread[array.space, op][first : first + self.blocks]
+            own += mask.active.reshape(own.shape)
         if array.space == "global":
             self._record_global(count, key, array, uniform, varying, mask)
             return

@@ -6,6 +6,8 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 if TYPE_CHECKING:
     import pandas
 
@@ -142,6 +144,25 @@ class Report:
         ]  # fmt: skip
         table = pandas.DataFrame(rows, columns=columns)
         return table.sort_values(["line", "code", "op"], ignore_index=True)
+
+    def by_thread(self, *kinds: tuple[str, str]) -> np.ndarray | None:
+        """How often each thread touched global and shared memory.
+
+        Parameters
+        ----------
+        *kinds : (str, str)
+            Space and operation, as for `total`, to be added up; all of the two without any.
+
+        Returns
+        -------
+        ndarray of int, (blocks, threads of a block), or None
+            None for a launch of over a million threads: there it is not counted.
+        """
+        counted = self._counters.by_thread
+        if not counted:
+            return None
+        chosen = [counted[kind] for kind in kinds] if kinds else list(counted.values())
+        return np.sum(chosen, axis=0)[:, : self._counters.threads]
 
     @property
     def operations(self) -> dict[str, int]:

@@ -22,7 +22,9 @@ right(
     "i = cuda.threadIdx.x + cuda.blockDim.x * cuda.blockIdx.x\nif i >= out.shape[0]:\n"
     "    return\nout[i] = i"
 )
-right("if cuda.grid(1) == 0:\n    for i in range(len(out)):\n        out[i] = i")
+wrong("not-parallel", "one of 8 threads does the work")(
+    "if cuda.grid(1) == 0:\n    for i in range(len(out)):\n        out[i] = i"
+)
 
 
 # --- fix-the-guard ---------------------------------------------------------------------------

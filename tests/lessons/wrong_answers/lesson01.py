@@ -274,7 +274,7 @@ right(
     "for i in range(cuda.grid(1), values.size, cuda.gridsize(1)):\n"
     "    cuda.atomic.add(counts, values[i], 1)"
 )
-right(
+wrong("not-parallel", "one warp does the work")(
     "for bin_number in range(cuda.grid(1), counts.size, cuda.gridsize(1)):\n"
     "    for i in range(values.size):\n        if values[i] == bin_number:\n"
     "            counts[bin_number] += 1"
