@@ -18,7 +18,6 @@ _COLAB = "https://colab.research.google.com"
 _FIRST_CELL = """\
 # In Colab this installs the course; anywhere else it does nothing.
 import os, subprocess, sys
-
 if "google.colab" in sys.modules:
     source = os.environ.get("COURSE_SOURCE") or "{source}"
     try:

@@ -409,7 +409,7 @@ def _no_simulated_launch(name: str) -> Iterator[None]:
     """Refuse a function that launches kernels on the simulator: its seconds mean nothing."""
     from warpsim.run import kernel
 
-    run = kernel.run
+    run = kernel.run_kernel
 
     def refuse(*_: Any, **__: Any) -> None:
         raise NoTime(
@@ -417,8 +417,8 @@ def _no_simulated_launch(name: str) -> Iterator[None]:
             "Without a GPU, benchmark(kernel[grid, block], ...) gives the bound of a named GPU."
         )
 
-    kernel.run = refuse
+    kernel.run_kernel = refuse
     try:
         yield
     finally:
-        kernel.run = run
+        kernel.run_kernel = run
