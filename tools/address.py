@@ -86,20 +86,20 @@ def write(address: Address, root: Path = lessons.ROOT) -> None:
 def lesson_table(address: Address, root: Path = lessons.ROOT) -> str:
     """Return the README's table of lessons, with a badge for each that is there."""
     present = {lessons.name(path)[:2]: path for path in lessons.paths(root)}
-    rows = ["| | lesson | student | solution |", "|---|---|---|---|"]
+    rows = ["| | lesson | takes | student | solution |", "|---|---|---|---|---|"]
     for number, name in lessons.PLAN:
         path = present.get(number)
         if path is None:
-            rows.append(f"| {number} | {name} | planned | |")
+            rows.append(f"| {number} | {name} | planned | | |")
             continue
-        _, name = lessons.title(lessons.read(path))
+        cells = lessons.read(path)
+        _, name = lessons.title(cells)
         badges = [
             address.badge(f"{kind}/{lessons.name(path)}.ipynb")
             for kind in ("notebooks", "solutions")
         ]
-        rows.append(
-            f"| {number} | [{name}](notebooks/{lessons.name(path)}.ipynb) | {' | '.join(badges)} |"
-        )
+        link = f"[{name}](notebooks/{lessons.name(path)}.ipynb)"
+        rows.append(f"| {number} | {link} | {lessons.duration(cells)} | {' | '.join(badges)} |")
     return "\n".join(rows)
 
 

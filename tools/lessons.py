@@ -168,6 +168,18 @@ def title(cells: list[Cell]) -> tuple[str, str]:
     return match[1], match[2].strip()
 
 
+def duration(cells: list[Cell]) -> str:
+    """Return how long a lesson takes by its own words, "About 2 and a half hours": "2½ h"."""
+    text = "\n".join(cell.source for cell in cells if cell.kind == "markdown")
+    found = re.search(
+        r"^About (\d+)( and a half)? (minute|hour)s?( and a half)?", text, re.MULTILINE
+    )
+    if not found:
+        raise LessonError("no line says how long it takes: About 2 hours ..., About 45 minutes ...")
+    number, half, unit, later = found.groups()
+    return f"{number}{'½' if half or later else ''} {'min' if unit == 'minute' else 'h'}"
+
+
 def stub(source: str) -> str:
     """Replace each solution block by ``# your code here`` and ``pass``."""
     kept: list[str] = []

@@ -13,7 +13,9 @@ import pytest
 import yaml
 
 from course.__main__ import make_parser
+from course.checks import check
 from course.files import data_path
+from lessons.edits import solution
 from tools import address, choose_extra, lessons
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -182,6 +184,32 @@ def test_the_public_address_stands_in_one_place():
         if repository in content:
             holders.append(path.relative_to(ROOT).as_posix())
     assert holders == ["pyproject.toml"]
+
+
+def test_the_verdict_in_the_readme_is_what_the_check_says():
+    shown = re.search(r"<!-- a test compares .*?```text\n(.*?)\n```", README, re.DOTALL)[1]
+    name = re.match(r"✗ ([\w-]+): ", shown)[1]
+    right = solution(name)
+    without = right.source.replace("    cuda.syncthreads()\n", "")
+    assert without != right.source
+    assert str(check(name, right.define(without, name))) == shown
+
+
+def test_the_hours_in_the_readme_are_those_of_the_lessons():
+    texts = [lessons.read(path) for path in lessons.paths()]
+    count = {16: "Sixteen", 17: "Seventeen", 18: "Eighteen"}[len(texts)]
+    assert f"{count} lessons are there" in README
+    hours = 0.0
+    for number, unit in (lessons.duration(cells).split() for cells in texts):
+        hours += float(number.replace("½", ".5")) / (60 if unit == "min" else 1)
+    said = int(re.search(r"some (\d+) hours", README)[1])
+    assert abs(said - hours) < 2
+
+
+def test_a_lesson_that_does_not_say_how_long_it_takes_is_told():
+    cells = lessons.parse("# %% [markdown]\n# # 00 · Title\n# It takes a while.\n")
+    with pytest.raises(lessons.LessonError, match="how long it takes"):
+        lessons.duration(cells)
 
 
 def test_the_readme_is_up_to_date_with_lessons_and_address():
