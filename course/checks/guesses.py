@@ -167,14 +167,16 @@ def chosen(text: str, choices: tuple[str, ...]) -> str | None:
     each = {choice: _words(choice) for choice in choices}
     if not said:
         return None
-    begun = [choice for choice, words in each.items() if said[: len(words)] == words]
-    if begun:  # the longest: "njit parallel" is not "njit"
-        return max(begun, key=lambda choice: len(each[choice]))
+    within = [choice for choice, words in each.items() if _contains(said, words)]
+    longest = [c for c in within if not any(c != d and _contains(each[d], each[c]) for d in within)]
+    if len(longest) > 1 and "or" in said:
+        return None
+    begun = [choice for choice in longest if said[: len(each[choice])] == each[choice]]
+    if begun:
+        return begun[0]
     beginnings = [c for c, words in each.items() if " ".join(words).startswith(" ".join(said))]
     if len(beginnings) == 1:
         return beginnings[0]
-    within = [choice for choice, words in each.items() if _contains(said, words)]
-    longest = [c for c in within if not any(c != d and _contains(each[d], each[c]) for d in within)]
     if len(longest) == 1:
         denied = bool(_NEGATIONS & (set(said) - set(each[longest[0]])))
         return None if denied else longest[0]
