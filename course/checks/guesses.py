@@ -125,7 +125,7 @@ class Rule:
             return ""
         changes, changed = (abs(x / one - 1) > UNCHANGED + EXACT for x in (guess, truth))
         if changes and not changed:
-            return f"it is nearly {shown(one)}: hardly any effect"
+            return "there is no effect" if same(truth, one) else "there is hardly any effect"
         if changed and not changes:
             return f"{shown(one)} would be no effect, and there is one"
         return ""
@@ -242,7 +242,7 @@ def _factor(guess: float, truth: float) -> float:
 def _off(guess: float, truth: float) -> str:
     factor, difference = _factor(guess, truth), abs(guess - truth)
     if math.isinf(truth):
-        return "there is no such number: it is infinite"
+        return "it is infinite"
     if not math.isfinite(factor):
         return f"off by {shown(difference)}" if math.isfinite(difference) else "infinitely far off"
     direction = "high" if abs(guess) > abs(truth) else "low"

@@ -557,9 +557,7 @@ for width in (64, 32, 16, 8, 4):
         f"{u_s_vt_out[2]:3.0f} {per_request[width]:18.2f} {u_s_vt_out[3]:5.0f}"
     )
 best = min(per_request, key=per_request.get)
-predict.answer(
-    "fewest load sectors: width of the block", f"{best} x {256 // best}", how="counted"
-)
+predict.answer("fewest load sectors: width of the block", f"{best} x {256 // best}", how="counted")
 
 # %% [markdown]
 # A flat warp reads many columns of `vt`, a tall one many rows of `u`. 16 × 2 is between them. For
