@@ -561,7 +561,7 @@ check("square-tile", reconstruct_square)
 # multiprocessor? Most of the registers you have just counted.
 
 # %%
-predict("registers of a thread, square", 96, within=1.5)
+predict("registers of a thread, square", 96, within=1.25)
 
 # %%
 print(ladder.facts("square").occupancy())

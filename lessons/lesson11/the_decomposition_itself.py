@@ -707,7 +707,7 @@ for name, step in svd.LADDER.items():
 # The photograph took 12 sweeps. How many after two QR decompositions?
 
 # %%
-predict("sweeps for the photograph, after QR twice", 8, within=1.5)
+predict("sweeps for the photograph, after QR twice", 8, within=1.5, no_effect=12)
 
 # %%
 print("            as it is   QR once   QR twice")
