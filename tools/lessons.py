@@ -181,7 +181,11 @@ def duration(cells: list[Cell]) -> str:
 
 
 def stub(source: str) -> str:
-    """Replace each solution block by ``# your code here`` and ``pass``."""
+    """Take out of a cell's code what a student writes.
+
+    Each solution block becomes ``# your code here`` and ``pass``, and the guess of each
+    ``predict("question", 4, exact=True)``, which is the solution's sample, becomes ``...``.
+    """
     kept: list[str] = []
     inside = False
     for line in source.split("\n"):
@@ -194,7 +198,31 @@ def stub(source: str) -> str:
             inside = False
         elif not inside:
             kept.append(line)
-    return "\n".join(kept)
+    return _without_guesses("\n".join(kept))
+
+
+def predictions(source: str) -> list[ast.Call]:
+    """Return the calls ``predict("question", guess, ...)`` of a cell's code, in order."""
+    if "predict(" not in source:
+        return []
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:  # a markdown cell
+        return []
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    calls = [call for call in calls if getattr(call.func, "id", None) == "predict"]
+    return sorted(calls, key=lambda call: call.lineno)
+
+
+def _without_guesses(source: str) -> str:
+    lines = source.encode().split(b"\n")  # Python's syntax tree counts columns in bytes
+    for call in reversed(predictions(source)):
+        if guesses := call.args[1:]:
+            first, last = guesses[0], guesses[-1]
+            row, column = first.lineno - 1, first.col_offset
+            rest = lines[last.end_lineno - 1][last.end_col_offset :]
+            lines[row : last.end_lineno] = [lines[row][:column] + b"..." + rest]
+    return b"\n".join(lines).decode()
 
 
 def problems(path: Path) -> list[str]:
@@ -302,6 +330,11 @@ def _code_problems(cell: Cell) -> list[str]:
                 f"{cell}: the {name} does not compile: {error.msg}, its line {error.lineno}"
             )
             return found
+    for call in predictions(cell.source):
+        guesses = call.args[1:]
+        if not guesses or any(getattr(guess, "value", 0) is ... for guess in guesses):
+            question = ast.unparse(call.args[0]) if call.args else "a question"
+            found.append(f"{cell}: predict has no sample guess for {question}")
     lines = _counted_lines(cell.source)
     if lines > LONGEST_CODE_CELL and "long" not in cell.tags:
         found.append(

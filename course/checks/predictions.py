@@ -1,155 +1,205 @@
-"""Predict, then measure: a guess is kept for the session and shown beside what was measured."""
+"""Predict, then measure: a guess is kept for the session and shown beside what came out."""
 
 from __future__ import annotations
 
-import math
-import numbers
 from dataclasses import dataclass
 from typing import Any
 
-EXACT = 1e-9  # relative: two computed floats are the same figure
-CLOSE = 0.01
-ROUGHLY = 2.0  # a factor
-ROUGH = "✓ within a factor of 2"
+from course.checks.guesses import Rule, is_number, rule_for, shown
+
+HOW = ("measured", "counted", "computed", "found")
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """A guess that was noted; shows itself."""
+    """A guess that was noted, and how it will be judged; shows itself."""
 
     question: str
     value: Any
+    rule: Rule | None = None
 
     def __repr__(self) -> str:
+        rule = self.rule
+        terms = f"; {rule.terms}" if rule and rule.terms else ""
         if is_open(self.value):
-            return f"○ {self.question}: no prediction yet. Put your guess in place of the dots."
-        return f"· {self.question}: you predict {shown(self.value)}."
+            asked, example = (rule.asked, rule.example) if rule else ("your guess", "")
+            put = f"Put {asked} in place of the dots{example}{terms}."
+            return f"○ {self.question}: no prediction yet. {put}"
+        guess = rule.read(self.value, self.question) if rule else self.value
+        if guess is None:
+            return f"○ {self.question}: {misread(self.value, rule)}."
+        return f"· {self.question}: you predict {shown(guess)}{terms}."
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A guess beside what was measured; shows itself. `factor` is measured / predicted."""
+    """A guess beside what came out; shows itself.
+
+    `verdict` begins with ✓ or ✗; it is empty where there is nothing to judge. `factor` is
+    measured / predicted, where both are one number.
+    """
 
     question: str
     predicted: Any
     measured: Any
     unit: str = ""
+    how: str = HOW[0]
+    verdict: str = ""
     factor: float | None = None
+    note: str = ""
 
     def __repr__(self) -> str:
-        unit = f" {self.unit}" if self.unit else ""
-        measured = f"measured {shown(self.measured)}{unit}"
-        if is_open(self.predicted):
-            return (
-                f"○ {self.question}: {measured}. You made no prediction. Next time guess first: "
-                "being surprised is how it sticks."
-            )
-        return (
-            f"{self.question}: you predicted {shown(self.predicted)}, {measured} "
-            f"{judged(self.predicted, self.measured)}"
-        )
+        came_out = f"{self.how} {shown(self.measured)} {self.unit}".strip()
+        if not self.verdict:
+            return f"○ {self.question}: {came_out}. {self.note}".rstrip()
+        guess = shown(self.predicted)
+        if self.verdict[0] == "✗" and guess == shown(self.measured):
+            guess = f"{self.predicted!r}"  # it differs in the digits that are not shown
+        return f"{self.question}: you predicted {guess}, {came_out} {self.verdict}"
 
 
 def is_open(value: Any) -> bool:
-    """Whether a guess is still missing: None, `...` or an empty text."""
+    """Whether a guess is still missing: None, `...` or an empty text, or one such part."""
+    if isinstance(value, tuple):
+        return not value or any(is_open(part) for part in value)
     return value is None or value is ... or (isinstance(value, str) and not value.strip())
 
 
-def shown(value: Any) -> str:
-    """A value as text, numbers with at most four digits and separated thousands."""
-    if isinstance(value, (tuple, list)):
-        return f"({', '.join(shown(part) for part in value)})"
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        return str(value)
-    number = float(value)
-    if number.is_integer() and abs(number) < 1e15:
-        return f"{int(number):,}"
-    return f"{number:,.4g}" if 1e-4 <= abs(number) < 1e6 else f"{number:.3e}"
-
-
-def judged(predicted: Any, measured: Any) -> str:
-    """How good a guess was: "✓ exactly", "✓ within a factor of 2", "✗ 8 times too low", ..."""
-    if isinstance(measured, (tuple, list)):
-        return _judged_parts(predicted, measured)
-    if not _is_number(measured) or not _is_number(predicted):
-        same = _plain(predicted) == _plain(measured)
-        return "✓" if same else "✗"
-    guess, truth = float(predicted), float(measured)
-    if guess == truth or (math.isfinite(truth) and abs(guess - truth) <= EXACT * abs(truth)):
-        return "✓ exactly"
-    if not (math.isfinite(guess) and math.isfinite(truth)):
-        return "✗"
-    if abs(guess - truth) <= CLOSE * abs(truth):
-        return "✓ within 1%"
-    if guess == 0 or truth == 0 or (guess < 0) != (truth < 0):
-        return f"✗ off by {shown(abs(guess - truth))}"
-    factor = max(guess / truth, truth / guess)
-    if factor <= ROUGHLY:
-        return ROUGH
-    return f"✗ {_times(factor)} times too {'high' if abs(guess) > abs(truth) else 'low'}"
-
-
-def _times(factor: float) -> str:
-    return f"{factor:.1f}".removesuffix(".0") if factor < 100 else f"{factor:,.0f}"
-
-
-def _judged_parts(predicted: Any, measured: Any) -> str:
-    if not isinstance(predicted, (tuple, list)) or len(predicted) != len(measured):
-        return f"✗ {len(measured)} values were asked for"
-    verdicts = [judged(p, m) for p, m in zip(predicted, measured, strict=True)]
-    right = sum(verdict[0] == "✓" for verdict in verdicts)
-    if right < len(measured):
-        return f"✗ {right} of {len(measured)} right"
-    near = any(verdict == ROUGH for verdict in verdicts)
-    return f"{ROUGH}, each" if near else "✓ all right"
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def _plain(value: Any) -> str:
-    return " ".join(str(value).lower().replace("-", " ").split()).rstrip(".")
+def misread(guess: Any, rule: Rule) -> str:
+    """Say kindly that a guess has not the form that was asked for, and which that is."""
+    written = f'"{guess}"' if isinstance(guess, str) else shown(guess)
+    if rule.choices:
+        return f"{written} is none of the choices: {rule.asked}"
+    return f"{written} is not {rule.asked}{rule.example}"
 
 
 class Predictor:
-    """`predict(question, value)` notes a guess; `predict.answer(question, measured)` meets it."""
+    """`predict(question, guess)` notes a guess; `predict.answer(question, measured)` meets it."""
 
     def __init__(self) -> None:
         self._guesses: dict[str, Any] = {}
+        self._rules: dict[str, Rule] = {}
 
-    def __call__(self, question: str, value: Any) -> Prediction:
+    def __call__(
+        self,
+        question: str,
+        *guess: Any,
+        exact: bool = False,
+        within: float | None = None,
+        no_effect: float | None = None,
+        choices: tuple[str, ...] = (),
+        numbers: int = 1,
+    ) -> Prediction:
         """Note a guess for the session; a later one for the same question replaces it.
+
+        ``predict("blocks", 4, exact=True)``, ``predict("ms", 3.5, within=2)``,
+        ``predict("load and store", 4, 32, exact=True, numbers=2)``,
+        ``predict("a race?", "no", choices=("yes", "no"))``.
 
         Parameters
         ----------
         question : str
-            The same words as in the cell that measures.
-        value : number, str or tuple of those
+            The same words as in the cell that answers.
+        guess : number or str, or `numbers` of them, or one tuple of those
             Your guess; `...` or None while you have none.
-        """
-        if not isinstance(question, str) or not question.strip():
-            raise TypeError(
-                f"predict(question, value): the question is text, first; got {question!r}"
-            )
-        self._guesses[self._key(question)] = value
-        return Prediction(question, value)
+        exact : bool
+            Right only if equal: counts, and what can be worked out. A fraction may be rounded.
+        within : float
+            A factor above 1: times, rates, sizes. ``within=2``: from half to twice as much.
+        no_effect : float
+            With `within`: what no effect would be, 1 for a ratio. A guess on its other side is
+            never right, nor "no effect" where there is one, nor an effect where there is none.
+        choices : tuple of str
+            Words to choose from. "a race" is understood as "race".
+        numbers : int
+            How many numbers are asked for.
 
-    def answer(self, question: str, measured: Any, unit: str = "") -> Outcome:
-        """Show what was measured beside the guess; without a guess only what was measured."""
-        predicted = self._guesses.get(self._key(question))
+        Raises
+        ------
+        TypeError, ValueError
+            If the question is no text, or the ways to judge do not go together.
+        """
+        key = self._key(question)
+        if exact or within is not None or no_effect is not None or choices or numbers != 1:
+            choices = tuple(choices) if isinstance(choices, list) else choices
+            self._rules[key] = Rule(exact, within, no_effect, choices, numbers)
+        value = self._value(guess[0] if len(guess) == 1 else guess)
+        self._guesses[key] = value
+        return Prediction(question, value, self._rules.get(key))
+
+    def answer(
+        self, question: str, measured: Any, unit: str = "", how: str = "measured"
+    ) -> Outcome:
+        """Show what came out beside the guess; without a guess only what came out.
+
+        Parameters
+        ----------
+        question : str
+            The same words as in the cell that asks.
+        measured : number, tuple of numbers, or str
+            What came out. Words where a number was asked for, such as "not written yet", are
+            shown and not judged.
+        unit : str
+            It is shown behind the number.
+        how : "measured", "counted", "computed" or "found"
+            A clock or a hardware counter; the simulator's counts; arithmetic or a model; or what
+            a program gave when it ran.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the question is no text, `how` another word, or there are more or fewer numbers
+            than were asked for.
+        """
+        key = self._key(question)
+        if how not in HOW:
+            raise ValueError(f"how is one of {', '.join(HOW)}; got {how!r}")
+        measured, guess = self._value(measured), self._guesses.get(key)
+        rule = self._rules.get(key) or rule_for(measured)
+        if not rule.choices and (measured is None or isinstance(measured, str)):
+            note = "" if is_open(guess) else f"You predicted {shown(guess)}."
+            return Outcome(question, guess, measured, how="", note=note)
+        if is_open(guess):
+            note = "Guess first next time: it sticks better."
+            return Outcome(question, guess, measured, unit, how, note=note)
+        count = len(measured) if isinstance(measured, tuple) else 1
+        if count != rule.numbers:
+            raise ValueError(
+                f"{question!r} asks for {rule.numbers} numbers, its answer has {count}: "
+                f"{shown(measured)}"
+            )
+        if (read := rule.read(guess, f"{question} {unit}")) is None:
+            undeclared = rule.choices and key not in self._rules
+            verdict = "✗" if undeclared else ""
+            note = "" if undeclared else f"Your guess: {misread(guess, rule)}."
+            return Outcome(question, guess, measured, unit, how, verdict, note=note)
+        verdict = rule.judged(read, measured)
         factor = None
-        if _is_number(predicted) and _is_number(measured) and predicted != 0:
-            factor = float(measured) / float(predicted)
-        return Outcome(question, predicted, measured, unit, factor)
+        if is_number(read) and is_number(measured) and read != 0:
+            factor = float(measured) / read
+        return Outcome(question, read, measured, unit, how, verdict, factor)
 
     def forget(self) -> None:
-        """Drop all guesses of the session."""
+        """Drop all guesses of the session, and how they are judged."""
         self._guesses.clear()
+        self._rules.clear()
 
     @staticmethod
     def _key(question: str) -> str:
+        if not isinstance(question, str) or not question.strip():
+            raise TypeError(
+                f"predict(question, guess): the question is text, first; got {question!r}"
+            )
         return " ".join(question.lower().split())
+
+    @staticmethod
+    def _value(value: Any) -> Any:
+        """A guess or an answer, with lists and arrays as tuples."""
+        if hasattr(value, "tolist"):  # of NumPy, also a single number
+            value = value.tolist()
+        if isinstance(value, (list, tuple)):
+            return value[0] if len(value) == 1 else tuple(value)
+        return value
 
 
 predict = Predictor()

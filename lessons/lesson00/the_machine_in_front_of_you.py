@@ -95,12 +95,12 @@ numbers
 # before you run the next cell: being surprised is how it sticks.
 
 # %%
-predict("first element on the device", ...)
+predict("first element on the device", 99, exact=True)
 
 # %%
 back = on_device.copy_to_host()
 print(back)
-predict.answer("first element on the device", back[0])
+predict.answer("first element on the device", back[0], how="found")
 
 # %% [markdown]
 # The device did not notice. There are two arrays in two memories, and only a copy moves data from
@@ -153,7 +153,7 @@ cuda.synchronize()
 # How many threads does a launch with `[2, 3]` start? And one with `[25, 4]`?
 
 # %%
-predict("threads of a launch [25, 4]", ...)
+predict("threads of a launch [25, 4]", 100, exact=True)
 
 # %% [markdown]
 # Let them tell. Each thread puts a 1 into an array, at a place of its own.
@@ -172,7 +172,7 @@ def leave_a_mark(marks):
 # %%
 marks = np.zeros(200, dtype=np.int32)
 leave_a_mark[25, 4](marks)
-predict.answer("threads of a launch [25, 4]", marks.sum(), unit="threads")
+predict.answer("threads of a launch [25, 4]", marks.sum(), unit="threads", how="counted")
 
 # %% [markdown]
 # Blocks times threads per block. The array has 200 places, and only the first 100 are marked.
@@ -471,14 +471,19 @@ def add_arrays(out, x, y):
 # A float32 number has 4 bytes. How many bytes does this kernel read for 1,000 elements?
 
 # %%
-predict("bytes read for 1,000 elements", ...)
+predict("bytes read for 1,000 elements", 4000, exact=True)
 
 # %%
 a = np.ones(1000, dtype=np.float32)
 b = np.ones(1000, dtype=np.float32)
 total = np.zeros(1000, dtype=np.float32)
 report = trace(add_arrays, 8, 128, total, a, b)
-predict.answer("bytes read for 1,000 elements", report.total("global", "load").bytes, unit="bytes")
+predict.answer(
+    "bytes read for 1,000 elements",
+    report.total("global", "load").bytes,
+    unit="bytes",
+    how="counted",
+)
 
 # %% [markdown]
 # Two arrays of 4,000 bytes each. *Global* is the GPU's large memory, the one that your arrays are

@@ -134,7 +134,7 @@ check("square-map", square)
 # You have 1,000 elements and blocks of 256 threads. How many blocks do you launch?
 
 # %%
-predict("blocks of 256 for 1,000 elements", ...)
+predict("blocks of 256 for 1,000 elements", 4, exact=True)
 
 # %%
 print("1000 / 256  =", 1000 / 256)
@@ -146,7 +146,7 @@ print("1000 // 256 =", 1000 // 256, "blocks, for", 1000 // 256 * 256, "elements"
 
 # %%
 enough = (1000 + 256 - 1) // 256
-predict.answer("blocks of 256 for 1,000 elements", enough, unit="blocks")
+predict.answer("blocks of 256 for 1,000 elements", enough, unit="blocks", how="computed")
 
 # %% [markdown]
 # For 1,024 elements the same formula gives 4 as well, not 5: adding 1 to the rounded-down number
@@ -221,14 +221,14 @@ def shift_carelessly(out, x):
 
 
 # %%
-predict("out[0] after the careless shift of 10, 20, 30, 40", ...)
+predict("out[0] after the careless shift of 10, 20, 30, 40", 0, exact=True)
 
 # %%
 x = np.array([10, 20, 30, 40], dtype=np.float32)
 out = np.zeros_like(x)
 report = trace(shift_carelessly, 1, 4, out, x)
 print(out)
-predict.answer("out[0] after the careless shift of 10, 20, 30, 40", out[0])
+predict.answer("out[0] after the careless shift of 10, 20, 30, 40", out[0], how="found")
 
 # %% [markdown]
 # Thread 0 reads `x[-1]`. As in NumPy, that is the last element. No error, and a wrong border. The
@@ -358,13 +358,15 @@ print(np.array_equal(other_total, total))
 # when neighbours in x stand in different rows?
 
 # %%
-predict("times more sectors with x along the rows", ...)
+predict("times more sectors with x along the rows", 8, exact=True)
 
 # %%
 by_columns = trace(add_images_by_columns, grid, block, total, a, b).total("global", "load")
 by_rows = trace(add_images_by_rows, grid_by_rows, block, total, a, b).total("global", "load")
 print(f"x along columns: {by_columns.sectors:,} sectors, along rows: {by_rows.sectors:,}")
-predict.answer("times more sectors with x along the rows", by_rows.sectors / by_columns.sectors)
+predict.answer(
+    "times more sectors with x along the rows", by_rows.sectors / by_columns.sectors, how="counted"
+)
 
 # %% [markdown]
 # Of the eight numbers in each sector only one is used at a time. Lesson 04 is about this. Until
@@ -658,7 +660,7 @@ def count_carelessly(counts, values):
 
 
 # %%
-predict("are all pixels counted?", ...)
+predict("are all pixels counted?", "no", choices=("yes", "no"))
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -667,7 +669,7 @@ count_carelessly[512, 128](counts, bins)
 counts
 
 # %%
-predict.answer("are all pixels counted?", "yes" if counts.sum() == bins.size else "no")
+predict.answer("are all pixels counted?", "yes" if counts.sum() == bins.size else "no", how="found")
 
 # %% [markdown]
 # `counts[v] += 1` is three steps: read, add, write. Two threads read a 5, both write a 6, and one
@@ -777,13 +779,15 @@ print("host:", on_host, " device:", on_device.copy_to_host())
 # Count the bytes: ten launches of a kernel with two inputs and one output, a million float32 each.
 
 # %%
-predict("megabytes copied in ten launches, NumPy arrays", ...)
+predict("megabytes copied in ten launches, NumPy arrays", 120, exact=True)
 
 # %%
 arrays = [np.zeros(1_000_000, dtype=np.float32) for _ in range(3)]
 one_way = sum(array.nbytes for array in arrays) / 1e6
 print(f"device arrays, each copied once: {one_way:.0f} MB")
-predict.answer("megabytes copied in ten launches, NumPy arrays", 10 * 2 * one_way, unit="MB")
+predict.answer(
+    "megabytes copied in ten launches, NumPy arrays", 10 * 2 * one_way, unit="MB", how="computed"
+)
 
 # %% [markdown]
 # Ten launches, each array there and back. The way between host and device is far slower than the

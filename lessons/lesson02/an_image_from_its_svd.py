@@ -202,12 +202,12 @@ check("psnr", psnr)
 # in place of the dots. A guess is enough.
 
 # %%
-predict("k for 30 dB, head MRI", ...)
+predict("k for 30 dB, head MRI", 40, within=2)
 
 # %%
 quality = [images.psnr(mri, images.reconstruct(u, s, vt, k)) for k in range(1, 40)]
 needed = 1 + next(i for i, decibel in enumerate(quality) if decibel >= 30)
-predict.answer("k for 30 dB, head MRI", needed, unit="layers")
+predict.answer("k for 30 dB, head MRI", needed, unit="layers", how="computed")
 
 # %% [markdown]
 # PSNR looks at each pixel alone. Your eye looks at edges and texture. The **structural similarity**
@@ -258,7 +258,7 @@ print("same to a thousandth:", abs(dropped - from_pixels) < 1e-3 * from_pixels)
 # rows of `vt`. Predict the largest k for which that is **fewer** numbers than the image has.
 
 # %%
-predict("largest k that still compresses 256 x 256", ...)
+predict("largest k that still compresses 256 x 256", 128, exact=True)
 
 # %% [markdown]
 # ### Exercise: where compression ends
@@ -288,7 +288,7 @@ check("break-even", break_even)
 
 # %%
 largest = max(k for k in range(1, 257) if images.compression(256, 256, k) > 1)
-predict.answer("largest k that still compresses 256 x 256", largest)
+predict.answer("largest k that still compresses 256 x 256", largest, how="computed")
 
 # %% [markdown]
 # Half of the 256 layers is already no gain. And an honest remark: JPEG does far better on
@@ -503,7 +503,11 @@ def median_ms(function, *arguments, seconds=0.2):
 # The small part first, 64×64 pixels. Which program wins? Which one loses, after the three loops?
 
 # %%
-predict("slowest at 64 x 64 after the three loops", ...)
+predict(
+    "slowest at 64 x 64 after the three loops",
+    "2 processes",
+    choices=("one loop", "einsum", "broadcast", "matmul", "njit(parallel)", "2 processes"),
+)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -702,13 +706,13 @@ def original(u, s, vt, k, out):
 # 64 · 64 · 8 = 32,768 steps of the loop. How many **float64** operations do you expect?
 
 # %%
-predict("float64 operations, total = 0.0", ...)
+predict("float64 operations, total = 0.0", 0, exact=True)
 
 # %%
 tiny = [np.ascontiguousarray(part) for part in (u[96:160, :8], s[:8], vt[:8, 96:160])]
 tiny_out = np.zeros((64, 64), dtype=np.float32)
 report = trace(original, (4, 4), (16, 16), *tiny, 8, tiny_out)
-predict.answer("float64 operations, total = 0.0", report.operations["float64"])
+predict.answer("float64 operations, total = 0.0", report.operations["float64"], how="counted")
 
 # %% [markdown]
 # One in every step. Which line is it?
@@ -820,10 +824,10 @@ print("largest error below 0.00001:", abs(tiny_out - exact).max() < 1e-5)
 # </details>
 
 # %%
-predict("sectors per load request, x on the rows", ...)
+predict("sectors per load request, x on the rows", 6, exact=True)
 
 # %%
-predict("sectors per load request, x on the columns", ...)
+predict("sectors per load request, x on the columns", 1.67, exact=True)
 
 # %%
 from course.kernels.reconstruct import reconstruct_naive
@@ -837,11 +841,15 @@ for name, report in (("x on the rows", on_rows), ("x on the columns", on_columns
 
 # %%
 loads = on_rows.total("global", "load")
-predict.answer("sectors per load request, x on the rows", loads.sectors / loads.requests)
+predict.answer(
+    "sectors per load request, x on the rows", loads.sectors / loads.requests, how="counted"
+)
 
 # %%
 loads = on_columns.total("global", "load")
-predict.answer("sectors per load request, x on the columns", loads.sectors / loads.requests)
+predict.answer(
+    "sectors per load request, x on the columns", loads.sectors / loads.requests, how="counted"
+)
 
 # %% [markdown]
 # The same arithmetic, the same result, and 3.6 times fewer sectors; for the stores 4 times fewer.

@@ -75,7 +75,7 @@ from lessons.lesson03.toy_gpu import ToyGPU
 # dots.
 
 # %%
-predict("claims that survive", ...)
+predict("claims that survive", 2, exact=True)
 
 # %% [markdown]
 # Recorded figures come from files in `data/measurements`. They were written by `python -m course
@@ -114,11 +114,11 @@ at_last = toy.clock()
 # The work takes 2 ms, the launch 0.3 ms. What is `after - before`, in ms?
 
 # %%
-predict("ms between two readings around a launch", ...)
+predict("ms between two readings around a launch", 2.3, within=1.1)
 
 # %%
 measured = round(1e3 * (after - before), 2)
-predict.answer("ms between two readings around a launch", measured, unit="ms")
+predict.answer("ms between two readings around a launch", measured, unit="ms", how="computed")
 
 # %%
 marks = {"before": before, "after": after, "after synchronize()": at_last}
@@ -174,12 +174,14 @@ for call in ("first", "second", "third"):
 # should the kernel have taken at 512, in ms?
 
 # %%
-predict("ms of the kernel at 512, from 53.7 at 1024", ...)
+predict("ms of the kernel at 512, from 53.7 at 1024", 6.7, within=1.05)
 
 # %%
 expected = 53.7 / 8
 print(f"so {186 - expected:.0f} of 186 ms were something else")
-predict.answer("ms of the kernel at 512, from 53.7 at 1024", round(expected, 1), unit="ms")
+predict.answer(
+    "ms of the kernel at 512, from 53.7 at 1024", round(expected, 1), unit="ms", how="computed"
+)
 
 # %% [markdown]
 # 512 was the first size that was measured. The rest is the compiler. On the H200's machine, this
@@ -200,7 +202,7 @@ print(f"without shared memory {naive:.3f} ms: shared memory is {naive / later:.1
 # Numba?
 
 # %%
-predict("faster at later images", ...)
+predict("faster at later images", "CuPy", choices=("CuPy", "Numba"))
 
 # %%
 libraries = ("CuPy", "Numba", "NumPy")
@@ -245,7 +247,7 @@ plots.samples(timing.samples, "NumPy, layer by layer, 256 × 256, k = 20, on you
 # takes six times as long. What is the mean of many, in ms?
 
 # %%
-predict("mean of the disturbed toy, in ms", ...)
+predict("mean of the disturbed toy, in ms", 3.4, within=1.1)
 
 # %%
 toy, times = ToyGPU(work=2.0), []
@@ -260,7 +262,9 @@ for _ in range(70):
 q1, median, q3 = np.percentile(times, (25, 50, 75))
 print(f"median {median:.2f} ms, middle half {q1:.2f} to {q3:.2f} ms, n = {len(times)}")
 print(f"shortest {min(times):.2f} ms, longest {max(times):.2f} ms")
-predict.answer("mean of the disturbed toy, in ms", round(np.mean(times), 2), unit="ms")
+predict.answer(
+    "mean of the disturbed toy, in ms", round(np.mean(times), 2), unit="ms", how="computed"
+)
 
 # %% [markdown]
 # No launch took that long, or nearly: each took about 2 ms, or 12. A mean of two things is neither.
@@ -337,7 +341,7 @@ plots.timeline(toy, marks={"first event": begin, "second event": end})
 # without a gap. What will the events say now, in ms a launch?
 
 # %%
-predict("ms a launch between events, queued behind other work", ...)
+predict("ms a launch between events, queued behind other work", 0.02, within=1.1)
 
 # %%
 toy = ToyGPU(work=0.02, launch=0.1, compiling=0.0, queued=0.5, steady=True)
@@ -346,7 +350,9 @@ for _ in range(3):
     toy.launch()
 end = toy.event()
 each = round(1e3 * (end - begin) / 3, 3)
-predict.answer("ms a launch between events, queued behind other work", each, unit="ms")
+predict.answer(
+    "ms a launch between events, queued behind other work", each, unit="ms", how="computed"
+)
 
 # %%
 toy.synchronize()
@@ -479,7 +485,7 @@ plots.time_bars(times, "One kernel, six figures: 2048 × 2048, k = 256, H200 (re
 # the GPU fetches it by itself. How many times faster is that, with 256 MiB to the GPU?
 
 # %%
-predict("pinned against pageable, 256 MiB to the GPU: times faster", ...)
+predict("pinned against pageable, 256 MiB to the GPU: times faster", 4, within=2, no_effect=1)
 
 # %%
 lines = {}
@@ -510,10 +516,10 @@ transfers(16 * 1024**2)
 # was the kernel, in percent?
 
 # %%
-predict("kernel, percent of the whole", ...)
+predict("kernel, percent of the whole", 76, within=1.05)
 
 # %%
-predict.answer("kernel, percent of the whole", round(100 * 52.9 / 69.2), unit="%")
+predict.answer("kernel, percent of the whole", round(100 * 52.9 / 69.2), unit="%", how="computed")
 
 # %% [markdown]
 # Claim 4 falls by a division. Whoever had made the copies free would have saved a quarter.
@@ -697,14 +703,14 @@ check("least-time", least_time)
 # H200: what binds, memory or arithmetic?
 
 # %%
-predict("what binds at 2048, k = 256, H200", ...)
+predict("what binds at 2048, k = 256, H200", "memory", choices=("memory", "arithmetic"))
 
 # %%
 least = bound(work["bytes"], 2 * 2048 * 2048 * 256, recorded_roofs("H200"))
 print(least)
 print(f"intensity {least.intensity:.0f}, ridge at {recorded_roofs('H200').ridge():.0f}")
 answer = "memory" if least.binding == "memory" else "arithmetic"
-predict.answer("what binds at 2048, k = 256, H200", answer)
+predict.answer("what binds at 2048, k = 256, H200", answer, how="computed")
 
 # %% [markdown]
 # A roof is also a lie detector. A figure **above** it is wrong, always: the kernel did not do all
@@ -762,7 +768,7 @@ except measure.ImpossibleFigure as error:
 # lesson 02 be: near the roof, at a half, or below a tenth?
 
 # %%
-predict("reconstruct_naive, percent of the float32 roof", ...)
+predict("reconstruct_naive, percent of the float32 roof", 10, within=3)
 
 # %%
 
@@ -857,7 +863,7 @@ for name, (size, rank, milliseconds) in runs.items():
 # For `original` at 2048: how many times slower is 32×32 than 8×8?
 
 # %%
-predict("original: 32x32 against 8x8, times slower", ...)
+predict("original: 32x32 against 8x8, times slower", 2, within=1.5, no_effect=1)
 
 
 # %%
@@ -896,7 +902,7 @@ predict.answer("original: 32x32 against 8x8, times slower", round(slower, 1))
 # 16×16 at 2048?
 
 # %%
-predict("cost of the float64 sum on an H200, in percent", ...)
+predict("cost of the float64 sum on an H200, in percent", 10, exact=True)
 
 # %%
 both = [maps[name][2][maps[name][0].index("16x16"), 2] for name in ("original", "float32")]
@@ -951,7 +957,7 @@ if gpu() is None:
 # 13.0). How many warps are resident with blocks of 8×8? Think of blocks, too.
 
 # %%
-predict("warps on a T4's multiprocessor, blocks of 8 x 8", ...)
+predict("warps on a T4's multiprocessor, blocks of 8 x 8", 32, exact=True)
 
 # %%
 from course import occupancy
@@ -959,7 +965,9 @@ from course import occupancy
 for block in ((8, 8), (16, 16), (32, 32), (16, 1), (24, 24)):
     print(f"{block}:", occupancy("T4", block, registers=44))
 warps = occupancy("T4", (8, 8), registers=44).warps
-predict.answer("warps on a T4's multiprocessor, blocks of 8 x 8", warps, unit="warps")
+predict.answer(
+    "warps on a T4's multiprocessor, blocks of 8 x 8", warps, unit="warps", how="computed"
+)
 
 # %% [markdown]
 # 8×8, 16×16 and 32×32 all fill it. (16, 1) wastes half of every warp, and only 16 blocks have room.
@@ -984,7 +992,7 @@ except CompilerMissing:
 # places?
 
 # %%
-predict("GB/s of a float32 copy by 32 warps", ...)
+predict("GB/s of a float32 copy by 32 warps", 2800, within=1.5)
 
 # %%
 lines = {}
@@ -1105,7 +1113,7 @@ print(f"NumPy in a fresh process: the first time {first:.1f} ms, later {later:.1
 # From which size on does each win? Begin with the first.
 
 # %%
-predict("kernel alone: first size that beats NumPy", ...)
+predict("kernel alone: first size that beats NumPy", 256, exact=True)
 
 # %%
 sizes = [64, 128, 256, 512, 1024, 2048, 4096]
@@ -1259,7 +1267,7 @@ fate = {
 }
 for claim, reason in fate.items():
     print(f"{claim:34} {reason}")
-predict.answer("claims that survive", 0)
+predict.answer("claims that survive", 0, how="counted")
 
 # %% [markdown]
 # With a GPU you have figures of your own now, from section 8. They are kept in a folder of yours,

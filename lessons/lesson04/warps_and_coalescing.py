@@ -77,13 +77,15 @@ pictures.warp_maps(maps)
 # decides how many rows lie under a warp.**
 
 # %%
-predict("rows under one warp of a 16 x 16 block", ...)
+predict("rows under one warp of a 16 x 16 block", 2, exact=True)
 
 # %%
 warps = np.zeros((16, 16), dtype=np.int32)
 who_is_in_which_warp[1, (16, 16)](warps, np.zeros_like(warps))
 rows_of_warp_0 = np.unique(np.nonzero(warps == 0)[0])
-predict.answer("rows under one warp of a 16 x 16 block", len(rows_of_warp_0), unit="rows")
+predict.answer(
+    "rows under one warp of a 16 x 16 block", len(rows_of_warp_0), unit="rows", how="counted"
+)
 
 # %% [markdown]
 # ## 2 Requests and sectors
@@ -110,7 +112,7 @@ def read_somewhere(out, x, first, step):
 # Start with neighbours: 32 lanes, 32 neighbouring float32 numbers of 4 bytes. How many sectors?
 
 # %%
-predict("sectors, neighbours", ...)
+predict("sectors, neighbours", 4, exact=True)
 
 
 # %%
@@ -122,7 +124,7 @@ x = np.zeros(1024, dtype=np.float32)
 neighbours = traced_read(x, 0, 1)
 load = neighbours.total("global", "load")
 print(f"{load.requests} request, {load.bytes} bytes asked for, {load.sectors * 32} bytes moved")
-predict.answer("sectors, neighbours", load.sectors, unit="sectors")
+predict.answer("sectors, neighbours", load.sectors, unit="sectors", how="counted")
 
 # %% [markdown]
 # 32 · 4 = 128 bytes, and 128 / 32 = 4 sectors. Nothing is moved in vain. Such a request is
@@ -140,18 +142,18 @@ neighbours.show(3)
 # - neighbours, but from element 1 on: `first` is 1
 
 # %%
-predict("sectors, every second element", ...)
+predict("sectors, every second element", 8, exact=True)
 
 # %%
-predict("sectors, every 32nd element", ...)
+predict("sectors, every 32nd element", 32, exact=True)
 
 # %%
-predict("sectors, neighbours from element 1 on", ...)
+predict("sectors, neighbours from element 1 on", 4, exact=True)
 
 # %%
 every_second = traced_read(x, 0, 2)
 sectors = every_second.total("global", "load").sectors
-predict.answer("sectors, every second element", sectors, unit="sectors")
+predict.answer("sectors, every second element", sectors, unit="sectors", how="counted")
 
 # %%
 every_second.show(3)
@@ -161,7 +163,7 @@ every_second.show(3)
 
 # %%
 sectors = traced_read(x, 0, 32).total("global", "load").sectors
-predict.answer("sectors, every 32nd element", sectors, unit="sectors")
+predict.answer("sectors, every 32nd element", sectors, unit="sectors", how="counted")
 
 # %% [markdown]
 # Now each lane has a sector of its own: 1,024 bytes are moved for 128. And the last one, neighbours
@@ -170,7 +172,7 @@ predict.answer("sectors, every 32nd element", sectors, unit="sectors")
 # %%
 one_late = traced_read(x, 1, 1)
 sectors = one_late.total("global", "load").sectors
-predict.answer("sectors, neighbours from element 1 on", sectors, unit="sectors")
+predict.answer("sectors, neighbours from element 1 on", sectors, unit="sectors", how="counted")
 
 # %%
 one_late.show(3)
@@ -258,7 +260,7 @@ def add_pieces(total, x):
 
 
 # %%
-predict("sectors per load request, a piece for each thread", ...)
+predict("sectors per load request, a piece for each thread", 4, exact=True)
 
 # %%
 numbers = np.ones(4096, dtype=np.float32)
@@ -267,7 +269,7 @@ pieces = trace(add_pieces, 2, 64, total, numbers)
 load = pieces.total("global", "load")
 print(f"total {total[0]:.0f}; {load.requests} requests, {load.sectors:,} sectors")
 question = "sectors per load request, a piece for each thread"
-predict.answer(question, load.sectors / load.requests, unit="sectors")
+predict.answer(question, load.sectors / load.requests, unit="sectors", how="counted")
 
 # %% [markdown]
 # Lane 0 reads element 0, lane 1 reads element 32, lane 2 reads element 64. Each thread walks
@@ -359,13 +361,13 @@ on_rows = traced(original, (16, 16))
 # predict the sectors of each load. How many sectors hold 16 different rows of `u`, at the same `i`?
 
 # %%
-predict("sectors of u[row, i], x on the rows", ...)
+predict("sectors of u[row, i], x on the rows", 16, exact=True)
 
 # %%
-predict("sectors of s[i]", ...)
+predict("sectors of s[i]", 1, exact=True)
 
 # %%
-predict("sectors of vt[i, col], x on the rows", ...)
+predict("sectors of vt[i, col], x on the rows", 2, exact=True)
 
 
 # %%
@@ -375,13 +377,17 @@ def sectors_by_access(report):
     return dict(zip(lines["code"], lines["sectors"] / lines["requests"], strict=True))
 
 
-predict.answer("sectors of u[row, i], x on the rows", sectors_by_access(on_rows)["u[row, i]"])
+predict.answer(
+    "sectors of u[row, i], x on the rows", sectors_by_access(on_rows)["u[row, i]"], how="counted"
+)
 
 # %%
-predict.answer("sectors of s[i]", sectors_by_access(on_rows)["s[i]"])
+predict.answer("sectors of s[i]", sectors_by_access(on_rows)["s[i]"], how="counted")
 
 # %%
-predict.answer("sectors of vt[i, col], x on the rows", sectors_by_access(on_rows)["vt[i, col]"])
+predict.answer(
+    "sectors of vt[i, col], x on the rows", sectors_by_access(on_rows)["vt[i, col]"], how="counted"
+)
 
 # %% [markdown]
 # Now you know who is to blame. `u` alone makes 16 of 18 sectors. A row of `u` is k numbers long, so
@@ -403,7 +409,7 @@ on_rows.heat_map()
 # Predict all four accesses before you run the next cell.
 
 # %%
-predict("sectors of u, s, vt, out, x on the columns", ...)
+predict("sectors of u, s, vt, out, x on the columns", 2, 1, 2, 4, exact=True, numbers=4)
 
 # %%
 on_columns = traced(reconstruct.reconstruct_naive, (16, 16))
@@ -413,7 +419,7 @@ print("sectors per request   x on the rows   x on the columns")
 for code in accesses:
     print(f"{code:21} {before[code]:13.0f} {after[code]:18.0f}")
 question = "sectors of u, s, vt, out, x on the columns"
-predict.answer(question, tuple(after[code] for code in accesses))
+predict.answer(question, tuple(after[code] for code in accesses), how="counted")
 
 # %% [markdown]
 # What was bad is good, and what was good has hardly become worse: 16 neighbours of `vt` are 64
@@ -495,7 +501,7 @@ except CompilerMissing:
 # sectors of a load of `u` for the three blocks.
 
 # %%
-predict("sectors of u[row, i] for 8, 16 and 32 wide blocks", ...)
+predict("sectors of u[row, i] for 8, 16 and 32 wide blocks", 8, 16, 32, exact=True, numbers=3)
 
 # %%
 print("block    rows under a warp   u  s  vt  out   blocks at a time on a T4")
@@ -506,7 +512,9 @@ for width in (8, 16, 32):
     u_s_vt_out = "".join(f"{by_access[code]:4.0f}" for code in accesses)
     at_a_time = min(16, 1024 // width**2)
     print(f"{width:2} x {width:2} {width:17} {u_s_vt_out} {at_a_time:16}")
-predict.answer("sectors of u[row, i] for 8, 16 and 32 wide blocks", tuple(sectors_of_u))
+predict.answer(
+    "sectors of u[row, i] for 8, 16 and 32 wide blocks", tuple(sectors_of_u), how="counted"
+)
 
 # %% [markdown]
 # 32 different rows lie under one warp load, instead of 16 or 8. The number of requests is the same.
@@ -531,7 +539,11 @@ predict.answer("sectors of u[row, i] for 8, 16 and 32 wide blocks", tuple(sector
 # 4 × 64?
 
 # %%
-predict("fewest load sectors: width of the block", ...)
+predict(
+    "fewest load sectors: width of the block",
+    "32 x 8",
+    choices=("64 x 4", "32 x 8", "16 x 16", "8 x 32", "4 x 64"),
+)
 
 # %%
 print("  block    u  s  vt   per load request   out")
@@ -545,7 +557,7 @@ for width in (64, 32, 16, 8, 4):
         f"{u_s_vt_out[2]:3.0f} {per_request[width]:18.2f} {u_s_vt_out[3]:5.0f}"
     )
 best = min(per_request, key=per_request.get)
-predict.answer("fewest load sectors: width of the block", best)
+predict.answer("fewest load sectors: width of the block", f"{best} x {256 // best}", how="counted")
 
 # %% [markdown]
 # A flat warp reads many columns of `vt`, a tall one many rows of `u`. 16 × 2 is between them. For
@@ -557,7 +569,7 @@ predict.answer("fewest load sectors: width of the block", best)
 # along x.
 
 # %%
-predict("sectors per store, uint8, block (16, 16)", ...)
+predict("sectors per store, uint8, block (16, 16)", 2, exact=True)
 
 # %%
 widths = (32, 16, 8, 4)
@@ -572,7 +584,7 @@ for dtype in (np.float64, np.float32, np.uint8):
         stores[dtype, width] = store.sectors // store.requests
     figures = "".join(f"{stores[dtype, width]:5}" for width in widths)
     print(f"{np.dtype(dtype).name:18}{figures}")
-predict.answer("sectors per store, uint8, block (16, 16)", stores[np.uint8, 16])
+predict.answer("sectors per store, uint8, block (16, 16)", stores[np.uint8, 16], how="counted")
 
 # %% [markdown]
 # 16 pixels of one byte are half a sector, and the warp's two rows need one each. A block of
@@ -598,12 +610,12 @@ def who_is_with_me(active):
 
 
 # %%
-predict("active lanes in a branch for even i", ...)
+predict("active lanes in a branch for even i", 16, exact=True)
 
 # %%
 active = np.zeros(64, dtype=np.int32)
 report = trace(who_is_with_me, 1, 64, active)
-predict.answer("active lanes in a branch for even i", active[0], unit="lanes")
+predict.answer("active lanes in a branch for even i", active[0], unit="lanes", how="counted")
 
 # %% [markdown]
 # The warp walks **both** sides: the even lanes work and the odd ones wait, then it is the other way
@@ -632,13 +644,15 @@ def who_is_with_me_by_warp(active):
 
 
 # %%
-predict("store requests of two warps, branch by warp", ...)
+predict("store requests of two warps, branch by warp", 4, exact=True)
 
 # %%
 report = trace(who_is_with_me_by_warp, 1, 64, active)
 print("active lanes:", active.min(), "to", active.max())
 requests = report.total("global", "store").requests
-predict.answer("store requests of two warps, branch by warp", requests, unit="requests")
+predict.answer(
+    "store requests of two warps, branch by warp", requests, unit="requests", how="counted"
+)
 
 # %%
 lane = np.arange(32)
@@ -674,14 +688,14 @@ def steps_to_one(steps, numbers):
 # loop, in percent?
 
 # %%
-predict("lanes at work in the loop, in percent", ...)
+predict("lanes at work in the loop, in percent", 50, within=1.5)
 
 # %%
 steps = np.zeros(32, dtype=np.int32)
 steps_to_one[1, 32](steps, np.arange(1, 33))
 share = 100 * steps.mean() / steps.max()
 print("steps, shortest and longest:", steps.min(), "and", steps.max())
-predict.answer("lanes at work in the loop, in percent", round(share), unit="%")
+predict.answer("lanes at work in the loop, in percent", round(share), unit="%", how="counted")
 
 # %%
 at_work = (steps[:, None] > np.arange(steps.max())).astype(int)
@@ -789,7 +803,9 @@ check("block-shape", launch_for_rows)
 # stores?
 
 # %%
-predict("sectors per load and per store, x along the rows of the image", ...)
+predict(
+    "sectors per load and per store, x along the rows of the image", 4, 32, exact=True, numbers=2
+)
 
 # %%
 matrix = np.arange(64 * 96, dtype=np.float32).reshape(64, 96)
@@ -805,7 +821,7 @@ def load_and_store_sectors(kernel, grid, out):
 reading = load_and_store_sectors(transpose.transpose_read_coalesced, (3, 8), flipped)
 print("right:", np.array_equal(flipped, matrix.T))
 question = "sectors per load and per store, x along the rows of the image"
-predict.answer(question, reading)
+predict.answer(question, reading, how="counted")
 
 # %% [markdown]
 # A row of the image is a column of `out`. The warp reads 32 neighbours, four sectors, and writes
@@ -895,14 +911,16 @@ def lengths_of_records(out, points):
 # 32 lanes read `points[i].x`. From one x to the next it is 12 bytes. How many sectors?
 
 # %%
-predict("sectors of points[i].x", ...)
+predict("sectors of points[i].x", 12, exact=True)
 
 # %%
 lengths = np.zeros(1024, dtype=np.float32)
 together = trace(lengths_of_records, 8, 128, lengths, points)
 print("a length:", lengths[0])
 load = together.total("global", "load")
-predict.answer("sectors of points[i].x", load.sectors / load.requests, unit="sectors")
+predict.answer(
+    "sectors of points[i].x", load.sectors / load.requests, unit="sectors", how="counted"
+)
 
 # %%
 pictures.records_in_memory()

@@ -58,13 +58,15 @@ print("u", u.shape, " s", s.shape, " vt", vt.shape, " out", out.shape)
 # beside it reads the same row of `u` again. How many threads load the same element of `u`?
 
 # %%
-predict("threads that load the same element of u", ...)
+predict("threads that load the same element of u", 64, exact=True)
 
 # %%
 naive = trace(reconstruct.reconstruct_naive, (4, 4), (16, 16), u, s, vt, k, out)
 lanes = naive.lines.set_index("code")["lanes"]  # every load of every thread counts
 print(f"loads of u: {lanes['u[row, i]']:,}, elements of u: {u.size:,}")
-predict.answer("threads that load the same element of u", lanes["u[row, i]"] / u.size)
+predict.answer(
+    "threads that load the same element of u", lanes["u[row, i]"] / u.size, how="counted"
+)
 
 # %% [markdown]
 # All 64 pixels of a row want it. For `vt` it is all 64 pixels of a column. Together:
@@ -121,14 +123,14 @@ def pass_on(out, x):
 # `x = 0, 1, 2, … 127`. Both put a number into `buffer[0]`. What does the very last thread get?
 
 # %%
-predict("out[127] of two blocks", ...)
+predict("out[127] of two blocks", 0, exact=True)
 
 # %%
 x = np.arange(128, dtype=np.float32)
 passed = np.zeros_like(x)
 pass_on[2, 64](passed, x)
 print("out[60:67] =", passed[60:67])
-predict.answer("out[127] of two blocks", passed[127])
+predict.answer("out[127] of two blocks", passed[127], how="found")
 
 # %% [markdown]
 # **Each block has its own copy.** The last thread of block 0 got 0, the last one of block 1 got 64.
@@ -139,7 +141,7 @@ predict.answer("out[127] of two blocks", passed[127])
 # is small. How large can a square float32 tile be, if a block may have 48 KiB?
 
 # %%
-predict("largest n for an n x n float32 tile in 48 KiB", ...)
+predict("largest n for an n x n float32 tile in 48 KiB", 110, exact=True)
 
 
 # %%
@@ -154,7 +156,9 @@ try:
     trace(ask_for_much, 1, 1, passed, gpu="T4")
 except NumbaError as error:
     print(error)
-predict.answer("largest n for an n x n float32 tile in 48 KiB", int((48 * 1024 / 4) ** 0.5))
+predict.answer(
+    "largest n for an n x n float32 tile in 48 KiB", int((48 * 1024 / 4) ** 0.5), how="computed"
+)
 
 # %% [markdown]
 # 128 × 128 is refused, 110 × 110 just fits: 48,400 of 49,152 bytes. That limit is for a shape that
@@ -179,13 +183,13 @@ def pass_on_carelessly(out, x):
 
 
 # %%
-predict("is the result right without the barrier?", ...)
+predict("is the result right without the barrier?", "no", choices=("yes", "no"))
 
 # %%
 careless = np.zeros_like(x)
 report = trace(pass_on_carelessly, 2, 64, careless, x)
 right = np.array_equal(careless, passed)
-predict.answer("is the result right without the barrier?", "yes" if right else "no")
+predict.answer("is the result right without the barrier?", "yes" if right else "no", how="found")
 
 # %% [markdown]
 # The result is right, and the program is wrong. The simulator runs all threads line by line, so all
@@ -337,14 +341,14 @@ def blur_directly(out, x):
 
 
 # %%
-predict("loads for each element, blurred directly", ...)
+predict("loads for each element, blurred directly", 7, within=1.05)
 
 # %%
 row = images.head_mri()[128]
 blurred = np.zeros_like(row)
 report = trace(blur_directly, 4, BLOCK, blurred, row)
 loads = report.total("global", "load").lanes / row.size
-predict.answer("loads for each element, blurred directly", round(loads, 2))
+predict.answer("loads for each element, blurred directly", round(loads, 2), how="counted")
 
 # %% [markdown]
 # A little below seven, because of the two ends. Now let the block fetch its elements once. It needs
@@ -367,10 +371,10 @@ pictures.halo(block=8, radius=2)
 # With blocks of 64 and a radius of 3, how many loads is that for each element?
 
 # %%
-predict("loads for each element, through a tile", ...)
+predict("loads for each element, through a tile", 1.09, exact=True)
 
 # %%
-predict.answer("loads for each element, through a tile", (64 + 2 * 3) / 64)
+predict.answer("loads for each element, through a tile", (64 + 2 * 3) / 64, how="computed")
 
 # %% [markdown]
 # The tile has `BLOCK + 2 * RADIUS` places. You may want to write it like this:
@@ -461,13 +465,13 @@ def pass_on_in_rounds(out, x):
 
 
 # %%
-predict("enough barriers?", ...)
+predict("enough barriers?", "yes", choices=("yes", "no"))
 
 # %%
 report = trace(pass_on_in_rounds, 1, 64, careless, x)
 for finding in report.findings:
     print(finding)
-predict.answer("enough barriers?", "no" if report.findings else "yes")
+predict.answer("enough barriers?", "no" if report.findings else "yes", how="found")
 
 # %% [markdown]
 # It is the **store** that is accused this time. A fast warp is in the next round already, and fills
@@ -519,7 +523,7 @@ print("the sum of its rounds:", np.allclose(total, (u * s) @ vt, atol=1e-5))
 # pixels.
 
 # %%
-predict("loads of each element of u, with tiles of 16", ...)
+predict("loads of each element of u, with tiles of 16", 4, exact=True)
 
 # %% [markdown]
 # **Edges.** Few images are a whole number of 16×16 blocks, and few k a multiple of 16. Then a tile
@@ -603,16 +607,16 @@ plots.image_grid([(u * s) @ vt, mine], ["NumPy, k = 32", "your tiles"])
 # </details>
 
 # %%
-predict("sectors loaded with tiles", ...)
+predict("sectors loaded with tiles", 2560, exact=True)
 
 # %%
 tiled = trace(reconstruct.reconstruct_tiled, (4, 4), (16, 16), u, s, vt, k, out)
-predict.answer("sectors loaded with tiles", tiled.total("global", "load").sectors)
+predict.answer("sectors loaded with tiles", tiled.total("global", "load").sectors, how="counted")
 
 # %%
 lanes = tiled.lines.set_index("code")["lanes"]
 question = "loads of each element of u, with tiles of 16"
-predict.answer(question, lanes["u[row, start + x]"] / u.size)
+predict.answer(question, lanes["u[row, start + x]"] / u.size, how="counted")
 
 # %% [markdown]
 # An eighth of the sectors. (The traced kernel is the package's, which does what yours does; it
@@ -739,13 +743,13 @@ check("block-sums", block_sums)
 # block need?
 
 # %%
-predict("rounds for the sum of 256 numbers", ...)
+predict("rounds for the sum of 256 numbers", 8, exact=True)
 
 # %%
 rounds, step = 0, 256 // 2
 while step > 0:
     rounds, step = rounds + 1, step // 2
-predict.answer("rounds for the sum of 256 numbers", rounds, unit="rounds")
+predict.answer("rounds for the sum of 256 numbers", rounds, unit="rounds", how="computed")
 
 # %% [markdown]
 # This pattern is a **reduction**. Lesson 10 makes it faster, and builds a softmax from it.
@@ -791,10 +795,10 @@ print("stride 1:", wavefronts(1))
 # Predict for stride 2. The words are 0, 2, 4, … 62.
 
 # %%
-predict("wavefronts, stride 2", ...)
+predict("wavefronts, stride 2", 2, exact=True)
 
 # %%
-predict.answer("wavefronts, stride 2", wavefronts(2))
+predict.answer("wavefronts, stride 2", wavefronts(2), how="counted")
 
 # %%
 trace(read_with_stride, 1, 32, numbers, 2).show(7)
@@ -805,10 +809,12 @@ trace(read_with_stride, 1, 32, numbers, 2).show(7)
 # all lanes read the same word.
 
 # %%
-predict("wavefronts, strides 32, 3 and 0", ...)
+predict("wavefronts, strides 32, 3 and 0", 32, 3, 32, exact=True, numbers=3)
 
 # %%
-predict.answer("wavefronts, strides 32, 3 and 0", (wavefronts(32), wavefronts(3), wavefronts(0)))
+predict.answer(
+    "wavefronts, strides 32, 3 and 0", (wavefronts(32), wavefronts(3), wavefronts(0)), how="counted"
+)
 
 # %%
 print("stride      ", *[f"{stride:3}" for stride in (1, 2, 3, 4, 5, 8, 16, 31, 32, 33)])
@@ -827,12 +833,12 @@ print("wavefronts  ", *[f"{wavefronts(n):3}" for n in (1, 2, 3, 4, 5, 8, 16, 31,
 # each?
 
 # %%
-predict("wavefronts of u_tile[y, i] and vt_tile[i, x]", ...)
+predict("wavefronts of u_tile[y, i] and vt_tile[i, x]", 1, 1, exact=True, numbers=2)
 
 # %%
 inner = tiled.lines.set_index("code").loc[["u_tile[y, i]", "vt_tile[i, x]"]]
 wavefronts_each = tuple(inner["wavefronts"] / inner["requests"])
-predict.answer("wavefronts of u_tile[y, i] and vt_tile[i, x]", wavefronts_each)
+predict.answer("wavefronts of u_tile[y, i] and vt_tile[i, x]", wavefronts_each, how="counted")
 
 # %%
 tiled.show(int(inner["line"].iloc[0]))
@@ -932,7 +938,7 @@ check("tiled-transpose", transpose_tiled)
 # that one request.
 
 # %%
-predict("wavefronts of reading a column of 32 x 32", ...)
+predict("wavefronts of reading a column of 32 x 32", 32, exact=True)
 
 # %%
 image = np.ascontiguousarray(images.head_mri()[96:160, 96:192])
@@ -940,7 +946,7 @@ turned = np.zeros((96, 64), dtype=np.float32)
 by_tile = trace(transpose.transpose_tiled, (3, 2), transpose.BLOCK, turned, image)
 column = by_tile.total("shared", "load")
 question = "wavefronts of reading a column of 32 x 32"
-predict.answer(question, column.wavefronts / column.requests)
+predict.answer(question, column.wavefronts / column.requests, how="counted")
 
 # %% [markdown]
 # The worst there is: the whole column lies in one bank. And the cure is so small that it looks like
@@ -1024,7 +1030,7 @@ for name in ("read_coalesced", "tiled", "padded"):
 # 17 words in a row.
 
 # %%
-predict("wavefronts of filling 16 x 16, and 16 x 17", ...)
+predict("wavefronts of filling 16 x 16, and 16 x 17", 1, 1, exact=True, numbers=2)
 
 
 # %%
@@ -1043,7 +1049,7 @@ answers = []
 for width in (16, 17):
     store = trace(filling(width), 1, (16, 16)).total("shared", "store")
     answers.append(store.wavefronts / store.requests)
-predict.answer("wavefronts of filling 16 x 16, and 16 x 17", tuple(answers))
+predict.answer("wavefronts of filling 16 x 16, and 16 x 17", tuple(answers), how="counted")
 
 # %% [markdown]
 # Padding made it **worse**. Without it, two rows of 16 words are all 32 banks. With it, they are
@@ -1081,12 +1087,12 @@ def original_tiled(u, s, vt, k, out):
 # neighbouring `x` are 16 words apart. How many different words lie in one bank?
 
 # %%
-predict("wavefronts of u_tile[x, i]", ...)
+predict("wavefronts of u_tile[x, i]", 8, exact=True)
 
 # %%
 original = trace(original_tiled, (4, 4), (16, 16), u, s, vt, k, out)
 read = original.lines.set_index(["code", "op"]).loc[("u_tile[x, i]", "load")]
-predict.answer("wavefronts of u_tile[x, i]", read["wavefronts"] / read["requests"])
+predict.answer("wavefronts of u_tile[x, i]", read["wavefronts"] / read["requests"], how="counted")
 
 # %%
 original.show(12)

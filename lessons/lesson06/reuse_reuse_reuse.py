@@ -57,7 +57,7 @@ from lessons.lesson06 import ladder, pictures
 # cuBLAS in percent?
 
 # %%
-predict("the tiled kernel, % of cuBLAS", ...)
+predict("the tiled kernel, % of cuBLAS", 50, within=1.5)
 
 # %%
 share = 100 * ladder.of_peer(ladder.recorded("tiled"))
@@ -114,7 +114,7 @@ print(ladder.measure("tiled"))
 # How many wavefronts does a product need? There is no conflict.
 
 # %%
-predict("wavefronts for a product, tiled", ...)
+predict("wavefronts for a product, tiled", 2, exact=True)
 
 # %%
 rng = np.random.default_rng(6)
@@ -133,7 +133,7 @@ def traced(name):
 
 tiled = traced("tiled")
 wavefronts = tiled.total("shared", "load").wavefronts / warp_products
-predict.answer("wavefronts for a product, tiled", wavefronts)
+predict.answer("wavefronts for a product, tiled", wavefronts, how="counted")
 
 # %% [markdown]
 # Two wavefronts, two clocks. In two clocks the units could make eight products, and get one to
@@ -169,10 +169,10 @@ pictures.outer_products(((1, 1), (8, 1)))
 # Now give it a square of 8×8 pixels. How many reads has it for each product?
 
 # %%
-predict("reads for a product, square of 8 x 8", ...)
+predict("reads for a product, square of 8 x 8", 0.25, exact=True)
 
 # %%
-predict.answer("reads for a product, square of 8 x 8", (8 + 8) / (8 * 8))
+predict.answer("reads for a product, square of 8 x 8", (8 + 8) / (8 * 8), how="computed")
 
 # %%
 pictures.outer_products(((8, 8),))
@@ -238,7 +238,7 @@ pictures.column_tile()
 # Predict before you write. How many wavefronts for a product?
 
 # %%
-predict("wavefronts for a product, column", ...)
+predict("wavefronts for a product, column", 1.125, exact=True)
 
 # %% [markdown]
 # ### Exercise: step 5
@@ -314,7 +314,7 @@ check("column-tile", reconstruct_column)
 # %%
 column = traced("column")
 wavefronts = column.total("shared", "load").wavefronts / warp_products
-predict.answer("wavefronts for a product, column", wavefronts)
+predict.answer("wavefronts for a product, column", wavefronts, how="counted")
 
 # %% [markdown]
 # And the loads from global memory? A tile of 64 columns lets each number of `u` serve 64 pixels, a
@@ -332,7 +332,7 @@ for name, report in (("tiled", tiled), ("column", column)):
 # shared memory rises. Predict how many times as fast as `tiled` the kernel was.
 
 # %%
-predict("column, times as fast as tiled", ...)
+predict("column, times as fast as tiled", 1.8, within=1.5, no_effect=1)
 
 # %%
 climbed.append("column")
@@ -359,7 +359,7 @@ print(ladder.measure("column"))
 # of `tiled`: one multiply-add and its reads?
 
 # %%
-predict("instructions for a product, tiled", ...)
+predict("instructions for a product, tiled", 3, exact=True)
 
 # %%
 print("step      instructions   products   reads   instructions for a product")
@@ -368,7 +368,7 @@ for name in ("naive", "tiled", "column"):
     print(f"{name:10}{loop.instructions:11}{loop.products:11}{loop.reads:8}", end="")
     print(f"{loop.per_product:21.3f}")
 loop = ladder.facts("tiled").loop
-predict.answer("instructions for a product, tiled", loop.per_product)
+predict.answer("instructions for a product, tiled", loop.per_product, how="counted")
 
 # %% [markdown]
 # Three things to see:
@@ -561,22 +561,22 @@ check("square-tile", reconstruct_square)
 # multiprocessor? Most of the registers you have just counted.
 
 # %%
-predict("registers of a thread, square", ...)
+predict("registers of a thread, square", 96, within=1.25)
 
 # %%
 print(ladder.facts("square").occupancy())
-predict.answer("registers of a thread, square", ladder.facts("square").registers)
+predict.answer("registers of a thread, square", ladder.facts("square").registers, how="counted")
 
 # %% [markdown]
 # A quarter of a read for each product. So a quarter of a wavefront?
 
 # %%
-predict("wavefronts for a product, square", ...)
+predict("wavefronts for a product, square", 0.25, exact=True)
 
 # %%
 square = traced("square")
 wavefronts = square.total("shared", "load").wavefronts / warp_products
-predict.answer("wavefronts for a product, square", wavefronts)
+predict.answer("wavefronts for a product, square", wavefronts, how="counted")
 
 # %% [markdown]
 # Three times as many. Where do the others come from? The trace says it:
@@ -665,7 +665,7 @@ pictures.quarters()
 # row of the turned tile has 128 words?
 
 # %%
-predict("wavefronts of a store into the turned tile, 128 words a row", ...)
+predict("wavefronts of a store into the turned tile, 128 words a row", 1, exact=True)
 
 
 # %%
@@ -677,7 +677,7 @@ def turned_stores(pitch):
 
 banks = np.bincount(turned_stores(128) % 32)
 question = "wavefronts of a store into the turned tile, 128 words a row"
-predict.answer(question, banks.max())
+predict.answer(question, banks.max(), how="computed")
 
 # %% [markdown]
 # Rows 0 and 4 begin in the same bank, so even and odd lanes meet. Padding helps, as for the
@@ -809,17 +809,17 @@ check("wide-tile", reconstruct_wide)
 # times as fast as the square.
 
 # %%
-predict("wide: wavefronts, reads for a product", ...)
+predict("wide: wavefronts, reads for a product", 0.25, 0.0625, exact=True, numbers=2)
 
 # %%
 wide = traced("wide")
 shared = wide.total("shared", "load")
 figures = shared.wavefronts / warp_products, shared.requests / warp_products
 print("bank conflicts:", shared.conflicts + wide.total("shared", "store").conflicts)
-predict.answer("wide: wavefronts, reads for a product", figures)
+predict.answer("wide: wavefronts, reads for a product", figures, how="counted")
 
 # %%
-predict("wide, times as fast as square", ...)
+predict("wide, times as fast as square", 1.6, within=1.5, no_effect=1)
 
 # %%
 show_roofs(["tiled", "column", "square", "wide"])
@@ -996,10 +996,10 @@ check("two-buffers", reconstruct_two_buffers)
 # **asynchronous copies**. Which is faster than step 7, and by how much?
 
 # %%
-predict("buffered, times as fast as wide", ...)
+predict("buffered, times as fast as wide", 1.2, within=1.25, no_effect=1)
 
 # %%
-predict("asynchronous, times as fast as wide", ...)
+predict("asynchronous, times as fast as wide", 0.9, within=1.25, no_effect=1)
 
 # %%
 faster = ladder.faster("buffered", than="wide")
@@ -1057,13 +1057,13 @@ pictures.pieces()
 # down. How many numbers then?
 
 # %%
-predict("different numbers for a warp, 8 across and 4 down", ...)
+predict("different numbers for a warp, 8 across and 4 down", 96, exact=True)
 
 # %%
 print("lanes across, down: numbers")
 for across, down in ((32, 1), (16, 2), (8, 4)):
     print(f"{across:8} x {down}  {across * 8 + down * 8:13}")
-predict.answer("different numbers for a warp, 8 across and 4 down", 8 * 8 + 4 * 8)
+predict.answer("different numbers for a warp, 8 across and 4 down", 8 * 8 + 4 * 8, how="computed")
 
 # %% [markdown]
 # It is the outer product once more, one floor up: a tile that is nearly square needs the fewest
@@ -1092,7 +1092,7 @@ pictures.warp_tile()
 # away at the end. How many instructions for a product are left?
 
 # %%
-predict("instructions for a product, warp tiles", ...)
+predict("instructions for a product, warp tiles", 1.1, within=1.1)
 
 # %%
 for name in ("square", "wide", "buffered", "warp tiles"):
@@ -1100,13 +1100,13 @@ for name in ("square", "wide", "buffered", "warp tiles"):
     extra = loop.instructions - loop.products - loop.reads
     print(f"{name:12}{loop.products:4} products, {loop.reads:2} reads, {extra:2} others")
 loop = ladder.facts("warp tiles").loop
-predict.answer("instructions for a product, warp tiles", round(loop.per_product, 2))
+predict.answer("instructions for a product, warp tiles", round(loop.per_product, 2), how="counted")
 
 # %% [markdown]
 # Nearly all of them are products. There is hardly anything left to take away. And cuBLAS?
 
 # %%
-predict("warp tiles, % of cuBLAS", ...)
+predict("warp tiles, % of cuBLAS", 95, within=1.1)
 
 # %%
 climbed.append("warp tiles")

@@ -139,7 +139,7 @@ with TemporaryDirectory() as folder:
 # one is *image 1*.)
 
 # %%
-predict("% of the run before the second image", ...)
+predict("% of the run before the second image", 40, within=1.1)
 
 # %%
 run = profile.timeline("first")
@@ -177,7 +177,7 @@ for image in range(4):
 # be shorter?
 
 # %%
-predict("ms that image 2 gains if start-up costs nothing", ...)
+predict("ms that image 2 gains if start-up costs nothing", 0, exact=True)
 
 # %%
 start_up = profile.phase(run, "start up")
@@ -200,7 +200,7 @@ predict.answer("ms that image 2 gains if start-up costs nothing", gained, unit="
 # in ms? (Lesson 03 had the project's kernel, with the same size and k.)
 
 # %%
-predict("ms of the kernel on the GPU's row", ...)
+predict("ms of the kernel on the GPU's row", 2, within=1.5)
 
 # %%
 events = profile.timeline("first", 2)
@@ -226,7 +226,7 @@ pictures.timeline_picture(events, "image 2, as the first project did it")
 # and estimate.
 
 # %%
-predict("ms of the kernel under the phase copy out", ...)
+predict("ms of the kernel under the phase copy out", 2.4, within=1.25)
 
 # %%
 copy_out = profile.phase(events, "copy out")
@@ -302,7 +302,7 @@ check("together", together)
 # the GPU do anything? And do its rows ever work at the same time?
 
 # %%
-predict("% of image 2 in which the GPU was busy", ...)
+predict("% of image 2 in which the GPU was busy", 60, within=1.25)
 
 # %%
 gpu = profile.row(events, "GPU")
@@ -331,7 +331,7 @@ predict.answer("% of image 2 in which the GPU was busy", round(share), unit="%")
 # ladder's kernel for float32, *warp tiles*. How many times as fast is an image?
 
 # %%
-predict("tidy, times as fast", ...)
+predict("tidy, times as fast", 5, within=2, no_effect=1)
 
 # %%
 tidy = profile.timeline("tidy", 2)
@@ -346,7 +346,7 @@ predict.answer("tidy, times as fast", round(faster, 1))
 # And for how much of *this* image is the GPU busy?
 
 # %%
-predict("% of the tidy image in which the GPU was busy", ...)
+predict("% of the tidy image in which the GPU was busy", 80, within=1.5)
 
 # %%
 gpu = profile.row(tidy, "GPU")
@@ -394,7 +394,7 @@ record.timeline_here("tidy")
 # (DRAM), in percent?
 
 # %%
-predict("DRAM throughput of original, %", ...)
+predict("DRAM throughput of original, %", 90, within=3)
 
 # %%
 for metric in ("memory throughput", "DRAM throughput"):
@@ -463,7 +463,7 @@ for step in profile.steps():
 # How many sectors does a warp of `original` load for a product, all three together?
 
 # %%
-predict("sectors that original loads for a product", ...)
+predict("sectors that original loads for a product", 18, exact=True)
 
 # %%
 products = profile.products()  # of whole warps, in the profiled launch
@@ -472,7 +472,7 @@ for step in ("original", "naive"):
     counted = profile.counter(step, "global load sectors")
     print(f"{step:9} predicted {expected:,.0f} sectors, counted {counted:,.0f}")
 expected = profile.predicted("original", "global load sectors") / products
-predict.answer("sectors that original loads for a product", round(expected, 1))
+predict.answer("sectors that original loads for a product", round(expected, 1), how="counted")
 
 # %% [markdown]
 # Nearly ten thousand million sectors, predicted to the last one from an image of 256×256. Now all
@@ -536,11 +536,10 @@ check("lines-of-a-load", lines_of_a_load)
 
 # %% [markdown]
 # The same loads as before: for one i a warp loads from `u`, from `s` and from `vt`. How many lines
-# are that together for `original`, how many for `naive`? Give two numbers: `(..., ...)` in place of
-# the dots.
+# are that together for `original`, how many for `naive`?
 
 # %%
-predict("lines for an i: original, naive", ...)
+predict("lines for an i: original, naive", 18, 4, exact=True, numbers=2)
 
 # %%
 counted = []
@@ -561,7 +560,7 @@ pictures.predicted_bars()
 # the busiest. Is it?
 
 # %%
-predict("steps of nine whose busiest part is predicted", ...)
+predict("steps of nine whose busiest part is predicted", 7, exact=True)
 
 # %%
 right = 0
@@ -574,7 +573,7 @@ for step in profile.steps():
     print(f"{step:11}", *[f"{part.clocks:9.3f}" for part in parts], end="      ")
     print(*[f"{part.share:8.0f}%" for part in parts], "" if expected == found else "  no")
 question = "steps of nine whose busiest part is predicted"
-predict.answer(question, right)
+predict.answer(question, right, how="counted")
 
 # %% [markdown]
 # The prediction names the busiest part, each time. It does not say *how* busy that part gets: no
@@ -614,7 +613,7 @@ print(f"waiting for memory       {100 * waits:6.1f} % of a warp's time")
 # has a scheduler to choose from in *warp tiles*?
 
 # %%
-predict("warps for a scheduler, warp tiles", ...)
+predict("warps for a scheduler, warp tiles", 4, within=1.25)
 
 # %%
 print("             theoretical   achieved   time")
@@ -636,7 +635,7 @@ predict.answer("warps for a scheduler, warp tiles", round(warps, 1), unit="warps
 # issue slots are in the table of section 7.
 
 # %%
-predict("clocks between two instructions of a warp, tiled", ...)
+predict("clocks between two instructions of a warp, tiled", 20, within=1.25)
 
 # %%
 for step in ("tiled", "warp tiles"):

@@ -62,7 +62,7 @@ plots.gantt(in_a_row, "a model: six images, one after the other")
 # be at most, if the engines worked at the same time?
 
 # %%
-predict("the most that overlap can give, times", ...)
+predict("the most that overlap can give, times", 3, exact=True)
 
 # %%
 plots.gantts(
@@ -71,7 +71,9 @@ plots.gantts(
 )
 
 # %%
-predict.answer("the most that overlap can give, times", equal.total / equal.busiest())
+predict.answer(
+    "the most that overlap can give, times", equal.total / equal.busiest(), how="computed"
+)
 
 # %% [markdown]
 # Three engines, so at most three times, and only if they all have equally much to do. Six images
@@ -87,7 +89,7 @@ predict.answer("the most that overlap can give, times", equal.total / equal.busi
 # computed and 2 ms to go out. There are enough streams. How long do six images take, in ms?
 
 # %%
-predict("ms for six images", ...)
+predict("ms for six images", 14.5, exact=True)
 
 # %%
 uneven = streams.Stage(copy_in=1.0, kernel=1.5, copy_out=2.0)
@@ -95,7 +97,7 @@ six = streams.schedule(uneven, images=6, streams=3)
 plots.gantt(six, "a model: 1, 1.5 and 2 ms", marks={"bound": streams.least_length(uneven, 6)})
 
 # %%
-predict.answer("ms for six images", streams.length(six), unit="ms")
+predict.answer("ms for six images", streams.length(six), unit="ms", how="computed")
 
 # %% [markdown]
 # The copies out stand side by side, without a gap: six times 2 ms. Before the first of them, an
@@ -183,7 +185,7 @@ plots.gantt(played, "six images, two streams", marks={"bound": streams.least_len
 # enough for these, so that the busiest engine never waits?
 
 # %%
-predict("streams that are enough for 0.5, 0.5 and 2 ms", ...)
+predict("streams that are enough for 0.5, 0.5 and 2 ms", 3, exact=True)
 
 # %%
 short = streams.Stage(copy_in=0.5, kernel=0.5, copy_out=2.0)
@@ -193,7 +195,7 @@ for n in (1, 2, 3, 4, 30):
     print(f"{n:2} streams {first:14.1f} ms {second:17.1f} ms")
 times = [streams.length(streams.schedule(short, 30, n)) for n in range(1, 31)]
 enough = 1 + next(n for n, time in enumerate(times) if time <= min(times) * 1.0001)
-predict.answer("streams that are enough for 0.5, 0.5 and 2 ms", enough)
+predict.answer("streams that are enough for 0.5, 0.5 and 2 ms", enough, how="computed")
 
 # %% [markdown]
 # ### Exercise: how many streams are enough?
@@ -272,7 +274,7 @@ print("original's streams: error below 1e-4:", largest_error("original's streams
 # how many ms do copies in and copies out go on at the same time?
 
 # %%
-predict("ms with copies both ways, the project's order", ...)
+predict("ms with copies both ways, the project's order", 0, exact=True)
 
 # %%
 theirs = streams.schedule(uneven, 6, streams=6, order=streams.back_at_the_end)
@@ -280,7 +282,7 @@ plots.gantts({"a model: the project's order": theirs, "in turns, three streams":
 
 # %%
 both = streams.together(theirs, "copy in", "copy out")
-predict.answer("ms with copies both ways, the project's order", both, unit="ms")
+predict.answer("ms with copies both ways, the project's order", both, unit="ms", how="computed")
 
 # %% [markdown]
 # Images that are done wait until the last one is computed. And the GPU must hold all of them at the
@@ -296,14 +298,14 @@ predict.answer("ms with copies both ways, the project's order", both, unit="ms")
 # ms for the six images?
 
 # %%
-predict("ms in turns, pageable", ...)
+predict("ms in turns, pageable", 14.5, within=1.1, no_effect=14.5)
 
 # %%
 waiting = streams.schedule(uneven, 6, streams=3, pageable=True)
 plots.gantt(waiting, "a model: in turns, three streams, pageable memory")
 
 # %%
-predict.answer("ms in turns, pageable", streams.length(waiting), unit="ms")
+predict.answer("ms in turns, pageable", streams.length(waiting), unit="ms", how="computed")
 
 # %% [markdown]
 # As with one stream! The copy out makes the host wait until the image is there, and only then can
@@ -377,19 +379,19 @@ print(f"copies both ways at once: {streams.together(its_spans, 'copy in', 'copy 
 # How many times fewer bytes go in, if only these travel?
 
 # %%
-predict("times fewer bytes in", ...)
+predict("times fewer bytes in", 16, exact=True)
 
 # %%
 print(f"original  {h200('original', 'bytes in') / 1e6:8.1f} MB in")
 print(f"truncated {h200('truncated', 'bytes in') / 1e6:8.1f} MB in")
 fewer = h200("original", "bytes in") / h200("truncated", "bytes in")
-predict.answer("times fewer bytes in", round(fewer, 2))
+predict.answer("times fewer bytes in", round(fewer, 2), how="computed")
 
 # %% [markdown]
 # And by how much is the whole program faster? Not by as much: bytes out are as many as before.
 
 # %%
-predict("truncated: times faster than the original", ...)
+predict("truncated: times faster than the original", 2, within=1.5, no_effect=1)
 
 # %%
 for way in ("original", "truncated"):
@@ -464,7 +466,7 @@ check("pack-factors", pack)
 # than `truncated`?
 
 # %%
-predict("pinned: times faster than truncated", ...)
+predict("pinned: times faster than truncated", 10, within=1.5, no_effect=1)
 
 # %%
 fast = streams.recorded_link("pinned")
@@ -518,7 +520,7 @@ print(f"measured, one after the other (pinned): {h200('pinned'):.2f} ms")
 # How many times faster than `pinned` will `3 streams` be?
 
 # %%
-predict("3 streams: times faster than pinned", ...)
+predict("3 streams: times faster than pinned", 1.3, within=1.5, no_effect=1)
 
 # %%
 print("               measured     bound")
@@ -566,12 +568,12 @@ print(f"2 streams to the bound  {h200('2 streams') / h200('2 streams', 'bound'):
 # them before they leave. By the model: how many times shorter gets the bound?
 
 # %%
-predict("times shorter with 8-bit images", ...)
+predict("times shorter with 8-bit images", 4, exact=True)
 
 # %%
 grey = streams.Stage(image.copy_in, image.kernel, image.copy_out / 4)
 shorter = streams.least_length(image, 32) / streams.least_length(grey, 32)
-predict.answer("times shorter with 8-bit images", round(shorter, 2))
+predict.answer("times shorter with 8-bit images", round(shorter, 2), how="computed")
 
 # %% [markdown]
 # (If you predicted 4: right, as long as the copy out stays the busiest engine. Halve it further and
@@ -582,14 +584,14 @@ predict.answer("times shorter with 8-bit images", round(shorter, 2))
 # its own `pinned` can it get at most, by the model?
 
 # %%
-predict("whole factors: most that overlap can give, times", ...)
+predict("whole factors: most that overlap can give, times", 2, within=1.1, no_effect=1)
 
 # %%
 whole = streams.stage_of(2048, 2048, 128, link, kernel=float(kernel), whole=True)
 for name, milliseconds in whole.engine_times().items():
     print(f"{name:8} {32 * milliseconds:6.2f} ms for 32 images")
 most = round(whole.total / whole.busiest(), 2)
-predict.answer("whole factors: most that overlap can give, times", most)
+predict.answer("whole factors: most that overlap can give, times", most, how="computed")
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -637,7 +639,7 @@ print(f"locking {pinning.bytes / 2**20:.0f} MiB            {pinning.median:6.1f}
 # if one thread packs meanwhile, in ms?
 
 # %%
-predict("bound with packing meanwhile, ms", ...)
+predict("bound with packing meanwhile, ms", 13, within=1.05)
 
 # %%
 for name in ("before", "meanwhile", "meanwhile, 4 threads"):
@@ -648,7 +650,7 @@ for name in ("before", "meanwhile", "meanwhile, 4 threads"):
         f"{figure.q3:.1f}), the host busy for {host:.1f}"
     )
 longest = max(h200("packing alone", case=PACKED), h200("3 streams"))
-predict.answer("bound with packing meanwhile, ms", round(longest, 1), unit="ms")
+predict.answer("bound with packing meanwhile, ms", round(longest, 1), unit="ms", how="computed")
 
 # %% [markdown]
 # One thread that packs and queues is far from that bound: the host is busy nearly to the end. Four
@@ -664,7 +666,7 @@ predict.answer("bound with packing meanwhile, ms", round(longest, 1), unit="ms")
 # faster, slower, equal?
 
 # %%
-predict("batched against 3 streams", ...)
+predict("batched against 3 streams", "faster", choices=("faster", "slower", "equal"))
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -715,7 +717,7 @@ print(f"50 copies in {50 * small.copy_in:.3f} ms, 50 copies out {50 * small.copy
 # the original without streams, on an H200?
 
 # %%
-predict("small images: the original's streams, times faster", ...)
+predict("small images: the original's streams, times faster", 1.6, within=1.5, no_effect=1)
 
 # %%
 shape = "50x256x256x50"
@@ -735,7 +737,9 @@ predict.answer("small images: the original's streams, times faster", ratio)
 # here, from the original's streams to the best way?
 
 # %%
-predict("50 small images: times, from the original's streams to the best", ...)
+predict(
+    "50 small images: times, from the original's streams to the best", 10, within=2, no_effect=1
+)
 
 # %%
 for way in ("3 streams", "chunks", "graph", "batched"):
@@ -808,13 +812,13 @@ check("graph-pays", graph_pays)
 # many times faster can the whole get at most?
 
 # %%
-predict("the most from a faster kernel, times", ...)
+predict("the most from a faster kernel, times", 4.2, within=1.05)
 
 # %%
 serial = (69.2 - 52.9) / 69.2
 for workers in (2, 10, 100):
     print(f"kernel {workers:3} times faster: {streams.amdahl(serial, workers):.2f} times in all")
-predict.answer("the most from a faster kernel, times", round(1 / serial, 2))
+predict.answer("the most from a faster kernel, times", round(1 / serial, 2), how="computed")
 
 # %% [markdown]
 # The law works backwards, too. Measure a speed-up S with w workers, and ask which fraction would
@@ -945,12 +949,16 @@ for source, saved in notebook:
 # is restarted and run from top to bottom?
 
 # %%
-predict("what the second cell prints", ...)
+predict(
+    "what the second cell prints",
+    "32 images of 2048",
+    choices=("10 images of 1024", "32 images of 2048", "an error"),
+)
 
 # %%
 fresh = {}
 printed = [output_of(source, fresh) for source, _ in notebook]
-predict.answer("what the second cell prints", printed[1].strip())
+predict.answer("what the second cell prints", printed[1].strip(), how="found")
 
 # %% [markdown]
 # ### Exercise: find the outputs that do not come from the code

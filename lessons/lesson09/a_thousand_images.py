@@ -59,7 +59,7 @@ from lessons.lesson09.toy_pipeline import Stage, play_pipeline
 # does the host need for a thousand of these?
 
 # %%
-predict("ms of the host for 1,000 launches", ...)
+predict("ms of the host for 1,000 launches", 20, within=2)
 
 # %%
 (launch,) = recorded("launch", variant="5 Numba arrays", metric="host in a row", gpu="H200")
@@ -86,12 +86,12 @@ print(f"{1.024 * launches / together.median:.0f} times as much")
 # anything to do?
 
 # %%
-predict("multiprocessors that work at one image", ...)
+predict("multiprocessors that work at one image", 132, exact=True)
 
 # %%
 step = LADDER["warp tiles"]
 across, down = step.grid(256, 256)
-predict.answer("multiprocessors that work at one image", across * down)
+predict.answer("multiprocessors that work at one image", across * down, how="computed")
 
 # %%
 h200 = simulated("H200")
@@ -266,7 +266,7 @@ print(f"copy out  {a_second(4 * 256 * 256, 'pinned out'):12,.0f} images/s")
 # And how many a second does **one core of your CPU** factorise, by NumPy? Guess first.
 
 # %%
-predict("SVDs of 256 x 256 a second, on my CPU", ...)
+predict("SVDs of 256 x 256 a second, on my CPU", 50, within=3)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -301,11 +301,13 @@ pictures.stages({"a loop": serial})
 # be a place where finished images wait. How many images a second, when it runs for long?
 
 # %%
-predict("images/s, a thread for each stage", ...)
+predict("images/s, a thread for each stage", 167, within=1.05)
 
 # %%
 threads = play_pipeline(STAGES, images=1000, room=2)
-predict.answer("images/s, a thread for each stage", round(threads.images_per_second))
+predict.answer(
+    "images/s, a thread for each stage", round(threads.images_per_second), how="computed"
+)
 
 # %%
 pictures.stages({"a loop": serial, "a thread for each stage": play_pipeline(STAGES, 8, room=2)}, 48)
@@ -447,7 +449,7 @@ except Failure as failure:
 # goes for the `None` as well. How many have to be put for 4 workers?
 
 # %%
-predict("end markers for 4 workers", ...)
+predict("end markers for 4 workers", 1, exact=True)
 
 # %% [markdown]
 # ### Exercise: several workers
@@ -496,7 +498,7 @@ def run_workers(items, work, workers, room):
 check("run-workers", run_workers)
 
 # %%
-predict.answer("end markers for 4 workers", 4)
+predict.answer("end markers for 4 workers", 4, how="computed")
 
 # %% [markdown]
 # ## 6 Errors travel, and order is kept
@@ -562,7 +564,7 @@ check("errors-travel", careful_worker)
 # Results arrive in the order 2, 0, 1, 3. How many have to be kept at a time, at most?
 
 # %%
-predict("results kept at a time, for 2, 0, 1, 3", ...)
+predict("results kept at a time, for 2, 0, 1, 3", 2, exact=True)
 
 # %% [markdown]
 # ### Exercise: results in order
@@ -600,7 +602,9 @@ check("write-in-order", write_in_order)
 # %%
 kept = write_in_order([(2, "c"), (0, "a"), (1, "b"), (3, "d")], lambda result: None)
 predict.answer(
-    "results kept at a time, for 2, 0, 1, 3", "not written yet" if kept is None else kept
+    "results kept at a time, for 2, 0, 1, 3",
+    "not written yet" if kept is None else kept,
+    how="counted",
 )
 
 # %% [markdown]
@@ -658,12 +662,12 @@ except Failure as failure:
 # 5 ms, a thousand images. How many images lie in a queue **without** a bound, at worst?
 
 # %%
-predict("images in a queue without a bound", ...)
+predict("images in a queue without a bound", 1000, within=1.05)
 
 # %%
 SLOW_DISK = [Stage("decode", 1), Stage("write", 5)]
 endless, bounded = play_pipeline(SLOW_DISK, 1000), play_pipeline(SLOW_DISK, 1000, room=4)
-predict.answer("images in a queue without a bound", endless.most_waiting("write"))
+predict.answer("images in a queue without a bound", endless.most_waiting("write"), how="computed")
 
 # %%
 print("room       images/s   in the queue   of 2048 x 2048, float32")
@@ -737,7 +741,11 @@ check("slowest-stage", slowest_stage)
 # the whole. (Images of 256×256, k = 50. Without a GPU, NumPy rebuilds.) Which one sets the pace?
 
 # %%
-predict("the slowest of decode, factorise, rebuild, write", ...)
+predict(
+    "the slowest of decode, factorise, rebuild, write",
+    "factorise",
+    choices=("decode", "factorise", "rebuild", "write"),
+)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -765,7 +773,7 @@ print(stage_rates.recorded("H200"))
 # which is slower. How many of *your* cores would have to factorise, to keep that link busy?
 
 # %%
-predict("cores like mine that keep the link busy", ...)
+predict("cores like mine that keep the link busy", 1000, within=3)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -945,7 +953,7 @@ def run_program(folder, stop="never"):
 # will the second run make?
 
 # %%
-predict("images that the second run makes", ...)
+predict("images that the second run makes", 12, exact=True)
 
 # %%
 with TemporaryDirectory() as folder, TemporaryDirectory() as calm:
@@ -963,7 +971,7 @@ with TemporaryDirectory() as folder, TemporaryDirectory() as calm:
     print(f"second run: {len(second)} images, from {second[:1]} on, {second_end}")
     print(f"{sum(same)} of 20 are as in a run that nobody disturbed")
     print("made twice:", len(first + second) - len(set(first + second)))
-predict.answer("images that the second run makes", len(second))
+predict.answer("images that the second run makes", len(second), how="counted")
 
 # %% [markdown]
 # The file under the second name was the one in flight. The second run has written over it. Nothing

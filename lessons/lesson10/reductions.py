@@ -69,7 +69,7 @@ print("right:", out[0] == x.sum(), "  atomic additions:", report.total("global",
 # how many times as long as reading does this kernel take?
 
 # %%
-predict("atomics: how many times as long as reading", ...)
+predict("atomics: how many times as long as reading", 100, within=3, no_effect=1)
 
 
 # %%
@@ -104,7 +104,7 @@ print(f"one addition at that address every {each:.2f} ns")
 # seven digits. What relative error do you expect?
 
 # %%
-predict("atomics: relative error of a sum of 2**26 fractions", ...)
+predict("atomics: relative error of a sum of 2**26 fractions", 0.0001, within=2)
 
 # %%
 error = h200("reduce", "sum", "atomics", str(BIG), "error of fractions")
@@ -144,7 +144,7 @@ pictures.tree(8)
 # left for the 65,536 numbers?
 
 # %%
-predict("tree: atomic additions", ...)
+predict("tree: atomic additions", 256, exact=True)
 
 # %%
 SUM, SHAPE = reduce.KINDS["sum"], reduce.SHAPES["sm_90"]
@@ -163,20 +163,22 @@ def traced_sum(name):
 
 
 tree = traced_sum("tree")
-predict.answer("tree: atomic additions", tree.total("global", "atomic").lanes)
+predict.answer("tree: atomic additions", tree.total("global", "atomic").lanes, how="counted")
 
 # %% [markdown]
 # 256 times fewer. For 2²⁶ numbers there are 2¹⁸ blocks. If additions at one address were still what
 # binds, how many ms would they take? You have the figure for one of them.
 
 # %%
-predict("tree: ms for the atomic additions of 2**18 blocks", ...)
+predict("tree: ms for the atomic additions of 2**18 blocks", 0.46, within=1.1)
 
 # %%
 by_additions = 2**18 * each * 1e-6
 print(f"additions alone {by_additions:.3f} ms, reading alone {reading:.3f} ms")
 print(f"tree, recorded  {h200('reduce', 'sum', 'tree', str(BIG)):.3f} ms")
-predict.answer("tree: ms for the atomic additions of 2**18 blocks", round(by_additions, 3))
+predict.answer(
+    "tree: ms for the atomic additions of 2**18 blocks", round(by_additions, 3), how="computed"
+)
 
 # %% [markdown]
 # The kernel stands at that roof. The line at the address is shorter, and it is **still** what
@@ -195,7 +197,7 @@ for name in ("atomics", "tree"):
 # the lanes of a warp move in step, they say. What will the simulator find?
 
 # %%
-predict("the last warp without a barrier", ...)
+predict("the last warp without a barrier", "nothing", choices=("race", "deadlock", "nothing"))
 
 
 # %%
@@ -220,7 +222,7 @@ def last_warp(waits):
 hasty, careful = (trace(last_warp(waits), 1, 32, x[:32], out) for waits in (False, True))
 print(hasty.findings[0])
 print("with syncwarp:", careful.findings or "no finding")
-predict.answer("the last warp without a barrier", hasty.findings[0].kind)
+predict.answer("the last warp without a barrier", hasty.findings[0].kind, how="found")
 
 # %% [markdown]
 # Since the GPUs of 2017 lanes may run apart. `cuda.syncwarp()` is the barrier of a warp, and cheap.
@@ -248,10 +250,10 @@ predict.answer("the last warp without a barrier", hasty.findings[0].kind)
 # number. What does lane 5 hold after the **first** step, and after the last?
 
 # %%
-predict("lane 5 after step 1", ...)
+predict("lane 5 after step 1", 26, exact=True)
 
 # %%
-predict("lane 5 after step 5", ...)
+predict("lane 5 after step 5", 496, exact=True)
 
 
 # %%
@@ -271,10 +273,10 @@ butterfly[1, 32](np.arange(32, dtype=np.float32), held)
 pictures.exchange(held, pictures.xor_partners(), lane=5)
 
 # %%
-predict.answer("lane 5 after step 1", held[1, 5])
+predict.answer("lane 5 after step 1", held[1, 5], how="found")
 
 # %%
-predict.answer("lane 5 after step 5", held[5, 5])
+predict.answer("lane 5 after step 5", held[5, 5], how="found")
 
 # %% [markdown]
 # Follow the red lines up from lane 5: its result has every number once. And so has that of every
@@ -285,7 +287,7 @@ predict.answer("lane 5 after step 5", held[5, 5])
 # beyond the end gets its own number. What does lane 31 hold after five steps?
 
 # %%
-predict("lane 31 after five times shfl_down", ...)
+predict("lane 31 after five times shfl_down", 496, exact=True)
 
 
 # %%
@@ -301,7 +303,7 @@ def downwards(x, out):
 last = np.zeros(32, np.float32)
 downwards[1, 32](np.arange(32, dtype=np.float32), last)
 print("lanes 0 to 3: ", last[:4])
-predict.answer("lane 31 after five times shfl_down", last[31])
+predict.answer("lane 31 after five times shfl_down", last[31], how="found")
 
 # %% [markdown]
 # It doubled its own number five times. With `shfl_down` only **lane 0** has the sum, and all others
@@ -387,7 +389,7 @@ for name, report in (("tree", tree), ("shuffles", shuffled)):
 # is it, then?
 
 # %%
-predict("shuffles, times as fast as the tree", ...)
+predict("shuffles, times as fast as the tree", 2, within=1.25, no_effect=1)
 
 # %%
 times = {name: h200("reduce", "sum", name, str(BIG)) for name in ("tree", "shuffles")}
@@ -424,7 +426,7 @@ print(f"{SHAPE.threads} threads a block, {SHAPE.tile // SHAPE.threads} numbers a
 # take.
 
 # %%
-predict("several: ms", ...)
+predict("several: ms", 0.06, within=1.25)
 
 # %%
 blocks = BIG // SHAPE.tile
@@ -507,7 +509,7 @@ print(f"20 orders of adding one by one, more than 5 different sums: {len(results
 # simulator find without? (`block_sum` is what you have just written, up to the atomic.)
 
 # %%
-predict("finding without the fence", ...)
+predict("finding without the fence", "race", choices=("race", "deadlock", "nothing"))
 
 
 # %%
@@ -543,7 +545,7 @@ for fence in (True, False):
     print(f"fence {fence!s:5}  sum right: {total == x[:1024].sum()}")
     for finding in report.findings:
         print(finding)
-predict.answer("finding without the fence", report.findings[0].kind)
+predict.answer("finding without the fence", report.findings[0].kind, how="found")
 
 # %% [markdown]
 # Right both times, and a **race** without the fence: the counter may be seen to be full before the
@@ -605,7 +607,7 @@ for row in ([1, 2, 3], [81, 82, 83], [101, 102, 103]):
 # together, in units of the size of x?
 
 # %%
-predict("three passes: bytes read and written / bytes of x", ...)
+predict("three passes: bytes read and written / bytes of x", 4, exact=True)
 
 # %%
 matrix = np.random.default_rng(5).standard_normal((32, 1024), dtype=np.float32)
@@ -634,7 +636,7 @@ def moved(report):
 
 report, _ = traced_softmax("three passes")
 question = "three passes: bytes read and written / bytes of x"
-predict.answer(question, moved(report) / matrix.nbytes)
+predict.answer(question, moved(report) / matrix.nbytes, how="counted")
 
 # %% [markdown]
 # Can one reading give both, maximum and sum? The sum needs the maximum, which you only know at the
@@ -780,7 +782,7 @@ check("softmax-online", softmax_rows)
 # transfers. If bytes were all, `registers` would be twice as fast as three passes. Was it?
 
 # %%
-predict("softmax in registers, times as fast as three passes", ...)
+predict("softmax in registers, times as fast as three passes", 2, within=1.5, no_effect=1)
 
 # %%
 print("16384 x 4096           moved / x   recorded")

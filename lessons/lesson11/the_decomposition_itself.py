@@ -67,14 +67,14 @@ from lessons.lesson11 import pictures, toy_svd
 # and largest step?
 
 # %%
-predict("% of an H200's threads that one 256 x 256 matrix fills", ...)
+predict("% of an H200's threads that one 256 x 256 matrix fills", 24, within=1.05)
 
 # %%
 h200 = simulated("H200")
 places = 2048 * h200.multiprocessors  # threads that are there at the same time
 print(f"{places:,} threads at a time, {256 * 256:,} numbers")
 share = round(100 * 256 * 256 / places)
-predict.answer("% of an H200's threads that one 256 x 256 matrix fills", share)
+predict.answer("% of an H200's threads that one 256 x 256 matrix fills", share, how="computed")
 
 # %% [markdown]
 # A quarter, then less and less, 500 times with a wait in between. Sixty-four small matrices do not
@@ -109,13 +109,15 @@ pictures.rotation(x, y, math.atan2(s, c))
 # before. What is their **sum** afterwards?
 
 # %%
-predict("sum of the squared lengths after the rotation", ...)
+predict("sum of the squared lengths after the rotation", 6.81, exact=True)
 
 # %%
 new_x, new_y = c * x - s * y, s * x + c * y
 print("orthogonal:", abs(new_x @ new_y) < 1e-12)
 total = new_x @ new_x + new_y @ new_y
-predict.answer("sum of the squared lengths after the rotation", round(float(total), 2))
+predict.answer(
+    "sum of the squared lengths after the rotation", round(float(total), 2), how="computed"
+)
 
 # %% [markdown]
 # It stays the same: c² + s² = 1, so a rotation is an orthogonal matrix from the left. And here is
@@ -137,12 +139,12 @@ predict.answer("sum of the squared lengths after the rotation", round(float(tota
 # left of that difference in float64?
 
 # %%
-predict("sqrt(1 + tau**2) - tau for tau = 1e9", ...)
+predict("sqrt(1 + tau**2) - tau for tau = 1e9", 5e-10, exact=True)
 
 # %%
 tau = 1e9
 print(f"as it should be: {1 / (tau + math.sqrt(1 + tau**2)):.1e}")
-predict.answer("sqrt(1 + tau**2) - tau for tau = 1e9", math.sqrt(1 + tau**2) - tau)
+predict.answer("sqrt(1 + tau**2) - tau for tau = 1e9", math.sqrt(1 + tau**2) - tau, how="computed")
 
 # %% [markdown]
 # Nothing: such rows would never be rotated. Multiply and divide the difference by the sum √(1 +
@@ -231,7 +233,7 @@ check("jacobi-sweep", jacobi_sweep)
 # first one and after each.)
 
 # %%
-predict("sweeps for a random matrix of 64 x 64", ...)
+predict("sweeps for a random matrix of 64 x 64", 10, within=1.5)
 
 # %%
 rng = np.random.default_rng(10)
@@ -243,7 +245,7 @@ matrices = {
 }
 curves = {name: toy_svd.history(rows)[0] for name, rows in matrices.items()}
 needed = len(curves["random"]) - 1
-predict.answer("sweeps for a random matrix of 64 x 64", needed, unit="sweeps")
+predict.answer("sweeps for a random matrix of 64 x 64", needed, unit="sweeps", how="counted")
 
 # %%
 pictures.convergence(curves, goal=1e-6)
@@ -309,10 +311,10 @@ for one, other in (((0, 1), (2, 3)), ((0, 1), (1, 2))):
 # **rounds** does a sweep need at least, if a round is 32 rotations at the same time?
 
 # %%
-predict("rounds of a sweep over 64 rows", ...)
+predict("rounds of a sweep over 64 rows", 63, exact=True)
 
 # %%
-predict.answer("rounds of a sweep over 64 rows", 64 * 63 // 2 // 32)
+predict.answer("rounds of a sweep over 64 rows", 64 * 63 // 2 // 32, how="computed")
 
 # %% [markdown]
 # 63: each row meets each of its 63 partners once. Chess clubs have the same problem, and an old
@@ -380,12 +382,12 @@ print(f"row by row: {one_by_one} sweeps; in rounds: {in_rounds} sweeps")
 # of 64 matrices of 256×256. How many rotations can happen at the same time?
 
 # %%
-predict("rotations at the same time, 64 matrices of 256 x 256", ...)
+predict("rotations at the same time, 64 matrices of 256 x 256", 8192, exact=True)
 
 # %%
 together = 64 * 256 // 2
 print(f"{together:,} warps; an H200 holds {places // 32:,} at a time")
-predict.answer("rotations at the same time, 64 matrices of 256 x 256", together)
+predict.answer("rotations at the same time, 64 matrices of 256 x 256", together, how="computed")
 
 # %% [markdown]
 # Give each rotation a warp, and the GPU is full. That is why we take Jacobi, though it does more
@@ -401,10 +403,10 @@ predict.answer("rotations at the same time, 64 matrices of 256 x 256", together)
 # that in float32?
 
 # %%
-predict("cos(0.0002) in float32", ...)
+predict("cos(0.0002) in float32", 0.99999998, exact=True)
 
 # %%
-predict.answer("cos(0.0002) in float32", float(np.float32(math.cos(0.0002))))
+predict.answer("cos(0.0002) in float32", float(np.float32(math.cos(0.0002))), how="computed")
 
 # %% [markdown]
 # So `c * x` would leave x as it is, and after ten thousand such rotations lengths are wrong. The
@@ -564,11 +566,11 @@ check("sweep-shared", sweep_in_shared_memory)
 # those of the other side. How many KiB are both for 64×64, float32?
 
 # %%
-predict("KiB for w and k, 64 x 64", ...)
+predict("KiB for w and k, 64 x 64", 32, exact=True)
 
 # %%
 kib = 2 * rotate.SHARED_ROWS**2 * 4 / 1024
-predict.answer("KiB for w and k, 64 x 64", round(kib), unit="KiB")
+predict.answer("KiB for w and k, 64 x 64", round(kib), unit="KiB", how="computed")
 
 # %% [markdown]
 # So it fits any GPU. For 256×256 it is 512 KiB, more than any multiprocessor has.
@@ -640,13 +642,15 @@ print("bytes of device memory: at least 50 times fewer:", plain.bytes > 50 * sha
 # In a sweep over 256 rows, with 8 blocks: how many times fewer rows are brought than pair by pair?
 
 # %%
-predict("times fewer rows brought, blocks of 32, 256 rows", ...)
+predict("times fewer rows brought, blocks of 32, 256 rows", 36, within=1.05)
 
 # %%
 by_pairs = 2 * (256 * 255 // 2)
 by_blocks = 64 * (8 * 7 // 2)
 print(f"pair by pair {by_pairs:,} rows, block by block {by_blocks:,}")
-predict.answer("times fewer rows brought, blocks of 32, 256 rows", round(by_pairs / by_blocks))
+predict.answer(
+    "times fewer rows brought, blocks of 32, 256 rows", round(by_pairs / by_blocks), how="computed"
+)
 
 # %% [markdown]
 # And of 64 matrices 64 · 4 pairs of blocks meet in each round, a thread block each: enough for 132
@@ -703,7 +707,7 @@ for name, step in svd.LADDER.items():
 # The photograph took 12 sweeps. How many after two QR decompositions?
 
 # %%
-predict("sweeps for the photograph, after QR twice", ...)
+predict("sweeps for the photograph, after QR twice", 8, within=1.5, no_effect=12)
 
 # %%
 print("            as it is   QR once   QR twice")
@@ -714,7 +718,7 @@ for name, rows in matrices.items():
     print(f"{name:12}{counts[0]:8}{counts[1]:10}{counts[2]:11}")
     if name == "photograph":
         halved = counts[2]
-predict.answer("sweeps for the photograph, after QR twice", halved, unit="sweeps")
+predict.answer("sweeps for the photograph, after QR twice", halved, unit="sweeps", how="counted")
 
 # %% [markdown]
 # Half of them are gone for the photograph. This is **preconditioning**: a cheap step that makes the
@@ -729,7 +733,7 @@ predict.answer("sweeps for the photograph, after QR twice", halved, unit="sweeps
 # noise have? How large is the largest cosine among them?
 
 # %%
-predict("largest cosine of two rows of noise", ...)
+predict("largest cosine of two rows of noise", 0, within=1.1)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -738,7 +742,7 @@ lengths = np.linalg.norm(rows, axis=1)
 noise = rows[lengths < 1e-12 * lengths.max()]
 print(f"{len(rows) - len(noise)} rows, and {len(noise)} of noise")
 largest = toy_svd.cosines(noise).max()
-predict.answer("largest cosine of two rows of noise", round(float(largest), 2))
+predict.answer("largest cosine of two rows of noise", round(float(largest), 2), how="computed")
 
 # %% [markdown]
 # Any direction, so two may be parallel. Three things go wrong with them:
@@ -878,7 +882,7 @@ check("range-finder", range_finder)
 # How many percent above the least is the sketch's error, for a photograph, without a power step?
 
 # %%
-predict("error above the best, photograph, no power step, %", ...)
+predict("error above the best, photograph, no power step, %", 5, within=2)
 
 
 # %%
@@ -903,7 +907,7 @@ values = {name: np.linalg.svd(a, compute_uv=False) for name, a in examples.items
 least = {name: math.sqrt((s[50:] ** 2).sum()) for name, s in values.items()}
 lost = {name: [beyond_best(name, 64, power) for power in (0, 1, 2)] for name in examples}
 above = round(100 * (lost["photograph"][0] - 1))
-predict.answer("error above the best, photograph, no power step, %", above)
+predict.answer("error above the best, photograph, no power step, %", above, how="computed")
 
 # %%
 pictures.sketch_errors(lost)
@@ -963,7 +967,7 @@ print("within 5% of the best rank 12:", bool(error <= 1.05 * best))
 # at the same time. How many times faster is that?
 
 # %%
-predict("times faster than CuPy, 64 matrices of 256 x 256", ...)
+predict("times faster than CuPy, 64 matrices of 256 x 256", 64, within=3, no_effect=1)
 
 
 # %%
@@ -1115,7 +1119,7 @@ plots.image_grid(shown, columns=3, row_names=("given", "k = 24"), cell=1.5)
 # NumPy's, **without** any?
 
 # %%
-predict("dB lost by the sketch, no power step, k = 24", ...)
+predict("dB lost by the sketch, no power step, k = 24", 2, within=2)
 
 # %%
 best = np.stack([images.reconstruct(*images.svd(image), 24) for image in originals])
@@ -1126,7 +1130,9 @@ for power, sketched in ((2, rebuilt), (0, without)):
         for image, its_best, ours in zip(originals, best, sketched)
     ]
     print(f"{power} power steps: up to {abs(max(losses)):.1f} dB lost")
-predict.answer("dB lost by the sketch, no power step, k = 24", round(max(losses), 1), unit="dB")
+predict.answer(
+    "dB lost by the sketch, no power step, k = 24", round(max(losses), 1), unit="dB", how="computed"
+)
 
 # %% [markdown]
 # With two steps it is nothing that could be seen. And where would you *not* take the sketch? Where

@@ -112,7 +112,7 @@ class ToyProcess:
 # many does it see?
 
 # %%
-predict("GPUs seen, variable set after the first call", ...)
+predict("GPUs seen, variable set after the first call", 1, exact=True)
 
 # %%
 late = ToyProcess()
@@ -120,7 +120,7 @@ late.gpus()
 late.variables["CUDA_VISIBLE_DEVICES"] = "2"
 early = ToyProcess(CUDA_VISIBLE_DEVICES="2")
 print("set before the process starts:", early.gpus())
-predict.answer("GPUs seen, variable set after the first call", late.gpus())
+predict.answer("GPUs seen, variable set after the first call", late.gpus(), how="found")
 
 # %% [markdown]
 # Then all four workers would take GPU 0, three GPUs would be idle, and nothing would say so. So the
@@ -158,7 +158,7 @@ _ = pickle.loads(message)
 # quicker, and the batches are done in the order 2, 0, 1. How many of the six images are the same?
 
 # %%
-predict("images that stay the same, in another order", ...)
+predict("images that stay the same, in another order", 2, exact=True)
 
 
 # %%
@@ -178,7 +178,7 @@ def careless():
 one, two, three = (0, 2), (2, 2), (4, 2)
 in_order, other = do_all(careless(), [one, two, three]), do_all(careless(), [three, one, two])
 same = sum(np.array_equal(a, b) for a, b in zip(in_order, other))
-predict.answer("images that stay the same, in another order", same)
+predict.answer("images that stay the same, in another order", same, how="found")
 
 # %% [markdown]
 # The generator is an argument that nobody sees: its state is what all the calls before have left.
@@ -250,7 +250,7 @@ check("network-bytes", network_bytes)
 # bytes has "make" than "send"?
 
 # %%
-predict("times fewer bytes, made there instead of sent", ...)
+predict("times fewer bytes, made there instead of sent", 10_000, within=1.5)
 
 # %%
 factors, image = 4 * (256 * 50 + 50 + 50 * 256), 4 * 256 * 256
@@ -266,7 +266,7 @@ for (plan, back), count in counted.items():
 # %%
 sent, made = counted["send", 8], counted["make", 8]
 fewer = "not written yet" if made is None else round(sent / made)
-predict.answer("times fewer bytes, made there instead of sent", fewer)
+predict.answer("times fewer bytes, made there instead of sent", fewer, how="computed")
 
 # %% [markdown]
 # Four orders of magnitude. Is the count right? Ask the bytes themselves: this is what would be put
@@ -289,14 +289,14 @@ print("a recipe of the package, below 200 bytes:", recipe < 200)
 # this network: what share of the time does the GPU work, in percent?
 
 # %%
-predict("percent of the time in which the GPU works", ...)
+predict("percent of the time in which the GPU works", 1, within=2)
 
 # %%
 (stack,) = recorded("reconstruct", variant="warp tiles", shape="1024x256x256x50", gpu="H200")
 by_gpu, by_network = 1024e3 / stack.median, 1.25e9 / (factors + image)
 print(f"the GPU: {by_gpu / 1e6:.1f} million images/s; the network: {by_network:,.0f} images/s")
 share = round(100 * by_network / by_gpu, 2)
-predict.answer("percent of the time in which the GPU works", share, unit="%")
+predict.answer("percent of the time in which the GPU works", share, unit="%", how="computed")
 
 # %% [markdown]
 # Four GPUs behind that wire work a quarter of that each. So first the question *"does it have to
@@ -387,7 +387,7 @@ except (ImportError, cluster.ClusterError) as error:
 # of 64 batches, which arrive in a hundred different orders. How many different totals?
 
 # %%
-predict("different totals of the same 64 numbers", ...)
+predict("different totals of the same 64 numbers", 100, within=3)
 
 # %%
 rng = np.random.default_rng(5)
@@ -403,7 +403,7 @@ def as_they_arrive(arrivals):
 
 runs = [[(int(n), int(rng.integers(4)), sums[n]) for n in rng.permutation(64)] for _ in range(100)]
 totals = {float(as_they_arrive(arrivals)) for arrivals in runs}
-predict.answer("different totals of the same 64 numbers", len(totals))
+predict.answer("different totals of the same 64 numbers", len(totals), how="found")
 
 # %% [markdown]
 # None of them is wrong. But tomorrow's run does not give today's result, and no test can compare
@@ -454,7 +454,7 @@ print("not written yet" if steady == {None} else f"{len(steady)} total in {len(r
 # begun twice?
 
 # %%
-predict("batches begun twice", ...)
+predict("batches begun twice", 1, exact=True)
 
 # %%
 killed = play_cluster([2.0] * 12, workers=3, killed=(1, 5.0))
@@ -463,7 +463,7 @@ pictures.timelines({"a toy: worker 1 is killed at 5 ms": killed})
 # %%
 print("done, in the end:", len(killed.done), "of 12")
 print("at work: worker 1 until 5 ms, the others until", f"{killed.milliseconds:.0f} ms")
-predict.answer("batches begun twice", len(killed.lost))
+predict.answer("batches begun twice", len(killed.lost), how="counted")
 
 # %% [markdown]
 # One: the batch that was in its hands. The scheduler knows who has what, sees that the worker is
@@ -489,7 +489,7 @@ print(len(entered), "entries for 12 batches:", entered)
 # brings, finds a process by its number.) How many of the 16 results will be there?
 
 # %%
-predict("results of 16, a worker killed", ...)
+predict("results of 16, a worker killed", 15, exact=True)
 
 
 # %%
@@ -510,7 +510,7 @@ try:
     print("as if nothing had happened:", back == here)
 except (ImportError, cluster.ClusterError) as error:
     print(error)
-predict.answer("results of 16, a worker killed", len(back) or "no workers here")
+predict.answer("results of 16, a worker killed", len(back) or "no workers here", how="counted")
 
 # %% [markdown]
 # `slowly` and `work` were sent over as they stand in this notebook: whatever a function uses, it
@@ -533,7 +533,7 @@ predict.answer("results of 16, a worker killed", len(back) or "no workers here")
 # By static scheduling, when is the last batch done?
 
 # %%
-predict("ms, dealt beforehand", ...)
+predict("ms, dealt beforehand", 18, exact=True)
 
 # %%
 uneven = [5.0, 5.0, 4.0, 4.0] + [1.0] * 8
@@ -547,7 +547,7 @@ pictures.timelines(
 # %%
 for name, one in (("static", dealt), ("dynamic", free)):
     print(f"{name:8}{one.milliseconds:5.0f} ms, {sum(uneven) / one.milliseconds:.1f} times as fast")
-predict.answer("ms, dealt beforehand", dealt.milliseconds, unit="ms")
+predict.answer("ms, dealt beforehand", dealt.milliseconds, unit="ms", how="computed")
 
 # %% [markdown]
 # ### Exercise: when is the last batch done?
@@ -582,7 +582,7 @@ check("last-batch", last_batch)
 # dynamic scheduling?
 
 # %%
-predict("ms, the long ones last", ...)
+predict("ms, the long ones last", 9, exact=True)
 
 # %%
 late = play_cluster(uneven[::-1], 3)
@@ -592,7 +592,7 @@ pictures.timelines(
 
 # %%
 print("by your function:", last_batch(uneven[::-1], 3) or "not written yet")
-predict.answer("ms, the long ones last", late.milliseconds, unit="ms")
+predict.answer("ms, the long ones last", late.milliseconds, unit="ms", how="computed")
 
 # %% [markdown]
 # A **straggler**: the last batch runs alone, and two workers wait. Nobody can cut a batch in two.
@@ -662,7 +662,7 @@ check("two-laws", two_laws)
 # many times as fast is the same work?
 
 # %%
-predict("times as fast with 16 workers, 3% serial", ...)
+predict("times as fast with 16 workers, 3% serial", 11, within=1.1, no_effect=1)
 
 # %%
 COUNTS, WORK, START = (1, 2, 4, 8, 16), [4.0] * 160, 20.0
@@ -679,7 +679,7 @@ def strong(hand_out):
 quick = strong(0.0)
 laws = two_laws(START, sum(WORK), 0.0, 16)
 print("by your function:", "not written yet" if laws is None else [round(law, 1) for law in laws])
-predict.answer("times as fast with 16 workers, 3% serial", round(quick[16], 1))
+predict.answer("times as fast with 16 workers, 3% serial", round(quick[16], 1), how="computed")
 
 # %% [markdown]
 # The same with a scheduler that needs 0.5 ms to hand out a batch, and hands out one at a time. One
@@ -713,7 +713,7 @@ for n in COUNTS[1:]:
 # need for all of that? First with a scheduler that takes no time:
 
 # %%
-predict("scaled speed-up of 16 workers, no time to hand out", ...)
+predict("scaled speed-up of 16 workers, no time to hand out", 11, within=1.02, no_effect=1)
 
 
 # %%
@@ -728,7 +728,9 @@ def weak(workers, hand_out):
 
 gustafson = streams.gustafson(serial["handing out takes no time"], 16)
 print(f"Gustafson: {gustafson:.1f} times; handing out takes 0.5 ms: {weak(16, 0.5):.1f} times")
-predict.answer("scaled speed-up of 16 workers, no time to hand out", round(weak(16, 0.0), 1))
+predict.answer(
+    "scaled speed-up of 16 workers, no time to hand out", round(weak(16, 0.0), 1), how="computed"
+)
 
 # %% [markdown]
 # The serial part does not grow with the work, so its share gets smaller: that is Gustafson's point.
@@ -759,7 +761,7 @@ else:
 # must a batch have, so that the cost is at most 5% of the batch's time?
 
 # %%
-predict("images in a batch, for a cost of at most 5%", ...)
+predict("images in a batch, for a cost of at most 5%", 63, exact=True)
 
 # %% [markdown]
 # ### Exercise: how large must a batch be?
@@ -791,7 +793,7 @@ check("batch-size", batch_size)
 
 # %%
 answer = batch_size(0.7, 2.3, 0.05) or "not written yet"
-predict.answer("images in a batch, for a cost of at most 5%", answer)
+predict.answer("images in a batch, for a cost of at most 5%", answer, how="computed")
 
 # %% [markdown]
 # Now with a GPU's times. In section 5 two workers were handed 100 **empty** batches: no work at
@@ -889,7 +891,7 @@ print(f"{'an empty one':22}{empty_ms[1]:16.1f} ms")
 # worker one every 1.9 ms, with two one every 1.3, with four one every 1.5.)
 
 # %%
-predict("times as fast, four GPUs, batches of 256 small images", ...)
+predict("times as fast, four GPUs, batches of 256 small images", 3, within=1.5, no_effect=1)
 
 # %%
 print("ms from batch to batch   1 worker   2 workers   4 workers")
@@ -1038,13 +1040,13 @@ print(stages)
 # times as much. How many times as fast does the pipeline get?
 
 # %%
-predict("times as fast, three GPUs more", ...)
+predict("times as fast, three GPUs more", 4, within=1.25, no_effect=1)
 
 # %%
 rates = dict(stages.alone)
 more = rates | {"rebuild": 4 * rates["rebuild"]}
 faster = min(more.values()) / min(rates.values())
-predict.answer("times as fast, three GPUs more", round(faster, 2))
+predict.answer("times as fast, three GPUs more", round(faster, 2), how="computed")
 
 # %% [markdown]
 # Not at all. `factorise` sets the pace, and it does not run on a GPU there. What helps is to bring

@@ -88,7 +88,7 @@ matrix = np.random.default_rng(5).standard_normal((32, 1024), dtype=np.float32) 
 # By how much do the two differ at most?
 
 # %%
-predict("largest difference, GELU with tanh", ...)
+predict("largest difference, GELU with tanh", 0.001, within=3)
 
 # %%
 pictures.activation_curves()
@@ -99,7 +99,9 @@ right = grid * pictures.normal_below(grid)
 difference = np.abs(pictures.gelu_by_tanh(grid) - right)
 worst = abs(grid[difference.argmax()])
 print(f"largest at |x| = {worst:.1f}")
-predict.answer("largest difference, GELU with tanh", float(f"{difference.max():.1e}"))
+predict.answer(
+    "largest difference, GELU with tanh", float(f"{difference.max():.1e}"), how="computed"
+)
 
 # %% [markdown]
 # Is that much? It depends on beside what:
@@ -127,7 +129,7 @@ for name in ("gelu", "gelu erf", "gelu tanh"):
 # that, arrays read and arrays written?
 
 # %%
-predict("transfers of x * sigmoid(x) in two kernels", ...)
+predict("transfers of x * sigmoid(x) in two kernels", 4, exact=True)
 
 # %%
 pictures.transfers(
@@ -184,7 +186,7 @@ check("count-transfers", count_transfers)
 # many times as fast as two kernels is one?
 
 # %%
-predict("Swish: one kernel, times as fast as two", ...)
+predict("Swish: one kernel, times as fast as two", 2.5, within=1.5, no_effect=1)
 
 # %%
 flat = matrix.ravel()
@@ -199,7 +201,7 @@ for name, (kernel, arguments) in kernels.items():
     counts[name] = moved(trace(kernel, 128, 256, *arguments)) / flat.nbytes
     print(f"{name:9}{counts[name]:4.0f} transfers")
 both = counts["sigmoid"] + counts["multiply"]
-predict.answer("transfers of x * sigmoid(x) in two kernels", both)
+predict.answer("transfers of x * sigmoid(x) in two kernels", both, how="counted")
 
 
 # %%
@@ -260,7 +262,7 @@ print(f"a copy at the roof:                  {8 * BIG / COPY * 1e-6 / ours:.2f} 
 # that?
 
 # %%
-predict("2**20: the host's launch / the kernel's time", ...)
+predict("2**20: the host's launch / the kernel's time", 0.5, within=2, no_effect=1)
 
 # %%
 SMALL = 2**20
@@ -294,7 +296,7 @@ plots.speed_chart(recorded("activation", kernel="silu", metric=None, gpu="H200")
 # After how many calls is it less than 1% of all that was spent?
 
 # %%
-predict("calls until compilation is below 1%", ...)
+predict("calls until compilation is below 1%", 1000, within=3)
 
 # %%
 first, later = of_swish("wide", SMALL, "first call"), of_swish("wide", SMALL)
@@ -302,7 +304,7 @@ print(f"first call {first:.0f} ms, then {later:.4f} ms")
 mean = (first + 99 * later) / 100
 print(f"mean of 100 calls, the first one counted: {mean / later:,.0f} times too slow")
 calls = math.ceil(0.99 * first / (0.01 * later))
-predict.answer("calls until compilation is below 1%", calls)
+predict.answer("calls until compilation is below 1%", calls, how="computed")
 
 # %% [markdown]
 # The publication's network timed its inference with such first calls in it. Compilation is not
@@ -327,7 +329,7 @@ predict.answer("calls until compilation is below 1%", calls)
 # useless: off by more than 0.1, where results are about 1?
 
 # %%
-predict("mean from which mean(x²) - mean(x)² is useless, spread 1", ...)
+predict("mean from which mean(x²) - mean(x)² is useless, spread 1", 10_000, exact=True)
 
 # %%
 GAMMA, BETA = np.ones(1024, np.float32), np.zeros(1024, np.float32)
@@ -360,7 +362,7 @@ for mean in (0, 10, 100, 1000, 10_000, 30_000):
     powers = [f"1e{math.ceil(math.log10(error))}" for error in errors]
     lost = np.isnan(results[1]).any(1).sum()
     print(f"{mean:6}   below {powers[0]:6} below {powers[1]:14} {lost:3} of 8")
-predict.answer("mean from which mean(x²) - mean(x)² is useless, spread 1", useless)
+predict.answer("mean from which mean(x²) - mean(x)² is useless, spread 1", useless, how="computed")
 
 # %% [markdown]
 # Around 1,000 the squares are a million, and a float32 near a million is good to 0.06. Their
@@ -375,19 +377,19 @@ predict.answer("mean from which mean(x²) - mean(x)² is useless, spread 1", use
 # sum of 4,096 ones, added one by one? And that of the squares of 768 numbers of size 10?
 
 # %%
-predict("float16: 4,096 ones, added one by one", ...)
+predict("float16: 4,096 ones, added one by one", 4096, exact=True)
 
 # %%
-predict("float16: 768 squares of 10", ...)
+predict("float16: 768 squares of 10", 76_800, exact=True)
 
 # %%
 with np.errstate(over="ignore"):
     ones = np.add.accumulate(np.ones(4096, np.float16), dtype=np.float16)[-1]
     squares = np.add.accumulate(np.full(768, 10, np.float16) ** 2, dtype=np.float16)[-1]
-predict.answer("float16: 4,096 ones, added one by one", float(ones))
+predict.answer("float16: 4,096 ones, added one by one", float(ones), how="computed")
 
 # %%
-predict.answer("float16: 768 squares of 10", float(squares))
+predict.answer("float16: 768 squares of 10", float(squares), how="computed")
 
 # %% [markdown]
 # 2,048 + 1 is 2,048 again: the sum stands still, as lesson 10's did at 2²⁴. And 76,800 is above the
@@ -404,7 +406,7 @@ print("float16 in and out, sums in float32: error below 2e-3:", error < 2e-3)
 # fast as with float32?
 
 # %%
-predict("GELU in float16, times as fast", ...)
+predict("GELU in float16, times as fast", 2, within=1.25, no_effect=1)
 
 # %%
 single, half = (
@@ -491,7 +493,7 @@ check("merge-moments", merge_moments)
 
 # %% [markdown]
 # Now LayerNorm's ladder. Read how each step spreads a row, then predict how often each *reads* x,
-# seven numbers in brackets, `(3, ...)`:
+# seven numbers:
 #
 # | step | who has a row | how |
 # |---|---|---|
@@ -504,7 +506,18 @@ check("merge-moments", merge_moments)
 # | several rows | a warp or a part of it | the same, several rows a block |
 
 # %%
-predict("x is read by naive, tree, one pass, warp, block, registers, several rows", ...)
+predict(
+    "x is read by naive, tree, one pass, warp, block, registers, several rows",
+    3,
+    3,
+    2,
+    2,
+    2,
+    1,
+    1,
+    exact=True,
+    numbers=7,
+)
 
 # %%
 NORMS = ("naive", "tree", "one pass", "warp", "block", "registers", "several rows")
@@ -538,7 +551,7 @@ def transfers(report):
 reports = {name: traced_norm(name) for name in NORMS}
 readings = tuple(round(transfers(report) - 1) for report in reports.values())
 question = "x is read by naive, tree, one pass, warp, block, registers, several rows"
-predict.answer(question, readings)
+predict.answer(question, readings, how="counted")
 
 # %%
 print("               x is read   sectors a request   shared wavefronts")
@@ -556,10 +569,10 @@ for name, report in reports.items():
 # reads x once less?
 
 # %%
-predict("LayerNorm: fastest step, times as fast as naive", ...)
+predict("LayerNorm: fastest step, times as fast as naive", 8, within=2, no_effect=1)
 
 # %%
-predict("one pass, times as fast as tree", ...)
+predict("one pass, times as fast as tree", 1.5, within=1.25, no_effect=1)
 
 
 # %%
@@ -613,7 +626,7 @@ predict.answer("one pass, times as fast as tree", round(long["tree"] / long["one
 # x's size: how many times fewer bytes does the fused kernel move?
 
 # %%
-predict("LayerNorm + GELU: times fewer bytes, fused", ...)
+predict("LayerNorm + GELU: times fewer bytes, fused", 2, exact=True)
 
 # %%
 TWO_KERNELS = [("LayerNorm", ["x"], "y"), ("GELU", ["y"], "z")]
@@ -633,7 +646,7 @@ print(f"registers, fused: {transfers(fused):.0f}")
 fewer = (transfers(apart) + transfers(second)) / transfers(fused)
 print(f"{fewer:.1f} times fewer that the lanes ask for")
 least = [sum(len(read) + 1 for _, read, _ in steps) for steps in (TWO_KERNELS, ONE_KERNEL)]
-predict.answer("LayerNorm + GELU: times fewer bytes, fused", least[0] / least[1])
+predict.answer("LayerNorm + GELU: times fewer bytes, fused", least[0] / least[1], how="computed")
 
 # %% [markdown]
 # `block` reads its row twice, and the second time a cache may have it. What **must** cross to and
@@ -706,7 +719,7 @@ check("layer-norm-gelu", layer_norm_gelu)
 # kernel faster?
 
 # %%
-predict("fused, times as fast as block, then gelu", ...)
+predict("fused, times as fast as block, then gelu", 2, within=1.5, no_effect=1)
 
 # %%
 FUSED = "layer norm + gelu"
@@ -722,7 +735,7 @@ predict.answer("fused, times as fast as block, then gelu", round(found["block"] 
 # left when LayerNorm's time is taken off.)
 
 # %%
-predict("fused, times as fast as the best two kernels", ...)
+predict("fused, times as fast as the best two kernels", 2, within=1.25, no_effect=1)
 
 # %%
 gelu_alone = h200("activation", "gelu", "wide", str(BIG))
@@ -782,7 +795,12 @@ for name, time in zip(("CUDA C++", "Triton"), its[1:], strict=True):
 # that of PyTorch's unfused pair?
 
 # %%
-predict("published: rate of the fused Triton kernel / rate of PyTorch's pair", ...)
+predict(
+    "published: rate of the fused Triton kernel / rate of PyTorch's pair",
+    2,
+    within=1.5,
+    no_effect=1,
+)
 
 # %%
 megabytes = 8 * 4096 * 1024 / 1e6
@@ -791,7 +809,7 @@ for name, time, transfers_ in (("torch, two", its[0], 4), ("CUDA C++", its[1], 2
 print(f"Triton      moves 2 arrays at {megabytes / its[2]:4.0f} GB/s")
 rate = (its[0] / its[2]) / (4 / 2)
 question = "published: rate of the fused Triton kernel / rate of PyTorch's pair"
-predict.answer(question, round(rate, 2))
+predict.answer(question, round(rate, 2), how="computed")
 
 # %% [markdown]
 # Below 1. Had the fused kernels only kept PyTorch's rate, they would have been twice as fast. They
@@ -876,10 +894,10 @@ for method in ("block", "registers"):
 # What do you expect of the fused kernel?
 
 # %%
-predict("fused kernel: DRAM, % of peak", ...)
+predict("fused kernel: DRAM, % of peak", 90, within=1.25)
 
 # %%
-predict("fused kernel: SM, % of peak", ...)
+predict("fused kernel: SM, % of peak", 30, within=1.25)
 
 # %%
 METRICS = ("DRAM throughput", "SM throughput", "achieved occupancy")

@@ -89,7 +89,7 @@ pictures.rebuilt_spectra(examples)
 # same question with a spectrum's loudness in place of its score.)
 
 # %%
-predict("faulty scores higher than healthy, share of pairs", ...)
+predict("faulty scores higher than healthy, share of pairs", 0.95, within=1.1)
 
 # %%
 x, is_faulty = spectral.held_out(512)
@@ -97,7 +97,7 @@ _, scores = spectral.reference(x, weights)
 share = spectral.area_under_curve(scores, is_faulty)
 loudness = spectral.area_under_curve((x**2).mean(axis=1), is_faulty)
 print(f"by loudness alone: {loudness:.2f}")
-predict.answer("faulty scores higher than healthy, share of pairs", round(share, 2))
+predict.answer("faulty scores higher than healthy, share of pairs", round(share, 2), how="computed")
 
 # %%
 each = np.array_split(scores[is_faulty], len(spectral.FAULTS))
@@ -233,7 +233,7 @@ check("fused-bytes", fused_bytes)
 # weight, gamma and beta together as "norm". What is the ratio, at a batch of 32?
 
 # %%
-predict("times the bytes, ten launches against one, batch 32", ...)
+predict("times the bytes, ten launches against one, batch 32", 10, within=1.25)
 
 # %%
 launches = [
@@ -273,7 +273,9 @@ total = sum(report.unique_bytes for report in ten)
 print(f"traced: {total:,} bytes against {one.unique_bytes:,}")
 print("fused, error below 1e-5:", bool(relative_error(rebuilt, expected) < 1e-5))
 predict.answer(
-    "times the bytes, ten launches against one, batch 32", round(total / one.unique_bytes, 1)
+    "times the bytes, ten launches against one, batch 32",
+    round(total / one.unique_bytes, 1),
+    how="counted",
 )
 
 # %% [markdown]
@@ -303,13 +305,13 @@ pictures.traffic(programs)
 # grows. What is it at 65,536, where weights hardly count?
 
 # %%
-predict("times the bytes, batch 65,536", ...)
+predict("times the bytes, batch 65,536", 6, within=1.1)
 
 # %%
 # numbers for each spectrum: a to h are written and read; x and y read or written twice; an error
 by_ten = 2 * sum(of_a_sample[name] for name in "abcdefgh") + 2 * 320 + 2 * 320 + 1
 by_one = 320 + 320 + 1  # x, y, the error
-predict.answer("times the bytes, batch 65,536", round(by_ten / by_one, 1))
+predict.answer("times the bytes, batch 65,536", round(by_ten / by_one, 1), how="computed")
 
 # %% [markdown]
 # Does the speed-up follow? If memory is what binds. An H200's memory moves more than 4 MB in a
@@ -339,7 +341,7 @@ print(sum(getattr(kind, "count", 1) for kind in kinds), "words for a matrix")
 # the host, in µs?
 
 # %%
-predict("µs of the host for an array argument", ...)
+predict("µs of the host for an array argument", 1, within=2)
 
 # %%
 cost = {
@@ -385,7 +387,7 @@ for name in ("14 arrays", "4 arrays", "4 arrays, configured anew"):
 # for 0.005 ms. When is the last one done?
 
 # %%
-predict("ms until ten launches are done", ...)
+predict("ms until ten launches are done", 0.05, within=1.1)
 
 # %%
 toy = ToyGPU(work=0.005, launch=0.03, compiling=0.0, steady=True)
@@ -394,7 +396,7 @@ for _ in range(10):
 toy.synchronize()
 done = max(span.end for span in toy.spans) * 1e3  # the toy's clock counts in s
 print(f"the GPU worked for {10 * 0.005:.2f} of {done:.3f} ms")
-predict.answer("ms until ten launches are done", round(done, 3))
+predict.answer("ms until ten launches are done", round(done, 3), how="computed")
 
 # %%
 plots.timeline(toy)
@@ -515,12 +517,12 @@ compare(wait=False)
 # batch of 512?
 
 # %%
-predict("speed-up at 512, with synchronize", ...)
+predict("speed-up at 512, with synchronize", 2, within=1.25, no_effect=1)
 
 # %%
 compare(wait=True)
 (theirs, count), (ours, _) = timed(native, 512, True), timed(extension, 512, True)
-predict.answer("speed-up at 512, with synchronize", round(theirs / ours, 2))
+predict.answer("speed-up at 512, with synchronize", round(theirs / ours, 2), how="computed")
 
 # %% [markdown]
 # The times grow now, as they should. The draw stays! One fault hid the other. How would you find
@@ -638,10 +640,12 @@ check("normalise-frames", normalise_frames)
 # fit?
 
 # %%
-predict("KiB of all weights", ...)
+predict("KiB of all weights", 77, within=1.05)
 
 # %%
-predict.answer("KiB of all weights", round(weights.packed().nbytes / 1024, 1), unit="KiB")
+predict.answer(
+    "KiB of all weights", round(weights.packed().nbytes / 1024, 1), unit="KiB", how="computed"
+)
 
 # %% [markdown]
 # A block of an H200 can have up to 227 KiB, if the kernel is allowed to ask for it
@@ -712,14 +716,14 @@ check("staged-weights", staged_weights)
 # sectors does such a request need, at best?
 
 # %%
-predict("sectors a request of 16 bytes a lane", ...)
+predict("sectors a request of 16 bytes a lane", 16, exact=True)
 
 # %%
 lines = one.lines
 copied = lines[(lines.array == "packed") & (lines.space == "global") & (lines.op == "load")]
 full = copied.sectors.sum() / copied.requests.sum()
 print(copied[["line", "code", "requests", "sectors", "ideal_sectors"]].to_string(index=False))
-predict.answer("sectors a request of 16 bytes a lane", round(full))
+predict.answer("sectors a request of 16 bytes a lane", round(full), how="counted")
 
 # %% [markdown]
 # ## 9 Several spectra a block
@@ -738,7 +742,7 @@ pictures.warps(shape)
 # if it needs 2,600 with 1 × 2?
 
 # %%
-predict("wavefronts a spectrum, 4 x 8 results a lane", ...)
+predict("wavefronts a spectrum, 4 x 8 results a lane", 650, within=2)
 
 # %%
 four_groups = spectral.SHAPES[-1]
@@ -751,7 +755,7 @@ for its in (spectral.FusedShape(1, 2), spectral.FusedShape(2, 4), shape, four_gr
     print(f"{its.shared_bytes / 1024:15.0f} KiB{needed:20,.0f}{its.blocks(32, 132):17}")
     if its == shape:
         measured = needed
-predict.answer("wavefronts a spectrum, 4 x 8 results a lane", round(measured))
+predict.answer("wavefronts a spectrum, 4 x 8 results a lane", round(measured), how="counted")
 
 # %% [markdown]
 # The last shape has four **groups** of five warps in a block. Each group has a tile of its own, and
@@ -778,7 +782,7 @@ for batch in (32, 128, 512, 4096, 65536):
 # the largest take?
 
 # %%
-predict("32 spectra: largest shape against smallest, times", ...)
+predict("32 spectra: largest shape against smallest, times", 4, within=2, no_effect=1)
 
 
 # %%
@@ -811,7 +815,7 @@ predict.answer("32 spectra: largest shape against smallest, times", round(larges
 # multiprocessor. How many times as long does such a round take?
 
 # %%
-predict("round of four groups against round of one, times", ...)
+predict("round of four groups against round of one, times", 4, within=1.5, no_effect=1)
 
 # %%
 print("groups  warps  registers  local memory")
@@ -856,7 +860,7 @@ predict.answer("round of four groups against round of one, times", round(ratio, 
 # In which bank does each row begin? How many wavefronts then?
 
 # %%
-predict("wavefronts, rows 320 apart", ...)
+predict("wavefronts, rows 320 apart", 32, exact=True)
 
 # %%
 from course.kernels.intrinsics import load4
@@ -881,7 +885,7 @@ def wavefronts_of(pitch):
 
 for pitch in (320, 324, 328, 336):
     print(f"rows {pitch} apart: {wavefronts_of(pitch)} wavefronts")
-predict.answer("wavefronts, rows 320 apart", wavefronts_of(320))
+predict.answer("wavefronts, rows 320 apart", wavefronts_of(320), how="counted")
 
 # %% [markdown]
 # All eight rows in the same four banks, or spread over all 32: four numbers of padding for each row
@@ -902,7 +906,7 @@ print(f"{stores.wavefronts:,} wavefronts of stores, {stores.conflicts} of them c
 # barriers more. `resident` has all weights all the time. How many are left there, for each tile?
 
 # %%
-predict("barriers a tile, weights resident", ...)
+predict("barriers a tile, weights resident", 3, exact=True)
 
 # %%
 import re
@@ -915,7 +919,7 @@ for name, text in zip(("resident", "fetched"), source.split("def spectral_fetche
     fetches = len(re.findall(r"^ {12}fetch\(", loop, re.MULTILINE))
     barriers[name] = alone + 2 * fetches
     print(f"{name:9} {fetches} fetches, {alone} other barriers: {barriers[name]} a tile")
-predict.answer("barriers a tile, weights resident", barriers["resident"])
+predict.answer("barriers a tile, weights resident", barriers["resident"], how="counted")
 
 # %% [markdown]
 # Two, and they are needed: a code is a sum over five frames, so five warps must have written their
@@ -1008,7 +1012,7 @@ for batch in (1, 31, 200):
 # By how much does it change what the network rebuilds, relative? Below 1e-5?
 
 # %%
-predict("tanh GELU: relative change of the rebuilt spectra", ...)
+predict("tanh GELU: relative change of the rebuilt spectra", 0.0005, within=3)
 
 # %%
 from unittest.mock import patch
@@ -1029,7 +1033,9 @@ with patch.object(spectral.network, "gelu", gelu_by_tanh):
 changed = relative_error(by_tanh, expected)
 areas = [spectral.area_under_curve(values, is_faulty) for values in (expected_scores, tanh_scores)]
 print("area under the curve: {:.3f} with erf, {:.3f} with tanh".format(*areas))
-predict.answer("tanh GELU: relative change of the rebuilt spectra", float(f"{changed:.0e}"))
+predict.answer(
+    "tanh GELU: relative change of the rebuilt spectra", float(f"{changed:.0e}"), how="computed"
+)
 
 # %% [markdown]
 # Many times what all the roundings of float32 do together, and the alarm is as good as before. Is
@@ -1095,7 +1101,7 @@ print("folded, error below 1e-5:", bool(relative_error(rebuilt, expected) < 1e-5
 # How many times faster than the best compiled one is the fused kernel, at a batch of 32?
 
 # %%
-predict("fused against compiled, batch 32, times", ...)
+predict("fused against compiled, batch 32, times", 4, within=2, no_effect=1)
 
 # %%
 BATCHES = (32, 64, 128, 256, 512, 4096, 65536)
@@ -1232,7 +1238,7 @@ else:
 # its own it is 98.3%.
 
 # %%
-predict("trained with ReLU, computed with GELU: % right", ...)
+predict("trained with ReLU, computed with GELU: % right", 50, within=1.1, no_effect=98.3)
 
 # %%
 from dataclasses import replace
@@ -1249,7 +1255,9 @@ for name in digits.ACTIVATIONS:
     print(f"{name:29}" + "".join(f"{share:8.1%}" for share in right))
     if name == "relu":
         exchanged = 100 * right[digits.ACTIVATIONS.index("gelu")]
-predict.answer("trained with ReLU, computed with GELU: % right", round(exchanged, 1))
+predict.answer(
+    "trained with ReLU, computed with GELU: % right", round(exchanged, 1), how="computed"
+)
 
 # %% [markdown]
 # (SiLU is another name of Swish.) On the diagonal are the three networks as they should be: an
@@ -1283,7 +1291,7 @@ for method in ("naive", "fused", "whole"):
 # many times as long does a caller wait for the scores of 128 images?
 
 # %%
-predict("PyTorch with our ReLU against PyTorch, times the wait", ...)
+predict("PyTorch with our ReLU against PyTorch, times the wait", 1, within=2, no_effect=1)
 
 # %%
 PROGRAMS_OF_DIGITS = {
@@ -1338,7 +1346,7 @@ plots.speedup_by_batch(figures)
 # time. Guess for one kernel and 128 images, in percent.
 
 # %%
-predict("efficiency of one kernel, 128 images, %", ...)
+predict("efficiency of one kernel, 128 images, %", 50, within=2)
 
 # %%
 plots.efficiency_by_batch(figures)
@@ -1357,7 +1365,7 @@ predict.answer("efficiency of one kernel, 128 images, %", round(100 * used, 1))
 # of 100 calls, with the first one in. How many times too long is that for our one kernel?
 
 # %%
-predict("mean with the first of 100 calls, times too long", ...)
+predict("mean with the first of 100 calls, times too long", 2, within=3, no_effect=1)
 
 # %%
 first = h200("whole", 16, "first call", "digits gelu", "cnn")

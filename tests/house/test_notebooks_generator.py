@@ -93,6 +93,25 @@ def test_the_student_gets_a_stub_that_the_solution_only_adds_to(lesson):
     assert "x * x" in full.source
 
 
+@pytest.mark.parametrize(
+    ("source", "student"),
+    [
+        ('predict("a", 4, exact=True)', 'predict("a", ..., exact=True)'),
+        ('predict("x² µs", 4, 32, numbers=2)', 'predict("x² µs", ..., numbers=2)'),
+        ('predict("a", ("no", 1))\npredict("b", -1)', 'predict("a", ...)\npredict("b", ...)'),
+        (
+            'predict(\n    "a",\n    float("inf"),\n    within=2,\n)',
+            'predict(\n    "a",\n    ...,\n    within=2,\n)',
+        ),
+        ('predict.answer("a", 4)', 'predict.answer("a", 4)'),
+        ("text = 'predict(\"a\", 4)'", "text = 'predict(\"a\", 4)'"),
+        ('Write predict("a", 4) first.', 'Write predict("a", 4) first.'),  # markdown
+    ],
+)
+def test_the_student_gets_dots_in_place_of_a_sample_guess(source, student):
+    assert lessons.stub(source) == student
+
+
 def test_building_executes_the_solution_strictly_without_the_users_own_settings(
     lesson, monkeypatch
 ):
@@ -273,6 +292,11 @@ def test_the_sample_keeps_the_format(lesson):
         ("# %% [markdown]\n# # 00", "import os\n# %% [markdown]\n# # 00", "nothing before"),
         ('print("same")', "%time x", "does not compile"),
         ('print("same")', "x = 1\n" * 21, "21 lines"),
+        (
+            'print("same")',
+            'predict("how many?", ..., exact=True)',
+            "no sample guess for 'how many?'",
+        ),
         ("# It squares.", "# " + "word " * 130, "words"),
         ("    return result", "    return result\n  ", None),
     ],

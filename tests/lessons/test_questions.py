@@ -1,0 +1,153 @@
+"""Each question of a lesson says how it is judged, is answered once, and catches its slips."""
+
+import ast
+from dataclasses import dataclass
+
+import pytest
+
+from course.checks.guesses import Rule
+from course.checks.predictions import HOW, Predictor
+from tools import lessons
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question of a lesson, as its text declares it."""
+
+    lesson: str
+    text: str
+    samples: tuple
+    declared: dict
+
+    def __str__(self) -> str:
+        return f"{self.lesson}-{self.text}"
+
+
+def literal(node):
+    """A constant of a lesson's text; ``float("inf")`` is one, too."""
+    return float("inf") if isinstance(node, ast.Call) else ast.literal_eval(node)
+
+
+def asked_in(path):
+    return [
+        Question(
+            path.parent.name,
+            literal(call.args[0]),
+            tuple(literal(guess) for guess in call.args[1:]),
+            {keyword.arg: literal(keyword.value) for keyword in call.keywords},
+        )
+        for cell in lessons.read(path)
+        if cell.kind == "code"
+        for call in lessons.predictions(cell.source)
+    ]
+
+
+def answered_in(path):
+    """The questions that a lesson answers, each with its `how`."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    named, answers = "", []
+    for node in ast.walk(tree):  # breadth first: statements of a notebook in their order
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "question":
+            named = literal(node.value)
+        if isinstance(node, ast.Expr) and ast.unparse(node).startswith("predict.answer("):
+            first = node.value.args[0]
+            how = {k.arg: k.value for k in node.value.keywords}.get("how", ast.Constant("measured"))
+            answers.append((named if isinstance(first, ast.Name) else literal(first), literal(how)))
+    return answers
+
+
+PATHS = lessons.paths()
+QUESTIONS = [question for path in PATHS for question in asked_in(path)]
+
+
+def test_there_are_questions():
+    assert len(QUESTIONS) > 190
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=str)
+def test_a_question_says_how_it_is_judged_and_has_a_sample_guess(question):
+    rule = Rule(**question.declared)  # refuses none, and two ways
+    samples = question.samples if len(question.samples) > 1 else question.samples[0]
+    assert rule.read(samples) is not None
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=str)
+def test_a_speed_up_is_judged_as_an_effect(question):
+    words = question.text.lower()
+    if any(said in words for said in ("times as fast", "times faster", "times slower")):
+        assert question.declared.get("no_effect") == 1
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lessons.name)
+def test_what_is_asked_is_answered_once(path):
+    answers = answered_in(path)
+    assert sorted(text for text, _ in answers) == sorted(q.text for q in asked_in(path))
+    assert {how for _, how in answers} <= set(HOW)
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lessons.name)
+def test_students_get_dots_in_place_of_the_sample(path):
+    for cell in lessons.read(path):
+        if cell.kind == "code":
+            for call in lessons.predictions(lessons.stub(cell.source)):
+                assert [ast.unparse(guess) for guess in call.args[1:]] == ["..."]
+
+
+def outcome_of(text, guess, truth):
+    (question,) = (q for q in QUESTIONS if q.text == text)
+    predictor = Predictor()
+    predictor(text, *(guess if isinstance(guess, tuple) else (guess,)), **question.declared)
+    return predictor.answer(text, truth)
+
+
+@pytest.mark.parametrize(
+    ("text", "guess", "truth"),
+    [
+        ("blocks of 256 for 1,000 elements", 3, 4),  # rounded down
+        ("largest k that still compresses 256 x 256", 128, 127),
+        ("ms between two readings around a launch", 2.3, 0.3),
+        ("kernel, percent of the whole", 53, 76),
+        ("sectors of u, s, vt, out, x on the columns", (2, 1, 4, 8), (2.0, 1.0, 2.0, 4.0)),
+        ("store requests of two warps, branch by warp", 4, 2),
+        ("wavefronts for a product, square", 0.25, 0.75),
+        ("buffered, times as fast as wide", 1.1, 0.97),  # a loss called a gain
+        ("% of the run before the second image", 50, 97),
+        ("ms in turns, pageable", 14.5, 27.0),  # "it changes nothing"
+        ("small images: the original's streams, times faster", 1.6, 0.83),
+        ("images in a queue without a bound", 1000, 800),
+        ("lane 31 after five times shfl_down", 496, 992),  # "it holds the sum"
+        ("shuffles, times as fast as the tree", 2, 1.02),
+        ("cos(0.0002) in float32", 0.99999998, 1.0),
+        ("sweeps for the photograph, after QR twice", 12, 6),
+        ("ms, the long ones last", 9, 11.0),
+        ("times as fast, three GPUs more", 4, 1.0),
+        ("one pass, times as fast as tree", 1.5, 0.98),
+        ("published: rate of the fused Triton kernel / rate of PyTorch's pair", 1.2, 0.79),
+        ("trained with ReLU, computed with GELU: % right", 98.3, 95.3),
+        ("PyTorch with our ReLU against PyTorch, times the wait", 1, 4.5),
+        ("round of four groups against round of one, times", 4, 2.4),
+        ("barriers a tile, weights resident", 4, 2),
+    ],
+)
+def test_a_misconception_is_not_right(text, guess, truth):
+    assert outcome_of(text, guess, truth).verdict.startswith("✗")
+
+
+@pytest.mark.parametrize(
+    ("text", "guess", "truth"),
+    [
+        ("are all pixels counted?", "No, some are lost", "no"),
+        ("slowest at 64 x 64 after the three loops", "processes", "2 processes"),
+        ("sectors per load request, x on the columns", 1.67, 5 / 3),
+        ("fewest load sectors: width of the block", 16, "16 x 16"),
+        ("fewest load sectors: width of the block", "16 x 16", "16 x 16"),
+        ("sectors per load and per store, x along the rows of the image", (4, 32), (4.0, 32.0)),
+        ("lines for an i: original, naive", ((18, 4),), (18, 4)),
+        ("ms in turns, pageable", 27, 27.0),
+        ("the last warp without a barrier", "a race", "race"),
+        ("several: ms", 0.06, 0.069),
+        ("shuffles, times as fast as the tree", 1, 1.02),
+    ],
+)
+def test_a_good_guess_is_right(text, guess, truth):
+    assert outcome_of(text, guess, truth).verdict.startswith("✓")
