@@ -24,7 +24,7 @@ from warpsim.code.callcode import emit_call, is_pure
 from warpsim.front import operators
 from warpsim.front.assigned import DoubtfulReads
 from warpsim.front.liveness import Scopes
-from warpsim.front.names import Site
+from warpsim.front.names import FOLDED, MISSING, Site, folded
 from warpsim.front.oracle import of_value, plain
 from warpsim.front.types import Typing
 from warpsim.run.memory import ConstantArray
@@ -165,6 +165,9 @@ class Emitter(Accesses, DoubtfulReads):
 
     # ------------------------------------------------------------------ expressions
     def expression(self, node: ast.expr) -> str:
+        value = folded(node) if isinstance(node, FOLDED) else MISSING
+        if value is not MISSING:
+            return self.value(value, node)
         return getattr(self, f"code_{type(node).__name__}")(node)
 
     def value(self, value: Any, node: ast.AST) -> str:

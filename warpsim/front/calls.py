@@ -354,15 +354,20 @@ def _array(typer: Expressions, node: ast.Call, path: str) -> types.Type:
     shape_node, dtype_node = array_parts(node)
     if shape_node is None or dtype_node is None:
         raise source.refused(node, f"cuda.{path} needs a shape and a dtype")
-    shape = source.static(shape_node)
-    sizes = shape if isinstance(shape, tuple) else (shape,)
-    if not all(isinstance(size, int | np.integer) for size in sizes):
+    typer.expression(shape_node)
+    shape = typer.literal(shape_node)
+    if shape is MISSING:
         raise source.refused(
             node,
             f"the shape of cuda.{path} must be a compile-time constant: a literal, or a name from "
             f"outside the kernel that holds an integer; {ast.unparse(shape_node)} is neither. "
             "Compute it outside and use its name",
         )
+    sizes = shape if isinstance(shape, tuple) else (shape,)
+    dynamic = path == "shared.array" and len(sizes) == 1
+    if math.prod(sizes) <= 0 and not dynamic:
+        raise source.refused(node, f"array length <= 0: cuda.{path} of shape {shape}")
+    typer.typing.shapes[node] = (0,) if math.prod(sizes) <= 0 else sizes
     dtype = constant_dtype(typer, dtype_node)
     if dtype is None:
         raise source.refused(node, f"{ast.unparse(dtype_node)} is not an element type")

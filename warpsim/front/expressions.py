@@ -14,7 +14,7 @@ from warpsim.front import intrinsics
 from warpsim.front.attributes import Attributes
 from warpsim.front.calls import call
 from warpsim.front.decisions import COMPARE, Decisions
-from warpsim.front.names import MISSING, KernelName, Source
+from warpsim.front.names import FOLDED, MISSING, KernelName, Source, folded
 from warpsim.front.oracle import of_value, plain, resolve
 
 BINARY = {
@@ -81,7 +81,10 @@ class Expressions(Attributes, Decisions):
         handler = getattr(self, f"see_{type(node).__name__}", None)
         if handler is None:
             raise self.unknown_syntax(node, "expression")
-        kind = handler(node)
+        value = folded(node) if isinstance(node, FOLDED) else MISSING
+        kind = handler(node) if value is MISSING else of_value(value)
+        if kind is None:
+            raise self.source.refused(node, f"{ast.unparse(node)} cannot be used in a kernel")
         self.typing.of[node] = kind
         return kind
 
