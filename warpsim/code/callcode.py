@@ -240,11 +240,10 @@ def _atomic(emitter: Emitter, node: ast.Call, name: str) -> str:
         index, values = "(0,)", node.args[1:]
     else:
         kind = plain(typing.of[node.args[1]])
-        index = emitter.expression(node.args[1])
         if isinstance(kind, types.BaseTuple):
-            index = f"tuple(int64(i) for i in {index})"
+            index = emitter.whole_index(node.args[1])
         else:
-            index = f"({emitter.convert(index, kind, types.int64)},)"
+            index = f"({emitter.index_part(emitter.expression(node.args[1]), kind)},)"
         values = node.args[2:]
     codes = [
         emitter.operand(value, kind)

@@ -253,18 +253,18 @@ def _array_method(typer: Expressions, node: ast.Call, kind: types.Array, name: s
     if not node.keywords and name == "view" and len(node.args) == 1:
         dtype = constant_dtype(typer, node.args[0])
         if isinstance(dtype, types.Number | types.Boolean):
-            return types.Array(dtype, kind.ndim, "A")
+            return kind.copy(dtype=dtype, layout="A")
         raise typer.source.refused(node, f".view({ast.unparse(node.args[0])}): not an element type")
     if not node.keywords and name == "reshape" and node.args:
         kinds = [plain(typer.expression(argument)) for argument in node.args]
         parts = list(kinds[0]) if isinstance(kinds[0], types.BaseTuple) else kinds
         if all(isinstance(part, types.Integer) for part in parts):
-            return types.Array(kind.dtype, len(parts), "C")
+            return kind.copy(ndim=len(parts), layout="C")
     if not node.keywords and not node.args:
         if name in ("sum", "mean"):
             return total_type(typer, node, kind, name)
         if name == "transpose":
-            return types.Array(kind.dtype, kind.ndim, "A")
+            return kind.copy(layout="A")
     raise typer.source.refused(
         node, f"kernels have no array method .{name}(): loop over the elements"
     )
@@ -389,6 +389,7 @@ def _atomic(typer: Expressions, node: ast.Call, name: str) -> types.Type:
         raise source.refused(
             node, f"cuda.atomic.{name} on {array} is not possible; element types: {listed}"
         )
+    typer.check_mutable(node, array)
     values = node.args[1:] if name == "compare_and_swap" else node.args[2:]
     if name != "compare_and_swap":
         index = plain(typer.expression(node.args[1]))

@@ -264,7 +264,7 @@ class Expressions(Attributes, Decisions):
                 f"cannot index {base} with {base.ndim - kept} indices: it has {base.ndim} "
                 "dimensions",
             )
-        return types.Array(base.dtype, kept, "A") if kept else base.dtype
+        return base.copy(ndim=kept, layout="A") if kept else base.dtype
 
     def _without_ellipsis(self, node: ast.Subscript, base: types.Array) -> list[ast.expr]:
         """The indices; an ellipsis stands for as many whole axes as are left."""
@@ -317,7 +317,7 @@ class Expressions(Attributes, Decisions):
         if isinstance(kind, types.UniTuple):
             return kind.dtype
         if isinstance(kind, types.Array):
-            return kind.dtype if kind.ndim == 1 else types.Array(kind.dtype, kind.ndim - 1, "A")
+            return kind.dtype if kind.ndim == 1 else kind.copy(ndim=kind.ndim - 1, layout="A")
         raise self.source.refused(node, f"cannot loop over {kind}")
 
 

@@ -218,7 +218,10 @@ def _folded(text: str) -> Any:
     """Asks the compiler itself: what it folds is one constant in the code."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of nonsense such as 3[0]
-        code = compile(text, "<literals>", "eval")
+        try:
+            code = compile(text, "<literals>", "eval")
+        except SyntaxError:  # a slice among several indices, which stands alone nowhere
+            return MISSING
     work = [step for step in dis.get_instructions(code) if step.opname not in _NO_WORK]
     return work[0].argval if len(work) == 1 and work[0].opname in _LOADS else MISSING
 

@@ -168,6 +168,7 @@ class Typer(Expressions):
 
     def store(self, target: ast.expr, array: types.Type, element: types.Type, kind) -> None:
         """Check that an element can be set to a value of some type."""
+        self.check_mutable(target, array)
         self.typing.targets[target] = element
         part, given = element, plain(kind)
         if isinstance(element, types.Array) and self.sets_field(target):

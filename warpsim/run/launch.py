@@ -138,6 +138,7 @@ class Arguments:
             copy = copied(value, f"argument {name!r}")
             if value.flags.writeable and direction != "in":
                 self.back.append(lambda: np.copyto(value, copy))
+            copy.flags.writeable = value.flags.writeable
             return self._array(copy, name)
         if hasattr(value, "__cuda_array_interface__"):
             memory = device_memory(value)
@@ -185,6 +186,8 @@ class Arguments:
                     else ""
                 )
             )
+        if not memory.flags.writeable:
+            kind = kind.copy(readonly=True)  # as in Numba, no kernel may change it
         return kind, global_array(memory, name)
 
     def _real_device_array(self, value: Any, name: str) -> tuple[types.Type, Array]:
@@ -204,6 +207,8 @@ class Arguments:
         for given, wanted in zip(self.types, declared, strict=True):
             if isinstance(given, types.Array) and isinstance(wanted, types.Array):
                 if (given.dtype, given.ndim) != (wanted.dtype, wanted.ndim):
+                    return False
+                if wanted.mutable and not given.mutable:
                     return False
             elif isinstance(given, types.Array) or isinstance(wanted, types.Array):
                 return False
