@@ -25,7 +25,7 @@ from warpsim.front import operators
 from warpsim.front.assigned import DoubtfulReads
 from warpsim.front.liveness import Scopes
 from warpsim.front.names import FOLDED, MISSING, Site, folded
-from warpsim.front.oracle import of_value, plain
+from warpsim.front.oracle import of_value, plain, unify
 from warpsim.front.types import Typing
 from warpsim.run.memory import ConstantArray
 
@@ -316,9 +316,15 @@ class Emitter(Accesses, DoubtfulReads):
             right = self.expression(right_node)
             last = number == len(node.ops) - 1
             symbol = _SYMBOL[type(node.ops[number])]
-            left = self.convert(left, old, a)
+            if isinstance(a, types.BaseTuple):
+                plan = self.constant(comparison_plan(a, b), f"conversions of {a} and {b}")
+            else:
+                left = self.convert(left, old, a)
 
             def compare(text: str) -> str:
+                if isinstance(a, types.BaseTuple):
+                    place = self.site(node)
+                    return f"T.compare_tuples({symbol!r}, {left}, {text}, {plan}, {place})"
                 operand = self.convert(text, self.typing.of[right_node], b)
                 if self.traced:  # what is compared may be something that was never written
                     return f"T.compare({symbol!r}, {left}, {operand}, {self.site(node)})"
@@ -336,6 +342,17 @@ class Emitter(Accesses, DoubtfulReads):
 
     def code_Call(self, node: ast.Call) -> str:
         return emit_call(self, node)
+
+
+def comparison_plan(left: types.BaseTuple, right: types.BaseTuple) -> tuple:
+    """How each pair of two tuples' elements is converted before it is compared."""
+    plan = []
+    for one, other in zip(left, right, strict=False):
+        if isinstance(one, types.BaseTuple):
+            plan.append(comparison_plan(one, other))
+        else:
+            plan.append(operators.CONVERT[unify(plain(one), plain(other))])
+    return tuple(plan)
 
 
 def _parenthesised(code: str) -> str:

@@ -278,6 +278,13 @@ def _device(typer: Expressions, node: ast.Call, function: Any) -> types.Type:
     if declared is not None:
         arguments = declared[0]  # arguments and result are converted, as on a GPU
     typing = typer.callee(typer.source, node, function, arguments)
+    if typing.optional and typer.unused is not node:
+        raise typer.source.unsupported(
+            node,
+            f"a value that may be None: {typing.source.name} returns {typing.result} on some ways "
+            "and nothing on others, which",
+            "Return a number on every way, such as -1 for nothing.",
+        )
     typer.typing.callees[node] = (function, arguments)
     typer.typing.operands[node] = arguments
     if declared is not None and not isinstance(typing.result, types.NoneType):

@@ -9,7 +9,7 @@ from typing import Any
 from numba import types
 
 from warpsim.front.names import MISSING, Source, folded
-from warpsim.front.oracle import plain
+from warpsim.front.oracle import plain, unify
 
 COMPARE = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
@@ -118,6 +118,18 @@ class Decisions:
             return values[number]
         except (IndexError, ValueError):
             return MISSING
+
+    def pairs(self, node: ast.Compare, left: types.Type, right: types.Type) -> None:
+        """Two tuples that are compared: so are their elements, as far as the shorter one goes."""
+        for one, other in zip(left, right, strict=False):
+            if isinstance(one, types.BaseTuple) and isinstance(other, types.BaseTuple):
+                self.pairs(node, one, other)
+                continue
+            for kind in (one, other):
+                if not isinstance(kind, types.Number | types.Boolean):
+                    raise self.source.unsupported(node, f"a comparison of tuples with {kind}")
+            if unify(plain(one), plain(other)) is None:
+                raise self.source.refused(node, f"{one} and {other} cannot be compared")
 
     def identity(self, node: ast.Compare, left: types.Type) -> types.Type:
         """``is``: None by its type; numbers of one type by their value, as in Numba."""

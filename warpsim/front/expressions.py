@@ -196,6 +196,9 @@ class Expressions(Attributes, Decisions):
                 raise self.source.unsupported(node, f"the comparison {type(op).__name__}")
             right = self.expression(right_node)
             self.call_type(node, COMPARE[type(op)], (left, right))
+            if isinstance(left, types.BaseTuple):
+                self.pairs(node, left, right)
+                self.typing.operands[node] = (left, right)  # converted pair by pair
             operands.append(self.typing.operands[node])
             left = right
         self.typing.operands[node] = tuple(operands)

@@ -16,7 +16,7 @@ from typing import Any
 from numba import types
 
 from warpsim.front.expressions import Conflict, Expressions
-from warpsim.front.names import MISSING, Source, typing_error
+from warpsim.front.names import MISSING, Source, folded, typing_error
 from warpsim.front.oracle import plain, unify
 
 #: The variables that have a value at some point, each with the type of that version. Under
@@ -39,6 +39,7 @@ class Typing:
     indices: dict[ast.Subscript, list[ast.expr]] = field(default_factory=dict)  # without "..."
     known: dict[ast.AST, bool] = field(default_factory=dict)  # conditions that the types decide
     shapes: dict[ast.Call, tuple[int, ...]] = field(default_factory=dict)  # of arrays it makes
+    optional: bool = False  # on some ways it returns no value, on others one
     dead: set[ast.stmt] = field(default_factory=set)  # statements that are never reached
     edges: dict[tuple[str, ast.AST], list[tuple[str, types.Type, types.Type]]] = field(
         default_factory=dict
@@ -54,9 +55,13 @@ class Typer(Expressions):
         self.typing = Typing(source, arguments)
         self.environment: Environment | None = dict(zip(source.arguments, arguments, strict=True))
         self.loops: list[dict[str, list[tuple[ast.AST, Environment]]]] = []
+        self.returns_nothing = False
+        self.unused: ast.expr | None = None  # an expression whose value nobody takes
 
     def run(self) -> Typing:
         self.block(self.source.tree.body)
+        nothing = self.returns_nothing or self.environment is not None
+        self.typing.optional = nothing and not isinstance(self.typing.result, types.NoneType)
         return self.typing
 
     # ------------------------------------------------------------------ joins
@@ -112,6 +117,7 @@ class Typer(Expressions):
 
     def do_Expr(self, node: ast.Expr) -> None:
         if not isinstance(node.value, ast.Constant):
+            self.unused = node.value
             self.expression(node.value)
 
     def do_Assign(self, node: ast.Assign) -> None:
@@ -246,8 +252,9 @@ class Typer(Expressions):
             if joined == current:
                 break
             current = joined
-        exits = [(("exit", node), leaving)]
-        if node.orelse:
+        endless = isinstance(node, ast.While) and folded(node.test) not in (MISSING, False, 0)
+        exits = [(("exit", node), None if endless else leaving)]
+        if node.orelse and not endless:
             self.environment = leaving
             self.block(node.orelse)
             exits = [(("orelse", node), self.environment)]
@@ -265,6 +272,7 @@ class Typer(Expressions):
     def do_Return(self, node: ast.Return) -> None:
         kind = types.none if node.value is None else plain(self.expression(node.value))
         old = self.typing.result
+        self.returns_nothing |= isinstance(kind, types.NoneType)
         if isinstance(old, types.NoneType):
             self.typing.result = kind
         elif not isinstance(kind, types.NoneType):
