@@ -28,6 +28,7 @@ from warpsim.front.names import FOLDED, MISSING, Site, folded
 from warpsim.front.oracle import of_value, plain, unify
 from warpsim.front.types import Typing
 from warpsim.run.memory import ConstantArray
+from warpsim.watch.flows import stored_loads
 
 _SYMBOL = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
@@ -60,6 +61,7 @@ class Emitter(Accesses, DoubtfulReads):
         self.scopes = Scopes(self.source, frozenset(e[0] for edge in edges for e in edge))
         self.names = self._variable_names()
         self.find_doubtful_reads()
+        self.stored_loads = stored_loads(self.source) if traced else set()
         body = self.source.tree.body
         self.framed = any(
             isinstance(node, ast.Return | ast.Raise | ast.Assert) and node is not body[-1]
@@ -105,7 +107,8 @@ class Emitter(Accesses, DoubtfulReads):
 
     def site(self, node: ast.AST, array: str = "", code: str | None = None) -> int:
         text = ast.unparse(node) if code is None else code
-        self.sites.append(Site(self.source.line(node), text, array, self.source.name))
+        place = self.source.line(node), text, array, self.source.name
+        self.sites.append(Site(*place, node in self.stored_loads))
         return len(self.sites) - 1
 
     def place(self, node: ast.AST, code: str) -> str:

@@ -234,6 +234,7 @@ class Site:
     code: str
     array: str
     function: str
+    stored: bool = field(default=False, compare=False)  # a load whose value may reach a store
 
 
 def _source_of(function: FunctionType) -> tuple[list[str], ast.FunctionDef]:
