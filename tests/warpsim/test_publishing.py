@@ -1,4 +1,4 @@
-"""What blocks tell each other: right programs have no finding, and without a fence they have one."""
+"""What blocks tell each other: right programs have no finding, wrong ones have a race."""
 
 from __future__ import annotations
 

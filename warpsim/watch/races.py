@@ -193,6 +193,9 @@ class Races:
         threads = self.thread_number
         if mask.count != self.lanes:
             elements, threads = elements[mask.active], threads[mask.active]
+        own = elements
+        if array.root.place is not None:
+            own, elements, threads = self._in_units(array.root.place, elements, threads)
         if op == "load":
             # an atomic of another thread may come before or after this load; in shared memory,
             # where a barrier is cheap, that is a mistake; in global memory it may be a look ahead
@@ -214,12 +217,21 @@ class Races:
             clash = self._clash(shadow, ("store", "load", "atomic"), clock, elements, threads)
             partner = shadow.of("store").add(clock, elements, threads)
             new = value[mask.active] if type(value) is ndarray else value
-            if clash is not None and self._same(array, elements, new, clash[0]):
+            if type(new) is ndarray and len(own) > len(new):
+                new = np.repeat(new, len(own) // len(new))
+            if clash is not None and self._same(array, own, new, clash[0]):
                 clash = (*clash[:3], "same-value-race")
             if clash is None:
                 clash = self._meeting(elements, threads, partner, value)
         if clash is not None:
             self._report_race(array, op, site, *clash[1:])
+
+    @staticmethod
+    def _in_units(place: tuple[int, int], elements: ndarray, threads: ndarray) -> tuple:
+        """Elements of an array as units of a shadow that it shares; each may be several."""
+        first, width = place
+        own, threads = np.repeat(elements, width), np.repeat(threads, width)
+        return own, own * width + first + np.arange(len(own)) % width, threads
 
     @staticmethod
     def _clash(shadow: Shadow, kinds, clock: Clock, elements, threads, sees=None):
@@ -266,6 +278,9 @@ class Races:
 
     def _report_race(self, array, op: str, site: int, who, other_op: str, kind: str) -> None:
         element, thread, other = who
+        if array.root.place is not None:
+            first, width = array.root.place
+            element = (element - first) // width
         me, they = self.where_of(thread), self.where_of(other)
         same_block = me.block == they.block
         verb = {"load": "reads", "store": "writes", "atomic": "updates"}
