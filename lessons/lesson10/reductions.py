@@ -505,8 +505,9 @@ print(f"20 orders of adding one by one, more than 5 different sums: {len(results
 # before.
 #
 # Between its sum and the counter a block calls `cuda.threadfence()`: what I wrote before, all see
-# before what I write after. The kernel below can be made with it and without. What will the
-# simulator find without? (`block_sum` is what you have just written, up to the atomic.)
+# before what I write after. The last block calls it, too, before it reads: from here on I see what
+# others wrote before they counted. The kernel below can be made with both and without. What will
+# the simulator find without? (`block_sum` is what you have just written, up to the atomic.)
 
 # %%
 predict("finding without the fence", "race", choices=("race", "deadlock", "nothing"))
@@ -525,6 +526,8 @@ def last_block(fence):
             is_last[0] = int32(cuda.atomic.inc(counter, 0, blocks - 1) == blocks - 1)
         cuda.syncthreads()
         if is_last[0] and cuda.threadIdx.x == 0:
+            if fence:
+                cuda.threadfence()
             total = float32(0)
             for block in range(blocks):
                 total += partial[block]
@@ -550,8 +553,8 @@ predict.answer("finding without the fence", report.findings[0].kind, how="found"
 # %% [markdown]
 # Right both times, and a **race** without the fence: the counter may be seen to be full before the
 # sums are there. It would go well a thousand times, and then not. The message names two usual
-# cures; counter and fence are a third. (`atomic.inc` counts to `blocks - 1` and then starts again
-# at 0, so the counter is ready for the next launch.)
+# cures; a counter with a fence before and after it is a third. (`atomic.inc` counts to
+# `blocks - 1` and then starts again at 0, so the counter is ready for the next launch.)
 
 # %% [markdown]
 # The whole ladder, and others beside it: CuPy; PyTorch, **eager** (each call runs a kernel that was

@@ -198,6 +198,7 @@ def last_block_reduces(x, partial, counter, out):
         last[0] = cuda.atomic.add(counter, 0, 1) == cuda.gridDim.x - 1
     cuda.syncthreads()
     if last[0]:
+        cuda.threadfence()
         if t < cuda.gridDim.x:
             part[t] = partial[t]
         cuda.syncthreads()

@@ -10,7 +10,7 @@ from numba import types
 from warpsim.front import operators
 from warpsim.front.expressions import index_nodes
 from warpsim.front.names import MISSING, KernelName
-from warpsim.front.oracle import dtype_of
+from warpsim.front.oracle import dtype_of, plain
 
 
 class Accesses:
@@ -88,7 +88,7 @@ class Accesses:
         """The index of an access as a tuple, one integer (or slice) a dimension."""
         nodes = self.typing.indices.get(node) or index_nodes(node)
         if len(nodes) == 1 and isinstance(self.typing.of.get(nodes[0]), types.BaseTuple):
-            return self.expression(nodes[0])
+            return self.whole_index(nodes[0])
         return spelled_tuple([self._one_index(n) for n in nodes])
 
     def _one_index(self, node: ast.expr) -> str:
@@ -98,7 +98,21 @@ class Accesses:
                 for part in (node.lower, node.upper, node.step)
             ]
             return f"slice({', '.join(parts)})"
-        return self.operand(node, types.int64)
+        return self.index_part(self.expression(node), self.typing.of[node])
+
+    def index_part(self, code: str, kind: types.Type) -> str:
+        """Code of an index on one axis: only signed ones count from the end."""
+        if plain(kind) == types.uint64:
+            return f"unsigned_index({code})"
+        return self.convert(code, kind, types.int64)
+
+    def whole_index(self, node: ast.expr) -> str:
+        """Code of a tuple that is the index of an element."""
+        code, kinds = self.expression(node), [plain(kind) for kind in self.typing.of[node]]
+        if not any(kind == types.uint64 for kind in kinds):
+            return code
+        parts = ", ".join(f"lambda x: {self.index_part('x', kind)}" for kind in kinds)
+        return f"convert_tuple({code}, ({parts},))"
 
     def element_type(self, kind: types.Type, what: str) -> str:
         """Code of the NumPy dtype of an array that a kernel makes."""

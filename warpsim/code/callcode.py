@@ -11,7 +11,6 @@ from numba import types
 
 from warpsim.code.accesscode import spelled_tuple
 from warpsim.front import operators
-from warpsim.front.calls import array_parts
 from warpsim.front.elementwise import total_code, ufunc_code
 from warpsim.front.intrinsics import GRID_GROUP
 from warpsim.front.names import MISSING, KernelName
@@ -187,10 +186,7 @@ def _intrinsic(emitter: Emitter, node: ast.Call, path: str) -> str:
         return f"T.{path}({emitter.source.static(node.args[0])})"
     if path in ("shared.array", "local.array"):
         emitter.may_read_unset = True
-        shape_node, _ = array_parts(node)
-        shape = emitter.source.static(shape_node)
-        sizes = shape if isinstance(shape, tuple) else (shape,)
-        sizes = tuple(int(size) for size in sizes)
+        sizes = typing.shapes[node]
         (dtype,) = typing.operands[node]
         name = _assigned_name(emitter, node) or ast.unparse(node)
         site = emitter.site(node, name)
@@ -244,11 +240,10 @@ def _atomic(emitter: Emitter, node: ast.Call, name: str) -> str:
         index, values = "(0,)", node.args[1:]
     else:
         kind = plain(typing.of[node.args[1]])
-        index = emitter.expression(node.args[1])
         if isinstance(kind, types.BaseTuple):
-            index = f"tuple(int64(i) for i in {index})"
+            index = emitter.whole_index(node.args[1])
         else:
-            index = f"({emitter.convert(index, kind, types.int64)},)"
+            index = f"({emitter.index_part(emitter.expression(node.args[1]), kind)},)"
         values = node.args[2:]
     codes = [
         emitter.operand(value, kind)

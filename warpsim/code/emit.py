@@ -24,10 +24,11 @@ from warpsim.code.callcode import emit_call, is_pure
 from warpsim.front import operators
 from warpsim.front.assigned import DoubtfulReads
 from warpsim.front.liveness import Scopes
-from warpsim.front.names import Site
-from warpsim.front.oracle import of_value, plain
+from warpsim.front.names import FOLDED, MISSING, Site, folded
+from warpsim.front.oracle import of_value, plain, unify
 from warpsim.front.types import Typing
 from warpsim.run.memory import ConstantArray
+from warpsim.watch.flows import stored_loads
 
 _SYMBOL = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
@@ -60,6 +61,7 @@ class Emitter(Accesses, DoubtfulReads):
         self.scopes = Scopes(self.source, frozenset(e[0] for edge in edges for e in edge))
         self.names = self._variable_names()
         self.find_doubtful_reads()
+        self.stored_loads = stored_loads(self.source) if traced else set()
         body = self.source.tree.body
         self.framed = any(
             isinstance(node, ast.Return | ast.Raise | ast.Assert) and node is not body[-1]
@@ -105,7 +107,8 @@ class Emitter(Accesses, DoubtfulReads):
 
     def site(self, node: ast.AST, array: str = "", code: str | None = None) -> int:
         text = ast.unparse(node) if code is None else code
-        self.sites.append(Site(self.source.line(node), text, array, self.source.name))
+        place = self.source.line(node), text, array, self.source.name
+        self.sites.append(Site(*place, node in self.stored_loads))
         return len(self.sites) - 1
 
     def place(self, node: ast.AST, code: str) -> str:
@@ -165,6 +168,9 @@ class Emitter(Accesses, DoubtfulReads):
 
     # ------------------------------------------------------------------ expressions
     def expression(self, node: ast.expr) -> str:
+        value = folded(node) if isinstance(node, FOLDED) else MISSING
+        if value is not MISSING:
+            return self.value(value, node)
         return getattr(self, f"code_{type(node).__name__}")(node)
 
     def value(self, value: Any, node: ast.AST) -> str:
@@ -313,9 +319,15 @@ class Emitter(Accesses, DoubtfulReads):
             right = self.expression(right_node)
             last = number == len(node.ops) - 1
             symbol = _SYMBOL[type(node.ops[number])]
-            left = self.convert(left, old, a)
+            if isinstance(a, types.BaseTuple):
+                plan = self.constant(comparison_plan(a, b), f"conversions of {a} and {b}")
+            else:
+                left = self.convert(left, old, a)
 
             def compare(text: str) -> str:
+                if isinstance(a, types.BaseTuple):
+                    place = self.site(node)
+                    return f"T.compare_tuples({symbol!r}, {left}, {text}, {plan}, {place})"
                 operand = self.convert(text, self.typing.of[right_node], b)
                 if self.traced:  # what is compared may be something that was never written
                     return f"T.compare({symbol!r}, {left}, {operand}, {self.site(node)})"
@@ -333,6 +345,17 @@ class Emitter(Accesses, DoubtfulReads):
 
     def code_Call(self, node: ast.Call) -> str:
         return emit_call(self, node)
+
+
+def comparison_plan(left: types.BaseTuple, right: types.BaseTuple) -> tuple:
+    """How each pair of two tuples' elements is converted before it is compared."""
+    plan = []
+    for one, other in zip(left, right, strict=False):
+        if isinstance(one, types.BaseTuple):
+            plan.append(comparison_plan(one, other))
+        else:
+            plan.append(operators.CONVERT[unify(plain(one), plain(other))])
+    return tuple(plan)
 
 
 def _parenthesised(code: str) -> str:

@@ -318,7 +318,10 @@ class Writer(Emitter):
         self.line(f"T.skip({loop})")
 
     def write_Return(self, node: ast.Return, last: bool = False) -> None:
-        if node.value is None:
+        kind = types.none if node.value is None else self.typing.of[node.value]
+        if isinstance(kind, types.NoneType):
+            if isinstance(node.value, ast.Call):
+                self.line(self.expression(node.value))
             if self.framed:
                 self.line("T.give(frame)")
             else:

@@ -72,14 +72,23 @@ class Attributes:
         if name in ("ndim", "size", "itemsize", "nbytes"):
             return types.intp
         if name == "T":
-            return types.Array(kind.dtype, kind.ndim, "A")
+            return kind.copy(layout="A")
         if name in ("real", "imag") and isinstance(kind.dtype, types.Complex):
-            return types.Array(attribute_type(kind.dtype, name), kind.ndim, "A")
+            return kind.copy(dtype=attribute_type(kind.dtype, name), layout="A")
         if name == "real" and isinstance(kind.dtype, types.Number):
             return kind
         if isinstance(kind.dtype, types.Record) and name in kind.dtype.fields:
-            return Attributes.of_field(kind.dtype, name, kind.ndim)
+            return Attributes.of_field(kind.dtype, name, kind.ndim, not kind.mutable)
         return None
+
+    def check_mutable(self, node: ast.AST, kind: types.Type) -> None:
+        """Refuse to change an array that the host has marked as read-only."""
+        if isinstance(kind, types.Array) and not kind.mutable:
+            raise self.source.refused(
+                node,
+                f"Cannot modify readonly array of type: {kind}: it is one whose flags.writeable is "
+                "False; give a copy",
+            )
 
     def field(self, node: ast.expr, kind: types.Type, name: Any) -> types.Type:
         """Type of a record's field, or of one field of an array of records."""
@@ -89,7 +98,8 @@ class Attributes:
         if not isinstance(name, str) or name not in record.fields:
             listed = ", ".join(record.fields)
             raise self.source.refused(node, f"the record has no field {name!r}; it has {listed}")
-        found = self.of_field(record, name, kind.ndim if isinstance(kind, types.Array) else 0)
+        axes, readonly = (kind.ndim, not kind.mutable) if kind is not record else (0, False)
+        found = self.of_field(record, name, axes, readonly)
         if found is None:
             raise self.source.unsupported(node, f"a field of type {record.typeof(name)}")
         element = found.dtype if isinstance(found, types.Array) else found
@@ -103,11 +113,13 @@ class Attributes:
         return found
 
     @staticmethod
-    def of_field(record: types.Record, name: str, axes: int) -> types.Type | None:
+    def of_field(
+        record: types.Record, name: str, axes: int, readonly: bool = False
+    ) -> types.Type | None:
         """Type of a field in so many axes of records; None if it has none here."""
         found = record.typeof(name)
         if isinstance(found, types.NestedArray):
             found, axes = found.dtype, axes + found.ndim
         if not isinstance(found, types.Number | types.Boolean | types.Record):
             return None
-        return types.Array(found, axes, "A") if axes else found
+        return types.Array(found, axes, "A", readonly) if axes else found

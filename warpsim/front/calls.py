@@ -253,18 +253,18 @@ def _array_method(typer: Expressions, node: ast.Call, kind: types.Array, name: s
     if not node.keywords and name == "view" and len(node.args) == 1:
         dtype = constant_dtype(typer, node.args[0])
         if isinstance(dtype, types.Number | types.Boolean):
-            return types.Array(dtype, kind.ndim, "A")
+            return kind.copy(dtype=dtype, layout="A")
         raise typer.source.refused(node, f".view({ast.unparse(node.args[0])}): not an element type")
     if not node.keywords and name == "reshape" and node.args:
         kinds = [plain(typer.expression(argument)) for argument in node.args]
         parts = list(kinds[0]) if isinstance(kinds[0], types.BaseTuple) else kinds
         if all(isinstance(part, types.Integer) for part in parts):
-            return types.Array(kind.dtype, len(parts), "C")
+            return kind.copy(ndim=len(parts), layout="C")
     if not node.keywords and not node.args:
         if name in ("sum", "mean"):
             return total_type(typer, node, kind, name)
         if name == "transpose":
-            return types.Array(kind.dtype, kind.ndim, "A")
+            return kind.copy(layout="A")
     raise typer.source.refused(
         node, f"kernels have no array method .{name}(): loop over the elements"
     )
@@ -278,6 +278,13 @@ def _device(typer: Expressions, node: ast.Call, function: Any) -> types.Type:
     if declared is not None:
         arguments = declared[0]  # arguments and result are converted, as on a GPU
     typing = typer.callee(typer.source, node, function, arguments)
+    if typing.optional and typer.unused is not node:
+        raise typer.source.unsupported(
+            node,
+            f"a value that may be None: {typing.source.name} returns {typing.result} on some ways "
+            "and nothing on others, which",
+            "Return a number on every way, such as -1 for nothing.",
+        )
     typer.typing.callees[node] = (function, arguments)
     typer.typing.operands[node] = arguments
     if declared is not None and not isinstance(typing.result, types.NoneType):
@@ -354,15 +361,20 @@ def _array(typer: Expressions, node: ast.Call, path: str) -> types.Type:
     shape_node, dtype_node = array_parts(node)
     if shape_node is None or dtype_node is None:
         raise source.refused(node, f"cuda.{path} needs a shape and a dtype")
-    shape = source.static(shape_node)
-    sizes = shape if isinstance(shape, tuple) else (shape,)
-    if not all(isinstance(size, int | np.integer) for size in sizes):
+    typer.expression(shape_node)
+    shape = typer.literal(shape_node)
+    if shape is MISSING:
         raise source.refused(
             node,
             f"the shape of cuda.{path} must be a compile-time constant: a literal, or a name from "
             f"outside the kernel that holds an integer; {ast.unparse(shape_node)} is neither. "
             "Compute it outside and use its name",
         )
+    sizes = shape if isinstance(shape, tuple) else (shape,)
+    dynamic = path == "shared.array" and len(sizes) == 1
+    if math.prod(sizes) <= 0 and not dynamic:
+        raise source.refused(node, f"array length <= 0: cuda.{path} of shape {shape}")
+    typer.typing.shapes[node] = (0,) if math.prod(sizes) <= 0 else sizes
     dtype = constant_dtype(typer, dtype_node)
     if dtype is None:
         raise source.refused(node, f"{ast.unparse(dtype_node)} is not an element type")
@@ -384,6 +396,7 @@ def _atomic(typer: Expressions, node: ast.Call, name: str) -> types.Type:
         raise source.refused(
             node, f"cuda.atomic.{name} on {array} is not possible; element types: {listed}"
         )
+    typer.check_mutable(node, array)
     values = node.args[1:] if name == "compare_and_swap" else node.args[2:]
     if name != "compare_and_swap":
         index = plain(typer.expression(node.args[1]))

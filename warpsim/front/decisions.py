@@ -8,8 +8,8 @@ from typing import Any
 
 from numba import types
 
-from warpsim.front.names import MISSING, Source
-from warpsim.front.oracle import plain
+from warpsim.front.names import MISSING, Source, folded
+from warpsim.front.oracle import plain, unify
 
 COMPARE = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
@@ -72,6 +72,65 @@ class Decisions:
             return len(kind) if isinstance(kind, types.BaseTuple) else MISSING
         return MISSING
 
+    def literal(self, node: ast.expr) -> Any:
+        """An integer, or a tuple of them, that Numba's typing knows as a literal; else MISSING.
+
+        These are what Python's compiler folds, names that hold such on every way, integers from
+        outside, ``x.ndim``, and tuples and elements of them; but no arithmetic with names.
+        """
+        value = folded(node)
+        if value is not MISSING:
+            pass
+        elif isinstance(node, ast.Name) and node.id in self.source.assigned:
+            value = self.environment.get((node.id,), MISSING)
+        elif isinstance(node, ast.Tuple):
+            parts = tuple(self.literal(element) for element in node.elts)
+            value = MISSING if MISSING in parts else parts
+        elif isinstance(node, ast.IfExp):
+            ways = (node.body, node.orelse)
+            decided = self.decided(node.test)
+            if decided is not None:
+                ways = (ways[not decided],)
+            values = {self.literal(way) for way in ways}
+            value = values.pop() if len(values) == 1 else MISSING
+        elif isinstance(node, ast.Subscript):
+            value = self._literal_item(node)
+        elif isinstance(node, ast.Attribute) and node.attr == "ndim":
+            value = self.constant(node)
+        elif isinstance(node, ast.Name | ast.Attribute):
+            value = self.source.static(node)
+        return value if _whole(value) else MISSING
+
+    def _literal_item(self, node: ast.Subscript) -> Any:
+        """An element or a slice of a tuple that is a literal."""
+        values, index = self.literal(node.value), node.slice
+        if isinstance(index, ast.Slice):
+            limits = [
+                None if part is None else self.literal(part)
+                for part in (index.lower, index.upper, index.step)
+            ]
+            number = MISSING if MISSING in limits else slice(*limits)
+        else:
+            number = self.literal(index)
+        if not isinstance(values, tuple) or number is MISSING or isinstance(number, tuple):
+            return MISSING
+        try:
+            return values[number]
+        except (IndexError, ValueError):
+            return MISSING
+
+    def pairs(self, node: ast.Compare, left: types.Type, right: types.Type) -> None:
+        """Two tuples that are compared: so are their elements, as far as the shorter one goes."""
+        for one, other in zip(left, right, strict=False):
+            if isinstance(one, types.BaseTuple) and isinstance(other, types.BaseTuple):
+                self.pairs(node, one, other)
+                continue
+            for kind in (one, other):
+                if not isinstance(kind, types.Number | types.Boolean):
+                    raise self.source.unsupported(node, f"a comparison of tuples with {kind}")
+            if unify(plain(one), plain(other)) is None:
+                raise self.source.refused(node, f"{one} and {other} cannot be compared")
+
     def identity(self, node: ast.Compare, left: types.Type) -> types.Type:
         """``is``: None by its type; numbers of one type by their value, as in Numba."""
         right = self.expression(node.comparators[0])
@@ -87,3 +146,8 @@ class Decisions:
         else:
             self.typing.known.pop(node, None)
         return types.boolean
+
+
+def _whole(value: Any) -> bool:
+    """Is it an integer, or a tuple of such?"""
+    return type(value) is int or (isinstance(value, tuple) and all(type(n) is int for n in value))

@@ -51,6 +51,7 @@ def ufunc_type(
             node,
             f"No implementation of function {name} found for signature:\n\n >>> {name}({listed})",
         )
+    typer.check_mutable(node, outputs[0])
     typer.typing.operands[node] = (*loop.inputs, *loop.outputs)
     return outputs[0]
 

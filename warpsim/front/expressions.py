@@ -14,7 +14,7 @@ from warpsim.front import intrinsics
 from warpsim.front.attributes import Attributes
 from warpsim.front.calls import call
 from warpsim.front.decisions import COMPARE, Decisions
-from warpsim.front.names import MISSING, KernelName, Source
+from warpsim.front.names import FOLDED, MISSING, KernelName, Source, folded
 from warpsim.front.oracle import of_value, plain, resolve
 
 BINARY = {
@@ -81,7 +81,10 @@ class Expressions(Attributes, Decisions):
         handler = getattr(self, f"see_{type(node).__name__}", None)
         if handler is None:
             raise self.unknown_syntax(node, "expression")
-        kind = handler(node)
+        value = folded(node) if isinstance(node, FOLDED) else MISSING
+        kind = handler(node) if value is MISSING else of_value(value)
+        if kind is None:
+            raise self.source.refused(node, f"{ast.unparse(node)} cannot be used in a kernel")
         self.typing.of[node] = kind
         return kind
 
@@ -193,6 +196,9 @@ class Expressions(Attributes, Decisions):
                 raise self.source.unsupported(node, f"the comparison {type(op).__name__}")
             right = self.expression(right_node)
             self.call_type(node, COMPARE[type(op)], (left, right))
+            if isinstance(left, types.BaseTuple):
+                self.pairs(node, left, right)
+                self.typing.operands[node] = (left, right)  # converted pair by pair
             operands.append(self.typing.operands[node])
             left = right
         self.typing.operands[node] = tuple(operands)
@@ -261,7 +267,7 @@ class Expressions(Attributes, Decisions):
                 f"cannot index {base} with {base.ndim - kept} indices: it has {base.ndim} "
                 "dimensions",
             )
-        return types.Array(base.dtype, kept, "A") if kept else base.dtype
+        return base.copy(ndim=kept, layout="A") if kept else base.dtype
 
     def _without_ellipsis(self, node: ast.Subscript, base: types.Array) -> list[ast.expr]:
         """The indices; an ellipsis stands for as many whole axes as are left."""
@@ -314,7 +320,7 @@ class Expressions(Attributes, Decisions):
         if isinstance(kind, types.UniTuple):
             return kind.dtype
         if isinstance(kind, types.Array):
-            return kind.dtype if kind.ndim == 1 else types.Array(kind.dtype, kind.ndim - 1, "A")
+            return kind.dtype if kind.ndim == 1 else kind.copy(ndim=kind.ndim - 1, layout="A")
         raise self.source.refused(node, f"cannot loop over {kind}")
 
 

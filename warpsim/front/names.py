@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import ast
 import builtins
+import dis
 import inspect
 import sys
 import textwrap
+import warnings
 from dataclasses import dataclass, field
 from enum import EnumType
+from functools import cache
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -162,8 +165,8 @@ class Source:
     def static(self, node: ast.AST) -> Any:
         """The value of an expression that is known when the kernel is compiled, or MISSING.
 
-        These are literals, names from outside the kernel and their attributes, and tuples of them.
-        Arithmetic is not folded, as Numba's typing does not fold it either.
+        These are literals and what Python folds of them, names from outside the kernel and their
+        attributes, and tuples of them. Arithmetic with names is not folded, as in Numba's typing.
         """
         if isinstance(node, ast.Constant):
             return node.value
@@ -187,7 +190,40 @@ class Source:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             value = self.static(node.operand)
             return -value if type(value) in (int, float) else MISSING
+        return folded(node)
+
+
+#: Expressions that Python's compiler may replace by their value, and what they may consist of.
+FOLDED = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp)
+_LITERAL = (
+    *FOLDED, ast.Constant, ast.Tuple, ast.Subscript, ast.Slice, ast.Compare,
+    ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context,
+)  # fmt: skip
+_LOADS = ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST")
+_NO_WORK = ("RESUME", "NOP", "CACHE", "RETURN_VALUE")
+
+
+def folded(node: ast.AST) -> Any:
+    """The value of literals that Python's compiler folds, as Numba's input has it; or MISSING."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    whole = isinstance(node, (*FOLDED, ast.Tuple, ast.Subscript))
+    if not whole or not all(isinstance(part, _LITERAL) for part in ast.walk(node)):
         return MISSING
+    return _folded(ast.unparse(node))
+
+
+@cache
+def _folded(text: str) -> Any:
+    """Asks the compiler itself: what it folds is one constant in the code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of nonsense such as 3[0]
+        try:
+            code = compile(text, "<literals>", "eval")
+        except SyntaxError:  # a slice among several indices, which stands alone nowhere
+            return MISSING
+    work = [step for step in dis.get_instructions(code) if step.opname not in _NO_WORK]
+    return work[0].argval if len(work) == 1 and work[0].opname in _LOADS else MISSING
 
 
 @dataclass(frozen=True)
@@ -198,6 +234,7 @@ class Site:
     code: str
     array: str
     function: str
+    stored: bool = field(default=False, compare=False)  # a load whose value may reach a store
 
 
 def _source_of(function: FunctionType) -> tuple[list[str], ast.FunctionDef]:
@@ -281,7 +318,7 @@ def read(function: FunctionType) -> Source:
 
 
 def _find_constants(source: Source, stores: dict[str, list[ast.AST]]) -> None:
-    """Names that are set once, to an integer literal: Numba takes them for literals, too."""
+    """Names that are set once, to an integer that is a literal: Numba takes them for it, too."""
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             target, value = node.targets[0], node.value
@@ -289,7 +326,6 @@ def _find_constants(source: Source, stores: dict[str, list[ast.AST]]) -> None:
                 isinstance(target, ast.Name)
                 and target.id not in source.arguments
                 and len(stores[target.id]) == 1
-                and isinstance(value, ast.Constant)
-                and type(value.value) is int
+                and type(folded(value)) is int
             ):
-                source.constants[target.id] = value.value
+                source.constants[target.id] = folded(value)

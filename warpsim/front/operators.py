@@ -294,6 +294,18 @@ def int64(x):
 _int64 = _to_integer(_I8)
 
 
+#: How far an unsigned index below zero is moved down, so that it cannot count from the end.
+FAR_BELOW = 1 << 62
+
+
+def unsigned_index(x):
+    """A uint64 as an index: as Numba does not wrap it, one from 2⁶³ on is outside of any array."""
+    if type(x) is not ndarray:
+        return x
+    signed = x.astype(_I8)
+    return np.where(signed < 0, signed - FAR_BELOW, signed) if (signed < 0).any() else signed
+
+
 def float64(x):
     return x.astype(_F8) if type(x) is ndarray else float(x)
 
@@ -418,6 +430,7 @@ NAMESPACE: dict[str, Any] = {
             wrap, wrap_unsigned, floor_divide, remainder, divide, shift_left, shift_right, power,
             popc, clz, ffs, brev, truth, negate, negative, absolute, rint, part, conjugate,
             complex_of, fma, cbrt, selp, convert_tuple,
+            unsigned_index,
         )
     },
     "minimum": minimum,

@@ -111,7 +111,8 @@ def unify(first: types.Type, second: types.Type) -> types.Type | None:
         return first
     if isinstance(first, types.Array) and isinstance(second, types.Array):
         if (first.dtype, first.ndim) == (second.dtype, second.ndim):
-            return types.Array(first.dtype, first.ndim, "A")
+            readonly = not (first.mutable and second.mutable)
+            return types.Array(first.dtype, first.ndim, "A", readonly)
         return None
     tuples = types.BaseTuple
     if isinstance(first, tuples) and isinstance(second, tuples):

@@ -138,6 +138,8 @@ def piece_type(typer: Expressions, node: ast.Call, name: str) -> types.Type:
         wrong = None if type(most) is int and most >= 0 else LITERAL
     if wrong is not None:
         raise source.refused(node, wrong)
+    if name in STORES or name in COPIES:
+        typer.check_mutable(node, kinds[0])
     typer.typing.operands[node] = kinds
     if name in LOADS:
         return _several(kinds[0].dtype, LOADS[name])

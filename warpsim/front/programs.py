@@ -17,7 +17,7 @@ from warpsim.code.statements import LaneProgram, Writer
 from warpsim.front.names import MISSING, KernelName, Source, Unsupported, read
 from warpsim.front.rewriting import rewrite
 from warpsim.front.types import Typer, Typing
-from warpsim.watch.races import stored_arguments
+from warpsim.watch.flows import stored_arguments
 
 Signature = tuple[types.Type, ...]
 

@@ -16,10 +16,11 @@ from typing import Any
 from numba import types
 
 from warpsim.front.expressions import Conflict, Expressions
-from warpsim.front.names import Source, typing_error
+from warpsim.front.names import MISSING, Source, folded, typing_error
 from warpsim.front.oracle import plain, unify
 
-#: The variables that have a value at some point, each with the type of that version.
+#: The variables that have a value at some point, each with the type of that version. Under
+#: ``(name,)`` stands the value of a version that is a literal.
 Environment = dict[str, Any]
 
 
@@ -37,6 +38,8 @@ class Typing:
     items: dict[ast.For, types.Type] = field(default_factory=dict)
     indices: dict[ast.Subscript, list[ast.expr]] = field(default_factory=dict)  # without "..."
     known: dict[ast.AST, bool] = field(default_factory=dict)  # conditions that the types decide
+    shapes: dict[ast.Call, tuple[int, ...]] = field(default_factory=dict)  # of arrays it makes
+    optional: bool = False  # on some ways it returns no value, on others one
     dead: set[ast.stmt] = field(default_factory=set)  # statements that are never reached
     edges: dict[tuple[str, ast.AST], list[tuple[str, types.Type, types.Type]]] = field(
         default_factory=dict
@@ -52,9 +55,13 @@ class Typer(Expressions):
         self.typing = Typing(source, arguments)
         self.environment: Environment | None = dict(zip(source.arguments, arguments, strict=True))
         self.loops: list[dict[str, list[tuple[ast.AST, Environment]]]] = []
+        self.returns_nothing = False
+        self.unused: ast.expr | None = None  # an expression whose value nobody takes
 
     def run(self) -> Typing:
         self.block(self.source.tree.body)
+        nothing = self.returns_nothing or self.environment is not None
+        self.typing.optional = nothing and not isinstance(self.typing.result, types.NoneType)
         return self.typing
 
     # ------------------------------------------------------------------ joins
@@ -65,13 +72,20 @@ class Typer(Expressions):
             return None
         joined: Environment = {}
         for name in {name: None for _, env in alive for name in env}:
+            if isinstance(name, tuple):
+                values = {env.get(name, MISSING) for _, env in alive if name[0] in env}
+                if len(values) == 1 and MISSING not in values:
+                    joined[name] = values.pop()
+                continue
             kinds = list(dict.fromkeys(env[name] for _, env in alive if name in env))
             joined[name] = kinds[0] if len(kinds) == 1 else self._unify(kinds)
         for edge, env in alive:
             self.typing.edges[edge] = [
                 (name, kind, joined[name])
                 for name, kind in env.items()
-                if not isinstance(joined[name], Conflict) and kind != joined[name]
+                if isinstance(name, str)
+                and not isinstance(joined[name], Conflict)
+                and kind != joined[name]
             ]
         return joined
 
@@ -103,16 +117,18 @@ class Typer(Expressions):
 
     def do_Expr(self, node: ast.Expr) -> None:
         if not isinstance(node.value, ast.Constant):
+            self.unused = node.value
             self.expression(node.value)
 
     def do_Assign(self, node: ast.Assign) -> None:
-        kind = self.expression(node.value)
+        kind, value = self.expression(node.value), self.literal(node.value)
         for target in node.targets:
-            self.assign(target, kind)
+            self.assign(target, kind, value)
 
     def do_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
-            self.assign(node.target, self.expression(node.value))
+            kind = self.expression(node.value)
+            self.assign(node.target, kind, self.literal(node.value))
 
     def do_AugAssign(self, node: ast.AugAssign) -> None:
         old = self.expression(_as_load(node.target))
@@ -121,8 +137,12 @@ class Typer(Expressions):
         self.typing.of[node] = new
         self.assign(node.target, new)
 
-    def assign(self, target: ast.expr, kind: types.Type) -> None:
+    def assign(self, target: ast.expr, kind: types.Type, value: Any = MISSING) -> None:
+        """A target gets a new type, and a value if that is a literal."""
         if isinstance(target, ast.Name):
+            self.environment.pop((target.id,), None)
+            if value is not MISSING:
+                self.environment[(target.id,)] = value
             self.environment[target.id] = plain(kind)
             self.typing.targets[target] = plain(kind)
         elif isinstance(target, ast.Tuple | ast.List):
@@ -130,8 +150,9 @@ class Typer(Expressions):
                 raise self.source.refused(
                     target, f"cannot unpack {kind} into {len(target.elts)} names"
                 )
-            for element, part in zip(target.elts, kind, strict=True):
-                self.assign(element, part)
+            values = value if isinstance(value, tuple) else (MISSING,) * len(kind)
+            for element, part, one in zip(target.elts, kind, values, strict=True):
+                self.assign(element, part, one)
         elif isinstance(target, ast.Attribute):
             array = self.expression(target.value)
             if not isinstance(getattr(array, "dtype", array), types.Record) and not isinstance(
@@ -153,6 +174,7 @@ class Typer(Expressions):
 
     def store(self, target: ast.expr, array: types.Type, element: types.Type, kind) -> None:
         """Check that an element can be set to a value of some type."""
+        self.check_mutable(target, array)
         self.typing.targets[target] = element
         part, given = element, plain(kind)
         if isinstance(element, types.Array) and self.sets_field(target):
@@ -230,8 +252,9 @@ class Typer(Expressions):
             if joined == current:
                 break
             current = joined
-        exits = [(("exit", node), leaving)]
-        if node.orelse:
+        endless = isinstance(node, ast.While) and folded(node.test) not in (MISSING, False, 0)
+        exits = [(("exit", node), None if endless else leaving)]
+        if node.orelse and not endless:
             self.environment = leaving
             self.block(node.orelse)
             exits = [(("orelse", node), self.environment)]
@@ -249,6 +272,7 @@ class Typer(Expressions):
     def do_Return(self, node: ast.Return) -> None:
         kind = types.none if node.value is None else plain(self.expression(node.value))
         old = self.typing.result
+        self.returns_nothing |= isinstance(kind, types.NoneType)
         if isinstance(old, types.NoneType):
             self.typing.result = kind
         elif not isinstance(kind, types.NoneType):

@@ -21,6 +21,7 @@ from warpsim.host.interface import device_memory
 from warpsim.run.memory import Array, global_array
 from warpsim.run.threads import Dim3, Threads, geometry
 from warpsim.watch.counts import Counters
+from warpsim.watch.overlaps import Span, watch
 from warpsim.watch.races import Clock, Shadow
 from warpsim.watch.report import ERRORS, Finding, KernelError, Report, cost_findings
 from warpsim.watch.uninitialised import Again, Inputs
@@ -52,13 +53,12 @@ class Launch:
     inputs: Inputs | None = None  # kept for other runs, if the kernel may read the unwritten
     clock: Clock | None = None
     shadows: dict[int, Shadow] = field(default_factory=dict)
+    spans: list[Span] = field(default_factory=list)  # memory that is watched for races
 
     def watch(self, names: frozenset[str], arguments: dict[str, Any]) -> None:
         """Look for races in the arrays that the kernel may change."""
-        for name, value in arguments.items():
-            if isinstance(value, Array) and name in names:
-                address = value.flat.__array_interface__["data"][0]
-                value.shadow = self.shadows.setdefault(address, Shadow(value.flat.size))
+        watch(self.spans, names, arguments)
+        self.shadows.update((id(span.shadow), span.shadow) for span in self.spans)
 
 
 # ---------------------------------------------------------------------- configuration
@@ -138,6 +138,7 @@ class Arguments:
             copy = copied(value, f"argument {name!r}")
             if value.flags.writeable and direction != "in":
                 self.back.append(lambda: np.copyto(value, copy))
+            copy.flags.writeable = value.flags.writeable
             return self._array(copy, name)
         if hasattr(value, "__cuda_array_interface__"):
             memory = device_memory(value)
@@ -185,6 +186,8 @@ class Arguments:
                     else ""
                 )
             )
+        if not memory.flags.writeable:
+            kind = kind.copy(readonly=True)  # as in Numba, no kernel may change it
         return kind, global_array(memory, name)
 
     def _real_device_array(self, value: Any, name: str) -> tuple[types.Type, Array]:
@@ -204,6 +207,8 @@ class Arguments:
         for given, wanted in zip(self.types, declared, strict=True):
             if isinstance(given, types.Array) and isinstance(wanted, types.Array):
                 if (given.dtype, given.ndim) != (wanted.dtype, wanted.ndim):
+                    return False
+                if wanted.mutable and not given.mutable:
                     return False
             elif isinstance(given, types.Array) or isinstance(wanted, types.Array):
                 return False

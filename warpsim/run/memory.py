@@ -38,7 +38,8 @@ class Array:
 
     __slots__ = (
         "address", "block_offset", "dtype", "fields", "flat", "name", "ndim", "offset", "pending",
-        "pitch", "ragged", "root", "shadow", "shape", "simple", "space", "strides", "written",
+        "pitch", "place", "ragged", "root", "shadow", "shape", "simple", "space", "strides",
+        "written",
     )  # fmt: skip
 
     def __init__(self, flat, shape, strides, space, name, offset=0, root=None):
@@ -53,6 +54,7 @@ class Array:
         self.fields = None  # records: field name -> Array, made when first used
         self.block_offset = None  # shared: element of each lane's own copy
         self.shadow = None  # traced and watched for races: warpsim.watch.races.Shadow
+        self.place = None  # in a shadow of several arrays: its first unit, units of an element
         self.written = None  # traced shared and local arrays: which elements hold a value
         self.pending = None  # traced shared arrays: elements that asynchronous copies fill
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from warpsim.front.elementwise import Elementwise
 from warpsim.front.names import Unsupported
+from warpsim.front.operators import FAR_BELOW
 from warpsim.run import masks
 from warpsim.run.atomics import Atomics
 from warpsim.run.masks import Control, EndlessLoop, Loop, Mask
@@ -195,6 +196,8 @@ class Threads(
         lanes = np.flatnonzero(outside)
         lane = int(lanes[0])
         values = tuple(int(i[lane]) if type(i) is ndarray else int(i) for i in index)
+        wrapped = values[axis] < -(FAR_BELOW >> 1) or values[axis] >> 63 == 1
+        values = tuple(i + FAR_BELOW + (1 << 64) if i < -(FAR_BELOW >> 1) else i for i in values)
         spelled = ", ".join(str(value) for value in values)
         names = index_names(self.site(site), len(index))
         size = int(_flat(array.shape[axis], lane))
@@ -202,7 +205,12 @@ class Threads(
         axis_name = f"axis {axis} of {array.name}" if array.ndim > 1 else array.name
         verb = {"load": "reads", "store": "writes", "atomic": "updates"}[op]
         cure = f"guard it with `if {names[axis]} < {array.name}.shape[{axis}]:`"
-        if size == 0 and array.root.space == "shared":
+        if wrapped:
+            cure = (
+                "the index is unsigned and went below zero, where nothing counts from the end: "
+                "subtract signed integers, such as int32, and guard with `>= 0`"
+            )
+        elif size == 0 and array.root.space == "shared":
             cure = (
                 "dynamic shared memory has the bytes that the launch gives, the fourth number in "
                 "kernel[grid, block, stream, bytes], or trace's dynamic_shared"

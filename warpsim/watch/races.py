@@ -1,20 +1,18 @@
 """Who touched what in which interval: data races in shared and global memory.
 
 Two threads race if they touch one address, at least one with a plain store (or, in shared memory,
-one loads plainly after another's atomic), and nothing orders the two accesses. Ordered are:
-accesses of one thread; of one block across ``syncthreads``; of one warp across ``syncwarp``; of two
-blocks if the first fences after its access and then does an atomic, and the second does an atomic
-later ("the last block reduces").
+one loads plainly after another's atomic; in global memory that counts if what is loaded may reach a
+store, as looking ahead is no mistake), and nothing orders the two accesses. Ordered are: accesses
+of one thread; of one block across ``syncthreads``; of one warp across ``syncwarp``; of two blocks
+if the first fences after its access and then does an atomic, and the second does an atomic later
+and then, before it loads, fences ("the last block reduces").
 Source: CUDA C++ Programming Guide, "Memory Fence Functions" and "Synchronization Functions".
 """
 
 from __future__ import annotations
 
-import ast
-
 import numpy as np
 
-from warpsim.front.names import MISSING, KernelName
 from warpsim.run.memory import Array
 
 ndarray = np.ndarray
@@ -31,8 +29,10 @@ class Clock:
         self.block = np.zeros(blocks, np.int32)
         self.warp = np.zeros(blocks * padded // 32, np.int32)
         self.fenced = np.zeros(blocks, bool)
+        self.announces = np.zeros(blocks, bool)  # has fenced since its last atomic
         self.released = np.zeros(blocks, np.int32)
-        self.acquired = np.zeros(blocks, np.int32)
+        self.seen = np.zeros(blocks, np.int32)  # the last atomic
+        self.acquired = np.zeros(blocks, np.int32)  # the last atomic before the last fence
         self.now = 0
         self.any_fence = False
 
@@ -57,15 +57,22 @@ class Accesses:
         self.block_time = np.zeros(size, np.int32)
         self.warp_time = np.zeros(size, np.int32)
         self.fence_time = np.zeros(size, np.int32)
+        self.last: ndarray | None = None  # atomics: 1 + the time of each block's last one
         self.used = False
 
     def clear(self) -> None:
         if self.used:
             self.thread.fill(-1)
             self.used = False
+            self.last = None
 
-    def unordered(self, clock: Clock, elements: ndarray, threads: ndarray) -> ndarray:
-        """Positions in ``elements`` whose earlier accesses are by others and not ordered."""
+    def unordered(
+        self, clock: Clock, elements: ndarray, threads: ndarray, sees: ndarray | None = None
+    ) -> ndarray:
+        """Positions in ``elements`` whose earlier accesses are by others and not ordered.
+
+        ``sees`` is how far each block sees what others published; else up to its last atomic.
+        """
         if not self.used:
             return np.zeros(0, np.intp)
         before = self.thread[elements]
@@ -87,10 +94,28 @@ class Accesses:
             & (self.warp_time[element] < clock.warp[thread >> 5])
         )
         if clock.any_fence:
-            everywhere = clock.released.min()
-            released = np.where(spread < SEVERAL_BLOCKS, clock.released[first_block], everywhere)
-            ordered |= (self.fence_time[element] < released) & (released <= clock.acquired[block])
+            sees = clock.seen if sees is None else sees
+            alone = spread < SEVERAL_BLOCKS
+            released = np.where(alone, clock.released[first_block], clock.released.min())
+            fits = (self.fence_time[element] < released) & (released <= sees[block])
+            if self.last is not None:
+                fits = np.where(alone, fits, self._all_published(clock, block, sees))
+            ordered |= fits
         return place[~ordered]
+
+    def _all_published(self, clock: Clock, block: ndarray, sees: ndarray) -> ndarray:
+        """Whether each block sees the atomics of all the others here."""
+        did = self.last > 0
+        open_ = did & (self.last > clock.released)
+        others = np.count_nonzero(open_) - open_[block]
+        return (others == 0) & (clock.released[did].max(initial=0) <= sees[block])
+
+    def note(self, clock: Clock, threads: ndarray) -> None:
+        """Remember which blocks did atomics here; those that announce a fence count nothing."""
+        if self.last is None:
+            self.last = np.zeros(len(clock.block), np.int32)
+        blocks = threads // clock.padded
+        self.last[blocks[~clock.announces[blocks]]] = clock.now + 1
 
     def add(self, clock: Clock, elements: ndarray, threads: ndarray) -> ndarray:
         """Remember accesses; returns, for each, the thread that shares its element just now."""
@@ -168,25 +193,33 @@ class Races:
         threads = self.thread_number
         if mask.count != self.lanes:
             elements, threads = elements[mask.active], threads[mask.active]
+        own = elements
+        if array.root.place is not None:
+            own, elements, threads = self._in_units(array.root.place, elements, threads)
         if op == "load":
             # an atomic of another thread may come before or after this load; in shared memory,
-            # where a barrier is cheap, that is a mistake; in global memory, a way to look ahead
-            kinds = ("store", "atomic") if array.space == "shared" else ("store",)
-            clash = self._clash(shadow, kinds, clock, elements, threads)
+            # where a barrier is cheap, that is a mistake; in global memory it may be a look ahead
+            counts = array.space == "shared" or self.site(site).stored
+            kinds = ("store", "atomic") if counts else ("store",)
+            clash = self._clash(shadow, kinds, clock, elements, threads, clock.acquired)
             shadow.pending.append((elements, threads))
             if len(shadow.pending) > 64:
                 shadow.flush(clock)
         elif op == "atomic":
             shadow.flush(clock)
             clash = self._clash(shadow, ("store",), clock, elements, threads)
-            shadow.of("atomic").add(clock, elements, threads)
+            atomics = shadow.of("atomic")
+            atomics.add(clock, elements, threads)
+            atomics.note(clock, threads)
             self._publish(clock, threads)
         else:
             shadow.flush(clock)
             clash = self._clash(shadow, ("store", "load", "atomic"), clock, elements, threads)
             partner = shadow.of("store").add(clock, elements, threads)
             new = value[mask.active] if type(value) is ndarray else value
-            if clash is not None and self._same(array, elements, new, clash[0]):
+            if type(new) is ndarray and len(own) > len(new):
+                new = np.repeat(new, len(own) // len(new))
+            if clash is not None and self._same(array, own, new, clash[0]):
                 clash = (*clash[:3], "same-value-race")
             if clash is None:
                 clash = self._meeting(elements, threads, partner, value)
@@ -194,17 +227,29 @@ class Races:
             self._report_race(array, op, site, *clash[1:])
 
     @staticmethod
-    def _clash(shadow: Shadow, kinds, clock: Clock, elements, threads):
-        """The first access that is not ordered after an earlier one of the given kinds."""
+    def _in_units(place: tuple[int, int], elements: ndarray, threads: ndarray) -> tuple:
+        """Elements of an array as units of a shadow that it shares; each may be several."""
+        first, width = place
+        own, threads = np.repeat(elements, width), np.repeat(threads, width)
+        return own, own * width + first + np.arange(len(own)) % width, threads
+
+    @staticmethod
+    def _clash(shadow: Shadow, kinds, clock: Clock, elements, threads, sees=None):
+        """The first access that is not ordered after an earlier one of the given kinds.
+
+        A load that a fence would order is told apart.
+        """
         for kind in kinds:
             accesses = shadow.kinds.get(kind)
             if accesses is None:
                 continue
-            places = accesses.unordered(clock, elements, threads)
+            places = accesses.unordered(clock, elements, threads, sees)
             if len(places):
                 place = places[0]
                 other = int(accesses.thread[elements[place]])
-                return places, (int(elements[place]), int(threads[place]), other), kind, "race"
+                who = int(elements[place]), int(threads[place]), other
+                late = sees is not None and not len(accesses.unordered(clock, elements, threads))
+                return places, who, kind, "unfenced" if late else "race"
         return None
 
     @staticmethod
@@ -233,6 +278,9 @@ class Races:
 
     def _report_race(self, array, op: str, site: int, who, other_op: str, kind: str) -> None:
         element, thread, other = who
+        if array.root.place is not None:
+            first, width = array.root.place
+            element = (element - first) // width
         me, they = self.where_of(thread), self.where_of(other)
         same_block = me.block == they.block
         verb = {"load": "reads", "store": "writes", "atomic": "updates"}
@@ -242,6 +290,17 @@ class Races:
             them, verb = "other threads", {op: word.removesuffix("s") for op, word in verb.items()}
         if kind == "same-value-race":
             advice = "all write the same value, so nothing breaks; one thread would be enough"
+        elif kind == "unfenced":
+            kind = "race"
+            advice = (
+                "the atomic told this block that the others are done, but it may still read what "
+                "was there before: put cuda.threadfence() between that atomic and this read"
+            )
+        elif op == "load" and other_op == "atomic" and array.space == "global":
+            advice = (
+                "others may come later than this read: read it in a second launch, or let the "
+                "block that counts last read it, with a fence before and after its count"
+            )
         elif "= " in self.site(site).code:
             advice = (
                 "reading, changing and writing are three steps, and updates get lost: use "
@@ -303,7 +362,9 @@ class Races:
         for shadow in self.shadows():
             shadow.flush(clock)
         clock.any_fence = True
-        clock.fenced[np.unique(self.thread_number[self.mask.active] // self.padded)] = True
+        blocks = np.unique(self.thread_number[self.mask.active] // self.padded)
+        clock.fenced[blocks] = clock.announces[blocks] = True
+        clock.acquired[blocks] = clock.seen[blocks]
 
     threadfence_system = threadfence
 
@@ -312,62 +373,11 @@ class Races:
 
     @staticmethod
     def _publish(clock: Clock, threads: ndarray) -> None:
-        """An atomic: what its block fenced before is published, and it sees what others did."""
+        """An atomic: what its block fenced before is published; a fence shows what others did."""
         if not clock.any_fence:
             return
         clock.now += 1
         blocks = np.unique(threads // clock.padded)
         clock.released[blocks[clock.fenced[blocks]]] = clock.now
-        clock.acquired[blocks] = clock.now
-
-
-# ---------------------------------------------------------------------- which arrays to watch
-#: Functions that change the elements of their first argument.
-_STORING = ("atomic.", "pieces.store", "pieces.copy")
-
-
-def stored_arguments(source, callee_stores) -> frozenset[str]:
-    """Arguments of a function whose elements it may change, itself or through what it calls.
-
-    Parameters
-    ----------
-    source : warpsim.front.names.Source
-    callee_stores : callable
-        Gives, for a device function, the positions of the arguments that it may change.
-    """
-    stored, aliases = set(), []
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            stored.add(_root(node.value))
-        elif isinstance(node, ast.Call):
-            function = source.static(node.func)
-            if isinstance(function, KernelName) and function.path.startswith(_STORING):
-                stored.add(_root(node.args[0]) if node.args else None)
-            elif function is not MISSING and hasattr(function, "py_func"):
-                for position in callee_stores(function):
-                    if position < len(node.args):
-                        stored.add(_root(node.args[position]))
-        elif isinstance(node, ast.Assign):
-            names = [n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)]
-            used = {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
-            aliases += [(name, used) for name in names]
-        elif isinstance(node, ast.For):
-            names = [n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)]
-            used = {n.id for n in ast.walk(node.iter) if isinstance(n, ast.Name)}
-            aliases += [(name, used) for name in names]
-    grown = True
-    while grown:
-        before = len(stored)
-        for name, used in aliases:
-            if name in stored:
-                stored |= used
-        grown = len(stored) > before
-    if None in stored:
-        return frozenset(source.arguments)
-    return frozenset(stored) & frozenset(source.arguments)
-
-
-def _root(node: ast.expr) -> str | None:
-    while isinstance(node, ast.Subscript | ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else None
+        clock.announces[blocks] = False
+        clock.seen[blocks] = clock.now

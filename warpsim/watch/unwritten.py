@@ -71,6 +71,27 @@ class Unwritten:
         """``left < right`` and the like, traced."""
         return _COMPARE[symbol](left, right)
 
+    def compare_tuples(self, symbol: str, left: tuple, right: tuple, plan: tuple, site: int):
+        """``t < v`` of two tuples: the first pair that differs decides, else their lengths."""
+        result = _COMPARE[symbol](len(left), len(right))
+        if symbol in ("==", "!="):
+            if len(left) != len(right):
+                return result
+            result = symbol == "=="  # what is left to say where all pairs are equal
+        for a, b, how in reversed(list(zip(left, right, plan, strict=False))):
+            if type(a) is tuple:
+                same = self.compare_tuples("==", a, b, how, site)
+                decides = self.compare_tuples(symbol, a, b, how, site)
+            else:
+                a, b = how(a), how(b)
+                same = self.compare("==", a, b, site)
+                decides = self.compare(symbol, a, b, site)
+            if type(same) is ndarray or type(decides) is ndarray:
+                result = np.where(same, result, decides)
+            else:
+                result = result if same else decides
+        return result
+
     # ------------------------------------------------------------------ variables
     def now_set(self, before: ndarray | None) -> ndarray:
         """The threads that have set a variable, once the active ones have, too."""

@@ -1,0 +1,129 @@
+"""What the source of a kernel says of its stores: which arrays, and which loads end in them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from warpsim.front.names import MISSING, KernelName, Source
+
+#: Functions that change the elements of their first argument.
+_STORING = ("atomic.", "pieces.store", "pieces.copy")
+
+
+def stored_arguments(source, callee_stores) -> frozenset[str]:
+    """Arguments of a function whose elements it may change, itself or through what it calls.
+
+    Parameters
+    ----------
+    source : warpsim.front.names.Source
+    callee_stores : callable
+        Gives, for a device function, the positions of the arguments that it may change.
+    """
+    stored, aliases = set(), []
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            stored.add(_root(node.value))
+        elif isinstance(node, ast.Call):
+            function = source.static(node.func)
+            if isinstance(function, KernelName) and function.path.startswith(_STORING):
+                stored.add(_root(node.args[0]) if node.args else None)
+            elif function is not MISSING and hasattr(function, "py_func"):
+                for position in callee_stores(function):
+                    if position < len(node.args):
+                        stored.add(_root(node.args[position]))
+        elif isinstance(node, ast.Assign):
+            names = [n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+            used = {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
+            aliases += [(name, used) for name in names]
+        elif isinstance(node, ast.For):
+            names = [n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)]
+            used = {n.id for n in ast.walk(node.iter) if isinstance(n, ast.Name)}
+            aliases += [(name, used) for name in names]
+    grown = True
+    while grown:
+        before = len(stored)
+        for name, used in aliases:
+            if name in stored:
+                stored |= used
+        grown = len(stored) > before
+    if None in stored:
+        return frozenset(source.arguments)
+    return frozenset(stored) & frozenset(source.arguments)
+
+
+def _root(node: ast.expr) -> str | None:
+    while isinstance(node, ast.Subscript | ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+# ---------------------------------------------------------------------- what ends in a store
+def stored_loads(source: Source) -> set[ast.AST]:
+    """The loads whose value may reach a plain store, by assignments in any order.
+
+    Shared and local arrays are variables here. What a condition asks for reaches nothing, nor does
+    what goes into an atomic; nor does a variable that a compare-and-swap checks.
+    """
+    nodes = list(ast.walk(source.tree))
+    checked, own = set(), set()
+    for node in nodes:
+        if isinstance(node, ast.Call):
+            path = _path(source, node)
+            if path in ("atomic.cas", "atomic.compare_and_swap"):
+                checked |= {name.id for name in _names(node.args[-2:-1])}
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            path = _path(source, node.value)
+            if path in ("shared.array", "local.array"):
+                own |= {name.id for name in _names(node.targets)}
+            elif path.startswith("atomic."):
+                checked |= {name.id for name in _names(node.targets)}
+    ends, flows = [], []
+    for node in nodes:
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                for part in target.elts if isinstance(target, ast.Tuple | ast.List) else [target]:
+                    name = _root(part)
+                    if isinstance(part, ast.Name) or name in own:
+                        flows.append((name, node.value))
+                    else:
+                        ends += [node.value, getattr(part, "slice", node.value)]
+        elif isinstance(node, ast.For):
+            flows += [(name.id, node.iter) for name in _names([node.target])]
+        elif isinstance(node, ast.Return) and node.value is not None:
+            ends.append(node.value)
+        elif isinstance(node, ast.Call):
+            function = source.static(node.func)
+            stores = _path(source, node).startswith("pieces.store")
+            if stores or (function is not MISSING and hasattr(function, "py_func")):
+                ends += node.args
+    found: set[ast.AST] = set()
+    reaching: set[str] = set()
+    while ends:
+        for node in _taken(source, ends.pop()):
+            if isinstance(node, ast.Subscript):
+                found.add(node)
+            elif isinstance(node, ast.Name) and node.id not in reaching | checked:
+                reaching.add(node.id)
+                ends += [value for name, value in flows if name == node.id]
+    return found
+
+
+def _taken(source: Source, node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of an expression that its value is made of."""
+    if isinstance(node, ast.Call) and _path(source, node).startswith("atomic."):
+        return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _taken(source, child)
+
+
+def _path(source: Source, node: ast.Call) -> str:
+    """The name of CUDA that is called, or nothing."""
+    function = source.static(node.func)
+    return function.path if isinstance(function, KernelName) else ""
+
+
+def _names(nodes: list) -> list[ast.Name]:
+    return [part for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)]

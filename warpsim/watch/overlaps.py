@@ -1,0 +1,93 @@
+"""Arrays that lie over each other in memory share one shadow: races are of addresses, not of names.
+
+Device arrays may be parts of one allocation, ``d[:128]`` and ``d[1:]``, or the same bytes as
+elements of another size. Their elements are counted in units that fit them all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from warpsim.run.memory import Array
+from warpsim.watch.races import Shadow
+
+#: Larger allocations are watched only where an argument lies: a device array from outside the
+#: kernel that reaches further is watched apart.
+MOST_BYTES = 1 << 22
+
+
+@dataclass
+class Span:
+    """Bytes that some arrays lie in, and who touched them, unit by unit."""
+
+    start: int
+    end: int
+    unit: int
+    shadow: Shadow
+
+    def takes(self, array: Array) -> bool:
+        """Let an array share this shadow, if it lies inside and its elements are whole units."""
+        start, end = bounds(array)
+        inside = self.start <= start and end <= self.end
+        if not inside or array.itemsize % self.unit or (start - self.start) % self.unit:
+            return False
+        array.shadow = self.shadow
+        place = (start - self.start) // self.unit, array.itemsize // self.unit
+        array.place = None if place == (0, 1) else place
+        return True
+
+
+def bounds(array: Array) -> tuple[int, int]:
+    """The addresses of an array's first byte and of the one after its last."""
+    start = array.flat.__array_interface__["data"][0]
+    return start, start + array.flat.size * array.itemsize
+
+
+def allocation(array: Array) -> tuple[int, int]:
+    """The addresses of the allocation that an array is a part of; of a large one, its own."""
+    owner = array.flat
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    if owner.nbytes > MOST_BYTES:
+        return bounds(array)
+    start = owner.__array_interface__["data"][0]
+    return start, start + owner.nbytes
+
+
+def spread(name: str, value: Any) -> Iterator[tuple[str, Array]]:
+    """An argument's arrays: itself, or those of a tuple."""
+    if isinstance(value, tuple):
+        for part in value:
+            yield from spread(name, part)
+    elif isinstance(value, Array) and value.flat.size:
+        yield name, value
+
+
+def watch(spans: list[Span], names: frozenset[str], arguments: dict[str, Any]) -> None:
+    """Look for races in the arrays of some names, and in all that lie over one of them."""
+    arrays = [pair for name, value in arguments.items() for pair in spread(name, value)]
+    groups: list[list[tuple[str, Array]]] = []
+    end = 0
+    for name, array in sorted(arrays, key=lambda pair: allocation(pair[1])):
+        if not groups or allocation(array)[0] >= end:
+            groups.append([])
+        groups[-1].append((name, array))
+        end = max(end, allocation(array)[1])
+    for group in groups:
+        members = [array for _, array in group]
+        if names.isdisjoint(name for name, _ in group):
+            continue
+        if len(members) == 1 and any(span.takes(members[0]) for span in spans):
+            continue  # a device array from outside, met while the kernel runs
+        starts, ends = zip(*map(allocation, members), strict=True)
+        first, last = min(starts), max(ends)
+        steps = [bounds(array)[0] - first for array in members]
+        unit = math.gcd(*steps, *(array.itemsize for array in members))
+        spans.append(Span(first, last, unit, Shadow((last - first) // unit)))
+        for array in members:
+            spans[-1].takes(array)
