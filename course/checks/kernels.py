@@ -24,7 +24,7 @@ from course.checks.comparing import (
     wrong_elements,
 )
 from course.checks.exercises import KernelExercise, Limit, call_with_named, exercises
-from course.checks.spread import spread_fault
+from course.checks.spread import Fault, Work, spread_fault
 from course.checks.trials import (
     all_cases,
     copied,
@@ -51,12 +51,19 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
         raise Failure("not-a-kernel", fault)
     function = answers.plain_function(answer)
     answers.check_parameters(function, exercise.parameters)
-    reports = []
+    reports, faults = [], []
     for number in range(len(exercise.cases)):
         with named_case(exercise, number):
             reports.append(_simulate(exercise, number, answer))
+            faults.append(_spread_fault(exercise, number, reports[-1]))
+            # The first case is enough to tell: a serial program takes its time in larger ones.
+            if faults[-1] and (faults[-1].of_few or _work_is_repeated(reports[-1])):
+                raise _not_parallel(faults[-1], reports[-1])
     _judge_costs(exercise, answer, reports)
-    _judge_spread(exercise, reports)
+    for number, fault in enumerate(faults):
+        with named_case(exercise, number):
+            if fault:
+                raise _not_parallel(fault, reports[number])
     text = all_cases([case.name for case in exercise.cases])
     if backend.gpu() is not None and is_gpu_kernel(answer):
         for number in range(len(exercise.cases)):
@@ -258,24 +265,28 @@ def _compare_results(
 
 
 @cache
-def _model_reports(name: str, model: Any) -> list[Any]:
-    exercise, found = exercises()[name], []
-    for number in range(len(exercise.cases)):
-        expected = _references(exercise, exercise.arguments(number))
-        arguments = _prepared(exercise, number, expected)
-        found.append(_run_trace(exercise, number, model, arguments))
-    return found
+def _work_of_model(name: str, model: Any, number: int) -> Work:
+    exercise = exercises()[name]
+    expected = _references(exercise, exercise.arguments(number))
+    arguments = _prepared(exercise, number, expected)
+    return Work.of(_run_trace(exercise, number, model, arguments))
 
 
-def _judge_spread(exercise: KernelExercise, reports: list[Any]) -> None:
-    """Raise that a few threads do what was meant for all, or each thread does everything."""
+def _spread_fault(exercise: KernelExercise, number: int, report: Any) -> Fault | None:
+    """A few threads do what was meant for all, or each thread does everything; or None."""
     model = exercise.model()
     if model is None:
-        return
-    for number, right in enumerate(_model_reports(exercise.name, model)):
-        with named_case(exercise, number):
-            if fault := spread_fault(reports[number], right):
-                raise Failure("not-parallel", fault, findings=tuple(reports[number].findings))
+        return None
+    return spread_fault(Work.of(report), _work_of_model(exercise.name, model, number))
+
+
+def _not_parallel(fault: Fault, report: Any) -> Failure:
+    return Failure("not-parallel", fault.sentence, findings=tuple(report.findings))
+
+
+def _work_is_repeated(report: Any) -> bool:
+    """Whether several threads store the same element."""
+    return any(finding.kind == "same-value-race" for finding in report.findings)
 
 
 def _judge_costs(exercise: KernelExercise, answer: Any, reports: list[Any]) -> None:

@@ -89,6 +89,8 @@ HINTS = {
     "wrong-result": "In each round both tiles are filled anew, 0 where they stick out, and each "
     "sum grows by the products of its row and its column.",
     "float64": "Start the sums with float32(0): 0.0 is float64.",
+    "not-parallel": "Each block has a tile of the image and each thread its own pixels of it; all "
+    "threads of the block fill its two tiles, a part each.",
 }
 ONCE = "Load u, s and vt only where you fill the tiles: once for the block, not once for a thread."
 STORES = Limit("global", "store", "lanes", "element", 1, "Store once, after the last round.")
@@ -112,6 +114,7 @@ _rebuilding(
     name="column-tile",
     title="Step 5: a column of results in each thread",
     cases=[
+        _factors(2, 330, 4, 2, COLUMN),
         _factors(64, 64, 8, 8, COLUMN),
         _factors(64, 64, 40, 32, COLUMN),
         _factors(128, 64, 20, 5, COLUMN),
@@ -141,6 +144,7 @@ _rebuilding(
     name="square-tile",
     title="Step 6: a square of results in each thread",
     cases=[
+        _factors(2, 650, 4, 2, SQUARE),
         _factors(128, 128, 8, 8, SQUARE),
         _factors(128, 128, 20, 16, SQUARE),
         _factors(13, 37, 24, 19, SQUARE),
@@ -170,6 +174,7 @@ _rebuilding(
     name="wide-tile",
     title="Step 7: four numbers at a time, and no conflict",
     cases=[
+        _factors(2, 652, 8, 4, SQUARE),
         _factors(128, 128, 8, 8, SQUARE),
         _factors(128, 128, 20, 16, SQUARE),
         _factors(13, 36, 24, 20, SQUARE),

@@ -96,7 +96,7 @@ wrong("uninitialised-read", "do not add to it")(
 wrong("input-modified", "u is an input")(
     {"= total": "= total\n        if col == 0:\n            u[row, 0] = total"}
 )
-wrong("limit", "Many threads compute the same pixel")(
+wrong("not-parallel", "each thread does the work of many", "take both indices")(
     {", col =": " =", "grid(2": "grid(1"},
     {
         " and col < out.shape[1]:\n        total = 0.0\n": (

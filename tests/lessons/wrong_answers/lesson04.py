@@ -77,7 +77,7 @@ wrong("out-of-bounds", "Guard the row with out.shape[0]")(
 wrong("out-of-bounds", "13 x 37")({"shape[1": "shape[0", "0] and": "1] and"})
 wrong("out-of-bounds", "13 x 37")({" and j < out.shape[1]": ""})
 wrong("typing", "it has no index")({" * row": "[i] * row"})
-wrong("limit|race", "take both indices from cuda.grid(2)")(
+wrong("not-parallel", "each thread does the work of", "both indices from cuda.grid(2)")(
     "j, i = cuda.grid(2)\nif i < out.shape[0]:\n    for other in range(out.shape[1]):\n"
     "        out[i, other] = column[i] * weight * row[other]"
 )
@@ -220,7 +220,7 @@ wrong("unwritten-output", "Which shape do you guard with?")(
     "column, row = cuda.grid(2)\nside = min(out.shape[0], out.shape[1])\n"
     "if row < side and column < side:\n    out[row, column] = image[column, row]"
 )
-wrong("limit|race", "take both indices from cuda.grid(2)")(
+wrong("not-parallel", "each thread does the work of", "both indices from cuda.grid(2)")(
     "column, row = cuda.grid(2)\nif row < out.shape[0]:\n"
     "    for other in range(out.shape[1]):\n        out[row, other] = image[other, row]"
 )
