@@ -291,7 +291,7 @@ LessonKernel.declare(
     cases=[
         _encoder(1, 1),
         _encoder(6, 6, warps=1),
-        _encoder(13, 1),
+        _encoder(13, 1, warps=8),
         _encoder(7, 3),
         _encoder(11, 1, warps=2),
         _encoder(64, 2, measured=True),

@@ -16,7 +16,7 @@ from tests.lessons.serial_twins import TWINS, WHO, twins
 KERNELS = {name: each for name, each in exercises().items() if isinstance(each, KernelExercise)}
 # Where there are fewer items than lanes, a warp or a block is a few threads.
 FEW = r"one of \d+ threads does|one warp does|one of \d+ blocks does|\d+ of \d+ threads do"
-WORDS = {who: FEW for who in WHO} | {"every thread does all": "each thread does the work of many"}
+WORDS = dict.fromkeys(WHO, FEW) | {"every thread does all": "each thread does the work of many"}
 
 
 @pytest.mark.parametrize(("name", "who"), twins(), ids=[f"{n}-{who}" for n, who in twins()])
