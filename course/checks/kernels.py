@@ -24,7 +24,7 @@ from course.checks.comparing import (
     wrong_elements,
 )
 from course.checks.exercises import KernelExercise, Limit, call_with_named, exercises
-from course.checks.spread import spread_fault
+from course.checks.spread import Fault, Work, spread_fault
 from course.checks.trials import (
     all_cases,
     copied,
@@ -34,7 +34,7 @@ from course.checks.trials import (
     named_case,
 )
 from course.checks.twins import is_gpu_kernel
-from course.checks.verdicts import Failure, NotStarted
+from course.checks.verdicts import Failure, NotStarted, count
 from warpsim import KernelError, trace
 from warpsim.run.masks import EndlessLoop, limited_steps
 
@@ -51,12 +51,22 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
         raise Failure("not-a-kernel", fault)
     function = answers.plain_function(answer)
     answers.check_parameters(function, exercise.parameters)
-    reports = []
+    reports, faults = [], []
     for number in range(len(exercise.cases)):
         with named_case(exercise, number):
             reports.append(_simulate(exercise, number, answer))
-    _judge_costs(exercise, answer, reports)
-    _judge_spread(exercise, reports)
+            faults.append(_spread_fault(exercise, number, reports[-1]))
+            # The first case is enough to tell: a serial program takes its time in larger ones.
+            if faults[-1] and (faults[-1].of_few or _work_is_repeated(reports[-1])):
+                raise _not_parallel(faults[-1], reports[-1])
+    _judge_costs(exercise, reports)
+    _judge_barriers(exercise, reports)
+    if exercise.helped and not answers.calls_device_function(function):
+        raise Failure("limit", f"The result is right. {exercise.helped}")
+    for number, fault in enumerate(faults):
+        with named_case(exercise, number):
+            if fault:
+                raise _not_parallel(fault, reports[number])
     text = all_cases([case.name for case in exercise.cases])
     if backend.gpu() is not None and is_gpu_kernel(answer):
         for number in range(len(exercise.cases)):
@@ -98,13 +108,12 @@ def _run_trace(
     number: int,
     answer: Any,
     arguments: dict,
-    most_steps: int = MOST_STEPS,
 ) -> Any:
     """Simulate a case; the arguments' arrays hold the results afterwards."""
     case = exercise.cases[number]
     grid, block = launch_configuration(exercise, case, arguments)
     try:
-        with contextlib.redirect_stdout(io.StringIO()), limited_steps(most_steps):
+        with contextlib.redirect_stdout(io.StringIO()), limited_steps(MOST_STEPS):
             return trace(
                 answer,
                 grid,
@@ -258,27 +267,47 @@ def _compare_results(
 
 
 @cache
-def _model_report(exercise: str, number: int) -> Any:
-    """The trace of a right answer in a case."""
-    its = exercises()[exercise]
-    arguments = _prepared(its, number, _references(its, its.arguments(number)))
-    return _run_trace(its, number, its.model(), arguments)
+def _work_of_model(name: str, model: Any, number: int) -> Work:
+    exercise = exercises()[name]
+    expected = _references(exercise, exercise.arguments(number))
+    arguments = _prepared(exercise, number, expected)
+    return Work.of(_run_trace(exercise, number, model, arguments))
 
 
-def _judge_spread(exercise: KernelExercise, reports: list[Any]) -> None:
-    """Raise that a few threads do what was meant for all, or each thread does everything.
+def _spread_fault(exercise: KernelExercise, number: int, report: Any) -> Fault | None:
+    """A few threads do what was meant for all, or each thread does everything; or None."""
+    model = exercise.model()
+    if model is None:
+        return None
+    return spread_fault(Work.of(report), _work_of_model(exercise.name, model, number))
 
-    It is looked at where the launch has most threads.
-    """
-    if exercise.model() is None:
+
+def _not_parallel(fault: Fault, report: Any) -> Failure:
+    return Failure("not-parallel", fault.sentence, findings=tuple(report.findings))
+
+
+def _work_is_repeated(report: Any) -> bool:
+    """Whether several threads store the same element."""
+    return any(finding.kind == "same-value-race" for finding in report.findings)
+
+
+def _judge_barriers(exercise: KernelExercise, reports: list[Any]) -> None:
+    model = exercise.model()
+    if not exercise.barriers or model is None:
         return
-    number = int(np.argmax([report.by_thread().size for report in reports]))
-    with named_case(exercise, number):
-        if fault := spread_fault(reports[number], _model_report(exercise.name, number)):
-            raise Failure("not-parallel", fault, findings=tuple(reports[number].findings))
+    for number, report in enumerate(reports):
+        enough = _work_of_model(exercise.name, model, number).barriers
+        if report.barriers <= enough + 1:
+            continue
+        message = (
+            "The result is right; the cost is not. A block waits at "
+            f"{count(report.barriers, 'barrier')}; {enough:,} are enough. {exercise.barriers}"
+        )
+        with named_case(exercise, number):
+            raise Failure("limit", message, findings=tuple(report.findings))
 
 
-def _judge_costs(exercise: KernelExercise, answer: Any, reports: list[Any]) -> None:
+def _judge_costs(exercise: KernelExercise, reports: list[Any]) -> None:
     measured = [n for n, case in enumerate(exercise.cases) if case.measured]
     if not measured:
         first_result = (exercise.outputs + exercise.updated)[0]
@@ -297,7 +326,6 @@ def _judge_costs(exercise: KernelExercise, answer: Any, reports: list[Any]) -> N
             if number in measured:
                 for limit in exercise.limits:
                     _judge_limit(exercise, number, limit, report)
-                _judge_passes(exercise, number, answer, report)
 
 
 def _judge_limit(exercise: KernelExercise, number: int, limit: Limit, report: Any) -> None:
@@ -331,25 +359,6 @@ def _judge_limit(exercise: KernelExercise, number: int, limit: Limit, report: An
         f"The result is right; the cost is not. {does}; {enough} {is_enough} enough.{why}",
         findings=tuple(report.findings),
     )
-
-
-def _judge_passes(exercise: KernelExercise, number: int, answer: Any, report: Any) -> None:
-    """Simulate a right case once more: does each loop end in as many passes as are enough?"""
-    passes = exercise.passes
-    if passes is None:
-        return
-    try:
-        arguments = exercise.arguments(number)
-        _run_trace(exercise, number, answer, arguments, most_steps=passes.at_most)
-    except Failure as failure:
-        if failure.kind != "endless-loop":
-            raise
-        raise Failure(
-            "limit",
-            f"The result is right; the cost is not. A loop goes round more than {passes.at_most} "
-            f"times. {passes.why}",
-            findings=tuple(report.findings),
-        ) from failure
 
 
 def _launch_on_gpu(exercise: KernelExercise, number: int, answer: Any) -> None:

@@ -8,36 +8,79 @@ solution in the same launch. Where one thread is meant to do it all, it does so 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-#: So many times what the solution's busiest thread does may a thread of an answer do.
+#: So many times what the solution's busiest thread does may a thread of an answer do. Of so many
+#: blocks that store in the solution one must store in an answer, and so for threads.
 TIMES = 4
+_DOES = {(): "accesses memory", (("shared", "store"),): "stores to shared memory"}
+_STORES = ("global", "store"), ("global", "atomic")
 
 
-def spread_fault(report: Any, right: Any) -> str | None:
-    """What is wrong with who does the work; None where it is spread.
+@dataclass(frozen=True)
+class Work:
+    """Who does what in a launch, of blocks x threads.
 
-    Parameters
+    Attributes
     ----------
-    report, right : Report
-        Of the answer and of the solution, in one case.
+    done : dict of ndarray
+        How often each thread accesses memory, and how often it stores to shared memory.
+    stores : ndarray of bool
+        The threads whose stores reach global memory.
+    barriers : int
+        How many a block passes.
     """
-    everything, shared_stores = (), (("shared", "store"),)
-    for kinds, does in (
-        (everything, "accesses memory"),
-        (shared_stores, "stores to shared memory"),
-    ):
-        own, enough = report.by_thread(*kinds), right.by_thread(*kinds)
-        most = int(enough.max())
-        if not most or own.max() <= TIMES * most:
+
+    done: dict[tuple, np.ndarray]
+    stores: np.ndarray
+    barriers: int
+
+    @classmethod
+    def of(cls, report: Any) -> Work:
+        done = {kinds: report.by_thread(*kinds) for kinds in _DOES}
+        return cls(done, report.by_thread(*_STORES) > 0, report.barriers)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with who does the work.
+
+    Attributes
+    ----------
+    sentence : str
+    of_few : bool
+        A few do it and the rest have nothing to store. Else each does too much; that may be the
+        effect of something else, such as numbers that are loaded again and again.
+    """
+
+    sentence: str
+    of_few: bool
+
+
+def spread_fault(own: Work, right: Work) -> Fault | None:
+    """What is wrong with who does the work of an answer; None where it is as in the solution."""
+    few_blocks = 0 < TIMES * own.stores.any(1).sum() < right.stores.any(1).sum()
+    few = few_blocks or 0 < TIMES * own.stores.sum() < right.stores.sum()
+    for kinds, does in _DOES.items():
+        mine, most = own.done[kinds], int(right.done[kinds].max())
+        if not most or mine.max() <= TIMES * most:
             continue
-        who, their = _who(own > own.max() / 2)
+        who, their = _who(mine > mine.max() / 2)
         times = "time" if most == 1 else "times"
-        return (
-            f"The result is right, but {who}: {their} {does} {own.max():,} times, "
-            f"and {most:,} {times} is what the lesson's solution needs for a thread."
+        return Fault(
+            f"The result is right, but {who}: {their} {does} {mine.max():,} times, "
+            f"and {most:,} {times} is what the lesson's solution needs for a thread.",
+            bool(few),
+        )
+    if few_blocks:
+        who, _ = _who(own.stores)
+        return Fault(
+            f"The result is right, but {who}; in the lesson's solution "
+            f"{right.stores.any(1).sum():,} of {len(right.stores):,} blocks do.",
+            True,
         )
     return None
 
@@ -45,14 +88,14 @@ def spread_fault(report: Any, right: Any) -> str | None:
 def _who(busy: np.ndarray) -> tuple[str, str]:
     """Which threads do too much, and how to go on about one of them; (blocks, threads)."""
     blocks, threads = np.nonzero(busy)
+    if len(threads) > busy.size / 2:
+        return "each thread does the work of many, over and over", "it"
     if len(threads) == 1:
         return f"one of {busy.size:,} threads does the work", "it"
     if len(set(zip(blocks, threads // 32, strict=True))) == 1:
         return "one warp does the work", "a thread of it"
     if len(set(blocks)) == 1 < len(busy):
         return f"one of {len(busy):,} blocks does the work", "a thread of it"
-    if len(threads) > busy.size / 2:
-        return "each thread does the work of many, over and over", "it"
     if (busy.sum(1) <= 1).all():
         return "one thread of each block does its work", "it"
     return f"{len(threads):,} of {busy.size:,} threads do the work", "one of them"

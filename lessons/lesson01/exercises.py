@@ -62,7 +62,9 @@ LessonKernel.declare(
     title="Move every element one place to the right",
     outputs=("out",),
     reference=lambda x: np.concatenate([np.zeros(1), x[:-1]]),
-    cases=[_numbers(n, block=block) for n, block in ((8, 8), (128, 32), (1, 32), (203, 64))],
+    cases=[
+        _numbers(n, block=block) for n, block in ((8, 8), (128, 32), (1, 32), (203, 64), (500, 64))
+    ],
     forbidden={"negative-index"},
     hints={
         "negative-index": "For i = 0, x[i - 1] is x[-1], the last element, as in NumPy. "
@@ -162,6 +164,7 @@ LessonKernel.declare(
         scale_add_case(24, grid=2, block=4),
         scale_add_case(1000, grid=2, block=32),
         scale_add_case(1003, grid=3, block=64),
+        scale_add_case(1003, grid=6, block=32),
         scale_add_case(5, grid=2, block=32),
         scale_add_case(257, grid=1, block=1),
     ],
@@ -256,6 +259,8 @@ LessonKernel.declare(
     ],
     tolerance=Tolerance(8, "three float32 weights, three products and two sums, each rounds"),
     forbidden={"float64"},
+    helped="But no function of yours is called. Let a device function take red, green and blue and "
+    "return the grey value, and call it in the kernel.",
     hints={
         "float64": "A number such as 0.299 is float64 in a kernel. Write float32(0.299).",
         "out-of-bounds": "Guard row and column with the two axes of out. "

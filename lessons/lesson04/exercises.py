@@ -99,9 +99,10 @@ LessonKernel.declare(
         _to_add(1003, 3, 32),
         _to_add(5, 2, 32),
         _to_add(97, 1, 1),
+        _to_add(2000, 6, 32),
     ],
     tolerance=Tolerance(
-        128, "up to 97 float32 sums in a thread, and one for each of up to 128 threads"
+        192, "up to 97 float32 sums in a thread, and one for each of up to 192 threads"
     ),
     forbidden={"float64"},
     limits=[
@@ -173,6 +174,7 @@ LessonKernel.declare(
         "unwritten-output": "cuda.grid(2) gives both indices. Guard the row with out.shape[0] "
         "and the column with out.shape[1], whichever of them comes from x.",
         "race": _ONE_THREAD,
+        "not-parallel": _ONE_THREAD,
         "wrong-result": "out[i, j] is column[i] * weight * row[j].",
         "typing": "column[i] and row[j] are numbers, and so is weight: it has no index.",
     },
@@ -204,10 +206,10 @@ LessonKernel.declare(
     outputs=("squares", "roots"),
     reference=lambda x, y: {"squares": x * x, "roots": np.sqrt(y)},
     cases=[
-        _two_arrays(8, block=32),
+        _two_arrays(8, block=64),
         _two_arrays(1024, block=128, measured=True),
         _two_arrays(101, block=64),
-        _two_arrays(1, block=32),
+        _two_arrays(1, block=64),
     ],
     tolerance=Tolerance(4, "a float32 product or a float32 root, each of which rounds once"),
     limits=[
@@ -337,7 +339,8 @@ LessonKernel.declare(
         "unwritten-output": "The threads have to cover out, which has as many rows as the "
         "image has columns. Which shape do you guard with?",
         "wrong-result": "The first index of out is the second index of image.",
-        "race": "Each element belongs to one thread: take both indices from cuda.grid(2).",
+        "race": _ONE_THREAD,
+        "not-parallel": _ONE_THREAD,
     },
     mistakes={
         "the image is turned by a quarter instead of transposed": lambda image: np.rot90(image, -1),

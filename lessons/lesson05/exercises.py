@@ -31,7 +31,7 @@ LessonKernel.declare(
     title="Reverse each block's elements, in place",
     updated=("x",),
     reference=_reversed_pieces,
-    cases=[_to_reverse(64), _to_reverse(192), _to_reverse(100), _to_reverse(1)],
+    cases=[_to_reverse(n) for n in (64, 192, 100, 1, 400)],
     hints={
         "race": "Everybody puts an element into the buffer, then all wait at "
         "cuda.syncthreads(), then everybody takes an element out of it. Each block keeps to "
@@ -178,6 +178,8 @@ LessonKernel.declare(
         "wrong-result": "In each round both tiles are filled anew, 0 where they stick out, and "
         "total grows by the sum over i of u_tile[y, i] * vt_tile[i, x].",
         "float64": "Start the sum with float32(0): 0.0 is float64.",
+        "not-parallel": "Each thread has one pixel, and fills one place of either tile in a round: "
+        "the 256 threads of a block share the filling.",
         "bank-conflict": "Let x be the last index wherever you fill a tile: "
         "u_tile[y, x] and vt_tile[y, x].",
     },

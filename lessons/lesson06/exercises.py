@@ -89,8 +89,18 @@ HINTS = {
     "wrong-result": "In each round both tiles are filled anew, 0 where they stick out, and each "
     "sum grows by the products of its row and its column.",
     "float64": "Start the sums with float32(0): 0.0 is float64.",
+    "not-parallel": "Each block has a tile of the image and each thread its own pixels of it; all "
+    "threads of the block fill its two tiles, a part each.",
 }
 ONCE = "Load u, s and vt only where you fill the tiles: once for the block, not once for a thread."
+SIDE_BY_SIDE = (
+    "The places of a row of u lie side by side in memory, and in the tile: t % DEPTH is the place, "
+    "t // DEPTH the row, so that neighbouring threads {}."
+)
+IN_ORDER = [
+    Limit("global", "load", "sectors", "request", 4, SIDE_BY_SIDE.format("load neighbours")),
+    Limit("shared", "store", "conflicts", "request", 1, SIDE_BY_SIDE.format("fill neighbours")),
+]
 STORES = Limit("global", "store", "lanes", "element", 1, "Store once, after the last round.")
 
 
@@ -112,6 +122,7 @@ _rebuilding(
     name="column-tile",
     title="Step 5: a column of results in each thread",
     cases=[
+        _factors(2, 330, 4, 2, COLUMN),
         _factors(64, 64, 8, 8, COLUMN),
         _factors(64, 64, 40, 32, COLUMN),
         _factors(128, 64, 20, 5, COLUMN),
@@ -128,7 +139,7 @@ _rebuilding(
         "For each i read the number of vt once, keep it in a variable, and use it for all 8 "
         "rows: 9 reads for 8 products.",
     )
-    + [STORES],
+    + [*IN_ORDER, STORES],
     hints=HINTS,
     mistakes=_mistakes(DEPTH)
     | MISPLACED
@@ -141,6 +152,7 @@ _rebuilding(
     name="square-tile",
     title="Step 6: a square of results in each thread",
     cases=[
+        _factors(2, 650, 4, 2, SQUARE),
         _factors(128, 128, 8, 8, SQUARE),
         _factors(128, 128, 20, 16, SQUARE),
         _factors(13, 37, 24, 19, SQUARE),
@@ -156,7 +168,7 @@ _rebuilding(
         "For each i read the thread's 8 numbers of u and 8 of vt once, into a and b, and "
         "multiply from there: 16 reads for 64 products.",
     )
-    + [STORES],
+    + [*IN_ORDER, STORES],
     hints=HINTS,
     mistakes=_mistakes(DEPTH)
     | MISPLACED
@@ -170,6 +182,7 @@ _rebuilding(
     name="wide-tile",
     title="Step 7: four numbers at a time, and no conflict",
     cases=[
+        _factors(2, 652, 8, 4, SQUARE),
         _factors(128, 128, 8, 8, SQUARE),
         _factors(128, 128, 20, 16, SQUARE),
         _factors(13, 36, 24, 20, SQUARE),
@@ -230,6 +243,8 @@ _rebuilding(
         _to_buffer(5, 3, 1, 1),
     ],
     forbidden={"float64", "negative-index"},
+    barriers="With two buffers one barrier a round does it: what is filled and what is read are "
+    "never the same buffer.",
     hints=HINTS
     | {
         "race": "One barrier at the start of each round does it: behind it this round's tiles "

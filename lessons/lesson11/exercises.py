@@ -221,6 +221,8 @@ LessonKernel.declare(
         "loops over columns, and out of `if` that lanes answer differently. No barrier is "
         "needed: a warp has its two rows for itself.",
         "uncoalesced": "Neighbouring lanes take neighbouring columns: lane, lane + 32, ...",
+        "not-parallel": "A block has a matrix and each of its warps a pair, whose columns the 32 "
+        "lanes share: lane, lane + 32, ...",
         "float64": "Begin the three sums with float32(0): 0.0 is float64, and so is all that "
         "is added to it.",
         "wrong-result": "Three sums over the columns, each over the warp by five shuffles; "
@@ -340,6 +342,7 @@ LessonKernel.declare(
     updated=("w",),
     reference=_in_rounds,
     cases=[
+        _to_sweep(6, 2, 8, 1),
         _to_sweep(1, 8, 32, 4),
         _to_sweep(1, 2, 32, 1),
         _to_sweep(2, 6, 17, 3),
@@ -382,6 +385,8 @@ LessonKernel.declare(
         "typing": "Is it the shared array? Its size must be fixed: (32, 32) holds every "
         "matrix, and rows[:n, :columns] is the part that is used.",
         "float64": "The shared array holds float32, as w does.",
+        "not-parallel": "A block has a matrix. All its threads copy it, a part each, and in a round "
+        "each warp has pairs of its own: k, k + warps, ... for warp k.",
         "wrong-result": "n - 1 rounds, of n / 2 pairs each; warp k takes the pairs k, k + "
         "warps, ... All lanes of a warp call rotate_two together, with rows[:n, :columns].",
     },

@@ -3,6 +3,7 @@
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
+from course.checks.verdicts import count
 from course.models.spectral.network import gelu
 from lessons.cases import drawn, empty, normal, table
 from lessons.edits import LessonKernel, edits
@@ -187,6 +188,8 @@ LessonKernel.declare(
         "to 4, and its first column is 64 * frame.",
         "race": "Two lanes write one number. Warp f begins at column 64 * f; its lanes have "
         "the columns + lane and + lane + 32.",
+        "not-parallel": "Five frames, five warps, all at the same time: warp threadIdx.x // 32 "
+        "has one frame, and each of its lanes two of the numbers.",
         "barrier-divergence": "All 32 lanes make a shuffle together: keep it out of `if`, "
         "and of loops that end sooner for some.",
         "float64": "Write float32(1e-5) and float32(0): bare literals are float64. And a "
@@ -268,7 +271,7 @@ def _encoder(rows, blocks, warps=4, measured=False):
 
     arguments = drawn(z=normal(rows, 64), weight=weight, bias=normal(64), out=empty(rows, 64))
     plural = "blocks" if blocks > 1 else "block"
-    name = f"{rows} frames, {blocks} {plural} of {warps} warps"
+    name = f"{count(rows, 'frame')}, {blocks} {plural} of {count(warps, 'warp')}"
     return Case(name, arguments, block=32 * warps, grid=blocks, measured=measured)
 
 
@@ -286,8 +289,9 @@ LessonKernel.declare(
     outputs=("out",),
     reference=lambda z, weight, bias: gelu(z @ weight + bias),
     cases=[
-        _encoder(4, 1),
-        _encoder(13, 1),
+        _encoder(1, 1),
+        _encoder(6, 6, warps=1),
+        _encoder(13, 1, warps=8),
         _encoder(7, 3),
         _encoder(11, 1, warps=2),
         _encoder(64, 2, measured=True),
@@ -305,6 +309,8 @@ LessonKernel.declare(
     hints={
         "barrier-divergence": "Warps of a block have different numbers of rows. Copy the "
         "weights and wait **before** the loop over rows; inside it a warp needs no other one.",
+        "not-parallel": "All threads of a block copy the weights, a part each: thread t every "
+        "blockDim.x-th from t on. Each warp of the grid has rows of its own.",
         "race": "Is it the weights? Some read what others are still copying: "
         "cuda.syncthreads() between the copying and the loop over rows. Other shared numbers? "
         "Give each warp its own; no barrier may stand in the loop.",

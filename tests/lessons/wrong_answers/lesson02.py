@@ -24,6 +24,8 @@ right("return -20 * np.log10(np.linalg.norm(image - approximation) / np.sqrt(ima
 # --- break-even ------------------------------------------------------------------------------
 
 wrong, right = answers_to("break-even")
+wrong("wrong-result")({"+ 1 +": "+ 2 +"})
+wrong("wrong-result")({"(rows * columns - 1)": "(rows * columns)", "+ 1 +": "+ 2 +"})
 wrong("wrong-arguments", "rows, columns")({"rows, columns": "shape"})
 right(
     "numbers_a_layer = 0\n"
@@ -96,7 +98,7 @@ wrong("uninitialised-read", "do not add to it")(
 wrong("input-modified", "u is an input")(
     {"= total": "= total\n        if col == 0:\n            u[row, 0] = total"}
 )
-wrong("limit", "Many threads compute the same pixel")(
+wrong("not-parallel", "each thread does the work of many", "take both indices")(
     {", col =": " =", "grid(2": "grid(1"},
     {
         " and col < out.shape[1]:\n        total = 0.0\n": (

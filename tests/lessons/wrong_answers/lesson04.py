@@ -77,7 +77,7 @@ wrong("out-of-bounds", "Guard the row with out.shape[0]")(
 wrong("out-of-bounds", "13 x 37")({"shape[1": "shape[0", "0] and": "1] and"})
 wrong("out-of-bounds", "13 x 37")({" and j < out.shape[1]": ""})
 wrong("typing", "it has no index")({" * row": "[i] * row"})
-wrong("limit|race", "take both indices from cuda.grid(2)")(
+wrong("not-parallel", "each thread does the work of", "both indices from cuda.grid(2)")(
     "j, i = cuda.grid(2)\nif i < out.shape[0]:\n    for other in range(out.shape[1]):\n"
     "        out[i, other] = column[i] * weight * row[other]"
 )
@@ -109,6 +109,11 @@ right(
 # --- two-jobs --------------------------------------------------------------------------------
 
 wrong, right = answers_to("two-jobs")
+right(
+    "t = cuda.threadIdx.x\nnumber = cuda.grid(1) // 64 * 32 + t % 32\nif number < x.size:\n"
+    "    if t // 32 % 2 == 0:\n        squares[number] = x[number] * x[number]\n"
+    "    else:\n        roots[number] = math.sqrt(y[number])"
+)
 jobs_by_lane = wrong("limit", "128 requests per launch", "Give whole warps one job")(
     {"i = cuda": "thread = cuda", ")\n    if": ")\n    i = thread // 2\n    if"},
     {"squares[": "if thread % 2 == 0:\n            squares["},
@@ -158,6 +163,9 @@ right({"i - x.size] =": "2 * x.size - 1 - i] =", "i - x.size])": "2 * x.size - 1
 # --- block-shape -----------------------------------------------------------------------------
 
 wrong, right = answers_to("block-shape")
+right({"return grid, block": "return (*grid, 1), block"})
+right({"return grid, block": "return (*grid, 1), (*block, 1)"})
+wrong("wrong-result", "give 2 numbers")({"return grid, block": "return (*grid, 2), block"})
 
 
 def ceiling(a, b):
@@ -220,7 +228,7 @@ wrong("unwritten-output", "Which shape do you guard with?")(
     "column, row = cuda.grid(2)\nside = min(out.shape[0], out.shape[1])\n"
     "if row < side and column < side:\n    out[row, column] = image[column, row]"
 )
-wrong("limit|race", "take both indices from cuda.grid(2)")(
+wrong("not-parallel", "each thread does the work of", "both indices from cuda.grid(2)")(
     "column, row = cuda.grid(2)\nif row < out.shape[0]:\n"
     "    for other in range(out.shape[1]):\n        out[row, other] = image[other, row]"
 )

@@ -46,6 +46,19 @@ right("pitch = -(-least // 4)\nreturn 4 * (pitch if pitch % 2 else pitch + 1)")
 # --- column-tile -----------------------------------------------------------------------------
 
 wrong, right = answers_to("column-tile")
+wrong("limit", "sectors per request", "neighbouring threads load neighbours", "t % DEPTH")(
+    {"y, i = t // DEPTH, t % DEPTH": "y, i = t % ROWS, t // ROWS"}
+)
+wrong("limit", "global loads for each element", "where you fill the tiles")(
+    "for n in range(RESULTS):\n"
+    "    row = cuda.blockIdx.y * ROWS + cuda.threadIdx.x // COLUMNS * RESULTS + n\n"
+    "    column = cuda.blockIdx.x * COLUMNS + cuda.threadIdx.x % COLUMNS\n"
+    "    if row < out.shape[0] and column < out.shape[1]:\n"
+    "        total = float32(0)\n"
+    "        for i in range(k):\n"
+    "            total += u[row, i] * s[i] * vt[i, column]\n"
+    "        out[row, column] = total"
+)
 wrong("race", "Two barriers")({"cuda.syncthreads()\n        ": ""})
 wrong("race", "Two barriers", "k = 32")({"b\n        cuda.syncthreads()": "b"})
 wrong("out-of-bounds", "128 x 64|13 x 37", "store only pixels")(
@@ -111,6 +124,9 @@ right(register_tiles.reconstruct_column)
 # --- square-tile -----------------------------------------------------------------------------
 
 wrong, right = answers_to("square-tile")
+wrong("limit", "sectors per request", "neighbouring threads load neighbours")(
+    {"y, i = number // DEPTH, number % DEPTH": "y, i = number % BLOCK, number // BLOCK"}
+)
 wrong("race", "Two barriers", "k = 16")(
     {"total[m, n] += a[m] * b[n]\n        cuda.syncthreads()": "total[m, n] += a[m] * b[n]"}
 )
@@ -235,6 +251,10 @@ right(
 # --- two-buffers -----------------------------------------------------------------------------
 
 wrong, right = answers_to("two-buffers")
+wrong("limit", "barriers; 2 are enough", "one barrier a round")(
+    {"        stage = 1": "        cuda.syncthreads()\n        stage = 1"}
+)
+right({"    if row < out.shape[0] and": "    cuda.syncthreads()\n    if row < out.shape[0] and"})
 wrong("race", "One barrier at the start")({"cuda.syncthreads()\n        ": ""})
 wrong("race", "which may be filled now")({", 1 -": ","})
 wrong("wrong-result", "last tile is left out")({"+ TILE": "+ TILE - TILE"})

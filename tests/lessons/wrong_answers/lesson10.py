@@ -271,6 +271,14 @@ def sum_of_four_at_a_time(x, out):
 # --- merge-softmax ---------------------------------------------------------------------------
 
 wrong, right = answers_to("merge-softmax")
+right(
+    "if total == 0:\n    return other_largest, other_total\n"
+    "if other_total == 0:\n    return largest, total\n"
+    "a, b = largest + math.log(total), other_largest + math.log(other_total)\n"
+    "both = max(largest, other_largest)\n"
+    "whole = max(a, b) + math.log(math.exp(a - max(a, b)) + math.exp(b - max(a, b)))\n"
+    "return both, math.exp(whole - both)"
+)
 wrong("wrong-shape", "must be 2 values")(
     {"factor, other_factor =": "return total *", ", math": " + other_total * math"}
 )

@@ -155,6 +155,23 @@ right(
 # --- normalise-frames ------------------------------------------------------------------------
 
 wrong, right = answers_to("normalise-frames")
+wrong("not-parallel", "one warp does the work", "Five frames, five warps")(
+    "row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32\n"
+    "if cuda.threadIdx.x < 32:\n"
+    "    for frame in range(5):\n"
+    "        column = frame * 64 + lane\n"
+    "        a, b = x[row, column], x[row, column + 32]\n"
+    "        total = a + b\n"
+    "        for step in range(5):\n"
+    "            total += cuda.shfl_xor_sync(0xFFFFFFFF, total, 1 << step)\n"
+    "        mean = total / float32(64)\n"
+    "        square = (a - mean) * (a - mean) + (b - mean) * (b - mean)\n"
+    "        for step in range(5):\n"
+    "            square += cuda.shfl_xor_sync(0xFFFFFFFF, square, 1 << step)\n"
+    "        scale = float32(1) / math.sqrt(square / float32(64) + float32(1e-5))\n"
+    "        out[row, column] = (a - mean) * scale\n"
+    "        out[row, column + 32] = (b - mean) * scale"
+)
 wrong("wrong-result", "normalised by itself")(
     {"column =": "for half in range(2):\n        column ="},
     {"lane\n    a, b": "32 * half + lane\n        a"},
@@ -314,6 +331,14 @@ def frames_by_shifted_squares(x, out):
 # --- staged-weights --------------------------------------------------------------------------
 
 wrong, right = answers_to("staged-weights")
+wrong("not-parallel", "one warp does the work", "All threads of a block copy the weights")(
+    {
+        "    for n in range(cuda.threadIdx.x, 4096, cuda.blockDim.x):\n        shared": (
+            "    for n in range(cuda.threadIdx.x, 4096 if cuda.threadIdx.x < 32 else 0, 32):\n"
+            "        shared"
+        )
+    }
+)
 wrong("race", "between the copying and the loop")({"cuda.syncthreads()\n    ": ""})
 wrong("barrier-divergence", "before")(
     {
