@@ -1210,8 +1210,8 @@ for name in ("naive", "tiled", "column", "square", "wide", "buffered", "warp til
 # This is a **prediction**, the lower of two roofs, and a rough one. Nobody measured it here, and
 # three things may be off:
 #
-# - The programming guide gives the banks: 32, one word a clock each. But a T4 may have too few units
-#   that load for one wavefront a clock. Then its roof is lower.
+# - The programming guide gives the banks: 32, one word a clock each. But a T4 may have too few
+#   units that load for one wavefront a clock. Then its roof is lower.
 # - Instructions are those of the inner loop alone. With the others, the roof is lower.
 # - Wavefronts are the source's. Where the compiler puts reads together, as in `tiled` and `square`
 #   on the H200, the roof is higher.
