@@ -205,6 +205,15 @@ def test_tensor_cores_go_past_cublas_and_are_more_accurate():
     assert errors[0] < errors[1] < 1e-6
 
 
+def test_two_halves_lose_at_most_the_last_bit_of_a_float32():
+    every = 1 + np.arange(2**23, dtype=np.float32) / np.float32(2**23)
+    upper = every.astype(np.float16)
+    lower = (every - upper.astype(np.float32)).astype(np.float16)
+    off = (every.astype(np.float64) - upper - lower) * 2**23
+    assert len(np.unique(every)) == 2**23 and np.abs(off).max() == 1
+    assert 0.5 < np.mean(off == 0) < 1  # "often all"
+
+
 # --- the exercises' own arithmetic ----------------------------------------------------------------
 
 
