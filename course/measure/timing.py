@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -92,6 +92,11 @@ class Timing:
     samples: tuple[float, ...] = field(default=(), repr=False)
 
     @property
+    def interval(self) -> tuple[float, float]:
+        """Where the median lies with 95% confidence, see `median_interval`; NaN without samples."""
+        return median_interval(self.samples)
+
+    @property
     def gigabytes_per_second(self) -> float:
         """Bytes / median [10⁹ bytes/s]; NaN where the bytes are not known."""
         return self.bytes / self.median * 1e-6 if self.bytes else math.nan
@@ -124,6 +129,8 @@ class Timing:
     __repr__ = __str__
 
     def _conditions(self) -> Iterator[str]:
+        if not math.isnan(self.interval[0]):
+            yield "median between {} and {}, at 95%".format(*map(time_text, self.interval))
         if not math.isnan(self.first_call):
             yield f"first call {time_text(self.first_call)}" + self.compiled * ", compiling"
         if not math.isnan(self.launch):
@@ -132,6 +139,32 @@ class Timing:
             )
         if self.cold is not None:
             yield "data from device memory" if self.cold else "data where the last call left it"
+
+
+def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+    """Where the median of all possible samples lies, by order statistics.
+
+    Each sample falls below that median with probability 1/2, whatever the distribution. So how many
+    do is binomial, and the median lies between the j-th smallest and the j-th largest sample with a
+    probability that can be counted; j is the largest for which it is at least `confidence`. The
+    samples must be independent of each other.
+    Source: Hoefler and Belli, Scientific benchmarking of parallel computing systems, 2015, rule 5.
+
+    Returns
+    -------
+    (float, float)
+        NaN where even the shortest and the longest sample are too near: below 6 samples for 95%.
+    """
+    n, j, outside = len(samples), 0, 0.0
+    while j < n // 2:
+        outside += 2 * math.comb(n, j) * 0.5**n  # fewer than j + 1 on one side, or on the other
+        if outside > 1 - confidence:
+            break
+        j += 1
+    if not j:
+        return NOT_TIMED, NOT_TIMED
+    ordered = sorted(samples)
+    return float(ordered[j - 1]), float(ordered[n - j])
 
 
 def timing_of(samples: list[float], **facts: Any) -> Timing:
