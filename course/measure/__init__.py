@@ -10,5 +10,7 @@ __getattr__, __dir__, __all__ = face(
         "course.measure.roofline": "ImpossibleFigure refuse_impossible",
         # the reader's own figures
         "course.measure.own_figures": "compare figure_of keep",
+        # how well a median is known
+        "course.measure.intervals": "median_interval",
     },
 )

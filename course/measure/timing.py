@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from course import backend
+from course.measure.intervals import median_interval
 from course.measure.roofline import (
     Bound,
     Roofs,
@@ -92,6 +93,11 @@ class Timing:
     samples: tuple[float, ...] = field(default=(), repr=False)
 
     @property
+    def interval(self) -> tuple[float, float]:
+        """Where the median lies with 95% confidence, see `median_interval`; NaN without samples."""
+        return median_interval(self.samples)
+
+    @property
     def gigabytes_per_second(self) -> float:
         """Bytes / median [10⁹ bytes/s]; NaN where the bytes are not known."""
         return self.bytes / self.median * 1e-6 if self.bytes else math.nan
@@ -124,6 +130,8 @@ class Timing:
     __repr__ = __str__
 
     def _conditions(self) -> Iterator[str]:
+        if not math.isnan(self.interval[0]):
+            yield "median between {} and {}, at 95%".format(*map(time_text, self.interval))
         if not math.isnan(self.first_call):
             yield f"first call {time_text(self.first_call)}" + self.compiled * ", compiling"
         if not math.isnan(self.launch):

@@ -69,7 +69,8 @@ print("Kernels run on:", gpu() or "the simulator")
 
 # %% [markdown]
 # Both answers are fine. Every lesson runs unchanged on both. You write the same kernels, and get
-# the same results. Only seconds need a GPU.
+# the same results. Only the question "how long does it take?" needs a GPU: the simulator counts,
+# and has no clock.
 
 # %% [markdown]
 # ## 2 Host and device
@@ -184,7 +185,9 @@ marks.reshape(10, 20)
 # ## 4 A kernel returns nothing
 #
 # Thousands of threads cannot return one value. A kernel writes its results into an array that you
-# give it. In this course that array is called `out`, and it comes first.
+# give it. In this course that array is called `out`. Here it comes first; in other kernels, from
+# lesson 02 on, it comes last. Both are fine. The launch must only give the arguments in the order
+# in which the kernel names them.
 
 
 # %%

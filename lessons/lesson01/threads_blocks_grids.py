@@ -379,7 +379,7 @@ predict.answer(
 #
 # <details><summary>Hint</summary>
 #
-# Without looking: `column, row = cuda.grid(2)`, a guard with two comparisons, the sum.
+# Three lines: `column, row = cuda.grid(2)`, then a guard with two comparisons, then the sum.
 #
 # </details>
 
@@ -435,7 +435,7 @@ check("rotate-image", rotate)
 
 # %% [markdown]
 # Try it on a real picture, a head seen by magnetic resonance. As long as you have not written the
-# kernel, the right one stays black.
+# kernel, the picture on the right stays black.
 
 # %%
 head = images.head_mri()

@@ -123,13 +123,15 @@ titles = [f"layer {i}" for i in range(5)] + [f"sum of {i + 1}" for i in range(5)
 plots.image_grid(shown, titles, columns=5, cell=1.5)
 
 # %% [markdown]
-# Why do a few layers carry so much? The singular values fall quickly. Compare the images: the
-# camera's tail never ends, since grass is full of detail. The MRI's has an end, since its black
-# borders hold nothing.
+# Why do a few layers carry so much? The singular values fall quickly. Compare the images. The
+# camera's curve is long, since grass is full of detail. The MRI's ends sooner, since its black
+# borders hold nothing. (The plot ends at a ten-thousandth of the first value.)
 
 # %%
 names = ("head MRI", "camera", "phantom")
 factors = {name: images.svd(examples[name]) for name in names}
+for name, (_, s, _) in factors.items():
+    print(f"{name:8} {np.sum(s > 1e-4 * s[0])} of {len(s)} values are above 1/10,000 of the first")
 plots.singular_values({name: s for name, (u, s, vt) in factors.items()}, keep=50)
 
 # %% [markdown]
@@ -225,9 +227,10 @@ for name, other in (("k = 50", reco), ("brighter", brighter)):
     print(f"{name:9}  PSNR {images.psnr(mri, other):.0f} dB  SSIM {images.ssim(mri, other):.2f}")
 
 # %% [markdown]
-# Did you choose the other one? The shift turns black air into very dark grey air. Your eye hardly
-# sees it, SSIM counts it heavily, and PSNR cannot tell the two apart. No single figure is the
-# truth: look at both, and at the pictures.
+# SSIM says that the third image is worse, the brighter one. Most people find the second one worse.
+# Which one did you choose? The shift turns black air into very dark grey air. Your eye hardly sees
+# it, SSIM counts it heavily, and PSNR cannot tell the two apart. No single figure is the truth:
+# look at both, and at the pictures.
 
 # %% [markdown]
 # Now the quality against k, for three images. The axis on top and the dashed line tell when the
@@ -350,6 +353,16 @@ small_vt = np.ascontiguousarray(vt[:, 96:160])
 small = right[96:160, 96:160]
 print(f"whole: {right.size * k:,} steps; small part: {small.size * k:,} steps")
 
+
+def compare(image, expected=right):
+    """Print how near an image is to what the line of section 3 gave."""
+    error = np.abs(image - expected).max()
+    if image.shape == expected.shape and error < 1e-5:
+        print("every pixel is within 0.00001 of what the line of section 3 gave")
+    else:
+        print(f"shape {image.shape}, and a pixel is off by {error:.1g}")
+
+
 # %% [markdown]
 # A detail worth a smile: to rebuild only a part of the image, you take some **rows** of `u` and
 # some **columns** of `vt`. Nothing else changes. Every pixel is independent of all others. That
@@ -370,7 +383,7 @@ def three_loops(u, s, vt, k):
     return out
 
 
-print("as it should be:", np.allclose(three_loops(small_u, s, small_vt, k), small, atol=1e-5))
+compare(three_loops(small_u, s, small_vt, k), small)
 
 # %% [markdown]
 # ### Exercise: one loop
@@ -406,7 +419,7 @@ check("one-loop", one_loop)
 
 # %%
 by_einsum = np.einsum("ri,i,ic->rc", u[:, :k], s[:k], vt[:k])
-print("as it should be:", np.allclose(by_einsum, right, atol=1e-5))
+compare(by_einsum)
 
 # %% [markdown]
 # **Program 4: broadcasting.** All products at once, in an array with three axes: row, layer,
@@ -415,7 +428,7 @@ print("as it should be:", np.allclose(by_einsum, right, atol=1e-5))
 # %%
 products = u[:, :k, None] * s[:k, None] * vt[:k]
 by_broadcasting = products.sum(axis=1)
-print("as it should be:", np.allclose(by_broadcasting, right, atol=1e-5))
+compare(by_broadcasting)
 print(f"{products.shape}: {products.nbytes:,} bytes for an image of {right.nbytes:,}")
 
 # %% [markdown]
@@ -425,7 +438,7 @@ print(f"{products.shape}: {products.nbytes:,} bytes for an image of {right.nbyte
 
 # %%
 by_matmul = (u[:, :k] * s[:k]) @ vt[:k]
-print("as it should be:", np.allclose(by_matmul, right, atol=1e-5))
+compare(by_matmul)
 
 # %% [markdown]
 # **Program 6: Numba compiles the loops, threads share the rows.** `prange` hands the rows to the
@@ -458,7 +471,7 @@ for call in ("first", "second", "third"):
     print(f"{call} call: {1e3 * (perf_counter() - start):.3g} ms")
 
 # %%
-print("as it should be:", np.allclose(by_threads(u, s, vt, k), right, atol=1e-5))
+compare(by_threads(u, s, vt, k))
 
 # %% [markdown]
 # **Program 7: processes.** Each process is a Python of its own with a memory of its own, and works
@@ -471,7 +484,7 @@ print(getsource(cpu.rebuild_band))
 # %%
 with cpu.start_processes(2) as pool:
     by_processes = cpu.reconstruct_processes(u, s, vt, k, pool)
-print("as it should be:", np.allclose(by_processes, right, atol=1e-5))
+compare(by_processes)
 
 # %% [markdown]
 # Why does that function live in the package, and not here? A new process imports its work by name,
@@ -526,7 +539,9 @@ predict.answer("slowest at 64 x 64 after the three loops", slowest)
 # Now 512×512 pixels, 64 times the work, without the three loops. Random factors will do: the clock
 # does not look at the picture. What costs the same for every call weighs less: `one loop` moves up,
 # since its 50 steps of Python stay 50. Each of the two processes runs an `einsum` of half the size.
-# Are they twice as fast as one? The copies eat most of it.
+# Are they twice as fast as one? Do not expect it. The factors are packed, sent and unpacked, and
+# the bands come back in the same way. That can cost more than the half of the work that is saved:
+# then two processes are **slower** than one.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -598,7 +613,7 @@ print("xp is", xp.__name__, "here")
 gpu_u, gpu_s, gpu_vt = xp.asarray(u[:, :k]), xp.asarray(s[:k]), xp.asarray(vt[:k])
 gpu_reco = (gpu_u * gpu_s) @ gpu_vt
 by_cupy = gpu_reco.get() if hasattr(gpu_reco, "get") else gpu_reco
-print("as it should be:", np.allclose(by_cupy, right, atol=1e-5))
+compare(by_cupy)
 
 # %% [markdown]
 # The line in the middle is the one you know. Before it, `asarray` copies to the GPU; after it,
@@ -612,9 +627,11 @@ print("as it should be:", np.allclose(by_cupy, right, atol=1e-5))
 #
 # | program 1 | kernel |
 # |---|---|
-# | `for row …`, `for col …` | `row, col = cuda.grid(2)` and a guard |
+# | `for row …`, `for col …` | `col, row = cuda.grid(2)` and a guard |
 # | `for i in range(k)` | the same loop |
 # | `out[row, col] += …` | add up in `total`, store once |
+#
+# As in lesson 01, x is the column, so `col` comes first.
 
 # %% [markdown]
 # ### Exercise: rebuild an image
@@ -624,14 +641,14 @@ print("as it should be:", np.allclose(by_cupy, right, atol=1e-5))
 #
 # <details><summary>Hint 1: the threads</summary>
 #
-# `row, col = cuda.grid(2)`, then
+# `col, row = cuda.grid(2)`, then
 # `if row < out.shape[0] and col < out.shape[1]:` around all the rest.
 #
 # </details>
 #
 # <details><summary>Hint 2: the sum</summary>
 #
-# `total = 0.0` before the loop, `total += u[row, i] * s[i] * vt[i, col]` in it, and
+# `total` is zero before the loop, `total += u[row, i] * s[i] * vt[i, col]` stands in it, and
 # `out[row, col] = total` after it.
 #
 # </details>
@@ -642,7 +659,7 @@ print("as it should be:", np.allclose(by_cupy, right, atol=1e-5))
 def reconstruct(u, s, vt, k, out):
     """Write the sum of the first k layers to ``out``, one thread a pixel."""
     ### BEGIN SOLUTION
-    row, col = cuda.grid(2)
+    col, row = cuda.grid(2)
     if row < out.shape[0] and col < out.shape[1]:
         total = 0.0
         for i in range(k):
@@ -686,8 +703,10 @@ plots.image_grid([right, 300 * errors], ["k = 50", "squared error, × 300"], cel
 # %% [markdown]
 # ## 11 The float64 trap
 #
-# Here is the kernel as the student project that this course grew out of had it. It is right. It
-# was also slow, and nobody saw why. Look at it for a minute: u, s, vt and out are float32.
+# Here is the kernel as the student project that this course grew out of had it, unchanged. Its
+# image is right. It was also slow, and nobody saw why. There are **two** faults in it. Look at it
+# for a minute, and find one: u, s, vt and out are float32. Then look at your own kernel of section
+# 10. Is the same fault in it?
 
 
 # %%
@@ -761,7 +780,8 @@ print("measured on the T4: 52.9 ms with 8x8 blocks, 53.2 ms with 16x16")
 # %% [markdown]
 # ### Exercise: no float64
 #
-# Write the kernel again so that no float64 operation is left. The result may not change by more
+# Mend this fault in the project's kernel, and leave all else as it is: one change at a time, so
+# that you can say what it did. No float64 operation may be left. The result may not change by more
 # than float32 rounding.
 #
 # <details><summary>Hint</summary>
@@ -774,7 +794,7 @@ print("measured on the T4: 52.9 ms with 8x8 blocks, 53.2 ms with 16x16")
 # %% tags=["exercise"]
 @cuda.jit
 def reconstruct_float32(u, s, vt, k, out):
-    """As before, with a float32 sum."""
+    """As the project had it, with a float32 sum."""
     ### BEGIN SOLUTION
     row, col = cuda.grid(2)
     if row < out.shape[0] and col < out.shape[1]:
@@ -804,9 +824,9 @@ print("largest error below 0.00001:", abs(tiny_out - exact).max() < 1e-5)
 # %% [markdown]
 # ## 12 Which way does x walk?
 #
-# One more look at `row, col = cuda.grid(2)`. The first number is x, and a **warp**, 32 threads that
-# run together, has neighbouring x. Here these are neighbours in `row`. But in memory, neighbours in
-# `col` lie side by side.
+# The second fault is `row, col = cuda.grid(2)`. The first number is x, and a **warp**, 32 threads
+# that run together, has neighbouring x. Here these are neighbours in `row`. But in memory,
+# neighbours in `col` lie side by side. That is why lesson 01 said that x is the column.
 
 # %% [markdown]
 # The GPU moves memory in **sectors** of 32 bytes, eight float32 numbers. A block of 16×16 threads
@@ -853,13 +873,9 @@ predict.answer(
 
 # %% [markdown]
 # The same arithmetic, the same result, and 3.6 times fewer sectors; for the stores 4 times fewer.
-# The counters of a real GPU (an H200) read the same eight figures. By array, x on the rows:
-
-# %%
-table = on_rows.lines[["code", "op", "requests", "sectors", "ideal_sectors"]]
-print(table.to_string(index=False))
-
-# %% [markdown]
+# The counters of a real GPU (an H200) read the same eight figures. Lesson 04 asks which of the
+# three loads is to blame.
+#
 # The drawing shows the stores of a block's first warp. Each blue square is a thread's pixel, each
 # red frame a sector that has to be moved. On the left 16 sectors, each for two pixels.
 
@@ -869,8 +885,8 @@ pictures.warp_on_image()
 # %% [markdown]
 # ### Exercise: x along the columns
 #
-# Write the kernel so that neighbours in x are neighbours in memory. Keep the float32 sum. At most
-# 2 sectors per load request are allowed, and 4 per store request.
+# Now mend the second fault, too: neighbours in x shall be neighbours in memory. Keep the float32
+# sum. At most 2 sectors per load request are allowed, and 4 per store request.
 #
 # <details><summary>Hint</summary>
 #
@@ -1006,6 +1022,6 @@ progress()
 #   of arithmetic throughput, with float64 for each GPU.
 # - [NumPy's tutorial on the SVD](https://numpy.org/numpy-tutorials/tutorial-svd/): the same
 #   decomposition, in colour.
-# - [Image quality: from error visibility to structural similarity](https://doi.org/10.1109/TIP.2003.819861),
-#   the paper behind SSIM.
+# - [Image quality: from error visibility to structural
+#   similarity](https://doi.org/10.1109/TIP.2003.819861), the paper behind SSIM.
 # - Next in the course: lesson 03, Measuring honestly.

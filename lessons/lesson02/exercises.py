@@ -232,7 +232,7 @@ _KERNEL_HINTS = {
     "out-of-bounds": "The grid has more threads than the image has pixels. Compare row with "
     "out.shape[0] and col with out.shape[1] before you touch memory, and read u[row, i], "
     "s[i], vt[i, col].",
-    "unwritten-output": "Every pixel needs its thread: row and col come from cuda.grid(2), and the "
+    "unwritten-output": "Every pixel needs its thread: col and row come from cuda.grid(2), and the "
     "guard compares row with out.shape[0], col with out.shape[1].",
     "uninitialised-read": "out holds nothing yet, so do not add to it. Add up in a variable of "
     "your own that starts at 0, and store it once, after the loop.",

@@ -325,8 +325,10 @@ check("total-by-strides", add_strided)
 # %% [markdown]
 # ## 4 Rows against columns
 #
-# Back to the heart of the course. Here is the kernel of the project behind it once more, as in
-# lesson 02. x walks down the rows, and each step of the loop loads three numbers.
+# Back to the heart of the course. Here is the kernel of the project behind it once more. x walks
+# down the rows, and each step of the loop loads three numbers. Lesson 02 (section 12) counted all
+# three together: 6 sectors for a request, and 1.7 with x on the columns. Now take each access by
+# itself: which one is to blame, and why?
 
 
 # %%
@@ -425,20 +427,14 @@ predict.answer(question, tuple(after[code] for code in accesses), how="counted")
 # What was bad is good, and what was good has hardly become worse: 16 neighbours of `vt` are 64
 # bytes, two sectors. Two rows of `u` are two sectors.
 
-# %%
-for name, report in (("x on the rows", on_rows), ("x on the columns", on_columns)):
-    for op in ("load", "store"):
-        count = report.total("global", op)
-        print(f"{name:16} {op:5} {count.requests:5,} requests {count.sectors:6,} sectors")
-
 # %% [markdown]
 # | counters of an H200 | load requests | load sectors | store requests | store sectors |
 # |---|---|---|---|---|
 # | x on the rows | 3,072 | 18,432 | 128 | 2,048 |
 # | x on the columns | 3,072 | 5,120 | 128 | 512 |
 #
-# These were read on a real GPU with Nsight Compute. They are the simulator's figures, to the digit.
-# Lesson 07 shows how to read them.
+# These were read on a real GPU with Nsight Compute. They are the figures that you traced in lesson
+# 02, to the digit. Lesson 07 shows how to read them.
 
 # %% [markdown]
 # ### Exercise: one layer, in the right order

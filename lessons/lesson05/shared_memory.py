@@ -162,7 +162,8 @@ predict.answer(
 
 # %% [markdown]
 # 128 × 128 is refused, 110 × 110 just fits: 48,400 of 49,152 bytes. That limit is for a shape that
-# stands in the source, which is called **static**; section 9 has the other kind.
+# stands in the source, which is called **static**. Section 9 has the other kind, whose size the
+# launch tells, and how that may become larger.
 #
 # A block that takes much also keeps others away: two blocks of 40 KiB do not fit into the 64 KiB of
 # the multiprocessor, so only one runs there at a time.
@@ -683,6 +684,19 @@ print("with 256 bytes:", len(trace(pass_on_any, 2, 64, passed, x, dynamic_shared
 # %% [markdown]
 # A kernel may ask for several dynamic arrays, but all of them begin at the **same** place. Take
 # one, and use parts of it.
+#
+# And how large may it be? 48 KiB again, at first. But a GPU has more: a T4 gives a block up to 64
+# KiB, an H200 227. For that the driver must be asked, once for each kernel. Numba has no word for
+# it; the package has, `allow_shared` in `course/kernels/launching.py`, and lesson 14 needs it. The
+# simulator asks nobody, and keeps the GPU's own limit:
+
+# %%
+for kibibytes in (64, 65):
+    try:
+        trace(pass_on_any, 2, 64, passed, x, dynamic_shared=1024 * kibibytes, gpu="T4")
+        print(kibibytes, "KiB: a T4 has them")
+    except ValueError as error:
+        print(kibibytes, "KiB:", error)
 
 # %% [markdown]
 # ### Exercise: the sum of each block
@@ -1150,7 +1164,8 @@ print(f"float64 operations      {doubles[0]:13,} {doubles[1]:9,}")
 #
 # - **float64** as in lesson 02: a conversion and an addition in each step of a thread, 2 a clock;
 # - **wavefronts**: 8 + 1 in each step of a warp. A bank gives one word a clock, says the CUDA C++
-#   programming guide, so at most one wavefront a clock.
+#   programming guide, so at most one wavefront a clock. (Nobody measured it on a T4 here. If it has
+#   too few units that load, a wavefront takes two clocks, and the two right columns double.)
 
 # %%
 print(" size   measured   float64: base  boost   wavefronts: base  boost clock [ms]")
@@ -1167,7 +1182,8 @@ for size, measured in ((512, 186), (1024, 53.7), (2048, 157.5)):
 # - **512:** both bounds are a few milliseconds. The 186 ms hold the first call: the compiler.
 # - **1024** fits 46 ms of float64 at base clock, **2048** fits 135 ms at boost clock. In both, the
 #   bound is about 86% of what was measured. For the naive kernel in lesson 02 it was 87%.
-# - The wavefronts need about a quarter of that. They were hidden behind float64.
+# - The wavefronts need about a quarter of that, or a half if each takes two clocks. Either way they
+#   fit behind float64.
 #
 # So the tiles removed a cost that did not bind, and their conflicts added one that did not bind
 # either. The instructions are counted. Which clock the GPU ran at is an **inference**.
@@ -1273,9 +1289,10 @@ progress(5)
 # %% [markdown]
 # ## What to read next
 #
-# - [Using Shared Memory in CUDA C/C++](https://developer.nvidia.com/blog/using-shared-memory-cuda-cc/)
-#   and [An Efficient Matrix Transpose](https://developer.nvidia.com/blog/efficient-matrix-transpose-cuda-cc/)
-#   by Mark Harris: the same two stories, timed.
+# - [Using Shared Memory in CUDA
+#   C/C++](https://developer.nvidia.com/blog/using-shared-memory-cuda-cc/) and [An Efficient Matrix
+#   Transpose](https://developer.nvidia.com/blog/efficient-matrix-transpose-cuda-cc/) by Mark
+#   Harris: the same two stories, timed.
 # - [Numba-CUDA: shared memory](https://nvidia.github.io/numba-cuda/user/memory.html) and its
 #   [matrix multiplication](https://nvidia.github.io/numba-cuda/user/examples.html).
 # - [CUDA C++ programming guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/): shared

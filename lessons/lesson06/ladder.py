@@ -21,9 +21,9 @@ from course import backend
 from course.files import data_path
 from course.kernels.reconstruct.ladder import LADDER, LADDER_SHAPE, work_of
 from course.measure.occupancy import Occupancy, occupancy
-from course.measure.recorded import Figure
+from course.measure.recorded import Figure, read
 from course.measure.recorded import recorded as find
-from course.measure.roofline import known_gpu, time_text
+from course.measure.roofline import article, known_gpu, time_text
 from course.measure.timing import Timing, benchmark
 from warpsim import Report, trace
 from warpsim.host import gpus
@@ -139,6 +139,30 @@ def recorded(step: str, metric: str = "time", gpu: str = "H200") -> Figure | Non
     shape = "x".join(map(str, SHAPE))
     found = find("reconstruct", variant=step, shape=shape, metric=metric, gpu=gpu)
     return found[0] if found else None
+
+
+def counter(step: str, metric: str, gpu: str = "H200") -> float:
+    """A counter of the GPU itself, recorded of a step's whole launch at `SHAPE`, see lesson 07.
+
+    Raises
+    ------
+    ValueError
+        Where it was not recorded.
+    """
+    for figure in _profile(gpu):
+        if (figure.variant, figure.metric) == (step, metric):
+            return figure.median
+    raise ValueError(f"no recorded {metric!r} of {step!r} on {article(gpu)}")
+
+
+@functools.cache
+def _profile(gpu: str) -> tuple[Figure, ...]:
+    return tuple(read(data_path("measurements", f"{gpu.lower()}-profile.csv")).figures)
+
+
+def instructions(step: str, gpu: str = "H200") -> float:
+    """Instructions for a product of a warp, counted by the GPU in a step's whole launch."""
+    return counter(step, "instructions", gpu) * 32 / math.prod(SHAPE)
 
 
 def of_peer(figure: Figure | Timing, gpu: str = "H200") -> float:

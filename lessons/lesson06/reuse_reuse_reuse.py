@@ -380,15 +380,29 @@ predict.answer("instructions for a product, tiled", loop.per_product, how="count
 #   memory: it has none.)
 
 # %% [markdown]
-# A multiprocessor starts four instructions a clock, of any kind. If only one in three is a product,
-# at most a third of the peak is left. Both roofs, beside what was recorded:
+# But that is the **inner loop** alone. Around it a thread fills tiles, tests edges, waits and
+# counts rounds. An H200 has counted each instruction that it started, in the whole kernel. (Lesson
+# 07 says how. Here you only need the result.)
+
+# %%
+print("instructions for a product   inner loop, PTX   whole kernel, counted")
+for name in ("tiled", "column"):
+    print(f"{name:26}{ladder.facts(name).loop.per_product:18.2f}{ladder.instructions(name):24.2f}")
+
+# %% [markdown]
+# Turned round! The *loop* of `column` has more instructions for a product, the *kernel* has fewer.
+# What stands around the loop is about as long in both. But in `tiled` it serves 16 products of a
+# thread, in `column` 64. So take counts of the whole kernel, or you mend the wrong place.
+#
+# A multiprocessor starts four instructions a clock, of any kind. If only one in six is a product,
+# at most a sixth of the peak is left. Both roofs, beside what was recorded:
 
 
 # %%
 def roofs(name):
     """Return the two roofs of a step [TFLOP/s]: shared memory, instructions."""
     shared = traced(name).total("shared", "load").wavefronts / warp_products
-    return ladder.shared_roof(shared), ladder.issue_roof(ladder.facts(name).loop.per_product)
+    return ladder.shared_roof(shared), ladder.issue_roof(ladder.instructions(name))
 
 
 def show_roofs(names):
@@ -399,18 +413,23 @@ def show_roofs(names):
 
 
 show_roofs(["tiled", "column"])
+rose = [after / before for before, after in zip(roofs("tiled"), roofs("column"), strict=True)]
+print(f"roof of shared memory: {rose[0]:.2f} times as high, of instructions {rose[1]:.2f} times")
+print(f"the speed itself: {ladder.faster('column', than='tiled'):.2f}")
 
 # %% [markdown]
-# One roof rose, the other one sank, and what was recorded lies below both. Between the two barriers
-# of a round a thread has 64 products. Then all 512 wait for each other. And:
+# Both roofs rose, but not alike. `tiled` had one low roof. `column` has two that are nearly equal,
+# and it reaches three quarters of each. What else may hold it up? Between the two barriers of a
+# round a thread makes 64 products. Then all 512 threads of the block wait for each other. And they
+# need more registers:
 
 # %%
 for name in ("tiled", "column"):
     print(f"{name:7}", ladder.facts(name).registers, "registers;", ladder.facts(name).occupancy())
 
 # %% [markdown]
-# More registers for a thread, fewer warps that could work while others wait. What costs how much
-# of the rest, only a profiler can tell (lesson 07). That it is waiting is an **inference**; the
+# More registers for a thread, so fewer warps that could work while others wait. How much each of
+# these costs, only a profiler can tell (lesson 07). That it is waiting is an **inference**; the
 # counts are facts.
 #
 # With the extra `compile` the next cell asks the compiler about *your* kernel.
@@ -612,9 +631,12 @@ print(ladder.measure("square"))
 
 # %% [markdown]
 # The inner loop is 64 products and little else. The wavefronts are the lower roof by far, and the
-# kernel seems to stand at it. (Seems: the count is the source's, and a compiler may put reads
-# together that the source has apart. Lesson 07 asks the GPU's own counters, and finds fewer.) Two
-# thirds of the wavefronts are conflicts. They are the next thing to go.
+# kernel seems to stand at it. But look closely: it stands a little **above** it, which nothing can
+# (lesson 03). So one of the figures is wrong, and it is the roof. The trace counts your *source*.
+# The compiler may put reads together that the source has apart, and then there are fewer
+# wavefronts. Lesson 07 asks the GPU's own counters, and finds a half for each product.
+#
+# What is sure: two thirds of the source's wavefronts are conflicts. They are the next thing to go.
 
 # %% [markdown]
 # ## 7 Step 7: four at a time
@@ -840,7 +862,8 @@ print(ladder.measure("wide"))
 # numbers in the right places.
 #
 # Now what was recorded lies far below both roofs. So it is neither: it is **waiting**, for numbers
-# that were asked for and are not there yet. That is an inference again; sections 8 and 9 test it.
+# that were asked for and are not there yet. That is an inference again. Section 8 tries to hide the
+# waiting, and asks the GPU's counters whether there was any.
 
 # %% [markdown]
 # ### What about device memory?
@@ -1010,27 +1033,39 @@ faster = ladder.faster("asynchronous", than="wide")
 predict.answer("asynchronous, times as fast as wide", round(faster, 2))
 
 # %% [markdown]
-# A famous trick, and on this GPU it gained nothing. Ask the counts why:
+# A famous trick, and on this GPU it gained nothing. Was there nothing to hide? Ask the GPU's
+# counters (lesson 07 explains them): how many clocks does a warp wait between two of its
+# instructions, for global memory and at the barrier? How many instructions are there? And how many
+# of the four that may start in a clock do start?
 
 # %%
-print("                instructions    registers  blocks on a")
-print("step           for a product               multiprocessor")
+print("          clocks of waiting for     instructions   starts that")
+print("step      memory    the barrier    for a product   are used [%]")
+for name in ("wide", "buffered"):
+    waits = [ladder.counter(name, f"stall {why}") for why in ("long_scoreboard", "barrier")]
+    busy = ladder.counter(name, "issue slots")
+    print(f"{name:9}{waits[0]:7.2f}{waits[1]:15.2f}{ladder.instructions(name):17.3f}{busy:11.0f}")
+more = ladder.instructions("buffered") / ladder.instructions("wide") - 1
+print(f"{more:.0%} more instructions\n")
 for name in ("wide", "buffered", "asynchronous"):
     its = ladder.facts(name)
-    print(f"{name:14}{its.loop.per_product:14.3f}{its.registers:13}{its.occupancy().blocks:12}")
+    loop = f"{its.loop.per_product:.3f} instructions for a product in the loop (PTX)"
+    print(f"{name:14}{loop}, {its.registers} registers, {its.occupancy().blocks} blocks")
 
 # %% [markdown]
-# - **This waiting was hidden already**, it seems. Two blocks share a multiprocessor: while one
-#   waits for its tile, the other one multiplies. A second buffer hides what nobody saw.
-# - **It costs instructions.** Which of the two tiles? That is address arithmetic, in the inner
-#   loop.
+# - **It did hide waiting.** A warp waits for memory half as long as before.
+# - **It costs instructions**, a tenth more. Which of the two tiles? That is address arithmetic, in
+#   the inner loop. In `wide` the four starts of a clock were already used to two thirds. So there
+#   was not much time to win, and the added instructions took all of it, and a little more.
 # - **An asynchronous copy cannot compute on the way.** `s` must be multiplied in later, for every
-#   thread that reads, and `u` cannot be turned but number by number.
+#   thread that reads, and `u` cannot be turned but number by number. (Its counters were not
+#   recorded, so this is an inference from its code.)
 
 # %% [markdown]
-# So is double buffering useless? No: it makes a block independent of its neighbours. When tiles
-# grow until only one block fits, or when the instructions around it become free, it can pay. Step
-# 9 keeps it.
+# So is double buffering useless? No: here two blocks share a multiprocessor, and while one waits,
+# the other one multiplies. When tiles grow until only one block fits, nobody else does. Then a
+# second buffer has more to hide. Or its instructions become fewer: step 9 keeps it, and writes its
+# loop out.
 
 # %%
 climbed += ["buffered", "asynchronous"]
@@ -1045,8 +1080,8 @@ print(ladder.measure("buffered"))
 #
 # What is left between step 7 and the peak? Some of the instructions are no products, and each depth
 # begins with four reads that its products wait for. Step 9
-# (`course/kernels/reconstruct/warp_tiles.py`) changes three things. It is made of five named
-# pieces. This is a number's way through them:
+# (`course/kernels/reconstruct/warp_tiles.py`) changes three large things, and some small ones. It
+# is made of five named device functions. This is a number's way through them:
 
 # %%
 pictures.pieces()
@@ -1067,8 +1102,11 @@ predict.answer("different numbers for a warp, 8 across and 4 down", 8 * 8 + 4 * 
 
 # %% [markdown]
 # It is the outer product once more, one floor up: a tile that is nearly square needs the fewest
-# numbers. Block, warp, thread: three floors, at each the same idea. A wavefront serves the fours of
-# eight lanes, so each eight stand in a rectangle, too, 2 down and 4 across.
+# numbers. Block, warp, thread: three floors, at each the same idea.
+#
+# There is a fourth floor. When 32 lanes read 16 bytes each, eight lanes are served together. So
+# these eight should need few different numbers, too. They stand in a small rectangle: 2 down and 4
+# across.
 
 # %%
 print("wavefronts for a read of 16 bytes by a warp")
@@ -1077,9 +1115,6 @@ for name in ("wide", "warp tiles"):
     print(f"{name:12}{loads.wavefronts / loads.requests:5.2f}")
 
 # %% [markdown]
-# (What each of the three changes gains by itself, the recorded figures do not tell: they were timed
-# together.)
-
 # %%
 pictures.warp_tile()
 
@@ -1089,7 +1124,14 @@ pictures.warp_tile()
 # i + 1 are read already, into a second pair of `a` and `b`: a double buffer again, in registers.
 #
 # **Third, no guards in the main loop.** Rows beyond the edge are read from the last row, and thrown
-# away at the end. How many instructions for a product are left?
+# away at the end.
+#
+# **And small things.** Blocks take their tiles in bands of eight rows of tiles, so that blocks that
+# run at the same time share numbers in L2. Indices have 32 bits, not 64. The compiler may be a
+# little less exact (`fastmath`), and does not optimise once more at the end (`lto=False`). The
+# products have an order of their own, see below.
+#
+# How many instructions for a product are left?
 
 # %%
 predict("instructions for a product, warp tiles", 1.1, within=1.1)
@@ -1103,7 +1145,8 @@ loop = ladder.facts("warp tiles").loop
 predict.answer("instructions for a product, warp tiles", round(loop.per_product, 2), how="counted")
 
 # %% [markdown]
-# Nearly all of them are products. There is hardly anything left to take away. And cuBLAS?
+# Nearly all of them are products: there is hardly anything left to take away from this loop. And
+# cuBLAS?
 
 # %%
 predict("warp tiles, % of cuBLAS", 95, within=1.1)
@@ -1119,7 +1162,13 @@ predict.answer("warp tiles, % of cuBLAS", round(share, 1))
 print(ladder.measure("warp tiles"))
 
 # %% [markdown]
-# Python kernels beside the library that NVIDIA's experts wrote. What no count tells you was
+# Python kernels beside the library that NVIDIA's experts wrote. But be careful with the step from
+# `wide` to `warp tiles`. So many things changed at once that you cannot say which of them gained
+# what. All that was measured: together they gained this much. To divide the gain, one would take
+# away **one** change at a time, and time the kernel without it. That is called an **ablation**. It
+# was not recorded here.
+#
+# What no count tells you was
 # **tuned**: many variants were tried, on a GPU, and the fastest was kept. The `Shape` at the top of
 # the file is one such choice. The order of the products is another: two columns at a time, in
 # zigzag, so that a factor stays where it is from product to product.
@@ -1149,14 +1198,25 @@ print("for a product:  wavefronts  instructions  recorded")
 print("               (1 a clock)   (4 a clock)   TFLOP/s")
 for name in ("naive", "tiled", "column", "square", "wide", "buffered", "warp tiles"):
     shared = traced(name).total("shared", "load").wavefronts / warp_products
-    issue = ladder.facts(name).loop.per_product
+    issue = ladder.instructions(name)
     print(f"{name:14}{shared:12.3f}{issue:14.3f}{ladder.recorded(name).teraflops:10.1f}")
 
 # %% [markdown]
+# (Wavefronts are those of the source, by the trace; instructions those of the whole kernel, counted
+# on an H200.)
+#
 # And on a **Tesla T4**, as in Colab? Its multiprocessors have half as many float32 units: two
-# products a clock. The other two rows of the table are the same in the programming guide. So they
-# bind less. This is a **prediction**, the lowest of the roofs: at most so much. Nobody measured it
-# here. If you have a T4, `ladder.measure` tells how near it comes.
+# products a clock. The next cell takes it that the other two rows of the table stay as they are.
+# This is a **prediction**, the lower of two roofs, and a rough one. Nobody measured it here, and
+# three things may be off:
+#
+# - The programming guide gives the banks: 32, one word a clock each. But a T4 may have too few
+#   units that load for one wavefront a clock. Then its roof is lower.
+# - Instructions are those of the inner loop alone. With the others, the roof is lower.
+# - Wavefronts are the source's. Where the compiler puts reads together, as in `tiled` and `square`
+#   on the H200, the roof is higher.
+#
+# If you have a T4, `ladder.measure` tells what is true.
 
 # %%
 for name in ("tiled", "column", "square", "wide", "buffered", "warp tiles"):
@@ -1164,13 +1224,14 @@ for name in ("tiled", "column", "square", "wide", "buffered", "warp tiles"):
     issue = ladder.facts(name, "sm_75").loop.per_product
     roof = min(ladder.shared_roof(shared, "T4"), ladder.issue_roof(issue, "T4"))
     share = roof / ladder.shared_roof(0, "T4")
-    print(f"{name:11} at most {roof:4.1f} TFLOP/s on a T4, {share:4.0%} of its peak")
+    print(f"{name:11} roof at {roof:4.1f} TFLOP/s on a T4, {share:4.0%} of its peak")
 
 # %% [markdown]
 # How would you climb such a ladder for another problem?
 #
 # 1. Count what each useful operation needs: bytes, sectors, wavefronts, instructions.
-# 2. Find the narrow row of the table. Change that, and only that.
+# 2. Find the narrow row of the table. Change that, and only that. (Step 9 did not keep this rule.
+#    That is why nobody can say what each of its changes gained.)
 # 3. Measure. If nothing happened, another row binds: back to 1.
 
 # %% [markdown]
@@ -1196,7 +1257,8 @@ progress(6)
 # - The same idea works for a block, a warp and a thread; nearly square is best.
 # - Registers limit the tile, and with it how many blocks share a multiprocessor.
 # - Wide accesses need aligned addresses; lanes should read neighbouring fours.
-# - The lowest roof counts. Double buffers hide only what was not hidden.
+# - The lowest roof counts. Double buffers hide waiting, and cost instructions.
+# - Count the whole kernel: an inner loop alone may point the wrong way.
 # - Nearly square tiles and few other instructions bring a Python kernel to cuBLAS's side.
 
 # %% [markdown]
@@ -1215,8 +1277,8 @@ progress(6)
 #    the compiler must put it in local memory.
 # 3. With eights, the lanes' first fours are 32 bytes apart: 16 lanes use half of the banks, and
 #    meet. With fours, 8 lanes read 128 bytes side by side.
-# 4. Its loop has more instructions for each product, fewer warps fit, and all wait at barriers.
-#    Reads are no longer the only narrow row.
+# 4. Its instructions for each product fell by a third only, so they have become a narrow row, too.
+#    Fewer warps fit, and all wait at barriers.
 # 5. More likely: nobody else works while the block waits.
 #
 # </details>

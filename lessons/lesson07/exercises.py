@@ -182,7 +182,7 @@ def _light(name, sm, memory):
     return Case(f"{name}: SM {sm}%, memory {memory}%", lambda rng: {"sm": sm, "memory": memory})
 
 
-ENOUGH = 60.0  # percent of a roof, from which on it is said to bind: Nsight Compute's own rule
+ENOUGH = 60.0  # percent, from which on the larger throughput has the word, see profile.NEAR_A_ROOF
 WORDS = ("compute", "memory", "waiting")
 
 

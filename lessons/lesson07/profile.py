@@ -334,7 +334,9 @@ of_steps = Counters("profile", "variant")  # of the ladder
 steps, recorded, counter = of_steps.names, of_steps.recorded, of_steps.counter
 stalls, main_stall = of_steps.stalls, of_steps.main_stall
 
-#: Percent of a roof from which on it is said to bind: Nsight Compute's own rule.
+#: Percent of a roof from which on the larger throughput has the word: Nsight Compute's first rule,
+#: made simpler. (Its file SpeedOfLight.py: below 60 both, "latency issues"; from 80 on "utilizing
+#: greater than 80%"; between, the larger, or "well-balanced" where they are less than 10 apart.)
 NEAR_A_ROOF = 60.0
 
 

@@ -2,8 +2,8 @@
 # # 07 Reading a profiler
 #
 # So far you timed and counted. A profiler watches: it shows *when* everything ran, and *what* a
-# kernel did with its time. Here you learn to read both, and find two inferences of earlier lessons
-# proven, and one refuted.
+# kernel did with its time. Here you learn to read both, and check three inferences of earlier
+# lessons: two hold, one falls.
 
 # %% [markdown]
 # ## What you will do
@@ -417,9 +417,9 @@ pictures.utilisation()
 # %% [markdown]
 # ### Exercise: what binds a kernel?
 #
-# Nsight Compute's own first rule: if neither throughput reaches 60%, the kernel does not use the
-# hardware, it is `"waiting"`. Else the larger one has the word: `"compute"` or `"memory"`. Return
-# the word.
+# Nsight Compute's own first rule, made simpler: if neither throughput reaches 60%, the kernel does
+# not use the hardware, it is `"waiting"`. Else the larger one has the word: `"compute"` or
+# `"memory"`. Return the word.
 #
 # <details><summary>Hint</summary>
 #
@@ -444,7 +444,17 @@ check("speed-of-light", limiter)
 # %%
 for step in profile.steps():
     sm, memory = (profile.counter(step, f"{which} throughput") for which in ("SM", "memory"))
-    print(f"{step:11} SM {sm:3.0f} %  memory {memory:3.0f} %  {profile.limiter(step)}")
+    full = "nearly full" if max(sm, memory) >= 80 else ""
+    print(f"{step:11} SM {sm:3.0f} %  memory {memory:3.0f} %  {profile.limiter(step):8} {full}")
+
+# %% [markdown]
+# 60% says where to look first. It does not say that a part is full. The tool's rule goes on: from
+# **80%** on it says that a part is used nearly to the full. Between 60 and 80 it names the larger
+# one, and if the two are less than 10 apart, it calls them balanced.
+#
+# That is our yardstick, too, for every step: from 80% on a part is nearly full, and the kernel
+# stands at that roof. Between 60 and 80 a percentage decides nothing. Then ask what the **warps**
+# do meanwhile: do they wait for that part, or for something else? Section 8 has the counters.
 
 # %% [markdown]
 # ## 7 Predicted, and counted
@@ -500,8 +510,8 @@ print(f"\n{agree} others agree")
 # counts your source. The hardware counts what the compiler made of it.
 #
 # **Lesson 06 refuted.** There *square* seemed to stand at the roof of shared memory, with ¾ of a
-# wavefront for each product. The counter says ½. So its roof is higher, and the kernel does **not**
-# stand at it. It waits.
+# wavefront for each product, and even a little above it. The counter says ½. So its roof is higher,
+# and the kernel does **not** stand at it.
 
 # %% [markdown]
 # ### Which part is busiest?
@@ -553,11 +563,12 @@ predict.answer("lines for an i: original, naive", tuple(round(count) for count i
 pictures.predicted_bars()
 
 # %% [markdown]
-# The axis is logarithmic: from the first step to the last here, passes for a product fall to a
-# seventieth. Only *tiled* and *square* stand out, for the reason that you know. Passes are clocks
-# of L1; instructions are clocks of the issue slots, four to a clock; float32 products are clocks of
-# their units, four to a clock as well. The part with the **most clocks for a product** should be
-# the busiest. Is it?
+# The axis is logarithmic: from the first step to the last, passes for a product fall to a 97th.
+# Only *tiled* and *square* stand out, for the reason that you know. Passes are clocks of L1;
+# instructions are clocks of the issue slots, four to a clock; float32 products are clocks of their
+# units, four to a clock as well. (Instructions are predicted from the inner loop alone, so there
+# are more: lesson 06.) The part with the **most clocks for a product** should be the busiest. Is
+# it?
 
 # %%
 predict("steps of nine whose busiest part is predicted", 7, exact=True)
@@ -581,25 +592,38 @@ predict.answer(question, right, how="counted")
 # the original. And the float32 units do more than the predicted products: they multiply integers,
 # too, for addresses.)
 #
-# **Lesson 06 proven, nearly.** *tiled* does stand at its roof, at 91%. It has fewer wavefronts than
-# its source, but what it loads from global memory passes through the same door.
+# **Lesson 06 confirmed.** *tiled* does stand at its roof: the busiest part is 91% busy. It has
+# fewer wavefronts than its source, but what it loads from global memory passes through the same
+# door.
 
 # %% [markdown]
-# **Lesson 03 proven.** There `naive` was far from both roofs, and the suspicion was: instructions
-# for addresses. The counters:
+# **Lesson 03 confirmed.** There `naive` was far from both roofs, and the suspicion was:
+# instructions for addresses. The counters:
 
 # %%
 instructions = profile.counter("naive", "instructions") / products
 print(f"instructions for a product  {instructions:5.1f}, 2 of them compute")
 for metric in ("issue slots", "ALU pipe", "uniform pipe", "FMA pipe", "L1 wavefronts"):
     print(f"{metric:24} {profile.counter('naive', metric):6.1f} % busy")
-waits = profile.stalls("naive").get("long_scoreboard", 0) / sum(profile.stalls("naive").values())
-print(f"waiting for memory       {100 * waits:6.1f} % of a warp's time")
+
+
+def of_a_warp(step, *states):
+    """Return the share of a warp's time in some states [%]."""
+    clocks = profile.stalls(step)
+    return 100 * sum(clocks.get(state, 0) for state in states) / sum(clocks.values())
+
+
+print(f"waiting for memory       {of_a_warp('naive', 'long_scoreboard'):6.1f} % of a warp's time")
+print(f"waiting for a unit       {of_a_warp('naive', 'math_pipe_throttle'):6.1f} %")
+print(f"ready                    {of_a_warp('naive', 'selected', 'not_selected'):6.1f} %")
 
 # %% [markdown]
-# Issue slots and integer units (ALU; *uniform* computes what is the same for a whole warp) are
-# busy. Float32 is not, memory is not, and nobody waits for memory. It is what was inferred, and
-# there are even more instructions than the 28 that PTX showed.
+# Two parts are three quarters busy: the issue slots, and the *uniform* pipe, which computes what is
+# the same for a whole warp: here, parts of addresses. The ALU (other integers), float32 and memory
+# have much room. By our yardstick 74% alone would decide nothing. But see what the warps do: next
+# to none waits for memory. They are ready and another one is taken, or they wait for a unit. So
+# there are too many instructions, as was inferred, and even more of them than the 28 that PTX
+# showed.
 
 # %% [markdown]
 # ## 8 Occupancy, and what warps wait for
@@ -698,13 +722,25 @@ for step in profile.steps():
     print(f"{step:11} {share:4.0%} {reason:19} {profile.STALLS[reason]}")
 
 # %% [markdown]
-# A story of a ladder, told by its stalls: queues to global memory full (uncoalesced loads) →
-# integer units taken → numbers from memory, between two barriers → the queue to shared memory full
-# → … until no reason stands out any more. Then the kernel is done, or needs another idea.
+# A story of a ladder, told by its stalls: queues to global memory full (uncoalesced loads) → a unit
+# for integers taken → numbers from memory, between two barriers → the queue to shared memory full →
+# … until no reason stands out any more. Then the kernel is done, or needs another idea.
 #
-# And *square*? Nsight's rule said `memory`, but 78% is not full: issue slots and shared memory both
-# have room. Its few warps wait: for shared memory, for global memory, for each other. That is
-# **latency**, not a roof.
+# And *square*? The rule said `memory`, with 77%. That is between 60 and 80, as 74% for *naive* was.
+# So ask its warps the same question:
+
+# %%
+for step in ("naive", "square"):
+    ready = of_a_warp(step, "selected", "not_selected")
+    unit = of_a_warp(step, "math_pipe_throttle", "mio_throttle", "lg_throttle")
+    numbers = of_a_warp(step, "long_scoreboard", "short_scoreboard", "barrier")
+    print(f"{step:7} ready {ready:2.0f}%, for a unit or its queue {unit:2.0f}%, ", end="")
+    print(f"for numbers or for each other {numbers:2.0f}%")
+
+# %% [markdown]
+# In *naive* nearly everybody is ready, or stands in line for a unit. In *square* the largest part
+# of the waiting is for shared memory, for global memory, for each other, and issue slots have room.
+# That is **latency**, not a roof.
 
 # %% [markdown]
 # Lesson 06 left open what keeps *column* below both of its roofs, and inferred waiting at the

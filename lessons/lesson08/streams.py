@@ -125,8 +125,10 @@ plots.gantt(six, "the same, a row for each stream", rows="stream")
 # stream.synchronize()              # now `out` may be read
 # ```
 #
-# Work without a stream goes to the **default stream**. It waits for all that was queued before it,
-# and all that is queued later waits for it. (Numba's streams are of the kind for which that holds.)
+# Work without a stream goes to the **default stream**. Such work begins when everything that you
+# queued before it is done, in all streams. And what you queue after it, in any stream, begins when
+# it is done. So a forgotten stream ends all overlap. (CUDA can also make streams that do not wait
+# for the default stream. Those of `cuda.stream()` do wait.)
 
 # %% [markdown]
 # ### Exercise: fill the queues
@@ -289,9 +291,10 @@ predict.answer("ms with copies both ways, the project's order", both, unit="ms",
 # same time.
 #
 # What else? Ordinary memory, such as a NumPy array's, is **pageable**: the operating system may
-# move it. An engine cannot copy from there. So the driver copies each piece to a buffer of its own
-# first, and **the host waits** until that is over. A call that makes the host wait queues nothing
-# meanwhile.
+# move it. On most machines an engine cannot copy from there. So the driver copies each piece to a
+# buffer of its own first, and **the host waits** until that is over. A call that makes the host
+# wait queues nothing meanwhile. (There are machines whose GPU follows the system's pages by itself,
+# such as Grace Hopper. They were not measured here.)
 
 # %% [markdown]
 # Predict: what becomes of your good order, image by image in turns, if memory is pageable? How many
@@ -470,7 +473,11 @@ predict("pinned: times faster than truncated", 10, within=1.5, no_effect=1)
 
 # %%
 fast = streams.recorded_link("pinned")
-by_rates = [67.1 / link.into + 536.9 / link.out for link in (slow, fast)]
+images_there, size, k = 32, 2048, 128
+into = 4 * images_there * (2 * size * k + k) * 1e-6  # MB: k columns of u, k of s, k rows of vt
+out = 4 * images_there * size**2 * 1e-6
+by_rates = [into / link.into + out / link.out for link in (slow, fast)]
+print(f"{into:.1f} MB in, {out:.1f} MB out")
 print(f"by the rates: {by_rates[0]:.0f} and {by_rates[1]:.0f} ms in copies")
 for way in ("original", "truncated", "pinned"):
     print(f"{way:10} {h200(way):7.1f} ms")
@@ -732,9 +739,8 @@ predict.answer("small images: the original's streams, times faster", ratio)
 # the GPU's are idle nearly all of the time. Streams give the host more to do, not less. It makes
 # one for each image, and everything stays on the GPU until the end.
 #
-# In `pinned`, too, overlap gains little. What must become less are the **calls**. Others reported
-# 10.8× from the same idea on 50 small images, with pinned memory and queues in order. What is it
-# here, from the original's streams to the best way?
+# In `pinned`, too, overlap gains little. What must become less are the **calls**. How many times
+# faster is the best way than the original's streams?
 
 # %%
 predict(
@@ -768,8 +774,10 @@ each = 1e3 * h200("graph", "host", case=SMALL, shape=shape) / 150
 print(f"a graph:  {each:.1f} µs of the host for each of its pieces")
 
 # %% [markdown]
-# The graph's price: it must be captured, the addresses of its memory are fixed, and its shape, too.
-# It pays where the same small work comes again and again.
+# The graph's price: it must be captured, and what is captured is fixed: the addresses of its memory
+# and the sizes of its work. (CUDA can change the arguments of a graph's nodes between two launches:
+# `cudaGraphExecKernelNodeSetParams`, or `cudaGraphExecUpdate` for the whole graph. That costs calls
+# again. The course's graphs do without.) It pays where the same small work comes again and again.
 
 # %% [markdown]
 # ### Exercise: from how many runs on does a graph pay?

@@ -346,7 +346,8 @@ print(len(expected), "images rebuilt")
 #
 # Python lets only one thread at a time run *Python*. But while NumPy computes an SVD, a file is
 # read, or the GPU is waited for, the others go on. That is where our time goes, so threads are
-# enough.
+# enough. (Since 3.13 there are also **free-threaded** builds of Python, such as `python3.13t`. In
+# them threads run Python at the same time.)
 
 # %%
 found = []
@@ -864,8 +865,11 @@ check("save-whole", save_whole)
 
 # %% [markdown]
 # (This is about a program that is killed. When the *power* fails, the system's own memory is lost,
-# too. Then `file.flush()` and `os.fsync(file.fileno())` before the renaming bring the data to the
-# disk, for a price.)
+# too. Against that two more steps help, for a price. `file.flush()` and `os.fsync(file.fileno())`
+# before the renaming bring the **data** to the disk. The new **name** stands in the folder, so the
+# folder must be brought to the disk, too, after the renaming: on Linux, open it with
+# `os.open(folder, os.O_RDONLY)` and call `os.fsync` for it. Without that, the old name may be back.
+# The package takes neither step: it is made for programs that are killed.)
 #
 # And which images are done? A **journal** says so: a text file that grows by a line, the image's
 # name, each time a file is in its place. First the file, then the line. If the program dies between

@@ -147,17 +147,19 @@ pictures.tree(8)
 predict("tree: atomic additions", 256, exact=True)
 
 # %%
-SUM, SHAPE = reduce.KINDS["sum"], reduce.SHAPES["sm_90"]
+SUM = reduce.KINDS["sum"]  # how two numbers are combined, and what changes nothing: 0
+SHAPE = reduce.SHAPES["sm_90"]  # threads of a block and numbers of a thread, chosen for an H200
 
 
 def traced_sum(name):
     """Trace a step of the package's ladder on x."""
     step, out = reduce.LADDER[name], np.zeros(1, np.float32)
-    if step.shaped:
+    if step.shaped:  # a step that has a shape: several numbers for each thread
         kernel, threads, tile = step.make(SUM, SHAPE, True), SHAPE.threads, SHAPE.tile
     else:
         kernel, threads, tile = step.make(SUM), reduce.THREADS, reduce.THREADS
     blocks = -(-x.size // tile)
+    # Only the last step needs room for the blocks' sums, and a counter: section 4.
     room = () if step.fills else (np.zeros(blocks, np.float32), np.zeros(1, np.uint32))
     return trace(kernel, blocks, threads, x, *room, out, gpu="H200")
 
@@ -461,7 +463,8 @@ predict.answer("several: ms", round(several, 3), unit="ms")
 # </details>
 
 # %%
-warp_sum, block_sum = reduce.pieces(SUM, warps=8)  # what the package's kernels use
+# Two device functions that the package's kernels use: the sum of a warp's lanes, and of a block's.
+warp_sum, block_sum = reduce.pieces(SUM, warps=8)
 
 
 # %% tags=["exercise"]
@@ -551,7 +554,7 @@ for fence in (True, False):
 predict.answer("finding without the fence", report.findings[0].kind, how="found")
 
 # %% [markdown]
-# Right both times, and a **race** without the fence: the counter may be seen to be full before the
+# Right both times, and a **race** without the fences: the counter may be seen to be full before the
 # sums are there. It would go well a thousand times, and then not. The message names two usual
 # cures; a counter with a fence before and after it is a third. (`atomic.inc` counts to
 # `blocks - 1` and then starts again at 0, so the counter is ready for the next launch.)
@@ -820,7 +823,7 @@ predict.answer("softmax in registers, times as fast as three passes", round(fast
 # | a block | shared memory | a barrier at each step |
 # | a warp | registers, by shuffles | five exchanges |
 # | a thread's own numbers | its register | nothing |
-# | the blocks, at the end | a place for each | a counter and a fence |
+# | the blocks, at the end | a place for each | a counter and two fences |
 #
 # Give each thread much to do alone, and let few meet. What they carry may be a sum, a maximum, or a
 # pair with its correction: the road is the same.
@@ -833,7 +836,8 @@ progress(10)
 #
 # - Additions at one address stand in line; fewer meetings, nearer to the threads, are faster.
 # - A shuffle reads another lane's register. All lanes named take part; guard loads, not shuffles.
-# - Between two blocks a number is safe to read only after a fence and a counter.
+# - Between two blocks a number is safe to read only so: write, fence, counter; counter, fence,
+#   read.
 # - Online softmax: when a larger number comes, the sum is multiplied by exp(old − new).
 # - Whatever can be merged in any order can be reduced: sums, maxima, softmax pairs.
 # - A float32 sum stands still at 2²⁴ times what is added. Adding in parts keeps the digits.

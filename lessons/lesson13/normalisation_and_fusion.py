@@ -293,13 +293,15 @@ plots.speed_chart(recorded("activation", kernel="silu", metric=None, gpu="H200")
 
 # %% [markdown]
 # One more figure that is easily mistaken for a kernel's time: the **first call**. It compiles.
-# After how many calls is it less than 1% of all that was spent?
+# After how many calls is it less than 1% of all that was spent? (By the host's clock, for a program
+# that calls again and again.)
 
 # %%
 predict("calls until compilation is below 1%", 1000, within=3)
 
 # %%
-first, later = of_swish("wide", SMALL, "first call"), of_swish("wide", SMALL)
+# Both by one clock, the host's: a launch takes it longer than the kernel takes the GPU.
+first, later = of_swish("wide", SMALL, "first call"), of_swish("wide", SMALL, "launch")
 print(f"first call {first:.0f} ms, then {later:.4f} ms")
 mean = (first + 99 * later) / 100
 print(f"mean of 100 calls, the first one counted: {mean / later:,.0f} times too slow")
@@ -840,10 +842,12 @@ def of_length(columns):
 
 LENGTHS = [64, 384, 1000, 1023, 4096, 4099, 8192, 12_001, 16_384, 20_000, 20_001]
 LENGTHS += [24_576, 32_768, 40_000, 40_001, 50_000, 65_535, 65_536]
-H200_ROOM = 227 * 1024, True  # shared memory of a block [bytes]; copies to it run meanwhile
+# An H200: bytes of shared memory for a block; True: copies to it run while the block computes.
+H200_ROOM = 227 * 1024, True
 print("numbers a row    GB/s   % of a copy   torch.compile   chosen step")
 for length in LENGTHS:
     found = of_length(length)
+    # the step that `layer_norm` chooses for rows of this length, on such a GPU
     step = norm.method_for("auto", length, length % 4 == 0, given=H200_ROOM)
     rate, theirs = (found[name].gigabytes_per_second for name in ("auto", "torch.compile"))
     print(f"{length:13,}{rate:8,.0f}{rate / COPY:14.0%}{theirs:16,.0f}   {step}")
@@ -851,8 +855,9 @@ for length in LENGTHS:
 # %% [markdown]
 # In registers alone: 88% of a copy and more. Longer rows, of a length that four divides, 79% to
 # 89%. There a block walks over rows. Where it has written a result, it begins to bring the next
-# row's number to the same place. But before it may write, all its threads must have their row's
-# sums, and the one or two blocks that a multiprocessor has room for leave nobody to work then.
+# row's number to the same place. But it can write no result before the sums of the row are known.
+# Until then all its threads wait for each other. Other blocks could work meanwhile. But each block
+# needs so much shared memory that only one or two fit on a multiprocessor.
 #
 # Why is 50,000 the lowest of them? 2²⁶ numbers are 1,342 such rows, and 132 multiprocessors take
 # one each: 10 rounds, and an eleventh for the last 22 rows.
@@ -861,9 +866,11 @@ for length in LENGTHS:
 # **Odd** lengths suffer: their rows begin anywhere, so each access is of one number, not four. At
 # 4,099, in registers, that costs 8%.
 #
-# Of longer odd rows the package accesses all but at most 66 numbers four at a time: from the first
-# multiple of 256 bytes on. For each row that place is at another of its numbers. So gamma and beta
-# must be there from four different numbers on, and a small kernel makes four copies of them first.
+# What does the package do with longer odd rows? It takes single numbers up to the first address
+# that is a multiple of 256 bytes. From there on it takes four at a time: all but at most 66 numbers
+# of a row. But that address comes after 5 numbers in one row, and after 40 in another. The fours of
+# gamma and beta must begin at the same number as those of the row. So a small kernel first makes
+# four copies of gamma and beta, each one shifted by one number more. Then one of them always fits.
 # 79% to 85% of a copy remain. `torch.compile` keeps less than half.
 
 # %% [markdown]

@@ -8,7 +8,7 @@ from course.checks.exercises import Case, FunctionExercise
 
 
 def _judge_split(answer, x):
-    """Whether (upper, lower, power) hold x: halves, a power of two, 22 bits of the largest."""
+    """Whether (upper, lower, power) hold x: halves, a power of two, to 2^-22 of the largest."""
     if not isinstance(answer, tuple | list) or len(answer) != 3:
         return f"Return three things, upper, lower and power; got {type(answer).__name__}."
     upper, lower, power = (np.asarray(part) for part in answer)
@@ -40,7 +40,7 @@ def _judge_split(answer, x):
             "taken in float32."
         )
     return (
-        f"(upper + lower) / power is off by {off:.1e} of the largest number; 2^-22, 2.4e-07, is "
+        f"(upper + lower) / power is off by {off:.1e} of the largest number; 2^-23, 1.2e-07, is "
         "possible. What is below 6e-8 is lost in a half: choose a power that brings the largest "
         f"number, here {largest:.2g}, near 2^13."
     )

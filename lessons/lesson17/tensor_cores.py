@@ -91,11 +91,25 @@ predict.answer(
 # ## 2 Two halves for one number
 #
 # Factors in halves are at least eighty times worse. The cure: write each number as a **sum of two
-# halves**. `upper` is the number, rounded; `lower` is what rounding left over, rounded. Together
-# they have 22 bits.
+# halves**. `upper` is the number, rounded; `lower` is what rounding left over, rounded. Each has 11
+# bits. Do they have 22 together? One more: `lower` has a sign of its own, since `upper` may be
+# rounded up or down.
 
 # %%
 pictures.halves()
+
+# %% [markdown]
+# Try all float32 numbers from 1 to 2. There are 2²³ of them:
+
+# %%
+every = 1 + np.arange(2**23, dtype=np.float32) / np.float32(2**23)
+upper = every.astype(np.float16)
+lower = (every - upper.astype(np.float32)).astype(np.float16)
+off = (every.astype(np.float64) - upper - lower) * 2**23
+print(f"{np.mean(off == 0):.0%} exact; all others off by {np.abs(off).max():g} of the last bit")
+
+# %% [markdown]
+# So two halves hold 23 of float32's 24 bits, and often all: at most the last one is lost.
 
 # %% [markdown]
 # A product is then four products: `upper·upper + upper·lower + lower·upper + lower·lower`. Which
@@ -135,7 +149,7 @@ print(f"{small:.7e} becomes {float(upper) + float(lower):.7e}")
 # ### Exercise: a float32 in two halves
 #
 # A row of `u` comes in. Return `(upper, lower, power)`: two float16 arrays and a power of two, so
-# that `(upper + lower) / power` is `x` to 22 bits of its largest number.
+# that `(upper + lower) / power` is `x` to 23 bits of its largest number.
 #
 # <details><summary>Hint 1: the power</summary>
 #
@@ -286,7 +300,7 @@ progress(17)
 # ## What you should be able to say now
 #
 # - A warp hands tensor cores fragments of halves, and gets float32 sums back.
-# - Two halves hold 22 bits of a number, if a power of two brings it into their range.
+# - Two halves hold 23 bits of a number, if a power of two brings it into their range.
 # - Three products of halves make one of float32; the fourth is below its last bit.
 # - Tensor cores cut sums off. Sums of 16 are taken out, and added in registers, where they round.
 # - TF32 is another job than float32: say which one you timed.

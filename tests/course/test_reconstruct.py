@@ -56,7 +56,7 @@ def test_every_step_agrees_with_float64(rng, step, shape):
         expected = float64_reference(u, s, vt, k)
         # k float32 products and sums: each is off by at most 2**-24 of the terms' sizes
         terms = (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k])
-        # two halves keep 22 bits of a factor, TF32 11, where float32 has 24
+        # two halves keep 23 bits of a factor, TF32 11, where float32 has 24
         terms *= {"tensor cores": 4, "tf32": 2**13}.get(step, 1)
         assert np.all(np.abs(rebuilt - expected) <= (k + 2) * 2.0**-24 * terms + 1e-12)
 

@@ -10,6 +10,7 @@ from course import KernelError, backend, cuda
 from course.kernels.transpose import transpose_padded
 from course.measure import event_clock, timing
 from course.measure.event_clock import EventClock
+from course.measure.intervals import median_interval
 from course.measure.roofline import ImpossibleFigure, Roofs
 from course.measure.timing import Timing, benchmark, timing_of
 from course.measure.transfers import transfers
@@ -137,6 +138,30 @@ def test_few_samples_where_they_take_long(gpu):
     kernel = gpu.kernel(cold=0.5, warm=0.5)
     found = measured(gpu, kernel, np.zeros(10, np.float32), samples=100, seconds=1.0)
     assert found.n == 5
+
+
+@pytest.mark.parametrize(
+    ("count", "first", "last"), [(6, 1, 6), (10, 2, 9), (20, 6, 15), (30, 10, 21), (100, 40, 61)]
+)
+def test_the_interval_of_a_median_lies_between_two_sorted_samples(count, first, last):
+    samples = np.random.default_rng(count).permutation(np.arange(1.0, count + 1))
+    assert median_interval(list(samples)) == (first, last)  # the usual table for 95%
+    found = timing_of(list(samples))
+    assert found.interval == (first, last)
+    assert f"median between {first} ms and {last} ms, at 95%" in str(found)
+
+
+def test_few_samples_do_not_tell_where_the_median_lies():
+    assert np.isnan(median_interval([1.0, 2.0, 3.0, 4.0, 5.0])).all()
+    assert "median between" not in str(timing_of([1.0, 2.0, 3.0, 4.0, 5.0]))
+    assert median_interval([1.0, 2.0, 3.0, 4.0, 5.0], confidence=0.9) == (1.0, 5.0)
+
+
+def test_95_of_100_intervals_hold_the_true_median():
+    draws = np.random.default_rng(0).exponential(size=(2000, 30))
+    ends = np.array([median_interval(list(samples)) for samples in draws])
+    held = np.mean((ends[:, 0] <= np.log(2)) & (np.log(2) <= ends[:, 1]))
+    assert 0.945 < held < 0.975  # 95.7% for 30 samples
 
 
 def test_median_and_quartiles_are_those_of_the_samples():

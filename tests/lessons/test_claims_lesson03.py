@@ -37,6 +37,24 @@ def test_each_wrong_way_is_wrong_by_what_the_lesson_says():
     assert way("first call, NumPy arrays") / way("host clock, no synchronize") > 3000
 
 
+def test_most_roofs_are_good_to_a_thousandth_and_those_of_tensor_cores_to_some_percent():
+    for figure in recorded("roofs", kernel="roof", gpu="H200"):
+        scatter = (figure.q3 - figure.q1) / figure.median
+        if figure.variant.startswith("tensor"):
+            assert 0.03 < scatter < 0.07
+        else:
+            assert scatter < 0.002
+
+
+def test_the_projects_kernels_did_equal_work_with_and_without_shared_memory():
+    assert 2048 * 2048 * 256 == 1024**3  # 52.9 ms without, 53.7 ms with
+
+
+def test_one_row_against_the_other_proves_whatever_you_like():
+    for one, other in (("NumPy", "events, queued, cold"), ("events, queued, cold", "NumPy")):
+        assert 7.5 < way(other, 2048) / way(one, 256) < 8.5
+
+
 def test_first_calls_turn_the_order_of_the_libraries_round():
     first, later = (
         {name: time_of("first image", name, "256x256x100", metric=m) for name in ("CuPy", "Numba")}

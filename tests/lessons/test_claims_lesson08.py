@@ -148,7 +148,7 @@ def test_small_images_keep_the_host_busy_and_the_gpu_idle():
         assert small(way, "bound") < 0.05 * small(way)
     assert 1 < small("pinned") / small("3 streams") < 1.2
     best = min(small(way) for way in WAYS)
-    assert small("original's streams") / best > 10.8
+    assert small("original's streams") / best > 10
     assert small("graph", "host") < 0.05 * small("3 streams", "host")
     assert small("batched") == best
 

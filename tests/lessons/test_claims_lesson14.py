@@ -146,7 +146,10 @@ def test_more_groups_save_time_only_where_all_multiprocessors_have_work():
 
 def test_how_many_times_faster_the_fused_kernel_is():
     few = [best_compiled(batch) / in_graph("fused", batch) for batch in FEW]
-    assert round(min(few), 1) == 4.7 and round(max(few), 1) == 7.4
+    assert round(few[0], 1) == 7.4  # for 32, where the peer is slower than for 64
+    assert best_compiled(32) == pytest.approx(39, abs=0.5)
+    assert best_compiled(64) == pytest.approx(30, abs=0.5)
+    assert round(min(few[1:]), 1) == 4.7 and round(max(few[1:]), 1) == 5.4
     assert round(best_compiled(65536) / in_graph("fused", 65536), 2) == 1.67
     assert in_graph("torch", 128) < in_graph("torch", 32)
 
@@ -164,11 +167,34 @@ def test_many_spectra_wait_for_arithmetic_and_kernels_apart_for_both():
     assert round(fused["float32"]) == 137 and round(fused["memory"]) == 40
     assert round(fused["float32"] / fused["memory"], 1) == 3.4
     assert round(ten["memory"]) == 255
-    assert round(ten["memory"] + ten["float32"]) == 392
     assert round(best_compiled(65536)) == 454
     assert round(in_graph("folded", 65536)) == 222
     assert 1.9 < in_graph("fused", 65536) / fused["float32"] < 2.1
     assert round(in_graph("layers", 65536) / in_graph("fused", 65536)) == 5
+
+
+def test_each_of_ten_kernels_takes_at_least_its_bytes_or_its_operations_whichever_is_longer():
+    numbers = {  # of a spectrum, read and written; products
+        "norm": (640, 0), "encode": (640, 5 * 64 * 64), "gelu": (640, 0), "basis": (352, 32 * 320),
+        "norm of code": (64, 0), "middle": (64, 32 * 32), "gelu of code": (64, 0),
+        "back": (352, 32 * 320), "decode": (640, 5 * 64 * 64), "error": (641, 0),
+    }  # fmt: skip
+    assert sum(moved for moved, _ in numbers.values()) == 4097
+    assert sum(products for _, products in numbers.values()) == multiplications(1)
+    roofs = recorded_roofs("H200")
+    bounds = [
+        bound(4 * 65536 * moved, 2 * 65536 * products, gpu=roofs)
+        for moved, products in numbers.values()
+    ]
+    least = 1e3 * sum(each.milliseconds for each in bounds)
+    assert round(least) == 266
+    fused = 1e3 * bound(4 * 65536 * 641, 2 * multiplications(65536), gpu=roofs).milliseconds
+    assert round(least / fused, 1) == 1.9
+    assert round(least / best_compiled(65536), 2) == 0.59
+    assert round(fused / in_graph("fused", 65536), 2) == 0.51
+    for moved, products in (numbers["encode"], numbers["basis"]):  # the large Linears
+        times = bound(4 * moved, 2 * products, gpu=roofs).times
+        assert 1 < times["float32"] / times["memory"] < 1.15
 
 
 @pytest.mark.parametrize("batch", BATCHES)

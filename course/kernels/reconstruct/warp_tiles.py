@@ -65,9 +65,11 @@ def warp_tiles(shape: WarpTileShape, aligned: bool) -> tuple[Callable, Callable]
     """
     warps_down, warps = shape.warps_down, shape.threads // 32
     block_rows, block_columns = shape.block_rows, shape.block_columns
-    pitch, goes = block_rows + 4, DEPTH // warps  # goes: rows of vt for each warp
+    pitch = block_rows + 4  # words from one row of the turned tile of u to the next
+    goes = DEPTH // warps  # rows of vt that a warp brings, one after the other
     wide = 4 if aligned else 1  # numbers in one access to vt
-    parts, share = 4 // wide, 4 * goes  # accesses that a warp needs for a row; a thread's numbers
+    parts = 4 // wide  # accesses that a warp needs for a row of vt
+    share = 4 * goes  # numbers of vt that a thread brings
 
     @cuda.jit(device=True)
     def bring(u, s, vt, start, k, whole, first_row, first_column, next_u, next_vt):

@@ -99,7 +99,7 @@ wrong("input-modified", "u is an input")(
     {"= total": "= total\n        if col == 0:\n            u[row, 0] = total"}
 )
 wrong("not-parallel", "each thread does the work of many", "take both indices")(
-    {", col =": " =", "grid(2": "grid(1"},
+    {"col, row =": "row =", "grid(2": "grid(1"},
     {
         " and col < out.shape[1]:\n        total = 0.0\n": (
             ":\n        for col in range(out.shape[1]):\n            total = float32(0)\n    "
@@ -121,7 +121,7 @@ wrong("uninitialised-read", "total[0]", "starts at 0")(
 )
 wrong("typing", "'total' is used before it is set")({"total = 0.0\n        ": ""})
 right({"= 0.0": "= float64(0)", "u[row, i]": "float64(u[row, i])"})
-right({"row, col =": "col, row =", "= 0.0": "= np.float32(0)", "total +=": "total = total +"})
+right({"col, row =": "row, col =", "= 0.0": "= np.float32(0)", "total +=": "total = total +"})
 
 
 # --- reconstruct-columns ---------------------------------------------------------------------
