@@ -69,12 +69,13 @@ def source_tree(function: Callable[..., Any]) -> ast.AST | None:
 
 
 def looks_like_a_stub(function: Callable[..., Any] | None) -> bool:
-    """Whether the source has a `pass`, or `...` alone on its line."""
+    """Whether the source has a `pass`, `...` alone on its line, or nbgrader's `raise`."""
     tree = source_tree(function) if function is not None else None
     if tree is None:
         return False
     return any(
         isinstance(node, ast.Pass)
+        or (isinstance(node, ast.Raise) and "NotImplementedError" in ast.unparse(node))
         or (isinstance(node, ast.Expr) and getattr(node.value, "value", None) is ...)
         for node in ast.walk(tree)
     )

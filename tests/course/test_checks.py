@@ -276,6 +276,14 @@ def test_stub_is_not_started():
     assert str(verdict).startswith("○ sample-square: not started")
 
 
+def test_the_stub_that_nbgrader_makes_is_not_started():
+    @cuda.jit
+    def square(out, x):
+        raise NotImplementedError()
+
+    assert check("sample-square", square).status == "not started"
+
+
 def test_name_error_is_one_sentence_with_the_line():
     verdict = verdict_of(SQUARES, ("x[i] * x[i]", "y[i] * y[i]"))
     failed(verdict, "typing", "y", "Line 4: out[i] = y[i] * y[i]")

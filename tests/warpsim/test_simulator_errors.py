@@ -430,3 +430,27 @@ def test_a_dynamic_array_without_bytes_is_told_where_they_come_from():
     assert "writes buffer[0], but buffer has size 0" in message
     assert "the fourth number in kernel[grid, block, stream, bytes]" in message
     assert "guard" not in message
+
+
+def ends_with_raise(x):
+    x[0] = 3
+    raise ValueError("no")
+
+
+def ends_with_assert(x):
+    x[0] = 3
+    assert x[1] > 5, "no"
+
+
+def raises_only(x):
+    raise NotImplementedError()
+
+
+@pytest.mark.parametrize("function", [ends_with_raise, ends_with_assert, raises_only])
+def test_a_kernel_may_end_with_raise_or_assert(function):
+    x = np.zeros(2)
+    cuda.jit(function)[1, 2](x)
+    trace(cuda.jit(function), 1, 2, x)
+    assert x[0] == (0 if function is raises_only else 3)
+    with pytest.raises((ValueError, AssertionError, NotImplementedError), match="tid="):
+        cuda.jit(debug=True)(function)[1, 2](x)

@@ -64,7 +64,8 @@ class Emitter(Accesses, DoubtfulReads):
         self.stored_loads = stored_loads(self.source) if traced else set()
         body = self.source.tree.body
         self.framed = any(
-            isinstance(node, ast.Return | ast.Raise | ast.Assert) and node is not body[-1]
+            isinstance(node, ast.Raise | ast.Assert)
+            or (isinstance(node, ast.Return) and node is not body[-1])
             for statement in body
             for node in ast.walk(statement)
         )
