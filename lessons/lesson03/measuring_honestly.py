@@ -254,7 +254,7 @@ for name, figure in (("mean", np.mean), ("median", np.median)):
     print(f"{name:7} {before:.3f} ms, with one long sample more {after:.3f} ms")
 
 # %% [markdown]
-# One of 301 samples, and the mean is off by about a third. The median does not care.
+# One of 301 samples. It moves the mean by a third of the median, about. The median stays.
 
 # %% [markdown]
 # The toy, too, is disturbed: a launch takes 2 ms, give or take a few percent, but each seventh

@@ -143,7 +143,7 @@ predict("sqrt(1 + tau**2) - tau for tau = 1e9", 5e-10, exact=True)
 
 # %%
 tau = 1e9
-print(f"as it should be: {1 / (tau + math.sqrt(1 + tau**2)):.1e}")
+print(f"the same number as 1 / (tau + sqrt(1 + tau**2)): {1 / (tau + math.sqrt(1 + tau**2)):.1e}")
 predict.answer("sqrt(1 + tau**2) - tau for tau = 1e9", math.sqrt(1 + tau**2) - tau, how="computed")
 
 # %% [markdown]
