@@ -1057,9 +1057,9 @@ for name in ("wide", "buffered", "asynchronous"):
 # - **It costs instructions**, a tenth more. Which of the two tiles? That is address arithmetic, in
 #   the inner loop. In `wide` the four starts of a clock were already used to two thirds. So there
 #   was not much time to win, and the added instructions took all of it, and a little more.
-# - **An asynchronous copy cannot compute on the way.** `s` must be multiplied in later, for every
-#   thread that reads, and `u` cannot be turned but number by number. (Its counters were not
-#   recorded, so this is an inference from its code.)
+# - **An asynchronous copy cannot compute on the way.** So `s` must be multiplied in later, by every
+#   thread that reads. And `u` can be turned only number by number. (Its counters were not recorded,
+#   so this is an inference from its code.)
 
 # %% [markdown]
 # So is double buffering useless? No: here two blocks share a multiprocessor, and while one waits,

@@ -632,9 +632,10 @@ predict.answer("ms, the long ones last", late.milliseconds, unit="ms", how="comp
 # %% [markdown]
 # ### Exercise: two laws from one run
 #
-# Given are the parts of a run with **one** worker [ms]. Return two numbers for so many `workers`:
-# how many times as fast the same work gets; and, if each has as much as the one had, how many times
-# as long one worker would need for all of it. The serial part stays as it is, in ms.
+# Given are the parts of a run with **one** worker [ms]. Return two numbers for so many `workers`.
+# First: the work stays the same. How many times as fast is it done? Second: each worker gets as
+# much work as the one had. How many times as long would one worker need for all of it? The serial
+# part stays as it is, in ms.
 #
 # <details><summary>Hint</summary>
 #

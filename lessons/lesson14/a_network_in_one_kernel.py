@@ -809,10 +809,11 @@ predict.answer("32 spectra: largest shape against smallest, times", round(larges
 # spectra the largest, for 65,536 the smallest.
 
 # %% [markdown]
-# Now the groups. In the last three shapes a lane has the same 4 × 8 results, a spectrum needs the
-# same 428 wavefronts, and 65,536 spectra are 128 blocks, a multiprocessor each. In a **round** of a
-# block each group does a tile: one group 16 spectra, four groups 64. Four times the work, on one
-# multiprocessor. How many times as long does such a round take?
+# Now the groups. The last three shapes have much in common: a lane has 4 × 8 results, a spectrum
+# needs 428 wavefronts, and 65,536 spectra are done by 128 blocks, each on a multiprocessor of its
+# own. In a **round** each group of a block does a tile: one group does 16 spectra, four groups do
+# 64. That is four times the work, on one multiprocessor. How many times as long does such a round
+# take?
 
 # %%
 predict("round of four groups against round of one, times", 4, within=1.5, no_effect=1)
@@ -1204,18 +1205,18 @@ print(f"the two bounds: {least['ten kernels'] / least['fused']:.2f} to 1")
 # For the fused kernel the arithmetic is the higher hurdle by far, 137 µs against 40. So more bytes
 # saved would save little; fewer products do, as "folded" shows: 222 µs.
 #
-# Ten kernels need at least 266 µs. In the large Linears bytes and products take about as long, so
-# there fusion can save little; what it saves is the bytes of the kernels that compute next to
-# nothing. So it can gain a factor of 1.9 here, and gained 1.67 against compiled PyTorch, which
-# takes 454 µs. (PyTorch puts some of the ten together, so its own bound is lower, and its share of
-# it is smaller than printed. Our ten kernels are far from any roof: a thread of their `linear`
-# makes one result. "5 times faster than those" would be no honest figure for fusion.)
+# Ten kernels need at least 266 µs. In the large Linears bytes and products take about equally long.
+# There fusion can save little. It saves the bytes of the kernels that compute next to nothing. So
+# it can gain a factor of 1.9 here. It gained 1.67 against compiled PyTorch, which takes 454 µs.
+# (PyTorch puts some of the ten together, so its own bound is lower, and its share of it is smaller
+# than printed. Our ten kernels are far from any roof: a thread of their `linear` makes one result.
+# "5 times faster than those" would be no honest figure for fusion.)
 
 # %% [markdown]
-# And the fused kernel takes twice its bound. What fills the rest was not measured. Not counted in
-# the bound are 352 GELUs and six LayerNorms for each spectrum, and 428 wavefronts of shared memory;
-# and there are twenty warps on a multiprocessor to hide waiting, not 64. (Ten are slower, as you
-# saw; more do not fit, with 96 registers a thread.) Lesson 07 shows how to find out.
+# And the fused kernel takes twice its bound. What fills the rest was not measured. Each spectrum
+# needs 352 GELUs, six LayerNorms and 428 wavefronts of shared memory, and the bound counts none of
+# them. And a multiprocessor has only twenty warps to hide waiting, not 64. (Ten were slower, and
+# more than twenty do not fit, with 96 registers a thread.) Lesson 07 shows how to find out.
 #
 # And without a graph, as most programs call it? Then the host counts:
 
@@ -1300,9 +1301,9 @@ predict.answer(
 # of its own.
 
 # %% [markdown]
-# The course computes it by **nine** kernels, a layer each; by **four**, with activation and the
-# largest of four in the kernel of their layer; and by **one**, an image a block. Bytes, traced, for
-# 16 images:
+# The course computes it in three ways. With **nine** kernels, each has a layer. With **four**, the
+# activation and the largest of four are in the kernel of the layer before them. With **one**, each
+# block has an image, and computes all of it. Bytes, traced, for 16 images:
 
 # %%
 network = digits.Network(digits.Weights.trained("silu"))
