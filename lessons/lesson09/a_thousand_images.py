@@ -870,7 +870,8 @@ check("save-whole", save_whole)
 # folder must be brought to the disk, too, after the renaming: on Linux, open it with
 # `os.open(folder, os.O_RDONLY)` and call `os.fsync` for it. Without that, the old name may be back.
 # The package takes neither step: it is made for programs that are killed.)
-#
+
+# %% [markdown]
 # And which images are done? A **journal** says so: a text file that grows by a line, the image's
 # name, each time a file is in its place. First the file, then the line. If the program dies between
 # the two, one image is done twice. The other way round, one would be lost.
@@ -997,7 +998,7 @@ pictures.components()
 #    rebuild, write.
 # 2. **Logical queues** stand between them. They are bounded, so that a slow stage holds up those
 #    before it. Between the host and the GPU the queue is a **stream**: the rebuild thread puts
-#    copies and kernels into it, and then waits until the stream is empty.
+#    copies and kernels into it, and waits for its end.
 # 3. **Physical engines** take work out of a queue when they are free: CPU cores run all threads,
 #    the GPU has a copy engine for each direction and its multiprocessors, the disk reads and
 #    writes.

@@ -865,7 +865,8 @@ for length in LENGTHS:
 # %% [markdown]
 # **Odd** lengths suffer: their rows begin anywhere, so each access is of one number, not four. At
 # 4,099, in registers, that costs 8%.
-#
+
+# %% [markdown]
 # What does the package do with longer odd rows? It takes single numbers up to the first address
 # that is a multiple of 256 bytes. From there on it takes four at a time: all but at most 66 numbers
 # of a row. But that address comes after 5 numbers in one row, and after 40 in another. The fours of

@@ -1097,7 +1097,8 @@ print("folded, error below 1e-5:", bool(relative_error(rebuilt, expected) < 1e-5
 # (**eager**), PyTorch compiled (the better of two modes), the course's ten kernels, and the fused
 # one. Two of them also with the decoder folded. All compute in float32: PyTorch without the shorter
 # TF32, and its errors are as small as ours, about 2e-7.
-#
+
+# %% [markdown]
 # (**TF32** is float32 rounded to 11 bits, for the tensor cores: lesson 17. With it PyTorch would be
 # faster where products bind, and its errors some thousand times larger. Is that allowed? If three
 # digits are enough, yes, and then for the fused kernel, too. It was not recorded here. So the table
@@ -1155,7 +1156,8 @@ for batch, times in table.items():
 # (At 32 it is 7.4 times. That ratio is not one to publish. Compiled PyTorch takes longer for 32
 # spectra than for 64, 39 µs against 30: the fused kernel did not become so good there, its rival
 # became worse.)
-#
+
+# %% [markdown]
 # **Few**: starting. 32 spectra need 0.07 µs of arithmetic. But a kernel begins when the one before
 # has ended, in a graph, too, and its first bytes have to arrive: 31 µs for the ten kernels, 3 µs
 # each. The fused one does that once.
@@ -1204,7 +1206,8 @@ print(f"the two bounds: {least['ten kernels'] / least['fused']:.2f} to 1")
 # %% [markdown]
 # For the fused kernel the arithmetic is the higher hurdle by far, 137 µs against 40. So more bytes
 # saved would save little; fewer products do, as "folded" shows: 222 µs.
-#
+
+# %% [markdown]
 # Ten kernels need at least 266 µs. In the large Linears bytes and products take about equally long.
 # There fusion can save little. It saves the bytes of the kernels that compute next to nothing. So
 # it can gain a factor of 1.9 here. It gained 1.67 against compiled PyTorch, which takes 454 µs.
