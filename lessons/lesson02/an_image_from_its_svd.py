@@ -559,9 +559,9 @@ plots.time_bars(times, "512 × 512 pixels, k = 50, on this machine's CPU")
 # the library's `@` and the compiled threads are far ahead of all others. Those are to be beaten.
 
 # %% [markdown]
-# Third: is something else running? Then the programs that use all cores lose most, as they wait for
-# the slowest core; even two libraries in one program, each with threads of its own, can get into
-# each other's way. Run the two cells again, and look what stays.
+# Third: is something else running? Then the programs that use all cores lose most: they wait for
+# the slowest core. Two libraries in one program can also disturb each other, if each has threads of
+# its own. Run the two cells again. What is the same in both runs?
 
 # %% [markdown]
 # ## 8 What runs where

@@ -254,7 +254,7 @@ for name, figure in (("mean", np.mean), ("median", np.median)):
     print(f"{name:7} {before:.3f} ms, with one long sample more {after:.3f} ms")
 
 # %% [markdown]
-# One of 301 samples, and the mean is off by about a third. The median does not care.
+# One of 301 samples. It moves the mean by a third of the median, about. The median stays.
 
 # %% [markdown]
 # The toy, too, is disturbed: a launch takes 2 ms, give or take a few percent, but each seventh
@@ -284,7 +284,8 @@ predict.answer(
 # No launch took that long, or nearly: each took about 2 ms, or 12. A mean of two things is neither.
 # The shortest is no better a witness: one launch in ten has luck, as if it met a warm cache. So
 # report **median, quartiles and how many samples**.
-#
+
+# %% [markdown]
 # Which of two programs is faster? Quartiles cannot tell. They say how much *single calls* scatter,
 # and that stays the same, however many you take. You need another question: how well do you know
 # the **median** itself? Each sample falls below the true median with probability ½, like a coin. So
@@ -851,7 +852,8 @@ predict.answer("reconstruct_naive, percent of the float32 roof", round(share, 1)
 # (Two words for the next output. A **register** is a place for one number, in the multiprocessor
 # itself: a thread's variables live there. If there are too few, the compiler **spills**: it keeps
 # some variables in memory. Lesson 04 says more.)
-#
+
+# %% [markdown]
 # One suspect is the loop of lesson 02's kernel: how many instructions does a step of it take? With
 # the extra `compile` this cell asks the compiler (`doctor()` says whether you have it), and counts
 # in what it wrote. Look at the output; you need not follow the counting.
@@ -1351,8 +1353,7 @@ progress(3)
 #
 # - A launch returns at once. Wait before both readings of the clock, or use events.
 # - First calls, copies and launches are real costs, and each has a figure of its own.
-# - Median, quartiles and n, not the mean, and never one sample. An interval tells how well the
-#   median is known.
+# - Median, quartiles, n, not the mean. An interval tells how well the median is known.
 # - A time means something beside a bound: bytes / bandwidth, or operations / rate, the longer.
 # - A figure above a measured roof, by more than the roof's own scatter, is wrong.
 # - Occupancy helps where warps wait. What counts are bytes under way.

@@ -1057,9 +1057,9 @@ for name in ("wide", "buffered", "asynchronous"):
 # - **It costs instructions**, a tenth more. Which of the two tiles? That is address arithmetic, in
 #   the inner loop. In `wide` the four starts of a clock were already used to two thirds. So there
 #   was not much time to win, and the added instructions took all of it, and a little more.
-# - **An asynchronous copy cannot compute on the way.** `s` must be multiplied in later, for every
-#   thread that reads, and `u` cannot be turned but number by number. (Its counters were not
-#   recorded, so this is an inference from its code.)
+# - **An asynchronous copy cannot compute on the way.** So `s` must be multiplied in later, by every
+#   thread that reads. And `u` can be turned only number by number. (Its counters were not recorded,
+#   so this is an inference from its code.)
 
 # %% [markdown]
 # So is double buffering useless? No: here two blocks share a multiprocessor, and while one waits,
@@ -1114,7 +1114,6 @@ for name in ("wide", "warp tiles"):
     loads = traced(name).total("shared", "load")
     print(f"{name:12}{loads.wavefronts / loads.requests:5.2f}")
 
-# %% [markdown]
 # %%
 pictures.warp_tile()
 
@@ -1125,7 +1124,8 @@ pictures.warp_tile()
 #
 # **Third, no guards in the main loop.** Rows beyond the edge are read from the last row, and thrown
 # away at the end.
-#
+
+# %% [markdown]
 # **And small things.** Blocks take their tiles in bands of eight rows of tiles, so that blocks that
 # run at the same time share numbers in L2. Indices have 32 bits, not 64. The compiler may be a
 # little less exact (`fastmath`), and does not optimise once more at the end (`lto=False`). The
@@ -1167,11 +1167,11 @@ print(ladder.measure("warp tiles"))
 # what. All that was measured: together they gained this much. To divide the gain, one would take
 # away **one** change at a time, and time the kernel without it. That is called an **ablation**. It
 # was not recorded here.
-#
-# What no count tells you was
-# **tuned**: many variants were tried, on a GPU, and the fastest was kept. The `Shape` at the top of
-# the file is one such choice. The order of the products is another: two columns at a time, in
-# zigzag, so that a factor stays where it is from product to product.
+
+# %% [markdown]
+# What no count tells you was **tuned**: many variants were tried, on a GPU, and the fastest was
+# kept. The `Shape` at the top of the file is one such choice. The order of the products is another:
+# two columns at a time, in zigzag, so that a factor stays where it is from product to product.
 #
 # The road ends at the peak of these units. A GPU has others, **tensor cores**, that multiply halves
 # and are far faster. They have a lesson of their own: 17.
@@ -1209,7 +1209,8 @@ for name in ("naive", "tiled", "column", "square", "wide", "buffered", "warp til
 # products a clock. The next cell takes it that the other two rows of the table stay as they are.
 # This is a **prediction**, the lower of two roofs, and a rough one. Nobody measured it here, and
 # three things may be off:
-#
+
+# %% [markdown]
 # - The programming guide gives the banks: 32, one word a clock each. But a T4 may have too few
 #   units that load for one wavefront a clock. Then its roof is lower.
 # - Instructions are those of the inner loop alone. With the others, the roof is lower.

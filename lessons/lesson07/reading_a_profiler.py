@@ -326,9 +326,9 @@ predict.answer("% of image 2 in which the GPU was busy", round(share), unit="%")
 # %% [markdown]
 # ## 5 The same work, tidied up
 #
-# `lessons.lesson07.phases` knows a second way, "tidy": it reads and copies only the k columns and
-# rows that are needed (lesson 03), through **pinned** memory that it keeps, and launches the
-# ladder's kernel for float32, *warp tiles*. How many times as fast is an image?
+# `lessons.lesson07.phases` knows a second way, "tidy". It reads and copies only the k columns and
+# rows that are needed (lesson 03). They go through **pinned** memory that it keeps. And it launches
+# the ladder's kernel for float32, *warp tiles*. How many times as fast is an image?
 
 # %%
 predict("tidy, times as fast", 5, within=2, no_effect=1)

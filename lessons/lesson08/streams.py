@@ -554,9 +554,9 @@ plots.gantts(
 #
 # Look closely at the second chart. Early on, copies in wait for a copy out of **another** stream.
 # The model has no reason for that. `queues` has one stream for copies in, one for kernels and one
-# for copies out, and **events** say what waits for what (`event.wait(stream)` makes a stream wait
-# until another one has passed the event): there it does not happen. (So it is no engine that was
-# busy. Perhaps the driver puts several streams into one queue of the hardware; we did not find
+# for copies out. **Events** say what waits for what: `event.wait(stream)` makes a stream wait until
+# another one has passed the event. In `queues` it does not happen. (So it is no engine that was
+# busy. Perhaps the driver puts several streams into one queue of the hardware. We did not find
 # out.)
 
 # %% [markdown]

@@ -870,7 +870,8 @@ check("save-whole", save_whole)
 # folder must be brought to the disk, too, after the renaming: on Linux, open it with
 # `os.open(folder, os.O_RDONLY)` and call `os.fsync` for it. Without that, the old name may be back.
 # The package takes neither step: it is made for programs that are killed.)
-#
+
+# %% [markdown]
 # And which images are done? A **journal** says so: a text file that grows by a line, the image's
 # name, each time a file is in its place. First the file, then the line. If the program dies between
 # the two, one image is done twice. The other way round, one would be lost.
@@ -995,9 +996,9 @@ pictures.components()
 #
 # 1. **Host components** are threads of one process, and each does one stage: decode, factorise,
 #    rebuild, write.
-# 2. **Logical queues** stand between them, bounded, so that a slow stage holds up those before it;
-#    and the one between the host and the GPU is a **stream**, in which the rebuild thread puts
-#    copies and kernels, and at whose end it waits.
+# 2. **Logical queues** stand between them. They are bounded, so that a slow stage holds up those
+#    before it. Between the host and the GPU the queue is a **stream**: the rebuild thread puts
+#    copies and kernels into it, and waits for its end.
 # 3. **Physical engines** take work out of a queue when they are free: CPU cores run all threads,
 #    the GPU has a copy engine for each direction and its multiprocessors, the disk reads and
 #    writes.
@@ -1078,9 +1079,10 @@ progress(9)
 # 6. If the program dies in between, an image is made twice. The other way round it would be
 #    missing, and nobody would know. The next name would be written behind the half line: a line
 #    that names no image.
-# 7. Producers on CPU threads, which read and prepare; a bounded queue; one consumer that takes
-#    stacks out of it and feeds the GPU; a bounded queue to writers; end markers; errors as values;
-#    an image's number with each piece.
+# 7. Threads on the CPU read and prepare, and put pieces into a bounded queue. One thread takes
+#    stacks out of it and feeds the GPU. Its results go through a second bounded queue to threads
+#    that write. Each piece carries its image's number. The end is a marker in the queue, and an
+#    error is a value in it.
 #
 # </details>
 

@@ -506,7 +506,8 @@ print(f"20 orders of adding one by one, more than 5 different sums: {len(results
 # So let each block write its sum to a place of its own, and let **the last block** add them. Who is
 # the last? Each block counts itself with an atomic on a counter, which returns how many came
 # before.
-#
+
+# %% [markdown]
 # Between its sum and the counter a block calls `cuda.threadfence()`: what I wrote before, all see
 # before what I write after. The last block calls it, too, before it reads: from here on I see what
 # others wrote before they counted. The kernel below can be made with both and without. What will

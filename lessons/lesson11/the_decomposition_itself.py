@@ -143,7 +143,7 @@ predict("sqrt(1 + tau**2) - tau for tau = 1e9", 5e-10, exact=True)
 
 # %%
 tau = 1e9
-print(f"as it should be: {1 / (tau + math.sqrt(1 + tau**2)):.1e}")
+print(f"the same number as 1 / (tau + sqrt(1 + tau**2)): {1 / (tau + math.sqrt(1 + tau**2)):.1e}")
 predict.answer("sqrt(1 + tau**2) - tau for tau = 1e9", math.sqrt(1 + tau**2) - tau, how="computed")
 
 # %% [markdown]
@@ -560,10 +560,10 @@ check("sweep-shared", sweep_in_shared_memory)
 # The package's kernel does the same, and goes on: sweep after sweep, until the largest cosine that
 # any warp has met is small.
 #
-# Two matrices are rotated together: `w`, whose rows become orthogonal, and `k`, which begins
-# orthonormal and gets each rotation, too. (This k is a matrix, not a number of singular values.) At
-# the end the rows of `w`, divided by their lengths, are the vectors of one side, and `k` holds
-# those of the other side. How many KiB are both for 64×64, float32?
+# Two matrices are rotated together. The rows of `w` become orthogonal. `k` begins with orthonormal
+# rows, and gets each rotation, too. (This k is a matrix, not a number of singular values.) At the
+# end, divide the rows of `w` by their lengths: these are the vectors of one side. Those of the
+# other side are in `k`. How many KiB are both for 64×64, float32?
 
 # %%
 predict("KiB for w and k, 64 x 64", 32, exact=True)

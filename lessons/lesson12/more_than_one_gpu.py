@@ -80,9 +80,8 @@ pictures.parts(4)
 # Why processes, and not threads as in lesson 09?
 #
 # - Python lets one thread at a time run Python: its global interpreter lock, the **GIL**. While a
-#   thread prepares a launch, the three others wait for their turn. Lesson 09's threads waited for
-#   other things most of the time. (Free-threaded builds of Python have no such lock. The next two
-#   reasons hold for them, too.)
+#   thread prepares a launch, the three others wait. Lesson 09's threads waited for other things
+#   most of the time. (Free-threaded builds of Python have no GIL. The next two reasons stay.)
 # - A process has one **context** for its GPU: its memory, its kernels. A kernel that writes where
 #   it must not ends that context, for all threads that share it. With a process each, one worker
 #   dies, and three go on.
@@ -632,9 +631,10 @@ predict.answer("ms, the long ones last", late.milliseconds, unit="ms", how="comp
 # %% [markdown]
 # ### Exercise: two laws from one run
 #
-# Given are the parts of a run with **one** worker [ms]. Return two numbers for so many `workers`:
-# how many times as fast the same work gets; and, if each has as much as the one had, how many times
-# as long one worker would need for all of it. The serial part stays as it is, in ms.
+# Given are the parts of a run with **one** worker [ms]. Return two numbers for so many `workers`.
+# First: the work stays the same. How many times as fast is it done? Second: each worker gets as
+# much work as the one had. How many times as long would one worker need for all of it? The serial
+# part stays as it is, in ms.
 #
 # <details><summary>Hint</summary>
 #
@@ -1111,7 +1111,8 @@ for name in ("factorise on the GPU, 1 thread", "whole, SVDs on the GPU, 18 threa
 # | warps of a block | up to 32 | shared memory | a barrier |
 # | blocks of a grid | as many as you like | atomics and fences (lesson 10) | the kernel's end |
 # | GPUs | 4 here | the scheduler | the last batch |
-#
+
+# %% [markdown]
 # Blocks can leave numbers for each other, as for the last block of lesson 10. But a block must not
 # *wait* for another one: that one may not have begun.
 #

@@ -611,8 +611,8 @@ predict.answer("one pass, times as fast as tree", round(long["tree"] / long["one
 # **division** at every number, and that each new mean waits for the one before.
 
 # %% [markdown]
-# `registers` and `torch.compile` are level. Both read x once from memory, and both ask the L2 cache
-# to keep x longer than what is written, so that results leave the cache first (`load4_kept` in
+# `registers` and `torch.compile` are level. Both read x once from memory. Both also ask the L2
+# cache to keep x longer than the results, so that results leave the cache first (`load4_kept` in
 # `course/kernels/intrinsics.py`). An earlier `registers` did not ask, and took 3% longer for rows
 # of 4,096. How was that found? By reading the code that `torch.compile` had made.
 
@@ -865,7 +865,8 @@ for length in LENGTHS:
 # %% [markdown]
 # **Odd** lengths suffer: their rows begin anywhere, so each access is of one number, not four. At
 # 4,099, in registers, that costs 8%.
-#
+
+# %% [markdown]
 # What does the package do with longer odd rows? It takes single numbers up to the first address
 # that is a multiple of 256 bytes. From there on it takes four at a time: all but at most 66 numbers
 # of a row. But that address comes after 5 numbers in one row, and after 40 in another. The fours of

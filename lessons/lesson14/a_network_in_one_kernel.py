@@ -809,10 +809,11 @@ predict.answer("32 spectra: largest shape against smallest, times", round(larges
 # spectra the largest, for 65,536 the smallest.
 
 # %% [markdown]
-# Now the groups. In the last three shapes a lane has the same 4 × 8 results, a spectrum needs the
-# same 428 wavefronts, and 65,536 spectra are 128 blocks, a multiprocessor each. In a **round** of a
-# block each group does a tile: one group 16 spectra, four groups 64. Four times the work, on one
-# multiprocessor. How many times as long does such a round take?
+# Now the groups. The last three shapes have much in common: a lane has 4 × 8 results, a spectrum
+# needs 428 wavefronts, and 65,536 spectra are done by 128 blocks, each on a multiprocessor of its
+# own. In a **round** each group of a block does a tile: one group does 16 spectra, four groups do
+# 64. That is four times the work, on one multiprocessor. How many times as long does such a round
+# take?
 
 # %%
 predict("round of four groups against round of one, times", 4, within=1.5, no_effect=1)
@@ -1096,7 +1097,8 @@ print("folded, error below 1e-5:", bool(relative_error(rebuilt, expected) < 1e-5
 # (**eager**), PyTorch compiled (the better of two modes), the course's ten kernels, and the fused
 # one. Two of them also with the decoder folded. All compute in float32: PyTorch without the shorter
 # TF32, and its errors are as small as ours, about 2e-7.
-#
+
+# %% [markdown]
 # (**TF32** is float32 rounded to 11 bits, for the tensor cores: lesson 17. With it PyTorch would be
 # faster where products bind, and its errors some thousand times larger. Is that allowed? If three
 # digits are enough, yes, and then for the fused kernel, too. It was not recorded here. So the table
@@ -1154,7 +1156,8 @@ for batch, times in table.items():
 # (At 32 it is 7.4 times. That ratio is not one to publish. Compiled PyTorch takes longer for 32
 # spectra than for 64, 39 µs against 30: the fused kernel did not become so good there, its rival
 # became worse.)
-#
+
+# %% [markdown]
 # **Few**: starting. 32 spectra need 0.07 µs of arithmetic. But a kernel begins when the one before
 # has ended, in a graph, too, and its first bytes have to arrive: 31 µs for the ten kernels, 3 µs
 # each. The fused one does that once.
@@ -1203,19 +1206,20 @@ print(f"the two bounds: {least['ten kernels'] / least['fused']:.2f} to 1")
 # %% [markdown]
 # For the fused kernel the arithmetic is the higher hurdle by far, 137 µs against 40. So more bytes
 # saved would save little; fewer products do, as "folded" shows: 222 µs.
-#
-# Ten kernels need at least 266 µs. In the large Linears bytes and products take about as long, so
-# there fusion can save little; what it saves is the bytes of the kernels that compute next to
-# nothing. So it can gain a factor of 1.9 here, and gained 1.67 against compiled PyTorch, which
-# takes 454 µs. (PyTorch puts some of the ten together, so its own bound is lower, and its share of
-# it is smaller than printed. Our ten kernels are far from any roof: a thread of their `linear`
-# makes one result. "5 times faster than those" would be no honest figure for fusion.)
 
 # %% [markdown]
-# And the fused kernel takes twice its bound. What fills the rest was not measured. Not counted in
-# the bound are 352 GELUs and six LayerNorms for each spectrum, and 428 wavefronts of shared memory;
-# and there are twenty warps on a multiprocessor to hide waiting, not 64. (Ten are slower, as you
-# saw; more do not fit, with 96 registers a thread.) Lesson 07 shows how to find out.
+# Ten kernels need at least 266 µs. In the large Linears bytes and products take about equally long.
+# There fusion can save little. It saves the bytes of the kernels that compute next to nothing. So
+# it can gain a factor of 1.9 here. It gained 1.67 against compiled PyTorch, which takes 454 µs.
+# (PyTorch puts some of the ten together, so its own bound is lower, and its share of it is smaller
+# than printed. Our ten kernels are far from any roof: a thread of their `linear` makes one result.
+# "5 times faster than those" would be no honest figure for fusion.)
+
+# %% [markdown]
+# And the fused kernel takes twice its bound. What fills the rest was not measured. Each spectrum
+# needs 352 GELUs, six LayerNorms and 428 wavefronts of shared memory, and the bound counts none of
+# them. And a multiprocessor has only twenty warps to hide waiting, not 64. (Ten were slower, and
+# more than twenty do not fit, with 96 registers a thread.) Lesson 07 shows how to find out.
 #
 # And without a graph, as most programs call it? Then the host counts:
 
@@ -1300,9 +1304,9 @@ predict.answer(
 # of its own.
 
 # %% [markdown]
-# The course computes it by **nine** kernels, a layer each; by **four**, with activation and the
-# largest of four in the kernel of their layer; and by **one**, an image a block. Bytes, traced, for
-# 16 images:
+# The course computes it in three ways. With **nine** kernels, each has a layer. With **four**, the
+# activation and the largest of four are in the kernel of the layer before them. With **one**, each
+# block has an image, and computes all of it. Bytes, traced, for 16 images:
 
 # %%
 network = digits.Network(digits.Weights.trained("silu"))

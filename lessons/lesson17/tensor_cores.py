@@ -207,8 +207,9 @@ for name, sum_ in (("rounded", rounded), ("cut off", cut_off), ("cut off, added 
     print(f"{name:23} relative error {abs(sum_ - numbers.sum()) / numbers.sum():.0e}")
 
 # %% [markdown]
-# The third line is what the kernel does: after every 16 layers (values of i, as in lesson 06) it
-# takes the sums out of the tensor cores, and adds them to sums in registers, which are rounded.
+# The third line is what the kernel does. After every 16 layers (values of i, as in lesson 06) it
+# takes the sums out of the tensor cores. It adds them to other sums, in registers. There additions
+# round.
 
 # %% [markdown]
 # ## 4 Split once, in fragments
