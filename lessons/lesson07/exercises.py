@@ -35,7 +35,7 @@ FunctionExercise.declare(
         ("not in order", [(6.0, 7.25), (0.0, 2.0), (1.0, 3.0)]),
         ("two that touch", [(1.0, 2.0), (2.0, 4.0)]),
         ("the same one twice", [(1.5, 2.5), (1.5, 2.5)]),
-        ("three at once", [(0.0, 4.0), (1.0, 5.0), (2.0, 6.5)]),
+        ("three at once", [(0.0, 4.0), (1.0, 6.0), (2.0, 6.5)]),
         ("no span at all", []),
     ),
     tolerance=MILLISECONDS,

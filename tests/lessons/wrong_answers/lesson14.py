@@ -331,7 +331,7 @@ def frames_by_shifted_squares(x, out):
 # --- staged-weights --------------------------------------------------------------------------
 
 wrong, right = answers_to("staged-weights")
-wrong("not-parallel", "one warp does the work", "All threads of a block copy the weights")(
+wrong("limit", "128 shared stores in one of them", "All threads of the block copy weights")(
     {
         "    for n in range(cuda.threadIdx.x, 4096, cuda.blockDim.x):\n        shared": (
             "    for n in range(cuda.threadIdx.x, 4096 if cuda.threadIdx.x < 32 else 0, 32):\n"
@@ -400,7 +400,7 @@ wrong("uninitialised-read", "also where its warp has no row")(
 )
 wrong("uninitialised-read", "Each block copies all 4,096")({"threadIdx.x,": "grid(1),"})
 wrong("same-value-race", "belongs to one warp of the whole grid")({"gridsize(1)": "blockDim.x"})
-wrong("same-value-race", "copied by one thread of the block")(
+wrong("same-value-race|limit|not-parallel", "by one thread of the block|All threads of the block")(
     {
         "for n in range(cuda.threadIdx.x, 4096, cuda.blockDim.x": (
             "lane, n = cuda.threadIdx.x % 32, cuda.grid(1) // 32\n    for k in range(64"
