@@ -236,7 +236,7 @@ wrong("unwritten-output", "Block b has spectrum b")(
     {"row, lane = cuda.blockIdx.x,": "row, lane = 0,"}
 )
 wrong("unwritten-output", "begins at column 64 * f")({" cuda.threadIdx.x // 32 * 64 +": ""})
-wrong("same-value-race", "has frame f alone")(
+wrong("not-parallel", "each thread does the work of many", "has one frame")(
     {
         "column = cuda.threadIdx.x // 32 * 64 + lane\n": (
             "for column in range(lane, 320, 64):\n    "
@@ -399,7 +399,9 @@ wrong("uninitialised-read", "also where its warp has no row")(
     }
 )
 wrong("uninitialised-read", "Each block copies all 4,096")({"threadIdx.x,": "grid(1),"})
-wrong("same-value-race", "belongs to one warp of the whole grid")({"gridsize(1)": "blockDim.x"})
+wrong("not-parallel", "each thread does the work of many", "has rows of its own")(
+    {"gridsize(1)": "blockDim.x"}
+)
 wrong("same-value-race|limit|not-parallel", "by one thread of the block|All threads of the block")(
     {
         "for n in range(cuda.threadIdx.x, 4096, cuda.blockDim.x": (
@@ -430,7 +432,7 @@ wrong("float64", "GELU too")(
 )
 
 
-@wrong("uncoalesced", "A warp has a row together")
+@wrong("not-parallel", "Each warp of the grid has rows of its own")
 @cuda.jit
 def staged_with_a_thread_a_row(z, weight, bias, out):
     shared = cuda.shared.array((64, 64), float32)
