@@ -98,7 +98,8 @@ class Limit:
     figure : str
         "requests", "sectors", "bytes", "wavefronts" or "conflicts", as in `Report.total`.
     per : str
-        "request", "element" (of the first output) or "launch".
+        "request", "element" (of the first output), "launch" or "thread": of "lanes", those of the
+        thread with the most.
     at_most : float
     why : str
         A sentence for the learner.
@@ -116,7 +117,7 @@ class Limit:
             (self.space, ("global", "shared", "local")),
             (self.operation, ("load", "store", "atomic")),
             (self.figure, ("requests", "sectors", "bytes", "wavefronts", "conflicts", "lanes")),
-            (self.per, ("request", "element", "launch")),
+            (self.per, ("request", "element", "launch", "thread")),
         ):
             if value not in allowed:
                 raise ValueError(f"Limit: {value!r} is none of {', '.join(allowed)}")

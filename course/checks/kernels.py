@@ -335,8 +335,11 @@ def _judge_limit(exercise: KernelExercise, number: int, limit: Limit, report: An
         "request": total.requests,
         "element": exercise.arguments(number)[first_result].size,
         "launch": 1,
+        "thread": 1,
     }[limit.per]
     figure = getattr(total, limit.figure) / base if base else 0.0
+    if limit.per == "thread":
+        figure = int(report.by_thread((limit.space, limit.operation)).max())
     if figure <= limit.at_most * (1 + 1e-9):
         return
     why = f" {limit.why}" if limit.why else ""
@@ -349,6 +352,7 @@ def _judge_limit(exercise: KernelExercise, number: int, limit: Limit, report: An
             "request": "in each request",
             "element": f"for each element of {first_result}",
             "launch": "in all",
+            "thread": "in one of them",
         }[limit.per]
         does = f"Your threads make {found} {accesses} {share}"
     else:

@@ -78,8 +78,11 @@ def _one_of_many(given: float, cost: float, toy: Any) -> str | None:
     samples = np.array(_works(toy)) + cost
     # Readings of the clock are in it, too; one to three launches may not count.
     sorts = [np.sort(samples[first:]) for first in (1, 2, 3)]
+    sorts.append(np.append(sorts[0], np.inf))  # the one that compiles counts, and is the longest
     middle = [(each[(len(each) - 1) // 2], each[len(each) // 2]) for each in sorts]
     right = [np.mean(pair) for pair in middle] + [value for pair in middle for value in pair]
+    if given == int(given):
+        return None  # rounded: another case has a time where that shows
     if np.abs(np.array(right) - given).min() < NEAR or np.abs(samples - given).min() >= NEAR:
         return None
     return f"Your result is {given:.4g}. {ONE_SAMPLE}"

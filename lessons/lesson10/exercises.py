@@ -146,6 +146,8 @@ LessonKernel.declare(
         Limit("global", "load", "lanes", "launch", SHARED_OUT, "Load each element once."),
         Limit("global", "load", "requests", "launch", SHARED_OUT // 32, "All threads of "
               "the block load, neighbours beside each other."),
+        Limit("global", "load", "lanes", "thread", 32, "All warps of all blocks share the "
+              "elements, 24 for each thread: begin at cuda.grid(1) in every warp."),
         Limit("shared", "atomic", "lanes", "launch", 8 * BLOCKS, "In shared memory, too, many "
               "additions at one address stand in line: the lanes of a warp meet first."),
         Limit("shared", "store", "lanes", "launch", 8 * BLOCKS, "One lane of each warp stores "

@@ -342,11 +342,11 @@ LessonKernel.declare(
     updated=("w",),
     reference=_in_rounds,
     cases=[
-        _to_sweep(6, 2, 8, 1),
         _to_sweep(1, 8, 32, 4),
         _to_sweep(1, 2, 32, 1),
         _to_sweep(2, 6, 17, 3),
         _to_sweep(2, 10, 32, 2),
+        _to_sweep(6, 2, 8, 1),
         _to_sweep(1, 32, 32, 8),
         _to_sweep(3, 16, 32, 8, measured=True),
     ],

@@ -259,17 +259,6 @@ def grey_without_return(red, green, blue):
 wrong("typing", "and a return")({"= luminance": "= grey_without_return"})
 
 
-@right
-@cuda.jit
-def to_grey_without_device_function(out, rgb):
-    column, row = cuda.grid(2)
-    if row < out.shape[0] and column < out.shape[1]:
-        total = float32(0.114) * rgb[row, column, 2]
-        total += float32(0.587) * rgb[row, column, 1]
-        total += float32(0.299) * rgb[row, column, 0]
-        out[row, column] = total
-
-
 # --- histogram -------------------------------------------------------------------------------
 
 wrong, right = answers_to("histogram")

@@ -198,9 +198,6 @@ wrong("wrong-result", "24 active lanes", "lies over several rows")(
 wrong("wrong-result", "Grid and block are exchanged")(
     "return (32, 8), ((columns + 31) // 32, (rows + 7) // 8)"
 )
-wrong("wrong-result", "give 2 numbers")(
-    {"block =": "return ((columns + 31) // 32, (rows + 7) // 8, 1),"}
-)
 right("return (ceiling(columns, 256), rows), (256, 1)")
 right("return [-(-columns // 64), -(-rows // 16)], [64, 16]")
 right("x, block = 32, 4\nreturn (math.ceil(columns / x), math.ceil(rows / block)), (x, block)")

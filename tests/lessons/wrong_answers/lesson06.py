@@ -61,7 +61,7 @@ wrong("limit", "global loads for each element", "where you fill the tiles")(
 )
 wrong("race", "Two barriers")({"cuda.syncthreads()\n        ": ""})
 wrong("race", "Two barriers", "k = 32")({"b\n        cuda.syncthreads()": "b"})
-wrong("out-of-bounds", "128 x 64|13 x 37", "store only pixels")(
+wrong("out-of-bounds", "128 x 64|13 x 37|2 x 330", "store only pixels")(
     {
         (
             "if first_row + row + n < out.shape[0] and first_column + column < "
@@ -264,4 +264,3 @@ wrong("out-of-bounds", "There are two buffers, 0 and 1")({"= 1 - stage": "+= 1"}
 wrong("unwritten-output", "Nothing was written|unwritten")(
     {"\n    if row < out.shape[0] and col < out.shape[1]:\n        out[row, col] = total": ""}
 )
-right({"if row": "    cuda.syncthreads()\n    if row"})
