@@ -89,11 +89,16 @@ def _call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
         said = f"It had not ended after {MOST_SECONDS:g} s. Does each of its loops come to an end?"
         raise Failure("endless-loop", said, *_where(error, function)) from error
     except KernelError as error:
-        raise from_finding(error.finding, (error.finding,)) from error
+        failure = from_finding(error.finding, (error.finding,))
+        if function is not None and error.module != function.__module__:
+            # a kernel of the package: its own line says less than the one that launches it
+            failure.message += f" That is line {failure.line} of a kernel: {failure.code}"
+            failure.line, failure.code = _where(error, function)
+        raise failure from error
     except EndlessLoop as error:
         raise Failure("endless-loop", f"A kernel does not end. {error}") from error
     except NotImplementedError as error:
-        if not str(error):
+        if answers.looks_like_a_stub(function):
             raise NotStarted from error
         raise _raised(error, function) from error
     except (Exception, SystemExit) as error:  # quit() ends an answer, not the notebook
@@ -103,9 +108,11 @@ def _call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
     if result is None:
         if answers.looks_like_a_stub(function):
             raise NotStarted
-        raise Failure(
-            "wrong-result", "Your function returns None. Does it end with `return` and a value?"
-        )
+        if answers.never_returns(function):
+            said = "It has no `return`: end it with `return` and the value."
+        else:
+            said = "Some way through it ends without `return` and a value."
+        raise Failure("wrong-result", f"Your function returns None. {said}", hint="")
     inputs_unchanged(exercise, before, arguments)
     if exercise.judge is not None:
         sentence = _judged(exercise.judge, _on_host(result), before)
@@ -118,8 +125,9 @@ def _call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
         for sentence, mistake in exercise.mistakes.items()
     }
     got = _on_host(result)
+    is_cause = partial(_is_cause, exercise, number, answer)
     try:
-        _compare_values(exercise, "the result", got, expected, before, mistaken)
+        _compare_values(exercise, "the result", got, expected, before, mistaken, is_cause)
     except Failure as failure:
         if failure.kind != "wrong-result" or not isinstance(expected, (tuple, list, dict)):
             raise
@@ -127,7 +135,46 @@ def _call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
         likely = {said: wrong for said, wrong in mistaken.items() if _gives_all(wrong, got)}
         if not likely:
             raise
-        _compare_values(exercise, "the result", got, expected, before, likely | mistaken)
+        order = likely | mistaken
+        _compare_values(exercise, "the result", got, expected, before, order, is_cause)
+
+
+def _is_cause(
+    exercise: FunctionExercise, number: int, answer: Callable[..., Any], sentence: str
+) -> bool:
+    """Whether a mistake gives what an answer returns in the other cases, too, where it does.
+
+    Of an answer of several values each may have a mistake of its own; one that is right in a case
+    need not be what the mistake makes of it.
+    """
+    for other in range(len(exercise.cases)):
+        if other == number:
+            continue
+        try:
+            with time_limit(MOST_SECONDS):
+                got = value_of(exercise, other, answer)
+            given = exercise.mistaken(exercise.mistakes[sentence], other)
+        except (Exception, SystemExit, OutOfTime):
+            continue  # another fault of the answer, or of the mistake
+        if not _agree(got, given, call_with_named(exercise.reference, exercise.arguments(other))):
+            return False
+    return True
+
+
+def _agree(got: Any, given: Any, right: Any) -> bool:
+    """Whether a mistake explains a result: of several values all, or those that are wrong."""
+    if is_wholly(got, given):
+        return True
+    if not isinstance(right, (tuple, list, dict)) or type(given) is not type(right):
+        return False
+    try:
+        parts = [
+            (got[key], given[key], right[key])
+            for key in (right if isinstance(right, dict) else range(len(right)))
+        ]
+    except (TypeError, LookupError):
+        return False
+    return any(is_wholly(mine, wrong) and not is_wholly(mine, good) for mine, wrong, good in parts)
 
 
 def _called(
@@ -204,11 +251,13 @@ def _compare_values(
     expected: Any,
     arguments: Mapping[str, Any],
     mistaken: Mapping[str, Callable[[], Any]],
+    is_cause: Callable[[str], bool],
 ) -> None:
     if isinstance(expected, (tuple, list, dict)):
         for key, part, right in _parts(name, got, expected):
             wrongs = {s: partial(_part, wrong, key) for s, wrong in mistaken.items()}
-            _compare_values(exercise, f"{name}[{key!r}]", part, right, arguments, wrongs)
+            where = f"{name}[{key!r}]"
+            _compare_values(exercise, where, part, right, arguments, wrongs, is_cause)
         return
     if isinstance(expected, str) or expected is None:
         if got != expected:
@@ -242,6 +291,7 @@ def _compare_values(
         mistakes=mistaken,
         inputs=dict(arguments),
         tolerance_reason=exercise.tolerance.reason,
+        is_cause=is_cause,
     )
 
 

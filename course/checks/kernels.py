@@ -14,9 +14,11 @@ import numpy as np
 from course import backend
 from course.checks import answers
 from course.checks.comparing import (
+    NoValue,
     compare,
     extent,
     first,
+    is_wholly,
     place,
     poison,
     shown,
@@ -147,11 +149,12 @@ def _simulate(exercise: KernelExercise, number: int, answer: Any) -> Any:
         for finding in report.findings:
             if finding.kind == kind:
                 raise from_finding(finding, tuple(report.findings))
-    if _stored_nothing(report) and answers.looks_like_a_stub(answers.plain_function(answer)):
+    function = answers.plain_function(answer)
+    if _stored_nothing(report) and answers.looks_like_a_stub(function, given_lines=True):
         raise NotStarted
     _look_at_outputs(exercise, number, answer, before, arguments, expected)
     used_atomics = report.total("global", "atomic").requests > 0
-    _compare_results(exercise, number, arguments, expected, atomics=used_atomics)
+    _compare_results(exercise, number, arguments, expected, answer, atomics=used_atomics)
     return report
 
 
@@ -224,11 +227,37 @@ def _unwritten_message(name: str, mask: np.ndarray) -> str:
     return f"Your kernel leaves elements of {name} unwritten: {extent(mask)}, from {index} on."
 
 
+def _is_cause(exercise: KernelExercise, number: int, answer: Any, sentence: str) -> bool:
+    """Whether a mistake gives what an answer stores in the other cases, too, where it does."""
+    for other in range(len(exercise.cases)):
+        if other == number:
+            continue
+        try:
+            stored = _stored(exercise, other, answer)
+            mistake = exercise.mistaken(exercise.mistakes[sentence], other)
+        except (Failure, NoValue):
+            continue  # another fault of the answer, or of the mistake
+        given = _by_name(exercise, mistake, exercise.arguments(other))
+        if not all(is_wholly(stored[name], given[name]) for name in stored):
+            return False
+    return True
+
+
+def _stored(exercise: KernelExercise, number: int, answer: Any) -> dict[str, np.ndarray]:
+    expected = _references(exercise, exercise.arguments(number))
+    arguments = _prepared(exercise, number, expected)
+    report = _run_trace(exercise, number, answer, arguments)
+    if any(finding.kind in ERRORS for finding in report.findings):
+        raise Failure("raised", "")
+    return {name: arguments[name] for name in expected}
+
+
 def _compare_results(
     exercise: KernelExercise,
     number: int,
     results: Mapping[str, Any],
     expected: dict[str, np.ndarray],
+    answer: Any,
     *,
     atomics: bool = False,
 ) -> None:
@@ -254,6 +283,7 @@ def _compare_results(
             before=arguments[name] if name in exercise.updated else None,
             atomics=atomics,
             tolerance_reason=exercise.tolerance.reason,
+            is_cause=partial(_is_cause, exercise, number, answer),
         )
 
 
@@ -372,7 +402,7 @@ def _launch_on_gpu(exercise: KernelExercise, number: int, answer: Any) -> None:
         for name, value in zip(arguments, on_device, strict=True):
             if isinstance(arguments[name], np.ndarray):
                 arguments[name] = value.copy_to_host()
-        _compare_results(exercise, number, arguments, expected)
+        _compare_results(exercise, number, arguments, expected, answer)
     except Failure as failure:
         message = f"Right when simulated, but not on this machine's GPU. {failure.message}"
         raise Failure("gpu-result", message) from failure

@@ -45,7 +45,7 @@ FAILURES = (
 
 # What every exercise may say to a kind of failure; an exercise's own hint replaces it.
 GENERAL_HINTS = {
-    "out-of-bounds": "The last block usually has more threads than there are elements left.",
+    "out-of-bounds": "An array of n elements has the indices 0 to n - 1.",
     "misaligned": "The address of a wide access is a multiple of its bytes. "
     "Where rows or parts begin in between, take one element at a time.",
     "barrier-divergence": "Every thread of a block must reach the same syncthreads. "
@@ -131,6 +131,8 @@ class Failure(Exception):
     line, code : int and str, optional
         Line of the answer, counted from its `def` line = 1, and its source.
     findings : tuple of Finding
+    hint : str, optional
+        Instead of the exercise's hint for this kind, and the general one; none where it is empty.
     """
 
     def __init__(
@@ -140,6 +142,7 @@ class Failure(Exception):
         line: int | None = None,
         code: str | None = None,
         findings: tuple[Any, ...] = (),
+        hint: str | None = None,
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -147,6 +150,7 @@ class Failure(Exception):
         self.line = line
         self.code = code
         self.findings = findings
+        self.hint = hint
         self.case: str | None = None
 
 
@@ -163,6 +167,8 @@ def failed(exercise: str, failure: Failure, hints: dict[str, str]) -> Verdict:
     if failure.case:
         lines.append(f"Case: {failure.case}.")
     hint = hints.get(failure.kind, GENERAL_HINTS.get(failure.kind))
+    if failure.hint is not None:
+        hint = failure.hint
     if hint:
         lines.append(f"Hint: {hint}")
     return Verdict(exercise, "failed", failure.kind, "\n".join(lines), failure.findings)

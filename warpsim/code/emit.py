@@ -62,7 +62,8 @@ class Emitter(Accesses, DoubtfulReads):
         self.find_doubtful_reads()
         body = self.source.tree.body
         self.framed = any(
-            isinstance(node, ast.Return | ast.Raise | ast.Assert) and node is not body[-1]
+            isinstance(node, ast.Raise | ast.Assert)
+            or (isinstance(node, ast.Return) and node is not body[-1])
             for statement in body
             for node in ast.walk(statement)
         )
@@ -317,6 +318,8 @@ class Emitter(Accesses, DoubtfulReads):
 
             def compare(text: str) -> str:
                 operand = self.convert(text, self.typing.of[right_node], b)
+                if isinstance(a, types.BaseTuple):
+                    return f"compare_tuples({symbol!r}, {left}, {operand})"
                 if self.traced:  # what is compared may be something that was never written
                     return f"T.compare({symbol!r}, {left}, {operand}, {self.site(node)})"
                 return f"({left} {symbol} {operand})"

@@ -246,6 +246,19 @@ def selp(test, a, b):
     return np.where(test != 0, a, b)
 
 
+def compare_tuples(symbol: str, left: tuple, right: tuple):
+    """Tuples by their first elements that differ, as Python compares them; one answer a lane."""
+    same, less = len(left) == len(right), len(left) < len(right)
+    for a, b in reversed(list(zip(left, right, strict=False))):
+        equal = a == b
+        same, less = equal & same, (a < b) | (equal & less)
+    answers = {"==": same, "<": less, "<=": less | same}
+    opposite = {"!=": "==", ">=": "<", ">": "<="}
+    if symbol in answers:
+        return answers[symbol]
+    return np.logical_not(answers[opposite[symbol]])[()]
+
+
 def convert_tuple(values, functions):
     return tuple(function(value) for function, value in zip(functions, values, strict=True))
 
@@ -417,7 +430,7 @@ NAMESPACE: dict[str, Any] = {
         for function in (
             wrap, wrap_unsigned, floor_divide, remainder, divide, shift_left, shift_right, power,
             popc, clz, ffs, brev, truth, negate, negative, absolute, rint, part, conjugate,
-            complex_of, fma, cbrt, selp, convert_tuple,
+            complex_of, fma, cbrt, selp, convert_tuple, compare_tuples,
         )
     },
     "minimum": minimum,

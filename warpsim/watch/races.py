@@ -16,6 +16,7 @@ import numpy as np
 
 from warpsim.front.names import MISSING, KernelName
 from warpsim.run.memory import Array
+from warpsim.watch.advice import WARP_IS_ENOUGH, barrier_cure
 
 ndarray = np.ndarray
 
@@ -203,8 +204,12 @@ class Races:
             places = accesses.unordered(clock, elements, threads)
             if len(places):
                 place = places[0]
-                other = int(accesses.thread[elements[place]])
-                return places, (int(elements[place]), int(threads[place]), other), kind, "race"
+                others = accesses.thread[elements[places]]
+                in_warp = (others >> 5 == threads[places] >> 5).all() and bool(
+                    (accesses.spread[elements[places]] <= ONE_WARP).all()
+                )
+                who = (int(elements[place]), int(threads[place]), int(others[0]), in_warp)
+                return places, who, kind, "race"
         return None
 
     @staticmethod
@@ -228,11 +233,11 @@ class Races:
                 kind = "race"
                 places = places[mine != theirs]
         place = places[0]
-        who = (int(elements[place]), int(threads[place]), int(partner[place]))
+        who = (int(elements[place]), int(threads[place]), int(partner[place]), False)
         return places, who, "store", kind
 
     def _report_race(self, array, op: str, site: int, who, other_op: str, kind: str) -> None:
-        element, thread, other = who
+        element, thread, other, in_warp = who
         me, they = self.where_of(thread), self.where_of(other)
         same_block = me.block == they.block
         verb = {"load": "reads", "store": "writes", "atomic": "updates"}
@@ -252,13 +257,14 @@ class Races:
         elif array.space == "global" and op == "store" and other_op == "store":
             advice = "the last one wins: give each thread its own element, or use cuda.atomic"
         else:
-            advice = "put cuda.syncthreads() between the two"
+            advice = barrier_cure(self, self.site(site), in_warp)
         self.found(
             kind,
             f"{does} {self.spelled(array, element)}, which {them} {verb[other_op]} too, with "
             f"nothing to order the two: {advice}",
             site,
             thread - self.geometry.first * self.padded,
+            whole=WARP_IS_ENOUGH in advice,
         )
 
     # ------------------------------------------------------------------ what orders accesses
