@@ -142,7 +142,7 @@ def compare(
     atomics: bool = False,
     tolerance_reason: str = "",
     is_cause: Callable[[str], bool] = lambda sentence: True,
-    cancelled: str = "",
+    cancels: Mapping[str, Any] | None = None,
 ) -> None:
     """Raise Failure("wrong-result") where `got` is not what was expected.
 
@@ -168,8 +168,8 @@ def compare(
     is_cause : callable
         Asked about the sentence of a mistake that gives these values: whether it gives those of the
         other cases, too.
-    cancelled : str
-        What to say of an error that rounding explains where large terms cancel, if it is one.
+    cancels : mapping of sentence -> mask
+        What to say where only these elements are wrong, in which large terms cancel.
     """
     wrong = wrong_elements(got, expected, allowed)
     if not wrong.any():
@@ -187,10 +187,12 @@ def compare(
         threads=threads,
         is_cause=is_cause,
     )
+    if diagnosis is None:
+        diagnosis = next((s for s, mask in (cancels or {}).items() if not (wrong & ~mask).any()), None)
     if diagnosis is None and before is not None:
         diagnosis = _not_enough_changed(got, expected, wrong, before, atomics)
     if diagnosis is None:
-        diagnosis = _looks_like_rounding(got, expected, allowed, tolerance_reason) or cancelled
+        diagnosis = _looks_like_rounding(got, expected, allowed, tolerance_reason)
     if diagnosis:
         sentences.append(diagnosis)
     raise Failure("wrong-result", "\n".join(sentences))

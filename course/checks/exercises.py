@@ -219,6 +219,9 @@ class KernelExercise(Exercise):
         Kinds of costs that fail an answer: "float64", "uncoalesced", ...
     limits : sequence of Limit
     passes : Passes, optional
+    cancels : mapping of sentence -> callable
+        What to say where only such elements are wrong in which large terms cancel, in a way that
+        costs digits; the callable takes the arguments it names, returns a mask of those elements.
     gpu : str
         The GPU to simulate; the same on every machine, so that verdicts are.
     """
@@ -228,6 +231,7 @@ class KernelExercise(Exercise):
     forbidden: Collection[str] = ()
     limits: Sequence[Limit] = ()
     passes: Passes | None = None
+    cancels: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     gpu: str = "T4"
 
     def __post_init__(self) -> None:

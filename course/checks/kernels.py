@@ -284,6 +284,10 @@ def _compare_results(
             atomics=atomics,
             tolerance_reason=exercise.tolerance.reason,
             is_cause=partial(_is_cause, exercise, number, answer),
+            cancels={
+                sentence: np.broadcast_to(call_with_named(where, arguments), right.shape)
+                for sentence, where in exercise.cancels.items()
+            },
         )
 
 

@@ -82,7 +82,7 @@ def transfers_one_by_one(steps):
 # --- layer-norm-gelu -------------------------------------------------------------------------
 
 wrong, right = answers_to("layer-norm-gelu")
-wrong("wrong-result", "sum of (value - mean)²")(
+wrong("wrong-result", "digits cancel. Sum (value - mean)² instead")(
     {"squares += (values[n] - mean) * (values[n] - mean)": "squares += values[n] * values[n]"},
     {"columns + eps": "columns - mean * mean + eps"},
 )
