@@ -101,7 +101,9 @@ def _of_tuples(node: ast.Compare, whole: ast.FunctionDef) -> str | None:
     if grids:
         name, count = grids[0].id, _grid_of(grids[0].id, whole)
         names = ("column, row", "column, row, image")[count - 2]
-        return f"`{name}` is a tuple, as cuda.grid({count}) gives {count} numbers: {names} = " + (
+        many = ("two", "three")[count - 2]
+        return (
+            f"`{name}` is a tuple, as cuda.grid({count}) gives {many} numbers: {names} = "
             f"cuda.grid({count}), and each is compared with its own axis."
         )
     if not shapes and not tuples:
@@ -188,9 +190,9 @@ def _whole_arrays(
         if not isinstance(node, ast.BinOp | ast.Compare | ast.AugAssign) or node.lineno != line:
             continue
         for part in ast.iter_child_nodes(node):
-            if isinstance(part, ast.Name) and part.id in arrays and part.id not in found:
-                found.append(part.id)
-    return found
+            if isinstance(part, ast.Name) and part.id in arrays:
+                found.append((part.col_offset, part.id))
+    return list(dict.fromkeys(name for _, name in sorted(found)))
 
 
 # ---------------------------------------------------------------------- one limit, one name

@@ -109,10 +109,10 @@ def _call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
         if answers.looks_like_a_stub(function):
             raise NotStarted
         if answers.never_returns(function):
-            said = "It has no `return`: end it with `return` and the value."
+            said, hint = "It has no `return`: end it with `return` and the value.", ""
         else:
-            said = "Some way through it ends without `return` and a value."
-        raise Failure("wrong-result", f"Your function returns None. {said}", hint="")
+            said, hint = "Some way through it ends without `return` and a value.", None
+        raise Failure("wrong-result", f"Your function returns None. {said}", hint=hint)
     inputs_unchanged(exercise, before, arguments)
     if exercise.judge is not None:
         sentence = _judged(exercise.judge, _on_host(result), before)
@@ -140,12 +140,15 @@ def _call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
 
 
 def _is_cause(
-    exercise: FunctionExercise, number: int, answer: Callable[..., Any], sentence: str
+    exercise: FunctionExercise,
+    number: int,
+    answer: Callable[..., Any],
+    sentence: str,
+    keys: tuple[Any, ...] = (),
 ) -> bool:
-    """Whether a mistake gives what an answer returns in the other cases, too, where it does.
+    """Whether a mistake gives what an answer returns in all other cases where it is wrong, too.
 
-    Of an answer of several values each may have a mistake of its own; one that is right in a case
-    need not be what the mistake makes of it.
+    Of an answer of several values, `keys` say which one; each may have a mistake of its own.
     """
     for other in range(len(exercise.cases)):
         if other == number:
@@ -156,25 +159,15 @@ def _is_cause(
             given = exercise.mistaken(exercise.mistakes[sentence], other)
         except (Exception, SystemExit, OutOfTime):
             continue  # another fault of the answer, or of the mistake
-        if not _agree(got, given, call_with_named(exercise.reference, exercise.arguments(other))):
+        right = call_with_named(exercise.reference, exercise.arguments(other))
+        try:
+            for key in keys:
+                got, given, right = got[key], given[key], right[key]
+        except (TypeError, LookupError):
+            continue
+        if not is_wholly(got, right) and not is_wholly(got, given):
             return False
     return True
-
-
-def _agree(got: Any, given: Any, right: Any) -> bool:
-    """Whether a mistake explains a result: of several values all, or those that are wrong."""
-    if is_wholly(got, given):
-        return True
-    if not isinstance(right, (tuple, list, dict)) or type(given) is not type(right):
-        return False
-    try:
-        parts = [
-            (got[key], given[key], right[key])
-            for key in (right if isinstance(right, dict) else range(len(right)))
-        ]
-    except (TypeError, LookupError):
-        return False
-    return any(is_wholly(mine, wrong) and not is_wholly(mine, good) for mine, wrong, good in parts)
 
 
 def _called(
@@ -251,13 +244,13 @@ def _compare_values(
     expected: Any,
     arguments: Mapping[str, Any],
     mistaken: Mapping[str, Callable[[], Any]],
-    is_cause: Callable[[str], bool],
+    is_cause: Callable[..., bool],
 ) -> None:
     if isinstance(expected, (tuple, list, dict)):
         for key, part, right in _parts(name, got, expected):
             wrongs = {s: partial(_part, wrong, key) for s, wrong in mistaken.items()}
-            where = f"{name}[{key!r}]"
-            _compare_values(exercise, where, part, right, arguments, wrongs, is_cause)
+            where, of_part = f"{name}[{key!r}]", partial(_of_part, is_cause, key)
+            _compare_values(exercise, where, part, right, arguments, wrongs, of_part)
         return
     if isinstance(expected, str) or expected is None:
         if got != expected:
@@ -310,6 +303,10 @@ def _rounded(got: Any, kind: np.dtype, arguments: Mapping[str, Any]) -> np.dtype
     if floats and kind.kind == "f" and not hasattr(got, "dtype"):
         kind = min(floats, key=lambda each: each.itemsize)
     return kind if half in given else np.promote_types(kind, np.float32)
+
+
+def _of_part(is_cause: Callable[..., bool], key: Any, sentence: str, keys: tuple = ()) -> bool:
+    return is_cause(sentence, (key, *keys))
 
 
 def _part(whole: Callable[[], Any], key: Any) -> Any:

@@ -39,6 +39,7 @@ from course.checks.twins import is_gpu_kernel
 from course.checks.verdicts import Failure, NotStarted
 from warpsim import KernelError, trace
 from warpsim.run.masks import EndlessLoop, limited_steps
+from warpsim.watch.advice import BARRIERS
 
 # In this order a fault is more likely the cause of the others than their effect.
 ERRORS = ("out-of-bounds", "misaligned", "barrier-divergence", "race", "uninitialised-read")
@@ -56,7 +57,11 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
     reports = []
     for number in range(len(exercise.cases)):
         with named_case(exercise, number):
-            reports.append(_simulate(exercise, number, answer))
+            try:
+                reports.append(_simulate(exercise, number, answer))
+            except Failure as failure:
+                _for_all_warps(exercise, number, answer, failure)
+                raise
     _judge_costs(exercise, answer, reports)
     _judge_spread(exercise, reports)
     text = all_cases([case.name for case in exercise.cases])
@@ -66,6 +71,24 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
                 _launch_on_gpu(exercise, number, answer)
         # The name of the GPU stays out: a verdict reads the same on every machine.
     return text
+
+
+def _for_all_warps(
+    exercise: KernelExercise, number: int, answer: Any, failure: Failure
+) -> None:
+    """Advise the barrier of the block where that of the warp is not enough in a later case."""
+    if failure.kind != "race" or BARRIERS["warp"] not in failure.message:
+        return
+    for other in range(number + 1, len(exercise.cases)):
+        with contextlib.suppress(Failure):
+            report = _run_trace(exercise, other, answer, _arguments(exercise, other))
+            if any(BARRIERS["block"] in finding.message for finding in report.findings):
+                failure.message = failure.message.replace(BARRIERS["warp"], BARRIERS["block"])
+                return
+
+
+def _arguments(exercise: KernelExercise, number: int) -> dict[str, Any]:
+    return _prepared(exercise, number, _references(exercise, exercise.arguments(number)))
 
 
 def _references(exercise: KernelExercise, arguments: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -227,8 +250,10 @@ def _unwritten_message(name: str, mask: np.ndarray) -> str:
     return f"Your kernel leaves elements of {name} unwritten: {extent(mask)}, from {index} on."
 
 
-def _is_cause(exercise: KernelExercise, number: int, answer: Any, sentence: str) -> bool:
-    """Whether a mistake gives what an answer stores in the other cases, too, where it does."""
+def _is_cause(
+    exercise: KernelExercise, number: int, answer: Any, name: str, sentence: str
+) -> bool:
+    """Whether a mistake gives an output of an answer in all other cases where it is wrong, too."""
     for other in range(len(exercise.cases)):
         if other == number:
             continue
@@ -237,8 +262,10 @@ def _is_cause(exercise: KernelExercise, number: int, answer: Any, sentence: str)
             mistake = exercise.mistaken(exercise.mistakes[sentence], other)
         except (Failure, NoValue):
             continue  # another fault of the answer, or of the mistake
-        given = _by_name(exercise, mistake, exercise.arguments(other))
-        if not all(is_wholly(stored[name], given[name]) for name in stored):
+        arguments = exercise.arguments(other)
+        right = _references(exercise, arguments)
+        given = _by_name(exercise, mistake, arguments)
+        if not (is_wholly(stored[name], given[name]) or is_wholly(stored[name], right[name])):
             return False
     return True
 
@@ -283,7 +310,7 @@ def _compare_results(
             before=arguments[name] if name in exercise.updated else None,
             atomics=atomics,
             tolerance_reason=exercise.tolerance.reason,
-            is_cause=partial(_is_cause, exercise, number, answer),
+            is_cause=partial(_is_cause, exercise, number, answer, name),
             cancels={
                 sentence: np.broadcast_to(call_with_named(where, arguments), right.shape)
                 for sentence, where in exercise.cancels.items()

@@ -45,7 +45,7 @@ FAILURES = (
 
 # What every exercise may say to a kind of failure; an exercise's own hint replaces it.
 GENERAL_HINTS = {
-    "out-of-bounds": "An array of n elements has the indices 0 to n - 1.",
+    "out-of-bounds": "The last block usually has more threads than there are elements left.",
     "misaligned": "The address of a wide access is a multiple of its bytes. "
     "Where rows or parts begin in between, take one element at a time.",
     "barrier-divergence": "Every thread of a block must reach the same syncthreads. "
@@ -167,6 +167,8 @@ def failed(exercise: str, failure: Failure, hints: dict[str, str]) -> Verdict:
     if failure.case:
         lines.append(f"Case: {failure.case}.")
     hint = hints.get(failure.kind, GENERAL_HINTS.get(failure.kind))
+    if failure.kind == "out-of-bounds" and "`if " not in failure.message:
+        hint = hints.get(failure.kind)  # it is not the last block: the index is wrong
     if failure.hint is not None:
         hint = failure.hint
     if hint:

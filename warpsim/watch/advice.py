@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -180,34 +181,35 @@ def _inside(threads: Any) -> Iterable[Any]:
 
 
 # ---------------------------------------------------------------------- two that race
-WARP_IS_ENOUGH = "all of them are lanes of one warp"
+#: What goes between two accesses that race: lanes of one warp, or any threads of a block.
+BARRIERS = {
+    "block": "put cuda.syncthreads() between the two",
+    "warp": "put cuda.syncwarp() between the two, as all who meet are lanes of one warp; or hand "
+    "the value on by a shuffle",
+}
 
 
-def barrier_cure(threads: Any, site: Any, in_warp: bool) -> str:
+def barrier_cure(threads: Any, in_warp: bool) -> str:
     """Which barrier goes between two accesses that race.
+
+    That of the warp is enough where nobody else meets, anywhere in the launch, and where a block
+    has more warps than one: else it is chance that they are of one warp.
 
     Parameters
     ----------
     threads : warpsim.run.threads.Threads
-    site : Site
-        Of the later access.
     in_warp : bool
         Whether all who meet there now are lanes of one warp.
     """
-    if in_warp and threads.padded == 32:
-        return (
-            "put cuda.syncwarp() between the two, or cuda.syncthreads() where a block may have "
-            "more than one warp"
+    found = threads.launch.findings
+    if in_warp and threads.padded > 32:
+        if not any(BARRIERS["block"] in finding.message for finding in found.values()):
+            return BARRIERS["warp"]
+    for key, finding in found.items():
+        found[key] = replace(
+            finding, message=finding.message.replace(BARRIERS["warp"], BARRIERS["block"])
         )
-    if in_warp:
-        return (
-            f"put cuda.syncwarp() between the two, as {WARP_IS_ENOUGH}; or hand the value on by a "
-            "shuffle"
-        )
-    earlier = threads.launch.findings.get(("race", site))
-    if earlier is not None and "syncwarp" in earlier.message:  # of a time when they were
-        del threads.launch.findings["race", site]
-    return "put cuda.syncthreads() between the two"
+    return BARRIERS["block"]
 
 
 # ---------------------------------------------------------------------- lanes at one bank

@@ -16,7 +16,7 @@ import numpy as np
 
 from warpsim.front.names import MISSING, KernelName
 from warpsim.run.memory import Array
-from warpsim.watch.advice import WARP_IS_ENOUGH, barrier_cure
+from warpsim.watch.advice import barrier_cure
 
 ndarray = np.ndarray
 
@@ -257,14 +257,13 @@ class Races:
         elif array.space == "global" and op == "store" and other_op == "store":
             advice = "the last one wins: give each thread its own element, or use cuda.atomic"
         else:
-            advice = barrier_cure(self, self.site(site), in_warp)
+            advice = barrier_cure(self, in_warp)
         self.found(
             kind,
             f"{does} {self.spelled(array, element)}, which {them} {verb[other_op]} too, with "
             f"nothing to order the two: {advice}",
             site,
             thread - self.geometry.first * self.padded,
-            whole=WARP_IS_ENOUGH in advice,
         )
 
     # ------------------------------------------------------------------ what orders accesses

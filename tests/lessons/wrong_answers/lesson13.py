@@ -140,7 +140,7 @@ wrong("uninitialised-read", "beyond the row's end")(
         "column] if column < x.shape[1] else float32(0)": "lane + 32 * n]",
     }
 )
-wrong("wrong-result", "missing in warp_sum")(
+wrong("uninitialised-read", "which has returned", "Line 14: mean = warp_sum(total)")(
     {"if row": "if lane >= x.shape[1]:\n        return\n    if row"}
 )
 right({"columns +": "max(columns, float32(1)) +"})
