@@ -146,7 +146,7 @@ def _is_cause(
     sentence: str,
     keys: tuple[Any, ...] = (),
 ) -> bool:
-    """Whether a mistake gives what an answer returns in all other cases where it is wrong, too.
+    """Whether a mistake gives what an answer returns in all other cases, too, right or wrong.
 
     Of an answer of several values, `keys` say which one; each may have a mistake of its own.
     """
@@ -159,13 +159,12 @@ def _is_cause(
             given = exercise.mistaken(exercise.mistakes[sentence], other)
         except (Exception, SystemExit, OutOfTime):
             continue  # another fault of the answer, or of the mistake
-        right = call_with_named(exercise.reference, exercise.arguments(other))
         try:
             for key in keys:
-                got, given, right = got[key], given[key], right[key]
+                got, given = got[key], given[key]
         except (TypeError, LookupError):
             continue
-        if not is_wholly(got, right) and not is_wholly(got, given):
+        if not is_wholly(got, given):
             return False
     return True
 

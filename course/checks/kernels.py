@@ -253,7 +253,7 @@ def _unwritten_message(name: str, mask: np.ndarray) -> str:
 def _is_cause(
     exercise: KernelExercise, number: int, answer: Any, name: str, sentence: str
 ) -> bool:
-    """Whether a mistake gives an output of an answer in all other cases where it is wrong, too."""
+    """Whether a mistake gives an output of an answer in all other cases, too, right or wrong."""
     for other in range(len(exercise.cases)):
         if other == number:
             continue
@@ -262,10 +262,8 @@ def _is_cause(
             mistake = exercise.mistaken(exercise.mistakes[sentence], other)
         except (Failure, NoValue):
             continue  # another fault of the answer, or of the mistake
-        arguments = exercise.arguments(other)
-        right = _references(exercise, arguments)
-        given = _by_name(exercise, mistake, arguments)
-        if not (is_wholly(stored[name], given[name]) or is_wholly(stored[name], right[name])):
+        given = _by_name(exercise, mistake, exercise.arguments(other))
+        if not is_wholly(stored[name], given[name]):
             return False
     return True
 
