@@ -55,9 +55,7 @@ def source_tree(function: Callable[..., Any]) -> ast.AST | None:
         return None
 
 
-def looks_like_a_stub(
-    function: Callable[..., Any] | None, *, given_lines: bool = False
-) -> bool:
+def looks_like_a_stub(function: Callable[..., Any] | None, *, given_lines: bool = False) -> bool:
     """Whether a function's body is still `pass`, `...` or `raise NotImplementedError`.
 
     Parameters

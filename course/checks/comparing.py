@@ -188,7 +188,9 @@ def compare(
         is_cause=is_cause,
     )
     if diagnosis is None:
-        diagnosis = next((s for s, mask in (cancels or {}).items() if not (wrong & ~mask).any()), None)
+        diagnosis = next(
+            (s for s, mask in (cancels or {}).items() if not (wrong & ~mask).any()), None
+        )
     if diagnosis is None and before is not None:
         diagnosis = _not_enough_changed(got, expected, wrong, before, atomics)
     if diagnosis is None:

@@ -73,9 +73,7 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
     return text
 
 
-def _for_all_warps(
-    exercise: KernelExercise, number: int, answer: Any, failure: Failure
-) -> None:
+def _for_all_warps(exercise: KernelExercise, number: int, answer: Any, failure: Failure) -> None:
     """Advise the barrier of the block where that of the warp is not enough in a later case."""
     if failure.kind != "race" or BARRIERS["warp"] not in failure.message:
         return
@@ -250,9 +248,7 @@ def _unwritten_message(name: str, mask: np.ndarray) -> str:
     return f"Your kernel leaves elements of {name} unwritten: {extent(mask)}, from {index} on."
 
 
-def _is_cause(
-    exercise: KernelExercise, number: int, answer: Any, name: str, sentence: str
-) -> bool:
+def _is_cause(exercise: KernelExercise, number: int, answer: Any, name: str, sentence: str) -> bool:
     """Whether a mistake gives an output of an answer in all other cases, too, right or wrong."""
     for other in range(len(exercise.cases)):
         if other == number:

@@ -148,7 +148,8 @@ class Warps:
         else:
             why = "which does not make this call"
         self.candidate(
-            f"takes the value of lane {absent & 31}, {why}: a shuffle gives anything then, and that",
+            f"takes the value of lane {absent & 31}, {why}: a shuffle gives anything then, "
+            "and that",
             "let all 32 lanes come here, those without an element with a value that changes "
             "nothing, such as 0 in a sum: no `return`, and no `if` around the shuffle",
             site,

@@ -248,7 +248,9 @@ def _is_cured(own: Any, same: Iterable[Any], pad: int) -> bool:
     """Whether rows longer by so many elements cure one access, and make none of them slower."""
     if _passes(own, pad) > len(own.groups):
         return False
-    return all(_passes(sample, pad) <= max(_passes(sample, 0), len(sample.groups)) for sample in same)
+    return all(
+        _passes(sample, pad) <= max(_passes(sample, 0), len(sample.groups)) for sample in same
+    )
 
 
 def _passes(sample: Any, pad: int) -> int:

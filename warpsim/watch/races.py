@@ -252,10 +252,13 @@ class Races:
                 "reading, changing and writing are three steps, and updates get lost: use "
                 "cuda.atomic.add, or give each thread its own element"
             )
+        elif array.space == "global" and op == "store" and other_op == "store":
+            advice = (
+                "the last one wins: give each thread its own element (cuda.atomic is for values "
+                "that are to be added up, or compared)"
+            )
         elif not same_block:
             advice = "blocks cannot wait for each other: use cuda.atomic, or a second launch"
-        elif array.space == "global" and op == "store" and other_op == "store":
-            advice = "the last one wins: give each thread its own element, or use cuda.atomic"
         else:
             advice = barrier_cure(self, in_warp)
         self.found(

@@ -92,9 +92,7 @@ class Unwritten:
         """What a shuffle gives for a lane that does not make the call; seen to be wrong here."""
         return self.poison(dtype)
 
-    def candidate(
-        self, what: str, advice: str, site: int, lane: int, whole: bool = False
-    ) -> None:
+    def candidate(self, what: str, advice: str, site: int, lane: int, whole: bool = False) -> None:
         found = Candidate(what, advice, self.where(lane), whole)
         self.launch.candidates.setdefault(self.site(site), found)
 

@@ -456,7 +456,9 @@ wrong("race", "total[0]", "cuda.syncthreads()", base=sums_without_a_start)(
     {"i < x": "t == 0:\n        total[0] = 0\n    cuda.syncthreads()\n    if i < x"},
 )
 wrong(
-    "uninitialised-read", "1 element, grid 1, block 16", "lane 16, which the block does not have",
+    "uninitialised-read",
+    "1 element, grid 1, block 16",
+    "lane 16, which the block does not have",
     base=sums_by_shuffles,
 )(
     {":\n    i": ":\n    part = cuda.shared.array(0, float32)\n    i"},
