@@ -10,6 +10,12 @@ import numpy as np
 
 from course.checks.exercises import Case
 
+#: What is said where only those elements are wrong whose mean is large beside their spread.
+CANCELS = (
+    "Only what has a mean far from 0, beside its spread, is wrong: E[x²] - mean² is the difference "
+    "of two large numbers there, whose digits cancel. Sum (value - mean)² instead."
+)
+
 Maker = Callable[[np.random.Generator], Any]
 
 

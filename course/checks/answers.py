@@ -68,17 +68,56 @@ def source_tree(function: Callable[..., Any]) -> ast.AST | None:
         return None
 
 
-def looks_like_a_stub(function: Callable[..., Any] | None) -> bool:
-    """Whether the source has a `pass`, `...` alone on its line, or nbgrader's `raise`."""
+def looks_like_a_stub(function: Callable[..., Any] | None, *, given_lines: bool = False) -> bool:
+    """Whether a function's body is still `pass`, `...` or `raise NotImplementedError`.
+
+    Parameters
+    ----------
+    function : callable or None
+    given_lines : bool
+        Whether the stub may have lines of its own before that, as those of kernels have: indices,
+        shared arrays, a loop. What touches an argument's elements, or asks `if`, is a student's.
+    """
     tree = source_tree(function) if function is not None else None
-    if tree is None:
+    if tree is None or not isinstance(tree.body[0], ast.FunctionDef):
         return False
-    return any(
-        isinstance(node, ast.Pass)
-        or (isinstance(node, ast.Raise) and "NotImplementedError" in ast.unparse(node))
-        or (isinstance(node, ast.Expr) and getattr(node.value, "value", None) is ...)
-        for node in ast.walk(tree)
+    whole = tree.body[0]
+    body = whole.body[1:] if ast.get_docstring(whole) is not None else whole.body
+    if not body or not _is_placeholder(body[-1]):
+        return False
+    if not given_lines:
+        return all(map(_is_placeholder, body))
+    arguments = {argument.arg for argument in whole.args.args}
+    return not any(
+        isinstance(node, ast.If | ast.While | ast.Return)
+        or (isinstance(node, ast.Subscript) and ast.unparse(node.value) in arguments)
+        for statement in body
+        for node in ast.walk(statement)
     )
+
+
+def _is_placeholder(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Raise) and node.exc is not None:
+        error = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+        return ast.unparse(error) == "NotImplementedError"
+    return isinstance(node, ast.Pass) or (
+        isinstance(node, ast.Expr) and getattr(node.value, "value", None) is ...
+    )
+
+
+def never_returns(function: Callable[..., Any] | None) -> bool:
+    """Whether the source of a function has no `return` with a value; not that of inner ones."""
+    tree = source_tree(function) if function is not None else None
+    if tree is None or not isinstance(tree.body[0], ast.FunctionDef):
+        return False
+    left = list(tree.body[0].body)
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Return) and node.value is not None:
+            return False
+        if not isinstance(node, ast.FunctionDef | ast.Lambda | ast.ClassDef):
+            left.extend(ast.iter_child_nodes(node))
+    return True
 
 
 def line_of(function: FunctionType, number: int) -> tuple[int | None, str | None]:

@@ -12,8 +12,8 @@ from course.checks.verdicts import Failure
 # A diagnosis such as "transposed" must fit far better than it could by chance, yet leave room for
 # float32 rounding in a sum; relative to the largest magnitude.
 DIAGNOSIS_TOLERANCE = 1e-4
-# An error this many times the allowed one still looks like rounding, not like a wrong formula.
-LOOKS_LIKE_ROUNDING = 3_000
+# An error this many times the allowed one may still come from rounding, not from a wrong formula.
+LOOKS_LIKE_ROUNDING = 4
 FINITE_POISON = 12_345  # fits float16; no exercise computes it
 
 
@@ -141,6 +141,8 @@ def compare(
     before: np.ndarray | None = None,
     atomics: bool = False,
     tolerance_reason: str = "",
+    is_cause: Callable[[str], bool] = lambda sentence: True,
+    cancels: Mapping[str, Any] | None = None,
 ) -> None:
     """Raise Failure("wrong-result") where `got` is not what was expected.
 
@@ -163,6 +165,11 @@ def compare(
         Whether the kernel used atomics, which lose none.
     tolerance_reason : str
         Why that much error is allowed.
+    is_cause : callable
+        Asked about the sentence of a mistake that gives these values: whether it gives those of the
+        other cases, too.
+    cancels : mapping of sentence -> mask
+        What to say where only these elements are wrong, in which large terms cancel.
     """
     wrong = wrong_elements(got, expected, allowed)
     if not wrong.any():
@@ -172,8 +179,18 @@ def compare(
     sentences = [f"{place(name, index)} is {mine}, right is {right}"]
     sentences[0] += f"; wrong: {extent(wrong)}." if got.ndim else "."
     diagnosis = explain(
-        got, expected, wrong, mistakes=mistakes or {}, inputs=inputs or {}, threads=threads
+        got,
+        expected,
+        wrong,
+        mistakes=mistakes or {},
+        inputs=inputs or {},
+        threads=threads,
+        is_cause=is_cause,
     )
+    if diagnosis is None:
+        diagnosis = next(
+            (s for s, mask in (cancels or {}).items() if not (wrong & ~mask).any()), None
+        )
     if diagnosis is None and before is not None:
         diagnosis = _not_enough_changed(got, expected, wrong, before, atomics)
     if diagnosis is None:
@@ -191,6 +208,7 @@ def explain(
     mistakes: Mapping[str, Callable[[], Any]],
     inputs: dict[str, Any],
     threads: int | None = None,
+    is_cause: Callable[[str], bool] = lambda sentence: True,
 ) -> str | None:
     """What the wrong array looks like, in a sentence, or None."""
     for sentence, mistake in mistakes.items():
@@ -200,7 +218,8 @@ def explain(
             continue
         if candidate.shape != expected.shape:
             continue
-        if np.array_equal(got, candidate) or _same(got, candidate, expected):
+        alike = np.array_equal(got, candidate) or _same(got, candidate, expected)
+        if alike and is_cause(sentence):
             return f"That is what you get when {sentence}."
     if got.size < 2:
         return None

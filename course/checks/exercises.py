@@ -206,6 +206,9 @@ class KernelExercise(Exercise):
         go: at the end, or before a loop.
     helped : str
         Why the kernel calls a device function, for the learner; "" where it need not.
+    cancels : mapping of sentence -> callable
+        What to say where only such elements are wrong in which large terms cancel, in a way that
+        costs digits; the callable takes the arguments it names, returns a mask of those elements.
     gpu : str
         The GPU to simulate; the same on every machine, so that verdicts are.
     """
@@ -216,6 +219,7 @@ class KernelExercise(Exercise):
     limits: Sequence[Limit] = ()
     barriers: str = ""
     helped: str = ""
+    cancels: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     gpu: str = "T4"
 
     def __post_init__(self) -> None:

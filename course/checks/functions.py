@@ -89,11 +89,16 @@ def _call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
         said = f"It had not ended after {MOST_SECONDS:g} s. Does each of its loops come to an end?"
         raise Failure("endless-loop", said, *_where(error, function)) from error
     except KernelError as error:
-        raise from_finding(error.finding, (error.finding,)) from error
+        failure = from_finding(error.finding, (error.finding,))
+        if function is not None and error.module != function.__module__:
+            # a kernel of the package: its own line says less than the one that launches it
+            failure.message += f" That is line {failure.line} of a kernel: {failure.code}"
+            failure.line, failure.code = _where(error, function)
+        raise failure from error
     except EndlessLoop as error:
         raise Failure("endless-loop", f"A kernel does not end. {error}") from error
     except NotImplementedError as error:
-        if not str(error):
+        if answers.looks_like_a_stub(function):
             raise NotStarted from error
         raise _raised(error, function) from error
     except (Exception, SystemExit) as error:  # quit() ends an answer, not the notebook
@@ -103,9 +108,11 @@ def _call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
     if result is None:
         if answers.looks_like_a_stub(function):
             raise NotStarted
-        raise Failure(
-            "wrong-result", "Your function returns None. Does it end with `return` and a value?"
-        )
+        if answers.never_returns(function):
+            said, hint = "It has no `return`: end it with `return` and the value.", ""
+        else:
+            said, hint = "Some way through it ends without `return` and a value.", None
+        raise Failure("wrong-result", f"Your function returns None. {said}", hint=hint)
     inputs_unchanged(exercise, before, arguments)
     if exercise.judge is not None:
         sentence = _judged(exercise.judge, _on_host(result), before)
@@ -118,8 +125,9 @@ def _call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
         for sentence, mistake in exercise.mistakes.items()
     }
     got = _on_host(result)
+    is_cause = partial(_is_cause, exercise, number, answer)
     try:
-        _compare_values(exercise, "the result", got, expected, before, mistaken)
+        _compare_values(exercise, "the result", got, expected, before, mistaken, is_cause)
     except Failure as failure:
         if failure.kind != "wrong-result" or not isinstance(expected, (tuple, list, dict)):
             raise
@@ -127,7 +135,38 @@ def _call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
         likely = {said: wrong for said, wrong in mistaken.items() if _gives_all(wrong, got)}
         if not likely:
             raise
-        _compare_values(exercise, "the result", got, expected, before, likely | mistaken)
+        order = likely | mistaken
+        _compare_values(exercise, "the result", got, expected, before, order, is_cause)
+
+
+def _is_cause(
+    exercise: FunctionExercise,
+    number: int,
+    answer: Callable[..., Any],
+    sentence: str,
+    keys: tuple[Any, ...] = (),
+) -> bool:
+    """Whether a mistake gives what an answer returns in all other cases, too, right or wrong.
+
+    Of an answer of several values, `keys` say which one; each may have a mistake of its own.
+    """
+    for other in range(len(exercise.cases)):
+        if other == number:
+            continue
+        try:
+            with time_limit(MOST_SECONDS):
+                got = value_of(exercise, other, answer)
+            given = exercise.mistaken(exercise.mistakes[sentence], other)
+        except (Exception, SystemExit, OutOfTime):
+            continue  # another fault of the answer, or of the mistake
+        try:
+            for key in keys:
+                got, given = got[key], given[key]
+        except (TypeError, LookupError):
+            continue
+        if not is_wholly(got, given):
+            return False
+    return True
 
 
 def _called(
@@ -204,11 +243,13 @@ def _compare_values(
     expected: Any,
     arguments: Mapping[str, Any],
     mistaken: Mapping[str, Callable[[], Any]],
+    is_cause: Callable[..., bool],
 ) -> None:
     if isinstance(expected, (tuple, list, dict)):
         for key, part, right in _parts(name, got, expected):
             wrongs = {s: partial(_part, wrong, key) for s, wrong in mistaken.items()}
-            _compare_values(exercise, f"{name}[{key!r}]", part, right, arguments, wrongs)
+            where, of_part = f"{name}[{key!r}]", partial(_of_part, is_cause, key)
+            _compare_values(exercise, where, part, right, arguments, wrongs, of_part)
         return
     if isinstance(expected, str) or expected is None:
         if got != expected:
@@ -242,6 +283,7 @@ def _compare_values(
         mistakes=mistaken,
         inputs=dict(arguments),
         tolerance_reason=exercise.tolerance.reason,
+        is_cause=is_cause,
     )
 
 
@@ -260,6 +302,10 @@ def _rounded(got: Any, kind: np.dtype, arguments: Mapping[str, Any]) -> np.dtype
     if floats and kind.kind == "f" and not hasattr(got, "dtype"):
         kind = min(floats, key=lambda each: each.itemsize)
     return kind if half in given else np.promote_types(kind, np.float32)
+
+
+def _of_part(is_cause: Callable[..., bool], key: Any, sentence: str, keys: tuple = ()) -> bool:
+    return is_cause(sentence, (key, *keys))
 
 
 def _part(whole: Callable[[], Any], key: Any) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from course.checks.answers import plain_function
+from course.checks.causes import agreeing, named_cause
 from course.checks.exercises import Exercise, FunctionExercise, KernelExercise
 from course.checks.functions import judge_function
 from course.checks.kernels import judge_kernel
@@ -23,5 +25,10 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
         message = "Write your code where the stub says `pass`, then run this cell again."
         return Verdict(exercise.name, "not started", "not-started", message)
     except Failure as failure:
+        cases = [exercise.arguments(number) for number in range(len(exercise.cases))]
+        named_cause(failure, plain_function(answer), cases[0])
+        if failure.kind == "out-of-bounds":
+            hint = exercise.hints.get("out-of-bounds") if failure.hint is None else failure.hint
+            failure.message = agreeing(failure.message, hint, cases)
         return failed(exercise.name, failure, dict(exercise.hints))
     return Verdict(exercise.name, "passed", "passed", passed)

@@ -14,9 +14,11 @@ import numpy as np
 from course import backend
 from course.checks import answers
 from course.checks.comparing import (
+    NoValue,
     compare,
     extent,
     first,
+    is_wholly,
     place,
     poison,
     shown,
@@ -37,6 +39,7 @@ from course.checks.twins import is_gpu_kernel
 from course.checks.verdicts import Failure, NotStarted, count
 from warpsim import KernelError, trace
 from warpsim.run.masks import EndlessLoop, limited_steps
+from warpsim.watch.advice import BARRIERS
 
 # In this order a fault is more likely the cause of the others than their effect.
 ERRORS = ("out-of-bounds", "misaligned", "barrier-divergence", "race", "uninitialised-read")
@@ -54,7 +57,11 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
     reports, faults = [], []
     for number in range(len(exercise.cases)):
         with named_case(exercise, number):
-            reports.append(_simulate(exercise, number, answer))
+            try:
+                reports.append(_simulate(exercise, number, answer))
+            except Failure as failure:
+                _for_all_warps(exercise, number, answer, failure)
+                raise
             faults.append(_spread_fault(exercise, number, reports[-1]))
             # The first case is enough to tell: a serial program takes its time in larger ones.
             if faults[-1] and (faults[-1].of_few or _work_is_repeated(reports[-1])):
@@ -74,6 +81,22 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
                 _launch_on_gpu(exercise, number, answer)
         # The name of the GPU stays out: a verdict reads the same on every machine.
     return text
+
+
+def _for_all_warps(exercise: KernelExercise, number: int, answer: Any, failure: Failure) -> None:
+    """Advise the barrier of the block where that of the warp is not enough in a later case."""
+    if failure.kind != "race" or BARRIERS["warp"] not in failure.message:
+        return
+    for other in range(number + 1, len(exercise.cases)):
+        with contextlib.suppress(Failure):
+            report = _run_trace(exercise, other, answer, _arguments(exercise, other))
+            if any(BARRIERS["block"] in finding.message for finding in report.findings):
+                failure.message = failure.message.replace(BARRIERS["warp"], BARRIERS["block"])
+                return
+
+
+def _arguments(exercise: KernelExercise, number: int) -> dict[str, Any]:
+    return _prepared(exercise, number, _references(exercise, exercise.arguments(number)))
 
 
 def _references(exercise: KernelExercise, arguments: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -156,11 +179,12 @@ def _simulate(exercise: KernelExercise, number: int, answer: Any) -> Any:
         for finding in report.findings:
             if finding.kind == kind:
                 raise from_finding(finding, tuple(report.findings))
-    if _stored_nothing(report) and answers.looks_like_a_stub(answers.plain_function(answer)):
+    function = answers.plain_function(answer)
+    if _stored_nothing(report) and answers.looks_like_a_stub(function, given_lines=True):
         raise NotStarted
     _look_at_outputs(exercise, number, answer, before, arguments, expected)
     used_atomics = report.total("global", "atomic").requests > 0
-    _compare_results(exercise, number, arguments, expected, atomics=used_atomics)
+    _compare_results(exercise, number, arguments, expected, answer, atomics=used_atomics)
     return report
 
 
@@ -233,11 +257,37 @@ def _unwritten_message(name: str, mask: np.ndarray) -> str:
     return f"Your kernel leaves elements of {name} unwritten: {extent(mask)}, from {index} on."
 
 
+def _is_cause(exercise: KernelExercise, number: int, answer: Any, name: str, sentence: str) -> bool:
+    """Whether a mistake gives an output of an answer in all other cases, too, right or wrong."""
+    for other in range(len(exercise.cases)):
+        if other == number:
+            continue
+        try:
+            stored = _stored(exercise, other, answer)
+            mistake = exercise.mistaken(exercise.mistakes[sentence], other)
+        except (Failure, NoValue):
+            continue  # another fault of the answer, or of the mistake
+        given = _by_name(exercise, mistake, exercise.arguments(other))
+        if not is_wholly(stored[name], given[name]):
+            return False
+    return True
+
+
+def _stored(exercise: KernelExercise, number: int, answer: Any) -> dict[str, np.ndarray]:
+    expected = _references(exercise, exercise.arguments(number))
+    arguments = _prepared(exercise, number, expected)
+    report = _run_trace(exercise, number, answer, arguments)
+    if any(finding.kind in ERRORS for finding in report.findings):
+        raise Failure("raised", "")
+    return {name: arguments[name] for name in expected}
+
+
 def _compare_results(
     exercise: KernelExercise,
     number: int,
     results: Mapping[str, Any],
     expected: dict[str, np.ndarray],
+    answer: Any,
     *,
     atomics: bool = False,
 ) -> None:
@@ -263,6 +313,11 @@ def _compare_results(
             before=arguments[name] if name in exercise.updated else None,
             atomics=atomics,
             tolerance_reason=exercise.tolerance.reason,
+            is_cause=partial(_is_cause, exercise, number, answer, name),
+            cancels={
+                sentence: np.broadcast_to(call_with_named(where, arguments), right.shape)
+                for sentence, where in exercise.cancels.items()
+            },
         )
 
 
@@ -385,7 +440,7 @@ def _launch_on_gpu(exercise: KernelExercise, number: int, answer: Any) -> None:
         for name, value in zip(arguments, on_device, strict=True):
             if isinstance(arguments[name], np.ndarray):
                 arguments[name] = value.copy_to_host()
-        _compare_results(exercise, number, arguments, expected)
+        _compare_results(exercise, number, arguments, expected, answer)
     except Failure as failure:
         message = f"Right when simulated, but not on this machine's GPU. {failure.message}"
         raise Failure("gpu-result", message) from failure

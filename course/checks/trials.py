@@ -58,8 +58,13 @@ def launch_configuration(
 
 def from_finding(finding: Any, findings: tuple[Any, ...] = ()) -> Failure:
     """A simulator's finding as a failure: its sentence begins with the thread, if there is one."""
-    message = finding.sentence.strip().rstrip(".") + "."
-    return Failure(finding.kind, message, finding.line, finding.code, findings)
+    message = finding.sentence.strip().rstrip(".")
+    line, code = finding.line, finding.code
+    if finding.call is not None:  # in a function that is not the learner's
+        message += f"; that is its line {line}: {code}"
+        line, code = finding.call
+    hint = "" if finding.whole else None
+    return Failure(finding.kind, f"{message}.", line, code, findings, hint)
 
 
 def copied(value: Any) -> Any:

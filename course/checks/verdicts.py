@@ -131,6 +131,8 @@ class Failure(Exception):
     line, code : int and str, optional
         Line of the answer, counted from its `def` line = 1, and its source.
     findings : tuple of Finding
+    hint : str, optional
+        Instead of the exercise's hint for this kind, and the general one; none where it is empty.
     """
 
     def __init__(
@@ -140,6 +142,7 @@ class Failure(Exception):
         line: int | None = None,
         code: str | None = None,
         findings: tuple[Any, ...] = (),
+        hint: str | None = None,
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -147,6 +150,7 @@ class Failure(Exception):
         self.line = line
         self.code = code
         self.findings = findings
+        self.hint = hint
         self.case: str | None = None
 
 
@@ -163,6 +167,10 @@ def failed(exercise: str, failure: Failure, hints: dict[str, str]) -> Verdict:
     if failure.case:
         lines.append(f"Case: {failure.case}.")
     hint = hints.get(failure.kind, GENERAL_HINTS.get(failure.kind))
+    if failure.kind == "out-of-bounds" and "`if " not in failure.message:
+        hint = hints.get(failure.kind)  # it is not the last block: the index is wrong
+    if failure.hint is not None:
+        hint = failure.hint
     if hint:
         lines.append(f"Hint: {hint}")
     return Verdict(exercise, "failed", failure.kind, "\n".join(lines), failure.findings)

@@ -331,9 +331,14 @@ FunctionExercise.declare(
             return n -> return last\n        last = n
         you compare the rates alone, or turn the comparison round: the first size
             return sizes[0]
-        you return the position in sizes, not the size, or -1 for none
+        you return the position in sizes, not the size
             n in sizes -> place, n in enumerate(sizes)
             return n -> return place
+        you return the position in sizes, not the size, and -1 for none
+            n in sizes -> place, n in enumerate(sizes)
+            return n -> return place
+            return 0 -> return -1
+        you return -1 for none; it is 0
             return 0 -> return -1
         the loop ends at the first size: `return 0` stands behind it, not in it. Or the GPU's
         time comes out far too long

@@ -256,10 +256,12 @@ _rebuilding(
     },
     mistakes=_mistakes(TILE)
     | {
-        "stage is never swapped, or the first tile is filled again in the first round, so that "
-        "it is used twice": lambda u, s, vt, k: (
-            -(-k // TILE) * _reconstruction(u, s, vt, min(k, TILE))
-        )
+        "stage is never swapped: the first tile is used in each round": Edit(
+            "\n        stage = 1 - stage ->"
+        ),
+        "the first tile is filled again in the first round, so that it is used twice": Edit(
+            "TILE, k + TILE -> 0, k"
+        ),
     },
 )
 

@@ -99,6 +99,8 @@ FunctionExercise.declare(
             passes * images * back -> passes * -(-images // batch) * back
         this plan is counted as 'make'. After `if`, the next one needs `elif`
             [plan] -> ['make']
+        'send' is counted as 'make', too: after `if`, the next one needs `elif`
+            [plan] -> ['make' if plan == 'send' else plan]
         you return bits, or multiply by 8 for digests: all is given in bytes
             return 8 * {}
         you return megabytes
@@ -381,8 +383,12 @@ FunctionExercise.declare(
         you compare the cost with the images' time; `share` is of the whole time, the cost
         included
             share * (cost + images * image) -> share * images * image
-        you round down, or to the nearest number; then the share may be too large
+        you round down; then the share may be too large
             return int(cost * (1 - share) / (share * image))
+        you round to the nearest number; then the share may be too large
+            return round(cost * (1 - share) / (share * image))
+        you take one image more where the cost is exactly the share: that is at most the share, too
+            return int(cost * (1 - share) / (share * image)) + 1
         you do not round up to a whole image
             return cost * (1 - share) / (share * image)
         you return one image more than needed. A cost of exactly the share is at most the share,

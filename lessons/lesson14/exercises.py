@@ -5,7 +5,7 @@ import numpy as np
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course.checks.verdicts import count
 from course.models.spectral.network import gelu
-from lessons.cases import drawn, empty, normal, table
+from lessons.cases import CANCELS, drawn, empty, normal, table
 from lessons.edits import LessonKernel, edits
 from lessons.lesson14.judges import judge_bytes
 
@@ -130,6 +130,13 @@ def _normalised(x, axis=2, count=5):
     return ((frames - mean) / np.sqrt(variance + 1e-5)).reshape(x.shape)
 
 
+def _far_from_zero(x):
+    """Frames whose mean is large beside their spread."""
+    frames = x.reshape(len(x), 5, 64)
+    far = np.abs(frames.mean(2, keepdims=True)) > 30 * frames.std(2, keepdims=True)
+    return np.repeat(far, 64, axis=2).reshape(x.shape)
+
+
 def _frames(batch, level=0.0, spread=2.0, measured=False):
     """Spectra of a spread beside which epsilon counts for nothing, or of a small one."""
 
@@ -174,6 +181,7 @@ LessonKernel.declare(
         Limit("global", "load", "lanes", "element", 1, _LOADED_ONCE),
         Limit("shared", "store", "requests", "launch", 0, _SHUFFLES),
     ],
+    cancels={CANCELS: _far_from_zero},
     hints={
         "unwritten-output": "Block b has spectrum b: row cuda.blockIdx.x. Warp f has the frame "
         "that begins at column 64 * f, and each lane two of its numbers: lane and lane + 32.",
@@ -182,8 +190,7 @@ LessonKernel.declare(
         "wrong-result": "The mean is the sum of 64 numbers, two of each lane, / 64; the "
         "variance is the mean of (value - mean) squared, and 1e-5 is added to it, under the "
         "root. Every lane needs both sums: shfl_xor_sync gives them to all, shfl_down_sync to "
-        "lane 0 alone. (Is it wrong at a high level only? E[x²] - mean² loses its digits "
-        "there.)",
+        "lane 0 alone.",
         "out-of-bounds": "The row is cuda.blockIdx.x. The frame is threadIdx.x // 32, from 0 "
         "to 4, and its first column is 64 * frame.",
         "race": "Two lanes write one number. Warp f begins at column 64 * f; its lanes have "

@@ -33,7 +33,7 @@ def test_out_of_bounds_names_array_index_line_and_thread_and_leaves_data_alone()
     assert finding.line == 3
     assert finding.where == ((1, 0, 0), (31, 0, 0))
     assert "out[64]" in finding.message and "size 64" in finding.message
-    assert "if i + 1 < out.shape[0]:" in finding.message
+    assert "`i + 1` is one too large: the last index is 63" in finding.message
     assert np.array_equal(out, before)
 
 

@@ -153,7 +153,10 @@ def _device(emitter: Emitter, node: ast.Call) -> str:
     emitter.sites.extend(program.sites)
     emitter.cooperative |= program.cooperative
     emitter.may_read_unset |= program.may_read_unset
-    code = f"T.call({', '.join([name, str(base), *codes])})"
+    here, there = emitter.source.function.__module__, function.py_func.__module__
+    line = emitter.source.line(node)
+    site = emitter.site(node, code=emitter.source.code(line)) if here != there else None
+    code = f"T.call({', '.join([name, str(base), str(site), *codes])})"
     return emitter.convert(code, program.result, emitter.typing.of[node])
 
 
@@ -196,6 +199,7 @@ def _intrinsic(emitter: Emitter, node: ast.Call, path: str) -> str:
         return emitter.expression(node.args[0])
     if path.startswith("atomic."):
         return _atomic(emitter, node, path[7:])
+    emitter.may_read_unset |= path.startswith("shfl")  # of a lane that is not there
     codes = [
         emitter.operand(argument, kind)
         for argument, kind in zip(node.args, typing.operands[node], strict=True)

@@ -429,8 +429,7 @@ NAMESPACE: dict[str, Any] = {
         for function in (
             wrap, wrap_unsigned, floor_divide, remainder, divide, shift_left, shift_right, power,
             popc, clz, ffs, brev, truth, negate, negative, absolute, rint, part, conjugate,
-            complex_of, fma, cbrt, selp, convert_tuple,
-            unsigned_index,
+            complex_of, fma, cbrt, selp, convert_tuple, unsigned_index,
         )
     },
     "minimum": minimum,

@@ -308,6 +308,7 @@ def run_kernel(
                 again = Again(launch, lanes.run, [(grid, block, *part) for part in chunks])
                 launch.findings.update(again.findings())
     except KernelError as error:
+        error.module = program.source.function.__module__
         raise error.with_traceback(None) from None
     for copy_back in taken.back:
         copy_back()

@@ -19,6 +19,7 @@ from warpsim.run.ragged import Ragged
 from warpsim.run.records import Records
 from warpsim.run.vectors import Vectors
 from warpsim.run.warp import Warps
+from warpsim.watch.advice import bounds_cure
 from warpsim.watch.counts import Counters, Counting
 from warpsim.watch.races import Races
 from warpsim.watch.report import ERRORS, Finding, KernelError, Where, in_function, index_names
@@ -124,6 +125,7 @@ class Threads(
         self.shared_bytes = self.dynamic_shared
         self.step_limit = masks.STEP_LIMIT
         self.sites, self.base = launch.sites, 0
+        self.calling: Any = None  # the line on which a function of another module was called
         self.blockDim_x, self.blockDim_y, self.blockDim_z = geometry.block_shape
         self.gridDim_x, self.gridDim_y, self.gridDim_z = geometry.grid
         self._bounds: dict = {}
@@ -141,14 +143,21 @@ class Threads(
     def function(self) -> str:
         return self.launch.name
 
-    def call(self, program, base: int, *arguments):
-        """Call a device function; its places follow those of its caller."""
-        outer = self.base
+    def call(self, program, base: int, site: int | None, *arguments):
+        """Call a device function; its places follow those of its caller.
+
+        ``site`` is the call's own, if the function is one of another module.
+        """
+        outer, calling = self.base, self.calling
+        if site is not None and calling is None:
+            self.calling = self.site(site)
+        if self.calling is not None and self.counters is not None:
+            self.counters.called.setdefault(program.__name__, self.calling)
         self.base = outer + base
         try:
             return program(self, *arguments)
         finally:
-            self.base = outer
+            self.base, self.calling = outer, calling
 
     def grid(self, dimensions: int):
         indices = self.geometry.indices
@@ -180,11 +189,14 @@ class Threads(
         return range(*limits)
 
     # ------------------------------------------------------------------ findings
-    def found(self, kind: str, message: str, site: int, lane: int | None) -> None:
+    def found(
+        self, kind: str, message: str, site: int, lane: int | None, whole: bool = False
+    ) -> None:
         place = self.site(site)
         message += in_function(place, self.launch.name)
         where = None if lane is None else self.where(lane)
-        finding = Finding(kind, place.line, place.code, message, where)
+        call = self.calling and (self.calling.line, self.calling.code)
+        finding = Finding(kind, place.line, place.code, message, where, call, whole)
         if self.counters is not None:
             self.launch.findings.setdefault((kind, place), finding)
         elif kind in ERRORS:
@@ -204,7 +216,6 @@ class Threads(
         others = f" ({len(lanes):,} threads in all)" if len(lanes) > 1 else ""
         axis_name = f"axis {axis} of {array.name}" if array.ndim > 1 else array.name
         verb = {"load": "reads", "store": "writes", "atomic": "updates"}[op]
-        cure = f"guard it with `if {names[axis]} < {array.name}.shape[{axis}]:`"
         if wrapped:
             cure = (
                 "the index is unsigned and went below zero, where nothing counts from the end: "
@@ -215,6 +226,9 @@ class Threads(
                 "dynamic shared memory has the bytes that the launch gives, the fourth number in "
                 "kernel[grid, block, stream, bytes], or trace's dynamic_shared"
             )
+        else:
+            full = np.broadcast_to(np.asarray(index[axis]), (self.lanes,))
+            cure = bounds_cure(self, array, names[axis], axis, full, outside, size, op)
         self.found(
             "out-of-bounds",
             f"{verb} {array.name}[{spelled}], but {axis_name} has size {size}{others}: {cure}",

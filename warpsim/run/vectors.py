@@ -17,6 +17,7 @@ import numpy as np
 from warpsim.front.names import typing_error
 from warpsim.host import gpus
 from warpsim.run.memory import Array
+from warpsim.watch.advice import wide_cure
 from warpsim.watch.report import index_names
 
 ndarray = np.ndarray
@@ -177,11 +178,9 @@ class Vectors:
                 f"guard it with `if {name} >= 0:`"
             )
         else:
-            why = (
-                f"but {where} has size {size}{others}: guard it with "
-                f"`if {name} + {more} < {array.name}.shape[{axis}]:`, and take what is left over "
-                "one by one"
-            )
+            full = np.broadcast_to(np.asarray(index[axis]), (self.lanes,))
+            cure = wide_cure(array, name, axis, int(full[outside].max()), more, size)
+            why = f"but {where} has size {size}{others}: {cure}"
         self.found("out-of-bounds", f"{verb} {what}, {why}", site, lane)
 
     def _misaligned(self, array: Array, index: tuple, lane: int, count: int, site, op) -> None:

@@ -103,21 +103,25 @@ class Warps:
     # ------------------------------------------------------------------ shuffles
     def shfl_sync(self, members, value, source, site: int):
         self.check_members(members, site)
-        return self._shuffle(value, lambda lane: np.asarray(source) & 31)
+        return self._shuffle(value, lambda lane: np.asarray(source) & 31, site)
 
     def shfl_up_sync(self, members, value, delta, site: int):
         self.check_members(members, site)
-        return self._shuffle(value, lambda lane: np.where(lane - delta >= 0, lane - delta, lane))
+        return self._shuffle(
+            value, lambda lane: np.where(lane - delta >= 0, lane - delta, lane), site
+        )
 
     def shfl_down_sync(self, members, value, delta, site: int):
         self.check_members(members, site)
-        return self._shuffle(value, lambda lane: np.where(lane + delta < 32, lane + delta, lane))
+        return self._shuffle(
+            value, lambda lane: np.where(lane + delta < 32, lane + delta, lane), site
+        )
 
     def shfl_xor_sync(self, members, value, lanes, site: int):
         self.check_members(members, site)
-        return self._shuffle(value, lambda lane: (lane ^ lanes) & 31)
+        return self._shuffle(value, lambda lane: (lane ^ lanes) & 31, site)
 
-    def _shuffle(self, value, source):
+    def _shuffle(self, value, source, site: int):
         """The value of another lane; of one that does not make the call, whatever comes."""
         if type(value) is not ndarray:
             return value
@@ -126,8 +130,32 @@ class Warps:
         if self.mask.count < self.lanes:
             nobody = ~self.mask.active[lane]
             if nobody.any():
-                result[nobody] = self.poison(result.dtype)
+                result[nobody] = self.lost(result.dtype, site, nobody)
+                if self.counters is not None:
+                    self._note_absent(nobody & self.mask.active, lane, site)
         return result
+
+    def _note_absent(self, readers: ndarray, source: ndarray, site: int) -> None:
+        """Some lanes take the value of lanes that do not shuffle: an error, if it matters."""
+        if not readers.any():
+            return
+        reader = int(np.flatnonzero(readers)[0])
+        absent = int(source[reader])
+        if not self.root.active[absent]:
+            why = "which the block does not have"
+        elif self.exited is not None and self.exited[absent]:
+            why = "which has returned"
+        else:
+            why = "which does not make this call"
+        self.candidate(
+            f"takes the value of lane {absent & 31}, {why}: a shuffle gives anything then, "
+            "and that",
+            "let all 32 lanes come here, those without an element with a value that changes "
+            "nothing, such as 0 in a sum: no `return`, and no `if` around the shuffle",
+            site,
+            reader,
+            whole=True,
+        )
 
     # ------------------------------------------------------------------ votes
     def activemask(self, site: int):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from warpsim.run.memory import Array
+from warpsim.watch.advice import barrier_cure
 
 ndarray = np.ndarray
 
@@ -246,8 +247,11 @@ class Races:
             places = accesses.unordered(clock, elements, threads, sees)
             if len(places):
                 place = places[0]
-                other = int(accesses.thread[elements[place]])
-                who = int(elements[place]), int(threads[place]), other
+                others = accesses.thread[elements[places]]
+                in_warp = (others >> 5 == threads[places] >> 5).all() and bool(
+                    (accesses.spread[elements[places]] <= ONE_WARP).all()
+                )
+                who = (int(elements[place]), int(threads[place]), int(others[0]), in_warp)
                 late = sees is not None and not len(accesses.unordered(clock, elements, threads))
                 return places, who, kind, "unfenced" if late else "race"
         return None
@@ -273,11 +277,11 @@ class Races:
                 kind = "race"
                 places = places[mine != theirs]
         place = places[0]
-        who = (int(elements[place]), int(threads[place]), int(partner[place]))
+        who = (int(elements[place]), int(threads[place]), int(partner[place]), False)
         return places, who, "store", kind
 
     def _report_race(self, array, op: str, site: int, who, other_op: str, kind: str) -> None:
-        element, thread, other = who
+        element, thread, other, in_warp = who
         if array.root.place is not None:
             first, width = array.root.place
             element = (element - first) // width
@@ -306,12 +310,15 @@ class Races:
                 "reading, changing and writing are three steps, and updates get lost: use "
                 "cuda.atomic.add, or give each thread its own element"
             )
+        elif array.space == "global" and op == "store" and other_op == "store":
+            advice = (
+                "the last one wins: give each thread its own element (cuda.atomic is for values "
+                "that are to be added up, or compared)"
+            )
         elif not same_block:
             advice = "blocks cannot wait for each other: use cuda.atomic, or a second launch"
-        elif array.space == "global" and op == "store" and other_op == "store":
-            advice = "the last one wins: give each thread its own element, or use cuda.atomic"
         else:
-            advice = "put cuda.syncthreads() between the two"
+            advice = barrier_cure(self, in_warp)
         self.found(
             kind,
             f"{does} {self.spelled(array, element)}, which {them} {verb[other_op]} too, with "

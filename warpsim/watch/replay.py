@@ -235,8 +235,11 @@ class Replay(Threads):
             dtype, self.lanes, self.transcript.fill if chosen else ELSEWHERE, 1000 + site
         )
 
-    def candidate(self, what: str, advice: str, site: int, lane: int) -> None:
+    def candidate(self, *of_a_candidate, **more) -> None:
         """Known from the traced run."""
+
+    def lost(self, dtype: np.dtype, site: int, lanes: ndarray) -> ndarray:
+        return np.broadcast_to(self.stand_in(dtype, site), (self.lanes,))[lanes]
 
     # ------------------------------------------------------------------ events: memory
     def record(self, array: Array, uniform, varying, bad, site: int, op: str, value=None) -> None:
@@ -331,7 +334,7 @@ class Replay(Threads):
 
     def count_access(self, array: Array, uniform, varying, bad, site: int, op: str) -> None: ...
 
-    def found(self, kind: str, message: str, site: int, lane: int | None) -> None: ...
+    def found(self, *of_a_finding, **more) -> None: ...
 
     def track(self, array: Array, size: int) -> None: ...
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from warpsim.watch.advice import conflict_cure
+
 if TYPE_CHECKING:
     import pandas
 
@@ -49,6 +51,11 @@ class Finding:
         What happens, and what to do; :attr:`sentence` says whom it happens to, too.
     where : Where or None
         The first thread concerned.
+    call : (int, str) or None
+        Of a finding in a function of another module: where the kernel's own module calls it, as
+        `line` and `code`.
+    whole : bool
+        Whether the message says all that there is to do: a general hint would lead elsewhere.
     """
 
     kind: str
@@ -56,6 +63,8 @@ class Finding:
     code: str
     message: str
     where: Where | None = None
+    call: tuple[int, str] | None = None
+    whole: bool = False
 
     @property
     def is_error(self) -> bool:
@@ -72,6 +81,8 @@ class Finding:
 
 class KernelError(RuntimeError):
     """A launch did something that would be undefined on a GPU; arrays are left untouched."""
+
+    module: str = ""  # of the kernel
 
     def __init__(self, finding: Finding, kernel: str):
         self.finding = finding
@@ -239,6 +250,12 @@ def in_function(site: Site, kernel: str) -> str:
     return "" if site.function == kernel else f" [in {site.function}]"
 
 
+def call_of(counters: Counters, site: Site) -> tuple[int, str] | None:
+    """Where the kernel calls the function of another module that a place belongs to."""
+    call = counters.called.get(site.function)
+    return call and (call.line, call.code)
+
+
 def index_names(site: Site, count: int) -> list[str]:
     """The source text of each index of an access, such as ``['i', 'j + 1']``."""
     try:
@@ -265,46 +282,40 @@ def cost_findings(counters: Counters, kernel: str) -> list[Finding]:
     Lines of the kernel itself come first: float64 that it hands to a function came in there.
     """
     found = []
+
+    def add(kind: str, site: Site, message: str) -> None:
+        message += in_function(site, kernel)
+        call = call_of(counters, site)
+        found.append(Finding(kind, site.line, site.code, message, call=call))
+
     sites = sorted(counters.float64, key=lambda site: (site.function != kernel, site.line))
     for site in sites:
-        amount = counters.float64[site]
-        found.append(
-            Finding(
-                "float64", site.line, site.code,
-                f"{amount:,} float64 operations: a literal such as 0.0, or a float32 times an "
-                "int64, is float64 in Numba; write float32(0) or convert the integer"
-                + in_function(site, kernel),
-            )
+        add(
+            "float64", site,
+            f"{counters.float64[site]:,} float64 operations: a literal such as 0.0, or a float32 "
+            "times an int64, is float64 in Numba; write float32(0) or convert the integer",
         )  # fmt: skip
     for site, (warps, both) in counters.branches.items():
         if both * 2 >= warps > 0:
-            found.append(
-                Finding(
-                    "divergence", site.line, site.code,
-                    f"{both:,} of {warps:,} times a warp takes both sides, one after the other: "
-                    "let whole warps agree, by branching on what all 32 lanes share"
-                    + in_function(site, kernel),
-                )
+            add(
+                "divergence", site,
+                f"{both:,} of {warps:,} times a warp takes both sides, one after the other: "
+                "let whole warps agree, by branching on what all 32 lanes share",
             )  # fmt: skip
     for (site, space, op), count in counters.accesses.items():
         if space == "global" and op != "atomic" and count.sectors >= 2 * count.ideal_sectors:
-            found.append(
-                Finding(
-                    "uncoalesced", site.line, site.code,
-                    f"{count.sectors / count.requests:.1f} sectors a request, "
-                    f"{count.ideal_sectors / count.requests:.1f} would do: let threads with "
-                    f"neighbouring threadIdx.x {op} neighbouring elements of {site.array}"
-                    + in_function(site, kernel),
-                )
+            add(
+                "uncoalesced", site,
+                f"{count.sectors / count.requests:.1f} sectors a request, "
+                f"{count.ideal_sectors / count.requests:.1f} would do: let threads with "
+                f"neighbouring threadIdx.x {op} neighbouring elements of {site.array}",
             )  # fmt: skip
         if space == "shared" and op != "atomic" and count.conflicts >= count.ideal_wavefronts > 0:
-            found.append(
-                Finding(
-                    "bank-conflict", site.line, site.code,
-                    f"{count.wavefronts / count.requests:.1f} wavefronts a request, "
-                    f"{count.ideal_wavefronts / count.requests:.1f} would do: let the lanes of a "
-                    f"warp touch different banks of {site.array} (pad its rows by one element)"
-                    + in_function(site, kernel),
-                )
+            add(
+                "bank-conflict", site,
+                f"{count.wavefronts / count.requests:.1f} wavefronts a request, "
+                f"{count.ideal_wavefronts / count.requests:.1f} would do: let the lanes of a "
+                f"warp touch different banks of {site.array} "
+                f"({conflict_cure(counters.samples, site, op)})",
             )  # fmt: skip
     return found

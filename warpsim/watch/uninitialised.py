@@ -27,7 +27,7 @@ from warpsim.run.memory import Array
 from warpsim.run.threads import geometry
 from warpsim.watch.counts import Counters
 from warpsim.watch.replay import BASE, ELSEWHERE, OTHERS, Differs, Replay, Transcript
-from warpsim.watch.report import Finding, in_function
+from warpsim.watch.report import Finding, call_of, in_function
 
 ndarray = np.ndarray
 
@@ -190,7 +190,10 @@ class Again:
                     words += f" of {end.function}"
         remark = in_function(site, self.launch.name)
         message = f"{found.what} {words}; {found.advice}{remark}"
-        return Finding("uninitialised-read", site.line, site.code, message, found.where)
+        return Finding(
+            "uninitialised-read", site.line, site.code, message, found.where,
+            call_of(self.launch.counters, site), found.whole,
+        )  # fmt: skip
 
 
 def _same(a: ndarray, b: ndarray) -> bool:

@@ -35,11 +35,14 @@ class Candidate:
         Parts of the finding's message, around the words for where the value ends.
     where : Where
         The first thread that reads it.
+    whole : bool
+        As that of the finding.
     """
 
     what: str
     advice: str
     where: Where
+    whole: bool = False
 
 
 class Unwritten:
@@ -53,18 +56,44 @@ class Unwritten:
             fresh = ~written[chosen]
             if fresh.any() and self.site(site) not in self.launch.candidates:
                 name = self.spelled(array, chosen[fresh][0])
+                lane = int(mask.indices[int(np.flatnonzero(fresh)[0])])
+                if array.root.space == "local" and self._others_have(written, chosen[fresh][0]):
+                    self.candidate(
+                        f"reads {name}, which only other threads have written, each in an array of "
+                        "its own: local memory is private, this thread's holds whatever was there "
+                        "before, and that",
+                        "what threads of a block hand to each other goes through cuda.shared.array",
+                        site,
+                        lane,
+                        whole=True,
+                    )
+                    return self._now_written(written, chosen, op)
                 self.candidate(
                     f"reads {name}, which no thread has written: {array.space} memory holds "
                     "whatever was there before, and that",
                     "set it first",
                     site,
-                    int(mask.indices[int(np.flatnonzero(fresh)[0])]),
+                    lane,
                 )
-        if op != "load":
-            written[chosen] = True
+        self._now_written(written, chosen, op)
 
-    def candidate(self, what: str, advice: str, site: int, lane: int) -> None:
-        found = Candidate(what, advice, self.where(lane))
+    @staticmethod
+    def _now_written(written: ndarray, elements: ndarray, op: str) -> None:
+        if op != "load":
+            written[elements] = True
+
+    def _others_have(self, written: ndarray, element: int) -> bool:
+        """Whether another thread of its block has written this element of its own local array."""
+        number, lane = divmod(int(element), self.lanes)
+        block = self.block[lane]
+        return bool((written.reshape(-1, self.lanes)[number] & (self.block == block)).any())
+
+    def lost(self, dtype: np.dtype, site: int, lanes: ndarray):
+        """What a shuffle gives for a lane that does not make the call; seen to be wrong here."""
+        return self.poison(dtype)
+
+    def candidate(self, what: str, advice: str, site: int, lane: int, whole: bool = False) -> None:
+        found = Candidate(what, advice, self.where(lane), whole)
         self.launch.candidates.setdefault(self.site(site), found)
 
     def compare(self, symbol: str, left, right, site: int):

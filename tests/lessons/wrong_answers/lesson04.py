@@ -89,7 +89,9 @@ wrong("out-of-bounds", "13 x 37", "the column with out.shape[1]")(
     {"if i <": "if i >=", "j < out": "j >= out", "out[i": "return\n    out[i"}
 )
 wrong("uninitialised-read", "Store the result with `=`")({"= column": "+= column"})
-wrong("typing", "column[i] and row[j] are numbers")({"column[i]": "(column", "* row": "* row)"})
+wrong("typing", "`column` and `row` stand for a whole array")(
+    {"column[i]": "(column", "* row": "* row)"}
+)
 right(
     {
         "j, i = cuda.grid(2)": (

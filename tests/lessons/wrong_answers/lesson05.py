@@ -455,7 +455,12 @@ wrong("race", "total[0]", "cuda.syncthreads()", base=sums_without_a_start)(
     {"cuda.syncthreads()\n    ": ""},
     {"i < x": "t == 0:\n        total[0] = 0\n    cuda.syncthreads()\n    if i < x"},
 )
-wrong("wrong-result", "1 element, grid 1, block 16", "step begins at", base=sums_by_shuffles)(
+wrong(
+    "uninitialised-read",
+    "1 element, grid 1, block 16",
+    "lane 16, which the block does not have",
+    base=sums_by_shuffles,
+)(
     {":\n    i": ":\n    part = cuda.shared.array(0, float32)\n    i"},
     {"else ZERO": "else float32(0)"},
     {"min(cuda.blockDim.x, 32) // 2": "16", "FULL,": "4294967295,"},

@@ -258,7 +258,7 @@ right({"    if row < out.shape[0] and": "    cuda.syncthreads()\n    if row < ou
 wrong("race", "One barrier at the start")({"cuda.syncthreads()\n        ": ""})
 wrong("race", "which may be filled now")({", 1 -": ","})
 wrong("wrong-result", "last tile is left out")({"+ TILE": "+ TILE - TILE"})
-wrong("wrong-result", "never swapped")({"\n        stage = 1 - stage": ""})
+wrong("wrong-result", "stage is never swapped")({"\n        stage = 1 - stage": ""})
 wrong("wrong-result", "the first tile is filled again")({"TILE, k + TILE": "0, k"})
 wrong("out-of-bounds", "There are two buffers, 0 and 1")({"= 1 - stage": "+= 1"})
 wrong("unwritten-output", "Nothing was written|unwritten")(

@@ -92,7 +92,7 @@ def by_a_table(sm, memory):
     return word if share >= 60 else "waiting"
 
 
-wrong("wrong-result", "Does it end with `return`")("print(by_a_table(sm, memory))")
+wrong("wrong-result", "It has no `return`")("print(by_a_table(sm, memory))")
 right(
     'share, word = max((sm, "compute"), (memory, "memory"))\n'
     'return word if share >= 60 else "waiting"'

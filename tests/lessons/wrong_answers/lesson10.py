@@ -67,7 +67,7 @@ wrong("limit", "Load each number once")(
     {"lane, x.shape[1], 32": "x.shape[1]", "range(5)": "range(0)"}
 )
 wrong("float64", "float32(0)")({"float32(0)": "0"})
-wrong("wrong-result", "one that returns early is missing")(
+wrong("uninitialised-read", "lane 16, which has returned", "no `return`")(
     {"if row <": "if lane >= x.shape[1]:\n        return\n    if row <"}
 )
 wrong("race", "One lane of each warp stores, at out[row]")({"[row]": "[lane]"})
@@ -127,7 +127,7 @@ wrong("barrier-divergence", "outside of every if")(
 )
 wrong("out-of-bounds", "sums has eight places")({" if lane < 8 else float32(0)": ""})
 wrong("race", "then all wait (cuda.syncthreads())")({"syncthreads": "syncwarp"})
-wrong("wrong-result", "one that returns early")(
+wrong("uninitialised-read", "which has returned", "Line 10: total = warp_sum(total)")(
     {"t % 32": "t % 32\n    if cuda.grid(1) >= x.size:\n        return"}
 )
 wrong("barrier-divergence", "outside of every if")({"total\n    cuda": "total\n        cuda"})

@@ -311,7 +311,7 @@ wrong("same-value-race|race", "columns among them")(
 )
 wrong("wrong-result", "unchanged", "small numbers")({"g != float32(0": "abs(g) > float32(1e-3"})
 wrong("typing", "rotate.rotation")({"rotate.rotation": "toy_svd.rotation"})
-wrong("wrong-result", "left too early", "6 x 7")(
+wrong("uninitialised-read", "which has returned", "6 x 7")(
     {"]\n    a": "]\n    if lane >= w.shape[2]:\n        return\n    a"}
 )
 
@@ -385,7 +385,7 @@ wrong("limit", "after the last round")(
         )
     },
 )
-wrong("uninitialised-read", "never copied")({"shared.": "local."})
+wrong("uninitialised-read", "goes through cuda.shared.array")({"shared.": "local."})
 wrong("uninitialised-read", "rows[:n, :columns]", "6 x 17")({", :columns": ""})
 wrong("out-of-bounds", "the shared array is (32, 32)", "32 x 32")({"32, 32": "16, 32"})
 wrong("out-of-bounds", "row e // columns, column e % columns")(

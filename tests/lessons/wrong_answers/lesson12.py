@@ -196,7 +196,7 @@ wrong("wrong-result", "the whole time, the cost included")(
     "return math.ceil(cost / (share * image))"
 )
 wrong("wrong-result", "you round down")("return int(cost * (1 - share) / (share * image))")
-wrong("wrong-result", "or to the nearest number")(
+wrong("wrong-result", "you round to the nearest number")(
     "return round(cost * (1 - share) / (share * image))"
 )
 wrong("wrong-result", "you do not round up")("return cost * (1 - share) / (share * image)")

@@ -82,7 +82,7 @@ def transfers_one_by_one(steps):
 # --- layer-norm-gelu -------------------------------------------------------------------------
 
 wrong, right = answers_to("layer-norm-gelu")
-wrong("wrong-result", "sum of (value - mean)²")(
+wrong("wrong-result", "digits cancel. Sum (value - mean)² instead")(
     {"squares += (values[n] - mean) * (values[n] - mean)": "squares += values[n] * values[n]"},
     {"columns + eps": "columns - mean * mean + eps"},
 )
@@ -140,7 +140,7 @@ wrong("uninitialised-read", "beyond the row's end")(
         "column] if column < x.shape[1] else float32(0)": "lane + 32 * n]",
     }
 )
-wrong("wrong-result", "missing in warp_sum")(
+wrong("uninitialised-read", "which has returned", "Line 14: mean = warp_sum(total)")(
     {"if row": "if lane >= x.shape[1]:\n        return\n    if row"}
 )
 right({"columns +": "max(columns, float32(1)) +"})

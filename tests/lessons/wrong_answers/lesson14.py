@@ -186,7 +186,7 @@ wrong("wrong-result", "normalised by itself")(
         ),
     },
 )
-wrong("wrong-result", "E[x²] - mean² loses its digits")(
+wrong("wrong-result", "E[x²] - mean² is the difference")(
     {"(a - mean) * (a - mean) + (b - mean) * (b - mean)": "a * a + b * b"},
     {"square / float32(64) +": "square / float32(64) - mean * mean +"},
 )

@@ -1,0 +1,317 @@
+"""What a finding advises is what cures it: guards, padding, barriers, whole warps."""
+
+import numpy as np
+import pytest
+from numba import float32
+
+from course.kernels import reduce
+from course.kernels.intrinsics import load4, store4
+from warpsim import KernelError, cuda, trace
+
+warp_sum, _ = reduce.pieces(reduce.KINDS["sum"], warps=8)
+
+
+def only(kernel, grid, block, *arguments):
+    (finding,) = trace(kernel, grid, block, *arguments).findings
+    return finding
+
+
+def zeros(*shape):
+    return np.zeros(shape, np.float32)
+
+
+# ------------------------------------------------------------------- an index out of bounds
+@cuda.jit
+def bare(x):
+    i = cuda.grid(1)
+    x[i] = 1
+
+
+@cuda.jit
+def one_too_many(x):
+    i = cuda.grid(1)
+    if i <= x.size:
+        x[i] = 1
+
+
+@cuda.jit
+def strided(x):
+    for i in range(cuda.grid(1), x.size + 1, cuda.gridsize(1)):
+        x[i] = 1
+
+
+@cuda.jit
+def mirrored(x):
+    i = cuda.grid(1)
+    x[x.size - i] = 1
+
+
+@cuda.jit
+def doubled(x):
+    x[2 * cuda.grid(1)] = 1
+
+
+@cuda.jit
+def a_row_a_warp(x):
+    row = cuda.grid(1) // 32
+    x[row] = 1
+
+
+@cuda.jit
+def counted(x):
+    i = cuda.grid(1)
+    cuda.atomic.add(x, i, 1)
+
+
+@cuda.jit
+def far_below(x):
+    x[cuda.grid(1) - 100] = 1
+
+
+@pytest.mark.parametrize(
+    ("kernel", "grid", "block", "size", "words"),
+    [
+        (bare, 2, 32, 40, "guard it with `if i < x.size:`"),
+        (one_too_many, 2, 32, 40, "`i` is one too large here: let only `i < x.size` come here"),
+        (strided, 1, 32, 64, "let only `i < x.size` come here"),
+        (mirrored, 1, 32, 32, "`x.size - i` is one too large: the last index is 31"),
+        (doubled, 1, 32, 32, "`2 * cuda.grid(1)` is up to 31 too large: the last index is 31"),
+        (a_row_a_warp, 1, 128, 3, "guard it with `if row < x.size:`"),
+        (counted, 1, 32, 8, "`i` is up to 24 too large: the last index is 7"),
+        (far_below, 1, 32, 8, "`cuda.grid(1) - 100` is negative; the first index is 0"),
+        (bare, 1, 32, 0, "x is empty"),
+    ],
+)
+def test_a_guard_is_advised_where_an_index_counts_threads(kernel, grid, block, size, words):
+    finding = trace(kernel, grid, block, zeros(size)).findings[0]
+    assert finding.kind == "out-of-bounds" and (
+        words in finding.message or (size == 0 and "size 0" in finding.message)
+    ), finding
+    assert ("`if" in finding.message) == ("`if" in words) or size == 0
+
+
+def test_an_index_along_the_wrong_axis_is_no_matter_of_a_guard():
+    @cuda.jit
+    def swapped(x):
+        row, column = cuda.grid(2)
+        x[row, column] = 1
+
+    finding = trace(swapped, (3, 1), (16, 16), zeros(13, 37)).findings[0]
+    assert "counts the threads along x, which are as many as axis 1 of x needs" in finding.message
+
+
+def test_a_shared_array_is_named_with_its_size():
+    @cuda.jit
+    def small(x):
+        tile = cuda.shared.array(32, float32)
+        tile[cuda.threadIdx.x] = 1
+        cuda.syncthreads()
+        x[cuda.grid(1)] = tile[0]
+
+    @cuda.jit
+    def by_grid(x):
+        tile = cuda.shared.array(32, float32)
+        i = cuda.grid(1)
+        tile[i] = 1
+        x[i] = tile[cuda.threadIdx.x]
+
+    finding = only(small, 1, 64, zeros(64))
+    assert "each block's tile has 32 elements" in finding.message
+    assert "is up to 32 too large: the last index is 31" in finding.message
+    finding = trace(by_grid, 2, 32, zeros(64)).findings[0]
+    assert "index it with cuda.threadIdx.x" in finding.message
+
+
+def test_a_wide_access_is_guarded_in_global_memory_only():
+    @cuda.jit
+    def wide(x):
+        store4(x, 4 * cuda.grid(1), (float32(1), float32(1), float32(1), float32(1)))
+
+    @cuda.jit
+    def tiled(x):
+        tile = cuda.shared.array(16, float32)
+        t = cuda.threadIdx.x
+        store4(tile, 4 * t, (x[t], x[t], x[t], x[t]))
+
+    assert "+ 3 < " in trace(wide, 1, 32, zeros(64)).findings[0].message
+    finding = trace(tiled, 1, 32, zeros(32)).findings[0]
+    assert "the last 4 begin at 12" in finding.message and "guard" not in finding.message
+
+
+# ------------------------------------------------------------------- lanes at one bank
+def by_columns(pitch, width):
+    @cuda.jit
+    def kernel(x):
+        tile = cuda.shared.array((32, pitch), float32)
+        t = cuda.threadIdx.x
+        for i in range(32):
+            tile[i, t] = x[i, t]
+        cuda.syncthreads()
+        if width == 1:
+            x[0, t] = tile[t, 0]
+        else:
+            a, b, c, d = load4(tile, (t, 0))
+            x[0, t] = a + b + c + d
+
+    return trace(kernel, 1, 32, zeros(32, 32)).findings
+
+
+def test_padding_is_what_the_widest_access_allows_and_it_cures():
+    assert "pad its rows by one element" in by_columns(32, 1)[0].message
+    assert not by_columns(33, 1)
+    assert "pad its rows by 4 elements" in by_columns(32, 4)[0].message
+    assert not by_columns(36, 4)
+    assert by_columns(33, 4)[0].kind == "misaligned"
+
+
+def test_where_padding_does_not_help_another_order_is_advised():
+    @cuda.jit
+    def spread(x):
+        tile = cuda.shared.array((2, 64), float32)
+        t = cuda.threadIdx.x
+        tile[0, 2 * t] = x[t]
+        cuda.syncwarp()
+        x[t] = tile[0, 2 * t]
+
+    for finding in trace(spread, 1, 32, zeros(32)).findings:
+        assert "let neighbouring lanes take neighbouring elements of tile" in finding.message
+
+
+# ------------------------------------------------------------------- lanes of one warp
+@cuda.jit
+def neighbours(x, step):
+    tile = cuda.shared.array(128, float32)
+    t = cuda.threadIdx.x
+    tile[t] = x[t]
+    x[t] = tile[t ^ step]
+
+
+@cuda.jit
+def near_and_far(x, step):
+    tile = cuda.shared.array(128, float32)
+    t = cuda.threadIdx.x
+    tile[t] = x[t]
+    near = tile[t ^ 1]
+    x[t] = near + tile[t ^ step]
+
+
+def test_the_barrier_of_the_warp_is_advised_where_it_is_enough():
+    x = zeros(128)
+    assert "put cuda.syncwarp() between the two" in only(neighbours, 1, 128, x, 1).message
+    assert "put cuda.syncthreads() between the two" in only(neighbours, 1, 128, x, 32).message
+    assert "put cuda.syncthreads() between the two" in only(neighbours, 1, 32, x, 1).message
+    for finding in trace(near_and_far, 1, 128, x, 32).findings:
+        assert "put cuda.syncthreads() between the two" in finding.message
+
+
+@cuda.jit
+def summed(x, out):
+    i = cuda.grid(1)
+    if i >= x.size:
+        return
+    value = x[i]
+    for step in range(5):
+        value += cuda.shfl_down_sync(0xFFFFFFFF, value, 16 >> step)
+    if cuda.threadIdx.x % 32 == 0:
+        cuda.atomic.add(out, 0, value)
+
+
+def test_a_lane_that_has_returned_before_a_shuffle_is_found_where_it_matters():
+    finding = only(summed, 2, 32, zeros(40), zeros(1))
+    assert (finding.kind, finding.line, finding.whole) == ("uninitialised-read", 7, True)
+    assert "takes the value of lane 16, which has returned" in finding.message
+    assert not trace(summed, 2, 32, zeros(64), zeros(1)).findings
+    assert "which the block does not have" in only(summed, 1, 16, zeros(16), zeros(1)).message
+
+
+def test_a_value_that_is_thrown_away_may_come_from_a_lane_that_has_returned():
+    @cuda.jit
+    def dropped(x):
+        i = cuda.grid(1)
+        if i >= x.size:
+            return
+        other = cuda.shfl_down_sync(0xFFFFFFFF, x[i], 1)
+        if i + 1 < x.size:
+            x[i] = other
+
+    assert not trace(dropped, 1, 32, zeros(20)).findings
+
+
+def test_local_memory_that_others_have_written_is_named():
+    @cuda.jit
+    def private(x):
+        buffer = cuda.local.array(64, float32)
+        t = cuda.threadIdx.x
+        buffer[t] = x[t]
+        cuda.syncthreads()
+        x[t] = buffer[63 - t]
+
+    finding = only(private, 1, 64, zeros(64))
+    assert "which only other threads have written" in finding.message and finding.whole
+    assert "goes through cuda.shared.array" in finding.message
+
+
+# ------------------------------------------------------------------- whose line it is
+def test_a_finding_in_a_function_of_another_module_knows_the_call():
+    @cuda.jit
+    def kernel(x, out):
+        i = cuda.grid(1)
+        if i < 20:
+            return
+        out[i] = warp_sum(x[i])
+
+    finding = only(kernel, 1, 32, zeros(32), zeros(32))
+    assert finding.call == (5, "out[i] = warp_sum(x[i])") and "shuffle [in " in finding.message
+
+    @cuda.jit
+    def untraced(x):
+        store4(x, 4 * cuda.grid(1), (float32(1), float32(1), float32(1), float32(1)))
+
+    with pytest.raises(KernelError) as caught:
+        untraced[1, 32](zeros(8))
+    assert caught.value.module == __name__
+
+
+# ------------------------------------------------------------------- how a kernel may end
+def test_a_kernel_may_end_with_raise_or_assert():
+    @cuda.jit
+    def asserts(x):
+        x[0] = 1
+        assert x[0] > 0
+
+    @cuda.jit
+    def raises(x):
+        x[0] = 2
+        raise ValueError("always")
+
+    @cuda.jit
+    def only_raises(x):
+        raise NotImplementedError()
+
+    x = zeros(1)
+    for kernel, left in ((asserts, 1), (raises, 2), (only_raises, 2)):
+        trace(kernel, 1, 32, x)
+        kernel[1, 1](x)
+        assert x[0] == left
+    with pytest.raises(ValueError, match="always"):
+        cuda.jit(debug=True)(raises.py_func)[1, 1](x)
+
+
+def test_tuples_are_compared_as_python_compares_them():
+    @cuda.jit
+    def kernel(out, a, b):
+        i = cuda.grid(1)
+        mine = (i // 3, i % 3)
+        out[0, i] = mine < (a, b)
+        out[1, i] = mine <= (a, b)
+        out[2, i] = mine == (a, b)
+        out[3, i] = mine != (a, b)
+        out[4, i] = mine > (a, b)
+        out[5, i] = mine >= (a, b)
+
+    out = np.zeros((6, 9), np.int32)
+    kernel[1, 9](out, 1, 1)
+    for i in range(9):
+        mine, other = divmod(i, 3), (1, 1)
+        wanted = [mine < other, mine <= other, mine == other, mine != other, mine > other]
+        assert [*out[:, i]] == [*wanted, mine >= other]

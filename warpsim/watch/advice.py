@@ -1,0 +1,269 @@
+"""What to do about a finding, said only where doing it to the letter leads on.
+
+A guard cures an index that counts threads, where a launch has more of them than there are elements.
+Any other index that is too large is wrong itself: then the message says by how much, and where the
+array ends. Padding cures the conflicts of a warp that goes down the rows of a shared array, if rows
+so padded have fewer; that is computed from the example that a trace keeps of each access.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+ndarray = np.ndarray
+AXES = "xyz"
+DYNAMIC = (
+    "dynamic shared memory has the bytes that the launch gives, the fourth number in "
+    "kernel[grid, block, stream, bytes], or trace's dynamic_shared"
+)
+
+
+# ---------------------------------------------------------------------- an index out of bounds
+def bounds_cure(
+    threads: Any,
+    array: Any,
+    name: str,
+    axis: int,
+    values: ndarray,
+    outside: ndarray,
+    size: int,
+    op: str,
+) -> str:
+    """What to do about an index that is out of bounds.
+
+    Parameters
+    ----------
+    threads : warpsim.run.threads.Threads
+    array : Array
+    name : str
+        The index as the source spells it.
+    axis : int
+        Of the array.
+    values : ndarray of int, (lanes,)
+        The index of each lane.
+    outside : ndarray of bool, (lanes,)
+    size : int
+        Of that axis.
+    op : {'load', 'store', 'atomic'}
+    """
+    space = array.root.space
+    if size == 0 and space == "shared":
+        return DYNAMIC
+    if values[outside].min() < 0:
+        return f"`{name}` is negative; the first index is 0"
+    by, most = int(values[outside].max()) - size + 1, f"the last index is {size - 1}"
+    excess = f"{_number(by)} too large"
+    if (values[outside] != size - 1 + by).any():
+        excess = f"up to {excess}"
+    if size == 0:
+        most = f"{array.name} is empty"
+    if space in ("shared", "local"):
+        return _in_a_tile(threads, array, name, axis, values, outside, f"{excess}: {most}")
+    # an atomic at the thread's own index is none that a guard would mend: nobody meets there
+    counted = None if op == "atomic" else _counted(threads, name, values)
+    if counted is None:
+        return f"`{name}` is {excess}: {most}"
+    better = _other_axis(threads, array, axis, counted)
+    if better:
+        return f"`{name}` {better}"
+    within = f"{name} < {limit(array, axis)}"
+    if by == 1 and threads.mask.count < threads.root.count:
+        return f"`{name}` is one too large here: let only `{within}` come here"
+    return f"guard it with `if {within}:`"
+
+
+def wide_cure(array: Any, name: str, axis: int, largest: int, more: int, size: int) -> str:
+    """What to do about an access to several elements, of which the last ones are outside.
+
+    Parameters
+    ----------
+    array : Array
+    name : str
+        The index as the source spells it.
+    axis, size : int
+        Of the array.
+    largest : int
+        The largest index of the first element.
+    more : int
+        How many elements follow the first one.
+    """
+    if array.root.space == "global":
+        within = f"{name} + {more} < {limit(array, axis)}"
+        return f"guard it with `if {within}:`, and take what is left over one by one"
+    shape = " x ".join(map(str, array.root.shape))
+    return (
+        f"{array.name} has {shape} elements, and `{name}` is {largest}; the last "
+        f"{more + 1} begin at {size - more - 1}"
+    )
+
+
+def limit(array: Any, axis: int) -> str:
+    """How a guard spells the size of an array: ``x.size``, or ``x.shape[1]``."""
+    return f"{array.name}.size" if array.ndim == 1 else f"{array.name}.shape[{axis}]"
+
+
+def _number(amount: int) -> str:
+    return "one" if amount == 1 else f"{amount:,}"
+
+
+def _counted(threads: Any, name: str, values: ndarray) -> int | None:
+    """The axis of the launch whose threads an index counts, one by one, or in groups as warps.
+
+    A name, not a sum or a product: what is computed from an index may need another test.
+    """
+    if not name.isidentifier() and not name.startswith("cuda."):
+        return None
+    active, geometry = threads.mask.active, threads.geometry
+    mine = values[active]
+    for axis in range(3):
+        steps = math.prod((geometry.grid[axis], geometry.block_shape[axis]))
+        if steps == 1:
+            continue
+        own = np.broadcast_to(np.asarray(geometry.indices[axis]), active.shape)[active]
+        groups = {1, *(2**power for power in range(1, 11)), geometry.block_shape[axis]}
+        for group in sorted(groups):
+            behind = mine - own // group  # a loop by the whole grid may have gone on
+            if (behind == behind[0]).all() and behind[0] >= 0 and behind[0] % steps == 0:
+                return axis
+    return None
+
+
+def _other_axis(threads: Any, array: Any, axis: int, counted: int) -> str | None:
+    """Words for an index along an axis of the launch that another axis of the array has made."""
+    geometry = threads.geometry
+    covers = [
+        [
+            0 <= blocks * block - size < block and blocks * block > 1
+            for blocks, block in zip(geometry.grid, geometry.block_shape, strict=True)
+        ]
+        for size in array.shape
+    ]
+    if array.ndim < 2 or covers[axis][counted]:
+        return None
+    fitting = [other for other in range(array.ndim) if covers[other][counted]]
+    if not fitting:
+        return None
+    return (
+        f"counts the threads along {AXES[counted]}, which are as many as axis {fitting[0]} of "
+        f"{array.name} needs: does it belong there? (cuda.grid gives x first)"
+    )
+
+
+def _in_a_tile(
+    threads: Any, array: Any, name: str, axis: int, values: ndarray, outside: ndarray, excess: str
+) -> str:
+    """Of an array that each block, or each thread, has for itself."""
+    root = array.root
+    size = " x ".join(map(str, root.shape))
+    whose = "each block's" if root.space == "shared" else "each thread's"
+    tile = f"{whose} {array.name} has {size} elements"
+    active, geometry = threads.mask.active, threads.geometry
+    for along, (index, inside) in enumerate(zip(geometry.indices, _inside(threads), strict=True)):
+        if root.space != "shared" or math.prod(geometry.grid) == 1:
+            break
+        own, whole = (np.broadcast_to(np.asarray(i), active.shape) for i in (inside, index))
+        fits = int(own[active].max()) < array.shape[axis]
+        if fits and np.array_equal(values[active], whole[active]):
+            return (
+                f"{tile}, and `{name}` counts the threads of the whole grid: index it with "
+                f"cuda.threadIdx.{AXES[along]}"
+            )
+    return f"{tile}, and `{name}` is {excess}"
+
+
+def _inside(threads: Any) -> Iterable[Any]:
+    return (getattr(threads.geometry, f"threadIdx_{axis}") for axis in AXES)
+
+
+# ---------------------------------------------------------------------- two that race
+#: What goes between two accesses that race: lanes of one warp, or any threads of a block.
+BARRIERS = {
+    "block": "put cuda.syncthreads() between the two",
+    "warp": "put cuda.syncwarp() between the two, as all who meet are lanes of one warp; or hand "
+    "the value on by a shuffle",
+}
+
+
+def barrier_cure(threads: Any, in_warp: bool) -> str:
+    """Which barrier goes between two accesses that race.
+
+    That of the warp is enough where nobody else meets, anywhere in the launch, and where a block
+    has more warps than one: else it is chance that they are of one warp.
+
+    Parameters
+    ----------
+    threads : warpsim.run.threads.Threads
+    in_warp : bool
+        Whether all who meet there now are lanes of one warp.
+    """
+    found = threads.launch.findings
+    if in_warp and threads.padded > 32:
+        if not any(BARRIERS["block"] in finding.message for finding in found.values()):
+            return BARRIERS["warp"]
+    for key, finding in found.items():
+        found[key] = replace(
+            finding, message=finding.message.replace(BARRIERS["warp"], BARRIERS["block"])
+        )
+    return BARRIERS["block"]
+
+
+# ---------------------------------------------------------------------- lanes at one bank
+def conflict_cure(samples: dict, site: Any, op: str) -> str:
+    """How the lanes of a warp come to touch different banks, in an access that has conflicts.
+
+    Parameters
+    ----------
+    samples : dict
+        Of a trace: the example of each access, by place, space and operation.
+    site : Site
+    op : {'load', 'store'}
+    """
+    own = samples.get((site, "shared", op))
+    order = f"let neighbouring lanes take neighbouring elements of {site.array}"
+    if own is None or len(own.shape) < 2 or own.order != "C":
+        return order
+    same = [
+        sample
+        for (_, space, kind), sample in samples.items()
+        if space == "shared" and kind != "atomic" and _one_array(sample, own)
+    ]
+    step = max(sample.size // own.pitch for sample in same)  # a wide access begins at a multiple
+    pad = next((n for n in (step, 2 * step, 4 * step) if _is_cured(own, same, n)), 0)
+    if not pad:
+        return order
+    return f"pad its rows by {'one element' if pad == 1 else f'{pad} elements'}"
+
+
+def _one_array(a: Any, b: Any) -> bool:
+    """Whether two accesses touch the same shared array."""
+    return (a.address, a.shape, a.pitch, a.order) == (b.address, b.shape, b.pitch, b.order)
+
+
+def _is_cured(own: Any, same: Iterable[Any], pad: int) -> bool:
+    """Whether rows longer by so many elements cure one access, and make none of them slower."""
+    if _passes(own, pad) > len(own.groups):
+        return False
+    return all(
+        _passes(sample, pad) <= max(_passes(sample, 0), len(sample.groups)) for sample in same
+    )
+
+
+def _passes(sample: Any, pad: int) -> int:
+    """Wavefronts of the example if the rows of its array were longer by so many elements."""
+    columns = sample.shape[-1]
+    moved = sample.elements + sample.elements // columns * pad
+    passes = 0
+    for group in sample.groups:
+        words = {
+            int(moved[lane]) * sample.pitch // 4 + word
+            for lane in group
+            for word in range(max(1, sample.size // 4))
+        }
+        banks = np.bincount([word % 32 for word in words], minlength=32)
+        passes += int(banks.max())
+    return passes
