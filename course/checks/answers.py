@@ -47,6 +47,19 @@ def plain_function(kernel: Any) -> FunctionType | None:
     return function if isinstance(function, FunctionType) else None
 
 
+def calls_device_function(function: FunctionType) -> bool:
+    """Whether a kernel's text calls a device function, by name."""
+    known = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
+    called = [
+        known.get(name) for name in function.__code__.co_names + function.__code__.co_freevars
+    ]
+    return any(
+        getattr(each, "device", None) is True
+        or (getattr(each, "targetoptions", None) or {}).get("device") is True
+        for each in called
+    )
+
+
 def source_tree(function: Callable[..., Any]) -> ast.AST | None:
     """The parsed source of a function, or None where Python cannot find it."""
     try:

@@ -98,7 +98,8 @@ class Limit:
     figure : str
         "requests", "sectors", "bytes", "wavefronts" or "conflicts", as in `Report.total`.
     per : str
-        "request", "element" (of the first output) or "launch".
+        "request", "element" (of the first output), "launch" or "thread": of "lanes", those of the
+        thread with the most.
     at_most : float
     why : str
         A sentence for the learner.
@@ -116,28 +117,10 @@ class Limit:
             (self.space, ("global", "shared", "local")),
             (self.operation, ("load", "store", "atomic")),
             (self.figure, ("requests", "sectors", "bytes", "wavefronts", "conflicts", "lanes")),
-            (self.per, ("request", "element", "launch")),
+            (self.per, ("request", "element", "launch", "thread")),
         ):
             if value not in allowed:
                 raise ValueError(f"Limit: {value!r} is none of {', '.join(allowed)}")
-
-
-@dataclass(frozen=True)
-class Passes:
-    """How often a loop of an answer may go round where costs are judged.
-
-    The figures of a `Limit` are sums over all threads. This one tells whether the threads share the
-    work, or a few of them do all of it.
-
-    Parameters
-    ----------
-    at_most : int
-    why : str
-        A sentence for the learner.
-    """
-
-    at_most: int
-    why: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +201,11 @@ class KernelExercise(Exercise):
     forbidden : collection of str
         Kinds of costs that fail an answer: "float64", "uncoalesced", ...
     limits : sequence of Limit
-    passes : Passes, optional
+    barriers : str
+        Why a block passes no more of them than in the solution; "" where it may. One more is let
+        go: at the end, or before a loop.
+    helped : str
+        Why the kernel calls a device function, for the learner; "" where it need not.
     gpu : str
         The GPU to simulate; the same on every machine, so that verdicts are.
     """
@@ -227,7 +214,8 @@ class KernelExercise(Exercise):
     updated: tuple[str, ...] = ()
     forbidden: Collection[str] = ()
     limits: Sequence[Limit] = ()
-    passes: Passes | None = None
+    barriers: str = ""
+    helped: str = ""
     gpu: str = "T4"
 
     def __post_init__(self) -> None:
@@ -326,7 +314,8 @@ def launch_covers(
         except (TypeError, ValueError):
             return f"Return two things, grid and block; got {answer!r}."
         for name, part in (("grid", grid), ("block", block)):
-            if len(part) != len(wanted):
+            further = part[len(wanted) :]
+            if len(part) < len(wanted) or any(number != 1 for number in further):
                 return f"{name} is {part}: give {len(wanted)} numbers, x first."
             if not all(isinstance(n, int) and not isinstance(n, bool) for n in part):
                 return f"{name} is {part}: give whole numbers (// rounds down, / gives a float)."

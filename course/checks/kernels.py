@@ -34,7 +34,7 @@ from course.checks.trials import (
     named_case,
 )
 from course.checks.twins import is_gpu_kernel
-from course.checks.verdicts import Failure, NotStarted
+from course.checks.verdicts import Failure, NotStarted, count
 from warpsim import KernelError, trace
 from warpsim.run.masks import EndlessLoop, limited_steps
 
@@ -59,7 +59,10 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
             # The first case is enough to tell: a serial program takes its time in larger ones.
             if faults[-1] and (faults[-1].of_few or _work_is_repeated(reports[-1])):
                 raise _not_parallel(faults[-1], reports[-1])
-    _judge_costs(exercise, answer, reports)
+    _judge_costs(exercise, reports)
+    _judge_barriers(exercise, reports)
+    if exercise.helped and not answers.calls_device_function(function):
+        raise Failure("limit", f"The result is right. {exercise.helped}")
     for number, fault in enumerate(faults):
         with named_case(exercise, number):
             if fault:
@@ -105,13 +108,12 @@ def _run_trace(
     number: int,
     answer: Any,
     arguments: dict,
-    most_steps: int = MOST_STEPS,
 ) -> Any:
     """Simulate a case; the arguments' arrays hold the results afterwards."""
     case = exercise.cases[number]
     grid, block = launch_configuration(exercise, case, arguments)
     try:
-        with contextlib.redirect_stdout(io.StringIO()), limited_steps(most_steps):
+        with contextlib.redirect_stdout(io.StringIO()), limited_steps(MOST_STEPS):
             return trace(
                 answer,
                 grid,
@@ -289,7 +291,23 @@ def _work_is_repeated(report: Any) -> bool:
     return any(finding.kind == "same-value-race" for finding in report.findings)
 
 
-def _judge_costs(exercise: KernelExercise, answer: Any, reports: list[Any]) -> None:
+def _judge_barriers(exercise: KernelExercise, reports: list[Any]) -> None:
+    model = exercise.model()
+    if not exercise.barriers or model is None:
+        return
+    for number, report in enumerate(reports):
+        enough = _work_of_model(exercise.name, model, number).barriers
+        if report.barriers <= enough + 1:
+            continue
+        message = (
+            "The result is right; the cost is not. A block waits at "
+            f"{count(report.barriers, 'barrier')}; {enough:,} are enough. {exercise.barriers}"
+        )
+        with named_case(exercise, number):
+            raise Failure("limit", message, findings=tuple(report.findings))
+
+
+def _judge_costs(exercise: KernelExercise, reports: list[Any]) -> None:
     measured = [n for n, case in enumerate(exercise.cases) if case.measured]
     if not measured:
         first_result = (exercise.outputs + exercise.updated)[0]
@@ -308,7 +326,6 @@ def _judge_costs(exercise: KernelExercise, answer: Any, reports: list[Any]) -> N
             if number in measured:
                 for limit in exercise.limits:
                     _judge_limit(exercise, number, limit, report)
-                _judge_passes(exercise, number, answer, report)
 
 
 def _judge_limit(exercise: KernelExercise, number: int, limit: Limit, report: Any) -> None:
@@ -318,8 +335,11 @@ def _judge_limit(exercise: KernelExercise, number: int, limit: Limit, report: An
         "request": total.requests,
         "element": exercise.arguments(number)[first_result].size,
         "launch": 1,
+        "thread": 1,
     }[limit.per]
     figure = getattr(total, limit.figure) / base if base else 0.0
+    if limit.per == "thread":
+        figure = int(report.by_thread((limit.space, limit.operation)).max())
     if figure <= limit.at_most * (1 + 1e-9):
         return
     why = f" {limit.why}" if limit.why else ""
@@ -332,6 +352,7 @@ def _judge_limit(exercise: KernelExercise, number: int, limit: Limit, report: An
             "request": "in each request",
             "element": f"for each element of {first_result}",
             "launch": "in all",
+            "thread": "in one of them",
         }[limit.per]
         does = f"Your threads make {found} {accesses} {share}"
     else:
@@ -342,25 +363,6 @@ def _judge_limit(exercise: KernelExercise, number: int, limit: Limit, report: An
         f"The result is right; the cost is not. {does}; {enough} {is_enough} enough.{why}",
         findings=tuple(report.findings),
     )
-
-
-def _judge_passes(exercise: KernelExercise, number: int, answer: Any, report: Any) -> None:
-    """Simulate a right case once more: does each loop end in as many passes as are enough?"""
-    passes = exercise.passes
-    if passes is None:
-        return
-    try:
-        arguments = exercise.arguments(number)
-        _run_trace(exercise, number, answer, arguments, most_steps=passes.at_most)
-    except Failure as failure:
-        if failure.kind != "endless-loop":
-            raise
-        raise Failure(
-            "limit",
-            f"The result is right; the cost is not. A loop goes round more than {passes.at_most} "
-            f"times. {passes.why}",
-            findings=tuple(report.findings),
-        ) from failure
 
 
 def _launch_on_gpu(exercise: KernelExercise, number: int, answer: Any) -> None:

@@ -30,15 +30,18 @@ class Work:
         How often each thread accesses memory, and how often it stores to shared memory.
     stores : ndarray of bool
         The threads whose stores reach global memory.
+    barriers : int
+        How many a block passes.
     """
 
     done: dict[tuple, np.ndarray]
     stores: np.ndarray
+    barriers: int
 
     @classmethod
     def of(cls, report: Any) -> Work:
         done = {kinds: report.by_thread(*kinds) for kinds in _DOES}
-        return cls(done, report.by_thread(*_STORES) > 0)
+        return cls(done, report.by_thread(*_STORES) > 0, report.barriers)
 
 
 @dataclass(frozen=True)

@@ -259,6 +259,8 @@ LessonKernel.declare(
     ],
     tolerance=Tolerance(8, "three float32 weights, three products and two sums, each rounds"),
     forbidden={"float64"},
+    helped="But no function of yours is called. Let a device function take red, green and blue and "
+    "return the grey value, and call it in the kernel.",
     hints={
         "float64": "A number such as 0.299 is float64 in a kernel. Write float32(0.299).",
         "out-of-bounds": "Guard row and column with the two axes of out. "

@@ -28,8 +28,10 @@ FunctionExercise.declare(
     judge=judges.judge_time,
     cases=[
         _toy("a kernel of 2 ms", work=2.0),
-        _toy("a kernel of 30 ms, the GPU is busy at the start", work=30.0, queued=500.0),
-        _toy("a kernel of 0.3 ms, compiled in 2 s", work=0.3, launch=0.01, compiling=2000.0),
+        _toy("a kernel of 30 ms, the GPU is busy at the start", work=30.0, queued=500.0, turn=3),
+        _toy(
+            "a kernel of 0.3 ms, compiled in 2 s", work=0.3, launch=0.01, compiling=2000.0, turn=7
+        ),
     ],
     hints={
         "raised": "launch(), synchronize() and clock() take no arguments; clock() gives "

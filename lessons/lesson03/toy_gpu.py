@@ -43,6 +43,8 @@ class ToyGPU:
     steady : bool
         Every launch takes exactly `work`; else it varies by a few percent, and every seventh takes
         six times as long.
+    turn : int
+        At which launch of the turns it begins to vary.
 
     Attributes
     ----------
@@ -58,9 +60,10 @@ class ToyGPU:
         compiling: float = 150.0,
         queued: float = 0.0,
         steady: bool = False,
+        turn: int = 0,
     ):
         self.work, self.cost, self.compiling = work * 1e-3, launch * 1e-3, compiling * 1e-3
-        self.steady, self.launches, self.readings = steady, 0, 0
+        self.steady, self.turn, self.launches, self.readings = steady, turn, 0, 0
         self._now = 0.0
         self._done = queued * 1e-3  # when the GPU has worked off its queue
         self.spans: list[Span] = []
@@ -86,7 +89,7 @@ class ToyGPU:
         takes = self.work
         if not self.steady:
             disturbed = self.launches % DISTURBED == DISTURBED - 2
-            takes *= DISTURBANCE if disturbed else JITTER[self.launches % len(JITTER)]
+            takes *= DISTURBANCE if disturbed else JITTER[(self.launches + self.turn) % len(JITTER)]
         start = max(self._now, self._done)
         self._done = start + takes
         self.spans.append(Span("GPU", "work", start, self._done))

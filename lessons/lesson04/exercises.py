@@ -206,10 +206,10 @@ LessonKernel.declare(
     outputs=("squares", "roots"),
     reference=lambda x, y: {"squares": x * x, "roots": np.sqrt(y)},
     cases=[
-        _two_arrays(8, block=32),
+        _two_arrays(8, block=64),
         _two_arrays(1024, block=128, measured=True),
         _two_arrays(101, block=64),
-        _two_arrays(1, block=32),
+        _two_arrays(1, block=64),
     ],
     tolerance=Tolerance(4, "a float32 product or a float32 root, each of which rounds once"),
     limits=[

@@ -93,6 +93,14 @@ HINTS = {
     "threads of the block fill its two tiles, a part each.",
 }
 ONCE = "Load u, s and vt only where you fill the tiles: once for the block, not once for a thread."
+SIDE_BY_SIDE = (
+    "The places of a row of u lie side by side in memory, and in the tile: t % DEPTH is the place, "
+    "t // DEPTH the row, so that neighbouring threads {}."
+)
+IN_ORDER = [
+    Limit("global", "load", "sectors", "request", 4, SIDE_BY_SIDE.format("load neighbours")),
+    Limit("shared", "store", "conflicts", "request", 1, SIDE_BY_SIDE.format("fill neighbours")),
+]
 STORES = Limit("global", "store", "lanes", "element", 1, "Store once, after the last round.")
 
 
@@ -131,7 +139,7 @@ _rebuilding(
         "For each i read the number of vt once, keep it in a variable, and use it for all 8 "
         "rows: 9 reads for 8 products.",
     )
-    + [STORES],
+    + [*IN_ORDER, STORES],
     hints=HINTS,
     mistakes=_mistakes(DEPTH)
     | MISPLACED
@@ -160,7 +168,7 @@ _rebuilding(
         "For each i read the thread's 8 numbers of u and 8 of vt once, into a and b, and "
         "multiply from there: 16 reads for 64 products.",
     )
-    + [STORES],
+    + [*IN_ORDER, STORES],
     hints=HINTS,
     mistakes=_mistakes(DEPTH)
     | MISPLACED
@@ -235,6 +243,8 @@ _rebuilding(
         _to_buffer(5, 3, 1, 1),
     ],
     forbidden={"float64", "negative-index"},
+    barriers="With two buffers one barrier a round does it: what is filled and what is read are "
+    "never the same buffer.",
     hints=HINTS
     | {
         "race": "One barrier at the start of each round does it: behind it this round's tiles "

@@ -20,6 +20,12 @@ def _union(spans):
     return total
 
 
+def _by_pairs(spans):
+    pairs = ((a, b) for n, a in enumerate(spans) for b in spans[:n])
+    shared = sum(max(0.0, min(a[1], b[1]) - max(a[0], b[0])) for a, b in pairs)
+    return sum(end - start for start, end in spans) - shared
+
+
 MILLISECONDS = Tolerance(64, "a few sums and differences of times")
 
 FunctionExercise.declare(
@@ -35,6 +41,7 @@ FunctionExercise.declare(
         ("not in order", [(6.0, 7.25), (0.0, 2.0), (1.0, 3.0)]),
         ("two that touch", [(1.0, 2.0), (2.0, 4.0)]),
         ("the same one twice", [(1.5, 2.5), (1.5, 2.5)]),
+        ("three at once", [(0.0, 4.0), (1.0, 6.0), (2.0, 6.5)]),
         ("no span at all", []),
     ),
     tolerance=MILLISECONDS,
@@ -63,7 +70,8 @@ FunctionExercise.declare(
             return max((end - start for start, end in spans), default=0.0)
         you take the first span alone, as if `return` stood inside the loop
             first: spans = spans[:1]
-    """),
+    """)
+    | {"you subtract what each two spans share: what three share goes more than once": _by_pairs},
 )
 
 # --- two rows of the timeline ---------------------------------------------------------------------

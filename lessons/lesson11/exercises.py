@@ -342,11 +342,11 @@ LessonKernel.declare(
     updated=("w",),
     reference=_in_rounds,
     cases=[
-        _to_sweep(6, 2, 8, 1),
         _to_sweep(1, 8, 32, 4),
         _to_sweep(1, 2, 32, 1),
         _to_sweep(2, 6, 17, 3),
         _to_sweep(2, 10, 32, 2),
+        _to_sweep(6, 2, 8, 1),
         _to_sweep(1, 32, 32, 8),
         _to_sweep(3, 16, 32, 8, measured=True),
     ],
@@ -385,8 +385,8 @@ LessonKernel.declare(
         "typing": "Is it the shared array? Its size must be fixed: (32, 32) holds every "
         "matrix, and rows[:n, :columns] is the part that is used.",
         "float64": "The shared array holds float32, as w does.",
-        "not-parallel": "A block has a matrix. All its threads copy it, a part each, and in a round "
-        "each warp has pairs of its own: k, k + warps, ... for warp k.",
+        "not-parallel": "A block has a matrix. All its threads copy it, a part each, and in a "
+        "round each warp has pairs of its own: k, k + warps, ... for warp k.",
         "wrong-result": "n - 1 rounds, of n / 2 pairs each; warp k takes the pairs k, k + "
         "warps, ... All lanes of a warp call rotate_two together, with rows[:n, :columns].",
     },

@@ -276,6 +276,10 @@ def _encoder(rows, blocks, warps=4, measured=False):
 
 
 _STORED_ONCE = "Each result is stored once, when it is done: keep the sum in a variable."
+_ALL_COPY = (
+    "All threads of the block copy weights, 32 each, not one warp or one thread alone: thread t "
+    "every blockDim.x-th, from t on."
+)
 _STAGED = (
     "Weights that each block reads once make a quarter of a sector, and a warp that reads a "
     "number of z together two at most: copy the weights to shared memory with all threads of the "
@@ -290,7 +294,7 @@ LessonKernel.declare(
     reference=lambda z, weight, bias: gelu(z @ weight + bias),
     cases=[
         _encoder(1, 1),
-        _encoder(6, 6, warps=1),
+        _encoder(12, 6, warps=2),
         _encoder(13, 1),
         _encoder(7, 3),
         _encoder(11, 1, warps=2),
@@ -305,6 +309,7 @@ LessonKernel.declare(
     limits=[
         Limit("global", "store", "lanes", "element", 1, _STORED_ONCE),
         Limit("global", "load", "sectors", "element", 3, _STAGED),
+        Limit("shared", "store", "lanes", "thread", 64, _ALL_COPY),
     ],
     hints={
         "barrier-divergence": "Warps of a block have different numbers of rows. Copy the "

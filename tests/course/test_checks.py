@@ -7,7 +7,7 @@ import pytest
 from numba import float32, int32, njit
 
 from course.checks import check, exercises, kernels
-from course.checks.exercises import Case, KernelExercise, Limit, Passes
+from course.checks.exercises import Case, KernelExercise, Limit
 from course.checks.verdicts import Failure
 from tests.course.sample_exercises import SQUARE, failed, samples  # noqa: F401
 from tests.texts import function_of
@@ -357,32 +357,6 @@ def test_a_cost_begins_with_the_thread_that_makes_it(monkeypatch, forbidden):
     failed(verdict, forbidden, begins)
     (finding,) = [each for each in verdict.findings if each.kind == forbidden]
     assert finding.sentence in " ".join(verdict.message.split())
-
-
-@pytest.mark.parametrize(("threads", "verdict"), [(64, "passed"), (32, "failed")])
-def test_passes_tell_whether_the_threads_share_the_work(monkeypatch, threads, verdict):
-    """Sums over all threads, as limits are, are the same for both answers."""
-
-    @cuda.jit
-    def copy_by_some(out, a):
-        if cuda.threadIdx.x < threads:
-            for i in range(cuda.threadIdx.x, out.size, threads):
-                out[i] = a[i]
-
-    exercise = of_one_case(
-        "alone",
-        lambda a: a,
-        lambda rng: {"out": np.empty(256), "a": rng.random(256)},
-        case="256 elements",
-        block=64,
-        grid=1,
-        passes=Passes(4, "Four elements for each thread."),
-    )
-    monkeypatch.setitem(exercises._exercises, "alone", exercise)
-    found = check("alone", copy_by_some)
-    assert found.status == verdict, found
-    if verdict == "failed":
-        failed(found, "limit", "round more than 4 times. Four elements")
 
 
 def test_forbidden_uncoalesced_refuses_x_along_rows(monkeypatch):

@@ -284,7 +284,12 @@ TWINS = {
                         w[j, q, c] = y + (sine * x - rest * y)
         """,
         "w",
-        without=_IN_PLACE | {_IDLE: "who reads what another thread changes races with it"},
+        without=_IN_PLACE
+        | dict.fromkeys(
+            ("one warp does all", "one block does all"),
+            "a matrix is an item: a warp or a block of them is a few threads, as one thread is",
+        )
+        | {_IDLE: "who reads what another thread changes races with it"},
     ),
     "layer-norm-gelu": Twin(
         "x.shape[0]",

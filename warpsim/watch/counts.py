@@ -61,6 +61,7 @@ class Counters:
         self.branches: dict[Site, list[int]] = {}  # if-else: warps that came, that took both sides
         self.touched: dict[int, tuple[Array, ndarray]] = {}
         self.by_thread: dict[tuple[str, str], ndarray] = {}  # accesses of each thread
+        self.barriers = np.zeros(1, np.int32)  # that each block has passed
         self.threads = 0  # of a block, without those that fill its last warp
 
     def keep_by_thread(self, blocks: int, threads: int, padded: int) -> None:

@@ -165,6 +165,11 @@ class Report:
         return np.sum(chosen, axis=0)[:, : self._counters.threads]
 
     @property
+    def barriers(self) -> int:
+        """How many barriers a block passed, of the blocks that with the most."""
+        return int(self._counters.barriers.max())
+
+    @property
     def operations(self) -> dict[str, int]:
         """Operations of all threads by type; + − × count 1, fma 2; see DESIGN for the rest.
 

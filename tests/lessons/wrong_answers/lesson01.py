@@ -123,6 +123,16 @@ right(
 # --- strided-scale-add -----------------------------------------------------------------------
 
 wrong, right = answers_to("strided-scale-add")
+wrong("not-parallel", "each thread does the work of many", "cuda.gridsize(1)")(
+    {"cuda.gridsize(1)": "cuda.blockDim.x"}
+)
+wrong("not-parallel", "each thread does the work of many", "cuda.gridsize(1)")(
+    {"cuda.gridsize(1)": "1"}
+)
+wrong("not-parallel", "each thread does the work of many", "cuda.grid(1)")(
+    {"cuda.gridsize(1)": "cuda.blockDim.x", "cuda.grid(1)": "cuda.threadIdx.x"}
+)
+wrong("unwritten-output", "cuda.gridsize(1)")({"cuda.grid(1)": "cuda.threadIdx.x"})
 wrong("unwritten-output", "out[8]", "cuda.gridsize(1)")(
     "i = cuda.grid(1)\nif i < out.size:\n    out[i] = a * x[i] + y[i]"
 )
@@ -196,6 +206,12 @@ def clip_by_expression(x, low, high):
 # --- to-grey ---------------------------------------------------------------------------------
 
 wrong, right = answers_to("to-grey")
+wrong("limit", "no function of yours is called", "device function")(
+    "column, row = cuda.grid(2)\nif row < out.shape[0] and column < out.shape[1]:\n"
+    "    pixel = rgb[row, column]\n"
+    "    out[row, column] = float32(0.299) * pixel[0] + float32(0.587) * pixel[1] "
+    "+ float32(0.114) * pixel[2]"
+)
 
 
 @cuda.jit(device=True)
@@ -241,17 +257,6 @@ def grey_without_return(red, green, blue):
 
 
 wrong("typing", "and a return")({"= luminance": "= grey_without_return"})
-
-
-@right
-@cuda.jit
-def to_grey_without_device_function(out, rgb):
-    column, row = cuda.grid(2)
-    if row < out.shape[0] and column < out.shape[1]:
-        total = float32(0.114) * rgb[row, column, 2]
-        total += float32(0.587) * rgb[row, column, 1]
-        total += float32(0.299) * rgb[row, column, 0]
-        out[row, column] = total
 
 
 # --- histogram -------------------------------------------------------------------------------

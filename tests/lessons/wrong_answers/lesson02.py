@@ -24,6 +24,8 @@ right("return -20 * np.log10(np.linalg.norm(image - approximation) / np.sqrt(ima
 # --- break-even ------------------------------------------------------------------------------
 
 wrong, right = answers_to("break-even")
+wrong("wrong-result")({"+ 1 +": "+ 2 +"})
+wrong("wrong-result")({"(rows * columns - 1)": "(rows * columns)", "+ 1 +": "+ 2 +"})
 wrong("wrong-arguments", "rows, columns")({"rows, columns": "shape"})
 right(
     "numbers_a_layer = 0\n"

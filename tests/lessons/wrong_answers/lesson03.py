@@ -76,6 +76,17 @@ def samples_of(launch, synchronize, clock, count=13):
     return samples
 
 
+for how in ("[len(samples) // 2]", "[(len(samples) - 1) // 2]", "[0]"):
+    for count in (7, 12, 20, 21, 33):
+        wrong(
+            "wrong-result",
+            "one of your samples. The median is the middle|the shortest of your samples",
+        )(f"samples = samples_of(launch, synchronize, clock, {count})\nreturn 1e3 * samples{how}")
+for count in (5, 6, 11, 20, 21, 34):
+    right(
+        f"samples = sorted(samples_of(launch, synchronize, clock, {count}))\n"
+        "return 1e3 * samples[len(samples) // 2]"
+    )
 wrong("wrong-result", "That is µs")("return 1e6 * median(samples_of(launch, synchronize, clock))")
 wrong("wrong-result", "You divided")("return median(samples_of(launch, synchronize, clock)) / 1000")
 wrong("wrong-result", "below 0")("return -1e3 * median(samples_of(launch, synchronize, clock))")

@@ -109,6 +109,11 @@ right(
 # --- two-jobs --------------------------------------------------------------------------------
 
 wrong, right = answers_to("two-jobs")
+right(
+    "t = cuda.threadIdx.x\nnumber = cuda.grid(1) // 64 * 32 + t % 32\nif number < x.size:\n"
+    "    if t // 32 % 2 == 0:\n        squares[number] = x[number] * x[number]\n"
+    "    else:\n        roots[number] = math.sqrt(y[number])"
+)
 jobs_by_lane = wrong("limit", "128 requests per launch", "Give whole warps one job")(
     {"i = cuda": "thread = cuda", ")\n    if": ")\n    i = thread // 2\n    if"},
     {"squares[": "if thread % 2 == 0:\n            squares["},
@@ -158,6 +163,9 @@ right({"i - x.size] =": "2 * x.size - 1 - i] =", "i - x.size])": "2 * x.size - 1
 # --- block-shape -----------------------------------------------------------------------------
 
 wrong, right = answers_to("block-shape")
+right({"return grid, block": "return (*grid, 1), block"})
+right({"return grid, block": "return (*grid, 1), (*block, 1)"})
+wrong("wrong-result", "give 2 numbers")({"return grid, block": "return (*grid, 2), block"})
 
 
 def ceiling(a, b):
@@ -189,9 +197,6 @@ wrong("wrong-result", "24 active lanes", "lies over several rows")(
 )
 wrong("wrong-result", "Grid and block are exchanged")(
     "return (32, 8), ((columns + 31) // 32, (rows + 7) // 8)"
-)
-wrong("wrong-result", "give 2 numbers")(
-    {"block =": "return ((columns + 31) // 32, (rows + 7) // 8, 1),"}
 )
 right("return (ceiling(columns, 256), rows), (256, 1)")
 right("return [-(-columns // 64), -(-rows // 16)], [64, 16]")

@@ -46,9 +46,22 @@ right("pitch = -(-least // 4)\nreturn 4 * (pitch if pitch % 2 else pitch + 1)")
 # --- column-tile -----------------------------------------------------------------------------
 
 wrong, right = answers_to("column-tile")
+wrong("limit", "sectors per request", "neighbouring threads load neighbours", "t % DEPTH")(
+    {"y, i = t // DEPTH, t % DEPTH": "y, i = t % ROWS, t // ROWS"}
+)
+wrong("limit", "global loads for each element", "where you fill the tiles")(
+    "for n in range(RESULTS):\n"
+    "    row = cuda.blockIdx.y * ROWS + cuda.threadIdx.x // COLUMNS * RESULTS + n\n"
+    "    column = cuda.blockIdx.x * COLUMNS + cuda.threadIdx.x % COLUMNS\n"
+    "    if row < out.shape[0] and column < out.shape[1]:\n"
+    "        total = float32(0)\n"
+    "        for i in range(k):\n"
+    "            total += u[row, i] * s[i] * vt[i, column]\n"
+    "        out[row, column] = total"
+)
 wrong("race", "Two barriers")({"cuda.syncthreads()\n        ": ""})
 wrong("race", "Two barriers", "k = 32")({"b\n        cuda.syncthreads()": "b"})
-wrong("out-of-bounds", "128 x 64|13 x 37", "store only pixels")(
+wrong("out-of-bounds", "128 x 64|13 x 37|2 x 330", "store only pixels")(
     {
         (
             "if first_row + row + n < out.shape[0] and first_column + column < "
@@ -111,6 +124,9 @@ right(register_tiles.reconstruct_column)
 # --- square-tile -----------------------------------------------------------------------------
 
 wrong, right = answers_to("square-tile")
+wrong("limit", "sectors per request", "neighbouring threads load neighbours")(
+    {"y, i = number // DEPTH, number % DEPTH": "y, i = number % BLOCK, number // BLOCK"}
+)
 wrong("race", "Two barriers", "k = 16")(
     {"total[m, n] += a[m] * b[n]\n        cuda.syncthreads()": "total[m, n] += a[m] * b[n]"}
 )
@@ -235,6 +251,10 @@ right(
 # --- two-buffers -----------------------------------------------------------------------------
 
 wrong, right = answers_to("two-buffers")
+wrong("limit", "barriers; 2 are enough", "one barrier a round")(
+    {"        stage = 1": "        cuda.syncthreads()\n        stage = 1"}
+)
+right({"    if row < out.shape[0] and": "    cuda.syncthreads()\n    if row < out.shape[0] and"})
 wrong("race", "One barrier at the start")({"cuda.syncthreads()\n        ": ""})
 wrong("race", "which may be filled now")({", 1 -": ","})
 wrong("wrong-result", "last tile is left out")({"+ TILE": "+ TILE - TILE"})
@@ -244,4 +264,3 @@ wrong("out-of-bounds", "There are two buffers, 0 and 1")({"= 1 - stage": "+= 1"}
 wrong("unwritten-output", "Nothing was written|unwritten")(
     {"\n    if row < out.shape[0] and col < out.shape[1]:\n        out[row, col] = total": ""}
 )
-right({"if row": "    cuda.syncthreads()\n    if row"})

@@ -5,6 +5,12 @@ from tests.lessons.wrong_answers import answers_to
 # --- busy-time -------------------------------------------------------------------------------
 
 wrong, right = answers_to("busy-time")
+wrong("wrong-result", "what three share")(
+    "overlap = 0.0\nfor n, (start, end) in enumerate(spans):\n"
+    "    for other, until in spans[:n]:\n"
+    "        overlap += max(0.0, min(end, until) - max(start, other))\n"
+    "return sum(end - start for start, end in spans) - overlap"
+)
 wrong("raised", "may be empty")(
     {"total,": "spans = sorted(spans)\n    total,", 'float("-inf")': "spans[0][0]"}
 )

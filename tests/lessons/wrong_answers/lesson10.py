@@ -271,6 +271,14 @@ def sum_of_four_at_a_time(x, out):
 # --- merge-softmax ---------------------------------------------------------------------------
 
 wrong, right = answers_to("merge-softmax")
+right(
+    "if total == 0:\n    return other_largest, other_total\n"
+    "if other_total == 0:\n    return largest, total\n"
+    "a, b = largest + math.log(total), other_largest + math.log(other_total)\n"
+    "both = max(largest, other_largest)\n"
+    "whole = max(a, b) + math.log(math.exp(a - max(a, b)) + math.exp(b - max(a, b)))\n"
+    "return both, math.exp(whole - both)"
+)
 wrong("wrong-shape", "must be 2 values")(
     {"factor, other_factor =": "return total *", ", math": " + other_total * math"}
 )
@@ -305,12 +313,12 @@ wrong("wrong-result", "exp(old largest - new largest)")(
 wrong("wrong-result", "before either is changed")(
     {"other_total =": "largest = max(largest, other)\n            other_total ="}
 )
-wrong("limit", "lanes share the reading")(
+wrong("not-parallel", "of 256 threads do the work", "The 32 lanes of a warp share")(
     {"if row < x.shape[0]:": "if row < x.shape[0] and lane == 0:", "range(5)": "range(0)"},
     {"range(lane, x.shape[1], 32):\n            value": "range(x.shape[1]):\n            value"},
     {"range(lane, x.shape[1], 32):\n            out": "range(x.shape[1]):\n            out"},
 )
-wrong("limit", "lanes share the")(
+wrong("not-parallel", "of 256 threads do the work", "The 32 lanes of a warp share")(
     {"largest)": "other)", ", 32):\n            out": "):\n                out"},
     {
         "largest = new\n        for column": "for column",

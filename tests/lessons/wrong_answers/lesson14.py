@@ -155,6 +155,23 @@ right(
 # --- normalise-frames ------------------------------------------------------------------------
 
 wrong, right = answers_to("normalise-frames")
+wrong("not-parallel", "one warp does the work", "Five frames, five warps")(
+    "row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32\n"
+    "if cuda.threadIdx.x < 32:\n"
+    "    for frame in range(5):\n"
+    "        column = frame * 64 + lane\n"
+    "        a, b = x[row, column], x[row, column + 32]\n"
+    "        total = a + b\n"
+    "        for step in range(5):\n"
+    "            total += cuda.shfl_xor_sync(0xFFFFFFFF, total, 1 << step)\n"
+    "        mean = total / float32(64)\n"
+    "        square = (a - mean) * (a - mean) + (b - mean) * (b - mean)\n"
+    "        for step in range(5):\n"
+    "            square += cuda.shfl_xor_sync(0xFFFFFFFF, square, 1 << step)\n"
+    "        scale = float32(1) / math.sqrt(square / float32(64) + float32(1e-5))\n"
+    "        out[row, column] = (a - mean) * scale\n"
+    "        out[row, column + 32] = (b - mean) * scale"
+)
 wrong("wrong-result", "normalised by itself")(
     {"column =": "for half in range(2):\n        column ="},
     {"lane\n    a, b": "32 * half + lane\n        a"},
@@ -219,7 +236,7 @@ wrong("unwritten-output", "Block b has spectrum b")(
     {"row, lane = cuda.blockIdx.x,": "row, lane = 0,"}
 )
 wrong("unwritten-output", "begins at column 64 * f")({" cuda.threadIdx.x // 32 * 64 +": ""})
-wrong("same-value-race", "has frame f alone")(
+wrong("not-parallel", "each thread does the work of many", "has one frame")(
     {
         "column = cuda.threadIdx.x // 32 * 64 + lane\n": (
             "for column in range(lane, 320, 64):\n    "
@@ -314,6 +331,14 @@ def frames_by_shifted_squares(x, out):
 # --- staged-weights --------------------------------------------------------------------------
 
 wrong, right = answers_to("staged-weights")
+wrong("limit", "128 shared stores in one of them", "All threads of the block copy weights")(
+    {
+        "    for n in range(cuda.threadIdx.x, 4096, cuda.blockDim.x):\n        shared": (
+            "    for n in range(cuda.threadIdx.x, 4096 if cuda.threadIdx.x < 32 else 0, 32):\n"
+            "        shared"
+        )
+    }
+)
 wrong("race", "between the copying and the loop")({"cuda.syncthreads()\n    ": ""})
 wrong("barrier-divergence", "before")(
     {
@@ -374,8 +399,10 @@ wrong("uninitialised-read", "also where its warp has no row")(
     }
 )
 wrong("uninitialised-read", "Each block copies all 4,096")({"threadIdx.x,": "grid(1),"})
-wrong("same-value-race", "belongs to one warp of the whole grid")({"gridsize(1)": "blockDim.x"})
-wrong("same-value-race", "copied by one thread of the block")(
+wrong("not-parallel", "each thread does the work of many", "has rows of its own")(
+    {"gridsize(1)": "blockDim.x"}
+)
+wrong("same-value-race|limit|not-parallel", "by one thread of the block|All threads of the block")(
     {
         "for n in range(cuda.threadIdx.x, 4096, cuda.blockDim.x": (
             "lane, n = cuda.threadIdx.x % 32, cuda.grid(1) // 32\n    for k in range(64"
@@ -405,7 +432,7 @@ wrong("float64", "GELU too")(
 )
 
 
-@wrong("uncoalesced", "A warp has a row together")
+@wrong("not-parallel", "Each warp of the grid has rows of its own")
 @cuda.jit
 def staged_with_a_thread_a_row(z, weight, bias, out):
     shared = cuda.shared.array((64, 64), float32)
