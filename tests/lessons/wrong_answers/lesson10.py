@@ -313,12 +313,12 @@ wrong("wrong-result", "exp(old largest - new largest)")(
 wrong("wrong-result", "before either is changed")(
     {"other_total =": "largest = max(largest, other)\n            other_total ="}
 )
-wrong("limit", "lanes share the reading")(
+wrong("not-parallel", "of 256 threads do the work", "The 32 lanes of a warp share")(
     {"if row < x.shape[0]:": "if row < x.shape[0] and lane == 0:", "range(5)": "range(0)"},
     {"range(lane, x.shape[1], 32):\n            value": "range(x.shape[1]):\n            value"},
     {"range(lane, x.shape[1], 32):\n            out": "range(x.shape[1]):\n            out"},
 )
-wrong("limit", "lanes share the")(
+wrong("not-parallel", "of 256 threads do the work", "The 32 lanes of a warp share")(
     {"largest)": "other)", ", 32):\n            out": "):\n                out"},
     {
         "largest = new\n        for column": "for column",
