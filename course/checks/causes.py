@@ -1,7 +1,7 @@
 """Slips that stand in an answer's text: each gets the words that cure it, and its line.
 
-Numba's error, or a wrong result, is far from such a slip: `if i < out.shape` ends in a message about
-signatures, `row < height & column < width` in no message at all.
+Numba's error, or a wrong result, is far from such a slip: `if i < out.shape` ends in a message
+about signatures, `row < height & column < width` in no message at all.
 """
 
 from __future__ import annotations
