@@ -288,7 +288,9 @@ def is_wholly(got: Any, candidate: Any) -> bool:
     if isinstance(candidate, str) or candidate is None:
         return type(got) is type(candidate) and got == candidate
     try:
-        return _near(np.asarray(got), np.asarray(candidate))
+        mine, given = np.asarray(got), np.asarray(candidate)
+        floats = mine.dtype.kind in "fc" and given.dtype.kind in "fc"
+        return _near(mine, given) or np.array_equal(mine, given, equal_nan=floats)
     except ValueError:  # lists of unequal lengths, a number beside an array
         return False
 

@@ -99,3 +99,12 @@ def test_a_function_without_return_is_told_so_and_is_no_stub():
     text = "def error(a, b):\n    if a.sum() > 1e9:\n        return 0, 0\n"
     verdict = check("sample-error", function_of(text, "some return", {}))
     assert "Some way through it ends without `return`" in str(verdict)
+
+
+def test_a_mistake_is_named_only_where_it_gives_the_answer_in_all_cases():
+    """5 of the 5 cases are wrong, and in one of them alone would the mistake give this."""
+    verdict, said = said_of(SQUARE, "x[i] * x[i]", "x[i] + x[i]")
+    assert "you double x instead of squaring it" in said
+    verdict, said = said_of(SQUARE, "x[i] * x[i]", "x[i] + x[i if x.size < 10 else 0]")
+    assert verdict.kind == "wrong-result" and "8 elements" in said
+    assert "you double x" not in said

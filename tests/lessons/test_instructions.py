@@ -70,7 +70,8 @@ def padded(text, line, said):
     more = {"one": 1}.get(number) or int(number)
     pattern = rf"({name} = cuda\.shared\.array\(\([^()]*, )(\w+)\)"
     assert re.search(pattern, text), text
-    return re.sub(pattern, rf"\g<1>\g<2> + {more})", text)
+    longer = f"PADDED_ROW = {re.search(pattern, text)[2]} + {more}\n"  # a shape is a constant
+    return longer + re.sub(pattern, r"\g<1>PADDED_ROW)", text)
 
 
 def with_a_barrier(text, line, said):
