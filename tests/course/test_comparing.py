@@ -46,7 +46,7 @@ def only(index, value=99.0, source=MATRIX):
         (VECTOR + 0.25, VECTOR, "0.25 more than"),
         (0 * VECTOR, VECTOR, "Every element is 0"),
         (only((0, 3)), MATRIX, "Only elements on the border"),
-        (VECTOR * (1 + 1e-13), VECTOR, "Close: the largest error"),
+        (VECTOR * (1 + 1e-9), VECTOR, "Close: the largest error"),
     ],
 )
 def test_wrong_array_is_recognised(got, expected, words):

@@ -413,7 +413,7 @@ def test_the_last_elements_of_an_access_are_inside_too():
     assert (finding.kind, finding.line, finding.where.thread) == ("out-of-bounds", 4, (12, 0, 0))
     assert finding.code == "load4(x, i)"
     assert "reads 4 elements from x[48] on, but x has size 50" in finding.message
-    assert "`if i + 3 < x.shape[0]:`" in finding.message
+    assert "`if i + 3 < x.size:`" in finding.message
     np.testing.assert_array_equal(out[:48], x[:48])
     assert np.isnan(out[48:52]).all() and (out[52:] == 0).all()
 
