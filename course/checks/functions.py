@@ -31,6 +31,7 @@ from warpsim.run.masks import EndlessLoop, limited_steps
 HARMFUL = ERRORS | {"endless-loop"}
 MOST_STEPS = 100_000  # passes of one loop of a simulated kernel
 MOST_SECONDS = 20.0  # of a case; the slowest right answer takes less than one
+SECONDS_ELSEWHERE = 2.0  # of a case in which only a cause is looked for
 
 
 def judge_function(exercise: FunctionExercise, answer: Any) -> str:
@@ -125,7 +126,7 @@ def _call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
         for sentence, mistake in exercise.mistakes.items()
     }
     got = _on_host(result)
-    is_cause = partial(_is_cause, exercise, number, answer)
+    is_cause = partial(_is_cause, exercise, number, _OtherCases(exercise, answer))
     try:
         _compare_values(exercise, "the result", got, expected, before, mistaken, is_cause)
     except Failure as failure:
@@ -139,10 +140,37 @@ def _call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
         _compare_values(exercise, "the result", got, expected, before, order, is_cause)
 
 
+class _OtherCases:
+    """What an answer returns in other cases than the one that is judged, each called once."""
+
+    def __init__(self, exercise: FunctionExercise, answer: Callable[..., Any]) -> None:
+        self._exercise, self._answer = exercise, answer
+        self._values: dict[int, Any] = {}
+        self._ends = True
+
+    def value(self, number: int) -> Any:
+        """Return the value; raise what the answer raised, and OutOfTime once it has not ended."""
+        if number not in self._values:
+            if not self._ends:
+                raise OutOfTime
+            try:
+                with time_limit(SECONDS_ELSEWHERE):
+                    value = value_of(self._exercise, number, self._answer)
+            except OutOfTime:
+                self._ends = False
+                raise
+            except (Exception, SystemExit) as error:
+                value = error
+            self._values[number] = value
+        if isinstance(self._values[number], BaseException):
+            raise self._values[number]
+        return self._values[number]
+
+
 def _is_cause(
     exercise: FunctionExercise,
     number: int,
-    answer: Callable[..., Any],
+    others: _OtherCases,
     sentence: str,
     keys: tuple[Any, ...] = (),
 ) -> bool:
@@ -154,8 +182,7 @@ def _is_cause(
         if other == number:
             continue
         try:
-            with time_limit(MOST_SECONDS):
-                got = value_of(exercise, other, answer)
+            got = others.value(other)
             given = exercise.mistaken(exercise.mistakes[sentence], other)
         except (Exception, SystemExit, OutOfTime):
             continue  # another fault of the answer, or of the mistake

@@ -259,6 +259,20 @@ def grey_without_return(red, green, blue):
 wrong("typing", "and a return")({"= luminance": "= grey_without_return"})
 
 
+@cuda.jit(device=True)
+def grey_of_a_row(out, row, pixels, first, step):
+    for column in range(first, out.shape[1], step):
+        pixel = pixels[column]
+        out[row, column] = grey_of(pixel[0], pixel[1], pixel[2])
+
+
+right(
+    "column, row = cuda.grid(2)\nwide, high = cuda.gridsize(2)\n"
+    "for i in range(row, out.shape[0], high):\n"
+    "    grey_of_a_row(out, i, rgb[i], column, wide)"
+)
+
+
 # --- histogram -------------------------------------------------------------------------------
 
 wrong, right = answers_to("histogram")
