@@ -15,6 +15,7 @@ BEGIN = "### BEGIN SOLUTION"
 END = "### END SOLUTION"
 IGNORE_OUTPUT = "# NBVAL_IGNORE_OUTPUT"
 TAGS = {"exercise", "check", "long"}
+_ABOUT = re.compile(r"^About (\d+)( and a half)? (minute|hour)s?( and a half)?", re.MULTILINE)
 OPENING = ("What you will do", "What you will learn", "What you need", "How long it takes")
 CLOSING = (
     "What you should be able to say now",
@@ -171,9 +172,7 @@ def title(cells: list[Cell]) -> tuple[str, str]:
 def duration(cells: list[Cell]) -> str:
     """Return how long a lesson takes by its own words, "About 2 and a half hours": "2½ h"."""
     text = "\n".join(cell.source for cell in cells if cell.kind == "markdown")
-    found = re.search(
-        r"^About (\d+)( and a half)? (minute|hour)s?( and a half)?", text, re.MULTILINE
-    )
+    found = _ABOUT.search(text)
     if not found:
         raise LessonError("no line says how long it takes: About 2 hours ..., About 45 minutes ...")
     number, half, unit, later = found.groups()
@@ -269,8 +268,8 @@ def _heading_problems(cells: list[Cell]) -> list[str]:
     found += [
         f"nothing stands below {name!r}" for name in OPENING + CLOSING if not below[name].strip()
     ]
-    if not re.search(r"minutes|hours?", below["How long it takes"]):
-        found.append("'How long it takes' names minutes or hours")
+    if not _ABOUT.search(below["How long it takes"]):
+        found.append("'How long it takes' begins About 45 minutes, or About 2 and a half hours")
     if not _FOLD.search(below["Questions"]):
         found.append("'Questions' folds its answers in <details>")
     if len(re.findall(r"\]\(https://", below["What to read next"])) < 2:

@@ -27,7 +27,7 @@ LESSON = '''\
 
 # %% [markdown]
 # ## How long it takes
-# Five minutes.
+# About 5 minutes.
 
 # %%
 import os

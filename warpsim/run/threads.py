@@ -221,12 +221,9 @@ class Threads(
                 "the index is unsigned and went below zero, where nothing counts from the end: "
                 "subtract signed integers, such as int32, and guard with `>= 0`"
             )
-        elif size == 0 and array.root.space == "shared":
-            cure = (
-                "dynamic shared memory has the bytes that the launch gives, the fourth number in "
-                "kernel[grid, block, stream, bytes], or trace's dynamic_shared"
-            )
         else:
+            if type(array.shape[axis]) is ndarray:  # each lane has a size of its own
+                outside = self.lane == lane
             full = np.broadcast_to(np.asarray(index[axis]), (self.lanes,))
             cure = bounds_cure(self, array, names[axis], axis, full, outside, size, op)
         self.found(

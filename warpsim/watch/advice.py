@@ -136,6 +136,8 @@ def _counted(threads: Any, name: str, values: ndarray) -> int | None:
 def _other_axis(threads: Any, array: Any, axis: int, counted: int) -> str | None:
     """Words for an index along an axis of the launch that another axis of the array has made."""
     geometry = threads.geometry
+    if any(isinstance(size, ndarray) for size in array.shape):
+        return None
     covers = [
         [
             0 <= blocks * block - size < block and blocks * block > 1
