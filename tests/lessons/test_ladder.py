@@ -242,6 +242,8 @@ def test_the_limits_are_those_of_the_packages_kernels():
         arguments = case.arguments(np.random.default_rng(0))
         assert arguments["k"] == k
         report = trace(kernel, case.grid, case.block, *arguments.values())
-        for limit in exercise.limits:
+        reads = [limit for limit in exercise.limits if limit.figure == "lanes"]
+        assert reads
+        for limit in reads:
             found = report.total(limit.space, limit.operation).lanes / arguments["out"].size
             assert limit.at_most / 2 <= found <= limit.at_most * (1 + 1e-9)
