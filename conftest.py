@@ -28,7 +28,7 @@ SPREAD = {
     "test_svd_launches", "test_svd", "test_wrong_answers",
     "test_notebooks_generator", "test_uninitialised_programs", "test_exchanges",
     "test_control_flow", "test_command_line", "test_pipeline_resume", "test_pipeline_changed",
-    "test_compile_all",
+    "test_compile_all", "test_edits",
 }  # fmt: skip
 
 # where each of a few processes runs tests, the threads of its linear algebra are in the others' way
