@@ -93,12 +93,6 @@ def label(path: Path) -> str:
     return f"{path.parent.name}/{path.name}"
 
 
-def path_of(name: str, root: Path = ROOT) -> Path:
-    """Return where the lesson of a name such as ``05_shared_memory`` lies."""
-    number, _, stem = name.partition("_")
-    return root / "lessons" / f"lesson{number}" / f"{stem}.py"
-
-
 def parse(text: str) -> list[Cell]:
     """Cut a lesson's text into cells.
 

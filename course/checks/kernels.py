@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -257,29 +257,22 @@ def _unwritten_message(name: str, mask: np.ndarray) -> str:
     return f"Your kernel leaves elements of {name} unwritten: {extent(mask)}, from {index} on."
 
 
-def _is_cause(exercise: KernelExercise, number: int, answer: Any, name: str, sentence: str) -> bool:
+def _is_cause(
+    exercise: KernelExercise, number: int, stored: Callable | None, name: str, sentence: str
+) -> bool:
     """Whether a mistake gives an output of an answer in all other cases, too, right or wrong."""
     for other in range(len(exercise.cases)):
-        if other == number or answer is None:  # wrong on a GPU alone: simulated it is right
+        if other == number or stored is None:  # wrong on a GPU alone: simulated it is right
             continue
         try:
-            stored = _stored(exercise, other, answer)
+            got = stored(other)[name]
             mistake = exercise.mistaken(exercise.mistakes[sentence], other)
         except (Failure, NoValue):
             continue  # another fault of the answer, or of the mistake
         given = _by_name(exercise, mistake, exercise.arguments(other))
-        if not is_wholly(stored[name], given[name]):
+        if not is_wholly(got, given[name]):
             return False
     return True
-
-
-def _stored(exercise: KernelExercise, number: int, answer: Any) -> dict[str, np.ndarray]:
-    expected = _references(exercise, exercise.arguments(number))
-    arguments = _prepared(exercise, number, expected)
-    report = _run_trace(exercise, number, answer, arguments)
-    if any(finding.kind in ERRORS for finding in report.findings):
-        raise Failure("raised", "")
-    return {name: arguments[name] for name in expected}
 
 
 def _compare_results(
@@ -296,6 +289,10 @@ def _compare_results(
     def mistaken(mistake: Any, name: str) -> np.ndarray:
         return _by_name(exercise, exercise.mistaken(mistake, number), arguments)[name]
 
+    # what the answer stores in the other cases: simulated where that is asked, and once
+    stored = (
+        cache(lambda other: results_of(exercise, other, answer)) if answer is not None else None
+    )
     block = exercise.cases[number].block
     threads = int(np.prod(block))
     for name, right in expected.items():
@@ -313,7 +310,7 @@ def _compare_results(
             before=arguments[name] if name in exercise.updated else None,
             atomics=atomics,
             tolerance_reason=exercise.tolerance.reason,
-            is_cause=partial(_is_cause, exercise, number, answer, name),
+            is_cause=partial(_is_cause, exercise, number, stored, name),
             cancels={
                 sentence: np.broadcast_to(call_with_named(where, arguments), right.shape)
                 for sentence, where in exercise.cancels.items()

@@ -7,15 +7,12 @@ one line of NumPy.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 from numba import float32
 
 from course.backend import cuda
 from course.kernels.svd.rotate import rotation as rotation_on_gpu
-
-Rotation = Callable[[float, float, float], tuple[float, float]]
 
 
 def rotation(a: float, b: float, g: float) -> tuple[float, float]:
