@@ -76,21 +76,35 @@ def linked(source: str, own: str, built: Mapping[str, str]) -> str:
     for number, (start, end) in reversed(_unlinked(source, own, built)):
         shown = " ".join(source[start:end].split())
         source = f"{source[:start]}[{shown}]({built[number]}.ipynb){source[end:]}"
-    return "\n".join(part for line in source.split("\n") for part in _wrapped(line))
+    return _wrapped(source)
 
 
-def _wrapped(line: str) -> list[str]:
-    """Break a line of prose that has become too long; a table's stays as it is."""
-    if len(line) <= _WIDTH or line.lstrip().startswith("|"):
-        return [line]
-    indent = re.match(r"\s*(?:[-*] |\d+\. )?", line)[0]
-    return textwrap.wrap(
-        line,
-        _WIDTH,
-        subsequent_indent=" " * len(indent),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+def _wrapped(source: str) -> str:
+    """Break the paragraphs anew that have a line too long; code and tables stay as they are."""
+    blocks: list[list[str]] = []
+    fenced = False
+    for line in source.split("\n"):
+        fenced ^= line.startswith("```")
+        apart = fenced or re.match(r"\s*([-*] |\d+\. |\||#|<|```|$)", line)
+        if blocks and not apart and not re.match(r"(\||#|<|```|$)", blocks[-1][0]):
+            blocks[-1].append(line)
+        else:
+            blocks.append([line])
+    made = []
+    for block in blocks:
+        if max(map(len, block)) <= _WIDTH or block[0].startswith("|"):
+            made += block
+            continue
+        indent = " " * len(re.match(r"\s*(?:[-*] |\d+\. )?", block[0])[0])
+        text = " ".join([block[0].rstrip(), *map(str.strip, block[1:])])
+        made += textwrap.wrap(
+            text,
+            _WIDTH,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return "\n".join(made)
 
 
 def main(arguments: list[str] | None = None) -> None:
