@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
-from tools.cells import Cell, name, paths, read
+from tools.cells import Cell, name, parse, paths
 
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>\d\d_\w+\.ipynb)(?:#[^)]*)?\)")
 _NUMBER = r"(?:\[(?:[Ll]essons? )?\d\d[^\]]*\]\([^)]*\)|\d\d\b)"
@@ -21,6 +21,8 @@ _MENTION = re.compile(
     rf"(?:(?:,\s+and|,\s+or|,|\s+and|\s+or|\s+to)\s+{_NUMBER})*"
 )
 _FENCE = re.compile(r"^```.*?^```|`[^`\n]+`", re.DOTALL | re.MULTILINE)
+_UNBROKEN = re.compile(r"`[^`]+`|\[[^\]]*\]\([^)]*\)| [-+*#>] ")  # what stays on one line
+_GLUE = "\N{NO-BREAK SPACE}"
 _WIDTH = 98  # of a markdown cell's text in a lesson's file, where each line starts with "# "
 
 
@@ -97,13 +99,14 @@ def _wrapped(source: str) -> str:
             continue
         indent = " " * len(re.match(r"\s*(?:[-*] |\d+\. )?", block[0])[0])
         text = " ".join([block[0].rstrip(), *map(str.strip, block[1:])])
-        made += textwrap.wrap(
-            text,
+        lines = textwrap.wrap(
+            _UNBROKEN.sub(lambda piece: piece[0].replace(" ", _GLUE), text),
             _WIDTH,
             subsequent_indent=indent,
             break_long_words=False,
             break_on_hyphens=False,
         )
+        made += [line.replace(_GLUE, " ") for line in lines]
     return "\n".join(made)
 
 
@@ -113,13 +116,24 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("lessons", nargs="+", type=Path, help="lessons/lessonNN/name.py")
     built = {name(path)[:2]: name(path) for path in paths()}
     for path in parser.parse_args(arguments).lessons:
-        lines = path.read_text(encoding="utf-8").split("\n")
-        for cell in reversed(read(path)):
-            if cell.kind == "markdown" and _unlinked(cell.source, _own_number(path), built):
-                end = cell.line + len(cell.source.split("\n"))
-                text = linked(cell.source, _own_number(path), built)
-                lines[cell.line : end] = [f"# {line}".rstrip() for line in text.split("\n")]
-        path.write_text("\n".join(lines), encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
+        path.write_text(_with_links(text, _own_number(path), built), encoding="utf-8")
+
+
+def _with_links(text: str, own: str, built: Mapping[str, str]) -> str:
+    """Return a lesson's text with a link at the first mention of each other lesson in a cell."""
+    lines = text.split("\n")
+    for cell in reversed(parse(text)):
+        if cell.kind != "markdown" or not _unlinked(cell.source, own, built):
+            continue
+        below = lines[cell.line :]  # the line numbers count from 1, so these are behind `# %%`
+        ends = (place for place, line in enumerate(below) if line.startswith("# %%"))
+        end = cell.line + next(ends, len(below))
+        while not lines[end - 1]:
+            end -= 1
+        new = linked(cell.source, own, built).split("\n")
+        lines[cell.line : end] = [f"# {line}".rstrip() for line in new]
+    return "\n".join(lines)
 
 
 def _own_number(path: Path) -> str:

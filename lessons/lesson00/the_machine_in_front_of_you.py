@@ -144,8 +144,8 @@ cuda.synchronize()
 # One function, four greetings. Nobody passed a number to it: `cuda.threadIdx.x` tells each thread
 # which one it is in its block. That is how four threads can do four different things.
 #
-# The `.x` is there because blocks can have more than one axis; [lesson
-# 01](01_threads_blocks_grids.ipynb) uses the second.
+# The `.x` is there because blocks can have more than one axis;
+# [lesson 01](01_threads_blocks_grids.ipynb) uses the second.
 #
 # `cuda.synchronize()` lets the host wait until the device is done.
 

@@ -241,8 +241,8 @@ predict.answer("copy with 64 warps instead of 1: times faster", round(rates[-1] 
 
 # %% [markdown]
 # The machine and its memory are the same for all points. Only the number of threads differs: with
-# few of them it waits most of the time. With twice the threads, twice as much is under way.
-# [Lesson 03](03_measuring_honestly.ipynb) measures this in full.
+# few of them it waits most of the time. With twice the threads, twice as much is under way, until
+# the memory itself is busy. [Lesson 03](03_measuring_honestly.ipynb) measures this in full.
 #
 # What does it buy? This is the program of [lesson 02](02_an_image_from_its_svd.ipynb), recorded: an
 # image of 2048×2048 pixels is rebuilt, by NumPy on 16 cores of a CPU, by a first kernel with a
@@ -409,8 +409,7 @@ predict.answer(
 # <kbd>core</kbd> 15 minutes
 #
 # Here is a head, seen by magnetic resonance. How often does each grey level occur in it? That is a
-# **histogram**. The grey levels
-# are sorted into eight bins first.
+# **histogram**. The grey levels are sorted into eight bins first.
 #
 # Now on the device: a thread for each pixel, and each adds 1 to the counter of its bin. What comes
 # out?
@@ -420,8 +419,10 @@ head = images.head_mri()
 bins = np.minimum(head * 8, 7).astype(np.int32).ravel()
 right = np.bincount(bins, minlength=8)
 print(f"{bins.size:,} pixels:", right)
+plots.image_grid([head], ["a head"])
 
 
+# %%
 @cuda.jit
 def count_carelessly(counts, values):
     i = cuda.grid(1)
@@ -429,7 +430,6 @@ def count_carelessly(counts, values):
         counts[values[i]] += 1
 
 
-# %%
 predict("are all pixels counted?", "no", choices=("yes", "no"))
 
 # %%

@@ -115,7 +115,7 @@ u, s, vt = factors["head MRI"]
 k = 50
 reco = (u[:, :k] * s[:k]) @ vt[:k, :]
 print("shape:", reco.shape, " type:", reco.dtype)
-print("mean error of a pixel below 0.01:", abs(mri - reco).mean() < 0.01)
+print(f"mean error of a pixel: {abs(mri - reco).mean():.3f}, where 1 is white")
 
 # %% [markdown]
 # Read the line slowly. `u[:, :k]` is 256×50. `s[:k]` has 50 numbers: NumPy multiplies each
@@ -143,7 +143,7 @@ plots.image_grid(rows, titles, columns=4, row_names=names, cell=1.3)
 #
 # Three indices, so three loops. The question is only who runs them.
 #
-# A detail worth a smile: to rebuild only a part of the image, you take some **rows** of `u` and
+# To rebuild only a part of the image, you take some **rows** of `u` and
 # some **columns** of `vt`. Nothing else changes. Every pixel is independent of all others. That
 # is why a GPU will like this problem.
 
@@ -209,7 +209,7 @@ pictures.way_of_an_image(size=256, k=50)
 # | SVD | CPU | a library does it well; GPU: [lesson 11](11_the_decomposition_itself.ipynb) |
 # | copy `u`, `s`, `vt` | bus | two memories |
 # | rebuild | GPU | 65,536 pixels, none needs another |
-# | PSNR, SSIM, picture | CPU | once for each image, small |
+# | quality (section 9), picture | CPU | once for each image, small |
 
 # %% [markdown]
 # The plan rests on **assumptions**. Write yours down, so that you can test them later:

@@ -66,8 +66,8 @@ from lessons.lesson03.toy_gpu import ToyGPU
 # | NumPy at 2048², k = 256 | 37.6 cold, 7.08 warm |
 
 # %% [markdown]
-# (**Shared memory** is fast memory that the threads of a block have in common: [lesson
-# 05](05_shared_memory.ipynb).) The project concluded, in other words:
+# (**Shared memory** is fast memory that the threads of a block have in common:
+# [lesson 05](05_shared_memory.ipynb).) The project concluded, in other words:
 #
 # 1. CuPy is slower than Numba.
 # 2. Shared memory makes a small image 20 times slower: a "speed-up" of 0.05×.
@@ -436,8 +436,8 @@ for size in (512, 1024, 2048, 4096):
 #
 # A GPU has **roofs**: so many bytes a second from its memory, so many operations a second. They are
 # printed in data sheets, and they can be measured: by a program that only copies, and one that only
-# multiplies and adds. (`tensor_…` are units for small matrix products: [lesson
-# 17](17_tensor_cores.ipynb).)
+# multiplies and adds. (`tensor_…` are units for small matrix products:
+# [lesson 17](17_tensor_cores.ipynb).)
 
 # %%
 from course import recorded_roofs
@@ -764,8 +764,6 @@ check("impossible-figures", impossible)
 # stand below, as bars. (A transpose swaps rows and columns: [lesson
 # 04](04_warps_and_coalescing.ipynb).) Where will the kernels of [lesson
 # 02](02_an_image_from_its_svd.ipynb) be: near the roof, at a half, or below a tenth?
-# stand below, as bars. (A transpose swaps rows and columns: lesson 04.) Where will the kernels of
-# lesson 02 be: near the roof, at a half, or below a tenth?
 
 # %%
 predict("reconstruct_naive, percent of the float32 roof", 10, within=3)
@@ -903,10 +901,10 @@ predict.answer("original: 32x32 against 8x8, times slower", round(slower, 1))
 
 # %% [markdown]
 # In `naive` the shape hardly matters. In the two others 16×16 is slower than 8×8, and 32×32 is
-# twice as slow: x walks down the rows, and a 32-wide block puts 32 rows under each warp. ([Lesson
-# 04](04_warps_and_coalescing.ipynb) counts it.) So claim 3 held on a T4, where float64 seems to
-# have hidden everything else, and it does not hold in general. Change **one thing at a time**, and
-# ask what could hide what you look for.
+# twice as slow: x walks down the rows, and a 32-wide block puts 32 rows under each warp.
+# ([Lesson 04](04_warps_and_coalescing.ipynb) counts it.) So claim 3 held on a T4, where float64
+# seems to have hidden everything else, and it does not hold in general. Change **one thing at a
+# time**, and ask what could hide what you look for.
 
 # %% [markdown]
 # Now compare `float32` with `original`, shape by shape: the same mapping, another sum. On a T4 the

@@ -25,7 +25,8 @@
 #
 # Lessons [00](00_the_machine_in_front_of_you.ipynb) to [02](02_an_image_from_its_svd.ipynb):
 # kernels on two axes, guards, `trace`, the reconstruction. [Lesson 03](03_measuring_honestly.ipynb)
-# is not needed. No GPU either: this lesson counts, it does not time.
+# is not needed. From [lesson 01](01_threads_blocks_grids.ipynb)'s deepening sections: the
+# grid-stride loop (section 11). No GPU is needed: this lesson counts, it does not time.
 
 # %% [markdown]
 # ## How long it takes
@@ -286,8 +287,8 @@ predict.answer(question, load.sectors / load.requests, unit="sectors", how="coun
 #
 # <details><summary>Hint</summary>
 #
-# It is the grid-stride loop of [lesson 01](01_threads_blocks_grids.ipynb): `range(first, end,
-# step)` with the thread's number and the number of all threads.
+# It is the grid-stride loop of [lesson 01](01_threads_blocks_grids.ipynb):
+# `range(first, end, step)` with the thread's number and the number of all threads.
 #
 # </details>
 

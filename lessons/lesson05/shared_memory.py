@@ -27,7 +27,8 @@
 #
 # Lessons [01](01_threads_blocks_grids.ipynb), [02](02_an_image_from_its_svd.ipynb) and
 # [04](04_warps_and_coalescing.ipynb): blocks, guards, the kernel that rebuilds an image, warps,
-# sectors, `trace`. No GPU is needed: this lesson counts, it does not time.
+# sectors, `trace`. Sections 12 and 13 go on with the transpose of lesson 04 (its sections 6 and
+# 12). No GPU is needed: this lesson counts, it does not time.
 
 # %% [markdown]
 # ## How long it takes
@@ -968,8 +969,8 @@ def pass_on_any(out, x):
 
 
 # %% [markdown]
-# The launch has four numbers now: `kernel[grid, block, stream, bytes]`. Streams are [lesson
-# 08](08_streams.ipynb); 0 is the usual one. The last number is in **bytes**, for one block.
+# The launch has four numbers now: `kernel[grid, block, stream, bytes]`. Streams are
+# [lesson 08](08_streams.ipynb); 0 is the usual one. The last number is in **bytes**, for one block.
 
 # %%
 for threads in (32, 64, 128):
@@ -991,9 +992,9 @@ print("with 256 bytes:", len(trace(pass_on_any, 2, 64, passed, x, dynamic_shared
 #
 # And how large may it be? 48 KiB again, at first. But a GPU has more: a T4 gives a block up to 64
 # KiB, an H200 227. For that the driver must be asked, once for each kernel. Numba has no word for
-# it; the package has, `allow_shared` in `course/kernels/launching.py`, and [lesson
-# 14](14_a_network_in_one_kernel.ipynb) needs it. The simulator asks nobody, and keeps the GPU's own
-# limit:
+# it; the package has, `allow_shared` in `course/kernels/launching.py`, and
+# [lesson 14](14_a_network_in_one_kernel.ipynb) needs it. The simulator asks nobody, and keeps the
+# GPU's own limit:
 
 # %%
 for kibibytes in (64, 65):
@@ -1147,10 +1148,10 @@ for op, first, second in (
     print(f"{op:6} {first:19}{pair[0]:3.0f}  {second:19}{pair[1]:3.0f}")
 
 # %% [markdown]
-# One line decides all of it: which index follows x. In the naive kernel of [lesson
-# 04](04_warps_and_coalescing.ipynb) the wrong order made the loads of `u` uncoalesced. Here it does
-# so to `u` **and** `vt`, and the tiles are filled and read through conflicts. Only `vt_tile[i, y]`
-# was free already. The sums:
+# One line decides all of it: which index follows x. In the naive kernel of
+# [lesson 04](04_warps_and_coalescing.ipynb) the wrong order made the loads of `u` uncoalesced. Here
+# it does so to `u` **and** `vt`, and the tiles are filled and read through conflicts. Only
+# `vt_tile[i, y]` was free already. The sums:
 
 # %%
 print("                            original  repaired")

@@ -23,9 +23,10 @@
 # ## What you need
 #
 # Lessons [02](02_an_image_from_its_svd.ipynb), [04](04_warps_and_coalescing.ipynb) and
-# [05](05_shared_memory.ipynb): the reconstruction, sectors, tiles, barriers, banks. [Lesson
-# 03](03_measuring_honestly.ipynb) for the words roof and occupancy. No GPU is needed: all times
-# below were recorded on one. If you have a GPU, you measure your own beside them.
+# [05](05_shared_memory.ipynb): the reconstruction, sectors, tiles, barriers, banks.
+# [Lesson 03](03_measuring_honestly.ipynb) for the word roof, and its section 15 for occupancy. No
+# GPU is needed: all times below were recorded on one. If you have a GPU, you measure your own
+# beside them.
 
 # %% [markdown]
 # ## How long it takes
@@ -83,9 +84,9 @@ for what, milliseconds in bound(**ladder.work(), gpu="H200").times.items():
 # %% [markdown]
 # The arithmetic takes about half a millisecond, device memory far less. And `tiled` took many times
 # that. (It loads each number more often than once. But even with all of those loads, device memory
-# would allow twice its speed: section 11 counts them.) So it is not the bytes of [lesson
-# 04](04_warps_and_coalescing.ipynb) that hold it up, and not the arithmetic. What is it? (Section
-# 14 measures all steps on a GPU of your own.)
+# would allow twice its speed: section 11 counts them.) So it is not the bytes of
+# [lesson 04](04_warps_and_coalescing.ipynb) that hold it up, and not the arithmetic. What is it?
+# (Section 14 measures all steps on a GPU of your own.)
 
 # %% [markdown]
 # ## 2 What a multiprocessor does in a clock
@@ -349,8 +350,8 @@ predict.answer("instructions for a product, tiled", loop.per_product, how="count
 # none.)
 #
 # But that is the **inner loop** alone. Around it a thread fills tiles, tests edges, waits and
-# counts rounds. An H200 has counted each instruction that it started, in the whole kernel. ([Lesson
-# 07](07_reading_a_profiler.ipynb) says how. Here you only need the result.)
+# counts rounds. An H200 has counted each instruction that it started, in the whole kernel.
+# ([Lesson 07](07_reading_a_profiler.ipynb) says how. Here you only need the result.)
 
 # %%
 print("instructions for a product   inner loop, PTX   whole kernel, counted")
@@ -553,8 +554,8 @@ plots.roofline(recorded_roofs("H200"), points, ladder=steps)
 
 # %% [markdown]
 # The roofline has only two roofs for a step, memory and arithmetic, and the job is far to the
-# right: arithmetic should bind. Why for most steps it did not, the
-# counts of this lesson tell: under the roof are other roofs.
+# right: arithmetic should bind. Why for most steps it did not, the counts of this lesson tell:
+# under the roof are other roofs.
 #
 # (`wide` and `warp tiles` are sections 10 and 13.) How would you climb such a ladder for another
 # problem?
@@ -1290,5 +1291,5 @@ progress(6)
 # - V. Volkov, [Better performance at lower
 #   occupancy](https://www.nvidia.com/content/GTC-2010/pdfs/2238_GTC2010.pdf), 2010: why registers
 #   beat threads.
-# - Next in the course: [lesson 07](07_reading_a_profiler.ipynb), Reading a profiler. [Lesson
-#   17](17_tensor_cores.ipynb) goes on from here, to tensor cores.
+# - Next in the course: [lesson 07](07_reading_a_profiler.ipynb), Reading a profiler.
+#   [Lesson 17](17_tensor_cores.ipynb) goes on from here, to tensor cores.

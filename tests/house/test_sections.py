@@ -263,6 +263,21 @@ def test_a_link_to_another_lesson_than_it_says_is_refused(text, says):
     assert says in links.problems(cell(text), "00", BUILT)[0]
 
 
+@pytest.mark.parametrize("start", ["", "#\n", "\n#\n#\n"])
+def test_a_missing_link_is_written_and_nothing_else(start):
+    text = "# %% [markdown]\n{}# See lesson 01\n# below.\n\n# %%\nprint(1)\n"
+    linked = text.format("").replace("lesson 01", "[lesson 01](01_next.ipynb)")
+    made = links._with_links(text.format(start), "00", {"01": "01_next"})
+    assert cells.parse(made) == cells.parse(linked)
+
+
+def test_a_long_line_is_broken_between_words_but_not_in_code_or_a_link():
+    text = f"{'word ' * 17}then `a = b - c`, of lesson 04\n- one\n- two"
+    made = links.linked(text, "00", BUILT)
+    assert made.split("\n")[1:] == ["`a = b - c`, of [lesson 04](04_warps.ipynb)", "- one", "- two"]
+    assert links.linked(text.replace("`", ""), "00", BUILT).count("\n- ") == 2
+
+
 def test_a_lessons_links_lead_to_the_lessons_beside_it(lesson):
     other = lesson.parent.parent / "lesson01"
     other.mkdir()
@@ -295,7 +310,9 @@ def test_a_tracks_lessons_are_listed(numbers, said):
     assert tracks.listed(numbers) == said
 
 
-@pytest.mark.parametrize(("minutes", "said"), [(10, "½ h"), (30, "½ h"), (60, "1 h"), (215, "3½ h")])
+@pytest.mark.parametrize(
+    ("minutes", "said"), [(10, "½ h"), (30, "½ h"), (60, "1 h"), (215, "3½ h")]
+)
 def test_a_tracks_time_is_said_in_halves_of_an_hour(minutes, said):
     assert tracks.hours(minutes) == said
 
