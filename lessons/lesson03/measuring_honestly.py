@@ -321,9 +321,9 @@ for metric in ("host", "events", "queued"):
 #
 # `benchmark` does all of this for you. It keeps the first call apart, warms up, queues launches
 # behind a busy kernel, reads events, and hands each launch **another copy** of the data, so that no
-# cache is warm. On a GPU you get your GPU's time. Without one you get the least time that the work
-# could take. (Three operations for each pixel and layer: the kernel multiplies twice, `u * s * vt`,
-# and adds. Two are what the result needs.)
+# cache is **warm**, holding what the launch before left there. On a GPU you get your GPU's time.
+# Without one you get the least time that the work could take. (Three operations for each pixel and
+# layer: the kernel multiplies twice, `u * s * vt`, and adds. Two are what the result needs.)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -505,7 +505,7 @@ predict.answer("what binds at 2048, k = 256, H200", answer, how="computed")
 # - what was computed, its size and its types, and that the result was right;
 # - which machine, which versions;
 # - what is inside: first call? launch? copies? cold or warm?
-# - median, quartiles, n; where two programs are compared, an interval for each median;
+# - median, quartiles, n; where two programs are compared, an interval for each median (section 9);
 # - bytes and operations, and the roof: how far is it?
 # - against what: the best other program that you could get, on the same work.
 

@@ -512,7 +512,7 @@ predict.answer("wavefronts for a product, square", wavefronts, how="counted")
 # banks 0, 8, 16 and 24. Four words in each. The warp's two rows of threads are 8 rows of `u_tile`
 # apart, 64 words: again the same bank.
 #
-# (The finding's advice to pad is a general one. It would cure `u_tile`. In `vt_tile` the words that
+# (Padding, as for the transpose, would cure `u_tile`. In `vt_tile` the words that
 # meet lie in the *same* row, so wider rows change nothing.)
 
 # %%
