@@ -597,8 +597,8 @@ predict.answer(
 )
 
 # %% [markdown]
-# Of the eight numbers in each sector only one is used at a time. [Lesson
-# 04](04_warps_and_coalescing.ipynb) is about this. Until then: **x is the column.**
+# Of the eight numbers in each sector only one is used at a time.
+# [Lesson 04](04_warps_and_coalescing.ipynb) is about this. Until then: **x is the column.**
 
 # %% [markdown]
 # ### Exercise: turn an image by a quarter

@@ -418,8 +418,8 @@ predict.answer(question, found, how="counted")
 
 # %% [markdown]
 # The same arithmetic, the same result, and 3.6 times fewer sectors; for the stores 4 times fewer.
-# The counters of a real GPU (an H200) read the same eight figures. [Lesson
-# 04](04_warps_and_coalescing.ipynb) asks which of the three loads is to blame.
+# The counters of a real GPU (an H200) read the same eight figures.
+# [Lesson 04](04_warps_and_coalescing.ipynb) asks which of the three loads is to blame.
 #
 # The drawing shows the stores of a block's first warp. Each blue square is a thread's pixel, each
 # red frame a sector that has to be moved. On the left 16 sectors, each for two pixels.
@@ -505,8 +505,8 @@ plots.time_bars(times, "2048 × 2048, k = 256: H200 and CPU (recorded)")
 # A first kernel is level with NumPy, and with its copies it loses. A better kernel wins clearly.
 # The simulator does not tell you such times: it counts, it has no clock. What its counts are worth
 # in time is the question of the next lessons: [lesson 03](03_measuring_honestly.ipynb) measures,
-# [lesson 04](04_warps_and_coalescing.ipynb) explains the sectors in full, and [lesson
-# 05](05_shared_memory.ipynb) makes the kernel of the last bar.
+# [lesson 04](04_warps_and_coalescing.ipynb) explains the sectors in full, and
+# [lesson 05](05_shared_memory.ipynb) makes the kernel of the last bar.
 
 # %% [markdown]
 # ## 9 How good is it?

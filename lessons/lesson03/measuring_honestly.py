@@ -761,9 +761,9 @@ check("impossible-figures", impossible)
 # %% [markdown]
 # Now the **roofline**: intensity to the right, TFLOP/s upwards, the roofs as lines. Under the
 # sloping line memory sets the limit, under the flat one arithmetic. Copies compute nothing; they
-# stand below, as bars. (A transpose swaps rows and columns: [lesson
-# 04](04_warps_and_coalescing.ipynb).) Where will the kernels of [lesson
-# 02](02_an_image_from_its_svd.ipynb) be: near the roof, at a half, or below a tenth?
+# stand below, as bars. (A transpose swaps rows and columns:
+# [lesson 04](04_warps_and_coalescing.ipynb).) Where will the kernels of
+# [lesson 02](02_an_image_from_its_svd.ipynb) be: near the roof, at a half, or below a tenth?
 
 # %%
 predict("reconstruct_naive, percent of the float32 roof", 10, within=3)

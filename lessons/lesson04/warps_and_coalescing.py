@@ -287,7 +287,7 @@ predict.answer(question, load.sectors / load.requests, unit="sectors", how="coun
 #
 # <details><summary>Hint</summary>
 #
-# It is the grid-stride loop of [lesson 01](01_threads_blocks_grids.ipynb):
+# It is the grid-stride loop of [lesson 01](01_threads_blocks_grids.ipynb) (section 11):
 # `range(first, end, step)` with the thread's number and the number of all threads.
 #
 # </details>
@@ -314,10 +314,10 @@ check("total-by-strides", add_strided)
 # <kbd>core</kbd> 10 minutes
 #
 # Back to the heart of the course. Here is the kernel of the project behind it once more. x walks
-# down the rows, and each step of the loop loads three numbers. [Lesson
-# 02](02_an_image_from_its_svd.ipynb) (section 7) counted all three together: 6 sectors for a
-# request, and 1.7 with x on the columns. Now take each access by itself: which one is to blame, and
-# why?
+# down the rows, and each step of the loop loads three numbers.
+# [Lesson 02](02_an_image_from_its_svd.ipynb) (section 7) counted all three together: 6 sectors for
+# a request, and 1.7 with x on the columns. Now take each access by itself: which one is to blame,
+# and why?
 #
 # Take a part of the head, 64 × 64 pixels, k = 8, and blocks of 16 × 16.
 
@@ -396,9 +396,9 @@ predict.answer(question, tuple(after[code] for code in accesses), how="counted")
 # | x on the rows | 3,072 | 18,432 | 128 | 2,048 |
 # | x on the columns | 3,072 | 5,120 | 128 | 512 |
 #
-# These were read on a real GPU with Nsight Compute. They are the figures that you traced in [lesson
-# 02](02_an_image_from_its_svd.ipynb), to the digit. [Lesson 07](07_reading_a_profiler.ipynb) shows
-# how to read them.
+# These were read on a real GPU with Nsight Compute. They are the figures that you traced in
+# [lesson 02](02_an_image_from_its_svd.ipynb), to the digit.
+# [Lesson 07](07_reading_a_profiler.ipynb) shows how to read them.
 
 # %% [markdown]
 # ## 5 An if, and what it costs
@@ -531,8 +531,8 @@ check("transpose-write", transpose_write)
 #   leaves the memory.
 # - The compiler may load once what you wrote twice.
 # - A short `if` often becomes no branch at all: both results are computed, and one is taken.
-# - Fewer sectors take less time only where sectors are the bottleneck. In [lesson
-#   02](02_an_image_from_its_svd.ipynb) float64 seems to have been it.
+# - Fewer sectors take less time only where sectors are the bottleneck. In
+#   [lesson 02](02_an_image_from_its_svd.ipynb) float64 seems to have been it.
 #
 # The count says what you could save. Whether it pays, the clock says.
 

@@ -465,9 +465,9 @@ print(f"float32 operations      {work[0]:9,} {work[1]:9,}")
 # The loads have not vanished. They went to a nearer memory, two for each multiplication with
 # addition.
 #
-# The line that adds up the products is the next bottleneck, and [lesson
-# 06](06_reuse_reuse_reuse.ipynb) removes it: each thread computes several pixels, and keeps numbers
-# in registers.
+# The line that adds up the products is the next bottleneck, and
+# [lesson 06](06_reuse_reuse_reuse.ipynb) removes it: each thread computes several pixels, and keeps
+# numbers in registers.
 #
 # The arithmetic shrank by almost a third. Why? `s` was a multiplication in every step, and is now
 # one for each loaded element.
@@ -537,8 +537,8 @@ predict.answer("wavefronts, strides 2, 32, 3 and 0", found, how="counted")
 # | kernel | loads of an element, before | with a tile | what the tile gains |
 # |---|---|---|---|
 # | reconstruction | 64 | 4 | reuse |
-# | blur | 7 | 1.1 | reuse |
-# | transpose | 1 | 1 | order |
+# | blur (section 10) | 7 | 1.1 | reuse |
+# | transpose (section 12) | 1 | 1 | order |
 # | a map such as `2 * x` | 1 | 1 | nothing |
 #
 # The transpose loads and stores each element once, with a tile or without. There is no reuse. It
@@ -559,8 +559,8 @@ predict.answer("wavefronts, strides 2, 32, 3 and 0", found, how="counted")
 #
 # <kbd>deepening</kbd> 25 minutes
 #
-# The first use that saves something. A blur replaces each element by the mean of seven: itself and
-# three on either side. Outside of `x` stand zeros. Without shared memory:
+# Here is another use that saves loads. A blur replaces each element by the mean of seven: itself
+# and three on either side. Outside of `x` stand zeros. Without shared memory:
 
 # %%
 RADIUS = 3
@@ -1190,8 +1190,8 @@ for size, measured in ((512, 186), (1024, 53.7), (2048, 157.5)):
 # %% [markdown]
 # - **512:** both bounds are a few milliseconds. The 186 ms hold the first call: the compiler.
 # - **1024** fits 46 ms of float64 at base clock, **2048** fits 135 ms at boost clock. In both, the
-#   bound is about 86% of what was measured. For the naive kernel in [lesson
-#   02](02_an_image_from_its_svd.ipynb) it was 87%.
+#   bound is about 86% of what was measured. For the naive kernel in
+#   [lesson 02](02_an_image_from_its_svd.ipynb) it was 87%.
 # - The wavefronts need about a quarter of that, or a half if each takes two clocks. Either way they
 #   fit behind float64.
 #
@@ -1233,8 +1233,8 @@ progress(5)
 #    threads and fills a T4's multiprocessor alone, so its waiting is hidden by nobody.
 # 4. No conflict: 32 neighbouring words. No conflict: one word, a broadcast.
 # 5. Yes. In the next round the block fills the other buffer, so nobody overwrites what is still
-#    read. That is double buffering, with twice the memory ([lesson
-#    06](06_reuse_reuse_reuse.ipynb)).
+#    read. That is double buffering, with twice the memory
+#    ([lesson 06](06_reuse_reuse_reuse.ipynb)).
 # 6. A barrier is for all threads of the block that have not returned. If they skipped it, the
 #    others might wait for ever.
 #
