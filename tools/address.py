@@ -86,11 +86,11 @@ def write(address: Address, root: Path = lessons.ROOT) -> None:
 def lesson_table(address: Address, root: Path = lessons.ROOT) -> str:
     """Return the README's table of lessons, with a badge for each that is there."""
     present = {lessons.name(path)[:2]: path for path in lessons.paths(root)}
-    rows = ["| | lesson | takes | student | solution |", "|---|---|---|---|---|"]
+    rows = ["| | lesson | core | all | student | solution |", "|---|---|---|---|---|---|"]
     for number, name in lessons.PLAN:
         path = present.get(number)
         if path is None:
-            rows.append(f"| {number} | {name} | planned | | |")
+            rows.append(f"| {number} | {name} | planned | | | |")
             continue
         cells = lessons.read(path)
         _, name = lessons.title(cells)
@@ -99,7 +99,9 @@ def lesson_table(address: Address, root: Path = lessons.ROOT) -> str:
             for kind in ("notebooks", "solutions")
         ]
         link = f"[{name}](notebooks/{lessons.name(path)}.ipynb)"
-        rows.append(f"| {number} | {link} | {lessons.duration(cells)} | {' | '.join(badges)} |")
+        core = f"{lessons.core_minutes(cells)} min"
+        times = f"{core} | {lessons.duration(cells)}"
+        rows.append(f"| {number} | {link} | {times} | {' | '.join(badges)} |")
     return "\n".join(rows)
 
 
