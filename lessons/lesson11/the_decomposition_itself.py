@@ -1012,11 +1012,11 @@ predict("times faster than CuPy, 64 matrices of 256 x 256", 64, within=3, no_eff
 def svd_table(kernel, shape, *metrics):
     """Print the recorded times of a batch, fastest first, and how far the results are off."""
     print(f"{kernel}, {shape}".ljust(33) + "ms" + "".join(f"{each:>15}" for each in metrics))
-    its = {"kernel": kernel, "shape": shape, "gpu": "H200"}
-    for figure in sorted(recorded("svd", **its), key=lambda each: each.median):
+    wanted = {"kernel": kernel, "shape": shape, "gpu": "H200"}
+    for figure in sorted(recorded("svd", **wanted), key=lambda each: each.median):
         line = f"  {figure.variant:22}{figure.median:11.2f}"
         for metric in metrics:
-            (off,) = recorded("svd", variant=figure.variant, metric=metric, **its)
+            (off,) = recorded("svd", variant=figure.variant, metric=metric, **wanted)
             line += f"{off.median:15.4g}"
         print(line)
 
@@ -1026,8 +1026,8 @@ for kind in ("normal", "image", "deficient"):
     svd_table(f"svd {kind}", "64x256x256", *OFF)
 
 # %%
-its = {"kernel": "svd normal", "shape": "64x256x256", "gpu": "H200"}
-ms = {figure.variant: figure.median for figure in recorded("svd", **its)}
+wanted = {"kernel": "svd normal", "shape": "64x256x256", "gpu": "H200"}
+ms = {figure.variant: figure.median for figure in recorded("svd", **wanted)}
 times = round(ms["cupy"] / ms["auto"])
 predict.answer("times faster than CuPy, 64 matrices of 256 x 256", times)
 
@@ -1058,8 +1058,8 @@ print("64 matrices  " + "".join(f"{name:>14}" for name in svd.LADDER) + "   [ms]
 for size in (64, 128, 256):
     line = f"{f'{size} x {size}':13}"
     for name in svd.LADDER:
-        its = {"kernel": "svd normal", "shape": f"64x{size}x{size}", "gpu": "H200"}
-        line += "".join(f"{each.median:14.2f}" for each in recorded("svd", variant=name, **its))
+        wanted = {"kernel": "svd normal", "shape": f"64x{size}x{size}", "gpu": "H200"}
+        line += "".join(f"{each.median:14.2f}" for each in recorded("svd", variant=name, **wanted))
         line += " " * 14 * (size > svd.LADDER[name].largest)
     print(line)
 
@@ -1083,8 +1083,8 @@ print("gesvda's time / ours" + "".join(f"{batch:8,}" for batch in BATCHES) + "  
 for size in (64, 128, 256, 512):
     line = f"{f'{size} x {size}':20}"
     for batch in BATCHES:
-        its = {"kernel": "svd normal", "shape": f"{batch}x{size}x{size}", "gpu": "H200"}
-        ms = [recorded("svd", variant=name, **its) for name in ("torch gesvda", "auto")]
+        wanted = {"kernel": "svd normal", "shape": f"{batch}x{size}x{size}", "gpu": "H200"}
+        ms = [recorded("svd", variant=name, **wanted) for name in ("torch gesvda", "auto")]
         line += f"{ms[0][0].median / ms[1][0].median:8.2f}" if all(ms) else f"{'-':>8}"
     print(line)
 
