@@ -231,11 +231,13 @@ predict("copy with 64 warps instead of 1: times faster", 2, within=2, no_effect=
 copies = recorded("measuring", kernel="copy by warps", dtype="float32", gpu="H200")
 on_the_gpu = [132 * 32 * int(copy.shape) for copy in copies]
 rates = [copy.gigabytes_per_second for copy in copies]
-predict.answer("copy with 64 warps instead of 1: times faster", round(rates[-1] / rates[0], 1))
 plots.curves(
     {"copy": (on_the_gpu, rates)}, "threads on the GPU", "GB/s", height=2.6,
     title="A copy on an H200, by its threads (recorded)",
 )  # fmt: skip
+
+# %%
+predict.answer("copy with 64 warps instead of 1: times faster", round(rates[-1] / rates[0], 1))
 
 # %% [markdown]
 # The machine and its memory are the same for all points. Only the number of threads differs: with
