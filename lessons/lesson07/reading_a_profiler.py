@@ -232,7 +232,7 @@ predict.answer("% of image 2 in which the GPU was busy", round(share), unit="%")
 # - **Memory throughput**: the same of all that moves data: L1 and shared memory, L2, device memory.
 #
 # (**L1** is the cache inside each multiprocessor, nearer than L2. It and shared memory are one
-# piece of hardware, with one door: what passes through it for the one, the other cannot use.)
+# piece of hardware with one door: while a number for the one passes, none for the other can.)
 
 # %% [markdown]
 # The counters of nine steps of the ladder were recorded, at 4096×4096, k = 1024. (A profile belongs
@@ -258,9 +258,9 @@ predict.answer("DRAM throughput of original, %", dram, unit="%")
 pictures.utilisation()
 
 # %% [markdown]
-# Device memory is idle in **every** step: the factors fit in the L2 cache. Up to *square*, but for
-# *naive*, it is L1 and shared memory that are full, from *wide* on it is the SM. And the grey bars:
-# the fastest kernels have the lowest occupancy. Section 5 comes to that.
+# Device memory is idle in **every** step: the factors fit in the L2 cache. In the steps up to
+# *square*, *naive* apart, L1 and shared memory are the fullest part. From *wide* on it is the SM.
+# And the grey bars: the fastest kernels have the lowest occupancy. Section 5 comes to that.
 
 # %% [markdown]
 # ### Exercise: what binds a kernel?

@@ -284,18 +284,18 @@ for way in ("original", "original's streams"):
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-its_spans = streams.timeline.recorded("original's streams")
+project_spans = streams.timeline.recorded("original's streams")
 slow = streams.recorded_link("pageable")
-kernel = np.median([span.milliseconds for span in its_spans if span.name == "kernel"])
+kernel = np.median([span.milliseconds for span in project_spans if span.name == "kernel"])
 stage = streams.stage_of(2048, 2048, 128, slow, kernel=float(kernel), whole=True)
 modelled = streams.schedule(stage, 12, 12, order=streams.back_at_the_end, pageable=True)
-share = 100 * streams.busy(its_spans, "compute") / streams.length(its_spans)
+share = 100 * streams.busy(project_spans, "compute") / streams.length(project_spans)
 print(f"the kernels take {share:.1f}% of the time")
-print(f"copies both ways at once: {streams.together(its_spans, 'copy in', 'copy out'):.2f} ms")
+print(f"copies both ways at once: {streams.together(project_spans, 'copy in', 'copy out'):.2f} ms")
 plots.gantts(
     {
         "the model: bytes at the rates of pageable memory": modelled,
-        "recorded on an H200: the original's streams, twelve images": its_spans,
+        "recorded on an H200: the original's streams, twelve images": project_spans,
     }
 )
 
@@ -890,9 +890,9 @@ for case in (TRUNCATED, WHOLE):
 # more work gets done in the same time? A fraction f of **that** time is serial, and w workers do
 # w − f · (w − 1) times the work.
 #
-# Compiling a kernel, starting, capturing a graph and locking memory are paid once. Here is locking
-# 512 MiB, in front of batches of 32 images. And four GPUs, if locking cannot be divided: how many
-# times the work do they do?
+# Compiling a kernel, starting, capturing a graph and locking memory are paid once. The next table
+# has 512 MiB locked once, and then some batches of 32 images. If locking cannot be divided, how
+# many times the work do four GPUs do?
 
 # %%
 print("   batches   locking's share   work of four GPUs")

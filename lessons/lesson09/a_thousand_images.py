@@ -852,7 +852,7 @@ for kill in outcome.kills:
 #
 # The way out: write under *another name* in the same folder. When all is written and closed,
 # rename. `os.replace(source, target)` puts a file in another's place in **one step** of the file
-# system. Before it, the old one is there, after it, the new one. There is no between.
+# system. Before it, the old one is there, after it, the new one. Nothing lies between.
 
 # %% [markdown]
 # ### Exercise: whole or not there

@@ -488,10 +488,10 @@ print("with syncwarp:", careful.findings or "no finding")
 predict.answer("the last warp without a barrier", hasty.findings[0].kind, how="found")
 
 # %% [markdown]
-# Since the GPUs of 2017 lanes may run apart. `cuda.syncwarp()` is the barrier of a warp, and cheap.
-# (The message advises the barrier of a block, which would do, and is more than is needed. Old code
-# marks the memory `volatile` instead. That keeps a compiler from caching a value, and orders
-# nothing.)
+# On GPUs since 2017 the lanes of a warp may run apart. `cuda.syncwarp()` is the barrier of a warp,
+# and cheap. (The message advises the barrier of a block, which would do, and is more than is
+# needed. Old code marks the memory `volatile` instead. That keeps a compiler from caching a value,
+# and orders nothing.)
 
 # %% [markdown]
 # **Shuffles that pay.** For sums shuffles gained nothing: additions at one address bind (section

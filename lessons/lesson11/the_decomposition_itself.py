@@ -951,8 +951,8 @@ pictures.sketch_errors(lost)
 # %% [markdown]
 # Without a power step the images lose much. One step, and they are about 2% above; two, and nobody
 # would notice. Noise is the other way round. Its singular values are all alike, so it hardly
-# matters which of them a sketch catches: it begins with the least loss. And what is alike, powers
-# do not tell apart: after two steps it has the largest one.
+# matters which of them a sketch catches: it begins with the least loss. And powers do not tell
+# apart what is alike: after two steps noise has the largest loss.
 #
 # And the extra columns? k = 50, with one power step:
 
@@ -1032,12 +1032,12 @@ times = round(ms["cupy"] / ms["auto"])
 predict.answer("times faster than CuPy, 64 matrices of 256 x 256", times)
 
 # %% [markdown]
-# Batching decides. Who takes a matrix after the other (`cupy`, `gesvdj`, and NumPy on the CPU)
-# needs 400 ms or more. `gesvda`, and blocks that meet in all matrices at once, need about 10 ms at
-# most. Our tensor cores, which `auto` takes, are the fastest here, for each kind of matrix.
-# Deficient ones take the fewest sweeps: rows of noise do not count.
+# Batching decides. Programs that take one matrix after the other (`cupy`, `gesvdj`, and NumPy on
+# the CPU) need 400 ms or more. `gesvda`, and blocks that meet in all matrices at once, need about
+# 10 ms at most. Our tensor cores, which `auto` takes, are the fastest here, for each kind of
+# matrix. Deficient ones take the fewest sweeps: rows of noise do not count.
 #
-# And of rounding? `gesvdj` stops at its tolerance: its residual is 300 times ours. CuPy's is 12
+# And rounding? `gesvdj` stops at its tolerance: its residual is 300 times ours. CuPy's is 12
 # times ours.
 
 # %% [markdown]

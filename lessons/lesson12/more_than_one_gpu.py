@@ -540,10 +540,11 @@ predict.answer("times as fast, four GPUs, batches of 256 small images", small)
 # - **Large images scale.** From 35 to 9.2 ms, 3.8 times as fast.
 # - **Small images, many in a batch**, scale less: 3.2 times.
 # - **Small batches** gain from a second GPU, and *lose* from two more: with four workers they take
-#   longer than with two. That is more than runs differ: of five, the upper quartile with two is
-#   600 ms, the lower quartile with four 613.
+#   longer than with two. That is more than the runs differ. Of five runs each, the upper quartile
+#   with two is 600 ms, the lower quartile with four 613.
 #
-# So **four GPUs are not four times one**, unless the batches are large. Section 13 finds out why.
+# So **four GPUs are four times one** only if there is much to do in each batch. Section 13 finds
+# out why.
 
 # %% [markdown]
 # ## 8 A total with the same bits
@@ -801,10 +802,10 @@ for n in COUNTS[1:]:
     print(f"{n:7}{both[0]:10.1%}{both[1]:13.1%}")
 
 # %% [markdown]
-# Left it stays: truly serial work. Right it grows beyond 2.7%: something gets in the way, **more
-# with each worker**. It is the scheduler. A worker comes back for a batch after 4.5 ms, so 16 of
-# them want one every 0.28 ms, and it can give one every 0.5 ms. From the tenth worker on each only
-# waits.
+# In the left column it stays the same: truly serial work. In the right one it grows beyond 2.7%:
+# something gets in the way, **more with each worker**. It is the scheduler. A worker comes back for
+# a batch after 4.5 ms, so 16 of them want one every 0.28 ms, and it can give one every 0.5 ms. From
+# the tenth worker on each only waits.
 #
 # Now weak scaling: 160 batches for **each** of 16 workers. How many times as long would one worker
 # need for all of that? First with a scheduler that takes no time:
@@ -1003,8 +1004,8 @@ plots.scaling_chart(measured)
 
 # %% [markdown]
 # A run with **one** GPU told what four would do, within 15%. Amdahl's law alone was wrong by a
-# factor of two: it knows what nobody works in, not what everybody waits for. (The toy fits. That
-# does not prove that Dask works like it inside.)
+# factor of two: it knows the times in which nobody works, not those in which everybody waits. (The
+# toy fits. That does not prove that Dask works like it inside.)
 #
 # With as much work for each, it is 3.81, 3.04 and 2.02 of Gustafson's 3.93 and more: more work
 # means more batches, and each has its cost. **Larger batches** help, not more of them.

@@ -209,7 +209,8 @@ print(f"\nSwish, torch / CUDA C++: {row[0] / row[1]:.3f}")
 #
 # </details>
 #
-# Both comparisons, ours, for a chip that is full. Only the second one says anything of the kernel:
+# Here are both comparisons with our own figures, for a chip that is full. Only the second one says
+# anything of the kernel:
 
 # %%
 ours = of_swish("wide")
@@ -249,7 +250,9 @@ GAMMA, BETA = np.ones(1024, np.float32), np.zeros(1024, np.float32)
 
 def normalised(rows, method):
     """Normalise rows of 1,024 numbers by a step of the package's ladder, simulated."""
-    kernel, blocks, threads, _ = norm.LADDER[method].launch(*rows.shape, norm.Form())
+    kernel, blocks, threads, _ = norm.LADDER[method].launch(
+        *rows.shape, norm.Form()
+    )  # with gamma and beta
     result = np.empty_like(rows)
     trace(kernel, blocks, threads, rows, GAMMA, BETA, np.float32(1e-5), result, gpu="H200")
     return result
@@ -536,7 +539,7 @@ predict.answer("LayerNorm + GELU: times fewer bytes, fused", least[0] / least[1]
 
 # %%
 PARTS = 8
-warp_sum, _ = reduce.pieces(reduce.KINDS["sum"], warps=8)
+warp_sum, _ = reduce.pieces(reduce.KINDS["sum"], warps=8)  # as in lesson 10
 gelu = activation.gelu  # a device function: gelu(y)
 
 
@@ -644,7 +647,7 @@ predict.answer(
 )
 
 # %% [markdown]
-# Is that much? It depends on beside what:
+# Is that much? Compare it with what rounding loses, and with GELU's own size:
 
 # %%
 near = grid.searchsorted(-4.0)
@@ -809,7 +812,7 @@ for name, time in zip(("CUDA C++", "Triton"), theirs[1:], strict=True):
     print(f"fused, {name:9}{theirs[0] / time:.2f} times as fast as PyTorch's two kernels")
 
 # %% [markdown]
-# It was reported as the success of fusion. What is the rate of the fused kernels, compared with
+# That was reported as the success of fusion. What is the rate of the fused kernels, compared with
 # that of PyTorch's unfused pair?
 
 # %%

@@ -117,16 +117,13 @@ pictures.rebuilt_spectra(examples)
 #
 # In NumPy it is nine lines. This is the **reference**: float64, slow, and easy to check by eye.
 # Weights stand in PyTorch's order, (outputs, inputs), so they are turned (`.T`).
-
-# %%
-print(getsource(spectral.reference).partition('"""')[2].partition('"""')[2])
-
-# %% [markdown]
+#
 # Everything that follows must agree with it to 1e-5, relative. How many multiplications does a
 # spectrum need? The weights of a frame's Linear are used five times, once for each frame; the basis
 # twice; the others once:
 
 # %%
+print(getsource(spectral.reference).partition('"""')[2].partition('"""')[2])
 products = 2 * 5 * 64 * 64 + 2 * 32 * 320 + 32 * 32
 print(f"{products:,} products for each spectrum, {2 * products * 32 / 1e6:.1f} million operations")
 print(f"for 32 of them: {2 * products * 32 / recorded_roofs('H200').rates['float32'] / 1e6:.3f} µs")
@@ -155,7 +152,7 @@ expected, expected_scores = spectral.reference(x, weights)
 
 
 def relative_error(found, right):
-    """Return how far an array is from the right one, relative to form length."""
+    """Return how far an array is from the right one, relative to its length."""
     return np.linalg.norm(found - right) / np.linalg.norm(right)
 
 
@@ -553,10 +550,10 @@ plots.curves(lines, "spectra", "µs", title=title)
 predict("faulty scores higher than healthy, share of pairs", 0.95, within=1.1)
 
 # %%
-x, is_faulty = spectral.held_out(512)
-_, scores = spectral.reference(x, weights)
+sounds, is_faulty = spectral.held_out(512)
+_, scores = spectral.reference(sounds, weights)
 share = spectral.area_under_curve(scores, is_faulty)
-loudness = spectral.area_under_curve((x**2).mean(axis=1), is_faulty)
+loudness = spectral.area_under_curve((sounds**2).mean(axis=1), is_faulty)
 print(f"by loudness alone: {loudness:.2f}")
 predict.answer("faulty scores higher than healthy, share of pairs", round(share, 2), how="computed")
 each = np.array_split(scores[is_faulty], len(spectral.FAULTS))
@@ -860,13 +857,13 @@ predict.answer("wavefronts a spectrum, 4 x 8 results a lane", round(measured), h
 
 # %% [markdown]
 # The last shape has four **groups** of five warps in a block. Each group has a tile of its own, and
-# room for it; the weights they share. Wavefronts that does not save: what does it bring? You will
-# see.
+# room for it; the weights they share. That saves no wavefronts. What it brings, you will see below.
 #
 # First look at the last column. An H200 has 132 multiprocessors. With the largest shape, 32 spectra
-# are **one** block: 131 stand idle. With the smallest, 32 of them work, each with less reuse.
-# So there is no best shape for all batches. `shape_for` chooses one for each: the smallest with
-# which no multiprocessor gets a second block; and where all would, the largest.
+# are **one** block: 131 stand idle. With the smallest, 32 of them work, each with less reuse. So
+# there is no best shape for all batches. `shape_for` chooses one for each: the smallest shape with
+# which no multiprocessor gets a second block. Where every shape would give some a second one, it
+# takes the largest.
 
 # %%
 for batch in (32, 128, 512, 4096, 65536):
@@ -936,8 +933,8 @@ predict.answer("round of four groups against round of one, times", round(ratio, 
 
 # %% [markdown]
 # Four times the work in 2.4 times the time. A spectrum still needs the same products and
-# wavefronts. What can be less is **waiting** (for what was not recorded): while a warp waits, its
-# multiprocessor goes on with another one, if it has another ([lesson
+# wavefronts. What can be less is the time spent **waiting**. (What for was not recorded.) While a
+# warp waits, its multiprocessor goes on with another one, if it has another ([lesson
 # 03](03_measuring_honestly.ipynb)). Five warps are one or two in each of its four quarters, twenty
 # are five.
 
@@ -1292,11 +1289,11 @@ else:
 
 # %%
 x = spectral.spectra(3, seed=5)
-wide = cuda.to_device(np.zeros(3 * 320 + 1, np.float32))
+longer = cuda.to_device(np.zeros(3 * 320 + 1, np.float32))
 for what, given in (
     ("float64", x.astype(np.float64)),
     ("319 columns", x[:, :319]),
-    ("an address of form own", wide[1:].reshape(3, 320)),
+    ("an address of its own", longer[1:].reshape(3, 320)),
 ):
     try:
         model(given)
