@@ -144,7 +144,11 @@ for name in phases.PHASES:
     print(f"{name:15} {profile.phase(events, name).milliseconds:6.2f} ms")
 
 # %% [markdown]
-# The phase *launch kernel* is over in no time. How long did the *kernel* take on the GPU, in ms?
+# A **timeline** shows more: time runs to the right, and each row is somebody who can be busy. The
+# two upper rows are the CPU: its phases, and its calls that launch kernels. The others are the GPU,
+# a row for each of its parts that can work at the same time: copying in, computing, copying out.
+#
+# The phase *launch kernel* was short. How long did the *kernel* take on the GPU's row, in ms?
 # ([Lesson 03](03_measuring_honestly.ipynb) had the project's kernel, with the same size and k.)
 
 # %%
@@ -154,11 +158,6 @@ predict("ms of the kernel on the GPU's row", 2, within=1.5)
 kernels = profile.row(events, "GPU: kernels")
 kernel_time = round(profile.busy(kernels), 1)
 predict.answer("ms of the kernel on the GPU's row", kernel_time, unit="ms")
-
-# %% [markdown]
-# A **timeline**: time runs to the right, and each row is somebody who can be busy. The two upper
-# rows are the CPU: its phases, and its calls that launch kernels. The others are the GPU, a row for
-# each of its parts that can work at the same time: copying in, computing, copying out.
 
 # %%
 pictures.timeline_picture(events, "image 2, as the first project did it")
@@ -718,7 +717,8 @@ predict.answer(question, right, how="counted")
 #
 # <kbd>deepening</kbd> 5 minutes
 #
-# In this range a percentage decides nothing (section 4). Three kernels are in it.
+# In this range a percentage decides nothing (section 4). So ask the warps of *naive* and of
+# *square*.
 #
 # **[Lesson 03](03_measuring_honestly.ipynb) confirmed.** There `naive` was far from both roofs, and
 # the suspicion was: instructions for addresses. The counters:

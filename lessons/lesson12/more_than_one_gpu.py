@@ -519,8 +519,8 @@ print(f"{'an empty one':22}{empty_ms[1]:16.1f} ms")
 # Amdahl's law knows start and gathering only, 1.3 to 2.2% of the run. So it gives four GPUs more
 # than 3.7 in each case.
 #
-# How many times as fast are four GPUs with batches of 256 small images? (Empty batches: with one
-# worker one every 1.9 ms, with two one every 1.3, with four one every 1.5.)
+# How many times as fast are four GPUs with batches of 256 small images? (Empty batches come every
+# 1.9 ms with one worker, every 1.3 with two, every 1.5 with four.)
 
 # %%
 predict("times as fast, four GPUs, batches of 256 small images", 3, within=1.5, no_effect=1)
