@@ -61,7 +61,7 @@ QUESTIONS = [question for path in PATHS for question in asked_in(path)]
 
 
 def test_there_are_questions():
-    assert len(QUESTIONS) > 190
+    assert len(QUESTIONS) > 150
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)
@@ -110,7 +110,11 @@ def outcome_of(text, guess, truth):
         ("sectors of u, s, vt, out, x on the columns", (2, 1, 4, 8), (2.0, 1.0, 2.0, 4.0)),
         ("store requests of two warps, branch by warp", 4, 2),
         ("wavefronts for a product, square", 0.25, 0.75),
-        ("buffered, times as fast as wide", 1.1, 0.97),  # a loss called a gain
+        (  # a loss called a gain
+            "buffered, asynchronous: times as fast as wide",
+            (1.1, 0.82),
+            (0.97, 0.82),
+        ),
         ("% of the run before the second image", 50, 97),
         ("ms in turns, pageable", 14.5, 27.0),  # "it changes nothing"
         ("small images: the original's streams, times faster", 1.6, 0.83),
