@@ -1003,8 +1003,8 @@ print(f"at the roof it would be {backward / least_time:.2f} times as fast as it 
 # %% [markdown]
 # The first trap comes before any clock. There are three activations, and a network can be computed
 # with another one than it was trained with: nothing complains. Say how many of 360 held-out digits
-# a network reads right that was trained with ReLU (max(x, 0)) and computes GELU, in percent. With
-# its own it is 98.3%.
+# a network reads right that was trained with ReLU and computes GELU, in percent. With its own it is
+# 98.3%.
 
 # %%
 predict("trained with ReLU, computed with GELU: % right", 50, within=1.1, no_effect=98.3)
@@ -1031,11 +1031,10 @@ predict.answer(
 )
 
 # %% [markdown]
-# (SiLU is another name of Swish.) On the diagonal are the three networks as they should be: an
-# image is 0.3 points, so they are equally good. Five of the six exchanges lose 2 to 4 points.
-# The sixth loses nothing, SiLU's weights with GELU: the two curves are alike. But that you know
-# only when you have counted. So who exchanges the activation trains again; here each has weights
-# of its own.
+# On the diagonal are the three networks as they should be: an image is 0.3 points, so they are
+# equally good. Five of the six exchanges lose 2 to 4 points. The sixth loses nothing, SiLU's
+# weights with GELU: the two curves are alike. But that you know only when you have counted. So who
+# exchanges the activation trains again; here each has weights of its own.
 
 # %% [markdown]
 # The course computes it in three ways. With **nine** kernels, each has a layer. With **four**, the
@@ -1049,12 +1048,12 @@ results = cuda.device_array((16, 10), np.float32)
 print("kernels    bytes  digits right")
 for method in ("naive", "fused", "whole"):
     kernels = network.program(method).steps(there, results)
-    moved = sum(
+    moved_bytes = sum(
         trace(kernel, *how, *arguments, gpu="H200").unique_bytes
         for _, kernel, how, arguments in kernels
     )
     share = digits.accuracy(network(images, method), labels)
-    print(f"{len(kernels):7} {moved:8,}  {share:12.1%}")
+    print(f"{len(kernels):7} {moved_bytes:8,}  {share:12.1%}")
 
 # %% [markdown]
 # Bytes and launches say: nine are worst, one is best. And the **activation**? In PyTorch's network
