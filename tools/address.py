@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course.files import write_whole
-from tools import lessons
+from tools import lessons, tracks
 
 _COLAB = "https://colab.research.google.com"
 
@@ -99,7 +99,8 @@ def lesson_table(address: Address, root: Path = lessons.ROOT) -> str:
             for kind in ("notebooks", "solutions")
         ]
         link = f"[{name}](notebooks/{lessons.name(path)}.ipynb)"
-        core = f"{lessons.core_minutes(cells)} min"
+        minutes = lessons.core_minutes(cells)
+        core = f"{minutes} min" if minutes else ""
         times = f"{core} | {lessons.duration(cells)}"
         rows.append(f"| {number} | {link} | {times} | {' | '.join(badges)} |")
     return "\n".join(rows)
@@ -112,6 +113,7 @@ def readme(text: str, address: Address, root: Path = lessons.ROOT) -> str:
         "clone": f"```bash\ngit clone {address.url}\ncd {folder}\n```",
         "install": f'```bash\npip install "course @ {address.install_source}"\n```',
         "lessons": lesson_table(address, root),
+        "tracks": tracks.table(root),
     }
     for name, block in blocks.items():
         begin, end = f"<!-- generated: {name} -->\n", f"<!-- end: {name} -->"

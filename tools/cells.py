@@ -1,9 +1,11 @@
-"""Cut a lesson's text into cells, and turn what stands in them into what students get."""
+"""Find lessons, cut their text into cells, and turn these into what students get."""
 
 import ast
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent.parent
 BEGIN = "### BEGIN SOLUTION"
 END = "### END SOLUTION"
 
@@ -79,6 +81,35 @@ def _uncomment(lines: list[str], start: int) -> str:
             raise LessonError(f"line {number}: a line of a markdown cell starts with `# `")
         text.append(line[2:])
     return "\n".join(text)
+
+
+def paths(root: Path = ROOT) -> list[Path]:
+    """Return the lessons' texts below `root`, in order: in each folder the file cut in cells."""
+    folders = sorted((root / "lessons").glob("lesson[0-9][0-9]"))
+    return [path for folder in folders for path in sorted(folder.glob("*.py")) if _is_text(path)]
+
+
+def _is_text(path: Path) -> bool:
+    with path.open(encoding="utf-8") as file:
+        return file.readline().startswith("# %%")
+
+
+def name(path: Path) -> str:
+    """Return a lesson's whole name, as its notebooks have it: ``05_shared_memory``."""
+    return f"{path.parent.name.removeprefix('lesson')}_{path.stem}"
+
+
+def label(path: Path) -> str:
+    """Return what messages call a lesson's text: ``lesson05/shared_memory.py``."""
+    return f"{path.parent.name}/{path.name}"
+
+
+def read(path: Path) -> list[Cell]:
+    """Return the cells of the lesson in the file `path`."""
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except LessonError as error:
+        raise LessonError(f"{label(path)}: {error}") from None
 
 
 def stub(source: str) -> str:

@@ -11,12 +11,38 @@ import re
 from pathlib import Path
 
 from tools import links, sections
-from tools.cells import BEGIN, END, Cell, LessonError, counted_lines, parse, predictions, stub
+from tools.cells import (
+    BEGIN,
+    END,
+    ROOT,
+    Cell,
+    LessonError,
+    counted_lines,
+    label,
+    name,
+    parse,
+    paths,
+    predictions,
+    read,
+    stub,
+)
 from tools.sections import ABOUT, core_minutes, section_minutes
 
-__all__ = ["Cell", "LessonError", "core_minutes", "parse", "predictions", "section_minutes", "stub"]
+__all__ = [
+    "ROOT",
+    "Cell",
+    "LessonError",
+    "core_minutes",
+    "label",
+    "name",
+    "parse",
+    "paths",
+    "predictions",
+    "read",
+    "section_minutes",
+    "stub",
+]
 
-ROOT = Path(__file__).resolve().parent.parent
 IGNORE_OUTPUT = "# NBVAL_IGNORE_OUTPUT"
 TAGS = {"exercise", "check", "long"}
 OPENING = ("What you will do", "What you will learn", "What you need", "How long it takes")
@@ -55,35 +81,6 @@ PLAN = (
 
 _FOLD = re.compile(r"<details>.*?</details>", re.DOTALL)
 _FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
-
-
-def paths(root: Path = ROOT) -> list[Path]:
-    """Return the lessons' texts below `root`, in order: in each folder the file cut in cells."""
-    folders = sorted((root / "lessons").glob("lesson[0-9][0-9]"))
-    return [path for folder in folders for path in sorted(folder.glob("*.py")) if _is_text(path)]
-
-
-def _is_text(path: Path) -> bool:
-    with path.open(encoding="utf-8") as file:
-        return file.readline().startswith("# %%")
-
-
-def name(path: Path) -> str:
-    """Return a lesson's whole name, as its notebooks have it: ``05_shared_memory``."""
-    return f"{path.parent.name.removeprefix('lesson')}_{path.stem}"
-
-
-def label(path: Path) -> str:
-    """Return what messages call a lesson's text: ``lesson05/shared_memory.py``."""
-    return f"{path.parent.name}/{path.name}"
-
-
-def read(path: Path) -> list[Cell]:
-    """Return the cells of the lesson in the file `path`."""
-    try:
-        return parse(path.read_text(encoding="utf-8"))
-    except LessonError as error:
-        raise LessonError(f"{label(path)}: {error}") from None
 
 
 def title(cells: list[Cell]) -> tuple[str, str]:
@@ -145,9 +142,11 @@ def _heading_problems(cells: list[Cell]) -> list[str]:
     if found:
         return found
     body = names[len(OPENING) : -len(CLOSING)]
-    for position, name in enumerate(body, start=1):
-        if not name.startswith(f"{position} "):
-            found.append(f"heading {name!r}: the body's headings are numbered, this is {position}")
+    for position, heading in enumerate(body, start=1):
+        if not heading.startswith(f"{position} "):
+            found.append(
+                f"heading {heading!r}: the body's headings are numbered, this is {position}"
+            )
     below = dict(headings)
     found += [
         f"nothing stands below {name!r}" for name in OPENING + CLOSING if not below[name].strip()
@@ -205,12 +204,12 @@ def _markdown_problems(cell: Cell) -> list[str]:
 
 def _code_problems(cell: Cell) -> list[str]:
     found = _marker_problems(cell)
-    for name, source in (("solution", cell.source), ("stub", stub(cell.source))):
+    for what, source in (("solution", cell.source), ("stub", stub(cell.source))):
         try:
             compile(source, "<cell>", "exec")
         except SyntaxError as error:
             found.append(
-                f"{cell}: the {name} does not compile: {error.msg}, its line {error.lineno}"
+                f"{cell}: the {what} does not compile: {error.msg}, its line {error.lineno}"
             )
             return found
     for call in predictions(cell.source):

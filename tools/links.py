@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
-from tools.cells import Cell
+from tools.cells import Cell, name, paths, read
 
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>\d\d_\w+\.ipynb)(?:#[^)]*)?\)")
 _NUMBER = r"(?:\[(?:[Ll]essons? )?\d\d[^\]]*\]\([^)]*\)|\d\d\b)"
@@ -38,10 +38,10 @@ def problems(cell: Cell, own: str, built: Mapping[str, str]) -> list[str]:
     """
     found = []
     for link in _LINK.finditer(cell.source):
-        name = link["target"].removesuffix(".ipynb")
-        if built.get(name[:2]) != name:
-            found.append(f"{cell}: the link {link[0]} leads nowhere; no lesson is named {name}")
-        elif not re.search(rf"\b{name[:2]}\b", link["text"]):
+        lesson = link["target"].removesuffix(".ipynb")
+        if built.get(lesson[:2]) != lesson:
+            found.append(f"{cell}: the link {link[0]} leads nowhere; no lesson is named {lesson}")
+        elif not re.search(rf"\b{lesson[:2]}\b", link["text"]):
             found.append(f"{cell}: the link {link[0]} does not say which lesson it leads to")
     for number, _ in _unlinked(cell.source, own, built):
         found.append(
@@ -109,14 +109,12 @@ def _wrapped(source: str) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Write the missing links into the lessons named."""
-    from tools import lessons
-
     parser = argparse.ArgumentParser(prog="python -m tools.links", description=__doc__)
     parser.add_argument("lessons", nargs="+", type=Path, help="lessons/lessonNN/name.py")
-    built = {lessons.name(path)[:2]: lessons.name(path) for path in lessons.paths()}
+    built = {name(path)[:2]: name(path) for path in paths()}
     for path in parser.parse_args(arguments).lessons:
         lines = path.read_text(encoding="utf-8").split("\n")
-        for cell in reversed(lessons.read(path)):
+        for cell in reversed(read(path)):
             if cell.kind == "markdown" and _unlinked(cell.source, _own_number(path), built):
                 end = cell.line + len(cell.source.split("\n"))
                 text = linked(cell.source, _own_number(path), built)

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.house.little_course import LESSON, make
-from tools import cells, lessons, links, sections
+from tools import cells, lessons, links, sections, tracks
 
 DEEP = """\
 # %% [markdown]
@@ -278,3 +278,35 @@ def test_every_lessons_plan_has_its_number():
     numbers = [number for number, _ in lessons.PLAN]
     assert {lessons.name(path)[:2] for path in lessons.paths()} <= set(numbers)
     assert all(re.fullmatch(r"\d\d", number) for number in numbers)
+
+
+# --- tracks --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        (("00", "01", "02"), "00 to 02"),
+        (("00", "01", "02", "08", "09", "12"), "00 to 02, 08, 09, 12"),
+        (("10", "11"), "10, 11"),
+    ],
+)
+def test_a_tracks_lessons_are_listed(numbers, said):
+    assert tracks.listed(numbers) == said
+
+
+@pytest.mark.parametrize(("minutes", "said"), [(10, "½ h"), (30, "½ h"), (60, "1 h"), (215, "3½ h")])
+def test_a_tracks_time_is_said_in_halves_of_an_hour(minutes, said):
+    assert tracks.hours(minutes) == said
+
+
+def test_every_tracks_lessons_are_there_in_an_order():
+    there = [lessons.name(path)[:2] for path in lessons.paths()]
+    for _, numbers in tracks.TRACKS:
+        assert set(numbers) <= set(there)
+        assert list(numbers[:6]) == sorted(numbers[:6])
+
+
+def test_a_tracks_hours_are_those_of_its_lessons_badges(lesson):
+    lesson.write_text(with_deepening())
+    assert "| do all of it | all | ½ h | ½ h |" in tracks.table(lesson.parents[2])
