@@ -705,8 +705,8 @@ an_image = sum(calls[name] for name in ("copy in", "launch", "copy out"))
 print(f"an image   {an_image:5.1f} µs, fifty of them {50e-3 * an_image:.1f} ms")
 
 # %% [markdown]
-# For an image of 2048² that can be hidden. But take **50 images of 256²**, k = 50. Their copies, by
-# bytes and rates, are short:
+# For an image of 2048² that can be hidden. But take **50 images of 256²**, k = 50. Their copies are
+# short, by bytes and rates: the next cell prints how short.
 #
 # Repeat the project's experiment with them. How many times faster are the original's streams than
 # the original without streams, on an H200?

@@ -754,9 +754,9 @@ for name, rows in matrices.items():
 predict.answer("sweeps for the photograph, after QR twice", halved, unit="sweeps", how="counted")
 
 # %% [markdown]
-# Half of them are gone for the photograph. This is **preconditioning**: a cheap step that makes the
-# dear one shorter. (And rank 10 takes 7 sweeps here, not the 15 of section 3: rows that are noise
-# do not count, by `floor`. That is the next section.)
+# For the photograph half of the sweeps are gone. This is **preconditioning**: a cheap step that
+# makes the dear one shorter. (And rank 10 takes 7 sweeps here, not the 15 of section 3: rows that
+# are noise do not count, by `floor`. That is the next section.)
 
 # %% [markdown]
 # ## 10 What a missing rank breaks
@@ -1108,8 +1108,8 @@ for kind in ("normal", "image"):
 
 # %% [markdown]
 # With two power steps a sketch takes about a quarter of the whole decomposition's time, and is 0.5%
-# above the best for images. One step saves a fifth of that time and costs 2.7%. For noise it is 1.9
-# and 4.7%: section 11 said why.
+# above the best for images. One step saves a fifth of that time, and is 2.7% above. For noise it is
+# 1.9% with two steps and 4.7% with one: section 11 said why.
 #
 # PyTorch's `svd_lowrank` makes a sketch, too, of as many columns and with two power steps. Its
 # error is a little smaller. It takes about 65 times as long.

@@ -211,7 +211,7 @@ predict.answer(
 )
 
 # %% [markdown]
-# Does the speed-up follow? If memory is what binds. An H200's memory moves more than 4 MB in a
+# Does the speed-up follow? Only if memory is what binds. An H200's memory moves more than 4 MB in a
 # microsecond ([lesson 03](03_measuring_honestly.ipynb)). The 646 kB of the ten launches at 32
 # spectra take it less than a fifth of one. So it cannot be bytes there. It is the launches.
 
@@ -669,8 +669,8 @@ print(*kinds, sep=", ")
 print(sum(getattr(kind, "count", 1) for kind in kinds), "words for a matrix")
 
 # %% [markdown]
-# Two words that a kernel has no use for, the length, an element's size, the address, and for each
-# of the two axes a shape and a stride.
+# These are two words that a kernel has no use for, the length, an element's size, the address, and
+# for each of the two axes a shape and a stride.
 #
 # Recorded: an empty kernel, with no arguments and with five arrays. What does **one** array cost
 # the host, in µs?
@@ -720,8 +720,8 @@ for name in ("14 arrays", "4 arrays", "4 arrays, configured anew"):
 # each batch. Speed-ups from 0.97 to 1.02. Its conclusion: fusing gives no meaningful speed-up.
 #
 # Two lines of the benchmark were behind it. Here they are again, around a toy whose launch costs
-# 0.07 ms. The fused kernel works for 0.013 ms at a batch of 32 and for 0.061 ms at 512, each of the
-# ten layers for less than that: 0.010 and 0.034 ms.
+# 0.07 ms. The fused kernel works for 0.013 ms at a batch of 32 and for 0.061 ms at 512, and each of
+# the ten layers for less: 0.010 and 0.034 ms.
 
 # %% tags=["long"]
 HAVE_EXTENSION = True  # it was built, and could be imported
