@@ -23,10 +23,10 @@
 # %% [markdown]
 # ## What you need
 #
-# [Lesson 01](01_threads_blocks_grids.ipynb): atomics and the strided loop. Lessons
-# [03](03_measuring_honestly.ipynb) to [05](05_shared_memory.ipynb): roofs, warps, sectors, shared
-# memory, barriers. No GPU is needed: what is counted runs here, what is timed was recorded on an
-# NVIDIA H200.
+# [Lesson 01](01_threads_blocks_grids.ipynb): atomics, and the strided loop of its section 11.
+# Lessons [03](03_measuring_honestly.ipynb) to [05](05_shared_memory.ipynb): roofs, warps, sectors,
+# shared memory, barriers. No GPU is needed: what is counted runs here, what is timed was recorded
+# on an NVIDIA H200.
 
 # %% [markdown]
 # ## How long it takes

@@ -24,9 +24,9 @@
 # %% [markdown]
 # ## What you need
 #
-# [Lesson 09](09_a_thousand_images.ipynb): stacks of images, the slowest stage, the journal. Section
-# 11 of [lesson 08](08_streams.ipynb): the three laws. No GPU is needed: workers without one do the
-# same on CPU cores.
+# [Lesson 09](09_a_thousand_images.ipynb): stacks of images, the slowest stage; for section 9 its
+# journal, too. Section 11 of [lesson 08](08_streams.ipynb) derives the laws that sections 6 and 11
+# use. No GPU is needed: workers without one do the same on CPU cores.
 #
 # Two cells start real workers with **Dask**. Colab has it. Else `pip install "dask[distributed]"`,
 # or the extra `cluster` of this course; without it those two cells say so, and all others run.
