@@ -9,7 +9,10 @@ TRACKS = (
     ("write a first kernel that is right, and know why GPUs want thousands of threads", GROUND[:3]),
     ("make a kernel fast: measure it, count what it moves, use shared memory", GROUND),
     ("bring one kernel to cuBLAS's side, and say what binds it", (*GROUND, "06", "07", "17")),
-    ("make a whole program fast: streams, many images, several GPUs", (*GROUND, "08", "09", "12")),
+    (
+        "make a whole program fast: streams, many images, several GPUs",
+        (*GROUND, "06", "08", "09", "12"),
+    ),
     ("build neural networks: reductions, fusion, one kernel", (*GROUND, "06", "10", "13", "14")),
     ("factorise matrices on the GPU", (*GROUND, "10", "11")),
 )
