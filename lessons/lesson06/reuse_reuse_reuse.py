@@ -690,8 +690,8 @@ pictures.quarters()
 
 # %% [markdown]
 # The same for the rows of `u`: but 8 numbers of a *column* of `u_tile` are no neighbours. The cure
-# is from [lesson 05](05_shared_memory.ipynb): **turn the tile** while filling it. `u_tile[i, y]`
-# instead of `u_tile[y, i]`.
+# is from [lesson 05](05_shared_memory.ipynb) (section 12): **turn the tile** while filling it.
+# `u_tile[i, y]` instead of `u_tile[y, i]`.
 #
 # A thread brings four neighbours of a row of `u` with one `load4`, and writes them below each
 # other. Lane l brings four number `l % 2` of row `l // 2`. Are these stores free of conflicts, if a
@@ -929,8 +929,8 @@ for side in (1, 16, 64, 128):
 # can be on its way while this one is used. (**put**: write what was loaded to the tile.)
 #
 # Nobody fills what is being read, so one barrier a round is enough. Is it? Try it on the kernel of
-# [lesson 05](05_shared_memory.ipynb), with tiles of 16×16. This device function fills one of two
-# buffers, `stage` 0 or 1:
+# [lesson 05](05_shared_memory.ipynb), with tiles of 16×16. The picture shows the plan.
+# The device function behind it fills one of two buffers, `stage` 0 or 1.
 
 # %%
 pictures.buffers()
@@ -1167,7 +1167,7 @@ predict.answer("warp tiles, % of cuBLAS", round(share, 1))
 # two columns at a time, in zigzag, so that a factor stays where it is from product to product.
 #
 # The road ends at the peak of these units. A GPU has others, **tensor cores**, that multiply halves
-# and are far faster. They have a lesson of their own: 17.
+# and are far faster. They have a lesson of their own, [lesson 17](17_tensor_cores.ipynb).
 
 # %% [markdown]
 # ## 14 All counts, a T4, and your GPU
@@ -1212,8 +1212,8 @@ for name in ("tiled", "column", "square", "wide", "buffered", "warp tiles"):
 
 # %% [markdown]
 # On a GPU the next cell measures the package's steps, and times your kernels beside them. Without
-# one it gives the bounds. They should reach at least 70% of its speed. One that does not: is there
-# an `array[index]` left in its inner loop?
+# one it gives the bounds. Your kernels should reach at least 70% of the package's speed. Where one
+# does not, look for an `array[index]` left in its inner loop.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
