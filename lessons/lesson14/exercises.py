@@ -8,6 +8,7 @@ from course.models.spectral.network import gelu
 from lessons.cases import CANCELS, drawn, empty, normal, table
 from lessons.edits import LessonKernel, edits
 from lessons.lesson14.judges import judge_bytes
+from lessons.lesson14.own_network import EXERCISE as OWN_NETWORK
 
 # --- bytes of a fusion ----------------------------------------------------------------------------
 
@@ -421,3 +422,7 @@ FunctionExercise.declare(
             (frames @ weight.T) -> (frames @ weight.T).swapaxes(1, 2)
     """),
 )
+
+# --- a network in one kernel ----------------------------------------------------------------------
+
+LessonKernel.declare(**OWN_NETWORK)

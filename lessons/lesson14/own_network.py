@@ -1,0 +1,203 @@
+"""The exercise of lesson 14's end: the whole autoencoder in one kernel, a spectrum a block."""
+
+import numpy as np
+
+from course.checks.exercises import Case, Limit, Tolerance
+from course.models.spectral.network import gelu
+from course.models.spectral.weights import CODE, EPSILON, Weights
+from lessons.edits import edits
+
+#: Stores of a block that the exercise needs: the code, the rebuilt spectrum, the error.
+STORES = 32 + 320 + 1
+
+
+def layers_of(weights):
+    """The network's weights as `one_kernel` takes them, by name, float32 and in C order.
+
+    A Linear's weight is (inputs, outputs): neighbouring lanes read neighbouring numbers. Gamma and
+    beta of a LayerNorm are in the Linear that follows, multiplied and added in float64. The basis
+    is there twice, turned for the way down to the code.
+    """
+    w = {name: array.astype(np.float64) for name, array in weights.as_dict().items()}
+    encode, middle = (w[f"{name}_weight"] * w[f"{name}_gamma"] for name in ("encode", "code"))
+    found = {
+        "encode": encode.T,
+        "encode_bias": w["encode_weight"] @ w["encode_beta"] + w["encode_bias"],
+        "to_code": w["basis"].T,
+        "middle": middle.T,
+        "middle_bias": w["code_weight"] @ w["code_beta"] + w["code_bias"],
+        "from_code": w["basis"],
+        "decode": w["decode_weight"].T,
+        "decode_bias": w["decode_bias"],
+    }
+    return {name: np.ascontiguousarray(array, np.float32) for name, array in found.items()}
+
+
+def arguments_of(x, weights):
+    """All arguments of `one_kernel` for some spectra, by name; arrays for its results, too."""
+    results = {
+        "code": np.empty((len(x), CODE), np.float32),
+        "y": np.empty_like(x),
+        "errors": np.empty(len(x), np.float32),
+    }
+    return {"x": x, **layers_of(weights), **results}
+
+
+def _normalised(x):
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + EPSILON)
+
+
+def rebuilt(x, encode, encode_bias, to_code, middle, middle_bias, from_code, decode, decode_bias):
+    """What the kernel must store, in the precision of its arguments."""
+    frames = gelu(_normalised(x.reshape(len(x), 5, 64)) @ encode + encode_bias)
+    code = _normalised(frames.reshape(len(x), 320) @ to_code)
+    code = gelu(code @ middle + middle_bias)
+    y = ((code @ from_code).reshape(len(x), 5, 64) @ decode + decode_bias).reshape(len(x), 320)
+    return {"code": code, "y": y, "errors": ((y - x) ** 2).mean(1)}
+
+
+def _spectra(batch, *, level=0.0, trained=False, measured=False):
+    """So many spectra; weights from training, or others in each case."""
+
+    def arguments(rng):
+        weights = Weights.trained() if trained else Weights.random(int(rng.integers(1 << 30)))
+        x = rng.standard_normal((batch, 320), dtype=np.float32) + np.float32(level)
+        return arguments_of(x, weights)
+
+    at = f", all levels near {level:g}" if level else ""
+    its = "trained" if trained else "random"
+    spectra = "1 spectrum" if batch == 1 else f"{batch} spectra"
+    name = f"{spectra}{at}, {its} weights"
+    return Case(name, arguments, block=160, grid=batch, measured=measured)
+
+
+_BLOCKS_OWN = (
+    "What a layer hands to the next stays in the block: in shared memory, or in registers. "
+    "Device memory gets the code, the rebuilt spectrum and the error, each number once."
+)
+_WHO_WAITS = (
+    "A frame's numbers are made and read by one warp: cuda.syncwarp() is enough there. All warps "
+    "wait for each other where numbers of all frames meet: at the code's shares, at the code, at "
+    "the errors' shares."
+)
+
+EXERCISE = dict(  # noqa: C408 - read as a call of `declare`
+    name="one-kernel",
+    lesson=14,
+    title="A network in one kernel, your own",
+    outputs=("code", "y", "errors"),
+    reference=rebuilt,
+    cases=[
+        _spectra(1),
+        _spectra(3, level=20.0),
+        _spectra(5, trained=True, measured=True),
+    ],
+    tolerance=Tolerance(
+        96,
+        "eight layers of sums of up to 320 products, two roots, two GELUs; what a level is "
+        "rounded by is divided by the frame's spread",
+    ),
+    forbidden={"float64", "uncoalesced", "bank-conflict", "negative-index", "same-value-race"},
+    limits=[Limit("global", "store", "lanes", "launch", 5 * STORES, _BLOCKS_OWN)],
+    barriers=_WHO_WAITS,
+    hints={
+        "race": "Who reads these numbers, and who wrote them? The same warp: cuda.syncwarp() "
+        "between the two. Other warps: cuda.syncthreads(). And before a warp writes new numbers "
+        "over old ones, all of its lanes must have read the old ones: a barrier there, too.",
+        "barrier-divergence": "All threads of the block pass cuda.syncthreads(): keep it out of "
+        "`if warp == 0`. All lanes of a warp pass a shuffle: keep `over_warp` out of "
+        "`if lane == 0`.",
+        "uninitialised-read": "Each frame has 64 numbers, and a lane writes two: lane and "
+        "lane + 32 of its own frame. Each frame writes its 32 shares of the code and its share of "
+        "the error, and only then somebody adds up five.",
+        "unwritten-output": "Block b has spectrum b, row cuda.blockIdx.x. It stores 32 numbers of "
+        "`code`, 320 of `y`, and one of `errors`.",
+        "out-of-bounds": "The row is cuda.blockIdx.x. A frame's number is column 64 * warp + lane "
+        "or 32 more in x, y, to_code and from_code. In encode and decode, which all frames share, "
+        "it is lane or lane + 32.",
+        "wrong-result": "`code`, `y` and `errors` are compared in this order, so look behind the "
+        "last one that is right. First the frames: LayerNorm with (value - mean)², Linear, GELU. "
+        "The code: five shares, LayerNorm, Linear, GELU. The way back: basis, Linear. The error: "
+        "the mean of 320 squares.",
+        "wrong-dtype": "All arrays are float32.",
+        "float64": "Begin sums with float32(0) or a bias, and divide by float32(64), float32(32), "
+        "float32(320): a float32 / 64 is float64.",
+        "uncoalesced": "Neighbouring lanes take neighbouring numbers of a row: weight[k, lane], "
+        "not weight[lane, k], and columns lane and lane + 32.",
+        "bank-conflict": "Let the lanes of a warp read one number of shared memory together, or "
+        "neighbouring ones.",
+        "same-value-race": "Several threads store the same number. One warp stores the code, one "
+        "thread the error, and each number of y has a thread of its own.",
+        "not-parallel": "Five warps do five frames at the same time, and each lane has two of the "
+        "64 results of its frame, one of the 32 shares of the code.",
+    },
+    mistakes=edits(r"""
+        the frames are not normalised
+            p * scale, q * scale -> a, b
+        the mean of a frame is not subtracted
+            a - mean, b - mean -> a, b
+        the encoder's bias is missing
+            encode_bias[lane], encode_bias[lane + 32] -> float32(0), float32(0)
+        the encoder's weights are turned: they are (inputs, outputs), encode[k, lane]
+            encode[k, lane]\n -> encode[lane, k]\n
+            encode[k, lane + 32] -> encode[lane + 32, k]
+        the encoder's GELU is missing
+            gelu(p), gelu(q) -> p, q
+        the encoder's GELU comes before its Linear: first the sum, then GELU
+            p * scale, q * scale -> gelu(p * scale), gelu(q * scale)
+            = gelu(p), gelu(q) -> = p, q
+        the code has the share of one frame only: it is the sum of five
+            for frame in range(5):\n            number -> for frame in range(1):\n            number
+        the code is not normalised
+            number -= over_warp(number) / float32(32) -> pass
+            number /= math.sqrt(over_warp(number * number) / float32(32) + float32(1e-5)) -> pass
+        the code's LayerNorm does not subtract the mean
+            number -= over_warp(number) / float32(32) -> pass
+        the code's LayerNorm divides by 64: a code has 32 numbers
+            over_warp(number) / float32(32) -> over_warp(number) / float32(64)
+            over_warp(number * number) / float32(32) -> over_warp(number * number) / float32(64)
+        the code's LayerNorm comes after its Linear: first LayerNorm, then Linear, then GELU
+            number -= over_warp(number) / float32(32) -> pass
+            number /= math.sqrt(over_warp(number * number) / float32(32) + float32(1e-5)) -> pass
+            codes[lane] = gelu(total)
+            -> total -= over_warp(total) / float32(32)\n        codes[lane] = gelu(total)
+            gelu(total) -> gelu(total / math.sqrt(over_warp(total * total) / float32(32)))
+        the code's Linear is missing
+            = gelu(total) -> = gelu(codes[lane])
+        the code's bias is missing
+            total = middle_bias[lane] -> total = float32(0)
+        the code's GELU is missing
+            gelu(total) -> total
+        the code's GELU comes before its Linear
+            codes[lane] = number -> codes[lane] = gelu(number)
+            gelu(total) -> total
+        every frame is rebuilt with the basis of the first: its columns begin at 64 * warp
+            from_code[k, column] -> from_code[k, lane]
+            from_code[k, column + 32] -> from_code[k, lane + 32]
+        the decoder is missing: after the basis comes a Linear
+            y[row, column], y[row, column + 32] = p, q
+            -> p, q = y[row, column], y[row, column + 32] = frames[column], frames[column + 32]
+        the decoder's bias is missing
+            decode_bias[lane], decode_bias[lane + 32] -> float32(0), float32(0)
+        there is a GELU after the decoder, where the network has none
+            = p, q\n    square -> = gelu(p), gelu(q)\n    square
+        the differences are not squared
+            (p - a) * (p - a) + (q - b) * (q - b) -> (p - a) + (q - b)
+        the absolute differences are summed, not the squares
+            (p - a) * (p - a) + (q - b) * (q - b) -> abs(p - a) + abs(q - b)
+        of a lane's two columns only the first counts for the error
+            + (q - b) * (q - b) ->
+        the error is the sum of the squares: divide by 320
+            total / float32(320) -> total
+        the error is divided by 64: a spectrum has 320 numbers
+            float32(320) -> float32(64)
+        the error has the root of the mean; it is the mean itself
+            total / float32(320) -> math.sqrt(total / float32(320))
+        the error is that of one frame alone
+            range(5):\n            total += squares -> range(1):\n            total += squares
+        the error compares with the normalised frame: it is the spectrum itself that is rebuilt
+            (p - a) * (p - a) + (q - b) * (q - b)
+            -> (p - (a - mean) * scale)**2 + (q - (b - mean) * scale)**2
+    """),
+)
