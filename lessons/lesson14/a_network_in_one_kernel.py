@@ -1606,6 +1606,22 @@ def one_kernel(
 # %% tags=["check"]
 check("one-kernel", one_kernel)
 
+# %% [markdown]
+# **Yours beside the package's**, both traced for 32 spectra. For so few the package's blocks have
+# one spectrum each, too, and the bytes are the same. Not so the **sectors**: your five warps ask
+# for the frames' weights five times, and L1 answers. Its block copies them once to shared memory,
+# and pays with wavefronts there.
+#
+# On a GPU the cell also times both, and PyTorch's layers, for 4,096 spectra. There a block of the
+# package's uses the weights that it has copied for 32 spectra at a time. Yours fetches them for
+# each.
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+from course import beside
+
+beside("one-kernel", one_kernel)
+
 # %%
 progress(14)
 

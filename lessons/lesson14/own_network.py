@@ -3,6 +3,8 @@
 import numpy as np
 
 from course.checks.exercises import Case, Limit, Tolerance
+from course.checks.rivals import Launch, Rivals
+from course.models import spectral
 from course.models.spectral.network import gelu
 from course.models.spectral.weights import CODE, EPSILON, Weights
 from lessons.edits import edits
@@ -72,6 +74,57 @@ def _spectra(batch, *, level=0.0, trained=False, measured=False):
     return Case(name, arguments, block=160, grid=batch, measured=measured)
 
 
+# --- what it is shown beside ----------------------------------------------------------------------
+
+
+def _fused(x, errors, **_):
+    """The launch of the package's fused kernel, as on an H200."""
+    batch = len(x)
+    shape = spectral.shape_for(batch, 132, 227 * 1024, (9, 0))
+    packed = Weights.trained().packed(shape.folded)
+    given = x, packed, np.empty_like(x), np.empty_like(errors)
+    kernel = spectral.kernel_of(shape)
+    return [Launch(kernel, shape.blocks(batch, 132), shape.threads, given, shape.dynamic_shared)]
+
+
+def _fused_on_gpu(x, y, errors, **_):
+    model = spectral.Autoencoder(Weights.trained())
+    return model.configured(x.shape[0], "fused"), (x, y, errors)
+
+
+def _by_torch(
+    torch, x, encode, encode_bias, to_code, middle, middle_bias, from_code, decode, decode_bias
+):
+    of = torch.nn.functional
+    frames = of.layer_norm(x.view(-1, 5, 64), (64,), eps=EPSILON)
+    frames = of.gelu(frames @ encode + encode_bias).view(-1, 320)
+    code = of.layer_norm(frames @ to_code, (CODE,), eps=EPSILON)
+    code = of.gelu(code @ middle + middle_bias)
+    y = ((code @ from_code).view(-1, 5, 64) @ decode + decode_bias).view(-1, 320)
+    return code, y, ((y - x) ** 2).mean(1)
+
+
+def _least_bytes(to_code, code, **others):
+    """Each array once, of the basis one of two; the package's kernel keeps its code to itself."""
+    return sum(array.nbytes for array in others.values())
+
+
+RIVALS = Rivals(
+    package=_fused,
+    called=_fused_on_gpu,
+    torch=_by_torch,
+    bytes=_least_bytes,
+    operations=lambda x, **_: 2 * spectral.multiplications(len(x)),
+    traced=_spectra(32, trained=True),
+    timed=_spectra(4096, trained=True),
+    recorded={
+        "package": {"subject": "spectral", "variant": "fused", "shape": "4096"},
+        "PyTorch": {"subject": "spectral", "variant": "torch", "shape": "4096"},
+    },
+)
+
+# --- the exercise ---------------------------------------------------------------------------------
+
 _BLOCKS_OWN = (
     "What a layer hands to the next stays in the block: in shared memory, or in registers. "
     "Device memory gets the code, the rebuilt spectrum and the error, each number once."
@@ -101,6 +154,7 @@ EXERCISE = dict(  # noqa: C408 - read as a call of `declare`
     forbidden={"float64", "uncoalesced", "bank-conflict", "negative-index", "same-value-race"},
     limits=[Limit("global", "store", "lanes", "launch", 5 * STORES, _BLOCKS_OWN)],
     barriers=_WHO_WAITS,
+    rivals=RIVALS,
     hints={
         "race": "Who reads these numbers, and who wrote them? The same warp: cuda.syncwarp() "
         "between the two. Other warps: cuda.syncthreads(). And before a warp writes new numbers "
