@@ -7,6 +7,7 @@ import numpy as np
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from lessons.cases import drawn, empty, factors, fixed
 from lessons.edits import Edit, LessonKernel, edits
+from lessons.lesson06 import lanes
 
 # --- steps 5, 6 and 7 -----------------------------------------------------------------------------
 
@@ -415,3 +416,5 @@ FunctionExercise.declare(
     """)
     | {"you go on to the second pitch without conflicts": lambda least: _free(_free(least) + 1)},
 )
+
+FunctionExercise.declare(**lanes.EXERCISE)

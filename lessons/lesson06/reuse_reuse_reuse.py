@@ -1118,6 +1118,41 @@ for name in ("wide", "warp tiles"):
 pictures.warp_tile()
 
 # %% [markdown]
+# ### Exercise: which lane has which row and column?
+#
+# On the right is a warp's tile, 32 × 64 pixels. Return `(row, column)` of the upper left pixel of a
+# lane's **first** square, the one in the upper left quarter of the tile. Lane 0 has (0, 0), lane 9
+# the red one. Each number in the picture stands in a square of 4 × 4 pixels.
+#
+# <details><summary>Hint 1</summary>
+#
+# Find the place among the lanes first, how many of them down and how many across, and multiply by 4
+# at the end.
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `lane % 2` is 0 or 1 in turns: who stands below whom? `lane // 2` counts the pairs. And what
+# happens at lane 16?
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def lane_place(lane):
+    """Return the row and the column at which a lane's first square of pixels begins."""
+    ### BEGIN SOLUTION
+    down = lane // 16 * 2 + lane % 2
+    across = lane // 2 % 8
+    return 4 * down, 4 * across
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("lane-place", lane_place)
+
+# %% [markdown]
 # **Second, no loop.** The compiler leaves the loop over a tile's depth as it is. Step 9 writes it
 # out, two steps at a time (`two_steps`). And while the numbers of depth i are multiplied, those of
 # i + 1 are read already, into a second pair of `a` and `b`: a double buffer again, in registers.
