@@ -26,8 +26,9 @@ from course.measure.timing import benchmark
 from warpsim import trace
 
 RECORDED_ON = "H200"
-NAMES = YOURS, PACKAGE, TORCH, LEAST = "yours", "package", "PyTorch", "least"
-LINE, FIRST, WIDTH = 80, 30, 12  # columns: of a line, of what it is, of each program
+YOURS, PACKAGE, TORCH, LEAST = "yours", "package", "PyTorch", "least"
+NAMES = YOURS, PACKAGE, TORCH, "CuPy", LEAST
+LINE, FIRST, WIDTH = 80, 28, 10  # columns: of a line, of what it is, of each program
 
 #: What is counted of some launches, and what any program needs, where that is known.
 COUNTS: dict[str, Callable[[list[Any]], float]] = {
@@ -83,6 +84,8 @@ def _table(head: str, rows: Mapping[str, Mapping[str, float]], form: str) -> lis
         return []
     columns = [name for name in NAMES if any(name in row for row in rows.values())]
     lines = [f"{head:<{FIRST}}" + "".join(f"{name:>{WIDTH}}" for name in columns)]
+    if len(head) >= FIRST:
+        lines = [head, f"{'':<{FIRST}}" + lines[0][len(head) :]]
     for what, row in rows.items():
         cells = (form.format(row[name]) if name in row else "-" for name in columns)
         lines.append(f"{what:<{FIRST}}" + "".join(f"{cell:>{WIDTH}}" for cell in cells))
@@ -133,7 +136,8 @@ def _has_passed(exercise: KernelExercise, kernel: Any) -> bool:
 
 def _measured(exercise: KernelExercise) -> Case:
     chosen = [case for case in exercise.cases if case.measured]
-    return (chosen or list(exercise.cases))[-1]
+    first = (exercise.outputs + exercise.updated)[0]
+    return max(chosen or exercise.cases, key=lambda case: _arguments(exercise, case)[first].size)
 
 
 def _arguments(exercise: KernelExercise, case: Case) -> dict[str, Any]:
@@ -192,9 +196,7 @@ def _times(
     if known:
         known[LEAST] = 1e3 * bound(moved, operations, recorded_roofs(RECORDED_ON)).milliseconds
         rows[f"recorded on an {RECORDED_ON}"] = known
-    if not rows:
-        notes.append("No GPU is here, and no time of this size was recorded.")
-    elif YOURS not in next(iter(rows.values())):
+    if not any(YOURS in row for row in rows.values()) and not notes:
         notes.append("No GPU is here, so yours has no time: on one, this cell measures it.")
     return rows, " ".join(notes)
 

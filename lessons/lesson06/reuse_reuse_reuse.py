@@ -47,7 +47,7 @@
 import numpy as np
 from numba import float32
 
-from course import bound, check, cuda, plots, predict, progress, recorded_roofs, trace
+from course import beside, bound, check, cuda, plots, predict, progress, recorded_roofs, trace
 from course.kernels.intrinsics import load, load4, store4
 from course.kernels.reconstruct import LADDER
 from lessons.lesson06 import ladder, pictures
@@ -306,6 +306,10 @@ def reconstruct_column(u, s, vt, k, out):
 
 # %% tags=["check"]
 check("column-tile", reconstruct_column)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+beside("column-tile", reconstruct_column)
 
 # %% [markdown]
 # The package's kernel does what yours does. (It reads with `load(array, index)`; section 5 says
@@ -575,6 +579,10 @@ def reconstruct_square(u, s, vt, k, out):
 # %% tags=["check"]
 check("square-tile", reconstruct_square)
 
+# %%
+# NBVAL_IGNORE_OUTPUT
+beside("square-tile", reconstruct_square)
+
 # %% [markdown]
 # How many registers does the package's kernel take, and how many of its blocks fit on a
 # multiprocessor? Most of the registers you have just counted.
@@ -826,6 +834,10 @@ def reconstruct_wide(u, s, vt, k, out):
 # %% tags=["check"]
 check("wide-tile", reconstruct_wide)
 
+# %%
+# NBVAL_IGNORE_OUTPUT
+beside("wide-tile", reconstruct_wide)
+
 # %% [markdown]
 # Predict three figures: wavefronts for a product, read instructions for a product, and how many
 # times as fast as the square.
@@ -1011,6 +1023,10 @@ def reconstruct_two_buffers(u, s, vt, k, out):
 
 # %% tags=["check"]
 check("two-buffers", reconstruct_two_buffers)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+beside("two-buffers", reconstruct_two_buffers)
 
 # %% [markdown]
 # Step 8 does this to step 7, with one refinement: a thread *loads* the next numbers into registers

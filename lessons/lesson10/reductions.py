@@ -46,7 +46,7 @@ import math
 import numpy as np
 from numba import float32, int32
 
-from course import check, cuda, plots, predict, progress, recorded, recorded_roofs, trace
+from course import beside, check, cuda, plots, predict, progress, recorded, recorded_roofs, trace
 from course.kernels import reduce, softmax
 from lessons.lesson10 import pictures
 
@@ -374,6 +374,10 @@ def row_sums(x, out):
 # %% tags=["check"]
 check("warp-row-sum", row_sums)
 
+# %%
+# NBVAL_IGNORE_OUTPUT
+beside("warp-row-sum", row_sums)
+
 # %% [markdown]
 # Back to one long array. A block of 256 threads has eight warps. Each sums its numbers by shuffles,
 # lane 0 puts the warp's sum into shared memory, **one** barrier, and one warp adds those eight. In
@@ -490,6 +494,10 @@ def sum_several(x, out):
 
 # %% tags=["check"]
 check("sum-several", sum_several)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+beside("sum-several", sum_several)
 
 # %% [markdown]
 # **Without any atomic on the sum.** Atomics have two faults left. Somebody must write a 0 to `out`
@@ -782,6 +790,10 @@ def softmax_rows(x, out):
 
 # %% tags=["check"]
 check("softmax-online", softmax_rows)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+beside("softmax-online", softmax_rows)
 
 # %% [markdown]
 # One more reading can go. If a block holds its row **in registers**, spread over its threads, it is

@@ -42,7 +42,7 @@ from inspect import getsource
 import numpy as np
 from numba import float32
 
-from course import check, cuda, plots, predict, progress, recorded, recorded_roofs, trace
+from course import beside, check, cuda, plots, predict, progress, recorded, recorded_roofs, trace
 from course.kernels.activation import gelu
 from course.models import digits, spectral
 from lessons.lesson03.toy_gpu import ToyGPU
@@ -626,6 +626,10 @@ def normalise_frames(x, out):
 # %% tags=["check"]
 check("normalise-frames", normalise_frames)
 
+# %%
+# NBVAL_IGNORE_OUTPUT
+beside("normalise-frames", normalise_frames)
+
 # %% [markdown]
 # Where are gamma and beta? The fused kernel has none. A Linear follows, and W (γ z + β) + b is the
 # same as (W γ) z + (W β + b). So γ and β are multiplied into the Linear's weight and bias when the
@@ -708,6 +712,10 @@ def staged_weights(z, weight, bias, out):
 
 # %% tags=["check"]
 check("staged-weights", staged_weights)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+beside("staged-weights", staged_weights)
 
 # %% [markdown]
 # Why (inputs, outputs), and not PyTorch's (outputs, inputs)? Neighbouring lanes make neighbouring
@@ -1618,8 +1626,6 @@ check("one-kernel", one_kernel)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-from course import beside
-
 beside("one-kernel", one_kernel)
 
 # %%

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numba import float32
 
-from course import backend, beside, check, cuda
+from course import backend, beside, check, cuda, trace
 from course.checks import beside as room
 from course.checks import exercises, progress
 from course.checks.exercises import Case, KernelExercise
@@ -126,14 +126,36 @@ def test_an_exercise_without_rivals_is_refused():
         beside("fill-index", doubled)
 
 
-def test_every_rival_of_the_lessons_is_recorded_and_does_the_same_work():
-    """The package's launches write what the exercise's reference says; recorded times are there."""
-    found = {
-        name: exercise.rivals
-        for name, exercise in exercises.exercises().items()
-        if getattr(exercise, "rivals", None) is not None and name != "double"
-    }
-    assert "one-kernel" in found
-    for name, rivals in found.items():
-        for who, wanted in rivals.recorded.items():
-            assert room.recorded(gpu=room.RECORDED_ON, **wanted), (name, who)
+WITH_RIVALS = {
+    name: exercise
+    for name, exercise in exercises.exercises().items()
+    if getattr(exercise, "rivals", None) is not None
+}
+
+
+def test_exercises_of_five_lessons_have_rivals():
+    assert {exercise.lesson for exercise in WITH_RIVALS.values()} >= {6, 10, 13, 14}
+
+
+@pytest.mark.parametrize("name", WITH_RIVALS)
+def test_a_rival_of_a_lesson_is_recorded_once(name):
+    for who, wanted in WITH_RIVALS[name].rivals.recorded.items():
+        assert len(room.recorded(gpu=room.RECORDED_ON, **wanted)) == 1, who
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, its in WITH_RIVALS.items() if its.rivals.package is not None]
+)
+def test_the_package_s_launches_do_the_work_of_the_exercise(name):
+    exercise = WITH_RIVALS[name]
+    case = exercise.rivals.traced or room._measured(exercise)
+    arguments = room._arguments(exercise, case)
+    expected = exercises.call_with_named(exercise.reference, arguments)
+    if isinstance(expected, dict):  # the package's autoencoder keeps its code
+        expected = expected["y"]
+    for launch in exercise.rivals.package(**arguments):
+        found = [value for value in launch.arguments if getattr(value, "shape", 0)]
+        trace(launch.kernel, launch.grid, launch.block, *launch.arguments,
+              dynamic_shared=launch.shared, gpu="H200")  # fmt: skip
+    (result,) = [array for array in found[1:] if array.shape == expected.shape]
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
