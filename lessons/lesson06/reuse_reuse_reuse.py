@@ -309,6 +309,7 @@ check("column-tile", reconstruct_column)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
+# yours beside the package's and the least: counts of the simulator, on a GPU times, too
 beside("column-tile", reconstruct_column)
 
 # %% [markdown]

@@ -376,6 +376,7 @@ check("warp-row-sum", row_sums)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
+# yours beside the package's and the least: counts of the simulator, on a GPU times, too
 beside("warp-row-sum", row_sums)
 
 # %% [markdown]

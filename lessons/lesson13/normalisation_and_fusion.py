@@ -717,6 +717,7 @@ check("layer-norm-gelu", layer_norm_gelu)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
+# yours beside the package's and the least: counts of the simulator, on a GPU times, too
 beside("layer-norm-gelu", layer_norm_gelu)
 
 # %% [markdown]

@@ -628,6 +628,7 @@ check("normalise-frames", normalise_frames)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
+# yours beside the package's and the least: counts of the simulator, on a GPU times, too
 beside("normalise-frames", normalise_frames)
 
 # %% [markdown]

@@ -388,6 +388,20 @@ out[r, c] = gelu(total)
             "a spectrum is an item: of the few in a case each would have a thread",
         ),
     ),
+    "one-product": Twin(
+        "out.size",
+        _PIXEL
+        + """\
+total = float32(0)
+for n in range(16):
+    total += a[r, n] * b[n, c]
+out[r, c] = total
+""",
+        "a",
+        without=dict.fromkeys(
+            ("one warp does all", "one block does all"), "the launch is one warp, of one block"
+        ),
+    ),
 }
 
 
