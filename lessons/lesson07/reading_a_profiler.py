@@ -34,7 +34,7 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 2 hours with the five exercises. The computer needs less than half a minute of it.
+# About 2 hours with the six exercises. The computer needs less than half a minute of it.
 
 # %%
 import inspect

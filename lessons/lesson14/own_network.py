@@ -1,5 +1,7 @@
 """The exercise of lesson 14's end: the whole autoencoder in one kernel, a spectrum a block."""
 
+import functools
+
 import numpy as np
 
 from course.checks.exercises import Case, Limit, Tolerance
@@ -7,7 +9,6 @@ from course.checks.rivals import Launch, Rivals
 from course.models import spectral
 from course.models.spectral.network import gelu
 from course.models.spectral.weights import CODE, EPSILON, Weights
-from lessons.edits import edits
 
 #: Stores of a block that the exercise needs: the code, the rebuilt spectrum, the error.
 STORES = 32 + 320 + 1
@@ -45,18 +46,139 @@ def arguments_of(x, weights):
     return {"x": x, **layers_of(weights), **results}
 
 
+# --- the network in NumPy, and what slips make of it ----------------------------------------------
+
+
 def _normalised(x):
     centred = x - x.mean(-1, keepdims=True)
     return centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + EPSILON)
 
 
-def rebuilt(x, encode, encode_bias, to_code, middle, middle_bias, from_code, decode, decode_bias):
-    """What the kernel must store, in the precision of its arguments."""
-    frames = gelu(_normalised(x.reshape(len(x), 5, 64)) @ encode + encode_bias)
-    code = _normalised(frames.reshape(len(x), 320) @ to_code)
-    code = gelu(code @ middle + middle_bias)
-    y = ((code @ from_code).reshape(len(x), 5, 64) @ decode + decode_bias).reshape(len(x), 320)
-    return {"code": code, "y": y, "errors": ((y - x) ** 2).mean(1)}
+def _without_mean(x):
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + EPSILON)
+
+
+def _as_of_64(h):
+    """LayerNorm of 32 numbers that divides both of its sums by 64."""
+    centred = h - h.mean(-1, keepdims=True) / 2
+    return centred / np.sqrt((centred * centred).mean(-1, keepdims=True) / 2 + EPSILON)
+
+
+def _of_code(h, middle, bias):
+    return gelu(_normalised(h) @ middle + bias)
+
+
+def _normalised_late(h, middle, bias):
+    return gelu(_normalised(h @ middle + bias))
+
+
+def _up(code, from_code):
+    return (code @ from_code).reshape(len(code), 5, 64)
+
+
+def _mean_square(y, x, z):
+    return ((y - x) ** 2).mean(1)
+
+
+def _of_first_frame(code, from_code):
+    return np.repeat(_up(code, from_code)[:, :1], 5, axis=1)
+
+
+def _one_frame_s_share(frames):
+    return frames * (np.arange(5) == 0)[:, None]
+
+
+def _half_of_square(y, x, z):
+    kept = (np.arange(320) % 64 < 32)[None]
+    return ((y - x) ** 2 * kept).mean(1)
+
+
+def rebuilt(
+    x, encode, encode_bias, to_code, middle, middle_bias, from_code, decode, decode_bias, *,
+    norm=_normalised, first=lambda z, weight, bias: gelu(z @ weight + bias), shares=lambda z: z,
+    of_code=_of_code, up=_up, last=lambda r, weight, bias: r @ weight + bias, error=_mean_square,
+):  # fmt: skip
+    """What the kernel must store, in the precision of its arguments.
+
+    What stands behind the star takes the place of a step, for what slips make of it.
+    """
+    z = norm(x.reshape(len(x), 5, 64))
+    frames = shares(first(z, encode, encode_bias))
+    code = of_code(frames.reshape(len(x), 320) @ to_code, middle, middle_bias)
+    y = last(up(code, from_code), decode, decode_bias).reshape(len(x), 320)
+    return {"code": code, "y": y, "errors": error(y, x, z.reshape(len(x), 320))}
+
+
+#: Mistakes and what they give. As edits of the solution they take too long: each is a kernel of
+#: many lines. tests/lessons/test_own_network.py has the edits, and holds these to them.
+SLIPS = {
+    said: functools.partial(rebuilt, **step)
+    for said, step in {
+        "the frames are not normalised": {"norm": lambda x: x},
+        "the mean of a frame is not subtracted": {"norm": _without_mean},
+        "the encoder's bias is missing": {"first": lambda z, weight, bias: gelu(z @ weight)},
+        "the encoder's weights are turned: they are (inputs, outputs), encode[k, lane]": {
+            "first": lambda z, weight, bias: gelu(z @ weight.T + bias)
+        },
+        "the encoder's GELU is missing": {"first": lambda z, weight, bias: z @ weight + bias},
+        "the encoder's GELU comes before its Linear: first the sum, then GELU": {
+            "first": lambda z, weight, bias: gelu(z) @ weight + bias
+        },
+        "the code has the share of one frame only: it is the sum of five": {
+            "shares": _one_frame_s_share
+        },
+        "the code is not normalised": {"of_code": lambda h, weight, bias: gelu(h @ weight + bias)},
+        "the code's LayerNorm does not subtract the mean": {
+            "of_code": lambda h, weight, bias: gelu(_without_mean(h) @ weight + bias)
+        },
+        "the code's LayerNorm divides by 64: a code has 32 numbers": {
+            "of_code": lambda h, weight, bias: gelu(_as_of_64(h) @ weight + bias)
+        },
+        "the code's LayerNorm comes after its Linear: first LayerNorm, then Linear, then GELU": {
+            "of_code": _normalised_late
+        },
+        "the code's Linear is missing": {"of_code": lambda h, weight, bias: gelu(_normalised(h))},
+        "the code's bias is missing": {
+            "of_code": lambda h, weight, bias: gelu(_normalised(h) @ weight)
+        },
+        "the code's GELU is missing": {
+            "of_code": lambda h, weight, bias: _normalised(h) @ weight + bias
+        },
+        "the code's GELU comes before its Linear": {
+            "of_code": lambda h, weight, bias: gelu(_normalised(h)) @ weight + bias
+        },
+        "every frame is rebuilt with the basis of the first: its columns begin at 64 * warp": {
+            "up": _of_first_frame
+        },
+        "the decoder is missing: after the basis comes a Linear": {
+            "last": lambda r, weight, bias: r
+        },
+        "the decoder's bias is missing": {"last": lambda r, weight, bias: r @ weight},
+        "there is a GELU after the decoder, where the network has none": {
+            "last": lambda r, weight, bias: gelu(r @ weight + bias)
+        },
+        "the differences are not squared": {"error": lambda y, x, z: (y - x).mean(1)},
+        "the absolute differences are summed, not the squares": {
+            "error": lambda y, x, z: np.abs(y - x).mean(1)
+        },
+        "of a lane's two columns only the first counts for the error": {"error": _half_of_square},
+        "the error is the sum of the squares: divide by 320": {
+            "error": lambda y, x, z: ((y - x) ** 2).sum(1)
+        },
+        "the error is divided by 64: a spectrum has 320 numbers": {
+            "error": lambda y, x, z: ((y - x) ** 2).sum(1) / 64
+        },
+        "the error has the root of the mean; it is the mean itself": {
+            "error": lambda y, x, z: np.sqrt(_mean_square(y, x, z))
+        },
+        "the error is that of one frame alone": {
+            "error": lambda y, x, z: ((y - x) ** 2)[:, :64].sum(1) / 320
+        },
+        "the error compares with the normalised frame: it is the spectrum itself that is rebuilt": {
+            "error": lambda y, x, z: ((y - z) ** 2).mean(1)
+        },
+    }.items()
+}
 
 
 def _spectra(batch, *, level=0.0, trained=False, measured=False):
@@ -186,72 +308,5 @@ EXERCISE = dict(  # noqa: C408 - read as a call of `declare`
         "not-parallel": "Five warps do five frames at the same time, and each lane has two of the "
         "64 results of its frame, one of the 32 shares of the code.",
     },
-    mistakes=edits(r"""
-        the frames are not normalised
-            p * scale, q * scale -> a, b
-        the mean of a frame is not subtracted
-            a - mean, b - mean -> a, b
-        the encoder's bias is missing
-            encode_bias[lane], encode_bias[lane + 32] -> float32(0), float32(0)
-        the encoder's weights are turned: they are (inputs, outputs), encode[k, lane]
-            encode[k, lane]\n -> encode[lane, k]\n
-            encode[k, lane + 32] -> encode[lane + 32, k]
-        the encoder's GELU is missing
-            gelu(p), gelu(q) -> p, q
-        the encoder's GELU comes before its Linear: first the sum, then GELU
-            p * scale, q * scale -> gelu(p * scale), gelu(q * scale)
-            = gelu(p), gelu(q) -> = p, q
-        the code has the share of one frame only: it is the sum of five
-            for frame in range(5):\n            number -> for frame in range(1):\n            number
-        the code is not normalised
-            number -= over_warp(number) / float32(32) -> pass
-            number /= math.sqrt(over_warp(number * number) / float32(32) + float32(1e-5)) -> pass
-        the code's LayerNorm does not subtract the mean
-            number -= over_warp(number) / float32(32) -> pass
-        the code's LayerNorm divides by 64: a code has 32 numbers
-            over_warp(number) / float32(32) -> over_warp(number) / float32(64)
-            over_warp(number * number) / float32(32) -> over_warp(number * number) / float32(64)
-        the code's LayerNorm comes after its Linear: first LayerNorm, then Linear, then GELU
-            number -= over_warp(number) / float32(32) -> pass
-            number /= math.sqrt(over_warp(number * number) / float32(32) + float32(1e-5)) -> pass
-            codes[lane] = gelu(total)
-            -> total -= over_warp(total) / float32(32)\n        codes[lane] = gelu(total)
-            gelu(total) -> gelu(total / math.sqrt(over_warp(total * total) / float32(32)))
-        the code's Linear is missing
-            = gelu(total) -> = gelu(codes[lane])
-        the code's bias is missing
-            total = middle_bias[lane] -> total = float32(0)
-        the code's GELU is missing
-            gelu(total) -> total
-        the code's GELU comes before its Linear
-            codes[lane] = number -> codes[lane] = gelu(number)
-            gelu(total) -> total
-        every frame is rebuilt with the basis of the first: its columns begin at 64 * warp
-            from_code[k, column] -> from_code[k, lane]
-            from_code[k, column + 32] -> from_code[k, lane + 32]
-        the decoder is missing: after the basis comes a Linear
-            y[row, column], y[row, column + 32] = p, q
-            -> p, q = y[row, column], y[row, column + 32] = frames[column], frames[column + 32]
-        the decoder's bias is missing
-            decode_bias[lane], decode_bias[lane + 32] -> float32(0), float32(0)
-        there is a GELU after the decoder, where the network has none
-            = p, q\n    square -> = gelu(p), gelu(q)\n    square
-        the differences are not squared
-            (p - a) * (p - a) + (q - b) * (q - b) -> (p - a) + (q - b)
-        the absolute differences are summed, not the squares
-            (p - a) * (p - a) + (q - b) * (q - b) -> abs(p - a) + abs(q - b)
-        of a lane's two columns only the first counts for the error
-            + (q - b) * (q - b) ->
-        the error is the sum of the squares: divide by 320
-            total / float32(320) -> total
-        the error is divided by 64: a spectrum has 320 numbers
-            float32(320) -> float32(64)
-        the error has the root of the mean; it is the mean itself
-            total / float32(320) -> math.sqrt(total / float32(320))
-        the error is that of one frame alone
-            range(5):\n            total += squares -> range(1):\n            total += squares
-        the error compares with the normalised frame: it is the spectrum itself that is rebuilt
-            (p - a) * (p - a) + (q - b) * (q - b)
-            -> (p - (a - mean) * scale)**2 + (q - (b - mean) * scale)**2
-    """),
+    mistakes=SLIPS,
 )

@@ -17,10 +17,6 @@ JUDGED = {
 }
 
 
-#: Of these, whose kernels are long, so many edits are tried each time; the others with the slow.
-LONG = {"one-kernel": 2}
-
-
 def declared():
     """Every edit, with its exercise and sentence; those of judges, too."""
     for name, exercise in exercises().items():
@@ -28,12 +24,9 @@ def declared():
         closed_over = [cell.cell_contents for cell in getattr(judge, "__closure__", None) or ()]
         tables = [table for table in closed_over if isinstance(table, dict)]
         for table in (exercise.mistakes, *tables, *JUDGED.get(name, ())):
-            for place, (sentence, mistake) in enumerate(table.items()):
+            for sentence, mistake in table.items():
                 if isinstance(mistake, Edit):
-                    marks = pytest.mark.slow if place >= LONG.get(name, len(table)) else ()
-                    yield pytest.param(
-                        name, sentence, mistake, id=f"{name}-{sentence[:40]}", marks=marks
-                    )
+                    yield pytest.param(name, sentence, mistake, id=f"{name}-{sentence[:40]}")
 
 
 #: Two mistakes that no value of these exercises tells apart: another sentence is said.
