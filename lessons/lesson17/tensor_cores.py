@@ -29,8 +29,8 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 1 hour with the two exercises. The core is sections 1 to 3: 40 minutes. Sections 4 and 5, how
-# the package's kernels do it, deepen it.
+# About 1 hour with the two exercises. The core is sections 1 to 3: 40 minutes. Sections 4 and 5,
+# how the package's kernels do it, deepen it.
 
 # %% [markdown]
 # ## 1 Units that multiply halves
