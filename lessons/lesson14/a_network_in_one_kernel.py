@@ -1617,9 +1617,9 @@ check("one-kernel", one_kernel)
 
 # %% [markdown]
 # **Yours beside the package's**, both traced for 32 spectra. For so few the package's blocks have
-# one spectrum each, too, and the bytes are the same. Not so the **sectors**: your five warps ask
-# for the frames' weights five times, and L1 answers. Its block copies them once to shared memory,
-# and pays with wavefronts there.
+# one spectrum each, too. The bytes differ by the basis, which yours has twice, and the code. But
+# the **sectors**: your five warps ask for the frames' weights five times, and L1 answers. The
+# package's block copies them once to shared memory, and pays with wavefronts there.
 #
 # On a GPU the cell also times both, and PyTorch's layers, for 4,096 spectra. There a block of the
 # package's uses the weights that it has copied for 32 spectra at a time. Yours fetches them for

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from course import check
+from course import beside, check
 from course.models import spectral
-from lessons.edits import edits
+from lessons.edits import edits, solution
 from lessons.lesson14.own_network import SLIPS, STORES, arguments_of, layers_of, rebuilt
 
 #: The slips of the exercise as a student makes them: edits of the lesson's solution.
@@ -110,3 +110,22 @@ def test_a_slip_in_the_solution_is_refused_and_named(sentence):
     verdict = check("one-kernel", EDITS[sentence].answer("one-kernel"))
     assert (verdict.status, verdict.kind) == ("failed", "wrong-result"), verdict
     assert sentence in " ".join(str(verdict).split()), verdict
+
+
+def test_what_the_lesson_says_of_yours_beside_the_package_s():
+    for batch, spectra_of_a_block in ((32, 1), (4096, 32)):
+        shape = spectral.shape_for(batch, 132, 227 * 1024, (9, 0))
+        assert shape.tile * shape.groups == spectra_of_a_block
+    found = solution("one-kernel")
+    counts = beside("one-kernel", found.define(found.source, "beside")).counts
+    touched, sectors, wavefronts = (
+        counts[what]
+        for what in (
+            "bytes touched, each once", "sectors of global loads", "wavefronts of shared memory"
+        )
+    )  # fmt: skip
+    basis_and_code = 32 * 320 * 4 + 32 * 32 * 4
+    padding = 32 * 4 * 4  # of the package's basis
+    assert touched["yours"] - basis_and_code == touched["package"] - padding
+    assert sectors["yours"] > 3 * sectors["package"]
+    assert wavefronts["package"] > 1.5 * wavefronts["yours"]
