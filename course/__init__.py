@@ -27,6 +27,7 @@ __getattr__, __dir__, __all__ = face(
         "course.measure.recorded": "recorded",
         # exercises
         "course.checks": "check",
+        "course.checks.beside": "beside",
         "course.checks.predictions": "predict",
         "course.checks.progress": "progress",
         # rooms of their own

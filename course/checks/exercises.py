@@ -211,6 +211,8 @@ class KernelExercise(Exercise):
         costs digits; the callable takes the arguments it names, returns a mask of those elements.
     gpu : str
         The GPU to simulate; the same on every machine, so that verdicts are.
+    rivals : course.checks.rivals.Rivals, optional
+        What `course.beside` shows a right answer beside.
     """
 
     outputs: tuple[str, ...] = ()
@@ -221,6 +223,7 @@ class KernelExercise(Exercise):
     helped: str = ""
     cancels: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     gpu: str = "T4"
+    rivals: Any = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -80,6 +80,11 @@ def record(exercise: Exercise, verdict: Verdict, answer: Any) -> None:
         _trouble = f"COURSE_PROGRESS names a file that cannot be written: {error.strerror}"
 
 
+def latest(name: str) -> Record | None:
+    """The latest verdict on an exercise in this session."""
+    return _records.get(name)
+
+
 def _append(path: Path, line: str) -> None:
     # One write of a file opened for appending: lines of two notebooks do not mix.
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)

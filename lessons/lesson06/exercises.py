@@ -7,6 +7,7 @@ import numpy as np
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from lessons.cases import drawn, empty, factors, fixed
 from lessons.edits import Edit, LessonKernel, edits
+from lessons.lesson06 import lanes, rivals
 
 # --- steps 5, 6 and 7 -----------------------------------------------------------------------------
 
@@ -120,6 +121,7 @@ def _rebuilding(**fields):
 
 _rebuilding(
     name="column-tile",
+    rivals=rivals.of_step("column", COLUMN),
     title="Step 5: a column of results in each thread",
     cases=[
         _factors(2, 330, 4, 2, COLUMN),
@@ -150,6 +152,7 @@ _rebuilding(
 )
 _rebuilding(
     name="square-tile",
+    rivals=rivals.of_step("square", SQUARE),
     title="Step 6: a square of results in each thread",
     cases=[
         _factors(2, 650, 4, 2, SQUARE),
@@ -180,6 +183,7 @@ _rebuilding(
 )
 _rebuilding(
     name="wide-tile",
+    rivals=rivals.of_step("wide", SQUARE),
     title="Step 7: four numbers at a time, and no conflict",
     cases=[
         _factors(2, 652, 8, 4, SQUARE),
@@ -233,6 +237,7 @@ _to_buffer = partial(_factors, tile=(TILE, TILE, (TILE, TILE)))
 
 _rebuilding(
     name="two-buffers",
+    rivals=rivals.of_step("tiled", (TILE, TILE, (TILE, TILE))),
     title="Two buffers, one barrier a round",
     cases=[
         _to_buffer(16, 16, 16, 16),
@@ -415,3 +420,5 @@ FunctionExercise.declare(
     """)
     | {"you go on to the second pitch without conflicts": lambda least: _free(_free(least) + 1)},
 )
+
+FunctionExercise.declare(**lanes.EXERCISE)

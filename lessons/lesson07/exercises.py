@@ -7,6 +7,7 @@ import numpy as np
 from course.checks.exercises import Case, FunctionExercise, Tolerance
 from lessons.cases import table
 from lessons.edits import edits
+from lessons.lesson07 import suspects
 
 # --- a row of the timeline ------------------------------------------------------------------------
 
@@ -314,5 +315,21 @@ FunctionExercise.declare(
         "wrong-result": "Leave out 'selected' and 'not_selected'. Of the others take the one "
         "with the most clocks, and divide its clocks by the sum of all, those two included.",
         "raised": "Not every kernel has every state: clocks.get(state, 0) does not fail.",
+    },
+)
+
+# --- kernels that nobody shows --------------------------------------------------------------------
+
+FunctionExercise.declare(
+    name="unseen-kernels",
+    lesson=7,
+    title="What is wrong with kernels that are not shown",
+    judge=suspects.judge,
+    cases=[Case("five kernels", lambda rng: {})],
+    hints={
+        "wrong-result": "Divide sectors by requests, for loads and for stores: 4 is what 32 "
+        "neighbours need. Then look for conflicts, for float64, and at the blocks: an H200 has "
+        "132 multiprocessors.",
+        "not-a-function": "Write a function without arguments that returns the dictionary.",
     },
 )

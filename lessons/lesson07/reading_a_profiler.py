@@ -34,9 +34,9 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 2 hours with the five exercises. The computer needs less than half a minute of it.
+# About 2 and a half hours with the six exercises. The computer needs less than half a minute of it.
 #
-# Core: sections 1 to 5, 60 minutes. Deepening: sections 6 to 10, 75 minutes.
+# Core: sections 1 to 5 and 11, 75 minutes. Deepening: sections 6 to 10, 75 minutes.
 
 # %%
 import inspect
@@ -810,6 +810,63 @@ for tool, place in record.tools().items():
     print(f"{tool:8} {'here' if place else 'not here'}")
 record.timeline_here("tidy")
 record.counters_here()
+
+# %% [markdown]
+# ## 11 Kernels that nobody shows you
+#
+# <kbd>core</kbd> 15 minutes
+#
+# Often you have no source: the kernel is a library's, or somebody else's. Here are five. Each goes
+# over the same 512 × 512 numbers, reads each once and writes each once. Their counters were traced,
+# just now; below each stands the name under which Nsight Compute has it. Such a name is read from
+# its end: `op_ld` are loads, `mem_global` is where, `t_sectors` is what, `l1tex` is who counted.
+
+# %%
+from lessons.lesson07 import suspects
+
+print(suspects.table())
+
+# %% [markdown]
+# ### Exercise: what is wrong with them?
+#
+# Return a dictionary with a word for each of A to E: `"uncoalesced"`, `"bank conflicts"`,
+# `"too few blocks"`, `"float64"` (it computes in float64, on float32 numbers), or `"nothing"`. They
+# are for an H200 with its 132 multiprocessors.
+#
+# <details><summary>Hint</summary>
+#
+# A single number says little: divide. How many sectors has a request, of loads, of stores? How many
+# wavefronts are conflicts? How many numbers has a thread?
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def diagnosis():
+    """Return what is wrong with each kernel, by its letter."""
+    ### BEGIN SOLUTION
+    return {
+        "A": "bank conflicts",
+        "B": "float64",
+        "C": "uncoalesced",
+        "D": "nothing",
+        "E": "too few blocks",
+    }
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("unseen-kernels", diagnosis)
+
+# %% [markdown]
+# What says so, and the source at last, of those that you named rightly:
+
+# %%
+print(suspects.revealed(diagnosis()))
+
+# %% [markdown]
+# Two things to keep. A count alone accuses nobody: divide it by the requests, by the numbers, by
+# the multiprocessors. And counters of *work* do not show who is *idle*.
 
 # %%
 progress(7)

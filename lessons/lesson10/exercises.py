@@ -7,6 +7,7 @@ import numpy as np
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from lessons.cases import drawn, empty, normal, table, zeros
 from lessons.edits import LessonKernel, edits
+from lessons.lesson10 import rivals
 
 WARPS = 4  # of a block where a warp has a row
 
@@ -37,6 +38,7 @@ def _sums(rows, columns, measured=False):
 
 LessonKernel.declare(
     name="warp-row-sum",
+    rivals=rivals.of_row_sum(_sums(16_384, 256)),
     lesson=10,
     title="A warp adds a row",
     outputs=("out",),
@@ -121,6 +123,7 @@ def _all(size, blocks=BLOCKS, measured=False):
 
 LessonKernel.declare(
     name="sum-several",
+    rivals=rivals.of_sum(_all(1_048_576, 1056)),
     lesson=10,
     title="Several elements a thread, one atomic a block",
     updated=("out",),
@@ -302,6 +305,7 @@ def _softmax(x):
 
 LessonKernel.declare(
     name="softmax-online",
+    rivals=rivals.of_softmax(row_case(4096, 1024)),
     lesson=10,
     title="Softmax in two readings, a warp a row",
     outputs=("out",),

@@ -3,6 +3,7 @@
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
+from course.checks.rivals import Rivals
 from course.checks.verdicts import count
 from lessons.cases import fixed
 from lessons.edits import LessonKernel, edits
@@ -184,6 +185,7 @@ def _round(batch, n, m, *, zero=False, alike=False, orthogonal=False, small=Fals
 
 LessonKernel.declare(
     name="rotate-pairs",
+    rivals=Rivals(timed=_round(256, 32, 256)),
     lesson=11,
     title="All pairs of a round, a warp a pair",
     updated=("w",),
@@ -337,6 +339,7 @@ def _in_rounds(w):
 
 LessonKernel.declare(
     name="sweep-shared",
+    rivals=Rivals(timed=_to_sweep(256, 32, 32, 8)),
     lesson=11,
     title="A sweep in shared memory",
     updated=("w",),

@@ -45,7 +45,7 @@ from dataclasses import replace
 import numpy as np
 from numba import float32
 
-from course import check, cuda, images, plots, predict, progress
+from course import beside, check, cuda, images, plots, predict, progress
 from course import recorded, recorded_roofs, simulated, trace
 from course.kernels import svd
 from course.kernels.reconstruct import reconstruct
@@ -468,6 +468,10 @@ def rotate_pairs(w, pairs):
 # %% tags=["check"]
 check("rotate-pairs", rotate_pairs)
 
+# %%
+# NBVAL_IGNORE_OUTPUT
+beside("rotate-pairs", rotate_pairs)
+
 # %% [markdown]
 # What if the timetable is wrong? Rows 0 and 1 meet, and rows 1 and 2 at the same time. On a GPU the
 # result would be wrong now and then. The simulator names the race:
@@ -583,6 +587,10 @@ def sweep_in_shared_memory(w):
 
 # %% tags=["check"]
 check("sweep-shared", sweep_in_shared_memory)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+beside("sweep-shared", sweep_in_shared_memory)
 
 # %% [markdown]
 # The package's kernel does the same, and goes on: sweep after sweep, until the largest cosine that

@@ -8,6 +8,7 @@ from course.checks.exercises import FunctionExercise, Limit, Tolerance
 from lessons.cases import CANCELS, table
 from lessons.edits import LessonKernel, edits
 from lessons.lesson10.exercises import ALL_LANES, ALL_WRITE, SHUFFLE_HINTS, row_case
+from lessons.lesson13.rivals import of_layer_norm
 
 # --- transfers before and after fusing ------------------------------------------------------------
 
@@ -174,6 +175,7 @@ def _layer_norm_gelu(x, gamma, beta, eps):
 
 LessonKernel.declare(
     name="layer-norm-gelu",
+    rivals=of_layer_norm(row_case(16_384, 256, **FACTORS)),
     lesson=13,
     title="LayerNorm and GELU in one kernel, the row in registers",
     outputs=("out",),

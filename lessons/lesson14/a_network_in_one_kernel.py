@@ -33,10 +33,10 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 3 hours, with five exercises. After section 8 is a good place for a break. The
+# About 4 hours, with five exercises. After section 8 is a good place for a break. The
 # computer needs less than half a minute of it.
 #
-# Core: sections 1 to 8, 90 minutes. Deepening: sections 9 to 18, 100 minutes.
+# Core: sections 1 to 8, 90 minutes. Deepening: sections 9 to 19, 165 minutes.
 
 # %%
 import math
@@ -45,7 +45,7 @@ from inspect import getsource
 import numpy as np
 from numba import float32
 
-from course import check, cuda, plots, predict, progress, recorded, recorded_roofs, trace
+from course import beside, check, cuda, plots, predict, progress, recorded, recorded_roofs, trace
 from course.kernels.activation import gelu
 from course.models import spectral
 from lessons.lesson03.toy_gpu import ToyGPU
@@ -380,6 +380,11 @@ def normalise_frames(x, out):
 # %% tags=["check"]
 check("normalise-frames", normalise_frames)
 
+# %%
+# NBVAL_IGNORE_OUTPUT
+# yours beside the package's and the least: counts of the simulator, on a GPU times, too
+beside("normalise-frames", normalise_frames)
+
 # %% [markdown]
 # Where are gamma and beta? The fused kernel has none. A Linear follows, and W (γ z + β) + b is the
 # same as (W γ) z + (W β + b). So γ and β are multiplied into the Linear's weight and bias when the
@@ -464,6 +469,10 @@ def staged_weights(z, weight, bias, out):
 
 # %% tags=["check"]
 check("staged-weights", staged_weights)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+beside("staged-weights", staged_weights)
 
 # %% [markdown]
 # ## 8 What it brings
@@ -1329,6 +1338,163 @@ for form, registers in ((spectral.SHAPES[-2], (200, 168)), (four_groups, (127, 9
         fits = occupancy("H200", form.threads, each, form.shared_bytes)
         print(f"{form.groups} groups, {each} registers: {fits.blocks} blocks, ", end="")
         print("limited by", " and ".join(fits.limited_by))
+
+# %% [markdown]
+# ## 19 Your own network in one kernel
+#
+# <kbd>deepening</kbd> 65 minutes
+#
+# You have normalised frames, staged weights, counted barriers. Now the whole network, in one kernel
+# of your own, some 40 lines: a block has **one** spectrum, five warps its five frames. The fused
+# kernel of the package does no more. It only has more spectra a block, so that it may keep the
+# weights in shared memory.
+#
+# With one spectrum a block each weight of a frame is used five times at most. So yours reads the
+# weights where they are: they lie in L2 after the first block, and the five warps share them in L1.
+
+# %%
+from lessons.lesson14.own_network import arguments_of
+
+
+@cuda.jit(device=True)
+def over_warp(value):
+    """The sum over the 32 lanes of a warp, in each of them."""
+    for step in range(5):
+        value += cuda.shfl_xor_sync(0xFFFFFFFF, value, 1 << step)
+    return value
+
+
+for name, array in arguments_of(spectral.spectra(2, seed=1), weights).items():
+    print(f"{name:12} {array.shape}")
+
+# %% [markdown]
+# ### Exercise: a network in one kernel
+#
+# Block b has row b of `x`. Write the code (after its GELU) to `code`, the rebuilt spectrum to `y`,
+# the mean of its 320 squared differences from `x` to `errors`. All weights are (inputs, outputs),
+# and gamma and beta are in them. `to_code` and `from_code` are the same basis, turned and as it is.
+#
+# 1. LayerNorm, Linear, GELU of the warp's own frame.
+# 2. The warp's **share** of the code: its 64 numbers times its 64 rows of `to_code`.
+# 3. One warp adds up five shares: LayerNorm, Linear, GELU of 32 numbers.
+# 4. Up: the frame's 64 columns of `from_code`. Then the decoder.
+# 5. The error: five shares again.
+
+# %% [markdown]
+# Between layers the numbers go through shared memory: who reads needs what other lanes wrote. Think
+# before each step who that is. Lanes of the same warp: `cuda.syncwarp()`. Other warps:
+# `cuda.syncthreads()`. Three of the latter are enough.
+#
+# <details><summary>Hint 1: a Linear</summary>
+#
+# As in `staged_weights`: `p` and `q` begin with the bias of `lane` and `lane + 32`; for each k of
+# 64 they grow by `frames[first + k]` times a weight.
+#
+# </details>
+#
+# <details><summary>Hint 2: where an array is used again</summary>
+#
+# The results of a Linear may take the place of its inputs in `frames`, when **all** lanes have read
+# these: `cuda.syncwarp()` before the store, and another one behind it.
+#
+# </details>
+#
+# <details><summary>Hint 3: the code</summary>
+#
+# `if warp == 0:` and a lane for each of its 32 numbers: both sums of LayerNorm by `over_warp`, then
+# through `codes` for the Linear. Behind that `if` all warps wait.
+#
+# </details>
+
+
+# %% tags=["exercise", "long"]
+@cuda.jit
+def one_kernel(
+    x, encode, encode_bias, to_code, middle, middle_bias, from_code, decode, decode_bias,
+    code, y, errors
+):  # fmt: skip
+    """Rebuild a spectrum in a block of five warps; write its code, itself and its error."""
+    frames = cuda.shared.array(320, float32)  # what a layer of the frames hands to the next
+    shares = cuda.shared.array((5, 32), float32)  # of each frame, in the code
+    codes = cuda.shared.array(32, float32)
+    squares = cuda.shared.array(5, float32)  # of each frame, in the error
+    row = cuda.blockIdx.x
+    warp, lane = cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    first = 64 * warp  # column of the frame, and of this lane:
+    column = first + lane
+    ### BEGIN SOLUTION
+    a, b = x[row, column], x[row, column + 32]
+    mean = over_warp(a + b) / float32(64)
+    p, q = a - mean, b - mean
+    scale = float32(1) / math.sqrt(over_warp(p * p + q * q) / float32(64) + float32(1e-5))
+    frames[column], frames[column + 32] = p * scale, q * scale
+    cuda.syncwarp()
+    p, q = encode_bias[lane], encode_bias[lane + 32]
+    for k in range(64):
+        p += frames[first + k] * encode[k, lane]
+        q += frames[first + k] * encode[k, lane + 32]
+    cuda.syncwarp()
+    frames[column], frames[column + 32] = gelu(p), gelu(q)
+    cuda.syncwarp()
+    share = float32(0)
+    for k in range(64):
+        share += frames[first + k] * to_code[first + k, lane]
+    shares[warp, lane] = share
+    cuda.syncthreads()
+    if warp == 0:
+        number = float32(0)
+        for frame in range(5):
+            number += shares[frame, lane]
+        number -= over_warp(number) / float32(32)
+        number /= math.sqrt(over_warp(number * number) / float32(32) + float32(1e-5))
+        codes[lane] = number
+        cuda.syncwarp()
+        total = middle_bias[lane]
+        for k in range(32):
+            total += codes[k] * middle[k, lane]
+        cuda.syncwarp()
+        codes[lane] = gelu(total)
+        code[row, lane] = codes[lane]
+    cuda.syncthreads()
+    p, q = float32(0), float32(0)
+    for k in range(32):
+        p += codes[k] * from_code[k, column]
+        q += codes[k] * from_code[k, column + 32]
+    frames[column], frames[column + 32] = p, q
+    cuda.syncwarp()
+    p, q = decode_bias[lane], decode_bias[lane + 32]
+    for k in range(64):
+        p += frames[first + k] * decode[k, lane]
+        q += frames[first + k] * decode[k, lane + 32]
+    y[row, column], y[row, column + 32] = p, q
+    square = over_warp((p - a) * (p - a) + (q - b) * (q - b))
+    if lane == 0:
+        squares[warp] = square
+    cuda.syncthreads()
+    if cuda.threadIdx.x == 0:
+        total = float32(0)
+        for frame in range(5):
+            total += squares[frame]
+        errors[row] = total / float32(320)
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("one-kernel", one_kernel)
+
+# %% [markdown]
+# **Yours beside the package's**, both traced for 32 spectra. For so few the package's blocks have
+# one spectrum each, too. The bytes differ by the basis, which yours has twice, and the code. But
+# the **sectors**: your five warps ask for the frames' weights five times, and L1 answers. The
+# package's block copies them once to shared memory, and pays with wavefronts there.
+#
+# On a GPU the cell also times both, and PyTorch's layers, for 4,096 spectra. There a block of the
+# package's uses the weights that it has copied for 32 spectra at a time. Yours fetches them for
+# each.
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+beside("one-kernel", one_kernel)
 
 # %%
 progress(14)

@@ -3,11 +3,13 @@
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
+from course.checks.rivals import Rivals
 from course.checks.verdicts import count
 from course.models.spectral.network import gelu
 from lessons.cases import CANCELS, drawn, empty, normal, table
 from lessons.edits import LessonKernel, edits
 from lessons.lesson14.judges import judge_bytes
+from lessons.lesson14.own_network import EXERCISE as OWN_NETWORK
 
 # --- bytes of a fusion ----------------------------------------------------------------------------
 
@@ -159,6 +161,10 @@ _SHUFFLES = "Shuffles need no shared memory: a warp has a frame by itself."
 
 LessonKernel.declare(
     name="normalise-frames",
+    rivals=Rivals(
+        torch=lambda torch, x: torch.nn.functional.layer_norm(x.view(-1, 5, 64), (64,)),
+        timed=_frames(4096),
+    ),
     lesson=14,
     title="LayerNorm of five frames, a warp each",
     outputs=("out",),
@@ -295,6 +301,11 @@ _STAGED = (
 
 LessonKernel.declare(
     name="staged-weights",
+    rivals=Rivals(
+        torch=lambda torch, z, weight, bias: torch.nn.functional.gelu(z @ weight + bias),
+        operations=lambda z, **_: 2 * 64 * z.size,
+        timed=_encoder(20_480, 132),
+    ),
     lesson=14,
     title="A Linear and GELU, weights read once a block",
     outputs=("out",),
@@ -421,3 +432,7 @@ FunctionExercise.declare(
             (frames @ weight.T) -> (frames @ weight.T).swapaxes(1, 2)
     """),
 )
+
+# --- a network in one kernel ----------------------------------------------------------------------
+
+LessonKernel.declare(**OWN_NETWORK)

@@ -1,8 +1,9 @@
-"""Exercises of lesson 17: a float32 in two halves."""
+"""Exercises of lesson 17: a float32 in two halves, a product on tensor cores."""
 
 import numpy as np
 
-from course.checks.exercises import Case, FunctionExercise
+from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
+from lessons.edits import LessonKernel, edits
 
 # --- a number in two halves -----------------------------------------------------------------------
 
@@ -65,4 +66,78 @@ FunctionExercise.declare(
         "raised": "np.frexp(largest) gives a number below 1 and an exponent: "
         "largest = number * 2**exponent. Take 2.0 ** (14 - exponent)."
     },
+)
+
+# --- a product on tensor cores --------------------------------------------------------------------
+
+OWN_SHARE = (
+    "A lane hands over its own numbers alone, 8 of a and 4 of b in all: the tensor cores bring "
+    "them together."
+)
+
+
+def _product(name, make):
+    def arguments(rng):
+        a, b = make(rng)
+        return {"a": a, "b": b, "out": np.empty((16, 8), np.float32)}
+
+    return Case(name, arguments, block=32, grid=1)
+
+
+def _whole(rng):
+    """Whole numbers, exact as halves; so are their products and sums in float32."""
+    a, b = rng.integers(-9, 10, (16, 16)), rng.integers(-9, 10, (16, 8))
+    return a.astype(np.float32), b.astype(np.float32)
+
+
+def _numbered(rng):
+    """A matrix of ones on the diagonal, so that the numbers of b come out as they went in."""
+    return np.eye(16, dtype=np.float32), np.arange(128, dtype=np.float32).reshape(16, 8)
+
+
+LessonKernel.declare(
+    name="one-product",
+    lesson=17,
+    title="16 x 8 sums on tensor cores",
+    outputs=("out",),
+    reference=lambda a, b: a @ b,
+    cases=[
+        _product("ones on a's diagonal, b numbered", _numbered),
+        _product("whole numbers up to 9", _whole),
+    ],
+    tolerance=Tolerance(2, "whole numbers, exact as halves and in their sums"),
+    forbidden={"float64", "negative-index", "same-value-race"},
+    limits=[Limit("global", "load", "lanes", "thread", 12, OWN_SHARE)],
+    hints={
+        "wrong-result": "With ones on the diagonal of a the result is b: see where its numbers "
+        "went. Of a, a lane has rows g and g + 8; of b, column g; of both, two neighbouring k from "
+        "start + 2 q on. Its sums: row g, columns 2 q and 2 q + 1, then the same of row g + 8.",
+        "out-of-bounds": "g goes from 0 to 7, q from 0 to 3. a is a[row, k], b is b[k, column]: "
+        "rows g and g + 8, column g, and k below 16.",
+        "unwritten-output": "Each lane stores four sums: two in row g, two in row g + 8.",
+        "typing": "mma_f16_k8 takes four sums, a tuple of two pairs of a, and one pair of b.",
+        "not-parallel": "All 32 lanes hand over their shares, 8 numbers of a and 4 of b, and each "
+        "stores four sums.",
+        "same-value-race": "Each lane stores sums of its own: g and q come of its number.",
+    },
+    mistakes=edits("""
+        the first half of k is multiplied twice: k begins at start
+            k = start + 2 * q -> k = 2 * q
+        of a, rows g are handed over twice: the lower ones are rows g + 8
+            pair(a[g + 8, k], a[g + 8, k + 1]) -> pair(a[g, k], a[g, k + 1])
+        the rows are exchanged, of a or of the sums: first row g, then row g + 8
+            (above, below) -> (below, above)
+        the sums begin anew in the second half: hand over c
+            mma_f16_k8(c, -> mma_f16_k8((float32(0), float32(0), float32(0), float32(0)),
+        the second and the third sum are exchanged: two are of row g, then two of row g + 8
+            = c[0], c[1] -> = c[0], c[2]
+            = c[2], c[3] -> = c[1], c[3]
+        the sums are stored in columns q and q + 4: they are neighbours, 2 q and 2 q + 1
+            out[g, 2 * q], out[g, 2 * q + 1] -> out[g, q], out[g, q + 4]
+            out[g + 8, 2 * q], out[g + 8, 2 * q + 1] -> out[g + 8, q], out[g + 8, q + 4]
+        the two numbers of a pair of b are exchanged
+            pair(b[k, g], b[k + 1, g]) -> pair(b[k + 1, g], b[k, g])
+        only the first half of k is multiplied
+            range(0, 16, 8) -> range(0, 8, 8)
+    """),
 )

@@ -30,9 +30,9 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 40 minutes with the exercise.
+# About 55 minutes with the two exercises.
 #
-# Core: sections 1 to 3, 5 and 6, 35 minutes. Deepening: section 4, 5 minutes.
+# Core: sections 1 to 3, 5 and 6, 35 minutes. Deepening: section 4, 20 minutes.
 
 # %% [markdown]
 # ## 1 Units that multiply halves
@@ -222,7 +222,7 @@ for name, sum_ in (("rounded", rounded), ("cut off", cut_off), ("cut off, added 
 # %% [markdown]
 # ## 4 Split once, in fragments
 #
-# <kbd>deepening</kbd> 5 minutes
+# <kbd>deepening</kbd> 20 minutes
 #
 # Where are the numbers split? In the warp tiles of [lesson 06](06_reuse_reuse_reuse.ipynb) (step
 # 9), each number of `u` is brought to shared memory by every block in its row of blocks. Splitting
@@ -261,6 +261,73 @@ print(f"at least {seconds * 1e3:.2f} ms of reading and writing")
 # Up to k = 56 there is none: each block brings its rows and columns whole, splits them in registers
 # and multiplies (`course/kernels/reconstruct/thin_tiles.py`). [Lesson
 # 09](09_a_thousand_images.ipynb) shows what that gives.
+
+# %% [markdown]
+# ### A product by hand
+#
+# The simulator has tensor cores, too, so make one product yourself: 16 × 16 times 16 × 8, by one
+# warp. `mma_f16_k8(c, (above, below), right)` multiplies 16 × 8 by 8 × 8 and adds `c`, so it takes
+# two. (A newer one, `mma_f16`, takes all 16 values of k at once; this one runs on a T4, too.)
+#
+# Each lane hands over numbers of its own. With g = lane // 4, from 0 to 7, and q = lane % 4:
+
+# %% [markdown]
+# | what | of a lane | rows | columns |
+# |---|---|---|---|
+# | `above`, of a | a pair of halves | g | 2q, 2q + 1 |
+# | `below`, of a | a pair of halves | g + 8 | 2q, 2q + 1 |
+# | `right`, of b | a pair of halves | 2q, 2q + 1 | g |
+# | `c` | four float32 | g, g, g + 8, g + 8 | 2q, 2q + 1, 2q, 2q + 1 |
+#
+# (Columns of a and rows of b count from the beginning of the 8 values of k.)
+
+# %%
+from numba import float32
+
+from course import cuda
+from course.kernels.intrinsics import mma_f16_k8, split_halves
+
+
+@cuda.jit(device=True)
+def pair(x, y):
+    """Two numbers as halves, side by side in 32 bits."""
+    return split_halves(x, y)[0]
+
+
+# %% [markdown]
+# ### Exercise: which lane hands over what
+#
+# Write `a @ b` to `out`, with one warp. All numbers are whole and small, so halves hold them.
+#
+# <details><summary>Hint</summary>
+#
+# A loop over `start` 0 and 8, and in it `k = start + 2 * q`: `above` is `pair(a[g, k], a[g, k +
+# 1])`. The result of the first call is the `c` of the second.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def one_product(a, b, out):
+    """Write a b, 16 x 16 times 16 x 8, by one warp's tensor cores."""
+    lane = cuda.threadIdx.x
+    g, q = lane // 4, lane % 4
+    c = (float32(0), float32(0), float32(0), float32(0))
+    ### BEGIN SOLUTION
+    for start in range(0, 16, 8):
+        k = start + 2 * q
+        above = pair(a[g, k], a[g, k + 1])
+        below = pair(a[g + 8, k], a[g + 8, k + 1])
+        right = pair(b[k, g], b[k + 1, g])
+        c = mma_f16_k8(c, (above, below), right)
+    out[g, 2 * q], out[g, 2 * q + 1] = c[0], c[1]
+    out[g + 8, 2 * q], out[g + 8, 2 * q + 1] = c[2], c[3]
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("one-product", one_product)
 
 # %% [markdown]
 # ## 5 Past cuBLAS

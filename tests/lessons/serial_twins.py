@@ -333,6 +333,75 @@ out[r, c] = gelu(total)
 """,
         "z",
     ),
+    "one-kernel": Twin(
+        "y.shape[0]",
+        """
+        for f in range(0, 320, 64):
+            mean, square = float32(0), float32(0)
+            for c in range(64):
+                mean += x[j, f + c] / float32(64)
+            for c in range(64):
+                square += (x[j, f + c] - mean) * (x[j, f + c] - mean)
+            scale = float32(1) / math.sqrt(square / float32(64) + float32(1e-5))
+            for c in range(64):
+                total = encode_bias[c]
+                for k in range(64):
+                    total += (x[j, f + k] - mean) * scale * encode[k, c]
+                frames[f + c] = gelu(total)
+        mean, square = float32(0), float32(0)
+        for c in range(32):
+            total = float32(0)
+            for k in range(320):
+                total += frames[k] * to_code[k, c]
+            codes[c] = total
+            mean += total / float32(32)
+        for c in range(32):
+            square += (codes[c] - mean) * (codes[c] - mean)
+        scale = float32(1) / math.sqrt(square / float32(32) + float32(1e-5))
+        for c in range(32):
+            total = middle_bias[c]
+            for k in range(32):
+                total += (codes[k] - mean) * scale * middle[k, c]
+            frames[c] = gelu(total)
+        for c in range(32):
+            codes[c] = frames[c]
+            code[j, c] = frames[c]
+        for c in range(320):
+            total = float32(0)
+            for k in range(32):
+                total += codes[k] * from_code[k, c]
+            frames[c] = total
+        square = float32(0)
+        for f in range(0, 320, 64):
+            for c in range(64):
+                total = decode_bias[c]
+                for k in range(64):
+                    total += frames[f + k] * decode[k, c]
+                y[j, f + c] = total
+                square += (total - x[j, f + c]) * (total - x[j, f + c])
+        errors[j] = square / float32(320)
+        """,
+        "x",
+        before="frames = cuda.local.array(320, float32)\ncodes = cuda.local.array(32, float32)",
+        without=dict.fromkeys(
+            ("one warp does all", "one block does all"),
+            "a spectrum is an item: of the few in a case each would have a thread",
+        ),
+    ),
+    "one-product": Twin(
+        "out.size",
+        _PIXEL
+        + """\
+total = float32(0)
+for n in range(16):
+    total += a[r, n] * b[n, c]
+out[r, c] = total
+""",
+        "a",
+        without=dict.fromkeys(
+            ("one warp does all", "one block does all"), "the launch is one warp, of one block"
+        ),
+    ),
 }
 
 

@@ -211,6 +211,9 @@ FAULTY = [
     ("reconstruct-columns", {"float32(0)": "0"}),
     ("reconstruct-float32", {"float32(0)": "0.0"}),
     ("total-by-strides", {"float32(0)": "0.0"}),
+    ("one-kernel", {"= share\n    cuda.syncthreads()": "= share"}),
+    ("one-kernel", {"gelu(q)\n    cuda.syncwarp()": "gelu(q)"}),
+    ("one-kernel", {"share = float32(0)": "share = 0.0"}),
 ]  # fmt: skip
 
 

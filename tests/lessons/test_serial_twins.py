@@ -18,8 +18,17 @@ KERNELS = {name: each for name, each in exercises().items() if isinstance(each, 
 FEW = r"one of \d+ threads does|one warp does|one of \d+ blocks does|\d+ of \d+ threads do"
 WORDS = dict.fromkeys(WHO, FEW) | {"every thread does all": "each thread does the work of many"}
 
+LONG = {"one-kernel"}  # a network: seconds for a twin, so one each time, others with the slow
 
-@pytest.mark.parametrize(("name", "who"), twins(), ids=[f"{n}-{who}" for n, who in twins()])
+
+def slow(name, who=""):
+    return pytest.mark.slow if name in LONG and who != "one thread does all" else ()
+
+
+@pytest.mark.parametrize(
+    ("name", "who"),
+    [pytest.param(name, who, id=f"{name}-{who}", marks=slow(name, who)) for name, who in twins()],
+)
 def test_a_serial_twin_is_refused_for_who_does_the_work(name, who):
     verdict = check(name, TWINS[name].answer(name, who))
     assert verdict.kind == "not-parallel", verdict
@@ -28,7 +37,7 @@ def test_a_serial_twin_is_refused_for_who_does_the_work(name, who):
     assert "The result is right, but" in said and "Hint: " in said
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=slow(name)) for name in KERNELS])
 def test_a_serial_twin_is_right_by_the_reference(name):
     """Run by a block, which is quick; the check has compared the others before it refuses them."""
     answer = TWINS[name].answer(name, "one block does all")

@@ -264,3 +264,21 @@ wrong("out-of-bounds", "There are two buffers, 0 and 1")({"= 1 - stage": "+= 1"}
 wrong("unwritten-output", "Nothing was written|unwritten")(
     {"\n    if row < out.shape[0] and col < out.shape[1]:\n        out[row, col] = total": ""}
 )
+
+
+# --- lane-place ------------------------------------------------------------------------------
+
+wrong, right = answers_to("lane-place")
+wrong("wrong-result", "Lane 1 stands below lane 0", "right is 4")(
+    {"lane // 16 * 2 + lane % 2": "lane // 2 % 8", "across = lane // 2 % 8": "across = lane % 2"}
+)
+wrong("wrong-result", "laid out row by row")(
+    "row, column = divmod(lane, 8)\nreturn 4 * row, 4 * column"
+)
+wrong("wrong-result", "you divide with /")({"lane // 16 * 2": "lane / 16 * 2"})
+wrong("raised", "Return two numbers for each lane")({"return 4 * down, 4 * across": "return down"})
+right("return [(lane >> 4 << 3) + ((lane & 1) << 2), (lane >> 1 & 7) << 2]")
+right(
+    "half, eight = divmod(lane, 16)\nquarter, inside = divmod(eight, 8)\n"
+    "return np.array([8 * half + 4 * (inside % 2), 16 * quarter + inside // 2 * 4])"
+)

@@ -155,3 +155,29 @@ right(
     'k.endswith("selected")))\n'
     "return waiting[-1][1], waiting[-1][0] / sum(clocks.values())"
 )
+
+
+# --- unseen-kernels --------------------------------------------------------------------------
+
+wrong, right = answers_to("unseen-kernels")
+wrong("wrong-result", "C is not in order: a request has 4 sectors in loads and 32 in stores")(
+    {'"C": "uncoalesced"': '"C": "nothing"'}
+)
+wrong("wrong-result", "D is not 'too few blocks': there are 1,024 blocks", "Divide sectors")(
+    {'"D": "nothing"': '"D": "too few blocks"'}
+)
+wrong("wrong-result", "A is not 'uncoalesced'", "4 sectors in loads and 4 in stores")(
+    {'"A": "bank conflicts"': '"A": "uncoalesced"', '"C": "uncoalesced"': '"C": "bank conflicts"'}
+)
+wrong("wrong-result", "E is not in order: there are 8 blocks for the 132 multiprocessors")(
+    {'"E": "too few blocks"': '"E": "nothing"'}
+)
+wrong("wrong-result", "'slow' of B is none of the words", '"uncoalesced", "bank conflicts"')(
+    {'"float64"': '"slow"'}
+)
+wrong("wrong-result", "Nothing is said of E")({'"E": "too few blocks",': ""})
+wrong("wrong-result", "Return a dictionary")('return ["bank conflicts", "float64"]')
+right(
+    'return dict(a="Bank conflicts!", b="float64 arithmetic", c="uncoalesced stores", '
+    'd="nothing", e="too few blocks: 8 for 132 multiprocessors")'
+)

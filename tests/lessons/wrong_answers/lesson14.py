@@ -651,3 +651,119 @@ right(
     "return out"
 )
 right({"(frames @ weight.T": 'np.einsum("rfb,ob->rfo", frames, weight', ", -1)": ", -1).tolist()"})
+
+
+# --- one-kernel ------------------------------------------------------------------------------
+
+wrong, right = answers_to("one-kernel")
+wrong("race", "The same warp: cuda.syncwarp()")(
+    {"scale, q * scale\n    cuda.syncwarp()": "scale, q * scale"}
+)
+wrong("race", "all of its lanes must have read the old ones")(
+    {"    cuda.syncwarp()\n    frames[column], frames[column + 32] = gelu": "    frames[column], "
+     "frames[column + 32] = gelu"}
+)  # fmt: skip
+wrong("race", "put cuda.syncthreads() between the two", "Other warps: cuda.syncthreads()")(
+    {"= share\n    cuda.syncthreads()": "= share"}
+)
+wrong("race", "put cuda.syncthreads() between the two")(
+    {"= share\n    cuda.syncthreads()": "= share\n    cuda.syncwarp()"}
+)
+wrong("race", "put cuda.syncthreads() between the two")(
+    {"codes[lane]\n    cuda.syncthreads()": "codes[lane]"}
+)
+wrong("race", "put cuda.syncthreads() between the two")(
+    {"= square\n    cuda.syncthreads()": "= square"}
+)
+wrong("barrier-divergence", "keep it out of `if warp == 0`")(
+    {"codes[lane]\n    cuda.syncthreads()": "codes[lane]\n        cuda.syncthreads()"}
+)
+wrong("limit", "3 are enough", "cuda.syncwarp() is enough there")(
+    {"scale, q * scale\n    cuda.syncwarp()": "scale, q * scale\n    cuda.syncthreads()"},
+    {"gelu(q)\n    cuda.syncwarp()": "gelu(q)\n    cuda.syncthreads()"},
+)
+wrong("limit", "What a layer hands to the next stays in the block")(
+    {"frames[column], frames[column + 32] = p, q": "y[row, column], y[row, column + 32] = p, q"},
+    {"p += frames[first + k] * decode": "p += y[row, first + k] * decode"},
+    {"q += frames[first + k] * decode": "q += y[row, first + k] * decode"},
+    {"* decode[k, lane + 32]\n": "* decode[k, lane + 32]\n    cuda.syncwarp()\n"},
+)
+wrong("uninitialised-read", "Each frame writes its 32 shares|a lane writes two")(
+    {"frames[column], frames[column + 32] = p * scale, q * scale": "frames[column] = p * scale"}
+)
+wrong("unwritten-output", "one of `errors`")({"        errors[row]": "        total"})
+wrong("float64", "Begin sums with float32(0)")({"share = float32(0)": "share = 0.0"})
+wrong("uncoalesced|limit", "weight[k, lane]")(
+    {"bias[lane], encode_bias[lane + 32]": "bias[2 * lane], encode_bias[2 * lane + 1]"},
+    {
+        "encode[k, lane]\n": "encode[k, 2 * lane]\n",
+        "encode[k, lane + 32]": "encode[k, 2 * lane + 1]",
+    },
+    {"frames[column + 32] = gelu": "frames[column + 1] = gelu"},
+    {
+        "cuda.syncwarp()\n    frames[column], frames[column + 1]": "cuda.syncwarp()\n    "
+        "column += lane\n    frames[column], frames[column + 1]"
+    },
+    {"share = float": "column -= lane\n    share = float"},
+)
+wrong("out-of-bounds", "which all frames share")({"encode[k, lane]\n": "encode[first + k, lane]\n"})
+
+
+@right
+@cuda.jit
+def network_of_five_equal_warps(
+    x, encode, encode_bias, to_code, middle, middle_bias, from_code, decode, decode_bias,
+    code, y, errors,
+):  # fmt: skip
+    """Numbers go from lane to lane, and every warp makes the whole code."""
+    shares = cuda.shared.array((5, 32), float32)
+    squares = cuda.shared.array(5, float32)
+    row, lane, warp = cuda.blockIdx.x, cuda.laneid, cuda.threadIdx.x // 32
+    frame = x[row, 64 * warp : 64 * warp + 64]
+    p, q = frame[lane], frame[lane + 32]
+    mean = over_the_warp(p + q) / float32(64)
+    p -= mean
+    q -= mean
+    deviation = math.sqrt(over_the_warp(p * p + q * q) / float32(64) + float32(1e-5))
+    left, right = encode_bias[lane], encode_bias[lane + 32]
+    for k in range(32):
+        one, other = cuda.shfl_sync(ALL, p, k) / deviation, cuda.shfl_sync(ALL, q, k) / deviation
+        left += one * encode[k, lane] + other * encode[k + 32, lane]
+        right += one * encode[k, lane + 32] + other * encode[k + 32, lane + 32]
+    left, right = gelu(left), gelu(right)
+    share = float32(0)
+    for k in range(32):
+        share += cuda.shfl_sync(ALL, left, k) * to_code[64 * warp + k, lane]
+        share += cuda.shfl_sync(ALL, right, k) * to_code[64 * warp + k + 32, lane]
+    shares[warp, lane] = share
+    cuda.syncthreads()
+    h = shares[0, lane] + shares[1, lane] + shares[2, lane] + shares[3, lane] + shares[4, lane]
+    h -= over_the_warp(h) * float32(1 / 32)
+    h /= math.sqrt(over_the_warp(h * h) * float32(1 / 32) + float32(1e-5))
+    total = middle_bias[lane]
+    for k in range(32):
+        total += cuda.shfl_sync(ALL, h, k) * middle[k, lane]
+    h = gelu(total)
+    if warp == 4:
+        code[row, lane] = h
+    p = q = float32(0)
+    for k in range(32):
+        number = cuda.shfl_sync(ALL, h, k)
+        p += number * from_code[k, 64 * warp + lane]
+        q += number * from_code[k, 64 * warp + lane + 32]
+    left, right = decode_bias[lane], decode_bias[lane + 32]
+    for k in range(32):
+        one, other = cuda.shfl_sync(ALL, p, k), cuda.shfl_sync(ALL, q, k)
+        left += one * decode[k, lane] + other * decode[k + 32, lane]
+        right += one * decode[k, lane + 32] + other * decode[k + 32, lane + 32]
+    y[row, 64 * warp + lane], y[row, 64 * warp + lane + 32] = left, right
+    left -= frame[lane]
+    right -= frame[lane + 32]
+    square = over_the_warp(left * left + right * right)
+    if lane == 0:
+        squares[warp] = square
+    cuda.syncthreads()
+    if warp == 0:
+        square = over_the_warp(squares[lane] if lane < 5 else float32(0))
+        if lane == 0:
+            errors[row] = square / float32(320)
