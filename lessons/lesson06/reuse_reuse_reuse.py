@@ -10,8 +10,7 @@
 # - Let each thread compute 8, then 64 pixels, and write these kernels yourself.
 # - Predict each step from counts, and compare with what was measured on a GPU.
 # - To go deeper: four numbers at a time, double buffers, warp tiles.
-
-# %% [markdown]
+#
 # ## What you will learn
 #
 # - What binds a kernel whose data is near: trips to shared memory, and instructions.
@@ -27,8 +26,7 @@
 # [Lesson 03](03_measuring_honestly.ipynb) for the word roof, and its section 15 for occupancy. No
 # GPU is needed: all times below were recorded on one. If you have a GPU, you measure your own
 # beside them.
-
-# %% [markdown]
+#
 # ## How long it takes
 #
 # About 4 and a half hours with the eight exercises. After section 4 is a good place for a break. The ladder
@@ -684,8 +682,7 @@ print(report.findings[0])
 # On a GPU that is an error which ends the program. So rows must begin at multiples of 16 bytes: a
 # row of 36 numbers does, one of 37 does not. The package has each wide kernel twice, the second one
 # for rows that begin anywhere.
-
-# %% [markdown]
+#
 # **Reading.** A square of 8×8 needs 8 neighbours of `vt`: two `load4`. But 8 neighbours for each
 # lane would leave gaps between the lanes again. So cut the square in four quarters. A lane's second
 # four lie half a tile, 64 columns, further on. Then neighbouring lanes read neighbouring fours. In
@@ -854,6 +851,7 @@ beside("wide-tile", reconstruct_wide)
 
 # %%
 predict("wide: wavefronts, reads for a product", 0.25, 0.0625, exact=True, numbers=2)
+predict("wide, times as fast as square", 1.6, within=1.5, no_effect=1)
 
 # %%
 wide = traced("wide")
@@ -861,9 +859,6 @@ shared = wide.total("shared", "load")
 figures = shared.wavefronts / warp_products, shared.requests / warp_products
 print("bank conflicts:", shared.conflicts + wide.total("shared", "store").conflicts)
 predict.answer("wide: wavefronts, reads for a product", figures, how="counted")
-
-# %%
-predict("wide, times as fast as square", 1.6, within=1.5, no_effect=1)
 
 # %%
 show_roofs(["tiled", "column", "square", "wide"])
@@ -890,8 +885,7 @@ predict.answer("wide, times as fast as square", round(faster, 1))
 # A block of `side` × `side` pixels loads, for each i, `side` numbers of `u` and `side` of `vt`, and
 # makes `side * side` products. So the block's side decides how many operations there are for each
 # byte. If too few, device memory binds, and all of the above is in vain.
-
-# %% [markdown]
+#
 # ### Exercise: the block that leaves the memory roof
 #
 # A GPU moves `gigabytes_per_second` · 10⁹ bytes and does `teraflops` · 10¹² operations a second.
@@ -1127,8 +1121,6 @@ print("wavefronts for a read of 16 bytes by a warp")
 for name in ("wide", "warp tiles"):
     loads = traced(name).total("shared", "load")
     print(f"{name:12}{loads.wavefronts / loads.requests:5.2f}")
-
-# %%
 pictures.warp_tile()
 
 # %% [markdown]
@@ -1237,20 +1229,13 @@ for name in ("naive", "tiled", "column", "square", "wide", "buffered", "warp til
     print(f"{name:14}{shared:12.3f}{issue:14.3f}{ladder.recorded(name).teraflops:10.1f}")
 
 # %% [markdown]
-# (Wavefronts are those of the source, by the trace; instructions those of the whole kernel, counted
-# on an H200.)
+# (Wavefronts are the source's, by the trace; instructions the whole kernel's, counted on an H200.)
 #
-# And on a **Tesla T4**, as in Colab? Its multiprocessors have half as many float32 units: two
-# products a clock. The next cell takes it that the other two rows of the table stay as they are.
-# This is a **prediction**, the lower of two roofs, and a rough one. Nobody measured it here, and
-# three things may be off:
-
-# %% [markdown]
-# - The programming guide gives the banks: 32, one word a clock each. But a T4 may have too few
-#   units that load for one wavefront a clock. Then its roof is lower.
-# - Instructions are those of the inner loop alone. With the others, the roof is lower.
-# - Wavefronts are the source's. Where the compiler puts reads together, as in `tiled` and `square`
-#   on the H200, the roof is higher.
+# And on a **Tesla T4**, as in Colab? It has half as many float32 units: two products a clock. If the
+# other rows of the table stay as they are, the next cell **predicts** the lower of two roofs. Nobody
+# measured it here. It is too high if the T4 has too few units that load for a wavefront a clock, or
+# where the rest of a kernel adds to its inner loop's instructions. It is too low where the compiler
+# puts reads together, as in `tiled` and `square`.
 #
 # If you have a T4, `ladder.measure` tells what is true.
 
