@@ -737,10 +737,12 @@ predict.answer("float64 operations, total = 0.0", report.operations["float64"], 
 # One in every step. Which line is it?
 
 # %%
+from course import wrapped
+
 for finding in report.findings:
     if finding.kind == "float64":
         print(f"line {finding.line}: {finding.code}")
-        print(finding.message)
+        print(wrapped(finding.message))
 
 # %% [markdown]
 # In Python, `0.0` is a 64-bit number, and Numba keeps to that. A variable has **one** type in a

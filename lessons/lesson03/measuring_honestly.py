@@ -304,7 +304,7 @@ for count in (10, 70, 1000):
         times.append(1e3 * (toy.clock() - start))
     q1, median, q3 = np.percentile(times, (25, 50, 75))
     low, high = measure.median_interval(times)
-    print(f"n = {count:4}: middle half {q1:.3f} to {q3:.3f} ms, ", end="")
+    print(f"n = {count:4}: middle half {q1:.3f} to {q3:.3f}, ", end="")
     print(f"median {median:.3f}, between {low:.3f} and {high:.3f} ms")
 
 # %% [markdown]
@@ -806,12 +806,14 @@ check("impossible-figures", impossible)
 
 # %%
 
+from course import wrapped
+
 try:
     measure.refuse_impossible(
         0.041, work["bytes"], 3 * 2048**2 * 256, recorded_roofs("H200"), what="my kernel"
     )
 except measure.ImpossibleFigure as error:
-    print(error)
+    print(wrapped(error))
 
 # %% [markdown]
 # That was the 0.041 ms from section 2, where nobody waited. (Why three operations for each pixel
@@ -872,12 +874,10 @@ try:
     steps = loop.count("fma.rn.f32")  # the compiler unrolls the loop
     each = len(re.findall(r"^\s+[a-z@]", loop, re.MULTILINE)) / steps
     print(f"{facts.registers} registers, {facts.spills} bytes spilled; a step: {each:.0f}", end=" ")
-    print(f"instructions, of them {loop.count('ld.global') / steps:.0f} loads, 2 of arithmetic")
+    print(f"instructions: {loop.count('ld.global') / steps:.0f} loads, 2 of arithmetic")
 except CompilerMissing:
-    print("The extra compile is not installed here. Compiled elsewhere for an H200 (CUDA 13.0):")
-    print(
-        "32 registers, 0 bytes spilled; a step: 28 instructions, of them 3 loads, 2 of arithmetic"
-    )
+    print("The extra compile is not here. Compiled elsewhere for an H200 (CUDA 13.0):")
+    print("32 registers, 0 bytes spilled; a step: 28 instructions: 3 loads, 2 of arithmetic")
 
 # %% [markdown]
 # Of 28 instructions 2 compute. Each of `u[row, i]`, `s[i]`, `vt[i, col]` is turned into an address,
@@ -999,7 +999,7 @@ for block in ((8, 8), (16, 16), (32, 8), (32, 32)):
         if gpu() is not None:
             print(f"{name:26} {timing.median:.3f} ms")
 if gpu() is None:
-    print("No GPU here, so no times.", own[-1].bound)
+    print("No GPU here, so no times.", own[-1].bound, sep="\n")
 
 # %% [markdown]
 # ## 9 Occupancy, and what it hides
@@ -1321,13 +1321,13 @@ plots.curves(
 # %%
 fate = {
     "CuPy is slower than Numba": "first calls; warm it is the other way round",
-    "shared memory makes it slower": "the compiler; warm no slower (T4), or faster (H200)",
-    "8x8 and 16x16 are equally fast": "float64 seems to hide it on a T4; on an H200 they differ",
+    "shared memory makes it slower": "the compiler; warm no slower (T4), faster (H200)",
+    "8x8 and 16x16 are equally fast": "float64 may hide it on a T4; not so on an H200",
     "the program is I/O bound": "three quarters were the kernel",
     "7.08 ms against 157.5 ms": "eight times the work on one side",
 }
 for claim, reason in fate.items():
-    print(f"{claim:34} {reason}")
+    print(f"{claim:30} {reason}")
 predict.answer("claims that survive", 0, how="counted")
 
 # %% [markdown]

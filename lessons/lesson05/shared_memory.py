@@ -145,6 +145,9 @@ predict("largest n for an n x n float32 tile in 48 KiB", 110, exact=True)
 
 
 # %%
+from course import wrapped
+
+
 @cuda.jit
 def ask_for_much(out):
     tile = cuda.shared.array((128, 128), float32)
@@ -155,7 +158,7 @@ def ask_for_much(out):
 try:
     trace(ask_for_much, 1, 1, passed, gpu="T4")
 except NumbaError as error:
-    print(error)
+    print(wrapped(error))
 predict.answer(
     "largest n for an n x n float32 tile in 48 KiB", int((48 * 1024 / 4) ** 0.5), how="computed"
 )
@@ -391,7 +394,7 @@ def ask_with_a_sum(out):
 try:
     trace(ask_with_a_sum, 1, 32, blurred)
 except NumbaError as error:
-    print(error)
+    print(wrapped(error))
 
 # %% [markdown]
 # The compiler sets the memory aside, before any thread runs. So a shape must be a **constant** for

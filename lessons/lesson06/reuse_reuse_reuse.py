@@ -907,7 +907,7 @@ measured = recorded_roofs("H200")
 for side in (1, 16, 64, 128):
     rate = side / 4 * measured.bandwidth / 1000
     print(f"block of {side:3} x {side:3}: {side / 4:5.2f} operations a byte, ", end="")
-    print(f"device memory alone allows {min(rate, measured.rates['float32']):4.1f} TFLOP/s")
+    print(f"device memory allows {min(rate, measured.rates['float32']):4.1f} TFLOP/s")
 
 # %% [markdown]
 # So 16×16 would be too small if no cache helped. It does: blocks that run at the same time want
@@ -1049,7 +1049,7 @@ more = ladder.instructions("buffered") / ladder.instructions("wide") - 1
 print(f"{more:.0%} more instructions\n")
 for name in ("wide", "buffered", "asynchronous"):
     its = ladder.facts(name)
-    loop = f"{its.loop.per_product:.3f} instructions for a product in the loop (PTX)"
+    loop = f"{its.loop.per_product:.3f} instructions a product (loop, PTX)"
     print(f"{name:14}{loop}, {its.registers} registers, {its.occupancy().blocks} blocks")
 
 # %% [markdown]

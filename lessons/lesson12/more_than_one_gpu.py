@@ -871,14 +871,14 @@ def kind(its):
 
 # %%
 batch_count, alone = {}, {}
-print("batch of              from batch to batch   working   waiting   start + gathering")
+print("batch of             from batch to batch   working   waiting   start + gathering")
 for its in measured:
     time, images = of(its, 1, "time"), of(its, 1, "rate") * of(its, 1, "time") / 1e3
     count = batch_count[its.shape] = round(images / int(its.shape.split("x")[0]))
     working, waiting = of(its, 1, "working") / count, of(its, 1, "waiting") * time / count
     alone[its.shape] = working, waiting, its.serial * time
-    print(f"{kind(its):22}{time / count:16.1f} ms{working:8.1f}{waiting:10.1f}{its.serial:16.1%}")
-print(f"{'an empty one':22}{empty_ms[1]:16.1f} ms")
+    print(f"{kind(its):21}{time / count:16.1f} ms{working:8.1f}{waiting:10.1f}{its.serial:16.1%}")
+print(f"{'an empty one':21}{empty_ms[1]:16.1f} ms")
 
 # %% [markdown]
 # Between two batches a worker waits for 2.2 to 2.6 ms, **whatever is in them**: not much more than
@@ -944,14 +944,14 @@ def toy(its, workers, share=1):
     return play_cluster(batches, workers, start_up=ends, hand_out=waiting).milliseconds
 
 
-print("                            the same work:                     as much each:")
-print("batch of              GPUs  measured  Amdahl   toy  K.-Flatt   measured  Gustafson   toy")
+print("                        the same work:                  as much each:")
+print("batch of          GPUs measured Amdahl  toy K.-Flatt  measured Gustafson  toy")
 for its in measured:
     for n in (2, 4):
         same, as_much = toy(its, 1) / toy(its, n), toy(its, 1, n) / toy(its, n, n)
-        print(f"{kind(its):22}{n:3}{its.speedup(n):10.2f}{its.amdahl(n):8.2f}{same:7.2f}", end="")
-        print(f"{its.karp_flatt(n):8.1%}{its.scaled_speedup(n):11.2f}", end="")
-        print(f"{its.gustafson(n):10.2f}{as_much:8.2f}")
+        print(f"{kind(its):21}{n}{its.speedup(n):9.2f}{its.amdahl(n):7.2f}{same:5.2f}", end="")
+        print(f"{its.karp_flatt(n):9.1%}{its.scaled_speedup(n):10.2f}", end="")
+        print(f"{its.gustafson(n):10.2f}{as_much:5.2f}")
 
 # %%
 

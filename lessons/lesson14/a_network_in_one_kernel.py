@@ -328,9 +328,11 @@ predict.answer("times the bytes, batch 65,536", round(by_ten / by_one, 1), how="
 # %%
 from numba.core.datamodel import default_manager
 
+from course import wrapped
+
 matrix = default_manager.lookup(float32[:, ::1])
 kinds = [matrix.get_type(number) for number in range(matrix.field_count)]
-print(*kinds, sep=", ")
+print(wrapped(", ".join(map(str, kinds))))
 print(sum(getattr(kind, "count", 1) for kind in kinds), "words for a matrix")
 
 # %% [markdown]
@@ -722,7 +724,7 @@ predict("sectors a request of 16 bytes a lane", 16, exact=True)
 lines = one.lines
 copied = lines[(lines.array == "packed") & (lines.space == "global") & (lines.op == "load")]
 full = copied.sectors.sum() / copied.requests.sum()
-print(copied[["line", "code", "requests", "sectors", "ideal_sectors"]].to_string(index=False))
+print(copied[["code", "requests", "sectors", "ideal_sectors"]].to_string(index=False))
 predict.answer("sectors a request of 16 bytes a lane", round(full), how="counted")
 
 # %% [markdown]
@@ -746,13 +748,13 @@ predict("wavefronts a spectrum, 4 x 8 results a lane", 650, within=2)
 
 # %%
 four_groups = spectral.SHAPES[-1]
-print("results  groups  spectra a block  shared memory  wavefronts a spectrum  blocks for 32")
+print("results groups spectra a block shared memory wavefronts a spectrum blocks for 32")
 for its in (spectral.FusedShape(1, 2), spectral.FusedShape(2, 4), shape, four_groups):
     held = its.tile * its.groups
     report, *_ = traced(its, spectral.spectra(held, seed=3))
     needed = report.total("shared", "load").wavefronts / held
-    print(f"{its.samples} x {its.columns}{its.groups:8}{held:16}", end="")
-    print(f"{its.shared_bytes / 1024:15.0f} KiB{needed:20,.0f}{its.blocks(32, 132):17}")
+    print(f"{its.samples} x {its.columns}{its.groups:9}{held:16}", end="")
+    print(f"{its.shared_bytes / 1024:10.0f} KiB{needed:22,.0f}{its.blocks(32, 132):14}")
     if its == shape:
         measured = needed
 predict.answer("wavefronts a spectrum, 4 x 8 results a lane", round(measured), how="counted")
@@ -980,7 +982,7 @@ try:
             kernel.py_func.__name__, f"{facts.registers} registers, {local} local loads", sep=": "
         )
 except CompilerMissing:
-    print("The extra compile is not installed here. Compiled elsewhere for an H200 (CUDA 13.0):")
+    print("The extra compile is not here. Compiled elsewhere for an H200 (CUDA 13.0):")
     print("sums_of_8: 32 registers, 0 local loads")
     print("sums_of_n: 30 registers, 12 local loads")
 
@@ -1131,9 +1133,9 @@ def in_graphs(batch):
 
 
 table = {batch: in_graphs(batch) for batch in BATCHES}
-print(" batch" + "".join(f"   {name}" for name in PROGRAMS) + "  [µs]")
+print("batch" + "".join(f"  {name}" for name in PROGRAMS) + " [µs]")
 for batch, times in table.items():
-    print(f"{batch:6}" + "".join(f"{time:{3 + len(name)}.1f}" for name, time in times.items()))
+    print(f"{batch:5}" + "".join(f"{time:{2 + len(name)}.1f}" for name, time in times.items()))
 few = table[32]["compiled"] / table[32]["fused"]
 predict.answer("fused against compiled, batch 32, times", round(few, 1))
 
@@ -1428,7 +1430,7 @@ for what, given in (
     try:
         model(given)
     except (TypeError, ValueError) as error:
-        print(f"{what}: {error}")
+        print(wrapped(f"{what}: {error}"))
 
 # %% [markdown]
 # The third is about 16 bytes: a lane reads four numbers at a time, and such a read must begin at a
