@@ -31,6 +31,9 @@ from tools.seals import KINDS, text_of
 
 SLOWEST_CELL = 5.0  # seconds, without a GPU
 SLOWEST_LESSON = 25.0
+SET_UP_TAG = "remove-cell"  # as sites made of notebooks call a cell that they leave out
+#: The set-up's code is folded in Colab, and in JupyterLab and VS Code.
+_FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NEVER_IN_OUTPUTS = {
     "a path of this machine": re.compile(r"/home/|/tmp/|/root/|/Users/|[A-Z]:\\\\|site-packages"),
@@ -51,16 +54,20 @@ def notebook(path: Path, kind: str, where: address.Address) -> NotebookNode:
     where
         The public address, for the badge and the first cell.
     """
-    cells = [*_address_cells(where, f"{kind}/{lessons.name(path)}.ipynb"), *lessons.read(path)]
+    title, *rest = lessons.read(path)
+    cells = [title, *_address_cells(where, f"{kind}/{lessons.name(path)}.ipynb"), *rest]
     made = []
     seen: dict[tuple[str, str], int] = {}
     for cell in cells:
+        cell = lessons.with_nbval_tag(cell)
         source = lessons.stub(cell.source) if kind == "notebooks" else cell.source
         ordinal = seen[cell.kind, source] = seen.get((cell.kind, source), 0) + 1
         make = v4.new_markdown_cell if cell.kind == "markdown" else v4.new_code_cell
         node = make(source, id=_identity(cell.kind, source, ordinal))
         if cell.tags:
             node.metadata["tags"] = list(cell.tags)
+        if SET_UP_TAG in cell.tags:
+            node.metadata.update(copy.deepcopy(_FOLDED))
         made.append(node)
     metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -84,9 +91,10 @@ def source_hash(path: Path) -> str:
 
 
 def _address_cells(where: address.Address, target: str) -> list[Cell]:
+    """Badge and set-up, which stand below the title."""
     return [
         Cell("markdown", where.badge(target), (), 0),
-        Cell("code", where.first_cell(), (), 0),
+        Cell("code", where.first_cell(), (SET_UP_TAG,), 0),
     ]
 
 
@@ -225,9 +233,11 @@ def refresh_address(where: address.Address, root: Path = lessons.ROOT) -> int:
     for kind in KINDS:
         for target in seals.notebooks(root, kind):
             node = nbformat.read(target, as_version=4)
-            for cell, new in zip(
-                node.cells, _address_cells(where, f"{kind}/{target.name}"), strict=False
-            ):
+            made = _address_cells(where, f"{kind}/{target.name}")
+            stored = node.cells[1 : 1 + len(made)]  # below the title
+            if [cell.cell_type for cell in stored] != [new.kind for new in made]:
+                raise ValueError(f"{kind}/{target.name} is of an older form: run `make notebooks`")
+            for cell, new in zip(stored, made, strict=True):
                 cell.source = new.source
                 cell.id = _identity(new.kind, new.source, 1)
             write_whole(target, text_of(node))

@@ -7,13 +7,14 @@ with a lesson's form. CONTRIBUTING.md describes the format.
 
 import ast
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN = "### BEGIN SOLUTION"
 END = "### END SOLUTION"
 IGNORE_OUTPUT = "# NBVAL_IGNORE_OUTPUT"
+IGNORE_TAG = "nbval-ignore-output"
 TAGS = {"exercise", "check", "long"}
 _ABOUT = re.compile(r"^About (\d+)( and a half)? (minute|hour)s?( and a half)?", re.MULTILINE)
 OPENING = ("What you will do", "What you will learn", "What you need", "How long it takes")
@@ -171,6 +172,15 @@ def duration(cells: list[Cell]) -> str:
         raise LessonError("no line says how long it takes: About 2 hours ..., About 45 minutes ...")
     number, half, unit, later = found.groups()
     return f"{number}{'½' if half or later else ''} {'min' if unit == 'minute' else 'h'}"
+
+
+def with_nbval_tag(cell: Cell) -> Cell:
+    """Return a cell with nbval's tag in place of its marker, which no reader needs to see."""
+    lines = cell.source.split("\n")
+    kept = [line for line in lines if line.strip() != IGNORE_OUTPUT]
+    if cell.kind != "code" or len(kept) == len(lines):
+        return cell
+    return replace(cell, source="\n".join(kept).strip("\n"), tags=(*cell.tags, IGNORE_TAG))
 
 
 def stub(source: str) -> str:

@@ -93,6 +93,29 @@ def test_the_student_gets_a_stub_that_the_solution_only_adds_to(lesson):
     assert "x * x" in full.source
 
 
+def test_the_title_stands_first_badge_and_folded_set_up_below_it(lesson):
+    for kind in ("notebooks", "solutions"):
+        title, badge, set_up, *_ = build_notebooks.notebook(lesson, kind, WHERE).cells
+        assert title.source.startswith("# 00 A sample")
+        assert badge.source == WHERE.badge(f"{kind}/00_sample.ipynb")
+        assert set_up.source == WHERE.first_cell()
+        assert set_up.metadata == {
+            "tags": ["remove-cell"],
+            "cellView": "form",
+            "jupyter": {"source_hidden": True},
+        }
+
+
+def test_nbvals_marker_becomes_the_tag_that_nbval_knows(lesson):
+    plugin = pytest.importorskip("nbval.plugin")
+    for kind in ("notebooks", "solutions"):
+        node = build_notebooks.notebook(lesson, kind, WHERE)
+        assert "NBVAL" not in "".join(cell.source for cell in node.cells)
+        tagged = [cell for cell in node.cells if cell.metadata.get("tags") == [lessons.IGNORE_TAG]]
+        assert [cell.source.splitlines()[0] for cell in tagged] == ["import time"]
+        assert dict(plugin.find_metadata_tags(tagged[0].metadata)) == {"check": False}
+
+
 @pytest.mark.parametrize(
     ("source", "student"),
     [
@@ -370,6 +393,17 @@ def test_make_badges_leaves_everything_as_it_is_where_a_notebook_was_edited(root
     with pytest.raises(SystemExit, match="notebooks/00_sample.ipynb: changed since"):
         badges.main(["--root", str(root), "--tag", "v2"])
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+
+
+def test_make_badges_asks_for_a_build_where_a_notebook_has_an_older_form(root, built):
+    for name in ("pyproject.toml", "README.md"):
+        (root / name).write_bytes((lessons.ROOT / name).read_bytes())
+    target = root / "notebooks/00_sample.ipynb"
+    node = nbformat.read(target, as_version=4)
+    node.cells = [node.cells[1], node.cells[2], node.cells[0], *node.cells[3:]]
+    target.write_text(build_notebooks.text_of(node))
+    with pytest.raises(SystemExit, match=r"00_sample.ipynb is of an older form: run `make notebo"):
+        badges.main(["--root", str(root), "--tag", "v2"])
 
 
 @pytest.mark.parametrize(("option", "value"), [("--repository", "no-slash"), ("--tag", "a b")])
