@@ -34,6 +34,7 @@ SLOWEST_LESSON = 25.0
 SET_UP_TAG = "remove-cell"  # as sites made of notebooks call a cell that they leave out
 #: The set-up's code is folded in Colab, and in JupyterLab and VS Code.
 _FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}
+_OF_SITES = "mystnb"  # key of a cell's metadata
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NEVER_IN_OUTPUTS = {
     "a path of this machine": re.compile(r"/home/|/tmp/|/root/|/Users/|[A-Z]:\\\\|site-packages"),
@@ -194,10 +195,24 @@ def _normalise(node: NotebookNode) -> None:
         cell.metadata.pop("execution", None)
         for output in cell.get("outputs", []):
             if output.output_type in ("display_data", "execute_result"):
-                output.metadata = {}
+                alternatives = {
+                    kind: {"alt": about["alt"]}
+                    for kind, about in output.metadata.items()
+                    if kind.startswith("image/") and "alt" in about
+                }
+                output.metadata = alternatives
                 for kind in output.data:
                     if kind.startswith("image/"):
                         output.data[kind] = output.data[kind].strip() + "\n"
+
+
+def _describe(node: NotebookNode) -> None:
+    """Say of a cell with a picture what it shows: myst-nb takes an alternative from there."""
+    for cell in node.cells:
+        outputs = cell.get("outputs", [])
+        words = [output.get("metadata", {}).get("image/png", {}).get("alt") for output in outputs]
+        if said := [text for text in words if text]:
+            cell.metadata[_OF_SITES] = {"image": {"alt": " ".join(said)}}
 
 
 def output_problems(node: NotebookNode) -> list[str]:
@@ -262,6 +277,7 @@ def build(path: Path, where: address.Address, root: Path, force: bool = False) -
             seconds = execute(solution)
         except Exception as error:  # whatever stops a cell is reported with the lesson's name
             return [f"{lessons.label(path)}: {_COLOUR.sub('', str(error))}"]
+        _describe(solution)
         if problems := output_problems(solution):
             return [f"{lessons.label(path)}: {problem}" for problem in problems]
         _report(path, solution, seconds)
@@ -287,6 +303,7 @@ def _take_outputs(target: Path, solution: NotebookNode) -> bool:
     for cell, old in zip(solution.cells, stored.cells, strict=True):
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = old.outputs, old.execution_count
+    _describe(solution)
     return True
 
 
@@ -304,10 +321,16 @@ def _cell_difference(stored: NotebookNode, made: NotebookNode) -> str | None:
     if len(stored.cells) != len(made.cells):
         return f"{len(stored.cells)} cells instead of {len(made.cells)}"
     for number, (one, other) in enumerate(zip(stored.cells, made.cells, strict=True)):
+        one, other = ({**cell, "metadata": _own(cell)} for cell in (one, other))
         for key in ("cell_type", "id", "source", "metadata"):
             if one[key] != other[key]:
                 return f"cell {number}: {key} is {one[key]!r} instead of {other[key]!r}"
     return None
+
+
+def _own(cell: NotebookNode) -> dict:
+    """Return a cell's metadata without what comes from its outputs."""
+    return {key: value for key, value in cell.metadata.items() if key != _OF_SITES}
 
 
 def _report(path: Path, node: NotebookNode, seconds: list[float]) -> None:

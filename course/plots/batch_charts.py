@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 
 from course.measure.recorded import Figure
-from course.plots.style import SMALL, Picture, in_plain_numbers, series, style
+from course.plots.style import SMALL, Picture, in_plain_numbers, listed, series, style
 from warpsim.draw.palette import FAINT, INK
 
 PREFIX = "digits "  # of the kernels' names; the activation follows
@@ -162,7 +162,10 @@ def _panels(
     machine = next((figure.gpu for figure in figures if figure.gpu), "")
     picture.text(0.985, 0.03, machine, ha="right", fontsize=SMALL, color=FAINT)
     _legend(picture, {name for programs in found.values() for name in programs}, dashes)
-    return picture
+    return picture.described(
+        f"{ylabel} over images in a batch, for {listed(TITLES[name] for name in shown)}: "
+        f"{listed(dict.fromkeys(name for each in shown for name in found[each]), 10)}."
+    )
 
 
 def _legend(picture: Picture, names: set[str], dashes: str) -> None:

@@ -6,7 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from matplotlib.axes import Axes
 
-from course.plots.style import FONT_SIZE, SMALL, Pen, Picture, below_each_other, style, swatches
+from course.plots.style import (
+    FONT_SIZE,
+    SMALL,
+    Pen,
+    Picture,
+    below_each_other,
+    listed,
+    style,
+    swatches,
+)
 from course.streams.timeline import Span
 from warpsim.draw.palette import (
     BLACK,
@@ -115,7 +124,15 @@ def gantts(
         y = 1 - 0.06 / picture.get_figheight()
         picture.text(x, y, name, va="top", ha=side, fontsize=SMALL)
     _legend(picture, [span.name for spans in drawn.values() for span in spans])
-    return picture
+    return picture.described(
+        listed(
+            f"{title or 'A timeline'}: {max(span.end for span in spans):.4g} ms in rows for "
+            f"{listed(names[title])}"
+            for title, spans in drawn.items()
+        )
+        + "".join(f"; {name} at {place:.4g} ms" for name, place in marks.items())
+        + "."
+    )
 
 
 def _names(spans: Sequence[Span], rows: str) -> list[str] | list[int]:

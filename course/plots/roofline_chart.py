@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from course.measure.roofline import Roofs
-from course.plots.style import SMALL, Picture, in_plain_numbers, shortened, style
+from course.plots.style import SMALL, Picture, in_plain_numbers, listed, shortened, style
 from warpsim.draw.palette import (
     BLACK,
     BLUE,
@@ -101,7 +101,18 @@ def roofline(
     if moving:
         bars = picture.add_axes((0.3, 0.42 / total, 0.6, BAR * len(moving) / total))
         _bars(bars, roofs, moving)
-    return picture
+    return picture.described(
+        f"{title or roofs.gpu}: a roofline, memory {roofs.bandwidth:,.0f} GB/s, "
+        + listed(f"{pipe} {roofs.rates[pipe]:.3g} TFLOP/s" for pipe in drawn)
+        + (f"; {listed(reached(working), 10)}" if working else "")
+        + (f"; GB/s alone: {listed(moving, 10)}" if moving else "")
+        + "."
+    )
+
+
+def reached(kernels: Mapping[str, Timing | Figure]) -> list[str]:
+    """What each kernel reaches, in words."""
+    return [f"{name} {found.teraflops:.3g} TFLOP/s" for name, found in kernels.items()]
 
 
 def used_pipes(kernels: Iterable[Timing | Figure]) -> set[str]:

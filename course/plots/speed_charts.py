@@ -23,7 +23,16 @@ from matplotlib.ticker import LogLocator, NullLocator
 from course.files import data_path
 from course.measure.recorded import Figure
 from course.measure.roofline import time_text
-from course.plots.style import SMALL, Picture, headline, in_plain_numbers, mark, plain, style
+from course.plots.style import (
+    SMALL,
+    Picture,
+    headline,
+    in_plain_numbers,
+    listed,
+    mark,
+    plain,
+    style,
+)
 from warpsim.draw.palette import BLACK, BLUE, GREEN, INK, ORANGE, PAPER, PURPLE, SKY, VERMILLION
 
 WIDTH = 7.4  # [inch]
@@ -138,7 +147,11 @@ def speed_chart(
         top -= height
     _make_room(picture)
     _legend(picture, shown)
-    return picture
+    return picture.described(
+        f"{text}: times of "
+        f"{listed(dict.fromkeys(name for each in panels.values() for name in each), 10)} "
+        f"at the sizes {listed(panels)}."
+    )
 
 
 def _make_room(picture: Picture) -> None:
@@ -341,7 +354,13 @@ def speedup_chart(
     if hollow:
         handles.append(mark(*ORIGINAL, markerfacecolor=PAPER))
     picture.legend(handles=handles, loc="lower left", ncols=6, handletextpad=0.3, columnspacing=1.2)
-    return picture
+    return picture.described(
+        f"{text}: times faster than PyTorch, "
+        + listed(
+            (f"{kernel} {its[OURS]:.3g}" for (kernel, *_), its in rows.items() if OURS in its), 10
+        )
+        + "."
+    )
 
 
 def charts(

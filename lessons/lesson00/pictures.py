@@ -23,7 +23,13 @@ def two_memories() -> Picture:
     ):
         pen.arrow((start, y), (end, y), FAINT, 1.5, 10, shrinkA=2, shrinkB=2)
         pen.text(3.2, y - 0.14, text, FONT_SIZE - 1.5)
-    return pen.picture
+    return pen.picture.described(
+        "Two boxes: the host, with CPU, its memory and NumPy arrays; the device, with GPU, its "
+        "memory, "
+        "kernels and device arrays. to_device copies an array to the device, a launch goes there "
+        "too, "
+        "copy_to_host brings an array back."
+    )
 
 
 def launch_picture(
@@ -58,7 +64,13 @@ def launch_picture(
     blocks = row // threads_y * blocks_x + column // threads_x
     pen = cells(blocks, names, (row >= rows) | (column >= columns))
     pen.box(0, 0, columns, rows, "none", INK, 2.5, zorder=3)
-    return pen.picture
+    return pen.picture.described(
+        f"{rows * columns} elements in "
+        f"{'a row' if flat else f'{rows} rows and {columns} columns'} under "
+        f"{blocks_x * blocks_y} blocks of {threads_x * threads_y} threads, a colour for each "
+        "block; "
+        f"{int(((row >= rows) | (column >= columns)).sum())} threads, hatched, have no element."
+    )
 
 
 def cells(blocks: np.ndarray, names: list[list[str]], idle: np.ndarray) -> Pen:

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
 
-from course.plots.style import SMALL, Pen, Picture
+from course.plots.style import SMALL, Pen, Picture, listed
 from warpsim.draw.palette import (
     BLUE,
     FAINT,
@@ -62,7 +62,10 @@ def warp_maps(maps: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Picture:
     for place, warp in enumerate(sorted(numbers)):
         pen.box(place * 4, down + 0.8, 0.7, 0.7, pale_of(warp))
         pen.text(place * 4 + 1, down + 1.15, f"warp {warp}", SMALL, ha="left")
-    return pen.picture
+    return pen.picture.described(
+        f"Blocks of threads, each thread with the colour of its warp and the number of its lane: "
+        f"{listed(maps)}; {len(numbers)} warps."
+    )
 
 
 def warp_timeline(panels: Mapping[str, np.ndarray], names: Sequence[str]) -> Picture:
@@ -114,7 +117,11 @@ def warp_timeline(panels: Mapping[str, np.ndarray], names: Sequence[str]) -> Pic
     shown = [Patch(facecolor=c, label=name, **look) for c, name in zip(colors[1:], names)]
     shown.append(Patch(facecolor=PAPER, label="waits", **look))
     picture.legend(handles=shown, loc="lower center", ncols=len(shown))
-    return picture
+    return picture.described(
+        f"What the 32 lanes of a warp do in each step: {listed(names)}, or wait. "
+        + listed(f"{title}: {count} steps" for title, count in zip(panels, steps, strict=True))
+        + "."
+    )
 
 
 def transpose_sides(size: int = 16, lanes: int = 8) -> Picture:
@@ -145,7 +152,11 @@ def transpose_sides(size: int = 16, lanes: int = 8) -> Picture:
             pen.box(sector * 8, row, 8, 1, "none", VERMILLION, 1.6, zorder=3)
         noun = "sector" if len(sectors) == 1 else "sectors"
         axes.set_title(f"{name}\n{lanes} lanes, {len(sectors)} {noun}")
-    return picture
+    return picture.described(
+        f"A transpose: {lanes} lanes of a warp read {lanes} neighbours in a row of the image, in "
+        "1 sector, "
+        f"and write them into a column of out, in {lanes} sectors."
+    )
 
 
 def records_in_memory(fields: Sequence[str] = "xyz", records: int = 8) -> Picture:
@@ -164,6 +175,7 @@ def records_in_memory(fields: Sequence[str] = "xyz", records: int = 8) -> Pictur
     split = [(name, number) for name in fields for number in range(records)]
     cells = len(together)
     pen = Pen(8.2, 2.35, (-0.3, cells + 0.3), (7.2, 0), line=0.7)
+    counts = []
     colors = dict(zip(fields, (BLUE, ORANGE, GREEN, *PALETTE[4:]), strict=False))
     for top, title, order in (
         (1.1, "array of structs: points[i].x", together),
@@ -179,7 +191,12 @@ def records_in_memory(fields: Sequence[str] = "xyz", records: int = 8) -> Pictur
             pen.box(place, top, 1, 1.2, face, text=f"{name}{number}", size=6.5)
         for sector in touched:
             pen.box(sector * 8 + 0.06, top - 0.09, 7.88, 1.38, "none", VERMILLION, 1.8, zorder=3)
+        counts.append(len(touched))
         noun = "sector" if len(touched) == 1 else "sectors"
         text = f"{records} lanes read {fields[0]}: {len(touched)} {noun}"
         pen.text(cells, top - 0.5, text, color=VERMILLION, ha="right")
-    return pen.picture
+    return pen.picture.described(
+        f"{records} records of {listed(fields)} in memory. Record after record, {records} lanes "
+        "that read "
+        f"{fields[0]} touch {counts[0]} sectors; field after field, {counts[1]}."
+    )

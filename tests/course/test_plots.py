@@ -156,9 +156,10 @@ import numpy as np
 from course import plots
 shell = InteractiveShell.instance()
 picture = plots.image_grid([np.eye(9)])
-data, _ = shell.display_formatter.format(picture)
+data, metadata = shell.display_formatter.format(picture)
 assert data["image/png"][:4] == b"\\x89PNG", data.keys()
-assert data["text/plain"] == "<a picture>", data
+assert data["text/plain"] == picture.alternative == "1 grey image.", data
+assert metadata["image/png"] == {"alt": "1 grey image."}, metadata
 assert "matplotlib.pyplot" not in sys.modules
 import matplotlib.pyplot as plt
 assert plt.get_fignums() == []
@@ -166,6 +167,25 @@ assert plt.get_fignums() == []
     pytest.importorskip("IPython")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_picture_that_nobody_described_is_not_shown():
+    picture = plots.Picture(1, 1)
+    with pytest.raises(ValueError, match="say what the picture shows"):
+        picture._repr_png_()
+    assert repr(picture) == "a picture without a description"
+    png, about = picture.described("Nothing\n    at all.")._repr_png_()
+    assert png == picture.png() and about == {"alt": "Nothing at all."}
+
+
+def test_many_words_in_a_row_are_listed():
+    assert (
+        style.listed(["a"]) == "a"
+        and style.listed("ab") == "a and b"
+        and style.listed("abc") == "a, b and c"
+    )
+    assert style.listed("abcdef", most=4) == "a, b, c and 3 more"
+    assert style.listed(["two\nlines"]) == "two lines" and style.listed([]) == "nothing"
 
 
 def test_save_writes_a_png_of_the_resolution(tmp_path):

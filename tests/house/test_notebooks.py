@@ -118,6 +118,15 @@ def printed(output):
     return output.get("text") or output.get("data", {}).get("text/plain", "")
 
 
+@EACH_LESSON
+def test_every_picture_of_the_solution_says_in_words_what_it_shows(path):
+    outputs = [o for cell in code_cells(stored(path, "solutions")) for o in cell.outputs]
+    pictures = [o for o in outputs if "image/png" in o.get("data", {})]
+    for one in pictures:
+        words = one.metadata["image/png"]["alt"]
+        assert words.endswith(".") and " ".join(one.data["text/plain"].split()) == words
+
+
 @EACH_NOTEBOOK
 def test_the_title_comes_first_and_the_set_up_is_folded_quiet_and_short(path, kind):
     title, badge, set_up, *_ = stored(path, kind).cells

@@ -265,6 +265,30 @@ def test_notebooks_from_before_there_were_seals_get_one_and_are_not_executed(roo
     assert "notebooks/00_sample.ipynb" in problem
 
 
+def test_what_a_picture_shows_stays_beside_it_for_readers_and_for_sites(root, lesson):
+    picture = """
+class Dot:
+    def _repr_png_(self):
+        import base64
+        dot = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5E"
+        return base64.b64decode(dot + "rkJggg=="), {"alt": "A dot.", "width": 1}
+
+    def __repr__(self):
+        return "A dot."
+
+
+Dot()"""
+    lesson.write_text(LESSON.replace('print("same")', picture, 1))
+    assert build(lesson) == []
+    cell = cell_with(load(lesson, "solutions").cells, "class Dot")
+    assert cell.outputs[0].metadata == {"image/png": {"alt": "A dot."}}
+    assert cell.metadata == {"mystnb": {"image": {"alt": "A dot."}}}
+    made = build_notebooks.notebook(lesson, "solutions", WHERE)
+    assert build_notebooks.difference(load(lesson, "solutions"), made) is None
+    before = (root / "solutions/00_sample.ipynb").read_bytes()
+    assert build(lesson) == [] and (root / "solutions/00_sample.ipynb").read_bytes() == before
+
+
 def test_where_only_the_metadata_differ_the_outputs_stay(root, lesson, capsys):
     assert build(lesson) == []
     outputs = [cell.outputs for cell in code(load(lesson, "solutions"))]

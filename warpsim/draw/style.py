@@ -5,7 +5,7 @@ settings, so pictures look the same beside figures of another style.
 """
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +19,7 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 
 from warpsim.draw.palette import FAINT, GRID, INK, PAPER
+from warpsim.wrapping import wrapped
 
 FONT_SIZE = 9.0
 SMALL, TINY = FONT_SIZE - 1, FONT_SIZE - 1.5
@@ -68,6 +69,8 @@ class Picture(Figure):
 
     #: For a drawing of few flat colours: the file keeps so many, the most frequent ones, exactly.
     flat_colours: int | None = None
+    #: What the picture shows, in a sentence or two.
+    alternative: str = ""
 
     def __init__(self, width: float, height: float):
         super().__init__(figsize=(width, height), dpi=SCREEN_DPI, facecolor=PAPER)
@@ -81,8 +84,13 @@ class Picture(Figure):
 
     text, legend = _in_ink(Figure.text), _plain_legend(Figure.legend)
 
+    def described(self, words: str) -> Self:
+        """Say what the picture shows, for whoever does not see it; return the picture."""
+        self.alternative = " ".join(words.split())
+        return self
+
     def __repr__(self) -> str:
-        return "<a picture>"
+        return wrapped(self.alternative or "a picture without a description", hanging="")
 
     def png(self, dpi: float = SCREEN_DPI) -> bytes:
         """Return the picture as the bytes of a PNG file."""
@@ -96,8 +104,17 @@ class Picture(Figure):
         """Write the picture as a PNG file."""
         Path(path).write_bytes(self.png(dpi))
 
-    def _repr_png_(self) -> bytes:
-        return self.png()
+    def _repr_png_(self) -> tuple[bytes, dict[str, str]]:
+        """Bytes and metadata of a notebook's output.
+
+        Raises
+        ------
+        ValueError
+            When nobody said what the picture shows.
+        """
+        if not self.alternative:
+            raise ValueError("say what the picture shows: return picture.described(...)")
+        return self.png(), {"alt": self.alternative}
 
 
 def _slimmed(png: io.BytesIO, flat_colours: int | None = None) -> bytes:
@@ -200,6 +217,15 @@ def style(axes: Axes, grid: str = "both") -> Axes:
     for side in ("left", "bottom"):
         axes.spines[side].set_color(FAINT)
     return axes
+
+
+def listed(words: Iterable[str], most: int = 8) -> str:
+    """Words in a row: "a, b and c"; of more than `most` the first ones and how many follow."""
+    words = [" ".join(str(word).split()) for word in words]
+    if len(words) > most:
+        words = [*words[: most - 1], f"{len(words) - most + 1} more"]
+    *others, last = words or ["nothing"]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def shortened(text: str, longest: int) -> str:
