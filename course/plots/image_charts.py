@@ -85,11 +85,16 @@ def image_grid(
         place = left / total_width, 0.6 * line / total_height
         picture.text(*place, footnote, fontsize=SMALL, color=FAINT)
     return picture.described(
-        f"{len(images)} grey image{'s' * (len(images) != 1)}"
-        + (f": {listed(titles)}" if titles else "")
+        f"{len(images)} grey image{'s' * (len(images) != 1)} of {_sizes(images)} pixels"
+        + (f": {listed(dict.fromkeys(titles), 12)}" if titles else "")
         + (f"; rows: {listed(row_names)}" if row_names else "")
         + (f". {footnote}" if footnote else ".")
     )
+
+
+def _sizes(images: Sequence[np.ndarray]) -> str:
+    """The sizes of images in words, each once."""
+    return listed(dict.fromkeys(f"{rows} × {columns}" for rows, columns in map(np.shape, images)))
 
 
 def quality_curve(

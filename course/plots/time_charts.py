@@ -256,8 +256,8 @@ def curves(
     _names_at_the_ends(axes, ends)
     return picture.described(
         f"{title + ': ' if title else ''}{ylabel} over {xlabel}: "
-        + listed(f"{name}, at the end {ys[-1]:.3g}" for name, (_, ys) in lines.items())
-        + (f"; a line at {level[1]:.3g}, {level[0]}." if level else ".")
+        + listed(f"{name}, at the end {plain(ys[-1])}" for name, (_, ys) in lines.items())
+        + (f"; a line at {plain(level[1])}, {level[0]}." if level else ".")
     )
 
 

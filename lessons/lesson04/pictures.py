@@ -119,7 +119,10 @@ def warp_timeline(panels: Mapping[str, np.ndarray], names: Sequence[str]) -> Pic
     picture.legend(handles=shown, loc="lower center", ncols=len(shown))
     return picture.described(
         f"What the 32 lanes of a warp do in each step: {listed(names)}, or wait. "
-        + listed(f"{title}: {count} steps" for title, count in zip(panels, steps, strict=True))
+        + listed(
+            f"{title}: {count} step{'s' * (count > 1)}"
+            for title, count in zip(panels, steps, strict=True)
+        )
         + "."
     )
 

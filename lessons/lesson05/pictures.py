@@ -204,6 +204,9 @@ def tile_banks(widths: tuple[int, ...] = (32, 33), rows: int = 8) -> Picture:
                 )  # fmt: skip
     return pen.picture.described(
         "Rows of tiles with the bank of each word. "
-        + listed(f"rows of {width} words: column 0 is in {count} banks" for width, count in found)
+        + listed(
+            f"rows of {width} words: column 0 is in {count} bank{'s' * (count > 1)}"
+            for width, count in found
+        )
         + "."
     )

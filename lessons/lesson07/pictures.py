@@ -62,7 +62,7 @@ def timeline_picture(
     style(axes, "x")
     picture.text(0.155, 1 - 0.22 / height, title)
     return picture.described(
-        f"{title or 'A timeline'}: {last:.3g} ms, with rows for {listed(rows)}; in it "
+        f"{title or 'A timeline'}: {last:,.4g} ms, with rows for {listed(rows)}; in it "
         f"{listed(dict.fromkeys(event.name for event in drawn), most=6)}."
     )
 

@@ -158,8 +158,8 @@ shell = InteractiveShell.instance()
 picture = plots.image_grid([np.eye(9)])
 data, metadata = shell.display_formatter.format(picture)
 assert data["image/png"][:4] == b"\\x89PNG", data.keys()
-assert data["text/plain"] == picture.alternative == "1 grey image.", data
-assert metadata["image/png"] == {"alt": "1 grey image."}, metadata
+assert data["text/plain"] == picture.alternative == "1 grey image of 9 × 9 pixels.", data
+assert metadata["image/png"] == {"alt": "1 grey image of 9 × 9 pixels."}, metadata
 assert "matplotlib.pyplot" not in sys.modules
 import matplotlib.pyplot as plt
 assert plt.get_fignums() == []
@@ -186,6 +186,7 @@ def test_many_words_in_a_row_are_listed():
     )
     assert style.listed("abcdef", most=4) == "a, b, c and 3 more"
     assert style.listed(["two\nlines"]) == "two lines" and style.listed([]) == "nothing"
+    assert style.listed(["a, 1", "b, 2"]) == "a, 1; b, 2"
 
 
 def test_save_writes_a_png_of_the_resolution(tmp_path):

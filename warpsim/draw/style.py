@@ -220,10 +220,15 @@ def style(axes: Axes, grid: str = "both") -> Axes:
 
 
 def listed(words: Iterable[str], most: int = 8) -> str:
-    """Words in a row: "a, b and c"; of more than `most` the first ones and how many follow."""
+    """Words in a row: "a, b and c"; of more than `most` the first ones and how many follow.
+
+    Where one has a comma of its own, semicolons part them.
+    """
     words = [" ".join(str(word).split()) for word in words]
     if len(words) > most:
         words = [*words[: most - 1], f"{len(words) - most + 1} more"]
+    if any("," in word for word in words):
+        return "; ".join(words)
     *others, last = words or ["nothing"]
     return f"{', '.join(others)} and {last}" if others else last
 
