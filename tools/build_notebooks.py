@@ -60,7 +60,7 @@ def notebook(path: Path, kind: str, where: address.Address) -> NotebookNode:
     made = []
     seen: dict[tuple[str, str], int] = {}
     for cell in cells:
-        cell = lessons.with_nbval_tag(cell)
+        cell = lessons.with_room(lessons.with_nbval_tag(cell))
         source = lessons.stub(cell.source) if kind == "notebooks" else cell.source
         ordinal = seen[cell.kind, source] = seen.get((cell.kind, source), 0) + 1
         make = v4.new_markdown_cell if cell.kind == "markdown" else v4.new_code_cell

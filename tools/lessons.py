@@ -53,6 +53,7 @@ PLAN = (
 
 _CELL = re.compile(r'# %%(?P<markdown> \[markdown\])?(?: tags=\[(?P<tags>"\w+"(?:, "\w+")*)\])?')
 _FOLD = re.compile(r"<details>.*?</details>", re.DOTALL)
+_ROOMY = '<details style="margin-bottom: 1em">'
 _FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 
 
@@ -202,6 +203,15 @@ def stub(source: str) -> str:
         elif not inside:
             kept.append(line)
     return _without_guesses("\n".join(kept))
+
+
+def with_room(cell: Cell) -> Cell:
+    """Return a cell with room below each folded answer, which else sticks to the next question."""
+    return (
+        replace(cell, source=cell.source.replace("<details>", _ROOMY))
+        if cell.kind == "markdown"
+        else cell
+    )
 
 
 def predictions(source: str) -> list[ast.Call]:

@@ -12,8 +12,8 @@ import html
 import re
 from collections.abc import Iterable
 
-# the pictures' green and vermillion; each goes with a sign and words
-COLOURS = {"✓": "0, 158, 115", "✗": "213, 94, 0", "○": "128, 128, 128", "·": "0, 114, 178"}
+# the pictures' green and red; each goes with a sign and words
+COLOURS = {"✓": "0, 158, 115", "✗": "204, 51, 17", "○": "128, 128, 128", "·": "0, 114, 178"}
 
 
 def escaped(text: str) -> str:

@@ -133,7 +133,7 @@ def _roofs(axes: Axes, roofs: Roofs, pipes: Sequence[str], working: Mapping) -> 
     top = max([roofs.rates[pipe] for pipe in pipes] + [k.teraflops for k in working.values()])
     ridges = [roofs.ridge(pipe) for pipe in pipes] or [10.0]
     places = [intensity(k) for k in working.values()]
-    x = np.array([min(places + ridges) / 6, max(places + ridges) * 12])
+    x = np.array([min(places + ridges) / 9, max(places + ridges) * 12])
     lowest = min([k.teraflops for k in working.values()] + [x[0] * roofs.bandwidth * 1e-3])
     axes.set(xscale="log", yscale="log", xlim=x, ylim=(lowest / 2.2, top * 2.6))
 
@@ -157,9 +157,13 @@ def _roofs(axes: Axes, roofs: Roofs, pipes: Sequence[str], working: Mapping) -> 
         rate, ridge = roofs.rates[pipe], roofs.ridge(pipe)
         axes.plot([ridge, x[1]], [rate, rate], color=colour, linewidth=1.6)
         axes.plot([ridge], [rate], marker="|", markersize=9, color=colour)
+        # at the right end, but not across the points
+        rates = [kernel.teraflops for kernel in working.values()] or [rate]
+        crosses = min(rates) < 1.4 * rate and max(rates) > rate
         axes.text(
-            x[1] / 1.06, rate * 1.07, f"{name} {rate:.3g} TFLOP/s, ridge {ridge:.3g}",
-            ha="right", va="bottom", fontsize=SMALL, color=colour, bbox=BEHIND,
+            ridge * 1.15 if crosses else x[1] / 1.06, rate * 1.07,
+            f"{name} {rate:.3g} TFLOP/s, ridge {ridge:.3g}", ha="left" if crosses else "right",
+            va="bottom", fontsize=SMALL, color=colour, bbox=BEHIND,
         )  # fmt: skip
     axes.set(xlabel="operations a byte of device memory", ylabel="TFLOP/s")
     in_plain_numbers(axes.xaxis, axes.yaxis)

@@ -179,7 +179,8 @@ def _panel(
         values.append(time.median)
         for metric, (marker, _) in costs.items():
             if metric in its:
-                look = {"color": colour, "markersize": 5, "markeredgewidth": 1.4, "zorder": 3}
+                size = 9 if marker == "|" else 5
+                look = {"color": colour, "markersize": size, "markeredgewidth": 1.6, "zorder": 3}
                 axes.plot([its[metric].median], [y], marker, **look)
                 values.append(its[metric].median)
                 shown.add(metric)
@@ -225,7 +226,7 @@ def _time_axis(axes: Axes, low: float, high: float) -> None:
     unit, factor = ("µs", 1e3) if low < 1 else ("ms", 1)
     axes.set_xscale("log")
     axes.set_xlim(low / 1.25, high * 1.25)
-    if high / low < 30:
+    if high / low < 300:
         subs = (1, 1.5, 2, 3, 5, 7) if high / low < 3 else (1, 2, 5)
         axes.xaxis.set_major_locator(LogLocator(subs=subs))
     axes.xaxis.set_minor_locator(NullLocator())

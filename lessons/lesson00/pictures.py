@@ -58,12 +58,14 @@ def launch_picture(
     (rows, columns), (blocks_x, blocks_y), (threads_x, threads_y) = parts
     row, column = np.indices((blocks_y * threads_y, blocks_x * threads_x))
     names = [
-        [f"{x % threads_x}" if flat else f"{x % threads_x},{y % threads_y}" for x in column[0]]
+        [f"{x % threads_x}" if flat else f"({x % threads_x}, {y % threads_y})" for x in column[0]]
         for y in row[:, 0]
     ]
     blocks = row // threads_y * blocks_x + column // threads_x
     pen = cells(blocks, names, (row >= rows) | (column >= columns))
     pen.box(0, 0, columns, rows, "none", INK, 2.5, zorder=3)
+    if not flat:
+        pen.text(len(row[0]), -0.85, "in a box: (x, y) in its block", SMALL, FAINT, ha="right")
     return pen.picture.described(
         f"{rows * columns} elements in "
         f"{'a row' if flat else f'{rows} rows and {columns} columns'} under "
@@ -83,7 +85,7 @@ def cells(blocks: np.ndarray, names: list[list[str]], idle: np.ndarray) -> Pen:
     height = rows * side + above + below + (0.2 if flat else 0)
     across = -left / side, (width - left) / side
     pen = Pen(width, height, across, ((height - above) / side, -above / side))
-    size = min(SMALL, side * 72 * (0.5 if flat else 0.32))
+    size = min(SMALL, side * 72 * (0.5 if flat else 0.25))
     for row in range(rows):
         for column in range(columns):
             if idle[row, column]:

@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from course.plots.style import Picture, listed, style
+from course.plots.style import SMALL, Picture, listed, style
 from lessons.lesson00.pictures import cells
 from warpsim.draw.palette import BLUE, INK
 
@@ -53,6 +53,12 @@ def histogram_bars(
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     if right is not None:
         axes.legend()
+        # a count of few thousandths of what it should be is no bar that one sees
+        for place, count in zip(places, counts, strict=True):
+            look = {"ha": "center", "color": BLUE, "fontsize": SMALL, "weight": "bold"}
+            above = {"xytext": (0, 2), "textcoords": "offset points", "zorder": 3}
+            if count < 0.05 * max(right):
+                axes.annotate(f"{count:,.0f}", (place, count), **look, **above)
     return picture.described(
         f"A bar for the count of each {label}: {len(counts)} bars"
         + ("." if right is None else "; outlines show what each should be.")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
 
@@ -107,6 +108,8 @@ def warp_timeline(panels: Mapping[str, np.ndarray], names: Sequence[str]) -> Pic
             axes.set_xticks(numbers + 0.5, [str(step + 1) for step in numbers])
             for step in numbers[1:]:
                 axes.axvline(step, color=FAINT, linewidth=1)
+        else:
+            _name_the_longest(axes, np.asarray(work))
         axes.tick_params(length=0)
         axes.set_xlabel("step of the warp")
         if place == 0:
@@ -125,6 +128,14 @@ def warp_timeline(panels: Mapping[str, np.ndarray], names: Sequence[str]) -> Pic
         )
         + "."
     )
+
+
+def _name_the_longest(axes: Axes, work: np.ndarray) -> None:
+    """Say of the lanes that work much longer than the others which they are."""
+    taken = (work > 0).sum(axis=1)
+    for lane in np.flatnonzero(taken > 3 * np.median(taken)):
+        text = f"lane {lane}: {taken[lane]} steps"
+        Pen.on(axes).text(taken[lane] / 2, lane - 0.3, text, SMALL, va="bottom")
 
 
 def transpose_sides(size: int = 16, lanes: int = 8) -> Picture:

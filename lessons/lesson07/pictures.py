@@ -51,7 +51,8 @@ def timeline_picture(
         y, x = len(rows) - 1 - rows.index(event.row), event.start - zero
         colour = COLOURS.get(event.name, COLOURS.get(event.row, GRID))
         width = max(event.milliseconds, last * 0.0015)
-        Pen.on(axes).box(x, y - 0.33, width, 0.66, colour, PAPER, 0.5)
+        edge = PAPER if width > last * SHORTEST / 2 else colour  # a white one would hide the mark
+        Pen.on(axes).box(x, y - 0.33, width, 0.66, colour, edge, 0.5)
         _name(axes, event, x, y, last)
     for name, place in (marks or {}).items():
         axes.axvline(place, color=INK, linewidth=1.0, linestyle=":")

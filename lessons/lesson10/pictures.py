@@ -70,7 +70,7 @@ def exchange(
     return pen.picture.described(
         f"{lanes} {who}s in {steps} steps: in each, a {who} adds the number of another one. At "
         "the end "
-        f"{who} {lane} holds {values[-1, lane]:g}; the way to it is drawn orange."
+        f"{who} {lane} holds {values[-1, lane]:g}; the way to it is drawn red."
     )
 
 

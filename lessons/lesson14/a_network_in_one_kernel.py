@@ -1367,11 +1367,11 @@ figures = recorded("cnn", gpu="H200", metric=None)
 plots.latency_by_batch(figures)
 
 # %% [markdown]
-# Time hardly grows with the batch: all of them wait for starts, not for work. (Solid lines are the
-# host's: from batch to batch some jump by more than a factor of two. Dashed ones are steady, but
-# for PyTorch's step after 16: its library seems to choose another convolution.)
+# Time hardly grows with the batch: all of them wait for starts, not for work. (Above are the
+# host's launches: from batch to batch some jump by more than a factor of two. Those in graphs are
+# steady, but for PyTorch's step after 16: its library seems to choose another convolution.)
 #
-# Now against PyTorch, solid with solid, dashed with dashed. A graph beside a plain call would be
+# Now against PyTorch, above without graphs, below inside them. A graph beside a plain call would be
 # another comparison that cannot lose.
 
 # %%

@@ -131,7 +131,7 @@ def traffic(programs: Mapping[str, Sequence[tuple[str, float, float, float]]]) -
     programs : mapping of a program to its launches
         Each (name, bytes read for the batch, bytes of weights, bytes written).
     """
-    rows = sum(len(launches) for launches in programs.values()) + 1.4 * len(programs)
+    rows = sum(len(launches) for launches in programs.values()) + 1.5 * len(programs)
     high = 0.62 + 0.2 * rows
     picture = Picture(7.4, high)
     axes = picture.add_axes((0.15, 0.46 / high, 0.83, 1 - 0.5 / high))
@@ -141,7 +141,7 @@ def traffic(programs: Mapping[str, Sequence[tuple[str, float, float, float]]]) -
         total = sum(sum(launch[1:]) for launch in launches) / 1e3
         plural = "launch" if len(launches) == 1 else "launches"
         text = f"{program}: {len(launches)} {plural}, {total:,.0f} kB"
-        pen.text(0, place + 0.25, text, ha="left", weight="bold")
+        pen.text(0, place - 0.05, text, ha="left", weight="bold")
         place += 1
         for name, *parts in launches:
             start = 0.0
@@ -150,8 +150,8 @@ def traffic(programs: Mapping[str, Sequence[tuple[str, float, float, float]]]) -
                 start += part / 1e3
             pen.text(-0.012 * longest / 1e3, place, name, SMALL, ha="right")
             place += 1
-        place += 0.4
-    axes.set(xlim=(0, 1.03 * longest / 1e3), ylim=(place - 0.3, -0.4), xlabel="kB")
+        place += 0.5
+    axes.set(xlim=(0, 1.03 * longest / 1e3), ylim=(place - 0.5, -0.6), xlabel="kB")
     style(axes, "x")
     axes.yaxis.set_major_locator(NullLocator())
     axes.legend(handles=swatches(PARTS), loc="upper right")

@@ -3,9 +3,10 @@
 from matplotlib.colors import to_hex, to_rgb
 
 # Colours that colour-blind readers can tell apart: M. Okabe and K. Ito, "Color Universal Design"
-# (2008). Their yellow is left out: on white paper it is too pale for lines and text.
+# (2008). Their yellow is left out: on white paper it is too pale for lines and text. Vermillion
+# is taken for orange beside orange; in its place stands the red of P. Tol's "vibrant" scheme.
 BLUE = "#0072B2"
-VERMILLION = "#D55E00"
+VERMILLION = "#CC3311"
 GREEN = "#009E73"
 ORANGE = "#E69F00"
 SKY = "#56B4E9"
