@@ -161,7 +161,7 @@ def _roofs(axes: Axes, roofs: Roofs, pipes: Sequence[str], working: Mapping) -> 
         rates = [kernel.teraflops for kernel in working.values()] or [rate]
         crosses = min(rates) < 1.4 * rate and max(rates) > rate
         axes.text(
-            ridge * 1.15 if crosses else x[1] / 1.06, rate * 1.07,
+            ridge * 1.5 if crosses else x[1] / 1.06, rate * 1.07,
             f"{name} {rate:.3g} TFLOP/s, ridge {ridge:.3g}", ha="left" if crosses else "right",
             va="bottom", fontsize=SMALL, color=colour, bbox=BEHIND,
         )  # fmt: skip

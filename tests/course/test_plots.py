@@ -67,8 +67,8 @@ def test_grid_shows_black_as_zero_and_white_as_one():
 
 def test_grid_is_opaque_paper_for_dark_and_light_pages():
     with Image.open(io.BytesIO(plots.image_grid([np.zeros((4, 4))]).png())) as image:
-        corners = np.asarray(image.convert("RGBA"))[[0, 0, -1, -1], [0, -1, 0, -1]]
-    assert np.all(corners == 255)
+        edges = np.asarray(image.convert("RGBA"))[[0, -1], 20:-20]
+    assert np.all(edges == 255)
 
 
 def test_names_of_files_are_no_formulas():
@@ -176,6 +176,18 @@ def test_a_picture_that_nobody_described_is_not_shown():
     assert repr(picture) == "a picture without a description"
     png, about = picture.described("Nothing\n    at all.")._repr_png_()
     assert png == picture.png() and about == {"alt": "Nothing at all."}
+
+
+@pytest.mark.parametrize("draw", [
+    lambda: plots.image_grid([np.eye(9)]),  # grey
+    lambda: plots.curves({"a": ([1, 2], [1, 2])}, "x", "y"),
+])  # fmt: skip
+def test_a_picture_is_a_card_with_round_corners_on_a_dark_page(draw):
+    with Image.open(io.BytesIO(draw().png())) as image:
+        alpha = np.asarray(image.convert("RGBA"))[..., 3]
+    assert {*np.unique(alpha)} == {0, 255}
+    assert not alpha[[0, 0, -1, -1], [0, -1, 0, -1]].any()
+    assert (alpha == 0).sum() < 100 and alpha[10:-10].all() and alpha[:, 10:-10].all()
 
 
 def test_many_words_in_a_row_are_listed():

@@ -16,7 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.patches import Rectangle
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from warpsim.draw.palette import FAINT, GRID, INK, PAPER
 from warpsim.wrapping import wrapped
@@ -24,6 +24,7 @@ from warpsim.wrapping import wrapped
 FONT_SIZE = 9.0
 SMALL, TINY = FONT_SIZE - 1, FONT_SIZE - 1.5
 SCREEN_DPI = 100
+CORNER = 8  # radius of a picture's corners [pixels]
 
 #: How words and legends look where a call does not say; a name with a $ is no formula.
 WORDS = {"fontsize": FONT_SIZE, "color": INK, "parse_math": False}
@@ -118,19 +119,36 @@ class Picture(Figure):
 
 
 def _slimmed(png: io.BytesIO, flat_colours: int | None = None) -> bytes:
-    """The same picture in a third to a half of the bytes: grey, or at most 256 colours."""
+    """The same picture in a third to a half of the bytes: grey, or at most 255 colours."""
     drawn = Image.open(png).convert("RGB")
     red, green, blue = np.moveaxis(np.asarray(drawn), -1, 0)
     grey = np.array_equal(red, green) and np.array_equal(green, blue)
     if grey:
         slim = drawn.convert("L")
     elif flat_colours is None:
-        slim = drawn.quantize(256, dither=Image.Dither.NONE)
+        slim = drawn.quantize(255, dither=Image.Dither.NONE)
     else:
         slim = _flat(np.asarray(drawn), flat_colours)
     buffer = io.BytesIO()
-    slim.save(buffer, format="png", optimize=True, dpi=Image.open(png).info.get("dpi"))
+    look = {"optimize": True, "dpi": Image.open(png).info.get("dpi")}
+    slim, transparent = _with_round_corners(slim)
+    slim.save(buffer, format="png", **look, **transparent)
     return buffer.getvalue()
+
+
+def _with_round_corners(slim: Image.Image) -> tuple[Image.Image, dict[str, int]]:
+    """The picture as a card on a dark page: nothing in its corners; and how to save that."""
+    inside = Image.new("1", slim.size, 0)
+    edges = (0, 0, slim.width - 1, slim.height - 1)
+    ImageDraw.Draw(inside).rounded_rectangle(edges, CORNER, fill=1)
+    if slim.mode == "L":
+        slim.putalpha(inside.convert("L"))
+        return slim, {}
+    pixels = np.asarray(slim)
+    nothing = int(pixels.max()) + 1  # a colour of its own
+    rounded = Image.fromarray(np.where(np.asarray(inside), pixels, np.uint8(nothing)))
+    rounded.putpalette([*slim.getpalette()[: 3 * nothing], 255, 255, 255])
+    return rounded, {"transparency": nothing}
 
 
 def _flat(drawn: np.ndarray, colours: int) -> Image.Image:
