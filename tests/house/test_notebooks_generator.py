@@ -106,6 +106,12 @@ def test_the_title_stands_first_badge_and_folded_set_up_below_it(lesson):
         }
 
 
+def test_a_folded_answer_has_room_below_it(lesson):
+    for kind in ("notebooks", "solutions"):
+        text = "".join(cell.source for cell in build_notebooks.notebook(lesson, kind, WHERE).cells)
+        assert 'Why? <details style="margin-bottom: 1em"><summary>Answer</summary>Because.' in text
+
+
 def test_nbvals_marker_becomes_the_tag_that_nbval_knows(lesson):
     plugin = pytest.importorskip("nbval.plugin")
     for kind in ("notebooks", "solutions"):
