@@ -70,6 +70,7 @@ def notebook(path: Path, kind: str, where: address.Address) -> NotebookNode:
         if SET_UP_TAG in cell.tags:
             node.metadata.update(copy.deepcopy(_FOLDED))
         made.append(node)
+    _mark_for_nbgrader(made)
     metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
@@ -84,6 +85,21 @@ def notebook(path: Path, kind: str, where: address.Address) -> NotebookNode:
     node = v4.new_notebook(cells=made, metadata=metadata)
     node.nbformat_minor = 5
     return node
+
+
+def _mark_for_nbgrader(cells: list[NotebookNode]) -> None:
+    """Say which cells a student answers in, and which give a point; the same in both notebooks."""
+    counts = {"exercise": 0, "check": 0}
+    for cell in cells:
+        for tag in counts.keys() & set(cell.metadata.get("tags", ())):
+            counts[tag] += 1
+            grade = tag == "check"
+            cell.metadata["nbgrader"] = {
+                "schema_version": 3, "grade_id": f"{tag}-{counts[tag]}", "grade": grade,
+                "solution": not grade, "locked": grade, "task": False,
+            }  # fmt: skip
+            if grade:
+                cell.metadata["nbgrader"]["points"] = 1
 
 
 def source_hash(path: Path) -> str:

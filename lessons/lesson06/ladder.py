@@ -357,7 +357,7 @@ def band(kernel: Any, name: str, shape: tuple[int, int, int] = SHAPE, at_least: 
     )
     share = ours / theirs
     verdict = "in the band" if share >= at_least else f"below the band of {at_least:.0%}"
-    return (
+    return wrapped(
         f"your {name}: {time_text(theirs)}, the course's {time_text(ours)}: "
         f"{share:.0%} of its speed, {verdict}"
     )

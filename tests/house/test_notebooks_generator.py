@@ -106,6 +106,25 @@ def test_the_title_stands_first_badge_and_folded_set_up_below_it(lesson):
         }
 
 
+def test_nbgrader_finds_what_is_answered_and_what_is_graded(lesson):
+    for kind in ("notebooks", "solutions"):
+        node = build_notebooks.notebook(lesson, kind, WHERE)
+        marks = [cell.metadata.get("nbgrader") for cell in node.cells]
+        same = {"schema_version": 3, "task": False}
+        assert [mark for mark in marks if mark] == [
+            same | {"grade_id": "exercise-1", "grade": False, "solution": True, "locked": False},
+            same
+            | {
+                "grade_id": "check-1",
+                "grade": True,
+                "solution": False,
+                "locked": True,
+                "points": 1,
+            },
+        ]
+        assert [cell.metadata.tags for cell, mark in zip(node.cells, marks, strict=True) if mark]
+
+
 def test_a_folded_answer_has_room_below_it(lesson):
     for kind in ("notebooks", "solutions"):
         text = "".join(cell.source for cell in build_notebooks.notebook(lesson, kind, WHERE).cells)
