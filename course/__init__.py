@@ -30,6 +30,8 @@ __getattr__, __dir__, __all__ = face(
         "course.checks.beside": "beside",
         "course.checks.predictions": "predict",
         "course.checks.progress": "progress",
+        # texts as everything prints them
+        "warpsim.wrapping": "wrapped",
         # rooms of their own
         "course.files": "data_path",
         "course": "cluster images kernels measure models pipeline plots streams",

@@ -1,6 +1,7 @@
 """What tests of drawings and charts ask of every picture."""
 
 import io
+import re
 
 import numpy as np
 from PIL import Image
@@ -11,8 +12,18 @@ def picture_texts(picture):
     return [text.get_text() for text in picture.findobj(lambda part: hasattr(part, "get_text"))]
 
 
+def assert_described(picture):
+    """It says in a few sentences what it shows, for whoever does not see it."""
+    words = picture.alternative
+    assert 20 < len(words) < 700 and words.endswith(".") and words == " ".join(words.split())
+    assert not re.search(r"nan|None|object at|\bnothing\b|\{|\}|\[\]", words), words
+    assert picture._repr_png_()[1] == {"alt": words}
+    assert " ".join(repr(picture).split()) == words
+
+
 def assert_drawn(picture, *words, most_bytes=None):
-    """It shows the words, fits a notebook and is not blank."""
+    """It shows the words, fits a notebook, is not blank, and is described."""
+    assert_described(picture)
     found = "\n".join(picture_texts(picture))
     for word in words:
         assert word in found

@@ -1,7 +1,7 @@
 """The public address of the repository, and everything that is generated from it.
 
 The address stands in ``pyproject.toml``, ``[tool.course]``, and nowhere else by hand. From it come
-the first two cells of every notebook and the generated blocks of the README.
+the two cells below every notebook's title and the generated blocks of the README.
 ``make badges REPO=owner/name TAG=v1`` changes it and all of them; nothing is executed.
 """
 
@@ -15,8 +15,9 @@ from tools import lessons, tracks
 
 _COLAB = "https://colab.research.google.com"
 
+# The first line is the title of the folded cell in Colab.
 _FIRST_CELL = """\
-# In Colab this installs the course; anywhere else it does nothing.
+#@title Set-up: in Colab this installs the course; anywhere else it does nothing.
 import os, subprocess, sys
 if "google.colab" in sys.modules:
     source = os.environ.get("COURSE_SOURCE") or "{source}"
@@ -59,7 +60,7 @@ class Address:
         return f"[![Open in Colab]({_COLAB}/assets/colab-badge.svg)]({target})"
 
     def first_cell(self) -> str:
-        """Return the source of the code cell that every notebook starts with."""
+        """Return the source of the code cell that every notebook runs first."""
         return _FIRST_CELL.format(source=self.install_source)
 
 

@@ -1,7 +1,7 @@
 """Change the repository's public address, and all that is generated from it.
 
 ``python -m tools.badges --repository owner/name --tag v1`` (``make badges``) writes the address to
-``pyproject.toml``, the README, and badge and first cell of every notebook. Nothing is executed.
+``pyproject.toml``, the README, and badge and set-up cell of every notebook. Nothing is executed.
 """
 
 import argparse

@@ -31,6 +31,10 @@ from tools.seals import KINDS, text_of
 
 SLOWEST_CELL = 5.0  # seconds, without a GPU
 SLOWEST_LESSON = 25.0
+SET_UP_TAG = "remove-cell"  # as sites made of notebooks call a cell that they leave out
+#: The set-up's code is folded in Colab, and in JupyterLab and VS Code.
+_FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}
+_OF_SITES = "mystnb"  # key of a cell's metadata
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NEVER_IN_OUTPUTS = {
     "a path of this machine": re.compile(r"/home/|/tmp/|/root/|/Users/|[A-Z]:\\\\|site-packages"),
@@ -51,17 +55,22 @@ def notebook(path: Path, kind: str, where: address.Address) -> NotebookNode:
     where
         The public address, for the badge and the first cell.
     """
-    cells = [*_address_cells(where, f"{kind}/{lessons.name(path)}.ipynb"), *lessons.read(path)]
+    title, *rest = lessons.read(path)
+    cells = [title, *_address_cells(where, f"{kind}/{lessons.name(path)}.ipynb"), *rest]
     made = []
     seen: dict[tuple[str, str], int] = {}
     for cell in cells:
+        cell = lessons.with_room(lessons.with_nbval_tag(cell))
         source = lessons.stub(cell.source) if kind == "notebooks" else cell.source
         ordinal = seen[cell.kind, source] = seen.get((cell.kind, source), 0) + 1
         make = v4.new_markdown_cell if cell.kind == "markdown" else v4.new_code_cell
         node = make(source, id=_identity(cell.kind, source, ordinal))
         if cell.tags:
             node.metadata["tags"] = list(cell.tags)
+        if SET_UP_TAG in cell.tags:
+            node.metadata.update(copy.deepcopy(_FOLDED))
         made.append(node)
+    _mark_for_nbgrader(made)
     metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
@@ -78,15 +87,31 @@ def notebook(path: Path, kind: str, where: address.Address) -> NotebookNode:
     return node
 
 
+def _mark_for_nbgrader(cells: list[NotebookNode]) -> None:
+    """Say which cells a student answers in, and which give a point; the same in both notebooks."""
+    counts = {"exercise": 0, "check": 0}
+    for cell in cells:
+        for tag in counts.keys() & set(cell.metadata.get("tags", ())):
+            counts[tag] += 1
+            grade = tag == "check"
+            cell.metadata["nbgrader"] = {
+                "schema_version": 3, "grade_id": f"{tag}-{counts[tag]}", "grade": grade,
+                "solution": not grade, "locked": grade, "task": False,
+            }  # fmt: skip
+            if grade:
+                cell.metadata["nbgrader"]["points"] = 1
+
+
 def source_hash(path: Path) -> str:
     """Return the SHA-256 of a lesson's text, whatever its line ends."""
     return hashlib.sha256(path.read_text(encoding="utf-8").encode("utf-8")).hexdigest()
 
 
 def _address_cells(where: address.Address, target: str) -> list[Cell]:
+    """Badge and set-up, which stand below the title."""
     return [
         Cell("markdown", where.badge(target), (), 0),
-        Cell("code", where.first_cell(), (), 0),
+        Cell("code", where.first_cell(), (SET_UP_TAG,), 0),
     ]
 
 
@@ -186,10 +211,24 @@ def _normalise(node: NotebookNode) -> None:
         cell.metadata.pop("execution", None)
         for output in cell.get("outputs", []):
             if output.output_type in ("display_data", "execute_result"):
-                output.metadata = {}
+                alternatives = {
+                    kind: {"alt": about["alt"]}
+                    for kind, about in output.metadata.items()
+                    if kind.startswith("image/") and "alt" in about
+                }
+                output.metadata = alternatives
                 for kind in output.data:
                     if kind.startswith("image/"):
                         output.data[kind] = output.data[kind].strip() + "\n"
+
+
+def _describe(node: NotebookNode) -> None:
+    """Say of a cell with a picture what it shows: myst-nb takes an alternative from there."""
+    for cell in node.cells:
+        outputs = cell.get("outputs", [])
+        words = [output.get("metadata", {}).get("image/png", {}).get("alt") for output in outputs]
+        if said := [text for text in words if text]:
+            cell.metadata[_OF_SITES] = {"image": {"alt": " ".join(said)}}
 
 
 def output_problems(node: NotebookNode) -> list[str]:
@@ -225,9 +264,11 @@ def refresh_address(where: address.Address, root: Path = lessons.ROOT) -> int:
     for kind in KINDS:
         for target in seals.notebooks(root, kind):
             node = nbformat.read(target, as_version=4)
-            for cell, new in zip(
-                node.cells, _address_cells(where, f"{kind}/{target.name}"), strict=False
-            ):
+            made = _address_cells(where, f"{kind}/{target.name}")
+            stored = node.cells[1 : 1 + len(made)]  # below the title
+            if [cell.cell_type for cell in stored] != [new.kind for new in made]:
+                raise ValueError(f"{kind}/{target.name} is of an older form: run `make notebooks`")
+            for cell, new in zip(stored, made, strict=True):
                 cell.source = new.source
                 cell.id = _identity(new.kind, new.source, 1)
             write_whole(target, text_of(node))
@@ -252,6 +293,7 @@ def build(path: Path, where: address.Address, root: Path, force: bool = False) -
             seconds = execute(solution)
         except Exception as error:  # whatever stops a cell is reported with the lesson's name
             return [f"{lessons.label(path)}: {_COLOUR.sub('', str(error))}"]
+        _describe(solution)
         if problems := output_problems(solution):
             return [f"{lessons.label(path)}: {problem}" for problem in problems]
         _report(path, solution, seconds)
@@ -277,6 +319,7 @@ def _take_outputs(target: Path, solution: NotebookNode) -> bool:
     for cell, old in zip(solution.cells, stored.cells, strict=True):
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = old.outputs, old.execution_count
+    _describe(solution)
     return True
 
 
@@ -294,10 +337,16 @@ def _cell_difference(stored: NotebookNode, made: NotebookNode) -> str | None:
     if len(stored.cells) != len(made.cells):
         return f"{len(stored.cells)} cells instead of {len(made.cells)}"
     for number, (one, other) in enumerate(zip(stored.cells, made.cells, strict=True)):
+        one, other = ({**cell, "metadata": _own(cell)} for cell in (one, other))
         for key in ("cell_type", "id", "source", "metadata"):
             if one[key] != other[key]:
                 return f"cell {number}: {key} is {one[key]!r} instead of {other[key]!r}"
     return None
+
+
+def _own(cell: NotebookNode) -> dict:
+    """Return a cell's metadata without what comes from its outputs."""
+    return {key: value for key, value in cell.metadata.items() if key != _OF_SITES}
 
 
 def _report(path: Path, node: NotebookNode, seconds: list[float]) -> None:

@@ -2,14 +2,17 @@
 
 import ast
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN = "### BEGIN SOLUTION"
 END = "### END SOLUTION"
+IGNORE_OUTPUT = "# NBVAL_IGNORE_OUTPUT"
+IGNORE_TAG = "nbval-ignore-output"
 
 _CELL = re.compile(r'# %%(?P<markdown> \[markdown\])?(?: tags=\[(?P<tags>"\w+"(?:, "\w+")*)\])?')
+_ROOMY = '<details style="margin-bottom: 1em">'
 
 
 class LessonError(ValueError):
@@ -110,6 +113,24 @@ def read(path: Path) -> list[Cell]:
         return parse(path.read_text(encoding="utf-8"))
     except LessonError as error:
         raise LessonError(f"{label(path)}: {error}") from None
+
+
+def with_nbval_tag(cell: Cell) -> Cell:
+    """Return a cell with nbval's tag in place of its marker, which no reader needs to see."""
+    lines = cell.source.split("\n")
+    kept = [line for line in lines if line.strip() != IGNORE_OUTPUT]
+    if cell.kind != "code" or len(kept) == len(lines):
+        return cell
+    return replace(cell, source="\n".join(kept).strip("\n"), tags=(*cell.tags, IGNORE_TAG))
+
+
+def with_room(cell: Cell) -> Cell:
+    """Return a cell with room below each folded answer, which else sticks to the next question."""
+    return (
+        replace(cell, source=cell.source.replace("<details>", _ROOMY))
+        if cell.kind == "markdown"
+        else cell
+    )
 
 
 def stub(source: str) -> str:

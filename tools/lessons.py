@@ -14,6 +14,8 @@ from tools import links, sections
 from tools.cells import (
     BEGIN,
     END,
+    IGNORE_OUTPUT,
+    IGNORE_TAG,
     ROOT,
     Cell,
     LessonError,
@@ -25,10 +27,13 @@ from tools.cells import (
     predictions,
     read,
     stub,
+    with_nbval_tag,
+    with_room,
 )
 from tools.sections import ABOUT, core_minutes, section_minutes
 
 __all__ = [
+    "IGNORE_TAG",
     "ROOT",
     "Cell",
     "LessonError",
@@ -41,9 +46,10 @@ __all__ = [
     "read",
     "section_minutes",
     "stub",
+    "with_nbval_tag",
+    "with_room",
 ]
 
-IGNORE_OUTPUT = "# NBVAL_IGNORE_OUTPUT"
 TAGS = {"exercise", "check", "long"}
 OPENING = ("What you will do", "What you will learn", "What you need", "How long it takes")
 CLOSING = (

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from course.checks import looks
 from course.checks.guesses import Rule, is_number, rule_for, shown
+from warpsim.wrapping import wrapped
 
 HOW = ("measured", "counted", "computed", "found")
 
@@ -18,7 +20,9 @@ class Prediction:
     value: Any
     rule: Rule | None = None
 
-    def __repr__(self) -> str:
+    @property
+    def sentence(self) -> str:
+        """What was noted, or what is asked for, in one line."""
         rule = self.rule
         terms = f"; {rule.terms}" if rule and rule.terms else ""
         if is_open(self.value):
@@ -29,6 +33,12 @@ class Prediction:
         if guess is None:
             return f"○ {self.question}: {misread(self.value, rule)}."
         return f"· {self.question}: you predict {shown(guess)}{terms}."
+
+    def __repr__(self) -> str:
+        return wrapped(self.sentence)
+
+    def _repr_html_(self) -> str:
+        return _on_page(self.sentence[0], self.question, self.sentence)
 
 
 @dataclass(frozen=True)
@@ -48,7 +58,9 @@ class Outcome:
     factor: float | None = None
     note: str = ""
 
-    def __repr__(self) -> str:
+    @property
+    def sentence(self) -> str:
+        """Guess, what came out and how good the guess was, in one line."""
         came_out = f"{self.how} {shown(self.measured)} {self.unit}".strip()
         if not self.verdict:
             return f"○ {self.question}: {came_out}. {self.note}".rstrip()
@@ -56,6 +68,20 @@ class Outcome:
         if self.verdict[0] == "✗" and guess == shown(self.measured):
             guess = f"{self.predicted!r}"  # it differs in the digits that are not shown
         return f"{self.question}: you predicted {guess}, {came_out} {self.verdict}"
+
+    def __repr__(self) -> str:
+        return wrapped(self.sentence)
+
+    def _repr_html_(self) -> str:
+        return _on_page(self.verdict[:1] or "○", self.question, self.sentence)
+
+
+def _on_page(sign: str, question: str, sentence: str) -> str:
+    """A prediction as HTML: the question bold, below it what the sentence says of it."""
+    before, _, after = sentence.partition(f"{question}: ")
+    return looks.box(
+        sign, looks.marked(f"{before}{question}:"), [looks.marked(after)], ground=False
+    )
 
 
 def is_open(value: Any) -> bool:

@@ -15,10 +15,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from course.checks import answers
+from course.checks import answers, looks
 from course.checks.exercises import Exercise, exercises
 from course.checks.verdicts import SYMBOLS, Verdict
 from course.files import write_whole
+from warpsim.wrapping import wrapped
 
 PROVES_NOTHING = (
     "This table is the learner's own statement: anybody can edit it. "
@@ -153,8 +154,24 @@ class Progress:
                 lesson = row.lesson
                 lines.append(f"Lesson {lesson:02d}")
             kind = f" ({row.kind})" if row.status == "failed" else ""
-            lines.append(f"  {SYMBOLS[row.status]} {row.exercise:<{width}}  {row.title}{kind}")
-        return "\n".join([*lines, *self.notes])
+            line = f"  {SYMBOLS[row.status]} {row.exercise:<{width}}  {row.title}{kind}"
+            lines.append(wrapped(line, hanging=" " * (width + 4)))
+        return "\n".join([*lines, *map(wrapped, self.notes)])
+
+    def _repr_html_(self) -> str:
+        head, *_ = str(self).splitlines()
+        lines = [looks.bar(self.passed, len(self.rows))] if self.rows else []
+        lesson = None
+        for row in self.rows:
+            if row.lesson != lesson:
+                lesson = row.lesson
+                lines.append(f"<b>Lesson {lesson:02d}</b>")
+            kind = f" ({looks.marked(row.kind)})" if row.status == "failed" else ""
+            name = f"<code>{looks.marked(row.exercise)}</code>"
+            lines.append(f"{SYMBOLS[row.status]} {name} {looks.marked(row.title)}{kind}")
+        lines += map(looks.marked, self.notes)
+        sign = "✓" if self.rows and self.passed == len(self.rows) else "○"
+        return looks.box(sign, looks.marked(head), lines, ground=False)
 
     def digest(self) -> str:
         """Twelve hexadecimal digits of the SHA-256 of the rows, the same on every machine."""

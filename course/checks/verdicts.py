@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import textwrap
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from course.checks import looks
+from warpsim.wrapping import wrapped
+
 SYMBOLS = {"passed": "✓", "failed": "✗", "not started": "○"}
-WIDTH = 96  # columns; a notebook's output area shows that many without scrolling
 
 # Costs that a trace finds; an exercise may forbid them.
 COSTS = (
@@ -96,27 +98,33 @@ class Verdict:
     def __bool__(self) -> bool:
         return self.status == "passed"
 
+    @property
+    def title(self) -> str:
+        """The first line: "✗ add-one: out-of-bounds"."""
+        word = self.status if self.status != "failed" else self.kind
+        return f"{SYMBOLS[self.status]} {self.exercise}: {word}"
+
     def __str__(self) -> str:
-        title = self.status if self.status != "failed" else self.kind
-        lines = [f"{SYMBOLS[self.status]} {self.exercise}: {title}"]
+        lines = [self.title]
         for line in self.message.splitlines():
             # A line of source must stay one line, as the learner wrote it.
-            if line.startswith("Line "):
-                lines.append("  " + line)
-            else:
-                lines.extend(
-                    textwrap.wrap(
-                        line,
-                        WIDTH,
-                        initial_indent="  ",
-                        subsequent_indent="    ",
-                        break_long_words=False,
-                        break_on_hyphens=False,
-                    )
-                )
+            lines.append("  " + line if line.startswith("Line ") else wrapped(line, "  "))
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        title, *lines = [self.title, *self.message.splitlines()]
+        return looks.box(SYMBOLS[self.status], looks.marked(title), map(_line_on_page, lines))
+
+
+def _line_on_page(line: str) -> str:
+    """A line of a message as HTML: a learner's line of code as code, a hint's first word bold."""
+    if found := re.match(r"(Line \d+): (.+)", line):
+        return f"{found[1]}: <code>{looks.escaped(found[2])}</code>"
+    if line.startswith("Hint: "):
+        return f"<b>Hint:</b> {looks.marked(line.removeprefix('Hint: '))}"
+    return looks.marked(line)
 
 
 class Failure(Exception):

@@ -28,6 +28,7 @@ from course.compiler.real_kernels import RealKernel, is_device_function, origin
 from course.compiler.toolchain import CompilerError, CompilerMissing
 from course.measure.occupancy import Occupancy, occupancy
 from warpsim.host import gpus
+from warpsim.wrapping import wrapped
 
 __all__ = ["Compiled", "CompilerError", "CompilerMissing", "Float64Line", "compiled"]
 
@@ -163,7 +164,7 @@ class Compiled:
         if not self.float64_lines:
             rows.append("  float64        none")
         rows += [f"  float64        {line}" for line in self.float64_lines]
-        return "\n".join(rows)
+        return wrapped("\n".join(rows), hanging=" " * 17)
 
     __repr__ = __str__
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from course import backend
 from course.diagnosis.probes import PROBES, Facts, Probe
 from course.driver import Driver
+from warpsim.wrapping import wrapped
 
 SYMBOLS = {"ok": "✓", "warning": "!", "problem": "✗", "absent": "○"}
 INDENT = 24  # columns for the symbol and a probe's name
@@ -36,17 +37,16 @@ class Diagnosis:
     def __str__(self) -> str:
         lines = ["The machine in front of you"]
         for probe in self.probes:
-            detail = probe.detail.splitlines() or [""]
-            lines.append(f"{SYMBOLS[probe.status]} {probe.name}".ljust(INDENT) + detail[0])
-            lines.extend(" " * INDENT + line for line in detail[1:])
+            detail = wrapped(probe.detail, " " * INDENT, "")[INDENT:]
+            lines.append(f"{SYMBOLS[probe.status]} {probe.name}".ljust(INDENT) + detail)
             if probe.advice:
-                lines.append(" " * INDENT + "→ " + probe.advice)
+                lines.append(wrapped(f"→ {probe.advice}", " " * INDENT))
         number = len(self.problems)
         if number:
             lines.append(f"{number} problem{'s' if number > 1 else ''}: see the lines with ✗.")
         else:
             lines.append("No problems.")
-        return "\n".join(lines)
+        return "\n".join(line.rstrip() for line in lines)
 
     __repr__ = __str__
 

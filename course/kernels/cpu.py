@@ -132,7 +132,7 @@ def reconstruct_processes(
 
 
 def rebuild_band(u: np.ndarray, s: np.ndarray, vt: np.ndarray) -> np.ndarray:
-    """What one process does: rebuild the rows of the image that belong to these rows of u.
+    """What one process does: rebuild its rows of the image.
 
     With einsum, which uses one core: the cores are shared out by the processes.
     """

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 from warpsim.host import gpus
+from warpsim.wrapping import wrapped
 
 _KIB = 1024
 
@@ -104,14 +105,14 @@ class Occupancy:
     def __str__(self) -> str:
         reason = " and ".join(self.limited_by)
         if self.blocks == 0:
-            return (
+            return wrapped(
                 f"{self.gpu}: no block of {self.threads} threads with {self.registers} registers "
                 f"each and {self.shared_bytes:,} bytes of shared memory can start; too much is "
                 f"asked of {reason}."
             )
         return (
             f"{self.gpu}: {self.blocks} block{'s' * (self.blocks != 1)} of {self.threads} threads "
-            f"on a multiprocessor, {self.warps} warps, {self.fraction:.0%} of what it can hold; "
+            f"on a multiprocessor,\n  {self.warps} warps, {self.fraction:.0%} of what it can hold; "
             f"limited by {reason}."
         )
 

@@ -107,7 +107,8 @@ class Figure:
         what = " ".join(part for part in (self.variant, self.shape, self.dtype) if part)
         metric = "" if self.metric == "time" else f" {self.metric}"
         when = f", {self.date}" if self.date else ""
-        return f"recorded on {article(self.gpu)}{when}: {what}{metric} {self.amount} (n = {self.n})"
+        found = f"{what}{metric} {self.amount} (n = {self.n})"
+        return f"recorded on {article(self.gpu)}{when}: {found}"
 
 
 @dataclass(frozen=True)

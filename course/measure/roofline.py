@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from course.files import data_path
+from warpsim.wrapping import wrapped
 
 #: Pipes that have a roof. A fused multiply-add is two operations.
 PIPES = ("float32", "float64", "tensor_float64", "tensor_float32", "tensor_float16")
@@ -88,7 +89,7 @@ class Roofs:
             parts.append(f"L2 {self.l2_bandwidth:,.0f} GB/s")
         parts += [f"{pipe} {rate:.3g} TFLOP/s" for pipe, rate in self.rates.items()]
         kind = "measured" if self.measured else "data sheet"
-        return f"{self.gpu} ({kind}): {', '.join(parts)}"
+        return wrapped(f"{self.gpu} ({kind}): {', '.join(parts)}")
 
     __repr__ = __str__
 
@@ -121,7 +122,9 @@ class Bound:
         done = sum(n for kind, n in self.operations.items() if kind not in _WITHOUT_ROOF)
         return done / self.bytes if self.bytes else math.inf
 
-    def __str__(self) -> str:
+    @property
+    def sentence(self) -> str:
+        """The bound and its reason, in one line."""
         roofs = self.roofs
         if self.binding == "memory":
             why = f"{self.bytes:,.0f} bytes at {roofs.bandwidth:,.0f} GB/s"
@@ -136,6 +139,9 @@ class Bound:
             )
         kind = "measured" if roofs.measured else "data sheet"
         return f"at least {time_text(self.milliseconds)} on {article(roofs.gpu)}: {why} ({kind})"
+
+    def __str__(self) -> str:
+        return wrapped(self.sentence)
 
     __repr__ = __str__
 

@@ -32,6 +32,7 @@ from course.measure.roofline import (
 )
 from warpsim.host.device import NoTime
 from warpsim.run.kernel import Configured, Kernel
+from warpsim.wrapping import wrapped
 
 if TYPE_CHECKING:
     from course.measure.event_clock import EventClock
@@ -115,17 +116,17 @@ class Timing:
     def __str__(self) -> str:
         name = f"{self.name}: " if self.name else ""
         if self.source == "bound":
-            lines = [f"{name}no GPU here, so no time; {self.bound}"]
+            lines = [f"{name}no GPU here, so no time", f"  {self.bound.sentence}"]
         else:
             spread = f"(middle half {time_text(self.q1)} to {time_text(self.q3)}, n = {self.n})"
             lines = [f"{name}{time_text(self.median)} {spread} on {self.device}, {self.source}"]
             lines += [f"  {line}" for line in self._conditions()]
             if self.bound is not None:
                 share = self.bound.milliseconds / self.median
-                lines.append(f"  {share:.0%} of what the roofs allow: {self.bound}")
+                lines.append(f"  {share:.0%} of what the roofs allow: {self.bound.sentence}")
         if self.recorded is not None:
             lines.append(f"  {self.recorded}")
-        return "\n".join(lines)
+        return wrapped("\n".join(lines))
 
     __repr__ = __str__
 

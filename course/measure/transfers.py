@@ -16,6 +16,7 @@ import numpy as np
 from course import backend
 from course.measure.roofline import Roofs, transfer_bound
 from course.measure.timing import Timing, timing_of
+from warpsim.wrapping import wrapped
 
 DIRECTIONS = ("in", "out")
 KINDS = ("pinned", "pageable")
@@ -45,12 +46,12 @@ class Transfers:
         if self.pinned_in.source == "bound":
             lines = [str(self.pinned_in)]
             lines += [f"  {t.recorded}" for t in self if t.recorded and t is not self.pinned_in]
-            return "\n".join(lines)
+            return wrapped("\n".join(lines))
         lines = [f"{self.bytes:,} bytes between host and {self.pinned_in.device}:"]
         for timing in self:
             lines.append(
-                f"  {timing.name:<12} {timing.median:9.4f} ms {timing.gigabytes_per_second:7.2f}"
-                f" GB/s  (middle half {timing.q1:.4f} to {timing.q3:.4f} ms, n = {timing.n})"
+                f"  {timing.name:<12}{timing.median:9.4f} ms{timing.gigabytes_per_second:8.2f} GB/s"
+                f" (middle half {timing.q1:.4f} to {timing.q3:.4f}, n = {timing.n})"
             )
         return "\n".join(lines)
 

@@ -16,13 +16,14 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 
 from course.measure.recorded import Figure
-from course.plots.style import SMALL, Picture, in_plain_numbers, series, style
+from course.plots.style import SMALL, Picture, in_plain_numbers, listed, series, style
 from warpsim.draw.palette import FAINT, INK
 
 PREFIX = "digits "  # of the kernels' names; the activation follows
 GRAPH = ", graph"  # what a program's name ends with where it ran inside a CUDA graph
 BASE = "torch"  # what a speed-up is against; inside a graph, the same inside a graph
 
+HIGH, ABOVE, BELOW = 1.9, 0.34, 1.05  # of a panel, above it, and below all [inch]
 #: Programs in the order in which they are drawn, and what the legend calls them.
 PROGRAMS = {
     "whole": "ours, one kernel",
@@ -84,8 +85,7 @@ def speedup_by_batch(figures: Iterable[Figure]) -> Picture:
         raise NothingMeasured(
             f"no latency of {BASE!r} among these figures: nothing to compare with"
         )
-    dashes = "dashed: inside a CUDA graph, PyTorch too"
-    return _panels(found, "latency of PyTorch / latency", figures, level=1.0, dashes=dashes)
+    return _panels(found, "latency of PyTorch / latency", figures, level=1.0)
 
 
 def efficiency_by_batch(figures: Iterable[Figure]) -> Picture:
@@ -118,9 +118,10 @@ def _panels(
     ylabel: str,
     figures: Sequence[Figure],
     level: float | None = None,
-    dashes: str = "dashed: inside a CUDA graph",
 ) -> Picture:
     """A panel for each activation, on common logarithmic axes; one legend; which GPU it was.
+
+    Programs inside a CUDA graph have panels of their own, below: a line each in a panel.
 
     Raises
     ------
@@ -137,42 +138,50 @@ def _panels(
         raise ValueError(f"a value of {min(every)} has no logarithm")
     batches = sorted({b for name in shown for curve in found[name].values() for b in curve})
     low, high = min(every) / 1.25, max(every) * 1.25
-    picture = Picture(8.2, 3.5)
+    names = {name for programs in found.values() for name in programs}
+    ways = {"launched one by one": ""}
+    if any(name.endswith(GRAPH) for name in names):
+        ways["in a CUDA graph"] = GRAPH
+    total = BELOW + (HIGH + ABOVE) * len(ways)
+    picture = Picture(8.2, total)
     share = 0.93 / len(shown)
-    for place, activation in enumerate(shown):
-        axes = picture.add_axes((0.075 + share * place, 0.37, share - 0.025, 0.56))
-        for number, program in enumerate(PROGRAMS):
-            for name, line in ((program, "-"), (program + GRAPH, "--")):
-                curve = found[activation].get(name, {})
+    for row, (way, ending) in enumerate(ways.items()):
+        bottom = (total - (HIGH + ABOVE) * (row + 1)) / total
+        for place, activation in enumerate(shown):
+            box = 0.075 + share * place, bottom, share - 0.025, HIGH / total
+            axes = picture.add_axes(box)
+            for number, program in enumerate(PROGRAMS):
+                curve = found[activation].get(program + ending, {})
                 its = [curve[batch] for batch in sorted(curve)]
-                look = series(number) | {"linestyle": line, "linewidth": 1.5}
+                look = series(number) | {"linewidth": 1.5}
                 axes.plot(sorted(curve), its, markersize=4.2, **look)
-        if level is not None:
-            axes.axhline(level, color=INK, linewidth=1.0, linestyle=":")
-        axes.set(xscale="log", yscale="log", xlabel="images in a batch", ylim=(low, high))
-        axes.set_ylabel(ylabel if place == 0 else "")
-        axes.set_title(TITLES[activation], loc="left")
-        axes.xaxis.set_major_locator(FixedLocator(batches))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 300 else (1,)))
-        in_plain_numbers(axes.xaxis, axes.yaxis)
-        style(axes)
-        if place:
-            axes.tick_params(labelleft=False)
+            if level is not None:
+                axes.axhline(level, color=INK, linewidth=1.0, linestyle=":")
+            axes.set(xscale="log", yscale="log", ylim=(low, high))
+            axes.set_ylabel(ylabel if place == 0 else "")
+            axes.set_title(f"{TITLES[activation]}, {way}", loc="left", fontsize=SMALL)
+            axes.xaxis.set_major_locator(FixedLocator(batches))
+            axes.xaxis.set_minor_locator(NullLocator())
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 300 else (1,)))
+            in_plain_numbers(axes.xaxis, axes.yaxis)
+            style(axes)
+            axes.tick_params(labelleft=place == 0, labelbottom=row == len(ways) - 1)
+            if row == len(ways) - 1:
+                axes.set_xlabel("images in a batch")
     machine = next((figure.gpu for figure in figures if figure.gpu), "")
-    picture.text(0.985, 0.03, machine, ha="right", fontsize=SMALL, color=FAINT)
-    _legend(picture, {name for programs in found.values() for name in programs}, dashes)
-    return picture
+    picture.text(0.985, 0.08 / total, machine, ha="right", fontsize=SMALL, color=FAINT)
+    _legend(picture, names)
+    return picture.described(
+        f"{ylabel} over images in a batch, for {listed(TITLES[name] for name in shown)}: "
+        f"{listed(dict.fromkeys(name for each in shown for name in found[each]), 10)}."
+    )
 
 
-def _legend(picture: Picture, names: set[str], dashes: str) -> None:
-    """The programs that are drawn, and what dashes mean."""
+def _legend(picture: Picture, names: set[str]) -> None:
+    """The programs that are drawn."""
     handles = [
         Line2D([], [], label=text, linewidth=1.5, **series(number))
         for number, (name, text) in enumerate(PROGRAMS.items())
         if names & {name, name + GRAPH}
     ]
-    if any(name.endswith(GRAPH) for name in names):
-        graph = Line2D([], [], color=FAINT, linestyle="--", label=dashes)
-        handles.append(graph)
     picture.legend(handles=handles, loc="lower left", bbox_to_anchor=(0.06, 0.0), ncols=3)

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
-from course.plots.style import FONT_SIZE, SMALL, Pen, Picture, below_each_other, style, swatches
+from course.plots.style import (
+    FONT_SIZE,
+    SMALL,
+    Pen,
+    Picture,
+    below_each_other,
+    listed,
+    style,
+    swatches,
+)
 from course.streams.timeline import Span
 from warpsim.draw.palette import (
     BLACK,
@@ -31,6 +41,7 @@ LANES = ("host", "copy in", "copy", "compute", "copy out")  # their order from a
 COLOURS = {"copy in": BLUE, "kernel": ORANGE, "copy out": GREEN}
 OTHERS = (PURPLE, SKY, VERMILLION, FAINT)  # for work that is none of these three
 LETTER = 0.075  # [inch], of a figure in a bar
+BEHIND = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.5}  # a title
 NARROW = 0.025  # [inch]: a white edge would hide the bar
 
 
@@ -106,16 +117,28 @@ def gantts(
         axes.set(xlim=(0, 1.02 * last), ylim=(len(names[title]) - 0.5, -0.5))
         style(axes, "x")
         axes.tick_params(axis="y", length=0)
+        axes.set_title(title, loc="left", bbox=BEHIND)
         for milliseconds in marks.values():
             axes.axvline(milliseconds, color=BLACK, linewidth=1.1, linestyle=":")
     for name, milliseconds in marks.items():
         x, side = left + width * milliseconds / (1.02 * last), "left"
         if milliseconds > 0.6 * last:
             side = "right"
-        y = 1 - 0.06 / picture.get_figheight()
-        picture.text(x, y, name, va="top", ha=side, fontsize=SMALL)
+        top = 1 - 0.06 / picture.get_figheight()
+        picture.text(x, top, f" {name} ", va="top", ha=side, fontsize=SMALL)
+        # up to its name, behind the title
+        look = {"color": BLACK, "linewidth": 1.1, "linestyle": ":", "zorder": -1}
+        picture.add_artist(Line2D([x, x], [every[0].get_position().y1, top], **look))
     _legend(picture, [span.name for spans in drawn.values() for span in spans])
-    return picture
+    return picture.described(
+        listed(
+            f"{title or 'A timeline'}: {max(span.end for span in spans):.4g} ms in rows for "
+            f"{'the streams ' if rows == 'stream' else ''}{listed(map(str, names[title]))}"
+            for title, spans in drawn.items()
+        )
+        + "".join(f"; {name} at {place:.4g} ms" for name, place in marks.items())
+        + "."
+    )
 
 
 def _names(spans: Sequence[Span], rows: str) -> list[str] | list[int]:

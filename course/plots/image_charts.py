@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
-from course.plots.style import FONT_SIZE, SMALL, Picture, framed, series, shortened, style
+from course.plots.style import FONT_SIZE, SMALL, Picture, framed, listed, series, shortened, style
 from warpsim.draw.palette import FAINT
 
 HIGHEST_PSNR = 70  # [dB]; at about 59 dB the error is that of rounding to 8 bits: beyond any screen
@@ -84,7 +84,17 @@ def image_grid(
     if footnote:
         place = left / total_width, 0.6 * line / total_height
         picture.text(*place, footnote, fontsize=SMALL, color=FAINT)
-    return picture
+    return picture.described(
+        f"{len(images)} grey image{'s' * (len(images) != 1)} of {_sizes(images)} pixels"
+        + (f": {listed(dict.fromkeys(titles), 12)}" if titles else "")
+        + (f"; rows: {listed(row_names)}" if row_names else "")
+        + (f". {footnote}" if footnote else ".")
+    )
+
+
+def _sizes(images: Sequence[np.ndarray]) -> str:
+    """The sizes of images in words, each once."""
+    return listed(dict.fromkeys(f"{rows} × {columns}" for rows, columns in map(np.shape, images)))
 
 
 def quality_curve(
@@ -141,7 +151,14 @@ def quality_curve(
     if size is not None:
         _compression_axis(upper, lower, size)
     upper.tick_params(axis="x", which="both", bottom=False, labelbottom=False)
-    return picture
+    return picture.described(
+        f"PSNR and SSIM rising with k from {min(ranks)} to {max(ranks)}: "
+        + listed(
+            f"{name or 'the image'}, {values[0]:.3g} to {values[-1]:.3g} dB"
+            for name, values in curves[0].items()
+        )
+        + "."
+    )
 
 
 def _compression_axis(upper: Axes, lower: Axes, size: tuple[int, int]) -> None:
@@ -200,4 +217,11 @@ def singular_values(curves: Mapping[str, Sequence[float]], keep: int | None = No
         axes.axvline(keep, color=FAINT, linestyle="--", linewidth=1.2)
         axes.text(keep + 3, 0.6, f"k = {keep}", color=FAINT)
     axes.legend(loc="upper right")
-    return picture
+    return picture.described(
+        "Singular values falling with their number: "
+        + listed(
+            f"{name}, the 10th is {values[min(9, len(values) - 1)] / values[0]:.1g} of the first"
+            for name, values in curves.items()
+        )
+        + "."
+    )

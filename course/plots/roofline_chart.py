@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from course.measure.roofline import Roofs
-from course.plots.style import SMALL, Picture, in_plain_numbers, shortened, style
+from course.plots.style import SMALL, Picture, in_plain_numbers, listed, shortened, style
 from warpsim.draw.palette import (
     BLACK,
     BLUE,
@@ -101,7 +101,18 @@ def roofline(
     if moving:
         bars = picture.add_axes((0.3, 0.42 / total, 0.6, BAR * len(moving) / total))
         _bars(bars, roofs, moving)
-    return picture
+    return picture.described(
+        f"{title or roofs.gpu}: a roofline, memory {roofs.bandwidth:,.0f} GB/s, "
+        + listed(f"{pipe} {roofs.rates[pipe]:.3g} TFLOP/s" for pipe in drawn)
+        + (f"; {listed(reached(working), 10)}" if working else "")
+        + (f"; GB/s alone: {listed(moving, 10)}" if moving else "")
+        + "."
+    )
+
+
+def reached(kernels: Mapping[str, Timing | Figure]) -> list[str]:
+    """What each kernel reaches, in words."""
+    return [f"{name} {found.teraflops:.3g} TFLOP/s" for name, found in kernels.items()]
 
 
 def used_pipes(kernels: Iterable[Timing | Figure]) -> set[str]:
@@ -122,7 +133,7 @@ def _roofs(axes: Axes, roofs: Roofs, pipes: Sequence[str], working: Mapping) -> 
     top = max([roofs.rates[pipe] for pipe in pipes] + [k.teraflops for k in working.values()])
     ridges = [roofs.ridge(pipe) for pipe in pipes] or [10.0]
     places = [intensity(k) for k in working.values()]
-    x = np.array([min(places + ridges) / 6, max(places + ridges) * 12])
+    x = np.array([min(places + ridges) / 9, max(places + ridges) * 12])
     lowest = min([k.teraflops for k in working.values()] + [x[0] * roofs.bandwidth * 1e-3])
     axes.set(xscale="log", yscale="log", xlim=x, ylim=(lowest / 2.2, top * 2.6))
 
@@ -146,9 +157,13 @@ def _roofs(axes: Axes, roofs: Roofs, pipes: Sequence[str], working: Mapping) -> 
         rate, ridge = roofs.rates[pipe], roofs.ridge(pipe)
         axes.plot([ridge, x[1]], [rate, rate], color=colour, linewidth=1.6)
         axes.plot([ridge], [rate], marker="|", markersize=9, color=colour)
+        # at the right end, but not across the points
+        rates = [kernel.teraflops for kernel in working.values()] or [rate]
+        crosses = min(rates) < 1.4 * rate and max(rates) > rate
         axes.text(
-            x[1] / 1.06, rate * 1.07, f"{name} {rate:.3g} TFLOP/s, ridge {ridge:.3g}",
-            ha="right", va="bottom", fontsize=SMALL, color=colour, bbox=BEHIND,
+            ridge * 1.5 if crosses else x[1] / 1.06, rate * 1.07,
+            f"{name} {rate:.3g} TFLOP/s, ridge {ridge:.3g}", ha="left" if crosses else "right",
+            va="bottom", fontsize=SMALL, color=colour, bbox=BEHIND,
         )  # fmt: skip
     axes.set(xlabel="operations a byte of device memory", ylabel="TFLOP/s")
     in_plain_numbers(axes.xaxis, axes.yaxis)

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 
 from course.cluster.scaling import Scaling, scalings
 from course.measure.recorded import Figure
-from course.plots.style import Picture, headline, overlaid, series, style
+from course.plots.style import Picture, headline, listed, overlaid, series, style
 from warpsim.draw.palette import FAINT, PALETTE
 
 FURTHEST = 4  # workers to which the laws are drawn at least
@@ -75,7 +75,14 @@ def scaling_chart(measured: Sequence[Scaling], title: str = "") -> Picture:
     handles.append(Line2D([], [], color=FAINT, linestyle="--", label=text))
     place = {"loc": "lower left", "bbox_to_anchor": (0.02, 0.0), "labelspacing": 0.35}
     picture.legend(handles=handles, handletextpad=0.6, **place)
-    return picture
+    return picture.described(
+        f"{title or measured[0].gpu}: strong and weak scaling beside the laws. "
+        + listed(
+            f"{words(one.shape)}: {one.speedup(max(one.strong)):.3g} times with {max(one.strong)}"
+            for one in measured
+        )
+        + "."
+    )
 
 
 def _axes(axes: Axes, furthest: int, title: str) -> None:

@@ -23,7 +23,16 @@ from matplotlib.ticker import LogLocator, NullLocator
 from course.files import data_path
 from course.measure.recorded import Figure
 from course.measure.roofline import time_text
-from course.plots.style import SMALL, Picture, headline, in_plain_numbers, mark, plain, style
+from course.plots.style import (
+    SMALL,
+    Picture,
+    headline,
+    in_plain_numbers,
+    listed,
+    mark,
+    plain,
+    style,
+)
 from warpsim.draw.palette import BLACK, BLUE, GREEN, INK, ORANGE, PAPER, PURPLE, SKY, VERMILLION
 
 WIDTH = 7.4  # [inch]
@@ -138,7 +147,11 @@ def speed_chart(
         top -= height
     _make_room(picture)
     _legend(picture, shown)
-    return picture
+    return picture.described(
+        f"{text}: times of "
+        f"{listed(dict.fromkeys(name for each in panels.values() for name in each), 10)} "
+        f"at the sizes {listed(panels)}."
+    )
 
 
 def _make_room(picture: Picture) -> None:
@@ -166,7 +179,8 @@ def _panel(
         values.append(time.median)
         for metric, (marker, _) in costs.items():
             if metric in its:
-                look = {"color": colour, "markersize": 5, "markeredgewidth": 1.4, "zorder": 3}
+                size = 9 if marker == "|" else 5
+                look = {"color": colour, "markersize": size, "markeredgewidth": 1.6, "zorder": 3}
                 axes.plot([its[metric].median], [y], marker, **look)
                 values.append(its[metric].median)
                 shown.add(metric)
@@ -212,7 +226,7 @@ def _time_axis(axes: Axes, low: float, high: float) -> None:
     unit, factor = ("µs", 1e3) if low < 1 else ("ms", 1)
     axes.set_xscale("log")
     axes.set_xlim(low / 1.25, high * 1.25)
-    if high / low < 30:
+    if high / low < 300:
         subs = (1, 1.5, 2, 3, 5, 7) if high / low < 3 else (1, 2, 5)
         axes.xaxis.set_major_locator(LogLocator(subs=subs))
     axes.xaxis.set_minor_locator(NullLocator())
@@ -341,7 +355,13 @@ def speedup_chart(
     if hollow:
         handles.append(mark(*ORIGINAL, markerfacecolor=PAPER))
     picture.legend(handles=handles, loc="lower left", ncols=6, handletextpad=0.3, columnspacing=1.2)
-    return picture
+    return picture.described(
+        f"{text}: times faster than PyTorch, "
+        + listed(
+            (f"{kernel} {its[OURS]:.3g}" for (kernel, *_), its in rows.items() if OURS in its), 10
+        )
+        + "."
+    )
 
 
 def charts(

@@ -12,11 +12,11 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from warpsim.draw import style as trace_style
 from warpsim.draw.palette import FAINT, GRID, INK, MARKERS, PALETTE, PAPER, pale
-from warpsim.draw.style import FONT_SIZE, SMALL, TINY, Picture, shortened, style
+from warpsim.draw.style import FONT_SIZE, SMALL, TINY, Picture, listed, shortened, style
 
 __all__ = [
     "FONT_SIZE", "SMALL", "TINY", "Pen", "Picture", "below_each_other", "framed", "headline",
-    "in_plain_numbers", "mark", "overlaid", "plain", "series", "shortened", "style",
+    "in_plain_numbers", "listed", "mark", "overlaid", "plain", "series", "shortened", "style",
     "swatches",
 ]  # fmt: skip
 

@@ -15,6 +15,7 @@ from course.plots.style import (
     Pen,
     Picture,
     in_plain_numbers,
+    listed,
     plain,
     series,
     style,
@@ -61,7 +62,11 @@ def time_bars(milliseconds: Mapping[str, float], title: str = "") -> Picture:
     axes.set_title(title, loc="left")
     style(axes, "x")
     axes.xaxis.set_minor_formatter(NullFormatter())
-    return picture
+    return picture.described(
+        f"{title or 'Times'}: "
+        + listed(f"{name} {time:.3g} ms" for name, time in ordered[::-1])
+        + ", from the slowest to the fastest."
+    )
 
 
 class HasSpans(Protocol):
@@ -109,7 +114,11 @@ def timeline(toy: HasSpans, until: float | None = None, marks: Mapping[str, floa
     shown = {what: c for what, c in SPANS.items() if any(span.what == what for span in toy.spans)}
     look = {"loc": "lower right", "ncols": len(shown), "bbox_to_anchor": (0.98, -0.03)}
     picture.legend(handles=swatches(shown), **look)
-    return picture
+    return picture.described(
+        f"What host and GPU do in {last:.3g} ms: {listed(shown)}"
+        + "".join(f"; {name} at {second * 1e3:.3g} ms" for name, second in marks.items())
+        + "."
+    )
 
 
 def samples(milliseconds: Sequence[float], title: str = "") -> Picture:
@@ -138,7 +147,11 @@ def samples(milliseconds: Sequence[float], title: str = "") -> Picture:
     )  # fmt: skip
     for place, (text, colour) in enumerate(rows):
         picture.text(0.73, 0.8 - 0.17 * place, text, color=colour, va="top")
-    return picture
+    return picture.described(
+        f"{title or 'Samples'}: {times.size} in the order in which they were taken, median "
+        f"{median:.3g} ms, "
+        f"middle half {q1:.3g} to {q3:.3g} ms, mean {times.mean():.3g} ms."
+    )
 
 
 def heat_maps(
@@ -178,7 +191,15 @@ def heat_maps(
     text = f"rows: block; columns: size of the image; figures: {unit}; the darker, the more times "
     text += "slower than the best of its column"
     picture.text(0.01, 0.06 / height, text, fontsize=SMALL, color=FAINT)
-    return picture
+    return picture.described(
+        f"Times in {unit} of blocks over sizes, as maps. "
+        + listed(
+            f"{title}: the best at {columns[-1]} is "
+            f"{rows[int(np.nanargmin(np.asarray(times)[:, -1]))]}"
+            for title, (rows, columns, times) in maps.items()
+        )
+        + "."
+    )
 
 
 def curves(
@@ -233,7 +254,11 @@ def curves(
     axes.set_title(title, loc="left")
     style(axes)
     _names_at_the_ends(axes, ends)
-    return picture
+    return picture.described(
+        f"{title + ': ' if title else ''}{ylabel} over {xlabel}: "
+        + listed(f"{name}, at the end {plain(ys[-1])}" for name, (_, ys) in lines.items())
+        + (f"; a line at {plain(level[1])}, {level[0]}." if level else ".")
+    )
 
 
 def _names_at_the_ends(axes, ends) -> None:

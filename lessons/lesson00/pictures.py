@@ -23,7 +23,13 @@ def two_memories() -> Picture:
     ):
         pen.arrow((start, y), (end, y), FAINT, 1.5, 10, shrinkA=2, shrinkB=2)
         pen.text(3.2, y - 0.14, text, FONT_SIZE - 1.5)
-    return pen.picture
+    return pen.picture.described(
+        "Two boxes: the host, with CPU, its memory and NumPy arrays; the device, with GPU, its "
+        "memory, "
+        "kernels and device arrays. to_device copies an array to the device, a launch goes there "
+        "too, "
+        "copy_to_host brings an array back."
+    )
 
 
 def launch_picture(
@@ -52,13 +58,21 @@ def launch_picture(
     (rows, columns), (blocks_x, blocks_y), (threads_x, threads_y) = parts
     row, column = np.indices((blocks_y * threads_y, blocks_x * threads_x))
     names = [
-        [f"{x % threads_x}" if flat else f"{x % threads_x},{y % threads_y}" for x in column[0]]
+        [f"{x % threads_x}" if flat else f"({x % threads_x}, {y % threads_y})" for x in column[0]]
         for y in row[:, 0]
     ]
     blocks = row // threads_y * blocks_x + column // threads_x
     pen = cells(blocks, names, (row >= rows) | (column >= columns))
     pen.box(0, 0, columns, rows, "none", INK, 2.5, zorder=3)
-    return pen.picture
+    if not flat:
+        pen.text(len(row[0]), -0.85, "in a box: (x, y) in its block", SMALL, FAINT, ha="right")
+    return pen.picture.described(
+        f"{rows * columns} elements in "
+        f"{'a row' if flat else f'{rows} rows and {columns} columns'} under "
+        f"{blocks_x * blocks_y} blocks of {threads_x * threads_y} threads, a colour for each "
+        "block; "
+        f"{int(((row >= rows) | (column >= columns)).sum())} threads, hatched, have no element."
+    )
 
 
 def cells(blocks: np.ndarray, names: list[list[str]], idle: np.ndarray) -> Pen:
@@ -71,7 +85,7 @@ def cells(blocks: np.ndarray, names: list[list[str]], idle: np.ndarray) -> Pen:
     height = rows * side + above + below + (0.2 if flat else 0)
     across = -left / side, (width - left) / side
     pen = Pen(width, height, across, ((height - above) / side, -above / side))
-    size = min(SMALL, side * 72 * (0.5 if flat else 0.32))
+    size = min(SMALL, side * 72 * (0.5 if flat else 0.25))
     for row in range(rows):
         for column in range(columns):
             if idle[row, column]:

@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from course.plots.style import Picture, style
+from course.plots.style import SMALL, Picture, listed, style
 from lessons.lesson00.pictures import cells
 from warpsim.draw.palette import BLUE, INK
 
@@ -29,7 +29,12 @@ def thread_map(blocks: np.ndarray, threads: np.ndarray) -> Picture:
             f"given {blocks.shape} and {threads.shape}"
         )
     blocks, threads = np.atleast_2d(blocks), np.atleast_2d(threads)
-    return cells(blocks, threads.astype(str).tolist(), blocks < 0).picture
+    kinds = [int(number) for number in np.unique(blocks[blocks >= 0])]
+    return cells(blocks, threads.astype(str).tolist(), blocks < 0).picture.described(
+        f"An array of {blocks.shape[0]} × {blocks.shape[1]} elements: each has the colour of the "
+        f"block that wrote it, {listed(map(str, kinds))}, and its thread's number; "
+        f"{int((blocks < 0).sum())} were written by none."
+    )
 
 
 def histogram_bars(
@@ -48,4 +53,13 @@ def histogram_bars(
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     if right is not None:
         axes.legend()
-    return picture
+        # a count of few thousandths of what it should be is no bar that one sees
+        for place, count in zip(places, counts, strict=True):
+            look = {"ha": "center", "color": BLUE, "fontsize": SMALL, "weight": "bold"}
+            above = {"xytext": (0, 2), "textcoords": "offset points", "zorder": 3}
+            if count < 0.05 * max(right):
+                axes.annotate(f"{count:,.0f}", (place, count), **look, **above)
+    return picture.described(
+        f"A bar for the count of each {label}: {len(counts)} bars"
+        + ("." if right is None else "; outlines show what each should be.")
+    )

@@ -195,10 +195,12 @@ check("launch-1d", launch_1d)
 # Why not one block with a million threads? Ask for one with 2,000.
 
 # %%
+from course import wrapped
+
 try:
     trace(who_is_where, 1, 2000, blocks, threads)
 except ValueError as error:
-    print(error)
+    print(wrapped(error))
 
 # %% [markdown]
 # A GPU is made of **multiprocessors**: a Tesla T4 has 40, an H200 132. A whole block runs on one

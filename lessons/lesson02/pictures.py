@@ -54,7 +54,13 @@ def factors(image: np.ndarray, u: np.ndarray, s: np.ndarray, vt: np.ndarray, k: 
         axes.set_title(title)
     for left, sign in ((0.24, "≈"), (0.495, "·"), (0.75, "·")):
         picture.text(left, (top + bottom) / 2, sign, fontsize=18, ha="center", va="center")
-    return picture
+    return picture.described(
+        f"An image of {image.shape[0]} × {image.shape[1]} pixels is about U times s times V "
+        "transposed. "
+        f"Framed: the first {k} columns of U, the first {k} of {size} numbers on the diagonal of "
+        "s, the "
+        f"first {k} rows of V transposed."
+    )
 
 
 # --- who does what ------------------------------------------------------------------------------
@@ -83,7 +89,13 @@ def way_of_an_image(size: int = 256, k: int = 50) -> Picture:
         pen.arrow(start, end, head=12, shrinkB=2)
     pen.text(22, 17, f"to_device: u, s, vt\n{down:,} bytes", ha="left")
     pen.text(81.5, 17, f"copy_to_host: image\n{up:,} bytes", ha="left")
-    return pen.picture
+    return pen.picture.described(
+        f"The way of an image: on the CPU it is read and its SVD taken; {down:,} bytes of u, s "
+        "and vt go "
+        f"to the GPU, whose kernel has {size * size:,} threads, one for each pixel; {up:,} bytes "
+        "of image "
+        "come back, for PSNR, SSIM and a picture."
+    )
 
 
 # --- which pixels a warp touches ----------------------------------------------------------------
@@ -101,7 +113,7 @@ def warp_on_image(block: tuple[int, int] = (16, 16), size: int = 16) -> Picture:
     size : int
         The drawn corner of the image is size x size pixels; a multiple of 8.
     """
-    picture = Picture(8.4, 4.2)
+    picture, counts = Picture(8.4, 4.2), []
     for left, x_walks, title in (
         (0.04, "rows", "x walks down the rows\nrow, col = cuda.grid(2)"),
         (0.54, "columns", "x walks along the columns\ncol, row = cuda.grid(2)"),
@@ -118,4 +130,10 @@ def warp_on_image(block: tuple[int, int] = (16, 16), size: int = 16) -> Picture:
             pen.box(sector * SECTOR, row, SECTOR, 1, "none", VERMILLION, 1.4)
         axes.set(xlim=(-0.1, size + 0.1), ylim=(size + 0.1, -0.1), aspect="equal")
         axes.set_title(f"{title}: {len(sectors)} sectors a store")
-    return picture
+        counts.append(len(sectors))
+    return picture.described(
+        f"Which pixels of an image the {WARP} threads of a warp touch, with the sectors around "
+        "them: "
+        f"{counts[0]} sectors where x walks down the rows, {counts[1]} where it walks along the "
+        "columns."
+    )

@@ -820,12 +820,10 @@ try:
     steps = loop.count("fma.rn.f32")  # the compiler unrolls the loop
     each = len(re.findall(r"^\s+[a-z@]", loop, re.MULTILINE)) / steps
     print(f"{facts.registers} registers, {facts.spills} bytes spilled; a step: {each:.0f}", end=" ")
-    print(f"instructions, of them {loop.count('ld.global') / steps:.0f} loads, 2 of arithmetic")
+    print(f"instructions: {loop.count('ld.global') / steps:.0f} loads, 2 of arithmetic")
 except CompilerMissing:
-    print("The extra compile is not installed here. Compiled elsewhere for an H200 (CUDA 13.0):")
-    print(
-        "32 registers, 0 bytes spilled; a step: 28 instructions, of them 3 loads, 2 of arithmetic"
-    )
+    print("The extra compile is not here. Compiled elsewhere for an H200 (CUDA 13.0):")
+    print("32 registers, 0 bytes spilled; a step: 28 instructions: 3 loads, 2 of arithmetic")
 
 # %% [markdown]
 # Of 28 instructions 2 compute. Each of `u[row, i]`, `s[i]`, `vt[i, col]` is turned into an address,

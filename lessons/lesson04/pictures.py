@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
 
-from course.plots.style import SMALL, Pen, Picture
+from course.plots.style import SMALL, Pen, Picture, listed
 from warpsim.draw.palette import (
     BLUE,
     FAINT,
@@ -62,7 +63,10 @@ def warp_maps(maps: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Picture:
     for place, warp in enumerate(sorted(numbers)):
         pen.box(place * 4, down + 0.8, 0.7, 0.7, pale_of(warp))
         pen.text(place * 4 + 1, down + 1.15, f"warp {warp}", SMALL, ha="left")
-    return pen.picture
+    return pen.picture.described(
+        f"Blocks of threads, each thread with the colour of its warp and the number of its lane: "
+        f"{listed(maps)}; {len(numbers)} warps."
+    )
 
 
 def warp_timeline(panels: Mapping[str, np.ndarray], names: Sequence[str]) -> Picture:
@@ -104,6 +108,8 @@ def warp_timeline(panels: Mapping[str, np.ndarray], names: Sequence[str]) -> Pic
             axes.set_xticks(numbers + 0.5, [str(step + 1) for step in numbers])
             for step in numbers[1:]:
                 axes.axvline(step, color=FAINT, linewidth=1)
+        else:
+            _name_the_longest(axes, np.asarray(work))
         axes.tick_params(length=0)
         axes.set_xlabel("step of the warp")
         if place == 0:
@@ -114,7 +120,22 @@ def warp_timeline(panels: Mapping[str, np.ndarray], names: Sequence[str]) -> Pic
     shown = [Patch(facecolor=c, label=name, **look) for c, name in zip(colors[1:], names)]
     shown.append(Patch(facecolor=PAPER, label="waits", **look))
     picture.legend(handles=shown, loc="lower center", ncols=len(shown))
-    return picture
+    return picture.described(
+        f"What the 32 lanes of a warp do in each step: {listed(names)}, or wait. "
+        + listed(
+            f"{title}: {count} step{'s' * (count > 1)}"
+            for title, count in zip(panels, steps, strict=True)
+        )
+        + "."
+    )
+
+
+def _name_the_longest(axes: Axes, work: np.ndarray) -> None:
+    """Say of the lanes that work much longer than the others which they are."""
+    taken = (work > 0).sum(axis=1)
+    for lane in np.flatnonzero(taken > 3 * np.median(taken)):
+        text = f"lane {lane}: {taken[lane]} steps"
+        Pen.on(axes).text(taken[lane] / 2, lane - 0.3, text, SMALL, va="bottom")
 
 
 def transpose_sides(size: int = 16, lanes: int = 8) -> Picture:
@@ -145,7 +166,11 @@ def transpose_sides(size: int = 16, lanes: int = 8) -> Picture:
             pen.box(sector * 8, row, 8, 1, "none", VERMILLION, 1.6, zorder=3)
         noun = "sector" if len(sectors) == 1 else "sectors"
         axes.set_title(f"{name}\n{lanes} lanes, {len(sectors)} {noun}")
-    return picture
+    return picture.described(
+        f"A transpose: {lanes} lanes of a warp read {lanes} neighbours in a row of the image, in "
+        "1 sector, "
+        f"and write them into a column of out, in {lanes} sectors."
+    )
 
 
 def records_in_memory(fields: Sequence[str] = "xyz", records: int = 8) -> Picture:
@@ -164,6 +189,7 @@ def records_in_memory(fields: Sequence[str] = "xyz", records: int = 8) -> Pictur
     split = [(name, number) for name in fields for number in range(records)]
     cells = len(together)
     pen = Pen(8.2, 2.35, (-0.3, cells + 0.3), (7.2, 0), line=0.7)
+    counts = []
     colors = dict(zip(fields, (BLUE, ORANGE, GREEN, *PALETTE[4:]), strict=False))
     for top, title, order in (
         (1.1, "array of structs: points[i].x", together),
@@ -179,7 +205,12 @@ def records_in_memory(fields: Sequence[str] = "xyz", records: int = 8) -> Pictur
             pen.box(place, top, 1, 1.2, face, text=f"{name}{number}", size=6.5)
         for sector in touched:
             pen.box(sector * 8 + 0.06, top - 0.09, 7.88, 1.38, "none", VERMILLION, 1.8, zorder=3)
+        counts.append(len(touched))
         noun = "sector" if len(touched) == 1 else "sectors"
         text = f"{records} lanes read {fields[0]}: {len(touched)} {noun}"
         pen.text(cells, top - 0.5, text, color=VERMILLION, ha="right")
-    return pen.picture
+    return pen.picture.described(
+        f"{records} records of {listed(fields)} in memory. Record after record, {records} lanes "
+        "that read "
+        f"{fields[0]} touch {counts[0]} sectors; field after field, {counts[1]}."
+    )

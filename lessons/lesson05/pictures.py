@@ -1,6 +1,6 @@
 """Drawings of shared memory: tiles and their rounds, barriers, halos, banks."""
 
-from course.plots.style import TINY, Pen, Picture
+from course.plots.style import TINY, Pen, Picture, listed
 from warpsim.draw.palette import BLUE, FAINT, GRID, INK, ORANGE, PAPER, VERMILLION, pale
 
 BANKS = 32
@@ -46,7 +46,11 @@ def tile_rounds(rounds: int = 4, current: int | None = None) -> Picture:
     pen.text(1.4, row - 0.14, what, TINY)
     what = "its columns of vt" if current is None else f"round {current}:\na tile of vt"
     pen.text(column + side + 0.1, 1.0, what, TINY, ha="left")
-    return pen.picture
+    return pen.picture.described(
+        "A block of pixels of out needs the rows of u beside it and the columns of vt above it"
+        + (f", cut into {rounds} tiles each" if rounds > 1 else "")
+        + ("." if current is None else f"; in round {current} it uses tile {current} of both.")
+    )
 
 
 def tile_turn(side: int = 4) -> Picture:
@@ -77,7 +81,11 @@ def tile_turn(side: int = 4) -> Picture:
             pen.arrow(*ends, FAINT, 1.4, 10, shrinkA=2, shrinkB=2)
             text = "load a row,\nfill a row" if number == 0 else "read a column,\nstore a row"
             pen.text(start + gap / 2 - 0.08, middle - 0.3, text, TINY)
-    return pen.picture
+    return pen.picture.described(
+        f"A tile of {side} × {side} turns: a row of the image is loaded and fills a row of the "
+        "tile; a "
+        "column of the tile is read and stored as a row of out."
+    )
 
 
 # --- a barrier ----------------------------------------------------------------------------------
@@ -109,7 +117,11 @@ def barrier_timelines() -> Picture:
             pen.text(left + 1.38, 0.6, "waits", TINY, FAINT)
         pen.arrow((left, 1.75), (left + 2.95, 1.75), FAINT, 1, 10, shrinkA=2, shrinkB=2)
         pen.text(left + 1.4, 1.92, "time", TINY, FAINT)
-    return pen.picture
+    return pen.picture.described(
+        "Two warps in time, which fill and then read. Without a barrier warp 0 may read before "
+        "warp 1 has "
+        "filled; with cuda.syncthreads() warp 0 waits until both have."
+    )
 
 
 # --- a halo -------------------------------------------------------------------------------------
@@ -150,7 +162,11 @@ def halo(block: int = 8, radius: int = 2, number: int = 1, size: int = 22) -> Pi
         (first + block, first + block + radius, "halo"),
     ):
         pen.text(left + (start + end) / 2 * side, y, text, TINY)
-    return pen.picture
+    return pen.picture.described(
+        f"The tile of block {number} holds {block + 2 * radius} elements of x: one for each of "
+        f"its {block} "
+        f"threads, and a halo of {radius} on either side."
+    )
 
 
 # --- banks --------------------------------------------------------------------------------------
@@ -168,10 +184,11 @@ def tile_banks(widths: tuple[int, ...] = (32, 33), rows: int = 8) -> Picture:
     """
     side, gap = 0.215, 0.55
     width, height = 33 * side + 0.5, len(widths) * (rows * side + gap) + 0.05
-    pen = Pen(width, height, (-0.35, width - 0.35))
+    pen, found = Pen(width, height, (-0.35, width - 0.35)), []
     for number, width in enumerate(widths):
         top = number * (rows * side + gap) + 0.4
         banks = {row * width % BANKS for row in range(rows)}
+        found.append((width, len(banks)))
         title = f"rows of {width} words: the first {rows} words of column 0 are in "
         title += "one bank" if len(banks) == 1 else f"{len(banks)} banks"
         pen.text(0, top - 0.18, title, ha="left")
@@ -185,4 +202,11 @@ def tile_banks(widths: tuple[int, ...] = (32, 33), rows: int = 8) -> Picture:
                     text=str((row * width + column) % BANKS), size=TINY - 1.5,
                     color=INK if first else FAINT, hatch="////" if column >= BANKS else None,
                 )  # fmt: skip
-    return pen.picture
+    return pen.picture.described(
+        "Rows of tiles with the bank of each word. "
+        + listed(
+            f"rows of {width} words: column 0 is in {count} bank{'s' * (count > 1)}"
+            for width, count in found
+        )
+        + "."
+    )

@@ -50,7 +50,7 @@ import numpy as np
 from numba import float32
 from numba.core.errors import NumbaError
 
-from course import check, cuda, images, plots, predict, progress, trace
+from course import check, cuda, images, plots, predict, progress, trace, wrapped
 from course.kernels import reconstruct, transpose
 from lessons.lesson05 import pictures
 
@@ -620,7 +620,7 @@ def ask_with_a_sum(out):
 try:
     trace(ask_with_a_sum, 1, 32, blurred)
 except NumbaError as error:
-    print(error)
+    print(wrapped(error))
 
 # %% [markdown]
 # The compiler sets the memory aside, before any thread runs. So a shape must be a **constant** for

@@ -27,6 +27,7 @@ from course.measure.roofline import article, known_gpu, time_text
 from course.measure.timing import Timing, benchmark
 from warpsim import Report, trace
 from warpsim.host import gpus
+from warpsim.wrapping import wrapped
 
 SHAPE = LADDER_SHAPE  # rows, columns, k: where `python -m course bench` times every step
 PEER = "cupy"  # the whole expression, its product by cuBLAS
@@ -271,7 +272,7 @@ def measure(name: str, shape: tuple[int, int, int] = SHAPE) -> str:
     if backend.gpu() is None:
         call = step.kernel[step.grid(*shape[:2]), step.block]
         bound = benchmark(call, gpu="H200", name=name, **work(name, shape)).bound
-        lines = [f"{name}: no GPU here, so no time. {bound}"]
+        lines = [f"{name}: no GPU here, so no time", f"  {bound.sentence}"]
     elif tuple(backend.cuda.get_current_device().compute_capability) < step.capability:
         wanted = ".".join(map(str, step.capability))
         lines = [f"{name}: this GPU cannot run it, it needs compute capability {wanted}"]
@@ -284,7 +285,7 @@ def measure(name: str, shape: tuple[int, int, int] = SHAPE) -> str:
     old = recorded(name) if shape == SHAPE else None
     if old is not None:
         lines.append(f"  {old}, {old.teraflops:.3g} TFLOP/s")
-    return "\n".join(lines)
+    return wrapped("\n".join(lines))
 
 
 def trace_fragments(
@@ -356,7 +357,7 @@ def band(kernel: Any, name: str, shape: tuple[int, int, int] = SHAPE, at_least: 
     )
     share = ours / theirs
     verdict = "in the band" if share >= at_least else f"below the band of {at_least:.0%}"
-    return (
+    return wrapped(
         f"your {name}: {time_text(theirs)}, the course's {time_text(ours)}: "
         f"{share:.0%} of its speed, {verdict}"
     )

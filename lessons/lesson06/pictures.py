@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from course.plots.style import TINY, Pen, Picture
+from course.plots.style import TINY, Pen, Picture, listed
 from warpsim.draw.palette import BLUE, FAINT, GREEN, GRID, INK, ORANGE, SKY, VERMILLION
 
 BANKS = 32
@@ -37,7 +37,11 @@ def outer_products(tiles: tuple[tuple[int, int], ...] = ((1, 1), (8, 1), (8, 8))
         text = f"{reads} reads, {products} product{'s' * (products > 1)}\n"
         text += f"{reads / products:.4g} read{'s' * (reads != products)} for each"
         pen.text(number * panel + panel / 2, 2.55, text, size=TINY + 0.5)
-    return pen.picture
+    return pen.picture.described(
+        "What a thread reads of u and vt, and the products that it makes of it: "
+        + listed(f"{m} × {n} pixels, {m + n} reads for {m * n} products" for m, n in tiles)
+        + "."
+    )
 
 
 def column_tile(rows: int = 64, columns: int = 64, depth: int = 8, results: int = 8) -> Picture:
@@ -64,7 +68,11 @@ def column_tile(rows: int = 64, columns: int = 64, depth: int = 8, results: int 
     text = f"the block's {rows} × {columns} pixels:\n{rows * columns // results} threads, "
     text += f"{columns} side by side,\n{rows // results} groups of {results} rows"
     pen.text(beside, top + high * 0.72, text, TINY, ha="left")
-    return pen.picture
+    return pen.picture.described(
+        f"A block of {rows} × {columns} pixels with its tiles: u_tile, {rows} × {depth}, on its "
+        "left, vt_tile, "
+        f"{depth} × {columns}, above; one thread makes {results} pixels of a column."
+    )
 
 
 # --- lanes and banks ----------------------------------------------------------------------------
@@ -109,7 +117,14 @@ def fragment_banks(kind: str = "square") -> Picture:
         else "load4(vt_tile, (i, column)): 64 words side by side, 8 lanes fill all banks"
     )
     pen.text(0.1, 0.2, text + " (numbers: lanes)", ha="left")
-    return pen.picture
+    return pen.picture.described(
+        "A row of vt_tile in lines of 32 banks: "
+        + (
+            f"16 lanes read 16 words in {len(first)} banks, 4 in each."
+            if count == 1
+            else "16 lanes read 64 words side by side, so that 8 lanes fill all banks."
+        )
+    )
 
 
 def quarters(size: int = 128, lane: int = 5) -> Picture:
@@ -130,7 +145,11 @@ def quarters(size: int = 128, lane: int = 5) -> Picture:
                 colour, part = VERMILLION if other == lane else SKY, side * scale
                 pen.tint(left + place * scale, 0.45 + y * scale, part, part, colour, line=0.3)
     pen.text(2.62, 1.6, f"{size} × {size}\npixels", ha="left", size=TINY)
-    return pen.picture
+    return pen.picture.described(
+        f"A thread's 8 × 8 pixels in a block of {size} × {size}: in step 6 one square, in step 7 "
+        "four "
+        "squares of 4 × 4, half a tile apart."
+    )
 
 
 def turned_words(pitch: int) -> np.ndarray:
@@ -156,7 +175,14 @@ def turned_banks(pitches: tuple[int, ...] = (128, 132)) -> Picture:
                 colour = BLUE if lane % 2 == 0 else ORANGE
                 words = {"text": str(lane), "size": TINY - 1}
                 pen.tint(x, top + 0.16 + 0.23 * place, side, 0.23, colour, edge=GRID, **words)
-    return pen.picture
+    return pen.picture.described(
+        "How many words of a warp's store into the turned tile meet in a bank: "
+        + listed(
+            f"pitch {pitch}, up to {np.bincount(turned_words(pitch) % BANKS).max()}"
+            for pitch in pitches
+        )
+        + "."
+    )
 
 
 # --- two buffers --------------------------------------------------------------------------------
@@ -197,7 +223,11 @@ def buffers() -> Picture:
     pen.arrow((0.15, 2.42), (7.0, 2.42), FAINT, head=10)
     pen.text(7.2, 2.42, "time", size=TINY, color=FAINT)
     pen.text(4.6, 1.4, "thick lines: barriers", size=TINY, color=FAINT, ha="left")
-    return pen.picture
+    return pen.picture.described(
+        "The rounds of a block in time. With one buffer: load, put, barrier, multiply, barrier. "
+        "With two: "
+        "while a tile is multiplied the next one is loaded; one barrier a round."
+    )
 
 
 # --- step 9 -------------------------------------------------------------------------------------
@@ -222,7 +252,13 @@ def pieces() -> Picture:
     pen.arrow((0.62, 1.85), (0.62, 1.37), FAINT, head=10)
     pen.text(4.0, 1.72, "save", weight="bold")
     pen.text(4.0, 2.0, "at the end, once", size=TINY)
-    return pen.picture
+    return pen.picture.described(
+        "The way of a number in step 9: bring loads it from global memory into registers, put "
+        "stores it "
+        "into shared memory, read takes it into registers a and b, multiply adds to the total; "
+        "at the "
+        "end, once, save writes the total to global memory."
+    )
 
 
 def warp_tile() -> Picture:
@@ -248,4 +284,8 @@ def warp_tile() -> Picture:
     text = "a square: 4 × 4 pixels of the lane that stands in it; a lane has four, 8 × 8 in all"
     pen.text(0.2, 2.98, text, size=TINY, ha="left")
     pen.arrow((2.63, 0.75), (left - 0.04, 0.75), FAINT, head=10)
-    return pen.picture
+    return pen.picture.described(
+        "A block of 128 × 128 pixels has 8 warps, two columns of four; each has 32 × 64 pixels, "
+        "its lanes "
+        "stand 4 down and 8 across, and each lane has four squares of 4 × 4 pixels."
+    )

@@ -29,8 +29,8 @@
 #
 # ## How long it takes
 #
-# About 4 and a half hours with the eight exercises. After section 4 is a good place for a break. The ladder
-# goes on in sections 10, 12 and 13: those are for another day.
+# About 4 and a half hours with the eight exercises. After section 4 is a good place for a break. The
+# ladder goes on in sections 10, 12 and 13: those are for another day.
 #
 # Core: sections 1 to 7, 105 minutes. Deepening: sections 8 to 14, 155 minutes.
 
@@ -920,7 +920,7 @@ measured = recorded_roofs("H200")
 for side in (1, 16, 64, 128):
     rate = side / 4 * measured.bandwidth / 1000
     print(f"block of {side:3} x {side:3}: {side / 4:5.2f} operations a byte, ", end="")
-    print(f"device memory alone allows {min(rate, measured.rates['float32']):4.1f} TFLOP/s")
+    print(f"device memory allows {min(rate, measured.rates['float32']):4.1f} TFLOP/s")
 
 # %% [markdown]
 # So 16×16 would be too small if no cache helped. It does: blocks that run at the same time want
@@ -1063,7 +1063,7 @@ more = ladder.instructions("buffered") / ladder.instructions("wide") - 1
 print(f"{more:.0%} more instructions\n")
 for name in ("wide", "buffered", "asynchronous"):
     its = ladder.facts(name)
-    loop = f"{its.loop.per_product:.3f} instructions for a product in the loop (PTX)"
+    loop = f"{its.loop.per_product:.3f} instructions a product (loop, PTX)"
     print(f"{name:14}{loop}, {its.registers} registers, {its.occupancy().blocks} blocks")
 
 # %% [markdown]
@@ -1231,9 +1231,9 @@ for name in ("naive", "tiled", "column", "square", "wide", "buffered", "warp til
 # %% [markdown]
 # (Wavefronts are the source's, by the trace; instructions the whole kernel's, counted on an H200.)
 #
-# And on a **Tesla T4**, as in Colab? It has half as many float32 units: two products a clock. If the
-# other rows of the table stay as they are, the next cell **predicts** the lower of two roofs. Nobody
-# measured it here. It is too high if the T4 has too few units that load for a wavefront a clock, or
+# And on a **Tesla T4**, as in Colab? It has half as many float32 units: two products a clock. If
+# the other rows of the table stay as they are, the next cell **predicts** the lower of two roofs.
+# Nobody measured it here. It is too high if the T4 has too few units that load for a wavefront a clock, or
 # where the rest of a kernel adds to its inner loop's instructions. It is too low where the compiler
 # puts reads together, as in `tiled` and `square`.
 #

@@ -143,7 +143,7 @@ def rebuild(way: str, folder: Path, images: int, k: int, phase: Phase) -> list[n
 
 
 def first_way(k: int, phase: Phase) -> Callable[[Path, int], np.ndarray]:
-    """As the first project did it; what it allocates anew belongs to the copies."""
+    """As the first project did it; what it allocates belongs to the copies."""
     from course.backend import cuda
     from course.kernels.reconstruct import LADDER
 

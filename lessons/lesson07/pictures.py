@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from matplotlib.patches import Patch
 
-from course.plots.style import TINY, Pen, Picture, style, swatches
+from course.plots.style import TINY, Pen, Picture, listed, style, swatches
 from lessons.lesson07 import profile
 from lessons.lesson07.profile import Event
 from warpsim.draw.palette import BLUE, GREEN, GRID, INK, ORANGE, PAPER, PURPLE, SKY, VERMILLION
@@ -51,7 +51,8 @@ def timeline_picture(
         y, x = len(rows) - 1 - rows.index(event.row), event.start - zero
         colour = COLOURS.get(event.name, COLOURS.get(event.row, GRID))
         width = max(event.milliseconds, last * 0.0015)
-        Pen.on(axes).box(x, y - 0.33, width, 0.66, colour, PAPER, 0.5)
+        edge = PAPER if width > last * SHORTEST / 2 else colour  # a white one would hide the mark
+        Pen.on(axes).box(x, y - 0.33, width, 0.66, colour, edge, 0.5)
         _name(axes, event, x, y, last)
     for name, place in (marks or {}).items():
         axes.axvline(place, color=INK, linewidth=1.0, linestyle=":")
@@ -61,7 +62,10 @@ def timeline_picture(
     axes.set_yticks(range(len(rows))[::-1], rows)
     style(axes, "x")
     picture.text(0.155, 1 - 0.22 / height, title)
-    return picture
+    return picture.described(
+        f"{title or 'A timeline'}: {last:,.4g} ms, with rows for {listed(rows)}; in it "
+        f"{listed(dict.fromkeys(event.name for event in drawn), most=6)}."
+    )
 
 
 def _name(axes, event: Event, x: float, y: float, last: float) -> None:
@@ -118,7 +122,10 @@ def utilisation(
     place = {"loc": "lower center", "bbox_to_anchor": (0.53, -0.02)}
     handles = swatches(dict(zip(metrics, palette, strict=True)))
     picture.legend(handles=handles, ncols=len(metrics), **place)
-    return picture
+    return picture.described(
+        f"Bars in percent, recorded, for the steps {listed(steps, 12)}: {listed(metrics)}. "
+        f"{steps[-1]} has {profile.counter(steps[-1], metrics[0]):.0f}% of {metrics[0]}."
+    )
 
 
 #: States that are drawn apart, in this order, with colour and hatching; the others together.
@@ -164,7 +171,11 @@ def stall_bars(steps: Sequence[str] | None = None) -> Picture:
     handles.append(Patch(facecolor=GRID, label="others"))
     place = {"loc": "lower center", "bbox_to_anchor": (0.5, -0.01), "labelspacing": 0.25}
     picture.legend(handles=handles, ncols=2, fontsize=TINY, handlelength=1.6, **place)
-    return picture
+    return picture.described(
+        "In which state warps were, in percent of their time, and clocks between two instructions: "
+        + listed((f"{step} {sum(profile.stalls(step).values()):.1f}" for step in steps), 12)
+        + "."
+    )
 
 
 def predicted_bars(steps: Sequence[str] | None = None) -> Picture:
@@ -189,4 +200,14 @@ def predicted_bars(steps: Sequence[str] | None = None) -> Picture:
     axes.set_xticks(range(len(steps)), steps)
     style(axes, "y")
     picture.legend(loc="lower center", ncols=2, bbox_to_anchor=(0.53, -0.02))
-    return picture
+    return picture.described(
+        "Passes through L1 and shared memory for a product, predicted and counted: "
+        + listed(
+            (
+                f"{step} {pair[0]:.3g} and {pair[1]:.3g}"
+                for step, pair in zip(steps, pairs, strict=True)
+            ),
+            12,
+        )
+        + "."
+    )

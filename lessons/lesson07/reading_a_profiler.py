@@ -758,7 +758,7 @@ for step in ("naive", "square"):
     unit = of_a_warp(step, "math_pipe_throttle", "mio_throttle", "lg_throttle")
     numbers = of_a_warp(step, "long_scoreboard", "short_scoreboard", "barrier")
     print(f"{step:7} ready {ready:2.0f}%, for a unit or its queue {unit:2.0f}%, ", end="")
-    print(f"for numbers or for each other {numbers:2.0f}%")
+    print(f"for numbers or each other {numbers:2.0f}%")
 
 # %% [markdown]
 # In *naive* nearly everybody is ready, or stands in line for a unit. In *square* the largest part

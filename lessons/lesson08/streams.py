@@ -644,8 +644,8 @@ for name in ("before", "meanwhile", "meanwhile, 4 threads"):
     (figure,) = recorded("streams", kernel=PACKED, variant=name, gpu="H200")
     host = h200(name, "host", case=PACKED)
     print(
-        f"packed {name:21} {figure.median:5.1f} ms (middle half {figure.q1:.1f} to "
-        f"{figure.q3:.1f}), the host busy for {host:.1f}"
+        f"packed {name:20} {figure.median:5.1f} ms (middle half {figure.q1:.1f} to "
+        f"{figure.q3:.1f}), host busy {host:.1f}"
     )
 longest = max(h200("packing alone", case=PACKED), h200("3 streams"))
 predict.answer("bound with packing meanwhile, ms", round(longest, 1), unit="ms", how="computed")
@@ -678,8 +678,11 @@ plots.gantts(
 )
 
 # %%
+from course import wrapped
+
 for way in ("pinned", "3 streams", "batched", "chunks"):
-    print(f"{way:10} {h200(way):7.2f} ms   {streams.WAYS[way].text}")
+    line = f"{way:10} {h200(way):7.2f} ms   {streams.WAYS[way].text}"
+    print(wrapped(line, hanging=" " * 24))
 ratio = h200("batched") / h200("3 streams")
 answer = "equal" if abs(ratio - 1) < 0.02 else "slower" if ratio > 1 else "faster"
 predict.answer("batched against 3 streams", answer)

@@ -558,12 +558,13 @@ def forgets_the_end(items, work, workers, room):
 # the threads of a call, and says who waits for whom. `check` uses it, too.
 
 # %%
+from course import wrapped
 from lessons.lesson09.watching import Failure, call_watched
 
 try:
     call_watched(forgets_the_end, (range(6), abs, 1, 2), seconds=10)
 except Failure as failure:
-    print(failure)
+    print(wrapped(failure))
 
 # %% [markdown]
 # A **deadlock**: the main thread waits for the worker, the worker waits for the main thread. If a

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from matplotlib.axes import Axes
 
-from course.plots.style import FONT_SIZE, SMALL, Pen, Picture, below_each_other, style
+from course.plots.style import FONT_SIZE, SMALL, Pen, Picture, below_each_other, listed, style
 from lessons.lesson09.toy_pipeline import Run
 from warpsim.draw.palette import (
     BLUE,
@@ -78,7 +78,13 @@ def components() -> Picture:
         pen.arrow(start, end, FAINT, linestyle=":")
     pen.arrow((17.5, 12), (17.5, 45))
     pen.arrow((92.7, 45), (94.5, 12.2))
-    return pen.picture
+    return pen.picture.described(
+        "Four stages of threads, decode, factorise, rebuild and write, with bounded queues of "
+        "images and "
+        "factors between them. Rebuild feeds a stream of copy in, kernel, copy out; the GPU's "
+        "two copy "
+        "engines and its multiprocessors do that work, the CPU's cores and the disk the rest."
+    )
 
 
 def _cells(pen: Pen, middle: float, bottom: float, texts: list[str], width: float) -> None:
@@ -113,7 +119,11 @@ def stages(runs: Mapping[str, Run], until: float | None = None) -> Picture:
     last = until or max(run.milliseconds for run in runs.values())
     for axes, (title, run) in zip(charts, runs.items(), strict=True):
         _draw_stages(axes, run, rows[title], last)
-    return picture
+    return picture.described(
+        "Toy pipelines in time, a row for each worker, a bar for each image: "
+        + listed(f"{title}, {run.milliseconds:.4g} ms" for title, run in runs.items())
+        + "."
+    )
 
 
 def _draw_stages(axes: Axes, run: Run, rows: list, last: float) -> None:

@@ -20,6 +20,7 @@ from course.measure.recorded import Figure
 from course.pipeline import stages
 from course.pipeline.engines import Halving, choose_engine
 from course.pipeline.threads import kept, one_thread, rate_of
+from warpsim.wrapping import wrapped
 
 STAGES = ("decode", "factorise", "rebuild", "write")
 SIDE, RANK = 256, 50  # of the recorded images, and of those here
@@ -62,7 +63,7 @@ class Rates:
         return self.whole / self.alone[self.slowest]
 
     def __str__(self) -> str:
-        lines = [self.machine, f"{'images/s':12}{'1 thread':>10}{'in the pipeline':>19}"]
+        lines = [wrapped(self.machine), f"{'images/s':12}{'1 thread':>10}{'in the pipeline':>19}"]
         for stage in STAGES:
             threads = f"{self.threads[stage]} thread{'s' * (self.threads[stage] != 1)}"
             mark = "  <- the slowest" if stage == self.slowest else ""

@@ -67,7 +67,11 @@ def exchange(
     for place in range(lanes):
         pen.text(place + 0.5, -0.45, str(place), 6.5, FAINT)
     pen.text(-0.1, -0.45, who, SMALL, FAINT, ha="right")
-    return pen.picture
+    return pen.picture.described(
+        f"{lanes} {who}s in {steps} steps: in each, a {who} adds the number of another one. At "
+        "the end "
+        f"{who} {lane} holds {values[-1, lane]:g}; the way to it is drawn red."
+    )
 
 
 def _way_to(partners: np.ndarray, lane: int) -> list[set[int]]:
@@ -147,4 +151,10 @@ def running_softmax(numbers: Sequence[float]) -> Picture:
         style(axes)
         axes.legend(loc="best")
     lower.set_ylim(top=1.35 * float((totals + np.maximum(drops, 0)).max()))
-    return picture
+    return picture.described(
+        f"{len(numbers)} numbers read one by one: the largest so far, at the end "
+        f"{largest[-1]:g}, and the "
+        f"sum of exponentials relative to it, {totals[-1]:.3g}; where a larger number comes, the "
+        "sum is "
+        "multiplied down."
+    )

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.colors import LogNorm
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from course.plots.style import FONT_SIZE, TINY, Pen, Picture, series, style
+from course.plots.style import FONT_SIZE, TINY, Pen, Picture, listed, series, style
 from warpsim.draw.palette import BLUE, FAINT, GRID, INK, PALETTE, PAPER, VERMILLION
 
 LEAST = 1e-16  # cosines below are drawn there
@@ -66,7 +66,13 @@ def rotation(x: Sequence[float], y: Sequence[float], angle: float) -> Picture:
     axes.set(xlabel="angle [degrees]", ylabel="product of the two rows", xlim=(-90, 90))
     axes.set_xticks([-90, -45, 0, 45, 90])
     style(axes)
-    return picture
+    return picture.described(
+        f"Two rows as arrows before and after a rotation by {math.degrees(angle):.0f} degrees: "
+        "their product "
+        f"goes from {x @ y:.2f} to {abs(np.dot(*turned(angle))):.2f}. Over all angles the "
+        "product is a "
+        "wave that is 0 twice in 180 degrees."
+    )
 
 
 # --- cosines --------------------------------------------------------------------------------------
@@ -95,7 +101,14 @@ def convergence(curves: Mapping[str, Sequence[float]], goal: float | None = None
     axes.yaxis.set_minor_locator(NullLocator())
     style(axes)
     axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1), fontsize=FONT_SIZE - 0.5)
-    return picture
+    return picture.described(
+        "The largest cosine of two rows, falling from sweep to sweep: "
+        + listed(
+            f"{name}, {len(values) - 1} sweeps to {max(values[-1], LEAST):.0e}"
+            for name, values in curves.items()
+        )
+        + "."
+    )
 
 
 def fading(matrices: Mapping[str, np.ndarray]) -> Picture:
@@ -121,7 +134,10 @@ def fading(matrices: Mapping[str, np.ndarray]) -> Picture:
     bar.set_ticks([1, 1e-4, 1e-8])
     bar.ax.yaxis.set_minor_formatter(NullFormatter())
     bar.ax.tick_params(labelsize=TINY)
-    return picture
+    return picture.described(
+        f"Cosines of all pairs of rows as maps from 1 down to 1e-8, for {listed(matrices)}: they "
+        "fade."
+    )
 
 
 # --- who meets whom -------------------------------------------------------------------------------
@@ -166,7 +182,11 @@ def tournament(rounds: Sequence[Sequence[tuple[int, int]]], drawn: int = 4) -> P
     axes.set_title("round in which rows meet", fontsize=TINY, pad=5)
     for side in axes.spines.values():
         side.set_color(FAINT)
-    return picture
+    return picture.described(
+        f"A tournament of {n} rows: in each of {len(rounds)} rounds all meet in pairs, and each "
+        "pair meets "
+        f"once. {drawn} rounds are drawn as pairs on a ring, all of them as a table."
+    )
 
 
 # --- a sketch -------------------------------------------------------------------------------------
@@ -193,4 +213,13 @@ def sketch_errors(errors: Mapping[str, Sequence[float]]) -> Picture:
     axes.set_xticks(range(len(ratios)))
     style(axes, "y")
     axes.legend(fontsize=FONT_SIZE)
-    return picture
+    return picture.described(
+        "By how many percent a sketch's error is above the least possible one, with 0, 1, 2, ... "
+        "power "
+        "steps: "
+        + listed(
+            f"{name} {', '.join(f'{100 * (ratio - 1):.1f}' for ratio in ratios)}"
+            for name, ratios in errors.items()
+        )
+        + "."
+    )

@@ -8,7 +8,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from course.plots.style import FONT_SIZE, SMALL, Pen, Picture, below_each_other, overlaid, style
+from course.plots.style import (
+    FONT_SIZE,
+    SMALL,
+    Pen,
+    Picture,
+    below_each_other,
+    listed,
+    overlaid,
+    style,
+)
 from lessons.lesson12.toy_cluster import Run
 from warpsim.draw.palette import BLUE, FAINT, GREEN, GRID, INK, ORANGE, PALETTE, PAPER, VERMILLION
 
@@ -48,7 +57,11 @@ def parts(workers: int = 4) -> Picture:
         _part(pen, left + 1, 2.5, 19, 8, f"GPU {worker}", text, VERMILLION)
         pen.arrow((70.5, 35.8), (left + 10.5, 28.4), arrowstyle="<|-|>", **look)
         pen.arrow((left + 10.5, 15.8), (left + 10.5, 10.8), arrowstyle="<|-|>", **look)
-    return pen.picture
+    return pen.picture.described(
+        "Your program hands batches to a scheduler and collects results; the scheduler talks to "
+        f"{workers} "
+        "workers, each a process of its own that sees one GPU."
+    )
 
 
 def _part(pen: Pen, x, y, width, height, name: str, text: str, colour: str) -> None:
@@ -87,7 +100,15 @@ def timelines(runs: Mapping[str, Run], marks: Mapping[str, float] | None = None)
     for place, text in enumerate(marks or {}):
         look = {"fontsize": SMALL, "color": PALETTE[6 - place]}
         picture.text(0.1, (0.06 + 0.2 * place) / height, f"- - -  {text}", **look)
-    return picture
+    return picture.described(
+        "Toy clusters in time, a row for each worker, a bar for each batch: "
+        + listed(
+            f"{title}, {run.workers} workers, {run.milliseconds:.4g} ms"
+            + (f", {len(set(run.lost))} batches lost and done again" if run.lost else "")
+            for title, run in runs.items()
+        )
+        + "."
+    )
 
 
 def _draw(axes: Axes, run: Run, last: float) -> None:
@@ -147,4 +168,8 @@ def speedups(
     axes.set_xticks(sorted({count for its in measured.values() for count in its}))
     style(axes)
     axes.legend(loc="upper left")
-    return picture
+    return picture.described(
+        f"{axis} over the number of workers, beside the ideal: "
+        + listed(f"{name}, {its[max(its)]:.3g} with {max(its)}" for name, its in measured.items())
+        + "."
+    )

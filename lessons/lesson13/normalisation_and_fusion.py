@@ -873,13 +873,13 @@ LENGTHS = [64, 384, 1000, 1023, 4096, 4099, 8192, 12_001, 16_384, 20_000, 20_001
 LENGTHS += [24_576, 32_768, 40_000, 40_001, 50_000, 65_535, 65_536]
 # An H200: bytes of shared memory for a block; True: copies to it run while the block computes.
 H200_ROOM = 227 * 1024, True
-print("numbers a row    GB/s   % of a copy   torch.compile   chosen step")
+print("numbers a row    GB/s   % of a copy   torch.compile  chosen step")
 for length in LENGTHS:
     found = of_length(length)
     # the step that `layer_norm` chooses for rows of this length, on such a GPU
     step = norm.method_for("auto", length, length % 4 == 0, given=H200_ROOM)
     rate, theirs = (found[name].gigabytes_per_second for name in ("auto", "torch.compile"))
-    print(f"{length:13,}{rate:8,.0f}{rate / COPY:14.0%}{theirs:16,.0f}   {step}")
+    print(f"{length:13,}{rate:8,.0f}{rate / COPY:14.0%}{theirs:16,.0f}  {step}")
 
 # %% [markdown]
 # In registers alone: 88% of a copy and more. Longer rows, of a length that four divides, 79% to

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from course.plots.style import FONT_SIZE, SMALL, Pen, Picture, style
+from course.plots.style import FONT_SIZE, SMALL, Pen, Picture, listed, style
 from warpsim.draw.palette import BLUE, FAINT, GREEN, INK, ORANGE, SKY, VERMILLION
 
 MEMORY = "#DDDDDD"
@@ -51,7 +51,10 @@ def activation_curves(farthest: float = 5.0) -> Picture:
     for axes in (left, right):
         style(axes)
     left.legend(loc="upper left")
-    return picture
+    return picture.described(
+        "ReLU, Swish and GELU over x; beside them GELU with tanh less GELU, at most "
+        f"{np.abs(gelu_by_tanh(x) - exact).max() * 1e4:.1f} times ten to the minus 4."
+    )
 
 
 # --- transfers ------------------------------------------------------------------------------------
@@ -80,7 +83,15 @@ def transfers(chains: Mapping[str, Sequence[tuple[str, Sequence[str], str]]]) ->
         pen.text(0.25, top + 2.43, "device memory", FONT_SIZE - 2, ha="left")
         for place, (kernel, reads, written) in enumerate(steps):
             _kernel(pen, place * unit + 0.1, top + 0.7, width, kernel, [*reads], written)
-    return pen.picture
+    return pen.picture.described(
+        "Kernels, and the arrays that they read from device memory and write there: "
+        + listed(
+            f"{title}, {len(steps)} kernels, {sum(len(reads) + 1 for _, reads, _ in steps)} "
+            "transfers"
+            for title, steps in chains.items()
+        )
+        + "."
+    )
 
 
 def _kernel(

@@ -830,7 +830,7 @@ predict("sectors a request of 16 bytes a lane", 16, exact=True)
 lines = one.lines
 copied = lines[(lines.array == "packed") & (lines.space == "global") & (lines.op == "load")]
 full = copied.sectors.sum() / copied.requests.sum()
-print(copied[["line", "code", "requests", "sectors", "ideal_sectors"]].to_string(index=False))
+print(copied[["code", "requests", "sectors", "ideal_sectors"]].to_string(index=False))
 predict.answer("sectors a request of 16 bytes a lane", round(full), how="counted")
 
 # %% [markdown]
@@ -1087,7 +1087,7 @@ try:
             kernel.py_func.__name__, f"{facts.registers} registers, {local} local loads", sep=": "
         )
 except CompilerMissing:
-    print("The extra compile is not installed here. Compiled elsewhere for an H200 (CUDA 13.0):")
+    print("The extra compile is not here. Compiled elsewhere for an H200 (CUDA 13.0):")
     print("sums_of_8: 32 registers, 0 local loads")
     print("sums_of_n: 30 registers, 12 local loads")
 

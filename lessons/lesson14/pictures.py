@@ -9,7 +9,7 @@ from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from course.models.spectral.data import BANDS, FRAMES
 from course.models.spectral.shape import FusedShape
-from course.plots.style import SMALL, TINY, Pen, Picture, style, swatches
+from course.plots.style import SMALL, TINY, Pen, Picture, listed, style, swatches
 from warpsim.draw.palette import (
     BLUE,
     FAINT,
@@ -62,7 +62,14 @@ def rebuilt_spectra(spectra: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Pic
     notes = ((0.1, f"{across}; bright: loud"), (0.704, "orange: more than rebuilt, violet: less"))
     for left, note in notes:
         picture.text(left, 0.05 / high, note, va="bottom", fontsize=TINY, color=FAINT)
-    return picture
+    return picture.described(
+        "Spectra as maps, given, rebuilt, and their difference: "
+        + listed(
+            f"{name}, at most {np.abs(np.subtract(given, rebuilt)).max():.1f} off"
+            for name, (given, rebuilt) in spectra.items()
+        )
+        + "."
+    )
 
 
 def scores(healthy: np.ndarray, faulty: Mapping[str, np.ndarray]) -> Picture:
@@ -106,7 +113,11 @@ def scores(healthy: np.ndarray, faulty: Mapping[str, np.ndarray]) -> Picture:
     right.set(xlim=(-0.005, 0.3), ylim=(-0.02, 1.02))
     for axes in (left, right):
         style(axes)
-    return picture
+    return picture.described(
+        f"Histograms of scores: healthy spectra around {np.median(healthy):.2g}, "
+        + listed(f"{name} around {np.median(values):.2g}" for name, values in faulty.items())
+        + "; beside them the ROC curve of each."
+    )
 
 
 # --- bytes of each launch ------------------------------------------------------------------------
@@ -120,7 +131,7 @@ def traffic(programs: Mapping[str, Sequence[tuple[str, float, float, float]]]) -
     programs : mapping of a program to its launches
         Each (name, bytes read for the batch, bytes of weights, bytes written).
     """
-    rows = sum(len(launches) for launches in programs.values()) + 1.4 * len(programs)
+    rows = sum(len(launches) for launches in programs.values()) + 1.5 * len(programs)
     high = 0.62 + 0.2 * rows
     picture = Picture(7.4, high)
     axes = picture.add_axes((0.15, 0.46 / high, 0.83, 1 - 0.5 / high))
@@ -130,7 +141,7 @@ def traffic(programs: Mapping[str, Sequence[tuple[str, float, float, float]]]) -
         total = sum(sum(launch[1:]) for launch in launches) / 1e3
         plural = "launch" if len(launches) == 1 else "launches"
         text = f"{program}: {len(launches)} {plural}, {total:,.0f} kB"
-        pen.text(0, place + 0.25, text, ha="left", weight="bold")
+        pen.text(0, place - 0.05, text, ha="left", weight="bold")
         place += 1
         for name, *parts in launches:
             start = 0.0
@@ -139,12 +150,20 @@ def traffic(programs: Mapping[str, Sequence[tuple[str, float, float, float]]]) -
                 start += part / 1e3
             pen.text(-0.012 * longest / 1e3, place, name, SMALL, ha="right")
             place += 1
-        place += 0.4
-    axes.set(xlim=(0, 1.03 * longest / 1e3), ylim=(place - 0.3, -0.4), xlabel="kB")
+        place += 0.5
+    axes.set(xlim=(0, 1.03 * longest / 1e3), ylim=(place - 0.5, -0.6), xlabel="kB")
     style(axes, "x")
     axes.yaxis.set_major_locator(NullLocator())
     axes.legend(handles=swatches(PARTS), loc="upper right")
-    return picture
+    return picture.described(
+        "Bytes that each launch moves: "
+        + listed(
+            f"{program}, {len(launches)} launches, "
+            f"{sum(sum(x[1:]) for x in launches) / 1e3:,.0f} kB"
+            for program, launches in programs.items()
+        )
+        + "."
+    )
 
 
 # --- who does what -------------------------------------------------------------------------------
@@ -190,4 +209,10 @@ def warps(shape: FusedShape, lane: tuple[int, int] = (1, 2)) -> Picture:
     pen.text(middle, below, text, TINY, VERMILLION)
     pen.text(middle, top - 0.13, f"lanes stand {across} across and {down} down", TINY)
     pen.text(middle, below + 0.2, f"{BANDS} columns of the weights", TINY, FAINT)
-    return pen.picture
+    return pen.picture.described(
+        f"A tile of {tile} spectra of {FRAMES} frames, a warp for each frame; of its product a "
+        "lane makes "
+        f"{shape.samples} × {shape.columns} results, and the 32 lanes stand {across} across and "
+        f"{down} "
+        "down."
+    )

@@ -20,4 +20,8 @@ def halves() -> Picture:
     pen.text(1.1 + 22 * cell, 0.77, "1 bit may\nbe lost", size=TINY, ha="left")
     text = "bits of the fraction, the first one included; each half has its own exponent and sign"
     pen.text(0.3, 1.58, text, size=TINY, ha="left")
-    return pen.picture
+    return pen.picture.described(
+        "The 24 bits of a float32 in two halves: 11 in upper, 11 in lower, whose sign is worth "
+        "one more; 1 "
+        "bit may be lost."
+    )

@@ -98,7 +98,7 @@ def test_a_function_without_return_is_told_so_and_is_no_stub():
     assert "Hint" not in str(verdict)
     text = "def error(a, b):\n    if a.sum() > 1e9:\n        return 0, 0\n"
     verdict = check("sample-error", function_of(text, "some return", {}))
-    assert "Some way through it ends without `return`" in str(verdict)
+    assert "Some way through it ends without `return`" in verdict.message
 
 
 def test_a_mistake_is_named_only_where_it_gives_the_answer_in_all_cases():

@@ -25,6 +25,7 @@ from recording import launch_costs, peers
 from recording.frame import Bench, charts_beside
 from recording.peers.torch import numba_activation, torch_network, triton_activation
 from recording.subjects import cnn as subject
+from tests.pictures import assert_described
 from tools import mnist, train_cnn
 
 LIMIT = 1e-6  # relative Frobenius error, of float32 against float64
@@ -609,29 +610,34 @@ def figures(programs=tuple(batch_charts.PROGRAMS), activations=ACTIVATIONS):
     return rows
 
 
-def test_charts_have_a_panel_an_activation_and_a_line_a_program():
+def test_charts_have_a_panel_an_activation_and_way_and_a_line_a_program():
     for draw in batch_charts.CHARTS.values():
         picture = draw(figures())
-        assert [axes.get_title("left") for axes in picture.axes] == ["ReLU", "GELU", "SiLU (Swish)"]
-        for axes in picture.axes:
-            assert axes.get_xlabel() == "images in a batch"
+        assert [axes.get_title("left") for axes in picture.axes] == [
+            f"{activation}, {way}"
+            for way in ("launched one by one", "in a CUDA graph")
+            for activation in ("ReLU", "GELU", "SiLU (Swish)")
+        ]
+        for place, axes in enumerate(picture.axes):
+            assert axes.get_xlabel() == ("images in a batch" if place > 2 else "")
             drawn = [line for line in axes.lines if len(line.get_xdata()) == 4]
-            assert len(drawn) == 2 * len(batch_charts.PROGRAMS)
+            assert len(drawn) == len(batch_charts.PROGRAMS)
+        assert_described(picture)
         assert [text.get_text() for text in picture.texts] == [""]  # no GPU: made up
         with Image.open(io.BytesIO(picture.png())) as image:
-            assert image.size == (820, 350)
+            assert image.size == (820, 553)
     (said,) = draw([dataclasses.replace(row, gpu="NVIDIA H200") for row in figures()]).texts
     assert said.get_text() == "NVIDIA H200"
 
 
 def test_charts_show_what_was_measured():
     rows = figures()
-    _, gelu, _ = batch_charts.latency_by_batch(rows).axes
+    _, gelu, *_ = batch_charts.latency_by_batch(rows).axes
     first = next(line for line in gelu.lines if len(line.get_xdata()))
     assert list(first.get_xdata()) == [16, 32, 64, 128]
     assert list(first.get_ydata()) == pytest.approx([10] * 4)  # µs
-    relu = batch_charts.speedup_by_batch(rows).axes[0]
-    ours, ours_in_a_graph = (line.get_ydata() for line in relu.lines[:2])
+    panels = batch_charts.speedup_by_batch(rows).axes
+    ours, ours_in_a_graph = (panels[place].lines[0].get_ydata() for place in (0, 3))
     # a graph against PyTorch in a graph, so that each pays for as many launches
     assert list(ours) == pytest.approx([4] * 4) and list(ours_in_a_graph) == pytest.approx([4] * 4)
     share = batch_charts.efficiency_by_batch(rows).axes[2].lines[0].get_ydata()
@@ -643,13 +649,14 @@ def test_without_pytorch_there_is_no_speed_up_and_the_others_are_drawn():
     with pytest.raises(ValueError, match="no latency of 'torch'"):
         batch_charts.speedup_by_batch(rows)
     plain = [row for row in figures() if row.variant != "torch, graph"]
-    shown = batch_charts.speedup_by_batch(plain).axes[0].lines
-    assert sum(len(line.get_xdata()) == 4 for line in shown) == len(batch_charts.PROGRAMS)
+    panels = batch_charts.speedup_by_batch(plain).axes
+    shown = [line for axes in panels for line in axes.lines]
+    assert len(panels) == 3  # none in graphs
+    assert sum(len(line.get_xdata()) == 4 for line in shown) == 3 * len(batch_charts.PROGRAMS)
     picture = batch_charts.latency_by_batch(rows)
-    assert len(picture.axes) == 1
-    assert [text.get_text() for text in picture.legends[0].get_texts()] == [
-        "ours, four kernels", "dashed: inside a CUDA graph",
-    ]  # fmt: skip
+    assert len(picture.axes) == 2
+    words = [text.get_text() for text in picture.legends[0].get_texts()]
+    assert words == ["ours, four kernels"]
     with pytest.raises(ValueError, match="no figures of a network's programs"):
         batch_charts.efficiency_by_batch([])
 

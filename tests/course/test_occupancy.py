@@ -142,8 +142,8 @@ def test_every_simulated_gpu_agrees_with_the_table():
 def test_says_what_limits_it_and_several_where_they_tie():
     result = occupancy("T4", (16, 16), registers=64)
     assert str(result) == (
-        "Tesla T4: 4 blocks of 256 threads on a multiprocessor, 32 warps, 100% of what it can "
-        "hold; limited by registers and threads."
+        "Tesla T4: 4 blocks of 256 threads on a multiprocessor,\n  32 warps, 100% of what it "
+        "can hold; limited by registers and threads."
     )
 
 

@@ -67,8 +67,8 @@ def test_grid_shows_black_as_zero_and_white_as_one():
 
 def test_grid_is_opaque_paper_for_dark_and_light_pages():
     with Image.open(io.BytesIO(plots.image_grid([np.zeros((4, 4))]).png())) as image:
-        corners = np.asarray(image.convert("RGBA"))[[0, 0, -1, -1], [0, -1, 0, -1]]
-    assert np.all(corners == 255)
+        edges = np.asarray(image.convert("RGBA"))[[0, -1], 20:-20]
+    assert np.all(edges == 255)
 
 
 def test_names_of_files_are_no_formulas():
@@ -156,9 +156,10 @@ import numpy as np
 from course import plots
 shell = InteractiveShell.instance()
 picture = plots.image_grid([np.eye(9)])
-data, _ = shell.display_formatter.format(picture)
+data, metadata = shell.display_formatter.format(picture)
 assert data["image/png"][:4] == b"\\x89PNG", data.keys()
-assert data["text/plain"] == "<a picture>", data
+assert data["text/plain"] == picture.alternative == "1 grey image of 9 × 9 pixels.", data
+assert metadata["image/png"] == {"alt": "1 grey image of 9 × 9 pixels."}, metadata
 assert "matplotlib.pyplot" not in sys.modules
 import matplotlib.pyplot as plt
 assert plt.get_fignums() == []
@@ -166,6 +167,38 @@ assert plt.get_fignums() == []
     pytest.importorskip("IPython")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_picture_that_nobody_described_is_not_shown():
+    picture = plots.Picture(1, 1)
+    with pytest.raises(ValueError, match="say what the picture shows"):
+        picture._repr_png_()
+    assert repr(picture) == "a picture without a description"
+    png, about = picture.described("Nothing\n    at all.")._repr_png_()
+    assert png == picture.png() and about == {"alt": "Nothing at all."}
+
+
+@pytest.mark.parametrize("draw", [
+    lambda: plots.image_grid([np.eye(9)]),  # grey
+    lambda: plots.curves({"a": ([1, 2], [1, 2])}, "x", "y"),
+])  # fmt: skip
+def test_a_picture_is_a_card_with_round_corners_on_a_dark_page(draw):
+    with Image.open(io.BytesIO(draw().png())) as image:
+        alpha = np.asarray(image.convert("RGBA"))[..., 3]
+    assert {*np.unique(alpha)} == {0, 255}
+    assert not alpha[[0, 0, -1, -1], [0, -1, 0, -1]].any()
+    assert (alpha == 0).sum() < 100 and alpha[10:-10].all() and alpha[:, 10:-10].all()
+
+
+def test_many_words_in_a_row_are_listed():
+    assert (
+        style.listed(["a"]) == "a"
+        and style.listed("ab") == "a and b"
+        and style.listed("abc") == "a, b and c"
+    )
+    assert style.listed("abcdef", most=4) == "a, b, c and 3 more"
+    assert style.listed(["two\nlines"]) == "two lines" and style.listed([]) == "nothing"
+    assert style.listed(["a, 1", "b, 2"]) == "a, 1; b, 2"
 
 
 def test_save_writes_a_png_of_the_resolution(tmp_path):

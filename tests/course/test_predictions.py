@@ -88,7 +88,7 @@ def test_course_predict_keeps_guesses_for_the_session():
     ],
 )
 def test_open_question_shows_its_form(predictor, rule, words):
-    assert words in repr(predictor("q", ..., **rule))
+    assert words in predictor("q", ..., **rule).sentence
 
 
 def test_noted_guess_shows_how_it_was_understood_and_will_be_judged(predictor):

@@ -99,7 +99,7 @@ def test_a_bound_is_the_longest_of_the_least_times():
     assert memory.times == pytest.approx({"memory": 2.0, "float32": 0.1})
     compute = bound(1e6, {"float32": 1e9, "float64": 1e10}, ROOFS)
     assert compute.binding == "float64" and compute.milliseconds == pytest.approx(2.0)
-    assert "10,000,000,000 float64 operations at 5 TFLOP/s" in str(compute)
+    assert "10,000,000,000 float64 operations at 5 TFLOP/s" in compute.sentence
 
 
 def test_at_the_ridge_memory_and_pipe_take_equally_long():

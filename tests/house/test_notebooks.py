@@ -11,6 +11,7 @@ import pytest
 
 from course.checks.exercises import exercises
 from tools import address, build_notebooks, lessons, seals
+from warpsim.wrapping import WIDTH
 
 PATHS = lessons.paths()
 EACH_LESSON = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
@@ -100,11 +101,46 @@ def test_every_check_of_the_solution_passed(path):
         assert "passed" in text, cell.source
 
 
+@EACH_LESSON
+def test_no_line_of_the_solutions_outputs_is_longer_than_a_page(path):
+    long = {
+        f"cell {number}: {line}"
+        for number, cell in enumerate(stored(path, "solutions").cells)
+        for output in cell.get("outputs", ())
+        for line in printed(output).splitlines()
+        if len(line) > WIDTH
+    }
+    assert not long, f"over {WIDTH} columns; `wrapped` of course breaks lines"
+
+
+def printed(output):
+    """Return what a terminal shows of an output."""
+    return output.get("text") or output.get("data", {}).get("text/plain", "")
+
+
+@EACH_LESSON
+def test_every_picture_of_the_solution_says_in_words_what_it_shows(path):
+    outputs = [o for cell in code_cells(stored(path, "solutions")) for o in cell.outputs]
+    pictures = [o for o in outputs if "image/png" in o.get("data", {})]
+    for one in pictures:
+        words = one.metadata["image/png"]["alt"]
+        assert words.endswith(".") and " ".join(one.data["text/plain"].split()) == words
+
+
 @EACH_NOTEBOOK
-def test_the_first_cell_is_quiet_and_short(path, kind):
-    first = code_cells(stored(path, kind))[0]
-    assert first.outputs == []
-    assert len(first.source.splitlines()) <= 12
+def test_the_title_comes_first_and_the_set_up_is_folded_quiet_and_short(path, kind):
+    title, badge, set_up, *_ = stored(path, kind).cells
+    assert title.source.startswith(f"# {lessons.name(path)[:2]} ")
+    assert badge.source.startswith("[![Open in Colab]")
+    assert set_up.source == address.read().first_cell()
+    assert set_up.metadata.jupyter.source_hidden and set_up.metadata.cellView == "form"
+    assert set_up.outputs == []
+    assert len(set_up.source.splitlines()) <= 12
+
+
+@EACH_NOTEBOOK
+def test_no_marker_of_nbval_stands_on_a_page(path, kind):
+    assert not [cell for cell in stored(path, kind).cells if lessons.IGNORE_OUTPUT in cell.source]
 
 
 def test_all_solutions_together_stay_small():

@@ -93,6 +93,54 @@ def test_the_student_gets_a_stub_that_the_solution_only_adds_to(lesson):
     assert "x * x" in full.source
 
 
+def test_the_title_stands_first_badge_and_folded_set_up_below_it(lesson):
+    for kind in ("notebooks", "solutions"):
+        title, badge, set_up, *_ = build_notebooks.notebook(lesson, kind, WHERE).cells
+        assert title.source.startswith("# 00 A sample")
+        assert badge.source == WHERE.badge(f"{kind}/00_sample.ipynb")
+        assert set_up.source == WHERE.first_cell()
+        assert set_up.metadata == {
+            "tags": ["remove-cell"],
+            "cellView": "form",
+            "jupyter": {"source_hidden": True},
+        }
+
+
+def test_nbgrader_finds_what_is_answered_and_what_is_graded(lesson):
+    for kind in ("notebooks", "solutions"):
+        node = build_notebooks.notebook(lesson, kind, WHERE)
+        marks = [cell.metadata.get("nbgrader") for cell in node.cells]
+        same = {"schema_version": 3, "task": False}
+        assert [mark for mark in marks if mark] == [
+            same | {"grade_id": "exercise-1", "grade": False, "solution": True, "locked": False},
+            same
+            | {
+                "grade_id": "check-1",
+                "grade": True,
+                "solution": False,
+                "locked": True,
+                "points": 1,
+            },
+        ]
+        assert [cell.metadata.tags for cell, mark in zip(node.cells, marks, strict=True) if mark]
+
+
+def test_a_folded_answer_has_room_below_it(lesson):
+    for kind in ("notebooks", "solutions"):
+        text = "".join(cell.source for cell in build_notebooks.notebook(lesson, kind, WHERE).cells)
+        assert 'Why? <details style="margin-bottom: 1em"><summary>Answer</summary>Because.' in text
+
+
+def test_nbvals_marker_becomes_the_tag_that_nbval_knows(lesson):
+    plugin = pytest.importorskip("nbval.plugin")
+    for kind in ("notebooks", "solutions"):
+        node = build_notebooks.notebook(lesson, kind, WHERE)
+        assert "NBVAL" not in "".join(cell.source for cell in node.cells)
+        tagged = [cell for cell in node.cells if cell.metadata.get("tags") == [lessons.IGNORE_TAG]]
+        assert [cell.source.splitlines()[0] for cell in tagged] == ["import time"]
+        assert dict(plugin.find_metadata_tags(tagged[0].metadata)) == {"check": False}
+
+
 @pytest.mark.parametrize(
     ("source", "student"),
     [
@@ -242,6 +290,30 @@ def test_notebooks_from_before_there_were_seals_get_one_and_are_not_executed(roo
     assert "notebooks/00_sample.ipynb" in problem
 
 
+def test_what_a_picture_shows_stays_beside_it_for_readers_and_for_sites(root, lesson):
+    picture = """
+class Dot:
+    def _repr_png_(self):
+        import base64
+        dot = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5E"
+        return base64.b64decode(dot + "rkJggg=="), {"alt": "A dot.", "width": 1}
+
+    def __repr__(self):
+        return "A dot."
+
+
+Dot()"""
+    lesson.write_text(LESSON.replace('print("same")', picture, 1))
+    assert build(lesson) == []
+    cell = cell_with(load(lesson, "solutions").cells, "class Dot")
+    assert cell.outputs[0].metadata == {"image/png": {"alt": "A dot."}}
+    assert cell.metadata == {"mystnb": {"image": {"alt": "A dot."}}}
+    made = build_notebooks.notebook(lesson, "solutions", WHERE)
+    assert build_notebooks.difference(load(lesson, "solutions"), made) is None
+    before = (root / "solutions/00_sample.ipynb").read_bytes()
+    assert build(lesson) == [] and (root / "solutions/00_sample.ipynb").read_bytes() == before
+
+
 def test_where_only_the_metadata_differ_the_outputs_stay(root, lesson, capsys):
     assert build(lesson) == []
     outputs = [cell.outputs for cell in code(load(lesson, "solutions"))]
@@ -370,6 +442,17 @@ def test_make_badges_leaves_everything_as_it_is_where_a_notebook_was_edited(root
     with pytest.raises(SystemExit, match="notebooks/00_sample.ipynb: changed since"):
         badges.main(["--root", str(root), "--tag", "v2"])
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+
+
+def test_make_badges_asks_for_a_build_where_a_notebook_has_an_older_form(root, built):
+    for name in ("pyproject.toml", "README.md"):
+        (root / name).write_bytes((lessons.ROOT / name).read_bytes())
+    target = root / "notebooks/00_sample.ipynb"
+    node = nbformat.read(target, as_version=4)
+    node.cells = [node.cells[1], node.cells[2], node.cells[0], *node.cells[3:]]
+    target.write_text(build_notebooks.text_of(node))
+    with pytest.raises(SystemExit, match=r"00_sample.ipynb is of an older form: run `make notebo"):
+        badges.main(["--root", str(root), "--tag", "v2"])
 
 
 @pytest.mark.parametrize(("option", "value"), [("--repository", "no-slash"), ("--tag", "a b")])

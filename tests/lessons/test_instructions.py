@@ -219,7 +219,7 @@ FAULTY = [
 
 def number_of(exercise, verdict):
     """Which case a verdict is about; one more than there are where it passed."""
-    found = re.search(r"(?m)^ +Case: (.*?)(?:, grid .*)?\.$", str(verdict))
+    found = re.search(r"(?m)^Case: (.*?)(?:, grid .*)?\.$", verdict.message)
     names = [case.name for case in exercises()[exercise].cases]
     return names.index(found[1]) if found and found[1] in names else len(names)
 

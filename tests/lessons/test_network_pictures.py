@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgba
 
 from course.models.spectral.data import FAULTS, spectra
 from course.models.spectral.shape import FusedShape
 from lessons.lesson14 import pictures
 from tests.pictures import assert_drawn, picture_texts
+from warpsim.draw.palette import VERMILLION
 
 LAYERS = [("LayerNorm", 40_960, 512, 40_960), ("Linear", 40_960, 16_640, 40_960)]
 
@@ -64,9 +66,7 @@ def test_bars_are_as_long_as_the_bytes_and_programs_say_their_sums():
 def test_the_marked_lane_has_as_many_results_as_the_shape_says(shape):
     picture = pictures.warps(shape)
     marked = [
-        patch
-        for patch in picture.axes[0].patches
-        if patch.get_facecolor()[:3] == pytest.approx((0xD5 / 255, 0x5E / 255, 0))
+        patch for patch in picture.axes[0].patches if patch.get_facecolor() == to_rgba(VERMILLION)
     ]
     wide = sum(patch.get_width() for patch in marked) / (3.25 / 64)
     assert wide == pytest.approx(shape.samples * shape.columns)

@@ -409,7 +409,7 @@ def pictures():
 @pytest.mark.slow
 def test_pictures_are_the_same_bytes_twice_small_and_no_wider_than_a_notebook():
     for first, second in zip(pictures(), pictures(), strict=True):
-        drawn = first._repr_png_()
+        drawn, _ = first._repr_png_()
         assert drawn == second.png()
         assert len(drawn) < 40_000
         with Image.open(io.BytesIO(drawn)) as image:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from warpsim.draw.palette import BLUE, FAINT, GREEN, VERMILLION
 from warpsim.draw.panels import WIDTH, Pen
-from warpsim.draw.style import FONT_SIZE, SMALL, Picture, shortened
+from warpsim.draw.style import FONT_SIZE, SMALL, Picture, listed, shortened
 from warpsim.watch.counts import Count, Counters
 
 if TYPE_CHECKING:
@@ -112,6 +112,12 @@ def _docstring(source: str) -> range:
     return range(0)
 
 
+def traffic_of(row: Row) -> str:
+    """What a line moves, in words."""
+    moved = " and ".join(f"{has:,} {unit} ({needs:,})" for _, unit, _, has, needs in row.bars)
+    return f"line {row.number} {moved}"
+
+
 def heat_map_picture(
     counters: Counters, kernel: str, source: str, findings: tuple[Finding, ...]
 ) -> Picture:
@@ -130,7 +136,12 @@ def heat_map_picture(
         _draw(pen, row, y, left, scale, row.passes / hottest)
         y += row.height
     _legend(pen, rows, y + 0.22)
-    return pen.picture
+    moving = [row for row in rows if row.bars]
+    return pen.picture.described(
+        f"{kernel}, its source with each line's memory traffic, in brackets what is needed: "
+        + (listed(map(traffic_of, moving)) if moving else "none")
+        + "."
+    )
 
 
 def _draw(pen: Pen, row: Row, y: float, left: float, scale: float, heat: float) -> None:

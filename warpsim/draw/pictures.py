@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from warpsim.draw.panels import Pen, panel_of
-from warpsim.draw.style import FONT_SIZE, Picture
+from warpsim.draw.style import FONT_SIZE, Picture, listed
 from warpsim.front.names import Site
 from warpsim.watch.counts import Count, Counters
 from warpsim.watch.samples import Sample
@@ -43,7 +43,7 @@ def chosen(counters: Counters, kernel: str, line: int | None) -> list[Sample]:
     if found:
         return found
     places = sorted({(s.function != kernel, s.function, s.line, s.code) for s, _, _ in samples})
-    listed = "".join(
+    lines = "".join(
         f"\n  {number}: {code}" + (f"  [in {function}]" if foreign else "")
         for foreign, function, number, code in places
     )
@@ -51,8 +51,15 @@ def chosen(counters: Counters, kernel: str, line: int | None) -> list[Sample]:
     reason = "only a local array, which lives in registers" if only_local else "no memory"
     raise ValueError(
         f"line {line!r} of {kernel} touches {reason}; lines count from def as 1. "
-        f"Lines that touch global or shared memory:{listed or ' none'}"
+        f"Lines that touch global or shared memory:{lines or ' none'}"
     )
+
+
+def sentence(sample: Sample) -> str:
+    """What a drawn request is, in words."""
+    unit = "sector" if sample.space == "global" else "wavefront"
+    number = f"{sample.amount} {unit}{'s' * (sample.amount != 1)}"
+    return f"line {sample.site.line}, a {sample.op} of {sample.site.code}, {number}"
 
 
 def requests_picture(counters: Counters, kernel: str, line: int | None) -> Picture:
@@ -77,4 +84,9 @@ def requests_picture(counters: Counters, kernel: str, line: int | None) -> Pictu
     for panel in panels:
         panel.draw(pen, y)
         y += panel.height
-    return pen.picture
+    return pen.picture.described(
+        f"{kernel}, what the lanes of a warp touch: "
+        + listed(map(sentence, shown))
+        + (f"; {len(samples) - len(shown)} more accesses" if len(samples) > len(shown) else "")
+        + "."
+    )

@@ -5,7 +5,7 @@ settings, so pictures look the same beside figures of another style.
 """
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
 from typing import Any, Self
@@ -16,13 +16,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.patches import Rectangle
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from warpsim.draw.palette import FAINT, GRID, INK, PAPER
+from warpsim.wrapping import wrapped
 
 FONT_SIZE = 9.0
 SMALL, TINY = FONT_SIZE - 1, FONT_SIZE - 1.5
 SCREEN_DPI = 100
+CORNER = 8  # radius of a picture's corners [pixels]
 
 #: How words and legends look where a call does not say; a name with a $ is no formula.
 WORDS = {"fontsize": FONT_SIZE, "color": INK, "parse_math": False}
@@ -68,6 +70,8 @@ class Picture(Figure):
 
     #: For a drawing of few flat colours: the file keeps so many, the most frequent ones, exactly.
     flat_colours: int | None = None
+    #: What the picture shows, in a sentence or two.
+    alternative: str = ""
 
     def __init__(self, width: float, height: float):
         super().__init__(figsize=(width, height), dpi=SCREEN_DPI, facecolor=PAPER)
@@ -81,8 +85,13 @@ class Picture(Figure):
 
     text, legend = _in_ink(Figure.text), _plain_legend(Figure.legend)
 
+    def described(self, words: str) -> Self:
+        """Say what the picture shows, for whoever does not see it; return the picture."""
+        self.alternative = " ".join(words.split())
+        return self
+
     def __repr__(self) -> str:
-        return "<a picture>"
+        return wrapped(self.alternative or "a picture without a description", hanging="")
 
     def png(self, dpi: float = SCREEN_DPI) -> bytes:
         """Return the picture as the bytes of a PNG file."""
@@ -96,24 +105,50 @@ class Picture(Figure):
         """Write the picture as a PNG file."""
         Path(path).write_bytes(self.png(dpi))
 
-    def _repr_png_(self) -> bytes:
-        return self.png()
+    def _repr_png_(self) -> tuple[bytes, dict[str, str]]:
+        """Bytes and metadata of a notebook's output.
+
+        Raises
+        ------
+        ValueError
+            When nobody said what the picture shows.
+        """
+        if not self.alternative:
+            raise ValueError("say what the picture shows: return picture.described(...)")
+        return self.png(), {"alt": self.alternative}
 
 
 def _slimmed(png: io.BytesIO, flat_colours: int | None = None) -> bytes:
-    """The same picture in a third to a half of the bytes: grey, or at most 256 colours."""
+    """The same picture in a third to a half of the bytes: grey, or at most 255 colours."""
     drawn = Image.open(png).convert("RGB")
     red, green, blue = np.moveaxis(np.asarray(drawn), -1, 0)
     grey = np.array_equal(red, green) and np.array_equal(green, blue)
     if grey:
         slim = drawn.convert("L")
     elif flat_colours is None:
-        slim = drawn.quantize(256, dither=Image.Dither.NONE)
+        slim = drawn.quantize(255, dither=Image.Dither.NONE)
     else:
         slim = _flat(np.asarray(drawn), flat_colours)
     buffer = io.BytesIO()
-    slim.save(buffer, format="png", optimize=True, dpi=Image.open(png).info.get("dpi"))
+    look = {"optimize": True, "dpi": Image.open(png).info.get("dpi")}
+    slim, transparent = _with_round_corners(slim)
+    slim.save(buffer, format="png", **look, **transparent)
     return buffer.getvalue()
+
+
+def _with_round_corners(slim: Image.Image) -> tuple[Image.Image, dict[str, int]]:
+    """The picture as a card on a dark page: nothing in its corners; and how to save that."""
+    inside = Image.new("1", slim.size, 0)
+    edges = (0, 0, slim.width - 1, slim.height - 1)
+    ImageDraw.Draw(inside).rounded_rectangle(edges, CORNER, fill=1)
+    if slim.mode == "L":
+        slim.putalpha(inside.convert("L"))
+        return slim, {}
+    pixels = np.asarray(slim)
+    nothing = int(pixels.max()) + 1  # a colour of its own
+    rounded = Image.fromarray(np.where(np.asarray(inside), pixels, np.uint8(nothing)))
+    rounded.putpalette([*slim.getpalette()[: 3 * nothing], 255, 255, 255])
+    return rounded, {"transparency": nothing}
 
 
 def _flat(drawn: np.ndarray, colours: int) -> Image.Image:
@@ -200,6 +235,20 @@ def style(axes: Axes, grid: str = "both") -> Axes:
     for side in ("left", "bottom"):
         axes.spines[side].set_color(FAINT)
     return axes
+
+
+def listed(words: Iterable[str], most: int = 8) -> str:
+    """Words in a row: "a, b and c"; of more than `most` the first ones and how many follow.
+
+    Where one has a comma of its own, semicolons part them.
+    """
+    words = [" ".join(str(word).split()) for word in words]
+    if len(words) > most:
+        words = [*words[: most - 1], f"{len(words) - most + 1} more"]
+    if any("," in word for word in words):
+        return "; ".join(words)
+    *others, last = words or ["nothing"]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def shortened(text: str, longest: int) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from warpsim.watch.advice import conflict_cure
+from warpsim.wrapping import wrapped
 
 if TYPE_CHECKING:
     import pandas
@@ -75,8 +76,12 @@ class Finding:
         """The message with the thread it speaks of: "Thread ... of block ... writes ..."."""
         return f"{self.where} {self.message}" if self.where else self.message
 
-    def __str__(self) -> str:
-        return f"{self.kind}, line {self.line}: {self.code}\n    {self.sentence}"
+    def indented(self, indent: str = "") -> str:
+        """The finding as text: its kind and line, below them the sentence."""
+        head = f"{indent}{self.kind}, line {self.line}: {self.code}"
+        return f"{head}\n{wrapped(self.sentence, indent + '    ', '')}"
+
+    __str__ = indented
 
 
 class KernelError(RuntimeError):
@@ -234,10 +239,10 @@ class Report:
                     text += f", {count.sectors:,} sectors ({count.ideal_sectors:,} would do)"
                 elif space == "shared" and op != "atomic":
                     text += f", {count.wavefronts:,} wavefronts, {count.conflicts:,} conflicts"
-                out.append(text)
+                out.append(wrapped(text))
         done = ", ".join(f"{kind} {n:,}" for kind, n in self.operations.items() if n)
-        out.append(f"  operations: {done or 'none'}")
-        out += [f"  {line}" for finding in self.findings for line in str(finding).splitlines()]
+        out.append(wrapped(f"  operations: {done or 'none'}"))
+        out += [finding.indented("  ") for finding in self.findings]
         if not self.findings:
             out.append("  no findings")
         return "\n".join(out)

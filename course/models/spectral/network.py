@@ -90,10 +90,13 @@ def reference(x: np.ndarray, weights: Weights) -> tuple[np.ndarray, np.ndarray]:
     scores : ndarray, shape (batch,), float64
         Mean squared error of each spectrum.
     """
-    w = {name: array.astype(np.float64) for name, array in weights.as_dict().items()}
+    given = weights.as_dict().items()
+    w = {name: array.astype(np.float64) for name, array in given}
     x = np.asarray(x, np.float64).reshape(-1, POINTS)
-    frames = layer_norm(x.reshape(-1, FRAMES, BANDS), w["encode_gamma"], w["encode_beta"])
-    c = gelu(frames @ w["encode_weight"].T + w["encode_bias"]).reshape(-1, POINTS)
+    x_frames = x.reshape(-1, FRAMES, BANDS)
+    frames = layer_norm(x_frames, w["encode_gamma"], w["encode_beta"])
+    c = gelu(frames @ w["encode_weight"].T + w["encode_bias"])
+    c = c.reshape(-1, POINTS)
     h = layer_norm(c @ w["basis"].T, w["code_gamma"], w["code_beta"])
     h = gelu(h @ w["code_weight"].T + w["code_bias"])
     r = (h @ w["basis"]).reshape(-1, FRAMES, BANDS)

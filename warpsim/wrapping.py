@@ -1,0 +1,59 @@
+"""The one way in which printed words are broken: no line over 80 columns, no word in two.
+
+A notebook's page, a terminal and a site all show 80 columns.
+"""
+
+import re
+import textwrap
+
+WIDTH = 80  # columns
+ORPHAN = 16  # a last line shorter than this takes words of the one before, where it can
+_TOGETHER = re.compile(
+    r"`[^`\n]{1,40}`"  # code
+    r"|\([-\d, ]{1,20}\)"  # an index, a shape
+    r"|[✓✗○·→!] (?=\S)"  # a sign and its word
+    r"|\S+ [=x×] \S+"  # k = 5, 16 x 16
+    r"|(?<=\d) (?=(?:[mµ]?s|%|dB|[KMG]i?B(?:/s)?|TFLOP/s)(?!\w))"  # a number and its unit
+)
+_HELD = "\0"  # a blank that is no place to break at
+
+
+def wrapped(text: object, indent: str = "", hanging: str = "  ") -> str:
+    """Break each line of a text that is longer than `WIDTH`.
+
+    Parameters
+    ----------
+    text : object
+        What is printed; its lines keep the blanks that they begin with.
+    indent : str
+        Put in front of every line.
+    hanging : str
+        Put in front of what a broken line goes on with, besides.
+    """
+    return "\n".join(
+        part for line in str(text).splitlines() for part in _broken(indent + line, hanging)
+    )
+
+
+def _broken(line: str, hanging: str) -> list[str]:
+    if len(line) <= WIDTH:
+        return [line.rstrip()]
+    words = line.lstrip()
+    start = line[: len(line) - len(words)]
+    held = _TOGETHER.sub(lambda found: found[0].replace(" ", _HELD), words)
+    parts: list[str] = []
+    for width in range(WIDTH, WIDTH - ORPHAN, -4):
+        narrower = textwrap.wrap(
+            held,
+            width,
+            initial_indent=start,
+            subsequent_indent=start + hanging,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        if parts and len(narrower) > len(parts):
+            break
+        parts = narrower
+        if len(parts[-1].strip()) >= ORPHAN:
+            break
+    return [part.replace(_HELD, " ") for part in parts]
