@@ -29,8 +29,8 @@
 #
 # ## How long it takes
 #
-# About 4 and a half hours with the eight exercises. After section 4 is a good place for a break. The
-# ladder goes on in sections 10, 12 and 13: those are for another day.
+# About 4 and a half hours with the eight exercises. After section 4 is a good place for a break.
+# The ladder goes on in sections 10, 12 and 13: those are for another day.
 #
 # Core: sections 1 to 7, 105 minutes. Deepening: sections 8 to 14, 155 minutes.
 
@@ -1233,8 +1233,8 @@ for name in ("naive", "tiled", "column", "square", "wide", "buffered", "warp til
 #
 # And on a **Tesla T4**, as in Colab? It has half as many float32 units: two products a clock. If
 # the other rows of the table stay as they are, the next cell **predicts** the lower of two roofs.
-# Nobody measured it here. It is too high if the T4 has too few units that load for a wavefront a clock, or
-# where the rest of a kernel adds to its inner loop's instructions. It is too low where the compiler
+# Nobody measured it here. It is too high if the T4 has too few units that load for a wavefront a
+# clock, or where the rest of a kernel adds to its inner loop's instructions. It is too low where the compiler
 # puts reads together, as in `tiled` and `square`.
 #
 # If you have a T4, `ladder.measure` tells what is true.
