@@ -1234,8 +1234,8 @@ for name in ("naive", "tiled", "column", "square", "wide", "buffered", "warp til
 # And on a **Tesla T4**, as in Colab? It has half as many float32 units: two products a clock. If
 # the other rows of the table stay as they are, the next cell **predicts** the lower of two roofs.
 # Nobody measured it here. It is too high if the T4 has too few units that load for a wavefront a
-# clock, or where the rest of a kernel adds to its inner loop's instructions. It is too low where the compiler
-# puts reads together, as in `tiled` and `square`.
+# clock, or where the rest of a kernel adds to its inner loop's instructions. It is too low where the
+# compiler puts reads together, as in `tiled` and `square`.
 #
 # If you have a T4, `ladder.measure` tells what is true.
 

@@ -20,7 +20,7 @@ from recording.subjects.reconstruct import exact
 SHAPES = ((8192, 8192, 8192, 2048), (4096, 4096, 4096, 1024))
 ROUNDS = 3
 
-#: What is taken back, and how: pairs of an old text, which stands once in the source, and a new one.
+#: What is taken back, and how: pairs of a text that stands once in the source, and a new one.
 WITHOUT = {
     "nothing": (),
     "bands": (
