@@ -40,7 +40,7 @@ import numpy as np
 from course.checks.comparing import NoValue
 from course.checks.exercises import Exercise, KernelExercise
 from course.checks.functions import OutOfTime, time_limit, value_of
-from course.checks.kernels import results_of
+from course.checks.simulating import values_of
 
 FOLDER = Path(__file__).resolve().parent
 MARKERS = ("### BEGIN SOLUTION", "### END SOLUTION")
@@ -118,7 +118,7 @@ class Edit:
         """
         key = exercise.name, number
         if key not in self._values:
-            run = results_of if isinstance(exercise, KernelExercise) else value_of
+            run = values_of if isinstance(exercise, KernelExercise) else value_of
             self._values[key] = _tried(lambda: run(exercise, number, self.answer(exercise.name)))
         value = self._values[key]
         if isinstance(value, BaseException):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course.files import write_whole
-from tools import lessons
+from tools import lessons, tracks
 
 _COLAB = "https://colab.research.google.com"
 
@@ -86,11 +86,11 @@ def write(address: Address, root: Path = lessons.ROOT) -> None:
 def lesson_table(address: Address, root: Path = lessons.ROOT) -> str:
     """Return the README's table of lessons, with a badge for each that is there."""
     present = {lessons.name(path)[:2]: path for path in lessons.paths(root)}
-    rows = ["| | lesson | takes | student | solution |", "|---|---|---|---|---|"]
+    rows = ["| | lesson | core | all | student | solution |", "|---|---|---|---|---|---|"]
     for number, name in lessons.PLAN:
         path = present.get(number)
         if path is None:
-            rows.append(f"| {number} | {name} | planned | | |")
+            rows.append(f"| {number} | {name} | planned | | | |")
             continue
         cells = lessons.read(path)
         _, name = lessons.title(cells)
@@ -99,7 +99,10 @@ def lesson_table(address: Address, root: Path = lessons.ROOT) -> str:
             for kind in ("notebooks", "solutions")
         ]
         link = f"[{name}](notebooks/{lessons.name(path)}.ipynb)"
-        rows.append(f"| {number} | {link} | {lessons.duration(cells)} | {' | '.join(badges)} |")
+        minutes = lessons.core_minutes(cells)
+        core = f"{minutes} min" if minutes else ""
+        times = f"{core} | {lessons.duration(cells)}"
+        rows.append(f"| {number} | {link} | {times} | {' | '.join(badges)} |")
     return "\n".join(rows)
 
 
@@ -110,6 +113,7 @@ def readme(text: str, address: Address, root: Path = lessons.ROOT) -> str:
         "clone": f"```bash\ngit clone {address.url}\ncd {folder}\n```",
         "install": f'```bash\npip install "course @ {address.install_source}"\n```',
         "lessons": lesson_table(address, root),
+        "tracks": tracks.table(root),
     }
     for name, block in blocks.items():
         begin, end = f"<!-- generated: {name} -->\n", f"<!-- end: {name} -->"

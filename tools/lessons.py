@@ -1,21 +1,50 @@
 """Read a lesson (py:percent) and hold it to the lesson format.
 
 A lesson's text, ``lessons/lessonNN/name.py``, is a plain Python file cut in cells by lines that
-start with ``# %%``. This module cuts it, turns solution blocks into stubs, and lists what is wrong
-with a lesson's form. CONTRIBUTING.md describes the format.
+start with ``# %%``. This module finds lessons, reads them, and lists what is wrong with their form;
+``tools.cells`` cuts them, ``tools.sections`` divides core from deepening, and ``tools.links`` links
+lesson to lesson. CONTRIBUTING.md describes the format.
 """
 
 import ast
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-BEGIN = "### BEGIN SOLUTION"
-END = "### END SOLUTION"
+from tools import links, sections
+from tools.cells import (
+    BEGIN,
+    END,
+    ROOT,
+    Cell,
+    LessonError,
+    counted_lines,
+    label,
+    name,
+    parse,
+    paths,
+    predictions,
+    read,
+    stub,
+)
+from tools.sections import ABOUT, core_minutes, section_minutes
+
+__all__ = [
+    "ROOT",
+    "Cell",
+    "LessonError",
+    "core_minutes",
+    "label",
+    "name",
+    "parse",
+    "paths",
+    "predictions",
+    "read",
+    "section_minutes",
+    "stub",
+]
+
 IGNORE_OUTPUT = "# NBVAL_IGNORE_OUTPUT"
 TAGS = {"exercise", "check", "long"}
-_ABOUT = re.compile(r"^About (\d+)( and a half)? (minute|hour)s?( and a half)?", re.MULTILINE)
 OPENING = ("What you will do", "What you will learn", "What you need", "How long it takes")
 CLOSING = (
     "What you should be able to say now",
@@ -50,109 +79,8 @@ PLAN = (
     ("19", "What carries over"),
 )
 
-_CELL = re.compile(r'# %%(?P<markdown> \[markdown\])?(?: tags=\[(?P<tags>"\w+"(?:, "\w+")*)\])?')
 _FOLD = re.compile(r"<details>.*?</details>", re.DOTALL)
 _FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
-
-
-class LessonError(ValueError):
-    """A lesson's source that cannot be cut into cells."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One cell of a lesson: its text, its tags, and the line of the file it starts on."""
-
-    kind: str  # "markdown" or "code"
-    source: str
-    tags: tuple[str, ...]
-    line: int
-
-    def __str__(self) -> str:
-        return f"the {self.kind} cell at line {self.line}"
-
-
-def paths(root: Path = ROOT) -> list[Path]:
-    """Return the lessons' texts below `root`, in order: in each folder the file cut in cells."""
-    folders = sorted((root / "lessons").glob("lesson[0-9][0-9]"))
-    return [path for folder in folders for path in sorted(folder.glob("*.py")) if _is_text(path)]
-
-
-def _is_text(path: Path) -> bool:
-    with path.open(encoding="utf-8") as file:
-        return file.readline().startswith("# %%")
-
-
-def name(path: Path) -> str:
-    """Return a lesson's whole name, as its notebooks have it: ``05_shared_memory``."""
-    return f"{path.parent.name.removeprefix('lesson')}_{path.stem}"
-
-
-def label(path: Path) -> str:
-    """Return what messages call a lesson's text: ``lesson05/shared_memory.py``."""
-    return f"{path.parent.name}/{path.name}"
-
-
-def parse(text: str) -> list[Cell]:
-    """Cut a lesson's text into cells.
-
-    Raises
-    ------
-    LessonError
-        If text stands before the first cell, a cell's first line is not understood, a cell is
-        empty, or a markdown cell has a line that is no comment.
-    """
-    cells: list[Cell] = []
-    head: re.Match | None = None
-    start = 0
-    lines: list[str] = []
-
-    def finish() -> None:
-        if head is None:
-            if any(line.strip() for line in lines):
-                raise LessonError("line 1: a lesson starts with `# %% [markdown]`, nothing before")
-            return
-        kind = "markdown" if head["markdown"] else "code"
-        source = _uncomment(lines, start) if kind == "markdown" else "\n".join(lines)
-        source = source.strip("\n")
-        if not source.strip():
-            raise LessonError(f"line {start}: the cell is empty")
-        tags = tuple(re.findall(r"\w+", head["tags"] or ""))
-        cells.append(Cell(kind, source, tags, start))
-
-    for number, line in enumerate(text.splitlines(), start=1):
-        line = line.rstrip()
-        if line.startswith("# %%"):
-            finish()
-            head, start, lines = _CELL.fullmatch(line), number, []
-            if head is None:
-                raise LessonError(
-                    f"line {number}: {line!r} is no cell's first line; write `# %%`, "
-                    '`# %% [markdown]` or `# %% tags=["exercise"]`'
-                )
-        else:
-            lines.append(line)
-    finish()
-    if not cells:
-        raise LessonError("line 1: the lesson has no cell")
-    return cells
-
-
-def _uncomment(lines: list[str], start: int) -> str:
-    text = []
-    for number, line in enumerate(lines, start=start + 1):
-        if line and line != "#" and not line.startswith("# "):
-            raise LessonError(f"line {number}: a line of a markdown cell starts with `# `")
-        text.append(line[2:])
-    return "\n".join(text)
-
-
-def read(path: Path) -> list[Cell]:
-    """Return the cells of the lesson in the file `path`."""
-    try:
-        return parse(path.read_text(encoding="utf-8"))
-    except LessonError as error:
-        raise LessonError(f"{label(path)}: {error}") from None
 
 
 def title(cells: list[Cell]) -> tuple[str, str]:
@@ -166,56 +94,11 @@ def title(cells: list[Cell]) -> tuple[str, str]:
 def duration(cells: list[Cell]) -> str:
     """Return how long a lesson takes by its own words, "About 2 and a half hours": "2½ h"."""
     text = "\n".join(cell.source for cell in cells if cell.kind == "markdown")
-    found = _ABOUT.search(text)
+    found = ABOUT.search(text)
     if not found:
         raise LessonError("no line says how long it takes: About 2 hours ..., About 45 minutes ...")
     number, half, unit, later = found.groups()
     return f"{number}{'½' if half or later else ''} {'min' if unit == 'minute' else 'h'}"
-
-
-def stub(source: str) -> str:
-    """Take out of a cell's code what a student writes.
-
-    Each solution block becomes ``# your code here`` and ``pass``, and the guess of each
-    ``predict("question", 4, exact=True)``, which is the solution's sample, becomes ``...``.
-    """
-    kept: list[str] = []
-    inside = False
-    for line in source.split("\n"):
-        marker = line.strip()
-        if marker == BEGIN:
-            indent = line[: len(line) - len(line.lstrip())]
-            kept += [f"{indent}# your code here", f"{indent}pass"]
-            inside = True
-        elif marker == END:
-            inside = False
-        elif not inside:
-            kept.append(line)
-    return _without_guesses("\n".join(kept))
-
-
-def predictions(source: str) -> list[ast.Call]:
-    """Return the calls ``predict("question", guess, ...)`` of a cell's code, in order."""
-    if "predict(" not in source:
-        return []
-    try:
-        tree = ast.parse(source)
-    except SyntaxError:  # a markdown cell
-        return []
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    calls = [call for call in calls if getattr(call.func, "id", None) == "predict"]
-    return sorted(calls, key=lambda call: call.lineno)
-
-
-def _without_guesses(source: str) -> str:
-    lines = source.encode().split(b"\n")  # Python's syntax tree counts columns in bytes
-    for call in reversed(predictions(source)):
-        if guesses := call.args[1:]:
-            first, last = guesses[0], guesses[-1]
-            row, column = first.lineno - 1, first.col_offset
-            rest = lines[last.end_lineno - 1][last.end_col_offset :]
-            lines[row : last.end_lineno] = [lines[row][:column] + b"..." + rest]
-    return b"\n".join(lines).decode()
 
 
 def problems(path: Path) -> list[str]:
@@ -228,11 +111,15 @@ def problems(path: Path) -> list[str]:
     except LessonError as error:
         return [f"{label(path)}: {str(error).removeprefix(f'{label(path)}: ')}"]
     found = [] if path.parent.name == f"lesson{number}" else [f"the heading's number is {number}"]
-    found += _heading_problems(cells)
+    found += _heading_problems(cells) or sections.problems(cells)
     found += _exercise_problems(cells)
+    built = {name(each)[:2]: name(each) for each in paths(path.parents[2])}
     for cell in cells:
         found += [f"{cell}: unknown tag {tag!r}" for tag in cell.tags if tag not in TAGS]
-        found += _markdown_problems(cell) if cell.kind == "markdown" else _code_problems(cell)
+        if cell.kind == "markdown":
+            found += _markdown_problems(cell) + links.problems(cell, number, built)
+        else:
+            found += _code_problems(cell)
     return [f"{label(path)}: {problem}" for problem in found]
 
 
@@ -255,14 +142,16 @@ def _heading_problems(cells: list[Cell]) -> list[str]:
     if found:
         return found
     body = names[len(OPENING) : -len(CLOSING)]
-    for position, name in enumerate(body, start=1):
-        if not name.startswith(f"{position} "):
-            found.append(f"heading {name!r}: the body's headings are numbered, this is {position}")
+    for position, heading in enumerate(body, start=1):
+        if not heading.startswith(f"{position} "):
+            found.append(
+                f"heading {heading!r}: the body's headings are numbered, this is {position}"
+            )
     below = dict(headings)
     found += [
         f"nothing stands below {name!r}" for name in OPENING + CLOSING if not below[name].strip()
     ]
-    if not _ABOUT.search(below["How long it takes"]):
+    if not ABOUT.search(below["How long it takes"]):
         found.append("'How long it takes' begins About 45 minutes, or About 2 and a half hours")
     if not _FOLD.search(below["Questions"]):
         found.append("'Questions' folds its answers in <details>")
@@ -307,7 +196,7 @@ def _markdown_problems(cell: Cell) -> list[str]:
     found = []
     if text.count("<details>") or text.count("</details>"):
         found.append(f"{cell}: <details> and </details> do not pair within the cell")
-    words = len(re.sub(r"\]\([^)]*\)", "]", text).split())
+    words = sections.words(text)
     if words > LONGEST_MARKDOWN_CELL:
         found.append(f"{cell}: {words} words, {LONGEST_MARKDOWN_CELL} at most; cut it in two")
     return found
@@ -315,12 +204,12 @@ def _markdown_problems(cell: Cell) -> list[str]:
 
 def _code_problems(cell: Cell) -> list[str]:
     found = _marker_problems(cell)
-    for name, source in (("solution", cell.source), ("stub", stub(cell.source))):
+    for what, source in (("solution", cell.source), ("stub", stub(cell.source))):
         try:
             compile(source, "<cell>", "exec")
         except SyntaxError as error:
             found.append(
-                f"{cell}: the {name} does not compile: {error.msg}, its line {error.lineno}"
+                f"{cell}: the {what} does not compile: {error.msg}, its line {error.lineno}"
             )
             return found
     for call in predictions(cell.source):
@@ -328,7 +217,7 @@ def _code_problems(cell: Cell) -> list[str]:
         if not guesses or any(getattr(guess, "value", 0) is ... for guess in guesses):
             question = ast.unparse(call.args[0]) if call.args else "a question"
             found.append(f"{cell}: predict has no sample guess for {question}")
-    lines = _counted_lines(cell.source)
+    lines = counted_lines(cell.source)
     if lines > LONGEST_CODE_CELL and "long" not in cell.tags:
         found.append(
             f'{cell}: {lines} lines, {LONGEST_CODE_CELL} at most; cut it, or tag it "long"'
@@ -365,17 +254,3 @@ def _marker_problems(cell: Cell) -> list[str]:
     if not blocks and "exercise" in cell.tags:
         found.append(f"{cell}: an exercise has a solution block")
     return found
-
-
-def _counted_lines(source: str) -> int:
-    """Count the lines of a code cell without blank lines, comments, markers and docstrings."""
-    lines = {
-        number
-        for number, line in enumerate(source.split("\n"), start=1)
-        if line.strip() and not line.strip().startswith("#")
-    }
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):
-            text = node.body[0]
-            lines -= set(range(text.lineno, text.end_lineno + 1))
-    return len(lines)

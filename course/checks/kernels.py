@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import io
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
@@ -20,12 +19,19 @@ from course.checks.comparing import (
     first,
     is_wholly,
     place,
-    poison,
     shown,
     told_apart,
     wrong_elements,
 )
 from course.checks.exercises import KernelExercise, Limit, call_with_named, exercises
+from course.checks.simulating import (
+    ERRORS,
+    by_name,
+    prepared,
+    references,
+    results_of,
+    simulated,
+)
 from course.checks.spread import Fault, Work, spread_fault
 from course.checks.trials import (
     all_cases,
@@ -37,13 +43,8 @@ from course.checks.trials import (
 )
 from course.checks.twins import is_gpu_kernel
 from course.checks.verdicts import Failure, NotStarted, count
-from warpsim import KernelError, trace
-from warpsim.run.masks import EndlessLoop, limited_steps
 from warpsim.watch.advice import BARRIERS
 
-# In this order a fault is more likely the cause of the others than their effect.
-ERRORS = ("out-of-bounds", "misaligned", "barrier-divergence", "race", "uninitialised-read")
-MOST_STEPS = 20_000  # passes of one loop; the cases are small
 SHAPE_COSTS = ("uncoalesced", "bank-conflict", "divergence")
 
 
@@ -89,89 +90,22 @@ def _for_all_warps(exercise: KernelExercise, number: int, answer: Any, failure: 
         return
     for other in range(number + 1, len(exercise.cases)):
         with contextlib.suppress(Failure):
-            report = _run_trace(exercise, other, answer, _arguments(exercise, other))
+            report = simulated(exercise, other, answer, _arguments(exercise, other))
             if any(BARRIERS["block"] in finding.message for finding in report.findings):
                 failure.message = failure.message.replace(BARRIERS["warp"], BARRIERS["block"])
                 return
 
 
 def _arguments(exercise: KernelExercise, number: int) -> dict[str, Any]:
-    return _prepared(exercise, number, _references(exercise, exercise.arguments(number)))
-
-
-def _references(exercise: KernelExercise, arguments: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    return _by_name(exercise, call_with_named(exercise.reference, arguments), arguments)
-
-
-def _by_name(
-    exercise: KernelExercise, result: Any, arguments: Mapping[str, Any]
-) -> dict[str, np.ndarray]:
-    names = exercise.outputs + exercise.updated
-    results = result if isinstance(result, dict) else {names[0]: result}
-    wanted = {}
-    for name in names:
-        if name not in results:
-            raise KeyError(f"the reference of exercise {exercise.name!r} returns no {name!r}")
-        value = np.asarray(results[name])
-        wanted[name] = np.broadcast_to(value, arguments[name].shape)
-    return wanted
-
-
-def _prepared(
-    exercise: KernelExercise, number: int, expected: dict[str, np.ndarray], *, finite: bool = False
-) -> dict[str, Any]:
-    arguments = exercise.arguments(number)
-    for name in exercise.outputs:
-        arguments[name][...] = poison(expected[name], arguments[name].dtype, finite=finite)
-    return arguments
-
-
-def _run_trace(
-    exercise: KernelExercise,
-    number: int,
-    answer: Any,
-    arguments: dict,
-) -> Any:
-    """Simulate a case; the arguments' arrays hold the results afterwards."""
-    case = exercise.cases[number]
-    grid, block = launch_configuration(exercise, case, arguments)
-    try:
-        with contextlib.redirect_stdout(io.StringIO()), limited_steps(MOST_STEPS):
-            return trace(
-                answer,
-                grid,
-                block,
-                *arguments.values(),
-                dynamic_shared=case.shared,
-                gpu=exercise.gpu,
-            )
-    except KernelError as error:
-        raise from_finding(error.finding, (error.finding,)) from error
-    except EndlessLoop as error:
-        raise Failure("endless-loop", f"The kernel does not end. {error}") from error
-    except Exception as error:
-        if answers.is_numba_error(error):
-            raise answers.typing_failure(error, answers.plain_function(answer)) from error
-        raise Failure("raised", f"The launch fails. {backend.one_line(error, 400)}") from error
-
-
-def results_of(exercise: KernelExercise, number: int, kernel: Any) -> dict[str, np.ndarray]:
-    """What a kernel stores in a case, by name; raises Failure where the simulator has an error."""
-    expected = _references(exercise, exercise.arguments(number))
-    arguments = _prepared(exercise, number, expected)
-    report = _run_trace(exercise, number, kernel, arguments)
-    for finding in report.findings:
-        if finding.kind in ERRORS:
-            raise from_finding(finding)
-    return {name: arguments[name] for name in expected}
+    return prepared(exercise, number, references(exercise, exercise.arguments(number)))
 
 
 def _simulate(exercise: KernelExercise, number: int, answer: Any) -> Any:
     """Simulate one case and raise its first fault."""
-    expected = _references(exercise, exercise.arguments(number))
-    arguments = _prepared(exercise, number, expected)
+    expected = references(exercise, exercise.arguments(number))
+    arguments = prepared(exercise, number, expected)
     before = {name: copied(value) for name, value in arguments.items()}
-    report = _run_trace(exercise, number, answer, arguments)
+    report = simulated(exercise, number, answer, arguments)
     for kind in ERRORS:
         if kind == "race":
             # A race in an input is an effect; that the kernel writes there is the cause.
@@ -210,9 +144,9 @@ def _look_at_outputs(
     wrong = _wrong(exercise, number, after, expected)
     if not any(untouched[name].any() or wrong[name].any() for name in exercise.outputs):
         return
-    again = _prepared(exercise, number, expected, finite=True)
+    again = prepared(exercise, number, expected, finite=True)
     start = {name: copied(value) for name, value in again.items()}
-    _run_trace(exercise, number, answer, again)
+    simulated(exercise, number, answer, again)
     unwritten = {
         name: mask & _same_values(start[name], again[name]) for name, mask in untouched.items()
     }
@@ -269,7 +203,7 @@ def _is_cause(
             mistake = exercise.mistaken(exercise.mistakes[sentence], other)
         except (Failure, NoValue):
             continue  # another fault of the answer, or of the mistake
-        given = _by_name(exercise, mistake, exercise.arguments(other))
+        given = by_name(exercise, mistake, exercise.arguments(other))
         if not is_wholly(got, given[name]):
             return False
     return True
@@ -287,7 +221,7 @@ def _compare_results(
     arguments = exercise.arguments(number)
 
     def mistaken(mistake: Any, name: str) -> np.ndarray:
-        return _by_name(exercise, exercise.mistaken(mistake, number), arguments)[name]
+        return by_name(exercise, exercise.mistaken(mistake, number), arguments)[name]
 
     # what the answer stores in the other cases: simulated where that is asked, and once
     stored = (
@@ -321,9 +255,9 @@ def _compare_results(
 @cache
 def _work_of_model(name: str, model: Any, number: int) -> Work:
     exercise = exercises()[name]
-    expected = _references(exercise, exercise.arguments(number))
-    arguments = _prepared(exercise, number, expected)
-    return Work.of(_run_trace(exercise, number, model, arguments))
+    expected = references(exercise, exercise.arguments(number))
+    arguments = prepared(exercise, number, expected)
+    return Work.of(simulated(exercise, number, model, arguments))
 
 
 def _spread_fault(exercise: KernelExercise, number: int, report: Any) -> Fault | None:
@@ -423,8 +357,8 @@ def _launch_on_gpu(exercise: KernelExercise, number: int, answer: Any) -> None:
     Only kernels of numba.cuda: one of the simulator names the simulator's functions.
     """
     numba_cuda = importlib.import_module("numba.cuda")
-    expected = _references(exercise, exercise.arguments(number))
-    arguments = _prepared(exercise, number, expected)
+    expected = references(exercise, exercise.arguments(number))
+    arguments = prepared(exercise, number, expected)
     case = exercise.cases[number]
     grid, block = launch_configuration(exercise, case, arguments)
     try:

@@ -27,10 +27,14 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 45 minutes.
+# About 1 hour.
+#
+# Core: sections 1 to 6 and 9, 50 minutes. Deepening: sections 7 and 8, 20 minutes.
 
 # %% [markdown]
 # ## 1 Which machine is this?
+#
+# <kbd>core</kbd> 5 minutes
 #
 # The first cell imports what this lesson uses: tools from one package, `course`, and drawings from
 # the lesson's own folder.
@@ -59,8 +63,7 @@ doctor()
 # | ✗ | needs mending; the line with → says how |
 #
 # If the last line says "No problems.", go on.
-
-# %% [markdown]
+#
 # Where will your kernels run? `gpu()` gives the name of your GPU, or `None`.
 
 # %%
@@ -74,6 +77,8 @@ print("Kernels run on:", gpu() or "the simulator")
 
 # %% [markdown]
 # ## 2 Host and device
+#
+# <kbd>core</kbd> 5 minutes
 #
 # A machine with a GPU is two computers in one. The **host** is the CPU with its memory. The
 # **device** is the GPU with a memory of its own. Your Python runs on the host. Arrays have to
@@ -110,6 +115,8 @@ predict.answer("first element on the device", back[0], how="found")
 # %% [markdown]
 # ## 3 Your first kernel
 #
+# <kbd>core</kbd> 10 minutes
+#
 # A **kernel** is a function that the device runs many times at once. Each run is a **thread**.
 # `@cuda.jit` on the line above makes a Python function a kernel.
 
@@ -137,7 +144,8 @@ cuda.synchronize()
 # One function, four greetings. Nobody passed a number to it: `cuda.threadIdx.x` tells each thread
 # which one it is in its block. That is how four threads can do four different things.
 #
-# The `.x` is there because blocks can have more than one axis; lesson 01 uses the second.
+# The `.x` is there because blocks can have more than one axis;
+# [lesson 01](01_threads_blocks_grids.ipynb) uses the second.
 #
 # `cuda.synchronize()` lets the host wait until the device is done.
 
@@ -149,8 +157,7 @@ cuda.synchronize()
 # %% [markdown]
 # Look at the thread numbers: they start again at 0 in every block. On a real GPU the order of the
 # lines may change from run to run. Threads promise no order.
-
-# %% [markdown]
+#
 # How many threads does a launch with `[2, 3]` start? And one with `[25, 4]`?
 
 # %%
@@ -184,10 +191,12 @@ marks.reshape(10, 20)
 # %% [markdown]
 # ## 4 A kernel returns nothing
 #
+# <kbd>core</kbd> 10 minutes
+#
 # Thousands of threads cannot return one value. A kernel writes its results into an array that you
 # give it. In this course that array is called `out`. Here it comes first; in other kernels, from
-# lesson 02 on, it comes last. Both are fine. The launch must only give the arguments in the order
-# in which the kernel names them.
+# [lesson 02](02_an_image_from_its_svd.ipynb) on, it comes last. Both are fine. The launch must only
+# give the arguments in the order in which the kernel names them.
 
 
 # %%
@@ -241,6 +250,8 @@ check("fill-index", fill_index)
 # %% [markdown]
 # ## 5 Past the end of the array
 #
+# <kbd>core</kbd> 5 minutes
+#
 # Ten elements, and blocks of four threads. Two blocks are too few. Three blocks have two threads
 # more than there are elements. They are hatched here.
 
@@ -285,8 +296,7 @@ if gpu() is None:
 # **A real GPU does not stop.** It writes the 1 to whatever lies behind the array. Often that is
 # somebody else's data, and you get wrong numbers elsewhere. If you are lucky, it is nobody's
 # memory. Then you get a CUDA error, and every later call fails too until you restart Python.
-
-# %% [markdown]
+#
 # The cure is one `if`, the **guard**: a thread without an element does nothing.
 
 
@@ -305,6 +315,8 @@ ten_marks
 
 # %% [markdown]
 # ## 6 Your first failed check
+#
+# <kbd>core</kbd> 10 minutes
 #
 # Here is a kernel that looks fine. It adds 1 to each element.
 
@@ -361,6 +373,8 @@ check("fix-the-guard", add_one)
 
 # %% [markdown]
 # ## 7 Reading a typing error
+#
+# <kbd>deepening</kbd> 15 minutes
 #
 # A kernel looks like Python, but it is compiled: by Numba, at its first launch. Numba has to know
 # the type of every value. Where it cannot, it raises a `TypingError`. Here a name is mistyped.
@@ -458,6 +472,8 @@ check("scale-add", scale_add)
 # %% [markdown]
 # ## 8 What a simulator can prove
 #
+# <kbd>deepening</kbd> 5 minutes
+#
 # The simulator runs your kernel for all threads and watches each access to memory. So it can
 # count. The next kernel reads two arrays and writes a third.
 
@@ -497,17 +513,8 @@ report
 
 # %% [markdown]
 # You need only the last line today: no findings, so nothing was wrong. The other lines are how you
-# will find out, in lesson 04, why one kernel is slower than another that computes the same.
-
-# %% [markdown]
-# How does it do that? The simulator rewrites your kernel into Python for NumPy, in which each
-# variable holds the values of many threads at once. You never need to read it. Here it is, once,
-# where no GPU runs your kernels:
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-if gpu() is None:
-    print(add_arrays.lane_program(total, a, b))
+# will find out, in [lesson 04](04_warps_and_coalescing.ipynb), why one kernel is slower than
+# another that computes the same.
 
 # %% [markdown]
 # | a simulator can prove | it cannot |
@@ -523,8 +530,7 @@ if gpu() is None:
 # On a machine with a GPU, `check` simulates your kernel first. Only if nothing is wrong does it
 # launch the kernel on the GPU, and compares again. A mistake then costs you a sentence, not a
 # restart.
-
-# %% [markdown]
+#
 # | you see | it comes from | do this |
 # |---|---|---|
 # | `TypingError` | Numba, while it compiles | read what and where; mend that line |
@@ -534,6 +540,8 @@ if gpu() is None:
 
 # %% [markdown]
 # ## 9 Where you stand
+#
+# <kbd>core</kbd> 5 minutes
 #
 # `progress()` lists the exercises of this session. `progress().save("progress.md")` writes the
 # list to a file that you can show.
@@ -599,8 +607,8 @@ progress()
 # %% [markdown]
 # ## What to read next
 #
-# - Lesson 01, *Threads, blocks, grids*: many more elements, two axes, and counters that many
-#   share.
+# - [Lesson 01](01_threads_blocks_grids.ipynb), *Threads, blocks, grids*: many more elements, two
+#   axes, and counters that many share.
 # - [Writing CUDA kernels](https://nvidia.github.io/numba-cuda/user/kernels.html) in the
 #   documentation of Numba-CUDA.
 # - [CUDA programming guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/), the chapter

@@ -8,9 +8,10 @@
 # ## What you will do
 #
 # - Take an image apart into three factors and rebuild it from a small part of them.
-# - Measure how good the rebuilt image is, and how much smaller its factors are.
-# - Write the same formula as loops, as NumPy, as threads, as processes, and as a GPU kernel.
+# - Write the formula as loops, as a matrix product, and as your first kernel that makes an image.
 # - Find two hidden costs of that kernel with the simulator, and remove them.
+# - To go deeper: measure how good the image is and how much smaller its factors are, and run the
+#   formula in five more ways.
 
 # %% [markdown]
 # ## What you will learn
@@ -23,14 +24,17 @@
 # %% [markdown]
 # ## What you need
 #
-# Lessons 00 and 01: `@cuda.jit`, `cuda.grid(2)`, a guard, a launch. From NumPy: slices such as
-# `u[:, :k]` and the matrix product `@`. No GPU is needed, and no linear algebra beyond that
-# product.
+# Lessons [00](00_the_machine_in_front_of_you.ipynb) and [01](01_threads_blocks_grids.ipynb):
+# `@cuda.jit`, `cuda.grid(2)`, a guard, a launch. From NumPy: slices such as `u[:, :k]` and the
+# matrix product `@`. No GPU is needed, and no linear algebra beyond that product.
 
 # %% [markdown]
 # ## How long it takes
 #
-# About 90 minutes with the seven exercises. The computer needs less than half a minute of it.
+# About 2 and a half hours with the seven exercises. After section 5 is a good place for a
+# break. The computer needs less than half a minute of it.
+#
+# Core: sections 1 to 8, 70 minutes. Deepening: sections 9 to 15, 85 minutes.
 
 # %%
 from inspect import getsource
@@ -40,12 +44,14 @@ from time import perf_counter
 import numpy as np
 from numba import float32, njit, prange
 
-from course import check, cuda, data_path, images, plots, predict, progress, trace, xp
+from course import check, cuda, data_path, images, plots, predict, progress, recorded, trace, xp
 from course.kernels import cpu
 from lessons.lesson02 import pictures
 
 # %% [markdown]
-# ## 1 Real pictures
+# ## 1 A picture, three factors
+#
+# <kbd>core</kbd> 5 minutes
 #
 # You start with five images. A real MRI slice of a head comes with Matplotlib. A head phantom is
 # drawn by a formula, at any size. Three photographs are in the public domain (CC0).
@@ -61,38 +67,6 @@ plots.image_grid(list(examples.values()), list(examples), columns=5, cell=1.5)
 # %% [markdown]
 # An image is a matrix: rows and columns of grey levels, 0 is black and 1 is white. All of them are
 # float32, four bytes a pixel.
-
-# %%
-print(mri.shape, mri.dtype, f"{mri.nbytes:,} bytes, from {mri.min():.0f} to {mri.max():.0f}")
-mri[120, 100:106].round(2)
-
-# %% [markdown]
-# Your own images come in all kinds: colour, palettes, 16 bits, any size, some of them broken.
-# `load_folder` makes them all grey, of one size (Lanczos resampling), with values from 0 to 1.
-# What it cannot read it names, and goes on.
-#
-# Here is a folder with three good files and a broken one.
-
-# %%
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
-from PIL import Image
-
-with TemporaryDirectory() as folder:
-    path = Path(folder)
-    photo = Image.open(data_path("images", "coffee.jpg"))
-    photo.save(path / "colour.png")
-    photo.quantize(16).save(path / "palette.png")
-    Image.fromarray((mri * 65535).astype(np.uint16)).save(path / "sixteen_bits.tif")
-    (path / "broken.jpg").write_bytes(b"this is no picture")
-    loaded = images.load_folder(path, size=256)
-
-print(loaded.names, loaded.images.shape, loaded.images.dtype)
-print("skipped:", [name for name, reason in loaded.skipped])
-
-# %% [markdown]
-# ## 2 One picture, three factors
 #
 # Every matrix is a product of three: `image = U · diag(s) · Vᵀ`. That is its singular value
 # decomposition. `U` has columns, `Vᵀ` has rows, and `s` holds one number for each pair of them,
@@ -123,19 +97,9 @@ titles = [f"layer {i}" for i in range(5)] + [f"sum of {i + 1}" for i in range(5)
 plots.image_grid(shown, titles, columns=5, cell=1.5)
 
 # %% [markdown]
-# Why do a few layers carry so much? The singular values fall quickly. Compare the images. The
-# camera's curve is long, since grass is full of detail. The MRI's ends sooner, since its black
-# borders hold nothing. (The plot ends at a ten-thousandth of the first value.)
-
-# %%
-names = ("head MRI", "camera", "phantom")
-factors = {name: images.svd(examples[name]) for name in names}
-for name, (_, s, _) in factors.items():
-    print(f"{name:8} {np.sum(s > 1e-4 * s[0])} of {len(s)} values are above 1/10,000 of the first")
-plots.singular_values({name: s for name, (u, s, vt) in factors.items()}, keep=50)
-
-# %% [markdown]
-# ## 3 Keep the first k
+# ## 2 Keep the first k
+#
+# <kbd>core</kbd> 5 minutes
 #
 # Drop all layers but the first `k`. What is left is this line, the heart of the course:
 #
@@ -145,11 +109,13 @@ plots.singular_values({name: s for name, (u, s, vt) in factors.items()}, keep=50
 # of Eckart and Young).
 
 # %%
+names = ("head MRI", "camera", "phantom")
+factors = {name: images.svd(examples[name]) for name in names}
 u, s, vt = factors["head MRI"]
 k = 50
 reco = (u[:, :k] * s[:k]) @ vt[:k, :]
 print("shape:", reco.shape, " type:", reco.dtype)
-print("mean error of a pixel below 0.01:", abs(mri - reco).mean() < 0.01)
+print(f"mean error of a pixel: {abs(mri - reco).mean():.3f}, where 1 is white")
 
 # %% [markdown]
 # Read the line slowly. `u[:, :k]` is 256×50. `s[:k]` has 50 numbers: NumPy multiplies each
@@ -167,7 +133,385 @@ plots.image_grid(rows, titles, columns=4, row_names=names, cell=1.3)
 # ripples in the phantom at k = 20: round edges are hard for layers made of straight stripes.
 
 # %% [markdown]
-# ## 4 How good is it?
+# ## 3 One formula, many programs
+#
+# <kbd>core</kbd> 5 minutes
+#
+# Everything from here on computes one formula. For each pixel, add up k products:
+#
+# `out[row, col] = Σ u[row, i] · s[i] · vt[i, col]`
+#
+# Three indices, so three loops. The question is only who runs them.
+#
+# To rebuild only a part of the image, you take some **rows** of `u` and
+# some **columns** of `vt`. Nothing else changes. Every pixel is independent of all others. That
+# is why a GPU will like this problem.
+
+# %%
+k = 50
+right = images.reconstruct(u, s, vt, k)
+small_u = u[96:160]
+small_vt = np.ascontiguousarray(vt[:, 96:160])
+small = right[96:160, 96:160]
+print(f"whole: {right.size * k:,} steps; small part: {small.size * k:,} steps")
+
+
+def compare(image, expected=right):
+    """Print how near an image is to what the line of section 2 gave."""
+    error = np.abs(image - expected).max()
+    if image.shape == expected.shape and error < 1e-5:
+        print("every pixel is within 0.00001 of what the line of section 2 gave")
+    else:
+        print(f"shape {image.shape}, and a pixel is off by {error:.1g}")
+
+
+# %% [markdown]
+# **Program 1: Python runs three loops.** This is the formula, word for word. Python looks up types,
+# bounds and objects at each of the 204,800 steps. So only the small part is rebuilt.
+
+
+# %%
+def three_loops(u, s, vt, k):
+    out = np.zeros((len(u), vt.shape[1]), dtype=np.float32)
+    for row in range(out.shape[0]):
+        for col in range(out.shape[1]):
+            for i in range(k):
+                out[row, col] += u[row, i] * s[i] * vt[i, col]
+    return out
+
+
+compare(three_loops(small_u, s, small_vt, k), small)
+
+# %% [markdown]
+# **Program 2: the matrix product.** You know it already: broadcast `s` over the columns of `u`,
+# then `@`. A BLAS library runs the loops: it cuts them in blocks that fit the caches, and uses
+# wide instructions and all cores.
+
+# %%
+by_matmul = (u[:, :k] * s[:k]) @ vt[:k]
+compare(by_matmul)
+
+# %% [markdown]
+# ## 4 What runs where
+#
+# <kbd>core</kbd> 5 minutes
+#
+# A GPU has its own memory. So the way of an image is: read and decompose on the CPU, copy the
+# factors over, let every pixel be computed by a thread of its own, copy the image back.
+
+# %%
+pictures.way_of_an_image(size=256, k=50)
+
+# %% [markdown]
+# | step | where | why |
+# |---|---|---|
+# | read the file | CPU | files are decoded one bit after another |
+# | SVD | CPU | a library does it well; GPU: [lesson 11](11_the_decomposition_itself.ipynb) |
+# | copy `u`, `s`, `vt` | bus | two memories |
+# | rebuild | GPU | 65,536 pixels, none needs another |
+# | quality (section 9), picture | CPU | once for each image, small |
+
+# %% [markdown]
+# The plan rests on **assumptions**. Write yours down, so that you can test them later:
+#
+# - Everything is float32. The error of that is far below one grey level of 255.
+# - Factors and image fit into the GPU's memory together.
+# - The SVD is made once, and images are rebuilt often. Otherwise the SVD is the cost.
+# - The copies are worth it. [Lesson 03](03_measuring_honestly.ipynb) measures whether they are.
+#
+# How much is copied is up to you. You need k columns of `u` and k rows of `vt`. It is easy to copy
+# all of them by mistake, and nothing would tell you: the result is right.
+
+# %%
+whole = u.nbytes + s.nbytes + vt.nbytes
+needed = u[:, :k].nbytes + s[:k].nbytes + vt[:k].nbytes
+print(f"whole factors: {whole:,} bytes; the first {k} layers: {needed:,} bytes")
+print(f"{whole / needed:.1f} times too much")
+
+# %% [markdown]
+# ## 5 Your first image from a kernel
+#
+# <kbd>core</kbd> 15 minutes
+#
+# One thread computes one pixel: the two outer loops become the grid, the inner one stays a loop.
+#
+# | program 1 | kernel |
+# |---|---|
+# | `for row …`, `for col …` | `col, row = cuda.grid(2)` and a guard |
+# | `for i in range(k)` | the same loop |
+# | `out[row, col] += …` | add up in `total`, store once |
+#
+# As in [lesson 01](01_threads_blocks_grids.ipynb), x is the column, so `col` comes first.
+
+# %% [markdown]
+# ### Exercise: rebuild an image
+#
+# Write the kernel. `u` is (rows, r), `s` is (r,), `vt` is (r, cols), `out` is (rows, cols), and k
+# may be smaller than r. The image need not be square, and the grid may be larger than the image.
+#
+# <details><summary>Hint 1: the threads</summary>
+#
+# `col, row = cuda.grid(2)`, then
+# `if row < out.shape[0] and col < out.shape[1]:` around all the rest.
+#
+# </details>
+#
+# <details><summary>Hint 2: the sum</summary>
+#
+# `total` is zero before the loop, `total += u[row, i] * s[i] * vt[i, col]` stands in it, and
+# `out[row, col] = total` after it.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def reconstruct(u, s, vt, k, out):
+    """Write the sum of the first k layers to ``out``, one thread a pixel."""
+    ### BEGIN SOLUTION
+    col, row = cuda.grid(2)
+    if row < out.shape[0] and col < out.shape[1]:
+        total = 0.0
+        for i in range(k):
+            total += u[row, i] * s[i] * vt[i, col]
+        out[row, col] = total
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("reconstruct", reconstruct)
+
+# %% [markdown]
+# Now the head, from your own kernel: copy the k layers over, launch 16×16 blocks of 16×16 threads,
+# copy the image back. As long as your kernel is empty, the picture is black.
+
+# %%
+on_gpu = [cuda.to_device(np.ascontiguousarray(part)) for part in (u[:, :k], s[:k], vt[:k])]
+out = cuda.to_device(np.zeros_like(mri))
+reconstruct[(16, 16), (16, 16)](*on_gpu, k, out)
+mine = out.copy_to_host()
+plots.image_grid([mri, mine], ["original", "from your kernel, k = 50"], cell=2.2)
+
+# %% [markdown]
+# ## 6 The float64 trap
+#
+# <kbd>core</kbd> 15 minutes
+#
+# Here is the kernel as the student project that this course grew out of had it, unchanged. Its
+# image is right. It was also slow, and nobody saw why. There are **two** faults in it. Look at it
+# for a minute, and find one: u, s, vt and out are float32. Then look at your own kernel of section
+# 5. Is the same fault in it?
+
+
+# %%
+@cuda.jit
+def original(u, s, vt, k, out):
+    row, col = cuda.grid(2)
+    if row < out.shape[0] and col < out.shape[1]:
+        total = 0.0
+        for i in range(k):
+            total += u[row, i] * s[i] * vt[i, col]
+        out[row, col] = total
+
+
+# %% [markdown]
+# You will count its arithmetic with `trace`, for an image of 64×64 and k = 8. That is
+# 64 · 64 · 8 = 32,768 steps of the loop. How many **float64** operations do you expect?
+
+# %%
+predict("float64 operations, total = 0.0", 0, exact=True)
+
+# %%
+tiny = [np.ascontiguousarray(part) for part in (u[96:160, :8], s[:8], vt[:8, 96:160])]
+tiny_out = np.zeros((64, 64), dtype=np.float32)
+report = trace(original, (4, 4), (16, 16), *tiny, 8, tiny_out)
+for finding in report.findings:
+    if finding.kind == "float64":
+        print(f"line {finding.line}: {finding.code}")
+        print(finding.message)
+predict.answer("float64 operations, total = 0.0", report.operations["float64"], how="counted")
+
+# %% [markdown]
+# One in every step. In Python, `0.0` is a 64-bit number, and Numba keeps to that.
+#
+# A variable has **one** type in a kernel, so `total` is float64 in the whole loop. The product is
+# float32; it has to become float64 before it can be added. A T4 does float64 at 1/32 of the rate of
+# float32. Section 14 works out what that costs.
+
+# %% [markdown]
+# ### Exercise: no float64
+#
+# Mend this fault in the project's kernel, and leave all else as it is: one change at a time, so
+# that you can say what it did. No float64 operation may be left. The result may not change by more
+# than float32 rounding.
+#
+# <details><summary>Hint</summary>
+#
+# `float32` was imported from `numba` at the top. `float32(0)` is a zero of that type.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def reconstruct_float32(u, s, vt, k, out):
+    """As the project had it, with a float32 sum."""
+    ### BEGIN SOLUTION
+    row, col = cuda.grid(2)
+    if row < out.shape[0] and col < out.shape[1]:
+        total = float32(0)
+        for i in range(k):
+            total += u[row, i] * s[i] * vt[i, col]
+        out[row, col] = total
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("reconstruct-float32", reconstruct_float32)
+
+# %% [markdown]
+# ## 7 Which way does x walk?
+#
+# <kbd>core</kbd> 15 minutes
+#
+# The second fault is `row, col = cuda.grid(2)`. The first number is x, and a **warp**, 32 threads
+# that run together, has neighbouring x. Here these are neighbours in `row`. But in memory,
+# neighbours in `col` lie side by side. That is why [lesson 01](01_threads_blocks_grids.ipynb) said
+# that x is the column.
+#
+# The GPU moves memory in **sectors** of 32 bytes, eight float32 numbers. A block of 16×16 threads
+# gives a warp 16 values of x and 2 of y. In each step of the loop, every thread loads one number of
+# `u`, one of `s`, one of `vt`: three load **requests** of the warp.
+
+# %% [markdown]
+# Predict the sectors of one request, averaged over the three, for both mappings.
+#
+# <details><summary>Help with counting, x on the rows</summary>
+#
+# `u[row, i]`: 16 different rows, each in a sector of its own. `s[i]`: one number for all.
+# `vt[i, col]`: two neighbouring numbers.
+#
+# </details>
+
+# %%
+predict(
+    "sectors per load request, x on the rows, and on the columns", 6, 1.67, numbers=2, exact=True
+)
+
+# %%
+from course.kernels.reconstruct import reconstruct_float32 as package_float32
+from course.kernels.reconstruct import reconstruct_naive
+
+on_rows = trace(package_float32, (4, 4), (16, 16), *tiny, 8, tiny_out)
+on_columns = trace(reconstruct_naive, (4, 4), (16, 16), *tiny, 8, tiny_out)
+for name, report in (("x on the rows", on_rows), ("x on the columns", on_columns)):
+    for op in ("load", "store"):
+        total = report.total("global", op)
+        print(f"{name:16} {op:5} {total.requests:5,} requests {total.sectors:6,} sectors")
+
+found = []
+for report in (on_rows, on_columns):
+    loads = report.total("global", "load")
+    found.append(loads.sectors / loads.requests)
+question = "sectors per load request, x on the rows, and on the columns"
+predict.answer(question, found, how="counted")
+
+# %% [markdown]
+# The same arithmetic, the same result, and 3.6 times fewer sectors; for the stores 4 times fewer.
+# The counters of a real GPU (an H200) read the same eight figures.
+# [Lesson 04](04_warps_and_coalescing.ipynb) asks which of the three loads is to blame.
+#
+# The drawing shows the stores of a block's first warp. Each blue square is a thread's pixel, each
+# red frame a sector that has to be moved. On the left 16 sectors, each for two pixels.
+
+# %%
+pictures.warp_on_image()
+
+# %% [markdown]
+# ### Exercise: x along the columns
+#
+# Now mend the second fault, too: neighbours in x shall be neighbours in memory. Keep the float32
+# sum. At most 2 sectors per load request are allowed, and 4 per store request.
+#
+# <details><summary>Hint</summary>
+#
+# You change one line, and in it only an order.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def reconstruct_columns(u, s, vt, k, out):
+    """As before, x walks along the columns."""
+    ### BEGIN SOLUTION
+    col, row = cuda.grid(2)
+    if row < out.shape[0] and col < out.shape[1]:
+        total = float32(0)
+        for i in range(k):
+            total += u[row, i] * s[i] * vt[i, col]
+        out[row, col] = total
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("reconstruct-columns", reconstruct_columns)
+
+# %% [markdown]
+# ## 8 What was measured?
+#
+# <kbd>core</kbd> 5 minutes
+#
+# The original timed one 256×256 image at k = 100 on a Tesla T4:
+#
+# | program | time [ms] |
+# |---|---|
+# | CuPy | 1428 |
+# | Numba kernel | 249 |
+# | NumPy on the CPU | 0.66 |
+#
+# Is CuPy six times slower than Numba? Are GPUs no good? What was measured here?
+
+# %% [markdown]
+# First calls. CuPy loads its libraries and sets up its memory; Numba compiles the kernel. Both are
+# paid once, and both are in the figure. NumPy was ready. The table compares start-up costs, and
+# says nothing about kernels.
+#
+# A time answers one question. Say which: the first image of a program, or each further one? With or
+# without the copies? Against which CPU program? [Lesson 03](03_measuring_honestly.ipynb) is about
+# nothing else.
+
+# %% [markdown]
+# Is the GPU faster, then? Here is an image of 2048×2048 pixels with k = 256, recorded on an H200
+# and on the 16 cores beside it, first calls apart. Where copies are inside, the name says so.
+
+# %%
+size = "2048x2048x256"
+programs = {
+    "NumPy, 16 cores": ("crossing", "NumPy"),
+    "a kernel like yours": ("reconstruct", "reconstruct_naive 32x8"),
+    "the same, with copies": ("crossing", "kernel and copies"),
+    "CuPy, with copies": ("crossing", "CuPy and copies"),
+    "tiles (lesson 05)": ("reconstruct", "reconstruct_tiled 16x16"),
+}
+times = {
+    name: recorded("measuring", kernel=kernel, variant=variant, shape=size)[0].median
+    for name, (kernel, variant) in programs.items()
+}
+print(f"tiles: {times['NumPy, 16 cores'] / times['tiles (lesson 05)']:.1f} times as fast as NumPy")
+plots.time_bars(times, "2048 × 2048, k = 256: H200 and CPU (recorded)")
+
+# %% [markdown]
+# A first kernel is level with NumPy, and with its copies it loses. A better kernel wins clearly.
+# The simulator does not tell you such times: it counts, it has no clock. What its counts are worth
+# in time is the question of the next lessons: [lesson 03](03_measuring_honestly.ipynb) measures,
+# [lesson 04](04_warps_and_coalescing.ipynb) explains the sectors in full, and
+# [lesson 05](05_shared_memory.ipynb) makes the kernel of the last bar.
+
+# %% [markdown]
+# ## 9 How good is it?
+#
+# <kbd>deepening</kbd> 20 minutes
 #
 # "Looks fine" is no figure. The **mean squared error** (MSE) is the mean of
 # `(image - approximation) ** 2` over all pixels. The **peak signal-to-noise ratio** puts it on a
@@ -255,7 +599,27 @@ from_pixels = images.mse(mri, reco) * mri.size
 print("same to a thousandth:", abs(dropped - from_pixels) < 1e-3 * from_pixels)
 
 # %% [markdown]
-# ## 5 When is it smaller?
+# Where are the errors? A ufunc ([lesson 01](01_threads_blocks_grids.ipynb), section 12) gives each
+# pixel's squared error, again on the GPU. The picture shows it 300 times brighter.
+
+
+# %%
+@cuda.vectorize(["float32(float32, float32)"])
+def squared_error(a, b):
+    difference = a - b
+    return difference * difference
+
+
+errors = squared_error(mri, right)
+plots.image_grid([right, 300 * errors], ["k = 50", "squared error, × 300"], cell=2.2)
+
+# %% [markdown]
+# The error sits on edges, where grey levels jump. Smooth parts need few layers.
+
+# %% [markdown]
+# ## 10 When is it smaller?
+#
+# <kbd>deepening</kbd> 25 minutes
 #
 # The image is 256 · 256 numbers. For k layers you store k columns of `u`, k numbers of `s` and k
 # rows of `vt`. Predict the largest k for which that is **fewer** numbers than the image has.
@@ -299,6 +663,17 @@ predict.answer("largest k that still compresses 256 x 256", largest, how="comput
 # the same product is inside every neural network.
 
 # %% [markdown]
+# Why do a few layers carry so much? The singular values fall quickly. Compare the images. The
+# camera's curve is long, since grass is full of detail. The MRI's ends sooner, since its black
+# borders hold nothing. (The plot ends at a ten-thousandth of the first value.)
+
+# %%
+for name, (_, values, _) in factors.items():
+    large = np.sum(values > 1e-4 * values[0])
+    print(f"{name:8} {large} of {len(values)} values are above 1/10,000 of the first")
+plots.singular_values({name: values for name, (_, values, _) in factors.items()}, keep=50)
+
+# %% [markdown]
 # ### Exercise: choose k by energy
 #
 # The **energy** of a layer is `s[i] ** 2`. Return the smallest k whose first k layers hold at least
@@ -337,58 +712,16 @@ for name in names:
     print(f"{name:8}  99% at k = {k99:2}  PSNR {decibel:.0f} dB  SSIM {similarity:.2f}")
 
 # %% [markdown]
-# ## 6 One formula, seven programs
+# ## 11 Five more programs
 #
-# Everything from here on computes one formula. For each pixel, add up k products:
+# <kbd>deepening</kbd> 15 minutes
 #
-# `out[row, col] = Σ u[row, i] · s[i] · vt[i, col]`
+# The formula of section 3 again: for each pixel, add up k products. The question is who runs the
+# loops.
 #
-# Three indices, so three loops. The question is only who runs them.
-
-# %%
-k = 50
-right = images.reconstruct(u, s, vt, k)
-small_u = u[96:160]
-small_vt = np.ascontiguousarray(vt[:, 96:160])
-small = right[96:160, 96:160]
-print(f"whole: {right.size * k:,} steps; small part: {small.size * k:,} steps")
-
-
-def compare(image, expected=right):
-    """Print how near an image is to what the line of section 3 gave."""
-    error = np.abs(image - expected).max()
-    if image.shape == expected.shape and error < 1e-5:
-        print("every pixel is within 0.00001 of what the line of section 3 gave")
-    else:
-        print(f"shape {image.shape}, and a pixel is off by {error:.1g}")
-
-
-# %% [markdown]
-# A detail worth a smile: to rebuild only a part of the image, you take some **rows** of `u` and
-# some **columns** of `vt`. Nothing else changes. Every pixel is independent of all others. That
-# is why a GPU will like this problem.
-
-# %% [markdown]
-# **Program 1: Python runs three loops.** This is the formula, word for word. Python looks up types,
-# bounds and objects at each of the 204,800 steps. So only the small part is rebuilt.
-
-
-# %%
-def three_loops(u, s, vt, k):
-    out = np.zeros((len(u), vt.shape[1]), dtype=np.float32)
-    for row in range(out.shape[0]):
-        for col in range(out.shape[1]):
-            for i in range(k):
-                out[row, col] += u[row, i] * s[i] * vt[i, col]
-    return out
-
-
-compare(three_loops(small_u, s, small_vt, k), small)
-
-# %% [markdown]
 # ### Exercise: one loop
 #
-# **Program 2: Python runs one loop, over the layers.** NumPy makes a whole layer at once:
+# **Program 3: Python runs one loop, over the layers.** NumPy makes a whole layer at once:
 # `np.outer(column, row)`. Add k of them up. The result is float32, like the factors.
 #
 # <details><summary>Hint</summary>
@@ -414,7 +747,7 @@ def one_loop(u, s, vt, k):
 check("one-loop", one_loop)
 
 # %% [markdown]
-# **Program 3: einsum.** You write the indices of the formula: `r` for the row, `c` for the column.
+# **Program 4: einsum.** You write the indices of the formula: `r` for the row, `c` for the column.
 # What is missing behind the arrow, `i`, is summed. NumPy runs all three loops, in C.
 
 # %%
@@ -422,7 +755,7 @@ by_einsum = np.einsum("ri,i,ic->rc", u[:, :k], s[:k], vt[:k])
 compare(by_einsum)
 
 # %% [markdown]
-# **Program 4: broadcasting.** All products at once, in an array with three axes: row, layer,
+# **Program 5: broadcasting.** All products at once, in an array with three axes: row, layer,
 # column. Then a sum over the layers. It reads well, and it needs k times the memory of the image.
 
 # %%
@@ -430,15 +763,6 @@ products = u[:, :k, None] * s[:k, None] * vt[:k]
 by_broadcasting = products.sum(axis=1)
 compare(by_broadcasting)
 print(f"{products.shape}: {products.nbytes:,} bytes for an image of {right.nbytes:,}")
-
-# %% [markdown]
-# **Program 5: the matrix product.** You know it already: broadcast `s` over the columns of `u`,
-# then `@`. A BLAS library runs the loops: it cuts them in blocks that fit the caches, and uses
-# wide instructions and all cores.
-
-# %%
-by_matmul = (u[:, :k] * s[:k]) @ vt[:k]
-compare(by_matmul)
 
 # %% [markdown]
 # **Program 6: Numba compiles the loops, threads share the rows.** `prange` hands the rows to the
@@ -492,7 +816,9 @@ compare(by_processes)
 # process, and the bands back.
 
 # %% [markdown]
-# ## 7 What the clock says
+# ## 12 What the clock says
+#
+# <kbd>deepening</kbd> 10 minutes
 #
 # A time needs rules, or it says nothing. Yours: everything is called once before (no compilation in
 # the figure), then again and again for 0.2 seconds, at least three times. The median counts. The
@@ -564,43 +890,19 @@ plots.time_bars(times, "512 × 512 pixels, k = 50, on this machine's CPU")
 # its own. Run the two cells again. What is the same in both runs?
 
 # %% [markdown]
-# ## 8 What runs where
-#
-# A GPU has its own memory. So the way of an image is: read and decompose on the CPU, copy the
-# factors over, let every pixel be computed by a thread of its own, copy the image back.
+# The table of section 8 compared first calls. Here are the same size and k, first calls apart, on
+# your machine:
 
 # %%
-pictures.way_of_an_image(size=256, k=50)
+# NBVAL_IGNORE_OUTPUT
+again = median_ms(by_threads, u, s, vt, 100)
+by_numpy = median_ms(cpu.reconstruct_matmul, u, s, vt, 100)
+print(f"256 x 256, k = 100, first calls apart: threads {again:.2g} ms, NumPy {by_numpy:.2g} ms")
 
 # %% [markdown]
-# | step | where | why |
-# |---|---|---|
-# | read the file | CPU | files are decoded one bit after another |
-# | SVD | CPU | a library does it well; lesson 11 brings it to the GPU |
-# | copy `u`, `s`, `vt` | bus | two memories |
-# | rebuild | GPU | 65,536 pixels, none needs another |
-# | PSNR, SSIM, picture | CPU | once for each image, small |
-
-# %% [markdown]
-# The plan rests on **assumptions**. Write yours down, so that you can test them later:
+# ## 13 The same line with CuPy
 #
-# - Everything is float32. The error of that is far below one grey level of 255.
-# - Factors and image fit into the GPU's memory together.
-# - The SVD is made once, and images are rebuilt often. Otherwise the SVD is the cost.
-# - The copies are worth it. Lesson 03 measures whether they are.
-
-# %% [markdown]
-# How much is copied is up to you. You need k columns of `u` and k rows of `vt`. It is easy to copy
-# all of them by mistake, and nothing would tell you: the result is right.
-
-# %%
-whole = u.nbytes + s.nbytes + vt.nbytes
-needed = u[:, :k].nbytes + s[:k].nbytes + vt[:k].nbytes
-print(f"whole factors: {whole:,} bytes; the first {k} layers: {needed:,} bytes")
-print(f"{whole / needed:.1f} times too much")
-
-# %% [markdown]
-# ## 9 The same line with CuPy
+# <kbd>deepening</kbd> 5 minutes
 #
 # CuPy is NumPy on the GPU: the same names, other memory. `course.xp` is CuPy where CuPy and a GPU
 # work, and NumPy elsewhere. Then NumPy stands in, and this section runs on your CPU.
@@ -617,137 +919,14 @@ compare(by_cupy)
 
 # %% [markdown]
 # The line in the middle is the one you know. Before it, `asarray` copies to the GPU; after it,
-# `get` copies back. Programs 3 and 4 would run there in the same way. So why write a kernel at all?
+# `get` copies back. Programs 4 and 5 would run there in the same way. So why write a kernel at all?
 # Because a library has only the operations that it has, and because you want to know what they do.
 
 # %% [markdown]
-# ## 10 Your first image from a kernel
+# ## 14 What float64 costs on a T4
 #
-# One thread computes one pixel: the two outer loops become the grid, the inner one stays a loop.
+# <kbd>deepening</kbd> 5 minutes
 #
-# | program 1 | kernel |
-# |---|---|
-# | `for row …`, `for col …` | `col, row = cuda.grid(2)` and a guard |
-# | `for i in range(k)` | the same loop |
-# | `out[row, col] += …` | add up in `total`, store once |
-#
-# As in lesson 01, x is the column, so `col` comes first.
-
-# %% [markdown]
-# ### Exercise: rebuild an image
-#
-# Write the kernel. `u` is (rows, r), `s` is (r,), `vt` is (r, cols), `out` is (rows, cols), and k
-# may be smaller than r. The image need not be square, and the grid may be larger than the image.
-#
-# <details><summary>Hint 1: the threads</summary>
-#
-# `col, row = cuda.grid(2)`, then
-# `if row < out.shape[0] and col < out.shape[1]:` around all the rest.
-#
-# </details>
-#
-# <details><summary>Hint 2: the sum</summary>
-#
-# `total` is zero before the loop, `total += u[row, i] * s[i] * vt[i, col]` stands in it, and
-# `out[row, col] = total` after it.
-#
-# </details>
-
-
-# %% tags=["exercise"]
-@cuda.jit
-def reconstruct(u, s, vt, k, out):
-    """Write the sum of the first k layers to ``out``, one thread a pixel."""
-    ### BEGIN SOLUTION
-    col, row = cuda.grid(2)
-    if row < out.shape[0] and col < out.shape[1]:
-        total = 0.0
-        for i in range(k):
-            total += u[row, i] * s[i] * vt[i, col]
-        out[row, col] = total
-    ### END SOLUTION
-
-
-# %% tags=["check"]
-check("reconstruct", reconstruct)
-
-# %% [markdown]
-# Now the head, from your own kernel: copy the k layers over, launch 16×16 blocks of 16×16 threads,
-# copy the image back. As long as your kernel is empty, the picture is black.
-
-# %%
-on_gpu = [cuda.to_device(np.ascontiguousarray(part)) for part in (u[:, :k], s[:k], vt[:k])]
-out = cuda.to_device(np.zeros_like(mri))
-reconstruct[(16, 16), (16, 16)](*on_gpu, k, out)
-mine = out.copy_to_host()
-plots.image_grid([mri, mine], ["original", "from your kernel, k = 50"], cell=2.2)
-
-# %% [markdown]
-# Where are the errors? A ufunc from lesson 01 gives each pixel's squared error, again on the GPU.
-# The picture shows it 300 times brighter.
-
-
-# %%
-@cuda.vectorize(["float32(float32, float32)"])
-def squared_error(a, b):
-    difference = a - b
-    return difference * difference
-
-
-errors = squared_error(mri, right)
-plots.image_grid([right, 300 * errors], ["k = 50", "squared error, × 300"], cell=2.2)
-
-# %% [markdown]
-# The error sits on edges, where grey levels jump. Smooth parts need few layers.
-
-# %% [markdown]
-# ## 11 The float64 trap
-#
-# Here is the kernel as the student project that this course grew out of had it, unchanged. Its
-# image is right. It was also slow, and nobody saw why. There are **two** faults in it. Look at it
-# for a minute, and find one: u, s, vt and out are float32. Then look at your own kernel of section
-# 10. Is the same fault in it?
-
-
-# %%
-@cuda.jit
-def original(u, s, vt, k, out):
-    row, col = cuda.grid(2)
-    if row < out.shape[0] and col < out.shape[1]:
-        total = 0.0
-        for i in range(k):
-            total += u[row, i] * s[i] * vt[i, col]
-        out[row, col] = total
-
-
-# %% [markdown]
-# You will count its arithmetic with `trace`, for an image of 64×64 and k = 8. That is
-# 64 · 64 · 8 = 32,768 steps of the loop. How many **float64** operations do you expect?
-
-# %%
-predict("float64 operations, total = 0.0", 0, exact=True)
-
-# %%
-tiny = [np.ascontiguousarray(part) for part in (u[96:160, :8], s[:8], vt[:8, 96:160])]
-tiny_out = np.zeros((64, 64), dtype=np.float32)
-report = trace(original, (4, 4), (16, 16), *tiny, 8, tiny_out)
-predict.answer("float64 operations, total = 0.0", report.operations["float64"], how="counted")
-
-# %% [markdown]
-# One in every step. Which line is it?
-
-# %%
-for finding in report.findings:
-    if finding.kind == "float64":
-        print(f"line {finding.line}: {finding.code}")
-        print(finding.message)
-
-# %% [markdown]
-# In Python, `0.0` is a 64-bit number, and Numba keeps to that. A variable has **one** type in a
-# kernel, so `total` is float64 in the whole loop. The product is float32; it has to become float64
-# before it can be added.
-
-# %% [markdown]
 # This is the loop as Numba's compiler translates it for a Tesla T4 (PTX for `sm_75`, numba-cuda
 # 0.30.4; the loads are left out):
 #
@@ -778,179 +957,44 @@ print("measured on the T4: 52.9 ms with 8x8 blocks, 53.2 ms with 16x16")
 # instructions are a fact; which clock the GPU ran at, nobody wrote down.
 
 # %% [markdown]
-# ### Exercise: no float64
-#
-# Mend this fault in the project's kernel, and leave all else as it is: one change at a time, so
-# that you can say what it did. No float64 operation may be left. The result may not change by more
-# than float32 rounding.
-#
-# <details><summary>Hint</summary>
-#
-# `float32` was imported from `numba` at the top. `float32(0)` is a zero of that type.
-#
-# </details>
-
-
-# %% tags=["exercise"]
-@cuda.jit
-def reconstruct_float32(u, s, vt, k, out):
-    """As the project had it, with a float32 sum."""
-    ### BEGIN SOLUTION
-    row, col = cuda.grid(2)
-    if row < out.shape[0] and col < out.shape[1]:
-        total = float32(0)
-        for i in range(k):
-            total += u[row, i] * s[i] * vt[i, col]
-        out[row, col] = total
-    ### END SOLUTION
-
-
-# %% tags=["check"]
-check("reconstruct-float32", reconstruct_float32)
-
-# %% [markdown]
 # The package has the same kernel. Its trace: no float64, and one more float32 operation in each
 # step. Do you lose accuracy? In principle yes. For an image it is far below one grey level of
 # 255, which is 0.004.
 
 # %%
-from course.kernels.reconstruct import reconstruct_float32 as package_float32
-
 report = trace(package_float32, (4, 4), (16, 16), *tiny, 8, tiny_out)
 exact = (tiny[0].astype(np.float64) * tiny[1]) @ tiny[2]
 print({kind: f"{report.operations[kind]:,}" for kind in ("float32", "float64")})
 print("largest error below 0.00001:", abs(tiny_out - exact).max() < 1e-5)
 
 # %% [markdown]
-# ## 12 Which way does x walk?
+# ## 15 Pictures of your own
 #
-# The second fault is `row, col = cuda.grid(2)`. The first number is x, and a **warp**, 32 threads
-# that run together, has neighbouring x. Here these are neighbours in `row`. But in memory,
-# neighbours in `col` lie side by side. That is why lesson 01 said that x is the column.
-
-# %% [markdown]
-# The GPU moves memory in **sectors** of 32 bytes, eight float32 numbers. A block of 16×16 threads
-# gives a warp 16 values of x and 2 of y. In each step of the loop, every thread loads one number of
-# `u`, one of `s`, one of `vt`: three load **requests** of the warp.
-
-# %% [markdown]
-# Predict the sectors of one request, averaged over the three, for both mappings.
+# <kbd>deepening</kbd> 5 minutes
 #
-# <details><summary>Help with counting, x on the rows</summary>
+# Your own images come in all kinds: colour, palettes, 16 bits, any size, some of them broken.
+# `load_folder` makes them all grey, of one size (Lanczos resampling), with values from 0 to 1.
+# What it cannot read it names, and goes on.
 #
-# `u[row, i]`: 16 different rows, each in a sector of its own. `s[i]`: one number for all.
-# `vt[i, col]`: two neighbouring numbers.
-#
-# </details>
+# Here is a folder with three good files and a broken one.
 
 # %%
-predict("sectors per load request, x on the rows", 6, exact=True)
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-# %%
-predict("sectors per load request, x on the columns", 1.67, exact=True)
+from PIL import Image
 
-# %%
-from course.kernels.reconstruct import reconstruct_naive
+with TemporaryDirectory() as folder:
+    path = Path(folder)
+    photo = Image.open(data_path("images", "coffee.jpg"))
+    photo.save(path / "colour.png")
+    photo.quantize(16).save(path / "palette.png")
+    Image.fromarray((mri * 65535).astype(np.uint16)).save(path / "sixteen_bits.tif")
+    (path / "broken.jpg").write_bytes(b"this is no picture")
+    loaded = images.load_folder(path, size=256)
 
-on_rows = trace(package_float32, (4, 4), (16, 16), *tiny, 8, tiny_out)
-on_columns = trace(reconstruct_naive, (4, 4), (16, 16), *tiny, 8, tiny_out)
-for name, report in (("x on the rows", on_rows), ("x on the columns", on_columns)):
-    for op in ("load", "store"):
-        total = report.total("global", op)
-        print(f"{name:16} {op:5} {total.requests:5,} requests {total.sectors:6,} sectors")
-
-# %%
-loads = on_rows.total("global", "load")
-predict.answer(
-    "sectors per load request, x on the rows", loads.sectors / loads.requests, how="counted"
-)
-
-# %%
-loads = on_columns.total("global", "load")
-predict.answer(
-    "sectors per load request, x on the columns", loads.sectors / loads.requests, how="counted"
-)
-
-# %% [markdown]
-# The same arithmetic, the same result, and 3.6 times fewer sectors; for the stores 4 times fewer.
-# The counters of a real GPU (an H200) read the same eight figures. Lesson 04 asks which of the
-# three loads is to blame.
-#
-# The drawing shows the stores of a block's first warp. Each blue square is a thread's pixel, each
-# red frame a sector that has to be moved. On the left 16 sectors, each for two pixels.
-
-# %%
-pictures.warp_on_image()
-
-# %% [markdown]
-# ### Exercise: x along the columns
-#
-# Now mend the second fault, too: neighbours in x shall be neighbours in memory. Keep the float32
-# sum. At most 2 sectors per load request are allowed, and 4 per store request.
-#
-# <details><summary>Hint</summary>
-#
-# You change one line, and in it only an order.
-#
-# </details>
-
-
-# %% tags=["exercise"]
-@cuda.jit
-def reconstruct_columns(u, s, vt, k, out):
-    """As before, x walks along the columns."""
-    ### BEGIN SOLUTION
-    col, row = cuda.grid(2)
-    if row < out.shape[0] and col < out.shape[1]:
-        total = float32(0)
-        for i in range(k):
-            total += u[row, i] * s[i] * vt[i, col]
-        out[row, col] = total
-    ### END SOLUTION
-
-
-# %% tags=["check"]
-check("reconstruct-columns", reconstruct_columns)
-
-# %% [markdown]
-# What is that worth in time? The simulator does not say, and you should not believe it if it did:
-# it counts, it has no clock. Caches catch part of the extra sectors on a real GPU. Lesson 03
-# measures, lesson 04 explains the sectors in full.
-
-# %% [markdown]
-# ## 13 What was measured?
-#
-# The original timed one 256×256 image at k = 100 on a Tesla T4:
-#
-# | program | time [ms] |
-# |---|---|
-# | CuPy | 1428 |
-# | Numba kernel | 249 |
-# | NumPy on the CPU | 0.66 |
-#
-# Is CuPy six times slower than Numba? Are GPUs no good? What was measured here?
-
-# %% [markdown]
-# First calls. CuPy loads its libraries and sets up its memory; Numba compiles the kernel. Both are
-# paid once, and both are in the figure. NumPy was ready. The table compares start-up costs, and
-# says nothing about kernels.
-#
-# You saw the same in section 6, on your own machine: the first call of `by_threads` against its
-# second.
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-again = median_ms(by_threads, u, s, vt, 100)
-by_numpy = median_ms(cpu.reconstruct_matmul, u, s, vt, 100)
-print(f"256 x 256, k = 100, first calls apart: threads {again:.2g} ms, NumPy {by_numpy:.2g} ms")
-
-# %% [markdown]
-# The lesson is not "add a warm-up" alone. A time answers one question. Say which: the first image
-# of a program, or each further one? With or without the copies? Against which CPU program? Lesson
-# 03 is about nothing else.
-
-# %%
-progress()
+print(loaded.names, loaded.images.shape, loaded.images.dtype)
+print("skipped:", [name for name, reason in loaded.skipped])
 
 # %% [markdown]
 # ## What you should be able to say now
@@ -961,6 +1005,9 @@ progress()
 # - The grid replaces the loops over pixels; the sum stays a loop in each thread.
 # - `0.0` in a kernel is float64, and `float32(0)` is not.
 # - x belongs on the axis whose neighbours are neighbours in memory: the last one.
+
+# %%
+progress()
 
 # %% [markdown]
 # ## Questions
@@ -1024,4 +1071,4 @@ progress()
 #   decomposition, in colour.
 # - [Image quality: from error visibility to structural
 #   similarity](https://doi.org/10.1109/TIP.2003.819861), the paper behind SSIM.
-# - Next in the course: lesson 03, Measuring honestly.
+# - Next in the course: [lesson 03](03_measuring_honestly.ipynb), Measuring honestly.

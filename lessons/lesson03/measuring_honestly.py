@@ -23,7 +23,8 @@
 # %% [markdown]
 # ## What you need
 #
-# Lessons 00 to 02: kernels, blocks and grids, the reconstruction, the float64 trap.
+# Lessons [00](00_the_machine_in_front_of_you.ipynb) to [02](02_an_image_from_its_svd.ipynb):
+# kernels, blocks and grids, the reconstruction, the float64 trap.
 #
 # **Without a GPU** nothing here pretends to time one. You see two things instead: the least time
 # that the work could take, and figures that were **recorded** on an NVIDIA H200. What runs on the
@@ -33,14 +34,15 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 2 hours with the seven exercises. Section 6 is a good place for a break. The computer needs
-# less than half a minute of it.
+# About 3 hours with the seven exercises. After section 8 is a good place for a break.
+# The computer needs less than half a minute of it.
+#
+# Core: sections 1 to 8, 70 minutes. Deepening: sections 9 to 17, 105 minutes.
 
 # %%
 from time import perf_counter
 
 import numpy as np
-from numba import njit
 
 from course import benchmark, bound, check, cuda, gpu, known_gpu, measure
 from course import plots, predict, progress, recorded, transfers
@@ -50,6 +52,8 @@ from lessons.lesson03.toy_gpu import ToyGPU
 
 # %% [markdown]
 # ## 1 Five claims
+#
+# <kbd>core</kbd> 5 minutes
 #
 # The student project behind this course measured on a Tesla T4, in ms:
 #
@@ -62,8 +66,8 @@ from lessons.lesson03.toy_gpu import ToyGPU
 # | NumPy at 2048², k = 256 | 37.6 cold, 7.08 warm |
 
 # %% [markdown]
-# (**Shared memory** is fast memory that the threads of a block have in common: lesson 05.) The
-# project concluded, in other words:
+# (**Shared memory** is fast memory that the threads of a block have in common:
+# [lesson 05](05_shared_memory.ipynb).) The project concluded, in other words:
 #
 # 1. CuPy is slower than Numba.
 # 2. Shared memory makes a small image 20 times slower: a "speed-up" of 0.05×.
@@ -95,12 +99,14 @@ print(f"the project's kernel, 2048 x 2048, k = 256, on an H200: {right:.2f} ms")
 # %% [markdown]
 # ## 2 A clock that lies
 #
+# <kbd>core</kbd> 5 minutes
+#
 # The host and the GPU work at the same time. A launch only puts work into a **queue** and returns:
 # launches are **asynchronous**. So what does a clock see that is read before and after a launch?
 #
-# Try it with a toy. It has a clock and a queue, and each launch takes the time that you choose, in
-# ms: `work` on the GPU, `launch` on the host. `steady` leaves chance out. Its figures are the same
-# on every machine.
+# Try it with a toy. It has a clock and a queue. Each launch takes the time that you choose, in ms:
+# `work` on the GPU, here 2, and `launch` on the host, here 0.3. `steady` leaves chance out. Its
+# figures are the same on every machine. What is `after - before`, in ms?
 
 # %%
 toy = ToyGPU(work=2.0, launch=0.3, compiling=0.0, steady=True)
@@ -110,10 +116,6 @@ after = toy.clock()
 toy.synchronize()
 at_last = toy.clock()
 
-# %% [markdown]
-# The work takes 2 ms, the launch 0.3 ms. What is `after - before`, in ms?
-
-# %%
 predict("ms between two readings around a launch", 2.3, within=1.1)
 
 # %%
@@ -126,17 +128,9 @@ plots.timeline(toy, marks=marks)
 
 # %% [markdown]
 # The clock was right. The question was wrong: it asked how long the host was busy. The work ends
-# where the host has waited for it: `synchronize()`.
-#
-# And the same in a real measurement. The kernel of the project, 2048×2048 pixels, k = 256:
-
-# %%
-for way in ("host clock, no synchronize", "host clock, synchronize"):
-    print(f"{way:27} {h200('way of timing', way):6.3f} ms")
-
-# %% [markdown]
-# A kernel that is 60 times "faster" by leaving a line out! Such a figure gives itself away: it
-# stays the same, whatever the size of the image. It is the price of a launch.
+# where the host has waited for it: `synchronize()`. A figure without it gives itself away: it stays
+# the same, whatever the size of the image. It is the price of a launch. (Section 5 shows such a
+# figure, from a real GPU.)
 #
 # The queue has a second trap. What other launches left in it is waited for by *you*.
 
@@ -155,39 +149,19 @@ plots.timeline(toy, marks={"before": before, "after": toy.clock()})
 # %% [markdown]
 # ## 3 The first call
 #
-# A kernel or an `njit` function is compiled when it is called for the first time. Here you see it
-# on your own CPU. (`.py_func` is the Python function that a compiled one was made from.)
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-u = np.random.default_rng(3).random((256, 100), dtype=np.float32)
-s, vt = np.ones(100, dtype=np.float32), np.ascontiguousarray(u.T)
-fresh = njit(cpu.reconstruct_parallel.py_func)  # nothing of it is compiled yet
-for call in ("first", "second", "third"):
-    start = perf_counter()
-    fresh(u, s, vt, 100)
-    print(f"{call} call: {1e3 * (perf_counter() - start):8.2f} ms")
-
-# %% [markdown]
+# <kbd>core</kbd> 5 minutes
+#
+# A kernel or an `njit` function is compiled when it is called for the first time.
+#
 # **Claim 2.** The shared-memory kernel took 186 ms at 512, and 53.7 ms at 1024, with k = size. From
-# 512 to 1024 there are twice as many rows, columns and layers: 2 · 2 · 2 = 8 times the work. What
-# should the kernel have taken at 512, in ms?
-
-# %%
-predict("ms of the kernel at 512, from 53.7 at 1024", 6.7, within=1.05)
+# 512 to 1024 there are twice as many rows, columns and layers: 2 · 2 · 2 = 8 times the work. So it
+# should have taken an eighth at 512. That was the first size that was measured, and the rest is the
+# compiler. Beside it, this course's kernel with shared memory, recorded on the H200's machine at
+# 512×512 and k = 256:
 
 # %%
 expected = 53.7 / 8
-print(f"so {186 - expected:.0f} of 186 ms were something else")
-predict.answer(
-    "ms of the kernel at 512, from 53.7 at 1024", round(expected, 1), unit="ms", how="computed"
-)
-
-# %% [markdown]
-# 512 was the first size that was measured. The rest is the compiler. On the H200's machine, this
-# course's kernel with shared memory, 512×512 and k = 256:
-
-# %%
+print(f"T4: {expected:.1f} ms expected, so {186 - expected:.0f} of 186 ms were something else")
 shape = "512x512x256"
 first = h200("reconstruct", "reconstruct_tiled 16x16", shape, metric="first call")
 later = h200("reconstruct", "reconstruct_tiled 16x16", shape)
@@ -198,7 +172,7 @@ print(f"without shared memory {naive:.3f} ms: shared memory is {naive / later:.1
 # %% [markdown]
 # Claim 2 falls: it compared a compiler's time with a kernel's. Is shared memory a gain, then? For
 # *this course's* kernels on an H200 it is. For the project's own kernels on a T4 the figures say
-# "no difference": section 7 finds two that did equal work, 52.9 ms without and 53.7 with it.
+# "no difference": section 13 finds two that did equal work, 52.9 ms without and 53.7 with it.
 #
 # Now **claim 1**: CuPy 1428 ms, Numba 249, one image, first calls inside. Recorded on the H200:
 # each library in a process of its own, the first image and the median of twenty more. Copies are
@@ -222,10 +196,12 @@ predict.answer("faster at later images", min(later, key=later.get))
 # them **apart**.
 #
 # And look at NumPy. For an image that small, neither of the two comes near it: copies are inside.
-# Section 10 takes that apart.
+# Section 16 takes that apart.
 
 # %% [markdown]
 # ## 4 One sample is none
+#
+# <kbd>core</kbd> 20 minutes
 #
 # You know now where a measurement begins and ends. How often should you take it? Here are 300 calls
 # of one and the same NumPy program, on your machine. (`benchmark` with `host=True` uses the host's
@@ -233,30 +209,19 @@ predict.answer("faster at later images", min(later, key=later.get))
 
 # %%
 # NBVAL_IGNORE_OUTPUT
+u = np.random.default_rng(3).random((256, 100), dtype=np.float32)
+s, vt = np.ones(100, dtype=np.float32), np.ascontiguousarray(u.T)
 timing = benchmark(cpu.reconstruct_one_loop, u, s, vt, 20, host=True, samples=300)
 plots.samples(timing.samples, "NumPy, layer by layer, 256 × 256, k = 20, on your CPU")
 
 # %% [markdown]
 # Never twice the same. There is a floor, and above it lie samples in which the machine had
-# something else to do. Disturbances make a call **slower**, hardly ever faster. So the samples lie
-# on one side of the floor.
+# something else to do. Disturbances make a call **slower**, hardly ever faster.
 #
 # The **median** has half of the samples below it. The **quartiles** enclose the middle half: they
-# tell how much the samples scatter. On a quiet machine **mean** and median lie close together, as
-# perhaps in your picture. But the mean is a bad witness. Let one more sample come that takes a
-# hundred times as long:
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-disturbed = [*timing.samples, 100 * timing.median]
-for name, figure in (("mean", np.mean), ("median", np.median)):
-    before, after = figure(timing.samples), figure(disturbed)
-    print(f"{name:7} {before:.3f} ms, with one long sample more {after:.3f} ms")
-
-# %% [markdown]
-# One of 301 samples. It moves the mean by a third of the median, about. The median stays.
-
-# %% [markdown]
+# tell how much the samples scatter. The mean is a bad witness: of 300 samples, a single one that
+# takes a hundred times as long moves it by a third. The median stays.
+#
 # The toy, too, is disturbed: a launch takes 2 ms, give or take a few percent, but each seventh
 # takes six times as long. What is the mean of many, in ms?
 
@@ -286,34 +251,6 @@ predict.answer(
 # report **median, quartiles and how many samples**.
 
 # %% [markdown]
-# Which of two programs is faster? Quartiles cannot tell. They say how much *single calls* scatter,
-# and that stays the same, however many you take. You need another question: how well do you know
-# the **median** itself? Each sample falls below the true median with probability ½, like a coin. So
-# one can count how far from the middle of the sorted samples the true median may lie. That gives a
-# **confidence interval**: in 95 of 100 such experiments the true median is inside.
-
-# %%
-for count in (10, 70, 1000):
-    toy, times = ToyGPU(work=2.0), []
-    toy.launch()
-    for _ in range(count):
-        toy.synchronize()
-        start = toy.clock()
-        toy.launch()
-        toy.synchronize()
-        times.append(1e3 * (toy.clock() - start))
-    q1, median, q3 = np.percentile(times, (25, 50, 75))
-    low, high = measure.median_interval(times)
-    print(f"n = {count:4}: middle half {q1:.3f} to {q3:.3f} ms, ", end="")
-    print(f"median {median:.3f}, between {low:.3f} and {high:.3f} ms")
-
-# %% [markdown]
-# With more samples the middle half stays, and the interval shrinks. If the intervals of two
-# programs do not overlap, their medians differ. If they do, these figures do not tell: take more
-# samples. (All of that holds for samples that know nothing of each other. Clocks that rise and
-# machines that warm up break it. So time two programs in turns.)
-
-# %% [markdown]
 # ### Exercise: time a launch
 #
 # This is how it is often written. Four things are wrong, and a fifth is the unit.
@@ -326,6 +263,9 @@ for count in (10, 70, 1000):
 #
 # Write it rightly: return the median time of a launch's work, in **ms**. The three functions come
 # as arguments, from a toy that you do not see; `clock()` gives seconds. Take at least five samples.
+#
+# (A median of many samples forgives a first call, or a full queue, among them, and so does the
+# check. Do not count on it: in five samples, three faults are most of them.)
 #
 # <details><summary>Hint: the order</summary>
 #
@@ -355,54 +295,18 @@ def time_launch(launch, synchronize, clock):
 check("time-a-launch", time_launch)
 
 # %% [markdown]
-# A median of many samples forgives a first call, or a full queue, among them. The check looks at
-# your figure only, so it forgives that, too. Do not count on it: in five samples, three faults are
-# most of them.
-
-# %% [markdown]
-# ## 5 Short kernels, warm caches
+# ## 5 Short kernels
+#
+# <kbd>core</kbd> 5 minutes
 #
 # Your function is right to a few hundredths of a millisecond: the launch itself is in it. A short
 # kernel drowns in that. So GPUs have a clock of their own. An **event** goes into the queue like a
 # launch, and the GPU notes the time when it comes to it.
 
-# %%
-toy = ToyGPU(work=0.02, launch=0.1, compiling=0.0, steady=True)
-begin = toy.event()
-for _ in range(3):
-    toy.launch()
-end = toy.event()
-toy.synchronize()
-print(f"work 0.02 ms; between the events {1e3 * (end - begin) / 3:.3f} ms a launch")
-plots.timeline(toy, marks={"first event": begin, "second event": end})
-
-# %% [markdown]
-# The GPU is idle most of the time: it waits for the host, and the events measure the waiting. The
-# cure is to keep it busy with something else while the host fills the queue. Then the launches run
-# without a gap. What will the events say now, in ms a launch?
-
-# %%
-predict("ms a launch between events, queued behind other work", 0.02, within=1.1)
-
-# %%
-toy = ToyGPU(work=0.02, launch=0.1, compiling=0.0, queued=0.5, steady=True)
-begin = toy.event()
-for _ in range(3):
-    toy.launch()
-end = toy.event()
-each = round(1e3 * (end - begin) / 3, 3)
-predict.answer(
-    "ms a launch between events, queued behind other work", each, unit="ms", how="computed"
-)
-
-# %%
-toy.synchronize()
-plots.timeline(toy, marks={"first event": begin, "second event": end})
-
 # %% [markdown]
 # Real figures: a kernel that does nothing, launched with Numba, recorded on the H200. `host` is
-# what the host spends on a launch, `events` what lies between events, `queued` the same behind
-# other work.
+# what the host spends on a launch, `events` what lies between two events, `queued` the same while
+# the GPU is still busy with other work, so that it never waits for the host.
 
 # %%
 empty = {
@@ -413,38 +317,13 @@ for metric in ("host", "events", "queued"):
     print(f"{metric:7} {1e3 * empty[metric]:5.1f} µs")
 
 # %% [markdown]
-# About ten times less in the queue. A launch is not dear for the GPU; it is dear for the host. All
-# three are true. A program with a million tiny kernels should know the first, a kernel's author the
-# last.
-
-# %% [markdown]
-# **Caches.** Between memory and multiprocessors lies the L2 cache, 60 MB on an H200. If you launch
-# the same kernel on the same data again and again, it may find its data there: a **warm** cache. In
-# a real program, other work comes in between: **cold**. Here a copy of few and of many bytes, both
-# ways. At which size do they meet?
-
-# %%
-lines = {}
-for way in ("warm", "cold"):
-    figures = recorded("measuring", kernel="cached copy", variant=way)
-    sizes = [figure.bytes / 2**20 for figure in figures]
-    lines[way] = (sizes, [figure.gigabytes_per_second for figure in figures])
-memory = recorded("roofs", variant="copy")[0].gigabytes_per_second
-plots.curves(
-    lines, "MiB read and written", "GB/s", level=("device memory, measured", memory),
-    title="A copy on an H200: data in L2, or not (recorded)",
-)  # fmt: skip
-
-# %% [markdown]
-# The warm line rises above what the memory can do. That is no wonder and no lie: the data never
-# came from memory. It is a lie only if you write "memory bandwidth" beside it. On the left both are
-# slow: too few bytes to keep the machine busy.
-
-# %% [markdown]
+# About ten times less in the queue: a launch is dear for the host, not for the GPU.
+#
 # `benchmark` does all of this for you. It keeps the first call apart, warms up, queues launches
 # behind a busy kernel, reads events, and hands each launch **another copy** of the data, so that no
-# cache is warm. On a GPU you get your GPU's time. Without one you get the least time that the work
-# could take. (Three operations for each pixel and layer: section 7 says why.)
+# cache is **warm**, holding what the launch before left there. On a GPU you get your GPU's time.
+# Without one you get the least time that the work could take. (Three operations for each pixel and
+# layer: the kernel multiplies twice, `u * s * vt`, and adds. Two are what the result needs.)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -459,44 +338,10 @@ benchmark(
 )
 
 # %% [markdown]
-# Now repeat the project's experiment: one 2048×2048 image, timed in six ways. NumPy arrays handed
-# to a kernel make Numba copy everything in, and everything back, inside your time. float64 is what
-# you get from `np.random.rand` or `np.linalg.svd` if you name no type. Here it is on your GPU, if
-# you have one.
-
-
-# %%
-def clocked(function, *args, wait=True):
-    """Return the time of one call by the host's clock [ms], waited for or not."""
-    cuda.synchronize()
-    start = perf_counter()
-    function(*args)
-    if wait:
-        cuda.synchronize()
-    return 1e3 * (perf_counter() - start)
-
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-if gpu() is None:
-    print("No GPU here: the picture below shows an H200's figures.")
-else:
-    launch = cuda.jit(reconstruct_original.py_func)[(128, 128), (16, 16)]  # not compiled yet
-    there, empty_image = (*arrays, k, image), np.zeros((rows, rows), np.float32)
-    wide = [cuda.to_device(part.astype(np.float64)) for part in (*host, empty_image)]
-    figures = {
-        "first call": clocked(launch, *host, k, empty_image),
-        "copies inside": clocked(launch, *host, k, empty_image),
-        "float64 arrays": benchmark(launch, *wide[:3], k, wide[3]).median,
-        "synchronize": clocked(launch, *there),
-        "events, queued": benchmark(launch, *there).median,
-        "no synchronize": clocked(launch, *there, wait=False),
-    }
-    for name, milliseconds in figures.items():
-        print(f"{name:15} {milliseconds:8.3f} ms")
-
-# %% [markdown]
-# And recorded on the H200. Which one would you have published?
+# Now the project's experiment: one 2048×2048 image, timed in six ways on the H200. NumPy arrays
+# handed to a kernel make Numba copy everything in, and everything back, inside your time. float64
+# is what you get from `np.random.rand` or `np.linalg.svd` if you name no type. Each answers a
+# question. Which one says how long the GPU works on this kernel?
 
 # %%
 ways = {
@@ -511,11 +356,9 @@ times = {name: h200("way of timing", variant, "2048x2048x256") for name, variant
 plots.time_bars(times, "One kernel, six figures: 2048 × 2048, k = 256, H200 (recorded)")
 
 # %% [markdown]
-# Between the shortest bar and the longest lies a factor of more than 3,000. Each answers a
-# question. Only one answers "how long does the GPU work on this kernel?".
-
-# %% [markdown]
 # ## 6 In and out
+#
+# <kbd>core</kbd> 10 minutes
 #
 # Between the host's memory and the GPU's lies a link, PCI Express. Copies go through it much slower
 # than through the GPU's own memory. Two things decide how slow: how much you copy at once, and from
@@ -546,15 +389,10 @@ predict.answer("pinned against pageable, 256 MiB to the GPU: times faster", roun
 # %% [markdown]
 # (256 MiB are 262,144 KiB, the last points.) On the left pinned is no better than pageable: a small
 # copy costs some tens of microseconds, however small it is. So a few large copies beat many small
-# ones. Now your GPU's copies, or the bound of the simulated one's link beside what was recorded:
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-transfers(16 * 1024**2)
-
-# %% [markdown]
-# **Claim 4**: the program is I/O bound. Kernel 52.9 ms, with copies 69.2 ms. Which part of the time
-# was the kernel, in percent?
+# ones.
+#
+# **Claim 4**: the program is I/O bound. On the T4 the kernel took 52.9 ms, with copies 69.2 ms.
+# Which part of the time was the kernel, in percent?
 
 # %%
 predict("kernel, percent of the whole", 76, within=1.05)
@@ -565,79 +403,8 @@ predict.answer("kernel, percent of the whole", round(100 * 52.9 / 69.2), unit="%
 # %% [markdown]
 # Claim 4 falls by a division. Whoever had made the copies free would have saved a quarter.
 #
-# And the copies themselves were too large. The project copied the **whole** of `u` and `vt`, though
-# only k = 256 columns and rows of 2,048 were used.
-
-# %%
-size, k = 2048, 256
-whole = 4 * (2 * size * size + size)
-needed = 4 * (2 * size * k + k)
-back = 4 * size * size
-rate = (whole + back) / (69.2 - 52.9) * 1e-6
-print(f"in: {whole / 1e6:.1f} MB, needed {needed / 1e6:.1f} MB; out: {back / 1e6:.1f} MB")
-print(f"16.3 ms for them are {rate:.1f} GB/s: pageable, it seems")
-print(f"what is needed would take {(needed + back) / rate * 1e-6:.1f} ms at that rate")
-
-# %% [markdown]
-# Before a copy comes the **memory** it goes to. Getting that has its price, too: the driver has to
-# be asked, and the system hands out pages only when they are touched first. Look at it on your CPU:
-# 64 MiB into an array that is there, and into a new one.
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-source = np.ones((4096, 4096), np.float32)
-there = np.zeros_like(source)
-same = benchmark(np.copyto, there, source, host=True, seconds=0.2)
-new = benchmark(source.copy, host=True, seconds=0.2)
-print(f"into the same array {same.median:.1f} ms, into a new one {new.median:.1f} ms")
-if gpu() is not None:
-    for name, get in (("of the device", cuda.device_array), ("pinned", cuda.pinned_array)):
-        timing = benchmark(get, source.shape, np.float32, host=True, seconds=0.2)
-        print(f"64 MiB {name}: {timing.median:.2f} ms to get them")
-
-# %% [markdown]
-# So get memory **once**, before the loop, and use it again: the array on the device, the pinned
-# one, the result. Libraries such as CuPy keep a pool for that. In the project each image got new
-# arrays.
-
-# %% [markdown]
-# ### Exercise: copy what is needed
-#
-# Return `u`, `s` and `vt` as they should travel: only what k layers need, float32, and each array
-# with its rows one after the other in memory (**C-contiguous**). The factors come as float64, as
-# NumPy makes them.
-#
-# <details><summary>Hint</summary>
-#
-# `np.ascontiguousarray(part, dtype=np.float32)`, for `u[:, :k]`, `s[:k]` and `vt[:k]`.
-#
-# </details>
-
-
-# %% tags=["exercise"]
-def needed_factors(u, s, vt, k):
-    """Return the parts of u, s and vt that k layers need: float32, C-contiguous."""
-    ### BEGIN SOLUTION
-    parts = (u[:, :k], s[:k], vt[:k])
-    return tuple(np.ascontiguousarray(part, dtype=np.float32) for part in parts)
-    ### END SOLUTION
-
-
-# %% tags=["check"]
-check("needed-factors", needed_factors)
-
-# %% [markdown]
-# What does that save on the H200? Putting the columns of `u` in order takes the host some time,
-# too. An honest balance has it.
-
-# %%
-parts = recorded("measuring", kernel="copies of an image")
-for figure in parts:
-    print(f"{figure.variant:34} {figure.bytes / 1e6:5.1f} MB {figure.median:6.2f} ms")
-
-# %% [markdown]
-# Transfer in, kernel, transfer out, apart. The kernel is `reconstruct_naive`, k is an eighth of the
-# size, the arrays are pageable. All recorded on the H200.
+# And on the H200? Transfer in, kernel, transfer out, apart. The kernel is `reconstruct_naive`, k is
+# an eighth of the size, the arrays are pageable.
 
 # %%
 print("     size   copies in   kernel   copy out   all [ms]   kernel's part")
@@ -658,43 +425,19 @@ for size in (512, 1024, 2048, 4096):
 # %% [markdown]
 # ## 7 The least it could take
 #
+# <kbd>core</kbd> 15 minutes
+#
 # Is 2 ms good for this kernel? A time alone does not say. Compare it with what the work needs:
 # **bytes** that must be moved, and **operations** that must be done. Each number of the factors has
 # to be read once, each pixel written once.
 #
 # - **Effective bandwidth**: these bytes / time.
 # - **Arithmetic intensity**: operations / these bytes.
-
-# %% [markdown]
-# ### Exercise: effective bandwidth and intensity
 #
-# A `rows × columns` image is rebuilt from k layers in so many milliseconds; all is float32. Return
-# the effective bandwidth in GB/s (10⁹ bytes a second), and the intensity. Count two operations for
-# each pixel and layer: a multiplication and an addition.
-#
-# <details><summary>Hint</summary>
-#
-# Numbers: `rows * k`, `k`, `k * columns`, `rows * columns`. Four bytes each.
-#
-# </details>
-
-
-# %% tags=["exercise"]
-def effective_rates(rows, columns, k, milliseconds):
-    """Return (GB/s, operations a byte)."""
-    ### BEGIN SOLUTION
-    moved = 4 * (rows * k + k + k * columns + rows * columns)
-    return moved / milliseconds * 1e-6, 2 * rows * columns * k / moved
-    ### END SOLUTION
-
-
-# %% tags=["check"]
-check("effective-rates", effective_rates)
-
-# %% [markdown]
 # A GPU has **roofs**: so many bytes a second from its memory, so many operations a second. They are
 # printed in data sheets, and they can be measured: by a program that only copies, and one that only
-# multiplies and adds. (`tensor_…` are units for small matrix products: lesson 17.)
+# multiplies and adds. (`tensor_…` are units for small matrix products:
+# [lesson 17](17_tensor_cores.ipynb).)
 
 # %%
 from course import recorded_roofs
@@ -707,8 +450,7 @@ print(recorded_roofs("H200"))
 # The memory's measured roof, that of a copy, is 12% below the printed one. (A program that only
 # reads gets a little further, to 8% below.) Neither reaches the printed one. Hold your
 # figures against **measured** roofs, and never against another GPU's.
-
-# %% [markdown]
+#
 # Bytes take bytes / bandwidth. Operations take operations / rate. Both can go on at the same time,
 # so the work takes at least the **longer** of the two. Where they are equal lies the **ridge**:
 # below that intensity memory binds, above it arithmetic.
@@ -752,6 +494,222 @@ print(least)
 print(f"intensity {least.intensity:.0f}, ridge at {recorded_roofs('H200').ridge():.0f}")
 answer = "memory" if least.binding == "memory" else "arithmetic"
 predict.answer("what binds at 2048, k = 256, H200", answer, how="computed")
+
+# %% [markdown]
+# ## 8 Say what you measured
+#
+# <kbd>core</kbd> 5 minutes
+#
+# A figure that others can check has all of this beside it:
+#
+# - what was computed, its size and its types, and that the result was right;
+# - which machine, which versions;
+# - what is inside: first call? launch? copies? cold or warm?
+# - median, quartiles, n; where two programs are compared, an interval for each median (section 9);
+# - bytes and operations, and the roof: how far is it?
+# - against what: the best other program that you could get, on the same work.
+
+# %% [markdown]
+# One thing more. The project's notebook did not fit its own outputs: the code spoke of 32 images of
+# 2048², the output beside it of ten of 1024². The text claimed a "significant speedup", the figure
+# was 0.84×. Nobody lied. Cells were run in another order, and the text was never read again.
+#
+# Restart, run all, read the text against the numbers: then commit. This course's notebooks are
+# executed from top to bottom by a machine, and their figures come from files.
+#
+# How many of the five claims survive? (Section 14 takes claim 3 apart, and section 16 claim 5.)
+
+# %%
+fate = {
+    "CuPy is slower than Numba": "first calls; warm it is the other way round",
+    "shared memory makes it slower": "the compiler; warm no slower (T4), or faster (H200)",
+    "8x8 and 16x16 are equally fast": "float64 seems to hide it on a T4; on an H200 they differ",
+    "the program is I/O bound": "three quarters were the kernel",
+    "7.08 ms against 157.5 ms": "eight times the work on one side",
+}
+for claim, reason in fate.items():
+    print(f"{claim:34} {reason}")
+predict.answer("claims that survive", 0, how="counted")
+
+# %% [markdown]
+# ## 9 How well is the median known?
+#
+# <kbd>deepening</kbd> 5 minutes
+#
+# Which of two programs is faster? Quartiles cannot tell. They say how much *single calls* scatter,
+# and that stays the same, however many you take. You need another question: how well do you know
+# the **median** itself? Each sample falls below the true median with probability ½, like a coin. So
+# one can count how far from the middle of the sorted samples the true median may lie. That gives a
+# **confidence interval**: in 95 of 100 such experiments the true median is inside.
+
+# %%
+for count in (10, 70, 1000):
+    toy, times = ToyGPU(work=2.0), []
+    toy.launch()
+    for _ in range(count):
+        toy.synchronize()
+        start = toy.clock()
+        toy.launch()
+        toy.synchronize()
+        times.append(1e3 * (toy.clock() - start))
+    q1, median, q3 = np.percentile(times, (25, 50, 75))
+    low, high = measure.median_interval(times)
+    print(f"n = {count:4}: middle half {q1:.3f} to {q3:.3f} ms, ", end="")
+    print(f"median {median:.3f}, between {low:.3f} and {high:.3f} ms")
+
+# %% [markdown]
+# With more samples the middle half stays, and the interval shrinks. If the intervals of two
+# programs do not overlap, their medians differ. If they do, these figures do not tell: take more
+# samples. (All of that holds for samples that know nothing of each other. Clocks that rise and
+# machines that warm up break it. So time two programs in turns.)
+
+# %% [markdown]
+# ## 10 Events and caches
+#
+# <kbd>deepening</kbd> 5 minutes
+#
+# A toy shows what events see. Here a launch costs the host more than its work costs the GPU:
+
+# %%
+toy = ToyGPU(work=0.02, launch=0.1, compiling=0.0, steady=True)
+begin = toy.event()
+for _ in range(3):
+    toy.launch()
+end = toy.event()
+toy.synchronize()
+print(f"work 0.02 ms; between the events {1e3 * (end - begin) / 3:.3f} ms a launch")
+plots.timeline(toy, marks={"first event": begin, "second event": end})
+
+# %% [markdown]
+# The GPU is idle most of the time: it waits for the host, and the events measure the waiting. The
+# cure is to keep it busy with something else while the host fills the queue. Then the launches run
+# without a gap. What will the events say now, in ms a launch?
+
+# %%
+predict("ms a launch between events, queued behind other work", 0.02, within=1.1)
+
+# %%
+toy = ToyGPU(work=0.02, launch=0.1, compiling=0.0, queued=0.5, steady=True)
+begin = toy.event()
+for _ in range(3):
+    toy.launch()
+end = toy.event()
+each = round(1e3 * (end - begin) / 3, 3)
+predict.answer(
+    "ms a launch between events, queued behind other work", each, unit="ms", how="computed"
+)
+
+# %% [markdown]
+# **Caches.** Between memory and multiprocessors lies the L2 cache, 60 MB on an H200. If you launch
+# the same kernel on the same data again and again, it may find its data there: a **warm** cache. In
+# a real program, other work comes in between: **cold**. Here a copy of few and of many bytes, both
+# ways. At which size do they meet?
+
+# %%
+lines = {}
+for way in ("warm", "cold"):
+    figures = recorded("measuring", kernel="cached copy", variant=way)
+    sizes = [figure.bytes / 2**20 for figure in figures]
+    lines[way] = (sizes, [figure.gigabytes_per_second for figure in figures])
+memory = recorded("roofs", variant="copy")[0].gigabytes_per_second
+plots.curves(
+    lines, "MiB read and written", "GB/s", level=("device memory, measured", memory),
+    title="A copy on an H200: data in L2, or not (recorded)",
+)  # fmt: skip
+
+# %% [markdown]
+# The warm line rises above what the memory can do. That is no wonder and no lie: the data never
+# came from memory. It is a lie only if you write "memory bandwidth" beside it. On the left both are
+# slow: too few bytes to keep the machine busy.
+
+# %% [markdown]
+# ## 11 Less to copy, and where to
+#
+# <kbd>deepening</kbd> 10 minutes
+#
+# The project copied too much. It sent the **whole** of `u` and `vt`, though only k = 256 columns
+# and rows of 2,048 were used.
+
+# %%
+size, k = 2048, 256
+whole = 4 * (2 * size * size + size)
+needed = 4 * (2 * size * k + k)
+back = 4 * size * size
+rate = (whole + back) / (69.2 - 52.9) * 1e-6
+print(f"in: {whole / 1e6:.1f} MB, needed {needed / 1e6:.1f} MB; out: {back / 1e6:.1f} MB")
+print(f"16.3 ms for them are {rate:.1f} GB/s: pageable, it seems")
+print(f"what is needed would take {(needed + back) / rate * 1e-6:.1f} ms at that rate")
+
+# %% [markdown]
+# ### Exercise: copy what is needed
+#
+# Return `u`, `s` and `vt` as they should travel: only what k layers need, float32, and each array
+# with its rows one after the other in memory (**C-contiguous**). The factors come as float64, as
+# NumPy makes them.
+#
+# <details><summary>Hint</summary>
+#
+# `np.ascontiguousarray(part, dtype=np.float32)`, for `u[:, :k]`, `s[:k]` and `vt[:k]`.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def needed_factors(u, s, vt, k):
+    """Return the parts of u, s and vt that k layers need: float32, C-contiguous."""
+    ### BEGIN SOLUTION
+    parts = (u[:, :k], s[:k], vt[:k])
+    return tuple(np.ascontiguousarray(part, dtype=np.float32) for part in parts)
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("needed-factors", needed_factors)
+
+# %% [markdown]
+# What does that save on the H200? Putting the columns of `u` in order takes the host some time,
+# too. An honest balance has it.
+
+# %%
+parts = recorded("measuring", kernel="copies of an image")
+for figure in parts:
+    print(f"{figure.variant:34} {figure.bytes / 1e6:5.1f} MB {figure.median:6.2f} ms")
+
+# %% [markdown]
+# Before a copy comes the **memory** it goes to. Getting that has its price, too: the driver has to
+# be asked, and the system hands out pages only when they are touched first. So get memory **once**,
+# before the loop, and use it again: the array on the device, the pinned one, the result. Libraries
+# such as CuPy keep a pool for that. In the project each image got new arrays.
+
+# %% [markdown]
+# ## 12 Rates and the roofline
+#
+# <kbd>deepening</kbd> 25 minutes
+#
+# ### Exercise: effective bandwidth and intensity
+#
+# A `rows × columns` image is rebuilt from k layers in so many milliseconds; all is float32. Return
+# the effective bandwidth in GB/s (10⁹ bytes a second), and the intensity. Count two operations for
+# each pixel and layer: a multiplication and an addition.
+#
+# <details><summary>Hint</summary>
+#
+# Numbers: `rows * k`, `k`, `k * columns`, `rows * columns`. Four bytes each.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def effective_rates(rows, columns, k, milliseconds):
+    """Return (GB/s, operations a byte)."""
+    ### BEGIN SOLUTION
+    moved = 4 * (rows * k + k + k * columns + rows * columns)
+    return moved / milliseconds * 1e-6, 2 * rows * columns * k / moved
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("effective-rates", effective_rates)
 
 # %% [markdown]
 # A roof is also a lie detector. A figure clearly **above** it is wrong: the kernel did not do all
@@ -801,26 +759,11 @@ def impossible(figures, bandwidth, rate):
 check("impossible-figures", impossible)
 
 # %% [markdown]
-# `benchmark` looks, too. Given bytes or operations, it refuses what no GPU can do. (A **pipe** is
-# one kind of arithmetic unit, such as those for float32.)
-
-# %%
-
-try:
-    measure.refuse_impossible(
-        0.041, work["bytes"], 3 * 2048**2 * 256, recorded_roofs("H200"), what="my kernel"
-    )
-except measure.ImpossibleFigure as error:
-    print(error)
-
-# %% [markdown]
-# That was the 0.041 ms from section 2, where nobody waited. (Why three operations for each pixel
-# and layer? This kernel multiplies twice, `u * s * vt`, and adds. Two are what the result needs.)
-#
 # Now the **roofline**: intensity to the right, TFLOP/s upwards, the roofs as lines. Under the
 # sloping line memory sets the limit, under the flat one arithmetic. Copies compute nothing; they
-# stand below, as bars. (A transpose swaps rows and columns: lesson 04.) Where will the kernels of
-# lesson 02 be: near the roof, at a half, or below a tenth?
+# stand below, as bars. (A transpose swaps rows and columns:
+# [lesson 04](04_warps_and_coalescing.ipynb).) Where will the kernels of
+# [lesson 02](02_an_image_from_its_svd.ipynb) be: near the roof, at a half, or below a tenth?
 
 # %%
 predict("reconstruct_naive, percent of the float32 roof", 10, within=3)
@@ -848,15 +791,20 @@ predict.answer("reconstruct_naive, percent of the float32 roof", round(share, 1)
 # All four points stand above each other: the same work on the same bytes, so one and the same
 # intensity. And all are far below the roof. Something else binds. A roofline tells **how much** is
 # left, not what is in the way.
+
+# %% [markdown]
+# ## 13 What binds the first kernel?
+#
+# <kbd>deepening</kbd> 5 minutes
+#
+# One suspect is the loop of [lesson 02](02_an_image_from_its_svd.ipynb)'s kernel: how many
+# instructions does a step of it take? With the extra `compile` this cell asks the compiler
+# (`doctor()` says whether you have it), and counts in what it wrote. Look at the output; you need
+# not follow the counting.
 #
 # (Two words for the next output. A **register** is a place for one number, in the multiprocessor
 # itself: a thread's variables live there. If there are too few, the compiler **spills**: it keeps
-# some variables in memory. Lesson 04 says more.)
-
-# %% [markdown]
-# One suspect is the loop of lesson 02's kernel: how many instructions does a step of it take? With
-# the extra `compile` this cell asks the compiler (`doctor()` says whether you have it), and counts
-# in what it wrote. Look at the output; you need not follow the counting.
+# some variables in memory. [Lesson 04](04_warps_and_coalescing.ipynb) says more.)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -882,13 +830,13 @@ except CompilerMissing:
 # %% [markdown]
 # Of 28 instructions 2 compute. Each of `u[row, i]`, `s[i]`, `vt[i, col]` is turned into an address,
 # with 64-bit integers, at each step. That this is what binds is an **inference**; a profiler can
-# prove it (lesson 07). What is proven: neither the memory nor the float32 units are busy. Lesson 06
-# climbs from here to the roof.
-
-# %% [markdown]
-# **The float64 sum** on a T4 (lesson 02): two instructions a step, a conversion and an addition, at
-# 1/32 of the float32 rate: each of its 40 multiprocessors does 2 a clock. If that binds, all runs
-# of the project must fit it. The clock is not known: a T4 has 0.585 GHz at base, 1.59 GHz at boost.
+# prove it ([lesson 07](07_reading_a_profiler.ipynb)). What is proven: neither the memory nor the
+# float32 units are busy.
+#
+# **The float64 sum** on a T4 ([lesson 02](02_an_image_from_its_svd.ipynb)): two instructions a
+# step, a conversion and an addition, at 1/32 of the float32 rate: each of its 40 multiprocessors
+# does 2 a clock. If that binds, all runs of the project must fit it. The clock is not known: a T4
+# has 0.585 GHz at base, 1.59 GHz at boost.
 
 # %%
 runs = {"2048, k = 256": (2048, 256, 52.9), "1024, k = 1024": (1024, 1024, 53.7)}
@@ -911,7 +859,9 @@ for name, (size, rank, milliseconds) in runs.items():
 # before you count. `benchmark` does.
 
 # %% [markdown]
-# ## 8 Block shapes and sizes
+# ## 14 Block shapes and sizes
+#
+# <kbd>deepening</kbd> 10 minutes
 #
 # **Claim 3**: blocks of 8×8 and of 16×16 are equally fast. Three kernels, recorded on the H200 with
 # k = 256, by shape and size:
@@ -951,10 +901,10 @@ predict.answer("original: 32x32 against 8x8, times slower", round(slower, 1))
 
 # %% [markdown]
 # In `naive` the shape hardly matters. In the two others 16×16 is slower than 8×8, and 32×32 is
-# twice as slow: x walks down the rows, and a 32-wide block puts 32 rows under each warp. (Lesson 04
-# counts it.) So claim 3 held on a T4, where float64 seems to have hidden everything else, and it
-# does not hold in general. Change **one thing at a time**, and ask what could hide what you look
-# for.
+# twice as slow: x walks down the rows, and a 32-wide block puts 32 rows under each warp.
+# ([Lesson 04](04_warps_and_coalescing.ipynb) counts it.) So claim 3 held on a T4, where float64
+# seems to have hidden everything else, and it does not hold in general. Change **one thing at a
+# time**, and ask what could hide what you look for.
 
 # %% [markdown]
 # Now compare `float32` with `original`, shape by shape: the same mapping, another sum. On a T4 the
@@ -975,34 +925,11 @@ predict.answer("cost of the float64 sum on an H200, in percent", cost, unit="%")
 # %% [markdown]
 # An H200 has float64 units in plenty, and other things bind here. The same trap, on another
 # machine, is free. That is why a figure needs its machine beside it.
-#
-# With a GPU, this cell measures yours. Without one, it gives the bound of the simulated GPU: from
-# the additions alone, at the best rate. So it lies below what section 7 found.
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-rows, k = 2048, 256
-own, steps = [], rows * rows * k
-amounts = {
-    reconstruct_naive: {"float32": 3 * steps},
-    reconstruct_original: {"float32": 2 * steps, "float64": steps},
-}
-for block in ((8, 8), (16, 16), (32, 8), (32, 32)):
-    grid = tuple(-(-rows // threads) for threads in block)
-    for kernel, operations in amounts.items():
-        name = f"{kernel.py_func.__name__} {block[0]}x{block[1]}"
-        timing = benchmark(
-            kernel[grid, block], *arrays, k, image, bytes=work["bytes"], operations=operations,
-            name=name, seconds=0.3,
-        )  # fmt: skip
-        own.append(timing)
-        if gpu() is not None:
-            print(f"{name:26} {timing.median:.3f} ms")
-if gpu() is None:
-    print("No GPU here, so no times.", own[-1].bound)
 
 # %% [markdown]
-# ## 9 Occupancy, and what it hides
+# ## 15 Occupancy, and what it hides
+#
+# <kbd>deepening</kbd> 20 minutes
 #
 # A load from memory takes hundreds of clocks. A warp that waits for one does nothing. The
 # multiprocessor does not wait: it goes on with **another warp**. That is called **latency hiding**,
@@ -1032,18 +959,6 @@ predict.answer(
 # %% [markdown]
 # 8×8, 16×16 and 32×32 all fill it. (16, 1) wastes half of every warp, and only 16 blocks have room.
 # (24, 24) are 18 warps a block, and a second block does not fit.
-#
-# With the extra `compile`, `compiled(kernel, args, target="sm_75").occupancy("T4", block)` takes
-# registers and shared memory from the compiler. (`doctor()` says whether you have it.)
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-try:
-    facts = compiled(reconstruct_original, (*small, 8, small[0]), target="sm_75")
-    print(facts.registers, "registers;", facts.occupancy("T4", (16, 16)))
-except CompilerMissing:
-    print("The extra compile is not installed here. Compiled elsewhere (CUDA 13.0):")
-    print("44 registers;", occupancy("T4", (16, 16), registers=44))
 
 # %% [markdown]
 # What is occupancy worth? Take a copy on the H200, and allow each multiprocessor 1, 2, 4, up to all
@@ -1088,18 +1003,17 @@ for place in range(1, len(counts)):
 # moves 4 bytes.)
 #
 # So full occupancy is no aim in itself. A thread that has four loads under way needs a quarter of
-# the warps; lesson 06 trades occupancy for that. Raise occupancy where warps **wait**, and where
-# little else is under way.
+# the warps; [lesson 06](06_reuse_reuse_reuse.ipynb) trades occupancy for that. Raise occupancy
+# where warps **wait**, and where little else is under way.
 
 # %% [markdown]
 # And `reconstruct_naive`, at 2% of its roof? The compiler gave it 32 registers on the H200.
+#
+# All places are taken, and it is slow all the same. More occupancy cannot help it.
 
 # %%
 registers = h200("reconstruct", "reconstruct_naive 32x8", "4096x4096x256", metric="registers")
 print(occupancy("H200", (32, 8), registers=int(registers)))
-
-# %% [markdown]
-# All places are taken, and it is slow all the same. More occupancy cannot help it.
 
 # %% [markdown]
 # ### Exercise: choose a block by occupancy
@@ -1132,7 +1046,9 @@ def fullest_block(registers, shared):
 check("fullest-block", fullest_block)
 
 # %% [markdown]
-# ## 10 CPU against GPU
+# ## 16 CPU against GPU
+#
+# <kbd>deepening</kbd> 20 minutes
 #
 # **Claim 5** compared NumPy at k = 256 with a kernel at k = 2048: eight times the work. Here are
 # all four figures, from one machine. The kernel is the project's own.
@@ -1153,15 +1069,6 @@ for k in (256, 2048):
 # So a first kernel on one of the fastest GPUs is just level with NumPy on 16 cores. On the T4 it
 # was worse: 52.9 ms against 7.08 ms. NumPy's `@` is a library that experts tuned for years. The
 # kernel is six lines.
-
-# %% [markdown]
-# A CPU has first calls, too: threads start, memory is touched for the first time. In the project
-# NumPy took 37.6 ms cold and 7.08 ms warm. Compare warm with warm.
-
-# %%
-first = h200("first image", "NumPy", "2048x2048x256", metric="first call")
-later = h200("first image", "NumPy", "2048x2048x256")
-print(f"NumPy in a fresh process: the first time {first:.1f} ms, later {later:.1f} ms")
 
 # %% [markdown]
 # **Where is the crossing?** Size by size, k an eighth of it, warm, medians. Drawn is how many times
@@ -1210,7 +1117,7 @@ question = "kernel alone: first size that beats NumPy"
 predict.answer(question, first["kernel alone"])
 
 # %% [markdown]
-# One kernel, one machine, four answers. Why?
+# Why four answers?
 #
 # - A launch costs the host some 40 µs with its arrays. Work below that is lost on a GPU.
 # - The copies cost 0.3 ms before a byte has moved.
@@ -1218,8 +1125,10 @@ predict.answer(question, first["kernel alone"])
 #   crossing.
 # - NumPy's rate grows with the size, too: a small image does not fill 16 cores. So the lead of the
 #   kernel alone shrinks.
-# - For large images the two rates are nearly equal here. There is little to win, and the copies
-#   come on top.
+# - For large images both rates are nearly equal here, and the copies come on top.
+#
+# Three ways to move the crossing: a better kernel, fewer or faster copies, or more work on data
+# that is already there.
 
 # %% [markdown]
 # ### Exercise: where the GPU begins to win
@@ -1259,94 +1168,76 @@ def crossing(sizes, cpu, gpu, link, start):
 check("crossing", crossing)
 
 # %% [markdown]
-# Three ways to move the crossing: a better kernel, fewer or faster copies, or more work on data
-# that is already there. The tiles of lesson 05 do the first. At 2048, k = 256:
-
-# %%
-shape = "2048x2048x256"
-print(f"NumPy, 16 cores         {h200('crossing', 'NumPy', shape):5.2f} ms")
-print(f"kernel, naive           {h200('reconstruct', 'reconstruct_naive 32x8', shape):5.2f} ms")
-print(f"kernel, tiles           {h200('reconstruct', 'reconstruct_tiled 16x16', shape):5.2f} ms")
-print(f"CuPy, with its copies   {h200('crossing', 'CuPy and copies', shape):5.2f} ms")
-
-# %% [markdown]
-# And your CPU? NumPy, and Numba's threads, warm and really timed. Compare the growth with n: eight
-# times the work for twice the size. (Is something else running? Programs that use all cores lose
-# most by it: if the lines jump, run the cell again.)
+# ## 17 On your own GPU
+#
+# <kbd>deepening</kbd> 5 minutes
+#
+# With a GPU, these cells repeat three experiments on it. First what a copy costs, and the one
+# launch in six ways. Without a GPU, you see the bound of the simulated one's link.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-lines = {"NumPy, yours": [], "Numba threads, yours": []}
-for n in (64, 128, 256, 512):
-    k = n // 8
-    factors = [rng.random(shape, dtype=np.float32) for shape in ((n, k), k, (k, n))]
-    for name, function in zip(
-        lines, (cpu.reconstruct_matmul, cpu.reconstruct_parallel), strict=True
-    ):
-        function(*factors, k)
-        lines[name].append(
-            benchmark(function, *factors, k, host=True, samples=300, seconds=0.15).median
-        )
-lines = {name: ([64, 128, 256, 512], times) for name, times in lines.items()}
-for name, program in (("kernel", "kernel"), ("copies, pinned", "kernel and copies, pinned")):
-    lines[f"H200: {name}"] = (sizes, [h200("crossing", program, shape) for shape in shapes])
-plots.curves(
-    lines, "rows and columns of the image", "ms", dashed=list(lines)[2:],
-    title="Your CPU, measured now; an H200, recorded",
-)  # fmt: skip
+transfers(16 * 1024**2)
+
+
+# %% tags=["long"]
+# NBVAL_IGNORE_OUTPUT
+def clocked(function, *args, wait=True):
+    """Return the time of one call by the host's clock [ms], waited for or not."""
+    cuda.synchronize()
+    start = perf_counter()
+    function(*args)
+    if wait:
+        cuda.synchronize()
+    return 1e3 * (perf_counter() - start)
+
+
+if gpu() is not None:
+    launch = cuda.jit(reconstruct_original.py_func)[(128, 128), (16, 16)]  # not compiled yet
+    there, empty_image = (*arrays, k, image), np.zeros((rows, rows), np.float32)
+    wide = [cuda.to_device(part.astype(np.float64)) for part in (*host, empty_image)]
+    figures = {
+        "first call": clocked(launch, *host, k, empty_image),
+        "copies inside": clocked(launch, *host, k, empty_image),
+        "float64 arrays": benchmark(launch, *wide[:3], k, wide[3]).median,
+        "synchronize": clocked(launch, *there),
+        "events, queued": benchmark(launch, *there).median,
+        "no synchronize": clocked(launch, *there, wait=False),
+    }
+    for name, milliseconds in figures.items():
+        print(f"{name:15} {milliseconds:8.3f} ms")
 
 # %% [markdown]
-# ## 11 Say what you measured
-#
-# A figure that others can check has all of this beside it:
-#
-# - what was computed, its size and its types, and that the result was right;
-# - which machine, which versions;
-# - what is inside: first call? launch? copies? cold or warm?
-# - median, quartiles, n; where two programs are compared, an interval for each median;
-# - bytes and operations, and the roof: how far is it?
-# - against what: the best other program that you could get, on the same work.
+# Then the kernels of section 14, by block. Your figures are kept in a folder of yours, and shown
+# beside the recorded ones. Without a GPU you get the bound of the simulated one: from the additions
+# alone, at the best rate. So it lies below what section 13 found.
 
-# %% [markdown]
-# One thing more. The project's notebook did not fit its own outputs: the code spoke of 32 images of
-# 2048², the output beside it of ten of 1024². The text claimed a "significant speedup", the figure
-# was 0.84×. Nobody lied. Cells were run in another order, and the text was never read again.
-#
-# Restart, run all, read the text against the numbers: then commit. This course's notebooks are
-# executed from top to bottom by a machine, and their figures come from files.
-
-# %% [markdown]
-# How many of the five claims survive?
-
-# %%
-fate = {
-    "CuPy is slower than Numba": "first calls; warm it is the other way round",
-    "shared memory makes it slower": "the compiler; warm no slower (T4), or faster (H200)",
-    "8x8 and 16x16 are equally fast": "float64 seems to hide it on a T4; on an H200 they differ",
-    "the program is I/O bound": "three quarters were the kernel",
-    "7.08 ms against 157.5 ms": "eight times the work on one side",
+# %% tags=["long"]
+# NBVAL_IGNORE_OUTPUT
+rows, k = 2048, 256
+own, steps = [], rows * rows * k
+amounts = {
+    reconstruct_naive: {"float32": 3 * steps},
+    reconstruct_original: {"float32": 2 * steps, "float64": steps},
 }
-for claim, reason in fate.items():
-    print(f"{claim:34} {reason}")
-predict.answer("claims that survive", 0, how="counted")
-
-# %% [markdown]
-# With a GPU you have figures of your own now, from section 8. They are kept in a folder of yours,
-# and shown beside the recorded ones.
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-
+for block in ((8, 8), (16, 16), (32, 8), (32, 32)):
+    grid = tuple(-(-rows // threads) for threads in block)
+    for kernel, operations in amounts.items():
+        name = f"{kernel.py_func.__name__} {block[0]}x{block[1]}"
+        timing = benchmark(
+            kernel[grid, block], *arrays, k, image, bytes=work["bytes"], operations=operations,
+            name=name, seconds=0.3,
+        )  # fmt: skip
+        own.append(timing)
+        if gpu() is not None:
+            print(f"{name:26} {timing.median:.3f} ms")
 if gpu() is None:
-    print("No GPU here, so nothing to keep.")
+    print("No GPU here, so no times.", own[-1].bound)
 else:
     shape = "2048x2048x256"
     measure.keep("measuring", [measure.figure_of(timing, "reconstruct", shape) for timing in own])
     table = measure.compare("measuring")
     print(table[["variant", "own", "recorded", "says"]].to_string(index=False))
-
-# %%
-progress(3)
 
 # %% [markdown]
 # ## What you should be able to say now
@@ -1358,6 +1249,9 @@ progress(3)
 # - A figure above a measured roof, by more than the roof's own scatter, is wrong.
 # - Occupancy helps where warps wait. What counts are bytes under way.
 # - "Faster" needs a size, a machine, what is inside, and what it is compared with.
+
+# %%
+progress(3)
 
 # %% [markdown]
 # ## Questions
@@ -1381,8 +1275,7 @@ progress(3)
 # turns, or call the two equal.
 #
 # </details>
-
-# %% [markdown]
+#
 # **3.** A copy reaches 6,000 GB/s on a GPU with 4,200 GB/s of memory. Is the figure wrong?
 #
 # <details><summary>Answer</summary>
@@ -1400,8 +1293,7 @@ progress(3)
 # independent sums under way, 25% can be plenty.
 #
 # </details>
-
-# %% [markdown]
+#
 # **5.** When is it right to leave the copies out of a time?
 #
 # <details><summary>Answer</summary>
@@ -1427,7 +1319,7 @@ progress(3)
 #   median, the mean, the shortest?
 # - Give the toy `launch=0.5` and `work=0.1`. How many launches fit into a second, and who is the
 #   bottleneck?
-# - Take a speed-up from a paper or a blog. Which points of section 11 does it leave out?
+# - Take a speed-up from a paper or a blog. Which points of section 8 does it leave out?
 # - With a GPU: `python -m course bench measuring` in a terminal. Where is your crossing?
 
 # %% [markdown]
@@ -1436,18 +1328,13 @@ progress(3)
 # For instructors; the checks name most of them.
 #
 # - *"The first call is slow because the GPU is cold."* It compiles; clocks and caches come after.
-# - *"I took the mean of 1,000, so it is exact."* Exactly of what? Disturbances are in it.
-# - *"The shortest time is the true one."* It is one that may have had luck: a warm cache, say.
+# - *"I took the mean of 1,000, so it is exact."* With disturbances in it.
+# - *"The shortest time is the true one."* It may have had luck: a warm cache, say.
 # - *"synchronize() makes my program slower, so it does not belong in a measurement."*
-# - *"Seconds are seconds"*: of the host, or of the GPU?
-
-# %% [markdown]
-# - *"GB are GiB."* Rates and data sheets use 10⁹.
-# - *"Every load counts as a byte moved."* Effective bandwidth counts what is needed, once.
 # - *"More occupancy is more speed."*
 # - *"The GPU has 100 times the TFLOP/s, so it is 100 times faster."* Than a kernel that reaches its
 #   roof.
-# - *"The simulator took 3 s, so ..."* So nothing. It counts; it has no clock.
+# - *"The simulator took 3 s, so ..."* It counts; it has no clock.
 
 # %% [markdown]
 # ## What to read next
@@ -1461,4 +1348,4 @@ progress(3)
 #   timing, bandwidth, occupancy.
 # - [Scientific benchmarking of parallel computing systems](https://doi.org/10.1145/2807591.2807644)
 #   by Hoefler and Belli: twelve ways to tell the truth.
-# - Next in the course: lesson 04, Warps and coalescing.
+# - Next in the course: [lesson 04](04_warps_and_coalescing.ipynb), Warps and coalescing.

@@ -23,16 +23,22 @@
 # %% [markdown]
 # ## What you need
 #
-# Lessons 00 to 02: kernels on two axes, guards, `trace`, the reconstruction. Lesson 03 is not
-# needed. No GPU either: this lesson counts, it does not time.
+# Lessons [00](00_the_machine_in_front_of_you.ipynb) to [02](02_an_image_from_its_svd.ipynb):
+# kernels on two axes, guards, `trace`, the reconstruction. [Lesson 03](03_measuring_honestly.ipynb)
+# is not needed. From [lesson 01](01_threads_blocks_grids.ipynb)'s deepening sections: the
+# grid-stride loop (section 11). No GPU is needed: this lesson counts, it does not time.
 
 # %% [markdown]
 # ## How long it takes
 #
-# About 2 hours, seven exercises included. Section 6 is a good place for a break.
+# About 2 and a half hours, seven exercises included. After section 4 is a good place for a break.
+#
+# Core: sections 1 to 7, 80 minutes. Deepening: sections 8 to 13, 75 minutes.
 
 # %% [markdown]
 # ## 1 Thirty-two at a time
+#
+# <kbd>core</kbd> 5 minutes
 #
 # A GPU never runs one thread. It runs 32 of them together, a **warp**. The threads of a warp are
 # its **lanes**, 0 to 31. All lanes do the same instruction in the same step, each with its own
@@ -44,7 +50,8 @@ import math
 import numpy as np
 from numba import float32
 
-from course import CompilerMissing, check, compiled, cuda, images, predict, progress, trace
+from course import CompilerMissing, check, compiled, cuda, images, predict, progress
+from course import recorded, trace
 from course.kernels import reconstruct, transpose
 from lessons.lesson04 import pictures
 
@@ -62,7 +69,6 @@ def who_is_in_which_warp(warps, lanes):
     lanes[y, x] = cuda.laneid
 
 
-# %%
 maps = {}
 for block in ((32, 2), (16, 4), (8, 8)):
     warps = np.zeros(block[::-1], dtype=np.int32)
@@ -90,6 +96,8 @@ predict.answer(
 # %% [markdown]
 # ## 2 Requests and sectors
 #
+# <kbd>core</kbd> 20 minutes
+#
 # In this kernel each lane reads one element of `x`: lane `l` reads element `first + step * l`.
 
 
@@ -107,8 +115,7 @@ def read_somewhere(out, x, first, step):
 # Memory has no single numbers to give. It comes in **sectors** of 32 bytes, and a sector begins
 # where its address is a multiple of 32. Every sector under at least one lane has to be moved,
 # whole. That is what a request costs.
-
-# %% [markdown]
+#
 # Start with neighbours: 32 lanes, 32 neighbouring float32 numbers of 4 bytes. How many sectors?
 
 # %%
@@ -142,45 +149,33 @@ neighbours.show(3)
 # - neighbours, but from element 1 on: `first` is 1
 
 # %%
-predict("sectors, every second element", 8, exact=True)
+predict(
+    "sectors: every second, every 32nd, neighbours from element 1 on",
+    8,
+    32,
+    4,
+    exact=True,
+    numbers=3,
+)
 
 # %%
-predict("sectors, every 32nd element", 32, exact=True)
-
-# %%
-predict("sectors, neighbours from element 1 on", 4, exact=True)
-
-# %%
-every_second = traced_read(x, 0, 2)
-sectors = every_second.total("global", "load").sectors
-predict.answer("sectors, every second element", sectors, unit="sectors", how="counted")
-
-# %%
-every_second.show(3)
-
-# %% [markdown]
-# Half of each sector is moved in vain: hatched. Farther apart it gets worse.
-
-# %%
-sectors = traced_read(x, 0, 32).total("global", "load").sectors
-predict.answer("sectors, every 32nd element", sectors, unit="sectors", how="counted")
-
-# %% [markdown]
-# Now each lane has a sector of its own: 1,024 bytes are moved for 128. And the last one, neighbours
-# that begin one element late?
-
-# %%
-one_late = traced_read(x, 1, 1)
-sectors = one_late.total("global", "load").sectors
-predict.answer("sectors, neighbours from element 1 on", sectors, unit="sectors", how="counted")
+every_second, far_apart, one_late = (
+    traced_read(x, 0, 2),
+    traced_read(x, 0, 32),
+    traced_read(x, 1, 1),
+)
+question = "sectors: every second, every 32nd, neighbours from element 1 on"
+found = [each.total("global", "load").sectors for each in (every_second, far_apart, one_late)]
+predict.answer(question, found, how="counted")
 
 # %%
 one_late.show(3)
 
 # %% [markdown]
-# One element off the border, and a fifth sector has to come for it. That is a small price.
-
-# %% [markdown]
+# Every second element: half of each sector is moved in vain. 32 apart, each lane has a sector of
+# its own: 1,024 bytes are moved for 128. One element off the border, and a fifth sector has to come
+# for it, as the picture shows. That is a small price.
+#
 # The size of an element matters, too, and so does who reads what: all lanes may read one and the
 # same element (a **broadcast**), or neighbours from the last to the first.
 
@@ -209,6 +204,9 @@ for name, (dtype, first, step) in requests.items():
 # - The order of the lanes does not matter, only which sectors they touch.
 # - A broadcast moves one sector. It *asks* for more than it moves.
 # - float64 needs twice the sectors of float32, uint8 a quarter.
+#
+# The simulator does no more than this, for each access of each warp. A GPU has counters for
+# requests and sectors, too, and for the kernels of section 4 they read the same.
 
 # %% [markdown]
 # ### Exercise: count the sectors of a request
@@ -237,11 +235,9 @@ def count_sectors(indices, itemsize):
 check("count-sectors", count_sectors)
 
 # %% [markdown]
-# The simulator does no more than this, for each access of each warp. A GPU has counters for
-# requests and sectors, too, and for the kernels of section 4 they read the same.
-
-# %% [markdown]
 # ## 3 A piece for each thread?
+#
+# <kbd>core</kbd> 15 minutes
 #
 # You add up 4,096 numbers with 128 threads. On a CPU each thread gets a piece of its own, and that
 # is right there. Here is the same idea as a kernel. Which elements do the lanes of a warp read in
@@ -268,25 +264,19 @@ total = np.zeros(1, dtype=np.float32)
 pieces = trace(add_pieces, 2, 64, total, numbers)
 load = pieces.total("global", "load")
 print(f"total {total[0]:.0f}; {load.requests} requests, {load.sectors:,} sectors")
+for finding in pieces.findings:
+    print(finding)
 question = "sectors per load request, a piece for each thread"
 predict.answer(question, load.sectors / load.requests, unit="sectors", how="counted")
 
 # %% [markdown]
-# Lane 0 reads element 0, lane 1 reads element 32, lane 2 reads element 64. Each thread walks
-# through memory in order. But the **warp** does not: in each step it touches 32 places.
+# The finding says so as well: `uncoalesced` means at least twice as many sectors as would do. Lane
+# 0 reads element 0, lane 1 reads element 32, lane 2 reads element 64. Each thread walks through
+# memory in order. But the **warp** does not: in each step it touches 32 places.
 #
 # In the next step a thread needs the neighbour, from the same sector. On a CPU the cache still has
-# it. On a GPU a thousand threads and more share that cache, and each wants a sector of its own.
-
-# %%
-pieces.show(6)
-
-# %% [markdown]
-# The trace says so as well. `uncoalesced` means: at least twice as many sectors as would do.
-
-# %%
-for finding in pieces.findings:
-    print(finding)
+# it. On a GPU a thousand threads and more share that cache, and each wants a sector of its own. So
+# ask not "what does my thread do next?" but **"what do my neighbours do now?"**
 
 # %% [markdown]
 # ### Exercise: add up, neighbours side by side
@@ -297,8 +287,8 @@ for finding in pieces.findings:
 #
 # <details><summary>Hint</summary>
 #
-# It is the grid-stride loop of lesson 01: `range(first, end, step)` with the thread's number and
-# the number of all threads.
+# It is the grid-stride loop of [lesson 01](01_threads_blocks_grids.ipynb) (section 11):
+# `range(first, end, step)` with the thread's number and the number of all threads.
 #
 # </details>
 
@@ -319,16 +309,17 @@ def add_strided(total, x):
 check("total-by-strides", add_strided)
 
 # %% [markdown]
-# One eighth of the sectors, for the same sum. On a GPU, ask not "what does my thread do next?" but
-# **"what do my neighbours do now?"**
-
-# %% [markdown]
 # ## 4 Rows against columns
 #
+# <kbd>core</kbd> 10 minutes
+#
 # Back to the heart of the course. Here is the kernel of the project behind it once more. x walks
-# down the rows, and each step of the loop loads three numbers. Lesson 02 (section 12) counted all
-# three together: 6 sectors for a request, and 1.7 with x on the columns. Now take each access by
-# itself: which one is to blame, and why?
+# down the rows, and each step of the loop loads three numbers.
+# [Lesson 02](02_an_image_from_its_svd.ipynb) (section 7) counted all three together: 6 sectors for
+# a request, and 1.7 with x on the columns. Now take each access by itself: which one is to blame,
+# and why?
+#
+# Take a part of the head, 64 × 64 pixels, k = 8, and blocks of 16 × 16.
 
 
 # %%
@@ -342,10 +333,6 @@ def original(u, s, vt, k, out):
         out[row, col] = total
 
 
-# %% [markdown]
-# Take a part of the head, 64 × 64 pixels, k = 8, and blocks of 16 × 16.
-
-# %%
 u, s, vt = images.svd(images.head_mri()[96:160, 96:160])
 factors = [np.ascontiguousarray(part) for part in (u[:, :8], s[:8], vt[:8])]
 image = np.zeros((64, 64), dtype=np.float32)
@@ -360,16 +347,11 @@ on_rows = traced(original, (16, 16))
 
 # %% [markdown]
 # Under a warp lie 16 values of x and 2 of y: here 16 rows and 2 columns. For one step of the loop,
-# predict the sectors of each load. How many sectors hold 16 different rows of `u`, at the same `i`?
+# predict the sectors of each of the three loads. How many sectors hold 16 different rows of `u`, at
+# the same `i`?
 
 # %%
-predict("sectors of u[row, i], x on the rows", 16, exact=True)
-
-# %%
-predict("sectors of s[i]", 1, exact=True)
-
-# %%
-predict("sectors of vt[i, col], x on the rows", 2, exact=True)
+predict("sectors of u[row, i], s[i], vt[i, col], x on the rows", 16, 1, 2, exact=True, numbers=3)
 
 
 # %%
@@ -379,32 +361,15 @@ def sectors_by_access(report):
     return dict(zip(lines["code"], lines["sectors"] / lines["requests"], strict=True))
 
 
-predict.answer(
-    "sectors of u[row, i], x on the rows", sectors_by_access(on_rows)["u[row, i]"], how="counted"
-)
-
-# %%
-predict.answer("sectors of s[i]", sectors_by_access(on_rows)["s[i]"], how="counted")
-
-# %%
-predict.answer(
-    "sectors of vt[i, col], x on the rows", sectors_by_access(on_rows)["vt[i, col]"], how="counted"
-)
+accesses = ("u[row, i]", "s[i]", "vt[i, col]", "out[row, col]")
+before = sectors_by_access(on_rows)
+question = "sectors of u[row, i], s[i], vt[i, col], x on the rows"
+predict.answer(question, [before[code] for code in accesses[:3]], how="counted")
 
 # %% [markdown]
 # Now you know who is to blame. `u` alone makes 16 of 18 sectors. A row of `u` is k numbers long, so
 # the next row begins somewhere else: **every** warp load of `u` is uncoalesced, 16 sectors for 16
 # different numbers. `s` and `vt` are fine.
-
-# %%
-on_rows.show(6)
-
-# %% [markdown]
-# The same for the whole kernel, line by line: this is where its traffic is, and how much of it
-# would not be needed.
-
-# %%
-on_rows.heat_map()
 
 # %% [markdown]
 # The repair is one line: `col, row = cuda.grid(2)`. Under the warp lie 2 rows and 16 columns now.
@@ -415,8 +380,7 @@ predict("sectors of u, s, vt, out, x on the columns", 2, 1, 2, 4, exact=True, nu
 
 # %%
 on_columns = traced(reconstruct.reconstruct_naive, (16, 16))
-before, after = sectors_by_access(on_rows), sectors_by_access(on_columns)
-accesses = ("u[row, i]", "s[i]", "vt[i, col]", "out[row, col]")
+after = sectors_by_access(on_columns)
 print("sectors per request   x on the rows   x on the columns")
 for code in accesses:
     print(f"{code:21} {before[code]:13.0f} {after[code]:18.0f}")
@@ -426,15 +390,168 @@ predict.answer(question, tuple(after[code] for code in accesses), how="counted")
 # %% [markdown]
 # What was bad is good, and what was good has hardly become worse: 16 neighbours of `vt` are 64
 # bytes, two sectors. Two rows of `u` are two sectors.
-
-# %% [markdown]
+#
 # | counters of an H200 | load requests | load sectors | store requests | store sectors |
 # |---|---|---|---|---|
 # | x on the rows | 3,072 | 18,432 | 128 | 2,048 |
 # | x on the columns | 3,072 | 5,120 | 128 | 512 |
 #
-# These were read on a real GPU with Nsight Compute. They are the figures that you traced in lesson
-# 02, to the digit. Lesson 07 shows how to read them.
+# These were read on a real GPU with Nsight Compute. They are the figures that you traced in
+# [lesson 02](02_an_image_from_its_svd.ipynb), to the digit.
+# [Lesson 07](07_reading_a_profiler.ipynb) shows how to read them.
+
+# %% [markdown]
+# ## 5 An if, and what it costs
+#
+# <kbd>core</kbd> 10 minutes
+#
+# All lanes of a warp do the same instruction. So what happens at an `if` when they do not agree?
+# Each thread here writes how many lanes are active with it. `cuda.activemask()` has a bit for each
+# active lane, and `cuda.popc` counts bits.
+
+
+# %%
+@cuda.jit
+def who_is_with_me(active):
+    i = cuda.grid(1)
+    if i % 2 == 0:
+        active[i] = cuda.popc(cuda.activemask())
+    else:
+        active[i] = cuda.popc(cuda.activemask())
+
+
+predict("active lanes in a branch for even i", 16, exact=True)
+
+# %%
+active = np.zeros(64, dtype=np.int32)
+report = trace(who_is_with_me, 1, 64, active)
+predict.answer("active lanes in a branch for even i", active[0], unit="lanes", how="counted")
+
+# %% [markdown]
+# The warp walks **both** sides: the even lanes work and the odd ones wait, then it is the other way
+# round. That is **divergence**. (Newer GPUs may switch to and fro. They never run both at once.)
+# Two warps make four store requests, each with 16 lanes.
+#
+# Now the branch depends on `i // 32` instead. Each warp still meets the `if`, but its lanes agree.
+# How many store requests?
+
+
+# %%
+@cuda.jit
+def who_is_with_me_by_warp(active):
+    i = cuda.grid(1)
+    if i // 32 % 2 == 0:
+        active[i] = cuda.popc(cuda.activemask())
+    else:
+        active[i] = cuda.popc(cuda.activemask())
+
+
+predict("store requests of two warps, branch by warp", 4, exact=True)
+
+# %%
+report = trace(who_is_with_me_by_warp, 1, 64, active)
+print("active lanes:", active.min(), "to", active.max())
+requests = report.total("global", "store").requests
+predict.answer(
+    "store requests of two warps, branch by warp", requests, unit="requests", how="counted"
+)
+
+# %% [markdown]
+# So an `if` is not slow as such. It is **free where whole warps agree**. The guard `if i < n` is
+# such a case: only the one warp at the end of the array is split.
+
+# %% [markdown]
+# ## 6 The transpose
+#
+# <kbd>core</kbd> 15 minutes
+#
+# Rows become columns: `out[col, row] = image[row, col]`. No arithmetic at all, only memory. In the
+# first version x walks along the rows of the image. Block 32 × 8. What do its loads cost, what its
+# stores?
+
+# %%
+predict(
+    "sectors per load and per store, x along the rows of the image", 4, 32, exact=True, numbers=2
+)
+
+# %%
+matrix = np.arange(64 * 96, dtype=np.float32).reshape(64, 96)
+flipped = np.zeros((96, 64), dtype=np.float32)
+
+
+def load_and_store_sectors(kernel, grid, out):
+    report = trace(kernel, grid, (32, 8), out, matrix)
+    totals = [report.total("global", op) for op in ("load", "store")]
+    return tuple(total.sectors / total.requests for total in totals)
+
+
+reading = load_and_store_sectors(transpose.transpose_read_coalesced, (3, 8), flipped)
+print("right:", np.array_equal(flipped, matrix.T))
+question = "sectors per load and per store, x along the rows of the image"
+predict.answer(question, reading, how="counted")
+
+# %% [markdown]
+# A row of the image is a column of `out`. The warp reads 32 neighbours, four sectors, and writes
+# them to 32 rows, 32 sectors. You cannot win both ways: what is a row on one side is a column on
+# the other. (Section 12 says what is at stake.)
+
+# %% [markdown]
+# ### Exercise: transpose, stores in order
+#
+# Turn it round: let the stores be coalesced, at most 4 sectors each. The grid is large enough for
+# both arrays, so guard with care.
+#
+# <details><summary>Hint</summary>
+#
+# Give each thread an element of `out`: x is its last index. Where in `image` does it come from?
+#
+# </details>
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def transpose_write(out, image):
+    """Write the transpose of ``image``, (rows, columns), to ``out``, (columns, rows)."""
+    ### BEGIN SOLUTION
+    column, row = cuda.grid(2)
+    if row < out.shape[0] and column < out.shape[1]:
+        out[row, column] = image[column, row]
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("transpose-write", transpose_write)
+
+# %% [markdown]
+# ## 7 What the counts do not say
+#
+# <kbd>core</kbd> 5 minutes
+#
+# - A sector may come from a cache. The trace counts what the lanes ask of the first cache, not what
+#   leaves the memory.
+# - The compiler may load once what you wrote twice.
+# - A short `if` often becomes no branch at all: both results are computed, and one is taken.
+# - Fewer sectors take less time only where sectors are the bottleneck. In
+#   [lesson 02](02_an_image_from_its_svd.ipynb) float64 seems to have been it.
+#
+# The count says what you could save. Whether it pays, the clock says.
+
+# %% [markdown]
+# ## 8 Line by line, and one layer
+#
+# <kbd>deepening</kbd> 10 minutes
+#
+# The picture shows the line of section 4 that adds up: its load of `u`, x on the rows.
+
+# %%
+on_rows.show(6)
+
+# %% [markdown]
+# The same for the whole kernel, line by line: this is where its traffic is, and how much of it
+# would not be needed.
+
+# %%
+on_rows.heat_map()
 
 # %% [markdown]
 # ### Exercise: one layer, in the right order
@@ -471,7 +588,9 @@ check("one-layer", one_layer)
 # changes from lane to lane, and is it the last one?**
 
 # %% [markdown]
-# ## 5 Why were 32 × 32 blocks slow?
+# ## 9 Why were 32 × 32 blocks slow?
+#
+# <kbd>deepening</kbd> 5 minutes
 #
 # The project tried its kernel with blocks of 8 × 8, 16 × 16 and 32 × 32 threads. 32 × 32 was the
 # slowest. The text blamed *register spills*. A thread keeps its variables in **registers**, the
@@ -525,10 +644,13 @@ predict.answer(
 # %% [markdown]
 # What is proven, and what is not? The counts are facts, and the spills are refuted. That these two
 # are what cost the time is an **inference**: nobody measured the counters back then. Why 8 × 8 and
-# 16 × 16 took the same time, you know from lesson 02: the float64 sum.
+# 16 × 16 took the same time, you know from [lesson 02](02_an_image_from_its_svd.ipynb): the float64
+# sum.
 
 # %% [markdown]
-# ## 6 The block's shape is a knob
+# ## 10 The block's shape is a knob
+#
+# <kbd>deepening</kbd> 10 minutes
 #
 # Now x is on the columns, where it belongs. Blocks of 256 threads can still be flat or tall. Which
 # of these five moves the fewest sectors per load request: 64 × 4, 32 × 8, 16 × 16, 8 × 32 or
@@ -588,77 +710,17 @@ predict.answer("sectors per store, uint8, block (16, 16)", stores[np.uint8, 16],
 # here for float32, only a clock can decide.
 
 # %% [markdown]
-# ## 7 An if, and what it costs
+# ## 11 Branches and loops
 #
-# All lanes of a warp do the same instruction. So what happens at an `if` when they do not agree?
-# Each thread here writes how many lanes are active with it. `cuda.activemask()` has a bit for each
-# active lane, and `cuda.popc` counts bits.
-
-
-# %%
-@cuda.jit
-def who_is_with_me(active):
-    i = cuda.grid(1)
-    if i % 2 == 0:
-        active[i] = cuda.popc(cuda.activemask())
-    else:
-        active[i] = cuda.popc(cuda.activemask())
-
-
-# %%
-predict("active lanes in a branch for even i", 16, exact=True)
-
-# %%
-active = np.zeros(64, dtype=np.int32)
-report = trace(who_is_with_me, 1, 64, active)
-predict.answer("active lanes in a branch for even i", active[0], unit="lanes", how="counted")
-
-# %% [markdown]
-# The warp walks **both** sides: the even lanes work and the odd ones wait, then it is the other way
-# round. That is **divergence**. (Newer GPUs may switch to and fro. They never run both at once.)
+# <kbd>deepening</kbd> 30 minutes
 #
-# The trace shows it: two warps, and yet four store requests, each with 16 lanes.
-
-# %%
-lines = report.lines
-lines["lanes per request"] = lines["lanes"] / lines["requests"]
-print(lines[["line", "code", "requests", "lanes per request"]].to_string(index=False))
-
-# %% [markdown]
-# Now the branch depends on `i // 32` instead. Each warp still meets the `if`, but its lanes agree.
-# How many store requests?
-
-
-# %%
-@cuda.jit
-def who_is_with_me_by_warp(active):
-    i = cuda.grid(1)
-    if i // 32 % 2 == 0:
-        active[i] = cuda.popc(cuda.activemask())
-    else:
-        active[i] = cuda.popc(cuda.activemask())
-
-
-# %%
-predict("store requests of two warps, branch by warp", 4, exact=True)
-
-# %%
-report = trace(who_is_with_me_by_warp, 1, 64, active)
-print("active lanes:", active.min(), "to", active.max())
-requests = report.total("global", "store").requests
-predict.answer(
-    "store requests of two warps, branch by warp", requests, unit="requests", how="counted"
-)
+# The two kernels of section 5 side by side, step by step. White is waiting.
 
 # %%
 lane = np.arange(32)
 both_sides = np.stack([np.where(lane % 2 == 0, 1, 0), np.where(lane % 2 == 1, 2, 0)], axis=1)
 one_side = {"if by warp: warp 0": np.full((32, 1), 1), "warp 1": np.full((32, 1), 2)}
 pictures.warp_timeline({"if by lane: each of both warps": both_sides, **one_side}, ["if", "else"])
-
-# %% [markdown]
-# So an `if` is not slow as such. It is **free where whole warps agree**. The guard `if i < n` is
-# such a case: only the one warp at the end of the array is split.
 
 # %% [markdown]
 # A loop can diverge, too. A warp goes on as long as its last lane does. This one counts the steps
@@ -792,66 +854,15 @@ def launch_for_rows(rows, columns):
 check("block-shape", launch_for_rows)
 
 # %% [markdown]
-# ## 8 The transpose
+# ## 12 Both sides of a transpose
 #
-# Rows become columns: `out[col, row] = image[row, col]`. No arithmetic at all, only memory. In the
-# first version x walks along the rows of the image. Block 32 × 8. What do its loads cost, what its
-# stores?
-
-# %%
-predict(
-    "sectors per load and per store, x along the rows of the image", 4, 32, exact=True, numbers=2
-)
-
-# %%
-matrix = np.arange(64 * 96, dtype=np.float32).reshape(64, 96)
-flipped = np.zeros((96, 64), dtype=np.float32)
-
-
-def load_and_store_sectors(kernel, grid, out):
-    report = trace(kernel, grid, (32, 8), out, matrix)
-    totals = [report.total("global", op) for op in ("load", "store")]
-    return tuple(total.sectors / total.requests for total in totals)
-
-
-reading = load_and_store_sectors(transpose.transpose_read_coalesced, (3, 8), flipped)
-print("right:", np.array_equal(flipped, matrix.T))
-question = "sectors per load and per store, x along the rows of the image"
-predict.answer(question, reading, how="counted")
-
-# %% [markdown]
-# A row of the image is a column of `out`. The warp reads 32 neighbours, four sectors, and writes
-# them to 32 rows, 32 sectors. The picture shows eight of the lanes.
+# <kbd>deepening</kbd> 5 minutes
+#
+# The picture shows eight of the lanes of section 6's first version: what they read, and what they
+# write.
 
 # %%
 pictures.transpose_sides()
-
-# %% [markdown]
-# ### Exercise: transpose, stores in order
-#
-# Turn it round: let the stores be coalesced, at most 4 sectors each. The grid is large enough for
-# both arrays, so guard with care.
-#
-# <details><summary>Hint</summary>
-#
-# Give each thread an element of `out`: x is its last index. Where in `image` does it come from?
-#
-# </details>
-
-
-# %% tags=["exercise"]
-@cuda.jit
-def transpose_write(out, image):
-    """Write the transpose of ``image``, (rows, columns), to ``out``, (columns, rows)."""
-    ### BEGIN SOLUTION
-    column, row = cuda.grid(2)
-    if row < out.shape[0] and column < out.shape[1]:
-        out[row, column] = image[column, row]
-    ### END SOLUTION
-
-
-# %% tags=["check"]
-check("transpose-write", transpose_write)
 
 # %%
 writing = load_and_store_sectors(transpose.transpose_write_coalesced, (2, 12), flipped)
@@ -861,23 +872,26 @@ for name, sectors in (("copy", copying), ("reads in order", reading), ("writes i
     print(f"{name:18} {sectors[0]:4.0f} {sectors[1]:6.0f}")
 
 # %% [markdown]
-# You cannot win both ways: what is a row on one side is a column on the other. A plain copy shows
-# what would be ideal. How much is at stake? Take 8192 × 8192 numbers on an H200, whose memory
-# copies 4.22 TB a second (measured).
+# A plain copy shows what would be ideal. How much is at stake? Take 8192 × 8192 numbers on an H200.
+# Its memory copies so many bytes a second (recorded):
 
 # %%
+copied = recorded("roofs", variant="copy", gpu="H200")[0].gigabytes_per_second
 one_way = 8192 * 8192 * 4
+print(f"measured for a copy: {copied / 1e3:.2f} TB/s")
 for name, sectors in (("copy", copying), ("naive transpose", reading)):
     moved = one_way * (sectors[0] + sectors[1]) / 4
-    print(f"{name:16} {moved / 1e9:.2f} GB, {moved / 4.22e12 * 1e6:.0f} µs at the copy's rate")
+    print(f"{name:16} {moved / 1e9:.2f} GB, {moved / copied * 1e-3:.0f} µs at the copy's rate")
 
 # %% [markdown]
-# The first line is a bound: no transpose can be faster. The second is what it would take if every
+# The copy's line is a bound: no transpose can be faster. The other is what it would take if every
 # sector went to memory. A real GPU lies between the two, since its caches put parts of sectors
-# together. Lesson 05 transposes with both sides in order.
+# together. [Lesson 05](05_shared_memory.ipynb) transposes with both sides in order.
 
 # %% [markdown]
-# ## 9 Records, or an array for each field
+# ## 13 Records, or an array for each field
+#
+# <kbd>deepening</kbd> 15 minutes
 #
 # A point has x, y and z. In Python you would make a record of them, and an array of records. NumPy
 # can do that, and kernels can read it: `points[i].x`.
@@ -977,21 +991,6 @@ for name, report in (("array of structs", together), ("struct of arrays", apart)
 # apart that are used apart.
 
 # %% [markdown]
-# ## 10 What the counts do not say
-#
-# - A sector may come from a cache. The trace counts what the lanes ask of the first cache, not what
-#   leaves the memory.
-# - The compiler may load once what you wrote twice.
-# - A short `if` often becomes no branch at all: both results are computed, and one is taken.
-# - Fewer sectors take less time only where sectors are the bottleneck. In lesson 02 float64 seems
-#   to have been it.
-#
-# The count says what you could save. Whether it pays, the clock says.
-
-# %%
-progress(4)
-
-# %% [markdown]
 # ## What you should be able to say now
 #
 # - A warp is 32 threads that go in step, counted along x first.
@@ -999,7 +998,10 @@ progress(4)
 # - Neighbours in x should touch neighbours in memory: x is the last index.
 # - Where the lanes of a warp do not agree, it walks both sides; where they agree, an `if` is free.
 # - A naive transpose has one side in order, never both.
-# - An array for each field beats an array of records.
+# - From section 13: an array for each field beats an array of records.
+
+# %%
+progress(4)
 
 # %% [markdown]
 # ## Questions
@@ -1021,8 +1023,7 @@ progress(4)
 # neighbours lie over five sectors instead of four.
 #
 # </details>
-
-# %% [markdown]
+#
 # **3.** `if x[i] > 0` in a kernel: free or not?
 #
 # <details><summary>Answer</summary>
@@ -1073,7 +1074,7 @@ progress(4)
 # %% [markdown]
 # ## What to read next
 #
-# - Lesson 05, *Shared memory*: the transpose with both sides in order.
+# - [Lesson 05](05_shared_memory.ipynb), *Shared memory*: the transpose with both sides in order.
 # - [How to access global memory efficiently in CUDA
 #   kernels](https://developer.nvidia.com/blog/how-access-global-memory-efficiently-cuda-c-kernels/)
 #   by Mark Harris.

@@ -8,9 +8,8 @@
 # ## What you will do
 #
 # - Let each thread compute 8, then 64 pixels, and write these kernels yourself.
-# - Read and write four numbers at a time, without a bank conflict.
 # - Predict each step from counts, and compare with what was measured on a GPU.
-# - In the deep end, if you like: double buffers, warp tiles.
+# - To go deeper: four numbers at a time, double buffers, warp tiles.
 
 # %% [markdown]
 # ## What you will learn
@@ -23,18 +22,24 @@
 # %% [markdown]
 # ## What you need
 #
-# Lessons 02, 04 and 05: the reconstruction, sectors, tiles, barriers, banks. Lesson 03 for the
-# words roof and occupancy. No GPU is needed: all times below were recorded on one. If you have a
-# GPU, you measure your own beside them.
+# Lessons [02](02_an_image_from_its_svd.ipynb), [04](04_warps_and_coalescing.ipynb) and
+# [05](05_shared_memory.ipynb): the reconstruction, sectors, tiles, barriers, banks.
+# [Lesson 03](03_measuring_honestly.ipynb) for the word roof, and its section 15 for occupancy. No
+# GPU is needed: all times below were recorded on one. If you have a GPU, you measure your own
+# beside them.
 
 # %% [markdown]
 # ## How long it takes
 #
-# About 4 hours for sections 1 to 7 and their seven exercises. Sections 8 and 9 are the deep end:
-# an hour more, one more exercise. Skip them if you like, and go to section 10.
+# About 4 and a half hours with the eight exercises. After section 4 is a good place for a break. The ladder
+# goes on in sections 10, 12 and 13: those are for another day.
+#
+# Core: sections 1 to 7, 105 minutes. Deepening: sections 8 to 14, 155 minutes.
 
 # %% [markdown]
 # ## 1 How far is it to the top?
+#
+# <kbd>core</kbd> 5 minutes
 #
 # Four kernels so far: the project's **original**, its sum in **float32**, x on the columns
 # (**naive**), tiles in shared memory (**tiled**). Beside them stands CuPy, which computes
@@ -60,12 +65,10 @@ from lessons.lesson06 import ladder, pictures
 predict("the tiled kernel, % of cuBLAS", 50, within=1.5)
 
 # %%
-share = 100 * ladder.of_peer(ladder.recorded("tiled"))
-predict.answer("the tiled kernel, % of cuBLAS", round(share, 1))
-
-# %%
 climbed = ["original", "float32", "naive", "tiled"]
 print(ladder.Table(climbed))
+share = 100 * ladder.of_peer(ladder.recorded("tiled"))
+predict.answer("the tiled kernel, % of cuBLAS", round(share, 1))
 
 # %% [markdown]
 # Every pixel needs k multiplications and k additions. So the work is `2 * rows * columns * k`
@@ -81,17 +84,14 @@ for what, milliseconds in bound(**ladder.work(), gpu="H200").times.items():
 # %% [markdown]
 # The arithmetic takes about half a millisecond, device memory far less. And `tiled` took many times
 # that. (It loads each number more often than once. But even with all of those loads, device memory
-# would allow twice its speed: section 7 counts them.) So it is not the bytes of lesson 04 that hold
-# it up, and not the arithmetic. What is it?
-#
-# **On your own GPU** the next cell measures the step there. Without one it gives the bound.
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-print(ladder.measure("tiled"))
+# would allow twice its speed: section 11 counts them.) So it is not the bytes of
+# [lesson 04](04_warps_and_coalescing.ipynb) that hold it up, and not the arithmetic. What is it?
+# (Section 14 measures all steps on a GPU of your own.)
 
 # %% [markdown]
 # ## 2 What a multiprocessor does in a clock
+#
+# <kbd>core</kbd> 5 minutes
 #
 # | in one clock, on an H200 | how many |
 # |---|---|
@@ -116,7 +116,7 @@ print(ladder.measure("tiled"))
 # %%
 predict("wavefronts for a product, tiled", 2, exact=True)
 
-# %%
+# %% tags=["long"]
 rng = np.random.default_rng(6)
 u = rng.random((256, 32), dtype=np.float32)
 s = rng.random(32, dtype=np.float32)
@@ -133,27 +133,26 @@ def traced(name):
 
 tiled = traced("tiled")
 wavefronts = tiled.total("shared", "load").wavefronts / warp_products
-predict.answer("wavefronts for a product, tiled", wavefronts, how="counted")
-
-# %% [markdown]
-# Two wavefronts, two clocks. In two clocks the units could make eight products, and get one to
-# make. So at most an **eighth** of the peak is possible, whatever else you do.
-
-# %%
 roof = ladder.shared_roof(wavefronts)
 reached = ladder.recorded("tiled").teraflops
 # A quarter of a wavefront for a product would be four products a clock: all that the units make.
 print(f"peak of an H200, data sheet        {ladder.shared_roof(0.25):5.1f} TFLOP/s")
 print(f"with 2 wavefronts for each product {roof:5.1f} TFLOP/s at most")
 print(f"recorded                           {reached:5.1f} TFLOP/s, {reached / roof:.0%} of that")
+predict.answer("wavefronts for a product, tiled", wavefronts, how="counted")
 
 # %% [markdown]
-# There it is. `tiled` stands close under its roof, and the roof is made of trips to shared memory.
+# Two wavefronts, two clocks. In two clocks the units could make eight products, and get one to
+# make. So at most an **eighth** of the peak is possible, whatever else you do.
+#
+# `tiled` stands close under its roof, and the roof is made of trips to shared memory.
 # Faster device memory will not help, more threads will not help. **Fewer reads for each product**
 # will.
 
 # %% [markdown]
 # ## 3 A nearer place: registers
+#
+# <kbd>core</kbd> 10 minutes
 #
 # A variable of your kernel lives in a register. Reading it costs nothing: it is part of the
 # multiplication. But only its own thread sees it. So if a thread computed *several* pixels, it
@@ -166,21 +165,12 @@ pictures.outer_products(((1, 1), (8, 1)))
 # On the left is the tiled kernel: a thread has one pixel, and reads two numbers for one product. On
 # the right it has a column of 8 pixels: one number of `vt` serves all eight.
 #
-# Now give it a square of 8×8 pixels. How many reads has it for each product?
-
-# %%
-predict("reads for a product, square of 8 x 8", 0.25, exact=True)
-
-# %%
-predict.answer("reads for a product, square of 8 x 8", (8 + 8) / (8 * 8), how="computed")
+# Now give it a square of 8×8 pixels: 16 numbers in, 64 products out. A product of a column by a
+# row, every number with every number, is called an **outer product**. It is the best trade there
+# is: `2 n` numbers in, `n * n` products out.
 
 # %%
 pictures.outer_products(((8, 8),))
-
-# %% [markdown]
-# Eight times fewer than with one pixel. A product of a column by a row, every number with every
-# number, is called an **outer product**. It is the best trade there is: `2 n` numbers in, `n * n`
-# products out.
 
 # %% [markdown]
 # ### Exercise: reads for a product
@@ -209,6 +199,8 @@ check("shared-reads", shared_reads)
 # %% [markdown]
 # ## 4 Step 5: a column in each thread
 #
+# <kbd>core</kbd> 35 minutes
+#
 # Now in code. A block of 512 threads computes 64×64 pixels, and each thread 8 of one column. The
 # tiles are 64 rows of `u` by 8, and 8 rows of `vt` by 64: 512 numbers each, so each thread brings
 # **one** number of each. In the code these sizes have names: `ROWS` and `COLUMNS` are 64, `DEPTH`
@@ -233,11 +225,11 @@ pictures.column_tile()
 # for itself. A compiler can **unroll** a loop: write its body out, once for each pass. If all
 # indices of the array are constants then, it is kept in **registers**, and there is no array any
 # more. So: constant sizes, loops over `range(RESULTS)`, no index that depends on data.
-
-# %% [markdown]
+#
 # Predict before you write. How many wavefronts for a product?
 
 # %%
+ROWS, COLUMNS, DEPTH, RESULTS = 64, 64, 8, 8
 predict("wavefronts for a product, column", 1.125, exact=True)
 
 # %% [markdown]
@@ -263,9 +255,6 @@ predict("wavefronts for a product, column", 1.125, exact=True)
 # ```
 #
 # </details>
-
-# %%
-ROWS, COLUMNS, DEPTH, RESULTS = 64, 64, 8, 8
 
 
 # %% tags=["exercise", "long"]
@@ -312,25 +301,11 @@ check("column-tile", reconstruct_column)
 # yours beside the package's and the least: counts of the simulator, on a GPU times, too
 beside("column-tile", reconstruct_column)
 
-# %% [markdown]
-# The package's kernel does what yours does. (It reads with `load(array, index)`; section 5 says
-# why.) **Trace** it:
-
 # %%
+# the package's kernel, which does what yours does
 column = traced("column")
 wavefronts = column.total("shared", "load").wavefronts / warp_products
 predict.answer("wavefronts for a product, column", wavefronts, how="counted")
-
-# %% [markdown]
-# And the loads from global memory? A tile of 64 columns lets each number of `u` serve 64 pixels, a
-# tile of 64 rows each number of `vt`.
-
-# %%
-print("for each pixel and i:   u        vt       s")
-for name, report in (("tiled", tiled), ("column", column)):
-    lines = report.lines[report.lines["space"] == "global"]
-    lanes = lines[lines["op"] == "load"].groupby("array")["lanes"].sum() / (out.size * 32)
-    print(f"{name:17}", *[f"1 / {1 / lanes[array]:.0f}" for array in ("u", "vt", "s")], sep="   ")
 
 # %% [markdown]
 # Everything got better: 1.125 wavefronts instead of 2, a quarter of the loads. So the roof of the
@@ -346,10 +321,6 @@ print(ladder.Table(climbed[-2:]))
 faster = ladder.faster("column", than="tiled")
 predict.answer("column, times as fast as tiled", round(faster, 2))
 
-# %%
-# NBVAL_IGNORE_OUTPUT
-print(ladder.measure("column"))
-
 # %% [markdown]
 # The roof nearly doubled, and the speed did not follow it all the way. Whenever that happens,
 # **another row of the table has become narrow**, too. It is not the wavefronts alone: so count
@@ -357,6 +328,8 @@ print(ladder.measure("column"))
 
 # %% [markdown]
 # ## 5 What the compiler made of it
+#
+# <kbd>core</kbd> 5 minutes
 #
 # `ladder.facts` has what NVIDIA's compilers say of each step, recorded without a GPU. It looks for
 # the piece of code that makes the products, and counts its instructions. (In PTX, the compilers'
@@ -376,18 +349,14 @@ loop = ladder.facts("tiled").loop
 predict.answer("instructions for a product, tiled", loop.per_product, how="counted")
 
 # %% [markdown]
-# Three things to see:
+# `tiled` is unrolled whole: nothing is left but reads and products. `column` reads less, but its
+# loop over i is a **loop** again: counting, comparing, computing addresses. `naive` computes
+# addresses most of the time, and tests every index. (Reads are those of shared memory: it has
+# none.)
 #
-# - `tiled`: its loop is unrolled whole. Nothing is left but reads and products.
-# - `column` reads less, but its loop over i is a **loop** again: counting, comparing, computing
-#   addresses. It has more instructions for a product than before.
-# - `naive` computes addresses most of the time, and tests every index. (Reads are those of shared
-#   memory: it has none.)
-
-# %% [markdown]
 # But that is the **inner loop** alone. Around it a thread fills tiles, tests edges, waits and
-# counts rounds. An H200 has counted each instruction that it started, in the whole kernel. (Lesson
-# 07 says how. Here you only need the result.)
+# counts rounds. An H200 has counted each instruction that it started, in the whole kernel.
+# ([Lesson 07](07_reading_a_profiler.ipynb) says how. Here you only need the result.)
 
 # %%
 print("instructions for a product   inner loop, PTX   whole kernel, counted")
@@ -424,92 +393,40 @@ print(f"the speed itself: {ladder.faster('column', than='tiled'):.2f}")
 
 # %% [markdown]
 # Both roofs rose, but not alike. `tiled` had one low roof. `column` has two that are nearly equal,
-# and it reaches three quarters of each. What else may hold it up? Between the two barriers of a
-# round a thread makes 64 products. Then all 512 threads of the block wait for each other. And they
-# need more registers:
-
-# %%
-for name in ("tiled", "column"):
-    print(f"{name:7}", ladder.facts(name).registers, "registers;", ladder.facts(name).occupancy())
-
-# %% [markdown]
-# More registers for a thread, so fewer warps that could work while others wait. How much each of
-# these costs, only a profiler can tell (lesson 07). That it is waiting is an **inference**; the
-# counts are facts.
+# and it reaches three quarters of each. That the rest is waiting, at barriers and for memory, is an
+# **inference**; the counts are facts. (Section 8 asks for more.)
 #
-# With the extra `compile` the next cell asks the compiler about *your* kernel.
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-print(ladder.compiled_text(reconstruct_column, (u, s, vt, 32, out), block=512))
-
-# %% [markdown]
-# Does yours have many more instructions for a product? Then you wrote `array[index]` in the inner
-# loop. In Numba, index -1 is the last element, so **every** access tests whether its index is below
-# zero: about two instructions each. `load(array, index)` and `store(array, index, value)` from
-# `course.kernels.intrinsics` leave that test out. The package's kernels use them from step 5 on.
-
-# %% [markdown]
 # The lesson of step 5: **the lowest roof counts**, and when you lift it, you meet the next one. To
 # lift both, a thread needs more products for each read *and* for each instruction around them.
 
 # %% [markdown]
 # ## 6 Step 6: a square in each thread
 #
+# <kbd>core</kbd> 40 minutes
+#
 # 8×8 pixels in each thread: 16 reads for 64 products. A block of 256 threads, 16 across and 16
 # down, then computes 128×128 pixels. What does a square cost? Every sum needs a register. And the
 # 16 numbers that are multiplied do, too.
+#
+# `@cuda.jit(max_registers=128)` asks the compiler to keep to 128 registers a thread: then two
+# blocks fit on a multiprocessor, and while one waits at a barrier, the other one can work. If a
+# thread needs more than it can get, the compiler **spills** sums to memory, in the innermost loop.
+# Never let that happen. (Section 9 works out how large a square may be.)
 
 # %% [markdown]
-# ### Exercise: the largest square
-#
-# A thread may use `registers` registers. A square of n × n pixels takes `n * n` for the sums, `n`
-# for the numbers of `u`, `n` for those of `vt`. Addresses, counters and the like take `other`.
-# Return the largest n that fits, 0 if none does.
-#
-# <details><summary>Hint</summary>
-#
-# Start with `n = 0`. While a square of `n + 1` fits, count up.
-#
-# </details>
-
-
-# %% tags=["exercise"]
-def largest_square(registers, other):
-    """Return the side of the largest square of sums that fits in the registers."""
-    ### BEGIN SOLUTION
-    n = 0
-    while (n + 1) ** 2 + 2 * (n + 1) + other <= registers:
-        n += 1
-    return n
-    ### END SOLUTION
-
-
-# %% tags=["check"]
-check("largest-square", largest_square)
-
-# %% [markdown]
-# A multiprocessor has 65,536 registers. With two blocks of 256 threads on it, each thread may have
-# 128, and the answer is 8 if everything else takes 40. Why two blocks? While one waits at a
-# barrier, the other one can work. `@cuda.jit(max_registers=128)` asks the compiler to keep to that.
-#
-# What if a thread needs more than it can get? Then the compiler **spills** sums to memory, in the
-# innermost loop. Never let that happen.
-
-# %% [markdown]
-# Each thread now brings four numbers of each tile. In a loop over the tile's 1,024 numbers, as with
-# the halo of lesson 05 (`BLOCK` is 128, `THREADS` is 256):
+# Each thread now brings four numbers of each tile, in a loop over the tile's 1,024 numbers, as with
+# the halo of [lesson 05](05_shared_memory.ipynb) (section 10):
 #
 # ```text
 # for number in range(t, BLOCK * DEPTH, THREADS):
 #     y, i = number // DEPTH, number % DEPTH
 # ```
-
-# %% [markdown]
+#
 # ### Exercise: step 6
 #
-# As before, with `a` and `b` for the 16 numbers of a depth: read them once, with `load`, then
-# multiply every one with every one. At the end store 64 pixels, guarded.
+# As before, with `a` and `b` for the 16 numbers of a depth: read them once, then multiply every
+# one with every one. `load(array, index)` reads without Numba's test for negative indices (section
+# 8). At the end store 64 pixels, guarded.
 #
 # <details><summary>Hint: the products</summary>
 #
@@ -585,17 +502,6 @@ check("square-tile", reconstruct_square)
 beside("square-tile", reconstruct_square)
 
 # %% [markdown]
-# How many registers does the package's kernel take, and how many of its blocks fit on a
-# multiprocessor? Most of the registers you have just counted.
-
-# %%
-predict("registers of a thread, square", 96, within=1.25)
-
-# %%
-print(ladder.facts("square").occupancy())
-predict.answer("registers of a thread, square", ladder.facts("square").registers, how="counted")
-
-# %% [markdown]
 # A quarter of a read for each product. So a quarter of a wavefront?
 
 # %%
@@ -604,22 +510,18 @@ predict("wavefronts for a product, square", 0.25, exact=True)
 # %%
 square = traced("square")
 wavefronts = square.total("shared", "load").wavefronts / warp_products
-predict.answer("wavefronts for a product, square", wavefronts, how="counted")
-
-# %% [markdown]
-# Three times as many. Where do the others come from? The trace says it:
-
-# %%
 for finding in square.findings:
     if finding.kind == "bank-conflict":
         print(finding)
+predict.answer("wavefronts for a product, square", wavefronts, how="counted")
 
 # %% [markdown]
-# In a warp 16 threads lie side by side, and each has 8 columns of its own. At the same n they read
-# words 0, 8, 16, 24, 32, … 120 of a row of `vt_tile`: all in banks 0, 8, 16 and 24. Four words in
-# each. The warp's two rows of threads are 8 rows of `u_tile` apart, 64 words: again the same bank.
+# Three times as many: bank conflicts. In a warp 16 threads lie side by side, and each has 8 columns
+# of its own. At the same n they read words 0, 8, 16, 24, 32, … 120 of a row of `vt_tile`: all in
+# banks 0, 8, 16 and 24. Four words in each. The warp's two rows of threads are 8 rows of `u_tile`
+# apart, 64 words: again the same bank.
 #
-# (The finding's advice to pad is a general one. It would cure `u_tile`. In `vt_tile` the words that
+# (Padding, as for the transpose, would cure `u_tile`. In `vt_tile` the words that
 # meet lie in the *same* row, so wider rows change nothing.)
 
 # %%
@@ -634,21 +536,129 @@ climbed.append("square")
 print(f"\nsquare was {ladder.faster('square', than='column'):.2f} times as fast as column\n")
 print(ladder.Table(climbed[-3:]))
 
-# %%
-# NBVAL_IGNORE_OUTPUT
-print(ladder.measure("square"))
-
 # %% [markdown]
 # The inner loop is 64 products and little else. The wavefronts are the lower roof by far, and the
 # kernel seems to stand at it. But look closely: it stands a little **above** it, which nothing can
-# (lesson 03). So one of the figures is wrong, and it is the roof. The trace counts your *source*.
-# The compiler may put reads together that the source has apart, and then there are fewer
-# wavefronts. Lesson 07 asks the GPU's own counters, and finds a half for each product.
+# ([lesson 03](03_measuring_honestly.ipynb)). So one of the figures is wrong, and it is the roof.
+# The trace counts your *source*. The compiler may put reads together that the source has apart, and
+# then there are fewer wavefronts. [Lesson 07](07_reading_a_profiler.ipynb) asks the GPU's own
+# counters, and finds a half for each product.
 #
-# What is sure: two thirds of the source's wavefronts are conflicts. They are the next thing to go.
+# What is sure: two thirds of the source's wavefronts are conflicts. They are the next thing to go,
+# in section 10.
 
 # %% [markdown]
-# ## 7 Step 7: four at a time
+# ## 7 Looking back
+#
+# <kbd>core</kbd> 5 minutes
+#
+# The steps in one picture. Left to right is how many operations there are for each byte that must
+# be moved, which is the same for all: it is the same job. Up is speed.
+
+# %%
+steps = ["original", "naive", "tiled", "square", "wide", "warp tiles"]
+points = {name: ladder.recorded(name) for name in steps}
+points["CuPy, cuBLAS"] = ladder.recorded(ladder.PEER)
+plots.roofline(recorded_roofs("H200"), points, ladder=steps)
+
+# %% [markdown]
+# The roofline has only two roofs for a step, memory and arithmetic, and the job is far to the
+# right: arithmetic should bind. Why for most steps it did not, the counts of this lesson tell:
+# under the roof are other roofs.
+#
+# (`wide` and `warp tiles` are sections 10 and 13.) How would you climb such a ladder for another
+# problem?
+#
+# 1. Count what each useful operation needs: bytes, sectors, wavefronts, instructions.
+# 2. Find the narrow row of the table. Change that, and only that. (Step 9 did not keep this rule.
+#    That is why nobody can say what each of its changes gained.)
+# 3. Measure. If nothing happened, another row binds: back to 1.
+
+# %% [markdown]
+# ## 8 More on step 5
+#
+# <kbd>deepening</kbd> 5 minutes
+#
+# And the loads from global memory? A tile of 64 columns lets each number of `u` serve 64 pixels, a
+# tile of 64 rows each number of `vt`.
+
+# %%
+print("for each pixel and i:   u        vt       s")
+for name, report in (("tiled", tiled), ("column", column)):
+    lines = report.lines[report.lines["space"] == "global"]
+    lanes = lines[lines["op"] == "load"].groupby("array")["lanes"].sum() / (out.size * 32)
+    print(f"{name:17}", *[f"1 / {1 / lanes[array]:.0f}" for array in ("u", "vt", "s")], sep="   ")
+
+# %% [markdown]
+# And the registers? Each thread of `column` needs more of them, so fewer warps fit that could work
+# while others wait:
+
+# %%
+for name in ("tiled", "column"):
+    print(f"{name:7}", ladder.facts(name).registers, "registers;", ladder.facts(name).occupancy())
+
+# %% [markdown]
+# How much each of these costs, only a profiler can tell ([lesson 07](07_reading_a_profiler.ipynb)).
+# With the extra `compile` the next cell asks the compiler about *your* kernel.
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+print(ladder.compiled_text(reconstruct_column, (u, s, vt, 32, out), block=512))
+
+# %% [markdown]
+# Does yours have many more instructions for a product? Then you wrote `array[index]` in the inner
+# loop. In Numba, index -1 is the last element, so **every** access tests whether its index is below
+# zero: about two instructions each. `load(array, index)` and `store(array, index, value)` from
+# `course.kernels.intrinsics` leave that test out. The package's kernels use them from step 5 on.
+
+# %% [markdown]
+# ## 9 The largest square
+#
+# <kbd>deepening</kbd> 15 minutes
+#
+# ### Exercise: the largest square
+#
+# A thread may use `registers` registers. A square of n × n pixels takes `n * n` for the sums, `n`
+# for the numbers of `u`, `n` for those of `vt`. Addresses, counters and the like take `other`.
+# Return the largest n that fits, 0 if none does.
+#
+# <details><summary>Hint</summary>
+#
+# Start with `n = 0`. While a square of `n + 1` fits, count up.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def largest_square(registers, other):
+    """Return the side of the largest square of sums that fits in the registers."""
+    ### BEGIN SOLUTION
+    n = 0
+    while (n + 1) ** 2 + 2 * (n + 1) + other <= registers:
+        n += 1
+    return n
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("largest-square", largest_square)
+
+# %% [markdown]
+# A multiprocessor has 65,536 registers. With two blocks of 256 threads on it, each thread may have
+# 128, and the answer is 8 if everything else takes 40. Why two blocks? While one waits at a
+# barrier, the other one can work.
+
+# %%
+predict("registers of a thread, square", 96, within=1.25)
+
+# %%
+print(ladder.facts("square").occupancy())
+predict.answer("registers of a thread, square", ladder.facts("square").registers, how="counted")
+
+# %% [markdown]
+# ## 10 Step 7: four at a time
+#
+# <kbd>deepening</kbd> 65 minutes
 #
 # One instruction can read 16 bytes: four neighbouring float32 numbers. `load4` and `store4` do
 # that, in global and in shared memory:
@@ -689,7 +699,8 @@ pictures.quarters()
 
 # %% [markdown]
 # The same for the rows of `u`: but 8 numbers of a *column* of `u_tile` are no neighbours. The cure
-# is from lesson 05: **turn the tile** while filling it. `u_tile[i, y]` instead of `u_tile[y, i]`.
+# is from [lesson 05](05_shared_memory.ipynb) (section 12): **turn the tile** while filling it.
+# `u_tile[i, y]` instead of `u_tile[y, i]`.
 #
 # A thread brings four neighbours of a row of `u` with one `load4`, and writes them below each
 # other. Lane l brings four number `l % 2` of row `l // 2`. Are these stores free of conflicts, if a
@@ -714,8 +725,7 @@ predict.answer(question, banks.max(), how="computed")
 # Rows 0 and 4 begin in the same bank, so even and odd lanes meet. Padding helps, as for the
 # transpose. But how much? The number of words from one row to the next is called the **pitch**. One
 # more, 129, will not do: rows must begin at multiples of four, or `load4` is misaligned.
-
-# %% [markdown]
+#
 # ### Exercise: a pitch without conflicts
 #
 # Return the smallest pitch from `least` on, a multiple of 4, with which the 32 words above lie in
@@ -744,6 +754,9 @@ def free_pitch(least):
 check("free-pitch", free_pitch)
 
 # %%
+PITCH, FAR = 132, 64
+zero = np.float32(0)
+
 pictures.turned_banks((128, 132))
 
 # %% [markdown]
@@ -773,10 +786,6 @@ pictures.turned_banks((128, 132))
 # time, at `column` and at `column + FAR`.
 #
 # </details>
-
-# %%
-PITCH, FAR = 132, 64
-zero = np.float32(0)
 
 
 # %% tags=["exercise", "long"]
@@ -859,15 +868,10 @@ predict("wide, times as fast as square", 1.6, within=1.5, no_effect=1)
 # %%
 show_roofs(["tiled", "column", "square", "wide"])
 climbed.append("wide")
+print()
+print(ladder.Table(climbed))
 faster = ladder.faster("wide", than="square")
 predict.answer("wide, times as fast as square", round(faster, 1))
-
-# %%
-print(ladder.Table(climbed))
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-print(ladder.measure("wide"))
 
 # %% [markdown]
 # The wavefronts for a product are below a quarter: shared memory no longer binds. And one
@@ -875,11 +879,13 @@ print(ladder.measure("wide"))
 # numbers in the right places.
 #
 # Now what was recorded lies far below both roofs. So it is neither: it is **waiting**, for numbers
-# that were asked for and are not there yet. That is an inference again. Section 8 tries to hide the
-# waiting, and asks the GPU's counters whether there was any.
+# that were asked for and are not there yet. That is an inference again. Section 12 tries to hide
+# the waiting, and asks the GPU's counters whether there was any.
 
 # %% [markdown]
-# ### What about device memory?
+# ## 11 What about device memory?
+#
+# <kbd>deepening</kbd> 15 minutes
 #
 # A block of `side` × `side` pixels loads, for each i, `side` numbers of `u` and `side` of `vt`, and
 # makes `side * side` products. So the block's side decides how many operations there are for each
@@ -925,22 +931,22 @@ for side in (1, 16, 64, 128):
 # %% [markdown]
 # So 16×16 would be too small if no cache helped. It does: blocks that run at the same time want
 # the same rows and columns, and find them in L2. Tiles of 128 do not depend on such luck.
-#
-# **Here the lesson's main road ends.** Sections 8 and 9 climb on. Section 10 looks back.
 
 # %% [markdown]
-# ## 8 Deep end: two buffers
+# ## 12 Step 8: two buffers
+#
+# <kbd>deepening</kbd> 25 minutes
 #
 # A round of step 7: load a tile, wait for memory, write it, **barrier**, multiply, **barrier**.
 # While a block waits for its tile, it multiplies nothing. With two tiles of each kind, the next one
 # can be on its way while this one is used. (**put**: write what was loaded to the tile.)
+#
+# Nobody fills what is being read, so one barrier a round is enough. Is it? Try it on the kernel of
+# [lesson 05](05_shared_memory.ipynb), with tiles of 16×16. The picture shows the plan.
+# The device function behind it fills one of two buffers, `stage` 0 or 1.
 
 # %%
 pictures.buffers()
-
-# %% [markdown]
-# Nobody fills what is being read, so one barrier a round is enough. Is it? Try it on the kernel of
-# lesson 05, with tiles of 16×16. This device function fills one of two buffers, `stage` 0 or 1:
 
 # %%
 TILE = 16
@@ -1036,24 +1042,21 @@ beside("two-buffers", reconstruct_two_buffers)
 # **asynchronous copies**. Which is faster than step 7, and by how much?
 
 # %%
-predict("buffered, times as fast as wide", 1.2, within=1.25, no_effect=1)
+predict(
+    "buffered, asynchronous: times as fast as wide", 1.2, 0.9, within=1.25, no_effect=1, numbers=2
+)
 
 # %%
-predict("asynchronous, times as fast as wide", 0.9, within=1.25, no_effect=1)
-
-# %%
-faster = ladder.faster("buffered", than="wide")
-predict.answer("buffered, times as fast as wide", round(faster, 2))
-
-# %%
-faster = ladder.faster("asynchronous", than="wide")
-predict.answer("asynchronous, times as fast as wide", round(faster, 2))
+faster = [round(ladder.faster(name, than="wide"), 2) for name in ("buffered", "asynchronous")]
+climbed += ["buffered", "asynchronous"]
+print(ladder.Table(climbed[-3:]))
+predict.answer("buffered, asynchronous: times as fast as wide", faster)
 
 # %% [markdown]
 # A famous trick, and on this GPU it gained nothing. Was there nothing to hide? Ask the GPU's
-# counters (lesson 07 explains them): how many clocks does a warp wait between two of its
-# instructions, for global memory and at the barrier? How many instructions are there? And how many
-# of the four that may start in a clock do start?
+# counters ([lesson 07](07_reading_a_profiler.ipynb) explains them): how many clocks does a warp
+# wait between two of its instructions, for global memory and at the barrier? How many instructions
+# are there? And how many of the four that may start in a clock do start?
 
 # %%
 print("          clocks of waiting for     instructions   starts that")
@@ -1084,16 +1087,10 @@ for name in ("wide", "buffered", "asynchronous"):
 # second buffer has more to hide. Or its instructions become fewer: step 9 keeps it, and writes its
 # loop out.
 
-# %%
-climbed += ["buffered", "asynchronous"]
-print(ladder.Table(climbed[-3:]))
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-print(ladder.measure("buffered"))
-
 # %% [markdown]
-# ## 9 Deep end: warp tiles
+# ## 13 Step 9: warp tiles
+#
+# <kbd>deepening</kbd> 25 minutes
 #
 # What is left between step 7 and the peak? Some of the instructions are no products, and each depth
 # begins with four reads that its products wait for. Step 9
@@ -1209,10 +1206,6 @@ print(ladder.Table(climbed))
 share = 100 * ladder.of_peer(ladder.recorded("warp tiles"))
 predict.answer("warp tiles, % of cuBLAS", round(share, 1))
 
-# %%
-# NBVAL_IGNORE_OUTPUT
-print(ladder.measure("warp tiles"))
-
 # %% [markdown]
 # Python kernels beside the library that NVIDIA's experts wrote. But be careful with the step from
 # `wide` to `warp tiles`. So many things changed at once that you cannot say which of them gained
@@ -1226,24 +1219,14 @@ print(ladder.measure("warp tiles"))
 # two columns at a time, in zigzag, so that a factor stays where it is from product to product.
 #
 # The road ends at the peak of these units. A GPU has others, **tensor cores**, that multiply halves
-# and are far faster. They have a lesson of their own: 17.
+# and are far faster. They have a lesson of their own, [lesson 17](17_tensor_cores.ipynb).
 
 # %% [markdown]
-# ## 10 Looking back
+# ## 14 All counts, a T4, and your GPU
 #
-# The steps in one picture. Left to right is how many operations there are for each byte that must
-# be moved, which is the same for all: it is the same job. Up is speed.
-
-# %%
-steps = ["original", "naive", "tiled", "square", "wide", "warp tiles"]
-points = {name: ladder.recorded(name) for name in steps}
-points["CuPy, cuBLAS"] = ladder.recorded(ladder.PEER)
-plots.roofline(recorded_roofs("H200"), points, ladder=steps)
-
-# %% [markdown]
-# The roofline has only two roofs for a step, memory and arithmetic, and the job is far to the
-# right: arithmetic should bind. That for most steps it did not, the plot cannot explain. The counts
-# of this lesson can. Under the roof are other roofs.
+# <kbd>deepening</kbd> 5 minutes
+#
+# What bound each step? Both counts of all of them, on an H200:
 
 # %%
 print("for a product:  wavefronts  instructions  recorded")
@@ -1280,28 +1263,20 @@ for name in ("tiled", "column", "square", "wide", "buffered", "warp tiles"):
     print(f"{name:11} roof at {roof:4.1f} TFLOP/s on a T4, {share:4.0%} of its peak")
 
 # %% [markdown]
-# How would you climb such a ladder for another problem?
-#
-# 1. Count what each useful operation needs: bytes, sectors, wavefronts, instructions.
-# 2. Find the narrow row of the table. Change that, and only that. (Step 9 did not keep this rule.
-#    That is why nobody can say what each of its changes gained.)
-# 3. Measure. If nothing happened, another row binds: back to 1.
-
-# %% [markdown]
-# And *your* kernels? On a GPU the next cell times them beside the package's. They should reach at
-# least 70% of its speed. One that does not: is there an `array[index]` left in its inner loop?
+# On a GPU the next cell measures the package's steps, and times your kernels beside them. Without
+# one it gives the bounds. Your kernels should reach at least 70% of the package's speed. Where one
+# does not, look for an `array[index]` left in its inner loop.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
+for name in ("tiled", "column", "square", "wide", "buffered", "warp tiles"):
+    print(ladder.measure(name))
 for kernel, name in (
     (reconstruct_column, "column"),
     (reconstruct_square, "square"),
     (reconstruct_wide, "wide"),
 ):
     print(ladder.band(kernel, name))
-
-# %%
-progress(6)
 
 # %% [markdown]
 # ## What you should be able to say now
@@ -1313,6 +1288,9 @@ progress(6)
 # - The lowest roof counts. Double buffers hide waiting, and cost instructions.
 # - Count the whole kernel: an inner loop alone may point the wrong way.
 # - Nearly square tiles and few other instructions bring a Python kernel to cuBLAS's side.
+
+# %%
+progress(6)
 
 # %% [markdown]
 # ## Questions
@@ -1365,4 +1343,5 @@ progress(6)
 # - V. Volkov, [Better performance at lower
 #   occupancy](https://www.nvidia.com/content/GTC-2010/pdfs/2238_GTC2010.pdf), 2010: why registers
 #   beat threads.
-# - Next in the course: lesson 07, Reading a profiler. Lesson 17 goes on from here, to tensor cores.
+# - Next in the course: [lesson 07](07_reading_a_profiler.ipynb), Reading a profiler.
+#   [Lesson 17](17_tensor_cores.ipynb) goes on from here, to tensor cores.

@@ -24,17 +24,19 @@
 # %% [markdown]
 # ## What you need
 #
-# Lessons 03 to 06: honest times, sectors, wavefronts, the ladder. (Of lesson 06 the first seven
-# sections will do. *buffered* and *warp tiles* come from its deep end; here they are just the two
-# last steps.)
+# Lessons [03](03_measuring_honestly.ipynb) to [06](06_reuse_reuse_reuse.ipynb): honest times,
+# sectors, wavefronts, the ladder. (Of lesson 06 the core will do. *wide*, *buffered* and *warp
+# tiles* come from its deepening sections; here they are just the three last steps.)
 #
-# No GPU is needed: everything was recorded on an NVIDIA H200. With one, two cells run the tools
-# on yours.
+# No GPU is needed: everything was recorded on an NVIDIA H200. With one, the last code cell runs the
+# tools on yours.
 
 # %% [markdown]
 # ## How long it takes
 #
-# About 2 hours with the six exercises. The computer needs less than half a minute of it.
+# About 2 and a half hours with the six exercises. The computer needs less than half a minute of it.
+#
+# Core: sections 1 to 5 and 11, 75 minutes. Deepening: sections 6 to 10, 75 minutes.
 
 # %%
 import inspect
@@ -51,6 +53,8 @@ from lessons.lesson07 import phases, pictures, profile, record
 # %% [markdown]
 # ## 1 Two questions, two tools
 #
+# <kbd>core</kbd> 5 minutes
+#
 # | | Nsight Systems (`nsys`) | Nsight Compute (`ncu`) |
 # |---|---|---|
 # | asks | when did what run? | what did this kernel do? |
@@ -62,16 +66,9 @@ from lessons.lesson07 import phases, pictures, profile, record
 # counters.
 
 # %% [markdown]
-# Which of them are here? PyTorch's profiler stands in for the first one: both record with the same
-# library of NVIDIA's, **CUPTI**.
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-for tool, place in record.tools().items():
-    print(f"{tool:8} {'here' if place else 'not here'}")
-
-# %% [markdown]
 # ## 2 Name your phases
+#
+# <kbd>core</kbd> 5 minutes
 #
 # A profiler knows calls and kernels. It does not know *why* you call them. So tell it: **NVTX** is
 # a small library that puts named ranges on the timeline. CuPy and PyTorch bring it along:
@@ -128,82 +125,36 @@ with TemporaryDirectory() as folder:
 # ```
 #
 # The first writes a file that you open in Nsight Systems' window. The second reads counters, of the
-# kernels in **one phase of one image** only: that is what names are good for. (Without
-# `--clock-control none` it holds the GPU at its base clock, and times come out longer.)
+# kernels in **one phase of one image** only: that is what names are good for. (`ncu` would hold the
+# GPU at its base clock, and times would come out longer. `--clock-control none` keeps it from
+# that.)
 
 # %% [markdown]
-# ## 3 What start-up explains
+# ## 3 One image, row by row
 #
-# This program was recorded on the H200, through CUPTI: four images of 2048×2048, k = 256. How much
-# of the run was over, in percent, when the second image began? (Images count from 0, so the second
-# one is *image 1*.)
-
-# %%
-predict("% of the run before the second image", 40, within=1.1)
-
-# %%
-run = profile.timeline("first")
-whole = max(event.end for event in run)
-second = profile.phase(run, "image 1").start
-predict.answer("% of the run before the second image", round(100 * second / whole), unit="%")
-
-# %% [markdown]
-# A **timeline**: time runs to the right, and each row is somebody who can be busy. The two upper
-# rows are the CPU: its phases, and its calls that launch kernels. The others are the GPU, a row for
-# each of its parts that can work at the same time: copying in, computing, copying out.
-
-# %%
-pictures.timeline_picture(run, "the whole run: four images")
-
-# %% [markdown]
-# The first bar is the **start-up**: Numba is imported, the GPU's *context* is made (what the driver
-# keeps there for a program), a test kernel is compiled. The next long bar is the *first* launch:
-# there the program's kernel is compiled. The other images are the thin lines at the very right.
-# (The faint marks below the start-up are a first call and the test kernel, with its copies.)
-
-# %%
-print("ms         " + "".join(f"{name:>15}" for name in phases.PHASES))
-for image in range(4):
-    events = profile.timeline("first", image)
-    times = [profile.phase(events, name).milliseconds for name in phases.PHASES]
-    print(f"image {image}    " + "".join(f"{time:15.2f}" for time in times))
-
-# %% [markdown]
-# The first project looked at such a timeline, too, and found the reason for its long times in it:
-# the overhead of starting up. Its times, on a Tesla T4: 52.9 ms for the kernel, 69.2 ms with the
-# copies. They were read **after** the start-up.
+# <kbd>core</kbd> 15 minutes
 #
-# Suppose that start-up and compiling took no time at all. By how many ms would *image 2* of our run
-# be shorter?
+# This program was recorded on the H200, through NVIDIA's library **CUPTI**, with which both tools
+# record, and PyTorch's profiler, too: four images of 2048×2048, k = 256. Images count from 0. How
+# long did each phase of *image 2* take?
 
 # %%
-predict("ms that image 2 gains if start-up costs nothing", 0, exact=True)
-
-# %%
-start_up = profile.phase(run, "start up")
-image = profile.phase(run, "image 2")
-print(f"start-up ends at {start_up.end:.0f} ms, image 2 begins at {image.start:.0f} ms")
-gained = profile.together([start_up], [image])
-predict.answer("ms that image 2 gains if start-up costs nothing", gained, unit="ms")
+events = profile.timeline("first", 2)
+for name in phases.PHASES:
+    print(f"{name:15} {profile.phase(events, name).milliseconds:6.2f} ms")
 
 # %% [markdown]
-# Nothing. **What is over before a clock is started cannot be in what it reads.** Start-up explains
-# the time of the whole program, and of a first call (lesson 03: the 186 ms). It explains none of
-# the times that were measured later.
+# A **timeline** shows more: time runs to the right, and each row is somebody who can be busy. The
+# two upper rows are the CPU: its phases, and its calls that launch kernels. The others are the GPU,
+# a row for each of its parts that can work at the same time: copying in, computing, copying out.
 #
-# What does? For that, look at one of the later images.
-
-# %% [markdown]
-# ## 4 One image, row by row
-#
-# The table says how long the phase *launch kernel* of image 2 took. How long did the *kernel* take,
-# in ms? (Lesson 03 had the project's kernel, with the same size and k.)
+# The phase *launch kernel* was short. How long did the *kernel* take on the GPU's row, in ms?
+# ([Lesson 03](03_measuring_honestly.ipynb) had the project's kernel, with the same size and k.)
 
 # %%
 predict("ms of the kernel on the GPU's row", 2, within=1.5)
 
 # %%
-events = profile.timeline("first", 2)
 kernels = profile.row(events, "GPU: kernels")
 kernel_time = round(profile.busy(kernels), 1)
 predict.answer("ms of the kernel on the GPU's row", kernel_time, unit="ms")
@@ -241,70 +192,14 @@ predict.answer("ms of the kernel under the phase copy out", round(hidden, 1), un
 # work, read the GPU's rows.
 
 # %% [markdown]
-# ### Exercise: how long was a row busy?
-#
-# A row of a timeline is a list of spans, `(start, end)` in ms, in any order. Return for how many ms
-# at least one of them was under way. Spans may overlap.
-#
-# <details><summary>Hint</summary>
-#
-# Go through `sorted(spans)`, and keep the latest end so far. Of each span only what lies behind
-# that is new.
-#
-# </details>
-
-
-# %% tags=["exercise"]
-def busy_time(spans):
-    """Return the time in which at least one span was under way [ms]."""
-    ### BEGIN SOLUTION
-    total, until = 0.0, float("-inf")
-    for start, end in sorted(spans):
-        total += max(0.0, end - max(start, until))
-        until = max(until, end)
-    return total
-    ### END SOLUTION
-
-
-# %% tags=["check"]
-check("busy-time", busy_time)
-
-# %% [markdown]
-# ### Exercise: two rows at once
-#
-# `first` and `second` are two rows. Return for how many ms both were busy. The spans *within* a row
-# do not overlap. This is the figure that lesson 08 wants to raise.
-#
-# <details><summary>Hint</summary>
-#
-# Two spans share the time from the later start to the earlier end, if there is any.
-#
-# </details>
-
-
-# %% tags=["exercise"]
-def together(first, second):
-    """Return the time in which both rows were busy [ms]."""
-    ### BEGIN SOLUTION
-    total = 0.0
-    for a in first:
-        for b in second:
-            total += max(0.0, min(a[1], b[1]) - max(a[0], b[0]))
-    return total
-    ### END SOLUTION
-
-
-# %% tags=["check"]
-check("together", together)
-
-# %% [markdown]
-# The package has both, for events. First question to any timeline: for how much of the time does
-# the GPU do anything? And do its rows ever work at the same time?
+# First question to any timeline: for how much of the time does the GPU do anything? And do its rows
+# ever work at the same time? `busy` counts in how many ms at least one of the events was under way.
 
 # %%
 predict("% of image 2 in which the GPU was busy", 60, within=1.25)
 
 # %%
+image = profile.phase(events, "image 2")
 gpu = profile.row(events, "GPU")
 rows = ("GPU: copies in", "GPU: kernels", "GPU: copies out")
 for name in rows:
@@ -324,57 +219,9 @@ predict.answer("% of image 2 in which the GPU was busy", round(share), unit="%")
 # program. Ask *your* timeline.
 
 # %% [markdown]
-# ## 5 The same work, tidied up
+# ## 4 Speed of light
 #
-# `lessons.lesson07.phases` knows a second way, "tidy". It reads and copies only the k columns and
-# rows that are needed (lesson 03). They go through **pinned** memory that it keeps. And it launches
-# the ladder's kernel for float32, *warp tiles*. How many times as fast is an image?
-
-# %%
-predict("tidy, times as fast", 5, within=2, no_effect=1)
-
-# %%
-tidy = profile.timeline("tidy", 2)
-tidy_image = profile.phase(tidy, "image 2")
-pictures.timeline_picture(tidy, "image 2, tidied up; mind the axis")
-
-# %%
-faster = image.milliseconds / tidy_image.milliseconds
-predict.answer("tidy, times as fast", round(faster, 1))
-
-# %% [markdown]
-# And for how much of *this* image is the GPU busy?
-
-# %%
-predict("% of the tidy image in which the GPU was busy", 80, within=1.5)
-
-# %%
-gpu = profile.row(tidy, "GPU")
-for name in rows:
-    print(f"{name:16} {profile.busy(profile.row(tidy, name)):6.3f} ms")
-share = 100 * profile.busy(gpu) / tidy_image.milliseconds
-predict.answer("% of the tidy image in which the GPU was busy", round(share), unit="%")
-
-# %% [markdown]
-# Much faster, and much idler. Now the CPU is what everybody waits for: it loads, and it asks, call
-# by call. Look at *copy in*: three copies of hundredths of a millisecond, in a phase of half a
-# millisecond. The kernel is 2% of the time: a faster one would gain next to nothing. What would?
-#
-# - Load the next image **while** the GPU works: lesson 09.
-# - Let copies and kernels of different images overlap: lesson 08.
-#
-# You read that from the gaps. No counter would have told you.
-
-# %% [markdown]
-# **On your machine.** The next cell runs the program under Nsight Systems if it is here, else under
-# PyTorch's profiler, and says what to do if neither is.
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-record.timeline_here("tidy")
-
-# %% [markdown]
-# ## 6 Speed of light
+# <kbd>core</kbd> 15 minutes
 #
 # Now into a kernel. Nsight Compute's first page is called *speed of light*: how near did the
 # hardware come to what it could do?
@@ -384,7 +231,7 @@ record.timeline_here("tidy")
 # - **Memory throughput**: the same of all that moves data: L1 and shared memory, L2, device memory.
 #
 # (**L1** is the cache inside each multiprocessor, nearer than L2. It and shared memory are one
-# piece of hardware, with one door: what passes through it for the one, the other cannot use.)
+# piece of hardware with one door: while a number for the one passes, none for the other can.)
 
 # %% [markdown]
 # The counters of nine steps of the ladder were recorded, at 4096×4096, k = 1024. (A profile belongs
@@ -410,9 +257,9 @@ predict.answer("DRAM throughput of original, %", dram, unit="%")
 pictures.utilisation()
 
 # %% [markdown]
-# Device memory is idle in **every** step: the factors fit in the L2 cache. Up to *square*, but for
-# *naive*, it is L1 and shared memory that are full, from *wide* on it is the SM. And the grey bars:
-# the fastest kernels have the lowest occupancy. Section 8 comes to that.
+# Device memory is idle in **every** step: the factors fit in the L2 cache. In the steps up to
+# *square*, *naive* apart, L1 and shared memory are the fullest part. From *wide* on it is the SM.
+# And the grey bars: the fastest kernels have the lowest occupancy. Section 5 comes to that.
 
 # %% [markdown]
 # ### Exercise: what binds a kernel?
@@ -454,10 +301,279 @@ for step in profile.steps():
 #
 # That is our yardstick, too, for every step: from 80% on a part is nearly full, and the kernel
 # stands at that roof. Between 60 and 80 a percentage decides nothing. Then ask what the **warps**
-# do meanwhile: do they wait for that part, or for something else? Section 8 has the counters.
+# do meanwhile: do they wait for that part, or for something else? Section 5 has the counters, and
+# section 9 asks them.
 
 # %% [markdown]
-# ## 7 Predicted, and counted
+# ## 5 Occupancy, and what warps wait for
+#
+# <kbd>core</kbd> 20 minutes
+#
+# **Occupancy** is how many warps are on a multiprocessor, of the most that it can hold. The
+# *theoretical* one follows from registers and shared memory ([lesson
+# 03](03_measuring_honestly.ipynb)). The *achieved* one is counted: the grey bars of section 4.
+# *warp tiles* has 24%.
+#
+# A multiprocessor of an H200 has places for 64 warps, in four quarters. Each quarter has a
+# **scheduler**, which in each clock starts an instruction of one of its own warps. How many warps
+# has a scheduler to choose from in *warp tiles*?
+
+# %%
+predict("warps for a scheduler, warp tiles", 4, within=1.25)
+
+# %%
+print("             theoretical   achieved   issue slots busy   time")
+for step in profile.steps():
+    names = ("theoretical occupancy", "achieved occupancy", "issue slots", "duration")
+    theory, achieved, issue, milliseconds = (profile.counter(step, name) for name in names)
+    print(f"{step:12} {theory:9.0f} % {achieved:8.0f} % {issue:16.0f} % {milliseconds:8.2f} ms")
+warps = profile.counter("warp tiles", "active warps")
+predict.answer("warps for a scheduler, warp tiles", round(warps, 1), unit="warps")
+
+# %% [markdown]
+# Not even four, and it is the fastest step. Warps are there to hide each other's waiting; four are
+# enough if they seldom wait. Another counter tells that: how often a scheduler finds a warp that
+# can go on.
+#
+# If `warps` are there, and in each clock `issued` instructions start, how many clocks pass from one
+# instruction of a warp to its next? Take *tiled*: its achieved occupancy and how busy its issue
+# slots are stand in the table above.
+
+# %%
+predict("clocks between two instructions of a warp, tiled", 20, within=1.25)
+
+# %%
+for step in ("tiled", "warp tiles"):
+    warps, issued = (profile.counter(step, name) for name in ("active warps", "issued a clock"))
+    print(f"{step:10} {warps:5.1f} warps, {issued:.2f} instructions a clock: ", end="")
+    print(f"{warps / issued:.1f} clocks; counted {sum(profile.stalls(step).values()):.1f}")
+tiled = profile.counter("tiled", "active warps") / profile.counter("tiled", "issued a clock")
+predict.answer("clocks between two instructions of a warp, tiled", round(tiled), unit="clocks")
+
+# %% [markdown]
+# (That is Little's law, from [lesson 03](03_measuring_honestly.ipynb): how many are under way = how
+# often one starts × how long it takes.) And what does a warp do in these clocks? The hardware notes
+# that, too. A **stall reason** is why a warp does not issue its next instruction.
+
+# %%
+pictures.stall_bars()
+
+# %% [markdown]
+# How to read a bar:
+#
+# - **Green** is no waiting. *selected*: the warp issues. *not_selected*: it could, but the
+#   scheduler took another one. Much hatched green means warps to spare.
+# - *long_scoreboard*: a number from global memory is not there yet. *lg_throttle* (local, global):
+#   so many loads that their queue is full.
+# - *short_scoreboard*, *mio_throttle* (memory input and output): the same for shared memory.
+# - *math_pipe_throttle*: the unit for it is taken. *barrier*: `syncthreads`.
+#
+# Shares hide the length: look at the clocks at the right.
+
+# %% [markdown]
+# ### Exercise: what does a warp wait for most?
+#
+# `clocks` is a dictionary: for each state, the clocks that a warp spends in it between two
+# instructions. Return two things: the state with the most waiting, and its share of **all** clocks.
+#
+# <details><summary>Hint</summary>
+#
+# A warp that is `"selected"` or `"not_selected"` does not wait. `max(names, key=clocks.get)` finds
+# the name with the largest value.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def main_stall(clocks):
+    """Return the state with the most waiting, and its share of all clocks."""
+    ### BEGIN SOLUTION
+    waiting = [state for state in clocks if state not in ("selected", "not_selected")]
+    worst = max(waiting, key=clocks.get)
+    return worst, clocks[worst] / sum(clocks.values())
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("main-stall", main_stall)
+
+# %%
+for step in profile.steps():
+    reason, share = profile.main_stall(step)
+    print(f"{step:11} {share:4.0%} {reason:19} {profile.STALLS[reason]}")
+
+# %% [markdown]
+# A story of a ladder, told by its stalls: queues to global memory full (uncoalesced loads) → a unit
+# for integers taken → numbers from memory, between two barriers → the queue to shared memory full →
+# … until no reason stands out any more. Then the kernel is done, or needs another idea.
+#
+# A warning. A stall is only worth curing if the issue slots are *not* full. In *warp tiles* a warp
+# waits for a quarter of its time, and it hardly matters: mostly another one can go on.
+
+# %% [markdown]
+# ## 6 What start-up explains
+#
+# <kbd>deepening</kbd> 10 minutes
+#
+# Section 3 looked at one image of a run of four. Now the whole run. How much of it was over, in
+# percent, when the second image began? (Images count from 0, so the second one is *image 1*.)
+
+# %%
+predict("% of the run before the second image", 40, within=1.1)
+
+# %%
+run = profile.timeline("first")
+whole = max(event.end for event in run)
+second = profile.phase(run, "image 1").start
+predict.answer("% of the run before the second image", round(100 * second / whole), unit="%")
+
+# %%
+pictures.timeline_picture(run, "the whole run: four images")
+
+# %% [markdown]
+# The first bar is the **start-up**: Numba is imported, the GPU's *context* is made (what the driver
+# keeps there for a program), a test kernel is compiled. The next long bar is the *first* launch:
+# there the program's kernel is compiled. The other images are the thin lines at the very right.
+# (The faint marks below the start-up are a first call and the test kernel, with its copies.)
+
+# %%
+print("ms         " + "".join(f"{name:>15}" for name in phases.PHASES))
+for image in range(4):
+    events = profile.timeline("first", image)
+    times = [profile.phase(events, name).milliseconds for name in phases.PHASES]
+    print(f"image {image}    " + "".join(f"{time:15.2f}" for time in times))
+
+# %% [markdown]
+# The first project looked at such a timeline, too, and found the reason for its long times in it:
+# the overhead of starting up. Its times, on a Tesla T4: 52.9 ms for the kernel, 69.2 ms with the
+# copies. They were read **after** the start-up.
+#
+# Suppose that start-up and compiling took no time at all. By how many ms would *image 2* of our run
+# be shorter?
+
+# %%
+predict("ms that image 2 gains if start-up costs nothing", 0, exact=True)
+
+# %%
+start_up = profile.phase(run, "start up")
+image = profile.phase(run, "image 2")
+print(f"start-up ends at {start_up.end:.0f} ms, image 2 begins at {image.start:.0f} ms")
+gained = profile.together([start_up], [image])
+predict.answer("ms that image 2 gains if start-up costs nothing", gained, unit="ms")
+
+# %% [markdown]
+# Nothing. **What is over before a clock is started cannot be in what it reads.** Start-up explains
+# the time of the whole program, and of a first call ([lesson 03](03_measuring_honestly.ipynb): the
+# 186 ms). It explains none of the times that were measured later.
+#
+# What does explain them? The timeline of one of the later images: section 3.
+
+# %% [markdown]
+# ## 7 The same work, tidied up
+#
+# <kbd>deepening</kbd> 30 minutes
+#
+# `lessons.lesson07.phases` knows a second way, "tidy". It reads and copies only the k columns and
+# rows that are needed ([lesson 03](03_measuring_honestly.ipynb)). They go through **pinned** memory
+# that it keeps. And it launches the ladder's kernel for float32, *warp tiles*. How many times as
+# fast is an image?
+
+# %%
+predict("tidy, times as fast", 5, within=2, no_effect=1)
+
+# %%
+tidy = profile.timeline("tidy", 2)
+tidy_image = profile.phase(tidy, "image 2")
+pictures.timeline_picture(tidy, "image 2, tidied up; mind the axis")
+
+# %%
+faster = image.milliseconds / tidy_image.milliseconds
+predict.answer("tidy, times as fast", round(faster, 1))
+
+# %% [markdown]
+# And for how much of *this* image is the GPU busy?
+
+# %%
+predict("% of the tidy image in which the GPU was busy", 80, within=1.5)
+
+# %%
+gpu = profile.row(tidy, "GPU")
+for name in rows:
+    print(f"{name:16} {profile.busy(profile.row(tidy, name)):6.3f} ms")
+share = 100 * profile.busy(gpu) / tidy_image.milliseconds
+predict.answer("% of the tidy image in which the GPU was busy", round(share), unit="%")
+
+# %% [markdown]
+# Much faster, and much idler. Now the CPU is what everybody waits for: it loads, and it asks, call
+# by call. Look at *copy in*: three copies of hundredths of a millisecond, in a phase of half a
+# millisecond. The kernel is 2% of the time: a faster one would gain next to nothing. What would?
+#
+# - Load the next image **while** the GPU works: [lesson 09](09_a_thousand_images.ipynb).
+# - Let copies and kernels of different images overlap: [lesson 08](08_streams.ipynb).
+#
+# You read that from the gaps. No counter would have told you.
+
+# %% [markdown]
+# ### Exercise: how long was a row busy?
+#
+# A row of a timeline is a list of spans, `(start, end)` in ms, in any order. Return for how many ms
+# at least one of them was under way. Spans may overlap.
+#
+# <details><summary>Hint</summary>
+#
+# Go through `sorted(spans)`, and keep the latest end so far. Of each span only what lies behind
+# that is new.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def busy_time(spans):
+    """Return the time in which at least one span was under way [ms]."""
+    ### BEGIN SOLUTION
+    total, until = 0.0, float("-inf")
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return total
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("busy-time", busy_time)
+
+# %% [markdown]
+# ### Exercise: two rows at once
+#
+# `first` and `second` are two rows. Return for how many ms both were busy. The spans *within* a row
+# do not overlap. This is the figure that [lesson 08](08_streams.ipynb) wants to raise.
+#
+# <details><summary>Hint</summary>
+#
+# Two spans share the time from the later start to the earlier end, if there is any.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def together(first, second):
+    """Return the time in which both rows were busy [ms]."""
+    ### BEGIN SOLUTION
+    total = 0.0
+    for a in first:
+        for b in second:
+            total += max(0.0, min(a[1], b[1]) - max(a[0], b[0]))
+    return total
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("together", together)
+
+# %% [markdown]
+# ## 8 Predicted, and counted
+#
+# <kbd>deepening</kbd> 25 minutes
 #
 # A counter alone says little. A counter beside a **prediction** says whether you understood. You
 # can predict: the trace counts requests, sectors and wavefronts, on a small image. With each
@@ -465,10 +581,10 @@ for step in profile.steps():
 # So two traces of 256×256 pixels tell the counts of 4096×4096.
 
 # %% [markdown]
-# A **product** is, as in lesson 06, a multiplication with its addition, of a whole warp: one for
-# each i. Blocks have 16×16 threads: a warp has 16 values of x and 2 of y. In `original` x walks
-# down the rows, in `naive` along the columns. For one i a thread loads `u[row, i]`, `s[i]` and
-# `vt[i, column]`.
+# A **product** is, as in [lesson 06](06_reuse_reuse_reuse.ipynb), a multiplication with its
+# addition, of a whole warp: one for each i. Blocks have 16×16 threads: a warp has 16 values of x
+# and 2 of y. In `original` x walks down the rows, in `naive` along the columns. For one i a thread
+# loads `u[row, i]`, `s[i]` and `vt[i, column]`.
 #
 # How many sectors does a warp of `original` load for a product, all three together?
 
@@ -505,9 +621,9 @@ print(f"\n{agree} others agree")
 
 # %% [markdown]
 # Two kernels. Both read *neighbours* in shared memory, in a loop that is unrolled. The **compiler**
-# puts four such reads into one instruction of 16 bytes (lesson 06 does it by hand, with `load4`).
-# And `tiled` stores a zero that is written over at once: one of the two stores goes. The trace
-# counts your source. The hardware counts what the compiler made of it.
+# puts four such reads into one instruction of 16 bytes ([lesson 06](06_reuse_reuse_reuse.ipynb)
+# does it by hand, with `load4`). And `tiled` stores a zero that is written over at once: one of the
+# two stores goes. The trace counts your source. The hardware counts what the compiler made of it.
 #
 # **Lesson 06 refuted.** There *square* seemed to stand at the roof of shared memory, with ¾ of a
 # wavefront for each product, and even a little above it. The counter says ½. So its roof is higher,
@@ -567,8 +683,8 @@ pictures.predicted_bars()
 # Only *tiled* and *square* stand out, for the reason that you know. Passes are clocks of L1;
 # instructions are clocks of the issue slots, four to a clock; float32 products are clocks of their
 # units, four to a clock as well. (Instructions are predicted from the inner loop alone, so there
-# are more: lesson 06.) The part with the **most clocks for a product** should be the busiest. Is
-# it?
+# are more: [lesson 06](06_reuse_reuse_reuse.ipynb).) The part with the **most clocks for a
+# product** should be the busiest. Is it?
 
 # %%
 predict("steps of nine whose busiest part is predicted", 7, exact=True)
@@ -592,13 +708,20 @@ predict.answer(question, right, how="counted")
 # the original. And the float32 units do more than the predicted products: they multiply integers,
 # too, for addresses.)
 #
-# **Lesson 06 confirmed.** *tiled* does stand at its roof: the busiest part is 91% busy. It has
-# fewer wavefronts than its source, but what it loads from global memory passes through the same
-# door.
+# **[Lesson 06](06_reuse_reuse_reuse.ipynb) confirmed.** *tiled* does stand at its roof: the busiest
+# part is 91% busy. It has fewer wavefronts than its source, but what it loads from global memory
+# passes through the same door.
 
 # %% [markdown]
-# **Lesson 03 confirmed.** There `naive` was far from both roofs, and the suspicion was:
-# instructions for addresses. The counters:
+# ## 9 Between 60% and 80%
+#
+# <kbd>deepening</kbd> 5 minutes
+#
+# In this range a percentage decides nothing (section 4). So ask the warps of *naive* and of
+# *square*.
+#
+# **[Lesson 03](03_measuring_honestly.ipynb) confirmed.** There `naive` was far from both roofs, and
+# the suspicion was: instructions for addresses. The counters:
 
 # %%
 instructions = profile.counter("naive", "instructions") / products
@@ -626,108 +749,8 @@ print(f"ready                    {of_a_warp('naive', 'selected', 'not_selected')
 # showed.
 
 # %% [markdown]
-# ## 8 Occupancy, and what warps wait for
-#
-# **Occupancy** is how many warps are on a multiprocessor, of the most that it can hold. The
-# *theoretical* one follows from registers and shared memory (lesson 03). The *achieved* one is
-# counted: the grey bars of section 6. *warp tiles* has 24%.
-#
-# A multiprocessor of an H200 has places for 64 warps, in four quarters. Each quarter has a
-# **scheduler**, which in each clock starts an instruction of one of its own warps. How many warps
-# has a scheduler to choose from in *warp tiles*?
-
-# %%
-predict("warps for a scheduler, warp tiles", 4, within=1.25)
-
-# %%
-print("             theoretical   achieved   time")
-for step in profile.steps():
-    theory, achieved = (profile.counter(step, f"{kind} occupancy") for kind in
-                        ("theoretical", "achieved"))  # fmt: skip
-    milliseconds = profile.counter(step, "duration")
-    print(f"{step:12} {theory:9.0f} % {achieved:8.0f} % {milliseconds:9.2f} ms")
-warps = profile.counter("warp tiles", "active warps")
-predict.answer("warps for a scheduler, warp tiles", round(warps, 1), unit="warps")
-
-# %% [markdown]
-# Not even four, and it is the fastest step. Warps are there to hide each other's waiting; four are
-# enough if they seldom wait. Another counter tells that: how often a scheduler finds a warp that
-# can go on.
-#
-# If `warps` are there, and in each clock `issued` instructions start, how many clocks pass from one
-# instruction of a warp to its next? Take *tiled*: its occupancy stands above, and how busy its
-# issue slots are in the table of section 7.
-
-# %%
-predict("clocks between two instructions of a warp, tiled", 20, within=1.25)
-
-# %%
-for step in ("tiled", "warp tiles"):
-    warps, issued = (profile.counter(step, name) for name in ("active warps", "issued a clock"))
-    print(f"{step:10} {warps:5.1f} warps, {issued:.2f} instructions a clock: ", end="")
-    print(f"{warps / issued:.1f} clocks; counted {sum(profile.stalls(step).values()):.1f}")
-tiled = profile.counter("tiled", "active warps") / profile.counter("tiled", "issued a clock")
-predict.answer("clocks between two instructions of a warp, tiled", round(tiled), unit="clocks")
-
-# %% [markdown]
-# (That is Little's law, from lesson 03: how many are under way = how often one starts × how long it
-# takes.) And what does a warp do in these clocks? The hardware notes that, too. A **stall reason**
-# is why a warp does not issue its next instruction.
-
-# %%
-pictures.stall_bars()
-
-# %% [markdown]
-# How to read a bar:
-#
-# - **Green** is no waiting. *selected*: the warp issues. *not_selected*: it could, but the
-#   scheduler took another one. Much hatched green means warps to spare.
-# - *long_scoreboard*: a number from global memory is not there yet. *lg_throttle* (local, global):
-#   so many loads that their queue is full.
-# - *short_scoreboard*, *mio_throttle* (memory input and output): the same for shared memory.
-# - *math_pipe_throttle*: the unit for it is taken. *barrier*: `syncthreads`.
-#
-# Shares hide the length: look at the clocks at the right.
-
-# %% [markdown]
-# ### Exercise: what does a warp wait for most?
-#
-# `clocks` is a dictionary: for each state, the clocks that a warp spends in it between two
-# instructions. Return two things: the state with the most waiting, and its share of **all** clocks.
-#
-# <details><summary>Hint</summary>
-#
-# A warp that is `"selected"` or `"not_selected"` does not wait. `max(names, key=clocks.get)` finds
-# the name with the largest value.
-#
-# </details>
-
-
-# %% tags=["exercise"]
-def main_stall(clocks):
-    """Return the state with the most waiting, and its share of all clocks."""
-    ### BEGIN SOLUTION
-    waiting = [state for state in clocks if state not in ("selected", "not_selected")]
-    worst = max(waiting, key=clocks.get)
-    return worst, clocks[worst] / sum(clocks.values())
-    ### END SOLUTION
-
-
-# %% tags=["check"]
-check("main-stall", main_stall)
-
-# %%
-for step in profile.steps():
-    reason, share = profile.main_stall(step)
-    print(f"{step:11} {share:4.0%} {reason:19} {profile.STALLS[reason]}")
-
-# %% [markdown]
-# A story of a ladder, told by its stalls: queues to global memory full (uncoalesced loads) → a unit
-# for integers taken → numbers from memory, between two barriers → the queue to shared memory full →
-# … until no reason stands out any more. Then the kernel is done, or needs another idea.
-#
-# And *square*? The rule said `memory`, with 77%. That is between 60 and 80, as 74% for *naive* was.
-# So ask its warps the same question:
+# In the table of section 4 the rule says `memory` of *square*, with 77%. That is between 60 and 80,
+# as 74% for *naive* is. So ask its warps the same question:
 
 # %%
 for step in ("naive", "square"):
@@ -743,17 +766,15 @@ for step in ("naive", "square"):
 # That is **latency**, not a roof.
 
 # %% [markdown]
-# Lesson 06 left open what keeps *column* below both of its roofs, and inferred waiting at the
-# barrier. That is less than a tenth of a warp's time; for more than a third of it the warp is
-# ready, and another one is taken. L1 is 85% busy, the issue slots 75% (section 7): it stands near
-# **two** roofs at once.
+# [Lesson 06](06_reuse_reuse_reuse.ipynb) left open what keeps *column* below both of its roofs, and
+# inferred waiting at the barrier. That is less than a tenth of a warp's time; for more than a third
+# of it the warp is ready, and another one is taken. L1 is 85% busy, the issue slots 75% (section
+# 8): it stands near **two** roofs at once.
 
 # %% [markdown]
-# A warning. A stall is only worth curing if the issue slots are *not* full. In *warp tiles* a warp
-# waits for a quarter of its time, and it hardly matters: mostly another one can go on.
-
-# %% [markdown]
-# ## 9 What watching costs
+# ## 10 What watching costs
+#
+# <kbd>deepening</kbd> 5 minutes
 #
 # Nsight Compute cannot read all counters at once. It runs a launch again and again, with memory put
 # back and caches emptied before each pass. So is the *duration* that it shows still the kernel's?
@@ -779,14 +800,19 @@ print(f"launching warp tiles: alone {alone:.3f} ms, in the timeline {watched:.3f
 # %% [markdown]
 # So take times from a program that nobody watches, and use the profiler for the **why**.
 #
-# The next cell runs Nsight Compute on your machine, on one phase of one image, or says what to do.
+# **On your machine.** The next cell says which tools are here. It records the tidy program with
+# Nsight Systems, or else with PyTorch's profiler, and one phase of one image with Nsight Compute.
+# What is missing it names, and says what to do.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
+for tool, place in record.tools().items():
+    print(f"{tool:8} {'here' if place else 'not here'}")
+record.timeline_here("tidy")
 record.counters_here()
 
 # %% [markdown]
-# ## 10 Kernels that nobody shows you
+# ## 11 Kernels that nobody shows you
 #
 # <kbd>core</kbd> 15 minutes
 #
@@ -886,14 +912,15 @@ progress(7)
 # - How long is the longest gap of the GPU in the tidy image? Write a function that finds it.
 # - Copy `u`, `s` and `vt` in one piece. How much shorter could *copy in* be, by the timeline?
 # - Trace *column* with `s` multiplied into `vt` instead. Which part should then be busiest?
-# - With a GPU: profile one of your own kernels of lesson 06, and predict its counters before.
+# - With a GPU: profile one of your own kernels of [lesson 06](06_reuse_reuse_reuse.ipynb), and
+#   predict its counters before.
 
 # %% [markdown]
 # ## Common misconceptions
 #
 # - *"The launch takes as long as the kernel."* It is over before the kernel begins, or nearly.
-# - *"Start-up makes the GPU slow."* Once. See section 3.
-# - *"Memory bound means device memory."* See the red bars of section 6.
+# - *"Start-up makes the GPU slow."* Once. See section 6.
+# - *"Memory bound means device memory."* See the red bars of section 4.
 # - *"High utilisation is good."* The `original` has the highest of all, and is the slowest.
 # - *"Every stall must be cured."* Only if nobody else can go on.
 # - *"The profiler's time is the time."* It is the time of a watched program.
@@ -908,4 +935,4 @@ progress(7)
 #   guide](https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html): every counter, every
 #   stall reason.
 # - NVIDIA, [NVTX](https://nvidia.github.io/NVTX/): ranges with colours and categories.
-# - Next in the course: lesson 08, Streams.
+# - Next in the course: [lesson 08](08_streams.ipynb), Streams.

@@ -24,20 +24,25 @@
 # %% [markdown]
 # ## What you need
 #
-# Lessons 02 and 03: the reconstruction, queues, transfers, honest times.
+# Lessons [02](02_an_image_from_its_svd.ipynb) and [03](03_measuring_honestly.ipynb): the
+# reconstruction, queues, transfers, honest times.
 #
 # **Without a GPU** you see two things: a **model** of the overlap, computed from recorded
 # bandwidths, and timelines **recorded** on an NVIDIA H200. Programs with streams run in the
-# simulator, which tells whether they are right, but has no time. With a GPU, section 10 draws your
+# simulator, which tells whether they are right, but has no time. With a GPU, section 13 draws your
 # own timeline.
 
 # %% [markdown]
 # ## How long it takes
 #
 # About 3 hours with the six exercises. After section 5 is a good place for a break.
+#
+# Core: sections 1 to 5, 75 minutes. Deepening: sections 6 to 13, 105 minutes.
 
 # %% [markdown]
 # ## 1 Ten images, slower
+#
+# <kbd>core</kbd> 5 minutes
 #
 # The student project behind this course rebuilt ten images of 1024² on a Tesla T4: one after the
 # other in 36.8 ms, and with a **stream** for each image in 44.0 ms (a stream is a queue of work;
@@ -52,7 +57,6 @@ import numpy as np
 
 from course import check, gpu, plots, predict, progress, recorded, streams
 
-# %%
 equal = streams.Stage(copy_in=1.0, kernel=1.0, copy_out=1.0)
 in_a_row = streams.schedule(equal, images=6, streams=1)
 plots.gantt(in_a_row, "a model: six images, one after the other")
@@ -65,14 +69,12 @@ plots.gantt(in_a_row, "a model: six images, one after the other")
 predict("the most that overlap can give, times", 3, exact=True)
 
 # %%
+predict.answer(
+    "the most that overlap can give, times", equal.total / equal.busiest(), how="computed"
+)
 plots.gantts(
     {f"a model: {n} stream{'s' * (n > 1)}": streams.schedule(equal, 6, streams=n) for n in (1, 3)},
     marks={"when the busiest engine could be done": streams.least_length(equal, images=6)},
-)
-
-# %%
-predict.answer(
-    "the most that overlap can give, times", equal.total / equal.busiest(), how="computed"
 )
 
 # %% [markdown]
@@ -85,6 +87,8 @@ predict.answer(
 # %% [markdown]
 # ## 2 The busiest engine
 #
+# <kbd>core</kbd> 20 minutes
+#
 # In a real program the three steps differ. Say an image needs 1 ms to come in, 1.5 ms to be
 # computed and 2 ms to go out. There are enough streams. How long do six images take, in ms?
 
@@ -94,10 +98,8 @@ predict("ms for six images", 14.5, exact=True)
 # %%
 uneven = streams.Stage(copy_in=1.0, kernel=1.5, copy_out=2.0)
 six = streams.schedule(uneven, images=6, streams=3)
-plots.gantt(six, "a model: 1, 1.5 and 2 ms", marks={"bound": streams.least_length(uneven, 6)})
-
-# %%
 predict.answer("ms for six images", streams.length(six), unit="ms", how="computed")
+plots.gantt(six, "a model: 1, 1.5 and 2 ms", marks={"bound": streams.least_length(uneven, 6)})
 
 # %% [markdown]
 # The copies out stand side by side, without a gap: six times 2 ms. Before the first of them, an
@@ -168,7 +170,9 @@ def fill_queues(images, streams):
 check("fill-the-queues", fill_queues)
 
 # %% [markdown]
-# Your queue, played by the model (or a queue in one stream, as long as you have none):
+# Your queue, played by the model (or a queue in one stream, as long as you have none). With two
+# streams the last row has gaps: an image cannot come in earlier, because both streams are busy.
+# With three, in the first picture of this section, there was none.
 
 # %%
 in_one = [(step, image, 0) for image in range(6) for step in streams.STEPS]
@@ -180,59 +184,9 @@ except (TypeError, ValueError) as error:
 plots.gantt(played, "six images, two streams", marks={"bound": streams.least_length(uneven, 6)})
 
 # %% [markdown]
-# With two streams the last row has gaps: an image could not come in earlier, because both streams
-# were busy. With three, in the first picture of this section, there was none.
-#
-# Now other times: 0.5 ms to come in, 0.5 ms to be computed, 2 ms to go out. How many streams are
-# enough for these, so that the busiest engine never waits?
-
-# %%
-predict("streams that are enough for 0.5, 0.5 and 2 ms", 3, exact=True)
-
-# %%
-short = streams.Stage(copy_in=0.5, kernel=0.5, copy_out=2.0)
-print("30 images:   1, 1.5 and 2 ms   0.5, 0.5 and 2 ms")
-for n in (1, 2, 3, 4, 30):
-    first, second = (streams.length(streams.schedule(stage, 30, n)) for stage in (uneven, short))
-    print(f"{n:2} streams {first:14.1f} ms {second:17.1f} ms")
-times = [streams.length(streams.schedule(short, 30, n)) for n in range(1, 31)]
-enough = 1 + next(n for n, time in enumerate(times) if time <= min(times) * 1.0001)
-predict.answer("streams that are enough for 0.5, 0.5 and 2 ms", enough, how="computed")
-
-# %% [markdown]
-# ### Exercise: how many streams are enough?
-#
-# Given are the three times of an image. Return the smallest number of streams with which the
-# busiest engine never has to wait for a stream (but for the start).
-#
-# <details><summary>Hint</summary>
-#
-# An image occupies its stream for the sum of the three times. In that time, how many images does
-# the busiest engine want to work on? Round up: `math.ceil`, or a loop.
-#
-# </details>
-
-
-# %% tags=["exercise"]
-def enough_streams(copy_in, kernel, copy_out):
-    """Return the smallest number of streams with which the busiest engine never waits."""
-    ### BEGIN SOLUTION
-    streams = 1
-    while streams * max(copy_in, kernel, copy_out) < copy_in + kernel + copy_out:
-        streams += 1
-    return streams
-    ### END SOLUTION
-
-
-# %% tags=["check"]
-check("enough-streams", enough_streams)
-
-# %% [markdown]
-# Never more than three, with three engines. More streams only cost memory: each needs room for an
-# image. (In a real run one more does no harm: it helps where the host was late.)
-
-# %% [markdown]
 # ## 3 What the project did
+#
+# <kbd>core</kbd> 10 minutes
 #
 # This is its loop with streams, in short:
 #
@@ -251,40 +205,18 @@ check("enough-streams", enough_streams)
 # Four faults are in it, each of which costs overlap or time. Which do you see?
 
 # %% [markdown]
-# The course has that loop as a way to rebuild a stack of images, `"original's streams"`, beside
-# eleven others. Is it right, at least? Six small images in the simulator, or on your GPU:
-
-# %%
-rng = np.random.default_rng(8)
-u = rng.standard_normal((6, 24, 16), dtype=np.float32)
-s = rng.random((6, 16), dtype=np.float32)
-vt = rng.standard_normal((6, 16, 20), dtype=np.float32)
-k = 5
-expected = (u[:, :, :k] * s[:, None, :k]) @ vt[:, :k]
-
-
-def largest_error(way):
-    """Rebuild the six images in a way; return the largest error."""
-    return np.abs(streams.rebuild_stack(way, u, s, vt, k).images - expected).max()
-
-
-print("original's streams: error below 1e-4:", largest_error("original's streams") < 1e-4)
-
-# %% [markdown]
-# It is right. Now its order of work. The last line names no stream, so the copies out go to the
-# default stream, **behind everything else**. In the model, with six images of 1, 1.5 and 2 ms: for
-# how many ms do copies in and copies out go on at the same time?
+# Its images are right (section 13 looks). What about its order of work? The last line names no
+# stream, so the copies out go to the default stream, **behind everything else**. In the model, with
+# six images of 1, 1.5 and 2 ms: for how many ms do copies in and copies out go on at the same time?
 
 # %%
 predict("ms with copies both ways, the project's order", 0, exact=True)
 
 # %%
 theirs = streams.schedule(uneven, 6, streams=6, order=streams.back_at_the_end)
-plots.gantts({"a model: the project's order": theirs, "in turns, three streams": six})
-
-# %%
 both = streams.together(theirs, "copy in", "copy out")
 predict.answer("ms with copies both ways, the project's order", both, unit="ms", how="computed")
+plots.gantts({"a model: the project's order": theirs, "in turns, three streams": six})
 
 # %% [markdown]
 # Images that are done wait until the last one is computed. And the GPU must hold all of them at the
@@ -305,10 +237,8 @@ predict("ms in turns, pageable", 14.5, within=1.1, no_effect=14.5)
 
 # %%
 waiting = streams.schedule(uneven, 6, streams=3, pageable=True)
-plots.gantt(waiting, "a model: in turns, three streams, pageable memory")
-
-# %%
 predict.answer("ms in turns, pageable", streams.length(waiting), unit="ms", how="computed")
+plots.gantt(waiting, "a model: in turns, three streams, pageable memory")
 
 # %% [markdown]
 # As with one stream! The copy out makes the host wait until the image is there, and only then can
@@ -325,6 +255,8 @@ predict.answer("ms in turns, pageable", streams.length(waiting), unit="ms", how=
 
 # %% [markdown]
 # ## 4 The same, measured
+#
+# <kbd>core</kbd> 30 minutes
 #
 # From here on: **32 images of 2048×2048, k = 128, host to host** (from the host's memory back to
 # the host's memory), in float32, on an H200. All ways ran in one run, and each image was checked.
@@ -347,27 +279,25 @@ for way in ("original", "original's streams"):
 # (`original` is the same program without streams. Both use the course's fast kernel here, so that
 # the ways are compared and not the kernels.)
 #
-# So much the host measured. What did the engines do? **Events** before and after each piece of work
-# tell (lesson 03). Twelve images:
+# That is what the host's clock says. What did the engines do? **Events** before and after each
+# piece of work tell ([lesson 03](03_measuring_honestly.ipynb)). Twelve images:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-its_spans = streams.timeline.recorded("original's streams")
+project_spans = streams.timeline.recorded("original's streams")
 slow = streams.recorded_link("pageable")
-kernel = np.median([span.milliseconds for span in its_spans if span.name == "kernel"])
+kernel = np.median([span.milliseconds for span in project_spans if span.name == "kernel"])
 stage = streams.stage_of(2048, 2048, 128, slow, kernel=float(kernel), whole=True)
 modelled = streams.schedule(stage, 12, 12, order=streams.back_at_the_end, pageable=True)
+share = 100 * streams.busy(project_spans, "compute") / streams.length(project_spans)
+print(f"the kernels take {share:.1f}% of the time")
+print(f"copies both ways at once: {streams.together(project_spans, 'copy in', 'copy out'):.2f} ms")
 plots.gantts(
     {
         "the model: bytes at the rates of pageable memory": modelled,
-        "recorded on an H200: the original's streams, twelve images": its_spans,
+        "recorded on an H200: the original's streams, twelve images": project_spans,
     }
 )
-
-# %%
-share = 100 * streams.busy(its_spans, "compute") / streams.length(its_spans)
-print(f"the kernels take {share:.1f}% of the time")
-print(f"copies both ways at once: {streams.together(its_spans, 'copy in', 'copy out'):.2f} ms")
 
 # %% [markdown]
 # The order is the model's: first everything in, then everything out, never both. The times are not:
@@ -379,26 +309,19 @@ print(f"copies both ways at once: {streams.together(its_spans, 'copy in', 'copy 
 
 # %% [markdown]
 # **First fault: what travels.** u is 2048×2048, vt too. Of each, k = 128 columns or rows are used.
-# How many times fewer bytes go in, if only these travel?
+# How many times fewer bytes go in, if only these travel? And by how much is the whole program
+# faster? Not by as much: bytes out are as many as before.
 
 # %%
 predict("times fewer bytes in", 16, exact=True)
-
-# %%
-print(f"original  {h200('original', 'bytes in') / 1e6:8.1f} MB in")
-print(f"truncated {h200('truncated', 'bytes in') / 1e6:8.1f} MB in")
-fewer = h200("original", "bytes in") / h200("truncated", "bytes in")
-predict.answer("times fewer bytes in", round(fewer, 2), how="computed")
-
-# %% [markdown]
-# And by how much is the whole program faster? Not by as much: bytes out are as many as before.
-
-# %%
 predict("truncated: times faster than the original", 2, within=1.5, no_effect=1)
 
 # %%
 for way in ("original", "truncated"):
-    print(f"{way:10} {h200(way):7.1f} ms, {h200(way, 'bytes out') / 1e6:.1f} MB out")
+    into, out = (h200(way, f"bytes {where}") / 1e6 for where in ("in", "out"))
+    print(f"{way:10} {into:8.1f} MB in, {out:.1f} MB out, {h200(way):7.1f} ms")
+fewer = h200("original", "bytes in") / h200("truncated", "bytes in")
+predict.answer("times fewer bytes in", round(fewer, 2), how="computed")
 faster = h200("original") / h200("truncated")
 predict.answer("truncated: times faster than the original", round(faster, 2))
 
@@ -485,27 +408,16 @@ faster = h200("truncated") / h200("pinned")
 predict.answer("pinned: times faster than truncated", round(faster, 2))
 
 # %% [markdown]
-# Far more than the rates explain. Here is what the model did not know. `truncated` returns each
-# image in a **new** NumPy array. The operating system hands out new memory page by page, when a
-# page is first touched. That is the third fault once more, on the host. Recorded: one thread copies
-# the 32 images on, within the host's memory.
-
-# %%
-for name in ("to memory in use", "to fresh memory"):
-    time = h200(name, case="images copied on", shape="32x2048x2048")
-    print(f"{name:17} {time:6.1f} ms")
-
-# %% [markdown]
-# The difference is about half of what the rates leave unexplained of `truncated`. (The rest was not
-# recorded apart. Memory allocated anew on the GPU is in it, and cutting out the columns.)
-#
-# Until now nothing overlaps! There is less to carry, a better road, and memory that is there
-# already: that was all, and it was most. The fourth fault is the order.
-
-# %% [markdown]
 # ## 5 What overlap can give
 #
-# Now the model with real figures: bytes, recorded rates, and the kernel's time.
+# <kbd>core</kbd> 10 minutes
+#
+# `pinned` gained far more than the rates explain: it does not ask for new memory each time (section
+# 7 has the figures). And until now nothing overlaps! There is less to carry, a better road, and
+# memory that is there already: that was all, and it was most.
+#
+# The fourth fault is the order. Here is the model with real figures: bytes, recorded rates, and the
+# kernel's time.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -549,8 +461,8 @@ plots.gantts(
 )
 
 # %% [markdown]
-# Copy out behind copy out, with copies in and kernels in their shadow. Two streams are enough, as
-# your rule says of these times: 32 of them gain nothing.
+# Copy out behind copy out, with copies in and kernels in their shadow. Two streams are enough:
+# 32 of them gain nothing. (Section 6 finds that number by a rule.)
 #
 # Look closely at the second chart. Early on, copies in wait for a copy out of **another** stream.
 # The model has no reason for that. `queues` has one stream for copies in, one for kernels and one
@@ -571,6 +483,83 @@ print(f"pinned to 2 streams     {h200('pinned') / h200('2 streams'):5.1f} times 
 print(f"2 streams to the bound  {h200('2 streams') / h200('2 streams', 'bound'):5.2f} times")
 
 # %% [markdown]
+# ## 6 How many streams are enough?
+#
+# <kbd>deepening</kbd> 15 minutes
+#
+# In section 2 two streams left gaps, and three left none. Now other times: 0.5 ms to come in, 0.5
+# ms to be computed, 2 ms to go out. How many streams are enough for these, so that the busiest
+# engine never waits?
+
+# %%
+predict("streams that are enough for 0.5, 0.5 and 2 ms", 3, exact=True)
+
+# %%
+short = streams.Stage(copy_in=0.5, kernel=0.5, copy_out=2.0)
+print("30 images:   1, 1.5 and 2 ms   0.5, 0.5 and 2 ms")
+for n in (1, 2, 3, 4, 30):
+    first, second = (streams.length(streams.schedule(stage, 30, n)) for stage in (uneven, short))
+    print(f"{n:2} streams {first:14.1f} ms {second:17.1f} ms")
+times = [streams.length(streams.schedule(short, 30, n)) for n in range(1, 31)]
+enough = 1 + next(n for n, time in enumerate(times) if time <= min(times) * 1.0001)
+predict.answer("streams that are enough for 0.5, 0.5 and 2 ms", enough, how="computed")
+
+# %% [markdown]
+# ### Exercise: how many streams are enough?
+#
+# Given are the three times of an image. Return the smallest number of streams with which the
+# busiest engine never has to wait for a stream (but for the start).
+#
+# <details><summary>Hint</summary>
+#
+# An image occupies its stream for the sum of the three times. In that time, how many images does
+# the busiest engine want to work on? Round up: `math.ceil`, or a loop.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def enough_streams(copy_in, kernel, copy_out):
+    """Return the smallest number of streams with which the busiest engine never waits."""
+    ### BEGIN SOLUTION
+    streams = 1
+    while streams * max(copy_in, kernel, copy_out) < copy_in + kernel + copy_out:
+        streams += 1
+    return streams
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("enough-streams", enough_streams)
+
+# %% [markdown]
+# Never more than three, with three engines. More streams only cost memory: each needs room for an
+# image. (In a real run one more does no harm: it helps where the host was late.)
+
+# %% [markdown]
+# ## 7 Memory that is there already
+#
+# <kbd>deepening</kbd> 5 minutes
+#
+# In section 4 `pinned` gained far more than the rates explain. Here is what the model did not know.
+# `truncated` returns each image in a **new** NumPy array. The operating system hands out new memory
+# page by page, when a page is first touched. That is the third fault once more, on the host.
+# Recorded: one thread copies the 32 images on, within the host's memory.
+
+# %%
+for name in ("to memory in use", "to fresh memory"):
+    time = h200(name, case="images copied on", shape="32x2048x2048")
+    print(f"{name:17} {time:6.1f} ms")
+
+# %% [markdown]
+# The difference is about half of what the rates leave unexplained of `truncated`. (The rest was not
+# recorded apart. Memory allocated anew on the GPU is in it, and cutting out the columns.)
+
+# %% [markdown]
+# ## 8 Another busiest engine
+#
+# <kbd>deepening</kbd> 10 minutes
+#
 # What if an image went back as 8-bit grey levels, a quarter of the bytes? The kernel would round
 # them before they leave. By the model: how many times shorter gets the bound?
 
@@ -628,7 +617,9 @@ for figure in recorded("streams", kernel="link", gpu="H200"):
 # measurement before you trust it.
 
 # %% [markdown]
-# ## 6 The host is an engine, too
+# ## 9 The host is an engine, too
+#
+# <kbd>deepening</kbd> 5 minutes
 #
 # Be fair to the original. It started from NumPy arrays. The other ways found their factors packed,
 # in pinned memory. If the host must pack them first, that takes time, and locking memory takes
@@ -663,10 +654,12 @@ predict.answer("bound with packing meanwhile, ms", round(longest, 1), unit="ms",
 # One thread that packs and queues is far from that bound: the host is busy nearly to the end. Four
 # threads that pack while another one queues are below it, mostly: packing is not the busiest any
 # more. But look at how much they vary. (A program that makes the factors itself writes them into
-# pinned memory at once: lesson 09.)
+# pinned memory at once: [lesson 09](09_a_thousand_images.ipynb).)
 
 # %% [markdown]
-# ## 7 Fewer calls
+# ## 10 Fewer calls
+#
+# <kbd>deepening</kbd> 25 minutes
 #
 # **One launch, or many?** If all images have one size, why not one large copy in, **one launch**
 # for all of them, and one copy out? That is `batched`. How does it compare with `3 streams`:
@@ -712,18 +705,15 @@ an_image = sum(calls[name] for name in ("copy in", "launch", "copy out"))
 print(f"an image   {an_image:5.1f} µs, fifty of them {50e-3 * an_image:.1f} ms")
 
 # %% [markdown]
-# For an image of 2048² that can be hidden. But take **50 images of 256²**, k = 50. Their copies, by
-# bytes and rates, are short:
-
-# %%
-small = streams.stage_of(256, 256, 50, link, kernel=0.0)
-print(f"50 copies in {50 * small.copy_in:.3f} ms, 50 copies out {50 * small.copy_out:.3f} ms")
-
-# %% [markdown]
+# For an image of 2048² that can be hidden. But take **50 images of 256²**, k = 50. Their copies are
+# short, by bytes and rates: the next cell prints how short.
+#
 # Repeat the project's experiment with them. How many times faster are the original's streams than
 # the original without streams, on an H200?
 
 # %%
+small = streams.stage_of(256, 256, 50, link, kernel=0.0)
+print(f"50 copies in {50 * small.copy_in:.3f} ms, 50 copies out {50 * small.copy_out:.3f} ms")
 predict("small images: the original's streams, times faster", 1.6, within=1.5, no_effect=1)
 
 # %%
@@ -810,14 +800,17 @@ def graph_pays(kernels, launch, capture, replay, node):
 check("graph-pays", graph_pays)
 
 # %% [markdown]
-# ## 8 Three laws
+# ## 11 Three laws
+#
+# <kbd>deepening</kbd> 20 minutes
 #
 # **Amdahl's law.** A fraction f of a program's time stays as it is, the rest gets w times faster.
 # Then the whole gets 1 / (f + (1 − f) / w) times faster, and never more than 1 / f.
 #
 # The project's first program took 69.2 ms at 2048², k = 256: 52.9 ms in the kernel, the rest mostly
-# copies. Lessons 04 to 06 made such kernels many times faster. With the copies as they are: how
-# many times faster can the whole get at most?
+# copies. Lessons [04](04_warps_and_coalescing.ipynb) to [06](06_reuse_reuse_reuse.ipynb) made such
+# kernels many times faster. With the copies as they are: how many times faster can the whole get at
+# most?
 
 # %%
 predict("the most from a faster kernel, times", 4.2, within=1.05)
@@ -877,22 +870,19 @@ for case in (TRUNCATED, WHOLE):
         speedup = h200("pinned", case=case) / h200(way, case=case)
         fraction = streams.serial_fraction(speedup, count)
         print(f"{case:18} {way:10} {speedup:5.2f} times faster, fraction {fraction:.2f}")
+for case in (TRUNCATED, WHOLE):
+    share = h200("pinned", "bound", case=case) / h200("pinned", case=case)
+    print(f"{case:18} the busiest engine's part: {share:.2f}")
 
 # %% [markdown]
 # Above 1 for the project: a slow-down, which no serial part explains. Streams were **added work**.
 #
 # And the mended program? The fraction grows with the streams, so it is no serial code. It is the
 # busiest engine: all streams share the one that copies out (or in), and its part of the time is
-# never divided. With many streams the fraction must come near that part of `pinned`'s time. Does
-# it?
-
-# %%
-for case in (TRUNCATED, WHOLE):
-    share = h200("pinned", "bound", case=case) / h200("pinned", case=case)
-    print(f"{case:18} the busiest engine's part: {share:.2f}")
-
-# %% [markdown]
-# It does. So a serial fraction says **that** something is not divided. **What** it is, a timeline
+# never divided. With many streams the fraction must come near that part of `pinned`'s time, and
+# it does: see the last two lines.
+#
+# So a serial fraction says **that** something is not divided. **What** it is, a timeline
 # tells.
 
 # %% [markdown]
@@ -900,9 +890,9 @@ for case in (TRUNCATED, WHOLE):
 # more work gets done in the same time? A fraction f of **that** time is serial, and w workers do
 # w − f · (w − 1) times the work.
 #
-# Compiling a kernel, starting, capturing a graph and locking memory are paid once. Here is locking
-# 512 MiB, in front of batches of 32 images. And four GPUs, if locking cannot be divided: how many
-# times the work do they do?
+# Compiling a kernel, starting, capturing a graph and locking memory are paid once. The next table
+# has 512 MiB locked once, and then some batches of 32 images. If locking cannot be divided, how
+# many times the work do four GPUs do?
 
 # %%
 print("   batches   locking's share   work of four GPUs")
@@ -912,11 +902,14 @@ for batches in (1, 10, 100, 1000):
 
 # %% [markdown]
 # The project's first figure was of that kind: 1428 ms for one image with CuPy, start-up inside
-# (lesson 03). Amdahl says why one image cannot get much faster. Gustafson says why ten thousand
-# can: the serial part need not grow with the work. Lesson 09 rebuilds ten thousand.
+# ([lesson 03](03_measuring_honestly.ipynb)). Amdahl says why one image cannot get much faster.
+# Gustafson says why ten thousand can: the serial part need not grow with the work. [Lesson
+# 09](09_a_thousand_images.ipynb) rebuilds ten thousand.
 
 # %% [markdown]
-# ## 9 An honest notebook
+# ## 12 An honest notebook
+#
+# <kbd>deepening</kbd> 20 minutes
 #
 # The project's notebook had 32 images of 2048² in its code, and beside it the output "10 images of
 # 1024²". It printed the time of a copy back that the code does not make. And its text claimed a
@@ -945,18 +938,15 @@ print(notebook[1])
 
 # %% [markdown]
 # A cell and its saved output: that is a notebook, and it is honest. Now somebody edits the first
-# cell, for a larger run "later", and saves.
+# cell, for a larger run "later", and saves. The next cell does that.
+#
+# Nothing here looks wrong. No error, no warning. What does the second cell print, if the notebook
+# is restarted and run from top to bottom?
 
 # %%
 notebook[0] = ("images, size = 32, 2048", "")
 for source, saved in notebook:
     print(f"{source:36} saved: {saved!r}")
-
-# %% [markdown]
-# Nothing here looks wrong. No error, no warning. What does the second cell print, if the notebook
-# is restarted and run from top to bottom?
-
-# %%
 predict(
     "what the second cell prints",
     "32 images of 2048",
@@ -1020,7 +1010,9 @@ claim = "faster" if speedup > 1.05 else "slower" if speedup < 0.95 else "as fast
 print(f"with streams the project was {claim}: {speedup:.2f} times")
 
 # %% [markdown]
-# ## 10 All ways, and yours
+# ## 13 All ways, and yours
+#
+# <kbd>deepening</kbd> 5 minutes
 #
 # The whole story in one table. "of the bound" is measured time / bound: 1.00 cannot be beaten.
 
@@ -1029,6 +1021,27 @@ print(f"32 images of 2048 x 2048, k = 128   {'ms':>8} {'of the bound':>13} {'tim
 for way in streams.WAYS:
     time, least = h200(way), h200(way, "bound")
     print(f"{way:34} {time:9.2f} {time / least:13.2f} {h200('original') / time:13.1f}")
+
+# %% [markdown]
+# The project's loop, `"original's streams"`, is one of twelve ways in the course to rebuild a stack
+# of images. Is each of them right? Six small images in the simulator, or on your GPU:
+
+# %%
+rng = np.random.default_rng(8)
+u = rng.standard_normal((6, 24, 16), dtype=np.float32)
+s = rng.random((6, 16), dtype=np.float32)
+vt = rng.standard_normal((6, 16, 20), dtype=np.float32)
+k = 5
+expected = (u[:, :, :k] * s[:, None, :k]) @ vt[:, :k]
+
+
+def largest_error(way):
+    """Rebuild the six images in a way; return the largest error."""
+    return np.abs(streams.rebuild_stack(way, u, s, vt, k).images - expected).max()
+
+
+right = [way for way in streams.WAYS if largest_error(way) < 1e-4]
+print(f"{len(right)} of {len(streams.WAYS)} ways have an error below 1e-4")
 
 # %% [markdown]
 # With a GPU, the next cell draws your own timeline, for eight images of 1024². Without one it draws
@@ -1084,8 +1097,7 @@ progress(8)
 # 1 / 0.8 = 1.25 times. The engine that copies out has its work to do, whatever is hidden behind it.
 #
 # </details>
-
-# %% [markdown]
+#
 # **3.** A program uses 32 streams. Three would do. What do the others cost?
 #
 # <details><summary>Answer</summary>
@@ -1104,8 +1116,7 @@ progress(8)
 # behind the copy, or for the stream, before you write there.
 #
 # </details>
-
-# %% [markdown]
+#
 # **5.** Is this program bound by the CPU or by input and output?
 #
 # <details><summary>Answer</summary>
@@ -1129,8 +1140,8 @@ progress(8)
 # %% [markdown]
 # ## Exercises on your own
 #
-# - `overlap.ONE_COPY_ENGINE` is for GPUs that copy in one direction at a time. What is the bound of
-#   the 32 images there, and how many streams are enough?
+# - `streams.overlap.ONE_COPY_ENGINE` is for GPUs that copy in one direction at a time. What is the
+#   bound of the 32 images there, and how many streams are enough?
 # - Give `schedule` an `issue` of 0.04 ms, a third of an image's calls, for the 50 small images. How
 #   much of the measured time does that explain?
 # - With a GPU: run `3 streams` with a stack of NumPy arrays that you fill anew while it runs. When
@@ -1140,18 +1151,14 @@ progress(8)
 # %% [markdown]
 # ## Common misconceptions
 #
-# For instructors; the checks name most of them.
-#
-# - *"A stream runs on a part of the GPU."* It is a queue. Engines and multiprocessors are shared.
-# - *"More streams, more overlap."* Until each engine is busy, or the busiest one is.
+# - *"A stream runs on a part of the GPU."* It is a queue. All queues share the engines.
+# - *"More streams, more overlap."* Until the busiest engine never waits.
 # - *"Asynchronous calls overlap."* From pinned memory, and if nothing waits in between.
-# - *"Overlap makes copies faster."* It hides them behind others, up to the busiest engine.
-
-# %% [markdown]
-# - *"First all copies in, then all kernels, then all copies out: that is orderly."* It holds all
-#   images on the GPU and copies nothing out before the end.
+# - *"Overlap makes copies faster."* It hides them behind others.
+# - *"All copies in, then all kernels, then all copies out."* All images must fit on the GPU, and
+#   none goes out before the end.
 # - *"A graph makes kernels faster."* It makes launching them cheaper.
-# - *"The serial fraction is code that I wrote serially."* It is whatever is not divided.
+# - *"The serial fraction is serial code."* It is whatever is not divided.
 # - *"It printed the right thing yesterday."* From which code?
 
 # %% [markdown]
@@ -1165,4 +1172,4 @@ progress(8)
 # - [Reevaluating Amdahl's law](https://doi.org/10.1145/42411.42415) by John Gustafson, and
 #   [Measuring parallel processor performance](https://doi.org/10.1145/78607.78614) by Karp and
 #   Flatt.
-# - Next in the course: lesson 09, A thousand images.
+# - Next in the course: [lesson 09](09_a_thousand_images.ipynb), A thousand images.

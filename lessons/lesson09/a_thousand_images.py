@@ -23,15 +23,18 @@
 # %% [markdown]
 # ## What you need
 #
-# Lessons 02 and 06: the reconstruction, and what a block needs. Lesson 03 for launch cost and
-# occupancy. Lesson 08, if you did it, for streams. No GPU is needed: figures of one were recorded.
-# Threads and files are your own machine's.
+# Lessons [02](02_an_image_from_its_svd.ipynb) and [06](06_reuse_reuse_reuse.ipynb): the
+# reconstruction, and what a block needs. [Lesson 03](03_measuring_honestly.ipynb) for launch cost
+# and occupancy. [Lesson 08](08_streams.ipynb), if you did it, for streams. No GPU is needed:
+# figures of one were recorded. Threads and files are your own machine's.
 
 # %% [markdown]
 # ## How long it takes
 #
-# About 2 hours and a half, with seven exercises. Section 3 is a good place for a break. The
+# About 3 hours, with seven exercises. After section 4 is a good place for a break. The
 # computer needs less than half a minute of it.
+#
+# Core: sections 1 to 4, 55 minutes. Deepening: sections 5 to 11, 115 minutes.
 
 # %%
 from queue import Full, Queue
@@ -50,6 +53,8 @@ from lessons.lesson09.toy_pipeline import Stage, play_pipeline
 
 # %% [markdown]
 # ## 1 A thousand launches
+#
+# <kbd>core</kbd> 10 minutes
 #
 # Images of 256×256, k = 50, a thousand of them. The simplest way is a loop that launches a kernel
 # for each. What does that cost before any pixel is computed?
@@ -78,8 +83,8 @@ print(f"1,024 launches cost the host {1.024 * launches:.0f} ms,")
 print(f"{1.024 * launches / together.median:.0f} times as much")
 
 # %% [markdown]
-# So in the loop the GPU waits for the next launch, again and again. (A CUDA graph, lesson 08, makes
-# launches cheaper. One launch is cheaper still.)
+# So in the loop the GPU waits for the next launch, again and again. (A CUDA graph, [lesson
+# 08](08_streams.ipynb), makes launches cheaper. One launch is cheaper still.)
 #
 # That is not all. What does the GPU do **during** the launch of one image? The package's kernel has
 # tiles of 128×128 pixels, one for a block. An H200 has 132 multiprocessors. How many of them have
@@ -103,11 +108,13 @@ print(f"one image gives {across * down} blocks, 1,024 images give {1024 * across
 print(f"so 1,024 images fill the GPU {1024 * across * down / places:.1f} times")
 
 # %% [markdown]
-# Smaller tiles would make more blocks of one image, and use each number less often (lesson 06). The
-# cure is not a worse kernel. It is **more images**.
+# Smaller tiles would make more blocks of one image, and use each number less often ([lesson
+# 06](06_reuse_reuse_reuse.ipynb)). The cure is not a worse kernel. It is **more images**.
 
 # %% [markdown]
 # ## 2 One more dimension
+#
+# <kbd>core</kbd> 15 minutes
 #
 # A grid has up to three dimensions. x walks along the columns, y down the rows, as ever. Let z be
 # the **image**. All arrays get one more axis in front:
@@ -157,8 +164,9 @@ def rebuild_many(u, s, vt, k, out):
 check("rebuild-many", rebuild_many)
 
 # %% [markdown]
-# That is the whole trick. The package's fast kernel does the same. It is the kernel of lesson 06,
-# with these lines around it (`course/kernels/reconstruct/warp_tiles.py`):
+# That is the whole trick. The package's fast kernel does the same. It is the kernel of [lesson
+# 06](06_reuse_reuse_reuse.ipynb), with these lines around it
+# (`course/kernels/reconstruct/warp_tiles.py`):
 #
 # ```text
 # image = cuda.blockIdx.z
@@ -209,8 +217,9 @@ print(f"at least: {memory:.3f} ms for the bytes, {arithmetic:.3f} ms for the ari
 
 # %% [markdown]
 # With k = 50 bytes and float32 arithmetic need about the same time, each half of what *warp tiles*
-# takes. *Tensor cores* (lesson 17) do the arithmetic in a fraction of it; the bytes are left. At
-# best they could become less than twice as fast. Is that worth your time? The next section asks.
+# takes. *Tensor cores* ([lesson 17](17_tensor_cores.ipynb)) do the arithmetic in a fraction of it;
+# the bytes are left. At best they could become less than twice as fast. Is that worth your time?
+# The next section asks.
 #
 # **On your own GPU** the next cell times 256 images, with a launch for each and with one for all.
 
@@ -238,16 +247,19 @@ else:
 # %% [markdown]
 # ## 3 Millions a second?
 #
+# <kbd>core</kbd> 10 minutes
+#
 # No program of yours will rebuild millions of images a second. The kernel is one piece of the way.
 # An image has to be
 #
 # 1. read and **decoded**: a file becomes pixels,
-# 2. **factorised**: the SVD of lesson 02,
+# 2. **factorised**: the SVD of [lesson 02](02_an_image_from_its_svd.ipynb),
 # 3. copied in, **rebuilt**, copied out,
 # 4. measured and **written**: pixels become a file.
 #
 # Each of these is a **stage**. How many images a second does each let through, if it has nothing
-# else to do? First the copies over the link (lesson 03), and the kernel:
+# else to do? First the copies over the link ([lesson 03](03_measuring_honestly.ipynb)), and the
+# kernel:
 
 
 # %%
@@ -281,7 +293,7 @@ with pipeline.threads.one_thread():
 predict.answer("SVDs of 256 x 256 a second, on my CPU", round(a_core), unit="images/s")
 
 # %% [markdown]
-# (`blas.one_thread` keeps NumPy to one core; else it takes several for one SVD.) Thousands of times
+# (`one_thread` keeps NumPy to one core; else it takes several for one SVD.) Thousands of times
 # fewer than the kernel! So the GPU will wait for the CPU, whatever you do to the kernel. What you
 # *can* do is to let all cores work, all the time, and never let one stage stand still because
 # another one is at work.
@@ -316,10 +328,119 @@ pictures.stages({"a loop": serial, "a thread for each stage": play_pipeline(STAG
 # One image every 6 ms: `factorise` never stands still, and sets the pace. That is called
 # **producer and consumer**: each stage consumes what the one before it produces. A grey bar is a
 # **worker** (a thread that does a stage's work) with a finished image in hand, and nowhere to put
-# it. Now build it.
+# it. (Sections 5 to 8 build such a pipeline, step by step.)
 
 # %% [markdown]
-# ## 4 Threads and a queue
+# ## 4 The slowest stage
+#
+# <kbd>core</kbd> 20 minutes
+#
+# Back to the four stages of the toy. `factorise` sets the pace: 6 ms. Give it more workers, and
+# watch:
+
+# %%
+print("workers at factorise   images/s   busy: decode, factorise, rebuild, write")
+for workers in (1, 2, 3, 6):
+    stages = [Stage("factorise", 6, workers) if s.name == "factorise" else s for s in STAGES]
+    toy = play_pipeline(stages, 1000, room=4)
+    busy = "   ".join(f"{toy.busy(stage.name):4.0%}" for stage in stages)
+    print(f"{workers:12}{toy.images_per_second:21.0f}          {busy}")
+
+# %% [markdown]
+# From two workers on `factorise` is no longer the slowest: two workers make an image every 3 ms,
+# as `write` does. Then `write` sets the pace, and a sixth worker helps nobody. Make the *slowest*
+# stage faster, then look **again**: it is another one now.
+#
+# The stage that is busy all the time is the **bottleneck**. You also find it by its queues: the one
+# before it is full, the one behind it is empty.
+
+# %% [markdown]
+# ### Exercise: the slowest stage
+#
+# `stages` is a dict: for each stage its ms for an image and its workers, such as `{"decode": (2.0,
+# 1), ...}`. Return the name of the slowest stage, and how many images a second the pipeline makes
+# at most.
+#
+# <details><summary>Hint</summary>
+#
+# n workers finish n images in those ms. 1 s is 1000 ms.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def slowest_stage(stages):
+    """Return (name, images a second) of the stage that sets the pace."""
+    ### BEGIN SOLUTION
+    rates = {name: 1000 * workers / ms for name, (ms, workers) in stages.items()}
+    name = min(rates, key=rates.get)
+    return name, rates[name]
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("slowest-stage", slowest_stage)
+
+# %% [markdown]
+# And in earnest? The package's pipeline has the same four stages. The next cell measures each of
+# them **alone** on your machine, with one thread and with as many as it has in the pipeline, then
+# the whole. (Images of 256×256, k = 50. Without a GPU, NumPy rebuilds.) Which one sets the pace?
+
+# %%
+predict(
+    "the slowest of decode, factorise, rebuild, write",
+    "factorise",
+    choices=("decode", "factorise", "rebuild", "write"),
+)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+from lessons.lesson09 import stage_rates
+
+here = stage_rates.measure()
+print(here)
+predict.answer("the slowest of decode, factorise, rebuild, write", here.slowest)
+
+# %% [markdown]
+# (Figures of a second or two, each from another moment. If your machine does something else
+# meanwhile, one may contradict another.) Where the whole stays below its slowest stage: alone, that
+# stage had all cores for itself. In the pipeline the other stages want some of them, too. The toy
+# gave a core to each worker, and does not know that.
+#
+# `python -m course bench pipeline` measures it with 10,000 images. Recorded on a machine with an
+# H200:
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+print(stage_rates.recorded("H200"))
+
+# %% [markdown]
+# The next question needs no such run. Recorded is what an H200 reaches: its kernel, and its link,
+# which is slower. How many of *your* cores would have to factorise, to keep that link busy?
+
+# %%
+predict("cores like mine that keep the link busy", 1000, within=3)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+link = a_second(4 * 256 * 256, "pinned out")
+cores = round(link / here.one_thread["factorise"])
+predict.answer("cores like mine that keep the link busy", cores)
+
+# %% [markdown]
+# So a faster kernel would change nothing here; nor would a second GPU. What would: fewer or faster
+# factorisations. [Lesson 11](11_the_decomposition_itself.ipynb) brings the SVD itself to the GPU,
+# many at a time.
+#
+# This program is **CPU-bound**: its pace is set by arithmetic of the CPU. Were the slowest stage
+# reading or writing files, it would be I/O-bound. You know only when you have measured each stage.
+
+# %% [markdown]
+# ## 5 Threads and a queue
+#
+# <kbd>deepening</kbd> 5 minutes
+#
+# Section 3 drew a pipeline. Now build one, in seven steps.
 #
 # **Step 1: a loop.** Small images, made up, so that you need no files. The rest is real.
 
@@ -398,7 +519,9 @@ for number in range(5):
         print(f"{number} finds no room; put would wait now")
 
 # %% [markdown]
-# ## 5 The end, and who waits for whom
+# ## 6 The end, and who waits for whom
+#
+# <kbd>deepening</kbd> 25 minutes
 #
 # **Step 5: an end marker.** In step 3 the consumer knew how many images come. Usually it does not.
 # An empty queue says nothing: perhaps the next one is still being decoded. So the producer puts
@@ -502,7 +625,9 @@ check("run-workers", run_workers)
 predict.answer("end markers for 4 workers", 4, how="computed")
 
 # %% [markdown]
-# ## 6 Errors travel, and order is kept
+# ## 7 Errors travel, and order is kept
+#
+# <kbd>deepening</kbd> 40 minutes
 #
 # **Step 6: errors.** Among ten thousand files one is broken. `decode` raises an exception, in a
 # thread. It ends that thread, and **nobody else notices**: the others wait for an image that will
@@ -657,7 +782,9 @@ except Failure as failure:
     print(failure)
 
 # %% [markdown]
-# ## 7 Back-pressure
+# ## 8 Back-pressure
+#
+# <kbd>deepening</kbd> 5 minutes
 #
 # What is a bound good for? Let the slowest stage be the last one: decoding takes 1 ms, writing
 # 5 ms, a thousand images. How many images lie in a queue **without** a bound, at worst?
@@ -688,117 +815,15 @@ pictures.stages({"room for 2": play_pipeline(SLOW_DISK, 12, room=2)}, until=40)
 # each worker. More only needs memory.
 
 # %% [markdown]
-# ## 8 The slowest stage
-#
-# Back to the four stages of section 3. `factorise` sets the pace: 6 ms. Give it more workers, and
-# watch:
-
-# %%
-print("workers at factorise   images/s   busy: decode, factorise, rebuild, write")
-for workers in (1, 2, 3, 6):
-    stages = [Stage("factorise", 6, workers) if s.name == "factorise" else s for s in STAGES]
-    toy = play_pipeline(stages, 1000, room=4)
-    busy = "   ".join(f"{toy.busy(stage.name):4.0%}" for stage in stages)
-    print(f"{workers:12}{toy.images_per_second:21.0f}          {busy}")
-
-# %% [markdown]
-# From two workers on `factorise` is no longer the slowest: two workers make an image every 3 ms,
-# as `write` does. Then `write` sets the pace, and a sixth worker helps nobody. Make the *slowest*
-# stage faster, then look **again**: it is another one now.
-#
-# The stage that is busy all the time is the **bottleneck**. You also find it by its queues: the one
-# before it is full, the one behind it is empty.
-
-# %% [markdown]
-# ### Exercise: the slowest stage
-#
-# `stages` is a dict: for each stage its ms for an image and its workers, such as `{"decode": (2.0,
-# 1), ...}`. Return the name of the slowest stage, and how many images a second the pipeline makes
-# at most.
-#
-# <details><summary>Hint</summary>
-#
-# n workers finish n images in those ms. 1 s is 1000 ms.
-#
-# </details>
-
-
-# %% tags=["exercise"]
-def slowest_stage(stages):
-    """Return (name, images a second) of the stage that sets the pace."""
-    ### BEGIN SOLUTION
-    rates = {name: 1000 * workers / ms for name, (ms, workers) in stages.items()}
-    name = min(rates, key=rates.get)
-    return name, rates[name]
-    ### END SOLUTION
-
-
-# %% tags=["check"]
-check("slowest-stage", slowest_stage)
-
-# %% [markdown]
-# And in earnest? The package's pipeline has the same four stages. The next cell measures each of
-# them **alone** on your machine, with one thread and with as many as it has in the pipeline, then
-# the whole. (Images of 256×256, k = 50. Without a GPU, NumPy rebuilds.) Which one sets the pace?
-
-# %%
-predict(
-    "the slowest of decode, factorise, rebuild, write",
-    "factorise",
-    choices=("decode", "factorise", "rebuild", "write"),
-)
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-from lessons.lesson09 import stage_rates
-
-here = stage_rates.measure()
-print(here)
-predict.answer("the slowest of decode, factorise, rebuild, write", here.slowest)
-
-# %% [markdown]
-# (Figures of a second or two, each from another moment. If your machine does something else
-# meanwhile, one may contradict another.) Where the whole stays below its slowest stage: alone, that
-# stage had all cores for itself. In the pipeline the other stages want some of them, too. The toy
-# gave a core to each worker, and does not know that.
-#
-# `python -m course bench pipeline` measures it with 10,000 images. Recorded on a machine with an
-# H200:
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-print(stage_rates.recorded("H200"))
-
-# %% [markdown]
-# The next question needs no such run. Recorded is what an H200 reaches: its kernel, and its link,
-# which is slower. How many of *your* cores would have to factorise, to keep that link busy?
-
-# %%
-predict("cores like mine that keep the link busy", 1000, within=3)
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-link = a_second(4 * 256 * 256, "pinned out")
-cores = round(link / here.one_thread["factorise"])
-predict.answer("cores like mine that keep the link busy", cores)
-
-# %% [markdown]
-# So a faster kernel would change nothing here; nor would a second GPU. What would: fewer or faster
-# factorisations. Lesson 11 brings the SVD itself to the GPU, many at a time.
-#
-# This program is **CPU-bound**: its pace is set by arithmetic of the CPU. Were the slowest stage
-# reading or writing files, it would be I/O-bound. You know only when you have measured each stage.
-
-# %% [markdown]
 # ## 9 Killed in the middle
 #
+# <kbd>deepening</kbd> 30 minutes
+#
 # A long run takes hours. Somewhere on the way somebody shuts the laptop, or the cluster takes your
-# machine away: `kill -9`. No handler runs, no file is closed.
-# What is on the disk then?
+# machine away: `kill -9`. No handler runs, no file is closed. What is on the disk then?
 #
 # `kill_everywhere` runs a function that writes a file again and again, and stops it after one more
 # step each time. What do you find of a file of 1,000 bytes, where an older one was?
-
 
 # %%
 import inspect
@@ -827,7 +852,7 @@ for kill in outcome.kills:
 #
 # The way out: write under *another name* in the same folder. When all is written and closed,
 # rename. `os.replace(source, target)` puts a file in another's place in **one step** of the file
-# system. Before it, the old one is there, after it, the new one. There is no between.
+# system. Before it, the old one is there, after it, the new one. Nothing lies between.
 
 # %% [markdown]
 # ### Exercise: whole or not there
@@ -985,6 +1010,8 @@ predict.answer("images that the second run makes", len(second), how="counted")
 # %% [markdown]
 # ## 10 The whole machine
 #
+# <kbd>deepening</kbd> 5 minutes
+#
 # This is what you have built, with the GPU at its side: threads above, queues in the middle, and
 # below what does the work.
 
@@ -1006,13 +1033,15 @@ pictures.components()
 #    engines.
 
 # %% [markdown]
-# More streams (lesson 08) are more logical queues, not more engines: they help where an engine
-# stands still because one queue holds up what another could go on with. Here the copies and the
-# kernel of a thousand images take a few ms, and factorising them takes a CPU far longer. So one
-# stream is enough, for now.
+# More streams ([lesson 08](08_streams.ipynb)) are more logical queues, not more engines: they help
+# where an engine stands still because one queue holds up what another could go on with. Here the
+# copies and the kernel of a thousand images take a few ms, and factorising them takes a CPU far
+# longer. So one stream is enough, for now.
 
 # %% [markdown]
 # ## 11 The package's pipeline
+#
+# <kbd>deepening</kbd> 5 minutes
 #
 # `reconstruct_images` has all of it (`course/pipeline/stages.py`, `channels.py`, `journal.py`):
 # four stages on threads, bounded queues, stacks for the GPU, bad files set aside, a journal. Five
@@ -1102,7 +1131,7 @@ progress(9)
 # - *"A longer queue makes it faster."* It evens out hesitations. The slowest stage stays what it
 #   is.
 # - *"More workers are always faster."* From a point on another stage is the slowest.
-# - *"The GPU is the bottleneck, it has the most work."* Look at the figures of section 8.
+# - *"The GPU is the bottleneck, it has the most work."* Look at the figures of section 4.
 # - *"A file with the right name is done."* Only if it can get that name in no other way.
 # - *"`queue.empty()` tells me that I am done."* It tells you that nothing is there right now.
 
@@ -1117,4 +1146,4 @@ progress(9)
 #   products are done many at a time.
 # - PyTorch documentation,
 #   [torch.bmm](https://docs.pytorch.org/docs/stable/generated/torch.bmm.html).
-# - Next in the course: lesson 10, Reductions.
+# - Next in the course: [lesson 10](10_reductions.ipynb), Reductions.

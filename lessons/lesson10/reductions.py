@@ -23,22 +23,27 @@
 # %% [markdown]
 # ## What you need
 #
-# Lesson 01: atomics and the strided loop. Lessons 03 to 05: roofs, warps, sectors, shared memory,
-# barriers. No GPU is needed: what is counted runs here, what is timed was recorded on an NVIDIA
-# H200.
+# [Lesson 01](01_threads_blocks_grids.ipynb): atomics, and the strided loop of its section 11.
+# Lessons [03](03_measuring_honestly.ipynb) to [05](05_shared_memory.ipynb): roofs, warps, sectors,
+# shared memory, barriers. No GPU is needed: what is counted runs here, what is timed was recorded
+# on an NVIDIA H200.
 
 # %% [markdown]
 # ## How long it takes
 #
-# About 2 hours with the four exercises. The core is sections 1 to 4, the ladder of sums: 80
-# minutes. Section 5 deepens it by the softmax: 40 minutes. Before it is a good place for a break.
+# About 2 and a half hours with the four exercises. After section 4 is a good place for a break.
+#
+# Core: sections 1 to 4 and 8, 80 minutes. Deepening: sections 5 to 7, 60 minutes.
 
 # %% [markdown]
 # ## 1 Everybody to one address
 #
+# <kbd>core</kbd> 10 minutes
+#
 # Until now each output had a thread of its own. A sum has **one** output for all threads. The
-# obvious kernel lets each thread add its number to that one address. From lesson 01 you know that
-# this must be an atomic addition, or additions get lost.
+# obvious kernel lets each thread add its number to that one address. From [lesson
+# 01](01_threads_blocks_grids.ipynb) you know that this must be an atomic addition, or additions get
+# lost.
 
 # %%
 import math
@@ -128,6 +133,8 @@ print("2**24 + 1.0 is 2**24:", stuck + np.float32(1.0) == stuck)
 # %% [markdown]
 # ## 2 A tree in shared memory
 #
+# <kbd>core</kbd> 10 minutes
+#
 # Let a block meet first. Its threads put their numbers into shared memory. Then half of them add
 # the other half's, then a quarter, until one is left. That one goes to the address. Here are eight
 # threads, each starting with its own number:
@@ -154,12 +161,12 @@ SHAPE = reduce.SHAPES["sm_90"]  # threads of a block and numbers of a thread, ch
 def traced_sum(name):
     """Trace a step of the package's ladder on x."""
     step, out = reduce.LADDER[name], np.zeros(1, np.float32)
-    if step.shaped:  # a step that has a shape: several numbers for each thread
+    if step.shaped:  # it has a shape: several numbers for each thread
         kernel, threads, tile = step.make(SUM, SHAPE, True), SHAPE.threads, SHAPE.tile
     else:
         kernel, threads, tile = step.make(SUM), reduce.THREADS, reduce.THREADS
     blocks = -(-x.size // tile)
-    # Only the last step needs room for the blocks' sums, and a counter: section 4.
+    # Only the last step needs room for the blocks' sums, and a counter: section 6.
     room = () if step.fills else (np.zeros(blocks, np.float32), np.zeros(1, np.uint32))
     return trace(kernel, blocks, threads, x, *room, out, gpu="H200")
 
@@ -194,46 +201,11 @@ for name in ("atomics", "tree"):
 # %% [markdown]
 # Each block adds 256 numbers of similar size, and what arrives at the address is larger than what
 # it rounds away. Adding in a tree is not only faster, it is more accurate.
-#
-# **The last five steps** happen within one warp. Well-known programs leave the barriers out there:
-# the lanes of a warp move in step, they say. What will the simulator find?
-
-# %%
-predict("the last warp without a barrier", "nothing", choices=("race", "deadlock", "nothing"))
-
-
-# %%
-def last_warp(waits):
-    @cuda.jit
-    def sum_last_warp(x, out):
-        values = cuda.shared.array(32, float32)
-        t, half = cuda.threadIdx.x, 16
-        values[t] = x[t]
-        while half > 0:
-            if waits:
-                cuda.syncwarp()
-            if t < half:
-                values[t] += values[t + half]
-            half //= 2
-        if t == 0:
-            out[0] = values[0]
-
-    return sum_last_warp
-
-
-hasty, careful = (trace(last_warp(waits), 1, 32, x[:32], out) for waits in (False, True))
-print(hasty.findings[0])
-print("with syncwarp:", careful.findings or "no finding")
-predict.answer("the last warp without a barrier", hasty.findings[0].kind, how="found")
-
-# %% [markdown]
-# Since the GPUs of 2017 lanes may run apart. `cuda.syncwarp()` is the barrier of a warp, and cheap.
-# (The message advises the barrier of a block, which would do, and is more than is needed. Old code
-# marks the memory `volatile` instead. That keeps a compiler from caching a value, and orders
-# nothing.) But if all is within one warp, why go through memory?
 
 # %% [markdown]
 # ## 3 Lanes exchange registers
+#
+# <kbd>core</kbd> 35 minutes
 #
 # The tree writes each partial sum to shared memory, waits, and reads it back. Lanes of one warp
 # need not. With one instruction a lane reads **another lane's register**: a **shuffle**.
@@ -253,8 +225,6 @@ predict.answer("the last warp without a barrier", hasty.findings[0].kind, how="f
 
 # %%
 predict("lane 5 after step 1", 26, exact=True)
-
-# %%
 predict("lane 5 after step 5", 496, exact=True)
 
 
@@ -276,8 +246,6 @@ pictures.exchange(held, pictures.xor_partners(), lane=5)
 
 # %%
 predict.answer("lane 5 after step 1", held[1, 5], how="found")
-
-# %%
 predict.answer("lane 5 after step 5", held[5, 5], how="found")
 
 # %% [markdown]
@@ -325,9 +293,10 @@ def careless(x, out):
 print(trace(careless, 1, 32, x[:20], np.zeros(32, np.float32)).findings[0])
 
 # %% [markdown]
-# The call names all 32 lanes, and twelve never come. It is the barrier of lesson 05 once more, so
-# it has the same rule: **guard the load, never the shuffle.** A lane without a number takes part
-# with one that changes nothing: 0 in a sum, −∞ in a maximum.
+# The call names all 32 lanes, and twelve never come. It is the barrier of [lesson
+# 05](05_shared_memory.ipynb) once more, so it has the same rule: **guard the load, never the
+# shuffle.** A lane without a number takes part with one that changes nothing: 0 in a sum, −∞ in a
+# maximum.
 
 # %% [markdown]
 # ### Exercise: a warp adds a row
@@ -407,28 +376,18 @@ predict.answer("shuffles, times as fast as the tree", answer)
 
 # %% [markdown]
 # Did you look at the table's last column before you predicted? Both have as many additions at the
-# address, and **that** binds. The shuffles widened a place that was not the narrow one (lesson 06).
-#
-# A maximum has as many atomics, but they compare whole numbers (a float32's bits), and their line
-# moves faster. So what happens within the blocks shows:
-
-# %%
-largest = {name: h200("reduce", "max", name, str(BIG)) for name in ("tree", "shuffles")}
-for name, time in largest.items():
-    print(f"maximum, {name:9}{time:.3f} ms")
-print(f"{largest['tree'] / largest['shuffles']:.2f} times as fast with shuffles")
+# address, and **that** binds. The shuffles widened a place that was not the narrow one ([lesson
+# 06](06_reuse_reuse_reuse.ipynb)).
 
 # %% [markdown]
 # ## 4 Several numbers for each thread
 #
-# Fewer additions at the address, that means fewer blocks, and so more numbers for each. A thread
-# adds many numbers in a register before it meets anyone. In the package's step `several` it loads
-# them four at a time:
-
-# %%
-print(f"{SHAPE.threads} threads a block, {SHAPE.tile // SHAPE.threads} numbers a thread")
-
-# %% [markdown]
+# <kbd>core</kbd> 20 minutes
+#
+# Fewer additions at the address: that means fewer blocks, and so more numbers for each. A thread
+# adds many numbers in a register before it meets anyone. In the package's step `several` it
+# loads them four at a time.
+#
 # What is the roof now? Compute both, additions and reading, and predict how many ms 2²⁶ numbers
 # take.
 
@@ -437,6 +396,7 @@ predict("several: ms", 0.06, within=1.25)
 
 # %%
 blocks = BIG // SHAPE.tile
+print(f"{SHAPE.threads} threads a block, {SHAPE.tile // SHAPE.threads} numbers a thread")
 several = h200("reduce", "sum", "several", str(BIG))
 print(f"additions {blocks * each * 1e-6:.3f} ms, reading {reading:.3f} ms")
 predict.answer("several: ms", round(several, 3), unit="ms")
@@ -449,9 +409,9 @@ predict.answer("several: ms", round(several, 3), unit="ms")
 # ### Exercise: several elements a thread, one atomic a block
 #
 # The grid is fixed, x has any size: all threads of all blocks share it, by the strided loop of
-# lesson 01. Then the block meets: a sum in each warp, eight numbers in `sums`, a barrier, one warp
-# adds them, **one** thread goes to `out[0]`, which holds 0 at the start. `warp_sum(value)` returns
-# the butterfly's sum to all lanes.
+# [lesson 01](01_threads_blocks_grids.ipynb). Then the block meets: a sum in each warp, eight
+# numbers in `sums`, a barrier, one warp adds them, **one** thread goes to `out[0]`, which holds 0
+# at the start. `warp_sum(value)` returns the butterfly's sum to all lanes.
 #
 # <details><summary>Hint 1: the loop</summary>
 #
@@ -501,9 +461,66 @@ check("sum-several", sum_several)
 beside("sum-several", sum_several)
 
 # %% [markdown]
-# **Without any atomic on the sum.** Atomics have two faults left. Somebody must write a 0 to `out`
-# first: one more launch. And they come in any order, so a sum of fractions has other last bits each
-# time you run it. Same numbers, other order:
+# ## 5 Within a block
+#
+# <kbd>deepening</kbd> 5 minutes
+#
+# **The last five steps** of the tree (section 2) happen within one warp. Well-known programs leave
+# the barriers out there: the lanes of a warp move in step, they say. What will the simulator find?
+
+# %%
+predict("the last warp without a barrier", "nothing", choices=("race", "deadlock", "nothing"))
+
+
+# %%
+def last_warp(waits):
+    @cuda.jit
+    def sum_last_warp(x, out):
+        values = cuda.shared.array(32, float32)
+        t, half = cuda.threadIdx.x, 16
+        values[t] = x[t]
+        while half > 0:
+            if waits:
+                cuda.syncwarp()
+            if t < half:
+                values[t] += values[t + half]
+            half //= 2
+        if t == 0:
+            out[0] = values[0]
+
+    return sum_last_warp
+
+
+hasty, careful = (trace(last_warp(waits), 1, 32, x[:32], out) for waits in (False, True))
+print(hasty.findings[0])
+print("with syncwarp:", careful.findings or "no finding")
+predict.answer("the last warp without a barrier", hasty.findings[0].kind, how="found")
+
+# %% [markdown]
+# On GPUs since 2017 the lanes of a warp may run apart. `cuda.syncwarp()` is the barrier of a warp,
+# and cheap. (The message advises the barrier of a block, which would do, and is more than is
+# needed. Old code marks the memory `volatile` instead. That keeps a compiler from caching a value,
+# and orders nothing.)
+
+# %% [markdown]
+# **Shuffles that pay.** For sums shuffles gained nothing: additions at one address bind (section
+# 3). A maximum has as many atomics, but they compare whole numbers (a float32's bits), and their
+# line moves faster. So what happens within the blocks shows:
+
+# %%
+largest = {name: h200("reduce", "max", name, str(BIG)) for name in ("tree", "shuffles")}
+for name, time in largest.items():
+    print(f"maximum, {name:9}{time:.3f} ms")
+print(f"{largest['tree'] / largest['shuffles']:.2f} times as fast with shuffles")
+
+# %% [markdown]
+# ## 6 Without any atomic on the sum
+#
+# <kbd>deepening</kbd> 10 minutes
+#
+# Atomics have two faults left. Somebody must write a 0 to `out` first: one more launch. And they
+# come in any order, so a sum of fractions has other last bits each time you run it. Same numbers,
+# other order:
 
 # %%
 fractions = np.random.default_rng(1).random(4096, dtype=np.float32)
@@ -517,10 +534,11 @@ print(f"20 orders of adding one by one, more than 5 different sums: {len(results
 # before.
 
 # %% [markdown]
-# Between its sum and the counter a block calls `cuda.threadfence()`: what I wrote before, all see
-# before what I write after. The last block calls it, too, before it reads: from here on I see what
-# others wrote before they counted. The kernel below can be made with both and without. What will
-# the simulator find without? (`block_sum` is what you have just written, up to the atomic.)
+# Between writing its sum and counting itself a block calls `cuda.threadfence()`: whoever sees the
+# count then sees the sum, too. The last block calls it once more, between seeing the count and
+# reading the sums: so it reads none that is older. The kernel below can be made with both and
+# without. What will the simulator find without? (`block_sum` is what you wrote in section 4, up to
+# the atomic.)
 
 # %%
 predict("finding without the fence", "race", choices=("race", "deadlock", "nothing"))
@@ -572,7 +590,7 @@ predict.answer("finding without the fence", report.findings[0].kind, how="found"
 # %% [markdown]
 # The whole ladder, and others beside it: CuPy; PyTorch, **eager** (each call runs a kernel that was
 # written before); PyTorch **compiled** (`torch.compile` writes kernels for your function). Section
-# 5 adds **Triton**, a language for kernels within Python.
+# 7 adds **Triton**, a language for kernels within Python.
 
 # %%
 STEPS = ("atomics", "tree", "shuffles", "several", "last block")
@@ -596,7 +614,9 @@ for name in STEPS:
 # **The best meeting is none.**
 
 # %% [markdown]
-# ## 5 Softmax: three readings, or two
+# ## 7 Softmax: three readings, or two
+#
+# <kbd>deepening</kbd> 45 minutes
 #
 # A softmax makes shares out of any numbers: `exp(x) / sum(exp(x))`, row by row. Language models
 # take it of rows of thousands. Try it as it stands, on numbers that a network may well produce:
@@ -829,7 +849,9 @@ predict.answer("softmax in registers, times as fast as three passes", round(fast
 # Bytes are a **roof**. A kernel may be far below it, and caches may lift it for repeated readings.
 
 # %% [markdown]
-# ## 6 Looking back
+# ## 8 Looking back
+#
+# <kbd>core</kbd> 5 minutes
 #
 # | who meets | where | what it costs |
 # |---|---|---|
@@ -906,5 +928,5 @@ progress(10)
 #   Kepler](https://developer.nvidia.com/blog/faster-parallel-reductions-kepler/): shuffles.
 # - M. Milakov and N. Gimelshein, [Online normalizer calculation for
 #   softmax](https://arxiv.org/abs/1805.02867), 2018.
-# - Next in the course: lesson 11, The decomposition itself. Lesson 13 reduces rows again, for
-#   LayerNorm.
+# - Next in the course: [lesson 11](11_the_decomposition_itself.ipynb), The decomposition itself.
+#   [Lesson 13](13_normalisation_and_fusion.ipynb) reduces rows again, for LayerNorm.

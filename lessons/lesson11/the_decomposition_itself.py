@@ -25,15 +25,18 @@
 # %% [markdown]
 # ## What you need
 #
-# Lesson 02 for the SVD of an image. Lessons 04 and 05 for warps, races, barriers and shared memory.
-# Lesson 10 for the five shuffles that add up a number over a warp; here they stand in a hint, ready
-# to use. No GPU is needed.
+# [Lesson 02](02_an_image_from_its_svd.ipynb) for the SVD of an image. Lessons
+# [04](04_warps_and_coalescing.ipynb) and [05](05_shared_memory.ipynb) for warps, races, barriers
+# and shared memory. [Lesson 10](10_reductions.ipynb) for the five shuffles that add up a number
+# over a warp; here they stand in a hint, ready to use. No GPU is needed.
 
 # %% [markdown]
 # ## How long it takes
 #
-# About 3 hours, with six exercises. Section 6 is a good place for a break. The computer
-# needs less than half a minute of it.
+# About 3 and a half hours, with six exercises. After section 5 is a good place for a break. The
+# computer needs less than half a minute of it.
+#
+# Core: sections 1 to 5, 110 minutes. Deepening: sections 6 to 13, 95 minutes.
 
 # %%
 import math
@@ -52,9 +55,11 @@ from lessons.lesson11 import pictures, toy_svd
 # %% [markdown]
 # ## 1 Why not the textbook's way?
 #
+# <kbd>core</kbd> 5 minutes
+#
 # The course's program takes images apart and puts them together again. Putting together is one
-# product, and lesson 06 made it fast. In lesson 09 `factorise` was left on the CPU, and set the
-# pace.
+# product, and [lesson 06](06_reuse_reuse_reuse.ipynb) made it fast. In [lesson
+# 09](09_a_thousand_images.ipynb) `factorise` was left on the CPU, and set the pace.
 #
 # LAPACK, which NumPy calls, works through a matrix **column by column**. One orthogonal matrix from
 # the left (a *reflection*) makes zeros below the diagonal of a column, another one from the right
@@ -87,6 +92,8 @@ predict.answer("% of an H200's threads that one 256 x 256 matrix fills", share, 
 
 # %% [markdown]
 # ## 2 A rotation
+#
+# <kbd>core</kbd> 25 minutes
 #
 # Take two rows of a matrix, x and y, and mix them:
 #
@@ -121,22 +128,30 @@ predict.answer(
 
 # %% [markdown]
 # It stays the same: c² + s² = 1, so a rotation is an orthogonal matrix from the left. And here is
-# the idea of this lesson. Rotate rows until **all** of them are orthogonal. All rotations together
-# are one orthogonal matrix, J, and `a` has become J a. Each row of J a is its length, call it s,
-# times a unit vector, a row of vt. So J a = diag(s) · vt, or
+# the idea of this lesson. Rotate the rows of a matrix A until **all** of them are orthogonal. All
+# rotations together are one orthogonal matrix, J. Each row of J A is its length σ times a unit
+# vector. Let these unit vectors be the rows of V. Then J A = diag(σ) V, or
 #
-# `a = Jᵀ · diag(s) · vt`
+# `A = Jᵀ · diag(σ) · V`
 #
-# That is the SVD, and Jᵀ is u.
+# That is the SVD: Jᵀ is NumPy's `u`, V its `vt`, and σ its `s`. (In a rotation s is the sine, also
+# in the code below.)
 
 # %% [markdown]
-# The angle needs three dot products, a = x x, b = y y and g = x y (three numbers, not matrices).
-# Put x' and y' into x' y' = 0: c s (a − b) + (c² − s²) g = 0. Divide by −c² g; with t = s / c you
-# get t² + 2 tau t − 1 = 0, where tau = (b − a) / (2 g).
+# Which angle? It needs three dot products, three numbers: a = x x, b = y y and g = x y. Put x' and
+# y' into x' y' = 0:
 #
-# It has two solutions, −tau ± √(1 + tau²). The smaller one is a **difference**: for positive tau it
-# is √(1 + tau²) − tau. When rows are nearly orthogonal, g is tiny and tau huge, say 10⁹. What is
-# left of that difference in float64?
+# `c s (a − b) + (c² − s²) g = 0`
+#
+# Divide by −c² g. With the tangent t = s / c this becomes
+#
+# `t² + 2 tau t − 1 = 0`, where `tau = (b − a) / (2 g)`
+
+# %% [markdown]
+# It has two solutions, t = −tau ± √(1 + tau²). The one nearer to 0 turns by at most 45 degrees. It
+# is a **difference**: for positive tau √(1 + tau²) − tau, and for negative tau the same with the
+# other sign. When rows are nearly orthogonal, g is tiny and tau huge, say 10⁹. What is left of that
+# difference in float64?
 
 # %%
 predict("sqrt(1 + tau**2) - tau for tau = 1e9", 5e-10, exact=True)
@@ -148,7 +163,7 @@ predict.answer("sqrt(1 + tau**2) - tau for tau = 1e9", math.sqrt(1 + tau**2) - t
 
 # %% [markdown]
 # Nothing: such rows would never be rotated. Multiply and divide the difference by the sum √(1 +
-# tau²) + |tau|, and it becomes a quotient, right to the last digit:
+# tau²) + |tau|, and it becomes a quotient, right to the last digit. The sign of t is that of tau:
 #
 # `t = sign(tau) / (|tau| + √(1 + tau²))`, then `c = 1 / √(1 + t²)`, `s = t c`
 
@@ -184,6 +199,8 @@ check("jacobi-rotation", jacobi_rotation)
 
 # %% [markdown]
 # ## 3 Sweeps
+#
+# <kbd>core</kbd> 25 minutes
 #
 # Two rows are orthogonal now. Rotate the first one with a third, and they no longer are! A later
 # rotation spoils what an earlier one has done. Why should that ever end?
@@ -230,7 +247,7 @@ check("jacobi-sweep", jacobi_sweep)
 # %% [markdown]
 # Now watch it. 64 rows of random numbers, 2,016 pairs. How many sweeps until the largest cosine is
 # below a millionth? (`history` makes sweeps until then, and notes the largest cosine before the
-# first one and after each.)
+# first one and after each. Its pairs come in another order than yours: section 4 has it.)
 
 # %%
 predict("sweeps for a random matrix of 64 x 64", 10, within=1.5)
@@ -246,8 +263,6 @@ matrices = {
 curves = {name: toy_svd.history(rows)[0] for name, rows in matrices.items()}
 needed = len(curves["random"]) - 1
 predict.answer("sweeps for a random matrix of 64 x 64", needed, unit="sweeps", how="counted")
-
-# %%
 pictures.convergence(curves, goal=1e-6)
 
 # %% [markdown]
@@ -257,22 +272,6 @@ pictures.convergence(curves, goal=1e-6)
 # a third row by sine times cosine, a small number times a small number.
 #
 # The photograph takes longer, the matrix of rank 10 longest. Keep these two in mind.
-
-# %% [markdown]
-# The largest cosine hides what goes on before. Here is **each** pair of the random matrix, a pixel
-# a pair of rows, before and after some sweeps (a logarithmic scale: yellow is 1, dark is 10⁻⁸ and
-# less). One dark diagonal is each row with itself, left out. The other one are the pairs that were
-# rotated last: nothing has spoiled them yet. (Here and in `history` the pairs come in another order
-# than in your sweep: in rounds of 32, for which section 4 has a use. `rotated` makes one round.)
-
-# %%
-rows, shown = matrices["random"], {"before": toy_svd.cosines(matrices["random"])}
-for sweep in range(1, 8):
-    for pairs in toy_svd.tournament(size):
-        rows = toy_svd.rotated(rows, pairs)
-    if sweep >= 3:
-        shown[f"{sweep} sweeps"] = toy_svd.cosines(rows)
-pictures.fading(shown)
 
 # %% [markdown]
 # When all cosines are small, the lengths of the rows are the singular values. Are they?
@@ -287,8 +286,11 @@ print("largest difference below 1e-12 of the largest value:", bool(off < 1e-12))
 # %% [markdown]
 # ## 4 Who may rotate at the same time?
 #
+# <kbd>core</kbd> 25 minutes
+#
 # A rotation reads and writes two rows, and nothing else. So rotations of **disjoint** pairs have
-# nothing to do with each other. Pairs that share a row do:
+# nothing to do with each other. Pairs that share a row do. (`toy_svd.rotated` rotates the pairs of
+# a list.)
 
 # %%
 rows = rng.standard_normal((4, 6))
@@ -366,20 +368,9 @@ def tournament(n):
 check("tournament", tournament)
 
 # %% [markdown]
-# Is this order as good as the one of your sweep, row by row? Sweeps until 1e-6, for the photograph:
-
-# %%
-one_by_one, rows = 0, matrices["photograph"]
-largest = 1.0
-while largest > 1e-6:
-    rows, largest = toy_svd.swept(rows)
-    one_by_one += 1
-in_rounds = len(curves["photograph"]) - 1
-print(f"row by row: {one_by_one} sweeps; in rounds: {in_rounds} sweeps")
-
-# %% [markdown]
-# The order hardly matters, and a round makes 32 rotations at the same time. Now count for a batch
-# of 64 matrices of 256×256. How many rotations can happen at the same time?
+# So a round makes 32 rotations at the same time. (Is this order as good as yours, row by row?
+# Section 6 counts sweeps: it hardly matters.) Now count for a batch of 64 matrices of 256×256. How
+# many rotations can happen at the same time?
 
 # %%
 predict("rotations at the same time, 64 matrices of 256 x 256", 8192, exact=True)
@@ -395,6 +386,8 @@ predict.answer("rotations at the same time, 64 matrices of 256 x 256", together,
 
 # %% [markdown]
 # ## 5 A warp a pair
+#
+# <kbd>core</kbd> 30 minutes
 #
 # Now a kernel. A block has a matrix, a warp has a pair of its rows. The lanes share the columns:
 # three dot products, added up over the warp, then the rotation.
@@ -495,12 +488,47 @@ for pairs in ([(0, 1), (2, 3)], [(0, 1), (1, 2)]):
 # a sweep of 64 rows. Each launch costs the host some microseconds, and each round reads and writes
 # the whole matrix in device memory. Better to keep it where it is worked on.
 #
-# (Against the first there is a second cure: a *CUDA graph*, lesson 08. Where CuPy works, the
-# package records its launches once, and from then on one call makes all of them. It launches as
-# many sweeps as matrices usually need, and only then asks whether all are finished.)
+# (Against the first there is a second cure: a *CUDA graph*, [lesson 08](08_streams.ipynb). Where
+# CuPy works, the package records its launches once, and from then on one call makes all of them. It
+# launches as many sweeps as matrices usually need, and only then asks whether all are finished.)
 
 # %% [markdown]
-# ## 6 One block, one matrix
+# ## 6 Watching sweeps
+#
+# <kbd>deepening</kbd> 5 minutes
+#
+# The largest cosine hides what goes on before it falls. Here is **each** pair of the random matrix,
+# a pixel a pair of rows, before and after some sweeps (a logarithmic scale: yellow is 1, dark is
+# 10⁻⁸ and less). One dark diagonal is each row with itself, left out. The other one are the pairs
+# that were rotated last: nothing has spoiled them yet. (Here and in `history` the pairs come in the
+# rounds of section 4.)
+
+# %%
+rows, shown = matrices["random"], {"before": toy_svd.cosines(matrices["random"])}
+for sweep in range(1, 8):
+    for pairs in toy_svd.tournament(size):
+        rows = toy_svd.rotated(rows, pairs)
+    if sweep >= 3:
+        shown[f"{sweep} sweeps"] = toy_svd.cosines(rows)
+pictures.fading(shown)
+
+# %% [markdown]
+# Is the order of section 4 as good as that of your sweep, row by row? Sweeps until 1e-6, for the
+# photograph:
+
+# %%
+one_by_one, rows = 0, matrices["photograph"]
+largest = 1.0
+while largest > 1e-6:
+    rows, largest = toy_svd.swept(rows)
+    one_by_one += 1
+in_rounds = len(curves["photograph"]) - 1
+print(f"row by row: {one_by_one} sweeps; in rounds: {in_rounds} sweeps")
+
+# %% [markdown]
+# ## 7 One block, one matrix
+#
+# <kbd>deepening</kbd> 25 minutes
 #
 # Sweep after sweep the same rows: they belong into shared memory. A block loads its matrix, then
 # goes through all rounds of all sweeps. Between two rounds **all** warps wait: in the next one,
@@ -629,7 +657,9 @@ print("bytes of device memory: at least 50 times fewer:", plain.bytes > 50 * sha
 # in between lie all its sweeps. A batch of small matrices is then a grid of blocks that never meet.
 
 # %% [markdown]
-# ## 7 Blocks of rows
+# ## 8 Blocks of rows
+#
+# <kbd>deepening</kbd> 10 minutes
 #
 # A matrix of 256×256 does not fit. What then? Look at what a rotation needs: two rows come from
 # memory, 512 numbers, for *one* angle. That is a long way for little work.
@@ -644,8 +674,8 @@ print("bytes of device memory: at least 50 times fewer:", plain.bytes > 50 * sha
 #    Gather the rotations in a matrix q, 64×64.
 # 3. Then, once, rotate the rows themselves: x becomes qᵀ x.
 #
-# Steps 1 and 3 are products of matrices, and you know how to make those fast (lesson 06). The
-# blocks meet as the rows did: in a tournament.
+# Steps 1 and 3 are products of matrices, and you know how to make those fast ([lesson
+# 06](06_reuse_reuse_reuse.ipynb)). The blocks meet as the rows did: in a tournament.
 #
 # In a sweep over 256 rows, with 8 blocks: how many times fewer rows are brought than pair by pair?
 
@@ -685,7 +715,8 @@ print(f"what an H200 does while a byte comes: {1e3 * roofs.rates['float32'] / ro
 # %% [markdown]
 # With two blocks each row comes once in a sweep, not 63 times. An H200 makes 14 operations while a
 # byte comes. Pair by pair has half an operation for it, so memory sets the pace, unless caches
-# help. With blocks there are more than 25, so memory no longer does (lesson 03's roofs).
+# help. With blocks there are more than 25, so memory no longer does ([lesson
+# 03](03_measuring_honestly.ipynb)'s roofs).
 #
 # `svd.LADDER` names what the package has; `svd.svd(a, method=...)` takes one of them:
 
@@ -699,10 +730,12 @@ for name, step in svd.LADDER.items():
 #
 # Which one is taken, if you do not say? `auto` takes shared memory up to 32 columns. Beyond, it
 # takes blocks, on tensor cores where the GPU has them: also for 64 columns, which would fit into
-# shared memory. Section 11 shows why.
+# shared memory. Section 12 shows why.
 
 # %% [markdown]
-# ## 8 Fewer sweeps
+# ## 9 Fewer sweeps
+#
+# <kbd>deepening</kbd> 5 minutes
 #
 # A sweep costs what it costs. So: fewer of them. The rows of a photograph are all alike, nearly
 # parallel: bad to begin with. Could we hand Jacobi better rows?
@@ -729,12 +762,14 @@ for name, rows in matrices.items():
 predict.answer("sweeps for the photograph, after QR twice", halved, unit="sweeps", how="counted")
 
 # %% [markdown]
-# Half of them are gone for the photograph. This is **preconditioning**: a cheap step that makes the
-# dear one shorter. (And rank 10 takes 7 sweeps here, not the 15 of section 3: rows that are noise
-# do not count, by `floor`. That is the next section.)
+# For the photograph half of the sweeps are gone. This is **preconditioning**: a cheap step that
+# makes the dear one shorter. (And rank 10 takes 7 sweeps here, not the 15 of section 3: rows that
+# are noise do not count, by `floor`. That is the next section.)
 
 # %% [markdown]
-# ## 9 What a missing rank breaks
+# ## 10 What a missing rank breaks
+#
+# <kbd>deepening</kbd> 10 minutes
 #
 # A matrix of rank 10 has 10 singular values; the others are zero. Of 64 rows 10 end long, and 54
 # are **noise**: what rounding has left, some 10⁻¹⁶ of the longest. What direction does a row of
@@ -766,7 +801,7 @@ with np.errstate(invalid="ignore"):
     print("a row of zeros, normalised:", row / np.linalg.norm(row))
 
 # %% [markdown]
-# How is it repaired? The matrix `k` of section 6 begins orthonormal and only ever gets *rotations*:
+# How is it repaired? The matrix `k` of section 7 begins orthonormal and only ever gets *rotations*:
 # it stays orthonormal whatever the rank. That is one side. For the other side, keep the vectors
 # that mean something as columns, put **zeros** in place of the others, and make a QR decomposition
 # of that. It is made of reflections (section 1), which are orthogonal also where a column is zero.
@@ -788,7 +823,8 @@ print(
 # little of it the first time. More than eight go through a QR decomposition.
 
 # %% [markdown]
-# How right is the package then? Four figures, against float64:
+# How right is the package then? Four figures, against float64 (from here on `a` is a matrix again,
+# and `s` has its singular values):
 #
 # - the **residual** ‖a − u s vt‖ / ‖a‖: at most 1e-6;
 # - **singular values**, off by at most 5e-7 of the largest;
@@ -836,7 +872,9 @@ except ValueError as error:
     print(error)
 
 # %% [markdown]
-# ## 10 Less than everything
+# ## 11 Less than everything
+#
+# <kbd>deepening</kbd> 20 minutes
 #
 # The course's program keeps k = 50 of 256 singular values. Why compute the others?
 #
@@ -916,15 +954,13 @@ least = {name: math.sqrt((s[50:] ** 2).sum()) for name, s in values.items()}
 lost = {name: [beyond_best(name, 64, power) for power in (0, 1, 2)] for name in examples}
 above = round(100 * (lost["photograph"][0] - 1))
 predict.answer("error above the best, photograph, no power step, %", above, how="computed")
-
-# %%
 pictures.sketch_errors(lost)
 
 # %% [markdown]
 # Without a power step the images lose much. One step, and they are about 2% above; two, and nobody
 # would notice. Noise is the other way round. Its singular values are all alike, so it hardly
-# matters which of them a sketch catches: it begins with the least loss. And what is alike, powers
-# do not tell apart: after two steps it has the largest one.
+# matters which of them a sketch catches: it begins with the least loss. And powers do not tell
+# apart what is alike: after two steps noise has the largest loss.
 #
 # And the extra columns? k = 50, with one power step:
 
@@ -951,7 +987,9 @@ error = np.linalg.norm(small - (u.astype(float) * s) @ vt)
 print("within 5% of the best rank 12:", bool(error <= 1.05 * best))
 
 # %% [markdown]
-# ## 11 What the libraries do
+# ## 12 What the libraries do
+#
+# <kbd>deepening</kbd> 15 minutes
 #
 # | | how | what it promises |
 # |---|---|---|
@@ -966,10 +1004,10 @@ print("within 5% of the best rank 12:", bool(error <= 1.05 * best))
 
 # %% [markdown]
 # What an H200 did is recorded by `python -m course bench svd`: all programs in one run, on the same
-# 64 matrices, beside each time how far the result is off: section 9's figures, `sigma` for singular
-# values, `orthogonality` for the worse of both sides. "normal" are random numbers, "image" parts of
-# photographs, "deficient" matrices of a quarter of full rank. `plain`, `blocks`, `tensor cores` and
-# `auto` are the package's.
+# 64 matrices, beside each time how far the result is off: section 10's figures, `sigma` for
+# singular values, `orthogonality` for the worse of both sides. "normal" are random numbers, "image"
+# parts of photographs, "deficient" matrices of a quarter of full rank. `plain`, `blocks`, `tensor
+# cores` and `auto` are the package's.
 #
 # CuPy takes 64 matrices of 256×256 one after the other; here half of the rows of all of them rotate
 # at the same time. How many times faster is that?
@@ -982,11 +1020,11 @@ predict("times faster than CuPy, 64 matrices of 256 x 256", 64, within=3, no_eff
 def svd_table(kernel, shape, *metrics):
     """Print the recorded times of a batch, fastest first, and how far the results are off."""
     print(f"{kernel}, {shape}".ljust(33) + "ms" + "".join(f"{each:>15}" for each in metrics))
-    its = {"kernel": kernel, "shape": shape, "gpu": "H200"}
-    for figure in sorted(recorded("svd", **its), key=lambda each: each.median):
+    wanted = {"kernel": kernel, "shape": shape, "gpu": "H200"}
+    for figure in sorted(recorded("svd", **wanted), key=lambda each: each.median):
         line = f"  {figure.variant:22}{figure.median:11.2f}"
         for metric in metrics:
-            (off,) = recorded("svd", variant=figure.variant, metric=metric, **its)
+            (off,) = recorded("svd", variant=figure.variant, metric=metric, **wanted)
             line += f"{off.median:15.4g}"
         print(line)
 
@@ -996,18 +1034,18 @@ for kind in ("normal", "image", "deficient"):
     svd_table(f"svd {kind}", "64x256x256", *OFF)
 
 # %%
-its = {"kernel": "svd normal", "shape": "64x256x256", "gpu": "H200"}
-ms = {figure.variant: figure.median for figure in recorded("svd", **its)}
+wanted = {"kernel": "svd normal", "shape": "64x256x256", "gpu": "H200"}
+ms = {figure.variant: figure.median for figure in recorded("svd", **wanted)}
 times = round(ms["cupy"] / ms["auto"])
 predict.answer("times faster than CuPy, 64 matrices of 256 x 256", times)
 
 # %% [markdown]
-# Batching decides. Who takes a matrix after the other (`cupy`, `gesvdj`, and NumPy on the CPU)
-# needs 400 ms or more. `gesvda`, and blocks that meet in all matrices at once, need about 10 ms at
-# most. Our tensor cores, which `auto` takes, are the fastest here, for each kind of matrix.
-# Deficient ones take the fewest sweeps: rows of noise do not count.
+# Batching decides. Programs that take one matrix after the other (`cupy`, `gesvdj`, and NumPy on
+# the CPU) need 400 ms or more. `gesvda`, and blocks that meet in all matrices at once, need about
+# 10 ms at most. Our tensor cores, which `auto` takes, are the fastest here, for each kind of
+# matrix. Deficient ones take the fewest sweeps: rows of noise do not count.
 #
-# And of rounding? `gesvdj` stops at its tolerance: its residual is 300 times ours. CuPy's is 12
+# And rounding? `gesvdj` stops at its tolerance: its residual is 300 times ours. CuPy's is 12
 # times ours.
 
 # %% [markdown]
@@ -1028,13 +1066,13 @@ print("64 matrices  " + "".join(f"{name:>14}" for name in svd.LADDER) + "   [ms]
 for size in (64, 128, 256):
     line = f"{f'{size} x {size}':13}"
     for name in svd.LADDER:
-        its = {"kernel": "svd normal", "shape": f"64x{size}x{size}", "gpu": "H200"}
-        line += "".join(f"{each.median:14.2f}" for each in recorded("svd", variant=name, **its))
+        wanted = {"kernel": "svd normal", "shape": f"64x{size}x{size}", "gpu": "H200"}
+        line += "".join(f"{each.median:14.2f}" for each in recorded("svd", variant=name, **wanted))
         line += " " * 14 * (size > svd.LADDER[name].largest)
     print(line)
 
 # %% [markdown]
-# Shared memory needs a fiftieth of the bytes or less (section 6), but saves only about an eighth of
+# Shared memory needs a fiftieth of the bytes or less (section 7), but saves only about an eighth of
 # the time. w and k of all 64 small matrices are 2 MiB: the L2 cache holds them anyway, so memory
 # did not set the pace.
 #
@@ -1053,8 +1091,8 @@ print("gesvda's time / ours" + "".join(f"{batch:8,}" for batch in BATCHES) + "  
 for size in (64, 128, 256, 512):
     line = f"{f'{size} x {size}':20}"
     for batch in BATCHES:
-        its = {"kernel": "svd normal", "shape": f"{batch}x{size}x{size}", "gpu": "H200"}
-        ms = [recorded("svd", variant=name, **its) for name in ("torch gesvda", "auto")]
+        wanted = {"kernel": "svd normal", "shape": f"{batch}x{size}x{size}", "gpu": "H200"}
+        ms = [recorded("svd", variant=name, **wanted) for name in ("torch gesvda", "auto")]
         line += f"{ms[0][0].median / ms[1][0].median:8.2f}" if all(ms) else f"{'-':>8}"
     print(line)
 
@@ -1078,8 +1116,8 @@ for kind in ("normal", "image"):
 
 # %% [markdown]
 # With two power steps a sketch takes about a quarter of the whole decomposition's time, and is 0.5%
-# above the best for images. One step saves a fifth of that time and costs 2.7%. For noise it is 1.9
-# and 4.7%: section 10 said why.
+# above the best for images. One step saves a fifth of that time, and is 2.7% above. For noise it is
+# 1.9% with two steps and 4.7% with one: section 11 said why.
 #
 # PyTorch's `svd_lowrank` makes a sketch, too, of as many columns and with two power steps. Its
 # error is a little smaller. It takes about 65 times as long.
@@ -1101,14 +1139,17 @@ else:
     print("the 50 largest:", benchmark(svd.rank_k, there, 50))
 
 # %% [markdown]
-# ## 12 The whole program on the GPU
+# ## 13 The whole program on the GPU
+#
+# <kbd>deepening</kbd> 5 minutes
 #
 # Images in, factors, a reconstruction, images out: now nothing is left for the CPU but reading and
 # writing files. Given device arrays, `rank_k` and `reconstruct` return device arrays: nothing
 # travels between the steps.
 #
-# (For files there is `python -m course reconstruct IMAGES --svd gpu`: lesson 09's four stages, in
-# which `factorise` hands stacks of images to the GPU.)
+# (For files there is `python -m course reconstruct IMAGES --svd gpu`: [lesson
+# 09](09_a_thousand_images.ipynb)'s four stages, in which `factorise` hands stacks of images to the
+# GPU.)
 
 # %%
 names = ("camera", "coffee", "chelsea")
@@ -1117,8 +1158,6 @@ there = cuda.to_device(originals)
 factors = svd.rank_k(there, 24)
 rebuilt = reconstruct(*factors, 24).copy_to_host()
 print("device arrays all the way:", all(hasattr(each, "copy_to_host") for each in factors))
-
-# %%
 shown = [*originals, *np.clip(rebuilt, 0, 1)]
 plots.image_grid(shown, columns=3, row_names=("given", "k = 24"), cell=1.5)
 
@@ -1148,8 +1187,8 @@ predict.answer(
 # must hold each time and not on average.
 
 # %% [markdown]
-# And lesson 09's pipeline, with its files? `factorise` set the pace there. The same 10,000 images
-# of 256×256, before and after, on the H200 with its 16 CPU cores:
+# And [lesson 09](09_a_thousand_images.ipynb)'s pipeline, with its files? `factorise` set the pace
+# there. The same 10,000 images of 256×256, before and after, on the H200 with its 16 CPU cores:
 
 
 # %%
@@ -1251,7 +1290,7 @@ progress(11)
 
 # %% [markdown]
 # - *"The residual is small, so the factors are right."* With a missing rank it stays small when vt
-#   is not orthogonal at all. Section 11 has a library's case.
+#   is not orthogonal at all. Section 12 has a library's case.
 
 # %% [markdown]
 # ## What to read next
@@ -1264,4 +1303,4 @@ progress(11)
 # - PyTorch, [torch.linalg.svd](https://pytorch.org/docs/stable/generated/torch.linalg.svd.html):
 #   which driver for which matrix.
 # - NVIDIA, [cuSOLVER](https://docs.nvidia.com/cuda/cusolver/index.html): `gesvdj` and `gesvda`.
-# - Next in the course: lesson 12, More than one GPU.
+# - Next in the course: [lesson 12](12_more_than_one_gpu.ipynb), More than one GPU.

@@ -24,8 +24,9 @@
 # %% [markdown]
 # ## What you need
 #
-# Lesson 09: stacks of images, the slowest stage, the journal. Section 8 of lesson 08: the three
-# laws. No GPU is needed: workers without one do the same on CPU cores.
+# [Lesson 09](09_a_thousand_images.ipynb): stacks of images, the slowest stage; for section 9 its
+# journal, too. Section 11 of [lesson 08](08_streams.ipynb) derives the laws that sections 6 and 11
+# use. No GPU is needed: workers without one do the same on CPU cores.
 #
 # Two cells start real workers with **Dask**. Colab has it. Else `pip install "dask[distributed]"`,
 # or the extra `cluster` of this course; without it those two cells say so, and all others run.
@@ -33,8 +34,10 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 2 hours and a half, with five exercises. Section 6 is a good place for a break. The computer
-# needs less than half a minute of it.
+# About 2 and a half hours, with five exercises. After section 7 is a good place for a break. The
+# computer needs less than half a minute of it.
+#
+# Core: sections 1 to 7, 60 minutes. Deepening: sections 8 to 15, 95 minutes.
 
 # %%
 import pickle
@@ -49,6 +52,8 @@ from lessons.lesson12.toy_cluster import play_cluster
 # %% [markdown]
 # ## 1 What scales
 #
+# <kbd>core</kbd> 5 minutes
+#
 # A thousand images are a thousand **independent** pieces of work: no image needs to know anything
 # of another one. So deal them out to four GPUs, and each has a quarter. Nothing is said between
 # them until the results come home.
@@ -58,8 +63,9 @@ from lessons.lesson12.toy_cluster import play_cluster
 
 # %% [markdown]
 # And one *small* image on four GPUs? Recorded: a stack of 1,024 images, 256×256 with k = 50, takes
-# an H200 0.2 ms. For one image alone it has not even work for all of its multiprocessors (lesson
-# 09). So the unit that we deal out is a **batch**: many images, one launch.
+# an H200 0.2 ms. For one image alone it has not even work for all of its multiprocessors ([lesson
+# 09](09_a_thousand_images.ipynb)). So the unit that we deal out is a **batch**: many images, one
+# launch.
 #
 # | | what is divided | who talks to whom |
 # |---|---|---|
@@ -77,7 +83,9 @@ pictures.parts(4)
 # %% [markdown]
 # ## 2 A worker for each GPU
 #
-# Why processes, and not threads as in lesson 09?
+# <kbd>core</kbd> 5 minutes
+#
+# Why processes, and not threads as in [lesson 09](09_a_thousand_images.ipynb)?
 #
 # - Python lets one thread at a time run Python: its global interpreter lock, the **GIL**. While a
 #   thread prepares a launch, the three others wait. Lesson 09's threads waited for other things
@@ -150,6 +158,8 @@ _ = pickle.loads(message)
 # %% [markdown]
 # ## 3 Work that can be done anywhere
 #
+# <kbd>core</kbd> 5 minutes
+#
 # A batch may be done by any worker, at any time, and perhaps twice. For that the work must be a
 # **pure function**: its result depends on its arguments and on nothing else, and it changes nothing
 # else.
@@ -201,6 +211,8 @@ for split in ([one, two, three], [three, one, two], [(3, 3), (0, 3)]):
 
 # %% [markdown]
 # ## 4 What travels
+#
+# <kbd>core</kbd> 20 minutes
 #
 # Three plans to bring factors to a worker, for a batch that is rebuilt in several **passes** (say,
 # with several k):
@@ -262,8 +274,6 @@ counted = {
 for (plan, back), count in counted.items():
     words = "not written yet" if count is None else f"{count / 1e6:12,.2f} MB"
     print(f"{plan}, {back:7,} bytes back: {words}")
-
-# %%
 sent, made = counted["send", 8], counted["make", 8]
 fewer = "not written yet" if made is None else round(sent / made)
 predict.answer("times fewer bytes, made there instead of sent", fewer, how="computed")
@@ -305,10 +315,11 @@ predict.answer("percent of the time in which the GPU works", share, unit="%", ho
 # %% [markdown]
 # ## 5 The same bits
 #
+# <kbd>core</kbd> 5 minutes
+#
 # Now for real. This is the work: a pure function of a batch, that is its first image's number and
 # how many there are. It makes factors, rebuilds the images, and returns a digest of each: a SHA-256
 # depends on every bit.
-
 
 # %%
 import hashlib
@@ -335,26 +346,19 @@ print(len(batches), "batches,", len({one for each in here for one in each}), "di
 # %% [markdown]
 # **Dask** is a Python library that starts processes, sends them functions and data, and brings the
 # results back. `course.cluster` is a thin layer on it: a GPU for each worker, the results in the
-# order of the batches. Is Dask here?
-
-# %%
-try:
-    import distributed
-
-    print(f"Dask is here: {distributed.__name__}")
-except ImportError:
-    print('no Dask here: pip install "dask[distributed]", then restart the kernel')
+# order of the batches.
 
 # %% [markdown]
 # Then the same by one worker, and by two, without GPUs, so that it runs anywhere. (With GPUs the
-# work would be the package's `rebuilt_digests`: lesson 06's kernel, on recipes.)
+# work would be the package's `rebuilt_digests`: [lesson 06](06_reuse_reuse_reuse.ipynb)'s kernel,
+# on recipes.)
 #
 # - `group.map(work, batches)` has each batch done by some worker. `group.part(1)` is one of them.
 # - `cluster.scaling.timed_map` does the same, and says where the time went.
 # - At the end of `with` the processes are gone, whatever has happened.
 #
 # The last line hands out batches without work. Up to 16 are under way to each worker, so that none
-# waits just because the way is long. Section 9 asks what they cost.
+# waits just because the way is long. Section 12 asks what they cost.
 
 # %%
 
@@ -382,7 +386,172 @@ except (ImportError, cluster.ClusterError) as error:
 # A different GPU may have another kernel chosen for it, or another compiler: then bits may differ.
 
 # %% [markdown]
-# As long as results are only put side by side, that is all. It gets harder as soon as they are
+# ## 6 Two questions, two laws
+#
+# <kbd>core</kbd> 15 minutes
+#
+# - **Strong scaling**: the *same work* on more workers. How many times as fast is it? That is the
+#   **speed-up**; divided by the workers, the **efficiency**.
+# - **Weak scaling**: *as much work for each worker*. How many times as long would **one** worker
+#   need for the work of all? That is the **scaled speed-up**.
+#
+# For both, cut a run in parts:
+#
+# | part | who works |
+# |---|---|
+# | **start** | nobody yet: until the first worker begins |
+# | **working** | the workers |
+# | **gathering** | nobody any more: until all results are home |
+
+# %% [markdown]
+# Start and gathering are **serial** by definition: one more worker does not make them shorter. So
+# their share f can be *measured*, with one worker. Then Amdahl's law says what w workers do to the
+# same work, and Gustafson's what they do to w times the work ([lesson 08](08_streams.ipynb)):
+#
+# S = 1 / (f + (1 − f) / w)  and  S = w − f · (w − 1)
+#
+# Why less than w in the second? One worker that does the work of all would start **once**: it takes
+# serial + w · working, and w workers take serial + working.
+
+# %% [markdown]
+# ### Exercise: two laws from one run
+#
+# Given are the parts of a run with **one** worker [ms]. Return two numbers for so many `workers`.
+# First: the work stays the same. How many times as fast is it done? Second: each worker gets as
+# much work as the one had. How many times as long would one worker need for all of it? The serial
+# part stays as it is, in ms.
+#
+# <details><summary>Hint</summary>
+#
+# `serial = (start + gathering) / (start + working + gathering)`, then the two formulas. Or without
+# them: write down both times in ms.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def two_laws(start, working, gathering, workers):
+    """Return (Amdahl's speed-up, Gustafson's) from the parts of a run with one worker."""
+    ### BEGIN SOLUTION
+    serial = (start + gathering) / (start + working + gathering)
+    same_work = 1 / (serial + (1 - serial) / workers)
+    as_much_each = workers - serial * (workers - 1)
+    return same_work, as_much_each
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("two-laws", two_laws)
+
+# %% [markdown]
+# A toy run: 160 batches of 4 ms, after 20 ms of start. 3% of it are serial. With 16 workers, how
+# many times as fast is the same work?
+
+# %%
+predict("times as fast with 16 workers, 3% serial", 11, within=1.1, no_effect=1)
+
+# %%
+COUNTS, WORK, START = (1, 2, 4, 8, 16), [4.0] * 160, 20.0
+
+
+def strong(hand_out):
+    """Return {workers: speed-up} of the toy, which spends so many ms on handing out a batch."""
+    times = {
+        n: play_cluster(WORK, n, start_up=START, hand_out=hand_out).milliseconds for n in COUNTS
+    }
+    return {n: times[1] / times[n] for n in COUNTS}
+
+
+quick = strong(0.0)
+laws = two_laws(START, sum(WORK), 0.0, 16)
+print("by your function:", "not written yet" if laws is None else [round(law, 1) for law in laws])
+predict.answer("times as fast with 16 workers, 3% serial", round(quick[16], 1), how="computed")
+
+# %% [markdown]
+# ## 7 Recorded: four H200s
+#
+# <kbd>core</kbd> 5 minutes
+#
+# `python -m course bench cluster` measures all that on a machine with several GPUs. Recorded is one
+# with **four** H200s. (What this lesson says of more than four workers is a law or a toy, not a
+# measurement.)
+#
+# Three kinds of batches, made and kept by the workers. Each is rebuilt; back come digests, the same
+# as from one worker. First with **one** worker: where do the milliseconds of a batch go?
+
+# %%
+measured = cluster.scaling.scalings(recorded("cluster", metric=None, gpu="H200"))
+empty_ms = {
+    n: recorded("cluster", kernel="empty batch", variant=cluster.scaling.variant(n), gpu="H200")
+    for n in (1, 2, 4)
+}
+empty_ms = {n: figure.median for n, (figure,) in empty_ms.items()}
+
+
+def of(case, workers, metric):
+    """Return a recorded median of a kind of batches, strong scaling."""
+    found = {"kernel": "strong scaling", "shape": case.shape, "metric": metric, "gpu": "H200"}
+    (figure,) = recorded("cluster", variant=cluster.scaling.variant(workers), **found)
+    return figure.median
+
+
+def kind(case):
+    images, rows, columns, _ = case.shape.split("x")
+    return f"{int(images):,} of {rows} x {columns}"
+
+
+# %%
+batch_count, alone = {}, {}
+print("batch of              from batch to batch   working   waiting   start + gathering")
+for case in measured:
+    time, images = of(case, 1, "time"), of(case, 1, "rate") * of(case, 1, "time") / 1e3
+    count = batch_count[case.shape] = round(images / int(case.shape.split("x")[0]))
+    working, waiting = of(case, 1, "working") / count, of(case, 1, "waiting") * time / count
+    alone[case.shape] = working, waiting, case.serial * time
+    print(f"{kind(case):22}{time / count:16.1f} ms{working:8.1f}{waiting:10.1f}{case.serial:16.1%}")
+print(f"{'an empty one':22}{empty_ms[1]:16.1f} ms")
+
+# %% [markdown]
+# Between two batches a worker waits for 2.2 to 2.6 ms, **whatever is in them**: not much more than
+# an empty batch takes. That is a batch's cost, though 16 are under way to each worker. Beside 33 ms
+# of work it is small; of a batch of 256 small images it is half.
+#
+# Amdahl's law knows start and gathering only, 1.3 to 2.2% of the run. So it gives four GPUs more
+# than 3.7 in each case.
+#
+# How many times as fast are four GPUs with batches of 256 small images? (Empty batches come every
+# 1.9 ms with one worker, every 1.3 with two, every 1.5 with four.)
+
+# %%
+predict("times as fast, four GPUs, batches of 256 small images", 3, within=1.5, no_effect=1)
+
+# %%
+print("ms from batch to batch   1 worker   2 workers   4 workers")
+for case in measured:
+    each = [case.strong[n] / batch_count[case.shape] for n in (1, 2, 4)]
+    print(f"{kind(case):22}{each[0]:11.1f}{each[1]:12.1f}{each[2]:12.1f}")
+print(f"{'empty':22}{empty_ms[1]:11.1f}{empty_ms[2]:12.1f}{empty_ms[4]:12.1f}")
+small = round(measured[-1].speedup(4), 2)
+predict.answer("times as fast, four GPUs, batches of 256 small images", small)
+
+# %% [markdown]
+# Read it row by row:
+#
+# - **Large images scale.** From 35 to 9.2 ms, 3.8 times as fast.
+# - **Small images, many in a batch**, scale less: 3.2 times.
+# - **Small batches** gain from a second GPU, and *lose* from two more: with four workers they take
+#   longer than with two. That is more than the runs differ. Of five runs each, the upper quartile
+#   with two is 600 ms, the lower quartile with four 613.
+#
+# So **four GPUs are four times one** only if there is much to do in each batch. Section 13 finds
+# out why.
+
+# %% [markdown]
+# ## 8 A total with the same bits
+#
+# <kbd>deepening</kbd> 15 minutes
+#
+# As long as results are only put side by side, section 5 is all. It gets harder as soon as they are
 # **added up**: a mean over all images, a gradient. Each float32 addition rounds. Here are the sums
 # of 64 batches, which arrive in a hundred different orders. How many different totals?
 
@@ -444,10 +613,12 @@ print("not written yet" if steady == {None} else f"{len(steady)} total in {len(r
 # %% [markdown]
 # The price: somebody has to wait for the batch that is late, and keep the others meanwhile. For a
 # number a batch that is nothing. (Other ways: whole numbers, whose sums do not round, or a tree
-# with a fixed shape, as in lesson 10.)
+# with a fixed shape, as in [lesson 10](10_reductions.ipynb).)
 
 # %% [markdown]
-# ## 6 A worker is killed
+# ## 9 A worker is killed
+#
+# <kbd>deepening</kbd> 10 minutes
 #
 # With more machines it is more likely that one of them fails. First a toy: twelve batches of 2 ms,
 # three workers, and worker 1 is killed at 5 ms. What it had delivered is safe. How many batches are
@@ -480,8 +651,8 @@ print(len(entered), "entries for 12 batches:", entered)
 # Batch 7 counts twice. So it goes with `total += ...`, with a line that is appended to a file, with
 # a mail that is sent. What is *returned* is taken once; what is *done on the way* may happen twice.
 #
-# A file can still be written: with a name that belongs to the batch, whole or not at all (lesson
-# 09). Done twice, it is the same file.
+# A file can still be written: with a name that belongs to the batch, whole or not at all ([lesson
+# 09](09_a_thousand_images.ipynb)). Done twice, it is the same file.
 
 # %% [markdown]
 # **In earnest**: the 16 batches of section 5, with a pause in each, so that we meet a worker in the
@@ -523,7 +694,9 @@ predict.answer("results of 16, a worker killed", len(back) or "no workers here",
 # ended its worker's process every time`.
 
 # %% [markdown]
-# ## 7 Who gets the next batch?
+# ## 10 Who gets the next batch?
+#
+# <kbd>deepening</kbd> 20 minutes
 #
 # So far all batches took the same time. They hardly ever do: images differ in size, a GPU is
 # warmer, somebody else uses it. Here are twelve batches: of 5, 5, 4 and 4 ms, then eight of 1 ms,
@@ -600,91 +773,15 @@ predict.answer("ms, the long ones last", late.milliseconds, unit="ms", how="comp
 # so that what is left over at the end is small. With one batch for each worker, dynamic scheduling
 # is static.
 #
-# Then why not batches of one image? Section 9.
+# Then why not batches of one image? Section 12.
 
 # %% [markdown]
-# ## 8 Two questions, two laws
+# ## 11 Handing out takes time
 #
-# - **Strong scaling**: the *same work* on more workers. How many times as fast is it? That is the
-#   **speed-up**; divided by the workers, the **efficiency**.
-# - **Weak scaling**: *as much work for each worker*. How many times as long would **one** worker
-#   need for the work of all? That is the **scaled speed-up**.
+# <kbd>deepening</kbd> 10 minutes
 #
-# For both, cut a run in parts:
-#
-# | part | who works |
-# |---|---|
-# | **start** | nobody yet: until the first worker begins |
-# | **working** | the workers |
-# | **gathering** | nobody any more: until all results are home |
-
-# %% [markdown]
-# Start and gathering are **serial** by definition: one more worker does not make them shorter. So
-# their share f can be *measured*, with one worker. Then Amdahl's law says what w workers do to the
-# same work, and Gustafson's what they do to w times the work (lesson 08):
-#
-# S = 1 / (f + (1 − f) / w)  and  S = w − f · (w − 1)
-#
-# Why less than w in the second? One worker that does the work of all would start **once**: it takes
-# serial + w · working, and w workers take serial + working.
-
-# %% [markdown]
-# ### Exercise: two laws from one run
-#
-# Given are the parts of a run with **one** worker [ms]. Return two numbers for so many `workers`.
-# First: the work stays the same. How many times as fast is it done? Second: each worker gets as
-# much work as the one had. How many times as long would one worker need for all of it? The serial
-# part stays as it is, in ms.
-#
-# <details><summary>Hint</summary>
-#
-# `serial = (start + gathering) / (start + working + gathering)`, then the two formulas. Or without
-# them: write down both times in ms.
-#
-# </details>
-
-
-# %% tags=["exercise"]
-def two_laws(start, working, gathering, workers):
-    """Return (Amdahl's speed-up, Gustafson's) from the parts of a run with one worker."""
-    ### BEGIN SOLUTION
-    serial = (start + gathering) / (start + working + gathering)
-    same_work = 1 / (serial + (1 - serial) / workers)
-    as_much_each = workers - serial * (workers - 1)
-    return same_work, as_much_each
-    ### END SOLUTION
-
-
-# %% tags=["check"]
-check("two-laws", two_laws)
-
-# %% [markdown]
-# A toy run: 160 batches of 4 ms, after 20 ms of start. 3% of it are serial. With 16 workers, how
-# many times as fast is the same work?
-
-# %%
-predict("times as fast with 16 workers, 3% serial", 11, within=1.1, no_effect=1)
-
-# %%
-COUNTS, WORK, START = (1, 2, 4, 8, 16), [4.0] * 160, 20.0
-
-
-def strong(hand_out):
-    """Return {workers: speed-up} of the toy, which spends so many ms on handing out a batch."""
-    times = {
-        n: play_cluster(WORK, n, start_up=START, hand_out=hand_out).milliseconds for n in COUNTS
-    }
-    return {n: times[1] / times[n] for n in COUNTS}
-
-
-quick = strong(0.0)
-laws = two_laws(START, sum(WORK), 0.0, 16)
-print("by your function:", "not written yet" if laws is None else [round(law, 1) for law in laws])
-predict.answer("times as fast with 16 workers, 3% serial", round(quick[16], 1), how="computed")
-
-# %% [markdown]
-# The same with a scheduler that needs 0.5 ms to hand out a batch, and hands out one at a time. One
-# worker hardly feels it. Sixteen?
+# The toy run of section 6 once more, with a scheduler that needs 0.5 ms to hand out a batch, and
+# hands out one at a time. One worker hardly feels it. Sixteen?
 
 # %%
 slow = strong(0.5)
@@ -695,8 +792,8 @@ pictures.speedups(toys, {name: lambda n, f=f: streams.amdahl(f, n) for name, f i
 # %% [markdown]
 # Marks are the toy's, dashed lines are Amdahl's law. (Handing out makes one worker's run longer, so
 # 20 ms are a smaller share of it: 2.7%.) At 16 the square falls off its line. The law knows only
-# what is serial with *one* worker. Ask the other way round, by **Karp and Flatt**
-# (lesson 08): which serial share would explain the speed-up that was measured?
+# what is serial with *one* worker. Ask the other way round, by **Karp and Flatt** ([lesson
+# 08](08_streams.ipynb)): which serial share would explain the speed-up that was measured?
 
 # %%
 print("workers   no time       0.5 ms")
@@ -705,10 +802,10 @@ for n in COUNTS[1:]:
     print(f"{n:7}{both[0]:10.1%}{both[1]:13.1%}")
 
 # %% [markdown]
-# Left it stays: truly serial work. Right it grows beyond 2.7%: something gets in the way, **more
-# with each worker**. It is the scheduler. A worker comes back for a batch after 4.5 ms, so 16 of
-# them want one every 0.28 ms, and it can give one every 0.5 ms. From the tenth worker on each only
-# waits.
+# In the left column it stays the same: truly serial work. In the right one it grows beyond 2.7%:
+# something gets in the way, **more with each worker**. It is the scheduler. A worker comes back for
+# a batch after 4.5 ms, so 16 of them want one every 0.28 ms, and it can give one every 0.5 ms. From
+# the tenth worker on each only waits.
 #
 # Now weak scaling: 160 batches for **each** of 16 workers. How many times as long would one worker
 # need for all of that? First with a scheduler that takes no time:
@@ -744,9 +841,11 @@ predict.answer(
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-for count, its in parts.items():
-    print(f"{count} worker{'s' * (count > 1)}: {its.total:.1f} ms. Start {its.start:.1f},")
-    print(f"  working {its.working:.1f}, waiting {its.waiting:.1f}, gathering {its.gathering:.1f}")
+for count, case in parts.items():
+    print(f"{count} worker{'s' * (count > 1)}: {case.total:.1f} ms. Start {case.start:.1f},")
+    print(
+        f"  working {case.working:.1f}, waiting {case.waiting:.1f}, gathering {case.gathering:.1f}"
+    )
 if parts:
     speedup = parts[1].total / parts[2].total
     law = streams.amdahl(parts[1].serial_share, 2)
@@ -755,7 +854,9 @@ else:
     print("no workers were started")
 
 # %% [markdown]
-# ## 9 How large must a batch be?
+# ## 12 How large must a batch be?
+#
+# <kbd>deepening</kbd> 15 minutes
 #
 # A batch costs something before any image is computed: a message there, a message back, the
 # scheduler's books, a launch. Say that cost is 2.3 ms and an image takes 0.7 ms. How many images
@@ -804,11 +905,6 @@ predict.answer("images in a batch, for a cost of at most 5%", answer, how="compu
 
 # %%
 an_image = stack.median / 1024
-empty_ms = {
-    n: recorded("cluster", kernel="empty batch", variant=cluster.scaling.variant(n), gpu="H200")
-    for n in (1, 2, 4)
-}
-empty_ms = {n: figure.median for n, (figure,) in empty_ms.items()}
 
 
 def how_large(cost):
@@ -844,82 +940,19 @@ else:
 # need fewer of them in a batch.
 
 # %% [markdown]
-# ## 10 Recorded: four H200s
+# ## 13 Where the milliseconds go
 #
-# `python -m course bench cluster` measures all that on a machine with several GPUs. Recorded is one
-# with **four** H200s. (What this lesson says of more than four workers is a law or a toy, not a
-# measurement.)
+# <kbd>deepening</kbd> 10 minutes
 #
-# Three kinds of batches, made and kept by the workers. Each is rebuilt; back come digests, the same
-# as from one worker. First with **one** worker: where do the milliseconds of a batch go?
-
-# %%
-measured = cluster.scaling.scalings(recorded("cluster", metric=None, gpu="H200"))
-
-
-def of(its, workers, metric):
-    """Return a recorded median of a kind of batches, strong scaling."""
-    found = {"kernel": "strong scaling", "shape": its.shape, "metric": metric, "gpu": "H200"}
-    (figure,) = recorded("cluster", variant=cluster.scaling.variant(workers), **found)
-    return figure.median
-
-
-def kind(its):
-    images, rows, columns, _ = its.shape.split("x")
-    return f"{int(images):,} of {rows} x {columns}"
-
-
-# %%
-batch_count, alone = {}, {}
-print("batch of              from batch to batch   working   waiting   start + gathering")
-for its in measured:
-    time, images = of(its, 1, "time"), of(its, 1, "rate") * of(its, 1, "time") / 1e3
-    count = batch_count[its.shape] = round(images / int(its.shape.split("x")[0]))
-    working, waiting = of(its, 1, "working") / count, of(its, 1, "waiting") * time / count
-    alone[its.shape] = working, waiting, its.serial * time
-    print(f"{kind(its):22}{time / count:16.1f} ms{working:8.1f}{waiting:10.1f}{its.serial:16.1%}")
-print(f"{'an empty one':22}{empty_ms[1]:16.1f} ms")
-
-# %% [markdown]
-# Between two batches a worker waits for 2.2 to 2.6 ms, **whatever is in them**: not much more than
-# an empty batch takes. That is a batch's cost, though 16 are under way to each worker. Beside 33 ms
-# of work it is small; of a batch of 256 small images it is half.
-#
-# Amdahl's law knows start and gathering only, 1.3 to 2.2% of the run. So it gives four GPUs more
-# than 3.7 in each case.
-#
-# How many times as fast are four GPUs with batches of 256 small images? (Empty batches: with one
-# worker one every 1.9 ms, with two one every 1.3, with four one every 1.5.)
-
-# %%
-predict("times as fast, four GPUs, batches of 256 small images", 3, within=1.5, no_effect=1)
-
-# %%
-print("ms from batch to batch   1 worker   2 workers   4 workers")
-for its in measured:
-    each = [its.strong[n] / batch_count[its.shape] for n in (1, 2, 4)]
-    print(f"{kind(its):22}{each[0]:11.1f}{each[1]:12.1f}{each[2]:12.1f}")
-print(f"{'empty':22}{empty_ms[1]:11.1f}{empty_ms[2]:12.1f}{empty_ms[4]:12.1f}")
-small = round(measured[-1].speedup(4), 2)
-predict.answer("times as fast, four GPUs, batches of 256 small images", small)
-
-# %% [markdown]
-# Read it row by row:
-#
-# - **Large images scale.** From 35 to 9.2 ms, 3.8 times as fast.
-# - **Small images, many in a batch**, scale less: 3.2 times.
-# - **Small batches** gain from a second GPU, and *lose* from two more: with four workers they take
-#   longer than with two. That is more than runs differ: of five, the upper quartile with two is
-#   600 ms, the lower quartile with four 613.
-#
-# Is it the GPUs? Is it start and gathering, as in Amdahl's law? With four workers:
+# What holds up the small batches of section 7? Is it the GPUs? Is it start and gathering, as in
+# Amdahl's law? With four workers:
 
 # %%
 print("share of the time     working   waiting   start + gathering")
-for its in measured:
-    working = of(its, 4, "working") / its.strong[4]
-    waiting, ends = of(its, 4, "waiting"), of(its, 4, "serial fraction")
-    print(f"{kind(its):22}{working:7.0%}{waiting:10.0%}{ends:16.0%}")
+for case in measured:
+    working = of(case, 4, "working") / case.strong[4]
+    waiting, ends = of(case, 4, "waiting"), of(case, 4, "serial fraction")
+    print(f"{kind(case):22}{working:7.0%}{waiting:10.0%}{ends:16.0%}")
 
 # %% [markdown]
 # Neither. With small batches a worker has nothing to do for 75% of the time: a quicker kernel or
@@ -932,45 +965,47 @@ for its in measured:
 # 1.3. Why, these rows do not say.
 
 # %% [markdown]
-# Section 8's toy has such a scheduler. Give it what was recorded with **one** worker: so many ms of
-# work, and the waiting as the time to hand a batch out. What does it say of two and four?
+# Section 11's toy has such a scheduler. Give it what was recorded with **one** worker: so many ms
+# of work, and the waiting as the time to hand a batch out. What does it say of two and four?
 
 
 # %%
-def toy(its, workers, share=1):
-    """Return the ms that section 8's toy takes, with the times that one worker took."""
-    working, waiting, ends = alone[its.shape]
-    batches = [working] * batch_count[its.shape] * share
+def toy(case, workers, share=1):
+    """Return the ms that section 11's toy takes, with the times that one worker took."""
+    working, waiting, ends = alone[case.shape]
+    batches = [working] * batch_count[case.shape] * share
     return play_cluster(batches, workers, start_up=ends, hand_out=waiting).milliseconds
 
 
 print("                            the same work:                     as much each:")
 print("batch of              GPUs  measured  Amdahl   toy  K.-Flatt   measured  Gustafson   toy")
-for its in measured:
+for case in measured:
     for n in (2, 4):
-        same, as_much = toy(its, 1) / toy(its, n), toy(its, 1, n) / toy(its, n, n)
-        print(f"{kind(its):22}{n:3}{its.speedup(n):10.2f}{its.amdahl(n):8.2f}{same:7.2f}", end="")
-        print(f"{its.karp_flatt(n):8.1%}{its.scaled_speedup(n):11.2f}", end="")
-        print(f"{its.gustafson(n):10.2f}{as_much:8.2f}")
+        same, as_much = toy(case, 1) / toy(case, n), toy(case, 1, n) / toy(case, n, n)
+        print(
+            f"{kind(case):22}{n:3}{case.speedup(n):10.2f}{case.amdahl(n):8.2f}{same:7.2f}", end=""
+        )
+        print(f"{case.karp_flatt(n):8.1%}{case.scaled_speedup(n):11.2f}", end="")
+        print(f"{case.gustafson(n):10.2f}{as_much:8.2f}")
 
 # %%
 
 plots.scaling_chart(measured)
 
 # %% [markdown]
-# - **Large images**: 3.80. Amdahl says 3.85, and Karp and Flatt's share stays below 2%: little
-#   gets in the way.
-# - **16,384 small ones**: 3.23, where Amdahl says 3.75. Four workers want a batch every
-#   (6.3 + 2.6) / 4 = 2.2 ms. One every 2.6 is what the scheduler gives, so the toy says 3.21.
+# - **Large images**: 3.80. Amdahl says 3.85, and Karp and Flatt's share stays below 2%: little gets
+#   in the way.
+# - **16,384 small ones**: 3.23, where Amdahl says 3.75. Four workers want a batch every (6.3 + 2.6)
+#   / 4 = 2.2 ms. One every 2.6 is what the scheduler gives, so the toy says 3.21.
 # - **256 small ones**: with two GPUs 1.98, all that Amdahl promises (and a little more: the runs
 #   with one worker differ by 8%). With four 1.77, and Karp and Flatt see 42% instead of 0.8%:
-#   **more with each worker**, as in section 8. The toy says 2.02. That a scheduler gets slower with
-#   more workers, it does not know.
+#   **more with each worker**, as in section 11. The toy says 2.02. That a scheduler gets slower
+#   with more workers, it does not know.
 
 # %% [markdown]
 # A run with **one** GPU told what four would do, within 15%. Amdahl's law alone was wrong by a
-# factor of two: it knows what nobody works in, not what everybody waits for. (The toy fits. That
-# does not prove that Dask works like it inside.)
+# factor of two: it knows the times in which nobody works, not those in which everybody waits. (The
+# toy fits. That does not prove that Dask works like it inside.)
 #
 # With as much work for each, it is 3.81, 3.04 and 2.02 of Gustafson's 3.93 and more: more work
 # means more batches, and each has its cost. **Larger batches** help, not more of them.
@@ -991,8 +1026,8 @@ for n in (1, 2, 4):
     (trip,) = recorded("cluster", kernel="travelling batches", variant=workers, gpu="H200")
     rate = 8 * 128e3 / trip.median  # a run has eight batches
     print(f"{workers:10}{rate:10,.0f} images/s{trip.bytes / trip.median * 1e-6:7.2f} GB/s")
-for its in measured[1:]:
-    print(f"kept, 1 worker, {kind(its)}: {of(its, 1, 'rate'):,.0f} images/s")
+for case in measured[1:]:
+    print(f"kept, 1 worker, {kind(case)}: {of(case, 1, 'rate'):,.0f} images/s")
 
 # %% [markdown]
 # **What travels hardly scales**: 641 images/s with one GPU, 929 with four, 1.45 times as many;
@@ -1003,8 +1038,8 @@ for its in measured[1:]:
 # %% [markdown]
 # **With two or more GPUs** the next cell is your own: strong scaling. Eight batches for each GPU
 # are made from recipes, and kept by one GPU, by two, by all of them. Each is rebuilt eight times;
-# digests come back. Batches of 1,024 small images: by section 10, what do you expect? Then write
-# 16,384 for both 1,024. (Where they do not fit, `keep` says so.)
+# digests come back. Batches of 1,024 small images: by sections 7 and 13, what do you expect? Then
+# write 16,384 for both 1,024. (Where they do not fit, `keep` says so.)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -1019,15 +1054,17 @@ else:
             part = group.part(count)
             kept = part.keep(cluster.recipes(8 * len(group) * 1024, 1024, 256, 256, 50))
             list(part.map(cluster.rebuilt_digests, kept))  # warm up
-            _, its = cluster.scaling.timed_map(part, cluster.rebuilt_digests, kept * 8, ahead=16)
-            times[count] = its.total
-            print(f"{count} GPUs: {its.total:.1f} ms, {times[1] / its.total:.2f} times as fast")
+            _, case = cluster.scaling.timed_map(part, cluster.rebuilt_digests, kept * 8, ahead=16)
+            times[count] = case.total
+            print(f"{count} GPUs: {case.total:.1f} ms, {times[1] / case.total:.2f} times as fast")
 
 # %% [markdown]
-# ## 11 What does not scale
+# ## 14 What does not scale
 #
-# Back to lesson 09's pipeline: files in, files out. On a machine with 16 cores and an H200 these
-# were recorded, each stage by itself, in images/s:
+# <kbd>deepening</kbd> 10 minutes
+#
+# Back to [lesson 09](09_a_thousand_images.ipynb)'s pipeline: files in, files out. On a machine with
+# 16 cores and an H200 these were recorded, each stage by itself, in images/s:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -1051,9 +1088,9 @@ predict.answer("times as fast, three GPUs more", round(faster, 2), how="computed
 
 # %% [markdown]
 # Not at all. `factorise` sets the pace, and it does not run on a GPU there. What helps is to bring
-# *that* stage to the GPU: lesson 11's batched SVD, and `reconstruct --svd gpu` does it. Then its
-# cores are free for the others, and the next slowest stage sets the pace. Which one? If `factorise`
-# were no limit any more, and the others as recorded:
+# *that* stage to the GPU: [lesson 11](11_the_decomposition_itself.ipynb)'s batched SVD, and
+# `reconstruct --svd gpu` does it. Then its cores are free for the others, and the next slowest
+# stage sets the pace. Which one? If `factorise` were no limit any more, and the others as recorded:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -1077,18 +1114,20 @@ for name in ("factorise on the GPU, 1 thread", "whole, SVDs on the GPU, 18 threa
 # What else stays as it is, however many GPUs there are:
 
 # %% [markdown]
-# - **Start-up.** Python, libraries, a context, kernels to compile: about 7 s on section 10's
+# - **Start-up.** Python, libraries, a context, kernels to compile: about 7 s on section 7's
 #   machine, and the first batch of a kind takes up to 4 more. Once for all batches, so do not start
 #   workers for a small job.
 # - **Gathering.** All results come to one process. If they are large, that process is the last
 #   stage of a pipeline, and the slowest.
 # - **Links.** Each GPU has a link to the host, some share one, and all share the host's memory.
 #   Four GPUs behind one link have a quarter of it each.
-# - **The scheduler.** One process hands out all batches: sections 8 and 10.
-# - **The longest batch.** No worker makes it shorter: section 7.
+# - **The scheduler.** One process hands out all batches: sections 11 and 13.
+# - **The longest batch.** No worker makes it shorter: section 10.
 
 # %% [markdown]
-# ## 12 The whole machine
+# ## 15 The whole machine
+#
+# <kbd>deepening</kbd> 5 minutes
 #
 # In 1966 Michael Flynn sorted machines by how many streams of **instructions** and of **data** they
 # have:
@@ -1109,12 +1148,13 @@ for name in ("factorise on the GPU, 1 thread", "whole, SVDs on the GPU, 18 threa
 # |---|---|---|---|
 # | lanes of a warp | 32 | shuffles | the other branch |
 # | warps of a block | up to 32 | shared memory | a barrier |
-# | blocks of a grid | as many as you like | atomics and fences (lesson 10) | the kernel's end |
+# | blocks of a grid | as many as you like | atomics, fences | the kernel's end |
 # | GPUs | 4 here | the scheduler | the last batch |
 
 # %% [markdown]
-# Blocks can leave numbers for each other, as for the last block of lesson 10. But a block must not
-# *wait* for another one: that one may not have begun.
+# Blocks can leave numbers for each other, as for the last block of [lesson
+# 10](10_reductions.ipynb). But a block must not *wait* for another one: that one may not have
+# begun.
 #
 # The further up, the slower it is to talk, and the more the parts may differ. Good programs talk
 # little, and at the lowest level that they can.
@@ -1165,10 +1205,10 @@ progress(12)
 #
 # - Give the toy 16 workers and a `hand_out` of 0.5 ms. From how many ms for a batch on are 16
 #   workers 15 times as fast as one?
-# - Ask section 10's `toy` for 8 and 16 GPUs. Which kinds of batches still get faster?
-# - Start two workers as in section 6 and kill **both**. What happens?
-# - Write a `steady_sum` that does not wait for the end: it adds what can be added already. (Lesson
-#   09's results in order.)
+# - Ask section 13's `toy` for 8 and 16 GPUs. Which kinds of batches still get faster?
+# - Start two workers as in section 9 and kill **both**. What happens?
+# - Write a `steady_sum` that does not wait for the end: it adds what can be added already. ([Lesson
+#   09](09_a_thousand_images.ipynb)'s results in order.)
 # - `python -m course reconstruct photos --gpus 2` spreads files over workers. Without GPUs it says
 #   what it needs.
 
@@ -1176,7 +1216,7 @@ progress(12)
 # ## Common misconceptions
 #
 # - *"Two GPUs are twice as fast."* If the slowest stage runs on them, and nothing has to travel.
-# - *"More GPUs cannot make it slower."* Section 10: with small batches, four took longer than two.
+# - *"More GPUs cannot make it slower."* Section 7: with small batches, four took longer than two.
 # - *"One thread for each GPU is enough."* For a while, until one of them crashes, or Python itself
 #   is the slowest stage.
 # - *"`os.environ[...]` in the worker's function picks its GPU."* Not after the first CUDA call.
@@ -1197,4 +1237,4 @@ progress(12)
 #   Flatt, [Measuring parallel processor performance](https://doi.org/10.1145/78607.78614).
 # - Michael Flynn, [Some computer organizations and their
 #   effectiveness](https://doi.org/10.1109/TC.1972.5009071).
-# - Next in the course: lesson 13, Normalisation and fusion.
+# - Next in the course: [lesson 13](13_normalisation_and_fusion.ipynb), Normalisation and fusion.

@@ -9,8 +9,10 @@
 #
 # - Count the transfers of GELU and Swish, before and after fusing.
 # - See right formulas give wrong numbers: a variance below zero, a sum in float16.
-# - Merge means and squares of two parts, as lesson 10 merged parts of a softmax.
+# - Merge means and squares of two parts, as [lesson 10](10_reductions.ipynb) merged parts of a
+#   softmax.
 # - Fuse LayerNorm and GELU into one kernel, and take published speed-ups apart, and our own.
+# - Read handwritten digits with a small network, and see what a faster activation brings.
 
 # %% [markdown]
 # ## What you will learn
@@ -23,23 +25,29 @@
 # %% [markdown]
 # ## What you need
 #
-# Lesson 10: shuffles, the butterfly, and the online softmax. Lessons 03 to 05: roofs, sectors,
-# shared memory, barriers. Local arrays from lesson 06; section 1 speaks of graphs (lesson 08),
-# section 4 reads the counters of lesson 07. No GPU is needed: what is counted runs here, what is
-# timed was recorded on an NVIDIA H200.
+# [Lesson 10](10_reductions.ipynb): shuffles and the butterfly. (Section 2 does with a variance what
+# its section 7 does with a softmax.) Lessons [03](03_measuring_honestly.ipynb) to
+# [05](05_shared_memory.ipynb): roofs, sectors, shared memory, barriers. Local arrays from [lesson
+# 06](06_reuse_reuse_reuse.ipynb); section 6 speaks of graphs ([lesson 08](08_streams.ipynb)),
+# section 10 reads the counters of [lesson 07](07_reading_a_profiler.ipynb). No GPU is needed: what
+# is counted runs here, what is timed was recorded on an NVIDIA H200.
 
 # %% [markdown]
 # ## How long it takes
 #
-# About 2 and a half hours with the three exercises. The core is sections 1 to 3: 2 hours. Section
-# 4, the hardware's counters, deepens it: 15 minutes. After section 1 is a good place for a break.
+# About 3 hours with the three exercises. After section 2 is a good place for a break.
+#
+# Core: sections 1 to 4, 90 minutes. Deepening: sections 5 to 12, 75 minutes.
 
 # %% [markdown]
 # ## 1 GELU and Swish: count the bytes
 #
+# <kbd>core</kbd> 25 minutes
+#
 # A network has large products, and small steps between them, number by number or row by row. A
-# small step does little for each byte, so memory is its roof (lesson 03). First the tools of this
-# lesson: recorded times, and the bytes that a trace counts.
+# small step does little for each byte, so memory is its roof ([lesson
+# 03](03_measuring_honestly.ipynb)). First the tools of this lesson: recorded times, and the bytes
+# that a trace counts.
 
 # %%
 import math
@@ -53,7 +61,6 @@ from course.kernels import activation, norm, reduce
 from lessons.lesson13 import pictures, profile
 
 
-# %%
 def h200(subject, kernel, variant, shape, metric="time", dtype="float32"):
     """Return what was recorded on an H200; times are in ms."""
     wanted = {"kernel": kernel, "variant": variant, "shape": shape, "metric": metric}
@@ -78,55 +85,11 @@ matrix = np.random.default_rng(5).standard_normal((32, 1024), dtype=np.float32) 
 # GELU(x)  = x * (share of normally distributed numbers below x)
 #          = x * (1 + erf(x / sqrt(2))) / 2
 # ```
-#
-# The error function `erf` takes many operations. Many programs use another function instead:
-#
-# ```text
-# 0.5 * x * (1 + tanh(sqrt(2 / π) * (x + 0.044715 * x³)))
-# ```
-#
-# By how much do the two differ at most?
-
-# %%
-predict("largest difference, GELU with tanh", 0.001, within=3)
-
-# %%
-pictures.activation_curves()
-
-# %%
-grid = np.linspace(-6, 6, 12_001)
-right = grid * pictures.normal_below(grid)
-difference = np.abs(pictures.gelu_by_tanh(grid) - right)
-worst = abs(grid[difference.argmax()])
-print(f"largest at |x| = {worst:.1f}")
-predict.answer(
-    "largest difference, GELU with tanh", float(f"{difference.max():.1e}"), how="computed"
-)
 
 # %% [markdown]
-# Is that much? It depends on beside what:
-
-# %%
-near = grid.searchsorted(-4.0)
-print(f"float16's rounding of 2.7: up to {np.spacing(np.float16(2.7)) / 2:.1e}")
-print(f"float32's rounding of 2.7: up to {np.spacing(np.float32(2.7)) / 2:.1e}")
-print(f"of GELU(-4) = {right[near]:.1e} the difference is {difference[near] / -right[near]:.0%}")
-values = grid.astype(np.float32)
-exact = values * pictures.normal_below(values)
-for name in ("gelu", "gelu erf", "gelu tanh"):
-    error = np.abs(activation.activation(values, name) - exact).max()
-    print(f"{name:9} in float32, error", "below 1e-6" if error < 1e-6 else f"{error:.0e}")
-
-# %% [markdown]
-# In float16 it hides behind the rounding, at least for positive numbers. In float32 it is thousands
-# of roundings, and in the left tail about half of the value itself, farther out more. It does no
-# harm to a network that was **trained** with it. But do not swap one for the other afterwards, and
-# do not call both GELU in a comparison. (The package's `gelu` is erf's, by its own polynomial.)
-
-# %% [markdown]
-# **Speed.** Each number comes in, is bent, goes out: two transfers, whatever the function. Swish as
-# it is often written for PyTorch, `x * torch.sigmoid(x)`, runs two kernels. How many transfers are
-# that, arrays read and arrays written?
+# Each number comes in, is bent, goes out: two transfers, whatever the function. Swish as it is
+# often written for PyTorch, `x * torch.sigmoid(x)`, runs two kernels. How many transfers are that,
+# arrays read and arrays written?
 
 # %%
 predict("transfers of x * sigmoid(x) in two kernels", 4, exact=True)
@@ -246,7 +209,8 @@ print(f"\nSwish, torch / CUDA C++: {row[0] / row[1]:.3f}")
 #
 # </details>
 #
-# Both comparisons, ours, for a chip that is full. Only the second one says anything of the kernel:
+# Here are both comparisons with our own figures, for a chip that is full. Only the second one says
+# anything of the kernel:
 
 # %%
 ours = of_swish("wide")
@@ -256,64 +220,11 @@ print(f"a copy at the roof:                  {8 * BIG / COPY * 1e-6 / ours:.2f} 
 
 # %% [markdown]
 # Nobody beats the library by much here, and nobody can: all stand at the roof of memory.
-#
-# **And at 2²⁰?** Four MiB in, four out. That fits into the L2 cache of an H200, and the kernel
-# takes a few millionths of a second. How long does the *host* take to launch it, compared with
-# that?
-
-# %%
-predict("2**20: the host's launch / the kernel's time", 0.5, within=2, no_effect=1)
-
-# %%
-SMALL = 2**20
-found = recorded(
-    "activation", kernel="silu", shape=str(SMALL), dtype="float32", metric=None, gpu="H200"
-)
-micro = {(figure.variant, figure.metric): 1e3 * figure.median for figure in found}
-clocks = {"time": "GPU alone", "graph": "in a graph", "events": "two events", "launch": "host"}
-print("µs              ", *(f"{words:>11}" for words in clocks.values()))
-for name in ("wide", "two kernels", "CUDA C++", "torch", "torch.compile", "Triton"):
-    cells = [micro.get((name, metric)) for metric in clocks]
-    print(f"{name:16}", *(f"{'' if cell is None else f'{cell:.1f}':>11}" for cell in cells))
-ratio = of_swish("wide", SMALL, "launch") / of_swish("wide", SMALL)
-predict.answer("2**20: the host's launch / the kernel's time", round(ratio, 1))
-
-# %%
-plots.speed_chart(recorded("activation", kernel="silu", metric=None, gpu="H200"), "silu")
-
-# %% [markdown]
-# (Hollow: the published figures; their machine is not named. Blue: the course's kernels; the other
-# colours only tell the programs apart.) `host` is what a launch costs the program that makes it.
-# `two events` is what a careless clock shows, with the launch in it. A replayed **graph** holds the
-# launch ready (lesson 08), and finds its data in L2, where the replay before left it.
-#
-# So whoever times one call of such a size measures launches, and calls them kernels. Numba looks at
-# the type of every argument at each launch, which costs. State the size with every speed-up, and
-# the clock.
-
-# %% [markdown]
-# One more figure that is easily mistaken for a kernel's time: the **first call**. It compiles.
-# After how many calls is it less than 1% of all that was spent? (By the host's clock, for a program
-# that calls again and again.)
-
-# %%
-predict("calls until compilation is below 1%", 1000, within=3)
-
-# %%
-# Both by one clock, the host's: a launch takes it longer than the kernel takes the GPU.
-first, later = of_swish("wide", SMALL, "first call"), of_swish("wide", SMALL, "launch")
-print(f"first call {first:.0f} ms, then {later:.4f} ms")
-mean = (first + 99 * later) / 100
-print(f"mean of 100 calls, the first one counted: {mean / later:,.0f} times too slow")
-calls = math.ceil(0.99 * first / (0.01 * later))
-predict.answer("calls until compilation is below 1%", calls, how="computed")
-
-# %% [markdown]
-# The publication's network timed its inference with such first calls in it. Compilation is not
-# inference. Warm up, then measure (lesson 03).
 
 # %% [markdown]
 # ## 2 LayerNorm, and a variance below zero
+#
+# <kbd>core</kbd> 20 minutes
 #
 # LayerNorm brings each row to mean 0 and variance 1. Then it stretches and shifts it, column by
 # column, by two rows that the network has learned, gamma and beta. eps is small, and keeps the root
@@ -339,7 +250,9 @@ GAMMA, BETA = np.ones(1024, np.float32), np.zeros(1024, np.float32)
 
 def normalised(rows, method):
     """Normalise rows of 1,024 numbers by a step of the package's ladder, simulated."""
-    kernel, blocks, threads, _ = norm.LADDER[method].launch(*rows.shape, norm.Form())
+    kernel, blocks, threads, _ = norm.LADDER[method].launch(
+        *rows.shape, norm.Form()
+    )  # with gamma and beta
     result = np.empty_like(rows)
     trace(kernel, blocks, threads, rows, GAMMA, BETA, np.float32(1e-5), result, gpu="H200")
     return result
@@ -375,53 +288,10 @@ predict.answer("mean from which mean(x²) - mean(x)² is useless, spread 1", use
 # (Two passes lose digits, too, but slowly: near 30,000 the numbers themselves are good to 0.002.)
 
 # %% [markdown]
-# And in float16? Its largest number is 65,504, and it has 11 bits. Two more questions. What is the
-# sum of 4,096 ones, added one by one? And that of the squares of 768 numbers of size 10?
-
-# %%
-predict("float16: 4,096 ones, added one by one", 4096, exact=True)
-
-# %%
-predict("float16: 768 squares of 10", 76_800, exact=True)
-
-# %%
-with np.errstate(over="ignore"):
-    ones = np.add.accumulate(np.ones(4096, np.float16), dtype=np.float16)[-1]
-    squares = np.add.accumulate(np.full(768, 10, np.float16) ** 2, dtype=np.float16)[-1]
-predict.answer("float16: 4,096 ones, added one by one", float(ones), how="computed")
-
-# %%
-predict.answer("float16: 768 squares of 10", float(squares), how="computed")
-
-# %% [markdown]
-# 2,048 + 1 is 2,048 again: the sum stands still, as lesson 10's did at 2²⁴. And 76,800 is above the
-# largest. In a LayerNorm that means: a scale of zero, or rows of NaN. **Store in float16 if you
-# like, add in float32.** The package does:
-
-# %%
-halves = (10 * normal).astype(np.float16)
-error = np.abs(norm.layer_norm(halves) - exact_norm(halves)).max()
-print("float16 in and out, sums in float32: error below 2e-3:", error < 2e-3)
-
-# %% [markdown]
-# And storing in float16 pays. GELU of 2²⁶ numbers, the package's kernel `wide`: how many times as
-# fast as with float32?
-
-# %%
-predict("GELU in float16, times as fast", 2, within=1.25, no_effect=1)
-
-# %%
-single, half = (
-    h200("activation", "gelu", "wide", str(BIG), dtype=d) for d in ("float32", "float16")
-)
-print(f"float32 {single:.3f} ms, float16 {half:.3f} ms")
-predict.answer("GELU in float16, times as fast", round(single / half, 2))
-
-# %% [markdown]
 # So how do you get the variance in **one** pass, and safely? Keep what the online softmax of
-# lesson 10 kept: something relative to the best you know so far. For the numbers until now: their
-# count, their mean, and the sum of squared differences **from that mean**. A new number x comes
-# (B. P. Welford, 1962):
+# [lesson 10](10_reductions.ipynb) kept: something relative to the best you know so far. For the
+# numbers until now: their count, their mean, and the sum of squared differences **from that mean**.
+# A new number x comes (B. P. Welford, 1962):
 #
 # ```text
 # count += 1
@@ -488,14 +358,18 @@ def merge_moments(count, mean, squares, other_count, other_mean, other_squares):
 check("merge-moments", merge_moments)
 
 # %% [markdown]
-# (Count, mean and squares of a part are called its **moments**.) Sums, maxima, softmax
-# pairs, moments: **whatever can be merged in any order can be reduced**, by lesson 10's tree,
-# butterfly and last block. Only the function in the middle changes. Look at the package:
-# `merged_in_warp` in `course/kernels/norm/first_steps.py` is your butterfly with three values.
+# (Count, mean and squares of a part are called its **moments**.) Sums, maxima, softmax pairs,
+# moments: **whatever can be merged in any order can be reduced**, by [lesson
+# 10](10_reductions.ipynb)'s tree, butterfly and last block. Only the function in the middle
+# changes. Look at the package: `merged_in_warp` in `course/kernels/norm/first_steps.py` is your
+# butterfly with three values.
 
 # %% [markdown]
-# Now LayerNorm's ladder. Read how each step spreads a row, then predict how often each *reads* x,
-# seven numbers:
+# ## 3 A ladder of LayerNorms
+#
+# <kbd>core</kbd> 10 minutes
+#
+# Read how each step spreads a row, then predict how often each *reads* x:
 #
 # | step | who has a row | how |
 # |---|---|---|
@@ -505,7 +379,7 @@ check("merge-moments", merge_moments)
 # | warp | a warp | Welford, shuffles |
 # | block | a block | Welford, shuffles, one barrier |
 # | registers | a block | wide loads, the row stays in registers |
-# | several rows | a warp or a part of it | the same, several rows a block |
+# | several rows | a warp or a part of it | the same, for rows of up to 1,024 |
 
 # %%
 predict(
@@ -554,8 +428,6 @@ reports = {name: traced_norm(name) for name in NORMS}
 readings = tuple(round(transfers(report) - 1) for report in reports.values())
 question = "x is read by naive, tree, one pass, warp, block, registers, several rows"
 predict.answer(question, readings, how="counted")
-
-# %%
 print("               x is read   sectors a request   shared wavefronts")
 for name, report in reports.items():
     loads = loads_of_x(report)
@@ -565,15 +437,13 @@ for name, report in reports.items():
 
 # %% [markdown]
 # `naive` has a thread for each row, so a warp's lanes read a column: 32 sectors for a request, of
-# which an eighth is used (lesson 04). `registers` reads 16 bytes a lane: 16 sectors for a request,
-# all of them used, and a quarter of the requests. For rows of 4,096: how many times as fast as
-# `naive` will the fastest step be? And how many times as fast as `tree` will `one pass` be, which
-# reads x once less?
+# which an eighth is used ([lesson 04](04_warps_and_coalescing.ipynb)). `registers` reads 16 bytes a
+# lane: 16 sectors for a request, all of them used, and a quarter of the requests. For rows of
+# 4,096: how many times as fast as `naive` will the fastest step be? And how many times as fast as
+# `tree` will `one pass` be, which reads x once less?
 
 # %%
 predict("LayerNorm: fastest step, times as fast as naive", 8, within=2, no_effect=1)
-
-# %%
 predict("one pass, times as fast as tree", 1.5, within=1.25, no_effect=1)
 
 
@@ -597,32 +467,22 @@ best = min(steps, key=steps.get)
 print("\nfastest for rows of 4096:", best)
 faster = steps["naive"] / steps[best]
 predict.answer("LayerNorm: fastest step, times as fast as naive", round(faster, 1))
-
-# %%
 predict.answer("one pass, times as fast as tree", round(long["tree"] / long["one pass"], 2))
 
 # %% [markdown]
-# (`several rows` takes rows of up to 1,024 numbers: a warp or a part of it can hold no more. Two
-# more steps are for rows that a block's registers do not hold: see the end of section 3.)
-#
 # For long rows one reading less is hardly a gain, if any. What is in the way? There is a control:
 # `squares`, the trap, reads x as often as `one pass`. Its threads meet in two trees of one number,
 # those of `one pass` in one tree of three. It is faster. So the suspect is Welford's
 # **division** at every number, and that each new mean waits for the one before.
-
-# %% [markdown]
-# `registers` and `torch.compile` are level. Both read x once from memory. Both also ask the L2
-# cache to keep x longer than the results, so that results leave the cache first (`load4_kept` in
-# `course/kernels/intrinsics.py`). An earlier `registers` did not ask, and took 3% longer for rows
-# of 4,096. How was that found? By reading the code that `torch.compile` had made.
-
-# %% [markdown]
+#
 # `warp` loses for long rows, 128 numbers for each lane one after the other, and gains for short
 # ones. And two passes over **registers** cost no memory and no division. So the fastest step is the
 # formula as it stands, at another place.
 
 # %% [markdown]
-# ## 3 Fused: LayerNorm and GELU
+# ## 4 Fused: LayerNorm and GELU
+#
+# <kbd>core</kbd> 35 minutes
 #
 # In a network GELU may follow LayerNorm at once. Two kernels, or one. Count first, in transfers of
 # x's size: how many times fewer bytes does the fused kernel move?
@@ -658,10 +518,10 @@ predict.answer("LayerNorm + GELU: times fewer bytes, fused", least[0] / least[1]
 # %% [markdown]
 # ### Exercise: LayerNorm and GELU in one kernel
 #
-# A warp a row, as in lesson 10, rows of at most 256 numbers, so each lane has at most eight:
-# `values[n]` is column `lane + 32 * n`. Read x **once**. Mean, then the squared differences from
-# it, then each number normalised, times gamma, plus beta, through `gelu`, and out. `gelu` is given,
-# and so is `warp_sum(value)`: the butterfly's sum, in all lanes.
+# A warp a row, as in [lesson 10](10_reductions.ipynb), rows of at most 256 numbers, so each lane
+# has at most eight: `values[n]` is column `lane + 32 * n`. Read x **once**. Mean, then the squared
+# differences from it, then each number normalised, times gamma, plus beta, through `gelu`, and out.
+# `gelu` is given, and so is `warp_sum(value)`: the butterfly's sum, in all lanes.
 #
 # <details><summary>Hint 1: beyond the row's end</summary>
 #
@@ -679,7 +539,7 @@ predict.answer("LayerNorm + GELU: times fewer bytes, fused", least[0] / least[1]
 
 # %%
 PARTS = 8
-warp_sum, _ = reduce.pieces(reduce.KINDS["sum"], warps=8)
+warp_sum, _ = reduce.pieces(reduce.KINDS["sum"], warps=8)  # as in lesson 10
 gelu = activation.gelu  # a device function: gelu(y)
 
 
@@ -761,17 +621,176 @@ predict.answer("fused, times as fast as the best two kernels", round(ratio, 2))
 # %% [markdown]
 # Three true figures, one answer: **fusing gives 2**, what the bytes say, once both sides are near
 # the roof. What is above that is a slow half in the *other* side.
+
+# %% [markdown]
+# ## 5 Two functions called GELU
 #
-# And the fused kernels of others? They move the same bytes as a LayerNorm alone. So they should
-# take as long as one. Do they?
+# <kbd>deepening</kbd> 5 minutes
+#
+# GELU's error function `erf` takes many operations. Many programs use another function instead:
+#
+# ```text
+# 0.5 * x * (1 + tanh(sqrt(2 / π) * (x + 0.044715 * x³)))
+# ```
+#
+# By how much do the two differ at most?
+
+# %%
+predict("largest difference, GELU with tanh", 0.001, within=3)
+
+# %%
+pictures.activation_curves()
+
+# %%
+grid = np.linspace(-6, 6, 12_001)
+right = grid * pictures.normal_below(grid)
+difference = np.abs(pictures.gelu_by_tanh(grid) - right)
+worst = abs(grid[difference.argmax()])
+print(f"largest at |x| = {worst:.1f}")
+predict.answer(
+    "largest difference, GELU with tanh", float(f"{difference.max():.1e}"), how="computed"
+)
+
+# %% [markdown]
+# Is that much? Compare it with what rounding loses, and with GELU's own size:
+
+# %%
+near = grid.searchsorted(-4.0)
+print(f"float16's rounding of 2.7: up to {np.spacing(np.float16(2.7)) / 2:.1e}")
+print(f"float32's rounding of 2.7: up to {np.spacing(np.float32(2.7)) / 2:.1e}")
+print(f"of GELU(-4) = {right[near]:.1e} the difference is {difference[near] / -right[near]:.0%}")
+values = grid.astype(np.float32)
+exact = values * pictures.normal_below(values)
+for name in ("gelu", "gelu erf", "gelu tanh"):
+    error = np.abs(activation.activation(values, name) - exact).max()
+    print(f"{name:9} in float32, error", "below 1e-6" if error < 1e-6 else f"{error:.0e}")
+
+# %% [markdown]
+# In float16 it hides behind the rounding, at least for positive numbers. In float32 it is thousands
+# of roundings, and in the left tail about half of the value itself, farther out more. It does no
+# harm to a network that was **trained** with it. But do not swap one for the other afterwards, and
+# do not call both GELU in a comparison. (The package's `gelu` is erf's, by its own polynomial.)
+
+# %% [markdown]
+# ## 6 Small arrays, and the first call
+#
+# <kbd>deepening</kbd> 10 minutes
+#
+# Swish at **2²⁰** numbers, the size of the published figures: four MiB in, four out. That fits into
+# the L2 cache of an H200, and the kernel takes a few millionths of a second. How long does the
+# *host* take to launch it, compared with that?
+
+# %%
+predict("2**20: the host's launch / the kernel's time", 0.5, within=2, no_effect=1)
+
+# %%
+SMALL = 2**20
+found = recorded(
+    "activation", kernel="silu", shape=str(SMALL), dtype="float32", metric=None, gpu="H200"
+)
+micro = {(figure.variant, figure.metric): 1e3 * figure.median for figure in found}
+clocks = {"time": "GPU alone", "graph": "in a graph", "events": "two events", "launch": "host"}
+print("µs              ", *(f"{words:>11}" for words in clocks.values()))
+for name in ("wide", "two kernels", "CUDA C++", "torch", "torch.compile", "Triton"):
+    cells = [micro.get((name, metric)) for metric in clocks]
+    print(f"{name:16}", *(f"{'' if cell is None else f'{cell:.1f}':>11}" for cell in cells))
+ratio = of_swish("wide", SMALL, "launch") / of_swish("wide", SMALL)
+predict.answer("2**20: the host's launch / the kernel's time", round(ratio, 1))
+
+# %%
+plots.speed_chart(recorded("activation", kernel="silu", metric=None, gpu="H200"), "silu")
+
+# %% [markdown]
+# (Hollow: the published figures; their machine is not named. Blue: the course's kernels; the other
+# colours only tell the programs apart.) `host` is what a launch costs the program that makes it.
+# `two events` is what a careless clock shows, with the launch in it. A replayed **graph** holds the
+# launch ready ([lesson 08](08_streams.ipynb)), and finds its data in L2, where the replay before
+# left it.
+#
+# So whoever times one call of such a size measures launches, and calls them kernels. Numba looks at
+# the type of every argument at each launch, which costs. State the size with every speed-up, and
+# the clock.
+
+# %% [markdown]
+# One more figure that is easily mistaken for a kernel's time: the **first call**. It compiles.
+# After how many calls is it less than 1% of all that was spent? (By the host's clock, for a program
+# that calls again and again.)
+
+# %%
+predict("calls until compilation is below 1%", 1000, within=3)
+
+# %%
+# Both by one clock, the host's: a launch takes it longer than the kernel takes the GPU.
+first, later = of_swish("wide", SMALL, "first call"), of_swish("wide", SMALL, "launch")
+print(f"first call {first:.0f} ms, then {later:.4f} ms")
+mean = (first + 99 * later) / 100
+print(f"mean of 100 calls, the first one counted: {mean / later:,.0f} times too slow")
+calls = math.ceil(0.99 * first / (0.01 * later))
+predict.answer("calls until compilation is below 1%", calls, how="computed")
+
+# %% [markdown]
+# The publication's network timed its inference with such first calls in it. Compilation is not
+# inference. Warm up, then measure ([lesson 03](03_measuring_honestly.ipynb)).
+
+# %% [markdown]
+# ## 7 Store in float16, add in float32
+#
+# <kbd>deepening</kbd> 10 minutes
+#
+# In float32 the shortcut of section 2 lost its digits. And in float16? Its largest number is
+# 65,504, and it has 11 bits. Two more questions. What is the sum of 4,096 ones, added one by one?
+# And that of the squares of 768 numbers of size 10?
+
+# %%
+predict("float16: 4,096 ones, added one by one", 4096, exact=True)
+predict("float16: 768 squares of 10", 76_800, exact=True)
+
+# %%
+with np.errstate(over="ignore"):
+    ones = np.add.accumulate(np.ones(4096, np.float16), dtype=np.float16)[-1]
+    squares = np.add.accumulate(np.full(768, 10, np.float16) ** 2, dtype=np.float16)[-1]
+predict.answer("float16: 4,096 ones, added one by one", float(ones), how="computed")
+predict.answer("float16: 768 squares of 10", float(squares), how="computed")
+
+# %% [markdown]
+# 2,048 + 1 is 2,048 again: the sum stands still, as [lesson 10](10_reductions.ipynb)'s did at 2²⁴.
+# And 76,800 is above the largest. In a LayerNorm that means: a scale of zero, or rows of NaN.
+# **Store in float16 if you like, add in float32.** The package does:
+
+# %%
+halves = (10 * normal).astype(np.float16)
+error = np.abs(norm.layer_norm(halves) - exact_norm(halves)).max()
+print("float16 in and out, sums in float32: error below 2e-3:", error < 2e-3)
+
+# %% [markdown]
+# And storing in float16 pays. GELU of 2²⁶ numbers, the package's kernel `wide`: how many times as
+# fast as with float32?
+
+# %%
+predict("GELU in float16, times as fast", 2, within=1.25, no_effect=1)
+
+# %%
+single, half = (
+    h200("activation", "gelu", "wide", str(BIG), dtype=d) for d in ("float32", "float16")
+)
+print(f"float32 {single:.3f} ms, float16 {half:.3f} ms")
+predict.answer("GELU in float16, times as fast", round(single / half, 2))
+
+# %% [markdown]
+# ## 8 What others fused
+#
+# <kbd>deepening</kbd> 10 minutes
+#
+# In section 4 fusing gave 2, what the bytes say. And the fused kernels of others? They move the
+# same bytes as a LayerNorm alone. So they should take as long as one. Do they?
 
 # %%
 print("                       LayerNorm   fused with GELU    GB/s")
 for rows in (LONG_ROWS, SHORT_ROWS):
-    alone, its = of_norm(rows), of_norm(rows, FUSED)
+    alone, fused_times = of_norm(rows), of_norm(rows, FUSED)
     for name in ("registers", "torch.compile", "Triton", "CUDA C++"):
-        rate = copies[rows] * COPY / its[name]
-        print(f"{rows:11} {name:13}{alone[name]:7.3f}{its[name]:15.3f} ms{rate:12,.0f}")
+        rate = copies[rows] * COPY / fused_times[name]
+        print(f"{rows:11} {name:13}{alone[name]:7.3f}{fused_times[name]:15.3f} ms{rate:12,.0f}")
 
 # %% [markdown]
 # Not all, not always. Where `fused` takes longer, the kernel has a slow half of its **own**. The
@@ -792,13 +811,13 @@ for rows in (LONG_ROWS, SHORT_ROWS):
 
 # %%
 for kernel in ("layer norm", FUSED):
-    its = [published[kernel, "4096x1024", name] for name in ("torch", "CUDA C++", "Triton")]
-    print(f"{kernel:18}", *(f"{time:8.4f}" for time in its), "   torch, CUDA C++, Triton")
-for name, time in zip(("CUDA C++", "Triton"), its[1:], strict=True):
-    print(f"fused, {name:9}{its[0] / time:.2f} times as fast as PyTorch's two kernels")
+    theirs = [published[kernel, "4096x1024", name] for name in ("torch", "CUDA C++", "Triton")]
+    print(f"{kernel:18}", *(f"{time:8.4f}" for time in theirs), "   torch, CUDA C++, Triton")
+for name, time in zip(("CUDA C++", "Triton"), theirs[1:], strict=True):
+    print(f"fused, {name:9}{theirs[0] / time:.2f} times as fast as PyTorch's two kernels")
 
 # %% [markdown]
-# It was reported as the success of fusion. What is the rate of the fused kernels, compared with
+# That was reported as the success of fusion. What is the rate of the fused kernels, compared with
 # that of PyTorch's unfused pair?
 
 # %%
@@ -811,10 +830,10 @@ predict(
 
 # %%
 megabytes = 8 * 4096 * 1024 / 1e6
-for name, time, transfers_ in (("torch, two", its[0], 4), ("CUDA C++", its[1], 2)):
-    print(f"{name:11} moves {transfers_} arrays at {transfers_ / 2 * megabytes / time:4.0f} GB/s")
-print(f"Triton      moves 2 arrays at {megabytes / its[2]:4.0f} GB/s")
-rate = (its[0] / its[2]) / (4 / 2)
+for name, time, arrays in (("torch, two", theirs[0], 4), ("CUDA C++", theirs[1], 2)):
+    print(f"{name:11} moves {arrays} arrays at {arrays / 2 * megabytes / time:4.0f} GB/s")
+print(f"Triton      moves 2 arrays at {megabytes / theirs[2]:4.0f} GB/s")
+rate = (theirs[0] / theirs[2]) / (4 / 2)
 question = "published: rate of the fused Triton kernel / rate of PyTorch's pair"
 predict.answer(question, round(rate, 2), how="computed")
 
@@ -825,17 +844,22 @@ predict.answer(question, round(rate, 2), how="computed")
 #
 # The same size on our H200, beside theirs. There a launch takes the host about as long as the GPU
 # works, often longer, so a careless clock shows little of the kernels. (`long` is the package's
-# step for the longest rows: more of it below.)
+# step for the longest rows: more of it in section 9.)
 
 # %%
 figures = recorded("norm", kernel=FUSED, metric=None, gpu="H200")
 plots.speed_chart(figures, FUSED, shapes=["4096x1024"])
 
 # %% [markdown]
-# How near to the roof is LayerNorm with GELU at **other lengths**? Each recorded array has about
-# 2²⁶ numbers, cut into rows of 64 to 65,536. `layer_norm` chooses the step. Of long rows a part is
-# in a block's registers and the rest in **shared memory** (step `registers and shared memory`), so
-# each number is still read once. Only a row that does not fit there either is read twice (`long`).
+# ## 9 Other lengths
+#
+# <kbd>deepening</kbd> 5 minutes
+#
+# How near to the roof is LayerNorm with GELU for rows of other lengths? Each recorded array has
+# about 2²⁶ numbers, cut into rows of 64 to 65,536. `layer_norm` chooses the step. Of long rows a
+# part is in a block's registers and the rest in **shared memory** (step `registers and shared
+# memory`), so each number is still read once. Only a row that does not fit there either is read
+# twice (`long`).
 
 
 # %%
@@ -883,6 +907,13 @@ for length in LENGTHS:
 # The rates are measured. The reasons follow from the kernel's code; no counter confirmed them.
 
 # %% [markdown]
+# For LayerNorm alone `registers` and `torch.compile` are level (section 3). Both read x once from
+# memory. Both also ask the L2 cache to keep x longer than the results, so that results leave the
+# cache first (`load4_kept` in `course/kernels/intrinsics.py`). An earlier `registers` did not ask,
+# and took 3% longer for rows of 4,096. How was that found? By reading the code that `torch.compile`
+# had made.
+
+# %% [markdown]
 # On **your own GPU** the next cell times the package's two ways. Without one it gives the bound.
 
 # %%
@@ -895,10 +926,13 @@ for method in ("block", "registers"):
         print(benchmark(launch, *arguments, bytes=8 * 16_384 * 4096))
 
 # %% [markdown]
-# ## 4 What the GPU's counters say
+# ## 10 What the GPU's counters say
 #
-# So far: times, and counts of the source. Nsight Compute (lesson 07) read the hardware's counters
-# of the fast steps, each on 2²⁶ numbers (sum and softmax are those of lesson 10):
+# <kbd>deepening</kbd> 10 minutes
+#
+# So far: times, and counts of the source. Nsight Compute ([lesson 07](07_reading_a_profiler.ipynb))
+# read the hardware's counters of the fast steps, each on 2²⁶ numbers (sum and softmax are those of
+# [lesson 10](10_reductions.ipynb)):
 #
 # - *DRAM*: the bytes that device memory moved, in percent of the data sheet's 4.8 TB/s;
 # - *SM*: how busy the busiest unit of the multiprocessors was;
@@ -908,8 +942,6 @@ for method in ("block", "registers"):
 
 # %%
 predict("fused kernel: DRAM, % of peak", 90, within=1.25)
-
-# %%
 predict("fused kernel: SM, % of peak", 30, within=1.25)
 
 # %%
@@ -926,23 +958,21 @@ for kernel in PROFILED:
 print(f"{'a copy':20}{100 * COPY / 4800:5.0f}%")
 dram, sm = (profile.counter(FUSED, metric) for metric in METRICS[:2])
 predict.answer("fused kernel: DRAM, % of peak", round(dram), unit="%")
-
-# %%
 predict.answer("fused kernel: SM, % of peak", round(sm), unit="%")
 
 # %% [markdown]
 # That is what the roof of memory looks like from within. Memory moves nearly what it moves in a
 # copy. x came from it once (*read*, in units of x's size), as you counted. Of what was written,
 # about a tenth is still in the L2 cache at the end. Most of all, warps wait for loads
-# (`long_scoreboard`, lesson 07).
+# (`long_scoreboard`, [lesson 07](07_reading_a_profiler.ipynb)).
 #
 # GELU keeps the multiprocessors busier than LayerNorm alone, but in time that was spent waiting.
 # That is why fusing costs next to nothing here.
 
 # %% [markdown]
 # Occupancy need not be 100%. `gelu` and `silu` reach as much of memory with fewer warps: it is
-# enough if the loads under way fill memory's time. (101%? That is a quotient of two
-# counters, probably read in two runs of the kernel.)
+# enough if the loads under way fill memory's time. (101%? That is a quotient of two counters,
+# probably read in two runs of the kernel.)
 #
 # But it can be too low. The last row is LayerNorm's way back, which training needs. It reads two
 # arrays and holds a row of each in registers. So few warps fit that memory is idle for a good part
@@ -956,7 +986,174 @@ print(f"LayerNorm's way back: {torch_backward / backward:.2f} times as fast as P
 print(f"at the roof it would be {backward / least_time:.2f} times as fast as it is")
 
 # %% [markdown]
-# ## 5 Looking back
+# ## 11 A faster activation in a small network
+#
+# <kbd>deepening</kbd> 20 minutes
+#
+# The publication put its GELU and Swish into a small network that reads handwritten digits. In a
+# **convolution** a pixel becomes a sum over itself and its eight neighbours, each times a weight of
+# its own: nine weights. Sixteen such sets of weights make 16 numbers of each pixel. (So in the
+# second convolution a sum has 9 · 16 = 144 weights.) A **Linear** multiplies by a matrix of weights
+# and adds a bias.
+
+# %% [markdown]
+# | layer | numbers of an image |
+# |---|---|
+# | 3 × 3 convolution, activation | 8 × 8 → 16 · 8 × 8 |
+# | the largest of each 2 × 2 | → 16 · 4 × 4 |
+# | convolution, activation, largest | → 32 · 2 × 2 |
+# | Linear, activation | 128 → 64 |
+# | Linear | 64 → 10 scores |
+
+# %% [markdown]
+# The first trap comes before any clock. There are three activations, and a network can be computed
+# with another one than it was trained with: nothing complains. Say how many of 360 held-out digits
+# a network reads right that was trained with ReLU and computes GELU, in percent. With its own it is
+# 98.3%.
+
+# %%
+predict("trained with ReLU, computed with GELU: % right", 50, within=1.1, no_effect=98.3)
+
+# %%
+from dataclasses import replace
+
+from course.models import digits
+
+
+images, labels = digits.held_out()
+print("trained with   computed with " + "".join(f"{name:>8}" for name in digits.ACTIVATIONS))
+for name in digits.ACTIVATIONS:
+    trained = digits.Weights.trained(name)
+    right = [
+        digits.accuracy(digits.reference(images, replace(trained, activation=other)), labels)
+        for other in digits.ACTIVATIONS
+    ]
+    print(f"{name:29}" + "".join(f"{share:8.1%}" for share in right))
+    if name == "relu":
+        exchanged = 100 * right[digits.ACTIVATIONS.index("gelu")]
+predict.answer(
+    "trained with ReLU, computed with GELU: % right", round(exchanged, 1), how="computed"
+)
+
+# %% [markdown]
+# On the diagonal are the three networks as they should be: an image is 0.3 points, so they are
+# equally good. Five of the six exchanges lose 2 to 4 points. The sixth loses nothing, SiLU's
+# weights with GELU: the two curves are alike. But that you know only when you have counted. So who
+# exchanges the activation trains again; here each has weights of its own.
+
+# %% [markdown]
+# The course computes it in three ways. With **nine** kernels, each has a layer. With **four**, the
+# activation and the largest of four are in the kernel of the layer before them. With **one**, each
+# block has an image, and computes all of it. Bytes, traced, for 16 images:
+
+# %%
+network = digits.Network(digits.Weights.trained("silu"))
+there = cuda.to_device(np.ascontiguousarray(images[:16]))
+results = cuda.device_array((16, 10), np.float32)
+print("kernels    bytes  digits right")
+for method in ("naive", "fused", "whole"):
+    kernels = network.program(method).steps(there, results)
+    moved_bytes = sum(
+        trace(kernel, *how, *arguments, gpu="H200").unique_bytes
+        for _, kernel, how, arguments in kernels
+    )
+    share = digits.accuracy(network(images, method), labels)
+    print(f"{len(kernels):7} {moved_bytes:8,}  {share:12.1%}")
+
+# %% [markdown]
+# Bytes and launches say: nine are worst, one is best. And the **activation**? In PyTorch's network
+# we replace its ReLU by a Numba kernel of ours, which is no slower, and change nothing else. How
+# many times as long does a caller wait for the scores of 128 images?
+
+# %%
+predict("PyTorch with our ReLU against PyTorch, times the wait", 1, within=2, no_effect=1)
+
+
+# %%
+def of_digits(name, metric="time"):
+    """Return a recorded median of the network with ReLU and 128 images [µs]."""
+    return 1e3 * h200("cnn", "digits relu", name, "128", metric)
+
+
+PROGRAMS_OF_DIGITS = {
+    "torch": "PyTorch",
+    "torch, Numba activation": "PyTorch with our ReLU",
+    "torch, Triton activation": "PyTorch with Triton's",
+    "torch.compile": "PyTorch compiled",
+    "naive": "our nine kernels",
+    "fused": "our four",
+    "whole": "our one",
+}
+waits = {}
+print("ReLU, 128 images        caller waits   of it GPU   waits, in a graph [µs]")
+for name, said in PROGRAMS_OF_DIGITS.items():
+    waits[name] = of_digits(name, "latency")
+    work = of_digits(name)
+    in_a_graph = of_digits(f"{name}, graph", "latency")
+    print(f"{said:22}{waits[name]:14.0f}{work:12.1f}{in_a_graph:16.0f}")
+longer = waits["torch, Numba activation"] / waits["torch"]
+predict.answer("PyTorch with our ReLU against PyTorch, times the wait", round(longer, 1))
+
+# %% [markdown]
+# For the GPU all three activations are alike to a percent: a ReLU of so few numbers is one short
+# launch among many. But each launch from PyTorch through Numba costs the host some 200 µs more: it
+# has to turn tensors into arguments. So the exchange of a fast kernel for a fast kernel made the
+# network four times slower. In a graph nothing of that is left, and nothing is gained.
+#
+# What does pay is what lies *between* the kernels: one launch instead of nine.
+
+# %%
+figures = recorded("cnn", gpu="H200", metric=None)
+plots.latency_by_batch(figures)
+
+# %% [markdown]
+# Time hardly grows with the batch: all of them wait for starts, not for work. (Solid lines are the
+# host's: from batch to batch some jump by more than a factor of two. Dashed ones are steady, but
+# for PyTorch's step after 16: its library seems to choose another convolution.)
+#
+# Now against PyTorch, solid with solid, dashed with dashed. A graph beside a plain call would be
+# another speed-up that says nothing about kernels.
+
+# %%
+plots.speedup_by_batch(figures)
+
+# %% [markdown]
+# What is honest to say? One kernel is 2.3 to 4.6 times as fast as PyTorch when both are in a graph,
+# four kernels 1.6 to 2.9 times. Nine are about as fast as PyTorch, 0.7 to 1.2 times.
+#
+# And how well is the GPU used? **Efficiency**: the least time that the roofs allow, over the GPU's
+# time. Guess for one kernel and 128 images, in percent.
+
+# %%
+predict("efficiency of one kernel, 128 images, %", 50, within=2)
+
+# %%
+used = h200("cnn", "digits relu", "whole", "128", "efficiency")
+predict.answer("efficiency of one kernel, 128 images, %", round(100 * used, 1))
+plots.efficiency_by_batch(figures)
+
+# %% [markdown]
+# Small work does not fill a large GPU. Twice the images take the same time, so efficiency doubles,
+# and it is still below 6%. Speed-ups do not say that: one may be four times as fast and use a
+# twentieth.
+#
+# The publication timed this network's inference with first calls in the mean (section 6). How many
+# times too long is the mean of 100 calls of our one kernel, with the first one in it?
+
+# %%
+predict("mean with the first of 100 calls, times too long", 2, within=3, no_effect=1)
+
+# %%
+first = 1e3 * h200("cnn", "digits gelu", "whole", "16", "first call")
+usual = 1e3 * h200("cnn", "digits gelu", "whole", "16", "latency")
+print(f"first call {first:,.0f} µs, then {usual:.0f} µs")
+mean = (first + 99 * usual) / 100
+predict.answer("mean with the first of 100 calls, times too long", round(mean / usual))
+
+# %% [markdown]
+# ## 12 Looking back
+#
+# <kbd>deepening</kbd> 5 minutes
 #
 # Four comparisons from one publication, each true as a measurement. As claims:
 #
@@ -985,6 +1182,7 @@ progress(13)
 #   registers.
 # - Count, mean and squares of two parts can be merged, so LayerNorm is a reduction, too.
 # - Float16 sums stand still or overflow: store in float16, add in float32.
+# - A faster activation in a small network gains nothing, and another one needs another training.
 
 # %% [markdown]
 # ## Questions
@@ -994,6 +1192,7 @@ progress(13)
 # 3. Why are two passes over registers better than Welford's one pass over them?
 # 4. A fused kernel of three steps saves 7 → 2 transfers, and is 2.5 times as fast. Good?
 # 5. At which means of its rows does `squares` fail, and why did its tests pass?
+# 6. A faster GELU in a trained ReLU network: "1.3 times as fast". What do you look at?
 #
 # <details><summary>Answers</summary>
 #
@@ -1005,6 +1204,8 @@ progress(13)
 #    slow half.
 # 5. Where the mean is a thousand times the spread or more. Tests with mean 0 have nothing to
 #    cancel.
+# 6. How many it still gets right: it was trained with ReLU. And whether both were called in the
+#    same way: with or without a graph, first call in or out.
 #
 # </details>
 
@@ -1016,6 +1217,8 @@ progress(13)
 # - Write the shifted sum: subtract a row's first number, then take the shortcut. Up to which mean
 #   is it good? Which rows break it?
 # - Take a speed-up from a paper or a README that you know. Which of the four comparisons is it?
+# - If you have MNIST's files: train the digit network on them with `python -m tools.train_cnn silu
+#   --mnist FOLDER --out FILE` (minutes), and let the three programs read its test images.
 
 # %% [markdown]
 # ## Common misconceptions
@@ -1025,6 +1228,7 @@ progress(13)
 #   copy.
 # - *"A formula that is right is right in float32."* The variance below zero came from one.
 # - *"Fused means optimal."* Compare the rate with that of a copy.
+# - *"A faster activation makes a faster network."* Not if starts take the time.
 # - *"A speed-up over PyTorch."* Over which of its calls, and how many kernels were that?
 
 # %% [markdown]
@@ -1034,4 +1238,4 @@ progress(13)
 # - D. Hendrycks and K. Gimpel, [GELU](https://arxiv.org/abs/1606.08415), 2016.
 # - T. Dao and others, [FlashAttention](https://arxiv.org/abs/2205.14135), 2022: attention fused,
 #   with the online softmax inside. Lesson 18 comes to it.
-# - Next in the course: lesson 14, A network in one kernel.
+# - Next in the course: [lesson 14](14_a_network_in_one_kernel.ipynb), A network in one kernel.

@@ -23,21 +23,26 @@
 # %% [markdown]
 # ## What you need
 #
-# Lesson 06: its ladder, with the deep end (two buffers, warp tiles). Lesson 03 for roofs. No GPU is
-# needed: what is counted runs here, what is timed was recorded on an NVIDIA H200.
+# [Lesson 06](06_reuse_reuse_reuse.ipynb): its ladder, with the deepening sections (two buffers,
+# warp tiles). [Lesson 03](03_measuring_honestly.ipynb) for roofs. No GPU is needed: what is counted
+# runs here, what is timed was recorded on an NVIDIA H200.
 
 # %% [markdown]
 # ## How long it takes
 #
-# About 1 hour with the two exercises. The core is sections 1 to 3: 40 minutes. Sections 4 and 5,
-# how the package's kernels do it, deepen it.
+# About 55 minutes with the two exercises.
+#
+# Core: sections 1 to 3, 5 and 6, 35 minutes. Deepening: section 4, 20 minutes.
 
 # %% [markdown]
 # ## 1 Units that multiply halves
 #
+# <kbd>core</kbd> 5 minutes
+#
 # An H200 has units that multiply small matrices: **tensor cores**. A warp hands them a piece of
 # 16×16 and one of 16×8, and gets 16×8 sums back. They take **halves**, float16, and are far faster
-# than the units of lesson 06. But a half has 11 bits, and float32 has 24.
+# than the units of [lesson 06](06_reuse_reuse_reuse.ipynb). But a half has 11 bits, and float32 has
+# 24.
 
 # %%
 import numpy as np
@@ -58,7 +63,6 @@ print(f"{rates['tensor_float16'] / rates['float32']:.0f} times as fast, measured
 
 # %%
 predict("relative error with factors in halves", 0.0002, within=3)
-
 
 # %%
 rng = np.random.default_rng(6)
@@ -89,6 +93,8 @@ predict.answer(
 
 # %% [markdown]
 # ## 2 Two halves for one number
+#
+# <kbd>core</kbd> 15 minutes
 #
 # Factors in halves are at least eighty times worse. The cure: write each number as a **sum of two
 # halves**. `upper` is the number, rounded; `lower` is what rounding left over, rounded. Each has 11
@@ -128,8 +134,8 @@ total += lower_u @ lower_v
 print(f"  + lower lower     below 1e-6: {relative_error(total) < 1e-6}")
 
 # %% [markdown]
-# Three products are enough; the fourth is below what float32 can show. Three at so much higher a
-# speed are still a bargain.
+# Three products are enough; the fourth is below what float32 can show. Units that are so much
+# faster can make three.
 #
 # **But halves have a short range.** The largest is 65,504, the smallest 6·10⁻⁸. What becomes of
 # numbers near a millionth?
@@ -183,6 +189,8 @@ check("split-in-halves", split)
 # %% [markdown]
 # ## 3 Sums outside
 #
+# <kbd>core</kbd> 5 minutes
+#
 # **Tensor cores add carelessly.** They keep float32 sums, but they cut bits off where others
 # round. Cutting always goes the same way, so the errors do not cancel. Add 4,096 random numbers
 # both ways:
@@ -207,16 +215,19 @@ for name, sum_ in (("rounded", rounded), ("cut off", cut_off), ("cut off, added 
     print(f"{name:23} relative error {abs(sum_ - numbers.sum()) / numbers.sum():.0e}")
 
 # %% [markdown]
-# The third line is what the kernel does. After every 16 layers (values of i, as in lesson 06) it
-# takes the sums out of the tensor cores. It adds them to other sums, in registers. There additions
-# round.
+# The third line is what the kernel does. After every 16 layers (values of i, as in [lesson
+# 06](06_reuse_reuse_reuse.ipynb)) it takes the sums out of the tensor cores. It adds them to other
+# sums, in registers. There additions round.
 
 # %% [markdown]
 # ## 4 Split once, in fragments
 #
-# Where are the numbers split? In the warp tiles of lesson 06 (step 9), each number of `u` is
-# brought to shared memory by every block in its row of blocks. Splitting is work. How often would
-# the same number be split there, with blocks of 128×128 and an image of 8192×8192?
+# <kbd>deepening</kbd> 20 minutes
+#
+# Where are the numbers split? In the warp tiles of [lesson 06](06_reuse_reuse_reuse.ipynb) (step
+# 9), each number of `u` is brought to shared memory by every block in its row of blocks. Splitting
+# is work. How often would the same number be split there, with blocks of 128×128 and an image of
+# 8192×8192?
 
 # %%
 predict("times that blocks split the same number of u", 64, exact=True)
@@ -232,10 +243,10 @@ predict.answer("times that blocks split the same number of u", 8192 // 128, how=
 # edge, a k that fills no tile. Behind them are zeros.
 
 # %% [markdown]
-# The third kernel (`course/kernels/reconstruct/tensor_tiles.py`) is lesson 06's step 8 with other
-# products: asynchronous copies bring the next tile of fragments while this one is multiplied. In
-# step 8 they could not pay, since `s` had to be multiplied on the way. Here nothing is left to do
-# on the way.
+# The third kernel (`course/kernels/reconstruct/tensor_tiles.py`) is [lesson
+# 06](06_reuse_reuse_reuse.ipynb)'s step 8 with other products: asynchronous copies bring the next
+# tile of fragments while this one is multiplied. In step 8 they could not pay, since `s` had to be
+# multiplied on the way. Here nothing is left to do on the way.
 #
 # What does the pass cost? It reads both factors and writes as many bytes again. At 8192×8192 with
 # k = 2048:
@@ -248,7 +259,8 @@ print(f"at least {seconds * 1e3:.2f} ms of reading and writing")
 # %% [markdown]
 # With few values of i, as in a stack of small images, the pass would cost more than the products.
 # Up to k = 56 there is none: each block brings its rows and columns whole, splits them in registers
-# and multiplies (`course/kernels/reconstruct/thin_tiles.py`). Lesson 09 shows what that gives.
+# and multiplies (`course/kernels/reconstruct/thin_tiles.py`). [Lesson
+# 09](09_a_thousand_images.ipynb) shows what that gives.
 
 # %% [markdown]
 # ### A product by hand
@@ -320,9 +332,12 @@ check("one-product", one_product)
 # %% [markdown]
 # ## 5 Past cuBLAS
 #
-# The simulator has the tensor cores' instructions as well. Here are both kinds, each with its three
-# kernels, on the arrays of this lesson: **halves in pairs**, and **TF32**, the fast-and-loose
-# choice. TF32 is float32 rounded to 11 bits, as many as a half has.
+# <kbd>core</kbd> 5 minutes
+#
+# The simulator has the tensor cores' instructions as well. Here are both kinds on the arrays of
+# this lesson. Each has three kernels, two that split the factors and one that multiplies (section
+# 4). They are: **halves in pairs**, and **TF32**, the fast-and-loose choice. TF32 is float32
+# rounded to 11 bits, as many as a half has.
 
 # %%
 for name in ("tensor cores", "tf32"):
@@ -352,8 +367,10 @@ print(ladder.measure("tensor cores"))
 # %% [markdown]
 # ## 6 Looking back
 #
-# The ladder's last step in the picture of lesson 06. Tensor cores have a roof of their own, and the
-# step makes three products for each one that counts here.
+# <kbd>core</kbd> 5 minutes
+#
+# The ladder's last step in the picture of [lesson 06](06_reuse_reuse_reuse.ipynb). Tensor cores
+# have a roof of their own, and the step makes three products for each one that counts here.
 
 # %%
 steps = ["tiled", "wide", "warp tiles", "tensor cores"]

@@ -399,7 +399,7 @@ def test_misaligned_accesses_are_an_error_of_their_own():
 
 def test_every_error_of_the_simulator_has_its_turn():
     import warpsim as simt
-    from course.checks import kernels, verdicts
+    from course.checks import simulating, verdicts
 
-    assert set(kernels.ERRORS) == simt.ERRORS
+    assert set(simulating.ERRORS) == simt.ERRORS
     assert set(verdicts.FAILURES) >= simt.ERRORS

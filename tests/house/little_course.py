@@ -28,6 +28,8 @@ LESSON = '''\
 # %% [markdown]
 # ## How long it takes
 # About 5 minutes.
+#
+# Core: all sections, 10 minutes.
 
 # %%
 import os
@@ -42,6 +44,8 @@ def check(name, function):
 
 # %% [markdown]
 # ## 1 Squares
+#
+# <kbd>core</kbd> 10 minutes
 #
 # ### Exercise: square
 

@@ -1,16 +1,22 @@
 """What lesson 13 says in words of recorded figures and of numbers is true of them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from course import recorded_roofs
 from course.kernels import norm
 from course.measure.recorded import recorded
+from course.models.digits import data
+from course.models.digits import network as cnn
 from course.plots import original
 from lessons.lesson13 import pictures, profile
 from tests.lessons.test_claims_lesson10 import of
 
 BIG, SMALL = str(2**26), str(2**20)
+IMAGES = (16, 32, 64, 128)
+ACTIVATIONS = ("relu", "gelu", "silu")
 
 
 def of_swish(variant, shape=BIG, metric="time"):
@@ -228,3 +234,75 @@ def test_compiling_is_below_1_percent_after_712701_calls_by_the_hosts_clock():
     each = {figure.metric: figure.median for figure in figures}
     assert each["launch"] > each["time"]  # so the host is what a program waits for
     assert int(np.ceil(99 * each["first call"] / each["launch"])) == 712_701
+
+
+# --- digits ---------------------------------------------------------------------------------------
+
+
+def wait(program, batch, activation="relu"):
+    return 1e3 * of("cnn", f"digits {activation}", program, str(batch), "latency")
+
+
+def gpu_time(program, batch, activation="relu"):
+    return 1e3 * of("cnn", f"digits {activation}", program, str(batch))
+
+
+def test_a_faster_activation_gains_nothing_and_costs_the_caller():
+    for batch in IMAGES:
+        times = [gpu_time(f"torch{more}", batch) for more in
+                 ("", ", Numba activation", ", Triton activation")]  # fmt: skip
+        assert max(times) < 1.015 * min(times)
+        graphs = [wait(f"torch{more}, graph", batch) for more in ("", ", Numba activation")]
+        assert max(graphs) < 1.03 * min(graphs)
+    longer = wait("torch, Numba activation", 128) - wait("torch", 128)
+    assert longer / 3 == pytest.approx(200, rel=0.12)  # three activations
+    assert 4 < wait("torch, Numba activation", 128) / wait("torch", 128) < 5
+
+
+@pytest.mark.parametrize(
+    ("program", "least", "most"), [("whole", 2.3, 4.6), ("fused", 1.6, 2.9), ("naive", 0.7, 1.2)]
+)
+def test_how_many_times_faster_than_pytorch_each_program_is_in_a_graph(program, least, most):
+    ratios = [
+        wait("torch, graph", batch, name) / wait(f"{program}, graph", batch, name)
+        for name in ACTIVATIONS
+        for batch in IMAGES
+    ]
+    assert round(min(ratios), 1) == least and round(max(ratios), 1) == most
+
+
+def test_small_work_does_not_fill_the_gpu():
+    for name in ACTIVATIONS:
+        used = [
+            100 * of("cnn", f"digits {name}", "whole", str(batch), "efficiency") for batch in IMAGES
+        ]
+        assert used[-1] < 6
+        for before, after in zip(used, used[1:], strict=False):
+            assert 1.8 < after / before < 2.05
+        assert gpu_time("whole", 128, name) < 1.1 * gpu_time("whole", 16, name)
+
+
+def test_dashed_lines_are_steady_but_for_pytorch_after_16_images():
+    for name in ACTIVATIONS:
+        for program in ("whole", "fused", "naive"):
+            waits = [wait(f"{program}, graph", batch, name) for batch in IMAGES]
+            assert max(waits) < 1.25 * min(waits)
+        waits = [wait("torch, graph", batch, name) for batch in IMAGES]
+        assert waits[1] > 1.4 * waits[0] and max(waits[1:]) < 1.1 * min(waits[1:])
+
+
+def test_five_of_six_exchanged_activations_lose_and_one_loses_nothing():
+    images, labels = data.held_out()
+    lost = []
+    for name in ACTIVATIONS:
+        weights = cnn.Weights.trained(name)
+        right = {
+            other: cnn.accuracy(cnn.reference(images, replace(weights, activation=other)), labels)
+            for other in ACTIVATIONS
+        }
+        assert right[name] > 0.98
+        others = [other for other in ACTIVATIONS if other != name]
+        lost += [(100 * (right[name] - right[other]), name, other) for other in others]
+    (least, *exchanged), *more = sorted(lost)
+    assert exchanged == ["silu", "gelu"] and -0.5 < least <= 0
+    assert round(more[0][0]) == 2 and round(more[-1][0]) == 4

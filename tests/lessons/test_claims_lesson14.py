@@ -1,15 +1,11 @@
 """What lesson 14 says in words about recorded figures is true of the files that it shows."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from course import bound, recorded_roofs, trace
 from course.measure.occupancy import occupancy
 from course.measure.recorded import recorded as find
-from course.models.digits import data
-from course.models.digits import network as cnn
 from course.models.spectral import network
 from course.models.spectral.data import spectra
 from course.models.spectral.weights import Weights, multiplications
@@ -17,8 +13,6 @@ from course.models.spectral.weights import Weights, multiplications
 BATCHES = (32, 64, 128, 256, 512, 4096, 65536)
 FEW = BATCHES[:5]
 MODES = ("torch.compile default", "torch.compile max-autotune-no-cudagraphs")
-IMAGES = (16, 32, 64, 128)
-ACTIVATIONS = ("relu", "gelu", "silu")
 H200 = 132, 227 * 1024, (9, 0)  # multiprocessors, bytes of shared memory, capability
 
 
@@ -43,14 +37,6 @@ def launch(name, batch=32):
 
 def empty(name, metric="host in a row"):
     return recorded("spectral", "empty", name, "", metric)
-
-
-def wait(program, batch, activation="relu"):
-    return recorded("cnn", f"digits {activation}", program, batch, "latency")
-
-
-def gpu_time(program, batch, activation="relu"):
-    return recorded("cnn", f"digits {activation}", program, batch)
 
 
 # --- launches -------------------------------------------------------------------------------------
@@ -201,68 +187,3 @@ def test_each_of_ten_kernels_takes_at_least_its_bytes_or_its_operations_whicheve
 def test_all_programs_are_right_to_a_few_roundings(batch):
     for name in ("fused", "folded", "layers", "torch", *MODES):
         assert 1e-7 < recorded("spectral", "spectral", name, batch, "error") / 1e3 < 2.5e-7
-
-
-# --- digits ---------------------------------------------------------------------------------------
-
-
-def test_a_faster_activation_gains_nothing_and_costs_the_caller():
-    for batch in IMAGES:
-        times = [gpu_time(f"torch{more}", batch) for more in
-                 ("", ", Numba activation", ", Triton activation")]  # fmt: skip
-        assert max(times) < 1.015 * min(times)
-        graphs = [wait(f"torch{more}, graph", batch) for more in ("", ", Numba activation")]
-        assert max(graphs) < 1.03 * min(graphs)
-    longer = wait("torch, Numba activation", 128) - wait("torch", 128)
-    assert longer / 3 == pytest.approx(200, rel=0.12)  # three activations
-    assert 4 < wait("torch, Numba activation", 128) / wait("torch", 128) < 5
-
-
-@pytest.mark.parametrize(
-    ("program", "least", "most"), [("whole", 2.3, 4.6), ("fused", 1.6, 2.9), ("naive", 0.7, 1.2)]
-)
-def test_how_many_times_faster_than_pytorch_each_program_is_in_a_graph(program, least, most):
-    ratios = [
-        wait("torch, graph", batch, name) / wait(f"{program}, graph", batch, name)
-        for name in ACTIVATIONS
-        for batch in IMAGES
-    ]
-    assert round(min(ratios), 1) == least and round(max(ratios), 1) == most
-
-
-def test_small_work_does_not_fill_the_gpu():
-    for name in ACTIVATIONS:
-        used = [
-            recorded("cnn", f"digits {name}", "whole", batch, "efficiency") / 10  # percent
-            for batch in IMAGES
-        ]
-        assert used[-1] < 6
-        for before, after in zip(used, used[1:], strict=False):
-            assert 1.8 < after / before < 2.05
-        assert gpu_time("whole", 128, name) < 1.1 * gpu_time("whole", 16, name)
-
-
-def test_dashed_lines_are_steady_but_for_pytorch_after_16_images():
-    for name in ACTIVATIONS:
-        for program in ("whole", "fused", "naive"):
-            waits = [wait(f"{program}, graph", batch, name) for batch in IMAGES]
-            assert max(waits) < 1.25 * min(waits)
-        waits = [wait("torch, graph", batch, name) for batch in IMAGES]
-        assert waits[1] > 1.4 * waits[0] and max(waits[1:]) < 1.1 * min(waits[1:])
-
-
-def test_five_of_six_exchanged_activations_lose_and_one_loses_nothing():
-    images, labels = data.held_out()
-    lost = []
-    for name in ACTIVATIONS:
-        weights = cnn.Weights.trained(name)
-        right = {
-            other: cnn.accuracy(cnn.reference(images, replace(weights, activation=other)), labels)
-            for other in ACTIVATIONS
-        }
-        assert right[name] > 0.98
-        others = [other for other in ACTIVATIONS if other != name]
-        lost += [(100 * (right[name] - right[other]), name, other) for other in others]
-    (least, *exchanged), *more = sorted(lost)
-    assert exchanged == ["silu", "gelu"] and -0.5 < least <= 0
-    assert round(more[0][0]) == 2 and round(more[-1][0]) == 4

@@ -61,7 +61,7 @@ QUESTIONS = [question for path in PATHS for question in asked_in(path)]
 
 
 def test_there_are_questions():
-    assert len(QUESTIONS) > 190
+    assert len(QUESTIONS) > 150
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)
@@ -110,7 +110,11 @@ def outcome_of(text, guess, truth):
         ("sectors of u, s, vt, out, x on the columns", (2, 1, 4, 8), (2.0, 1.0, 2.0, 4.0)),
         ("store requests of two warps, branch by warp", 4, 2),
         ("wavefronts for a product, square", 0.25, 0.75),
-        ("buffered, times as fast as wide", 1.1, 0.97),  # a loss called a gain
+        (  # a loss called a gain
+            "buffered, asynchronous: times as fast as wide",
+            (1.1, 0.82),
+            (0.97, 0.82),
+        ),
         ("% of the run before the second image", 50, 97),
         ("ms in turns, pageable", 14.5, 27.0),  # "it changes nothing"
         ("small images: the original's streams, times faster", 1.6, 0.83),
@@ -138,7 +142,11 @@ def test_a_misconception_is_not_right(text, guess, truth):
     [
         ("are all pixels counted?", "No, some are lost", "no"),
         ("slowest at 64 x 64 after the three loops", "processes", "2 processes"),
-        ("sectors per load request, x on the columns", 1.67, 5 / 3),
+        (
+            "sectors per load request, x on the rows, and on the columns",
+            (6, 1.67),
+            (6.0, 5 / 3),
+        ),
         ("fewest load sectors: width of the block", 16, "16 x 16"),
         ("fewest load sectors: width of the block", "16 x 16", "16 x 16"),
         ("sectors per load and per store, x along the rows of the image", (4, 32), (4.0, 32.0)),

@@ -10,7 +10,7 @@ import pytest
 from course.checks import check
 from course.checks.comparing import wrong_elements
 from course.checks.exercises import KernelExercise, call_with_named, exercises
-from course.checks.kernels import results_of
+from course.checks.simulating import results_of
 from tests.lessons.serial_twins import TWINS, WHO, twins
 
 KERNELS = {name: each for name, each in exercises().items() if isinstance(each, KernelExercise)}

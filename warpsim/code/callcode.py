@@ -16,6 +16,7 @@ from warpsim.front.intrinsics import GRID_GROUP
 from warpsim.front.names import MISSING, KernelName
 from warpsim.front.oracle import dtype_of, plain
 from warpsim.front.pieces import piece_code
+from warpsim.front.trees import walk
 from warpsim.run.halves import FUNCTIONS
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _CHEAP = {abs, min, max, round, math.floor, math.ceil, math.fabs, math.trunc, ma
 
 def is_pure(node: ast.AST) -> bool:
     """True if evaluating the expression on idle lanes does no harm and is not counted."""
-    for child in ast.walk(node):
+    for child in walk(node):
         if isinstance(child, ast.Subscript):
             shape = isinstance(child.value, ast.Attribute) and child.value.attr == "shape"
             if not shape:
@@ -230,7 +231,7 @@ def _intrinsic(emitter: Emitter, node: ast.Call, path: str) -> str:
 
 
 def _assigned_name(emitter: Emitter, node: ast.Call) -> str | None:
-    for statement in ast.walk(emitter.source.tree):
+    for statement in walk(emitter.source.tree):
         if isinstance(statement, ast.Assign) and statement.value is node:
             target = statement.targets[0]
             return target.id if isinstance(target, ast.Name) else None
@@ -255,7 +256,7 @@ def _atomic(emitter: Emitter, node: ast.Call, name: str) -> str:
     ]
     used = not any(
         isinstance(statement, ast.Expr) and statement.value is node
-        for statement in ast.walk(emitter.source.tree)
+        for statement in walk(emitter.source.tree)
     )
     site = emitter.site(node, ast.unparse(node.args[0]))
     name = "cas" if name == "compare_and_swap" else name

@@ -14,6 +14,7 @@ import math
 import re
 from collections import Counter
 from enum import Enum
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from warpsim.front.assigned import DoubtfulReads
 from warpsim.front.liveness import Scopes
 from warpsim.front.names import FOLDED, MISSING, Site, folded
 from warpsim.front.oracle import of_value, plain, unify
+from warpsim.front.trees import walk
 from warpsim.front.types import Typing
 from warpsim.run.memory import ConstantArray
 from warpsim.watch.flows import stored_loads
@@ -67,7 +69,7 @@ class Emitter(Accesses, DoubtfulReads):
             isinstance(node, ast.Raise | ast.Assert)
             or (isinstance(node, ast.Return) and node is not body[-1])
             for statement in body
-            for node in ast.walk(statement)
+            for node in walk(statement)
         )
 
     # ------------------------------------------------------------------ names
@@ -371,6 +373,7 @@ def _key(kind: types.Type) -> Any:
     return kind
 
 
+@cache
 def _literal(code: str) -> Any:
     """The number that a piece of code spells, or None."""
     try:

@@ -362,7 +362,8 @@ def ends_lanes(node: ast.AST) -> bool:
         if isinstance(node, ast.For | ast.While):
             inside = any(walk(child, True) for child in node.body)
             return inside or any(walk(child, in_loop) for child in node.orelse)
-        return any(walk(child, in_loop) for child in ast.iter_child_nodes(node))
+        suites = getattr(node, "body", []), getattr(node, "orelse", [])
+        return any(walk(child, in_loop) for suite in suites for child in suite)
 
     return walk(node, False)
 

@@ -15,6 +15,7 @@ from typing import Any
 from numba import types
 
 from warpsim.front.oracle import dtype_of, plain
+from warpsim.front.trees import walk
 
 #: What is set where control never comes: everything.
 _Names = frozenset[str] | None
@@ -36,18 +37,18 @@ def doubtful_reads(
     known : mapping of ast.AST to bool
         Conditions of `if` that are decided when the kernel is compiled.
     """
-    walk = _Walk(frozenset(assigned), known)
-    walk.suite(body, frozenset(arguments))
+    ways = _Walk(frozenset(assigned), known)
+    ways.suite(body, frozenset(arguments))
     # what a comprehension or `:=` binds is left out: it has a value wherever it can be read
     bound = {
         part.id
         for statement in body
-        for node in ast.walk(statement)
+        for node in walk(statement)
         if isinstance(node, ast.comprehension | ast.NamedExpr)
-        for part in ast.walk(node.target)
+        for part in walk(node.target)
         if isinstance(part, ast.Name)
     }
-    return frozenset(node for node in walk.doubtful if node.id not in bound)
+    return frozenset(node for node in ways.doubtful if node.id not in bound)
 
 
 class DoubtfulReads:
@@ -70,7 +71,7 @@ class DoubtfulReads:
             return f"T.given({variable}, {_dtypes(kind)!r})"
         lines = dict.fromkeys(
             self.source.line(place)
-            for place in ast.walk(self.source.tree)
+            for place in walk(self.source.tree)
             if isinstance(place, ast.Name)
             and place.id == node.id
             and isinstance(place.ctx, ast.Store)
@@ -107,7 +108,7 @@ class _Walk:
         return names
 
     def _reads(self, node: ast.AST | None, names: _Names) -> None:
-        for part in ast.walk(node) if node is not None and names is not None else ():
+        for part in walk(node) if node is not None and names is not None else ():
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
                 self._read(part, names)
 
@@ -124,7 +125,7 @@ class _Walk:
     def _set(node: ast.AST, names: _Names) -> _Names:
         stored = {
             part.id
-            for part in ast.walk(node)
+            for part in walk(node)
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
         }
         return None if names is None else names | stored

@@ -16,6 +16,7 @@ from warpsim.front.elementwise import total_type, ufunc_type
 from warpsim.front.names import MISSING, KernelName, Source
 from warpsim.front.oracle import best_signature, method_type, of_dtype, plain, resolve
 from warpsim.front.pieces import piece_type
+from warpsim.front.trees import walk
 
 if TYPE_CHECKING:
     from warpsim.front.expressions import Expressions
@@ -109,7 +110,7 @@ def _spread(typer: Expressions, node: ast.Call) -> None:
     arguments = []
     for argument in node.args:
         if not isinstance(argument, ast.Starred) or any(
-            isinstance(part, ast.Subscript) for part in ast.walk(argument)
+            isinstance(part, ast.Subscript) for part in walk(argument)
         ):
             arguments.append(argument)
             continue

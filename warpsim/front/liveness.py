@@ -12,6 +12,7 @@ import ast
 from dataclasses import dataclass
 
 from warpsim.front.names import Source
+from warpsim.front.trees import walk
 
 
 @dataclass
@@ -79,7 +80,7 @@ class Scopes:
             self._names(node, path)
 
     def _names(self, node: ast.AST, path: tuple[int, ...]) -> None:
-        for child in ast.walk(node):
+        for child in walk(node):
             if isinstance(child, ast.Name):
                 self._add(child, isinstance(child.ctx, ast.Store), path)
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from numba.core.errors import TypingError, UnsupportedError
 
+from warpsim.front.trees import walk
 from warpsim.run import halves
 
 #: Names that only mean something inside a kernel. A dot stands for an attribute.
@@ -102,10 +103,17 @@ def as_kernel_name(value: Any) -> Any:
         return _REGISTERED[id(value)][1]
     real = sys.modules.get("numba.cuda")
     if real is not None and not isinstance(value, int | float | str | tuple | type(None)):
-        for name in KERNEL_NAMES:
-            if "." not in name and getattr(real, name, MISSING) is value:
-                return KernelName(name)
+        name = _names_in(real).get(id(value))
+        if name is not None and getattr(real, name, MISSING) is value:
+            return KernelName(name)
     return value
+
+
+@cache
+def _names_in(module: ModuleType) -> dict[int, str]:
+    """Which of its objects the names of kernels stand for, by id."""
+    there = ((name, getattr(module, name, MISSING)) for name in KERNEL_NAMES if "." not in name)
+    return {id(value): name for name, value in there if value is not MISSING}
 
 
 def attribute(value: Any, name: str) -> Any:
@@ -208,7 +216,7 @@ def folded(node: ast.AST) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     whole = isinstance(node, (*FOLDED, ast.Tuple, ast.Subscript))
-    if not whole or not all(isinstance(part, _LITERAL) for part in ast.walk(node)):
+    if not whole or not all(isinstance(part, _LITERAL) for part in walk(node)):
         return MISSING
     return _folded(ast.unparse(node))
 
@@ -269,7 +277,7 @@ def _lambda(function: FunctionType, missing: Unsupported) -> tuple[list[str], as
     places = [p[0:1] + p[2:3] for p in code.co_positions() if None not in p and p[3] > p[2]]
     found = [
         node
-        for node in ast.walk(module)
+        for node in walk(module)
         if isinstance(node, ast.Lambda)
         and node.lineno == code.co_firstlineno
         and [argument.arg for argument in node.args.args] == [*code.co_varnames[: code.co_argcount]]
@@ -301,7 +309,7 @@ def read(function: FunctionType) -> Source:
         raise Unsupported(f"{name} has *args, **kwargs or keyword-only arguments: name each one")
     arguments = [argument.arg for argument in (*spec.posonlyargs, *spec.args)]
     stores: dict[str, list[ast.AST]] = {}
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             stores.setdefault(node.id, []).append(node)
     variables = inspect.getclosurevars(function)
@@ -319,7 +327,7 @@ def read(function: FunctionType) -> Source:
 
 def _find_constants(source: Source, stores: dict[str, list[ast.AST]]) -> None:
     """Names that are set once, to an integer that is a literal: Numba takes them for it, too."""
-    for node in ast.walk(source.tree):
+    for node in walk(source.tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             target, value = node.targets[0], node.value
             if (

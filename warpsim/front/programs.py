@@ -16,6 +16,7 @@ from numba import types
 from warpsim.code.statements import LaneProgram, Writer
 from warpsim.front.names import MISSING, KernelName, Source, Unsupported, read
 from warpsim.front.rewriting import rewrite
+from warpsim.front.trees import walk
 from warpsim.front.types import Typer, Typing
 from warpsim.watch.flows import stored_arguments
 
@@ -59,7 +60,7 @@ class Program:
             return inner.typing(arguments, (*callers, self))
 
         source = self.source
-        if any(isinstance(node, ast.Starred) for node in ast.walk(source.tree)):
+        if any(isinstance(node, ast.Starred) for node in walk(source.tree)):
             source = replace(source, tree=copy.deepcopy(source.tree))  # typing spells out the *
         found = self._typings[signature] = Typer(source, signature, callee).run()
         return found
@@ -145,7 +146,7 @@ def _bind_functions(source: Source) -> None:
     In such calls integers and truth values known when compiled are bound, too: they may be shapes
     of arrays and choose branches.
     """
-    for node in ast.walk(source.tree):
+    for node in walk(source.tree):
         function = source.static(node.func) if isinstance(node, ast.Call) else MISSING
         if not hasattr(function, "py_func") or isinstance(function, _Bound) or node.keywords:
             continue
@@ -155,7 +156,7 @@ def _bind_functions(source: Source) -> None:
         inner = program_of(function).source
         stores = {
             part.id
-            for part in ast.walk(inner.tree)
+            for part in walk(inner.tree)
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
         }
         given, kept = [], []

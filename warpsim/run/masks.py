@@ -26,12 +26,13 @@ class Mask:
         A mask that contains this one.
     """
 
-    __slots__ = ("_indices", "_warps", "active", "count", "parent")
+    __slots__ = ("_indices", "_warps", "_whole", "active", "count", "parent")
 
     def __init__(self, active: ndarray, count: int, parent: Mask | None):
         self.active, self.count, self.parent = active, count, parent
         self._warps: int | None = None
         self._indices: ndarray | None = None
+        self._whole: bool | None = None
 
     def __bool__(self) -> bool:
         return self.count > 0
@@ -48,6 +49,13 @@ class Mask:
         if self._indices is None:
             self._indices = np.flatnonzero(self.active)
         return self._indices
+
+    def whole_in(self, root: Mask) -> bool:
+        """Whether each warp has all lanes of the `root`, always the same one, or none of them."""
+        if self._whole is None:
+            lost = (root.active & ~self.active).reshape(-1, 32).any(1)
+            self._whole = not (lost & self.active.reshape(-1, 32).any(1)).any()
+        return self._whole
 
 
 EMPTY = Mask(np.zeros(0, bool), 0, None)

@@ -16,7 +16,8 @@ from warpsim.host.interface import device_memory
 from warpsim.run.masks import Mask
 
 ndarray = np.ndarray
-_I8 = np.dtype("int64")
+_I8, _U8 = np.dtype("int64"), np.dtype("uint64")
+_highest = np.maximum.reduce
 _BOOL = np.dtype("bool")
 
 
@@ -38,8 +39,8 @@ class Array:
 
     __slots__ = (
         "address", "block_offset", "dtype", "fields", "flat", "name", "ndim", "offset", "pending",
-        "pitch", "place", "ragged", "root", "shadow", "shape", "simple", "space", "strides",
-        "written",
+        "pitch", "place", "ragged", "root", "rows", "shadow", "shape", "simple", "space",
+        "strides", "written",
     )  # fmt: skip
 
     def __init__(self, flat, shape, strides, space, name, offset=0, root=None):
@@ -57,6 +58,7 @@ class Array:
         self.place = None  # in a shadow of several arrays: its first unit, units of an element
         self.written = None  # traced shared and local arrays: which elements hold a value
         self.pending = None  # traced shared arrays: elements that asynchronous copies fill
+        self.rows = None  # local, of numbers: a row of all lanes for each element
 
     @property
     def size(self) -> int:
@@ -74,13 +76,24 @@ class Array:
     def byte_strides(self) -> tuple[int, ...]:
         return tuple(stride * self.dtype.itemsize for stride in self.strides)
 
+    def row(self, index: tuple) -> int | None:
+        """Element number of an index that is the same for all lanes, and inside; None else."""
+        place = self.offset
+        if type(place) is not int or len(index) != self.ndim:
+            return None
+        for i, size, stride in zip(index, self.shape, self.strides):
+            if type(i) is not int or not 0 <= i < size:
+                return None
+            place += i * stride
+        return place
+
     @property
     def transposed(self) -> Array:
         return self.derived(self.shape[::-1], self.strides[::-1], self.offset)
 
     def derived(self, shape, strides, offset) -> Array:
         array = Array(self.flat, shape, strides, self.space, self.name, offset, self.root)
-        array.pitch = self.pitch
+        array.pitch, array.rows = self.pitch, self.rows
         return array
 
 
@@ -135,17 +148,17 @@ class Memory:
     """Memory accesses of the running threads."""
 
     # ------------------------------------------------------------------ addresses
-    def bounds(self, index: ndarray) -> tuple[int, int]:
-        """Smallest and largest value over all lanes, kept while the array lives."""
-        found = self._bounds.get(id(index))
+    def highest(self, index: ndarray) -> int:
+        """Largest int64 over all lanes, kept while the array lives; of one below zero, past any."""
+        found = self._highest.get(id(index))
         if found is not None:
-            return found[1], found[2]
-        if len(self._bounds) > 64:
-            self._bounds.clear()
+            return found[1]
+        if len(self._highest) > 64:
+            self._highest.clear()
             self._scaled.clear()
-        low, high = int(index.min()), int(index.max())
-        self._bounds[id(index)] = (index, low, high)
-        return low, high
+        highest = int(_highest(index.view(_U8)))  # below zero is 2**63 and more
+        self._highest[id(index)] = (index, highest)
+        return highest
 
     def scaled(self, index: ndarray, stride: int) -> ndarray:
         """``index * stride``, kept while the array lives: rows of a matrix come back often."""
@@ -185,8 +198,7 @@ class Memory:
                 continue
             if i.dtype != _I8:
                 i = i.astype(_I8)
-            low, high = self.bounds(i)
-            if low < 0 or high >= size:
+            if self.highest(i) >= size:
                 strange = self.mask.active & ((i < 0) | (i >= size))
                 if strange.any():
                     i, outside = self.strange_index(array, index, axis, site, op)
@@ -268,6 +280,10 @@ class Memory:
     # ------------------------------------------------------------------ loads and stores
     def load(self, array: Array, index: tuple, site: int):
         """The element of each lane."""
+        if array.rows is not None and self.counters is None:
+            place = array.row(index)
+            if place is not None:
+                return array.rows[place].copy()
         uniform, varying, bad = self.locate(array, index, site, "load")
         return self.load_at(array, uniform, varying, bad, site)
 
@@ -313,6 +329,11 @@ class Memory:
         """Write the element of each active lane; of lanes that meet, the last one stays."""
         if array.space == "constant":
             self.constant_store(array, site)
+        elif array.rows is not None and self.counters is None and self.mask.count == self.lanes:
+            place = array.row(index)
+            if place is not None:
+                array.rows[place] = value
+                return
         self.store_at(array, *self.locate(array, index, site, "store"), value, site)
 
     def store_at(self, array: Array, uniform, varying, bad, value, site: int) -> None:
@@ -399,6 +420,8 @@ class Memory:
         size = math.prod(shape)
         flat = np.zeros(size * self.lanes, dtype)
         array = Array(flat, shape, contiguous_strides(shape), "local", self.site(site).array)
+        if flat.dtype.names is None:
+            array.rows = flat.reshape(size, self.lanes)
         if self.counters is not None:
             array.written = np.zeros(flat.size, _BOOL)
         self._allocated[self.base + site] = array

@@ -128,7 +128,7 @@ class Threads(
         self.calling: Any = None  # the line on which a function of another module was called
         self.blockDim_x, self.blockDim_y, self.blockDim_z = geometry.block_shape
         self.gridDim_x, self.gridDim_y, self.gridDim_z = geometry.grid
-        self._bounds: dict = {}
+        self._highest: dict = {}
         self._scaled: dict = {}
         self._allocated: dict = {}
         self.counted_apart = False  # the elements of one access, touched one by one

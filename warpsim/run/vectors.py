@@ -21,6 +21,7 @@ from warpsim.watch.advice import wide_cure
 from warpsim.watch.report import index_names
 
 ndarray = np.ndarray
+_together = np.bitwise_or.reduce
 
 
 class WideArray(Array):
@@ -107,7 +108,7 @@ class Vectors:
         access's bytes divide their address.
         """
         index = tuple(
-            i.astype(np.int64, copy=False) if type(i) is ndarray else int(i) for i in index
+            [i.astype(np.int64, copy=False) if type(i) is ndarray else int(i) for i in index]
         )
         self._check_neighbours(array, count, site)
         bad = self._beyond(array, index, count, site, op)
@@ -122,8 +123,9 @@ class Vectors:
         size = count * array.itemsize
         if count > 1 and self.mask:
             first = uniform * array.itemsize + array.root.address
-            odd = (first if varying is None else varying * array.itemsize + first) & (size - 1)
-            if type(odd) is ndarray or odd:
+            odd = first if varying is None else int(_together(varying)) * array.itemsize | first
+            if type(odd) is ndarray or odd & (size - 1):  # of an odd address one part at least
+                odd = (first if varying is None else varying * array.itemsize + first) & (size - 1)
                 odd = self.active_part(bad).active & (odd != 0) if self.active_part(bad) else odd
                 if np.any(odd):
                     lane = int(np.flatnonzero(odd)[0])
@@ -145,8 +147,8 @@ class Vectors:
         bad = None
         for axis, i in enumerate(index):
             size, more = array.shape[axis], count - 1 if axis == len(index) - 1 else 0
-            low, high = self.bounds(i) if type(i) is ndarray else (i, i)
-            if type(size) is not ndarray and low >= 0 and high + more < size:
+            highest = self.highest(i) if type(i) is ndarray else i
+            if type(size) is not ndarray and 0 <= highest < size - more:
                 continue
             outside = self.mask.active & ((i < 0) | (i + more >= size)) if self.mask else None
             if outside is not None and outside.any():

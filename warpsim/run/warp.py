@@ -66,12 +66,9 @@ class Warps:
     def check_members(self, members, site: int) -> None:
         """All lanes that a mask names make the same call, unless they have returned."""
         mask = self.mask
-        if (
-            mask is self.root
-            and type(members) is not ndarray
-            and members & WHOLE_WARP == WHOLE_WARP
-        ):
-            return
+        if type(members) is not ndarray and members & WHOLE_WARP == WHOLE_WARP:
+            if mask is self.root or self.exited is None and mask.whole_in(self.root):
+                return
         named = np.broadcast_to(np.asarray(members), (self.lanes,)).astype(np.int64) & WHOLE_WARP
         outsiders = mask.active & ((named >> self.laneid) & 1 == 0)
         if outsiders.any():

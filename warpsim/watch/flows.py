@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from warpsim.front.names import MISSING, KernelName, Source
+from warpsim.front.trees import walk
 
 #: Functions that change the elements of their first argument.
 _STORING = ("atomic.", "pieces.store", "pieces.copy")
@@ -21,7 +22,7 @@ def stored_arguments(source, callee_stores) -> frozenset[str]:
         Gives, for a device function, the positions of the arguments that it may change.
     """
     stored, aliases = set(), []
-    for node in ast.walk(source.tree):
+    for node in walk(source.tree):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             stored.add(_root(node.value))
         elif isinstance(node, ast.Call):
@@ -33,12 +34,12 @@ def stored_arguments(source, callee_stores) -> frozenset[str]:
                     if position < len(node.args):
                         stored.add(_root(node.args[position]))
         elif isinstance(node, ast.Assign):
-            names = [n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)]
-            used = {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
+            names = [n.id for t in node.targets for n in walk(t) if isinstance(n, ast.Name)]
+            used = {n.id for n in walk(node.value) if isinstance(n, ast.Name)}
             aliases += [(name, used) for name in names]
         elif isinstance(node, ast.For):
-            names = [n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)]
-            used = {n.id for n in ast.walk(node.iter) if isinstance(n, ast.Name)}
+            names = [n.id for n in walk(node.target) if isinstance(n, ast.Name)]
+            used = {n.id for n in walk(node.iter) if isinstance(n, ast.Name)}
             aliases += [(name, used) for name in names]
     grown = True
     while grown:
@@ -65,7 +66,7 @@ def stored_loads(source: Source) -> set[ast.AST]:
     Shared and local arrays are variables here. What a condition asks for reaches nothing, nor does
     what goes into an atomic; nor does a variable that a compare-and-swap checks.
     """
-    nodes = list(ast.walk(source.tree))
+    nodes = list(walk(source.tree))
     checked, own = set(), set()
     for node in nodes:
         if isinstance(node, ast.Call):
@@ -126,4 +127,4 @@ def _path(source: Source, node: ast.Call) -> str:
 
 
 def _names(nodes: list) -> list[ast.Name]:
-    return [part for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)]
+    return [part for node in nodes for part in walk(node) if isinstance(part, ast.Name)]

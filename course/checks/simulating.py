@@ -1,0 +1,108 @@
+"""Simulate a kernel in a case of its exercise: what it stores there, and what it does."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from course import backend
+from course.checks import answers
+from course.checks.comparing import poison
+from course.checks.exercises import KernelExercise, call_with_named
+from course.checks.trials import from_finding, launch_configuration
+from course.checks.verdicts import Failure
+from warpsim import KernelError, trace
+from warpsim.host import gpus
+from warpsim.run.launch import run_kernel
+from warpsim.run.masks import EndlessLoop, limited_steps
+
+# In this order a fault is more likely the cause of the others than their effect.
+ERRORS = ("out-of-bounds", "misaligned", "barrier-divergence", "race", "uninitialised-read")
+MOST_STEPS = 20_000  # passes of one loop; the cases are small
+
+
+def references(exercise: KernelExercise, arguments: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """What is right for the arguments of a case, by the name of each output."""
+    return by_name(exercise, call_with_named(exercise.reference, arguments), arguments)
+
+
+def by_name(
+    exercise: KernelExercise, result: Any, arguments: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+    """What a reference or a mistake gives, by name and in the shapes of the outputs."""
+    names = exercise.outputs + exercise.updated
+    results = result if isinstance(result, dict) else {names[0]: result}
+    wanted = {}
+    for name in names:
+        if name not in results:
+            raise KeyError(f"the reference of exercise {exercise.name!r} returns no {name!r}")
+        value = np.asarray(results[name])
+        wanted[name] = np.broadcast_to(value, arguments[name].shape)
+    return wanted
+
+
+def prepared(
+    exercise: KernelExercise, number: int, expected: dict[str, np.ndarray], *, finite: bool = False
+) -> dict[str, Any]:
+    """The arguments of a case, poison in its outputs."""
+    arguments = exercise.arguments(number)
+    for name in exercise.outputs:
+        arguments[name][...] = poison(expected[name], arguments[name].dtype, finite=finite)
+    return arguments
+
+
+def simulated(
+    exercise: KernelExercise,
+    number: int,
+    answer: Any,
+    arguments: dict,
+    run: Callable = trace,
+) -> Any:
+    """Simulate a case; the arguments' arrays hold the results afterwards."""
+    case = exercise.cases[number]
+    grid, block = launch_configuration(exercise, case, arguments)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), limited_steps(MOST_STEPS):
+            return run(
+                answer,
+                grid,
+                block,
+                *arguments.values(),
+                dynamic_shared=case.shared,
+                gpu=exercise.gpu,
+            )
+    except KernelError as error:
+        raise from_finding(error.finding, (error.finding,)) from error
+    except EndlessLoop as error:
+        raise Failure("endless-loop", f"The kernel does not end. {error}") from error
+    except Exception as error:
+        if answers.is_numba_error(error):
+            raise answers.typing_failure(error, answers.plain_function(answer)) from error
+        raise Failure("raised", f"The launch fails. {backend.one_line(error, 400)}") from error
+
+
+def results_of(exercise: KernelExercise, number: int, kernel: Any) -> dict[str, np.ndarray]:
+    """What a kernel stores in a case, by name; raises Failure where the simulator has an error."""
+    expected = references(exercise, exercise.arguments(number))
+    arguments = prepared(exercise, number, expected)
+    report = simulated(exercise, number, kernel, arguments)
+    for finding in report.findings:
+        if finding.kind in ERRORS:
+            raise from_finding(finding)
+    return {name: arguments[name] for name in expected}
+
+
+def values_of(exercise: KernelExercise, number: int, kernel: Any) -> dict[str, np.ndarray]:
+    """The same without looking for errors but where a kernel ends: in a fifth of the time."""
+    expected = references(exercise, exercise.arguments(number))
+    arguments = prepared(exercise, number, expected)
+    simulated(exercise, number, kernel, arguments, _untraced)
+    return {name: arguments[name] for name in expected}
+
+
+def _untraced(kernel: Any, grid: Any, block: Any, *arguments: Any, dynamic_shared, gpu) -> None:
+    run_kernel(kernel, grid, block, arguments, dynamic_shared, gpu=gpus.find(gpu) if gpu else None)

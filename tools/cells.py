@@ -1,0 +1,182 @@
+"""Find lessons, cut their text into cells, and turn these into what students get."""
+
+import ast
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BEGIN = "### BEGIN SOLUTION"
+END = "### END SOLUTION"
+
+_CELL = re.compile(r'# %%(?P<markdown> \[markdown\])?(?: tags=\[(?P<tags>"\w+"(?:, "\w+")*)\])?')
+
+
+class LessonError(ValueError):
+    """A lesson's source that cannot be cut into cells."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a lesson: its text, its tags, and the line of the file it starts on."""
+
+    kind: str  # "markdown" or "code"
+    source: str
+    tags: tuple[str, ...]
+    line: int
+
+    def __str__(self) -> str:
+        return f"the {self.kind} cell at line {self.line}"
+
+
+def parse(text: str) -> list[Cell]:
+    """Cut a lesson's text into cells.
+
+    Raises
+    ------
+    LessonError
+        If text stands before the first cell, a cell's first line is not understood, a cell is
+        empty, or a markdown cell has a line that is no comment.
+    """
+    cells: list[Cell] = []
+    head: re.Match | None = None
+    start = 0
+    lines: list[str] = []
+
+    def finish() -> None:
+        if head is None:
+            if any(line.strip() for line in lines):
+                raise LessonError("line 1: a lesson starts with `# %% [markdown]`, nothing before")
+            return
+        kind = "markdown" if head["markdown"] else "code"
+        source = _uncomment(lines, start) if kind == "markdown" else "\n".join(lines)
+        source = source.strip("\n")
+        if not source.strip():
+            raise LessonError(f"line {start}: the cell is empty")
+        tags = tuple(re.findall(r"\w+", head["tags"] or ""))
+        cells.append(Cell(kind, source, tags, start))
+
+    for number, line in enumerate(text.splitlines(), start=1):
+        line = line.rstrip()
+        if line.startswith("# %%"):
+            finish()
+            head, start, lines = _CELL.fullmatch(line), number, []
+            if head is None:
+                raise LessonError(
+                    f"line {number}: {line!r} is no cell's first line; write `# %%`, "
+                    '`# %% [markdown]` or `# %% tags=["exercise"]`'
+                )
+        else:
+            lines.append(line)
+    finish()
+    if not cells:
+        raise LessonError("line 1: the lesson has no cell")
+    return cells
+
+
+def _uncomment(lines: list[str], start: int) -> str:
+    text = []
+    for number, line in enumerate(lines, start=start + 1):
+        if line and line != "#" and not line.startswith("# "):
+            raise LessonError(f"line {number}: a line of a markdown cell starts with `# `")
+        text.append(line[2:])
+    return "\n".join(text)
+
+
+def paths(root: Path = ROOT) -> list[Path]:
+    """Return the lessons' texts below `root`, in order: in each folder the file cut in cells."""
+    folders = sorted((root / "lessons").glob("lesson[0-9][0-9]"))
+    return [path for folder in folders for path in sorted(folder.glob("*.py")) if _is_text(path)]
+
+
+def _is_text(path: Path) -> bool:
+    with path.open(encoding="utf-8") as file:
+        return file.readline().startswith("# %%")
+
+
+def name(path: Path) -> str:
+    """Return a lesson's whole name, as its notebooks have it: ``05_shared_memory``."""
+    return f"{path.parent.name.removeprefix('lesson')}_{path.stem}"
+
+
+def label(path: Path) -> str:
+    """Return what messages call a lesson's text: ``lesson05/shared_memory.py``."""
+    return f"{path.parent.name}/{path.name}"
+
+
+def read(path: Path) -> list[Cell]:
+    """Return the cells of the lesson in the file `path`."""
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except LessonError as error:
+        raise LessonError(f"{label(path)}: {error}") from None
+
+
+def stub(source: str) -> str:
+    """Take out of a cell's code what a student writes.
+
+    Each solution block becomes ``# your code here`` and ``pass``, and the guess of each
+    ``predict("question", 4, exact=True)``, which is the solution's sample, becomes ``...``.
+    """
+    kept: list[str] = []
+    inside = False
+    for line in source.split("\n"):
+        marker = line.strip()
+        if marker == BEGIN:
+            indent = line[: len(line) - len(line.lstrip())]
+            kept += [f"{indent}# your code here", f"{indent}pass"]
+            inside = True
+        elif marker == END:
+            inside = False
+        elif not inside:
+            kept.append(line)
+    return _without_guesses("\n".join(kept))
+
+
+def predictions(source: str) -> list[ast.Call]:
+    """Return the calls ``predict("question", guess, ...)`` of a cell's code, in order."""
+    if "predict(" not in source:
+        return []
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:  # a markdown cell
+        return []
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    calls = [call for call in calls if getattr(call.func, "id", None) == "predict"]
+    return sorted(calls, key=lambda call: call.lineno)
+
+
+def _without_guesses(source: str) -> str:
+    lines = source.encode().split(b"\n")  # Python's syntax tree counts columns in bytes
+    for call in reversed(predictions(source)):
+        if guesses := call.args[1:]:
+            first, last = guesses[0], guesses[-1]
+            row, column = first.lineno - 1, first.col_offset
+            rest = lines[last.end_lineno - 1][last.end_col_offset :]
+            lines[row : last.end_lineno] = [lines[row][:column] + b"..." + rest]
+    return b"\n".join(lines).decode()
+
+
+def written_lines(source: str) -> int:
+    """Count the lines that a student writes: those of the solution blocks, comments apart."""
+    inside, count = False, 0
+    for line in map(str.strip, source.split("\n")):
+        if line in (BEGIN, END):
+            inside = line == BEGIN
+        elif inside and line and not line.startswith("#"):
+            count += 1
+    return count
+
+
+def counted_lines(source: str) -> int:
+    """Count the lines of a code cell without blank lines, comments, markers and docstrings."""
+    lines = {
+        number
+        for number, line in enumerate(source.split("\n"), start=1)
+        if line.strip() and not line.strip().startswith("#")
+    }
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):
+            text = node.body[0]
+            lines -= set(range(text.lineno, text.end_lineno + 1))
+    return len(lines)
