@@ -31,8 +31,8 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 4 and a half hours with the eight exercises. After section 4 is a good place for a break. The ladder
-# goes on in sections 10, 12 and 13: those are for another day.
+# About 4 and a half hours with the eight exercises. After section 4 is a good place for a break. The
+# ladder goes on in sections 10, 12 and 13: those are for another day.
 #
 # Core: sections 1 to 7, 105 minutes. Deepening: sections 8 to 14, 155 minutes.
 
@@ -298,14 +298,13 @@ check("column-tile", reconstruct_column)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-# yours beside the package's and the least: counts of the simulator, on a GPU times, too
-beside("column-tile", reconstruct_column)
-
-# %%
 # the package's kernel, which does what yours does
 column = traced("column")
 wavefronts = column.total("shared", "load").wavefronts / warp_products
 predict.answer("wavefronts for a product, column", wavefronts, how="counted")
+# yours beside it and the least: counts of the simulator, on a GPU times, too
+print()
+beside("column-tile", reconstruct_column)
 
 # %% [markdown]
 # Everything got better: 1.125 wavefronts instead of 2, a quarter of the loads. So the roof of the
@@ -497,10 +496,6 @@ def reconstruct_square(u, s, vt, k, out):
 # %% tags=["check"]
 check("square-tile", reconstruct_square)
 
-# %%
-# NBVAL_IGNORE_OUTPUT
-beside("square-tile", reconstruct_square)
-
 # %% [markdown]
 # A quarter of a read for each product. So a quarter of a wavefront?
 
@@ -508,12 +503,15 @@ beside("square-tile", reconstruct_square)
 predict("wavefronts for a product, square", 0.25, exact=True)
 
 # %%
+# NBVAL_IGNORE_OUTPUT
 square = traced("square")
 wavefronts = square.total("shared", "load").wavefronts / warp_products
 for finding in square.findings:
     if finding.kind == "bank-conflict":
         print(finding)
 predict.answer("wavefronts for a product, square", wavefronts, how="counted")
+print()
+beside("square-tile", reconstruct_square)
 
 # %% [markdown]
 # Three times as many: bank conflicts. In a warp 16 threads lie side by side, and each has 8 columns
@@ -684,8 +682,7 @@ print(report.findings[0])
 # On a GPU that is an error which ends the program. So rows must begin at multiples of 16 bytes: a
 # row of 36 numbers does, one of 37 does not. The package has each wide kernel twice, the second one
 # for rows that begin anywhere.
-
-# %% [markdown]
+#
 # **Reading.** A square of 8×8 needs 8 neighbours of `vt`: two `load4`. But 8 neighbours for each
 # lane would leave gaps between the lanes again. So cut the square in four quarters. A lane's second
 # four lie half a tile, 64 columns, further on. Then neighbouring lanes read neighbouring fours. In
@@ -844,26 +841,23 @@ def reconstruct_wide(u, s, vt, k, out):
 # %% tags=["check"]
 check("wide-tile", reconstruct_wide)
 
-# %%
-# NBVAL_IGNORE_OUTPUT
-beside("wide-tile", reconstruct_wide)
-
 # %% [markdown]
 # Predict three figures: wavefronts for a product, read instructions for a product, and how many
 # times as fast as the square.
 
 # %%
 predict("wide: wavefronts, reads for a product", 0.25, 0.0625, exact=True, numbers=2)
+predict("wide, times as fast as square", 1.6, within=1.5, no_effect=1)
 
 # %%
+# NBVAL_IGNORE_OUTPUT
 wide = traced("wide")
 shared = wide.total("shared", "load")
 figures = shared.wavefronts / warp_products, shared.requests / warp_products
 print("bank conflicts:", shared.conflicts + wide.total("shared", "store").conflicts)
 predict.answer("wide: wavefronts, reads for a product", figures, how="counted")
-
-# %%
-predict("wide, times as fast as square", 1.6, within=1.5, no_effect=1)
+print()
+beside("wide-tile", reconstruct_wide)
 
 # %%
 show_roofs(["tiled", "column", "square", "wide"])
@@ -1031,10 +1025,6 @@ def reconstruct_two_buffers(u, s, vt, k, out):
 # %% tags=["check"]
 check("two-buffers", reconstruct_two_buffers)
 
-# %%
-# NBVAL_IGNORE_OUTPUT
-beside("two-buffers", reconstruct_two_buffers)
-
 # %% [markdown]
 # Step 8 does this to step 7, with one refinement: a thread *loads* the next numbers into registers
 # before it multiplies, and *writes* them to the tile afterwards. So the loads have the whole time
@@ -1047,10 +1037,13 @@ predict(
 )
 
 # %%
+# NBVAL_IGNORE_OUTPUT
 faster = [round(ladder.faster(name, than="wide"), 2) for name in ("buffered", "asynchronous")]
 climbed += ["buffered", "asynchronous"]
 print(ladder.Table(climbed[-3:]))
 predict.answer("buffered, asynchronous: times as fast as wide", faster)
+print()  # yours, beside the tiled kernel with its two barriers
+beside("two-buffers", reconstruct_two_buffers)
 
 # %% [markdown]
 # A famous trick, and on this GPU it gained nothing. Was there nothing to hide? Ask the GPU's
@@ -1127,8 +1120,6 @@ print("wavefronts for a read of 16 bytes by a warp")
 for name in ("wide", "warp tiles"):
     loads = traced(name).total("shared", "load")
     print(f"{name:12}{loads.wavefronts / loads.requests:5.2f}")
-
-# %%
 pictures.warp_tile()
 
 # %% [markdown]
