@@ -10,8 +10,7 @@
 # - Let each thread compute 8, then 64 pixels, and write these kernels yourself.
 # - Predict each step from counts, and compare with what was measured on a GPU.
 # - To go deeper: four numbers at a time, double buffers, warp tiles.
-
-# %% [markdown]
+#
 # ## What you will learn
 #
 # - What binds a kernel whose data is near: trips to shared memory, and instructions.
@@ -27,12 +26,11 @@
 # [Lesson 03](03_measuring_honestly.ipynb) for the word roof, and its section 15 for occupancy. No
 # GPU is needed: all times below were recorded on one. If you have a GPU, you measure your own
 # beside them.
-
-# %% [markdown]
+#
 # ## How long it takes
 #
-# About 4 and a half hours with the eight exercises. After section 4 is a good place for a break. The
-# ladder goes on in sections 10, 12 and 13: those are for another day.
+# About 4 and a half hours with the eight exercises. After section 4 is a good place for a break.
+# The ladder goes on in sections 10, 12 and 13: those are for another day.
 #
 # Core: sections 1 to 7, 105 minutes. Deepening: sections 8 to 14, 155 minutes.
 
@@ -298,13 +296,14 @@ check("column-tile", reconstruct_column)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
+# yours beside the package's and the least: counts of the simulator, on a GPU times, too
+beside("column-tile", reconstruct_column)
+
+# %%
 # the package's kernel, which does what yours does
 column = traced("column")
 wavefronts = column.total("shared", "load").wavefronts / warp_products
 predict.answer("wavefronts for a product, column", wavefronts, how="counted")
-# yours beside it and the least: counts of the simulator, on a GPU times, too
-print()
-beside("column-tile", reconstruct_column)
 
 # %% [markdown]
 # Everything got better: 1.125 wavefronts instead of 2, a quarter of the loads. So the roof of the
@@ -503,14 +502,15 @@ check("square-tile", reconstruct_square)
 predict("wavefronts for a product, square", 0.25, exact=True)
 
 # %%
-# NBVAL_IGNORE_OUTPUT
 square = traced("square")
 wavefronts = square.total("shared", "load").wavefronts / warp_products
 for finding in square.findings:
     if finding.kind == "bank-conflict":
         print(finding)
 predict.answer("wavefronts for a product, square", wavefronts, how="counted")
-print()
+
+# %%
+# NBVAL_IGNORE_OUTPUT
 beside("square-tile", reconstruct_square)
 
 # %% [markdown]
@@ -850,13 +850,14 @@ predict("wide: wavefronts, reads for a product", 0.25, 0.0625, exact=True, numbe
 predict("wide, times as fast as square", 1.6, within=1.5, no_effect=1)
 
 # %%
-# NBVAL_IGNORE_OUTPUT
 wide = traced("wide")
 shared = wide.total("shared", "load")
 figures = shared.wavefronts / warp_products, shared.requests / warp_products
 print("bank conflicts:", shared.conflicts + wide.total("shared", "store").conflicts)
 predict.answer("wide: wavefronts, reads for a product", figures, how="counted")
-print()
+
+# %%
+# NBVAL_IGNORE_OUTPUT
 beside("wide-tile", reconstruct_wide)
 
 # %%
@@ -884,8 +885,7 @@ predict.answer("wide, times as fast as square", round(faster, 1))
 # A block of `side` × `side` pixels loads, for each i, `side` numbers of `u` and `side` of `vt`, and
 # makes `side * side` products. So the block's side decides how many operations there are for each
 # byte. If too few, device memory binds, and all of the above is in vain.
-
-# %% [markdown]
+#
 # ### Exercise: the block that leaves the memory roof
 #
 # A GPU moves `gigabytes_per_second` · 10⁹ bytes and does `teraflops` · 10¹² operations a second.
@@ -1025,6 +1025,10 @@ def reconstruct_two_buffers(u, s, vt, k, out):
 # %% tags=["check"]
 check("two-buffers", reconstruct_two_buffers)
 
+# %%
+# NBVAL_IGNORE_OUTPUT
+beside("two-buffers", reconstruct_two_buffers)
+
 # %% [markdown]
 # Step 8 does this to step 7, with one refinement: a thread *loads* the next numbers into registers
 # before it multiplies, and *writes* them to the tile afterwards. So the loads have the whole time
@@ -1037,13 +1041,10 @@ predict(
 )
 
 # %%
-# NBVAL_IGNORE_OUTPUT
 faster = [round(ladder.faster(name, than="wide"), 2) for name in ("buffered", "asynchronous")]
 climbed += ["buffered", "asynchronous"]
 print(ladder.Table(climbed[-3:]))
 predict.answer("buffered, asynchronous: times as fast as wide", faster)
-print()  # yours, beside the tiled kernel with its two barriers
-beside("two-buffers", reconstruct_two_buffers)
 
 # %% [markdown]
 # A famous trick, and on this GPU it gained nothing. Was there nothing to hide? Ask the GPU's
@@ -1228,20 +1229,13 @@ for name in ("naive", "tiled", "column", "square", "wide", "buffered", "warp til
     print(f"{name:14}{shared:12.3f}{issue:14.3f}{ladder.recorded(name).teraflops:10.1f}")
 
 # %% [markdown]
-# (Wavefronts are those of the source, by the trace; instructions those of the whole kernel, counted
-# on an H200.)
+# (Wavefronts are the source's, by the trace; instructions the whole kernel's, counted on an H200.)
 #
-# And on a **Tesla T4**, as in Colab? Its multiprocessors have half as many float32 units: two
-# products a clock. The next cell takes it that the other two rows of the table stay as they are.
-# This is a **prediction**, the lower of two roofs, and a rough one. Nobody measured it here, and
-# three things may be off:
-
-# %% [markdown]
-# - The programming guide gives the banks: 32, one word a clock each. But a T4 may have too few
-#   units that load for one wavefront a clock. Then its roof is lower.
-# - Instructions are those of the inner loop alone. With the others, the roof is lower.
-# - Wavefronts are the source's. Where the compiler puts reads together, as in `tiled` and `square`
-#   on the H200, the roof is higher.
+# And on a **Tesla T4**, as in Colab? It has half as many float32 units: two products a clock. If
+# the other rows of the table stay as they are, the next cell **predicts** the lower of two roofs.
+# Nobody measured it here. It is too high if the T4 has too few units that load for a wavefront a
+# clock, or where the rest of a kernel adds to its inner loop's instructions. It is too low where
+# the compiler puts reads together, as in `tiled` and `square`.
 #
 # If you have a T4, `ladder.measure` tells what is true.
 
