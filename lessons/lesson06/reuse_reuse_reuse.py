@@ -495,10 +495,6 @@ def reconstruct_square(u, s, vt, k, out):
 # %% tags=["check"]
 check("square-tile", reconstruct_square)
 
-# %%
-# NBVAL_IGNORE_OUTPUT
-beside("square-tile", reconstruct_square)
-
 # %% [markdown]
 # A quarter of a read for each product. So a quarter of a wavefront?
 
@@ -512,6 +508,10 @@ for finding in square.findings:
     if finding.kind == "bank-conflict":
         print(finding)
 predict.answer("wavefronts for a product, square", wavefronts, how="counted")
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+beside("square-tile", reconstruct_square)
 
 # %% [markdown]
 # Three times as many: bank conflicts. In a warp 16 threads lie side by side, and each has 8 columns
@@ -841,10 +841,6 @@ def reconstruct_wide(u, s, vt, k, out):
 # %% tags=["check"]
 check("wide-tile", reconstruct_wide)
 
-# %%
-# NBVAL_IGNORE_OUTPUT
-beside("wide-tile", reconstruct_wide)
-
 # %% [markdown]
 # Predict three figures: wavefronts for a product, read instructions for a product, and how many
 # times as fast as the square.
@@ -859,6 +855,10 @@ shared = wide.total("shared", "load")
 figures = shared.wavefronts / warp_products, shared.requests / warp_products
 print("bank conflicts:", shared.conflicts + wide.total("shared", "store").conflicts)
 predict.answer("wide: wavefronts, reads for a product", figures, how="counted")
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+beside("wide-tile", reconstruct_wide)
 
 # %%
 show_roofs(["tiled", "column", "square", "wide"])
@@ -1234,8 +1234,8 @@ for name in ("naive", "tiled", "column", "square", "wide", "buffered", "warp til
 # And on a **Tesla T4**, as in Colab? It has half as many float32 units: two products a clock. If
 # the other rows of the table stay as they are, the next cell **predicts** the lower of two roofs.
 # Nobody measured it here. It is too high if the T4 has too few units that load for a wavefront a
-# clock, or where the rest of a kernel adds to its inner loop's instructions. It is too low where the
-# compiler puts reads together, as in `tiled` and `square`.
+# clock, or where the rest of a kernel adds to its inner loop's instructions. It is too low where
+# the compiler puts reads together, as in `tiled` and `square`.
 #
 # If you have a T4, `ladder.measure` tells what is true.
 

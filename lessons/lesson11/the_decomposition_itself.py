@@ -272,8 +272,7 @@ pictures.convergence(curves, goal=1e-6)
 # a third row by sine times cosine, a small number times a small number.
 #
 # The photograph takes longer, the matrix of rank 10 longest. Keep these two in mind.
-
-# %% [markdown]
+#
 # When all cosines are small, the lengths of the rows are the singular values. Are they?
 
 # %%

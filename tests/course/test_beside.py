@@ -159,3 +159,23 @@ def test_the_package_s_launches_do_the_work_of_the_exercise(name):
               dynamic_shared=launch.shared, gpu="H200")  # fmt: skip
     (result,) = [array for array in found[1:] if array.shape == expected.shape]
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, its in WITH_RIVALS.items() if its.rivals.torch is not None]
+)
+def test_pytorch_does_the_work_of_the_exercise(name):
+    torch = pytest.importorskip("torch")
+    exercise = WITH_RIVALS[name]
+    arguments = room._arguments(exercise, exercise.cases[0])
+    expected = exercises.call_with_named(exercise.reference, arguments)
+    expected = list(expected.values()) if isinstance(expected, dict) else [expected]
+    inputs = {
+        key: torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+        for key, value in arguments.items()
+        if key not in exercise.outputs
+    }
+    found = exercise.rivals.torch(torch, **inputs)
+    for result, right in zip(found if isinstance(found, tuple) else (found,), expected):
+        wanted = np.asarray(right).reshape(result.shape)
+        np.testing.assert_allclose(result.numpy(), wanted, rtol=1e-4, atol=1e-4)
