@@ -162,6 +162,7 @@ def test_what_is_not_wanted_any_more_is_not_done(group):
 # --- workers die ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @POSIX
 def test_a_worker_that_is_killed_loses_nothing():
     batches, split = factors(12), recipes(8, 1, 15, 20, 4)

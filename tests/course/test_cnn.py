@@ -517,6 +517,7 @@ def test_the_bench_checks_and_counts_each_of_its_programs(monkeypatch):
     assert set(batch_charts.charts(bench.rows)) == {"latency", "efficiency"}  # PyTorch is not here
 
 
+@pytest.mark.slow
 @SIMULATED
 def test_pytorchs_programs_run_with_three_activations_compiled_and_in_graphs(monkeypatch):
     """With a PyTorch of a few lines: what is called, what is left out, what is drawn."""
@@ -570,6 +571,7 @@ def test_pytorchs_programs_run_with_three_activations_compiled_and_in_graphs(mon
     assert set(batch_charts.charts(bench.rows)) == set(batch_charts.CHARTS)
 
 
+@pytest.mark.slow
 @SIMULATED
 def test_a_broken_pytorch_stops_nothing_else(monkeypatch):
     bench = Untimed()

@@ -120,7 +120,12 @@ def in_a_child(work):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks")
 @pytest.mark.parametrize(
-    ("moment", "first"), [("before", True), ("half-way", False), ("after", True)]
+    ("moment", "first"),
+    [
+        ("before", True),
+        pytest.param("half-way", False, marks=pytest.mark.slow),
+        pytest.param("after", True, marks=pytest.mark.slow),
+    ],
 )
 def test_a_death_at_any_change_of_the_disk_changes_nothing(tmp_path, moment, first):
     """One death for each write, renaming and removal, one after the other."""
@@ -179,6 +184,7 @@ def test_killed_at_a_random_moment(tmp_path, monkeypatch, part):
     assert contents(out) == contents(tmp_path / "whole")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
 def test_a_killed_command_that_is_resumed_ends_as_the_undisturbed_one():
     """One of the twenty moments of ``python -m tools.kill_test``."""

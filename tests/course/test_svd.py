@@ -114,6 +114,7 @@ def test_vectors_of_singular_values_that_are_zero_few_or_many(rng, shape):
     assert np.abs(u.swapaxes(1, 2) @ u - np.eye(r - 1)).max() <= ORTHOGONAL
 
 
+@pytest.mark.slow
 def test_of_deficient_matrices_only_the_missing_vectors_come_from_reflections(rng):
     """Those of singular values stay as the rotations left them: 3e-7, else 4e-7 and more."""
     low = normal(rng, 2, 96, 32) @ normal(rng, 2, 32, 96)
@@ -243,13 +244,13 @@ def test_wrong_factors_are_named(rng):
         assert_right(a, (u, s, vt))
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_nan_and_infinity_name_the_matrix(rng, bad):
+def test_nan_and_infinity_name_the_matrix(rng):
     a = normal(rng, 4, 5, 3)
-    a[2, 4, 1] = bad
     for call in (svd, lambda a: rank_k(a, 2)):
-        with pytest.raises(ValueError, match=r"^a\[2\] holds NaN"):
-            call(a)
+        for bad in (np.nan, np.inf, -np.inf):
+            a[2, 4, 1] = bad
+            with pytest.raises(ValueError, match=r"^a\[2\] holds NaN"):
+                call(a)
         assert_right(a[:2], svd(a[:2]))
 
 

@@ -394,7 +394,14 @@ MANY = 500
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "five times SIGINT"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SIGINT",
+        "SIGTERM",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("SIGHUP", "five times SIGINT")),
+    ],
+)
 def test_a_stopped_process_leaves_nothing(tmp_path, name):
     number = getattr(signal, name.split()[-1])
     folder = tmp_path / "many"

@@ -44,6 +44,7 @@ def test_traffic_grows_evenly_with_the_rows():
         assert most.sectors - more.sectors == 2 * (more.sectors - few.sectors)
 
 
+@pytest.mark.slow
 def test_no_kernel_that_is_profiled_has_an_error_and_shapes_are_those_of_the_gpu():
     for kernel in CASES:
         assert not [f for f in traced(kernel, CASES[kernel].few).findings if f.is_error]

@@ -42,7 +42,7 @@ def launcher(function, traced=False):
 @pytest.mark.parametrize(
     "first",
     [
-        pytest.param(first, marks=pytest.mark.slow if 2 * BATCH <= first < 400 else ())
+        pytest.param(first, marks=pytest.mark.slow if BATCH <= first < 400 else ())
         for first in range(0, PROGRAMS, BATCH)
     ],
 )

@@ -94,7 +94,14 @@ SCALARS = "sin cos log tanh arctan2 hypot divide fmax minimum equal logical_and"
 
 
 @pytest.mark.parametrize("name", SCALARS.split())
-@pytest.mark.parametrize("dtypes", [("f4", "f4"), ("i4", "f8"), ("i8", "f8"), ("u1", "f4")])
+@pytest.mark.parametrize(
+    "dtypes",
+    [
+        ("f4", "f4"),
+        ("u1", "f4"),
+        *(pytest.param(pair, marks=pytest.mark.slow) for pair in (("i4", "f8"), ("i8", "f8"))),
+    ],
+)
 def test_ufuncs_with_an_output_array_are_numbas(name, dtypes):
     function = getattr(np, name)
     two = function.nin == 2

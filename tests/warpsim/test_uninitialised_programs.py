@@ -115,7 +115,7 @@ def truth(seed: int) -> tuple[bool, bool]:
 @pytest.mark.parametrize(
     "first",
     [
-        pytest.param(first, marks=pytest.mark.slow if first >= 2 * BATCH else ())
+        pytest.param(first, marks=pytest.mark.slow if first >= BATCH else ())
         for first in range(0, PROGRAMS, BATCH)
     ],
 )
