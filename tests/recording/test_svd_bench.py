@@ -27,6 +27,7 @@ def bench(monkeypatch):
     return made
 
 
+@pytest.mark.slow
 @SIMULATED
 def test_steps_ranks_and_numpy_are_judged_and_kept(bench):
     subject.run(bench)
