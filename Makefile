@@ -1,5 +1,5 @@
 # make lab    set up .venv, copy new lessons to work/, open lesson 00 there in JupyterLab
-# make test   set up .venv, check the code's form, run the tests and every notebook
+# make test   set up .venv, check the code's form, run the tests and every solution
 # README.md has the plain pip lines that do the same.
 
 VENV := .venv
@@ -16,13 +16,13 @@ FORCE ?=
 REPO ?=
 TAG ?=
 
-.PHONY: help setup lab test test-all slow notebooks bench badges lint clean
+.PHONY: help setup lab test test-all notebooks bench badges lint clean
 
 help:
 	@echo "make setup      make $(VENV) with everything the course needs"
 	@echo "make lab        set up, then open your copy of lesson 00, in work/ (LAB_ARGS=--no-browser on a server)"
-	@echo "make test       set up, lint, tests, all notebooks (TEST_ARGS=... for pytest)"
-	@echo "make test-all   the same with the tests that take longest"
+	@echo "make test       set up, lint, tests, all solutions (TEST_ARGS=... for pytest)"
+	@echo "make test-all   the same with students' notebooks, and the tests that take longest"
 	@echo "make notebooks  make the notebooks of changed lessons (FORCE=1: all, over edited ones, too)"
 	@echo "make bench      time the simulator"
 	@echo "make badges     REPO=owner/name TAG=v1: change the public address everywhere"

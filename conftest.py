@@ -66,6 +66,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log):
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # a student's notebook repeats its solution but for the answers: make test-all runs both
+    for item in items:
+        if _notebook_folder(item) == "notebooks":
+            item.add_marker("slow")
+
     def turn(item: pytest.Item) -> int:
         return 0 if item.path.stem in SPREAD else 1 if item.path.suffix == ".ipynb" else 2
 

@@ -44,7 +44,9 @@ from time import perf_counter
 import numpy as np
 from numba import float32, njit, prange
 
-from course import check, cuda, data_path, images, plots, predict, progress, recorded, trace, xp
+from course import (
+    check, cuda, data_path, images, plots, predict, progress, recorded, trace, wrapped, xp,
+)  # fmt: skip
 from course.kernels import cpu
 from lessons.lesson02 import pictures
 
@@ -328,7 +330,7 @@ report = trace(original, (4, 4), (16, 16), *tiny, 8, tiny_out)
 for finding in report.findings:
     if finding.kind == "float64":
         print(f"line {finding.line}: {finding.code}")
-        print(finding.message)
+        print(wrapped(finding.message))
 predict.answer("float64 operations, total = 0.0", report.operations["float64"], how="counted")
 
 # %% [markdown]

@@ -522,8 +522,8 @@ predict.answer("what binds at 2048, k = 256, H200", answer, how="computed")
 # %%
 fate = {
     "CuPy is slower than Numba": "first calls; warm it is the other way round",
-    "shared memory makes it slower": "the compiler; warm no slower (T4), or faster (H200)",
-    "8x8 and 16x16 are equally fast": "float64 seems to hide it on a T4; on an H200 they differ",
+    "shared memory makes it slower": "the compiler; warm no slower (T4), faster (H200)",
+    "8x8 and 16x16 are equally fast": "float64 may hide it on a T4; not so on an H200",
     "the program is I/O bound": "three quarters were the kernel",
     "7.08 ms against 157.5 ms": "eight times the work on one side",
 }
@@ -554,7 +554,7 @@ for count in (10, 70, 1000):
         times.append(1e3 * (toy.clock() - start))
     q1, median, q3 = np.percentile(times, (25, 50, 75))
     low, high = measure.median_interval(times)
-    print(f"n = {count:4}: middle half {q1:.3f} to {q3:.3f} ms, ", end="")
+    print(f"n = {count:4}: middle half {q1:.3f} to {q3:.3f}, ", end="")
     print(f"median {median:.3f}, between {low:.3f} and {high:.3f} ms")
 
 # %% [markdown]
@@ -1230,7 +1230,7 @@ for block in ((8, 8), (16, 16), (32, 8), (32, 32)):
         if gpu() is not None:
             print(f"{name:26} {timing.median:.3f} ms")
 if gpu() is None:
-    print("No GPU here, so no times.", own[-1].bound)
+    print("No GPU here, so no times.", own[-1].bound, sep="\n")
 else:
     shape = "2048x2048x256"
     measure.keep("measuring", [measure.figure_of(timing, "reconstruct", shape) for timing in own])

@@ -942,7 +942,7 @@ def ask_for_much(out):
 try:
     trace(ask_for_much, 1, 1, passed, gpu="T4")
 except NumbaError as error:
-    print(error)
+    print(wrapped(error))
 predict.answer(
     "largest n for an n x n float32 tile in 48 KiB", int((48 * 1024 / 4) ** 0.5), how="computed"
 )

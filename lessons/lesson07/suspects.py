@@ -59,7 +59,8 @@ def _tile_turned(x, out):
 def _few_walk(x, out):
     columns = x.shape[1]
     for n in range(cuda.grid(1), x.size, cuda.gridsize(1)):
-        out[n // columns, n % columns] = float32(0.3) * x[n // columns, n % columns]
+        row, column = n // columns, n % columns
+        out[row, column] = float32(0.3) * x[row, column]
 
 
 @cuda.jit

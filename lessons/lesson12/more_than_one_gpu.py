@@ -502,14 +502,14 @@ def kind(case):
 
 # %%
 batch_count, alone = {}, {}
-print("batch of              from batch to batch   working   waiting   start + gathering")
+print("batch of             from batch to batch   working   waiting   start + gathering")
 for case in measured:
     time, images = of(case, 1, "time"), of(case, 1, "rate") * of(case, 1, "time") / 1e3
     count = batch_count[case.shape] = round(images / int(case.shape.split("x")[0]))
     working, waiting = of(case, 1, "working") / count, of(case, 1, "waiting") * time / count
     alone[case.shape] = working, waiting, case.serial * time
-    print(f"{kind(case):22}{time / count:16.1f} ms{working:8.1f}{waiting:10.1f}{case.serial:16.1%}")
-print(f"{'an empty one':22}{empty_ms[1]:16.1f} ms")
+    print(f"{kind(case):21}{time / count:16.1f} ms{working:8.1f}{waiting:10.1f}{case.serial:16.1%}")
+print(f"{'an empty one':21}{empty_ms[1]:16.1f} ms")
 
 # %% [markdown]
 # Between two batches a worker waits for 2.2 to 2.6 ms, **whatever is in them**: not much more than
@@ -978,15 +978,13 @@ def toy(case, workers, share=1):
 
 
 print("                            the same work:                     as much each:")
-print("batch of              GPUs  measured  Amdahl   toy  K.-Flatt   measured  Gustafson   toy")
+print("batch of          GPUs measured Amdahl  toy K.-Flatt  measured Gustafson  toy")
 for case in measured:
     for n in (2, 4):
         same, as_much = toy(case, 1) / toy(case, n), toy(case, 1, n) / toy(case, n, n)
-        print(
-            f"{kind(case):22}{n:3}{case.speedup(n):10.2f}{case.amdahl(n):8.2f}{same:7.2f}", end=""
-        )
-        print(f"{case.karp_flatt(n):8.1%}{case.scaled_speedup(n):11.2f}", end="")
-        print(f"{case.gustafson(n):10.2f}{as_much:8.2f}")
+        print(f"{kind(case):21}{n}{case.speedup(n):9.2f}{case.amdahl(n):7.2f}{same:5.2f}", end="")
+        print(f"{case.karp_flatt(n):9.1%}{case.scaled_speedup(n):10.2f}", end="")
+        print(f"{case.gustafson(n):10.2f}{as_much:5.2f}")
 
 # %%
 

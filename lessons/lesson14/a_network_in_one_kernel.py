@@ -33,7 +33,7 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 4 hours, with five exercises. After section 8 is a good place for a break. The
+# About 4 hours, with six exercises. After section 8 is a good place for a break. The
 # computer needs less than half a minute of it.
 #
 # Core: sections 1 to 8, 90 minutes. Deepening: sections 9 to 19, 165 minutes.
@@ -45,7 +45,9 @@ from inspect import getsource
 import numpy as np
 from numba import float32
 
-from course import beside, check, cuda, plots, predict, progress, recorded, recorded_roofs, trace
+from course import (
+    beside, check, cuda, plots, predict, progress, recorded, recorded_roofs, trace, wrapped,
+)  # fmt: skip
 from course.kernels.activation import gelu
 from course.models import spectral
 from lessons.lesson03.toy_gpu import ToyGPU
@@ -511,9 +513,9 @@ def in_graphs(batch):
 
 
 table = {batch: in_graphs(batch) for batch in BATCHES}
-print(" batch" + "".join(f"   {name}" for name in PROGRAMS) + "  [µs]")
+print("batch" + "".join(f"  {name}" for name in PROGRAMS) + " [µs]")
 for batch, times in table.items():
-    print(f"{batch:6}" + "".join(f"{time:{3 + len(name)}.1f}" for name, time in times.items()))
+    print(f"{batch:5}" + "".join(f"{time:{2 + len(name)}.1f}" for name, time in times.items()))
 few = table[32]["compiled"] / table[32]["fused"]
 predict.answer("fused against compiled, batch 32, times", round(few, 1))
 
@@ -674,7 +676,7 @@ from numba.core.datamodel import default_manager
 
 matrix = default_manager.lookup(float32[:, ::1])
 kinds = [matrix.get_type(number) for number in range(matrix.field_count)]
-print(*kinds, sep=", ")
+print(wrapped(", ".join(map(str, kinds))))
 print(sum(getattr(kind, "count", 1) for kind in kinds), "words for a matrix")
 
 # %% [markdown]
@@ -853,13 +855,13 @@ predict("wavefronts a spectrum, 4 x 8 results a lane", 650, within=2)
 
 # %%
 four_groups = spectral.SHAPES[-1]
-print("results  groups  spectra a block  shared memory  wavefronts a spectrum  blocks for 32")
+print("results groups spectra a block shared memory wavefronts a spectrum blocks for 32")
 for form in (spectral.FusedShape(1, 2), spectral.FusedShape(2, 4), shape, four_groups):
     held = form.tile * form.groups
     report, *_ = traced(form, spectral.spectra(held, seed=3))
     needed = report.total("shared", "load").wavefronts / held
-    print(f"{form.samples} x {form.columns}{form.groups:8}{held:16}", end="")
-    print(f"{form.shared_bytes / 1024:15.0f} KiB{needed:20,.0f}{form.blocks(32, 132):17}")
+    print(f"{form.samples} x {form.columns}{form.groups:9}{held:16}", end="")
+    print(f"{form.shared_bytes / 1024:10.0f} KiB{needed:22,.0f}{form.blocks(32, 132):14}")
     if form == shape:
         measured = needed
 predict.answer("wavefronts a spectrum, 4 x 8 results a lane", round(measured), how="counted")
@@ -1307,7 +1309,7 @@ for what, given in (
     try:
         model(given)
     except (TypeError, ValueError) as error:
-        print(f"{what}: {error}")
+        print(wrapped(f"{what}: {error}"))
 x[1, 100] = np.nan
 rebuilt, found = model(x)
 print("spectra with NaN in the result:", np.flatnonzero(np.isnan(found)))

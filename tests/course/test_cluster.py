@@ -257,6 +257,7 @@ def test_everything_listens_on_loopback_and_nothing_shows_pages(group):
     assert len(ports) == 5 and 8787 not in ports
 
 
+@pytest.mark.slow
 def test_nothing_is_left_when_the_block_ends():
     others = set(family())
     with pytest.raises(KeyError):

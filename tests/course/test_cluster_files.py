@@ -47,6 +47,7 @@ def assert_same(alone, report):
     assert report.qualities == alone.qualities and report.skipped == alone.skipped
 
 
+@pytest.mark.slow
 def test_shared_files_become_the_same_results(group, folder, alone, tmp_path):
     begun = {one.process for one in group.seen}
     seen = []

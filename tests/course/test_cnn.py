@@ -489,6 +489,7 @@ class Untimed(Bench):
         return None
 
 
+@pytest.mark.slow
 @SIMULATED
 def test_the_bench_checks_and_counts_each_of_its_programs(monkeypatch):
     monkeypatch.setattr(subject, "BATCHES", (5,))

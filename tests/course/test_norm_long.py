@@ -71,7 +71,17 @@ def test_rows_agree_with_float64_whatever_is_in_shared_memory(rng, shape, column
 
 
 @SIMULATED
-@pytest.mark.parametrize("columns", [67, 511, 575, 579, 767, 1199, 1201, 1998, 1999])
+@pytest.mark.parametrize(
+    "columns",
+    [
+        67,
+        575,
+        767,
+        1201,
+        1999,
+        *(pytest.param(each, marks=pytest.mark.slow) for each in (511, 579, 1199, 1998)),
+    ],
+)
 @pytest.mark.parametrize("shape", [SMALL, WARPS3])
 def test_of_rows_that_begin_anywhere_all_but_66_numbers_are_accessed_four_at_a_time(
     rng, shape, columns

@@ -478,6 +478,7 @@ def test_the_command_does_not_call_a_run_at_work_unfinished(folder, tmp_path, ca
     assert "another process" in told and "--resume goes on" not in told
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="a pipe as a shell makes it")
 def test_who_reads_only_the_beginning_gets_no_error(folder, tmp_path):
     words = [sys.executable, "-m", "course", *map(str, command(folder, tmp_path / "out"))]
@@ -513,6 +514,7 @@ os.replace = replace
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
 def test_a_stopped_command_says_what_is_kept(tmp_path):
     folder = some_images(tmp_path / "in", 200, side=120)

@@ -84,6 +84,7 @@ def test_the_history_is_nan_where_a_matrix_was_finished(rng, method, leftovers):
         assert np.array_equal(np.isnan(history), ~there)
 
 
+@pytest.mark.slow
 def test_a_solver_keeps_nothing_of_the_call_before(rng):
     for shape, k in (((2, 14, 9), None), ((2, 33, 33), 1)):
 

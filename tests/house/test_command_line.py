@@ -212,6 +212,7 @@ def test_engines_agree_and_are_named(photos, tmp_path, capfd, engine):
         assert float(line["psnr_db"]) == pytest.approx(expected, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_no_progress_bar_in_a_pipe_but_on_a_terminal(photos, tmp_path):
     pty, termios = pytest.importorskip("pty"), pytest.importorskip("termios")
     done = run("reconstruct", "photos/head.png", "--k", 2, "--out", "a", folder=tmp_path)
@@ -367,8 +368,15 @@ def test_a_stop_while_the_summary_is_printed_says_that_all_is_there(
     assert err.splitlines()[-1] == f"python -m course: stopped; all results are in {str(out)!r}"
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
-@pytest.mark.parametrize("stage", ["_write_grid", "_write_table"])
+@pytest.mark.parametrize(
+    ("stage", "error"),
+    [
+        ("_write_grid", OSError(28, "No space left on device")),
+        ("_write_table", KeyboardInterrupt),
+        pytest.param("_write_grid", KeyboardInterrupt, marks=pytest.mark.slow),
+        pytest.param("_write_table", OSError(28, "No space left"), marks=pytest.mark.slow),
+    ],
+)
 def test_an_interruption_leaves_earlier_results_as_they_were(
     photos, tmp_path, capfd, monkeypatch, stage, error
 ):
@@ -625,6 +633,7 @@ def test_help_offers_only_commands_that_exist(capfd):
         assert word in out
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_help_run(tmp_path, capfd, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for folder in ("data/images", "scans", "archive"):

@@ -232,7 +232,14 @@ def change_an_output(cells):
         ("solutions", change_an_output, "lessons/lesson00/sample.py"),
     ],
 )
-@pytest.mark.parametrize("text", [LESSON, LESSON.replace("It squares.", "It squares numbers.")])
+@pytest.mark.parametrize(
+    "text",
+    [
+        LESSON,
+        pytest.param(LESSON.replace("It squares.", "It squares numbers."), marks=pytest.mark.slow),
+    ],
+    ids=["as it was", "changed since"],
+)
 def test_an_edited_notebook_is_named_and_nothing_is_written(
     root, lesson, capsys, kind, change, advice, text
 ):
@@ -433,6 +440,7 @@ def test_make_badges_rewrites_the_address_everywhere_and_executes_nothing(root, 
     assert "2 notebooks" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_make_badges_leaves_everything_as_it_is_where_a_notebook_was_edited(root, lesson):
     for name in ("pyproject.toml", "README.md"):
         (root / name).write_bytes((lessons.ROOT / name).read_bytes())

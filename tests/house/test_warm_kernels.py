@@ -115,6 +115,7 @@ def test_a_cell_is_interrupted_and_a_kernel_that_dies_is_noticed(start, tmp_path
     assert not kernel.is_alive() and other.is_alive()
 
 
+@pytest.mark.slow
 def test_the_process_that_forks_ends_with_its_last_user():
     parent = warm_kernels.Parent([sys.executable])
     parent.close()

@@ -68,6 +68,7 @@ def test_an_exercise_of_no_lesson_is_told():
         solution("no-such-exercise")
 
 
+@pytest.mark.slow
 def test_the_script_prints_percentages_of_100():
     """Of one lesson; the tests above judge the answers of all."""
     folder, (wrong, right) = Path(__file__).parent / "wrong_answers", all_answers("04")

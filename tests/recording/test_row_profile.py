@@ -85,6 +85,7 @@ def profiled(tmp_path, monkeypatch):
     of_any._figures.cache_clear()
 
 
+@pytest.mark.slow
 def test_a_recorded_profile_is_read_and_shown_beside_the_prediction(profiled):
     assert profile.counter("silu", "global load requests") == WIDE
     assert isinstance(profile.recorded("sum", "duration"), Figure)

@@ -56,7 +56,9 @@ Z = np.array(
     "acos acosh asin asinh atan atanh cos cosh exp log log10 phase sin sinh sqrt tan tanh "
     "isnan isinf isfinite".split(),
 )
-@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize(
+    "dtype", [np.complex64, pytest.param(np.complex128, marks=pytest.mark.slow)]
+)
 def test_functions_of_cmath_are_numbas(name, dtype):
     function = getattr(cmath, name)
 
