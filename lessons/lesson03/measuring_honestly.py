@@ -528,7 +528,7 @@ fate = {
     "7.08 ms against 157.5 ms": "eight times the work on one side",
 }
 for claim, reason in fate.items():
-    print(f"{claim:34} {reason}")
+    print(f"{claim:30} {reason}")
 predict.answer("claims that survive", 0, how="counted")
 
 # %% [markdown]
