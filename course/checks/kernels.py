@@ -29,8 +29,8 @@ from course.checks.simulating import (
     by_name,
     prepared,
     references,
-    results_of,
     simulated,
+    values_of,
 )
 from course.checks.spread import Fault, Work, spread_fault
 from course.checks.trials import (
@@ -224,9 +224,7 @@ def _compare_results(
         return by_name(exercise, exercise.mistaken(mistake, number), arguments)[name]
 
     # what the answer stores in the other cases: simulated where that is asked, and once
-    stored = (
-        cache(lambda other: results_of(exercise, other, answer)) if answer is not None else None
-    )
+    stored = cache(lambda other: values_of(exercise, other, answer)) if answer is not None else None
     block = exercise.cases[number].block
     threads = int(np.prod(block))
     for name, right in expected.items():

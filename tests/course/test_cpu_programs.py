@@ -68,6 +68,7 @@ def test_less_than_one_process_is_refused(workers):
         cpu.start_processes(workers)
 
 
+@pytest.mark.slow
 def test_processes_start_beside_threads_and_without_a_script():
     """As in a notebook: no main module with a file, threads already running, nothing printed."""
     program = """

@@ -96,6 +96,7 @@ def test_the_whole_pipeline_on_the_gpu(tmp_path, monkeypatch):
         assert psnr(*files) > 55
 
 
+@pytest.mark.slow
 def test_the_bench_of_the_pipeline_with_svds_on_the_gpu(tmp_path, monkeypatch):
     monkeypatch.setattr(pipeline, "choose_svd", lambda *_: "gpu")
     monkeypatch.setattr(bench_pipeline, "SIDE", 16)

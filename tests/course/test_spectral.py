@@ -114,8 +114,8 @@ def test_every_shape_is_right_with_fewer_blocks_than_tiles_and_a_tile_that_is_no
         (FusedShape(2, 4, groups=2), 11, 1),
         (FusedShape(4, 8), 19, 1),
         (FusedShape(2, 4, folded=True), 9, 1),
-        (FusedShape(2, 4, resident=False), 9, 2),
-        (FusedShape(1, 8, resident=False, groups=2), 13, 1),
+        pytest.param(FusedShape(2, 4, resident=False), 9, 2, marks=pytest.mark.slow),
+        pytest.param(FusedShape(1, 8, resident=False, groups=2), 13, 1, marks=pytest.mark.slow),
     ],
     ids=str,
 )

@@ -195,9 +195,13 @@ def test_an_unchanged_lesson_is_not_executed_again(lesson, capsys):
     ("line", "says"),
     [
         ("1 / 0", "ZeroDivisionError"),
-        ("import sys; print('careful', file=sys.stderr)", "standard error"),
+        pytest.param(
+            "import sys; print('careful', file=sys.stderr)",
+            "standard error",
+            marks=pytest.mark.slow,
+        ),
         ("print('/tmp/' + 'x')", "a path"),
-        ("object()", "an address in memory"),
+        pytest.param("object()", "an address in memory", marks=pytest.mark.slow),
     ],
 )
 def test_a_solution_with_an_error_warning_or_path_is_not_written(built, line, says):

@@ -134,6 +134,7 @@ def test_a_file_that_was_there_first_is_never_written_over(root):
     assert files(root)[NAME] == b"mine"
 
 
+@pytest.mark.slow
 def test_an_answer_in_notebooks_is_copied_and_stays_when_the_change_there_is_taken_back(root):
     clean = original(root)
     edit(root, "notebooks", answer)

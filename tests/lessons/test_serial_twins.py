@@ -10,7 +10,7 @@ import pytest
 from course.checks import check
 from course.checks.comparing import wrong_elements
 from course.checks.exercises import KernelExercise, call_with_named, exercises
-from course.checks.simulating import results_of
+from course.checks.simulating import values_of
 from tests.lessons.serial_twins import TWINS, WHO, twins
 
 KERNELS = {name: each for name, each in exercises().items() if isinstance(each, KernelExercise)}
@@ -52,7 +52,7 @@ def faults(exercise, number, answer):
     if not isinstance(right, dict):
         right = {(exercise.outputs + exercise.updated)[0]: right}
     found = {}
-    for name, values in results_of(exercise, number, answer).items():
+    for name, values in values_of(exercise, number, answer).items():
         allowed = exercise.tolerance.allowed(arguments, right[name], values.dtype)
         if wrong := int(wrong_elements(values, right[name], allowed).sum()):
             found[name] = wrong

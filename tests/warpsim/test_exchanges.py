@@ -55,7 +55,7 @@ def batches(end, quick):
     ]
 
 
-@pytest.mark.parametrize("first", batches(300, 150))
+@pytest.mark.parametrize("first", batches(300, 100))
 def test_correct_exchanges_have_no_error_finding(first):
     for seed in range(first, first + 50):
         made, block = function(seed, simulated, shuffles=True)
@@ -66,7 +66,7 @@ def test_correct_exchanges_have_no_error_finding(first):
         assert np.array_equal(out, result(seed, simulated, shuffles=True))
 
 
-@pytest.mark.parametrize("first", batches(150, 100))
+@pytest.mark.parametrize("first", batches(150, 50))
 def test_a_barrier_left_out_is_found_or_did_no_harm(first):
     """Of programs with one barrier less, those that race are found; most of them do."""
     raced = tried = 0

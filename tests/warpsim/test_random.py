@@ -21,6 +21,7 @@ def draw(states, bits, uniform, wide, normal):
             normal[i, j] = random.xoroshiro128p_normal_float32(states, i)
 
 
+@pytest.mark.slow
 def test_the_sequence_is_numbas_bit_for_bit():
     numbas = pytest.importorskip("numba.cuda.random")
     seed, threads, draws = 123, 40, 5

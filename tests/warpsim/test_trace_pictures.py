@@ -282,6 +282,7 @@ def test_without_a_line_the_most_wasteful_access_comes_first():
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_at_most_six_accesses_are_drawn_and_the_heading_says_so():
     @cuda.jit
     def many(x, out):
