@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course.files import write_whole
-from tools import lessons, tracks
+from tools import lessons, readme_picture, tracks
 
 _COLAB = "https://colab.research.google.com"
 
@@ -116,6 +116,8 @@ def readme(text: str, address: Address, root: Path = lessons.ROOT) -> str:
         "lessons": lesson_table(address, root),
         "tracks": tracks.table(root),
     }
+    if picture := readme_picture.found(root):
+        blocks["picture"] = readme_picture.block(picture[1])
     for name, block in blocks.items():
         begin, end = f"<!-- generated: {name} -->\n", f"<!-- end: {name} -->"
         before, found, after = text.partition(begin)
@@ -127,6 +129,8 @@ def readme(text: str, address: Address, root: Path = lessons.ROOT) -> str:
 
 
 def refresh_readme(address: Address, root: Path = lessons.ROOT) -> None:
-    """Make the README's generated blocks anew."""
+    """Make the README's generated blocks anew, and its picture."""
     path = root / "README.md"
+    if picture := readme_picture.found(root):
+        readme_picture.write(root, picture[0])
     write_whole(path, readme(path.read_text(encoding="utf-8"), address, root))

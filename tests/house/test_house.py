@@ -16,7 +16,7 @@ from course.__main__ import make_parser
 from course.checks import check
 from course.files import data_path
 from lessons.edits import solution
-from tools import address, choose_extra, lessons
+from tools import address, choose_extra, lessons, readme_picture
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -214,6 +214,17 @@ def test_a_lesson_that_does_not_say_how_long_it_takes_is_told():
 
 def test_the_readme_is_up_to_date_with_lessons_and_address():
     assert address.readme(README, address.read()) == README, "run `make notebooks`"
+
+
+def test_the_readmes_picture_is_that_of_the_solution(tmp_path):
+    picture, words = readme_picture.found(ROOT)
+    assert (ROOT / readme_picture.FILE).read_bytes() == picture, "run `make notebooks`"
+    assert readme_picture.block(words) in README and "warp tiles" in words
+    assert readme_picture.found(tmp_path) is None
+    (tmp_path / "solutions").mkdir()
+    (tmp_path / readme_picture.SOLUTION).write_text('{"cells": []}')
+    with pytest.raises(ValueError, match="no cell with plots.roofline"):
+        readme_picture.found(tmp_path)
 
 
 def test_every_relative_link_of_the_documents_leads_somewhere():
