@@ -828,7 +828,7 @@ compare(by_processes)
 
 
 # %%
-def median_ms(function, *arguments, seconds=0.2):
+def median_ms(function, *arguments, seconds=0.1):
     """Return the median time of a call [ms], after one call that does not count."""
     function(*arguments)
     times = []

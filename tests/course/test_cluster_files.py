@@ -83,6 +83,7 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(folder, alone, tmp_path)
     assert_same(alone, report)
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_said_as_by_one_process(group, folder, tmp_path, monkeypatch):
     out = tmp_path / "out"
     real = cluster_files.Part

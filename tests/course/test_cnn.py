@@ -146,7 +146,10 @@ def test_files_that_do_not_fit_together_are_refused(folder):
 # --- right ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize(
+    "activation",
+    [pytest.param(name, marks=pytest.mark.slow if name != "silu" else ()) for name in ACTIVATIONS],
+)
 def test_the_shipped_networks_read_at_least_97_percent_of_the_held_out_digits(activation, some):
     x, labels = some
     weights = Weights.trained(activation)

@@ -161,7 +161,16 @@ def test_tensor_cores_make_zeros_of_zeros_and_keep_nan():
 @pytest.mark.parametrize("block_rows", [64, 128])
 @pytest.mark.parametrize(
     ("k", "aligned_rows"),
-    [(1, 64), (2, 128), (15, 64), (16, 128), (49, 128), (50, 64), (55, 128), (56, 64)],
+    [
+        (1, 64),
+        (16, 128),
+        (49, 128),
+        (56, 64),
+        *(
+            pytest.param(*pair, marks=pytest.mark.slow)
+            for pair in ((2, 128), (15, 64), (50, 64), (55, 128))
+        ),
+    ],
 )
 def test_thin_tiles_are_right_at_the_edges_and_read_nothing_twice(rng, k, aligned_rows, block_rows):
     aligned = block_rows == aligned_rows

@@ -48,7 +48,12 @@ LARGE = [(3, 64, 64), (2, 131, 127), (5, 100, 256), (2, 256, 256), (2, 512, 300)
 needs_gpu = pytest.mark.skipif(gpu() is None, reason="large matrices take a GPU")
 
 
-@pytest.fixture(params=list(LADDER))
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=pytest.mark.slow if name in ("plain", "blocks") else ())
+        for name in LADDER
+    ]
+)
 def method(request, monkeypatch):
     """Each step of the ladder, on a GPU that can run it."""
     if gpu() is None and LADDER[request.param].capability > (7, 5):
@@ -94,7 +99,10 @@ def test_tall_and_wide_matrices_without_full_rank(rng):
     assert_right(wide, svd(wide))
 
 
-@pytest.mark.parametrize("shape", [(21, 21), (37, 30), (18, 23)])
+@pytest.mark.parametrize(
+    "shape",
+    [(37, 30), *(pytest.param(each, marks=pytest.mark.slow) for each in ((21, 21), (18, 23)))],
+)
 def test_vectors_of_singular_values_that_are_zero_few_or_many(rng, shape):
     """A few are completed one by one, more by a QR decomposition."""
     m, n = shape

@@ -156,7 +156,9 @@ def test_an_answer_in_notebooks_is_copied_and_stays_when_the_change_there_is_tak
     assert files(root)[NAME] == mine
 
 
-@pytest.mark.parametrize("record", [None, "{", "[]"])
+@pytest.mark.parametrize(
+    "record", [None, *(pytest.param(text, marks=pytest.mark.slow) for text in ("{", "[]"))]
+)
 def test_without_its_record_nothing_is_lost(root, record):
     fill(root)
     edit(root, "work", answer)

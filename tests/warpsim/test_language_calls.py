@@ -157,7 +157,10 @@ def test_the_ufuncs_of_kernels_are_those_of_numba_cuda():
         assert known is (function.__name__ in UFUNCS), function
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u1", "c8"])
+@pytest.mark.parametrize(
+    "dtype",
+    ["f4", "u1", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("f8", "i4", "c8"))],
+)
 def test_sums_and_means_of_arrays_are_numbas(dtype):
     def body(x, out):
         out[0] = x.sum()
