@@ -6,7 +6,6 @@ those stand there that were recorded on an H200, and the student's kernel has no
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,11 +23,12 @@ from course.measure.recorded import recorded
 from course.measure.roofline import bound, roofs_of
 from course.measure.timing import benchmark
 from warpsim import trace
+from warpsim.wrapping import wrapped
 
 RECORDED_ON = "H200"
 YOURS, PACKAGE, TORCH, LEAST = "yours", "package", "PyTorch", "least"
 NAMES = YOURS, PACKAGE, TORCH, "CuPy", LEAST
-LINE, FIRST, WIDTH = 80, 28, 10  # columns: of a line, of what it is, of each program
+FIRST, WIDTH = 28, 10  # columns: of what it is, of each program
 
 #: What is counted of some launches, and what any program needs, where that is known.
 COUNTS: dict[str, Callable[[list[Any]], float]] = {
@@ -76,7 +76,9 @@ class Beside:
         lines += _table("counted by the simulator", self.counts, "{:,.0f}")
         if self.times:
             lines += ["", *_table(self.timed, self.times, "{:,.1f}")]
-        return "\n".join([*lines, *textwrap.wrap(self.note, LINE)])
+        if self.note:
+            lines.append(wrapped(self.note, hanging=""))
+        return "\n".join(lines)
 
 
 def _table(head: str, rows: Mapping[str, Mapping[str, float]], form: str) -> list[str]:

@@ -253,9 +253,7 @@ def _compare_results(
 @cache
 def _work_of_model(name: str, model: Any, number: int) -> Work:
     exercise = exercises()[name]
-    expected = references(exercise, exercise.arguments(number))
-    arguments = prepared(exercise, number, expected)
-    return Work.of(simulated(exercise, number, model, arguments))
+    return Work.of(simulated(exercise, number, model, _arguments(exercise, number)))
 
 
 def _spread_fault(exercise: KernelExercise, number: int, report: Any) -> Fault | None:

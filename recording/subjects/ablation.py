@@ -30,7 +30,7 @@ WITHOUT = {
         ),
     ),
     "32-bit indices": (
-        ("from numba import float32, int32, uint32", "from numba import float32, int64, uint32"),
+        ("import float32, int32, uint32", "import float32, int64 as int32, uint32"),
     ),
     "fastmath": (("jit_without_lto(fastmath=True, ", "jit_without_lto("),),
     "leaving out lto": (("jit_without_lto(fastmath=True", "cuda.jit(fastmath=True"),),
@@ -98,8 +98,6 @@ def without(name: str) -> Callable:
         if text.count(old) != 1:
             raise ValueError(f"without {name}: {old!r} stands {text.count(old)} times there")
         text = text.replace(old, new)
-    if name == "32-bit indices":
-        text = text.replace("int32(", "int64(").replace("uint64(", "uint32(")
     file = f"<step 9 without {name}, {next(_serial)}>"
     linecache.cache[file] = len(text), None, text.splitlines(True), file
     made = ModuleType(warp_tiles.__name__)
