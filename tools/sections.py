@@ -186,6 +186,7 @@ def _core_problems(cells: list[Cell], parts: list[Section]) -> list[str]:
     deep = {
         cell.line: part.number for part in parts if part.kind == "deepening" for cell in part.cells
     }
+    looped: dict[str, Cell] = {}  # a name, and the cell whose loop left it behind
     bound: dict[str, int] = {}  # a name, and the deepening section that bound it last; 0: the core
     asked: dict[str, int] = {}  # a question that predict asks, alike
     found = []
@@ -202,14 +203,22 @@ def _core_problems(cells: list[Cell], parts: list[Section]) -> list[str]:
                         f"{cell}: the core answers {question!r}, asked in deepening section "
                         f"{asked[question]}"
                     )
-        for uses, binds in _statements(cell.source):
+        for uses, binds, loops in _statements(cell.source):
             for name in sorted(uses):
+                if looped.get(name, cell) is not cell:
+                    found.append(
+                        f"{cell}: `{name}` is what a loop of {looped[name]} left behind; give the "
+                        "loop's variable a name of its own"
+                    )
                 if not section and bound.get(name):
                     found.append(
                         f"{cell}: the core uses `{name}`, which deepening section {bound[name]} "
                         "defines; define it in the core, or give it another name"
                     )
             bound |= dict.fromkeys(binds, section)
+            looped = {n: at for n, at in looped.items() if n not in binds} | dict.fromkeys(
+                loops, cell
+            )
     return list(dict.fromkeys(found))
 
 
@@ -221,8 +230,8 @@ def _questions(source: str, function: str) -> Iterator[str]:
                 yield question.value
 
 
-def _statements(source: str) -> Iterator[tuple[set[str], set[str]]]:
-    """Yield of each statement of a cell the names that it uses from before, and those it binds."""
+def _statements(source: str) -> Iterator[tuple[set[str], set[str], set[str]]]:
+    """Yield of each statement the names that it uses from before, that it binds, that it loops."""
     for statement in _tree(source).body:
         uses, binds = _names(ast.unparse(statement))
         if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign) and statement.value:
@@ -230,9 +239,11 @@ def _statements(source: str) -> Iterator[tuple[set[str], set[str]]]:
             early = _names(ast.unparse(statement.value))[0]
             if isinstance(statement, ast.AugAssign):
                 early |= binds
-            yield (uses - binds) | early, binds
+            yield (uses - binds) | early, binds, set()
+        elif isinstance(statement, ast.For):
+            yield uses - binds, binds, _names(f"{ast.unparse(statement.target)} = 0")[1]
         else:
-            yield uses - binds, binds
+            yield uses - binds, binds, set()
 
 
 def _names(source: str) -> tuple[set[str], set[str]]:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from course import __version__, backend
 from course.files import data_path, table_text, write_whole
-from course.measure.roofline import article, time_text
+from course.measure.roofline import Roofs, article, time_text
 
 COLUMNS = (
     "kernel", "variant", "shape", "dtype", "metric", "unit", "median", "q1", "q3", "n", "bytes",
@@ -282,13 +282,13 @@ def _figure(row: list[str], header: Mapping[str, str], where: str) -> Figure:
     return figure
 
 
-def header(gpu: str, roofs: object | None, command: str) -> dict[str, str]:
+def header(gpu: str, roofs: Roofs | None, command: str) -> dict[str, str]:
     """What a file's figures may depend on: GPU, driver, versions, date, measured roofs, command.
 
     Parameters
     ----------
     roofs : course.measure.roofline.Roofs, optional
-        Those measured in the same run; what is written is its text.
+        Those measured in the same run; what is written is its sentence.
     """
     cuda = backend.cuda
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"]
@@ -311,7 +311,7 @@ def header(gpu: str, roofs: object | None, command: str) -> dict[str, str]:
     found["course"] = __version__
     found["date"] = datetime.datetime.now(datetime.UTC).date().isoformat()
     if roofs is not None:
-        found["roofs"] = str(roofs).partition(": ")[2]
+        found["roofs"] = roofs.sentence.partition(": ")[2]
     found["command"] = command
     return found
 

@@ -81,7 +81,9 @@ class Roofs:
         """Operations a byte from which on the pipe, and not the memory, is what binds."""
         return self.rates[pipe] * 1e3 / self.bandwidth
 
-    def __str__(self) -> str:
+    @property
+    def sentence(self) -> str:
+        """All of them on one line."""
         parts = [f"memory {self.bandwidth:,.0f} GB/s"]
         if self.read_bandwidth:
             parts.append(f"reading {self.read_bandwidth:,.0f} GB/s")
@@ -89,7 +91,10 @@ class Roofs:
             parts.append(f"L2 {self.l2_bandwidth:,.0f} GB/s")
         parts += [f"{pipe} {rate:.3g} TFLOP/s" for pipe, rate in self.rates.items()]
         kind = "measured" if self.measured else "data sheet"
-        return wrapped(f"{self.gpu} ({kind}): {', '.join(parts)}")
+        return f"{self.gpu} ({kind}): {', '.join(parts)}"
+
+    def __str__(self) -> str:
+        return wrapped(self.sentence)
 
     __repr__ = __str__
 

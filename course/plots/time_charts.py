@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -245,7 +246,7 @@ def curves(
         axes.axhline(level[1], color=INK, linewidth=1.2, linestyle=":")
         ends.append((level[1], max(xs[-1] for xs, _ in lines.values()), level[0], INK))
     places = sorted({x for xs, _ in lines.values() for x in xs})
-    axes.xaxis.set_major_locator(FixedLocator(places if len(places) < 9 else places[::2]))
+    axes.xaxis.set_major_locator(FixedLocator(_with_room(axes, places)))
     axes.xaxis.set_minor_locator(NullLocator())
     low, high = axes.get_ylim()
     if high / low < 300:
@@ -259,6 +260,18 @@ def curves(
         + listed(f"{name}, at the end {plain(ys[-1])}" for name, (_, ys) in lines.items())
         + (f"; a line at {plain(level[1])}, {level[0]}." if level else ".")
     )
+
+
+def _with_room(axes, places: list[float]) -> list[float]:
+    """Every place, or every second, third ... one: so that their numbers do not touch."""
+    digit = FONT_SIZE * 0.65 * axes.figure.dpi / 72
+    middles = [axes.transData.transform((x, 1))[0] for x in places]
+    halves = [digit * (1 + len(plain(x))) / 2 for x in places]
+    for step in range(1, len(places)):
+        kept = range(0, len(places), step)
+        if all(middles[a] + halves[a] <= middles[b] - halves[b] for a, b in pairwise(kept)):
+            return places[::step]
+    return places[:1]
 
 
 def _names_at_the_ends(axes, ends) -> None:

@@ -1053,11 +1053,11 @@ check("fullest-block", fullest_block)
 
 # %%
 print("2048 x 2048     NumPy, 16 cores   the kernel, H200")
-for k in (256, 2048):
-    shape = f"2048x2048x{k}"
+for layers in (256, 2048):
+    shape = f"2048x2048x{layers}"
     by_cpu = h200("way of timing", "NumPy", shape)
     by_gpu = h200("way of timing", "events, queued, cold", shape)
-    print(f"k = {k:<12} {by_cpu:12.2f} ms {by_gpu:15.2f} ms")
+    print(f"k = {layers:<12} {by_cpu:12.2f} ms {by_gpu:15.2f} ms")
 
 # %% [markdown]
 # Compare within a row, and the two are equally fast. Compare one row with the other, as claim 5

@@ -319,50 +319,6 @@ def trace_fragments(
     )
 
 
-def band(kernel: Any, name: str, shape: tuple[int, int, int] = SHAPE, at_least: float = 0.7) -> str:
-    """Time the reader's own kernel beside the course's step, on the reader's GPU.
-
-    Parameters
-    ----------
-    kernel : kernel
-        Launched as the step is.
-    name : str
-        The step of `LADDER`.
-    shape : (int, int, int)
-        Rows, columns, k.
-    at_least : float
-        Share of the step's speed that is expected.
-
-    Returns
-    -------
-    str
-        A line: both times and whether that is close; that the result is not right; or that there
-        is no GPU.
-    """
-    step = LADDER[name]
-    if backend.gpu() is None:
-        return f"your {name}: no GPU here, so no time"
-    u, s, vt, out = _factors(shape)
-    step.configured(u, vt, shape[2], out)(u, s, vt, shape[2], out)
-    right = out.copy_to_host()
-    out.copy_to_device(np.full_like(right, np.nan))
-    yours = kernel[step.grid(*shape[:2]), step.block]
-    yours(u, s, vt, shape[2], out)
-    off = np.abs(out.copy_to_host() - right).max()  # NaN where nothing was written
-    if not off <= 1e-3 * np.abs(right).max():
-        return f"your {name}: not right yet at {shape}, so its time says nothing"
-    ours, theirs = (
-        benchmark(call, u, s, vt, shape[2], out, **work(name, shape)).median
-        for call in (step.configured(u, vt, shape[2], out), yours)
-    )
-    share = ours / theirs
-    verdict = "in the band" if share >= at_least else f"below the band of {at_least:.0%}"
-    return wrapped(
-        f"your {name}: {time_text(theirs)}, the course's {time_text(ours)}: "
-        f"{share:.0%} of its speed, {verdict}"
-    )
-
-
 def _factors(shape: tuple[int, int, int]) -> tuple[Any, ...]:
     """Random u, s, vt in device memory, and room for the result."""
     rows, columns, k = shape

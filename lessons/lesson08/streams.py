@@ -37,7 +37,7 @@
 #
 # About 3 hours with the six exercises. After section 5 is a good place for a break.
 #
-# Core: sections 1 to 5, 75 minutes. Deepening: sections 6 to 13, 105 minutes.
+# Core: sections 1 to 5, 75 minutes. Deepening: sections 6 to 14, 110 minutes.
 
 # %% [markdown]
 # ## 1 Ten images, slower
@@ -1066,6 +1066,51 @@ else:
         print(f"{way:20} {done.milliseconds:7.2f} ms")
     mine = plots.gantts({f"{gpu()}: {way}": done.spans for way, done in own.items()})
 mine
+
+# %% [markdown]
+# ## 14 Memory for each call
+#
+# <kbd>deepening</kbd> 5 minutes
+#
+# The project's third fault was memory: new arrays for every image (section 3). What does that cost,
+# and what does a **pool** save, which keeps freed pieces and lends them again? Recorded on an H200:
+# a call that gets memory for its result, launches one short kernel (`out = 2 x`), and drops the
+# result. **Anew** asks the driver each time. CuPy and PyTorch have a pool. **One buffer** is never
+# given back.
+#
+# The result has 1 KiB. In Numba, how many times as long does a caller wait with memory anew as with
+# one buffer?
+
+# %%
+predict("1 KiB, anew against one buffer, times the wait", 3, within=2, no_effect=1)
+
+# %%
+memory = {}
+for figure in recorded("allocation", metric="call", gpu="H200"):
+    memory.setdefault(figure.variant, {})[int(figure.shape)] = 1e3 * figure.median
+sizes = {2**10: "1 KiB", 2**18: "256 KiB", 2**22: "4 MiB", 2**26: "64 MiB", 2**28: "256 MiB"}
+print(f"{'a caller waits [µs]':20}" + "".join(f"{name:>11}" for name in sizes.values()))
+for way, waits in memory.items():
+    print(f"{way:20}" + "".join(f"{waits[size]:11.1f}" for size in sizes))
+buffer = {"variant": "CuPy, one buffer", "metric": "time", "gpu": "H200"}
+alone = {int(figure.shape): 1e3 * figure.median for figure in recorded("allocation", **buffer)}
+print(f"{'the kernel alone':20}" + "".join(f"{alone[size]:11.1f}" for size in sizes))
+times = memory["Numba, each call"][2**10] / memory["Numba, one buffer"][2**10]
+predict.answer("1 KiB, anew against one buffer, times the wait", round(times, 1))
+
+# %%
+ways = ("Numba, each call", "CuPy, each call", "CuPy, pool", "CuPy, one buffer")
+lines = {way: ([n / 2**10 for n in memory[way]], list(memory[way].values())) for way in ways}
+plots.curves(lines, "KiB", "µs", title="A call with memory for its result, on an H200 (recorded)")
+
+# %% [markdown]
+# Read each library against its own buffer: a launch and the kernel differ from one to the other.
+#
+# - **Anew** is a call into the driver, and giving back mostly waits until the GPU has nothing left
+#   to do: then nothing overlaps. For 64 MiB that takes longer than the kernel.
+# - A **pool** costs 5 µs at most, once it has a piece of that size. Its first call is one of
+#   "anew", and what it keeps, other programs do not get.
+# - **One buffer** is a pool that you write yourself: the address stays, as a CUDA graph needs it.
 
 # %%
 progress(8)

@@ -514,18 +514,18 @@ def in_graphs(batch):
 
 table = {batch: in_graphs(batch) for batch in BATCHES}
 print("batch" + "".join(f"  {name}" for name in PROGRAMS) + " [µs]")
-for batch, times in table.items():
-    print(f"{batch:5}" + "".join(f"{time:{2 + len(name)}.1f}" for name, time in times.items()))
+for n, times in table.items():
+    print(f"{n:5}" + "".join(f"{time:{2 + len(name)}.1f}" for name, time in times.items()))
 few = table[32]["compiled"] / table[32]["fused"]
 predict.answer("fused against compiled, batch 32, times", round(few, 1))
 
 # %%
 print("fused:  times eager   times compiled   folded: times compiled, folded")
-for batch, times in table.items():
+for n, times in table.items():
     eager, compiled_once = (times[name] / times["fused"] for name in ("eager", "compiled"))
     both_folded = times["compiled, folded"] / times["fused, folded"]
-    print(f"{batch:6}{eager:13.2f}{compiled_once:17.2f}{both_folded:33.2f}")
-lines = {name: (BATCHES, [table[batch][name] for batch in BATCHES]) for name in PROGRAMS}
+    print(f"{n:6}{eager:13.2f}{compiled_once:17.2f}{both_folded:33.2f}")
+lines = {name: (BATCHES, [table[n][name] for n in BATCHES]) for name in PROGRAMS}
 title = "A forward pass on an H200, inside a graph (recorded)"
 plots.curves(lines, "spectra", "µs", title=title)
 

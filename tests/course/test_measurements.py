@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,7 +23,7 @@ from course.measure.recorded import (
     table,
     write,
 )
-from course.measure.roofline import PIPES, known_gpu, refuse_impossible
+from course.measure.roofline import PIPES, Roofs, known_gpu, refuse_impossible
 from course.measure.timing import timing_of
 from warpsim.host.device import NoTime
 
@@ -132,6 +133,19 @@ def test_rates_and_text_of_a_figure():
 
 
 # --- what is recorded -----------------------------------------------------------------------------
+
+
+def test_a_header_is_written_whatever_the_roofs_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        backend.cuda, "runtime", SimpleNamespace(get_version=lambda: (13, 0)), raising=False
+    )
+    pipes = {"float32": 59.8, "float64": 32.7, "tensor_float16": 701.0, "tensor_float32": 385.0}
+    rates = {"read_bandwidth": 4404.0, "l2_bandwidth": 7951.0, "l2_bytes": 60 << 20}
+    roofs = Roofs("NVIDIA H200", 4228.0, pipes, **rates)
+    assert "\n" in str(roofs)  # as it is printed
+    facts = measurements.header("NVIDIA H200", roofs, "python -m course bench roofs")
+    path = write(tmp_path / "h200-roofs.csv", facts, (TIME,))
+    assert read(path).header["roofs"].endswith("tensor_float32 385 TFLOP/s")
 
 
 def test_every_recorded_file_is_good_and_its_name_fits_its_header():

@@ -3,6 +3,7 @@
 import io
 import subprocess
 import sys
+from itertools import pairwise
 
 import matplotlib
 import numpy as np
@@ -142,6 +143,15 @@ def test_curves_that_do_not_fit_are_refused():
         plots.quality_curve([1], {"a": [1]}, {"b": [1]})
 
 
+def test_numbers_below_curves_do_not_touch():
+    for sizes in ([1 << 10, 1 << 14, 1 << 26, 1 << 28], list(range(1, 40)), [64, 128, 256]):
+        picture = plots.curves({"one": (sizes, [1.0] * len(sizes))}, "bytes", "µs")
+        picture.canvas.draw()
+        boxes = [label.get_window_extent() for label in picture.axes[0].get_xticklabels()]
+        assert all(a.x1 < b.x0 for a, b in pairwise(boxes))
+        assert len(boxes) > 1
+
+
 def test_same_picture_is_the_same_bytes():
     first, second = (plots.image_grid([np.eye(9)], ["a"]).png() for _ in range(2))
     assert first == second
@@ -151,6 +161,7 @@ def test_same_picture_is_the_same_bytes():
 def test_notebook_shows_a_picture_once_and_no_figure_stays_open():
     program = """
 import sys
+from itertools import pairwise
 from IPython.core.interactiveshell import InteractiveShell
 import numpy as np
 from course import plots

@@ -218,6 +218,13 @@ def test_a_name_that_a_deepening_section_changes_is_not_the_cores_any_more(lesso
     assert "uses `square`, which deepening section 2 defines" in found_in(lesson, text)[0]
 
 
+def test_what_a_loop_left_behind_is_used_by_no_other_cell(lesson):
+    text = with_deepening("for turn in range(3):\n    print(turn)\n\n# %%\nprint(turn + 1)")
+    assert "`turn` is what a loop of the code cell" in found_in(lesson, text)[0]
+    alone = with_deepening("for turn in range(3):\n    print(turn)\nprint(turn)")
+    assert found_in(lesson, alone) == []
+
+
 def test_a_later_deepening_section_may_use_an_earlier_one(lesson):
     text = with_deepening("print(cube(3))").replace("core</kbd> 5", "deepening</kbd> 5")
     assert found_in(lesson, sections.written(text)) == []

@@ -80,40 +80,6 @@ def test_without_a_gpu_nothing_is_timed():
         pytest.skip("there is a GPU")
     assert "no GPU here, so no time" in ladder.measure("wide")
     assert "tensor_float16" in ladder.measure("tensor cores")
-    assert "no GPU here" in ladder.band(register_tiles.reconstruct_square, "square")
-
-
-class Timed:
-    """What `benchmark` gives, for a GPU that is none."""
-
-    def __init__(self, median):
-        self.median = median
-
-
-@pytest.mark.parametrize(
-    ("times", "words"), [((1.0, 1.25), "80% of its speed, in the band"),
-                         ((1.0, 2.0), "50% of its speed, below the band of 70%")],
-)  # fmt: skip
-def test_a_band_says_how_near_a_kernel_comes(monkeypatch, times, words):
-    if backend.gpu() is not None:
-        pytest.skip("there is a GPU")
-    given = iter(times)
-    monkeypatch.setattr(backend, "gpu", lambda: "a fake")
-    monkeypatch.setattr(ladder, "benchmark", lambda *args, **named: Timed(next(given)))
-    kernel = register_tiles.reconstruct_square
-    assert words in ladder.band(kernel, "square", shape=(130, 70, 9))
-
-
-def test_a_band_refuses_a_kernel_that_does_nothing(monkeypatch):
-    if backend.gpu() is not None:
-        pytest.skip("there is a GPU")
-
-    @cuda.jit
-    def nothing(u, s, vt, k, out):
-        pass
-
-    monkeypatch.setattr(backend, "gpu", lambda: "a fake")
-    assert "not right yet" in ladder.band(nothing, "square", shape=(130, 70, 9))
 
 
 # --- what lesson 06 says -------------------------------------------------------------------------
