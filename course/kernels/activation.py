@@ -17,12 +17,14 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numba import float32, int32, int64
 
 from course.backend import cuda
-from course.kernels.arrays import WIDE, WORDS, Array, applied, are_aligned, known
+from course.door.door import Door, Result, Stream
+from course.kernels.arrays import WIDE, WORDS, Array, alike, are_aligned, flat, known
 from course.kernels.intrinsics import load4, store4
 
 ZERO, MINUS_ZERO, HALF, ONE = float32(0), float32(-0.0), float32(0.5), float32(1)
@@ -353,21 +355,47 @@ def configured(name: str, *arrays: Array, method: str = "wide", stream: int = 0)
 # --- the front door -------------------------------------------------------------------------------
 
 
+def _doors(function: str, *names: str) -> Door:
+    """The way in of a function whose arrays are all alike."""
+
+    def result(*given: Any) -> Result:
+        *arrays, name, method = given
+        known(name, "function", FUNCTIONS)
+        known(method, "method", LADDER)
+        return alike(dict(zip(names[::-1], arrays[::-1], strict=True)))
+
+    def launches(*given: Any, stream: Stream) -> list[tuple[Callable, tuple]]:
+        *arrays, name, method = given
+        there = tuple(flat(array, n) for array, n in zip(arrays, (*names, "out"), strict=True))
+        return [(configured(name, *there, method=method, stream=stream), there)]
+
+    return Door(function, names, result, launches)
+
+
+_DOOR, _GRADIENT = _doors("activation", "x"), _doors("activation_gradient", "grad", "x")
+
+
 def activation(
-    x: Array, name: str = "gelu", out: Array | None = None, method: str = "wide"
+    x: Array,
+    name: str = "gelu",
+    out: Array | None = None,
+    method: str = "wide",
+    stream: Stream = None,
 ) -> Array:
     """Apply an activation function to every element, on the GPU (or the simulated one).
 
     Parameters
     ----------
     x : array of any shape
-        Of NumPy, CuPy or numba.cuda, float32 or float16. On the GPU in C order.
+        Of NumPy, CuPy, PyTorch or numba.cuda, float32 or float16. On the GPU in C order.
     name : str
         Of `FUNCTIONS`: "gelu", "gelu erf", "gelu tanh", "silu" (Swish), "sigmoid", "relu".
     out : array, optional
         Where to write, of x's shape and type; may be x.
     method : str
         A step of `LADDER`.
+    stream : stream, optional
+        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that x's library is at.
 
     Returns
     -------
@@ -381,19 +409,16 @@ def activation(
     ValueError
         For an unknown function or method, an `out` that does not fit, or strides that do not.
     """
-    known(name, "function", FUNCTIONS)
-    known(method, "method", LADDER)
-    return applied({"x": x}, out, lambda *flat: configured(name, *flat, method=method)(*flat))
+    return _DOOR((x,), (name, method), out, stream)
 
 
 def activation_gradient(
-    grad: Array, x: Array, name: str = "gelu", out: Array | None = None, method: str = "wide"
+    grad: Array,
+    x: Array,
+    name: str = "gelu",
+    out: Array | None = None,
+    method: str = "wide",
+    stream: Stream = None,
 ) -> Array:
     """Backward: the gradient by x, from that by the result and from x; all else as `activation`."""
-    known(name, "function", FUNCTIONS)
-    known(method, "method", LADDER)
-
-    def launch(x: Array, grad: Array, out: Array) -> None:
-        configured(name, grad, x, out, method=method)(grad, x, out)
-
-    return applied({"x": x, "grad": grad}, out, launch)
+    return _GRADIENT((grad, x), (name, method), out, stream)

@@ -25,17 +25,11 @@ import numpy as np
 from numba import float32
 
 from course.backend import cuda
+from course.door.door import Door, Result, Stream
+from course.door.layout import workspace
+from course.door.libraries import Seen
 from course.kernels.activation import EACH, FUNCTIONS, each
-from course.kernels.arrays import (
-    Array,
-    checked_float32,
-    empty_like,
-    flat_on_device,
-    float32_out,
-    handed_back,
-    known,
-    on_device,
-)
+from course.kernels.arrays import Array, checked_float32, flat, in_order, known
 from course.kernels.intrinsics import load, store
 from course.kernels.reduce import larger
 
@@ -274,11 +268,11 @@ def steps(
         result = out.reshape(images, outputs, (rows // 2) * (columns // 2))
         return [("convolution, activation, pooling", kernel, how, (*given, bias, result))]
     known(method, "method", LADDER)
-    between = empty_like(out, (images, outputs, rows, columns), np.float32)
-    flat = flat_on_device(between, "between")
+    between = workspace((images, outputs, rows, columns), np.float32)
+    numbers = flat(between, "between")
     found = [
         ("convolution", convolve_naive, threads_for(between), (x, weight, bias, between)),
-        ("activation", each(function), threads_for(between), (flat, flat)),
+        ("activation", each(function), threads_for(between), (numbers, numbers)),
         ("pooling", pool_naive, threads_for(out), (between, out)),
     ]
     return [step for step in found if step[0] != "activation" or activation is not None]
@@ -289,17 +283,47 @@ def threads_for(out: Array) -> tuple[int, int]:
     return -(-out.size // EACH), EACH
 
 
-def launch_layer(
-    steps: Callable, x: Array, weight: Array, bias: Array, out: Array, *more: Any
-) -> None:
-    """Launch what ``steps(x, weight, bias, out, *more)`` says, of these arrays on the device."""
-    given = {"x": x, "weight": weight, "bias": bias, "out": out}
-    there = [on_device(array, name) for name, array in given.items()]
-    for _, kernel, (grid, block), arguments in steps(*there, *more):
-        kernel[grid, block](*arguments)
+def layer_door(name: str, result: Callable[..., Any], steps: Callable[..., Any]) -> Door:
+    """The way in of a layer, of (x, weight, bias), that launches what `steps` says."""
+
+    def launches(*given: Any, stream: Stream) -> list[tuple[Callable, tuple]]:
+        arrays, options = given[:4], given[4:]
+        for array, what in zip(arrays, ("x", "weight", "bias", "out"), strict=True):
+            in_order(array, what)
+        return [
+            (kernel[(*how, stream)], arguments)
+            for _, kernel, how, arguments in steps(*arrays, *options)
+        ]
+
+    return Door(name, ("x", "weight", "bias"), result, launches)
 
 
 # --- the front door -------------------------------------------------------------------------------
+def _result(x: Seen, weight: Seen, bias: Seen, activation: str | None, method: str) -> Result:
+    function_of(activation)
+    known(method, "method", LADDER)
+    axes = "(images, inputs, rows, columns)"
+    for array, name, count in ((x, "x", 4), (weight, "weight", 4), (bias, "bias", 1)):
+        shape = axes if name == "x" else "(outputs, inputs, 3, 3)" if count == 4 else "(outputs,)"
+        checked_float32(array, name, count, shape)
+    images, inputs, rows, columns = x.shape
+    if not inputs or rows < 2 or columns < 2:
+        raise ValueError(
+            f"x has the shape {x.shape}; it must be {axes} with at least 1 channel and "
+            "2 x 2 pixels: there is nothing to pool"
+        )
+    outputs = weight.shape[0]
+    if not outputs or weight.shape[1:] != (inputs, 3, 3) or bias.shape != (outputs,):
+        raise ValueError(
+            f"weight and bias have the shapes {weight.shape} and {bias.shape}; for "
+            f"x's {inputs} channels they must be (outputs, {inputs}, 3, 3) and (outputs,)"
+        )
+    return (images, outputs, rows // 2, columns // 2), np.float32
+
+
+_DOOR = layer_door("convolution", _result, steps)
+
+
 def convolution(
     x: Array,
     weight: Array,
@@ -307,13 +331,14 @@ def convolution(
     activation: str | None = "relu",
     out: Array | None = None,
     method: str = "fused",
+    stream: Stream = None,
 ) -> Array:
     """Convolve images, add the bias, apply the activation, keep the largest of each 2 x 2 pixels.
 
     Parameters
     ----------
     x : array, shape (images, inputs, rows, columns), float32
-        Of NumPy, CuPy or numba.cuda; on the GPU in C order. At least 2 x 2 pixels.
+        Of NumPy, CuPy, PyTorch or numba.cuda; on the GPU in C order. At least 2 x 2 pixels.
     weight : array, shape (outputs, inputs, 3, 3), float32
     bias : array, shape (outputs,), float32
     activation : str or None
@@ -322,6 +347,8 @@ def convolution(
         Where to write.
     method : str
         A step of `LADDER`.
+    stream : stream, optional
+        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that x's library is at.
 
     Returns
     -------
@@ -337,25 +364,4 @@ def convolution(
         For shapes that do not fit, an unknown activation or method, strides that do not fit, or
         images that are too large for the shared memory of the fused kernel.
     """
-    function_of(activation)
-    known(method, "method", LADDER)
-    axes = "(images, inputs, rows, columns)"
-    for array, name, count in ((x, "x", 4), (weight, "weight", 4), (bias, "bias", 1)):
-        shape = axes if name == "x" else "(outputs, inputs, 3, 3)" if count == 4 else "(outputs,)"
-        checked_float32(array, name, count, shape)
-    images, inputs, rows, columns = x.shape
-    if not inputs or rows < 2 or columns < 2:
-        raise ValueError(
-            f"x has the shape {tuple(x.shape)}; it must be {axes} with at least 1 channel and "
-            "2 x 2 pixels: there is nothing to pool"
-        )
-    outputs = weight.shape[0]
-    if not outputs or tuple(weight.shape[1:]) != (inputs, 3, 3) or tuple(bias.shape) != (outputs,):
-        raise ValueError(
-            f"weight and bias have the shapes {tuple(weight.shape)} and {tuple(bias.shape)}; for "
-            f"x's {inputs} channels they must be (outputs, {inputs}, 3, 3) and (outputs,)"
-        )
-    target = float32_out(out, x, (images, outputs, rows // 2, columns // 2))
-    if images:
-        launch_layer(steps, x, weight, bias, target, activation, method)
-    return handed_back(target, out, x)
+    return _DOOR((x, weight, bias), (activation, method), out, stream)

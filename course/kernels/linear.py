@@ -16,19 +16,15 @@ that weights are read side by side and that there are enough warps.
 import functools
 from collections.abc import Callable
 
+import numpy as np
 from numba import float32
 
 from course.backend import cuda
+from course.door.door import Result, Stream
+from course.door.libraries import Seen
 from course.kernels.activation import each
-from course.kernels.arrays import (
-    Array,
-    checked_float32,
-    flat_on_device,
-    float32_out,
-    handed_back,
-    known,
-)
-from course.kernels.convolution import LayerLaunch, function_of, launch_layer, threads_for
+from course.kernels.arrays import Array, checked_float32, flat, known
+from course.kernels.convolution import LayerLaunch, function_of, layer_door, threads_for
 from course.kernels.intrinsics import load
 from course.kernels.warps import WARP, lanes_sum
 
@@ -99,9 +95,32 @@ def steps(
     how = (-(-outputs // wide), -(-count // high)), NAIVE_BLOCK
     found: list[LayerLaunch] = [("linear", linear_naive, how, (x, weight, bias, out))]
     if activation is not None:
-        flat = flat_on_device(out, "out")
-        found.append(("activation", each(function), threads_for(out), (flat, flat)))
+        numbers = flat(out, "out")
+        found.append(("activation", each(function), threads_for(out), (numbers, numbers)))
     return found
+
+
+def _result(x: Seen, weight: Seen, bias: Seen, activation: str | None, method: str) -> Result:
+    function_of(activation)
+    known(method, "method", LADDER)
+    checked_float32(x, "x", 2, "(rows, inputs)")
+    checked_float32(weight, "weight", 2, "(outputs, inputs)")
+    checked_float32(bias, "bias", 1, "(outputs,)")
+    (rows, inputs), outputs = x.shape, weight.shape[0]
+    if not inputs or not outputs:
+        raise ValueError(
+            f"x and weight have the shapes {x.shape} and {weight.shape}; there must "
+            "be at least 1 input and 1 output"
+        )
+    if weight.shape[1] != inputs or bias.shape != (outputs,):
+        raise ValueError(
+            f"weight and bias have the shapes {weight.shape} and {bias.shape}; for "
+            f"x's {inputs} inputs they must be (outputs, {inputs}) and (outputs,)"
+        )
+    return (rows, outputs), np.float32
+
+
+_DOOR = layer_door("linear", _result, steps)
 
 
 def linear(
@@ -111,13 +130,14 @@ def linear(
     activation: str | None = None,
     out: Array | None = None,
     method: str = "warp",
+    stream: Stream = None,
 ) -> Array:
     """Multiply rows by the weights, add the bias, apply the activation.
 
     Parameters
     ----------
     x : array, shape (rows, inputs), float32
-        Of NumPy, CuPy or numba.cuda; on the GPU in C order.
+        Of NumPy, CuPy, PyTorch or numba.cuda; on the GPU in C order.
     weight : array, shape (outputs, inputs), float32
     bias : array, shape (outputs,), float32
     activation : str or None
@@ -126,6 +146,8 @@ def linear(
         Where to write.
     method : str
         A step of `LADDER`.
+    stream : stream, optional
+        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that x's library is at.
 
     Returns
     -------
@@ -139,23 +161,4 @@ def linear(
     ValueError
         For shapes or strides that do not fit, an unknown activation or method.
     """
-    function_of(activation)
-    known(method, "method", LADDER)
-    checked_float32(x, "x", 2, "(rows, inputs)")
-    checked_float32(weight, "weight", 2, "(outputs, inputs)")
-    checked_float32(bias, "bias", 1, "(outputs,)")
-    (rows, inputs), outputs = x.shape, weight.shape[0]
-    if not inputs or not outputs:
-        raise ValueError(
-            f"x and weight have the shapes {tuple(x.shape)} and {tuple(weight.shape)}; there must "
-            "be at least 1 input and 1 output"
-        )
-    if weight.shape[1] != inputs or tuple(bias.shape) != (outputs,):
-        raise ValueError(
-            f"weight and bias have the shapes {tuple(weight.shape)} and {tuple(bias.shape)}; for "
-            f"x's {inputs} inputs they must be (outputs, {inputs}) and (outputs,)"
-        )
-    target = float32_out(out, x, (rows, outputs))
-    if rows:
-        launch_layer(steps, x, weight, bias, target, activation, method)
-    return handed_back(target, out, x)
+    return _DOOR((x, weight, bias), (activation, method), out, stream)

@@ -20,16 +20,10 @@ import numpy as np
 from numba import float32, int32, int64, uint32
 
 from course.backend import cuda
-from course.kernels.arrays import (
-    WIDE,
-    Array,
-    are_aligned,
-    checked,
-    flat_on_device,
-    known,
-    on_device,
-    target_for,
-)
+from course.door.door import Door, Result, Stream
+from course.door.layout import workspace
+from course.door.libraries import Seen
+from course.kernels.arrays import WIDE, Array, are_aligned, checked, flat, known
 from course.kernels.intrinsics import load4
 from course.kernels.warps import ALL, WARP
 
@@ -342,13 +336,13 @@ LADDER = {
 }
 
 
-def configured(
-    x: Array, kind: str = "sum", method: str = "last block", stream: int = 0
-) -> Callable[[Array, Array], None]:
-    """A step, ready to be called with (x, out): a flat device array like this one, a float32.
+def launches(
+    x: Array, out: Array, kind: str = "sum", method: str = "last block", stream: Any = 0
+) -> list[tuple[Callable, tuple]]:
+    """What a step launches, for a flat device array and a float32: kernels and their arguments.
 
-    Steps 1 to 4 launch `fill` first. Step 5 keeps a float32 for each block and a counter as long as
-    it lives, and may not run twice at the same time.
+    Steps 1 to 4 launch `fill` first. Step 5 has a float32 for each block and a counter, and may not
+    run twice at the same time with the same.
     """
     step, reduced = LADDER[method], KINDS[kind]
     if not step.shaped:
@@ -360,14 +354,27 @@ def configured(
     blocks = max(1, -(-x.size // tile))
     if not step.fills:
         blocks = min(blocks, shape.blocks * multiprocessors())
-        partial = cuda.device_array(blocks, np.float32)
-        counter = cuda.to_device(np.zeros(1, np.uint32))
-        call = kernel[blocks, threads, stream]
-        return lambda x, out: call(x, partial, counter, out)
+        partial, counter = workspace(blocks, np.float32), workspace(1, np.uint32, zeros=True)
+        return [(kernel[blocks, threads, stream], (x, partial, counter, out))]
     first, call = fill[1, 1, stream], kernel[blocks, threads, stream]
+    return [(first, (out, reduced.nothing)), (call, (x, out))]
+
+
+def configured(
+    x: Array, kind: str = "sum", method: str = "last block", stream: int = 0
+) -> Callable[[Array, Array], None]:
+    """A step, ready to be called with (x, out): a flat device array like this one, a float32.
+
+    What it needs besides lives as long as it, see `launches`.
+    """
+    prepared = launches(x, x, kind, method, stream)
+    if len(prepared) == 1:
+        ((call, (_, partial, counter, _)),) = prepared
+        return lambda x, out: call(x, partial, counter, out)
+    (first, (_, nothing)), (call, _) = prepared
 
     def launch(x: Array, out: Array) -> None:
-        first(out, reduced.nothing)
+        first(out, nothing)
         call(x, out)
 
     return launch
@@ -387,24 +394,49 @@ def multiprocessors() -> int:
 # --- the front door -------------------------------------------------------------------------------
 
 
+def _result(x: Seen, kind: str, method: str) -> Result:
+    known(kind, "reduction", KINDS)
+    known(method, "method", LADDER)
+    checked(x, "x")
+    if kind == "max" and not x.size:
+        raise ValueError("x has no elements, so no maximum: give at least one")
+    return (1,), np.float32
+
+
+def _launches(x: Array, out: Array, kind: str, method: str, stream: Stream) -> list:
+    if not x.size:
+        return [(fill[1, 1, stream], (out, KINDS[kind].nothing))]
+    return launches(flat(x, "x"), out, kind, method, stream)
+
+
+_DOOR = Door("reduction", ("x",), _result, _launches, scalar=True, empty=True)
+
+
 def reduction(
-    x: Array, kind: str = "sum", out: Array | None = None, method: str = "last block"
+    x: Array,
+    kind: str = "sum",
+    out: Array | None = None,
+    method: str = "last block",
+    stream: Stream = None,
 ) -> Any:
     """The sum or the maximum of all elements, on the GPU (or the simulated one).
 
     Parameters
     ----------
     x : array of any shape
-        Of NumPy, CuPy or numba.cuda, float32 or float16. On the GPU in C order.
+        Of NumPy, CuPy, PyTorch or numba.cuda, float32 or float16. On the GPU in C order.
     kind : {"sum", "max"}
     out : array of one float32, optional
         On the GPU: where to write; nothing is waited for.
     method : str
         A step of `LADDER`.
+    stream : stream, optional
+        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that x's library is at.
 
     Returns
     -------
-    numpy.float32, or `out`
+    `out`, if it is given; else of CuPy and PyTorch an array without axes, where x is; else a
+    numpy.float32, for which the GPU is waited for
 
     Raises
     ------
@@ -413,23 +445,4 @@ def reduction(
     ValueError
         For an unknown kind or method, the maximum of no elements, a wrong `out`, or strides.
     """
-    known(kind, "reduction", KINDS)
-    known(method, "method", LADDER)
-    checked(x, "x")
-    if kind == "max" and not x.size:
-        raise ValueError("x has no elements, so no maximum: give at least one")
-    if out is not None:
-        checked(out, "out", like=np.empty(1, np.float32))
-    place = on_device(target_for(out, x, (1,), np.float32), "out")
-    if x.size:
-        flat = flat_on_device(x, "x")
-        configured(flat, kind, method)(flat, place)
-    else:
-        fill[1, 1](place, KINDS[kind].nothing)
-    if out is not None and not isinstance(out, np.ndarray):
-        return out
-    result = place.copy_to_host()
-    if out is None:
-        return result[0]
-    out[...] = result
-    return out
+    return _DOOR((x,), (kind, method), out, stream)

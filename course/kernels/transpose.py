@@ -4,9 +4,15 @@ The arrays are image (rows, cols) and out (cols, rows), C-contiguous. A warp tha
 of one of them walks down a column of the other; each step says which side pays for that.
 """
 
+from collections.abc import Callable
+
+import numpy as np
 from numba import float32
 
 from course.backend import cuda
+from course.door.door import Door, Result, Stream
+from course.door.libraries import Seen
+from course.kernels.arrays import Array, checked_float32
 
 # --- step 0: the yardstick ------------------------------------------------------------------------
 
@@ -95,3 +101,47 @@ def transpose_padded(out, image):
     for row in range(y, TILE, ROWS):
         if left + row < out.shape[0] and top + x < out.shape[1]:
             out[left + row, top + x] = tile[x, row]
+
+
+# --- the front door -------------------------------------------------------------------------------
+
+
+def _result(image: Seen) -> Result:
+    checked_float32(image, "image", 2, "(rows, columns)")
+    return image.shape[::-1], np.float32
+
+
+def _launches(image: Array, out: Array, stream: Stream) -> list[tuple[Callable, tuple]]:
+    rows, columns = image.shape
+    grid = -(-columns // TILE), -(-rows // TILE)
+    return [(transpose_padded[grid, BLOCK, stream], (out, image))]
+
+
+_DOOR = Door("transpose", ("image",), _result, _launches)
+
+
+def transpose(image: Array, out: Array | None = None, stream: Stream = None) -> Array:
+    """Turn a matrix, so that its rows become columns, on the GPU (or the simulated one).
+
+    Parameters
+    ----------
+    image : array, shape (rows, columns), float32
+        Of NumPy, CuPy, PyTorch or numba.cuda, of any strides.
+    out : array, shape (columns, rows), float32, optional
+        Where to write; no part of image.
+    stream : stream, optional
+        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one of image's library.
+
+    Returns
+    -------
+    array, shape (columns, rows), float32
+        `out`, if it is given; else of image's kind.
+
+    Raises
+    ------
+    TypeError
+        For no array, or elements that are not float32.
+    ValueError
+        For another number of axes, or an `out` that does not fit.
+    """
+    return _DOOR((image,), (), out, stream)

@@ -310,7 +310,7 @@ def trace_fragments(
         Of the three kernels, in the order of their launches.
     """
     step = LADDER[name]
-    room = [array.copy_to_host() for array in step.room(u, k, out)]
+    room = [array.copy_to_host() for array in step.room(k, out)]
     (split_u, grid_u, block), (split_vt, grid_vt, _) = step.split(k, out)
     return (
         trace(split_u, grid_u, block, u, k, room[0], room[2], gpu="H200"),

@@ -347,7 +347,10 @@ def test_what_is_no_batch_of_images_is_refused(some):
             network(given)
     with pytest.raises(ValueError, match="no method 'layers': choose fused, naive, whole"):
         network(x, method="layers")
-    with pytest.raises(ValueError, match=r"out has the shape \(3, 10\); it must be \(2, 10\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"out is float32 of shape \(3, 10\); it must be float32 of shape \(2, 10\)",
+    ):
         network(x, out=np.zeros((3, 10), np.float32))
     with pytest.raises(TypeError, match="weights is dict: give Weights"):
         Network(network.weights.as_dict())

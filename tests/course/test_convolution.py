@@ -190,7 +190,11 @@ def test_what_is_no_layer_is_refused(rng):
     for arguments, kind, words in (
         (([1.0], weight, bias), TypeError, "x is list: give an array"),
         ((x.astype(np.float64), weight, bias), TypeError, "x holds float64"),
-        ((x.astype(np.float16), weight, bias), TypeError, r"x holds float16: convert it"),
+        (
+            (x.astype(np.float16), weight, bias),
+            TypeError,
+            r"x holds float16; it must hold float32: convert it",
+        ),
         ((x, weight.astype(np.int32), bias), TypeError, "weight holds int32"),
         ((x[0], weight, bias), ValueError, r"x has the shape \(3, 4, 4\); it must be \(images"),
         ((x[:, :, :1], weight, bias), ValueError, "nothing to pool"),
@@ -277,7 +281,11 @@ def test_what_is_no_linear_layer_is_refused():
         ((x, weight.T.copy(), bias), ValueError, r"x's 4 inputs they must be \(outputs, 4\)"),
         ((x, weight, bias[:3]), ValueError, r"and \(3,\)"),
         ((x, weight, bias, "elu"), ValueError, "no activation 'elu'"),
-        ((x, weight, bias, None, np.ones((5, 8), "f4")), ValueError, r"out has the shape \(5, 8\)"),
+        (
+            (x, weight, bias, None, np.ones((5, 8), "f4")),
+            ValueError,
+            r"out is float32 of shape \(5, 8\)",
+        ),
         ((x, weight, bias, None, None, "fast"), ValueError, "no method 'fast': choose naive, warp"),
     ):
         with pytest.raises(kind, match=words):

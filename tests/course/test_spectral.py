@@ -291,7 +291,7 @@ def test_a_batch_of_none_gives_empty_results(weights):
     ("x", "kind", "words"),
     [
         ([[0.0] * 320], TypeError, "x is list: give an array"),
-        (np.zeros((2, 320)), TypeError, r"x holds float64: convert it, x.astype\('float32'\)"),
+        (np.zeros((2, 320)), TypeError, r"float64; .* convert it, x.astype\('float32'\)"),
         (np.zeros((2, 320), np.int32), TypeError, "x holds int32"),
         (
             np.zeros((2, 319), np.float32),
@@ -322,7 +322,7 @@ def test_out_must_be_another_array_of_the_same_shape(weights):
     x = spectra(3, 1)
     with pytest.raises(ValueError, match="out is x itself"):
         Autoencoder(weights)(x, out=x)
-    with pytest.raises(ValueError, match=r"has the shape \(2, 320\)"):
+    with pytest.raises(ValueError, match=r"out is float32 of shape \(2, 320\)"):
         Autoencoder(weights)(x, out=np.zeros((2, 320), np.float32))
     with pytest.raises(ValueError, match="no method 'fast': choose fused, folded, fetched, layers"):
         Autoencoder(weights)(x, method="fast")

@@ -23,14 +23,15 @@ import numpy as np
 from numba import float32, int32, int64
 
 from course.backend import cuda
+from course.door.door import Door, Result, Stream
+from course.door.layout import workspace
+from course.door.libraries import Seen
 from course.kernels.arrays import (
     Array,
     checked,
-    empty_like,
-    handed_back,
+    in_order,
     known,
-    matrix_on_device,
-    on_device,
+    matrix,
     rows_are_aligned,
 )
 from course.kernels.norm.first_steps import Form, RowShape, merged_in_warp, moments_of
@@ -327,6 +328,40 @@ def backward_in_registers(shape: RowShape, form: Form, parameters: bool) -> Call
 BACKWARD = ("two kernels", "registers")
 
 
+def _results(
+    dy: Seen, x: Seen, gamma: Seen | None, eps: float, parameters: bool, method: str
+) -> list[Result | None]:
+    columns = check_rows(x, {"gamma": gamma}, eps)
+    checked(dy, "dy", like=x)
+    known(method, "method", ("auto", *BACKWARD))
+    a_sum = ((columns,), x.dtype if gamma is None else gamma.dtype) if parameters else None
+    return [(x.shape, x.dtype), a_sum, a_sum]
+
+
+def _launches(
+    dy: Array,
+    x: Array,
+    gamma: Array | None,
+    dx: Array,
+    dgamma: Array | None,
+    dbeta: Array | None,
+    *options: Any,
+    stream: Stream,
+) -> list[tuple[Callable, tuple]]:
+    eps, parameters, method = options
+    if not x.size:  # sums of no rows
+        none = workspace((1, x.shape[-1]), np.float32, zeros=True)
+        sums = column_sums[-(-x.shape[-1] // COLUMNS), (COLUMNS, DOWN), stream]
+        return [(sums, (none, place)) for place in (dgamma, dbeta) if parameters]
+    if gamma is not None:
+        in_order(gamma, "gamma")
+    arrays = matrix(dy, "dy"), matrix(x, "x"), matrix(dx, "dx")
+    return prepared_backward(*arrays, gamma, eps, dgamma, dbeta, method, stream)
+
+
+_DOOR = Door("layer_norm_backward", ("dy", "x", "gamma"), _results, _launches, empty=True)
+
+
 def layer_norm_backward(
     dy: Array,
     x: Array,
@@ -334,6 +369,7 @@ def layer_norm_backward(
     eps: float = 1e-5,
     parameters: bool = True,
     method: str = "auto",
+    stream: Stream = None,
 ) -> tuple[Array, Array | None, Array | None]:
     """The gradients of `layer_norm` without an activation: of x, of gamma and of beta.
 
@@ -347,6 +383,8 @@ def layer_norm_backward(
         Whether dgamma and dbeta are wanted.
     method : str
         "auto", or one of `BACKWARD`; "registers" takes rows as `backward_shape` does.
+    stream
+        As for `layer_norm`.
 
     Returns
     -------
@@ -359,27 +397,7 @@ def layer_norm_backward(
     ValueError, TypeError
         As `layer_norm`.
     """
-    columns = check_rows(x, {"gamma": gamma}, eps)
-    checked(dy, "dy", like=x)
-    known(method, "method", ("auto", *BACKWARD))
-    dx = empty_like(x, tuple(x.shape), x.dtype)
-    sums: list[Array | None] = [None, None]
-    if parameters:
-        dtype = x.dtype if gamma is None else gamma.dtype
-        sums = [empty_like(x, (columns,), dtype) for _ in range(2)]
-    if x.size:
-        arrays = [
-            matrix_on_device(array, name) for array, name in ((dy, "dy"), (x, "x"), (dx, "dx"))
-        ]
-        there = None if gamma is None else on_device(gamma, "gamma")
-        made = [None if some is None else on_device(some, "a sum") for some in sums]
-        for launch, arguments in prepared_backward(*arrays, there, eps, *made, method=method):
-            launch(*arguments)
-    elif parameters:
-        for some in sums:
-            on_device(some, "a sum").copy_to_device(np.zeros(columns, some.dtype))
-    results = [None if some is None else handed_back(some, None, x) for some in (dx, *sums)]
-    return results[0], results[1], results[2]
+    return _DOOR((dy, x, gamma), (eps, parameters, method), None, stream)
 
 
 def prepared_backward(
@@ -414,7 +432,7 @@ def prepared_backward(
     else:
         parts = min(-(-rows // DOWN), 64)
     shape_of_sums = (parts if parameters else 1, columns)
-    some = [cuda.device_array(shape_of_sums, np.float32) for _ in range(2)]
+    some = [workspace(shape_of_sums, np.float32) for _ in range(2)]
     if method == "registers":
         full = shape.full(columns, aligned)
         form = Form(str(dx.dtype), aligned, full, gamma is not None)
@@ -423,7 +441,7 @@ def prepared_backward(
         call = kernel[blocks, shape.threads, stream]
         launches.append((call, (dy, x, factor, eps, dx, *some)))
     else:
-        moments = cuda.device_array((rows, 2), np.float32)
+        moments = workspace((rows, 2), np.float32)
         factor = constant(1, columns) if gamma is None else gamma
         call = backward_of_rows[rows, THREADS, stream]
         launches.append((call, (dy, x, factor, eps, dx, moments)))

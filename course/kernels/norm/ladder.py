@@ -18,16 +18,17 @@ import numpy as np
 from numba import float32
 
 from course.backend import cuda
+from course.door.door import Door, Result, Stream
+from course.door.layout import workspace
+from course.door.libraries import Seen
 from course.kernels.arrays import (
     Array,
     are_aligned,
     checked,
-    handed_back,
+    in_order,
     known,
-    matrix_on_device,
-    on_device,
+    matrix,
     rows_are_aligned,
-    target_for,
 )
 from course.kernels.launching import allow_shared, room
 from course.kernels.norm.first_steps import ACTIVATIONS, FIRST_STEPS, Form, NormStep
@@ -102,6 +103,31 @@ def can_keep(kind: str) -> bool:
     return kind == "float32" and room()[1]
 
 
+def _result(
+    x: Seen, gamma: Seen | None, beta: Seen | None, eps: float, method: str, activation: str | None
+) -> Result:
+    check_rows(x, {"gamma": gamma, "beta": beta}, eps)
+    known(method, "method", ("auto", *LADDER))
+    if activation not in ACTIVATIONS:
+        names = ", ".join(map(repr, ACTIVATIONS))
+        raise ValueError(f"there is no activation {activation!r}: choose one of {names}")
+    return x.shape, x.dtype
+
+
+def _launches(
+    x: Array, gamma: Array | None, beta: Array | None, out: Array, *options: Any, stream: Stream
+) -> list[tuple[Callable, tuple]]:
+    eps, method, activation = options
+    for name, factor in (("gamma", gamma), ("beta", beta)):
+        if factor is not None:
+            in_order(factor, name)
+    rows, target = matrix(x, "x"), matrix(out, "out")
+    return prepared(rows, gamma, beta, eps, target, method, activation, stream)
+
+
+_DOOR = Door("layer_norm", ("x", "gamma", "beta"), _result, _launches)
+
+
 def layer_norm(
     x: Array,
     gamma: Array | None = None,
@@ -110,6 +136,7 @@ def layer_norm(
     out: Array | None = None,
     method: str = "auto",
     activation: str | None = None,
+    stream: Stream = None,
 ) -> Array:
     """Normalise each row, ``(x - mean) / sqrt(variance + eps) * gamma + beta``, on the GPU.
 
@@ -119,8 +146,8 @@ def layer_norm(
     Parameters
     ----------
     x : array, shape (..., columns), float32 or float16
-        Of NumPy, CuPy or numba.cuda; on the GPU a row's numbers lie side by side, and rows of a
-        matrix may lie apart.
+        Of NumPy, CuPy, PyTorch or numba.cuda; on the GPU a row's numbers lie side by side, and
+        rows of a matrix may lie apart.
     gamma, beta : array, shape (columns,), float32 or float16, optional
         Without them as if they were ones and zeros.
     eps : float
@@ -132,6 +159,8 @@ def layer_norm(
     activation : str, optional
         A name of `course.kernels.activation.FUNCTIONS`, such as "gelu", applied to the result; the
         steps from "registers" on do so before they write it.
+    stream : stream, optional
+        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that x's library is at.
 
     Returns
     -------
@@ -147,24 +176,7 @@ def layer_norm(
     TypeError
         For what is no array, and for numbers of another type.
     """
-    check_rows(x, {"gamma": gamma, "beta": beta}, eps)
-    if out is not None:
-        checked(out, "out", like=x)
-    known(method, "method", ("auto", *LADDER))
-    if activation not in ACTIVATIONS:
-        names = ", ".join(map(repr, ACTIVATIONS))
-        raise ValueError(f"there is no activation {activation!r}: choose one of {names}")
-    target = target_for(out, x, tuple(x.shape), x.dtype)
-    if x.size:
-        matrices = matrix_on_device(x, "x"), matrix_on_device(target, "out")
-        factors = [
-            None if g is None else on_device(g, n) for g, n in ((gamma, "gamma"), (beta, "beta"))
-        ]
-        for launch, arguments in prepared(
-            matrices[0], *factors, eps, matrices[1], method, activation
-        ):
-            launch(*arguments)
-    return handed_back(target, out, x)
+    return _DOOR((x, gamma, beta), (eps, method, activation), out, stream)
 
 
 def prepared(
@@ -203,8 +215,7 @@ def prepared(
     if form.shifted:
         width = -(-columns // 4) * 4
         copies = [
-            cuda.device_array(4 * width if there else 1, np.float32)
-            for there in (form.gamma, form.beta)
+            workspace(4 * width if there else 1, np.float32) for there in (form.gamma, form.beta)
         ]
         if form.gamma or form.beta:
             call = shifted_factors[-(-width // 256), 256, stream]
@@ -255,18 +266,18 @@ def activate(activation: str) -> Callable:
 # --- what is given --------------------------------------------------------------------------------
 
 
-def check_rows(x: Array, factors: dict[str, Array | None], eps: float) -> int:
+def check_rows(x: Seen, factors: dict[str, Seen | None], eps: float) -> int:
     """The length of the rows."""
-    shape = tuple(checked(x, "x").shape)
+    shape = checked(x, "x").shape
     if not shape or not 1 <= shape[-1] <= LONGEST:
         raise ValueError(
             f"x has the shape {shape}: its rows, along the last axis, must have from 1 to "
             f"{LONGEST:,} numbers"
         )
     for name, factor in factors.items():
-        if factor is not None and tuple(checked(factor, name).shape) != shape[-1:]:
+        if factor is not None and checked(factor, name).shape != shape[-1:]:
             raise ValueError(
-                f"{name} has the shape {tuple(factor.shape)}; x has rows of {shape[-1]} numbers, "
+                f"{name} has the shape {factor.shape}; x has rows of {shape[-1]} numbers, "
                 f"so it must be {shape[-1:]}"
             )
     if not eps >= 0:
@@ -287,7 +298,11 @@ def _are_whole(*arrays: Array) -> bool:
     )
 
 
-@functools.lru_cache(16)
 def constant(value: int, length: int) -> Array:
-    """A number again and again, on the GPU; kept."""
+    """A number again and again, on the current GPU; kept."""
+    return _constant(value, length, cuda.get_current_device().id)
+
+
+@functools.lru_cache(16)
+def _constant(value: int, length: int, device: int) -> Array:
     return cuda.to_device(np.full(length, value, np.float32))

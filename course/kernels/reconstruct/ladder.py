@@ -19,7 +19,10 @@ from typing import Any
 import numpy as np
 
 from course.backend import cuda, gpu
-from course.kernels.arrays import WIDE, Array, are_aligned, as_device_array, empty_like, known
+from course.door.door import Door, Result, Stream
+from course.door.layout import workspace
+from course.door.libraries import Seen
+from course.kernels.arrays import WIDE, Array, are_aligned, known
 from course.kernels.reconstruct import (
     fragments,
     register_tiles,
@@ -92,15 +95,13 @@ class ImageStep:
         """The step that is launched for k singular values: this one, or its `thin`."""
         return self.thin if self.thin and k <= thin_tiles.DEEPEST else self
 
-    def configured(
-        self, u: Array, vt: Array, k: int, out: Array, stream: Any = 0
-    ) -> Callable[..., None]:
-        """The step, ready to be called with (u, s, vt, k, out) of these shapes and alignments.
+    def launches(
+        self, u: Array, s: Array, vt: Array, k: int, out: Array, stream: Any = 0
+    ) -> list[tuple[Callable, tuple]]:
+        """What is launched for arrays on the GPU: configured kernels, and their arguments.
 
-        For one image that is the kernel with its launch configuration; a step that multiplies
-        fragments launches three kernels one after the other, and keeps memory for the fragments, as
-        much as for the k columns of u and rows of vt, as long as it lives. All launches go to
-        `stream`. Nothing is waited for.
+        One kernel, or for a step that multiplies fragments three, and memory for the fragments, as
+        much as for the k columns of u and rows of vt.
 
         Raises
         ------
@@ -108,7 +109,7 @@ class ImageStep:
             For stacks of images, where the step takes one image only.
         """
         if (chosen := self.for_k(k)) is not self:
-            return chosen.configured(u, vt, k, out, stream)
+            return chosen.launches(u, s, vt, k, out, stream)
         fits = factors_are_aligned(vt if self.u_anywhere else u, vt, out)
         grid: tuple[int, ...] = self.grid(*out.shape[-2:])
         if out.ndim == 2:
@@ -123,16 +124,34 @@ class ImageStep:
             )
         call = kernel[grid, self.block, stream]
         if self.kind is None:
-            return call
-        room = self.room(u, k, out)
+            return [(call, (u, s, vt, k, out))]
+        of_u, of_vt, scale_u, scale_vt = self.room(k, out)
         split_u, split_vt = (
             kernel[blocks, threads, stream] for kernel, blocks, threads in self.split(k, out)
         )
+        return [
+            (split_u, (u, k, of_u, scale_u)),
+            (split_vt, (s, vt, k, of_vt, scale_vt)),
+            (call, (of_u, of_vt, scale_u, scale_vt, out)),
+        ]
+
+    def configured(
+        self, u: Array, vt: Array, k: int, out: Array, stream: Any = 0
+    ) -> Callable[..., None]:
+        """The step, ready to be called with (u, s, vt, k, out) of these shapes and alignments.
+
+        See `launches`: for one kernel that is the kernel with its launch configuration; memory for
+        fragments lives as long as what is returned. Nothing is waited for.
+        """
+        launches = self.launches(u, None, vt, k, out, stream)
+        if len(launches) == 1:
+            return launches[0][0]
+        (split_u, (*_, of_u, scale_u)), (split_vt, (*_, of_vt, scale_vt)), (call, _) = launches
 
         def launch(u: Array, s: Array, vt: Array, k: int, out: Array) -> None:
-            split_u(u, k, room[0], room[2])
-            split_vt(s, vt, k, room[1], room[3])
-            call(*room, out)
+            split_u(u, k, of_u, scale_u)
+            split_vt(s, vt, k, of_vt, scale_vt)
+            call(of_u, of_vt, scale_u, scale_vt, out)
 
         return launch
 
@@ -145,16 +164,16 @@ class ImageStep:
         )
         return down // fragments.ROWS, across // fragments.COLUMNS
 
-    def room(self, u: Array, k: int, out: Array) -> tuple[Array, Array, Array, Array]:
+    def room(self, k: int, out: Array) -> tuple[Array, Array, Array, Array]:
         """Memory on the GPU for the fragments of u and of s vt, and for their scales."""
         down, across = self.fragments(out)
         tiles, word = -(-k // fragments.DEPTH), fragments.WORDS[self.kind]
         front = out.shape[:-2]
         return (
-            empty_like(u, (*front, down, tiles, fragments.U_WORDS), word),
-            empty_like(u, (*front, across, tiles, fragments.VT_WORDS), word),
-            empty_like(u, (*front, down * fragments.ROWS), np.float32),
-            empty_like(u, (*front, across * fragments.COLUMNS), np.float32),
+            workspace((*front, down, tiles, fragments.U_WORDS), word),
+            workspace((*front, across, tiles, fragments.VT_WORDS), word),
+            workspace((*front, down * fragments.ROWS), np.float32),
+            workspace((*front, across * fragments.COLUMNS), np.float32),
         )
 
     def split(self, k: int, out: Array) -> list[tuple[Callable, tuple[int, int], tuple[int, int]]]:
@@ -303,67 +322,8 @@ def step_for(
     return method, step
 
 
-def reconstruct(
-    u: Array, s: Array, vt: Array, k: int, out: Array | None = None, method: str = "auto"
-) -> Array:
-    """Rebuild an image from its k largest singular values on the GPU (or the simulated one).
-
-    Arrays that are on the GPU stay where they are and are not copied, slices of larger ones
-    included; of NumPy arrays only the k columns of u and k rows of vt that are needed travel.
-
-    Parameters
-    ----------
-    u, s, vt : array, shapes (rows, r), (r,), (r, columns)
-        Factors of the image, of NumPy, CuPy or numba.cuda, float32 (NumPy's are converted). Or
-        stacks of them: (images, rows, r), (images, r), (images, r, columns).
-    k : int
-        From 1 to r.
-    out : array, optional
-        Where to write the result; float32, of the result's shape.
-    method : str
-        "auto", or a step of `LADDER`; see `step_for`.
-
-    Returns
-    -------
-    array, shape (rows, columns) or (images, rows, columns), float32
-        `out`, if it is given; else of NumPy if u, s, vt are, else of u's kind. Work on the GPU may
-        still be under way when it is returned.
-
-    Raises
-    ------
-    ValueError
-        When k is not from 1 to r, the shapes do not fit together, an array on the GPU is not
-        float32 or its rows' neighbours lie apart, or there is no such method.
-    """
-    shape = _check(u, s, vt, k, out)
-    name, step = step_for(method, shape[-2], shape[-1], k, shape[0] if len(shape) == 3 else 0)
-    there = [
-        _factor_on_device(array, name)
-        for array in (_part(u, k, -1), _part(s, k, -1), _part(vt, k, -2))
-    ]
-    target = (
-        _factor_on_device(out, name)
-        if out is not None and not isinstance(out, np.ndarray)
-        else None
-    )
-    if target is None:
-        target = empty_like(u if out is None else s, shape, np.float32)
-    device_out = _factor_on_device(target, name)
-    step.configured(there[0], there[2], k, device_out)(*there, k, device_out)
-    if out is not None and not isinstance(out, np.ndarray):
-        return out
-    if out is not None or all(isinstance(array, np.ndarray) for array in (u, s, vt)):
-        result = _factor_on_device(target, name).copy_to_host()
-        if out is None:
-            return result
-        out[...] = result
-        return out
-    return target
-
-
-def _check(u: Array, s: Array, vt: Array, k: int, out: Array | None) -> tuple[int, ...]:
-    """The shape of the result."""
-    shapes = [tuple(getattr(array, "shape", ())) for array in (u, s, vt)]
+def _result(u: Seen, s: Seen, vt: Seen, k: int, method: str) -> Result:
+    shapes = [array.shape for array in (u, s, vt)]
     fit = len(shapes[0]) in (2, 3) and len(shapes[2]) == len(shapes[0]) == len(shapes[1]) + 1
     if fit:
         front, r = shapes[0][:-2], shapes[0][-1]
@@ -376,37 +336,87 @@ def _check(u: Array, s: Array, vt: Array, k: int, out: Array | None) -> tuple[in
     if not 1 <= k <= r:
         raise ValueError(f"k is {k}; with {r} singular values it must be from 1 to {r}")
     shape = (*front, shapes[0][-2], shapes[2][-1])
-    if out is not None and (tuple(out.shape) != shape or out.dtype != np.float32):
-        raise ValueError(
-            f"out is {out.dtype} of shape {tuple(out.shape)}; it must be float32 of shape {shape}"
-        )
-    return shape
+    name, _ = step_for(method, shape[-2], shape[-1], k, shape[0] if len(shape) == 3 else 0)
+    for array, what in ((u, "u"), (s, "s"), (vt, "vt")):
+        if array.library.on_device:
+            _check_factor(array, what, name)
+    return shape, np.float32
 
 
-def _part(array: Array, k: int, axis: int) -> Array:
-    """Of a NumPy array only what is needed, in float32; others as they are."""
-    if not isinstance(array, np.ndarray):
-        return array
-    part = array[..., :k] if axis == -1 else array[..., :k, :]
-    return np.ascontiguousarray(part, dtype=np.float32)
-
-
-def _factor_on_device(array: Array, method: str) -> Array:
-    """The array as numba.cuda sees it; NumPy's travel."""
-    if isinstance(array, np.ndarray):
-        return cuda.to_device(array)
-    if not hasattr(array, "__cuda_array_interface__"):
-        raise ValueError(
-            f"{type(array).__name__} is no array: give one of NumPy, CuPy or numba.cuda"
-        )
+def _check_factor(array: Seen | Array, what: str, method: str) -> None:
+    """Refuse an array on the GPU that a step does not read."""
     if array.dtype != np.float32:
         raise ValueError(
-            f"an array on the GPU has the type {array.dtype}: convert it to float32 first"
+            f"{what}, an array on the GPU, has the type {array.dtype}: convert it to float32 "
+            f"first, {array.library.convert(what, 'float32')}"
         )
     if method not in _ANY_STRIDE and array.strides[-1] != 4:
         raise ValueError(
-            f"the step {method!r} needs the numbers of a row side by side, and they lie "
+            f"the step {method!r} needs the numbers of a row side by side, and those of {what} lie "
             f"{array.strides[-1]} bytes apart: make a copy in C order, or choose one of "
             f"{', '.join(_ANY_STRIDE)}"
         )
-    return as_device_array(array)
+
+
+def _launches(
+    u: Array, s: Array, vt: Array, out: Array, k: int, method: str, stream: Stream
+) -> list[tuple[Callable, tuple]]:
+    name, step = step_for(method, *out.shape[-2:], k, out.shape[0] if out.ndim == 3 else 0)
+    _check_factor(out, "out", name)
+    return step.launches(u, s, vt, k, out, stream)
+
+
+def _part(arrays: list, options: tuple) -> list:
+    """Of arrays on the host only what is needed, in float32."""
+    k, axes = options[0], (-1, -1, -2)
+    return [
+        np.asarray(array[..., :k] if axis == -1 else array[..., :k, :], np.float32)
+        if isinstance(array, np.ndarray) else array
+        for array, axis in zip(arrays, axes, strict=True)
+    ]  # fmt: skip
+
+
+_DOOR = Door("reconstruct", ("u", "s", "vt"), _result, _launches, part=_part)
+
+
+def reconstruct(
+    u: Array,
+    s: Array,
+    vt: Array,
+    k: int,
+    out: Array | None = None,
+    method: str = "auto",
+    stream: Stream = None,
+) -> Array:
+    """Rebuild an image from its k largest singular values on the GPU (or the simulated one).
+
+    Arrays that are on the GPU stay where they are and are not copied, slices of larger ones
+    included; of NumPy arrays only the k columns of u and k rows of vt that are needed travel.
+
+    Parameters
+    ----------
+    u, s, vt : array, shapes (rows, r), (r,), (r, columns)
+        Factors of the image, of NumPy, CuPy, PyTorch or numba.cuda, float32 (those on the host are
+        converted). Or stacks of them: (images, rows, r), (images, r), (images, r, columns).
+    k : int
+        From 1 to r.
+    out : array, optional
+        Where to write the result; float32, of the result's shape.
+    method : str
+        "auto", or a step of `LADDER`; see `step_for`.
+    stream : stream, optional
+        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that u's library is at.
+
+    Returns
+    -------
+    array, shape (rows, columns) or (images, rows, columns), float32
+        `out`, if it is given; else of u's kind. Work on the GPU may
+        still be under way when it is returned.
+
+    Raises
+    ------
+    ValueError
+        When k is not from 1 to r, the shapes do not fit together, an array on the GPU is not
+        float32 or its rows' neighbours lie apart, or there is no such method.
+    """
+    return _DOOR((u, s, vt), (k, method), out, stream)

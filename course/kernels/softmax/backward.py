@@ -14,7 +14,9 @@ from collections.abc import Callable
 from numba import float32, int32
 
 from course.backend import cuda
-from course.kernels.arrays import WIDE, WORDS, Array, applied, known, rows_are_aligned
+from course.door.door import Door, Result, Stream
+from course.door.libraries import Seen
+from course.kernels.arrays import WIDE, WORDS, Array, alike, known, matrix, rows_are_aligned
 from course.kernels.softmax.forward import (
     ZERO,
     SoftmaxShape,
@@ -146,22 +148,39 @@ def configured_backward(
     return kernel[-(-rows // shape.rows), (shape.row_threads, shape.rows), stream]
 
 
+def _result(dy: Seen, y: Seen, method: str) -> Result:
+    known(method, "method", BACKWARD)
+    return alike({"dy": dy, "y": y}, rows=True)
+
+
+def _launches(
+    dy: Array, y: Array, dx: Array, method: str, stream: Stream
+) -> list[tuple[Callable, tuple]]:
+    arrays = matrix(dy, "dy"), matrix(y, "y"), matrix(dx, "out")
+    return [(configured_backward(*arrays, method, stream), arrays)]
+
+
+_DOOR = Door("softmax_backward", ("dy", "y"), _result, _launches)
+
+
 def softmax_backward(
-    dy: Array, y: Array, out: Array | None = None, method: str = "registers"
+    dy: Array, y: Array, out: Array | None = None, method: str = "registers", stream: Stream = None
 ) -> Array:
     """The gradient of a softmax's input, on the GPU (or the simulated one).
 
     Parameters
     ----------
     dy : array, shape (..., columns)
-        The gradient of the softmax's result; of NumPy, CuPy or numba.cuda, float32 or float16. On
-        the GPU the elements of a row lie side by side.
+        The gradient of the softmax's result; of NumPy, CuPy, PyTorch or numba.cuda, float32 or
+        float16. On the GPU the elements of a row lie side by side.
     y : array
         The softmax's result, of dy's shape and type.
     out : array, optional
         Where to write, of dy's shape and type; may be dy or y.
     method : str
         A step of `BACKWARD`; see `configured_backward`.
+    stream : stream, optional
+        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that dy's library is at.
 
     Returns
     -------
@@ -176,9 +195,4 @@ def softmax_backward(
         For an unknown method, numbers instead of rows, arrays that do not fit each other, or
         strides that do not.
     """
-    known(method, "method", BACKWARD)
-
-    def launch(*arrays: Array) -> None:
-        configured_backward(*arrays, method)(*arrays)
-
-    return applied({"dy": dy, "y": y}, out, launch, rows=True)
+    return _DOOR((dy, y), (method,), out, stream)

@@ -19,7 +19,9 @@ import numpy as np
 from numba import float32, int32, int64
 
 from course.backend import cuda
-from course.kernels.arrays import WIDE, WORDS, Array, applied, known, rows_are_aligned
+from course.door.door import Door, Result, Stream
+from course.door.libraries import Seen
+from course.kernels.arrays import WIDE, WORDS, Array, alike, known, matrix, rows_are_aligned
 from course.kernels.intrinsics import (
     load4,
     load4_streaming,
@@ -408,18 +410,35 @@ def configured(x: Array, out: Array, method: str = "registers", stream: int = 0)
     return kernel[-(-rows // shape.rows), (shape.row_threads, shape.rows), stream]
 
 
-def softmax(x: Array, out: Array | None = None, method: str = "registers") -> Array:
+def _result(x: Seen, method: str) -> Result:
+    known(method, "method", LADDER)
+    return alike({"x": x}, rows=True)
+
+
+def _launches(x: Array, out: Array, method: str, stream: Stream) -> list[tuple[Callable, tuple]]:
+    pair = matrix(x, "x"), matrix(out, "out")
+    return [(configured(*pair, method, stream), pair)]
+
+
+_DOOR = Door("softmax", ("x",), _result, _launches)
+
+
+def softmax(
+    x: Array, out: Array | None = None, method: str = "registers", stream: Stream = None
+) -> Array:
     """The softmax along the last axis, on the GPU (or the simulated one).
 
     Parameters
     ----------
     x : array, shape (..., columns)
-        Of NumPy, CuPy or numba.cuda, float32 or float16. On the GPU the elements of a row lie side
-        by side; those of a matrix may be a slice of longer rows.
+        Of NumPy, CuPy, PyTorch or numba.cuda, float32 or float16. On the GPU the elements of a row
+        lie side by side; those of a matrix may be a slice of longer rows.
     out : array, optional
         Where to write, of x's shape and type; may be x.
     method : str
         A step of `LADDER`; see `configured`.
+    stream : stream, optional
+        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that x's library is at.
 
     Returns
     -------
@@ -434,5 +453,4 @@ def softmax(x: Array, out: Array | None = None, method: str = "registers") -> Ar
         For an unknown method, a number instead of rows, an `out` that does not fit, or strides that
         do not.
     """
-    known(method, "method", LADDER)
-    return applied({"x": x}, out, lambda *pair: configured(*pair, method)(*pair), rows=True)
+    return _DOOR((x,), (method,), out, stream)

@@ -30,14 +30,16 @@ import functools
 import numpy as np
 
 from course.backend import cuda
-from course.kernels.arrays import Array, as_device_array, empty_like
+from course.door.door import Door, Result, Stream
+from course.door.libraries import Seen
+from course.kernels.arrays import Array
 from course.kernels.svd.ladder import LADDER, NotConverged, Solver, step_for
-from course.kernels.svd.truncated import RankSolver
+from course.kernels.svd.truncated import RankSolver, check_rank
 
 __all__ = ["LADDER", "NotConverged", "RankSolver", "Solver", "forget", "rank_k", "step_for", "svd"]
 
 
-def svd(a: Array, method: str = "auto") -> tuple[Array, Array, Array]:
+def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, Array, Array]:
     """Return the thin singular value decomposition of a matrix or of many, a = (u * s) @ vt.
 
     The result is the same to the bit on every call on one kind of GPU. The entry of largest
@@ -49,10 +51,14 @@ def svd(a: Array, method: str = "auto") -> tuple[Array, Array, Array]:
     Parameters
     ----------
     a : array, shape (batch, m, n) or (m, n), float32
-        Of NumPy, CuPy or numba.cuda, finite, m and n at most 1,024. On the GPU it may have any
-        strides; it is not changed.
+        Of NumPy, CuPy, PyTorch or numba.cuda, finite, m and n at most 1,024. On the GPU it may have
+        any strides; it is not changed.
     method : str
         "auto" or a step of `LADDER`; see `course.kernels.svd.ladder.step_for`.
+    stream : stream, optional
+        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that a's library is at.
+        The work is done on the default stream, after what that stream was given, and the host waits
+        for it: only it can say when enough was rotated.
 
     Returns
     -------
@@ -73,14 +79,16 @@ def svd(a: Array, method: str = "auto") -> tuple[Array, Array, Array]:
     NotConverged
         When rows are not orthogonal after 60 sweeps; no matrix is known that needs half of them.
     """
-    there = _batch_on_device(_checked(a))
-    batch, m, n = there.shape
-    solver = _solver(batch, m, n, method, cuda.get_current_device().id)
-    return _factors(a, there, solver, min(m, n))
+    return _SVD((a,), (method,), None, stream)
 
 
 def rank_k(
-    a: Array, k: int, power: int = 2, seed: int = 0, method: str = "auto"
+    a: Array,
+    k: int,
+    power: int = 2,
+    seed: int = 0,
+    method: str = "auto",
+    stream: Stream = None,
 ) -> tuple[Array, Array, Array]:
     """Return the k largest singular values and their vectors, by a randomised range finder.
 
@@ -99,6 +107,8 @@ def rank_k(
         Of the random sketch.
     method : str
         Step of `LADDER` for the small SVD.
+    stream
+        As for `svd`.
 
     Returns
     -------
@@ -110,10 +120,7 @@ def rank_k(
     TypeError, ValueError, NotConverged
         As `svd`; and ValueError for k or power out of range.
     """
-    there = _batch_on_device(_checked(a))
-    batch, m, n = there.shape
-    solver = _rank_solver(batch, m, n, k, power, seed, method, cuda.get_current_device().id)
-    return _factors(a, there, solver, k)
+    return _RANK_K((a,), (k, power, seed, method), None, stream)
 
 
 def forget() -> None:
@@ -135,53 +142,71 @@ def _rank_solver(
     return RankSolver(batch, m, n, k, power, seed, method)
 
 
-def _checked(a: Array) -> Array:
+# --- the way in -----------------------------------------------------------------------------------
+
+
+def _results(a: Seen, k: int) -> list[Result]:
+    """Shapes of u, s, vt."""
+    *batch, m, n = a.shape
+    return [((*batch, m, k), np.float32), ((*batch, k), np.float32), ((*batch, k, n), np.float32)]
+
+
+def _checked(a: Seen) -> Seen:
     """The array, if it is one that can be decomposed."""
-    if not isinstance(a, np.ndarray) and not hasattr(a, "__cuda_array_interface__"):
-        raise TypeError(f"a is {type(a).__name__}: give an array of NumPy, CuPy or numba.cuda")
     if a.dtype != np.float32:
         raise TypeError(
-            f"a holds {a.dtype}; it must hold float32: convert it, a.astype('float32'), or use "
-            "np.linalg.svd where float32's seven digits are not enough"
+            f"a holds {a.dtype}; it must hold float32: convert it, "
+            f"{a.library.convert('a', 'float32')}, or use np.linalg.svd where float32's seven "
+            "digits are not enough"
         )
     if a.ndim not in (2, 3):
         raise ValueError(
-            f"a has the shape {tuple(a.shape)}; it must be one matrix (m, n) or a batch of them "
+            f"a has the shape {a.shape}; it must be one matrix (m, n) or a batch of them "
             "(batch, m, n)"
         )
     if 0 in a.shape:
-        raise ValueError(f"a has the shape {tuple(a.shape)}: there is nothing to decompose")
+        raise ValueError(f"a has the shape {a.shape}: there is nothing to decompose")
     return a
 
 
-class _Stack:
-    """A matrix on the GPU as a batch of one, without a copy."""
+def _result_of_svd(a: Seen, method: str) -> list[Result]:
+    step_for(method, min(_checked(a).shape[-2:]))
+    return _results(a, min(a.shape[-2:]))
 
-    def __init__(self, matrix: Array):
-        about = dict(matrix.__cuda_array_interface__)
+
+def _svd(a: Array, u: Array, s: Array, vt: Array, method: str) -> None:
+    a, *factors = map(_batch, (a, u, s, vt), (2, 2, 1, 2))
+    _solver(*a.shape, method, cuda.get_current_device().id)(a, *factors)
+
+
+def _result_of_rank_k(a: Seen, k: int, power: int, seed: int, method: str) -> list[Result]:
+    check_rank(_checked(a).shape, k, power)
+    return _results(a, k)
+
+
+def _rank_k(
+    a: Array, u: Array, s: Array, vt: Array, k: int, power: int, seed: int, method: str
+) -> None:
+    a, *factors = map(_batch, (a, u, s, vt), (2, 2, 1, 2))
+    solver = _rank_solver(*a.shape, k, power, seed, method, cuda.get_current_device().id)
+    solver(a, *factors)
+
+
+class _Stack:
+    """An array on the GPU as a batch of one, without a copy."""
+
+    def __init__(self, one: Array):
+        about = dict(one.__cuda_array_interface__)
         if about.get("strides"):
             about["strides"] = (about["strides"][0] * about["shape"][0], *about["strides"])
         about["shape"] = (1, *about["shape"])
-        self.__cuda_array_interface__, self.matrix = about, matrix
+        self.__cuda_array_interface__, self.one = about, one
 
 
-def _batch_on_device(a: Array) -> Array:
-    """The array as numba.cuda sees it, (batch, m, n); NumPy's travels."""
-    if isinstance(a, np.ndarray):
-        return cuda.to_device(np.ascontiguousarray(a if a.ndim == 3 else a[None]))
-    if a.ndim == 2:
-        return cuda.as_cuda_array(_Stack(a))
-    return as_device_array(a)
+def _batch(array: Array, axes: int) -> Array:
+    """The array as a batch; one without the batch's axis is one of one."""
+    return array if array.ndim > axes else cuda.as_cuda_array(_Stack(array), sync=False)
 
 
-def _factors(a: Array, there: Array, solver: Solver | RankSolver, k: int) -> tuple:
-    """Run a solver; the factors, of the kind and with the axes of `a`."""
-    batch, m, n = there.shape
-    factors = [empty_like(a, shape, np.float32) for shape in ((batch, m, k), (batch, k),
-                                                             (batch, k, n))]  # fmt: skip
-    solver(there, *map(as_device_array, factors))
-    if isinstance(a, np.ndarray):
-        factors = [factor.copy_to_host() for factor in factors]
-    if a.ndim == 2:
-        factors = [factor.reshape(factor.shape[1:]) for factor in factors]
-    return tuple(factors)
+_SVD = Door("svd", ("a",), _result_of_svd, _svd, whole=True)
+_RANK_K = Door("rank_k", ("a",), _result_of_rank_k, _rank_k, whole=True)

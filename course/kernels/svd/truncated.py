@@ -45,6 +45,17 @@ def sketch_columns(k: int, rank: int) -> int:
     return min(-(-(k + MORE) // 32) * 32, rank)
 
 
+def check_rank(shape: tuple[int, ...], k: int, power: int) -> None:
+    """Refuse a k that is no rank of matrices (..., rows, columns), and power below 0."""
+    rows, columns = shape[-2:]
+    if not 1 <= operator.index(k) <= min(rows, columns):
+        raise ValueError(
+            f"k is {k}; for matrices of {rows} x {columns} it is 1 to {min(rows, columns)}"
+        )
+    if operator.index(power) < 0:
+        raise ValueError(f"power is {power}; it is the number of power steps, 0 or more")
+
+
 class RankSolver:
     """The largest singular values of batches of one shape: memory on the GPU, and the launches.
 
@@ -66,11 +77,8 @@ class RankSolver:
         self, batch: int, rows: int, columns: int, k: int, power: int = 2, seed: int = 0,
         method: str = "auto",
     ):  # fmt: skip
+        check_rank((rows, columns), k, power)
         rank, most = min(rows, columns), operator.index(k)
-        if not 1 <= most <= rank:
-            raise ValueError(f"k is {k}; for matrices of {rows} x {columns} it is 1 to {rank}")
-        if operator.index(power) < 0:
-            raise ValueError(f"power is {power}; it is the number of power steps, 0 or more")
         self.batch, self.power, wide = batch, power, sketch_columns(most, rank)
         self.whole = wide == rank  # a sketch with as many columns saves nothing
         self.small = Solver(batch, rows if self.whole else wide, columns, method)

@@ -26,7 +26,10 @@ from typing import Any
 import numpy as np
 
 from course.backend import cuda
-from course.kernels.arrays import Array, checked_float32, float32_out, handed_back, known, on_device
+from course.door.door import Door, Result, Stream
+from course.door.layout import workspace
+from course.door.libraries import Seen
+from course.kernels.arrays import Array, checked_float32, in_order, known
 from course.kernels.convolution import LayerLaunch, function_of
 from course.kernels.convolution import steps as convolution_steps
 from course.kernels.linear import steps as linear_steps
@@ -183,7 +186,7 @@ class Program:
 
 
 def _memory(*shape: int) -> Any:
-    return cuda.device_array(shape, "float32")
+    return workspace(shape, "float32")
 
 
 class Network:
@@ -201,23 +204,44 @@ class Network:
         self.weights = weights
         self.there = {name: cuda.to_device(array) for name, array in weights.as_dict().items()}
         self.packed = cuda.to_device(packed(weights))
+        self._door = Door("a network", ("x",), self._result, self._launches)
 
     def program(self, method: str = "fused", stream: Any = 0) -> Program:
         """What computes batches again and again, ready to be called with (x, scores)."""
         return Program(self, method, stream)
 
-    def __call__(self, x: Array, method: str = "fused", out: Array | None = None) -> Array:
+    def _result(self, x: Seen, method: str) -> Result:
+        known(method, "method", METHODS)
+        side = self.weights.side
+        checked_float32(x, "x", 4, f"(batch, 1, {side}, {side})")
+        if x.shape[1:] != (1, side, side):
+            raise ValueError(
+                f"x has the shape {x.shape}; these weights are for images of shape "
+                f"(batch, 1, {side}, {side})"
+            )
+        return (x.shape[0], CLASSES), np.float32
+
+    def _launches(self, x: Array, out: Array, method: str, stream: Stream) -> list:
+        steps = self.program(method).steps(in_order(x, "x"), in_order(out, "out"))
+        return [(kernel[(*how, stream)], arguments) for _, kernel, how, arguments in steps]
+
+    def __call__(
+        self, x: Array, method: str = "fused", out: Array | None = None, stream: Stream = None
+    ) -> Array:
         """Ten scores for each image; `scores.argmax(1)` are the digits.
 
         Parameters
         ----------
         x : array, shape (batch, 1, side, side), float32
-            Of NumPy, CuPy or numba.cuda, in C order; from 0 (paper) to 1 (ink). An image with NaN
-            has scores of NaN, and touches no other.
+            Of NumPy, CuPy, PyTorch or numba.cuda, in C order; from 0 (paper) to 1 (ink). An image
+            with NaN has scores of NaN, and touches no other.
         method : str
             One of `METHODS`: four fused kernels, nine naive ones, or one for the whole network.
         out : array, optional
             Where to write.
+        stream : stream, optional
+            Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that x's
+            library is at.
 
         Returns
         -------
@@ -232,14 +256,4 @@ class Network:
             For another shape or strides, a method that does not exist, or images that are too large
             for "whole".
         """
-        program, side = self.program(method), self.weights.side
-        checked_float32(x, "x", 4, f"(batch, 1, {side}, {side})")
-        if tuple(x.shape[1:]) != (1, side, side):
-            raise ValueError(
-                f"x has the shape {tuple(x.shape)}; these weights are for images of shape "
-                f"(batch, 1, {side}, {side})"
-            )
-        target = float32_out(out, x, (x.shape[0], CLASSES))
-        if x.shape[0]:
-            program(on_device(x, "x"), on_device(target, "out"))
-        return handed_back(target, out, x)
+        return self._door((x,), (method,), out, stream)

@@ -14,6 +14,7 @@ from typing import Any
 from numba import float32
 
 from course.backend import cuda
+from course.door.layout import workspace
 from course.kernels.activation import gelu
 from course.kernels.warps import ALL
 from course.models.spectral.data import BANDS, FRAMES, POINTS
@@ -119,7 +120,7 @@ class Layers:
 
     @staticmethod
     def _memory(rows: int, columns: int) -> Any:
-        return cuda.device_array((rows, columns), "float32")
+        return workspace((rows, columns), "float32")
 
     def launches(self, x: Any, y: Any, errors: Any) -> list[tuple[str, Callable, tuple, tuple]]:
         """Each launch: its layer, the kernel, (grid, block), arguments."""

@@ -23,7 +23,9 @@ import numpy as np
 from numba import vectorize
 
 from course.backend import cuda
-from course.kernels.arrays import Array, checked_float32, empty_like, handed_back, known, on_device
+from course.door.door import Door, Result, Stream
+from course.door.libraries import Seen
+from course.kernels.arrays import Array, checked_float32, in_order, known
 from course.kernels.launching import allow_shared, room
 from course.models.spectral.data import BANDS, FRAMES, POINTS
 from course.models.spectral.fused import fused
@@ -153,6 +155,7 @@ class Autoencoder:
             )
         self.weights = weights
         self.packed = {fold: cuda.to_device(weights.packed(fold)) for fold in (False, True)}
+        self._door = Door("an autoencoder", ("x",), self._results, self._launches)
 
     def configured(
         self, batch: int, method: str = "fused", stream: Any = 0, shape: FusedShape | None = None
@@ -210,18 +213,42 @@ class Autoencoder:
         call = made[blocks, shape.threads, stream, shape.dynamic_shared]
         return call, self.packed[shape.folded]
 
-    def __call__(self, x: Array, method: str = "fused", out: Array | None = None) -> tuple:
+    def _results(self, x: Seen, method: str) -> list[Result]:
+        known(method, "method", METHODS)
+        shape = f"(batch, {POINTS}): {FRAMES} frames of {BANDS} bands, one after the other"
+        checked_float32(x, "x", 2, shape)
+        if x.shape[1] != POINTS:
+            raise ValueError(f"x has the shape {x.shape}; it must be {shape}")
+        return [(x.shape, np.float32), ((x.shape[0],), np.float32)]
+
+    def _launches(
+        self, x: Array, out: Array, errors: Array, method: str, stream: Stream
+    ) -> list[tuple[Callable, tuple]]:
+        for array, name in ((x, "x"), (out, "out")):
+            _check_address(in_order(array, name), name)
+        if method == "layers":
+            steps = Layers(self.weights, x.shape[0], stream).launches(x, out, errors)
+            return [(kernel[(*how, stream)], arguments) for _, kernel, how, arguments in steps]
+        launch, packed = self.kernel(x.shape[0], method, stream)
+        return [(launch, (x, packed, out, errors))]
+
+    def __call__(
+        self, x: Array, method: str = "fused", out: Array | None = None, stream: Stream = None
+    ) -> tuple:
         """Rebuild spectra, and score them.
 
         Parameters
         ----------
         x : array, shape (batch, 320), float32
-            Of NumPy, CuPy or numba.cuda, in C order; on the GPU from an address that is a multiple
-            of 16 bytes. A spectrum with NaN or infinity gives NaN, and touches no other.
+            Of NumPy, CuPy, PyTorch or numba.cuda, in C order; on the GPU from an address that is a
+            multiple of 16 bytes. A spectrum with NaN or infinity gives NaN, and touches no other.
         method : str
             One of `METHODS`.
         out : array, optional
             Where to write the rebuilt spectra; of x's shape and type, and not x itself.
+        stream : stream, optional
+            Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that x's
+            library is at.
 
         Returns
         -------
@@ -237,34 +264,9 @@ class Autoencoder:
         ValueError
             For another shape, strides or address, or a method that does not exist.
         """
-        known(method, "method", METHODS)
-        _check(x, "x")
-        if out is not None:
-            _check(out, "out")
-        if out is not None and (out is x or tuple(out.shape) != tuple(x.shape)):
-            raise ValueError(
-                f"out is x itself or has the shape {tuple(out.shape)}; it must be another array of "
-                f"shape {tuple(x.shape)}: x is read again for the errors"
-            )
-        batch = x.shape[0]
-        target = out if out is not None and not isinstance(out, np.ndarray) else None
-        if target is None:
-            target = empty_like(x, (batch, POINTS), np.float32)
-        errors = empty_like(x, (batch,), np.float32)
-        if batch:
-            there = on_device(x, "x"), on_device(target, "out"), on_device(errors, "errors")
-            for array, name in zip(there[:2], ("x", "out"), strict=True):
-                _check_address(array, name)
-            self.configured(batch, method)(*there)
-        return handed_back(target, out, x), handed_back(errors, None, x)
-
-
-def _check(array: Array, name: str) -> None:
-    """Refuse what is no array of float32 spectra."""
-    shape = f"(batch, {POINTS}): {FRAMES} frames of {BANDS} bands, one after the other"
-    checked_float32(array, name, 2, shape)
-    if array.shape[1] != POINTS:
-        raise ValueError(f"{name} has the shape {tuple(array.shape)}; it must be {shape}")
+        if out is not None and out is x:
+            raise ValueError("out is x itself: x is read again for the errors, so give another")
+        return self._door((x,), (method,), out, stream)
 
 
 def _check_address(array: Any, name: str) -> None:

@@ -1,0 +1,241 @@
+"""The way in of all front doors: look at the arrays, find or make a plan, launch, hand back.
+
+>>> SOFTMAX = Door("softmax", ("x",), _result, _launches)
+>>> SOFTMAX((x,), ("registers",), out=None, stream=None)
+
+`_result(x, method)` checks what is given and says shape and type of the result; `_launches(x, out,
+method, stream)` says what is launched. Both are called once for arrays that look alike: `Seen` and
+`Layout`. A plan then packs the launches, see `course.door.launches`. Where that cannot be had, in
+the simulator or where Numba's insides are not as expected, the same functions are called anew for
+each call, with arrays, and Numba launches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from course import backend
+from course.door import launches as packing
+from course.door.libraries import LOOKS, Seen, look_for
+from course.door.plans import About, Array, HostPlan, NumbaPlan, PackedPlan
+
+Result = tuple[tuple[int, ...], Any]  # shape, type
+#: Of CuPy, PyTorch or numba.cuda, or the driver's handle; None: where the library works now.
+Stream = Any
+
+KNOWN = "NumPy, CuPy, PyTorch or numba.cuda"
+MOST_PLANS = 512  # of a door; the oldest goes
+ALIGNED = 16  # bytes; what a plan knows of addresses
+
+
+class Door:
+    """The way in of one front door.
+
+    Parameters
+    ----------
+    name : str
+        Of the function that users call.
+    names : sequence of str
+        Of its arrays, the first of which says what the result is like.
+    result : callable
+        ``result(*seen, *options)`` checks, and returns (shape, type), or a list of them, None where
+        a result is not wanted. Arrays are given as `Seen`, None where there is none.
+    launches : callable
+        ``launches(*arrays, *results, *options, stream)`` returns what is launched: configured
+        kernels and their arguments. Memory besides is `course.door.layout.workspace`'s. Where
+        the first array has no elements it is not asked, unless with `empty`.
+    part : callable, optional
+        ``part(arrays, options)`` returns what of arrays on the host has to travel.
+    scalar : bool
+        The result is one element, handed back as the library's scalars are.
+    empty : bool
+        There is something to launch for a first array without elements.
+    whole : bool
+        `launches` does the work itself, on the default stream, and returns nothing.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        names: Sequence[str],
+        result: Callable[..., Any],
+        launches: Callable[..., Any],
+        part: Callable[..., Any] | None = None,
+        scalar: bool = False,
+        empty: bool = False,
+        whole: bool = False,
+    ):
+        self.name, self.names, self.result, self.launches = name, tuple(names), result, launches
+        self.part, self.scalar, self.empty, self.whole = part, scalar, empty, whole
+        self.plans: dict[tuple, Callable[..., Any]] = {}
+
+    def __call__(
+        self,
+        arrays: Sequence[Array | None],
+        options: tuple = (),
+        out: Array | None = None,
+        stream: Any = None,
+    ) -> Any:
+        """Call the front door; see its function."""
+        facts, addresses, together = [options], [], 0
+        for array in arrays if out is None else (*arrays, out):
+            if array is None:
+                facts.append(None)
+                addresses.append(0)
+                continue
+            look = LOOKS.get(type(array)) or look_for(array)
+            if look is None:
+                return self._adopted(arrays, options, out, stream)
+            about, address = look(array)
+            facts.append(about)
+            addresses.append(address)
+            together |= address
+        remains = together & (ALIGNED - 1)
+        facts.append(remains and tuple(address & (ALIGNED - 1) for address in addresses))
+        key = tuple(facts)
+        try:
+            plan = self.plans.get(key)
+        except TypeError:  # an option that cannot be kept: the check says what is wrong with it
+            plan = None
+        if plan is None:
+            plan = self._planned(key)
+        return plan(arrays, addresses, out, stream)
+
+    # ------------------------------------------------------------------ the first call
+    def _planned(self, key: tuple) -> Callable[..., Any]:
+        """Check what is given and make a plan; it is kept."""
+        options, *facts, remains = key
+        seen = [None if about is None else Seen(about) for about in facts]
+        has_out = len(seen) > len(self.names)
+        names = (*self.names, "out")[: len(seen)]
+        first = seen[0]
+        for one, name in zip(seen, names, strict=True):
+            _check_alone(one, name, self.name)
+        results = self.result(*seen[: len(self.names)], *options)
+        results = results if isinstance(results, list) else [results]
+        if has_out:
+            _check_out(seen[-1], results[0])
+        there = [one for one in seen if one is not None]
+        if not all(one.library.on_device for one in there):
+            _check_host(seen, names)
+            plan: Callable[..., Any] = HostPlan(self, seen, options)
+        else:
+            _check_devices(seen, names)
+            about = About(self, options, seen, results, has_out, remains)
+            plan = NumbaPlan(about)
+            if first.device >= 0 and not self.whole:
+                plan = self._packed(about) or plan
+        with contextlib.suppress(TypeError):
+            while len(self.plans) >= MOST_PLANS:
+                self.plans.pop(next(iter(self.plans)), None)
+            self.plans[key] = plan
+        return plan
+
+    def _packed(self, about: About) -> Callable[..., Any] | None:
+        """A plan of packed launches; None where they cannot be had."""
+        with backend.cuda.gpus[about.device]:
+            try:
+                return PackedPlan(about)
+            except packing.NotPacked as problem:
+                warnings.warn(
+                    f"{self.name}: launches go through Numba, which costs some 20 µs more a call: "
+                    f"{backend.one_line(problem)}",
+                    RuntimeWarning,
+                    stacklevel=4,
+                )
+        return None
+
+    def way(self, *arrays: Array, options: tuple = (), out: Array | None = None) -> str:
+        """How arrays like these are launched, once they were: "packed", "Numba" or "host"."""
+        facts = [look_for(array)(array) for array in (*arrays, out) if array is not None]
+        for key, plan in self.plans.items():
+            if [about for about in key[1:-1] if about] == [about for about, _ in facts]:
+                return plan.way
+        raise KeyError("no call with such arrays was made yet")
+
+    def _adopted(
+        self, arrays: Sequence[Array | None], options: tuple, out: Array | None, stream: Any
+    ) -> Any:
+        """The same with arrays that speak DLPack alone, taken over without a copy."""
+        names = (*self.names, "out")
+        taken = [
+            None if array is None else _from_dlpack(array, name)
+            for array, name in zip((*arrays, out), names, strict=False)
+        ]
+        found = self(taken[: len(arrays)], options, taken[-1], stream)
+        if out is not None:
+            return out
+        giver = getattr(arrays[0], "__array_namespace__", None)
+        space = giver() if giver is not None else None
+        if space is None or taken[0] is arrays[0] or not hasattr(space, "from_dlpack"):
+            return found
+        if isinstance(found, tuple):
+            return tuple(one if one is None else space.from_dlpack(one) for one in found)
+        return space.from_dlpack(found)
+
+
+def _from_dlpack(array: Any, name: str) -> Any:
+    """An array of a library that this one does not know, through DLPack, where it lies."""
+    if (LOOKS.get(type(array)) or look_for(array)) is not None:
+        return array
+    if not hasattr(array, "__dlpack__") or not hasattr(array, "__dlpack_device__"):
+        raise TypeError(f"{name} is {type(array).__name__}: give an array of {KNOWN}")
+    kind = int(array.__dlpack_device__()[0])
+    if kind == 1:
+        return np.from_dlpack(array)
+    for package in ("cupy", "torch"):
+        with contextlib.suppress(ImportError):
+            return __import__(package).from_dlpack(array)
+    raise TypeError(
+        f"{name} is {type(array).__name__}, which lies on the GPU: taking it over needs CuPy or "
+        f"PyTorch; or give an array of {KNOWN}"
+    )
+
+
+# --- what is refused for any front door -----------------------------------------------------------
+
+
+def _check_alone(one: Seen | None, name: str, function: str) -> None:
+    if one is None:
+        return
+    if one.wants_gradient:
+        raise ValueError(
+            f"{name} requires a gradient, and {function} records none: call it within "
+            f"torch.no_grad(), or give {name}.detach()"
+        )
+    if name == "out" and one.read_only:
+        raise ValueError("out is read-only: give memory that can be written")
+
+
+def _check_out(out: Seen, result: Result) -> None:
+    shape, dtype = tuple(result[0]), np.dtype(result[1])
+    if (out.shape, out.dtype) != (shape, dtype):
+        raise ValueError(
+            f"out is {out.dtype} of shape {out.shape}; it must be {dtype} of shape {shape}"
+        )
+
+
+def _check_host(seen: list[Seen | None], names: Sequence[str]) -> None:
+    """Refuse what PyTorch refuses: some tensors on the GPU, some not."""
+    torch = {
+        one.library.on_device: name
+        for one, name in zip(seen, names, strict=True)
+        if one is not None and one.library.name == "PyTorch"
+    }
+    if len(torch) == 2:
+        raise ValueError(
+            f"{torch[True]} lies on the GPU and {torch[False]} in the host's memory: bring them to "
+            f"one device, {torch[False]}.to({torch[True]}.device)"
+        )
+
+
+def _check_devices(seen: list[Seen | None], names: Sequence[str]) -> None:
+    places = {one.device: name for one, name in zip(seen, names, strict=True) if one is not None}
+    if len(places) > 1:
+        told = " and ".join(f"{name} on GPU {device}" for device, name in places.items())
+        raise ValueError(f"{told}: bring all arrays to one device first")

@@ -1,0 +1,250 @@
+"""Launches with all but the addresses packed, and what else the driver does for a front door.
+
+A launch through Numba costs the host 20 to 60 microseconds: it looks at each argument anew. The
+driver takes a kernel's parameters as a list of addresses of words. An array of n axes is 5 + 2 n
+words in Numba's convention: two that kernels do not use, elements, bytes of an element, the address
+of its memory, shape, strides. All but the memory's address stay as they are from call to call.
+
+Source: NVIDIA, CUDA Driver API, "Execution Control", "Event Management", "Graph Management".
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from course import backend
+from course.door.layout import Layout
+
+SIMULATED = -2  # the number of a GPU that is none
+_SUCCESS, _NO_CONTEXT, _DESTROYED = 0, 201, 709
+
+
+class LaunchError(RuntimeError):
+    """What the driver says of a launch, or of work before it."""
+
+
+class NotPacked(TypeError):
+    """A launch that cannot be packed: Numba's insides are not as expected."""
+
+
+@functools.cache
+def driver() -> ctypes.CDLL:
+    """NVIDIA's driver; its calls let other threads of Python run."""
+    names = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so")
+    for name in names:
+        try:
+            library = ctypes.CDLL(name)
+        except OSError:
+            continue
+        launch = library.cuLaunchKernel
+        launch.argtypes = [ctypes.c_void_p] + [ctypes.c_uint] * 7 + [ctypes.c_void_p] * 3
+        launch.restype = ctypes.c_int
+        return library
+    raise NotPacked(f"none of {', '.join(names)} can be loaded")
+
+
+def checked(status: int, what: str) -> None:
+    """Raise `LaunchError` for a status of the driver that is not success."""
+    if status != _SUCCESS:
+        name = ctypes.c_char_p()
+        driver().cuGetErrorName(status, ctypes.byref(name))
+        raise LaunchError(
+            f"{what}: {(name.value or b'unknown').decode()} ({status}). The driver also reports "
+            "here what an earlier launch did wrong"
+        )
+
+
+# --- packed launches ------------------------------------------------------------------------------
+
+#: How a scalar of Numba's type becomes a word.
+_WORDS: dict[str, Callable[[Any], int]] = {
+    "float32": lambda value: int(np.float32(value).view(np.uint32)),
+    "float64": lambda value: int(np.float64(value).view(np.int64)),
+    "bool": int,
+}
+
+
+@dataclass(frozen=True)
+class Fill:
+    """A word that is an address: its place, the slot it is of, and bytes to add."""
+
+    place: int
+    slot: int
+    offset: int
+
+
+class Packed:
+    """A launch of a compiled kernel, ready but for addresses.
+
+    Parameters
+    ----------
+    configured : kernel[grid, block, stream, shared]
+        Of numba.cuda; the stream is not used.
+    arguments : sequence
+        Layouts where memory is given later; device arrays, which are kept; numbers.
+
+    Raises
+    ------
+    NotPacked
+        When Numba's insides are not as expected.
+    """
+
+    def __init__(self, configured: Any, arguments: Sequence[Any]):
+        try:
+            dispatcher = configured.dispatcher
+            self.shape = (*configured.griddim, *configured.blockdim, configured.sharedmem or 0)
+            overload = dispatcher.compile(tuple(_type_of(value, dispatcher) for value in arguments))
+            function = overload._codelibrary.get_cufunc()
+            function = getattr(function, "kernel", function)
+            self.kernel = int(getattr(function.handle, "value", function.handle))
+            if overload.cooperative or overload.debug or dispatcher.extensions:
+                raise NotPacked(f"{dispatcher.__name__} needs Numba's own launch")
+            types = overload.argument_types
+        except (AttributeError, ValueError) as problem:
+            raise NotPacked(backend.one_line(problem)) from problem
+        self.kept, self.fills = (configured, tuple(arguments)), []
+        words: list[int] = []
+        for kind, value in zip(types, arguments, strict=True):
+            if hasattr(value, "__cuda_array_interface__"):
+                words += [0, 0, value.size, value.dtype.itemsize]
+                if isinstance(value, Layout):
+                    self.fills.append(Fill(len(words), value.slot, value.offset))
+                    words.append(0)
+                else:
+                    words.append(value.__cuda_array_interface__["data"][0])
+                words += [*value.shape, *value.strides]
+            else:
+                word = _WORDS.get(str(kind)) or (int if hasattr(kind, "bitwidth") else None)
+                if word is None or str(kind).startswith("complex"):
+                    raise NotPacked(f"an argument of type {kind}")
+                words.append(word(value))
+        self.words = (ctypes.c_int64 * len(words))(*words)
+        first = ctypes.addressof(self.words)
+        self.places = (ctypes.c_void_p * len(words))(*(first + 8 * n for n in range(len(words))))
+        self.call = functools.partial(driver().cuLaunchKernel, self.kernel, *self.shape)
+        self.where = ctypes.addressof(self.places)
+
+    def __call__(self, stream: int, addresses: Sequence[int]) -> None:
+        """Launch on a stream with the addresses of its slots; not from two threads at once."""
+        words = self.words
+        for fill in self.fills:
+            words[fill.place] = addresses[fill.slot] + fill.offset
+        status = self.call(stream, self.where, None)
+        if status:
+            if status in (_NO_CONTEXT, _DESTROYED):  # a thread that has not touched the GPU yet
+                backend.cuda.current_context()
+                status = self.call(stream, self.where, None)
+            checked(status, "a kernel's launch")
+
+
+def _type_of(value: Any, dispatcher: Any) -> Any:
+    return value.numba_type() if isinstance(value, Layout) else dispatcher.typeof_pyval(value)
+
+
+# --- devices --------------------------------------------------------------------------------------
+
+
+def device_of(address: int) -> int:
+    """The number of the GPU that an address lies on; below 0 in the simulator."""
+    if backend.gpu() is None:
+        return SIMULATED
+    number = ctypes.c_int()
+    status = driver().cuPointerGetAttribute(
+        ctypes.byref(number),
+        9,
+        ctypes.c_uint64(address),  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    )
+    return 0 if status else number.value
+
+
+@functools.cache
+def are_many() -> bool:
+    """Whether this machine has more than one GPU."""
+    return len(backend.cuda.gpus) > 1
+
+
+def is_current(device: int) -> bool:
+    """Whether this thread works on a GPU."""
+    number = ctypes.c_int(-1)
+    return driver().cuCtxGetDevice(ctypes.byref(number)) == _SUCCESS and number.value == device
+
+
+# --- streams --------------------------------------------------------------------------------------
+
+
+class Event:
+    """An event of the driver: what is queued on one stream is done before what another does."""
+
+    def __init__(self) -> None:
+        handle = ctypes.c_void_p()
+        checked(driver().cuEventCreate(ctypes.byref(handle), 2), "cuEventCreate")  # no timing
+        self.handle = handle
+
+    def order(self, before: int, after: int) -> None:
+        """What `after` is given from now on waits for what `before` was given."""
+        checked(driver().cuEventRecord(self.handle, ctypes.c_void_p(before)), "cuEventRecord")
+        status = driver().cuStreamWaitEvent(ctypes.c_void_p(after), self.handle, 0)
+        checked(status, "cuStreamWaitEvent")
+
+
+def is_captured(stream: int) -> bool:
+    """Whether what is launched on a stream goes into a graph that is being captured."""
+    status = ctypes.c_int()
+    checked(
+        driver().cuStreamIsCapturing(ctypes.c_void_p(stream), ctypes.byref(status)),
+        "cuStreamIsCapturing",
+    )
+    return status.value == 1
+
+
+def zero(address: int, size: int, stream: int) -> None:
+    """Queue zeros for some bytes."""
+    status = driver().cuMemsetD8Async(
+        ctypes.c_uint64(address), ctypes.c_ubyte(0), ctypes.c_size_t(size), ctypes.c_void_p(stream)
+    )
+    checked(status, "cuMemsetD8Async")
+
+
+# --- memory that belongs to a graph ---------------------------------------------------------------
+
+_kept: dict[int, Any] = {}
+_given_up: deque[int] = deque()
+_numbers = itertools.count(1)
+_lock = threading.Lock()
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def _give_up(number: int) -> None:
+    """Called by the driver when no graph holds the memory any more; may not call the driver."""
+    _given_up.append(number)
+
+
+def keep_with_graph(stream: int, memory: Any) -> None:
+    """Let memory live as long as the graph that a stream is being captured into, and its copies."""
+    while _given_up:
+        _kept.pop(_given_up.popleft(), None)
+    status, graph = ctypes.c_int(), ctypes.c_void_p()
+    checked(
+        driver().cuStreamGetCaptureInfo_v2(
+            ctypes.c_void_p(stream), ctypes.byref(status), None, ctypes.byref(graph), None, None
+        ),
+        "cuStreamGetCaptureInfo",
+    )
+    number, holder = next(_numbers), ctypes.c_void_p()
+    with _lock:
+        _kept[number] = memory
+    checked(
+        driver().cuUserObjectCreate(ctypes.byref(holder), ctypes.c_void_p(number), _give_up, 1, 1),
+        "cuUserObjectCreate",
+    )
+    checked(driver().cuGraphRetainUserObject(graph, holder, 1, 1), "cuGraphRetainUserObject")

@@ -1,0 +1,175 @@
+"""An array without its memory: what the launches of a front door are prepared with.
+
+What prepares launches asks arrays for shape, type, strides and alignment, never for their elements.
+So it can be given layouts, and what it prepares serves all arrays that look alike.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from course import backend
+
+#: Layouts have addresses that no memory has: the slot is in their upper bits.
+_SLOT_BITS = 48
+_FIRST = 1 << 8  # so that no slot's address can be one of memory
+
+
+@dataclass(frozen=True)
+class Layout:
+    """An array as a kernel sees it, but for its memory.
+
+    Attributes
+    ----------
+    slot : int
+        Which of a call's arrays it lies in, or which workspace.
+    shape : tuple of int
+    strides : tuple of int
+        In bytes.
+    dtype : numpy.dtype
+    offset : int
+        Bytes from the array's first element.
+    beyond : int
+        What is left of that element's address over a multiple of 16 bytes.
+    """
+
+    slot: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype
+    offset: int = 0
+    beyond: int = 0
+
+    @property
+    def ndim(self) -> int:
+        """How many axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """How many elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        address = ((_FIRST + self.slot) << _SLOT_BITS) + self.beyond + self.offset
+        return {
+            "data": (address, False), "shape": self.shape, "strides": self.strides,
+            "typestr": self.dtype.str, "version": 3,
+        }  # fmt: skip
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def is_c_contiguous(self) -> bool:
+        """Whether elements lie side by side, the last axis the fastest."""
+        return _in_order(self.shape[::-1], self.strides[::-1], self.dtype.itemsize)
+
+    def is_f_contiguous(self) -> bool:
+        """Whether elements lie side by side, the first axis the fastest."""
+        return _in_order(self.shape, self.strides, self.dtype.itemsize)
+
+    def reshape(self, *shape: Any) -> Layout:
+        """The same elements in another shape; ValueError where they do not lie side by side."""
+        if len(shape) == 1 and isinstance(shape[0], Sequence):
+            shape = tuple(shape[0])
+        if math.prod(shape) != self.size or not self.is_c_contiguous():
+            raise ValueError(f"an array of {self.shape}, {self.strides} bytes, is not {shape}")
+        return replace(self, shape=tuple(shape), strides=in_c_order(shape, self.dtype.itemsize))
+
+    def numba_type(self) -> Any:
+        """The type that Numba gives such an array on the device."""
+        from numba import types
+        from numba.np import numpy_support
+
+        layout = "A"
+        if not (0 in self.strides and self.size):
+            layout = "C" if self.is_c_contiguous() else "F" if self.is_f_contiguous() else "A"
+        return types.Array(numpy_support.from_dtype(self.dtype), self.ndim, layout)
+
+
+def in_c_order(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    """Strides in bytes of elements that lie side by side, the last axis the fastest."""
+    return tuple(itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def _in_order(lengths: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
+    """Whether strides are those of neighbours, the first axis given the fastest."""
+    if 0 in lengths:
+        return True
+    for length, stride in zip(lengths, strides, strict=True):
+        if length != 1 and stride != itemsize:
+            return False
+        itemsize *= length
+    return True
+
+
+# --- workspaces -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Memory that a plan needs besides arrays and result."""
+
+    slot: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    zeros: bool
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes, at least one."""
+        return max(math.prod(self.shape) * self.dtype.itemsize, 1)
+
+
+class _Planning(threading.local):
+    workspaces: list[Workspace] | None = None
+    first = 0
+
+
+_planning = _Planning()
+
+
+@contextmanager
+def planning(first: int) -> Iterator[list[Workspace]]:
+    """While a plan is made: workspaces are noted, and numbered from `first` on."""
+    before = _planning.workspaces, _planning.first
+    found: list[Workspace] = []
+    _planning.workspaces, _planning.first = found, first
+    try:
+        yield found
+    finally:
+        _planning.workspaces, _planning.first = before
+
+
+def workspace(shape: int | tuple[int, ...], dtype: Any, zeros: bool = False) -> Any:
+    """Memory on the GPU that launches need for themselves; in C order.
+
+    Where launches are prepared for a plan it is a layout: each stream, and each graph that is
+    captured, has its own. Elsewhere it is an array that lives as long as it is held.
+
+    Parameters
+    ----------
+    zeros : bool
+        It holds zeros before the first launch; later ones find what was left.
+    """
+    shape, dtype = (shape,) if isinstance(shape, int) else tuple(shape), np.dtype(dtype)
+    if _planning.workspaces is None:
+        if zeros:
+            return backend.cuda.to_device(np.zeros(shape, dtype))
+        return backend.cuda.device_array(shape, dtype)
+    slot = _planning.first + len(_planning.workspaces)
+    _planning.workspaces.append(Workspace(slot, shape, dtype, zeros))
+    return Layout(slot, shape, in_c_order(shape, dtype.itemsize), dtype)

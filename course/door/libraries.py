@@ -1,0 +1,335 @@
+"""What is to be known of an array: which library's it is, where it lies, on which stream it works.
+
+`look(array)` says in a hashable tuple all that a plan depends on, and the address; it is called
+for each array of each call, so there is one for each type. `Library` is what a plan needs besides.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from course import backend
+from course.door.launches import SIMULATED, device_of
+from course.door.layout import in_c_order
+
+#: Looks by type: array -> (facts, address). Facts are (library, shape, strides, element, device,
+#: flag): strides in the library's own units, and None where elements lie side by side.
+LOOKS: dict[type, Callable[[Any], tuple[tuple, int]]] = {}
+
+
+class Library:
+    """A library whose arrays a front door takes; this one has all its arrays on the host.
+
+    Attributes
+    ----------
+    name : str
+    on_device : bool
+        Whether its arrays lie on the GPU, and kernels can be launched on them as they are.
+    """
+
+    name, on_device = "NumPy", False
+
+    def convert(self, name: str, dtype: str) -> str:
+        """How a user converts an array of that name."""
+        return f"{name}.astype('{dtype}')"
+
+    def in_order(self, name: str) -> str:
+        """How a user copies an array to C order."""
+        return f"np.ascontiguousarray({name})"
+
+    def to_host(self, array: Any) -> np.ndarray:
+        """The array as NumPy's, without a copy."""
+        return np.asarray(array)
+
+    def from_host(self, array: np.ndarray) -> Any:
+        """An array of this library with the elements of NumPy's."""
+        return array
+
+    def stream(self, device: int) -> int:
+        """The stream that the caller works on, as the driver's handle."""
+        return 0
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:
+        """New memory in C order, in the order of the caller's stream."""
+        return backend.cuda.device_array(shape, dtype)
+
+    def address(self, array: Any) -> int:
+        """Where an array begins that `empty` made."""
+        return int(array.__cuda_array_interface__["data"][0])
+
+    def on_stream(self, stream: int, device: int) -> Any:
+        """A context in which `empty` makes memory for work on another stream than the current."""
+        import contextlib
+
+        return contextlib.nullcontext()
+
+    def as_scalar(self, array: Any) -> Any:
+        """What a reduction to one element hands back, given it in an array of one."""
+        return array.reshape(())
+
+
+class HostArrays(Library):
+    """NumPy."""
+
+    def as_scalar(self, array: Any) -> Any:
+        return array[0]
+
+
+class NumbaArrays(Library):
+    """numba.cuda, or the simulator: arrays work on the default stream."""
+
+    name, on_device = "numba.cuda", True
+
+    def convert(self, name: str, dtype: str) -> str:
+        return f"cuda.to_device({name}.copy_to_host().astype('{dtype}'))"
+
+    def in_order(self, name: str) -> str:
+        return "make it in C order, or give it as a NumPy array"
+
+    def as_scalar(self, array: Any) -> Any:
+        return array.copy_to_host()[0]
+
+
+class CuPyArrays(Library):
+    """CuPy."""
+
+    name, on_device = "CuPy", True
+
+    def __init__(self) -> None:
+        import cupy
+
+        self.cupy = cupy
+        self.current = cupy.cuda.get_current_stream
+
+    def in_order(self, name: str) -> str:
+        return f"cupy.ascontiguousarray({name})"
+
+    def stream(self, device: int) -> int:
+        return self.current().ptr
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:
+        return self.cupy.empty(shape, dtype)
+
+    def address(self, array: Any) -> int:
+        return array.data.ptr
+
+    def on_stream(self, stream: int, device: int) -> Any:
+        return self.cupy.cuda.ExternalStream(stream, device)
+
+
+class TorchArrays(Library):
+    """PyTorch, on the GPU."""
+
+    name, on_device = "PyTorch", True
+
+    def __init__(self) -> None:
+        import torch
+
+        self.torch = torch
+        self.current = getattr(torch._C, "_cuda_getCurrentRawStream", self._current)
+        self.types = {np.dtype(name): getattr(torch, name) for name in TORCH_TYPES}
+        self.devices: dict[int, Any] = {}
+
+    def _current(self, device: int) -> int:
+        return self.torch.cuda.current_stream(device).cuda_stream
+
+    def convert(self, name: str, dtype: str) -> str:
+        return f"{name}.to(torch.{dtype})"
+
+    def in_order(self, name: str) -> str:
+        return f"{name}.contiguous()"
+
+    def stream(self, device: int) -> int:
+        return self.current(device)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:
+        place = self.devices.get(device) or self.devices.setdefault(
+            device, self.torch.device("cuda", device)
+        )
+        return self.torch.empty(shape, dtype=self.types[dtype], device=place)
+
+    def address(self, array: Any) -> int:
+        return array.data_ptr()
+
+    def on_stream(self, stream: int, device: int) -> Any:
+        return self.torch.cuda.stream(self.torch.cuda.ExternalStream(stream, device))
+
+
+class TorchOnHost(Library):
+    """PyTorch, in the host's memory."""
+
+    name = "PyTorch"
+
+    def convert(self, name: str, dtype: str) -> str:
+        return f"{name}.to(torch.{dtype})"
+
+    def in_order(self, name: str) -> str:
+        return f"{name}.contiguous()"
+
+    def to_host(self, array: Any) -> np.ndarray:
+        return array.detach().numpy()
+
+    def from_host(self, array: np.ndarray) -> Any:
+        import torch
+
+        return torch.from_numpy(array)
+
+
+class Foreign(Library):
+    """Anything else that lies on the GPU and says where; results are Numba's.
+
+    With the array API's ``__array_namespace__`` and a ``from_dlpack`` in it, they are its own.
+    """
+
+    name, on_device = "another library", True
+
+
+#: Types of PyTorch's elements that NumPy has, too.
+TORCH_TYPES = (
+    "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool",
+    "complex64", "complex128",
+)  # fmt: skip
+
+
+@functools.cache
+def library(name: str) -> Library:
+    """The library that facts name."""
+    made: dict[str, Callable[[], Library]] = {
+        "numpy": HostArrays, "numba": NumbaArrays, "cupy": CuPyArrays, "torch": TorchArrays,
+        "torch on host": TorchOnHost, "foreign": Foreign,
+    }  # fmt: skip
+    return made[name]()
+
+
+# --- looks ----------------------------------------------------------------------------------------
+
+
+def _look_numpy(array: np.ndarray) -> tuple[tuple, int]:
+    return ("numpy", array.shape, array.strides, array.dtype.str, -1, not array.flags.writeable), 0
+
+
+def _look_cupy(array: Any) -> tuple[tuple, int]:
+    data = array.data
+    return (
+        ("cupy", array.shape, array.strides, array.dtype.char, data.device_id, False), data.ptr
+    )  # fmt: skip
+
+
+def _look_numba(array: Any) -> tuple[tuple, int]:
+    address = array.device_ctypes_pointer.value or 0
+    return ("numba", array.shape, array.strides, array.dtype.char, _numba_device(array), False), (
+        address
+    )
+
+
+def _numba_device(array: Any) -> int:
+    context = getattr(array.gpu_data, "context", None)
+    return 0 if context is None else context.device.id
+
+
+def _look_simulated(array: Any) -> tuple[tuple, int]:
+    return ("numba", array.shape, array.strides, array.dtype.str, SIMULATED, False), 0
+
+
+def _look_torch(array: Any) -> tuple[tuple, int]:
+    device = array.get_device()
+    return (
+        ("torch" if device >= 0 else "torch on host", array.shape, array.stride(), array.dtype,
+         device, array.requires_grad and _torch_grad()),
+        array.data_ptr() if device >= 0 else 0,
+    )  # fmt: skip
+
+
+def _torch_grad() -> bool:
+    import torch
+
+    return torch.is_grad_enabled()
+
+
+def _look_foreign(array: Any) -> tuple[tuple, int]:
+    about = array.__cuda_array_interface__
+    address, read_only = about["data"]
+    return (
+        ("foreign", tuple(about["shape"]), about.get("strides"), about["typestr"],
+         device_of(address or 0), read_only, about.get("stream")),
+        address or 0,
+    )  # fmt: skip
+
+
+def look_for(array: Any) -> Callable[[Any], tuple[tuple, int]] | None:
+    """The look for an array's type, kept for the next of its kind; None for what is no array."""
+    kind = type(array)
+    package = kind.__module__.partition(".")[0]
+    look = None
+    if isinstance(array, np.ndarray):
+        look = _look_numpy
+    elif package == "torch" or _is_tensor(array):
+        look = _look_torch
+    elif package == "cupy" and hasattr(array, "__cuda_array_interface__"):
+        look = _look_cupy
+    elif hasattr(array, "_memory") and hasattr(array, "copy_to_host"):
+        look = _look_simulated
+    elif hasattr(array, "copy_to_host") and hasattr(array, "device_ctypes_pointer"):
+        look = _look_numba
+    elif hasattr(array, "__cuda_array_interface__"):
+        look = _look_foreign
+    if look is not None:
+        LOOKS[kind] = look
+    return look
+
+
+def _is_tensor(array: Any) -> bool:
+    """Whether a value is of a subclass of PyTorch's tensors."""
+    return hasattr(array, "untyped_storage") and hasattr(array, "get_device")
+
+
+# --- facts, read --------------------------------------------------------------------------------
+
+
+class Seen:
+    """What an array is, read from its facts: what checks and plans look at.
+
+    Attributes
+    ----------
+    library : Library
+    shape, strides : tuple of int
+        Strides in bytes.
+    dtype : numpy.dtype or str
+        A text where NumPy has no such type.
+    device : int
+        The number of the GPU; below 0 for the host and the simulator.
+    read_only, wants_gradient : bool
+    """
+
+    def __init__(self, facts: tuple):
+        name, shape, strides, element, device, flag = facts[:6]
+        self.library, self.shape, self.device = library(name), tuple(shape), device
+        self.stream = facts[6] if len(facts) > 6 else None
+        self.read_only = bool(flag) and not name.startswith("torch")
+        self.wants_gradient = bool(flag) and name.startswith("torch")
+        self.dtype: Any
+        if name.startswith("torch"):
+            word = str(element).removeprefix("torch.")
+            self.dtype = np.dtype(word) if word in TORCH_TYPES else str(element)
+            size = element.itemsize
+            self.strides = tuple(size * step for step in strides)
+        else:
+            self.dtype = np.dtype(element)
+            size = self.dtype.itemsize
+            self.strides = in_c_order(self.shape, size) if strides is None else tuple(strides)
+        self.itemsize = size
+
+    @property
+    def ndim(self) -> int:
+        """How many axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """How many elements."""
+        return math.prod(self.shape)

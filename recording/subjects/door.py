@@ -1,0 +1,174 @@
+"""What a call of a front door costs: with arrays of PyTorch, CuPy and Numba, beside their own.
+
+A caller's arrays are small here, so that nothing but the call counts. A door and what it is to be
+compared with take turns, `ROUNDS` times, `CALLS` calls each, the GPU emptied before.
+
+=============  =====================================================================================
+metric         what the clock saw
+=============  =====================================================================================
+``host``       the host, for a call in a row of calls, until it returns: medians of the rounds
+``time``       the GPU alone, calls queued behind a busy kernel, at a size that keeps it busy
+``behind``     the host, for one call while the GPU has 100 ms of other work
+``first``      the first call of a process: checks, compilation, plan
+=============  =====================================================================================
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from course.backend import one_line
+from course.kernels.activation import activation, activation_gradient
+from course.kernels.norm import layer_norm, layer_norm_backward
+from course.kernels.reconstruct.ladder import reconstruct
+from course.kernels.reduce import reduction
+from course.kernels.softmax import softmax, softmax_backward
+from course.measure import event_clock
+from course.measure.timing import timing_of
+
+ROUNDS, CALLS = 15, 300
+ROWS, COLUMNS = 64, 768
+SIDE, RANK = 256, 50
+LARGE = 8192  # rows and columns where the GPU's time is compared
+BUSY = 100.0  # ms of other work
+
+Call = Callable[[], Any]
+
+
+def run(bench):
+    """Time the calls of all libraries, then the GPU's time through the door."""
+    for name in bench.parts(("torch", "cupy", "numba")):
+        calls = dict(_calls(bench, name))
+        _checked(bench, name, calls)
+        hosts(bench, f"{ROWS}x{COLUMNS}", calls)
+        behind(bench, f"{ROWS}x{COLUMNS}", calls)
+    through(bench)
+
+
+def _calls(bench: Any, name: str) -> Iterator[tuple[str, Call]]:
+    """Calls by name: the door's and the library's own."""
+    library = bench.cuda if name == "numba" else bench.peer(name)
+    if not library:
+        return
+    make = placed(name, library)
+    x, dy, y = (make(bench.random(ROWS, COLUMNS)) for _ in range(3))
+    gamma, beta = (make(bench.random(COLUMNS)) for _ in range(2))
+    u, s, vt = (
+        make(bench.random(SIDE, SIDE)),
+        make(bench.random(SIDE)),
+        make(bench.random(SIDE, SIDE)),
+    )
+    image = make(bench.random(SIDE, SIDE))
+    title = {"torch": "PyTorch", "cupy": "CuPy", "numba": "Numba"}[name]
+
+    def door(what: str, call: Call) -> tuple[str, Call]:
+        return f"{what}, {title}", call
+
+    yield door("layer_norm", lambda: layer_norm(x, gamma, beta))
+    yield door("layer_norm, out", lambda: layer_norm(x, gamma, beta, out=y))
+    yield door("layer_norm_backward", lambda: layer_norm_backward(dy, x, gamma))
+    yield door("softmax", lambda: softmax(x))
+    yield door("softmax, out", lambda: softmax(x, out=y))
+    yield door("softmax_backward", lambda: softmax_backward(dy, x))
+    yield door("activation", lambda: activation(x))
+    yield door("activation, out", lambda: activation(x, out=y))
+    yield door("activation_gradient", lambda: activation_gradient(dy, x))
+    yield door("reconstruct", lambda: reconstruct(u, s, vt, RANK))
+    yield door("reconstruct, out", lambda: reconstruct(u, s, vt, RANK, out=image))
+    if name == "torch":
+        own = library.nn.functional
+        yield "own: layer_norm, PyTorch", lambda: own.layer_norm(x, (COLUMNS,), gamma, beta)
+        yield "own: softmax, PyTorch", lambda: own.softmax(x, 1)
+        yield "own: activation, PyTorch", lambda: own.gelu(x)
+        yield "own: mul, out, PyTorch", lambda: library.mul(x, 2, out=y)
+        yield "own: sum, PyTorch", lambda: x.sum()
+        yield door("reduction", lambda: reduction(x))
+    if name == "cupy":
+        yield "own: reconstruct, CuPy", lambda: (u[:, :RANK] * s[:RANK]) @ vt[:RANK]
+        yield "own: mul, out, CuPy", lambda: library.multiply(x, 2, out=y)
+        yield "own: sum, CuPy", lambda: x.sum()
+        yield door("reduction", lambda: reduction(x))
+
+
+def placed(name: str, library: Any) -> Callable[[np.ndarray], Any]:
+    """What brings an array of NumPy to the GPU."""
+    if name == "torch":
+        return lambda values: library.from_numpy(values).cuda()
+    return library.asarray if name == "cupy" else library.to_device
+
+
+def _checked(bench: Any, name: str, calls: dict[str, Call]) -> None:
+    """The first call of each, timed; that door and library agree is the tests' matter."""
+    for what, call in calls.items():
+        bench.figure("door", what, f"{ROWS}x{COLUMNS}", "float32", "first",
+                     "ms", event_clock.clock().wall(call))  # fmt: skip
+
+
+def hosts(bench: Any, shape: str, calls: dict[str, Call]) -> None:
+    """Keep what calls cost the host, all in turns."""
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            for _ in range(20):
+                call()
+            bench.cuda.synchronize()
+            start = time.perf_counter()
+            for _ in range(CALLS):
+                call()
+            found[name].append((time.perf_counter() - start) / CALLS * 1e3)
+            bench.cuda.synchronize()
+    for name, times in found.items():
+        bench.row("door", name, shape, "float32", timing_of(times), metric="host")
+
+
+def behind(bench: Any, shape: str, calls: dict[str, Call]) -> None:
+    """Keep what one call costs the host while the GPU has other work."""
+    clock = event_clock.clock()
+    for name, call in calls.items():
+        if "reduction, N" in name:
+            continue
+        times = []
+        for _ in range(3):
+            bench.cuda.synchronize()
+            clock.keep_busy(BUSY)
+            start = time.perf_counter()
+            call()
+            times.append((time.perf_counter() - start) * 1e3)
+            bench.cuda.synchronize()
+        bench.row("door", name, shape, "float32", timing_of(times), metric="behind")
+
+
+def through(bench: Any) -> None:
+    """Keep the GPU's time of LayerNorm and of a softmax, by whose arrays they are given."""
+    values = bench.random(LARGE, LARGE)
+    work = 8 * values.size
+    for name in ("torch", "cupy", "numba"):
+        library = bench.cuda if name == "numba" else bench.peer(name)
+        if not library:
+            continue
+        make = placed(name, library)
+        x, out = make(values), make(np.zeros_like(values))
+        for what, call in (("layer_norm", _norm), ("softmax", _softmax), ("activation", _gelu)):
+            title = {"torch": "PyTorch", "cupy": "CuPy", "numba": "Numba"}[name]
+            try:
+                timing = bench.time(call, (x, out), bytes=work, name=f"{what}, {title}")
+            except Exception as problem:  # the others are still measured
+                bench.failures.append(f"{what}, {title}: {one_line(problem, 300)}")
+                continue
+            bench.row("door", f"{what}, {title}", f"{LARGE}x{LARGE}", "float32", timing)
+
+
+def _norm(x: Any, out: Any) -> None:
+    layer_norm(x, out=out)
+
+
+def _softmax(x: Any, out: Any) -> None:
+    softmax(x, out=out)
+
+
+def _gelu(x: Any, out: Any) -> None:
+    activation(x, out=out)

@@ -1,0 +1,500 @@
+"""The way in of all front doors: arrays of any library, plans, streams, graphs, refusals."""
+
+import gc
+import threading
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from course import backend
+from course.backend import cuda
+from course.door import door as doors
+from course.door import layout, libraries
+from course.kernels import convolution, linear, reduce, transpose
+from course.kernels.activation import activation, activation_gradient
+from course.kernels.norm import ladder as norm_ladder
+from course.kernels.norm import layer_norm, layer_norm_backward
+from course.kernels.reconstruct.ladder import reconstruct
+from course.kernels.softmax import softmax, softmax_backward
+from course.kernels.svd import rank_k, svd
+
+on_gpu = pytest.mark.skipif(backend.gpu() is None, reason="needs a GPU")
+
+
+def library(name):
+    """A library that works here, or skip."""
+    if name in ("numpy", "numba"):
+        return np
+    module = pytest.importorskip(name.split()[0])
+    if name in ("cupy", "torch") and backend.gpu() is None:
+        pytest.skip("needs a GPU")
+    return module
+
+
+MAKE = {
+    "numpy": lambda values: values.copy(),
+    "numba": lambda values: cuda.to_device(values),
+    "cupy": lambda values: library("cupy").asarray(values),
+    "torch": lambda values: library("torch").from_numpy(values.copy()).cuda(),
+    "torch host": lambda values: library("torch host").from_numpy(values.copy()),
+}
+
+
+def to_numpy(array):
+    for name in ("copy_to_host", "get"):
+        if hasattr(array, name):
+            return getattr(array, name)()
+    return array.cpu().numpy() if hasattr(array, "cpu") else np.asarray(array)
+
+
+def random(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def factors(rows=33, columns=40, r=30):
+    return random(rows, r, seed=1), np.abs(random(r, seed=2)), random(r, columns, seed=3)
+
+
+def exact_norm(x, gamma=1.0, beta=0.0):
+    x = x.astype(np.float64)
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * gamma + beta
+
+
+def exact_softmax(x):
+    powers = np.exp(x.astype(np.float64) - x.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+X, G, B = random(9, 52), random(52, seed=4), random(52, seed=5)
+IMAGES, WEIGHT, BIAS = random(2, 3, 8, 8), random(4, 3, 3, 3, seed=1), random(4, seed=2)
+
+#: Every front door: its arrays, and how it is called.
+DOORS = {
+    "layer_norm": ((X, G, B), layer_norm),
+    "layer_norm_backward": ((X, X[::-1].copy(), G), layer_norm_backward),
+    "softmax": ((X,), softmax),
+    "softmax_backward": ((X, X), softmax_backward),
+    "activation": ((X,), activation),
+    "activation_gradient": ((X, X), activation_gradient),
+    "reduction": ((X,), reduce.reduction),
+    "reconstruct": (factors(), lambda *a: reconstruct(*a, 7)),
+    "reconstruct, tensor cores": (factors(64, 64), lambda *a: reconstruct(*a, 16, method="naive")),
+    "transpose": ((X,), transpose.transpose),
+    "convolution": ((IMAGES, WEIGHT, BIAS), convolution.convolution),
+    "linear": ((X, random(7, 52), random(7)), linear.linear),
+    "svd": ((random(12, 10),), svd),
+    "rank_k": ((random(2, 40, 36),), lambda a: rank_k(a, 3)),
+}
+
+
+def several(result):
+    return result if isinstance(result, tuple) else (result,)
+
+
+@pytest.mark.parametrize("kind", ["numba", "cupy", "torch", "torch host"])
+@pytest.mark.parametrize("name", DOORS)
+def test_every_front_door_takes_every_librarys_arrays_and_hands_back_its_own(kind, name):
+    arrays, call = DOORS[name]
+    given = [MAKE[kind](array) for array in arrays]
+    expected = several(call(*arrays))
+    for _ in range(2):  # the plan is made, and used
+        found = several(call(*given))
+        for one, wanted in zip(found, expected, strict=True):
+            assert np.array_equal(to_numpy(one), wanted)
+            if name != "reduction" or kind not in ("numba",):
+                assert type(one).__module__.split(".")[0] == type(given[0]).__module__.split(".")[0]
+                if hasattr(one, "device") and kind.startswith("torch"):
+                    assert one.device == given[0].device
+
+
+@pytest.mark.parametrize("kind", ["numpy", "numba", "cupy", "torch", "torch host"])
+def test_results_are_written_where_out_says(kind):
+    x, out = MAKE[kind](X), MAKE[kind](np.zeros_like(X))
+    assert layer_norm(x, out=out) is out
+    assert np.allclose(to_numpy(out), exact_norm(X), atol=2e-5)
+    assert softmax(x, out=x) is x  # in place
+    assert np.allclose(to_numpy(x), exact_softmax(X), atol=1e-6)
+    u, s, vt = map(MAKE[kind], factors())
+    image = MAKE[kind](np.zeros((33, 40), np.float32))
+    assert reconstruct(u, s, vt, 7, out=image) is image
+    u, s, vt = factors()
+    assert np.allclose(to_numpy(image), (u[:, :7] * s[:7]) @ vt[:7], atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["numba", "cupy", "torch"])
+def test_a_plan_serves_arrays_that_look_alike_and_no_others(kind):
+    make = MAKE[kind]
+    for rows in (X, 3 * X, random(9, 51), random(9, 52, seed=8), random(2, 3, 52)):
+        assert np.allclose(to_numpy(softmax(make(rows))), exact_softmax(rows), atol=1e-6)
+    wide = make(random(9, 80))
+    for start in (0, 1, 4, 2):  # slices of wider rows, that begin anywhere
+        part = wide[:, start : start + 52]
+        assert np.allclose(
+            to_numpy(softmax(part)), exact_softmax(to_numpy(wide)[:, start : start + 52]), atol=1e-6
+        )
+    for half in (X.astype(np.float16), random(9, 52).astype(np.float16)):
+        assert np.allclose(to_numpy(softmax(make(half))), exact_softmax(half), atol=1e-3)
+    for gamma in (None, make(G), None):
+        wanted = exact_norm(X, 1.0 if gamma is None else G)
+        assert np.allclose(to_numpy(layer_norm(make(X), gamma)), wanted, atol=2e-5)
+    for method in ("one pass", "registers"):
+        assert np.allclose(to_numpy(layer_norm(make(X), method=method)), exact_norm(X), atol=2e-4)
+
+
+def test_plans_are_bounded(monkeypatch):
+    monkeypatch.setattr(doors, "MOST_PLANS", 3)
+    door = doors.Door("softmax", ("x",), *_parts())
+    for columns in range(1, 9):
+        x = random(2, columns)
+        assert np.allclose(door((x,), ("registers",)), exact_softmax(x), atol=1e-6)
+    assert len(door.plans) <= 3
+
+
+def _parts():
+    from course.kernels.softmax import forward
+
+    return forward._result, forward._launches
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "words"),
+    [
+        (lambda: layer_norm([1.0]), TypeError, "x is list: give an array of NumPy, CuPy, PyTorch"),
+        (lambda: layer_norm(X, out=X.T.copy()), ValueError, r"out is float32 of shape \(52, 9\)"),
+        (lambda: layer_norm(X, out="here"), TypeError, "out is str: give an array"),
+        (lambda: layer_norm(X, method=["auto"]), ValueError, "no method ..auto..: choose"),
+        (lambda: layer_norm(X, stream="x"), TypeError, "stream is str: give a stream"),
+        (lambda: softmax(cuda.to_device(X)[:, ::2]), ValueError, r"strides \(208, 8\) bytes"),
+        (lambda: activation(cuda.to_device(X)[:, 3:]), ValueError, "copy it to C order"),
+        (lambda: transpose.transpose(X[0]), ValueError, r"must be \(rows, columns\)"),
+        (lambda: reduce.reduction(np.float32(3)), TypeError, "x is float32: give an array"),
+    ],
+)
+def test_what_does_not_fit_gets_one_sentence(call, kind, words):
+    with pytest.raises(kind, match=words):
+        call()
+
+
+def test_a_read_only_out_is_refused():
+    out = np.zeros_like(X)
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="out is read-only: give memory that can be written"):
+        softmax(X, out=out)
+    read_only = X.copy()
+    read_only.flags.writeable = False
+    assert np.allclose(softmax(read_only), exact_softmax(X), atol=1e-6)
+
+
+def test_an_option_that_compares_equal_is_checked_again():
+    assert reconstruct(*factors(), 1).shape == (33, 40)
+    with pytest.raises(ValueError, match="k is 0"):
+        reconstruct(*factors(), 0)
+
+
+def test_tensors_that_require_gradients_are_refused():
+    torch = pytest.importorskip("torch")
+    x = torch.from_numpy(X.copy()).requires_grad_()
+    with pytest.raises(ValueError, match=r"x requires a gradient, .* or give x.detach\(\)"):
+        layer_norm(x)
+    with torch.no_grad():
+        assert np.allclose(layer_norm(x).numpy(), exact_norm(X), atol=2e-5)
+
+
+def test_libraries_of_the_array_api_get_their_own_arrays_back():
+    class Space:
+        @staticmethod
+        def from_dlpack(array):
+            return Other(np.from_dlpack(array))
+
+    class Other:  # as JAX's and others', on the host
+        def __init__(self, values):
+            self.values = values
+
+        def __array_namespace__(self):
+            return Space
+
+        def __dlpack__(self, **given):
+            return self.values.__dlpack__(**given)
+
+        def __dlpack_device__(self):
+            return self.values.__dlpack_device__()
+
+    found = layer_norm(Other(X.copy()))
+    assert isinstance(found, Other) and np.allclose(found.values, exact_norm(X), atol=2e-5)
+    out = Other(np.zeros_like(X))
+    assert softmax(Other(X.copy()), out=out) is out
+    assert np.allclose(out.values, exact_softmax(X), atol=1e-6)
+
+
+# --- layouts --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros((3, 4), "f4"), np.zeros((3, 4), "f4").T, np.zeros((6, 8), "f4")[:, :4],
+        np.zeros((6, 8), "f4")[::2], np.zeros((1, 5), "f2"), np.zeros((0, 5), "f4"),
+        np.zeros((2, 3, 4), "f4")[:, :, 1:], np.zeros(7, "i4")[::3],
+    ],
+)  # fmt: skip
+def test_a_layout_is_typed_and_ordered_as_numbas_device_arrays(array):
+    there = layout.Layout(3, array.shape, array.strides, array.dtype, beyond=8)
+    assert there.is_c_contiguous() == array.flags.c_contiguous
+    assert there.is_f_contiguous() == array.flags.f_contiguous
+    assert (there.size, there.ndim, there.nbytes) == (array.size, array.ndim, array.nbytes)
+    address = there.__cuda_array_interface__["data"][0]
+    assert address % 16 == 8 and address >= 1 << 56  # no address of memory
+    if array.flags.c_contiguous:
+        assert there.reshape(array.size).strides == array.reshape(-1).strides
+    else:
+        with pytest.raises(ValueError, match="is not"):
+            there.reshape(array.size + 1)
+
+
+def test_workspaces_are_arrays_but_in_a_plan():
+    room = layout.workspace((2, 3), np.float32, zeros=True)
+    assert not room.copy_to_host().any()
+    with layout.planning(5) as found:
+        first, second = layout.workspace(4, "f4"), layout.workspace((2, 2), "u4", zeros=True)
+    assert [first.slot, second.slot] == [5, 6]
+    assert [(one.nbytes, one.zeros) for one in found] == [(16, False), (16, True)]
+
+
+def test_facts_say_what_arrays_are():
+    about, _ = libraries.look_for(X)(X)
+    seen = libraries.Seen(about)
+    assert (seen.shape, seen.strides, seen.dtype, seen.device) == (X.shape, X.strides, X.dtype, -1)
+    assert libraries.look_for(SimpleNamespace(shape=(3,))) is None
+
+
+# --- on a GPU -------------------------------------------------------------------------------------
+
+
+@on_gpu
+@pytest.mark.gpu
+def test_launches_are_packed_on_this_machine():
+    from course.kernels.softmax import forward
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        x = cuda.to_device(X)
+        softmax(x)
+        assert forward._DOOR.way(x, options=("registers",)) == "packed"
+
+
+@on_gpu
+@pytest.mark.gpu
+def test_where_numbas_insides_are_others_numba_launches(monkeypatch):
+    from course.door import launches
+
+    class Refusing:
+        def __init__(self, *args):
+            raise launches.NotPacked("no handle")
+
+    monkeypatch.setattr(launches, "Packed", Refusing)
+    door = doors.Door("softmax", ("x",), *_parts())
+    for kind in ("numba", "cupy", "torch"):
+        x = MAKE[kind](X)
+        with pytest.warns(RuntimeWarning, match="launches go through Numba"):
+            found = door((x,), ("registers",))
+        assert np.allclose(to_numpy(found), exact_softmax(X), atol=1e-6)
+        assert door.way(x) == "Numba"
+
+
+@on_gpu
+@pytest.mark.gpu
+def test_a_call_does_not_wait_for_the_gpu():
+    import time
+
+    from course.measure.event_clock import clock
+
+    for kind in ("numba", "cupy", "torch"):
+        x = MAKE[kind](X)
+        out = MAKE[kind](np.zeros_like(X))
+        softmax(x, out=out)
+        clock().keep_busy(1)
+        cuda.synchronize()
+        clock().keep_busy(300)
+        start = time.perf_counter()
+        softmax(x, out=out)
+        assert time.perf_counter() - start < 0.1
+        cuda.synchronize()
+
+
+@on_gpu
+@pytest.mark.gpu
+def test_calls_go_to_the_callers_stream():
+    torch, cupy = pytest.importorskip("torch"), pytest.importorskip("cupy")
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        x = torch.zeros(2048, 2048, device="cuda")
+        for _ in range(20):  # each result is the next input: only order makes them right
+            x = activation(x + 1.0, "relu")
+        found = x.sum().item()
+    assert found == 20 * 2048 * 2048
+    with cupy.cuda.Stream(non_blocking=True):
+        x = cupy.zeros((2048, 2048), "f4")
+        for _ in range(20):
+            x = activation(x + cupy.float32(1), "relu")
+        assert float(x.sum()) == 20 * 2048 * 2048
+    ptr = side.cuda_stream
+    x = torch.full((512, 512), 3.0, device="cuda")
+    torch.cuda.synchronize()
+    for stream in (side, ptr, cuda.external_stream(ptr), cupy.cuda.ExternalStream(ptr)):
+        y = activation(x, "relu", stream=stream)
+        side.synchronize()
+        assert bool((y == 3).all())
+
+
+@on_gpu
+@pytest.mark.gpu
+def test_arrays_of_two_libraries_are_ordered_by_events():
+    torch, cupy = pytest.importorskip("torch"), pytest.importorskip("cupy")
+    from course.measure.event_clock import clock
+
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        gamma = cupy.zeros(768, "f4")
+        x = torch.randn(64, 768, device="cuda")
+        torch.cuda.synchronize()
+        layer_norm(x, gamma)  # the plan
+        stream.synchronize()
+        slow = cupy.random.rand(6000, 6000, dtype=cupy.float32)
+        for _ in range(5):
+            slow = slow @ slow * cupy.float32(1e-4)
+        gamma += cupy.minimum(slow[0, :768] * 0, 0) + cupy.float32(2)
+        y = layer_norm(x, gamma)
+    wanted = exact_norm(x.cpu().numpy(), 2.0)
+    assert np.allclose(y.cpu().numpy(), wanted, atol=1e-4)
+    clock()
+
+
+@on_gpu
+@pytest.mark.gpu
+def test_threads_do_not_mix_their_addresses():
+    torch = pytest.importorskip("torch")
+    inputs = [torch.full((64, 768), float(n), device="cuda") for n in range(8)]
+    rows = [torch.randn(64, 768, device="cuda") for _ in range(8)]
+    wanted = [torch.nn.functional.layer_norm(row, (768,)) for row in rows]
+    wrong = []
+
+    def work(n):
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            for _ in range(300):
+                if not bool((activation(inputs[n], "relu") == inputs[n]).all()):
+                    wrong.append(n)
+                if reduce.reduction(inputs[n]).item() != n * 64 * 768:
+                    wrong.append(("sum", n))
+                grads = layer_norm_backward(rows[n], rows[n])[2]
+                if not torch.allclose(grads, rows[n].sum(0), atol=1e-3):
+                    wrong.append(("backward", n))
+            if not torch.allclose(layer_norm(rows[n]), wanted[n], atol=1e-4):
+                wrong.append(("norm", n))
+
+    torch.cuda.synchronize()
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+@on_gpu
+@pytest.mark.gpu
+def test_a_thread_that_has_not_touched_the_gpu_can_call():
+    torch = pytest.importorskip("torch")
+    x, out = torch.randn(64, 768, device="cuda"), torch.zeros(64, 768, device="cuda")
+    softmax(x, out=out)
+    torch.cuda.synchronize()
+    out.zero_()
+    thread = threading.Thread(target=softmax, args=(x, out))
+    thread.start()
+    thread.join()
+    torch.cuda.synchronize()
+    assert torch.allclose(out, torch.softmax(x, 1), atol=1e-6)
+
+
+@on_gpu
+@pytest.mark.gpu
+def test_graphs_of_pytorch_have_workspaces_of_their_own():
+    torch = pytest.importorskip("torch")
+    given = [torch.randn(512, 1024, device="cuda") for _ in range(2)]
+    sums = [layer_norm_backward(x, x)[2].clone() for x in given]  # plans are made
+    totals = [reduce.reduction(x).item() for x in given]
+    graphs, results = [], []
+    for x in given:  # captured in turn, on the stream that PyTorch captures on
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(20):
+                found = layer_norm_backward(x, x)[2], reduce.reduction(x)
+        graphs.append(graph)
+        results.append(found)
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    for _ in range(50):  # side by side
+        for graph, stream in zip(graphs, streams, strict=True):
+            with torch.cuda.stream(stream):
+                graph.replay()
+    torch.cuda.synchronize()
+    for (of_beta, total), wanted, number in zip(results, sums, totals, strict=True):
+        assert torch.allclose(of_beta, wanted, rtol=1e-5, atol=1e-3)
+        assert total.item() == number
+
+
+@on_gpu
+@pytest.mark.gpu
+def test_graphs_of_cupy_keep_their_workspaces():
+    cupy = pytest.importorskip("cupy")
+    from course.door import launches
+
+    given = [cupy.random.rand(512, 1024, dtype=cupy.float32) for _ in range(2)]
+    outs = [cupy.zeros(1, "f4") for _ in range(2)]
+    for x, out in zip(given, outs, strict=True):
+        reduce.reduction(x, out=out)
+    wanted = [float(out[0]) for out in outs]
+    kept, graphs = len(launches._kept), []
+    for x, out in zip(given, outs, strict=True):
+        stream = cupy.cuda.Stream(non_blocking=True)
+        with stream:
+            stream.begin_capture()
+            reduce.reduction(x, out=out)
+            graphs.append((stream.end_capture(), stream))
+    assert len(launches._kept) == kept + 2
+    gc.collect()
+    for _ in range(30):
+        for graph, stream in graphs:
+            graph.launch(stream)
+    cupy.cuda.Device().synchronize()
+    assert [float(out[0]) for out in outs] == wanted
+    del graph
+    graphs.clear()
+    gc.collect()
+    cupy.cuda.Device().synchronize()
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        reduce.reduction(given[0], out=outs[0])
+        again = stream.end_capture()
+    assert len(launches._kept) <= kept + 2 and again is not None
+
+
+@on_gpu
+@pytest.mark.gpu
+def test_results_and_workspaces_are_all_that_is_allocated():
+    torch = pytest.importorskip("torch")
+    x, out = torch.randn(512, 1024, device="cuda"), torch.zeros(512, 1024, device="cuda")
+    layer_norm(x, out=out)
+    before = torch.cuda.memory_stats()["allocation.all.allocated"]
+    for _ in range(10):
+        layer_norm(x, out=out)
+    assert torch.cuda.memory_stats()["allocation.all.allocated"] == before
+
+
+def test_constants_are_of_the_gpu_that_is_current():
+    assert norm_ladder.constant(1, 4).copy_to_host().tolist() == [1, 1, 1, 1]
