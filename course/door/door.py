@@ -1,7 +1,7 @@
 """The way in of all front doors: look at the arrays, find or make a plan, launch, hand back.
 
 >>> SOFTMAX = Door("softmax", ("x",), _result, _launches)
->>> SOFTMAX((x,), ("registers",), out=None, stream=None)
+>>> SOFTMAX.enter((x,), ("registers",), out=None, stream=None)
 
 `_result(x, method)` checks what is given and says shape and type of the result; `_launches(x, out,
 method, stream)` says what is launched. Both are called once for arrays that look alike: `Seen` and
@@ -30,7 +30,7 @@ Stream = Any
 
 KNOWN = "NumPy, CuPy, PyTorch or numba.cuda"
 MOST_PLANS = 512  # of a door; the oldest goes
-ALIGNED = 16  # bytes; what a plan knows of addresses
+REMAINS = 15  # what a plan knows of addresses: what they leave over 16 bytes
 
 
 class Door:
@@ -73,43 +73,44 @@ class Door:
         self.name, self.names, self.result, self.launches = name, tuple(names), result, launches
         self.part, self.scalar, self.empty, self.whole = part, scalar, empty, whole
         self.plans: dict[tuple, Callable[..., Any]] = {}
+        #: Call the front door: ``enter(arrays, options, out, stream)``.
+        self.enter = self._entered()
 
-    def __call__(
-        self,
-        arrays: Sequence[Array | None],
-        options: tuple = (),
-        out: Array | None = None,
-        stream: Any = None,
-    ) -> Any:
-        """Call the front door; see its function."""
-        facts, addresses, together = [options], [], 0
-        for array in arrays if out is None else (*arrays, out):
-            if array is None:
-                facts.append(None)
-                addresses.append(0)
-                continue
-            look = LOOKS.get(type(array)) or look_for(array)
-            if look is None:
-                return self._adopted(arrays, options, out, stream)
-            about, address = look(array)
-            facts.append(about)
-            addresses.append(address)
-            together |= address
-        remains = together & (ALIGNED - 1)
-        facts.append(remains and tuple(address & (ALIGNED - 1) for address in addresses))
-        key = tuple(facts)
-        try:
-            plan = self.plans.get(key)
-        except TypeError:  # an option that cannot be kept: the check says what is wrong with it
-            plan = None
-        if plan is None:
-            plan = self._planned(key)
-        return plan(arrays, addresses, out, stream)
+    # ------------------------------------------------------------------ every call
+    def _entered(self) -> Callable[..., Any]:
+        """`Door.enter`: a function with all that it needs at hand, since each step counts."""
+        plans, looks, planned = self.plans, LOOKS, self._planned
+
+        def enter(
+            arrays: tuple[Array | None, ...],
+            options: tuple = (),
+            out: Array | None = None,
+            stream: Stream = None,
+        ) -> Any:
+            facts, addresses, together = [options], [], 0
+            try:
+                for array in arrays if out is None else (*arrays, out):
+                    about, address = looks[type(array)](array)
+                    facts.append(about)
+                    addresses.append(address)
+                    together |= address
+            except KeyError:  # the first array of its type
+                return self._met(arrays, options, out, stream)
+            if together & REMAINS:
+                facts.append(tuple(address & REMAINS for address in addresses))
+            key = tuple(facts)
+            try:
+                plan = plans[key]
+            except (KeyError, TypeError):  # or an option that has no place in a key
+                plan = planned(key, len(addresses))
+            return plan(arrays, addresses, out, stream)
+
+        return enter
 
     # ------------------------------------------------------------------ the first call
-    def _planned(self, key: tuple) -> Callable[..., Any]:
-        """Check what is given and make a plan; it is kept."""
-        options, *facts, remains = key
+    def _planned(self, key: tuple, count: int) -> Callable[..., Any]:
+        """Check what is given and make a plan, of so many arrays; it is kept."""
+        options, facts, remains = key[0], key[1 : 1 + count], key[1 + count :]
         seen = [None if about is None else Seen(about) for about in facts]
         has_out = len(seen) > len(self.names)
         names = (*self.names, "out")[: len(seen)]
@@ -126,7 +127,7 @@ class Door:
             plan: Callable[..., Any] = HostPlan(self, seen, options)
         else:
             _check_devices(seen, names)
-            about = About(self, options, seen, results, has_out, remains)
+            about = About(self, options, seen, results, has_out, remains[0] if remains else None)
             plan = NumbaPlan(about)
             if first.device >= 0 and not self.whole:
                 plan = self._packed(about) or plan
@@ -140,7 +141,7 @@ class Door:
         """A plan of packed launches; None where they cannot be had."""
         with backend.cuda.gpus[about.device]:
             try:
-                return PackedPlan(about)
+                return PackedPlan(about).quick()
             except packing.NotPacked as problem:
                 warnings.warn(
                     f"{self.name}: launches go through Numba, which costs some 20 µs more a call: "
@@ -152,22 +153,27 @@ class Door:
 
     def way(self, *arrays: Array, options: tuple = (), out: Array | None = None) -> str:
         """How arrays like these are launched, once they were: "packed", "Numba" or "host"."""
-        facts = [look_for(array)(array) for array in (*arrays, out) if array is not None]
+        facts = [look_for(array)(array)[0] for array in (*arrays, out) if array is not None]
         for key, plan in self.plans.items():
-            if [about for about in key[1:-1] if about] == [about for about, _ in facts]:
-                return plan.way
+            if [about for about in key[1:] if about and isinstance(about[0], str)] == facts:
+                return getattr(plan, "way", PackedPlan.way)
         raise KeyError("no call with such arrays was made yet")
 
-    def _adopted(
+    def _met(
         self, arrays: Sequence[Array | None], options: tuple, out: Array | None, stream: Any
     ) -> Any:
-        """The same with arrays that speak DLPack alone, taken over without a copy."""
+        """Call with arrays of a type that was not met before.
+
+        Those that speak DLPack alone are taken over without a copy.
+        """
+        if all(look_for(array) is not None for array in (*arrays, out)):
+            return self.enter(arrays, options, out, stream)
         names = (*self.names, "out")
         taken = [
             None if array is None else _from_dlpack(array, name)
             for array, name in zip((*arrays, out), names, strict=False)
         ]
-        found = self(taken[: len(arrays)], options, taken[-1], stream)
+        found = self.enter(tuple(taken[: len(arrays)]), options, taken[-1], stream)
         if out is not None:
             return out
         giver = getattr(arrays[0], "__array_namespace__", None)
@@ -181,7 +187,7 @@ class Door:
 
 def _from_dlpack(array: Any, name: str) -> Any:
     """An array of a library that this one does not know, through DLPack, where it lies."""
-    if (LOOKS.get(type(array)) or look_for(array)) is not None:
+    if look_for(array) is not None:
         return array
     if not hasattr(array, "__dlpack__") or not hasattr(array, "__dlpack_device__"):
         raise TypeError(f"{name} is {type(array).__name__}: give an array of {KNOWN}")

@@ -17,7 +17,6 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,9 +45,10 @@ def driver() -> ctypes.CDLL:
             library = ctypes.CDLL(name)
         except OSError:
             continue
-        launch = library.cuLaunchKernel
-        launch.argtypes = [ctypes.c_void_p] + [ctypes.c_uint] * 7 + [ctypes.c_void_p] * 3
-        launch.restype = ctypes.c_int
+        if not hasattr(library, "cuLaunchKernelEx"):
+            raise NotPacked("this driver is older than CUDA 11.8")
+        library.cuLaunchKernelEx.argtypes = [ctypes.c_void_p] * 4
+        library.cuLaunchKernelEx.restype = ctypes.c_int
         return library
     raise NotPacked(f"none of {', '.join(names)} can be loaded")
 
@@ -74,13 +74,15 @@ _WORDS: dict[str, Callable[[Any], int]] = {
 }
 
 
-@dataclass(frozen=True)
-class Fill:
-    """A word that is an address: its place, the slot it is of, and bytes to add."""
+class Configuration(ctypes.Structure):
+    """CUlaunchConfig of the driver."""
 
-    place: int
-    slot: int
-    offset: int
+    _fields_ = (
+        *((name, ctypes.c_uint) for name in ("gx", "gy", "gz", "bx", "by", "bz", "shared")),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("how_many", ctypes.c_uint),
+    )
 
 
 class Packed:
@@ -102,23 +104,24 @@ class Packed:
     def __init__(self, configured: Any, arguments: Sequence[Any]):
         try:
             dispatcher = configured.dispatcher
-            self.shape = (*configured.griddim, *configured.blockdim, configured.sharedmem or 0)
+            shape = (*configured.griddim, *configured.blockdim, configured.sharedmem or 0)
             overload = dispatcher.compile(tuple(_type_of(value, dispatcher) for value in arguments))
             function = overload._codelibrary.get_cufunc()
-            function = getattr(function, "kernel", function)
-            self.kernel = int(getattr(function.handle, "value", function.handle))
+            kernel = _handle(function)
             if overload.cooperative or overload.debug or dispatcher.extensions:
                 raise NotPacked(f"{dispatcher.__name__} needs Numba's own launch")
             types = overload.argument_types
         except (AttributeError, ValueError) as problem:
             raise NotPacked(backend.one_line(problem)) from problem
-        self.kept, self.fills = (configured, tuple(arguments)), []
+        self.kept = configured, tuple(arguments)
+        #: Words that are addresses: place, the slot of the array, bytes to add.
+        self.fills: list[tuple[int, int, int]] = []
         words: list[int] = []
         for kind, value in zip(types, arguments, strict=True):
             if hasattr(value, "__cuda_array_interface__"):
                 words += [0, 0, value.size, value.dtype.itemsize]
                 if isinstance(value, Layout):
-                    self.fills.append(Fill(len(words), value.slot, value.offset))
+                    self.fills.append((len(words), value.slot, value.offset))
                     words.append(0)
                 else:
                     words.append(value.__cuda_array_interface__["data"][0])
@@ -131,20 +134,47 @@ class Packed:
         self.words = (ctypes.c_int64 * len(words))(*words)
         first = ctypes.addressof(self.words)
         self.places = (ctypes.c_void_p * len(words))(*(first + 8 * n for n in range(len(words))))
-        self.call = functools.partial(driver().cuLaunchKernel, self.kernel, *self.shape)
-        self.where = ctypes.addressof(self.places)
+        self.configuration = Configuration(*map(int, shape), None, None, 0)
+        self.queue = 0
+        #: What `launch` is called with.
+        self.where = (
+            ctypes.c_void_p(ctypes.addressof(self.configuration)),
+            ctypes.c_void_p(kernel),
+            ctypes.c_void_p(ctypes.addressof(self.places)),
+            None,
+        )
+        self.launch = driver().cuLaunchKernelEx
 
-    def __call__(self, stream: int, addresses: Sequence[int]) -> None:
+    def __call__(self, queue: int, addresses: Sequence[int]) -> None:
         """Launch on a stream with the addresses of its slots; not from two threads at once."""
         words = self.words
-        for fill in self.fills:
-            words[fill.place] = addresses[fill.slot] + fill.offset
-        status = self.call(stream, self.where, None)
+        for place, slot, offset in self.fills:
+            words[place] = addresses[slot] + offset
+        if queue != self.queue:
+            self.configuration.stream = self.queue = queue
+        status = self.launch(*self.where)
         if status:
-            if status in (_NO_CONTEXT, _DESTROYED):  # a thread that has not touched the GPU yet
-                backend.cuda.current_context()
-                status = self.call(stream, self.where, None)
-            checked(status, "a kernel's launch")
+            self.again(status)
+
+    def again(self, status: int) -> None:
+        """After a status that is not success: in a thread that has no context yet, once more."""
+        if status in (_NO_CONTEXT, _DESTROYED):
+            backend.cuda.current_context()
+            status = self.launch(*self.where)
+        checked(status, "a kernel's launch")
+
+
+def _handle(function: Any) -> int:
+    """The driver's handle of a loaded function, in the current context.
+
+    Newer numba-cuda holds a CUkernel, for which the driver looks up the function at each launch.
+    """
+    kernel = getattr(function, "kernel", None)
+    if kernel is None:
+        return int(getattr(function.handle, "value", function.handle))
+    found, handle = ctypes.c_void_p(), int(kernel.handle)
+    status = driver().cuKernelGetFunction(ctypes.byref(found), ctypes.c_void_p(handle))
+    return found.value if status == _SUCCESS and found.value else handle
 
 
 def _type_of(value: Any, dispatcher: Any) -> Any:

@@ -19,7 +19,7 @@ from course.door.layout import in_c_order
 
 #: Looks by type: array -> (facts, address). Facts are (library, shape, strides, element, device,
 #: flag): strides in the library's own units, and None where elements lie side by side.
-LOOKS: dict[type, Callable[[Any], tuple[tuple, int]]] = {}
+LOOKS: dict[type, Callable[[Any], tuple[tuple | None, int]]] = {type(None): lambda _: (None, 0)}
 
 
 class Library:
@@ -38,10 +38,6 @@ class Library:
         """How a user converts an array of that name."""
         return f"{name}.astype('{dtype}')"
 
-    def in_order(self, name: str) -> str:
-        """How a user copies an array to C order."""
-        return f"np.ascontiguousarray({name})"
-
     def to_host(self, array: Any) -> np.ndarray:
         """The array as NumPy's, without a copy."""
         return np.asarray(array)
@@ -58,8 +54,12 @@ class Library:
         """New memory in C order, in the order of the caller's stream."""
         return backend.cuda.device_array(shape, dtype)
 
+    def maker(self, shape: tuple[int, ...], dtype: np.dtype, first: Seen) -> Callable[[Any], Any]:
+        """What makes such memory in a call, given the first array, which looks like `first`."""
+        return lambda array: self.empty(shape, dtype, first.device)
+
     def address(self, array: Any) -> int:
-        """Where an array begins that `empty` made."""
+        """Where an array begins that was made here."""
         return int(array.__cuda_array_interface__["data"][0])
 
     def on_stream(self, stream: int, device: int) -> Any:
@@ -88,9 +88,6 @@ class NumbaArrays(Library):
     def convert(self, name: str, dtype: str) -> str:
         return f"cuda.to_device({name}.copy_to_host().astype('{dtype}'))"
 
-    def in_order(self, name: str) -> str:
-        return "make it in C order, or give it as a NumPy array"
-
     def as_scalar(self, array: Any) -> Any:
         return array.copy_to_host()[0]
 
@@ -106,14 +103,15 @@ class CuPyArrays(Library):
         self.cupy = cupy
         self.current = cupy.cuda.get_current_stream
 
-    def in_order(self, name: str) -> str:
-        return f"cupy.ascontiguousarray({name})"
-
     def stream(self, device: int) -> int:
         return self.current().ptr
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:
         return self.cupy.empty(shape, dtype)
+
+    def maker(self, shape: tuple[int, ...], dtype: np.dtype, first: Seen) -> Callable[[Any], Any]:
+        make = self.cupy.ndarray
+        return lambda array: make(shape, dtype)
 
     def address(self, array: Any) -> int:
         return array.data.ptr
@@ -131,7 +129,9 @@ class TorchArrays(Library):
         import torch
 
         self.torch = torch
-        self.current = getattr(torch._C, "_cuda_getCurrentRawStream", self._current)
+        self.stream = getattr(torch._C, "_cuda_getCurrentRawStream", self._current)
+        self.address = torch.Tensor.data_ptr
+        self.empty_like = getattr(torch._C._VariableFunctions, "empty_like", torch.empty_like)
         self.types = {np.dtype(name): getattr(torch, name) for name in TORCH_TYPES}
         self.devices: dict[int, Any] = {}
 
@@ -141,20 +141,18 @@ class TorchArrays(Library):
     def convert(self, name: str, dtype: str) -> str:
         return f"{name}.to(torch.{dtype})"
 
-    def in_order(self, name: str) -> str:
-        return f"{name}.contiguous()"
-
-    def stream(self, device: int) -> int:
-        return self.current(device)
-
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:
         place = self.devices.get(device) or self.devices.setdefault(
             device, self.torch.device("cuda", device)
         )
         return self.torch.empty(shape, dtype=self.types[dtype], device=place)
 
-    def address(self, array: Any) -> int:
-        return array.data_ptr()
+    def maker(self, shape: tuple[int, ...], dtype: np.dtype, first: Seen) -> Callable[[Any], Any]:
+        if dtype != first.dtype:
+            return super().maker(shape, dtype, first)
+        if shape == first.shape and first.in_order:
+            return self.empty_like
+        return lambda array: array.new_empty(shape)
 
     def on_stream(self, stream: int, device: int) -> Any:
         return self.torch.cuda.stream(self.torch.cuda.ExternalStream(stream, device))
@@ -167,9 +165,6 @@ class TorchOnHost(Library):
 
     def convert(self, name: str, dtype: str) -> str:
         return f"{name}.to(torch.{dtype})"
-
-    def in_order(self, name: str) -> str:
-        return f"{name}.contiguous()"
 
     def to_host(self, array: Any) -> np.ndarray:
         return array.detach().numpy()
@@ -238,11 +233,12 @@ def _look_simulated(array: Any) -> tuple[tuple, int]:
 
 def _look_torch(array: Any) -> tuple[tuple, int]:
     device = array.get_device()
-    return (
-        ("torch" if device >= 0 else "torch on host", array.shape, array.stride(), array.dtype,
-         device, array.requires_grad and _torch_grad()),
-        array.data_ptr() if device >= 0 else 0,
-    )  # fmt: skip
+    if device < 0:
+        flag = array.requires_grad and _torch_grad()
+        return ("torch on host", array.shape, array.stride(), array.dtype, device, flag), 0
+    steps = None if array.is_contiguous() else array.stride()
+    flag = array.requires_grad and _torch_grad()
+    return ("torch", array.shape, steps, array.dtype, device, flag), array.data_ptr()
 
 
 def _torch_grad() -> bool:
@@ -265,7 +261,9 @@ def look_for(array: Any) -> Callable[[Any], tuple[tuple, int]] | None:
     """The look for an array's type, kept for the next of its kind; None for what is no array."""
     kind = type(array)
     package = kind.__module__.partition(".")[0]
-    look = None
+    look = LOOKS.get(kind)
+    if look is not None:
+        return look
     if isinstance(array, np.ndarray):
         look = _look_numpy
     elif package == "torch" or _is_tensor(array):
@@ -317,12 +315,17 @@ class Seen:
             word = str(element).removeprefix("torch.")
             self.dtype = np.dtype(word) if word in TORCH_TYPES else str(element)
             size = element.itemsize
-            self.strides = tuple(size * step for step in strides)
+            strides = None if strides is None else tuple(size * step for step in strides)
         else:
             self.dtype = np.dtype(element)
             size = self.dtype.itemsize
-            self.strides = in_c_order(self.shape, size) if strides is None else tuple(strides)
+        self.strides = in_c_order(self.shape, size) if strides is None else tuple(strides)
         self.itemsize = size
+
+    @property
+    def in_order(self) -> bool:
+        """Whether elements lie side by side in C order."""
+        return self.strides == in_c_order(self.shape, self.itemsize)
 
     @property
     def ndim(self) -> int:

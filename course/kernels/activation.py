@@ -409,7 +409,7 @@ def activation(
     ValueError
         For an unknown function or method, an `out` that does not fit, or strides that do not.
     """
-    return _DOOR((x,), (name, method), out, stream)
+    return _DOOR.enter((x,), (name, method), out, stream)
 
 
 def activation_gradient(
@@ -421,4 +421,4 @@ def activation_gradient(
     stream: Stream = None,
 ) -> Array:
     """Backward: the gradient by x, from that by the result and from x; all else as `activation`."""
-    return _GRADIENT((grad, x), (name, method), out, stream)
+    return _GRADIENT.enter((grad, x), (name, method), out, stream)

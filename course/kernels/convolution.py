@@ -364,4 +364,4 @@ def convolution(
         For shapes that do not fit, an unknown activation or method, strides that do not fit, or
         images that are too large for the shared memory of the fused kernel.
     """
-    return _DOOR((x, weight, bias), (activation, method), out, stream)
+    return _DOOR.enter((x, weight, bias), (activation, method), out, stream)

@@ -161,4 +161,4 @@ def linear(
     ValueError
         For shapes or strides that do not fit, an unknown activation or method.
     """
-    return _DOOR((x, weight, bias), (activation, method), out, stream)
+    return _DOOR.enter((x, weight, bias), (activation, method), out, stream)

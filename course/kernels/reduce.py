@@ -445,4 +445,4 @@ def reduction(
     ValueError
         For an unknown kind or method, the maximum of no elements, a wrong `out`, or strides.
     """
-    return _DOOR((x,), (kind, method), out, stream)
+    return _DOOR.enter((x,), (kind, method), out, stream)

@@ -144,4 +144,4 @@ def transpose(image: Array, out: Array | None = None, stream: Stream = None) -> 
     ValueError
         For another number of axes, or an `out` that does not fit.
     """
-    return _DOOR((image,), (), out, stream)
+    return _DOOR.enter((image,), (), out, stream)

@@ -397,7 +397,7 @@ def layer_norm_backward(
     ValueError, TypeError
         As `layer_norm`.
     """
-    return _DOOR((dy, x, gamma), (eps, parameters, method), None, stream)
+    return _DOOR.enter((dy, x, gamma), (eps, parameters, method), None, stream)
 
 
 def prepared_backward(

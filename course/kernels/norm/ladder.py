@@ -176,7 +176,7 @@ def layer_norm(
     TypeError
         For what is no array, and for numbers of another type.
     """
-    return _DOOR((x, gamma, beta), (eps, method, activation), out, stream)
+    return _DOOR.enter((x, gamma, beta), (eps, method, activation), out, stream)
 
 
 def prepared(

@@ -419,4 +419,4 @@ def reconstruct(
         When k is not from 1 to r, the shapes do not fit together, an array on the GPU is not
         float32 or its rows' neighbours lie apart, or there is no such method.
     """
-    return _DOOR((u, s, vt), (k, method), out, stream)
+    return _DOOR.enter((u, s, vt), (k, method), out, stream)

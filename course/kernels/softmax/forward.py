@@ -453,4 +453,4 @@ def softmax(
         For an unknown method, a number instead of rows, an `out` that does not fit, or strides that
         do not.
     """
-    return _DOOR((x,), (method,), out, stream)
+    return _DOOR.enter((x,), (method,), out, stream)

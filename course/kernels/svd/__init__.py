@@ -79,7 +79,7 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
     NotConverged
         When rows are not orthogonal after 60 sweeps; no matrix is known that needs half of them.
     """
-    return _SVD((a,), (method,), None, stream)
+    return _SVD.enter((a,), (method,), None, stream)
 
 
 def rank_k(
@@ -120,7 +120,7 @@ def rank_k(
     TypeError, ValueError, NotConverged
         As `svd`; and ValueError for k or power out of range.
     """
-    return _RANK_K((a,), (k, power, seed, method), None, stream)
+    return _RANK_K.enter((a,), (k, power, seed, method), None, stream)
 
 
 def forget() -> None:

@@ -256,4 +256,4 @@ class Network:
             For another shape or strides, a method that does not exist, or images that are too large
             for "whole".
         """
-        return self._door((x,), (method,), out, stream)
+        return self._door.enter((x,), (method,), out, stream)

@@ -266,7 +266,7 @@ class Autoencoder:
         """
         if out is not None and out is x:
             raise ValueError("out is x itself: x is read again for the errors, so give another")
-        return self._door((x,), (method,), out, stream)
+        return self._door.enter((x,), (method,), out, stream)
 
 
 def _check_address(array: Any, name: str) -> None:
