@@ -189,7 +189,7 @@ class PackedPlan:
         captured = packing.is_captured(queue)
         if rooms is None or captured:
             rooms = [
-                self.empty((one.nbytes,), np.dtype(np.uint8), self.device)
+                self.library.empty((one.nbytes,), np.dtype(np.uint8), self.device)
                 for one in self.workspaces
             ]
             for room, one in zip(rooms, self.workspaces, strict=True):
