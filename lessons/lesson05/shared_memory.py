@@ -149,7 +149,7 @@ predict.answer("out[127] of two blocks", passed[127], how="found")
 #
 # <kbd>core</kbd> 5 minutes
 #
-# What is `cuda.syncthreads()` for? Leave it out, and see. Do you expect a wrong result?
+# What is `cuda.syncthreads()` for? Leave it out, and see. Is the result still right?
 
 
 # %%
