@@ -136,8 +136,9 @@ def _factors(rows, columns, values, k, measured=False):
 
 
 _TILES_ONLY = (
-    "Load u, s and vt only where you fill the tiles, once a round, neighbours in x beside each "
-    "other in memory; the inner loop reads nothing but the two tiles."
+    "Load u, s and vt only where you fill the tiles, once a round, one place of each tile a "
+    "thread, neighbours in x beside each other in memory; the inner loop reads nothing but the two "
+    "tiles."
 )
 _STORED_ONCE = "Each pixel is stored once, after the last tile."
 
@@ -214,6 +215,13 @@ LessonKernel.declare(
             += u_tile[y, i] -> += u_tile[x, i]
         the wrong column of vt_tile is added up: thread (x, y) needs column x
             vt_tile[i, x] -> vt_tile[i, y]
+        threads without a pixel load nothing: the others need what they would have loaded
+            start + x < k -> start + x < k and col < out.shape[1]
+            start + y < k -> start + y < k and row < out.shape[0]
+        start counts tiles: the index is start * TILE + x, not start + x
+            0, k, TILE -> -(-k // TILE)
+        start counts the whole tiles: the index is start * TILE + x, and a part of a tile may follow
+            0, k, TILE -> k // TILE
         the rows of vt are counted along x: place [y, x] holds row start + y
             vt[start + y -> vt[start + x
         every round fills the same tile: start is missing in the index
@@ -359,6 +367,10 @@ _TRANSPOSE_HINTS = {
     "bank-conflict": "32 rows of 32 words put a whole column into one bank. One more column in "
     "the tile's shape shifts each row by a bank; it is never used.",
 }
+_OF_FOUR_BYTES = (
+    "Is the tile float32? One of float64 takes twice the shared memory, and two wavefronts where "
+    "one would do."
+)
 _TRANSPOSE_MISTAKES = edits("""
     the tiles turn, but stay in their places: swap the block's indices for the store
         column = cuda.blockIdx.y -> column = cuda.blockIdx.x
@@ -387,6 +399,7 @@ for _name, _title, _forbidden in (
             _to_transpose(64, 96, measured=True),
         ],
         forbidden=_forbidden | {"float64", "negative-index"},
+        limits=[Limit("shared", "load", "bytes", "element", 4, _OF_FOUR_BYTES)],
         hints=_TRANSPOSE_HINTS,
         mistakes=_TRANSPOSE_MISTAKES,
     )

@@ -554,6 +554,7 @@ right({"column =": "column, row =", "\n    row =": ","})
 # --- padded-transpose ------------------------------------------------------------------------
 
 wrong, right = answers_to("padded-transpose")
+wrong("limit", "Is the tile float32?")({"PADDED), float32": "PADDED), np.float64"})
 wrong("race", "cuda.syncthreads()")({"cuda.syncthreads()\n    ": ""})
 wrong("barrier-divergence", "in neither")({"column]\n    cuda": "column]\n        cuda"})
 wrong("bank-conflict", "32.0 wavefronts", "One more column")({"PADDED": "SIDE"})
