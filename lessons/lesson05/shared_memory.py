@@ -560,7 +560,8 @@ predict.answer("wavefronts, strides 2, 32, 3 and 0", found, how="counted")
 # <kbd>deepening</kbd> 25 minutes
 #
 # Here is another use that saves loads. A blur replaces each element by the mean of seven: itself
-# and three on either side. Outside of `x` stand zeros. Without shared memory:
+# and three on either side. Outside of `x` stand zeros. How many loads is that for each element,
+# without shared memory?
 
 # %%
 RADIUS = 3

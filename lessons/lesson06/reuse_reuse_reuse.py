@@ -507,7 +507,7 @@ def reconstruct_square(u, s, vt, k, out):
 check("square-tile", reconstruct_square)
 
 # %% [markdown]
-# A quarter of a read for each product. So a quarter of a wavefront?
+# A quarter of a read for each product. How many wavefronts, then: a quarter?
 
 # %%
 predict("wavefronts for a product, square", 0.25, exact=True)
@@ -712,7 +712,7 @@ pictures.quarters()
 #
 # A thread brings four neighbours of a row of `u` with one `load4`, and writes them below each
 # other. Lane l brings four number `l % 2` of row `l // 2`. Are these stores free of conflicts, if a
-# row of the turned tile has 128 words?
+# row of the turned tile has 128 words? Say how many wavefronts one takes.
 
 # %%
 predict("wavefronts of a store into the turned tile, 128 words a row", 1, exact=True)
@@ -1044,7 +1044,7 @@ beside("two-buffers", reconstruct_two_buffers)
 # Step 8 does this to step 7, with one refinement: a thread *loads* the next numbers into registers
 # before it multiplies, and *writes* them to the tile afterwards. So the loads have the whole time
 # of the products to arrive. On GPUs since 2020 numbers can even travel past the registers, by
-# **asynchronous copies**. Which is faster than step 7, and by how much?
+# **asynchronous copies**. How many times as fast as step 7 is each of the two, step 8 and these?
 
 # %%
 predict(
@@ -1193,8 +1193,8 @@ loop = ladder.facts("warp tiles").loop
 predict.answer("instructions for a product, warp tiles", round(loop.per_product, 2), how="counted")
 
 # %% [markdown]
-# Nearly all of them are products: there is hardly anything left to take away from this loop. And
-# cuBLAS?
+# Nearly all of them are products: there is hardly anything left to take away from this loop. How
+# many percent of cuBLAS's rate will that be?
 
 # %%
 predict("warp tiles, % of cuBLAS", 95, within=1.1)
