@@ -10,7 +10,9 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from course.checks.twins import is_gpu_kernel
 from course.checks.verdicts import Failure, count
+from warpsim.run.kernel import Kernel
 
 # A part of Numba's messages that says where in Numba it happened, not what is wrong.
 NOISE = (
@@ -180,6 +182,12 @@ def function_fault(name: str, answer: Any) -> str | None:
         )
     if inspect.isclass(answer):
         return f"{answer.__name__} is a class; this exercise asks for a function."
+    compiled = getattr(answer, "dispatcher", None) or getattr(answer, "kernel", None) or answer
+    if is_gpu_kernel(compiled) or isinstance(compiled, Kernel):
+        return (
+            f"{compiled.__name__} is compiled for the GPU; this exercise asks for a plain Python "
+            "function. Take @cuda.jit away above its def."
+        )
     if not callable(answer):
         return (
             f"check was given a value of type {type(answer).__name__}, not a function. "

@@ -23,7 +23,7 @@ from course.checks.comparing import NoValue, compare, is_wholly
 from course.checks.exercises import FunctionExercise, call_with_named
 from course.checks.trials import all_cases, copied, from_finding, inputs_unchanged, named_case
 from course.checks.twins import simulated_twin
-from course.checks.verdicts import Failure, NotStarted
+from course.checks.verdicts import Failure, NotStarted, brief
 from warpsim import ERRORS, KernelError
 from warpsim.run.masks import EndlessLoop, limited_steps
 
@@ -228,7 +228,7 @@ def _judged(judge: Callable[..., str | None], result: Any, before: Mapping[str, 
     except Exception as error:
         return (
             f"The result, a {type(result).__name__}, cannot be judged "
-            f"({backend.one_line(error, 200)}): {result!r:.80}. Return what the text asks for."
+            f"({backend.one_line(error, 200)}): {brief(result, 80)}. Return what the text asks for."
         )
 
 
@@ -289,7 +289,7 @@ def _compare_values(
         values = np.array(None)
     if values.dtype.kind not in "fiubc":
         kind = type(got).__name__
-        raise Failure("wrong-result", f"{name} is a {kind}, not numbers: {got!r:.80}.")
+        raise Failure("wrong-result", f"{name} is a {kind}, not numbers: {brief(got, 80)}.")
     if values.shape != right.shape:
         swapped = values.shape == right.shape[::-1]
         extra = " Rows and columns are swapped." if swapped and right.ndim == 2 else ""
@@ -348,7 +348,9 @@ def _parts(name: str, got: Any, expected: tuple | list | dict) -> Iterable[tuple
     if isinstance(expected, dict):
         if not isinstance(got, dict) or set(got) != set(expected):
             wanted = ", ".join(map(repr, expected))
-            raise Failure("wrong-result", f"{name} must be a dict with {wanted}; got {got!r:.80}.")
+            raise Failure(
+                "wrong-result", f"{name} must be a dict with {wanted}; got {brief(got, 80)}."
+            )
         return [(key, got[key], right) for key, right in expected.items()]
     if isinstance(got, np.ndarray) and got.ndim:
         got = tuple(got)  # np.array([a, b]) is a pair, too

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import re
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
@@ -153,11 +154,13 @@ def _look_at_outputs(
     for name in exercise.outputs:
         depends = wrong[name] & ~unwritten[name] & ~_same_values(after[name], again[name])
         if depends.any():
+            hint = exercise.hints.get("uninitialised-read", "")
             raise Failure(
                 "uninitialised-read",
                 f"{place(name, first(depends))} is computed from what {name} held before the "
                 f"launch, and nobody put a value there: {extent(depends)}. "
                 f"Store the result with `=`, or set {name} first.",
+                hint=hint if re.search(rf"\b{name}\b", hint) else "",  # of other memory
             )
     for name, mask in unwritten.items():
         if mask.any():

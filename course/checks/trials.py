@@ -11,7 +11,7 @@ import numpy as np
 
 from course.checks.comparing import extent, first, place, told_apart
 from course.checks.exercises import Case, Dimensions, Exercise, KernelExercise
-from course.checks.verdicts import Failure, count
+from course.checks.verdicts import Failure, brief, count
 
 
 @contextlib.contextmanager
@@ -86,8 +86,8 @@ def inputs_unchanged(
             raise Failure(
                 "input-modified",
                 "What your function is given belongs to the caller, and it changed it: "
-                f"{old!r:.70} is now {after[name]!r:.70}. Work on a copy: sorted(x) and list(x) "
-                "make new lists, dict(x) a new dictionary.",
+                f"{brief(old, 70)} is now {brief(after[name], 70)}. Work on a copy: sorted(x) and "
+                "list(x) make new lists, dict(x) a new dictionary.",
             )
         new = after[name]
         if (old.shape, old.dtype) != (new.shape, new.dtype):

@@ -56,9 +56,9 @@ GENERAL_HINTS = {
     "or put a barrier between the write and the read.",
     "unwritten-output": "Which threads should write these elements? "
     "Look at the index and the guard.",
-    "not-parallel": "Each thread of the launch does a part of its own. On one element a thread, "
-    "that of its index; with more elements than threads, every so many-th from there on: "
-    "range(cuda.grid(1), size, cuda.gridsize(1)).",
+    "not-parallel": "Each thread of the launch does a part of its own. Where there is a thread for "
+    "each element, it takes the one of its index; where there are more elements, it begins there "
+    "and goes on in steps: range(cuda.grid(1), size, cuda.gridsize(1)).",
     "input-modified": "Read from the inputs, write to the outputs only.",
 }
 
@@ -187,3 +187,13 @@ def failed(exercise: str, failure: Failure, hints: dict[str, str]) -> Verdict:
 def count(number: int, noun: str) -> str:
     """ "1 case", "7 cases", "1,003 elements"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def brief(value: Any, longest: int = 60) -> str:
+    """A value as Python writes it, at most so many characters; "…" at its end says that it goes on.
+
+    >>> brief([1000, 2000, 3000], longest=12)
+    '[1000, 2000…'
+    """
+    text = repr(value)
+    return text if len(text) <= longest else text[: longest - 1] + "…"

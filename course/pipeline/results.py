@@ -17,6 +17,7 @@ from course.pipeline.journal import Done
 
 GRID_FILE = "grid.png"
 TABLE_FILE = "quality.csv"
+DIGITS = {"psnr_db": ".4f", "ssim": ".4f", "compression": ".4f", "mse": ".6g"}  # in that table
 REPORT_FILE = "report.json"
 GRID_RANKS = 6  # columns at most: a figure that can still be read
 
@@ -25,7 +26,8 @@ GRID_RANKS = 6  # columns at most: a figure that can still be read
 class Quality:
     """One reconstruction: a line of the table.
 
-    The quality is that of the float32 reconstruction, before it is rounded to a PNG's 8 bits.
+    The quality is that of the float32 reconstruction, before it is rounded to a PNG's 8 bits, with
+    the digits of the table.
     """
 
     name: str
@@ -84,10 +86,10 @@ def gathered(
             quality = Quality(
                 name=name,
                 k=k,
-                psnr_db=psnr_db,
-                ssim=ssim,
-                mse=mse,
-                compression=images.compression(rows, columns, k),
+                psnr_db=_as_written("psnr_db", psnr_db),
+                ssim=_as_written("ssim", ssim),
+                mse=_as_written("mse", mse),
+                compression=_as_written("compression", images.compression(rows, columns, k)),
                 rows=rows,
                 columns=columns,
                 file=f"{name}_k{k}.png",
@@ -95,6 +97,11 @@ def gathered(
             )
             qualities.append(quality)
     return Report(qualities, skipped, engine, out)
+
+
+def _as_written(column: str, value: float) -> float:
+    """A value as the table has it: a later run that reads it there says the same of it."""
+    return float(format(value, DIGITS[column]))
 
 
 def evenly(values: list[int], most: int) -> list[int]:
@@ -117,9 +124,8 @@ def write_table(qualities: list[Quality], path: Path) -> None:
         writer.writeheader()
         for quality in qualities:
             line = asdict(quality)
-            for column in ("psnr_db", "ssim", "compression"):
-                line[column] = f"{line[column]:.4f}"
-            writer.writerow(line | {"mse": f"{quality.mse:.6g}"})
+            digits = {column: format(line[column], form) for column, form in DIGITS.items()}
+            writer.writerow(line | digits)
 
 
 def write_grid(
@@ -194,10 +200,7 @@ def nothing_readable(skipped: list[tuple[str, str]]) -> str:
 
 
 def finished(out: Path, begun_with: str) -> Report | None:
-    """The report of a finished run in `out` that was begun with the same; None without one.
-
-    Its figures are those of the table, rounded.
-    """
+    """The report of a finished run in `out` that was begun with the same; None without one."""
     try:
         content = json.loads((out / REPORT_FILE).read_text(encoding="utf-8"))
         with open(out / TABLE_FILE, newline="", encoding="utf-8") as file:

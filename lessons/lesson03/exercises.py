@@ -187,6 +187,9 @@ FunctionExercise.declare(
                 1e-9 -> 1e-6
             the bandwidth is taken for GiB/s, of 2³⁰ bytes; GB are 10⁹
                 1e-6 -> 1e3 / 2**30
+            G is taken for 2³⁰ and T for 2⁴⁰; they are 10⁹ and 10¹²
+                1e-6 -> 1e3 / 2**30
+                1e-9 -> 1e3 / 2**40
             each operation is counted twice; they are counted already
                 operations / -> 2 * operations /
         """),
@@ -313,6 +316,8 @@ FunctionExercise.declare(
             = 4 -> = 8
         you count one operation for each pixel and layer; they are two
             operations = 2 * -> operations =
+        you count three operations for each pixel and layer; count two here
+            operations = 2 * -> operations = 3 *
         k is taken for n; it is n // 8
             n // 8 -> n
         copies and kernel go on at the same time; here one follows the other

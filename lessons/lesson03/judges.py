@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from course.checks.verdicts import brief
 from course.measure.occupancy import occupancy
 from course.measure.roofline import time_text
 from lessons.edits import Edit, edits
@@ -17,6 +18,10 @@ FEWEST = 5  # samples with quartiles
 OCCUPIED = "H200"  # the GPU whose multiprocessor is filled
 NEAR = 4e-4  # ms: a few readings of the clock
 ONE_SAMPLE = "That is one of your samples. The median is the middle one of the sorted samples."
+_OF_THE_BLOCK = (
+    "Does occupancy get the shared memory of a whole block, `shared * threads`, and do you try all "
+    "sizes?"
+)
 NEAR_A_MULTIPLE = 0.03  # of a time that is some launches' together
 
 
@@ -35,7 +40,7 @@ def _described(answer: Any) -> str:
     """An answer that is no number, in a few words."""
     if isinstance(answer, tuple | list) or (isinstance(answer, np.ndarray) and answer.ndim):
         return f"{len(answer)} values"
-    return f"{answer!r:.60}"
+    return brief(answer)
 
 
 # --- time a launch ------------------------------------------------------------------------------
@@ -81,8 +86,8 @@ def _one_of_many(given: float, cost: float, toy: Any) -> str | None:
     sorts.append(np.append(sorts[0], np.inf))  # the one that compiles counts, and is the longest
     middle = [(each[(len(each) - 1) // 2], each[len(each) // 2]) for each in sorts]
     right = [np.mean(pair) for pair in middle] + [value for pair in middle for value in pair]
-    if given == int(given):
-        return None  # rounded: another case has a time where that shows
+    if given == int(given) or any(given == round(float(value), 2) for value in right):
+        return None  # rounded: to ms, which another case shows, or to hundredths, which do
     if np.abs(np.array(right) - given).min() < NEAR or np.abs(samples - given).min() >= NEAR:
         return None
     return f"Your result is {given:.4g}. {ONE_SAMPLE}"
@@ -243,7 +248,7 @@ def judge_pair(
         wanted = f"{names[0]} and {names[1]}"
         pair = answer.tolist() if isinstance(answer, np.ndarray) else answer
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            return f"Return two values, {wanted}; got {answer!r:.60}."
+            return f"Return two values, {wanted}; got {brief(answer)}."
         right = reference(**arguments)
         if all(map(_alike, pair, right)):
             return None
@@ -313,6 +318,8 @@ _FIGURES_MISTAKEN = edits("""
         milliseconds < -> milliseconds >
     ms are taken for seconds, so that all is slow
         if milliseconds -> if 1000 * milliseconds
+    `return` stands in the loop, so that the first one is all: put it behind the loop
+        found.append(name) -> return [name]
     seconds are taken for ms, so that all is fast
         if milliseconds -> if milliseconds / 1000
     the bandwidth is taken for GiB/s, of 2³⁰ bytes; GB are 10⁹
@@ -324,7 +331,7 @@ def judge_figures(answer: Any, figures: Any, bandwidth: float, rate: float) -> s
     """Judge which reported figures are above a roof."""
     is_list = hasattr(answer, "__iter__") and not isinstance(answer, str | Mapping)
     if not is_list or (isinstance(answer, np.ndarray) and answer.ndim != 1):
-        what = "a dict" if isinstance(answer, Mapping) else f"{answer!r:.60}"
+        what = "a dict" if isinstance(answer, Mapping) else brief(answer)
         return f"Return a list of names, empty if all are possible; got {what}."
     given = [*answer]
     names = [name for name, *_ in figures]
@@ -334,7 +341,7 @@ def judge_figures(answer: Any, figures: Any, bandwidth: float, rate: float) -> s
     }
     for name in given:
         if not isinstance(name, str) or name not in names:
-            return f"{name!r:.60} is none of the names {', '.join(names)}."
+            return f"{brief(name)} is none of the names {', '.join(names)}."
         if given.count(name) > 1:
             return f"{name!r} is {given.count(name)} times in your list; once is enough."
     for name, _, operations, milliseconds in figures:
@@ -369,7 +376,7 @@ def judge_block(answer: Any, registers: int, shared: int) -> str | None:
     """Judge a number of threads by the warps that an H200's multiprocessor then holds."""
     given = _number(answer)
     if given is None or not given.is_integer():
-        return f"Return one whole number, the threads of a block; got {answer!r:.60}."
+        return f"Return one whole number, the threads of a block; got {brief(answer)}."
     threads = int(given)
     found = {n: occupancy(OCCUPIED, n, registers, shared * n) for n in range(32, 1025, 32)}
     best = max(found, key=lambda n: found[n].warps)
@@ -386,5 +393,19 @@ def judge_block(answer: Any, registers: int, shared: int) -> str | None:
         )
     return (
         f"Blocks of {threads} threads: {mine.warps} warps on a multiprocessor, limited by "
-        f"{' and '.join(mine.limited_by)}. There is a size that gives {found[best].warps}.{warps}"
+        f"{' and '.join(mine.limited_by)}. There is a size that gives {found[best].warps}."
+        f"{warps or _asked_otherwise(threads, registers, shared, [*found])}"
     )
+
+
+def _asked_otherwise(threads: int, registers: int, shared: int, sizes: list[int]) -> str:
+    """A question to whoever seems to have compared something else; "" where nothing gives that."""
+    for gpu, of_block, figure, question in (
+        (OCCUPIED, False, "warps", _OF_THE_BLOCK),
+        ("T4", True, "warps", f'Is "{OCCUPIED}" the GPU that you ask for?'),
+        (OCCUPIED, True, "blocks", "Do you compare .warps, and not .blocks?"),
+    ):
+        asked = {n: occupancy(gpu, n, registers, shared * (n if of_block else 1)) for n in sizes}
+        if threads == max(sizes, key=lambda n: getattr(asked[n], figure)):
+            return f" {question}"
+    return ""

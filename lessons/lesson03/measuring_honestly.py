@@ -342,6 +342,14 @@ benchmark(
 # handed to a kernel make Numba copy everything in, and everything back, inside your time. float64
 # is what you get from `np.random.rand` or `np.linalg.svd` if you name no type. Each answers a
 # question. Which one says how long the GPU works on this kernel?
+#
+# <details><summary>Afterwards: which one, and what are the others?</summary>
+#
+# `events, queued`. And `float64 arrays` is how long it works if you name no type. The host spends
+# `no synchronize` on a launch; a caller waits `synchronize` for launch and work. An image that
+# comes from the host and goes back takes `copies inside`, the first one `first call`.
+#
+# </details>
 
 # %%
 ways = {
@@ -763,7 +771,8 @@ check("impossible-figures", impossible)
 # sloping line memory sets the limit, under the flat one arithmetic. Copies compute nothing; they
 # stand below, as bars. (A transpose swaps rows and columns:
 # [lesson 04](04_warps_and_coalescing.ipynb).) Where will the kernels of
-# [lesson 02](02_an_image_from_its_svd.ipynb) be: near the roof, at a half, or below a tenth?
+# [lesson 02](02_an_image_from_its_svd.ipynb) be: near the roof, at a half, or below a tenth? Give
+# it in percent of the roof, for `reconstruct_naive`.
 
 # %%
 predict("reconstruct_naive, percent of the float32 roof", 10, within=3)
@@ -1069,14 +1078,14 @@ for layers in (256, 2048):
 # kernel is six lines.
 
 # %% [markdown]
-# **Where is the crossing?** Size by size, k an eighth of it, warm, medians. Drawn is how many times
-# faster than NumPy: above 1 the GPU wins. Four programs:
+# **Where is the crossing?** Seven sizes, 64, 128, 256 and so on up to 4096, k an eighth of each,
+# warm, medians. Drawn is how many times faster than NumPy: above 1 the GPU wins. Four programs:
 #
 # - the kernel alone, by events;
 # - launched, and waited for by the host;
 # - with copies in and out, pinned, then pageable.
 #
-# From which size on does each win? Begin with the first.
+# From which of the sizes on does each win? Begin with the first.
 
 # %%
 predict("kernel alone: first size that beats NumPy", 256, exact=True)

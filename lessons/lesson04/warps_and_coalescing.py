@@ -80,7 +80,7 @@ pictures.warp_maps(maps)
 # %% [markdown]
 # The numbers are lanes, `cuda.laneid`. Three blocks of 64 threads, two warps each. In the first a
 # warp is one row. In the last it is four short rows. Remember that: **the width of the block
-# decides how many rows lie under a warp.**
+# decides how many rows lie under a warp.** How many are it in a block of 16×16?
 
 # %%
 predict("rows under one warp of a 16 x 16 block", 2, exact=True)
@@ -241,7 +241,7 @@ check("count-sectors", count_sectors)
 #
 # You add up 4,096 numbers with 128 threads. On a CPU each thread gets a piece of its own, and that
 # is right there. Here is the same idea as a kernel. Which elements do the lanes of a warp read in
-# their first step?
+# their first step, and in how many sectors do they lie?
 
 
 # %%

@@ -111,6 +111,11 @@ LessonKernel.declare(
             -> RADIUS + place - (BLOCK - RADIUS if place >= BLOCK + RADIUS else 0)
         the window ends one element too early
             t + WINDOW -> t + WINDOW - 1
+        the window begins three places too early: place t of the tile holds element i - 3 already
+            t, t + WINDOW -> t - RADIUS, t + RADIUS + 1
+        the border is repeated outside of x; zeros stand there
+            0 <= element < x.size -> True
+            x[element] -> x[min(max(element, 0), x.size - 1)]
         the last elements come round to the front: x[-1] is the last one, as in NumPy
             0 <= element -> -x.size <= element
         the window is cut off at the border and the mean taken of what is left
@@ -131,8 +136,9 @@ def _factors(rows, columns, values, k, measured=False):
 
 
 _TILES_ONLY = (
-    "Load u, s and vt only where you fill the tiles, once a round, neighbours in x beside each "
-    "other in memory; the inner loop reads nothing but the two tiles."
+    "Load u, s and vt only where you fill the tiles, once a round, one place of each tile a "
+    "thread, neighbours in x beside each other in memory; the inner loop reads nothing but the two "
+    "tiles."
 )
 _STORED_ONCE = "Each pixel is stored once, after the last tile."
 
@@ -172,7 +178,7 @@ LessonKernel.declare(
         "row < u.shape[0] and start + x < k, load vt only where start + y < k and "
         "col < vt.shape[1]; fill in 0 elsewhere.",
         "uninitialised-read": "Every place of both tiles needs a value in every round: a "
-        "number, or 0 where the tile sticks out. Threads without a pixel fill, too.",
+        "number, or 0 beyond the edges of u and vt. Threads without a pixel fill, too.",
         "unwritten-output": "One thread a pixel: col, row = cuda.grid(2), and after the last "
         "round out[row, col] = total.",
         "wrong-result": "In each round both tiles are filled anew, 0 where they stick out, and "
@@ -201,6 +207,23 @@ LessonKernel.declare(
             0, k, TILE): -> 0, k, TILE):\n        total = float32(0)
         every tile uses the first singular values of s: s[x] instead of s[start + x]
             s[start + x] -> s[x]
+        the indices of vt_tile are exchanged: the sum is over its rows, vt_tile[i, x]
+            vt_tile[i, x] -> vt_tile[x, i]
+        the indices of u_tile are exchanged: the sum is over its columns, u_tile[y, i]
+            += u_tile[y, i] -> += u_tile[i, y]
+        the wrong row of u_tile is added up: thread (x, y) needs row y
+            += u_tile[y, i] -> += u_tile[x, i]
+        the wrong column of vt_tile is added up: thread (x, y) needs column x
+            vt_tile[i, x] -> vt_tile[i, y]
+        threads without a pixel load nothing: the others need what they would have loaded
+            start + x < k -> start + x < k and col < out.shape[1]
+            start + y < k -> start + y < k and row < out.shape[0]
+        start counts tiles: the index is start * TILE + x, not start + x
+            0, k, TILE -> -(-k // TILE)
+        start counts the whole tiles: the index is start * TILE + x, and a part of a tile may follow
+            0, k, TILE -> k // TILE
+        the rows of vt are counted along x: place [y, x] holds row start + y
+            vt[start + y -> vt[start + x
         every round fills the same tile: start is missing in the index
             u[row, start + x] * s[start + x] -> u[row, x] * s[x]
             vt[start + y, col] -> vt[y, col]
@@ -255,7 +278,8 @@ LessonKernel.declare(
         "uninitialised-read": "Shared memory holds anything at first. A sum starts at 0, and "
         "threads of the last block that have no element fill in a 0.",
         "out-of-bounds": "Guard i with x.size. In a round only the threads with t < step add, "
-        "and what they add is part[t + step].",
+        "and what they add is part[t + step]. out has one element a block: "
+        "out[cuda.blockIdx.x].",
         "unwritten-output": "After the last round thread 0 writes part[0] to out[cuda.blockIdx.x].",
         "wrong-result": "step begins at cuda.blockDim.x // 2 and is halved after every round; "
         "the last round has step = 1.",
@@ -304,15 +328,15 @@ FunctionExercise.declare(
     mistakes=edits("""
         lanes that read the same word are counted apart; one wavefront serves them all
             np.unique(words) -> words
-        this is how many banks are busy
+        you count the busy banks
             return len(np.unique(banks))
-        this is how many different words there are
+        you count all different words
             return len(np.unique(words))
         words // 32 is taken for the bank; that is the row, words % 32 is the bank
             % -> //
         bytes are taken for words: a bank holds words of 4 bytes
             unique(words) -> unique(4 * words)
-        these are the conflicts: the first wavefront is missing
+        you count the conflicts: the first wavefront is missing
             return {} - 1
     """),
 )
@@ -343,6 +367,10 @@ _TRANSPOSE_HINTS = {
     "bank-conflict": "32 rows of 32 words put a whole column into one bank. One more column in "
     "the tile's shape shifts each row by a bank; it is never used.",
 }
+_OF_FOUR_BYTES = (
+    "Is the tile float32? One of float64 takes twice the shared memory, and two wavefronts where "
+    "one would do."
+)
 _TRANSPOSE_MISTAKES = edits("""
     the tiles turn, but stay in their places: swap the block's indices for the store
         column = cuda.blockIdx.y -> column = cuda.blockIdx.x
@@ -371,6 +399,7 @@ for _name, _title, _forbidden in (
             _to_transpose(64, 96, measured=True),
         ],
         forbidden=_forbidden | {"float64", "negative-index"},
+        limits=[Limit("shared", "load", "bytes", "element", 4, _OF_FOUR_BYTES)],
         hints=_TRANSPOSE_HINTS,
         mistakes=_TRANSPOSE_MISTAKES,
     )

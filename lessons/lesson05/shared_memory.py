@@ -149,7 +149,7 @@ predict.answer("out[127] of two blocks", passed[127], how="found")
 #
 # <kbd>core</kbd> 5 minutes
 #
-# What is `cuda.syncthreads()` for? Leave it out, and see. Do you expect a wrong result?
+# What is `cuda.syncthreads()` for? Leave it out, and see. Is the result still right?
 
 
 # %%
@@ -560,7 +560,8 @@ predict.answer("wavefronts, strides 2, 32, 3 and 0", found, how="counted")
 # <kbd>deepening</kbd> 25 minutes
 #
 # Here is another use that saves loads. A blur replaces each element by the mean of seven: itself
-# and three on either side. Outside of `x` stand zeros. Without shared memory:
+# and three on either side. Outside of `x` stand zeros. How many loads is that for each element,
+# without shared memory?
 
 # %%
 RADIUS = 3

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Tolerance
+from course.checks.verdicts import brief
 from lessons.cases import table
 from lessons.edits import edits
 from lessons.lesson07 import suspects
@@ -201,7 +202,7 @@ def _judge_limiter(answer, sm, memory):
     """Judge the word for a kernel with these two percentages."""
     right = _limiter(sm, memory)
     if not isinstance(answer, str) or answer.lower() not in WORDS:
-        return f"Return one of the words 'compute', 'memory' and 'waiting'; got {answer!r:.60}."
+        return f"Return one of the words 'compute', 'memory' and 'waiting'; got {brief(answer)}."
     if answer == right:
         return None
     if answer not in WORDS:
@@ -265,11 +266,11 @@ def _main_stall(clocks):
 def _judge_stall(answer, clocks):
     """Judge the state with the most waiting, and its share."""
     if not isinstance(answer, tuple | list) or len(answer) != 2:
-        return f"Return two things, the name of a state and its share; got {answer!r:.60}."
+        return f"Return two things, the name of a state and its share; got {brief(answer)}."
     if isinstance(answer[1], str) and not isinstance(answer[0], str):
-        return f"The other way round: first the state's name, then its share; got {answer!r:.60}."
+        return f"The other way round: first the state's name, then its share; got {brief(answer)}."
     if not isinstance(answer[0], str):
-        return f"The first thing must be the name of a state; got {answer[0]!r:.60}."
+        return f"The first thing must be the name of a state; got {brief(answer[0])}."
     (state, share), (right, right_share) = answer, _main_stall(clocks)
     if state in NOT_WAITING:
         return (
@@ -282,7 +283,7 @@ def _judge_stall(answer, clocks):
     try:
         given = float(share)
     except (TypeError, ValueError):
-        return f"The second thing must be a number, the share; got {share!r:.60}."
+        return f"The second thing must be a number, the share; got {brief(share)}."
     if math.isclose(given, right_share, abs_tol=1e-4):  # four digits will do
         return None
     waiting = sum(amount for name, amount in clocks.items() if name not in NOT_WAITING)

@@ -684,7 +684,7 @@ pictures.predicted_bars()
 # instructions are clocks of the issue slots, four to a clock; float32 products are clocks of their
 # units, four to a clock as well. (Instructions are predicted from the inner loop alone, so there
 # are more: [lesson 06](06_reuse_reuse_reuse.ipynb).) The part with the **most clocks for a
-# product** should be the busiest. Is it?
+# product** should be the busiest. In how many of the nine steps is it?
 
 # %%
 predict("steps of nine whose busiest part is predicted", 7, exact=True)

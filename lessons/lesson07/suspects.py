@@ -21,6 +21,7 @@ from numba import float32
 
 from course.backend import cuda
 from course.checks.guesses import chosen, listed
+from course.checks.verdicts import brief
 from lessons.lesson07.profile import METRICS
 from warpsim import trace
 
@@ -180,7 +181,7 @@ def explained(letter: str, said: str) -> str:
 def judge(answer: Any) -> str | None:
     """The first fault of a diagnosis of all suspects; None where all are right."""
     if not isinstance(answer, Mapping):
-        return f"Return a dictionary, {{'A': word, 'B': word, ...}}; got {answer!r:.60}."
+        return f"Return a dictionary, {{'A': word, 'B': word, ...}}; got {brief(answer)}."
     given = {str(letter).strip().upper(): said for letter, said in answer.items()}
     if missing := [letter for letter in LETTERS if letter not in given]:
         return f"Nothing is said of {missing[0]}: there are {', '.join(LETTERS)}."
@@ -188,7 +189,7 @@ def judge(answer: Any) -> str | None:
         said = given[letter]
         word = chosen(said, CHOICES) if isinstance(said, str) else None
         if word is None:
-            return f"{said!r:.60} of {letter} is none of the words: {listed(CHOICES)}."
+            return f"{brief(said)} of {letter} is none of the words: {listed(CHOICES)}."
         if word != _SUSPECTS[letter][3]:
             return explained(letter, word)
     return None

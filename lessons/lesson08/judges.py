@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from course.checks.verdicts import brief
 from course.streams.overlap import STEPS, Stage, busy_shares, in_turns, length, play
 
 #: In the check every image takes so long [ms]: three engines with almost as much to do.
@@ -23,12 +24,12 @@ def judge_queue(answer: Any, images: int, streams: int) -> str | None:
     """Judge a list of (step, image, stream) in the order in which they are queued."""
     if not isinstance(answer, tuple | list):
         kind = type(answer).__name__
-        shown = "a generator; leave `yield` out" if kind == "generator" else f"{answer!r:.60}"
+        shown = "a generator; leave `yield` out" if kind == "generator" else brief(answer)
         return f"Return a list of (step, image, stream); got {shown}."
     for place, command in enumerate(answer):
         fault = _no_command(command, images, streams)
         if fault:
-            return f"Entry {place} is {command!r:.60}: {fault}"
+            return f"Entry {place} is {brief(command)}: {fault}"
     commands = [(step, int(image), int(stream)) for step, image, stream in answer]
     return (
         _not_once_each(commands, images)
@@ -241,9 +242,9 @@ def stale(cells: list[tuple[str, str]]) -> list[int]:
 def judge_stale(answer: Any, cells: list[tuple[str, str]]) -> str | None:
     """Judge a list of places of cells."""
     if not isinstance(answer, tuple | list | np.ndarray | set):
-        return f"Return a list of places, [] if there is none; got {answer!r:.60}."
+        return f"Return a list of places, [] if there is none; got {brief(answer)}."
     if not all(_is_whole(place) for place in answer):
-        return f"Places are whole numbers from 0; got {list(answer)!r:.60}."
+        return f"Places are whole numbers from 0; got {brief(list(answer))}."
     right, found = stale(cells), [int(place) for place in answer]
     if sorted(found) == right:
         return None
@@ -259,13 +260,14 @@ def judge_stale(answer: Any, cells: list[tuple[str, str]]) -> str | None:
     if wrong:
         source, saved = cells[wrong[0]]
         return (
-            f"You name cell {wrong[0]}, {source!r:.50}. But run after the cells before it, it "
-            f"prints what is saved, {saved!r:.30}. Do all cells share one namespace, a new one for "
-            "each notebook, and do you compare each with its own output alone?"
+            f"You name cell {wrong[0]}, {brief(source, 50)}. But run after the cells before it, it "
+            f"prints what is saved, {brief(saved, 30)}. Do all cells share one namespace, a new "
+            "one for each notebook, and do you compare each with its own output alone?"
         )
     missing = next(place for place in right if place not in found)
     source, saved = cells[missing]
     return (
-        f"Cell {missing}, {source!r:.50}, does not print what is saved, {saved!r:.30}; you return "
-        f"{found}. Run the cells in the order in which they stand, and compare the whole text."
+        f"Cell {missing}, {brief(source, 50)}, does not print what is saved, {brief(saved, 30)}; "
+        f"you return {found}. Run the cells in the order in which they stand, and compare the "
+        "whole text."
     )

@@ -1075,14 +1075,14 @@ mine
 # The project's third fault was memory: new arrays for every image (section 3). What does that cost,
 # and what does a **pool** save, which keeps freed pieces and lends them again? Recorded on an H200:
 # a call that gets memory for its result, launches one short kernel (`out = 2 x`), and drops the
-# result. **Anew** asks the driver each time. CuPy and PyTorch have a pool. **One buffer** is never
-# given back.
+# result. Either **each call** asks the driver, or it asks a pool: CuPy and PyTorch have one. Or
+# **one buffer** is there from the start, and is never given back.
 #
-# The result has 1 KiB. In Numba, how many times as long does a caller wait with memory anew as with
-# one buffer?
+# The result has 1 KiB. How many times as long as with one buffer does a caller wait in Numba, if
+# each call asks the driver?
 
 # %%
-predict("1 KiB, anew against one buffer, times the wait", 3, within=2, no_effect=1)
+predict("1 KiB, each call against one buffer, times the wait", 3, within=2, no_effect=1)
 
 # %%
 memory = {}
@@ -1094,9 +1094,9 @@ for way, waits in memory.items():
     print(f"{way:20}" + "".join(f"{waits[size]:11.1f}" for size in sizes))
 buffer = {"variant": "CuPy, one buffer", "metric": "time", "gpu": "H200"}
 alone = {int(figure.shape): 1e3 * figure.median for figure in recorded("allocation", **buffer)}
-print(f"{'the kernel alone':20}" + "".join(f"{alone[size]:11.1f}" for size in sizes))
+print(f"{'CuPy, kernel alone':20}" + "".join(f"{alone[size]:11.1f}" for size in sizes))
 times = memory["Numba, each call"][2**10] / memory["Numba, one buffer"][2**10]
-predict.answer("1 KiB, anew against one buffer, times the wait", round(times, 1))
+predict.answer("1 KiB, each call against one buffer, times the wait", round(times, 1))
 
 # %%
 ways = ("Numba, each call", "CuPy, each call", "CuPy, pool", "CuPy, one buffer")
@@ -1104,12 +1104,14 @@ lines = {way: ([n / 2**10 for n in memory[way]], list(memory[way].values())) for
 plots.curves(lines, "KiB", "µs", title="A call with memory for its result, on an H200 (recorded)")
 
 # %% [markdown]
-# Read each library against its own buffer: a launch and the kernel differ from one to the other.
+# Compare each library with its own buffer only: launches and kernels differ. (From 64 MiB on,
+# CuPy's kernel alone takes longer than a whole call of PyTorch.)
 #
-# - **Anew** is a call into the driver, and giving back mostly waits until the GPU has nothing left
-#   to do: then nothing overlaps. For 64 MiB that takes longer than the kernel.
-# - A **pool** costs 5 µs at most, once it has a piece of that size. Its first call is one of
-#   "anew", and what it keeps, other programs do not get.
+# - **Each call**: getting memory is a call into the driver, and giving it back mostly waits until
+#   the GPU has nothing left to do. Then nothing overlaps. For 64 MiB the two take longer than the
+#   kernel.
+# - A **pool** costs some 5 µs at most, once it has a piece of that size. Its first call still asks
+#   the driver, and what it keeps, other programs do not get.
 # - **One buffer** is a pool that you write yourself: the address stays, as a CUDA graph needs it.
 
 # %%

@@ -12,7 +12,7 @@ import numpy as np
 
 from course.checks.answers import looks_like_a_stub, plain_function
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
-from course.checks.verdicts import count
+from course.checks.verdicts import brief, count
 from lessons.cases import fixed, table
 from lessons.edits import LessonKernel, edits
 from lessons.lesson03.judges import judge_pair
@@ -282,7 +282,7 @@ def judge_workers(answer: Any, items: Workshop, work: Any, workers: int, room: i
     if inspect.isgenerator(answer):
         return "Return a list of results; yours has a yield, so it makes them only when asked."
     if isinstance(answer, str | dict) or not hasattr(answer, "__iter__"):
-        return f"Return a list of results; got {answer!r:.60}."
+        return f"Return a list of results; got {brief(answer)}."
     results, right = list(answer), [n * n + 1 for n in range(shop.images)]
     wanted = f"{count(shop.images, 'item')}, {count(workers, 'worker')}, room for {room}"
     if len(results) != len(right) or set(results) != set(right):
@@ -384,7 +384,7 @@ def judge_errors(answer: Any, waiting: Any, done: Any, work: Any) -> str | None:
                 "marks the end, once all have ended."
             )
         if not isinstance(entry, tuple) or len(entry) != 3:
-            return f"Put triples (number, result, reason) into done; there is {entry!r:.60}."
+            return f"Put triples (number, result, reason) into done; there is {brief(entry)}."
         fault = _fault_of_entry(bench, *entry, seen)
         if fault:
             return fault
@@ -402,7 +402,7 @@ def judge_errors(answer: Any, waiting: Any, done: Any, work: Any) -> str | None:
             "each as soon as it is ready: who writes them waits, and what you keep needs memory."
         )
     if answer != len(bench.bad) or isinstance(answer, bool):
-        return f"Return the number of bad images, {len(bench.bad)}; got {answer!r:.40}."
+        return f"Return the number of bad images, {len(bench.bad)}; got {brief(answer, 40)}."
     return None
 
 
@@ -410,22 +410,24 @@ def _fault_of_entry(
     bench: Bench, number: Any, result: Any, reason: Any, seen: set[int]
 ) -> str | None:
     if not isinstance(number, int) or not 0 <= number < bench.images:
-        return f"{(number, result, reason)!r:.80}: the first is no image's number."
+        return f"{brief((number, result, reason), 80)}: the first is no image's number."
     if number in seen:
         return f"Image {number} came into done twice."
     error = bench.bad.get(number)
     if error is None:
         if reason is not None:
-            return f"Image {number} is good, but its reason is {reason!r:.60}; it must be None."
+            return f"Image {number} is good, but its reason is {brief(reason)}; it must be None."
         if result != 10 * number + 1:
-            return f"The result of image {number} is {result!r:.40}, right is {10 * number + 1}."
+            return (
+                f"The result of image {number} is {brief(result, 40)}, right is {10 * number + 1}."
+            )
         return None
     if reason is None or str(error) not in str(reason):
         return (
             f"Image {number} is bad: work raised {type(error).__name__}: {error}. The reason in "
-            f"done is {reason!r:.60}: take str(error)."
+            f"done is {brief(reason)}: take str(error)."
         )
-    return f"Image {number} is bad, but has the result {result!r:.40}." if result else None
+    return f"Image {number} is bad, but has the result {brief(result, 40)}." if result else None
 
 
 def _bench(name, images, bad):
@@ -508,7 +510,7 @@ def judge_order(answer: Any, pairs: Arrivals, write: Any) -> str | None:
     possible, most = _in_order(pairs.order)
     strange = next((one for one in pairs.written if one not in right), None)
     if strange is not None:
-        return f"write was called with {strange!r:.60}. Give it the result, such as 'image 0'."
+        return f"write was called with {brief(strange)}. Give it the result, such as 'image 0'."
     if pairs.written != right:
         numbers = ", ".join(str(right.index(one)) for one in pairs.written) or "nothing"
         return f"{came} Written was: {numbers}.{_why_not_in_order(pairs)}"
@@ -530,7 +532,7 @@ def judge_order(answer: Any, pairs: Arrivals, write: Any) -> str | None:
         also = " That is one more: count after writing." if answer == most + 1 else ""
         return (
             f"{came} At most {most} had to wait at a time, counted after each arrival, when all "
-            f"that could be written was; you returned {answer!r:.40}.{also}"
+            f"that could be written was; you returned {brief(answer, 40)}.{also}"
         )
     return None
 

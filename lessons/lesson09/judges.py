@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from course.checks.verdicts import brief
 from lessons.lesson09.killed_writes import Outcome, Remains
 
 
@@ -79,13 +80,14 @@ def _why_not_all(outcome: Outcome) -> str:
 def judge_remaining(answer: Any, names: list[str], journal: str) -> str | None:
     """Judge which images are still to be done."""
     if isinstance(answer, str) or not hasattr(answer, "__iter__"):
-        return f"Return a list of names; got {answer!r:.60}."
+        return f"Return a list of names; got {brief(answer)}."
     given = list(answer)
     *whole, piece = journal.split("\n")
     right = [name for name in names if name not in whole]
     if given == right:
         return None
-    told = f"The journal is {journal!r}. Your list is {given!r:.120}, right is {right!r:.120}."
+    lists = f"Your list is {brief(given, 120)}, right is {brief(right, 120)}."
+    told = f"The journal is {journal!r}. {lists}"
     if sorted(map(str, given)) == sorted(right):
         return f"{told} The names are right; keep the order of names."
     if given == [name for name in names if name in whole]:

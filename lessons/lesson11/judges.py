@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.verdicts import count
+from course.checks.verdicts import brief, count
 
 # --- a rotation -----------------------------------------------------------------------------------
 
@@ -35,7 +35,7 @@ def judge_rotation(answer: Any, a: float, b: float, g: float) -> str | None:
     """Judge (c, s): orthogonal rows afterwards, c² + s² = 1, at most 45 degrees."""
     pair = _numbers(answer)
     if pair is None:
-        return f"Return two numbers, (c, s); got {answer!r:.60}."
+        return f"Return two numbers, (c, s); got {brief(answer)}."
     c, s = pair
     given = f"For a = {a:.4g}, b = {b:.4g}, g = {g:.4g} you return c = {c:.6g}, s = {s:.6g}."
     if not (math.isfinite(c) and math.isfinite(s)):
@@ -133,7 +133,7 @@ def judge_tournament(answer: Any, n: int) -> str | None:
     except TypeError:
         return (
             "Return a list of rounds; a round is a list of pairs, and a pair (i, j); got "
-            f"{answer!r:.60}."
+            f"{brief(answer)}."
         )
     for turn, pairs in enumerate(rounds):
         fault = _fault_of_round(turn, pairs, n)
@@ -180,7 +180,7 @@ def _fault_of_round(turn: int, pairs: list[tuple], n: int) -> str | None:
         whole = [isinstance(row, int | np.integer) and not isinstance(row, bool) for row in pair]
         if len(pair) != 2 or not all(whole):
             whole = " Row numbers are whole: divide with //." if len(pair) == 2 else ""
-            return f"{where}: {pair!r:.60} is no pair of two row numbers, (i, j).{whole}"
+            return f"{where}: {brief(pair)} is no pair of two row numbers, (i, j).{whole}"
         for row in pair:
             if not 0 <= row < n:
                 return f"{where}: {pair} has row {row}; rows go from 0 to {n - 1}."
@@ -218,8 +218,8 @@ def judge_range(answer: Any, a: np.ndarray, random: np.ndarray, power: int) -> s
     rows, wanted = len(a), (len(a), random.shape[1])
     if not isinstance(answer, np.ndarray):
         both = isinstance(answer, tuple) and len(answer) == 2 and hasattr(answer[1], "shape")
-        what = "a tuple: np.linalg.qr returns q and r" if both else repr(answer)
-        return f"Return one array, q; got {what:.80}."
+        what = "a tuple: np.linalg.qr returns q and r" if both else brief(answer, 80)
+        return f"Return one array, q; got {what}."
     if answer.shape != wanted:
         square = " Its mode is 'reduced', the default." if answer.shape == (rows, rows) else ""
         if answer.shape == (wanted[1], wanted[1]):

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from course.checks.verdicts import brief
+
 ROUNDINGS = 2.0**-24  # of a float32 addition
 #: How the batches are dealt: workers, and whether they arrive in the order of their numbers.
 DEALS = (
@@ -41,7 +43,7 @@ def judge_steady(answer: Any, arrivals: list[tuple[int, int, np.float32]]) -> st
         if isinstance(result, np.ndarray) and result.shape == ():
             result = result[()]
         if not isinstance(result, int | float | np.number):
-            return f"Return one number, the sum; got {result!r:.60}."
+            return f"Return one number, the sum; got {brief(result)}."
     found = [float(result) for result in answer]
     values = [float(value) for _, _, value in arrivals]
     right, size = math.fsum(values), math.fsum(map(abs, values))

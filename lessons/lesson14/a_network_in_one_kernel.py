@@ -399,8 +399,8 @@ beside("normalise-frames", normalise_frames)
 #
 # The first Linear has 4,096 weights, and each frame needs all of them. In `linear` of section 3
 # each block of 16 × 16 threads fetches its part anew. A fused block keeps **all** weights of the
-# network in shared memory: read once, used for every spectrum that the block ever sees. Do they
-# fit?
+# network in shared memory: read once, used for every spectrum that the block ever sees. How many
+# KiB are they, and do they fit?
 
 # %%
 predict("KiB of all weights", 77, within=1.05)

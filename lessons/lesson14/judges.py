@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from course.checks.verdicts import brief
 from lessons.edits import edits
 
 NAMES = ("bytes of the launches", "bytes of one kernel")
@@ -89,10 +90,10 @@ def judge_bytes(answer: Any, **arguments: Any) -> str | None:
     """Judge (bytes of the launches, bytes of one kernel): each is told what it counts wrongly."""
     pair = answer.tolist() if isinstance(answer, np.ndarray) else answer
     if not isinstance(pair, tuple | list) or len(pair) != 2:
-        return f"Return two values, {NAMES[0]} and {NAMES[1]}; got {answer!r:.60}."
+        return f"Return two values, {NAMES[0]} and {NAMES[1]}; got {brief(answer)}."
     for value, name in zip(pair, NAMES, strict=True):
         if np.ndim(value) or isinstance(value, bool) or np.asarray(value).dtype.kind not in "iuf":
-            return f"Your {name} are {value!r:.60}: return a number."
+            return f"Your {name} are {brief(value)}: return a number."
     right = _right(**arguments)
     if tuple(pair) == right:
         return None

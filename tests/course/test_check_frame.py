@@ -9,7 +9,7 @@ from course import backend
 from course.checks import check, exercises, progress
 from course.checks.comparing import NoValue, is_wholly
 from course.checks.exercises import KernelExercise, Limit, Tolerance, UnknownExercise
-from course.checks.verdicts import VerdictError
+from course.checks.verdicts import VerdictError, brief
 from tests.course.sample_exercises import ADD, ALL, HISTOGRAM, MEAN, SQUARE, failed, samples  # noqa: F401
 from warpsim import cuda
 
@@ -293,3 +293,8 @@ def test_references_of_all_declared_exercises_fit_their_outputs_and_mistakes_dif
                     if apart(call(mistake), right):
                         told_apart.add(sentence)
         assert told_apart >= set(exercise.mistakes), exercise.name
+
+
+def test_a_value_that_goes_on_ends_in_dots():
+    assert brief({"a": 1}) == "{'a': 1}"
+    assert brief({"a": 1, "b": 2}, longest=10) == "{'a': 1, …"

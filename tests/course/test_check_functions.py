@@ -20,6 +20,10 @@ def error(body):
     return body_of("a, b", body, np=np)
 
 
+def mean_error(a, b):
+    return np.mean((a - b) ** 2)
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [
@@ -45,6 +49,9 @@ def test_right_functions_pass_and_stubs_are_not_started(body, status):
         (error("scale = 1 // 0\nreturn scale, a"), "raised",
          ["ZeroDivisionError", "Line 2: scale = 1 // 0"]),
         ((0.1, 0.2), "not-a-function", ["tuple"]),
+        (cuda.jit(mean_error), "not-a-function", ["mean_error is compiled", "@cuda.jit"]),
+        (cuda.jit(mean_error)[1, 32], "not-a-function", ["mean_error is compiled for the GPU"]),
+        (cuda.jit(device=True)(mean_error), "not-a-function", ["a plain Python function"]),
     ],
 )  # fmt: skip
 def test_wrong_functions_are_told(answer, kind, words):

@@ -212,6 +212,17 @@ def test_adding_to_an_integer_output_is_an_uninitialised_read(monkeypatch):
     failed(check("integers", twice), "uninitialised-read", "out[0]", "9 of 10 elements")
 
 
+@pytest.mark.parametrize("hint", ["out holds nothing yet.", "Fill every place of the tile."])
+def test_a_hint_to_what_is_read_unset_is_told_where_it_is_of_that_array(monkeypatch, hint):
+    exercise = dataclasses.replace(
+        exercises._exercises["sample-square"], hints={"uninitialised-read": hint}
+    )
+    monkeypatch.setitem(exercises._exercises, "sample-square", exercise)
+    verdict = verdict_of(SQUARES, ("] =", "] +="))
+    failed(verdict, "uninitialised-read", "Store the result with `=`")
+    assert (hint in verdict.message) == hint.startswith("out")
+
+
 def test_right_nan_in_an_output_passes(monkeypatch):
     exercise = of_one_case(
         "root",

@@ -59,7 +59,7 @@ def test_results_are_those_of_one_image_after_the_other(folder, tmp_path):
         u, s, vt = images.svd(original)
         expected = images.reconstruct(u, s, vt, line.k)
         assert line.psnr_db == pytest.approx(images.psnr(original, expected), abs=1e-3)
-        assert line.ssim == pytest.approx(images.ssim(original, expected), abs=1e-5)
+        assert line.ssim == pytest.approx(images.ssim(original, expected), abs=1e-4)
         saved = np.asarray(Image.open(tmp_path / "out" / line.file)) / 255
         assert np.abs(saved - np.clip(expected, 0, 1)).max() < 0.51 / 255
 

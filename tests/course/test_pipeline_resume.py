@@ -256,6 +256,11 @@ def test_a_finished_run_that_is_resumed_does_nothing(folder, tmp_path, whole, mo
     assert {path: path.stat().st_mtime_ns for path in out.iterdir()} == times
 
 
+def test_a_finished_run_that_is_resumed_says_the_same_figures(folder, tmp_path):
+    first = rebuild(folder, tmp_path / "out")
+    assert rebuild(folder, tmp_path / "out", resume=True).qualities == first.qualities
+
+
 def whole_row(out):
     header, first = (out / "quality.csv").read_text().splitlines()[:2]
     return dict(zip(header.split(","), first.split(","), strict=True))

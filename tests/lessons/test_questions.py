@@ -109,6 +109,8 @@ def outcome_of(text, guess, truth):
         ("kernel, percent of the whole", 53, 76),
         ("sectors of u, s, vt, out, x on the columns", (2, 1, 4, 8), (2.0, 1.0, 2.0, 4.0)),
         ("store requests of two warps, branch by warp", 4, 2),
+        ("is the result right without the barrier?", "no", "yes"),
+        ("1 KiB, each call against one buffer, times the wait", 1, 2.7),  # "memory costs nothing"
         ("wavefronts for a product, square", 0.25, 0.75),
         (  # a loss called a gain
             "buffered, asynchronous: times as fast as wide",

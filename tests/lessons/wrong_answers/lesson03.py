@@ -155,6 +155,7 @@ right(
     {"launch()\n    times": "times"},
     {"range(21": "range(30", "np.median(times)": "sorted(times)[len(times) // 2]"},
 )
+right({"np.median(times)": "round(float(np.median(times)), 2)"})
 right(
     {"times = [": "synchronize()\n    times = [clock()"},
     {"21):\n        synchronize()\n        start = clock()": "15):"},
@@ -340,6 +341,12 @@ wrong("wrong-result", "is none of 'memory', 'arithmetic'")(
     "memory = np.array([bytes / bandwidth / 1e6, operations / rate / 1e9])\n"
     "return memory.max(), memory"
 )
+wrong("wrong-result", "got {'milliseconds'", "'arithmetic…")(
+    {
+        "max(memory, arithmetic),": '{"milliseconds": max(memory, arithmetic), "binding":',
+        'else "arithmetic"': 'else "arithmetic"}',
+    }
+)
 wrong("wrong-result", "inf is no figure")({"max(memory, arithmetic": 'float("inf"'})
 wrong("wrong-result", "'memory' is no number")(
     'memory = {"memory": bytes / bandwidth / 1e6, "arithmetic": operations / rate / '
@@ -400,7 +407,9 @@ wrong("wrong-result", "'fast image' is 2 times in your list")(
 )
 wrong("wrong-result", "the comparison is turned round")({"< max": "> max"})
 wrong("wrong-result", "ms are taken for seconds")({"found =": "return"})
-wrong("wrong-result", "'fast copy'", "not in your list")({"found.append(name)": "return [name]"})
+wrong("wrong-result", "'fast copy'", "not in your list", "`return` stands in the loop")(
+    {"found.append(name)": "return [name]"}
+)
 
 
 def least_as_the_larger_pair(bytes, operations, bandwidth, rate):
@@ -456,7 +465,7 @@ wrong("wrong-result", "No block of 1024 threads can start: too much is asked of 
     "return 64 if registers == 44 else 1024"
 )
 wrong("wrong-result", "24 warps", "There is a size that gives 28")("return 256")
-wrong("wrong-result", "limited by shared memory")(
+wrong("wrong-result", "limited by shared memory", "whole block, `shared * threads`")(
     {"warps)": 'lambda n: occupancy("H200", n, registers, 0).warps)'}
 )
 wrong("wrong-result", "There is a size that gives|can start")(
@@ -478,11 +487,11 @@ wrong("wrong-result", "There is a size that gives 40")(
 wrong("wrong-result", "24 registers", "There is a size that gives 36")(
     "return max((32, 64, 128, 256, 512, 1024), key=lambda n: warps_of(n, registers, shared))"
 )
-wrong("wrong-result", "limited by blocks")(
+wrong("wrong-result", "limited by blocks", "compare .warps, and not .blocks")(
     "sizes = range(warps, 1025, warps)\n"
     'return max(sizes, key=lambda n: occupancy("H200", n, registers, shared * n).blocks)'
 )
-wrong("wrong-result", "There is a size that gives")(
+wrong("wrong-result", "There is a size that gives", 'Is "H200" the GPU')(
     {"warps)": 'lambda n: occupancy("T4", n, registers, shared * n).warps)'}
 )
 wrong("wrong-result", "40 threads", "Or are these warps? Return the threads")(

@@ -213,7 +213,7 @@ wrong("barrier-divergence", "32 x 16, k = 5")(
 wrong("uninitialised-read", "Threads without a pixel fill, too")(
     {"total =": "if row >= out.shape[0] or col >= out.shape[1]:\n        return\n    total ="}
 )
-wrong("uninitialised-read", "0 where the tile sticks out")({"u_tile[y, x] = 0\n        ": ""})
+wrong("uninitialised-read", "0 beyond the edges of u and vt")({"u_tile[y, x] = 0\n        ": ""})
 wrong("wrong-result", "filled anew")(
     {"for start": "u_tile[y, x] = 0\n    vt_tile[y, x] = 0\n    for start"},
     {"\n        u_tile[y, x] = 0": "", "vt_tile[y, x] = 0\n        ": ""},
@@ -374,6 +374,9 @@ wrong("limit", "Let many threads add at once")(
 )
 wrong("race")({"t] +=": "0] +="})
 wrong("unwritten-output", "cuda.blockIdx.x")({"t == 0": "i == 0"})
+wrong("out-of-bounds", "one element a block: out[cuda.blockIdx.x]")(
+    {"out[cuda.blockIdx.x]": "out[i]"}
+)
 wrong("out-of-bounds|race", "size 32|part[")({"array(0": "array(32"})
 
 
@@ -551,6 +554,7 @@ right({"column =": "column, row =", "\n    row =": ","})
 # --- padded-transpose ------------------------------------------------------------------------
 
 wrong, right = answers_to("padded-transpose")
+wrong("limit", "Is the tile float32?")({"PADDED), float32": "PADDED), np.float64"})
 wrong("race", "cuda.syncthreads()")({"cuda.syncthreads()\n    ": ""})
 wrong("barrier-divergence", "in neither")({"column]\n    cuda": "column]\n        cuda"})
 wrong("bank-conflict", "32.0 wavefronts", "One more column")({"PADDED": "SIDE"})
