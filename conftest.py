@@ -28,8 +28,10 @@ SPREAD = {
     "test_svd_launches", "test_svd", "test_wrong_answers",
     "test_notebooks_generator", "test_uninitialised_programs", "test_exchanges",
     "test_control_flow", "test_command_line", "test_pipeline_resume", "test_pipeline_changed",
-    "test_compile_all", "test_edits",
+    "test_compile_all", "test_edits", "test_serial_twins",
 }  # fmt: skip
+#: Their parameters begin with an exercise, and what is computed for it serves all of them.
+OF_EXERCISES = {"test_edits", "test_wrong_answers", "test_serial_twins"}
 
 # where each of a few processes runs tests, the threads of its linear algebra are in the others' way
 if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
@@ -57,8 +59,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log):
             file, _, test = nodeid.partition("::")
             if Path(file).stem not in SPREAD:
                 return file
+            given = test.partition("[")[2]
+            if Path(file).stem in OF_EXERCISES and "/" in given:
+                return given.partition("/")[0]
             # of parameters joined by "-" the last may differ
-            return nodeid.rpartition("-")[0] if "-" in test.partition("[")[2] else nodeid
+            return nodeid.rpartition("-")[0] if "-" in given else nodeid
 
     if config.getvalue("dist") in ("load", "loadfile", "loadgroup", "loadscope", "worksteal"):
         return Together(config, log)
@@ -72,10 +77,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("slow")
 
     def turn(item: pytest.Item) -> int:
+        if item.path.stem in OF_EXERCISES:
+            return 3
         return 0 if item.path.stem in SPREAD else 1 if item.path.suffix == ".ipynb" else 2
 
     if hasattr(config, "workerinput"):  # with -n
-        items.sort(key=turn)  # the longest first: no worker is busy long after the others
+        # the longest first, and last what comes in small parts: no worker is busy alone for long
+        items.sort(key=turn)
 
 
 def pytest_collection_finish() -> None:
@@ -109,6 +117,8 @@ def _start_kernels_again() -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if warm_kernels:
         warm_kernels.close()
+    if hasattr(config, "workerinput"):
+        gc.freeze()  # to look through all that is left, several times, takes a worker seconds
     shutil.rmtree(config.stash[_ipython], ignore_errors=True)
 
 
