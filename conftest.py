@@ -25,12 +25,13 @@ else:  # beside notebooks without the rest of the clone, as in Colab
 EXPECTED_VERDICT = {"notebooks": "not started", "solutions": "passed"}
 #: Files whose few tests take longest, begun first and spread over all workers.
 SPREAD = {
-    "test_svd_launches", "test_svd", "test_wrong_answers",
+    "test_svd_launches", "test_svd",
     "test_notebooks_generator", "test_uninitialised_programs", "test_exchanges",
     "test_control_flow", "test_command_line", "test_pipeline_resume", "test_pipeline_changed",
-    "test_compile_all", "test_edits", "test_serial_twins",
+    "test_compile_all",
 }  # fmt: skip
-#: Their parameters begin with an exercise, and what is computed for it serves all of them.
+#: Begun last, for they come in small parts: parameters begin with an exercise and a "/", and what
+#: is computed for an exercise serves all its tests.
 OF_EXERCISES = {"test_edits", "test_wrong_answers", "test_serial_twins"}
 
 # where each of a few processes runs tests, the threads of its linear algebra are in the others' way
@@ -57,11 +58,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log):
     class Together(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file, _, test = nodeid.partition("::")
+            given = test.partition("[")[2]
+            if Path(file).stem in OF_EXERCISES:
+                return given.partition("/")[0]
             if Path(file).stem not in SPREAD:
                 return file
-            given = test.partition("[")[2]
-            if Path(file).stem in OF_EXERCISES and "/" in given:
-                return given.partition("/")[0]
             # of parameters joined by "-" the last may differ
             return nodeid.rpartition("-")[0] if "-" in given else nodeid
 
