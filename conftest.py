@@ -25,11 +25,14 @@ else:  # beside notebooks without the rest of the clone, as in Colab
 EXPECTED_VERDICT = {"notebooks": "not started", "solutions": "passed"}
 #: Files whose few tests take longest, begun first and spread over all workers.
 SPREAD = {
-    "test_svd_launches", "test_svd", "test_wrong_answers",
+    "test_svd_launches", "test_svd",
     "test_notebooks_generator", "test_uninitialised_programs", "test_exchanges",
     "test_control_flow", "test_command_line", "test_pipeline_resume", "test_pipeline_changed",
-    "test_compile_all", "test_edits",
+    "test_compile_all",
 }  # fmt: skip
+#: Begun last, for they come in small parts: parameters begin with an exercise and a "/", and what
+#: is computed for an exercise serves all its tests.
+OF_EXERCISES = {"test_edits", "test_wrong_answers", "test_serial_twins"}
 
 # where each of a few processes runs tests, the threads of its linear algebra are in the others' way
 if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
@@ -55,10 +58,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log):
     class Together(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file, _, test = nodeid.partition("::")
+            given = test.partition("[")[2]
+            if Path(file).stem in OF_EXERCISES:
+                return given.partition("/")[0]
             if Path(file).stem not in SPREAD:
                 return file
             # of parameters joined by "-" the last may differ
-            return nodeid.rpartition("-")[0] if "-" in test.partition("[")[2] else nodeid
+            return nodeid.rpartition("-")[0] if "-" in given else nodeid
 
     if config.getvalue("dist") in ("load", "loadfile", "loadgroup", "loadscope", "worksteal"):
         return Together(config, log)
@@ -72,10 +78,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("slow")
 
     def turn(item: pytest.Item) -> int:
+        if item.path.stem in OF_EXERCISES:
+            return 3
         return 0 if item.path.stem in SPREAD else 1 if item.path.suffix == ".ipynb" else 2
 
     if hasattr(config, "workerinput"):  # with -n
-        items.sort(key=turn)  # the longest first: no worker is busy long after the others
+        # the longest first, and last what comes in small parts: no worker is busy alone for long
+        items.sort(key=turn)
 
 
 def pytest_collection_finish() -> None:
@@ -109,6 +118,8 @@ def _start_kernels_again() -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if warm_kernels:
         warm_kernels.close()
+    if hasattr(config, "workerinput"):
+        gc.freeze()  # to look through all that is left, several times, takes a worker seconds
     shutil.rmtree(config.stash[_ipython], ignore_errors=True)
 
 

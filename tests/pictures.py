@@ -13,21 +13,22 @@ def picture_texts(picture):
 
 
 def assert_described(picture):
-    """It says in a few sentences what it shows, for whoever does not see it."""
+    """It says in a few sentences what it shows, for whoever does not see it; return its PNG."""
     words = picture.alternative
     assert 20 < len(words) < 700 and words.endswith(".") and words == " ".join(words.split())
     assert not re.search(r"nan|None|object at|\bnothing\b|\{|\}|\[\]", words), words
-    assert picture._repr_png_()[1] == {"alt": words}
+    png, beside = picture._repr_png_()
+    assert beside == {"alt": words}
     assert " ".join(repr(picture).split()) == words
+    return png
 
 
 def assert_drawn(picture, *words, most_bytes=None):
     """It shows the words, fits a notebook, is not blank, and is described."""
-    assert_described(picture)
+    png = assert_described(picture)
     found = "\n".join(picture_texts(picture))
     for word in words:
         assert word in found
-    png = picture.png()
     assert most_bytes is None or len(png) < most_bytes
     pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
     assert pixels.shape[1] <= 900

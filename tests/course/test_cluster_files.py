@@ -1,6 +1,5 @@
 """Image files shared by several workers: the results of one process, whatever happens."""
 
-import contextlib
 import filecmp
 import json
 import os
@@ -10,7 +9,6 @@ import time
 import pytest
 
 from course.cluster import files as cluster_files
-from course.cluster import group as front
 from course.cluster.files import finish, shared
 from course.cluster.group import BatchError, Group, cluster
 from course.cluster.work import see
@@ -144,23 +142,6 @@ def test_workers_share_the_machines_threads():
 
 
 # --- the command line -----------------------------------------------------------------------------
-
-
-def test_gpus_on_the_command_line_share_the_images(
-    group, folder, alone, tmp_path, capfd, monkeypatch
-):
-    asked = []
-
-    @contextlib.contextmanager
-    def on_cpus(workers, gpus):
-        asked.append((workers, gpus))
-        yield group
-
-    monkeypatch.setattr(front, "cluster", on_cpus)
-    words = [folder, "--k", 3, 9, "--size", 20, "--out", tmp_path / "out", "--gpus", 2]
-    status, out, err = call(capfd, "reconstruct", *words)
-    assert status == 0 and asked == [(2, True)]
-    assert "shared by 2 workers" in out and "image05.png" in err
 
 
 def test_gpus_that_are_not_there_are_an_error_of_one_line(folder, tmp_path, capfd, monkeypatch):

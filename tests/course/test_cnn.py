@@ -631,9 +631,9 @@ def test_charts_have_a_panel_an_activation_and_way_and_a_line_a_program():
             assert axes.get_xlabel() == ("images in a batch" if place > 2 else "")
             drawn = [line for line in axes.lines if len(line.get_xdata()) == 4]
             assert len(drawn) == len(batch_charts.PROGRAMS)
-        assert_described(picture)
+        png = assert_described(picture)
         assert [text.get_text() for text in picture.texts] == [""]  # no GPU: made up
-        with Image.open(io.BytesIO(picture.png())) as image:
+        with Image.open(io.BytesIO(png)) as image:
             assert image.size == (820, 553)
     (said,) = draw([dataclasses.replace(row, gpu="NVIDIA H200") for row in figures()]).texts
     assert said.get_text() == "NVIDIA H200"

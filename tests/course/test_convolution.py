@@ -209,7 +209,9 @@ def test_what_is_no_layer_is_refused(rng):
             convolution(*arguments)
     with pytest.raises(ValueError, match="no method 'fast': choose naive, fused"):
         convolution(x, weight, bias, method="fast")
-    with pytest.raises(ValueError, match=r"out has the shape \(2, 6, 4, 4\); it must be \(2, 6, 2"):
+    with pytest.raises(
+        ValueError, match=r"of shape \(2, 6, 4, 4\); it must be float32 of shape \(2, 6, 2"
+    ):
         convolution(x, weight, bias, out=np.zeros((2, 6, 4, 4), np.float32))
     with pytest.raises(ValueError, match="x has the strides"):
         convolution(cuda.to_device(x)[:, :, :, :3], weight, bias)

@@ -86,11 +86,11 @@ def test_rows_agree_with_float64_whatever_is_in_shared_memory(rng, shape, column
 def test_of_rows_that_begin_anywhere_all_but_66_numbers_are_accessed_four_at_a_time(
     rng, shape, columns
 ):
-    for rows, blocks in ((1, 1), (9, 2), (4, 4)):
+    for rows, blocks in ((1, 1), (5, 2), (4, 4)):
         x, gamma, beta = inputs(rng, rows, columns)
         factors_of = {
             (1, 1): ((gamma, beta), (None, None)),
-            (9, 2): ((gamma, beta), (gamma, None), (None, beta), (None, None)),
+            (5, 2): ((gamma, beta), (gamma, None), (None, beta), (None, None)),
             (4, 4): ((None, None),),
         }
         for factors in factors_of[rows, blocks]:

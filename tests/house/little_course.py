@@ -4,9 +4,11 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import nbformat
 
+from tests.house import warm_kernels
 from tools import address, build_notebooks, lessons
 
 WHERE = address.Address("someone/somewhere", "v9")
@@ -104,8 +106,10 @@ def make(folder):
     return folder
 
 
-def build(lesson, **options):
-    return build_notebooks.build(lesson, WHERE, lesson.parents[2], **options)
+def build(lesson, cold=False, **options):
+    """Build the notebooks, by a kernel that starts from nothing or, sooner, by a forked one."""
+    with nullcontext() if cold else warm_kernels.launching():
+        return build_notebooks.build(lesson, WHERE, lesson.parents[2], **options)
 
 
 def load(lesson, kind):

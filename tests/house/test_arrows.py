@@ -39,6 +39,9 @@ MOST_MODULES = 8  # directly in course/
 MOST_LINES = 450
 
 
+STATEMENTS = ast.stmt, ast.excepthandler, ast.match_case
+
+
 @dataclass(frozen=True)
 class Import:
     """Something that a file imports, as in ``from module import name as called``.
@@ -88,7 +91,7 @@ def _imports(node: ast.AST, lazy: bool, typing: bool) -> Iterator[Import]:
     elif isinstance(node, ast.Import):
         for name in node.names:
             yield Import(name.name, None, name.asname or name.name, node.lineno, lazy, typing)
-    inside = lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    inside = lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
         for child in node.body:
             yield from _imports(child, inside, True)
@@ -96,7 +99,8 @@ def _imports(node: ast.AST, lazy: bool, typing: bool) -> Iterator[Import]:
             yield from _imports(child, inside, typing)
         return
     for child in ast.iter_child_nodes(node):
-        yield from _imports(child, inside, typing)
+        if isinstance(child, STATEMENTS):  # no import stands in an expression
+            yield from _imports(child, inside, typing)
 
 
 def target(one: Import) -> str | None:

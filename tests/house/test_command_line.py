@@ -17,8 +17,8 @@ from PIL import Image
 from course import __main__ as command_line
 from course.files import data_path
 from course.images import images
-from course.pipeline import journal, pipeline, stages
-from tests.course.pipeline_parts import call
+from course.pipeline import journal, pipeline, results, stages
+from tests.course.pipeline_parts import call, draw_quickly
 from tests.course.stopped_processes import hear
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,6 +36,13 @@ def keep_signal_handlers():
     handler = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, handler)
+
+
+@pytest.fixture(autouse=True)
+def quick_grid(request, monkeypatch):
+    """The grid of pictures is drawn where a test looks at it, and in a process of its own."""
+    if request.function is not test_the_grid_of_many_images_and_ranks_stays_readable:
+        monkeypatch.setattr(results, "write_grid", draw_quickly)
 
 
 @pytest.fixture
@@ -167,7 +174,8 @@ def test_several_runs_replace_their_files_and_leave_others_alone(photos, tmp_pat
     out.mkdir()
     (out / "mine.txt").write_text("keep")
     for k in (5, 5, 7):
-        assert call(capfd, "reconstruct", photos, "--k", k, "--out", out)[0] == 0
+        words = [photos, "--k", k, "--size", 48, "--out", out]
+        assert call(capfd, "reconstruct", *words)[0] == 0
     assert (out / "mine.txt").read_text() == "keep"
     assert {line["k"] for line in table(out)} == {"7"}
     assert not [path for path in out.iterdir() if path.name.startswith(".")]
@@ -381,7 +389,8 @@ def test_an_interruption_leaves_earlier_results_as_they_were(
     photos, tmp_path, capfd, monkeypatch, stage, error
 ):
     out = tmp_path / "out"
-    assert call(capfd, "reconstruct", photos, "--k", 5, "--out", out)[0] == 0
+    words = ["reconstruct", photos, "--size", 48, "--k", 5]
+    assert call(capfd, *words, "--out", out)[0] == 0
     before = {name: (out / name).read_bytes() for name in files_below(out)}
 
     def interrupted(*arguments):
@@ -390,7 +399,7 @@ def test_an_interruption_leaves_earlier_results_as_they_were(
 
     monkeypatch.setattr(pipeline, stage, interrupted)
     for folder in (out, tmp_path / "fresh" / "one"):
-        status, _, err = call(capfd, "reconstruct", photos, "--k", 5, 6, "--out", folder)
+        status, _, err = call(capfd, *words, 6, "--out", folder)
         assert status == (130 if error is KeyboardInterrupt else 2)
         assert err.count("\n") == 1
     assert {name: (out / name).read_bytes() for name in files_below(out)} == before

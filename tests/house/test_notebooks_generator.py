@@ -164,7 +164,7 @@ def test_building_executes_the_solution_strictly_without_the_users_own_settings(
     lesson, monkeypatch
 ):
     monkeypatch.setenv("COURSE_SIMULATED_GPU", "H200")
-    assert build(lesson) == []
+    assert build(lesson, cold=True) == []
     solution = load(lesson, "solutions")
     assert [cell.execution_count for cell in code(solution)] == list(range(1, 9))
     assert code(solution)[-1].outputs[0].text == "1 None\n"

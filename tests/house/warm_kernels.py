@@ -25,7 +25,7 @@ from pathlib import Path
 #: What the course imports where it is first used, beside what the lessons import themselves.
 LATER = ["import matplotlib.pyplot", "import pandas"]
 LESSONS = Path(__file__).resolve().parents[2] / "lessons"
-KERNEL = ["-m", "ipykernel_launcher", "-f"]  # the end of a kernel's command, without the last word
+KERNEL = ["-m", "ipykernel_launcher", "-f"]  # in a kernel's command, before its connection file
 # now: conftest.py takes settings of the course away before it starts a kernel
 COLD = os.environ.get("COURSE_COLD_KERNELS", "") not in ("", "0")
 
@@ -90,8 +90,8 @@ class Parent:
         except (OSError, ValueError):  # ValueError: closed here
             return -1
 
-    def kernel(self, connection_file: str, cwd: str, env: dict[str, str]) -> Forked | None:
-        pid = self.ask(start=connection_file, cwd=cwd, env=env)
+    def kernel(self, words: list[str], cwd: str, env: dict[str, str]) -> Forked | None:
+        pid = self.ask(start=words, cwd=cwd, env=env)
         return Forked(self, pid) if pid > 0 else None
 
     def close(self) -> None:
@@ -104,12 +104,14 @@ _parents: dict[tuple[str, ...], Parent] = {}
 
 def launch(cmd, *, cwd=None, env=None, start=None, **options):
     """As `jupyter_client.launcher.launch_kernel`, which is `start`; forked where that can be."""
-    if can_fork() and cmd[-len(KERNEL) - 1 : -1] == KERNEL:
-        python = tuple(cmd[: -len(KERNEL) - 1])
+    place = cmd.index(KERNEL[0]) if KERNEL[0] in cmd else len(cmd)
+    if can_fork() and cmd[place : place + len(KERNEL)] == KERNEL:
+        python = tuple(cmd[:place])
         if python not in _parents:
             _parents[python] = Parent(list(python))
         environment = dict(os.environ if env is None else env)
-        kernel = _parents[python].kernel(cmd[-1], os.path.abspath(cwd or "."), environment)
+        words = list(cmd[place + len(KERNEL) :])  # its connection file, and options
+        kernel = _parents[python].kernel(words, os.path.abspath(cwd or "."), environment)
         if kernel is not None:
             return kernel
     return start(cmd, cwd=cwd, env=env, **options)
@@ -171,7 +173,7 @@ def warm() -> None:
     njit(lambda x: x + 1)(1)  # reads in what Numba knows of Python and NumPy
 
 
-def become_kernel(connection_file: str, cwd: str, env: dict[str, str]) -> None:
+def become_kernel(words: list[str], cwd: str, env: dict[str, str]) -> None:
     """In the forked process, be what `python -m ipykernel_launcher` is, until it ends."""
     import numpy
     from ipykernel.kernelapp import launch_new_instance
@@ -184,7 +186,7 @@ def become_kernel(connection_file: str, cwd: str, env: dict[str, str]) -> None:
     os.environ.update(env)
     random.seed()
     numpy.random.seed()
-    sys.argv = ["ipykernel_launcher.py", "-f", connection_file]
+    sys.argv = ["ipykernel_launcher.py", "-f", *words]
     # the kernel ends when its parent does, and its parent is the warmed process
     launch_new_instance(parent_handle=os.getppid())
 

@@ -23,17 +23,17 @@ def some_scores():
 
 
 @pytest.mark.parametrize(
-    "picture",
+    "draw",
     [
-        pictures.rebuilt_spectra(some_spectra()),
-        pictures.scores(*some_scores()),
-        pictures.traffic({"layers": LAYERS, "fused": LAYERS[:1]}),
-        pictures.warps(FusedShape(4, 8)),
-        pictures.warps(FusedShape(1, 2)),
+        lambda: pictures.rebuilt_spectra(some_spectra()),
+        lambda: pictures.scores(*some_scores()),
+        lambda: pictures.traffic({"layers": LAYERS, "fused": LAYERS[:1]}),
+        lambda: pictures.warps(FusedShape(4, 8)),
+        lambda: pictures.warps(FusedShape(1, 2)),
     ],
 )
-def test_a_picture_fits_a_notebook_and_is_not_blank(picture):
-    assert_drawn(picture, most_bytes=60_000)
+def test_a_picture_fits_a_notebook_and_is_not_blank(draw):
+    assert_drawn(draw(), most_bytes=60_000)
 
 
 def test_spectra_are_drawn_given_rebuilt_and_their_difference():

@@ -11,22 +11,22 @@ from tests.pictures import assert_drawn, picture_texts
 
 
 @pytest.mark.parametrize(
-    "picture",
+    "draw",
     [
-        pictures.outer_products(),
-        pictures.column_tile(),
-        pictures.fragment_banks("square"),
-        pictures.fragment_banks("wide"),
-        pictures.quarters(),
-        pictures.turned_banks(),
-        pictures.buffers(),
-        pictures.pieces(),
-        pictures.warp_tile(),
-        tensor_pictures.halves(),
+        lambda: pictures.outer_products(),
+        lambda: pictures.column_tile(),
+        lambda: pictures.fragment_banks("square"),
+        lambda: pictures.fragment_banks("wide"),
+        lambda: pictures.quarters(),
+        lambda: pictures.turned_banks(),
+        lambda: pictures.buffers(),
+        lambda: pictures.pieces(),
+        lambda: pictures.warp_tile(),
+        lambda: tensor_pictures.halves(),
     ],
 )
-def test_a_picture_fits_a_notebook_and_is_not_blank(picture):
-    assert_drawn(picture, most_bytes=40_000)
+def test_a_picture_fits_a_notebook_and_is_not_blank(draw):
+    assert_drawn(draw(), most_bytes=40_000)
 
 
 def test_outer_products_count_reads_and_products():

@@ -27,7 +27,7 @@ def slow(name, who=""):
 
 @pytest.mark.parametrize(
     ("name", "who"),
-    [pytest.param(name, who, id=f"{name}-{who}", marks=slow(name, who)) for name, who in twins()],
+    [pytest.param(name, who, id=f"{name}/{who}", marks=slow(name, who)) for name, who in twins()],
 )
 def test_a_serial_twin_is_refused_for_who_does_the_work(name, who):
     verdict = check(name, TWINS[name].answer(name, who))
@@ -37,7 +37,9 @@ def test_a_serial_twin_is_refused_for_who_does_the_work(name, who):
     assert "The result is right, but" in said and "Hint: " in said
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=slow(name)) for name in KERNELS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, id=f"{name}/", marks=slow(name)) for name in KERNELS]
+)
 def test_a_serial_twin_is_right_by_the_reference(name):
     """Run by a block, which is quick; the check has compared the others before it refuses them."""
     answer = TWINS[name].answer(name, "one block does all")

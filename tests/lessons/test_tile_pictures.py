@@ -8,18 +8,18 @@ from tests.pictures import assert_drawn, picture_texts
 
 
 @pytest.mark.parametrize(
-    "picture",
+    "draw",
     [
-        pictures.tile_rounds(1),
-        pictures.tile_rounds(4, current=1),
-        pictures.tile_turn(),
-        pictures.barrier_timelines(),
-        pictures.halo(),
-        pictures.tile_banks(),
+        lambda: pictures.tile_rounds(1),
+        lambda: pictures.tile_rounds(4, current=1),
+        lambda: pictures.tile_turn(),
+        lambda: pictures.barrier_timelines(),
+        lambda: pictures.halo(),
+        lambda: pictures.tile_banks(),
     ],
 )
-def test_a_picture_fits_a_notebook_and_is_not_blank(picture):
-    assert_drawn(picture, most_bytes=60_000)
+def test_a_picture_fits_a_notebook_and_is_not_blank(draw):
+    assert_drawn(draw(), most_bytes=60_000)
 
 
 def test_tile_rounds_numbers_the_tiles_and_names_the_round():

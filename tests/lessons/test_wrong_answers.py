@@ -16,7 +16,7 @@ WRONG, RIGHT = all_answers()
 
 
 def names(answers):
-    return [f"{answer.exercise}-{answer.name}" for answer in answers]
+    return [f"{answer.exercise}/{answer.name}" for answer in answers]
 
 
 @pytest.mark.parametrize("answer", WRONG, ids=names(WRONG))

@@ -15,7 +15,7 @@ from warpsim.run import masks
 
 #: Random programs to run; the whole set of 10,000 runs in CI (COURSE_RANDOM_PROGRAMS=10000).
 PROGRAMS = int(os.environ.get("COURSE_RANDOM_PROGRAMS", "400"))
-BATCH = 100
+BATCH = 50
 
 
 def launcher(function, traced=False):

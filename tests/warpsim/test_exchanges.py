@@ -55,7 +55,7 @@ def batches(end, quick):
     ]
 
 
-@pytest.mark.parametrize("first", batches(300, 100))
+@pytest.mark.parametrize("first", batches(300, 50))
 def test_correct_exchanges_have_no_error_finding(first):
     for seed in range(first, first + 50):
         made, block = function(seed, simulated, shuffles=True)

@@ -21,6 +21,8 @@ SCALARS = [
     types.float32, types.float64, types.complex64,
 ]  # fmt: skip
 OPERATORS = ["+", "-", "*", "/", "//", "%", "**", "&", "<<", "<", "=="]
+#: Typed by the rules of another one of them.
+ALIKE = {"-", "*", "=="}
 
 
 def ours(function, arguments):
@@ -38,7 +40,10 @@ def numbas(function, arguments):
         return None
 
 
-@pytest.mark.parametrize("sign", OPERATORS)
+@pytest.mark.parametrize(
+    "sign",
+    [pytest.param(sign, marks=pytest.mark.slow if sign in ALIKE else ()) for sign in OPERATORS],
+)
 def test_operators_have_numbas_types(sign):
     for left, right in itertools.product(SCALARS, repeat=2):
         f = function_of(f"def f(a, b):\n    return a {sign} b\n", f"{left} {sign} {right}", {})
