@@ -87,6 +87,13 @@ def _calls(bench: Any, name: str) -> Iterator[tuple[str, Call]]:
         yield "own: mul, out, PyTorch", lambda: library.mul(x, 2, out=y)
         yield "own: sum, PyTorch", lambda: x.sum()
         yield door("reduction", lambda: reduction(x))
+        from course import torch as operators
+
+        yield door("operator: layer_norm", lambda: operators.layer_norm(x, gamma, beta))
+        yield door("operator: softmax", lambda: operators.softmax(x))
+        yield door("operator: gelu", lambda: operators.gelu(x))
+        leaf = x.detach().clone().requires_grad_()
+        yield door("operator: layer_norm, with gradient", lambda: operators.layer_norm(leaf))
     if name == "cupy":
         yield "own: reconstruct, CuPy", lambda: (u[:, :RANK] * s[:RANK]) @ vt[:RANK]
         yield "own: mul, out, CuPy", lambda: library.multiply(x, 2, out=y)

@@ -1,5 +1,7 @@
 """The way in of all front doors: arrays of any library, plans, streams, graphs, refusals."""
 
+import contextlib
+import ctypes
 import gc
 import threading
 import warnings
@@ -11,7 +13,7 @@ import pytest
 from course import backend
 from course.backend import cuda
 from course.door import door as doors
-from course.door import layout, libraries
+from course.door import launches, layout, libraries, plans
 from course.kernels import convolution, linear, reduce, transpose
 from course.kernels.activation import activation, activation_gradient
 from course.kernels.norm import ladder as norm_ladder
@@ -88,6 +90,7 @@ DOORS = {
     "svd": ((random(12, 10),), svd),
     "rank_k": ((random(2, 40, 36),), lambda a: rank_k(a, 3)),
 }
+LONG = {"svd", "rank_k"}  # without a GPU
 
 
 def several(result):
@@ -95,7 +98,9 @@ def several(result):
 
 
 @pytest.mark.parametrize("kind", ["numba", "cupy", "torch", "torch host"])
-@pytest.mark.parametrize("name", DOORS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in DOORS]
+)
 def test_every_front_door_takes_every_librarys_arrays_and_hands_back_its_own(kind, name):
     arrays, call = DOORS[name]
     given = [MAKE[kind](array) for array in arrays]
@@ -273,6 +278,129 @@ def test_facts_say_what_arrays_are():
     assert libraries.look_for(SimpleNamespace(shape=(3,))) is None
 
 
+# --- packed, with a driver that only notes what it is given ---------------------------------------
+
+
+class NotingDriver:
+    """Takes what `course.door.launches` calls, and keeps the words of each launch."""
+
+    def __init__(self):
+        self.launched, self.capturing, self.ordered = [], False, []
+
+    def cuLaunchKernelEx(self, how, kernel, what, nothing):
+        configuration = launches.Configuration.from_address(how.value)
+        self.launched.append((kernel.value, configuration.stream or 0, what.value))
+        return 0
+
+
+class FakeKernel:
+    """What `kernel[grid, block]` of numba.cuda looks like from outside."""
+
+    griddim, blockdim, sharedmem = (3, 1, 1), (64, 1, 1), 0
+    cooperative = debug = False
+    extensions, __name__ = (), "fake"
+
+    def __init__(self):
+        self.dispatcher = self._codelibrary = self
+
+    def typeof_pyval(self, value):
+        from numba import typeof
+
+        return typeof(value)
+
+    def compile(self, kinds):
+        self.argument_types = kinds
+        return self
+
+    def get_cufunc(self):
+        return SimpleNamespace(handle=SimpleNamespace(value=77))
+
+
+@pytest.fixture
+def noted(monkeypatch):
+    """A driver that notes, and device arrays of a GPU 0 that look like Numba's."""
+    driver = NotingDriver()
+    monkeypatch.setattr(launches, "driver", lambda: driver)
+    monkeypatch.setattr(launches, "are_many", lambda: False)
+    monkeypatch.setattr(launches, "is_captured", lambda stream: driver.capturing)
+    monkeypatch.setattr(launches, "zero", lambda *given: driver.ordered.append(given))
+    monkeypatch.setattr(launches, "keep_with_graph", lambda *given: driver.ordered.append(given))
+    monkeypatch.setattr(backend.cuda, "gpus", [contextlib.nullcontext()], raising=False)
+
+    def look(array):
+        address = array.__cuda_array_interface__["data"][0]
+        return ("numba", array.shape, array.strides, array.dtype.char, 0, False), address
+
+    monkeypatch.setitem(libraries.LOOKS, type(cuda.to_device(X)), look)
+    return driver
+
+
+def words_of(address, count):
+    pointers = (ctypes.c_void_p * count).from_address(address)
+    return [ctypes.c_int64.from_address(pointer).value for pointer in pointers]
+
+
+def fake_door(**given):
+    def result(x, factor):
+        return x.shape, np.float32
+
+    def listed(x, out, factor, stream):
+        room = layout.workspace((2, 3), np.float32, zeros=True) if given else None
+        return [(FakeKernel(), (x, factor, *([room] if given else []), out))]
+
+    return doors.Door("fake", ("x",), result, listed)
+
+
+def test_a_launchs_words_are_those_of_numbas_convention(noted):
+    door, x = fake_door(), cuda.to_device(X)
+    out = door.enter((x,), (np.float32(1.5),))
+    assert door.way(x, options=(np.float32(1.5),)) == "packed"
+    ((kernel, stream, what),) = noted.launched
+    begin, end = (array.__cuda_array_interface__["data"][0] for array in (x, out))
+    assert (kernel, stream) == (77, 0)
+    assert words_of(what, 19) == [
+        0, 0, X.size, 4, begin, 9, 52, 208, 4,
+        int(np.float32(1.5).view(np.uint32)),
+        0, 0, X.size, 4, end, 9, 52, 208, 4,
+    ]  # fmt: skip
+    more = cuda.to_device(2 * X)
+    door.enter((more,), (np.float32(1.5),), out=x, stream=5)
+    door.enter((more,), (np.float32(1.5),))
+    assert [stream for _, stream, _ in noted.launched] == [0, 5, 0]
+    assert len(door.plans) == 2  # with out, and without
+
+
+def test_a_slice_begins_where_it_begins(noted):
+    door = fake_door()
+    wide = cuda.to_device(random(9, 80))
+    part = wide[:, 3:55]
+    door.enter((part,), (np.float32(1),), out=cuda.to_device(X))
+    words = words_of(noted.launched[-1][2], 9)
+    assert words[4] == wide.__cuda_array_interface__["data"][0] + 12
+    assert words[5:] == [9, 52, 320, 4]
+
+
+def test_each_stream_and_each_graph_has_a_workspace_of_its_own(noted):
+    door, x, out = fake_door(room=True), cuda.to_device(X), cuda.to_device(X)
+
+    def room(stream):
+        door.enter((x,), (np.float32(1),), out=out, stream=stream)
+        return words_of(noted.launched[-1][2], 15)[14]
+
+    first, second = room(1), room(2)
+    assert first != second and (room(1), room(2)) == (first, second)
+    assert len(noted.ordered) == 2  # zeros, once for each
+    noted.capturing = True
+    captured = room(1), room(1)
+    assert len({first, second, *captured}) == 4
+    noted.capturing = False
+    assert room(1) == first
+    for stream in range(3, 20):
+        room(stream)
+    (plan,) = door.plans.values()
+    assert len(plan.__self__.rooms) <= plans.MOST_STREAMS
+
+
 # --- on a GPU -------------------------------------------------------------------------------------
 
 
@@ -291,8 +419,6 @@ def test_launches_are_packed_on_this_machine():
 @on_gpu
 @pytest.mark.gpu
 def test_where_numbas_insides_are_others_numba_launches(monkeypatch):
-    from course.door import launches
-
     class Refusing:
         def __init__(self, *args):
             raise launches.NotPacked("no handle")
@@ -451,8 +577,6 @@ def test_graphs_of_pytorch_have_workspaces_of_their_own():
 @pytest.mark.gpu
 def test_graphs_of_cupy_keep_their_workspaces():
     cupy = pytest.importorskip("cupy")
-    from course.door import launches
-
     given = [cupy.random.rand(512, 1024, dtype=cupy.float32) for _ in range(2)]
     outs = [cupy.zeros(1, "f4") for _ in range(2)]
     for x, out in zip(given, outs, strict=True):

@@ -338,17 +338,8 @@ def _results(
     return [(x.shape, x.dtype), a_sum, a_sum]
 
 
-def _launches(
-    dy: Array,
-    x: Array,
-    gamma: Array | None,
-    dx: Array,
-    dgamma: Array | None,
-    dbeta: Array | None,
-    *options: Any,
-    stream: Stream,
-) -> list[tuple[Callable, tuple]]:
-    eps, parameters, method = options
+def _launches(*given: Any, stream: Stream) -> list[tuple[Callable, tuple]]:
+    dy, x, gamma, dx, dgamma, dbeta, eps, parameters, method = given
     if not x.size:  # sums of no rows
         none = workspace((1, x.shape[-1]), np.float32, zeros=True)
         sums = column_sums[-(-x.shape[-1] // COLUMNS), (COLUMNS, DOWN), stream]

@@ -394,10 +394,7 @@ LADDER = ("three passes", "online", "registers")  # the steps
 
 
 def configured(x: Array, out: Array, method: str = "registers", stream: int = 0) -> Callable:
-    """A step with its launch configuration, for matrices on the device.
-
-    Rows that are too long for registers take "online".
-    """
+    """A step with its launch configuration; rows too long for registers take "online"."""
     rows, columns = x.shape
     aligned = rows_are_aligned(x, out)
     if method == "three passes":
@@ -438,19 +435,16 @@ def softmax(
     method : str
         A step of `LADDER`; see `configured`.
     stream : stream, optional
-        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that x's library is at.
+        Of CuPy, PyTorch or numba.cuda; without it the one that x's library is at.
 
     Returns
     -------
     array
-        `out`, if it is given; else of x's kind, shape and type. Without elements, nothing is done.
+        `out`, if it is given; else of x's kind, shape and type.
 
     Raises
     ------
-    TypeError
-        For no array, or elements of another type.
-    ValueError
-        For an unknown method, a number instead of rows, an `out` that does not fit, or strides that
-        do not.
+    TypeError, ValueError
+        For other types of elements; an unknown method, shapes or strides that do not fit.
     """
     return _DOOR.enter((x,), (method,), out, stream)

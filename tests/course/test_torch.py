@@ -1,0 +1,198 @@
+"""The kernels as PyTorch's operators: gradients, opcheck, torch.compile, graphs, autocast."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from course import backend  # noqa: E402
+from course import torch as operators  # noqa: E402
+
+F = torch.nn.functional
+DEVICE = "cuda" if backend.gpu() is not None and torch.cuda.is_available() else "cpu"
+on_gpu = pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")
+ROWS, COLUMNS = 9, 52
+
+
+def tensor(*shape, seed=0, dtype=torch.float32, grad=True):
+    values = np.random.default_rng(seed).standard_normal(shape)
+    return torch.tensor(values, dtype=dtype, device=DEVICE).requires_grad_(grad)
+
+
+def factors(seed=0):
+    u, s, vt = tensor(12, 10, seed=1), tensor(10, seed=2, grad=False).abs(), tensor(10, 8, seed=3)
+    return u, s.requires_grad_(), vt
+
+
+#: Operators: arguments, ours, PyTorch's own.
+OPERATORS = {
+    "layer_norm": (
+        lambda: (tensor(ROWS, COLUMNS), tensor(COLUMNS, seed=1), tensor(COLUMNS, seed=2)),
+        operators.layer_norm,
+        lambda x, g, b: F.layer_norm(x, (COLUMNS,), g, b),
+    ),
+    "layer_norm, gelu": (
+        lambda: (tensor(ROWS, COLUMNS), tensor(COLUMNS, seed=1), tensor(COLUMNS, seed=2)),
+        lambda x, g, b: operators.layer_norm(x, g, b, activation="gelu"),
+        lambda x, g, b: F.gelu(F.layer_norm(x, (COLUMNS,), g, b)),
+    ),
+    "layer_norm, no factors": (
+        lambda: (tensor(2, 3, 7),),
+        operators.layer_norm,
+        lambda x: F.layer_norm(x, (7,)),
+    ),
+    "softmax": (
+        lambda: (tensor(ROWS, COLUMNS),), operators.softmax, lambda x: F.softmax(x, -1)
+    ),
+    "gelu": (lambda: (tensor(ROWS, COLUMNS),), operators.gelu, F.gelu),
+    "gelu, tanh": (
+        lambda: (tensor(ROWS, COLUMNS),),
+        lambda x: operators.gelu(x, "tanh"),
+        lambda x: F.gelu(x, approximate="tanh"),
+    ),
+    "silu": (lambda: (tensor(ROWS, COLUMNS),), operators.silu, F.silu),
+    "reconstruct": (
+        factors,
+        lambda u, s, vt: operators.reconstruct(u, s, vt, 4),
+        lambda u, s, vt: (u[:, :4] * s[:4]) @ vt[:4],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_results_and_gradients_are_pytorchs_in_float64(name):
+    given, ours, theirs = OPERATORS[name]
+    inputs = given()
+    exact = [x.detach().double().requires_grad_() for x in inputs]
+    y, wanted = ours(*inputs), theirs(*exact)
+    assert y.dtype == torch.float32 and torch.allclose(y.double(), wanted, atol=3e-6, rtol=1e-5)
+    dy = tensor(*y.shape, seed=9, grad=False)
+    y.backward(dy)
+    wanted.backward(dy.double())
+    for x, precise in zip(inputs, exact, strict=True):
+        largest = precise.grad.abs().max()
+        assert (x.grad.double() - precise.grad).abs().max() < 3e-6 * max(largest, 1)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_opcheck_finds_nothing(name):
+    given, _, _ = OPERATORS[name]
+    inputs = given()
+    ops = torch.ops.course
+    calls = {
+        "layer_norm": (ops.layer_norm, (*inputs, 1e-5, None)),
+        "layer_norm, gelu": (ops.layer_norm, (*inputs, 1e-5, "gelu")),
+        "layer_norm, no factors": (ops.layer_norm, (*inputs, None, None, 1e-5, None)),
+        "softmax": (ops.softmax, inputs),
+        "gelu": (ops.activation, (*inputs, "gelu")),
+        "gelu, tanh": (ops.activation, (*inputs, "gelu tanh")),
+        "silu": (ops.activation, (*inputs, "silu")),
+        "reconstruct": (ops.reconstruct, (*inputs, 4)),
+    }
+    operator, arguments = calls[name]
+    torch.library.opcheck(operator, arguments)
+
+
+def test_only_what_is_wanted_gets_a_gradient():
+    x, gamma = tensor(ROWS, COLUMNS, grad=False), tensor(COLUMNS, seed=1)
+    operators.layer_norm(x, gamma).sum().backward()
+    assert x.grad is None and gamma.grad is not None
+    with torch.no_grad():
+        assert not operators.softmax(gamma).requires_grad
+
+
+def test_tensors_of_any_strides_are_taken():
+    x = tensor(COLUMNS, ROWS, grad=False).T
+    for ours, theirs in ((operators.softmax, lambda x: F.softmax(x, -1)), (operators.silu, F.silu)):
+        assert torch.allclose(ours(x), theirs(x), atol=1e-6)
+    wide = tensor(ROWS, 80, grad=False)[:, 3:55]
+    assert torch.allclose(operators.layer_norm(wide), F.layer_norm(wide, (52,)), atol=2e-5)
+
+
+def test_what_is_wrong_is_said_by_the_front_door():
+    with pytest.raises(TypeError, match=r"x holds float64; .* x.to\(torch.float32\)"):
+        operators.softmax(tensor(3, 4, dtype=torch.float64))
+    with pytest.raises(TypeError, match=r"x holds torch.bfloat16; it must hold float32"):
+        operators.layer_norm(tensor(3, 4, dtype=torch.bfloat16))
+    with pytest.raises(ValueError, match="choose 'none' or 'tanh'"):
+        operators.gelu(tensor(3), "erf")
+
+
+class Block(torch.nn.Module):
+    """Two layers with LayerNorm and GELU in between: PyTorch's own, or ours."""
+
+    def __init__(self, ours):
+        super().__init__()
+        torch.manual_seed(0)
+        self.ours, self.width = ours, 256
+        self.first, self.norm = torch.nn.Linear(64, self.width), torch.nn.LayerNorm(self.width)
+        self.last = torch.nn.Linear(self.width, 10)
+
+    def forward(self, x):
+        x, n = self.first(x), self.norm
+        if self.ours:
+            x = operators.layer_norm(x, n.weight, n.bias, n.eps, "gelu")
+        else:
+            x = F.gelu(n(x))
+        return self.last(x)
+
+
+def losses(ours, compiled, steps=20, batch=128):
+    model = Block(ours).to(DEVICE)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    forward = torch.compile(model, fullgraph=True) if compiled else model
+    x, labels = tensor(batch, 64, grad=False), torch.arange(batch, device=DEVICE) % 10
+    found = []
+    for _ in range(steps):
+        optimiser.zero_grad()
+        loss = F.cross_entropy(forward(x), labels)
+        loss.backward()
+        optimiser.step()
+        found.append(loss.item())
+    return np.array(found)
+
+
+@on_gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("compiled", [False, True])
+def test_training_has_pytorchs_losses(compiled):
+    torch._dynamo.reset()
+    assert np.abs(losses(True, compiled) - losses(False, compiled)).max() < 1e-5
+
+
+@on_gpu
+@pytest.mark.gpu
+def test_a_training_step_goes_into_a_graph():
+    model = Block(True).to(DEVICE)
+    x, labels = tensor(128, 64, grad=False), torch.arange(128, device=DEVICE) % 10
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            F.cross_entropy(model(x), labels).backward()
+    torch.cuda.current_stream().wait_stream(stream)
+    wanted = {name: p.grad / 3 for name, p in model.named_parameters()}
+    model.zero_grad(set_to_none=True)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        F.cross_entropy(model(x), labels).backward()
+    for _ in range(3):
+        graph.replay()
+    torch.cuda.synchronize()
+    for name, p in model.named_parameters():
+        assert torch.allclose(p.grad, wanted[name], rtol=1e-4, atol=1e-6), name
+
+
+@on_gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_autocast_works_in_float32_as_pytorch_does(dtype):
+    model = Block(True).to(DEVICE)
+    own = Block(False).to(DEVICE)
+    x = tensor(128, 64, grad=False)
+    with torch.autocast("cuda", dtype):
+        ours, theirs = model(x), own(x)
+        assert operators.softmax(ours).dtype == F.softmax(theirs, -1).dtype == torch.float32
+    assert ours.dtype == theirs.dtype and torch.allclose(ours, theirs, atol=0.05)
+    ours.float().sum().backward()
+    assert all(p.grad is not None for p in model.parameters())
