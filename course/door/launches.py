@@ -53,6 +53,24 @@ def driver() -> ctypes.CDLL:
     raise NotPacked(f"none of {', '.join(names)} can be loaded")
 
 
+def asked(what: str, *arguments: Any) -> None:
+    """Call a function of the driver; a thread that has no context yet gets one first.
+
+    PyTorch's backward pass, say, runs in threads of its own.
+
+    Raises
+    ------
+    LaunchError
+        For a status that is not success.
+    """
+    call = getattr(driver(), what)
+    status = call(*arguments)
+    if status in (_NO_CONTEXT, _DESTROYED):
+        backend.cuda.current_context()
+        status = call(*arguments)
+    checked(status, what)
+
+
 def checked(status: int, what: str) -> None:
     """Raise `LaunchError` for a status of the driver that is not success."""
     if status != _SUCCESS:
@@ -217,32 +235,26 @@ class Event:
 
     def __init__(self) -> None:
         handle = ctypes.c_void_p()
-        checked(driver().cuEventCreate(ctypes.byref(handle), 2), "cuEventCreate")  # no timing
+        asked("cuEventCreate", ctypes.byref(handle), 2)  # no timing
         self.handle = handle
 
     def order(self, before: int, after: int) -> None:
         """What `after` is given from now on waits for what `before` was given."""
-        checked(driver().cuEventRecord(self.handle, ctypes.c_void_p(before)), "cuEventRecord")
-        status = driver().cuStreamWaitEvent(ctypes.c_void_p(after), self.handle, 0)
-        checked(status, "cuStreamWaitEvent")
+        asked("cuEventRecord", self.handle, ctypes.c_void_p(before))
+        asked("cuStreamWaitEvent", ctypes.c_void_p(after), self.handle, 0)
 
 
 def is_captured(stream: int) -> bool:
     """Whether what is launched on a stream goes into a graph that is being captured."""
     status = ctypes.c_int()
-    checked(
-        driver().cuStreamIsCapturing(ctypes.c_void_p(stream), ctypes.byref(status)),
-        "cuStreamIsCapturing",
-    )
+    asked("cuStreamIsCapturing", ctypes.c_void_p(stream), ctypes.byref(status))
     return status.value == 1
 
 
 def zero(address: int, size: int, stream: int) -> None:
     """Queue zeros for some bytes."""
-    status = driver().cuMemsetD8Async(
-        ctypes.c_uint64(address), ctypes.c_ubyte(0), ctypes.c_size_t(size), ctypes.c_void_p(stream)
-    )
-    checked(status, "cuMemsetD8Async")
+    how = ctypes.c_uint64(address), ctypes.c_ubyte(0), ctypes.c_size_t(size)
+    asked("cuMemsetD8Async", *how, ctypes.c_void_p(stream))
 
 
 # --- memory that belongs to a graph ---------------------------------------------------------------
@@ -264,17 +276,10 @@ def keep_with_graph(stream: int, memory: Any) -> None:
     while _given_up:
         _kept.pop(_given_up.popleft(), None)
     status, graph = ctypes.c_int(), ctypes.c_void_p()
-    checked(
-        driver().cuStreamGetCaptureInfo_v2(
-            ctypes.c_void_p(stream), ctypes.byref(status), None, ctypes.byref(graph), None, None
-        ),
-        "cuStreamGetCaptureInfo",
-    )
+    found = ctypes.byref(status), None, ctypes.byref(graph), None, None
+    asked("cuStreamGetCaptureInfo_v2", ctypes.c_void_p(stream), *found)
     number, holder = next(_numbers), ctypes.c_void_p()
     with _lock:
         _kept[number] = memory
-    checked(
-        driver().cuUserObjectCreate(ctypes.byref(holder), ctypes.c_void_p(number), _give_up, 1, 1),
-        "cuUserObjectCreate",
-    )
-    checked(driver().cuGraphRetainUserObject(graph, holder, 1, 1), "cuGraphRetainUserObject")
+    asked("cuUserObjectCreate", ctypes.byref(holder), ctypes.c_void_p(number), _give_up, 1, 1)
+    asked("cuGraphRetainUserObject", graph, holder, 1, 1)
