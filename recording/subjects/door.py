@@ -43,9 +43,9 @@ def run(bench):
     """Time the calls of all libraries, then the GPU's time through the door."""
     for name in bench.parts(("torch", "cupy", "numba")):
         calls = dict(_calls(bench, name))
-        _checked(bench, name, calls)
-        hosts(bench, f"{ROWS}x{COLUMNS}", calls)
-        behind(bench, f"{ROWS}x{COLUMNS}", calls)
+        firsts(bench, calls)
+        hosts(bench, calls)
+        behind(bench, calls)
     through(bench)
 
 
@@ -108,14 +108,19 @@ def placed(name: str, library: Any) -> Callable[[np.ndarray], Any]:
     return library.asarray if name == "cupy" else library.to_device
 
 
-def _checked(bench: Any, name: str, calls: dict[str, Call]) -> None:
-    """The first call of each, timed; that door and library agree is the tests' matter."""
+def shape_of(what: str) -> str:
+    """The shape that a call's rows name."""
+    return f"{SIDE}x{SIDE}x{RANK}" if "reconstruct" in what else f"{ROWS}x{COLUMNS}"
+
+
+def firsts(bench: Any, calls: dict[str, Call]) -> None:
+    """Time the first call of each; that door and library agree is the tests' matter."""
     for what, call in calls.items():
-        bench.figure("door", what, f"{ROWS}x{COLUMNS}", "float32", "first",
-                     "ms", event_clock.clock().wall(call))  # fmt: skip
+        first = event_clock.clock().wall(call)
+        bench.figure("door", what, shape_of(what), "float32", "first", "ms", first)
 
 
-def hosts(bench: Any, shape: str, calls: dict[str, Call]) -> None:
+def hosts(bench: Any, calls: dict[str, Call]) -> None:
     """Keep what calls cost the host, all in turns."""
     found: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(ROUNDS):
@@ -129,10 +134,10 @@ def hosts(bench: Any, shape: str, calls: dict[str, Call]) -> None:
             found[name].append((time.perf_counter() - start) / CALLS * 1e3)
             bench.cuda.synchronize()
     for name, times in found.items():
-        bench.row("door", name, shape, "float32", timing_of(times), metric="host")
+        bench.row("door", name, shape_of(name), "float32", timing_of(times), metric="host")
 
 
-def behind(bench: Any, shape: str, calls: dict[str, Call]) -> None:
+def behind(bench: Any, calls: dict[str, Call]) -> None:
     """Keep what one call costs the host while the GPU has other work."""
     clock = event_clock.clock()
     for name, call in calls.items():
@@ -146,7 +151,7 @@ def behind(bench: Any, shape: str, calls: dict[str, Call]) -> None:
             call()
             times.append((time.perf_counter() - start) * 1e3)
             bench.cuda.synchronize()
-        bench.row("door", name, shape, "float32", timing_of(times), metric="behind")
+        bench.row("door", name, shape_of(name), "float32", timing_of(times), metric="behind")
 
 
 def through(bench: Any) -> None:
