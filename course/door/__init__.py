@@ -11,4 +11,5 @@ arrays' addresses into it and launches, on the stream that the caller's library 
 `course.door.libraries`  what is to be known of an array: of which library, where, on which stream
 `course.door.layout`     an array without its memory: what plans are made of
 `course.door.launches`   the driver: packed launches, events, graphs
+`course.door.disk`       compiled kernels, kept for the next process
 """

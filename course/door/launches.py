@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from course import backend
+from course.door import disk
 from course.door.layout import Layout
 
 SIMULATED = -2  # the number of a GPU that is none
@@ -122,6 +123,7 @@ class Packed:
     def __init__(self, configured: Any, arguments: Sequence[Any]):
         try:
             dispatcher = configured.dispatcher
+            disk.keep(dispatcher)
             shape = (*configured.griddim, *configured.blockdim, configured.sharedmem or 0)
             overload = dispatcher.compile(tuple(_type_of(value, dispatcher) for value in arguments))
             function = overload._codelibrary.get_cufunc()

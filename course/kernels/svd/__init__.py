@@ -30,9 +30,12 @@ import functools
 import numpy as np
 
 from course.backend import cuda
+from course.door import disk
 from course.door.door import Door, Result, Stream
 from course.door.libraries import Seen
+from course.kernels import products
 from course.kernels.arrays import Array
+from course.kernels.svd import blocks, ends, qr, rotate
 from course.kernels.svd.ladder import LADDER, NotConverged, Solver, step_for
 from course.kernels.svd.truncated import RankSolver, check_rank
 
@@ -174,7 +177,14 @@ def _result_of_svd(a: Seen, method: str) -> list[Result]:
     return _results(a, min(a.shape[-2:]))
 
 
+@functools.cache
+def _keep() -> None:
+    """Let the kernels of a solver be kept on disk: Numba launches them."""
+    disk.keep(*disk.kernels_of(blocks, ends, products, qr, rotate))
+
+
 def _svd(a: Array, u: Array, s: Array, vt: Array, method: str) -> None:
+    _keep()
     a, *factors = map(_batch, (a, u, s, vt), (2, 2, 1, 2))
     _solver(*a.shape, method, cuda.get_current_device().id)(a, *factors)
 
@@ -187,6 +197,7 @@ def _result_of_rank_k(a: Seen, k: int, power: int, seed: int, method: str) -> li
 def _rank_k(
     a: Array, u: Array, s: Array, vt: Array, k: int, power: int, seed: int, method: str
 ) -> None:
+    _keep()
     a, *factors = map(_batch, (a, u, s, vt), (2, 2, 1, 2))
     solver = _rank_solver(*a.shape, k, power, seed, method, cuda.get_current_device().id)
     solver(a, *factors)

@@ -1,0 +1,313 @@
+"""Compiled kernels on disk, so that a second process starts without a compiler.
+
+A kernel is known by what its machine code depends on: the code of it and of **all** functions that
+it calls, the constants that they use, options, types of arguments, versions, the GPU's compute
+capability. (Numba's own cache looks at the kernel's file alone: a function edited in another file
+would leave it stale.) What holds something else, whose value cannot be read, is not kept.
+
+The files lie in the user's cache folder, `folder`; COURSE_CACHE names another one, or is "off".
+They hold code that is run, so a folder that others can write to is not used. They are written
+whole, a damaged one is ignored, and the oldest go beyond `MOST_BYTES`. `clear` removes them all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import pickle
+import platform
+import stat
+import sys
+import types as python
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from course import backend
+from course.files import write_whole
+
+MOST_BYTES = 256 * 1024 * 1024
+MARK = b"course kernel 1\n"
+#: Modules whose contents the versions say.
+_VERSIONED = ("numba", "numpy", "llvmlite", "math", "operator", "cuda", "numba_cuda")
+
+
+class NotKept(TypeError):
+    """A kernel whose machine code depends on something that cannot be read."""
+
+
+def folder() -> Path | None:
+    """Where compiled kernels are kept; None where they are not."""
+    chosen = os.environ.get("COURSE_CACHE", "")
+    if chosen.lower() == "off":
+        return None
+    if chosen:
+        return Path(chosen)
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "course-kernels"
+
+
+def clear() -> int:
+    """Remove all that is kept; returns how many files that were."""
+    place, found = folder(), 0
+    for file in place.glob("*.kernel") if place and place.is_dir() else ():
+        with contextlib.suppress(OSError):
+            file.unlink()
+            found += 1
+    return found
+
+
+# --- what a kernel depends on ---------------------------------------------------------------------
+
+
+def key_of(dispatcher: Any, signature: Any, target: str) -> str:
+    """A text that is another one where the machine code may be.
+
+    Raises
+    ------
+    NotKept
+    """
+    digest = hashlib.sha256()
+    seen: set[int] = set()
+    for part in (MARK.decode(), target, str(signature), *_of_function(dispatcher, seen)):
+        digest.update(part.encode())
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+def target_here() -> str:
+    """Versions and compute capability that machine code is made for."""
+    import llvmlite
+    import numba
+    import numba_cuda
+
+    device = backend.cuda.get_current_device()
+    return repr((
+        numba.__version__, numba_cuda.__version__, llvmlite.__version__, np.__version__,
+        platform.python_version(), platform.machine(), tuple(device.compute_capability),
+        tuple(backend.cuda.runtime.get_version()),
+    ))  # fmt: skip
+
+
+def _of_function(dispatcher: Any, seen: set[int]) -> Iterator[str]:
+    """What tells a compiled function from others: its options and code, and those it calls."""
+    if id(dispatcher) in seen:
+        yield "again"
+        return
+    seen.add(id(dispatcher))
+    options = dict(getattr(dispatcher, "targetoptions", {}))
+    for name in sorted(options):
+        yield name
+        yield from _of_value(options[name], seen)
+    yield from _of_code(dispatcher.py_func, seen)
+
+
+def _of_code(function: Any, seen: set[int]) -> Iterator[str]:
+    code = function.__code__
+    yield from _of_code_object(code)
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        yield name
+        yield from _of_value(cell.cell_contents, seen)
+    yield from _of_value(function.__defaults__ or (), seen)
+    for name in sorted(_names(code)):
+        if name in function.__globals__:
+            yield name
+            yield from _of_value(function.__globals__[name], seen)
+
+
+def _of_code_object(code: python.CodeType) -> Iterator[str]:
+    yield code.co_code.hex()
+    yield repr((code.co_names, code.co_varnames, code.co_freevars, code.co_argcount))
+    for constant in code.co_consts:
+        if isinstance(constant, python.CodeType):
+            yield from _of_code_object(constant)
+        else:
+            yield repr(constant)
+
+
+def _names(code: python.CodeType) -> set[str]:
+    found = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, python.CodeType):
+            found |= _names(constant)
+    return found
+
+
+def _of_value(value: Any, seen: set[int]) -> Iterator[str]:
+    """What tells a value that a function uses from others."""
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes | np.generic):
+        yield f"{type(value).__name__} {value!r}"
+    elif isinstance(value, tuple | list):
+        yield f"{len(value)} of"
+        for one in value:
+            yield from _of_value(one, seen)
+    elif isinstance(value, dict):
+        for name in sorted(value, key=repr):
+            yield repr(name)
+            yield from _of_value(value[name], seen)
+    elif isinstance(value, np.ndarray):
+        yield f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
+    elif hasattr(value, "py_func") and hasattr(value, "targetoptions"):
+        yield from _of_function(value, seen)
+    elif isinstance(value, python.ModuleType):
+        yield value.__name__
+        if value.__name__.partition(".")[0] not in _VERSIONED:
+            yield _of_file(getattr(value, "__file__", None))
+    elif isinstance(value, python.BuiltinFunctionType | type):
+        yield f"{value.__module__} {value.__qualname__}"
+    elif _module(value).partition(".")[0] in _VERSIONED:
+        name = getattr(value, "__name__", None) or repr(value)
+        if " at 0x" in name:
+            raise NotKept(name)
+        yield f"{_module(value)} {name}"
+    elif _definition(value) is not None:  # Python that runs when a kernel is compiled
+        function = _definition(value)
+        yield function.__qualname__
+        yield _of_file(sys.modules[function.__module__].__file__)
+    else:
+        raise NotKept(f"a {type(value).__name__}")
+
+
+def _module(value: Any) -> str:
+    return getattr(value, "__module__", None) or type(value).__module__
+
+
+def _definition(value: Any) -> Any:
+    """The Python function behind a function or an intrinsic."""
+    found = getattr(value, "_defn", value)
+    return found if isinstance(found, python.FunctionType) else None
+
+
+@functools.cache
+def _of_file(file: str | None) -> str:
+    if file is None:
+        raise NotKept("a module without a file")
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+class DiskCache:
+    """What numba-cuda's dispatchers ask before they compile, and give what they compiled."""
+
+    cache_path = None
+
+    def __init__(self, dispatcher: Any):
+        self.dispatcher = dispatcher
+
+    def _file(self, signature: Any) -> Path | None:
+        place = _safe_folder()
+        if place is None:
+            return None
+        with contextlib.suppress(NotKept, OSError, KeyError, AttributeError, ImportError):
+            return place / f"{key_of(self.dispatcher, signature, target_here())}.kernel"
+        return None
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        """The compiled kernel, or None."""
+        file = self._file(signature)
+        if file is None:
+            return None
+        try:
+            content = file.read_bytes()
+        except OSError:
+            return None
+        found, rest = content[: len(MARK) + 32], content[len(MARK) + 32 :]
+        if found != MARK + hashlib.sha256(rest).digest():
+            with contextlib.suppress(OSError):
+                file.unlink()  # cut off, or changed
+            return None
+        try:
+            from numba.cuda.dispatcher import _Kernel
+
+            target_context.refresh()
+            kernel = _Kernel._rebuild(**pickle.loads(rest))
+            with contextlib.suppress(OSError):
+                os.utime(file)  # the oldest go first
+            return kernel
+        except Exception:  # of another numba-cuda: compiled anew
+            return None
+
+    def save_overload(self, signature: Any, kernel: Any) -> None:
+        """Keep a compiled kernel; nothing is said where that cannot be done."""
+        file = self._file(signature)
+        if file is None:
+            return
+        with contextlib.suppress(Exception):
+            from numba.cuda import serialize
+
+            content = serialize.dumps(kernel._reduce_states())
+            write_whole(file, MARK + hashlib.sha256(content).digest() + content)
+            _bound(file.parent)
+
+    def enable(self) -> None:
+        """It always is."""
+
+    disable = flush = enable
+
+
+def _safe_folder() -> Path | None:
+    """The folder, made; None where there is none, or others can write to it."""
+    place = folder()
+    if place is None:
+        return None
+    try:
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        about = place.stat()
+    except OSError:
+        return None
+    if hasattr(os, "getuid"):
+        others = about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if others or about.st_uid != os.getuid():
+            warnings.warn(
+                f"{str(place)!r} belongs to somebody else or can be written by others, so compiled "
+                "kernels are not kept there: chmod go-w, or name another folder, COURSE_CACHE",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return None
+    return place
+
+
+def _bound(place: Path) -> None:
+    """Remove the oldest files beyond `MOST_BYTES`."""
+    files = []
+    for file in place.glob("*.kernel"):
+        with contextlib.suppress(OSError):
+            about = file.stat()
+            files.append((about.st_mtime, about.st_size, file))
+    total = sum(size for _, size, _ in files)
+    for _, size, file in sorted(files, key=lambda one: one[0]):
+        if total <= MOST_BYTES:
+            return
+        with contextlib.suppress(OSError):
+            file.unlink()
+            total -= size
+
+
+# --- kernels --------------------------------------------------------------------------------------
+
+
+def keep(*kernels: Any) -> None:
+    """Let kernels be kept on disk, those of numba.cuda."""
+    for kernel in kernels:
+        if hasattr(kernel, "_cache") and not isinstance(kernel._cache, DiskCache):
+            kernel._cache = DiskCache(kernel)
+
+
+def kernels_of(*modules: python.ModuleType) -> Iterator[Any]:
+    """The kernels among the names of modules, and in their dicts."""
+    for module in modules:
+        for value in vars(module).values():
+            for one in value.values() if isinstance(value, dict) else (value,):
+                if hasattr(one, "py_func") and hasattr(one, "_cache"):
+                    yield one
