@@ -21,7 +21,7 @@ import numpy as np
 
 from course import backend
 from course.door import launches as packing
-from course.door.libraries import LOOKS, Seen, look_for
+from course.door.libraries import GO_BETWEENS, LOOKS, Seen, look_for
 from course.door.plans import About, Array, HostPlan, NumbaPlan, PackedPlan
 
 Result = tuple[tuple[int, ...], Any]  # shape, type
@@ -49,6 +49,8 @@ class Door:
         ``launches(*arrays, *results, *options, stream)`` returns what is launched: configured
         kernels and their arguments. Memory besides is `course.door.layout.workspace`'s. Where
         the first array has no elements it is not asked, unless with `empty`.
+    optional : sequence of str
+        Names of arrays that may be None.
     part : callable, optional
         ``part(arrays, options)`` returns what of arrays on the host has to travel.
     scalar : bool
@@ -65,13 +67,15 @@ class Door:
         names: Sequence[str],
         result: Callable[..., Any],
         launches: Callable[..., Any],
+        optional: Sequence[str] = (),
         part: Callable[..., Any] | None = None,
         scalar: bool = False,
         empty: bool = False,
         whole: bool = False,
     ):
         self.name, self.names, self.result, self.launches = name, tuple(names), result, launches
-        self.part, self.scalar, self.empty, self.whole = part, scalar, empty, whole
+        self.optional, self.part = tuple(optional), part
+        self.scalar, self.empty, self.whole = scalar, empty, whole
         self.plans: dict[tuple, Callable[..., Any]] = {}
         #: Call the front door: ``enter(arrays, options, out, stream)``.
         self.enter = self._entered()
@@ -116,6 +120,8 @@ class Door:
         names = (*self.names, "out")[: len(seen)]
         first = seen[0]
         for one, name in zip(seen, names, strict=True):
+            if one is None and name not in self.optional:
+                raise TypeError(f"{name} is None: give an array of {KNOWN}")
             _check_alone(one, name, self.name)
         results = self.result(*seen[: len(self.names)], *options)
         results = results if isinstance(results, list) else [results]
@@ -164,7 +170,8 @@ class Door:
     ) -> Any:
         """Call with arrays of a type that was not met before.
 
-        Those that speak DLPack alone are taken over without a copy.
+        Those that speak DLPack alone, or whose library takes results over, are taken over without
+        a copy.
         """
         if all(look_for(array) is not None for array in (*arrays, out)):
             return self.enter(arrays, options, out, stream)
@@ -194,7 +201,7 @@ def _from_dlpack(array: Any, name: str) -> Any:
     kind = int(array.__dlpack_device__()[0])
     if kind == 1:
         return np.from_dlpack(array)
-    for package in ("cupy", "torch"):
+    for package in GO_BETWEENS:
         with contextlib.suppress(ImportError):
             return __import__(package).from_dlpack(array)
     raise TypeError(

@@ -7,6 +7,7 @@ for each array of each call, so there is one for each type. `Library` is what a 
 from __future__ import annotations
 
 import functools
+import importlib.util
 import math
 from collections.abc import Callable
 from typing import Any
@@ -178,14 +179,12 @@ class TorchOnHost(Library):
 
 
 class Foreign(Library):
-    """Anything else that lies on the GPU and says where; results are Numba's.
-
-    With the array API's ``__array_namespace__`` and a ``from_dlpack`` in it, they are its own.
-    """
+    """Anything else that lies on the GPU and says where; results are Numba's."""
 
     name, on_device = "another library", True
 
 
+GO_BETWEENS = ("cupy", "torch")  # that speak DLPack for memory on the GPU
 #: Types of PyTorch's elements that NumPy has, too.
 TORCH_TYPES = (
     "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool",
@@ -268,7 +267,7 @@ def look_for(array: Any) -> Callable[[Any], tuple[tuple, int]] | None:
         return look
     if isinstance(array, np.ndarray):
         look = _look_numpy
-    elif package == "torch" or _is_tensor(array):
+    elif hasattr(array, "untyped_storage") and hasattr(array, "get_device"):  # or a subclass
         look = _look_torch
     elif package == "cupy" and hasattr(array, "__cuda_array_interface__"):
         look = _look_cupy
@@ -276,16 +275,22 @@ def look_for(array: Any) -> Callable[[Any], tuple[tuple, int]] | None:
         look = _look_simulated
     elif hasattr(array, "copy_to_host") and hasattr(array, "device_ctypes_pointer"):
         look = _look_numba
-    elif hasattr(array, "__cuda_array_interface__"):
+    elif hasattr(array, "__cuda_array_interface__") and not has_space(array):
         look = _look_foreign
     if look is not None:
         LOOKS[kind] = look
     return look
 
 
-def _is_tensor(array: Any) -> bool:
-    """Whether a value is of a subclass of PyTorch's tensors."""
-    return hasattr(array, "untyped_storage") and hasattr(array, "get_device")
+def has_space(array: Any) -> bool:
+    """Whether an array's library, JAX say, takes results over by the array API and DLPack.
+
+    That needs CuPy or PyTorch, which speak DLPack for memory on the GPU.
+    """
+    names = ("__array_namespace__", "__dlpack__", "__dlpack_device__")
+    return all(hasattr(array, name) for name in names) and any(
+        importlib.util.find_spec(name) is not None for name in GO_BETWEENS
+    )
 
 
 # --- facts, read --------------------------------------------------------------------------------

@@ -173,6 +173,8 @@ def _parts():
         (lambda: layer_norm([1.0]), TypeError, "x is list: give an array of NumPy, CuPy, PyTorch"),
         (lambda: layer_norm(X, out=X.T.copy()), ValueError, r"out is float32 of shape \(52, 9\)"),
         (lambda: layer_norm(X, out="here"), TypeError, "out is str: give an array"),
+        (lambda: layer_norm(None, G), TypeError, "x is None: give an array of NumPy"),
+        (lambda: softmax_backward(X, None), TypeError, "y is None: give an array"),
         (lambda: layer_norm(X, method=["auto"]), ValueError, "no method ..auto..: choose"),
         (lambda: layer_norm(X, stream="x"), TypeError, "stream is str: give a stream"),
         (lambda: softmax(cuda.to_device(X)[:, ::2]), ValueError, r"strides \(208, 8\) bytes"),

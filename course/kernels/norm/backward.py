@@ -350,7 +350,8 @@ def _launches(*given: Any, stream: Stream) -> list[tuple[Callable, tuple]]:
     return prepared_backward(*arrays, gamma, eps, dgamma, dbeta, method, stream)
 
 
-_DOOR = Door("layer_norm_backward", ("dy", "x", "gamma"), _results, _launches, empty=True)
+_NAMES = ("dy", "x", "gamma")
+_DOOR = Door("layer_norm_backward", _NAMES, _results, _launches, ("gamma",), empty=True)
 
 
 def layer_norm_backward(

@@ -125,7 +125,7 @@ def _launches(
     return prepared(rows, gamma, beta, eps, target, method, activation, stream)
 
 
-_DOOR = Door("layer_norm", ("x", "gamma", "beta"), _result, _launches)
+_DOOR = Door("layer_norm", ("x", "gamma", "beta"), _result, _launches, ("gamma", "beta"))
 
 
 def layer_norm(
