@@ -189,6 +189,7 @@ def test_a_worker_that_is_killed_loses_nothing():
 
 
 @POSIX
+@pytest.mark.slow
 def test_the_only_worker_is_killed_and_comes_back():
     with cluster(1, gpus=False) as its:
         slow = its.map(samples.dawdle, range(4), 0.1)

@@ -670,6 +670,7 @@ def test_without_pytorch_there_is_no_speed_up_and_the_others_are_drawn():
         batch_charts.efficiency_by_batch([])
 
 
+@pytest.mark.slow
 def test_charts_are_written_beside_the_file_whole_or_not_at_all(tmp_path, monkeypatch):
     file, header = tmp_path / "h200-cnn.csv", {"gpu": "NVIDIA H200", "course": "1", "date": "now"}
     recorded.write(file, header, figures())

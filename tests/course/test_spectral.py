@@ -87,7 +87,7 @@ def test_the_reference_is_the_formula_written_out_for_one_spectrum(weights):
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("batch", [1, 7, 135, 277])
+@pytest.mark.parametrize("batch", [1, 7, 135, pytest.param(277, marks=pytest.mark.slow)])
 def test_every_method_agrees_with_float64_for_any_batch(method, batch, weights):
     x = spectra(batch, batch)
     y = np.full_like(x, np.nan)

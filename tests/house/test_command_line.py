@@ -414,9 +414,11 @@ MANY = 500
 @pytest.mark.parametrize(
     "name",
     [
-        "SIGINT",
         "SIGTERM",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("SIGHUP", "five times SIGINT")),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("SIGINT", "SIGHUP", "five times SIGINT")
+        ),
     ],
 )
 def test_a_stopped_process_leaves_nothing(tmp_path, name):
