@@ -15,7 +15,13 @@ try:
 except CompilerMissing as error:
     MISSING = str(error).partition(":")[0] + " (extra compile)"
 
-needs_compiler = pytest.mark.skipif(bool(MISSING), reason=MISSING)
+_skipped = pytest.mark.skipif(bool(MISSING), reason=MISSING)
+
+
+def needs_compiler(test):
+    """Mark a test that NVIDIA's compilers take part in: ``pytest -m compiler`` runs these alone."""
+    return pytest.mark.compiler(_skipped(test))
+
 
 VECTOR = np.zeros(64, np.float32)
 MATRIX = np.zeros((8, 8), np.float32)

@@ -29,7 +29,7 @@ from course.kernels.intrinsics import (
     store4,
     wait_copies,
 )
-from tests.course.compiled_samples import needs_compiler
+from tests.course.compiled_samples import MISSING, needs_compiler
 from tests.texts import body_of
 from warpsim import cuda
 from warpsim.front import pieces
@@ -307,6 +307,7 @@ def test_the_compiler_refuses_the_same(body, x, words):
     assert re.search(words, text), text
 
 
+@pytest.mark.compiler
 def test_both_refuse_to_store_to_a_constant_array():
     table = np.zeros(8, np.float32)
 
@@ -315,7 +316,7 @@ def test_both_refuse_to_store_to_a_constant_array():
 
     with pytest.raises(TypeError, match="line 2: store.* writes to a constant array"):
         trace(into, 1, 1, F4, F4)
-    if not needs_compiler.args[0]:
+    if not MISSING:
         with pytest.raises(NumbaError, match="store cannot write to a read-only array"):
             compiled(into, (F4, F4))
 
@@ -342,10 +343,11 @@ def accepted():
 GROUPS = 2
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(("kernel", "x"), accepted())
 def test_both_take_literals_and_parts_of_tuples(kernel, x):
     trace(kernel, 1, 32, np.copy(x), np.zeros(64, np.float32), gpu="A100")
-    if not needs_compiler.args[0]:
+    if not MISSING:
         compiled(kernel, (x, F4), "sm_80")
 
 

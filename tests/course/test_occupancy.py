@@ -12,6 +12,8 @@ import pytest
 from course.measure.occupancy import MULTIPROCESSORS, multiprocessor, occupancy, threads_of
 from warpsim.host import gpus
 
+pytestmark = pytest.mark.compiler  # with the compilers of Colab, too
+
 
 # ------------------------------------------------------------------ published examples
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ import pytest
 
 from course.compiler.ptx import access_widths, float64_kind, instructions, resources, shared_bytes
 
+pytestmark = pytest.mark.compiler  # with the compilers of Colab, too
+
 PTX = """
 .version 9.0
 .target sm_75
