@@ -6,8 +6,9 @@ capability. (Numba's own cache looks at the kernel's file alone: a function edit
 would leave it stale.) What holds something else, whose value cannot be read, is not kept.
 
 The files lie in the user's cache folder, `folder`; COURSE_CACHE names another one, or is "off".
-They hold code that is run, so a folder that others can write to is not used. They are written
-whole, a damaged one is ignored, and the oldest go beyond `MOST_BYTES`. `clear` removes them all.
+They hold code that is run, so a folder that others can write to is not used (where there are
+POSIX's permissions). They are written whole, a damaged one is ignored, and the oldest go beyond
+`MOST_BYTES`. `clear` removes them all.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import pickle
 import platform
 import stat
 import sys
+import time
 import types as python
 import warnings
 from collections.abc import Iterator
@@ -33,6 +35,7 @@ from course.files import write_whole
 
 MOST_BYTES = 256 * 1024 * 1024
 MARK = b"course kernel 1\n"
+_STARTED = time.time()
 #: Modules whose contents the versions say.
 _VERSIONED = ("numba", "numpy", "llvmlite", "math", "operator", "cuda", "numba_cuda")
 
@@ -48,17 +51,22 @@ def folder() -> Path | None:
         return None
     if chosen:
         return Path(chosen)
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    try:
+        if sys.platform == "win32":
+            base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+        else:
+            base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:  # a user without a home
+        return None
     return Path(base) / "course-kernels"
 
 
 def clear() -> int:
     """Remove all that is kept; returns how many files that were."""
     place, found = folder(), 0
-    for file in place.glob("*.kernel") if place and place.is_dir() else ():
+    if place is None or not place.is_dir():
+        return 0
+    for file in (*place.glob("*.kernel"), *place.glob(".*.part")):
         with contextlib.suppress(OSError):
             file.unlink()
             found += 1
@@ -190,6 +198,8 @@ def _definition(value: Any) -> Any:
 def _of_file(file: str | None) -> str:
     if file is None:
         raise NotKept("a module without a file")
+    if Path(file).stat().st_mtime > _STARTED:
+        raise NotKept(f"{file} was changed since it was imported")
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()
 
 

@@ -13,6 +13,7 @@ each call, with arrays, and Numba launches.
 from __future__ import annotations
 
 import contextlib
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -77,6 +78,7 @@ class Door:
         self.optional, self.part = tuple(optional), part
         self.scalar, self.empty, self.whole = scalar, empty, whole
         self.plans: dict[tuple, Callable[..., Any]] = {}
+        self._lock = threading.Lock()
         #: Call the front door: ``enter(arrays, options, out, stream)``.
         self.enter = self._entered()
 
@@ -92,14 +94,14 @@ class Door:
             stream: Stream = None,
         ) -> Any:
             facts, addresses, together = [options], [], 0
-            try:
-                for array in arrays if out is None else (*arrays, out):
-                    about, address = looks[type(array)](array)
-                    facts.append(about)
-                    addresses.append(address)
-                    together |= address
-            except KeyError:  # the first array of its type
-                return self._met(arrays, options, out, stream)
+            for array in arrays if out is None else (*arrays, out):
+                look = looks.get(type(array))
+                if look is None:  # the first array of its type
+                    return self._met(arrays, options, out, stream)
+                about, address = look(array)
+                facts.append(about)
+                addresses.append(address)
+                together |= address
             if together & REMAINS:
                 facts.append(tuple(address & REMAINS for address in addresses))
             key = tuple(facts)
@@ -137,7 +139,7 @@ class Door:
             plan = NumbaPlan(about)
             if first.device >= 0 and not self.whole:
                 plan = self._packed(about) or plan
-        with contextlib.suppress(TypeError):
+        with contextlib.suppress(TypeError), self._lock:
             while len(self.plans) >= MOST_PLANS:
                 self.plans.pop(next(iter(self.plans)), None)
             self.plans[key] = plan
@@ -157,7 +159,7 @@ class Door:
                 )
         return None
 
-    def way(self, *arrays: Array, options: tuple = (), out: Array | None = None) -> str:
+    def way(self, *arrays: Array, out: Array | None = None) -> str:
         """How arrays like these are launched, once they were: "packed", "Numba" or "host"."""
         facts = [look_for(array)(array)[0] for array in (*arrays, out) if array is not None]
         for key, plan in self.plans.items():
@@ -248,6 +250,12 @@ def _check_host(seen: list[Seen | None], names: Sequence[str]) -> None:
 
 
 def _check_devices(seen: list[Seen | None], names: Sequence[str]) -> None:
+    on_gpus = [n for one, n in zip(seen, names, strict=True) if one is not None and one.device >= 0]
+    if on_gpus and backend.gpu() is None:
+        raise ValueError(
+            f"{on_gpus[0]} lies on a GPU, and the course does not use one here: `python -m course "
+            "doctor` says why; or give NumPy's arrays"
+        )
     places = {one.device: name for one, name in zip(seen, names, strict=True) if one is not None}
     if len(places) > 1:
         told = " and ".join(f"{name} on GPU {device}" for device, name in places.items())

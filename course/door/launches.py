@@ -10,6 +10,7 @@ Source: NVIDIA, CUDA Driver API, "Execution Control", "Event Management", "Graph
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import itertools
@@ -189,10 +190,10 @@ def _handle(function: Any) -> int:
 
     Newer numba-cuda holds a CUkernel, for which the driver looks up the function at each launch.
     """
-    kernel = getattr(function, "kernel", None)
-    if kernel is None:
-        return int(getattr(function.handle, "value", function.handle))
-    found, handle = ctypes.c_void_p(), int(kernel.handle)
+    handle = int(getattr(function.handle, "value", function.handle))
+    if not hasattr(function, "kernel"):
+        return handle
+    found = ctypes.c_void_p()
     status = driver().cuKernelGetFunction(ctypes.byref(found), ctypes.c_void_p(handle))
     return found.value if status == _SUCCESS and found.value else handle
 
@@ -240,6 +241,10 @@ class Event:
         asked("cuEventCreate", ctypes.byref(handle), 2)  # no timing
         self.handle = handle
 
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # at the end of Python the driver may be gone
+            driver().cuEventDestroy_v2(self.handle)
+
     def order(self, before: int, after: int) -> None:
         """What `after` is given from now on waits for what `before` was given."""
         asked("cuEventRecord", self.handle, ctypes.c_void_p(before))
@@ -251,6 +256,11 @@ def is_captured(stream: int) -> bool:
     status = ctypes.c_int()
     asked("cuStreamIsCapturing", ctypes.c_void_p(stream), ctypes.byref(status))
     return status.value == 1
+
+
+def wait(stream: int) -> None:
+    """Wait until a stream's work is done."""
+    asked("cuStreamSynchronize", ctypes.c_void_p(stream))
 
 
 def zero(address: int, size: int, stream: int) -> None:
@@ -275,8 +285,9 @@ def _give_up(number: int) -> None:
 
 def keep_with_graph(stream: int, memory: Any) -> None:
     """Let memory live as long as the graph that a stream is being captured into, and its copies."""
-    while _given_up:
-        _kept.pop(_given_up.popleft(), None)
+    with _lock:
+        while _given_up:
+            _kept.pop(_given_up.popleft(), None)
     status, graph = ctypes.c_int(), ctypes.c_void_p()
     found = ctypes.byref(status), None, ctypes.byref(graph), None, None
     asked("cuStreamGetCaptureInfo_v2", ctypes.c_void_p(stream), *found)

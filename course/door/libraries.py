@@ -34,6 +34,7 @@ class Library:
     """
 
     name, on_device = "NumPy", False
+    waits = False  # for its scalars the GPU is waited for
 
     def convert(self, name: str, dtype: str) -> str:
         """How a user converts an array of that name."""
@@ -84,7 +85,7 @@ class HostArrays(Library):
 class NumbaArrays(Library):
     """numba.cuda, or the simulator: arrays work on the default stream."""
 
-    name, on_device = "numba.cuda", True
+    name, on_device, waits = "numba.cuda", True, True
 
     def convert(self, name: str, dtype: str) -> str:
         return f"cuda.to_device({name}.copy_to_host().astype('{dtype}'))"
@@ -178,10 +179,13 @@ class TorchOnHost(Library):
         return torch.from_numpy(array)
 
 
-class Foreign(Library):
+class Foreign(NumbaArrays):
     """Anything else that lies on the GPU and says where; results are Numba's."""
 
-    name, on_device = "another library", True
+    name = "another library"
+
+    def convert(self, name: str, dtype: str) -> str:
+        return f"{name}.astype('{dtype}')"
 
 
 GO_BETWEENS = ("cupy", "torch")  # that speak DLPack for memory on the GPU
@@ -202,6 +206,20 @@ def library(name: str) -> Library:
     return made[name]()
 
 
+def handle_of(stream: Any) -> int:
+    """The driver's handle of a stream of numba.cuda, CuPy or PyTorch, or the number itself."""
+    for name in ("cuda_stream", "ptr", "handle"):
+        found = getattr(stream, name, None)
+        if found is not None:
+            return int(getattr(found, "value", found) or 0)
+    if isinstance(stream, int):
+        return stream
+    raise TypeError(
+        f"stream is {type(stream).__name__}: give a stream of CuPy, PyTorch or numba.cuda, or the "
+        "number of one"
+    )
+
+
 # --- looks ----------------------------------------------------------------------------------------
 
 
@@ -218,9 +236,12 @@ def _look_cupy(array: Any) -> tuple[tuple, int]:
 
 def _look_numba(array: Any) -> tuple[tuple, int]:
     address = array.device_ctypes_pointer.value or 0
-    return ("numba", array.shape, array.strides, array.dtype.char, _numba_device(array), False), (
-        address
-    )
+    stream = array.stream
+    return (
+        ("numba", array.shape, array.strides, array.dtype.str, _numba_device(array), False,
+         handle_of(stream) if stream else 0),
+        address,
+    )  # fmt: skip
 
 
 def _numba_device(array: Any) -> int:
@@ -329,10 +350,12 @@ class Seen:
         self.strides = in_c_order(self.shape, size) if strides is None else tuple(strides)
         self.itemsize = size
 
-    @property
-    def in_order(self) -> bool:
-        """Whether elements lie side by side in C order."""
-        return self.strides == in_c_order(self.shape, self.itemsize)
+    def must_be_beside(self, name: str, what: str, device: int) -> None:
+        """Refuse an array on another GPU than something that a door brings along."""
+        if self.device >= 0 and self.device != device:
+            raise ValueError(
+                f"{name} lies on GPU {self.device}, {what} on GPU {device}: bring {name} there"
+            )
 
     @property
     def ndim(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from course import backend
 from course.door import launches as packing
 from course.door.layout import Layout, Workspace, in_c_order, planning
-from course.door.libraries import Library, Seen
+from course.door.libraries import Library, Seen, handle_of
 from course.measure.event_clock import Memory
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Array = Any  # of NumPy, CuPy, PyTorch, numba.cuda, or what speaks their protocols
 MOST_STREAMS = 8  # whose workspaces a plan keeps
+PER_THREAD = 2  # the driver's handle of a stream that is another one in each thread
 
 
 class About:
@@ -28,7 +29,6 @@ class About:
     def __init__(self, door: Door, options: tuple, seen: list, results: list, has_out: bool,
                  remains: Any):  # fmt: skip
         self.door, self.options, self.seen, self.has_out = door, options, seen, has_out
-        self.inputs = len(door.names)
         self.results = [
             None if result is None else (tuple(result[0]), np.dtype(result[1]))
             for result in results
@@ -40,14 +40,15 @@ class About:
         self.others = [
             one.library for one in seen if one is not None and one.library is not self.library
         ]
-        self.given_streams = [
-            (slot, one.stream) for slot, one in enumerate(seen) if one is not None and one.stream
-        ]
+        #: Slots of arrays that name the stream they work on.
+        self.named = [slot for slot, one in enumerate(seen) if one is not None and one.stream]
+        self.lock = threading.RLock()
+        self.event: packing.Event | None = None
 
     def listed(self, arrays: Sequence[Array | None], *stream: Any) -> Any:
         """What is launched for these arrays and results."""
         door = self.door
-        if 0 in self.seen[0].shape and not door.empty:
+        if (0 in self.seen[0].shape or 0 in self.results[0][0]) and not door.empty:
             return []
         return door.launches(*arrays, *self.options, **({"stream": stream[0]} if stream else {}))
 
@@ -56,27 +57,47 @@ class About:
         makes = self.results[1:] if self.has_out else self.results
         return [None if one is None else self.library.empty(*one, self.device) for one in makes]
 
-    def handed_back(self, results: list[Array | None]) -> Any:
-        """What the front door returns."""
+    def where(self, stream: Any) -> tuple[int, Any]:
+        """The stream that is launched on, and a context in which results are made for it."""
+        if stream is None:
+            return self.library.stream(self.device), contextlib.nullcontext()
+        queue = handle_of(stream)
+        return queue, self.library.on_stream(queue, self.device)
+
+    @contextlib.contextmanager
+    def ordered(self, queue: int, arrays: Sequence[Array], out: Array | None) -> Iterator[None]:
+        """Let work wait for the streams that arrays of other libraries are on, and these for it.
+
+        One thread at a time. In a graph that is captured only what is captured can be waited for.
+        """
+        given = (*arrays, out)
+        others = {other.stream(self.device) for other in self.others}
+        others |= {
+            int(given[slot].__cuda_array_interface__.get("stream") or 0) for slot in self.named
+        }
+        others.discard(queue)
+        if others and packing.is_captured(queue):
+            others = {
+                other for other in others if other > PER_THREAD and packing.is_captured(other)
+            }
+        with self.lock:
+            if others and self.event is None:
+                self.event = packing.Event()
+            for other in others:
+                self.event.order(before=other, after=queue)
+            yield
+            for other in others:  # they may write there again
+                self.event.order(before=queue, after=other)
+
+    def handed_back(self, results: list[Array | None], queue: int) -> Any:
+        """What the front door returns, of work on a stream."""
         if len(results) > 1:
             return tuple(results)
         if self.door.scalar and not self.has_out:
+            if queue and self.library.waits:
+                packing.wait(queue)
             return self.library.as_scalar(results[0])
         return results[0]
-
-
-def handle_of(stream: Any) -> int:
-    """The driver's handle of a stream of numba.cuda, CuPy or PyTorch, or the number itself."""
-    for name in ("cuda_stream", "ptr", "handle"):
-        found = getattr(stream, name, None)
-        if found is not None:
-            return int(getattr(found, "value", found) or 0)
-    if isinstance(stream, int):
-        return stream
-    raise TypeError(
-        f"stream is {type(stream).__name__}: give a stream of CuPy, PyTorch or numba.cuda, or the "
-        "number of one"
-    )
 
 
 # --- plans ----------------------------------------------------------------------------------------
@@ -101,11 +122,10 @@ class PackedPlan:
             listed = about.listed(layouts, 0)
             self.launches = [packing.Packed(*launch) for launch in listed]
         self.workspaces: list[Workspace] = workspaces
-        self.rooms: dict[int, list[Array]] = {}
-        self.lock = threading.Lock()
-        self.event: packing.Event | None = None
+        self.rooms: dict[tuple[int, int], list[Array]] = {}
+        self.lock = about.lock
         self.plain = not (
-            workspaces or about.others or about.given_streams or packing.are_many()
+            workspaces or about.others or about.named or packing.are_many()
             or len(about.results) != 1 or door.scalar
         )  # fmt: skip
         self.library, self.device = about.library, about.device
@@ -152,40 +172,22 @@ class PackedPlan:
         if packing.are_many() and not packing.is_current(device):
             context = backend.cuda.gpus[device]
         with context:
-            if stream is None:
-                queue, within = self.stream(device), contextlib.nullcontext()
-            else:
-                queue = handle_of(stream)
-                within = self.library.on_stream(queue, device)
+            queue, within = about.where(stream)
             with within:
                 results = about.new()
-                if out is not None:
-                    results.insert(0, out)
-                    addresses += [0 if one is None else self.address(one) for one in results[1:]]
-                else:
-                    addresses += [0 if one is None else self.address(one) for one in results]
-                others = {other.stream(device) for other in about.others} - {queue}
-                others |= {_named(arrays, slot) for slot, _ in about.given_streams} - {queue}
-                with self.lock:
-                    for other in others:
-                        self._event().order(before=other, after=queue)
+                addresses += [0 if one is None else self.address(one) for one in results]
+                with about.ordered(queue, arrays, out):
                     addresses += self._rooms(queue)
                     for launch in self.launches:
                         launch(queue, addresses)
-                    for other in others:  # they may write there again
-                        self._event().order(before=queue, after=other)
-        return about.handed_back(results)
-
-    def _event(self) -> packing.Event:
-        if self.event is None:
-            self.event = packing.Event()
-        return self.event
+        return about.handed_back(results if out is None else [out, *results], queue)
 
     def _rooms(self, queue: int) -> list[int]:
         """Addresses of the workspaces of a stream, or of the graph that is captured on it."""
         if not self.workspaces:
             return []
-        rooms = self.rooms.get(queue)
+        key = (queue, threading.get_ident() if queue == PER_THREAD else 0)
+        rooms = self.rooms.get(key)
         captured = packing.is_captured(queue)
         if rooms is None or captured:
             rooms = [
@@ -200,7 +202,7 @@ class PackedPlan:
             else:
                 while len(self.rooms) >= MOST_STREAMS:
                     self.rooms.pop(next(iter(self.rooms)))
-                self.rooms[queue] = rooms
+                self.rooms[key] = rooms
         return [self.address(room) for room in rooms]
 
 
@@ -209,19 +211,13 @@ def _fresh(slot: int, shape: tuple[int, ...], dtype: np.dtype) -> Layout:
     return Layout(slot, shape, in_c_order(shape, dtype.itemsize), dtype)
 
 
-def _named(arrays: Sequence[Array], slot: int) -> int:
-    """The stream that an array's interface names now."""
-    return int(arrays[slot].__cuda_array_interface__.get("stream") or 0)
-
-
 class NumbaPlan:
     """Launches that Numba makes, or the simulator: prepared anew for each call."""
 
     way = "Numba"
 
     def __init__(self, about: About):
-        self.about, self.event = about, None
-        self.lock = threading.Lock()
+        self.about = about
 
     def __call__(
         self, arrays: Sequence[Array], addresses: list[int], out: Array | None, stream: Any
@@ -230,7 +226,9 @@ class NumbaPlan:
         simulated = about.device < 0
         given = (*arrays, out) if about.has_out else tuple(arrays)
         with contextlib.nullcontext() if simulated else cuda.gpus[about.device]:
-            results = about.new()
+            queue, within = about.where(stream)
+            with within:
+                results = about.new()
             there = [
                 None if array is None else _as_numba(one, address, array)
                 for array, one, address in zip(given, about.seen, addresses, strict=True)
@@ -240,27 +238,20 @@ class NumbaPlan:
                 else cuda.as_cuda_array(one, sync=False)
                 for one in results
             ]  # fmt: skip
-            queue = about.library.stream(about.device) if stream is None else handle_of(stream)
-            if about.door.whole:
-                self._on_default(queue, lambda: about.listed(there))
-            else:
-                for launch, arguments in about.listed(
-                    there, cuda.external_stream(queue) if queue else 0
-                ):
-                    launch(*arguments)
-        return about.handed_back([out, *results] if about.has_out else results)
-
-    def _on_default(self, queue: int, work: Callable[[], None]) -> None:
-        """Do work on the default stream, between what the caller's stream was and is given."""
-        if not queue:
-            work()
-            return
-        with self.lock:
-            if self.event is None:
-                self.event = packing.Event()
-            self.event.order(before=queue, after=0)
-            work()
-            self.event.order(before=0, after=queue)
+            order = contextlib.nullcontext() if simulated else about.ordered(queue, arrays, out)
+            with order:
+                if not about.door.whole:
+                    numba_stream = cuda.external_stream(queue) if queue else 0
+                    for launch, arguments in about.listed(there, numba_stream):
+                        launch(*arguments)
+                elif simulated or not queue:
+                    about.listed(there)
+                else:  # on the default stream, between what the caller's was and is given
+                    packing.Event().order(before=queue, after=0)
+                    about.listed(there)
+                    packing.Event().order(before=0, after=queue)
+        queue = 0 if simulated else queue
+        return about.handed_back([out, *results] if about.has_out else results, queue)
 
 
 def _as_numba(one: Seen, address: int, owner: Array) -> Array:

@@ -72,7 +72,7 @@ def checked_float32(array: Seen, name: str, axes: int, shape: str) -> None:
 
 def known(word: str, what: str, choices: Iterable[str], before: str = "") -> None:
     """Refuse a word that is none of the choices: "there is no method 'x': choose a, b"."""
-    if word not in choices:
+    if not isinstance(word, str) or word not in choices:
         raise ValueError(f"there is no {what} {word!r}: choose {before}{', '.join(choices)}")
 
 

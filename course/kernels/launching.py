@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from course import backend
+from course.door import disk
 
 Stream = Any  # of numba.cuda; 0 is the default stream
 
@@ -138,6 +139,7 @@ def allow_shared(kernel: Any, signature: str, size: int) -> None:
         return
     key = kernel, backend.cuda.get_current_device().id
     if _allowed.get(key, 0) < size:
+        disk.keep(kernel)
         kernel.compile(signature)
         for version in kernel.overloads.values():
             _allow(version._codelibrary.get_cufunc(), key[1], size)

@@ -5,6 +5,7 @@ import ctypes
 import gc
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -188,6 +189,58 @@ def test_what_does_not_fit_gets_one_sentence(call, kind, words):
         call()
 
 
+def test_more_that_does_not_fit():
+    u, s, vt = factors()
+    for call, kind, words in (
+        (lambda: layer_norm(X, eps=None), TypeError, "eps is NoneType: give a number"),
+        (lambda: layer_norm(X, activation=["gelu"]), ValueError, "no activation"),
+        (lambda: activation(X, X), ValueError, "no function"),
+        (lambda: reconstruct(u, s, vt, 2.5), TypeError, "k is 2.5: give a whole number"),
+        (lambda: softmax(cuda.to_device(X.astype(">f4"))), TypeError, "x holds >f4"),
+    ):
+        with pytest.raises(kind, match=words):
+            call()
+    assert reconstruct(u, s, vt[:, :0], 3).shape == (33, 0)
+
+
+def test_some_factors_may_be_on_the_gpu():
+    u, s, vt = factors()
+    found = reconstruct(cuda.to_device(u), s, cuda.to_device(vt), 7)
+    assert np.allclose(found.copy_to_host(), (u[:, :7] * s[:7]) @ vt[:7], atol=1e-4)
+
+
+def test_an_out_that_names_a_stream():
+    class Named:
+        def __init__(self, values):
+            self.there = cuda.to_device(values)
+
+        @property
+        def __cuda_array_interface__(self):
+            return self.there.__cuda_array_interface__ | {"stream": 1}
+
+    out = Named(np.zeros_like(X))
+    assert softmax(Named(X), out=out) is out
+    assert np.allclose(out.there.copy_to_host(), exact_softmax(X), atol=1e-6)
+    assert reduce.reduction(Named(X), "max") == X.max()
+
+
+def test_arrays_of_a_gpu_are_refused_where_the_course_simulates(monkeypatch):
+    if backend.gpu() is not None:
+        pytest.skip("there is a GPU")
+    x = cuda.to_device(X)
+    facts = ("numba", X.shape, X.strides, "<f4", 0, False, 0)
+    monkeypatch.setitem(libraries.LOOKS, type(x), lambda array: (facts, 0))
+    with pytest.raises(ValueError, match="x lies on a GPU, and the course does not use one here"):
+        softmax(x)
+
+
+def test_several_threads_may_factorise_at_once():
+    matrices = [random(6, 5, seed=seed) for seed in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        for a, (u, s, vt) in zip(matrices, pool.map(svd, matrices), strict=True):
+            assert np.allclose((u * s) @ vt, a, atol=1e-5)
+
+
 def test_a_read_only_out_is_refused():
     out = np.zeros_like(X)
     out.flags.writeable = False
@@ -328,6 +381,7 @@ def noted(monkeypatch):
     monkeypatch.setattr(launches, "zero", lambda *given: driver.ordered.append(given))
     monkeypatch.setattr(launches, "keep_with_graph", lambda *given: driver.ordered.append(given))
     monkeypatch.setattr(backend.cuda, "gpus", [contextlib.nullcontext()], raising=False)
+    monkeypatch.setattr(doors.backend, "gpu", lambda: "a GPU")
 
     def look(array):
         address = array.__cuda_array_interface__["data"][0]
@@ -356,7 +410,7 @@ def fake_door(**given):
 def test_a_launchs_words_are_those_of_numbas_convention(noted):
     door, x = fake_door(), cuda.to_device(X)
     out = door.enter((x,), (np.float32(1.5),))
-    assert door.way(x, options=(np.float32(1.5),)) == "packed"
+    assert door.way(x) == "packed"
     ((kernel, stream, what),) = noted.launched
     begin, end = (array.__cuda_array_interface__["data"][0] for array in (x, out))
     assert (kernel, stream) == (77, 0)
@@ -415,7 +469,7 @@ def test_launches_are_packed_on_this_machine():
         warnings.simplefilter("error", RuntimeWarning)
         x = cuda.to_device(X)
         softmax(x)
-        assert forward._DOOR.way(x, options=("registers",)) == "packed"
+        assert forward._DOOR.way(x) == "packed"
 
 
 @on_gpu

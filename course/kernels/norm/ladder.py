@@ -108,7 +108,7 @@ def _result(
 ) -> Result:
     check_rows(x, {"gamma": gamma, "beta": beta}, eps)
     known(method, "method", ("auto", *LADDER))
-    if activation not in ACTIVATIONS:
+    if activation not in tuple(ACTIVATIONS):
         names = ", ".join(map(repr, ACTIVATIONS))
         raise ValueError(f"there is no activation {activation!r}: choose one of {names}")
     return x.shape, x.dtype
@@ -280,6 +280,8 @@ def check_rows(x: Seen, factors: dict[str, Seen | None], eps: float) -> int:
                 f"{name} has the shape {factor.shape}; x has rows of {shape[-1]} numbers, "
                 f"so it must be {shape[-1:]}"
             )
+    if not isinstance(eps, int | float | np.number):
+        raise TypeError(f"eps is {type(eps).__name__}: give a number, 0 or more")
     if not eps >= 0:
         raise ValueError(f"eps is {eps}: it is added to the variance and must be 0 or more")
     return shape[-1]

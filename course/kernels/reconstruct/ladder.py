@@ -333,12 +333,14 @@ def _result(u: Seen, s: Seen, vt: Seen, k: int, method: str) -> Result:
             f"u, s, vt have the shapes {', '.join(map(str, shapes))}; they must be (rows, r), "
             "(r,), (r, columns), or the same with one more axis in front, the images"
         )
+    if not isinstance(k, int | np.integer):
+        raise TypeError(f"k is {k!r}: give a whole number of singular values")
     if not 1 <= k <= r:
         raise ValueError(f"k is {k}; with {r} singular values it must be from 1 to {r}")
     shape = (*front, shapes[0][-2], shapes[2][-1])
     name, _ = step_for(method, shape[-2], shape[-1], k, shape[0] if len(shape) == 3 else 0)
     for array, what in ((u, "u"), (s, "s"), (vt, "vt")):
-        if array.library.on_device:
+        if array.library.on_device or isinstance(array.dtype, str):
             _check_factor(array, what, name)
     return shape, np.float32
 
@@ -367,8 +369,10 @@ def _launches(
 
 
 def _part(arrays: list, options: tuple) -> list:
-    """Of arrays on the host only what is needed, in float32."""
+    """Of arrays on the host only what is needed, in float32; beside the GPU's all of it."""
     k, axes = options[0], (-1, -1, -2)
+    if not all(isinstance(array, np.ndarray) for array in arrays):
+        k = None
     return [
         np.asarray(array[..., :k] if axis == -1 else array[..., :k, :], np.float32)
         if isinstance(array, np.ndarray) else array

@@ -26,6 +26,7 @@ chapter 8, for the Newton step.
 """
 
 import functools
+import threading
 
 import numpy as np
 
@@ -177,6 +178,9 @@ def _result_of_svd(a: Seen, method: str) -> list[Result]:
     return _results(a, min(a.shape[-2:]))
 
 
+_alone = threading.RLock()  # a solver's memory serves one call at a time
+
+
 @functools.cache
 def _keep() -> None:
     """Let the kernels of a solver be kept on disk: Numba launches them."""
@@ -186,7 +190,8 @@ def _keep() -> None:
 def _svd(a: Array, u: Array, s: Array, vt: Array, method: str) -> None:
     _keep()
     a, *factors = map(_batch, (a, u, s, vt), (2, 2, 1, 2))
-    _solver(*a.shape, method, cuda.get_current_device().id)(a, *factors)
+    with _alone:
+        _solver(*a.shape, method, cuda.get_current_device().id)(a, *factors)
 
 
 def _result_of_rank_k(a: Seen, k: int, power: int, seed: int, method: str) -> list[Result]:
@@ -199,8 +204,9 @@ def _rank_k(
 ) -> None:
     _keep()
     a, *factors = map(_batch, (a, u, s, vt), (2, 2, 1, 2))
-    solver = _rank_solver(*a.shape, k, power, seed, method, cuda.get_current_device().id)
-    solver(a, *factors)
+    with _alone:
+        solver = _rank_solver(*a.shape, k, power, seed, method, cuda.get_current_device().id)
+        solver(a, *factors)
 
 
 class _Stack:

@@ -204,6 +204,7 @@ class Network:
         self.weights = weights
         self.there = {name: cuda.to_device(array) for name, array in weights.as_dict().items()}
         self.packed = cuda.to_device(packed(weights))
+        self.device = cuda.get_current_device().id
         self._door = Door("a network", ("x",), self._result, self._launches)
 
     def program(self, method: str = "fused", stream: Any = 0) -> Program:
@@ -212,6 +213,7 @@ class Network:
 
     def _result(self, x: Seen, method: str) -> Result:
         known(method, "method", METHODS)
+        x.must_be_beside("x", "the weights", self.device)
         side = self.weights.side
         checked_float32(x, "x", 4, f"(batch, 1, {side}, {side})")
         if x.shape[1:] != (1, side, side):

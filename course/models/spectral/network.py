@@ -155,6 +155,7 @@ class Autoencoder:
             )
         self.weights = weights
         self.packed = {fold: cuda.to_device(weights.packed(fold)) for fold in (False, True)}
+        self.device = cuda.get_current_device().id
         self._door = Door("an autoencoder", ("x",), self._results, self._launches)
 
     def configured(
@@ -215,6 +216,7 @@ class Autoencoder:
 
     def _results(self, x: Seen, method: str) -> list[Result]:
         known(method, "method", METHODS)
+        x.must_be_beside("x", "the weights", self.device)
         shape = f"(batch, {POINTS}): {FRAMES} frames of {BANDS} bands, one after the other"
         checked_float32(x, "x", 2, shape)
         if x.shape[1] != POINTS:
