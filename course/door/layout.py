@@ -22,8 +22,24 @@ _SLOT_BITS = 48
 _FIRST = 1 << 8  # so that no slot's address can be one of memory
 
 
+class Shaped:
+    """What follows from a shape."""
+
+    shape: tuple[int, ...]
+
+    @property
+    def ndim(self) -> int:
+        """How many axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """How many elements."""
+        return math.prod(self.shape)
+
+
 @dataclass(frozen=True)
-class Layout:
+class Layout(Shaped):
     """An array as a kernel sees it, but for its memory.
 
     Attributes
@@ -46,16 +62,6 @@ class Layout:
     dtype: np.dtype
     offset: int = 0
     beyond: int = 0
-
-    @property
-    def ndim(self) -> int:
-        """How many axes."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """How many elements."""
-        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:

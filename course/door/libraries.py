@@ -6,9 +6,9 @@ for each array of each call, so there is one for each type. `Library` is what a 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from course import backend
 from course.door.launches import SIMULATED, device_of
-from course.door.layout import in_c_order
+from course.door.layout import Shaped, in_c_order
 
 #: Looks by type: array -> (facts, address). Facts are (library, shape, strides, element, device,
 #: flag): strides in the library's own units, and None where elements lie side by side.
@@ -66,8 +66,6 @@ class Library:
 
     def on_stream(self, stream: int, device: int) -> Any:
         """A context in which `empty` makes memory for work on another stream than the current."""
-        import contextlib
-
         return contextlib.nullcontext()
 
     def as_scalar(self, array: Any) -> Any:
@@ -317,7 +315,7 @@ def has_space(array: Any) -> bool:
 # --- facts, read --------------------------------------------------------------------------------
 
 
-class Seen:
+class Seen(Shaped):
     """What an array is, read from its facts: what checks and plans look at.
 
     Attributes
@@ -348,7 +346,6 @@ class Seen:
             self.dtype = np.dtype(element)
             size = self.dtype.itemsize
         self.strides = in_c_order(self.shape, size) if strides is None else tuple(strides)
-        self.itemsize = size
 
     def must_be_beside(self, name: str, what: str, device: int) -> None:
         """Refuse an array on another GPU than something that a door brings along."""
@@ -356,13 +353,3 @@ class Seen:
             raise ValueError(
                 f"{name} lies on GPU {self.device}, {what} on GPU {device}: bring {name} there"
             )
-
-    @property
-    def ndim(self) -> int:
-        """How many axes."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """How many elements."""
-        return math.prod(self.shape)

@@ -294,7 +294,7 @@ class HostPlan:
         owner_of_out = self.libraries[count] if out is not None else None
         found = door.enter(tuple(there), self.options, None if owner_of_out else out, stream)
         if stream is not None and backend.gpu() is not None:
-            backend.cuda.external_stream(handle_of(stream)).synchronize()
+            packing.wait(handle_of(stream))
         results = list(found) if isinstance(found, tuple) else [found]
         if owner_of_out is not None:
             owner_of_out.to_host(out)[...] = _to_host(results[0])

@@ -35,13 +35,14 @@ ROWS, COLUMNS = 64, 768
 SIDE, RANK = 256, 50
 LARGE = 8192  # rows and columns where the GPU's time is compared
 BUSY = 100.0  # ms of other work
+TITLES = {"torch": "PyTorch", "cupy": "CuPy", "numba": "Numba"}
 
 Call = Callable[[], Any]
 
 
 def run(bench):
     """Time the calls of all libraries, then the GPU's time through the door."""
-    for name in bench.parts(("torch", "cupy", "numba")):
+    for name in bench.parts(TITLES):
         calls = dict(_calls(bench, name))
         firsts(bench, calls)
         hosts(bench, calls)
@@ -63,7 +64,7 @@ def _calls(bench: Any, name: str) -> Iterator[tuple[str, Call]]:
         make(bench.random(SIDE, SIDE)),
     )
     image = make(bench.random(SIDE, SIDE))
-    title = {"torch": "PyTorch", "cupy": "CuPy", "numba": "Numba"}[name]
+    title = TITLES[name]
 
     def door(what: str, call: Call) -> tuple[str, Call]:
         return f"{what}, {title}", call
@@ -141,8 +142,6 @@ def behind(bench: Any, calls: dict[str, Call]) -> None:
     """Keep what one call costs the host while the GPU has other work."""
     clock = event_clock.clock()
     for name, call in calls.items():
-        if "reduction, N" in name:
-            continue
         times = []
         for _ in range(3):
             bench.cuda.synchronize()
@@ -158,14 +157,14 @@ def through(bench: Any) -> None:
     """Keep the GPU's time of LayerNorm and of a softmax, by whose arrays they are given."""
     values = bench.random(LARGE, LARGE)
     work = 8 * values.size
-    for name in ("torch", "cupy", "numba"):
+    for name in TITLES:
         library = bench.cuda if name == "numba" else bench.peer(name)
         if not library:
             continue
         make = placed(name, library)
         x, out = make(values), make(np.zeros_like(values))
         for what, call in (("layer_norm", _norm), ("softmax", _softmax), ("activation", _gelu)):
-            title = {"torch": "PyTorch", "cupy": "CuPy", "numba": "Numba"}[name]
+            title = TITLES[name]
             try:
                 timing = bench.time(call, (x, out), bytes=work, name=f"{what}, {title}")
             except Exception as problem:  # the others are still measured
