@@ -3,19 +3,24 @@
 >>> from course.torch import layer_norm, softmax, gelu, silu, reconstruct
 >>> y = layer_norm(x, gamma, beta, activation="gelu")    # y.backward() works
 
-Each is registered with `torch.library.custom_op`: a kernel, what its result looks like (for
-torch.compile, which calls it without numbers), and a gradient. Gradients are kernels of the course,
-too, but for `reconstruct`, whose are three products. Types are float32 and float16; under autocast
-`layer_norm` and `softmax` work in float32, as PyTorch's do. Without a GPU the simulator computes.
+Each is registered with `torch.library.custom_op`, as `torch.ops.course.layer_norm`, say: a kernel,
+what its result looks like (for torch.compile, which calls it without numbers), and a gradient.
+Gradients are kernels of the course, too, but for `reconstruct`, whose are three products. Types are
+float32 and float16; under autocast `layer_norm` and `softmax` work in float32, as PyTorch's do.
+Without a GPU the simulator computes.
 
-A call through PyTorch's dispatcher costs the host more than the front door itself
-(`course.kernels.norm.layer_norm` takes tensors, too, where no gradient is wanted); `python -m
-course bench door` says how much.
+PyTorch's dispatcher calls an operator written in Python by way of a dozen other functions, which
+costs the host more than the front door itself. So where nothing but tensors is at work (see
+`_is_plain`), the same functions are called without it; `python -m course bench door` times both.
 
 Source: PyTorch, "torch.library"; "The Custom Operators Manual".
 """
 
 from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,35 +47,126 @@ def _empty(x: Tensor, *shape: int) -> Tensor:
     return x.new_empty(shape or x.shape)
 
 
+# --- operators --------------------------------------------------------------------------------
+
+#: How many modes and transforms of PyTorch, vmap say, want to see operators; where one of these
+#: functions is gone, an operator is called always.
+_AT_WORK = tuple(
+    getattr(torch._C, name, lambda: 1)
+    for name in ("_len_torch_dispatch_stack", "_len_torch_function_stack")
+) + (getattr(getattr(torch._C, "_functorch", None), "maybe_current_level", lambda: 1),)
+
+
+def _is_plain(x: Any) -> bool:
+    """Whether a call is one that no part of PyTorch besides autograd has to know of."""
+    return (
+        not torch.compiler.is_compiling()
+        and type(x) in (Tensor, torch.nn.Parameter)
+        and not torch.is_autocast_enabled()
+        and not any(count() for count in _AT_WORK)
+    )
+
+
+class Operator:
+    """A function of the course as an operator of PyTorch.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(*tensors, *options)``, annotated as `custom_op` wants it; gradients are off.
+    looks_like : callable
+        Of the same arguments: empty tensors as the results.
+    gradients : callable, optional
+        ``gradients(ctx, dy, call)``: of all arguments; `call` is how other operators are called,
+        `Operator.now` or `Operator.__call__`.
+    save : callable, optional
+        ``save(ctx, inputs, output)`` keeps what `gradients` needs.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        looks_like: Callable[..., Any],
+        gradients: Callable[..., Any] | None = None,
+        save: Callable[..., Any] | None = None,
+    ):
+        self.now = function
+
+        @functools.wraps(function)
+        def without_gradient(*inputs: Any) -> Any:
+            with torch.no_grad():
+                return function(*inputs)
+
+        name = function.__name__.strip("_")
+        registered = custom_op(f"course::{name}", without_gradient, mutates_args=())
+        registered.register_fake(looks_like)
+        self.registered = getattr(torch.ops.course, name).default
+        self.recorded: Callable[..., Any] = self.registered
+        if gradients is not None:
+            registered.register_autograd(
+                lambda ctx, dy: gradients(ctx, dy, Operator.__call__), setup_context=save
+            )
+            self.recorded = _recorded(function, gradients, save)
+
+    def __call__(self, x: Tensor, *others: Any) -> Any:
+        """Call the operator, or what it stands for where nobody can tell."""
+        if not _is_plain(x):
+            return self.registered(x, *others)
+        if torch.is_grad_enabled() and any(
+            isinstance(one, Tensor) and one.requires_grad for one in (x, *others)
+        ):
+            return self.recorded(x, *others)
+        return self.now(x, *others)
+
+
+def _recorded(
+    function: Callable[..., Any], gradients: Callable[..., Any], save: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The function with its gradient, recorded by autograd without the dispatcher."""
+
+    class Recorded(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *inputs):
+            output = function(*inputs)
+            save(ctx, inputs, output)
+            return output
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, dy):
+            return gradients(ctx, dy, _at_once)
+
+    return Recorded.apply
+
+
+def _at_once(operator: Operator, *inputs: Any) -> Any:
+    return operator.now(*inputs)
+
+
 # --- LayerNorm ------------------------------------------------------------------------------------
 
 
-@custom_op("course::layer_norm", mutates_args=())
 def _layer_norm(
     x: Tensor, gamma: Tensor | None, beta: Tensor | None, eps: float, activation: str | None
 ) -> Tensor:
-    with torch.no_grad():
-        return norm.layer_norm(_rows(x), gamma, beta, eps, activation=activation)
+    return norm.layer_norm(_rows(x), gamma, beta, eps, activation=activation)
 
 
-_layer_norm.register_fake(lambda x, gamma, beta, eps, activation: _empty(x))
-
-
-@custom_op("course::layer_norm_backward", mutates_args=())
 def _layer_norm_backward(
-    dy: Tensor, x: Tensor, gamma: Tensor | None, eps: float, parameters: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    with torch.no_grad():
-        found = norm.layer_norm_backward(
-            dy.contiguous(), x.contiguous(), gamma, eps, parameters=parameters
-        )
+    dy: Tensor, x: Tensor, gamma: Tensor | None, beta: Tensor | None, eps: float,
+    activation: str | None, parameters: bool,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    dy, x = dy.contiguous(), x.contiguous()
+    if activation is not None:  # what it was given is computed once more, and not kept
+        before = norm.layer_norm(x, gamma, beta, eps)
+        dy = activations.activation_gradient(dy, before, activation, out=before)
+    found = norm.layer_norm_backward(dy, x, gamma, eps, parameters=parameters)
     like = x if gamma is None else gamma
     dx, dgamma, dbeta = (_empty(like, 0) if one is None else one for one in found)
     return dx, dgamma, dbeta
 
 
-@_layer_norm_backward.register_fake
-def _gradients_look_like(dy, x, gamma, eps, parameters):
+def _gradients_look_like(dy, x, gamma, beta, eps, activation, parameters):
     like = x if gamma is None else gamma
     sums = x.shape[-1] if parameters else 0
     return _empty(x), _empty(like, sums), _empty(like, sums)
@@ -81,18 +177,23 @@ def _save_layer_norm(ctx, inputs, output):
     ctx.save_for_backward(x, gamma, beta)
 
 
-def _layer_norm_gradients(ctx, dy):
+def _layer_norm_gradients(ctx, dy, call):
     x, gamma, beta = ctx.saved_tensors
-    if ctx.activation is not None:  # what it was given is computed once more, and not kept
-        before = _layer_norm(x, gamma, beta, ctx.eps, None)
-        dy = _activation_gradient(dy, before, ctx.activation)
-    parameters = any(ctx.needs_input_grad[1:3])
-    dx, dgamma, dbeta = _layer_norm_backward(dy, x, gamma, ctx.eps, parameters)
     wanted = ctx.needs_input_grad
+    parameters = wanted[1] or wanted[2]
+    dx, dgamma, dbeta = call(
+        LAYER_NORM_BACKWARD, dy, x, gamma, beta, ctx.eps, ctx.activation, parameters
+    )
     return dx, dgamma if wanted[1] else None, dbeta if wanted[2] else None, None, None
 
 
-_layer_norm.register_autograd(_layer_norm_gradients, setup_context=_save_layer_norm)
+LAYER_NORM_BACKWARD = Operator(_layer_norm_backward, _gradients_look_like)
+LAYER_NORM = Operator(
+    _layer_norm,
+    lambda x, gamma, beta, eps, activation: _empty(x),
+    _layer_norm_gradients,
+    _save_layer_norm,
+)
 
 
 def layer_norm(
@@ -121,60 +222,43 @@ def layer_norm(
     TypeError, ValueError
         As `course.kernels.norm.layer_norm`.
     """
-    return _layer_norm(x, gamma, beta, eps, activation)
+    return LAYER_NORM(x, gamma, beta, eps, activation)
 
 
 # --- softmax --------------------------------------------------------------------------------------
 
 
-@custom_op("course::softmax", mutates_args=())
 def _softmax(x: Tensor) -> Tensor:
-    with torch.no_grad():
-        return softmax_of(_rows(x))
+    return softmax_of(_rows(x))
 
 
-_softmax.register_fake(lambda x: _empty(x))
-
-
-@custom_op("course::softmax_backward", mutates_args=())
 def _softmax_backward(dy: Tensor, y: Tensor) -> Tensor:
-    with torch.no_grad():
-        return softmax_gradient_of(dy.contiguous(), y.contiguous())
+    return softmax_gradient_of(dy.contiguous(), y.contiguous())
 
 
-_softmax_backward.register_fake(lambda dy, y: _empty(y))
-
-
-_softmax.register_autograd(
-    lambda ctx, dy: _softmax_backward(dy, *ctx.saved_tensors),
-    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(output),
+SOFTMAX_BACKWARD = Operator(_softmax_backward, lambda dy, y: _empty(y))
+SOFTMAX = Operator(
+    _softmax,
+    _empty,
+    lambda ctx, dy, call: call(SOFTMAX_BACKWARD, dy, *ctx.saved_tensors),
+    lambda ctx, inputs, output: ctx.save_for_backward(output),
 )
 
 
 def softmax(x: Tensor) -> Tensor:
     """The softmax along the last axis, of float32 or float16; as `course.kernels.softmax`."""
-    return _softmax(x)
+    return SOFTMAX(x)
 
 
 # --- activations ----------------------------------------------------------------------------------
 
 
-@custom_op("course::activation", mutates_args=())
 def _activation(x: Tensor, name: str) -> Tensor:
-    with torch.no_grad():
-        return activations.activation(x.contiguous(), name)
+    return activations.activation(x.contiguous(), name)
 
 
-_activation.register_fake(lambda x, name: _empty(x))
-
-
-@custom_op("course::activation_gradient", mutates_args=())
 def _activation_gradient(dy: Tensor, x: Tensor, name: str) -> Tensor:
-    with torch.no_grad():
-        return activations.activation_gradient(dy.contiguous(), x.contiguous(), name)
-
-
-_activation_gradient.register_fake(lambda dy, x, name: _empty(x))
+    return activations.activation_gradient(dy.contiguous(), x.contiguous(), name)
 
 
 def _save_activation(ctx, inputs, output):
@@ -182,15 +266,18 @@ def _save_activation(ctx, inputs, output):
     ctx.save_for_backward(x)
 
 
-_activation.register_autograd(
-    lambda ctx, dy: (_activation_gradient(dy, *ctx.saved_tensors, ctx.name), None),
-    setup_context=_save_activation,
+ACTIVATION_GRADIENT = Operator(_activation_gradient, lambda dy, x, name: _empty(x))
+ACTIVATION = Operator(
+    _activation,
+    lambda x, name: _empty(x),
+    lambda ctx, dy, call: (call(ACTIVATION_GRADIENT, dy, *ctx.saved_tensors, ctx.name), None),
+    _save_activation,
 )
 
 
 def activation(x: Tensor, name: str = "gelu") -> Tensor:
     """Apply a function of `course.kernels.activation.FUNCTIONS` to every element."""
-    return _activation(x, name)
+    return ACTIVATION(x, name)
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
@@ -198,24 +285,19 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     names = {"none": "gelu", "tanh": "gelu tanh"}
     if approximate not in names:
         raise ValueError(f"approximate is {approximate!r}: choose 'none' or 'tanh'")
-    return _activation(x, names[approximate])
+    return ACTIVATION(x, names[approximate])
 
 
 def silu(x: Tensor) -> Tensor:
     """SiLU (Swish), as `torch.nn.functional.silu`."""
-    return _activation(x, "silu")
+    return ACTIVATION(x, "silu")
 
 
 # --- reconstruction -------------------------------------------------------------------------------
 
 
-@custom_op("course::reconstruct", mutates_args=())
 def _reconstruct(u: Tensor, s: Tensor, vt: Tensor, k: int) -> Tensor:
-    with torch.no_grad():
-        return rebuild(*(_rows(factor) for factor in (u, s, vt)), k)
-
-
-_reconstruct.register_fake(lambda u, s, vt, k: _empty(u, *u.shape[:-1], vt.shape[-1]))
+    return rebuild(*(_rows(factor) for factor in (u, s, vt)), k)
 
 
 def _save_factors(ctx, inputs, output):
@@ -223,7 +305,7 @@ def _save_factors(ctx, inputs, output):
     ctx.save_for_backward(*factors)
 
 
-def _reconstruct_gradients(ctx, dy):
+def _reconstruct_gradients(ctx, dy, call):
     u, s, vt = ctx.saved_tensors
     few, values, rows = u[..., : ctx.k], s[..., : ctx.k], vt[..., : ctx.k, :]
     along = dy @ rows.mT  # of u, before its scale
@@ -235,7 +317,12 @@ def _reconstruct_gradients(ctx, dy):
     return pad(du, (0, more)), pad(ds, (0, more)), pad(dvt, (0, 0, 0, more)), None
 
 
-_reconstruct.register_autograd(_reconstruct_gradients, setup_context=_save_factors)
+RECONSTRUCT = Operator(
+    _reconstruct,
+    lambda u, s, vt, k: _empty(u, *u.shape[:-1], vt.shape[-1]),
+    _reconstruct_gradients,
+    _save_factors,
+)
 
 
 def reconstruct(u: Tensor, s: Tensor, vt: Tensor, k: int) -> Tensor:
@@ -244,7 +331,7 @@ def reconstruct(u: Tensor, s: Tensor, vt: Tensor, k: int) -> Tensor:
     Parameters and errors are those of `course.kernels.reconstruct.ladder.reconstruct`; types are
     float32.
     """
-    return _reconstruct(u, s, vt, k)
+    return RECONSTRUCT(u, s, vt, k)
 
 
 # --- autocast -------------------------------------------------------------------------------------

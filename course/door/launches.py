@@ -49,9 +49,7 @@ def driver() -> ctypes.CDLL:
             continue
         if not hasattr(library, "cuLaunchKernelEx"):
             raise NotPacked("this driver is older than CUDA 11.8")
-        library.cuLaunchKernelEx.argtypes = [ctypes.c_void_p] * 4
-        library.cuLaunchKernelEx.restype = ctypes.c_int
-        return library
+        return library  # what is given is ctypes' own, so nothing has to be converted
     raise NotPacked(f"none of {', '.join(names)} can be loaded")
 
 
@@ -114,6 +112,8 @@ class Packed:
         Of numba.cuda; the stream is not used.
     arguments : sequence
         Layouts where memory is given later; device arrays, which are kept; numbers.
+    slots : int
+        Addresses that are given with each launch; a layout says which of them is its own.
 
     Raises
     ------
@@ -121,7 +121,7 @@ class Packed:
         When Numba's insides are not as expected.
     """
 
-    def __init__(self, configured: Any, arguments: Sequence[Any]):
+    def __init__(self, configured: Any, arguments: Sequence[Any], slots: int):
         try:
             dispatcher = configured.dispatcher
             disk.keep(dispatcher)
@@ -135,14 +135,19 @@ class Packed:
         except (AttributeError, ValueError) as problem:
             raise NotPacked(backend.one_line(problem)) from problem
         self.kept = configured, tuple(arguments)
-        #: Words that are addresses: place, the slot of the array, bytes to add.
-        self.fills: list[tuple[int, int, int]] = []
+        self.slots = (ctypes.c_int64 * slots)()
+        #: Words that are an address and some bytes: place, slot, bytes.
+        self.moved: list[tuple[int, int, int]] = []
         words: list[int] = []
+        at_slots: dict[int, int] = {}  # words that are an address as it is: place, slot
         for kind, value in zip(types, arguments, strict=True):
             if hasattr(value, "__cuda_array_interface__"):
                 words += [0, 0, value.size, value.dtype.itemsize]
                 if isinstance(value, Layout):
-                    self.fills.append((len(words), value.slot, value.offset))
+                    if value.offset:
+                        self.moved.append((len(words), value.slot, value.offset))
+                    else:
+                        at_slots[len(words)] = value.slot
                     words.append(0)
                 else:
                     words.append(value.__cuda_array_interface__["data"][0])
@@ -153,29 +158,48 @@ class Packed:
                     raise NotPacked(f"an argument of type {kind}")
                 words.append(word(value))
         self.words = (ctypes.c_int64 * len(words))(*words)
-        first = ctypes.addressof(self.words)
-        self.places = (ctypes.c_void_p * len(words))(*(first + 8 * n for n in range(len(words))))
-        self.configuration = Configuration(*map(int, shape), None, None, 0)
+        self.at_slots, self.kernel, self.shape = at_slots, kernel, tuple(map(int, shape))
+        self.launch = driver().cuLaunchKernelEx
+        self._pointed()
+
+    def _pointed(self) -> None:
+        """Point at words and slots, and have what `launch` is called with."""
+        words, slots = ctypes.addressof(self.words), ctypes.addressof(self.slots)
+        self.places = (ctypes.c_void_p * len(self.words))(*(
+            slots + 8 * self.at_slots[n] if n in self.at_slots else words + 8 * n
+            for n in range(len(self.words))
+        ))  # fmt: skip
+        self.configuration = Configuration(*self.shape, None, None, 0)
         self.queue = 0
-        #: What `launch` is called with.
         self.where = (
             ctypes.c_void_p(ctypes.addressof(self.configuration)),
-            ctypes.c_void_p(kernel),
+            ctypes.c_void_p(self.kernel),
             ctypes.c_void_p(ctypes.addressof(self.places)),
             None,
         )
-        self.launch = driver().cuLaunchKernelEx
 
     def __call__(self, queue: int, addresses: Sequence[int]) -> None:
         """Launch on a stream with the addresses of its slots; not from two threads at once."""
-        words = self.words
-        for place, slot, offset in self.fills:
-            words[place] = addresses[slot] + offset
+        self.slots[:] = addresses
+        for place, slot, offset in self.moved:
+            self.words[place] = addresses[slot] + offset
         if queue != self.queue:
-            self.configuration.stream = self.queue = queue
+            self.go_to(queue)
         status = self.launch(*self.where)
         if status:
             self.again(status)
+
+    def go_to(self, queue: int) -> None:
+        """Launch on this stream from now on."""
+        self.configuration.stream = self.queue = queue
+
+    def copy(self) -> Packed:
+        """The same with addresses and a stream of its own, for another thread, say."""
+        other = object.__new__(Packed)
+        other.__dict__.update(self.__dict__)
+        other.slots = type(self.slots)()
+        other._pointed()
+        return other
 
     def again(self, status: int) -> None:
         """After a status that is not success: in a thread that has no context yet, once more."""

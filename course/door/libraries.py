@@ -35,6 +35,9 @@ class Library:
 
     name, on_device = "NumPy", False
     waits = False  # for its scalars the GPU is waited for
+    #: Its allocator has memory for a call at next to no cost, in the order of the stream, and keeps
+    #: what it gave during a capture with the graph; so no workspace has to be held.
+    lends = False
 
     def convert(self, name: str, dtype: str) -> str:
         """How a user converts an array of that name."""
@@ -56,9 +59,9 @@ class Library:
         """New memory in C order, in the order of the caller's stream."""
         return backend.cuda.device_array(shape, dtype)
 
-    def maker(self, shape: tuple[int, ...], dtype: np.dtype, first: Seen) -> Callable[[Any], Any]:
-        """What makes such memory in a call, given the first array, which looks like `first`."""
-        return lambda array: self.empty(shape, dtype, first.device)
+    def maker(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Callable[[], Any]:
+        """What makes such memory in a call."""
+        return functools.partial(self.empty, shape, dtype, device)
 
     def address(self, array: Any) -> int:
         """Where an array begins that was made here."""
@@ -109,9 +112,8 @@ class CuPyArrays(Library):
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:
         return self.cupy.empty(shape, dtype)
 
-    def maker(self, shape: tuple[int, ...], dtype: np.dtype, first: Seen) -> Callable[[Any], Any]:
-        make = self.cupy.ndarray
-        return lambda array: make(shape, dtype)
+    def maker(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Callable[[], Any]:
+        return functools.partial(self.cupy.ndarray, shape, dtype)
 
     def address(self, array: Any) -> int:
         return array.data.ptr
@@ -123,7 +125,7 @@ class CuPyArrays(Library):
 class TorchArrays(Library):
     """PyTorch, on the GPU."""
 
-    name, on_device = "PyTorch", True
+    name, on_device, lends = "PyTorch", True, True
 
     def __init__(self) -> None:
         import torch
@@ -149,12 +151,19 @@ class TorchArrays(Library):
         )
         return self.torch.empty(shape, dtype=self.types[dtype], device=place)
 
-    def maker(self, shape: tuple[int, ...], dtype: np.dtype, first: Seen) -> Callable[[Any], Any]:
-        make, element = self.strided, self.types[dtype]
-        if make is None:
-            return super().maker(shape, dtype, first)
+    def maker(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Callable[[], Any]:
+        if self.strided is None:
+            return super().maker(shape, dtype, device)
         steps = tuple(step // dtype.itemsize for step in in_c_order(shape, dtype.itemsize))
-        return lambda array: make(shape, steps, element)
+        return functools.partial(self.strided, shape, steps, self.types[dtype])
+
+    def is_captured_by_others(self, address: int) -> bool:
+        """Whether a graph is captured, and not by PyTorch, which gives each a pool of memory."""
+        return self.torch.cuda.is_current_stream_capturing() and not any(
+            one["address"] <= address < one["address"] + one["total_size"]
+            and tuple(one.get("segment_pool_id", (0, 0))) != (0, 0)
+            for one in self.torch.cuda.memory_snapshot()
+        )
 
     def on_stream(self, stream: int, device: int) -> Any:
         return self.torch.cuda.stream(self.torch.cuda.ExternalStream(stream, device))

@@ -109,7 +109,7 @@ class PackedPlan:
     way = "packed"
 
     def __init__(self, about: About):
-        self.about, door = about, about.door
+        self.about = about
         layouts: list[Layout | None] = [
             None if one is None else Layout(
                 slot, one.shape, one.strides, np.dtype(one.dtype), beyond=about.beyond[slot]
@@ -120,28 +120,39 @@ class PackedPlan:
             layouts.append(None if result is None else _fresh(len(layouts), *result))
         with planning(len(layouts)) as workspaces:
             listed = about.listed(layouts, 0)
-            self.launches = [packing.Packed(*launch) for launch in listed]
+            slots = len(layouts) + len(workspaces)
+            self.launches = [packing.Packed(*launch, slots) for launch in listed]
         self.workspaces: list[Workspace] = workspaces
         self.rooms: dict[tuple[int, int], list[Array]] = {}
+        self.lends = [
+            about.library.maker((one.nbytes,), np.dtype(np.uint8), about.device)
+            for one in workspaces
+        ]
         self.lock = about.lock
-        self.plain = not (
-            workspaces or about.others or about.named or packing.are_many()
-            or len(about.results) != 1 or door.scalar
-        )  # fmt: skip
         self.library, self.device = about.library, about.device
         self.stream, self.address = self.library.stream, self.library.address
+        self.makers = [
+            None if one is None else self.library.maker(*one, self.device)
+            for one in (about.results[1:] if about.has_out else about.results)
+        ]
 
     def quick(self) -> Callable[..., Any]:
-        """What is called for it: for one launch and one result, a function without detours."""
-        if not self.plain or len(self.launches) != 1:
+        """What is called for it: where one stream does for all, a function without detours."""
+        about = self.about
+        if about.others or about.named or packing.are_many() or about.door.scalar:
             return self._in_full
-        about, in_full, lock = self.about, self._in_full, self.lock
-        make = self.library.maker(*about.results[0], about.seen[0])
-        address, current, device = self.address, self.stream, self.device
-        (packed,) = self.launches
-        words, fills, launch = packed.words, packed.fills, packed.launch
-        how, kernel, what, nothing = packed.where
-        configuration = packed.configuration
+        if self.workspaces or len(about.results) != 1 or len(self.launches) != 1:
+            return self._on_one_stream
+        return self._launched(*self.launches)
+
+    def _launched(self, packed: packing.Packed) -> Callable[..., Any]:
+        """A function for one launch and one result."""
+        if packed.moved:
+            return self._on_one_stream
+        in_full, lock, current, device = self._in_full, self.lock, self.stream, self.device
+        address = self.address
+        make = self.makers[0] if self.makers else None
+        slots, launch, how = packed.slots, packed.launch, packed.where
 
         def call(
             arrays: Sequence[Array], addresses: list[int], out: Array | None, stream: Any
@@ -149,20 +160,41 @@ class PackedPlan:
             if stream is not None:
                 return in_full(arrays, addresses, out, stream)
             if out is None:
-                out = make(arrays[0])
+                out = make()
                 addresses.append(address(out))
             queue = current(device)
             with lock:
-                for place, slot, offset in fills:
-                    words[place] = addresses[slot] + offset
+                slots[:] = addresses
                 if queue != packed.queue:
-                    configuration.stream = packed.queue = queue
-                status = launch(how, kernel, what, nothing)
+                    packed.go_to(queue)
+                status = launch(*how)
                 if status:
                     packed.again(status)
             return out
 
+        def parts() -> tuple:
+            """What a thread of its own needs for the same, see `Door._entered_alone`."""
+            own = packed.copy()
+            return make, address, current, device, own, own.slots, own.launch, own.where
+
+        if make is not None:
+            call.parts = parts
         return call
+
+    def _on_one_stream(
+        self, arrays: Sequence[Array], addresses: list[int], out: Array | None, stream: Any
+    ) -> Any:
+        """The same for any number of launches and results."""
+        if stream is not None:
+            return self._in_full(arrays, addresses, out, stream)
+        results = [None if make is None else make() for make in self.makers]
+        addresses += [0 if one is None else self.address(one) for one in results]
+        queue = self.stream(self.device)
+        with self.lock:
+            addresses += self._rooms(queue)
+            for launch in self.launches:
+                launch(queue, addresses)
+        return self.about.handed_back(results if out is None else [out, *results], queue)
 
     def _in_full(
         self, arrays: Sequence[Array], addresses: list[int], out: Array | None, stream: Any
@@ -186,6 +218,8 @@ class PackedPlan:
         """Addresses of the workspaces of a stream, or of the graph that is captured on it."""
         if not self.workspaces:
             return []
+        if self.library.lends:
+            return self._lent(queue)
         key = (queue, threading.get_ident() if queue == PER_THREAD else 0)
         rooms = self.rooms.get(key)
         captured = packing.is_captured(queue)
@@ -204,6 +238,17 @@ class PackedPlan:
                     self.rooms.pop(next(iter(self.rooms)))
                 self.rooms[key] = rooms
         return [self.address(room) for room in rooms]
+
+    def _lent(self, queue: int) -> list[int]:
+        """Addresses of memory that a library lends for what this call launches."""
+        rooms = [make() for make in self.lends]
+        addresses = [self.address(room) for room in rooms]
+        for address, one in zip(addresses, self.workspaces, strict=True):
+            if one.zeros:
+                packing.zero(address, one.nbytes, queue)
+        if self.library.is_captured_by_others(addresses[0]):
+            packing.keep_with_graph(queue, rooms)
+        return addresses
 
 
 def _fresh(slot: int, shape: tuple[int, ...], dtype: np.dtype) -> Layout:

@@ -426,6 +426,33 @@ def test_a_launchs_words_are_those_of_numbas_convention(noted):
     assert len(door.plans) == 2  # with out, and without
 
 
+def test_what_looks_as_the_latest_is_launched_again_by_each_thread_with_words_of_its_own(noted):
+    door, places, results = fake_door(), [], []
+    base = cuda.to_device(random(4, 52))
+    xs = [cuda.to_device(X), cuda.to_device(2 * X), base, base[1:, 1:], cuda.to_device(3 * X)]
+
+    def calls():
+        for x in [*xs, *xs[::-1], xs[0], xs[0]]:
+            result = door.enter((x,), (np.float32(1.5),))
+            results.append(result)  # so that no address comes twice
+            words = words_of(noted.launched[-1][2], 19)
+            ends = [array.__cuda_array_interface__["data"][0] for array in (x, result)]
+            assert [words[4], words[14]] == ends and words[5:7] == list(x.shape)
+            places.append((threading.get_ident(), noted.launched[-1][2]))
+
+    calls()
+    thread = threading.Thread(target=calls)
+    thread.start()
+    thread.join()
+    assert len(places) == 24
+    last = {who: [place for one, place in places if one == who][-1] for who, _ in places}
+    assert len(last) == len(set(last.values())) == 2  # each thread's own
+    door.enter((xs[0],), (np.float32(2),))
+    assert words_of(noted.launched[-1][2], 19)[9] == int(np.float32(2).view(np.uint32))
+    with pytest.raises((TypeError, ValueError)):
+        door.enter((xs[0],), (np.ones(3),))
+
+
 def test_a_slice_begins_where_it_begins(noted):
     door = fake_door()
     wide = cuda.to_device(random(9, 80))
