@@ -1,0 +1,1 @@
+"""Your kernel inside PyTorch."""
