@@ -10,6 +10,7 @@ metric         what the clock saw
 ``time``       the GPU alone, calls queued behind a busy kernel, at a size that keeps it busy
 ``behind``     the host, for one call while the GPU has 100 ms of other work
 ``first``      the first call of a process: checks, compilation, plan
+``step``       the host, for a part of a softmax's call, and for what it stands in for
 =============  =====================================================================================
 """
 
@@ -21,12 +22,13 @@ from typing import Any
 
 import numpy as np
 
-from course.backend import one_line
+from course.backend import cuda, one_line
+from course.door.libraries import look_for
 from course.kernels.activation import activation, activation_gradient
 from course.kernels.norm import layer_norm, layer_norm_backward
 from course.kernels.reconstruct.ladder import reconstruct
 from course.kernels.reduce import reduction
-from course.kernels.softmax import softmax, softmax_backward
+from course.kernels.softmax import forward, softmax, softmax_backward
 from course.measure import event_clock
 from course.measure.timing import timing_of
 
@@ -47,6 +49,7 @@ def run(bench):
         firsts(bench, calls)
         hosts(bench, calls)
         behind(bench, calls)
+    steps(bench)
     through(bench)
 
 
@@ -121,7 +124,43 @@ def firsts(bench: Any, calls: dict[str, Call]) -> None:
         bench.figure("door", what, shape_of(what), "float32", "first", "ms", first)
 
 
-def hosts(bench: Any, calls: dict[str, Call]) -> None:
+def steps(bench: Any) -> None:
+    """Keep what the parts of a call cost the host, and a launch of Numba's with the same arrays."""
+    torch = bench.peer("torch")
+    if not torch:
+        return
+    x = torch.zeros(ROWS, COLUMNS, device="cuda")
+    y, look = softmax(x), look_for(x)
+    plan = next(p for p in forward._DOOR.plans.values() if hasattr(p, "parts"))
+    make, where, current, device, _, slots, launch, how = plan.parts()
+
+    def write() -> None:
+        slots[0], slots[1] = where(x), where(y)
+
+    write()
+    ours, theirs = cuda.as_cuda_array(x), cuda.as_cuda_array(y)
+    copy = copied[ROWS, COLUMNS]
+    found = {
+        "look at the array": lambda: look(x),
+        "memory for the result": make,
+        "write addresses": write,
+        "ask for the stream": lambda: current(device),
+        "the driver's launch": lambda: launch(*how),
+        "the whole call": lambda: softmax(x),
+        "PyTorch's call": lambda: torch.nn.functional.softmax(x, 1),
+        "Numba's launch": lambda: copy(ours, theirs),
+        "Numba's view of a tensor": lambda: cuda.as_cuda_array(x),
+    }
+    hosts(bench, found, "step")
+
+
+@cuda.jit
+def copied(x, out):
+    """Copy a matrix, a block for each row."""
+    out[cuda.blockIdx.x, cuda.threadIdx.x] = x[cuda.blockIdx.x, cuda.threadIdx.x]
+
+
+def hosts(bench: Any, calls: dict[str, Call], metric: str = "host") -> None:
     """Keep what calls cost the host, all in turns."""
     found: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(ROUNDS):
@@ -135,7 +174,7 @@ def hosts(bench: Any, calls: dict[str, Call]) -> None:
             found[name].append((time.perf_counter() - start) / CALLS * 1e3)
             bench.cuda.synchronize()
     for name, times in found.items():
-        bench.row("door", name, shape_of(name), "float32", timing_of(times), metric="host")
+        bench.row("door", name, shape_of(name), "float32", timing_of(times), metric=metric)
 
 
 def behind(bench: Any, calls: dict[str, Call]) -> None:
