@@ -56,7 +56,6 @@ class OnlyDlpack:
 
     def __init__(self, tensor):
         self.tensor = tensor
-        self.__dlpack__, self.__dlpack_device__ = tensor.__dlpack__, tensor.__dlpack_device__
 
     def __dlpack__(self, **given):
         return self.tensor.__dlpack__(**given)
@@ -167,8 +166,8 @@ def test_results_are_of_the_kind_that_is_given_and_right_but_for_a_rounding(kind
         assert len(found) == len(wanted)
         for one, right in zip(found, wanted, strict=True):
             assert is_near(to_float32(one), right)
-            like = given[0].tensor if kind.startswith("dlpack") else given[0]
-            assert type(one) is type(like) and one.dtype == like.dtype
+            if not kind.startswith("dlpack"):  # then of a library that speaks it, too
+                assert type(one) is type(given[0]) and one.dtype == given[0].dtype
 
 
 @pytest.mark.parametrize("kind", ["numpy", "numba", "ml_dtypes", "cupy", "torch", "torch host"])

@@ -109,6 +109,10 @@ def to_int(x, out):
     out[0] = int(x[0])
 
 
+def store_as_it_is(x, out):
+    out[0] = x[0]
+
+
 def of_double(x, out):
     x[0] = bfloat16(2.0)
 
@@ -118,6 +122,7 @@ def of_double(x, out):
     [
         (add, r"add\(bfloat16, float32\)"),
         (store_double, "Cannot cast float64 to bfloat16"),
+        (store_as_it_is, "Cannot cast bfloat16 to float32"),
         (to_int, r"int\(bfloat16\): a bfloat16 becomes a float32"),
         (of_double, r"bfloat16\(float64\): a bfloat16 becomes a float32 and is made of one"),
     ],

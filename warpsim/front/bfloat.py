@@ -36,8 +36,13 @@ BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
 
 
 def castable(old: types.Type, new: types.Type) -> bool:
-    """Whether Numba makes one of the other: of bfloat16 only float32, and back."""
+    """Whether a cast makes one of the other: of bfloat16 only float32, and back."""
     return bfloat16 not in (old, new) or old == new or types.float32 in (old, new)
+
+
+def storable(old: types.Type, new: types.Type) -> bool:
+    """Whether an element of one type takes the other as it is: a bfloat16 takes float32 alone."""
+    return castable(old, new) and (old != bfloat16 or new == bfloat16)
 
 
 _QUIET, _INFINITE = np.uint32(0x40), np.uint32(0x7F800000)

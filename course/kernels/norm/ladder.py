@@ -244,10 +244,10 @@ def shifted_factors(gamma, beta, gammas, betas):
     for start in range(4):
         if place < gammas.size // 4:
             near = min(place + start, gamma.size - 1)
-            gammas[start * (gammas.size // 4) + place] = gamma[near]
+            gammas[start * (gammas.size // 4) + place] = float32(gamma[near])
         if place < betas.size // 4:
             near = min(place + start, beta.size - 1)
-            betas[start * (betas.size // 4) + place] = beta[near]
+            betas[start * (betas.size // 4) + place] = float32(beta[near])
 
 
 @functools.cache
