@@ -6,8 +6,8 @@
 Each is registered with `torch.library.custom_op`, as `torch.ops.course.layer_norm`, say: a kernel,
 what its result looks like (for torch.compile, which calls it without numbers), and a gradient.
 Gradients are kernels of the course, too, but for `reconstruct`, whose are three products. Types are
-float32 and float16; under autocast `layer_norm` and `softmax` work in float32, as PyTorch's do.
-Without a GPU the simulator computes.
+float32, float16 and bfloat16; under autocast `layer_norm` and `softmax` work in float32, as
+PyTorch's do. Without a GPU the simulator computes.
 
 PyTorch's dispatcher calls an operator written in Python by way of a dozen other functions, which
 costs the host more than the front door itself. So where nothing but tensors is at work (see
@@ -207,7 +207,7 @@ def layer_norm(
 
     Parameters
     ----------
-    x : tensor, shape (..., columns), float32 or float16
+    x : tensor, shape (..., columns), float32, float16 or bfloat16
     gamma, beta : tensor, shape (columns,), optional
     eps : float
     activation : str, optional
@@ -246,7 +246,7 @@ SOFTMAX = Operator(
 
 
 def softmax(x: Tensor) -> Tensor:
-    """The softmax along the last axis, of float32 or float16; as `course.kernels.softmax`."""
+    """The softmax along the last axis, of any of the three types; as `course.kernels.softmax`."""
     return SOFTMAX(x)
 
 

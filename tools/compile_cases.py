@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
+from numba import float32, void
 
 from course.compiler import toolchain
 from course.kernels import activation, convolution, linear, norm, products, reconstruct, reduce
@@ -85,7 +85,7 @@ class Case:
 
     name: str
     kernel: Any
-    declared: str | None = None
+    declared: Any = None
     capability: tuple[int, int] = (5, 0)
     before: tuple[int, int] = (99, 0)
 
@@ -150,6 +150,7 @@ NORM_LENGTHS = {
         (16_001, False), (32_768, True), (65_536, True), (65_535, False),
     ),
     "float16": ((768, True), (1000, False), (4096, True), (65_536, True)),
+    "bfloat16": ((768, True), (1000, False), (4096, True), (65_536, True)),
 }  # fmt: skip
 
 
@@ -157,9 +158,9 @@ def of_norm() -> Iterator[Case]:
     """LayerNorm, for a shape and a form."""
     yield Case("norm: activate, gelu", norm.activate("gelu"), f"void({_TWO})")
     for kind, lengths in NORM_LENGTHS.items():
-        rows, columns = f"{kind}[:, ::1]", f"{kind}[::1]"
-        types = f"void({rows}, {columns}, {columns}, float32, {rows})"
-        back = f"void({rows}, {rows}, {columns}, float32, {rows}, {_TWO}, {_TWO})"
+        rows, columns, sums = WORDS[kind][:, ::1], WORDS[kind][::1], float32[:, ::1]
+        types = void(rows, columns, columns, float32, rows)
+        back = void(rows, rows, columns, float32, rows, sums, sums)
         for length, aligned in lengths:
             where = f"{length}{'' if aligned else ' unaligned'}, {kind}"
             step = norm.LADDER[norm.method_for("auto", length, aligned, kind, given=(0, False))]
@@ -186,11 +187,12 @@ def of_activation() -> Iterator[Case]:
     """Activations and their gradients."""
     for name, (forward, backward) in activation.FUNCTIONS.items():
         for stored in WORDS:
-            array, shape = f"{stored}[::1]", activation.SHAPES["sm_90", np.dtype(stored).itemsize]
+            array = WORDS[stored][::1]
+            shape = activation.SHAPES["sm_90", WORDS[stored].bitwidth // 8]
             for label, function, types, makers in (
-                (name, forward, f"void({array}, {array})", (activation.wide, activation.each)),
+                (name, forward, void(array, array), (activation.wide, activation.each)),
                 (
-                    f"{name} gradient", backward, f"void({array}, {array}, {array})",
+                    f"{name} gradient", backward, void(array, array, array),
                     (activation.wide_gradient, activation.each_gradient),
                 ),
             ):  # fmt: skip
@@ -219,9 +221,9 @@ def of_reduce() -> Iterator[Case]:
 
 def of_softmax() -> Iterator[Case]:
     """Softmax and its gradient, at some lengths."""
-    for stored, aligned in (("float32", True), ("float16", True), ("float32", False)):
-        rows, about = f"{stored}[:, ::1]", f"{stored}{'' if aligned else ', unaligned'}"
-        types, back = f"void({rows}, {rows})", f"void({rows}, {rows}, {rows})"
+    for stored, aligned in (*((word, True) for word in WORDS), ("float32", False)):
+        rows, about = WORDS[stored][:, ::1], f"{stored}{'' if aligned else ', unaligned'}"
+        types, back = void(rows, rows), void(rows, rows, rows)
         for label, threads in softmax.ONLINE_THREADS.items():
             kernel = softmax.online(stored, threads, aligned)
             yield Case(f"softmax: online, {label}, {about}", kernel, types)

@@ -22,6 +22,8 @@ import numpy as np
 
 from course import backend
 from course.door import launches as packing
+from course.door.bfloat import BFLOAT16
+from course.door.layout import name_of
 from course.door.libraries import GO_BETWEENS, LOOKS, Seen, look_for
 from course.door.plans import About, Array, HostPlan, NumbaPlan, PackedPlan
 
@@ -211,6 +213,11 @@ class Door:
             try:
                 return PackedPlan(about).quick()
             except packing.NotPacked as problem:
+                if any(one is not None and one.dtype == BFLOAT16 for one in about.seen):
+                    raise TypeError(
+                        f"{self.name}: bfloat16 needs packed launches, which cannot be had here "
+                        f"({backend.one_line(problem)}): convert to float32 or float16"
+                    ) from problem
                 warnings.warn(
                     f"{self.name}: launches go through Numba, which costs some 20 µs more a call: "
                     f"{backend.one_line(problem)}",
@@ -261,14 +268,15 @@ def _from_dlpack(array: Any, name: str) -> Any:
     if not hasattr(array, "__dlpack__") or not hasattr(array, "__dlpack_device__"):
         raise TypeError(f"{name} is {type(array).__name__}: give an array of {KNOWN}")
     kind = int(array.__dlpack_device__()[0])
-    if kind == 1:
-        return np.from_dlpack(array)
-    for package in GO_BETWEENS:
-        with contextlib.suppress(ImportError):
+    packages = ("numpy", "torch") if kind == 1 else GO_BETWEENS
+    for package in packages:  # each lacks some types: NumPy has no bfloat16
+        with contextlib.suppress(ImportError, TypeError, ValueError, RuntimeError, BufferError):
             return __import__(package).from_dlpack(array)
+    where = "the host" if kind == 1 else "the GPU"
+    needed = "PyTorch, for NumPy has no such type" if kind == 1 else "CuPy or PyTorch"
     raise TypeError(
-        f"{name} is {type(array).__name__}, which lies on the GPU: taking it over needs CuPy or "
-        f"PyTorch; or give an array of {KNOWN}"
+        f"{name} is {type(array).__name__}, which lies on {where}: taking it over needs {needed}; "
+        f"or give an array of {KNOWN}"
     )
 
 
@@ -302,7 +310,8 @@ def _check_out(out: Seen, result: Result) -> None:
     shape, dtype = tuple(result[0]), np.dtype(result[1])
     if (out.shape, out.dtype) != (shape, dtype):
         raise ValueError(
-            f"out is {out.dtype} of shape {out.shape}; it must be {dtype} of shape {shape}"
+            f"out is {name_of(out.dtype)} of shape {out.shape}; it must be {name_of(dtype)} of "
+            f"shape {shape}"
         )
 
 

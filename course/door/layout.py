@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from course import backend
+from course.door.bfloat import BFLOAT16, bfloat16
 
 #: Layouts have addresses that no memory has: the slot is in their upper bits.
 _SLOT_BITS = 48
@@ -103,7 +104,14 @@ class Layout(Shaped):
         layout = "A"
         if not (0 in self.strides and self.size):
             layout = "C" if self.is_c_contiguous() else "F" if self.is_f_contiguous() else "A"
-        return types.Array(numpy_support.from_dtype(self.dtype), self.ndim, layout)
+        known = self.dtype != BFLOAT16
+        element = numpy_support.from_dtype(self.dtype) if known else bfloat16
+        return types.Array(element, self.ndim, layout)
+
+
+def name_of(dtype: Any) -> str:
+    """What a type of element is called: "float32", "bfloat16"."""
+    return "bfloat16" if dtype == BFLOAT16 else str(dtype)
 
 
 def in_c_order(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from course import backend
+from course.door.bfloat import BFLOAT16
 from course.door.launches import SIMULATED, device_of
 from course.door.layout import Shaped, in_c_order
 
@@ -42,6 +43,12 @@ class Library:
     def convert(self, name: str, dtype: str) -> str:
         """How a user converts an array of that name."""
         return f"{name}.astype('{dtype}')"
+
+    def as_bfloat16(self, name: str) -> str:
+        """How a user says that integers of 16 bits are a bfloat16's bits."""
+        return (
+            f"{name}.view(BFLOAT16), of course.kernels.arrays, or {name}.view(ml_dtypes.bfloat16)"
+        )
 
     def to_host(self, array: Any) -> np.ndarray:
         """The array as NumPy's, without a copy."""
@@ -83,6 +90,16 @@ class HostArrays(Library):
         return array[0]
 
 
+class NamedArrays(HostArrays):
+    """NumPy, with the bfloat16 of the package ml_dtypes."""
+
+    def to_host(self, array: Any) -> np.ndarray:
+        return array.view(BFLOAT16)
+
+    def from_host(self, array: np.ndarray) -> Any:
+        return array.view(_named_bfloat16()) if array.dtype == BFLOAT16 else array
+
+
 class NumbaArrays(Library):
     """numba.cuda, or the simulator: arrays work on the default stream."""
 
@@ -110,9 +127,10 @@ class CuPyArrays(Library):
         return self.current().ptr
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:
-        return self.cupy.empty(shape, dtype)
+        return self.cupy.empty(shape, _named_bfloat16() if dtype == BFLOAT16 else dtype)
 
     def maker(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Callable[[], Any]:
+        dtype = _named_bfloat16() if dtype == BFLOAT16 else dtype
         return functools.partial(self.cupy.ndarray, shape, dtype)
 
     def address(self, array: Any) -> int:
@@ -122,10 +140,22 @@ class CuPyArrays(Library):
         return self.cupy.cuda.ExternalStream(stream, device)
 
 
-class TorchArrays(Library):
+class Tensors(Library):
+    """PyTorch."""
+
+    name = "PyTorch"
+
+    def convert(self, name: str, dtype: str) -> str:
+        return f"{name}.to(torch.{dtype})"
+
+    def as_bfloat16(self, name: str) -> str:
+        return f"{name}.view(torch.bfloat16)"
+
+
+class TorchArrays(Tensors):
     """PyTorch, on the GPU."""
 
-    name, on_device, lends = "PyTorch", True, True
+    on_device, lends = True, True
 
     def __init__(self) -> None:
         import torch
@@ -137,13 +167,11 @@ class TorchArrays(Library):
         guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
         self.strided = getattr(guards, "_empty_strided_cuda", None)
         self.types = {np.dtype(name): getattr(torch, name) for name in TORCH_TYPES}
+        self.types[BFLOAT16] = torch.bfloat16
         self.devices: dict[int, Any] = {}
 
     def _current(self, device: int) -> int:
         return self.torch.cuda.current_stream(device).cuda_stream
-
-    def convert(self, name: str, dtype: str) -> str:
-        return f"{name}.to(torch.{dtype})"
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:
         place = self.devices.get(device) or self.devices.setdefault(
@@ -169,20 +197,22 @@ class TorchArrays(Library):
         return self.torch.cuda.stream(self.torch.cuda.ExternalStream(stream, device))
 
 
-class TorchOnHost(Library):
+class TorchOnHost(Tensors):
     """PyTorch, in the host's memory."""
 
-    name = "PyTorch"
-
-    def convert(self, name: str, dtype: str) -> str:
-        return f"{name}.to(torch.{dtype})"
-
     def to_host(self, array: Any) -> np.ndarray:
-        return array.detach().numpy()
+        import torch
+
+        array = array.detach()
+        if array.dtype == torch.bfloat16:
+            return array.view(torch.int16).numpy().view(BFLOAT16)
+        return array.numpy()
 
     def from_host(self, array: np.ndarray) -> Any:
         import torch
 
+        if array.dtype == BFLOAT16:
+            return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
         return torch.from_numpy(array)
 
 
@@ -203,12 +233,19 @@ TORCH_TYPES = (
 )  # fmt: skip
 
 
+def _named_bfloat16() -> np.dtype:
+    """The bfloat16 of the package ml_dtypes, which CuPy has, too."""
+    from ml_dtypes import bfloat16
+
+    return np.dtype(bfloat16)
+
+
 @functools.cache
 def library(name: str) -> Library:
     """The library that facts name."""
     made: dict[str, Callable[[], Library]] = {
-        "numpy": HostArrays, "numba": NumbaArrays, "cupy": CuPyArrays, "torch": TorchArrays,
-        "torch on host": TorchOnHost, "foreign": Foreign,
+        "numpy": HostArrays, "ml_dtypes": NamedArrays, "numba": NumbaArrays, "cupy": CuPyArrays,
+        "torch": TorchArrays, "torch on host": TorchOnHost, "foreign": Foreign,
     }  # fmt: skip
     return made[name]()
 
@@ -231,13 +268,13 @@ def handle_of(stream: Any) -> int:
 
 
 def _look_numpy(array: np.ndarray) -> tuple[tuple, int]:
-    return ("numpy", array.shape, array.strides, array.dtype.str, -1, not array.flags.writeable), 0
+    return ("numpy", array.shape, array.strides, array.dtype, -1, not array.flags.writeable), 0
 
 
 def _look_cupy(array: Any) -> tuple[tuple, int]:
     data = array.data
     return (
-        ("cupy", array.shape, array.strides, array.dtype.char, data.device_id, False), data.ptr
+        ("cupy", array.shape, array.strides, array.dtype, data.device_id, False), data.ptr
     )  # fmt: skip
 
 
@@ -245,7 +282,7 @@ def _look_numba(array: Any) -> tuple[tuple, int]:
     address = array.device_ctypes_pointer.value or 0
     stream = array.stream
     return (
-        ("numba", array.shape, array.strides, array.dtype.str, _numba_device(array), False,
+        ("numba", array.shape, array.strides, array.dtype, _numba_device(array), False,
          handle_of(stream) if stream else 0),
         address,
     )  # fmt: skip
@@ -257,7 +294,7 @@ def _numba_device(array: Any) -> int:
 
 
 def _look_simulated(array: Any) -> tuple[tuple, int]:
-    return ("numba", array.shape, array.strides, array.dtype.str, SIMULATED, False), 0
+    return ("numba", array.shape, array.strides, array.dtype, SIMULATED, False), 0
 
 
 def _look_torch(array: Any) -> tuple[tuple, int]:
@@ -333,7 +370,7 @@ class Seen(Shaped):
     shape, strides : tuple of int
         Strides in bytes.
     dtype : numpy.dtype or str
-        A text where NumPy has no such type.
+        `BFLOAT16`, whosever it is; else a text where NumPy has no such type.
     device : int
         The number of the GPU; below 0 for the host and the simulator.
     read_only, wants_gradient : bool
@@ -349,10 +386,15 @@ class Seen(Shaped):
         if name.startswith("torch"):
             word = str(element).removeprefix("torch.")
             self.dtype = np.dtype(word) if word in TORCH_TYPES else str(element)
+            if word == "bfloat16":
+                self.dtype = BFLOAT16
             size = element.itemsize
             strides = None if strides is None else tuple(size * step for step in strides)
         else:
             self.dtype = np.dtype(element)
+            if self.dtype.name == "bfloat16":  # of ml_dtypes
+                self.dtype = BFLOAT16
+                self.library = library("ml_dtypes") if name == "numpy" else self.library
             size = self.dtype.itemsize
         self.strides = in_c_order(self.shape, size) if strides is None else tuple(strides)
 

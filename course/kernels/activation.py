@@ -3,9 +3,9 @@
 >>> y = activation(x, "silu")              # NumPy in, NumPy out; GPU arrays stay there
 >>> dx = activation_gradient(dy, x, "silu")
 
-Each function is a device function of float32; arrays hold float32 or float16. `LADDER` has the
-kernels around it: one element a thread, then several with wide loads. All move each element once in
-and once out; the functions must hide behind that.
+Each function is a device function of float32; arrays hold float32, float16 or bfloat16. `LADDER`
+has the kernels around it: one element a thread, then several with wide loads. All move each element
+once in and once out; the functions must hide behind that.
 
 Source: Hendrycks, Gimpel, "Gaussian Error Linear Units", arXiv:1606.08415; Ramachandran, Zoph, Le,
 "Searching for Activation Functions", arXiv:1710.05941. At minus infinity GELU and SiLU are -0,
@@ -19,11 +19,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numba import float32, int32, int64
 
 from course.backend import cuda
 from course.door.door import Door, Result, Stream
+from course.door.layout import name_of
 from course.kernels.arrays import WIDE, WORDS, Array, alike, are_aligned, flat, known
 from course.kernels.intrinsics import load4, store4
 
@@ -334,7 +334,7 @@ LADDER = ("each", "wide")  # the steps
 def shape_for(stored: str) -> ActivationShape:
     """The shape for this GPU and type of element."""
     newer = tuple(cuda.get_current_device().compute_capability) >= (8, 0)
-    return SHAPES["sm_90" if newer else "sm_75", np.dtype(stored).itemsize]
+    return SHAPES["sm_90" if newer else "sm_75", WORDS[stored].bitwidth // 8]
 
 
 def configured(name: str, *arrays: Array, method: str = "wide", stream: int = 0) -> Callable:
@@ -343,7 +343,8 @@ def configured(name: str, *arrays: Array, method: str = "wide", stream: int = 0)
     Arrays that four elements at once do not fit, slices that begin in between, take "each".
     """
     forward = len(arrays) == 2
-    function, size, stored = FUNCTIONS[name][not forward], arrays[-1].size, str(arrays[-1].dtype)
+    function, size = FUNCTIONS[name][not forward], arrays[-1].size
+    stored = name_of(arrays[-1].dtype)
     if method == "wide" and are_aligned(*arrays):
         shape = shape_for(stored)
         kernel = (wide if forward else wide_gradient)(function, stored, shape)
@@ -387,7 +388,8 @@ def activation(
     Parameters
     ----------
     x : array of any shape
-        Of NumPy, CuPy, PyTorch or numba.cuda, float32 or float16. On the GPU in C order.
+        Of NumPy, CuPy, PyTorch or numba.cuda, float32, float16 or bfloat16. On the GPU in C
+        order.
     name : str
         Of `FUNCTIONS`: "gelu", "gelu erf", "gelu tanh", "silu" (Swish), "sigmoid", "relu".
     out : array, optional

@@ -12,21 +12,24 @@ import numpy as np
 from numba import float32
 from numba.types import float16
 
+from course.door.bfloat import BFLOAT16, bfloat16
 from course.door.door import Result
+from course.door.layout import name_of
 from course.door.libraries import Seen
 
 Array = Any  # of NumPy, CuPy, PyTorch or numba.cuda
 
-STORED = (np.float32, np.float16)  # what elements may be
+STORED = (np.float32, np.float16, BFLOAT16)  # what elements may be
 WIDE = 4  # elements in a wide access
-WORDS = {"float32": float32, "float16": float16}  # numba's type of a stored element
+#: Numba's type of a stored element, by `name_of`.
+WORDS = {"float32": float32, "float16": float16, "bfloat16": bfloat16}
 
 
 # --- what is given --------------------------------------------------------------------------------
 
 
 def checked(array: Seen, name: str, like: Seen | None = None) -> Seen:
-    """The array, if it holds float32 or float16, and is shaped and typed as `like`.
+    """The array, if it holds one of `STORED`, and is shaped and typed as `like`.
 
     Raises
     ------
@@ -36,14 +39,16 @@ def checked(array: Seen, name: str, like: Seen | None = None) -> Seen:
         When shape or type are not those of `like`.
     """
     if array.dtype not in STORED:
+        bits = array.dtype == np.uint16
         raise TypeError(
-            f"{name} holds {array.dtype}; it must hold float32 or float16: convert it, "
+            f"{name} holds {array.dtype}; it must hold float32, float16 or bfloat16: convert it, "
             f"{array.library.convert(name, 'float32')}"
+            + (f"; bits of bfloat16 are {array.library.as_bfloat16(name)}" if bits else "")
         )
     if like is not None and (array.shape, array.dtype) != (like.shape, like.dtype):
         raise ValueError(
-            f"{name} is {array.dtype} of shape {array.shape}; it must be {like.dtype} of "
-            f"shape {like.shape}"
+            f"{name} is {name_of(array.dtype)} of shape {array.shape}; it must be "
+            f"{name_of(like.dtype)} of shape {like.shape}"
         )
     return array
 

@@ -3,9 +3,9 @@
 >>> reduction(x)                                # the sum, a float32; NumPy in, a number out
 >>> reduction(x, "max", out=place)              # an array of one float32 on the GPU stays there
 
-Elements are float32 or float16, partial results float32. NaN stays NaN, in a maximum, too. The work
-is to read each element once: 4 bytes of float32 and one operation. What the steps change is how
-partial results meet: at one address, in shared memory, by shuffles, in registers.
+Elements are float32, float16 or bfloat16, partial results float32. NaN stays NaN, in a maximum,
+too. The work is to read each element once: 4 bytes of float32 and one operation. What the steps
+change is how partial results meet: at one address, in shared memory, by shuffles, in registers.
 
 Source: Harris, "Optimizing Parallel Reduction in CUDA", NVIDIA 2007; CUDA C++ Programming Guide,
 `__threadfence`, for the last block. The softmax of rows is in `course.kernels.softmax`.
@@ -424,7 +424,8 @@ def reduction(
     Parameters
     ----------
     x : array of any shape
-        Of NumPy, CuPy, PyTorch or numba.cuda, float32 or float16. On the GPU in C order.
+        Of NumPy, CuPy, PyTorch or numba.cuda, float32, float16 or bfloat16. On the GPU in C
+        order.
     kind : {"sum", "max"}
     out : array of one float32, optional
         On the GPU: where to write; nothing is waited for.

@@ -177,7 +177,7 @@ def test_no_elements_are_no_work(shape):
 
 def test_wrong_input_is_refused_with_what_to_do():
     x = np.zeros(6, np.float32)
-    with pytest.raises(TypeError, match="x holds float64; it must hold float32 or float16"):
+    with pytest.raises(TypeError, match="x holds float64; it must hold float32, float16 or bf"):
         activation(np.zeros(4))
     with pytest.raises(TypeError, match="x holds int64"):
         activation(np.zeros(4, np.int64))

@@ -24,6 +24,7 @@ from warpsim.code.accesscode import Accesses, bare, spelled_tuple
 from warpsim.code.callcode import emit_call, is_pure
 from warpsim.front import operators
 from warpsim.front.assigned import DoubtfulReads
+from warpsim.front.bfloat import bfloat16
 from warpsim.front.liveness import Scopes
 from warpsim.front.names import FOLDED, MISSING, Site, folded
 from warpsim.front.oracle import of_value, plain, unify
@@ -151,6 +152,8 @@ class Emitter(Accesses, DoubtfulReads):
             parts = [self.convert("x", a, b) for a, b in zip(old, new, strict=True)]
             functions = ", ".join(f"lambda x: {part}" for part in parts)
             return f"convert_tuple({code}, ({functions},))"
+        if old == bfloat16:
+            code = f"widened({bare(code)})"
         literal = _literal(code)
         if literal is not None:
             value = operators.CONVERT[new](literal)

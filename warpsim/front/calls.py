@@ -12,6 +12,7 @@ from numba import types
 from numba.np.numpy_support import ufunc_find_matching_loop
 
 from warpsim.front import intrinsics
+from warpsim.front.bfloat import ALONE, castable
 from warpsim.front.elementwise import total_type, ufunc_type
 from warpsim.front.names import MISSING, KernelName, Source
 from warpsim.front.oracle import best_signature, method_type, of_dtype, plain, resolve
@@ -185,6 +186,8 @@ def _cast(typer: Expressions, node: ast.Call, function: Any, cast: types.Type, a
         listed = ", ".join(str(kind) for kind in arguments)
         raise typer.source.refused(node, f"{ast.unparse(node.func)}({listed}) needs one number")
     (kind,) = arguments
+    if not castable(plain(kind), cast):
+        raise typer.source.refused(node, f"{ast.unparse(node.func)}({kind}): {ALONE}")
     if function is float:
         cast = kind if isinstance(kind, types.Float) else types.float64
     elif function is int:

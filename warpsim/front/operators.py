@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from warpsim.front.bfloat import bfloat16, rounded, widened
 from warpsim.run import complexes
 
 ndarray = np.ndarray
@@ -333,6 +334,7 @@ CONVERT: dict[types.Type, Callable] = {
     types.int64: int64,
     types.float64: float64,
     types.complex128: complex128,
+    bfloat16: rounded,
 }
 for _name in ("int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64"):
     CONVERT[getattr(types, _name)] = _to_integer(np.dtype(_name))
@@ -400,7 +402,11 @@ def _as_dtype(x, dtype: np.dtype):
     return x if getattr(x, "dtype", None) == dtype else CONVERT_DTYPE[dtype](x)
 
 
-CONVERT_DTYPE = {np.dtype(c.__name__.rstrip("_")): c for c in CONVERT.values()}
+CONVERT_DTYPE = {
+    np.dtype(convert.__name__.rstrip("_")): convert
+    for kind, convert in CONVERT.items()
+    if kind != bfloat16
+}
 
 
 def _special(name: str) -> Callable:
@@ -435,4 +441,5 @@ NAMESPACE: dict[str, Any] = {
     "minimum": minimum,
     "maximum": maximum,
     "UNSET": UNSET,
+    "widened": widened,
 }  # fmt: skip

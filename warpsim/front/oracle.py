@@ -17,6 +17,7 @@ import numpy as np
 from numba import from_dtype, types
 from numba.core.errors import NumbaError, UnsupportedError
 
+from warpsim.front.bfloat import BFLOAT16, bfloat16
 from warpsim.host.interface import device_memory
 
 #: In CUDA these give floats: the same float type, float64 for integers. Core Numba says int64.
@@ -231,6 +232,8 @@ def of_dtype(dtype: Any) -> types.Type | None:
         return types.boolean
     try:
         dtype = np.dtype(dtype)
+        if dtype == BFLOAT16:
+            return bfloat16
         if dtype.byteorder == ">":
             return None
         kind = from_dtype(dtype)
@@ -239,10 +242,10 @@ def of_dtype(dtype: Any) -> types.Type | None:
     return kind if isinstance(kind, elements) else None
 
 
-#: Numbers that arrays and variables may hold here: others, such as bfloat16, Numba has, too.
+#: Numbers that arrays and variables may hold here: others, such as a bfloat16, Numba has, too.
 _ELEMENTS = frozenset(
     "bool boolean int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 "
-    "complex64 complex128".split()
+    "complex64 complex128 bfloat16".split()
 )
 
 
@@ -251,7 +254,7 @@ def dtype_of(kind: types.Type) -> np.dtype:
     """The NumPy dtype of a number's or a record's type."""
     if isinstance(kind, types.Record):
         return kind.dtype
-    name = {"bool": "bool_", "boolean": "bool_"}.get(str(kind), str(kind))
+    name = {"bool": "bool_", "boolean": "bool_", "bfloat16": "uint16"}.get(str(kind), str(kind))
     if not hasattr(np, name):
         raise UnsupportedError(f"elements of type {kind} are not supported by the simulator")
     return np.dtype(getattr(np, name))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from numba import types
 
+from warpsim.front.bfloat import Bfloat16
 from warpsim.front.oracle import plain
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _unfit(name: str, array: Any, index: Any, count: int) -> str | None:
     parts = list(index) if isinstance(index, types.BaseTuple) else [index]
     if not isinstance(array, types.Array):
         return f"{name} needs an array, not {array}"
-    if not isinstance(array.dtype, types.Integer | types.Float):
+    if not isinstance(array.dtype, types.Integer | types.Float | Bfloat16):
         return f"{name} needs an array of integers or floats, not of {array.dtype}"
     if array.ndim == 0:
         return f"{name} needs an array with an axis, not one of a single element"

@@ -15,6 +15,7 @@ from typing import Any
 
 from numba import types
 
+from warpsim.front.bfloat import storable
 from warpsim.front.expressions import Conflict, Expressions
 from warpsim.front.names import MISSING, Source, folded, typing_error
 from warpsim.front.oracle import plain, unify
@@ -208,7 +209,7 @@ class Typer(Expressions):
         if isinstance(part, types.EnumMember | types.IntEnumMember) and part == given:
             return
         complex_lost = isinstance(given, types.Complex) and not isinstance(part, types.Complex)
-        if not isinstance(given, number) or complex_lost:
+        if not isinstance(given, number) or complex_lost or not storable(given, part):
             raise self.source.refused(target, f"Cannot cast {kind} to {element}: {array}")
 
     def do_If(self, node: ast.If) -> None:

@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from warpsim.front.bfloat import BFLOAT16
 from warpsim.front.names import Unsupported
 from warpsim.host.interface import device_memory
 from warpsim.run.masks import Mask
@@ -102,6 +103,7 @@ def global_array(memory: ndarray, name: str) -> Array:
 
     A part, such as ``x[3:]`` or ``x[::2]``, stays where it lies in its allocation.
     """
+    memory = memory.view(np.uint16) if memory.dtype == BFLOAT16 else memory
     owner = memory
     while isinstance(owner.base, ndarray):
         owner = owner.base

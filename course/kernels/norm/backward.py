@@ -24,7 +24,7 @@ from numba import float32, int32, int64
 
 from course.backend import cuda
 from course.door.door import Door, Result, Stream
-from course.door.layout import workspace
+from course.door.layout import name_of, workspace
 from course.door.libraries import Seen
 from course.kernels.arrays import (
     Array,
@@ -427,7 +427,7 @@ def prepared_backward(
     some = [workspace(shape_of_sums, np.float32) for _ in range(2)]
     if method == "registers":
         full = shape.full(columns, aligned)
-        form = Form(str(dx.dtype), aligned, full, gamma is not None)
+        form = Form(name_of(dx.dtype), aligned, full, gamma is not None)
         kernel = backward_in_registers(shape, form, parameters)
         factor = constant(1, 1) if gamma is None else gamma
         call = kernel[blocks, shape.threads, stream]

@@ -3,7 +3,7 @@
 Each row x of length n becomes ``(x - mean) / sqrt(variance + eps) * gamma + beta``, with the
 variance as the mean of ``(x - mean)**2``: Ba, Kiros, Hinton, "Layer Normalization",
 arXiv:1607.06450. All kernels take x (rows, columns), gamma (columns,), beta (columns,), eps, out
-(rows, columns); x, out, gamma and beta hold float32 or float16, sums are float32.
+(rows, columns); x, out, gamma and beta hold float32, float16 or bfloat16, sums are float32.
 
 Here is also what all steps have in common: `NormStep`, and how threads share rows, `RowShape`. How
 a step is launched stands below its kernel.
@@ -44,7 +44,7 @@ class Form:
 
     Attributes
     ----------
-    kind : {"float32", "float16"}
+    kind : {"float32", "float16", "bfloat16"}
         What the result is stored as.
     aligned : bool
         Rows, gamma and beta can be accessed four numbers at a time.

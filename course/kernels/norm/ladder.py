@@ -15,13 +15,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numba import float32
+from numba import float32, void
 
 from course.backend import cuda
 from course.door.door import Door, Result, Stream
-from course.door.layout import workspace
+from course.door.layout import name_of, workspace
 from course.door.libraries import Seen
 from course.kernels.arrays import (
+    WORDS,
     Array,
     are_aligned,
     checked,
@@ -145,11 +146,12 @@ def layer_norm(
 
     Parameters
     ----------
-    x : array, shape (..., columns), float32 or float16
+    x : array, shape (..., columns), float32, float16 or bfloat16
         Of NumPy, CuPy, PyTorch or numba.cuda; on the GPU a row's numbers lie side by side, and
         rows of a matrix may lie apart.
-    gamma, beta : array, shape (columns,), float32 or float16, optional
-        Without them as if they were ones and zeros.
+    gamma, beta : array, shape (columns,), optional
+        Of x's type or float32; beside float32, of any of the three. Without them as if they were
+        ones and zeros.
     eps : float
         Added to the variance, 0 or more.
     out : array, optional
@@ -198,10 +200,10 @@ def prepared(
     aligned = rows_are_aligned(x, out, gamma, beta)
     matters = method == BOTH or (method == "auto" and columns > min(ALONE.values()))
     whole = not matters or _are_whole(x, out)
-    method = method_for(method, columns, aligned, str(x.dtype), whole=whole)
+    method = method_for(method, columns, aligned, name_of(x.dtype), whole=whole)
     step = LADDER[method]
     fused = activation if step.fused else None
-    kind = str(out.dtype)
+    kind = name_of(out.dtype)
     form = Form(
         kind, aligned, 0, gamma is not None, beta is not None, fused, in_l2=can_keep(kind)
     )  # fmt: skip
@@ -242,10 +244,10 @@ def shifted_factors(gamma, beta, gammas, betas):
     for start in range(4):
         if place < gammas.size // 4:
             near = min(place + start, gamma.size - 1)
-            gammas[start * (gammas.size // 4) + place] = gamma[near]
+            gammas[start * (gammas.size // 4) + place] = float32(gamma[near])
         if place < betas.size // 4:
             near = min(place + start, beta.size - 1)
-            betas[start * (betas.size // 4) + place] = beta[near]
+            betas[start * (betas.size // 4) + place] = float32(beta[near])
 
 
 @functools.cache
@@ -275,10 +277,18 @@ def check_rows(x: Seen, factors: dict[str, Seen | None], eps: float) -> int:
             f"{LONGEST:,} numbers"
         )
     for name, factor in factors.items():
-        if factor is not None and checked(factor, name).shape != shape[-1:]:
+        if factor is None:
+            continue
+        if checked(factor, name).shape != shape[-1:]:
             raise ValueError(
                 f"{name} has the shape {factor.shape}; x has rows of {shape[-1]} numbers, "
                 f"so it must be {shape[-1:]}"
+            )
+        held = name_of(x.dtype)
+        if factor.dtype not in (x.dtype, np.float32) and held != "float32":
+            raise TypeError(
+                f"{name} holds {name_of(factor.dtype)}, x {held}: of types of 16 bits take one, "
+                f"{factor.library.convert(name, held)}"
             )
     if not isinstance(eps, int | float | np.number):
         raise TypeError(f"eps is {type(eps).__name__}: give a number, 0 or more")
@@ -287,10 +297,10 @@ def check_rows(x: Seen, factors: dict[str, Seen | None], eps: float) -> int:
     return shape[-1]
 
 
-def _types(x: Array, gamma: Array, beta: Array, out: Array) -> str:
+def _types(x: Array, gamma: Array, beta: Array, out: Array) -> Any:
     """Signature of a step's kernel for arrays on the GPU, whose rows have no gaps between them."""
-    rows, more_rows = (f"{array.dtype}[:, ::1]" for array in (x, out))
-    return f"void({rows}, {gamma.dtype}[::1], {beta.dtype}[::1], float32, {more_rows})"
+    x, gamma, beta, out = (WORDS[name_of(array.dtype)] for array in (x, gamma, beta, out))
+    return void(x[:, ::1], gamma[::1], beta[::1], float32, out[:, ::1])
 
 
 def _are_whole(*arrays: Array) -> bool:

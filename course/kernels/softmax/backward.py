@@ -3,9 +3,9 @@
 >>> dx = softmax_backward(dy, y)         # y is the softmax's result; NumPy in, NumPy out
 >>> softmax_backward(dy, y, out=dy)      # in place
 
-y is all that is kept from the way forward, not x. Rows hold float32 or float16, sums are float32.
-NaN in a row of y, or in dy, makes all of that row NaN. Method "two passes" reads both arrays twice,
-"registers" once: then three arrays travel, as many as must.
+y is all that is kept from the way forward, not x. Rows hold float32, float16 or bfloat16, sums are
+float32. NaN in a row of y, or in dy, makes all of that row NaN. Method "two passes" reads both
+arrays twice, "registers" once: then three arrays travel, as many as must.
 """
 
 import functools
@@ -15,6 +15,7 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.door.door import Door, Result, Stream
+from course.door.layout import name_of
 from course.door.libraries import Seen
 from course.kernels.arrays import WIDE, WORDS, Array, alike, known, matrix, rows_are_aligned
 from course.kernels.softmax.forward import (
@@ -125,8 +126,8 @@ def backward_in_registers(
 
 BACKWARD = ("two passes", "registers")  # the steps
 #: Accesses of four elements, of each array: what a thread has where there are threads enough.
-#: float16's are half as many bytes. Not measured yet.
-MOST_ACCESSES = {"float32": 2, "float16": 4}
+#: Those of 16 bits are half as many bytes. Not measured yet.
+MOST_ACCESSES = {"float32": 2, "float16": 4, "bfloat16": 4}
 #: Elements of the longest row in registers, by alignment: 1,024 threads have 64 registers each.
 LONGEST = {True: 16_384, False: 8192}
 
@@ -142,7 +143,7 @@ def configured_backward(
     aligned = rows_are_aligned(dy, y, dx)
     if method == "two passes" or columns > LONGEST[aligned]:
         return softmax_backward_two_passes[rows, THREADS, stream]
-    stored = str(y.dtype)
+    stored = name_of(y.dtype)
     shape = shape_for(columns, MOST_ACCESSES[stored])
     kernel = backward_in_registers(stored, shape, aligned, shape.full(columns, aligned))
     return kernel[-(-rows // shape.rows), (shape.row_threads, shape.rows), stream]
@@ -171,8 +172,8 @@ def softmax_backward(
     Parameters
     ----------
     dy : array, shape (..., columns)
-        The gradient of the softmax's result; of NumPy, CuPy, PyTorch or numba.cuda, float32 or
-        float16. On the GPU the elements of a row lie side by side.
+        The gradient of the softmax's result; of NumPy, CuPy, PyTorch or numba.cuda, float32,
+        float16 or bfloat16. On the GPU the elements of a row lie side by side.
     y : array
         The softmax's result, of dy's shape and type.
     out : array, optional

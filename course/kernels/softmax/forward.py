@@ -4,8 +4,8 @@
 >>> softmax(x, out=x)                    # in place
 
 The maximum is subtracted so that no exponential overflows; the result is the same. Rows hold
-float32 or float16, sums are float32. NaN or +inf in a row makes all of it NaN, and so does a row
-of -inf alone, as in PyTorch. What the steps change is how often a row is read from memory.
+float32, float16 or bfloat16, sums are float32. NaN or +inf in a row makes all of it NaN, and so
+does a row of -inf alone, as in PyTorch. The steps change how often a row is read from memory.
 
 Source: Milakov, Gimelshein, "Online normalizer calculation for softmax", arXiv:1805.02867.
 """
@@ -20,6 +20,7 @@ from numba import float32, int32, int64
 
 from course.backend import cuda
 from course.door.door import Door, Result, Stream
+from course.door.layout import name_of
 from course.door.libraries import Seen
 from course.kernels.arrays import WIDE, WORDS, Array, alike, known, matrix, rows_are_aligned
 from course.kernels.intrinsics import (
@@ -250,8 +251,8 @@ class SoftmaxShape:
         return min(columns // self.row_threads, self.accesses * WIDE)
 
 
-#: Accesses of four elements: what a thread has of a row where there are threads enough. float16's
-#: are half as many bytes, and single elements four times as many accesses. Measured on an H200.
+#: Accesses of four elements: what a thread has of a row where there are threads enough. Of 16 bits
+#: they are half as many bytes, single elements four times as many accesses. Measured on an H200.
 MOST_ACCESSES, MOST_OF_HALVES, MOST_UNALIGNED = 3, 8, 4
 FEWEST_THREADS, MOST_THREADS = 4, 1024  # that share a row
 BLOCK = 64  # threads of a block, at least
@@ -259,9 +260,8 @@ BLOCK = 64  # threads of a block, at least
 
 def most_accesses(stored: str, aligned: bool) -> int:
     """Accesses that a thread has of a row, at most, where there are threads enough."""
-    if stored == "float16":
-        return MOST_OF_HALVES
-    return MOST_ACCESSES if aligned else MOST_UNALIGNED
+    of_words = MOST_ACCESSES if aligned else MOST_UNALIGNED
+    return of_words if stored == "float32" else MOST_OF_HALVES
 
 
 def shape_for(columns: int, most: int = MOST_ACCESSES) -> SoftmaxShape:
@@ -396,14 +396,14 @@ LADDER = ("three passes", "online", "registers")  # the steps
 def configured(x: Array, out: Array, method: str = "registers", stream: int = 0) -> Callable:
     """A step with its launch configuration; rows too long for registers take "online"."""
     rows, columns = x.shape
-    aligned = rows_are_aligned(x, out)
+    aligned, stored = rows_are_aligned(x, out), name_of(x.dtype)
     if method == "three passes":
         return softmax_three_passes[rows, THREADS, stream]
     if method == "online" or columns > LONGEST[aligned]:
         threads = ONLINE_THREADS["long" if columns > LONGEST[aligned] else "short"]
-        return online(str(x.dtype), threads, aligned)[rows, threads, stream]
-    shape = shape_for(columns, most_accesses(str(x.dtype), aligned))
-    kernel = registers(str(x.dtype), shape, aligned, shape.full(columns, aligned))
+        return online(stored, threads, aligned)[rows, threads, stream]
+    shape = shape_for(columns, most_accesses(stored, aligned))
+    kernel = registers(stored, shape, aligned, shape.full(columns, aligned))
     return kernel[-(-rows // shape.rows), (shape.row_threads, shape.rows), stream]
 
 
@@ -428,8 +428,8 @@ def softmax(
     Parameters
     ----------
     x : array, shape (..., columns)
-        Of NumPy, CuPy, PyTorch or numba.cuda, float32 or float16. On the GPU the elements of a row
-        lie side by side; those of a matrix may be a slice of longer rows.
+        Of NumPy, CuPy, PyTorch or numba.cuda; float32, float16, bfloat16. On the GPU a row's
+        elements lie side by side; those of a matrix may be a slice of longer rows.
     out : array, optional
         Where to write, of x's shape and type; may be x.
     method : str
