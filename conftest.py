@@ -27,12 +27,13 @@ EXPECTED_VERDICT = {"notebooks": "not started", "solutions": "passed"}
 SPREAD = {
     "test_svd_launches", "test_svd",
     "test_notebooks_generator", "test_uninitialised_programs", "test_exchanges",
-    "test_control_flow", "test_command_line", "test_pipeline_resume", "test_pipeline_changed",
-    "test_compile_all",
+    "test_command_line", "test_pipeline_resume", "test_pipeline_changed", "test_compile_all",
 }  # fmt: skip
 #: Begun last, for they come in small parts: parameters begin with an exercise and a "/", and what
 #: is computed for an exercise serves all its tests.
 OF_EXERCISES = {"test_edits", "test_wrong_answers", "test_serial_twins"}
+#: Begun last, too: thousands of programs in small parts, which any worker takes.
+IN_SMALL_PARTS = {"test_control_flow"}
 
 # where each of a few processes runs tests, the threads of its linear algebra are in the others' way
 if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
@@ -61,7 +62,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log):
             given = test.partition("[")[2]
             if Path(file).stem in OF_EXERCISES:
                 return given.partition("/")[0]
-            if Path(file).stem not in SPREAD:
+            if Path(file).stem not in SPREAD | IN_SMALL_PARTS:
                 return file
             # of parameters joined by "-" the last may differ
             return nodeid.rpartition("-")[0] if "-" in given else nodeid
@@ -78,7 +79,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("slow")
 
     def turn(item: pytest.Item) -> int:
-        if item.path.stem in OF_EXERCISES:
+        if item.path.stem in OF_EXERCISES | IN_SMALL_PARTS:
             return 3
         return 0 if item.path.stem in SPREAD else 1 if item.path.suffix == ".ipynb" else 2
 

@@ -11,9 +11,9 @@ def function_of(text: str, name: str, environment: dict) -> FunctionType:
     """The last function that a piece of source defines, with its source known to ``inspect``."""
     file = f"<{name}>"
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-    namespace = dict(environment)
-    exec(compile(text, file, "exec"), namespace)
-    return namespace[ast.parse(text).body[-1].name]
+    namespace, tree = dict(environment), ast.parse(text)
+    exec(compile(tree, file, "exec"), namespace)
+    return namespace[tree.body[-1].name]
 
 
 def body_of(parameters: str, body: str, **names) -> FunctionType:

@@ -13,7 +13,8 @@ from tests.warpsim.random_programs import THREADS, helper, results, source
 from warpsim import cuda, trace
 from warpsim.run import masks
 
-#: Random programs to run; the whole set of 10,000 runs in CI (COURSE_RANDOM_PROGRAMS=10000).
+#: Random programs to run; the whole set of 10,000 runs in CI (COURSE_RANDOM_PROGRAMS=10000),
+#: the first ones in `make test`, the others with the slow tests.
 PROGRAMS = int(os.environ.get("COURSE_RANDOM_PROGRAMS", "400"))
 BATCH = 50
 
@@ -42,7 +43,7 @@ def launcher(function, traced=False):
 @pytest.mark.parametrize(
     "first",
     [
-        pytest.param(first, marks=pytest.mark.slow if BATCH <= first < 400 else ())
+        pytest.param(first, marks=pytest.mark.slow if first >= BATCH else ())
         for first in range(0, PROGRAMS, BATCH)
     ],
 )

@@ -10,6 +10,8 @@ most one program in a batch.)
 from __future__ import annotations
 
 import os
+from functools import cache
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -54,6 +56,7 @@ class Output(_PythonArray):
         super().__setitem__(index, value)
 
 
+@cache
 def halves(seed: int) -> tuple[str, str]:
     """A random program that sets some variables for some threads only, for Python and for us."""
     text = source(seed)
@@ -70,10 +73,15 @@ def inputs(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(-9, 10, (THREADS, WIDTH))
 
 
+@cache
+def for_python(seed: int) -> FunctionType:
+    return function_of(halves(seed)[0], f"{seed}", {"helper": helper})
+
+
 def by_python(seed: int, unwritten) -> np.ndarray:
-    text, _ = halves(seed)
     n, out = inputs(seed), np.zeros((THREADS, 5))
-    plain = function_of(text, f"{seed}", {"helper": helper, "unwritten": unwritten})
+    plain = for_python(seed)
+    plain.__globals__["unwritten"] = unwritten
     for i in range(THREADS):
         local = [0.0, unwritten, n[i, 5].item() * 1.0, unwritten]
         value = plain(i, _PythonArray(n), Output(out), local, 3)

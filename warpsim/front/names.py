@@ -22,7 +22,7 @@ from typing import Any
 
 from numba.core.errors import TypingError, UnsupportedError
 
-from warpsim.front.trees import walk
+from warpsim.front.trees import consists_of, walk
 from warpsim.run import halves
 
 #: Names that only mean something inside a kernel. A dot stands for an attribute.
@@ -203,10 +203,7 @@ class Source:
 
 #: Expressions that Python's compiler may replace by their value, and what they may consist of.
 FOLDED = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp)
-_LITERAL = (
-    *FOLDED, ast.Constant, ast.Tuple, ast.Subscript, ast.Slice, ast.Compare,
-    ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context,
-)  # fmt: skip
+_LITERAL = (*FOLDED, ast.Constant, ast.Tuple, ast.Subscript, ast.Slice, ast.Compare)
 _LOADS = ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST")
 _NO_WORK = ("RESUME", "NOP", "CACHE", "RETURN_VALUE")
 
@@ -216,7 +213,7 @@ def folded(node: ast.AST) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     whole = isinstance(node, (*FOLDED, ast.Tuple, ast.Subscript))
-    if not whole or not all(isinstance(part, _LITERAL) for part in walk(node)):
+    if not whole or not consists_of(node, _LITERAL):
         return MISSING
     return _folded(ast.unparse(node))
 

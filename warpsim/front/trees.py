@@ -4,15 +4,42 @@ from __future__ import annotations
 
 import ast
 
+#: Fields that hold no node that anybody asks for: names, numbers, and which operator it is.
+_SKIPPED = {"id", "attr", "arg", "asname", "module", "kind", "type_comment", "ctx", "op", "ops"}
+
+
+class _Parts(dict):
+    """For each kind of node the fields in which others may stand."""
+
+    def __missing__(self, kind: type[ast.AST]) -> tuple[str, ...]:
+        fields = () if kind is ast.Constant else kind._fields
+        found = self[kind] = tuple(name for name in fields if name not in _SKIPPED)
+        return found
+
+
+_PARTS = _Parts()
+
 
 def walk(node: ast.AST) -> list[ast.AST]:
-    """A node and all nodes below it, those nearer to it first."""
+    """A node and all nodes below it but operators and contexts, those nearer to it first."""
     nodes = [node]
     for node in nodes:
-        for name in node._fields:
+        for name in _PARTS[type(node)]:
             value = getattr(node, name, None)
-            if isinstance(value, ast.AST):
-                nodes.append(value)
-            elif type(value) is list:
+            if type(value) is list:
                 nodes += [part for part in value if isinstance(part, ast.AST)]
+            elif isinstance(value, ast.AST):
+                nodes.append(value)
     return nodes
+
+
+def consists_of(node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> bool:
+    """Whether a node and all nodes below it, operators and contexts apart, are of some kinds."""
+    if not isinstance(node, kinds):
+        return False
+    for name in _PARTS[type(node)]:
+        value = getattr(node, name, None)
+        for part in value if type(value) is list else (value,):
+            if isinstance(part, ast.AST) and not consists_of(part, kinds):
+                return False
+    return True

@@ -282,10 +282,12 @@ class Memory:
     # ------------------------------------------------------------------ loads and stores
     def load(self, array: Array, index: tuple, site: int):
         """The element of each lane."""
-        if array.rows is not None and self.counters is None:
+        if array.rows is not None:
             place = array.row(index)
             if place is not None:
-                return array.rows[place].copy()
+                if self.counters is None:
+                    return array.rows[place].copy()
+                return self.load_at(array, place, None, None, site)
         uniform, varying, bad = self.locate(array, index, site, "load")
         return self.load_at(array, uniform, varying, bad, site)
 
@@ -331,10 +333,13 @@ class Memory:
         """Write the element of each active lane; of lanes that meet, the last one stays."""
         if array.space == "constant":
             self.constant_store(array, site)
-        elif array.rows is not None and self.counters is None and self.mask.count == self.lanes:
+        elif array.rows is not None:
             place = array.row(index)
             if place is not None:
-                array.rows[place] = value
+                if self.counters is None and self.mask.count == self.lanes:
+                    array.rows[place] = value
+                else:
+                    self.store_at(array, place, None, None, value, site)
                 return
         self.store_at(array, *self.locate(array, index, site, "store"), value, site)
 

@@ -268,6 +268,9 @@ class Threads(
         root = array.root
         if root.written is None and root.shadow is None:
             return
+        if varying is None and array.space == "local" and root.shadow is None:
+            if self.is_written(root.written, uniform, mask, op):
+                return
         elements = self.elements(array, uniform, varying)
         if root.pending is not None and self.meets_copy(array, elements, mask, site, op):
             return

@@ -55,6 +55,7 @@ class Counters:
 
     def __init__(self) -> None:
         self.accesses: dict[tuple[Site, str, str], Count] = defaultdict(Count)
+        self.by_number: dict[tuple[int, str, str], tuple] = {}  # the same, found sooner
         self.samples: dict[tuple[Site, str, str], Sample] = {}  # for the pictures
         self.operations: Counter = Counter()
         self.float64: Counter[Site] = Counter()  # float64 operations of each line
@@ -71,6 +72,14 @@ class Counters:
             self.threads = threads
             kinds = product(("global", "shared"), ("load", "store", "atomic"))
             self.by_thread = {kind: np.zeros((blocks, padded), np.int32) for kind in kinds}
+
+    def of(self, sites, number: int, space: str, op: str) -> tuple[tuple[Site, str, str], Count]:
+        """The count of one kind of access at one of a launch's places, and its key."""
+        found = self.by_number.get((number, space, op))
+        if found is None:
+            key = (sites[number], space, op)
+            found = self.by_number[number, space, op] = key, self.accesses[key]
+        return found
 
     def touch(self, array: Array, elements) -> None:
         """Remember which elements of global memory were touched at all."""
@@ -123,11 +132,13 @@ class Counting:
         mask = self.active_part(bad)
         if not mask:
             return
-        key = (self.site(site), array.space, op)
-        count = self.counters.accesses[key]
+        key, count = self.counters.of(self.sites, self.base + site, array.space, op)
         count.lanes += mask.count
         count.bytes += mask.count * array.itemsize
-        if self.counters.by_thread and array.space != "local":
+        if array.space == "local":
+            count.requests += mask.warps
+            return
+        if self.counters.by_thread:
             first = self.geometry.first
             own = self.counters.by_thread[array.space, op][first : first + self.blocks]
             own += mask.active.reshape(own.shape)
@@ -256,10 +267,12 @@ def wavefronts(
     group = lanes_together(size)
     words = ((elements * pitch + address) >> 2).reshape(-1, group)
     active = mask.active.reshape(-1, group)
+    whole = mask.count == len(elements)
     if loads and group < 32:
         alike = _alike(elements, mask.active, 1) | _alike(elements, mask.active, 2)
         if alike.any():
             words, active = _joined(words, active, alike.repeat(16 // group))
+            whole = False
     extra = max(1, size // 4)
     if extra > 1:
         words = np.concatenate([words + step for step in range(extra)], axis=1)
@@ -267,8 +280,8 @@ def wavefronts(
     busy = active.any(1)
     ideal = int(np.count_nonzero(busy))
     big = 1 << 40
-    low = np.where(active, words, big).min(1)
-    high = np.where(active, words, -1).max(1)
+    low = (words if whole else np.where(active, words, big)).min(1)
+    high = (words if whole else np.where(active, words, -1)).max(1)
     hard = busy & (high - low >= BANKS)
     if not hard.any():
         return ideal, ideal, busy

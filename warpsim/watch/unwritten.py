@@ -19,6 +19,7 @@ from warpsim.watch.report import Where
 
 ndarray = np.ndarray
 
+_all = np.logical_and.reduce
 _COMPARE = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
     "==": operator.eq, "!=": operator.ne,
@@ -76,6 +77,14 @@ class Unwritten:
                     lane,
                 )
         self._now_written(written, chosen, op)
+
+    def is_written(self, written: ndarray, number: int, mask, op: str) -> bool:
+        """An access to one element of each thread's own array: False where one reads too early."""
+        own = written[number * self.lanes : (number + 1) * self.lanes]
+        if op == "store":
+            own |= mask.active
+            return True
+        return op == "load" and bool(_all(own) or _all(own[mask.active]))
 
     @staticmethod
     def _now_written(written: ndarray, elements: ndarray, op: str) -> None:
