@@ -139,9 +139,10 @@ class PackedPlan:
     def quick(self) -> Callable[..., Any]:
         """What is called for it: where one stream does for all, a function without detours."""
         about = self.about
-        if about.others or about.named or packing.are_many() or about.door.scalar:
+        if about.others or about.named or packing.are_many():
             return self._in_full
-        if self.workspaces or len(about.results) != 1 or len(self.launches) != 1:
+        one = len(about.results) == len(self.launches) == 1
+        if self.workspaces or about.door.scalar or not one:
             return self._on_one_stream
         return self._launched(*self.launches)
 
@@ -218,7 +219,7 @@ class PackedPlan:
         """Addresses of the workspaces of a stream, or of the graph that is captured on it."""
         if not self.workspaces:
             return []
-        if self.library.lends:
+        if self.library.lends and not any(one.zeros for one in self.workspaces):
             return self._lent(queue)
         key = (queue, threading.get_ident() if queue == PER_THREAD else 0)
         rooms = self.rooms.get(key)
@@ -243,9 +244,6 @@ class PackedPlan:
         """Addresses of memory that a library lends for what this call launches."""
         rooms = [make() for make in self.lends]
         addresses = [self.address(room) for room in rooms]
-        for address, one in zip(addresses, self.workspaces, strict=True):
-            if one.zeros:
-                packing.zero(address, one.nbytes, queue)
         if self.library.is_captured_by_others(addresses[0]):
             packing.keep_with_graph(queue, rooms)
         return addresses
