@@ -39,7 +39,7 @@
 #
 # About 2 hours.
 #
-# Core: sections 1 to 8, 105 minutes. Deepening: section 9, 5 minutes.
+# Core: sections 1, 3 to 5 and 8, 80 minutes. Deepening: sections 2, 6, 7 and 9, 30 minutes.
 
 # %% [markdown]
 # ## 1 What an array is to another library
@@ -51,16 +51,16 @@
 # simulator) says:
 
 # %%
+# NBVAL_IGNORE_OUTPUT
 import numpy as np
 
 from course import check, cuda, predict, progress, recorded
 from lessons.lesson15 import pictures
 from lessons.lesson15.toy_streams import Streams
 
-# %%
-# NBVAL_IGNORE_OUTPUT
 x = cuda.to_device(np.zeros((4, 6), np.float32))
-x.__cuda_array_interface__
+for key, value in x.__cuda_array_interface__.items():
+    print(f"{key:8} {value}")
 
 # %% [markdown]
 # - `data`: the address of the first element, and whether it is read-only.
@@ -84,8 +84,6 @@ parts = {
 }
 for name, array in parts.items():
     print(f"{name:13} shape {array.shape!s:7} strides {array.strides}")
-
-# %%
 pictures.views(parts, matrix)
 
 # %% [markdown]
@@ -153,7 +151,7 @@ check("element-address", address_of)
 # %% [markdown]
 # ## 2 Who owns the memory
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>deepening</kbd> 5 minutes
 #
 # An address keeps nothing alive. When the last name of an array goes, its library takes the memory
 # back, and **gives it to the next who asks**. Whoever kept the address alone then reads another
@@ -167,11 +165,11 @@ class Pool:
     """Memory that is given out, taken back, and given out again."""
 
     def __init__(self):
-        self.free = [0x2000, 0x1000]
+        self.free = ["place 2", "place 1"]
 
     def new(self, name):
         address = self.free.pop()
-        print(f"{name} is at {address:#x}")
+        print(f"{name} is at {address}")
         return address
 
     def give_back(self, address):
@@ -232,8 +230,6 @@ def program(stream):
 wrong, right = program("default"), program("PyTorch's")
 for earlier, later, array in wrong.races:
     print(f"nothing orders '{earlier}' and '{later}', which share {array}")
-
-# %%
 pictures.timelines({"our kernel on the default stream": wrong, "on PyTorch's": right})
 
 # %% [markdown]
@@ -257,8 +253,6 @@ toy.wait("PyTorch's", "x is there")
 toy.launch("PyTorch's", "our kernel", reads=["x"], writes=["y"], ms=1.5)
 toy.launch("CuPy's", "fill x again", writes=["x"], ms=2)
 print("races:", toy.races)
-
-# %%
 pictures.timelines({"an event before": toy})
 
 # %% [markdown]
@@ -271,7 +265,8 @@ pictures.timelines({"an event before": toy})
 # Your kernel reads an array of each of the streams in `others`, and is launched on `mine`. Return a
 # list of commands such that it reads what was written before, and nobody overwrites it too early:
 #
-# - `("record", event, stream)`: the event happens when the stream has done what it was given so far;
+# - `("record", event, stream)`: the event happens when the stream has done what it was given so
+#   far;
 # - `("wait", stream, event)`: what the stream is given from now on waits for it;
 # - `("launch", stream)`: your kernel, once.
 #
@@ -321,8 +316,8 @@ for library in ("PyTorch", "CuPy", "Numba"):
 # <kbd>core</kbd> 20 minutes
 #
 # A kernel on 64 × 768 numbers takes the GPU a few microseconds. What does the **call** take? Guess
-# the host's time for one launch by Numba, `kernel[grid, block](x, out)`, with arrays that are on the
-# GPU already, and a second call of the same.
+# the host's time for one launch by Numba, `kernel[grid, block](x, out)`, with arrays that are on
+# the GPU already, and a second call of the same.
 
 # %%
 predict("microseconds of a launch by Numba", 5, within=2)
@@ -368,9 +363,9 @@ pictures.shares(calls)
 # %% [markdown]
 # ### Exercise: the plan for arrays that look alike
 #
-# `x` has `address`, `shape`, `strides`, `dtype` and `device`; `plans` is a dict, empty at first, and
-# the same in each call. `prepare(x)` makes a plan, which is slow. Return a plan for x: an old one
-# where it fits, else a new one that you keep.
+# `x` has `address`, `shape`, `strides`, `dtype` and `device`; `plans` is a dict, empty at first,
+# and the same in each call. `prepare(x)` makes a plan, which is slow. Return a plan for x: an old
+# one where it fits, else a new one that you keep.
 #
 # Kernels load 16 bytes at once where the first address is a multiple of 16, and single numbers
 # where it is not. So a plan also depends on what the address leaves over 16.
@@ -412,17 +407,19 @@ for given in (rows, cuda.to_device(rows)):
 # %% [markdown]
 # And what the whole call costs the host, recorded in one run with the libraries' own. The first
 # column has a new result in each call, the second writes into `out=`.
+#
+# Microseconds matter where kernels are short. At 8192² the same LayerNorm takes the GPU over a
+# hundred of them; then the host is far ahead, and no call is waited for.
 
 
 # %%
+# NBVAL_IGNORE_OUTPUT
 def host(call, library="PyTorch"):
     """Return a call's host microseconds, as text; a dash where there is no such row."""
     found = recorded("door", variant=f"{call}, {library}", metric="host", gpu="H200")
     return f"{found[0].median * 1e3:5.1f}" if found else "    -"
 
 
-# %%
-# NBVAL_IGNORE_OUTPUT
 print("µs on the host          new   out=   the library's own")
 for name in ("layer_norm", "softmax", "activation"):
     own = host(f"own: {name}")
@@ -432,17 +429,13 @@ new, into = (host(name, "CuPy") for name in ("reconstruct", "reconstruct, out"))
 print(f"{'reconstruct':12} CuPy     {new}  {into}   {own}")
 
 # %% [markdown]
-# Microseconds matter where kernels are short. At 8192² the same LayerNorm takes the GPU over a
-# hundred of them; then the host is far ahead, and no call is waited for.
-
-# %% [markdown]
 # ## 5 Forward and backward
 #
 # <kbd>core</kbd> 15 minutes
 #
-# **Autograd** is a list. Each function that is called writes down how to go back: given the gradient
-# of its result, it returns the gradient of its input. At the end the list is walked from the last to
-# the first. Here it is in full, with two functions:
+# **Autograd** is a list. Each function that is called writes down how to go back: given the
+# gradient of its result, it returns the gradient of its input. At the end the list is walked from
+# the last to the first. Here it is in full, with two functions:
 
 
 # %%
@@ -485,9 +478,9 @@ dx, dgamma, dbeta = layer_norm_backward(dy, x, gamma)
 print("of x", dx.shape, "of gamma", dgamma.shape, "of beta", dbeta.shape)
 
 # %% [markdown]
-# Is it right? Formulas are easy to get wrong, and a network with a wrong gradient still learns, only
-# worse. So ask the forward pass itself: move x a little, by h times a random **direction** d, and
-# see how the result moves.
+# Is it right? Formulas are easy to get wrong, and a network with a wrong gradient still learns,
+# only worse. So ask the forward pass itself: move x a little, by h times a random **direction** d,
+# and see how the result moves.
 #
 # - By numbers: (f(x + h·d) − f(x − h·d)) / 2h, times dy, summed.
 # - By the gradient: backward(dy, x) times d, summed.
@@ -568,6 +561,8 @@ except ImportError:
 if torch:
 
     class LayerNorm(torch.autograd.Function):
+        """LayerNorm by the course's kernels, both ways."""
+
         @staticmethod
         def forward(ctx, x, gamma, beta):
             ctx.save_for_backward(x, gamma)
@@ -601,7 +596,7 @@ if torch:
 # %% [markdown]
 # ## 6 An operator that PyTorch knows
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>deepening</kbd> 5 minutes
 #
 # Autograd is not the only one who wants to know. **`torch.compile`** reads your program and makes
 # another one of it. A function that it cannot see through breaks the program in two. An
@@ -681,10 +676,10 @@ if torch:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-from course.models.spectral import Autoencoder, spectra
+from course.models import spectral
 
-network = Autoencoder()
-some = spectra(4)[0][:4].astype(np.float32)
+network = spectral.Autoencoder(spectral.Weights.trained())
+some = spectral.spectra(4, seed=1)
 rebuilt, scores = network(some)
 if torch:
     tensors = network(torch.tensor(some, device=DEVICE))
@@ -694,7 +689,7 @@ if torch:
 # %% [markdown]
 # ## 7 Halves in two kinds
 #
-# <kbd>core</kbd> 15 minutes
+# <kbd>deepening</kbd> 15 minutes
 #
 # Networks are trained in 16 bits: half the bytes, and the tensor cores of [lesson
 # 17](17_tensor_cores.ipynb). There are two such types. **float16** has 5 bits of exponent and 10 of
@@ -747,8 +742,8 @@ predict.answer("where a bfloat16 sum of ones stops", int(total), how="found")
 #
 # <details><summary>Hint 1: the bits</summary>
 #
-# `bits = x.view(np.uint32)`. The upper 16 of them stay: `bits >> 16`. That is cutting off; to round,
-# add something before you shift.
+# `bits = x.view(np.uint32)`. The upper 16 of them stay: `bits >> 16`. That is cutting off; to
+# round, add something before you shift.
 #
 # </details>
 #
@@ -774,8 +769,8 @@ def to_bfloat16(x):
 check("bfloat16-bits", to_bfloat16)
 
 # %% [markdown]
-# The package's kernels take such tensors: a bfloat16 array is one whose loads widen and whose stores
-# round, and all between them is as it was. In the simulator, too:
+# The package's kernels take such tensors: a bfloat16 array is one whose loads widen and whose
+# stores round, and all between them is as it was. In the simulator, too:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -791,15 +786,16 @@ if torch:
 #
 # Take a training step of a network with two hidden layers of 1,024, each with LayerNorm and GELU.
 # PyTorch runs it in three ways: **eager**, call by call; **compiled** by `torch.compile`; and
-# compiled into CUDA **graphs** ([lesson 08](08_streams.ipynb)), where the host launches all at once.
-# Who is faster for 128 rows, eager: PyTorch's own two functions, in C++, or our one, called from
-# Python both ways?
+# compiled into CUDA **graphs** ([lesson 08](08_streams.ipynb)), where the host launches all at
+# once. Who is faster for 128 rows, eager: PyTorch's own two functions, in C++, or our one, called
+# from Python both ways?
 
 # %%
 predict("128 rows, eager: how many times as fast is ours?", 0.9, within=1.3, no_effect=1)
 
 
 # %%
+# NBVAL_IGNORE_OUTPUT
 def step(way, whose, rows):
     """Return a training step's milliseconds, recorded on an H200."""
     variant = f"{way}, {whose}"
@@ -810,31 +806,28 @@ def step(way, whose, rows):
 
 
 ratio = step("eager", "PyTorch's", 128) / step("eager", "ours", 128)
-predict.answer("128 rows, eager: how many times as fast is ours?", round(ratio, 2))
-
-# %%
-# NBVAL_IGNORE_OUTPUT
 print("rows  way       PyTorch's      ours   times as fast")
 for size in (128, 1024, 8192):
     for way in ("eager", "compiled", "graphs"):
         theirs, ours = step(way, "PyTorch's", size), step(way, "ours", size)
         print(f"{size:4}  {way:8} {theirs:7.2f} ms {ours:7.2f} ms   {theirs / ours:.2f}")
+predict.answer("128 rows, eager: how many times as fast is ours?", round(ratio, 2))
 
 # %% [markdown]
-# An honest table. With few rows the **host** decides: PyTorch's way back is C++, ours is Python that
-# C++ calls, some 30 µs more a layer. In a graph, where no host is left, and with many rows, where
-# the GPU decides, ours is as fast, or faster.
+# An honest table. With few rows the **host** decides: PyTorch's way back is C++, ours is Python
+# that C++ calls, in another thread. In a graph, where no host is left, ours is as fast, or a little
+# faster, and so it is eager with many rows, where the GPU decides.
 #
-# And compiled, PyTorch fuses LayerNorm and GELU by itself. Our operator stands in its way: it cannot
-# look inside, so it fuses nothing with it.
+# And compiled, PyTorch fuses LayerNorm and GELU by itself. Our operator stands in its way: it
+# cannot look inside, so it fuses nothing with it.
 
 # %% [markdown]
 # | you have | take |
 # |---|---|
 # | a chain of elementwise functions, norms, sums | `torch.compile`: it fuses them for you |
 # | a matrix product, a convolution, attention | the library; somebody spent years on it |
-# | a new pattern that it does not fuse well | **Triton**: blocks in Python, inside `torch.compile` |
-# | work that fits no block: a factorisation, warps with roles, your own layout | a kernel of your own |
+# | a new pattern that it does not fuse | **Triton**: blocks in Python, inside `torch.compile` |
+# | a factorisation, warps with roles, a layout of your own | a kernel of your own |
 # | many short calls | a graph first; then count microseconds |
 #
 # Measure first: the profile of [lesson 07](07_reading_a_profiler.ipynb) says whether the part that
@@ -846,8 +839,8 @@ for size in (128, 1024, 8192):
 # <kbd>deepening</kbd> 5 minutes
 #
 # A graph replays **addresses**. What your kernel used while it was captured must be there, and
-# belong to nobody else, each time it is replayed. Results are the graph's. But what of memory that a
-# kernel needs only in between, a **workspace**?
+# belong to nobody else, each time it is replayed. Results are the graph's. But what of memory that
+# a kernel needs only in between, a **workspace**?
 #
 # LayerNorm's way back has one: sums over some of the rows, which a second kernel adds up. A plan
 # might keep it from call to call. Two graphs that are captured in turn would then share it. What
@@ -941,6 +934,7 @@ progress(15)
 # - Numba, [CUDA Array
 #   Interface](https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html), and
 #   [DLPack](https://dmlc.github.io/dlpack/latest/).
-# - PyTorch, [Custom operators](https://pytorch.org/tutorials/advanced/custom_ops_landing_page.html),
-#   and [CUDA semantics](https://pytorch.org/docs/stable/notes/cuda.html).
+# - PyTorch, [Custom
+#   operators](https://pytorch.org/tutorials/advanced/custom_ops_landing_page.html), and [CUDA
+#   semantics](https://pytorch.org/docs/stable/notes/cuda.html).
 # - Next in the course: lesson 16, A VAE from your own kernels.
