@@ -13,7 +13,10 @@ TRACKS = (
         "make a whole program fast: streams, many images, several GPUs",
         (*GROUND, "06", "08", "09", "12"),
     ),
-    ("build neural networks: reductions, fusion, one kernel", (*GROUND, "06", "10", "13", "14")),
+    (
+        "build neural networks: reductions, fusion, one kernel, inside PyTorch",
+        (*GROUND, "06", "08", "10", "13", "14", "15"),
+    ),
     ("factorise matrices on the GPU", (*GROUND, "10", "11")),
 )
 

@@ -1576,4 +1576,5 @@ progress(14)
 # - NVIDIA, [CUDA C++ Programming
 #   Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/): dynamic shared memory, warp
 #   shuffles.
-# - Next in the course: lesson 15, Your kernel inside PyTorch.
+# - Next in the course: [lesson 15](15_your_kernel_inside_pytorch.ipynb), Your kernel inside
+#   PyTorch.
