@@ -288,8 +288,12 @@ def test_libraries_of_the_array_api_get_their_own_arrays_back():
     found = layer_norm(Other(X.copy()))
     assert isinstance(found, Other) and np.allclose(found.values, exact_norm(X), atol=2e-5)
     out = Other(np.zeros_like(X))
-    assert softmax(Other(X.copy()), out=out) is out
-    assert np.allclose(out.values, exact_softmax(X), atol=1e-6)
+    if np.from_dlpack(out.values).flags.writeable:  # NumPy before 2.2 takes over to read alone
+        assert softmax(Other(X.copy()), out=out) is out
+        assert np.allclose(out.values, exact_softmax(X), atol=1e-6)
+    else:
+        with pytest.raises(ValueError, match="out is read-only"):
+            softmax(Other(X.copy()), out=out)
 
 
 # --- layouts --------------------------------------------------------------------------------------
@@ -449,7 +453,7 @@ def test_what_looks_as_the_latest_is_launched_again_by_each_thread_with_words_of
     assert len(last) == len(set(last.values())) == 2  # each thread's own
     door.enter((xs[0],), (np.float32(2),))
     assert words_of(noted.launched[-1][2], 19)[9] == int(np.float32(2).view(np.uint32))
-    with pytest.raises((TypeError, ValueError)):
+    with pytest.warns(RuntimeWarning, match="through Numba"), pytest.raises(TypeError):
         door.enter((xs[0],), (np.ones(3),))
 
 
