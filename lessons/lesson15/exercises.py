@@ -49,26 +49,55 @@ FunctionExercise.declare(
         "wrong-result": "Each index goes with the stride of its axis, in bytes; their products are "
         'added to the first address, `array["data"][0]`.',
         "raised": "`strides` is None where elements lie in C order: work them out then, from the "
-        'last axis to the first. `int(array["typestr"][2:])` is the size of an element.',
+        'last axis to the first. `int(array["typestr"][2:])` is the size of an element. Arrays '
+        "have any number of axes, or none: go through `zip(index, strides)`.",
         "wrong-shape": "Return one number, the address.",
     },
-    mistakes=edits("""
+    mistakes=edits(r"""
         the first element's address is left out
             return {} - array["data"][0]
         strides are counted as elements; they are bytes, also where you work them out
-            first: array = dict(array, strides=array["strides"] and tuple(
-            -> s * int(array["typestr"][2:]) for s in array["strides"]))
+            first: each = int(array["typestr"][2:])
+            = array["strides"] -> = array["strides"] and [each * s for s in array["strides"]]
         every element has 4 bytes: `typestr` says how many it has
             first: array = dict(array, typestr="<f4")
         strides that are given are not used: the array may be a slice, or transposed
             first: array = dict(array, strides=None)
         the first axis is taken for the one whose elements lie side by side (that is Fortran's
         order); in C order it is the last
-            first: array = dict(array, strides=array["strides"] or tuple(
-            -> int(array["typestr"][2:]) * int(np.prod(array["shape"][:axis]))
-            -> for axis in range(len(array["shape"]))))
+            for length in reversed(array["shape"]) -> for length in array["shape"]
+            strides.insert(0, size) -> strides.append(size)
         the indices are turned round
             first: index = index[::-1]
+        the index is not used: that is the first element's address
+            return array["data"][0]
+        each stride is taken times the size of an element; strides are bytes already
+            (i * s for -> (i * s * int(array["typestr"][2:]) for
+        the strides that you work out count elements; bytes are wanted, so begin with an element's
+            size = [], int(array["typestr"][2:]) -> size = [], 1
+        every axis has the size of an element as its stride; only the last one has
+            \n            size *= length ->
+        the strides that you work out stand in turned order: the last axis has the smallest
+            strides.insert(0, size) -> strides.append(size)
+        an axis's own length is in its stride; only the lengths of the axes behind it are
+            strides.insert(0, size)\n            size *= length
+            -> size *= length; strides.insert(0, size)
+        a stride holds the length of the next axis alone; it is the product of all behind it
+            size *= length -> size = length * int(array["typestr"][2:])
+        the lengths are gone through from the first axis; begin with the last
+            reversed(array["shape"]) -> array["shape"]
+        strides that are negative lose their sign; they lead back in memory
+            i * s for -> i * abs(s) for
+        only the first axis counts
+            zip(index, strides, strict=True) -> zip(index[:1], strides[:1])
+        only the last axis counts
+            zip(index, strides, strict=True) -> zip(index[-1:], strides[-1:])
+        the distance is taken off the first address; add it
+            + sum( -> - sum(
+        the distance is divided by the size of an element; an address counts bytes
+            strict=True)) -> strict=True)) // int(array["typestr"][2:])
+        `typestr` is read as bits; it counts bytes
+            int(array["typestr"][2:]) -> int(array["typestr"][2:]) // 8
     """),
 )
 
@@ -113,19 +142,27 @@ FunctionExercise.declare(
     caller=find_each,
     cases=[
         _calls("twice the same", {}),
-        _calls("other memory", {"address": _X.address + 4096}, {"address": _X.address + 1 << 20}),
+        _calls("other memory", {"address": _X.address + 4096}, {"address": _X.address + (1 << 20)}),
         _calls("another shape", {"shape": (32, 1536), "strides": in_c_order((32, 1536))}, {}),
-        _calls("rows of a wider matrix", {"strides": (4096, 4)}, {"strides": (8192, 4)}, {}),
-        _calls("another type", {"dtype": "int32"}, {"dtype": "float32"}),
+        _calls("fewer rows, and fewer columns", {"shape": (32, 768)}, {"shape": (64, 384)}),
+        _calls(
+            "rows of a wider matrix, and every second column",
+            {"strides": (4096, 4)},
+            {"strides": (8192, 4)},
+            {"strides": (4096, 8)},
+            {"strides": (4, 4096)},
+            {},
+        ),
+        _calls("another type", {"dtype": "int32"}, {"dtype": "float32"}, {"dtype": "float64"}),
         _calls("another GPU", {"device": 1}, {"device": 0}, {"device": 1}),
         _calls(
             "memory from another place within 16 bytes",
             {"address": _X.address + 4},
             {"address": _X.address + 4096 + 4},
             {"address": _X.address + 8},
-            {"address": _X.address + 160},
+            {"address": _X.address + 176},
         ),
-    ],
+    ],  # fmt: skip
     hints={
         "wrong-result": "A key of all that the compiled launch depends on: shape, strides, type, "
         "device, and what the address leaves over 16 bytes. Not the address itself.",
@@ -172,7 +209,8 @@ FunctionExercise.declare(
         "and (backward(dy, x) d), summed. Return |one - other| by the larger size.",
         "wrong-shape": "Return one number, not an array: both are sums over all elements.",
         "raised": "`forward(x)` and `backward(dy, x)` are functions; x, dy and direction are "
-        "arrays of one shape.",
+        "arrays of one shape. Sum over all elements before you compare: abs and max are for the "
+        "two numbers.",
     },
     mistakes=edits("""
         the step goes to one side only, f(x + h d) - f(x): its error is far larger than that of
@@ -197,6 +235,67 @@ FunctionExercise.declare(
             return abs(numbers - ours) -> return (numbers - ours)
         backward is given x and dy in the other order
             backward(dy, x) -> backward(x, dy)
+        x moves to one side, by h, and the difference is divided by 2 h; move it to both sides
+            forward(x - h * direction) -> forward(x)
+        `/ 2 * h` divides by 2 and multiplies by h: put 2 * h in parentheses
+            / (2 * h) -> / 2 * h
+        the difference is divided by 2, not by 2 h
+            / (2 * h) -> / 2
+        x moves by h / 2 to each side, and the difference is divided by 2 h
+            x + h * direction -> x + h / 2 * direction
+            x - h * direction -> x - h / 2 * direction
+        x moves by h in each element, not along the direction
+            x + h * direction -> x + h
+            x - h * direction -> x - h
+        x moves by the whole direction, not by h times it
+            x + h * direction -> x + direction
+            x - h * direction -> x - direction
+        x moves along dy; it moves along the direction, and dy weighs the results
+            x + h * direction -> x + h * dy
+            x - h * direction -> x - h * dy
+        the two sides are turned round: take f(x + h d) - f(x - h d)
+            x + h * direction -> x + 0 * h
+            x - h * direction -> x + h * direction
+            x + 0 * h -> x - h * direction
+        the two sides are added; their difference is wanted
+            direction) - forward -> direction) + forward
+        the sums of the difference and of dy are multiplied; multiply each element by its own, then
+        sum
+            (moved * dy).sum() -> moved.sum() * dy.sum()
+        one of the two is a mean, the other a sum
+            (moved * dy).sum() -> (moved * dy).mean()
+        one of the two is a sum, the other a mean
+            (backward(dy, x) * direction).sum() -> (backward(dy, x) * direction).mean()
+        backward's result is weighted by dy, which is in it already; weigh it by the direction
+            (backward(dy, x) * direction) -> (backward(dy, x) * dy)
+        backward's result is weighted by dy once more, which is in it already
+            (backward(dy, x) * direction) -> (backward(dy, x) * direction * dy)
+        backward is given the direction in place of dy
+            backward(dy, x) -> backward(direction, x)
+        backward is given the result, forward(x); it takes the x that went in
+            backward(dy, x) -> backward(dy, forward(x))
+        the sign stays: the size of the difference is wanted
+            return abs(numbers - ours) -> return (ours - numbers)
+        the gap is relative to the sum of both, not to the larger
+            max(abs(numbers), abs(ours)) -> (abs(numbers) + abs(ours))
+        the gap is relative to what numbers say alone; take the larger of the two
+            max(abs(numbers), abs(ours)) -> abs(numbers)
+        the gap is relative to what backward says alone, which may be 0; take the larger of the two
+            max(abs(numbers), abs(ours)) -> abs(ours)
+        the larger is looked for with its sign: take max of the two sizes, abs(one) and abs(other)
+            max(abs(numbers), abs(ours)) -> max(numbers, ours)
+        the sizes are subtracted, so a sign that is turned round is not seen
+            return abs(numbers - ours) -> return abs(abs(numbers) - abs(ours))
+        one number is returned, not how far the two are from each other
+            return numbers
+        the gap is in percent; a share is wanted
+            return 100 * {}
+        the gap is taken from 1; two that agree have the gap 0
+            return 1 - {}
+        the gap is rounded; right gradients have gaps far below 0.001, and would all be 0
+            return round(float({}), 3)
+        a comparison is returned; how far the two are apart is wanted
+            return {} < 1e-3
     """),
 )
 

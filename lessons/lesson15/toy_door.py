@@ -36,14 +36,17 @@ def in_c_order(shape: tuple[int, ...], size: int = 4) -> tuple[int, ...]:
 
 
 class Workshop:
-    """Makes plans, and remembers for which tensors."""
+    """Makes plans, and remembers them."""
 
     def __init__(self) -> None:
-        self.made: list[Tensor] = []
+        self.made: list[Plan] = []
 
     def __call__(self, x: Tensor) -> Plan:
-        self.made.append(x)
-        return Plan(x)
+        self.made.append(Plan(x))
+        return self.made[-1]
+
+    def __repr__(self) -> str:
+        return "prepare"
 
 
 class Plan:
