@@ -98,6 +98,22 @@ FunctionExercise.declare(
             strict=True)) -> strict=True)) // int(array["typestr"][2:])
         `typestr` is read as bits; it counts bytes
             int(array["typestr"][2:]) -> int(array["typestr"][2:]) // 8
+        an element's size is taken times 8; addresses and `typestr` count bytes
+            int(array["typestr"][2:]) -> int(array["typestr"][2:]) * 8
+        the lengths are taken for strides
+            strides.insert(0, size) -> strides.insert(0, length)
+        a stride is taken for the axis's own length; it is the product of those behind it
+            strides.insert(0, size) -> strides.insert(0, length * int(array["typestr"][2:]))
+            size *= length -> pass
+        each index is taken times the size of an element, not times its axis's stride
+            i * s for -> i * int(array["typestr"][2:]) for
+        index and stride are added; they are multiplied
+            i * s for -> i + s for
+        the products are multiplied; they are added up
+            sum(i * s -> np.prod([i * s
+            strict=True)) -> strict=True)])
+        indices are counted from 1; they begin at 0
+            i * s for -> (i - 1) * s for
     """),
 )
 
@@ -294,6 +310,26 @@ FunctionExercise.declare(
             return 1 - {}
         the gap is rounded; right gradients have gaps far below 0.001, and would all be 0
             return round(float({}), 3)
+        the difference is multiplied by 2 h
+            / (2 * h) -> * (2 * h)
+        backward's result is weighted by h times the direction; h belongs to the numbers alone
+            ours = (backward(dy, x) * direction) -> ours = (backward(dy, x) * h * direction)
+        backward is given 1 in place of dy
+            backward(dy, x) -> backward(1, x)
+        backward is asked at x + h d; its gradient is that at x
+            backward(dy, x) -> backward(dy, x + h * direction)
+        the smaller of the two is divided by the larger; their difference is wanted
+            return abs(numbers - ours) -> return min(abs(numbers), abs(ours))
+        the gap is relative to the mean of the two, not to the larger
+            max(abs(numbers), abs(ours)) -> abs(numbers + ours) * 2
+        the difference is squared
+            return abs(numbers - ours) -> return (numbers - ours) ** 2
+        elements are compared one by one; sum first, then compare the two numbers
+            (moved * dy).sum() -> moved * dy
+            * direction).sum() -> * direction)
+            abs(numbers - ours) -> np.linalg.norm(numbers - ours)
+            max(abs(numbers), abs(ours))
+            -> max(np.linalg.norm(numbers), np.linalg.norm(ours))
         a comparison is returned; how far the two are apart is wanted
             return {} < 1e-3
     """),

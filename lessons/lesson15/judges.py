@@ -40,7 +40,7 @@ def judge_order(answer: Any, mine: str, others: Sequence[str]) -> str | None:
             f"The kernel is launched on {launches[0][1]}'s stream. Results are handed to the "
             f"caller of {mine}, who goes on there: launch on {mine!r}."
         )
-    return _never_recorded(answer) or _raced(answer, mine, others)
+    return _never_recorded(answer, streams) or _raced(answer, mine, others)
 
 
 def _got(answer: Any) -> str:
@@ -48,6 +48,8 @@ def _got(answer: Any) -> str:
     kind = type(answer).__name__
     if kind == "generator":
         return "got a generator: leave `yield` out, or put list(...) around it."
+    if isinstance(answer, np.ndarray):
+        return "got an array."
     if isinstance(answer, str | int | float | complex | tuple | list | None):
         return f"got {brief(answer)}."
     return f"got {'an' if kind[0] in 'aeiou' else 'a'} {kind}."
@@ -75,7 +77,7 @@ def _no_command(command: Any, streams: set[str]) -> str | None:
     return None
 
 
-def _never_recorded(answer: Sequence) -> str | None:
+def _never_recorded(answer: Sequence, streams: set[str]) -> str | None:
     recorded: set = set()
     later = {command[1] for command in answer if command[0] == "record"}
     for place, command in enumerate(answer):
@@ -83,7 +85,8 @@ def _never_recorded(answer: Sequence) -> str | None:
             recorded.add(command[1])
         elif command[0] == "wait" and command[2] not in recorded:
             when = "is recorded only later" if command[2] in later else "is never recorded"
-            turned = " Are stream and event turned round?" if command[1] in recorded | later else ""
+            swapped = command[1] in recorded | later and command[2] in streams
+            turned = " Are stream and event turned round?" if swapped else ""
             return (
                 f"Entry {place} waits for the event {command[2]!r}, which {when}. A stream does "
                 "not wait for an event that was not recorded yet: record it first. The form is "
@@ -322,10 +325,15 @@ def _why(x: np.ndarray, answer: np.ndarray, wrong: np.ndarray) -> str:
             "are whole numbers.)"
         )
     whole = (x >= 0) & (x < 65536)
-    if (found[whole] == np.trunc(x[whole])).all():
+    if (x[whole] >= 1).any() and (found[whole] == np.trunc(x[whole])).all():
         return "You convert the values, which .astype does. x.view(np.uint32) are their bits."
     if (np.isinf(x) & (found & 0x7FFF > 0x7F80))[wrong].all():
         return "Infinity is a number that stays as it is: np.isnan finds NaN alone."
+    if (x[wrong] != 0).all() and (np.abs(x[wrong]) < 2.0**-126).all():
+        return (
+            "Only numbers below 2^-126 are wrong, where exponents end. Rounded as bits, as whole "
+            "numbers, they need nothing of their own."
+        )
     even = "Of two that are as near, the even one is wanted: add 0x7fff, and 1 more where the last "
     even += "bit that stays is 1."
     last = bits >> 16 & 1
@@ -349,11 +357,6 @@ def _why(x: np.ndarray, answer: np.ndarray, wrong: np.ndarray) -> str:
     for said, gives in slips.items():
         if (gives.astype(np.uint16) == found).all():
             return said
-    if (np.abs(x[wrong]) < 2.0**-126).all():
-        return (
-            "Only numbers below 2^-126 are wrong, where exponents end. Rounded as bits, as whole "
-            "numbers, they need nothing of their own."
-        )
     return (
         "Take the bits as uint32, add 0x7fff and the last bit that stays, and shift by 16. Mind "
         "that uint16 cannot hold a sum."

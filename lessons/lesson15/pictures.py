@@ -66,7 +66,7 @@ def timelines(cases: Mapping[str, Streams]) -> Picture:
     """
     if not cases:
         raise ValueError("cases is empty: give at least one title with its streams")
-    latest = max(span.end for toy in cases.values() for span in toy.spans)
+    latest = max((span.end for toy in cases.values() for span in toy.spans), default=1.0)
     pen = Pen(7.4, sum(0.42 * len(_lanes(toy)) + 0.5 for toy in cases.values()) + 0.05)
     top = 0.28
     scale = 5.6 / latest
@@ -87,7 +87,7 @@ def timelines(cases: Mapping[str, Streams]) -> Picture:
     return pen.picture.described(
         f"What runs when on the streams, for {listed(list(cases))}. "
         + (
-            f"Red works touch the same array and nothing orders them: {listed(unordered)}."
+            f"Red works touch the same array and are in no order: {listed(unordered)}."
             if unordered
             else "All works that touch the same array are ordered."
         )

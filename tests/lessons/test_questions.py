@@ -133,6 +133,20 @@ def outcome_of(text, guess, truth):
         ("PyTorch with our ReLU against PyTorch, times the wait", 1, 4.5),
         ("round of four groups against round of one, times", 4, 2.4),
         ("barriers a tile, weights resident", 4, 2),
+        ("bytes from m to m[1:3, 2:5]", 8, 32),  # "strides count elements"
+        ("bytes from m to m[1:3, 2:5]", 12, 32),  # "rows are as long as the slice's"
+        ("who is at the kept address", "a", "b"),  # "an address keeps memory alive"
+        ("who is at the kept address", "nobody", "b"),
+        ("microseconds of a launch by Numba", 5, 20.4),  # "a launch is the driver's"
+        (
+            "microseconds of a launch by Numba",
+            0.1,
+            20.4,
+        ),  # "arrays are on the GPU: it costs nothing"
+        ("where a bfloat16 sum of ones stops", 65504, 256),  # "it ends where float16 does"
+        ("where a bfloat16 sum of ones stops", 128, 256),  # 7 bits, and none before the point
+        ("128 rows, eager: how many times as fast is ours?", 1.5, 0.78),  # "one kernel beats two"
+        ("128 rows, eager: how many times as fast is ours?", 1, 0.78),
     ],
 )
 def test_a_misconception_is_not_right(text, guess, truth):
@@ -157,6 +171,9 @@ def test_a_misconception_is_not_right(text, guess, truth):
         ("the last warp without a barrier", "a race", "race"),
         ("several: ms", 0.06, 0.069),
         ("shuffles, times as fast as the tree", 1, 1.02),
+        ("who is at the kept address", "B", "b"),
+        ("microseconds of a launch by Numba", 15, 20.4),
+        ("128 rows, eager: how many times as fast is ours?", 0.7, 0.78),
     ],
 )
 def test_a_good_guess_is_right(text, guess, truth):
