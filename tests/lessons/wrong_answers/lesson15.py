@@ -337,8 +337,9 @@ right(
 )
 right(
     "step = h * direction\n"
-    "one, other = sorted([math.fsum(((forward(x + step) - forward(x - step)) * dy).flat) / (2 * h), "
-    "math.fsum((backward(dy, x) * direction).flat)], key=abs)\n"
+    "numbers = math.fsum(((forward(x + step) - forward(x - step)) * dy).flat) / (2 * h)\n"
+    "ours = math.fsum((backward(dy, x) * direction).flat)\n"
+    "one, other = sorted([numbers, ours], key=abs)\n"
     "return abs(1 - one / other)"
 )
 right(
