@@ -13,13 +13,16 @@ PyTorch's dispatcher calls an operator written in Python by way of a dozen other
 costs the host more than the front door itself. So where nothing but tensors is at work (see
 `_is_plain`), the same functions are called without it; `python -m course bench door` times both.
 
+Not offered: forward gradients, which are refused; second derivatives, which are refused, too, but
+for `reconstruct`; derivatives by `torch.func`, which PyTorch refuses.
+
 Source: PyTorch, "torch.library"; "The Custom Operators Manual".
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -49,22 +52,41 @@ def _empty(x: Tensor, *shape: int) -> Tensor:
 
 # --- operators --------------------------------------------------------------------------------
 
-#: How many modes and transforms of PyTorch, vmap say, want to see operators; where one of these
-#: functions is gone, an operator is called always.
-_AT_WORK = tuple(
-    getattr(torch._C, name, lambda: 1)
-    for name in ("_len_torch_dispatch_stack", "_len_torch_function_stack")
-) + (getattr(getattr(torch._C, "_functorch", None), "maybe_current_level", lambda: 1),)
+_FUNCTORCH = getattr(torch._C, "_functorch", None)
+#: What tells that a part of PyTorch wants to see operators: modes, transforms such as vmap, a
+#: tracer, forward gradients. Where one of these functions is gone, an operator is called always.
+_AT_WORK: tuple[Callable[[], Any], ...] = (
+    getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1),
+    getattr(torch._C, "_len_torch_function_stack", lambda: 1),
+    getattr(torch._C, "_get_tracing_state", lambda: 1),
+    getattr(_FUNCTORCH, "maybe_current_level", lambda: 1),
+    lambda: getattr(torch.autograd.forward_ad, "_current_level", 0) >= 0,
+)
+#: Whether a tensor stands for a batch of them, as in `torch.autograd.grad(is_grads_batched=True)`.
+_is_batch = getattr(_FUNCTORCH, "is_legacy_batchedtensor", lambda tensor: True)
 
 
-def _is_plain(x: Any) -> bool:
+def _is_plain(tensors: Sequence[Tensor]) -> bool:
     """Whether a call is one that no part of PyTorch besides autograd has to know of."""
     return (
         not torch.compiler.is_compiling()
-        and type(x) in (Tensor, torch.nn.Parameter)
+        and all(type(one) in (Tensor, torch.nn.Parameter) for one in tensors)
         and not torch.is_autocast_enabled()
-        and not any(count() for count in _AT_WORK)
+        and not any(found() for found in _AT_WORK)
+        and not any(map(_is_batch, tensors))
     )
+
+
+def _check_tangents(tensors: Sequence[Tensor]) -> None:
+    """Refuse forward gradients, of which PyTorch would lose those of an operator in silence."""
+    forward = torch.autograd.forward_ad
+    if getattr(forward, "_current_level", -1) >= 0 and any(
+        forward.unpack_dual(one).tangent is not None for one in tensors
+    ):
+        raise NotImplementedError(
+            "forward gradients (jvp, jacfwd, dual numbers) are not offered: take backward ones, "
+            "tensor.backward() or torch.autograd.grad"
+        )
 
 
 class Operator:
@@ -77,8 +99,7 @@ class Operator:
     looks_like : callable
         Of the same arguments: empty tensors as the results.
     gradients : callable, optional
-        ``gradients(ctx, dy, call)``: of all arguments; `call` is how other operators are called,
-        `Operator.now` or `Operator.__call__`.
+        ``gradients(ctx, dy)``: of all arguments, by operators.
     save : callable, optional
         ``save(ctx, inputs, output)`` keeps what `gradients` needs.
     """
@@ -103,18 +124,17 @@ class Operator:
         self.registered = getattr(torch.ops.course, name).default
         self.recorded: Callable[..., Any] = self.registered
         if gradients is not None:
-            registered.register_autograd(
-                lambda ctx, dy: gradients(ctx, dy, Operator.__call__), setup_context=save
-            )
+            registered.register_autograd(gradients, setup_context=save)
             self.recorded = _recorded(function, gradients, save)
 
     def __call__(self, x: Tensor, *others: Any) -> Any:
         """Call the operator, or what it stands for where nobody can tell."""
-        if not _is_plain(x):
+        tensors = [one for one in (x, *others) if isinstance(one, Tensor)]
+        if not _is_plain(tensors):
+            if not torch.compiler.is_compiling():
+                _check_tangents(tensors)
             return self.registered(x, *others)
-        if torch.is_grad_enabled() and any(
-            isinstance(one, Tensor) and one.requires_grad for one in (x, *others)
-        ):
+        if torch.is_grad_enabled() and any(one.requires_grad for one in tensors):
             return self.recorded(x, *others)
         return self.now(x, *others)
 
@@ -132,15 +152,10 @@ def _recorded(
             return output
 
         @staticmethod
-        @torch.autograd.function.once_differentiable
         def backward(ctx, dy):
-            return gradients(ctx, dy, _at_once)
+            return gradients(ctx, dy)
 
     return Recorded.apply
-
-
-def _at_once(operator: Operator, *inputs: Any) -> Any:
-    return operator.now(*inputs)
 
 
 # --- LayerNorm ------------------------------------------------------------------------------------
@@ -177,13 +192,11 @@ def _save_layer_norm(ctx, inputs, output):
     ctx.save_for_backward(x, gamma, beta)
 
 
-def _layer_norm_gradients(ctx, dy, call):
+def _layer_norm_gradients(ctx, dy):
     x, gamma, beta = ctx.saved_tensors
     wanted = ctx.needs_input_grad
     parameters = wanted[1] or wanted[2]
-    dx, dgamma, dbeta = call(
-        LAYER_NORM_BACKWARD, dy, x, gamma, beta, ctx.eps, ctx.activation, parameters
-    )
+    dx, dgamma, dbeta = LAYER_NORM_BACKWARD(dy, x, gamma, beta, ctx.eps, ctx.activation, parameters)
     return dx, dgamma if wanted[1] else None, dbeta if wanted[2] else None, None, None
 
 
@@ -240,7 +253,7 @@ SOFTMAX_BACKWARD = Operator(_softmax_backward, lambda dy, y: _empty(y))
 SOFTMAX = Operator(
     _softmax,
     _empty,
-    lambda ctx, dy, call: call(SOFTMAX_BACKWARD, dy, *ctx.saved_tensors),
+    lambda ctx, dy: SOFTMAX_BACKWARD(dy, *ctx.saved_tensors),
     lambda ctx, inputs, output: ctx.save_for_backward(output),
 )
 
@@ -270,7 +283,7 @@ ACTIVATION_GRADIENT = Operator(_activation_gradient, lambda dy, x, name: _empty(
 ACTIVATION = Operator(
     _activation,
     lambda x, name: _empty(x),
-    lambda ctx, dy, call: (call(ACTIVATION_GRADIENT, dy, *ctx.saved_tensors, ctx.name), None),
+    lambda ctx, dy: (ACTIVATION_GRADIENT(dy, *ctx.saved_tensors, ctx.name), None),
     _save_activation,
 )
 
@@ -305,7 +318,7 @@ def _save_factors(ctx, inputs, output):
     ctx.save_for_backward(*factors)
 
 
-def _reconstruct_gradients(ctx, dy, call):
+def _reconstruct_gradients(ctx, dy):
     u, s, vt = ctx.saved_tensors
     few, values, rows = u[..., : ctx.k], s[..., : ctx.k], vt[..., : ctx.k, :]
     along = dy @ rows.mT  # of u, before its scale

@@ -114,7 +114,7 @@ class Door:
                 if facts != known:
                     plan = plans[tuple(facts)]
                     latest = facts, plan
-            except (KeyError, TypeError, ValueError):  # or an option that has no place in a key
+            except (KeyError, TypeError, ValueError, RuntimeError):  # or no option for a key
                 plan = planned(tuple(facts), len(addresses))
             return plan(arrays, addresses, out, stream)
 
@@ -136,7 +136,7 @@ class Door:
                 about, address = look(array)
                 try:
                     same = about == seen and options == wanted and not address & REMAINS
-                except ValueError:  # an option that is an array, say: it will be refused
+                except (ValueError, RuntimeError):  # an option that is an array: it is refused
                     same = False
                 if same:
                     make, where, current, device, packed, slots, launch, how = ready
@@ -268,16 +268,22 @@ def _from_dlpack(array: Any, name: str) -> Any:
     if not hasattr(array, "__dlpack__") or not hasattr(array, "__dlpack_device__"):
         raise TypeError(f"{name} is {type(array).__name__}: give an array of {KNOWN}")
     kind = int(array.__dlpack_device__()[0])
-    packages = ("numpy", "torch") if kind == 1 else GO_BETWEENS
-    for package in packages:  # each lacks some types: NumPy has no bfloat16
-        with contextlib.suppress(ImportError, TypeError, ValueError, RuntimeError, BufferError):
+    on_host = kind in (1, 3)  # 3: memory that is pinned
+    said: dict[str, Exception] = {}
+    for package in ("numpy", "torch") if on_host else GO_BETWEENS:  # NumPy has no bfloat16
+        try:
             return __import__(package).from_dlpack(array)
-    where = "the host" if kind == 1 else "the GPU"
-    needed = "PyTorch, for NumPy has no such type" if kind == 1 else "CuPy or PyTorch"
+        except ImportError:
+            continue
+        except (TypeError, ValueError, RuntimeError, BufferError) as problem:
+            said[package] = problem
+    where = "the host" if on_host else "the GPU"
+    needed = "PyTorch" if on_host else "CuPy or PyTorch"
+    told = "; ".join(f"{package} says {backend.one_line(said[package])}" for package in said)
     raise TypeError(
-        f"{name} is {type(array).__name__}, which lies on {where}: taking it over needs {needed}; "
-        f"or give an array of {KNOWN}"
-    )
+        f"{name} is {type(array).__name__}, which lies on {where}: taking it over needs {needed}"
+        f"{f' ({told})' if told else ''}; or give an array of {KNOWN}"
+    ) from next(iter(said.values()), None)
 
 
 _NONE: tuple = None, None, None, None, None  # no array has this type

@@ -172,7 +172,8 @@ def workspace(shape: int | tuple[int, ...], dtype: Any, zeros: bool = False) -> 
     """Memory on the GPU that launches need for themselves; in C order.
 
     Where launches are prepared for a plan it is a layout: each stream, and each graph that is
-    captured, has its own. Elsewhere it is an array that lives as long as it is held.
+    captured, has its own; of PyTorch's, each call. Elsewhere it is an array that lives as long as
+    it is held.
 
     Parameters
     ----------

@@ -37,7 +37,8 @@ class Library:
     name, on_device = "NumPy", False
     waits = False  # for its scalars the GPU is waited for
     #: Its allocator has memory for a call at next to no cost, in the order of the stream, and keeps
-    #: what it gave during a capture with the graph; so no workspace has to be held.
+    #: what it gave during its own captures with the graph; so workspaces that need not hold zeros
+    #: are asked for in each call.
     lends = False
 
     def convert(self, name: str, dtype: str) -> str:
@@ -187,10 +188,16 @@ class TorchArrays(Tensors):
 
     def is_captured_by_others(self, address: int) -> bool:
         """Whether a graph is captured, and not by PyTorch, which gives each a pool of memory."""
-        return self.torch.cuda.is_current_stream_capturing() and not any(
+        if not self.torch.cuda.is_current_stream_capturing():
+            return False
+        try:
+            segments = self.torch.cuda.memory_snapshot()
+        except RuntimeError:  # of another allocator than PyTorch's usual one
+            return True
+        return not any(
             one["address"] <= address < one["address"] + one["total_size"]
             and tuple(one.get("segment_pool_id", (0, 0))) != (0, 0)
-            for one in self.torch.cuda.memory_snapshot()
+            for one in segments
         )
 
     def on_stream(self, stream: int, device: int) -> Any:

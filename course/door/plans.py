@@ -192,7 +192,8 @@ class PackedPlan:
         addresses += [0 if one is None else self.address(one) for one in results]
         queue = self.stream(self.device)
         with self.lock:
-            addresses += self._rooms(queue)
+            rooms = self._rooms(queue)  # held until all is launched: other threads ask for memory
+            addresses += map(self.address, rooms)
             for launch in self.launches:
                 launch(queue, addresses)
         return self.about.handed_back(results if out is None else [out, *results], queue)
@@ -210,13 +211,14 @@ class PackedPlan:
                 results = about.new()
                 addresses += [0 if one is None else self.address(one) for one in results]
                 with about.ordered(queue, arrays, out):
-                    addresses += self._rooms(queue)
+                    rooms = self._rooms(queue)
+                    addresses += map(self.address, rooms)
                     for launch in self.launches:
                         launch(queue, addresses)
         return about.handed_back(results if out is None else [out, *results], queue)
 
-    def _rooms(self, queue: int) -> list[int]:
-        """Addresses of the workspaces of a stream, or of the graph that is captured on it."""
+    def _rooms(self, queue: int) -> list[Array]:
+        """The workspaces of a stream, of the graph that is captured on it, or of this call."""
         if not self.workspaces:
             return []
         if self.library.lends and not any(one.zeros for one in self.workspaces):
@@ -238,15 +240,14 @@ class PackedPlan:
                 while len(self.rooms) >= MOST_STREAMS:
                     self.rooms.pop(next(iter(self.rooms)))
                 self.rooms[key] = rooms
-        return [self.address(room) for room in rooms]
+        return rooms
 
-    def _lent(self, queue: int) -> list[int]:
-        """Addresses of memory that a library lends for what this call launches."""
+    def _lent(self, queue: int) -> list[Array]:
+        """Memory that a library lends for what this call launches."""
         rooms = [make() for make in self.lends]
-        addresses = [self.address(room) for room in rooms]
-        if self.library.is_captured_by_others(addresses[0]):
+        if self.library.is_captured_by_others(self.address(rooms[0])):
             packing.keep_with_graph(queue, rooms)
-        return addresses
+        return rooms
 
 
 def _fresh(slot: int, shape: tuple[int, ...], dtype: np.dtype) -> Layout:
@@ -331,7 +332,7 @@ class HostPlan:
             there = door.part(there, self.options)
         to_device = backend.cuda.to_device
         there = [
-            to_device(np.ascontiguousarray(array)) if isinstance(array, np.ndarray) else array
+            to_device(np.asarray(array, order="C")) if isinstance(array, np.ndarray) else array
             for array in there
         ]
         owner_of_out = self.libraries[count] if out is not None else None

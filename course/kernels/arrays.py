@@ -39,7 +39,7 @@ def checked(array: Seen, name: str, like: Seen | None = None) -> Seen:
         When shape or type are not those of `like`.
     """
     if array.dtype not in STORED:
-        bits = array.dtype == np.uint16
+        bits = str(array.dtype).endswith("uint16")
         raise TypeError(
             f"{name} holds {array.dtype}; it must hold float32, float16 or bfloat16: convert it, "
             f"{array.library.convert(name, 'float32')}"

@@ -39,7 +39,7 @@
 #
 # About 2 hours.
 #
-# Core: sections 1, 3 to 5 and 8, 80 minutes. Deepening: sections 2, 6, 7 and 9, 30 minutes.
+# Core: sections 1, 3 to 5 and 8, 85 minutes. Deepening: sections 2, 6, 7 and 9, 30 minutes.
 
 # %% [markdown]
 # ## 1 What an array is to another library
@@ -101,8 +101,8 @@ first, later = (a.__array_interface__["data"][0] for a in (matrix, matrix[1:3, 2
 predict.answer("bytes from m to m[1:3, 2:5]", later - first, how="found")
 
 # %% [markdown]
-# Row 1 is 6 numbers away, column 2 is 2 more: 8 numbers of 4 bytes. An address that is 32 bytes
-# further is still a multiple of 16. From `m[0, 1:]`, 4 bytes further, a kernel may not load four
+# Row 1 is 6 numbers away, column 2 is 2 more: 8 numbers of 4 bytes. If m's address is a multiple of
+# 16, so is one 32 bytes further. From `m[0, 1:]`, 4 bytes further, a kernel may not load four
 # numbers at once ([lesson 06](06_reuse_reuse_reuse.ipynb)).
 
 # %% [markdown]
@@ -144,9 +144,9 @@ check("element-address", address_of)
 
 # %% [markdown]
 # PyTorch's tensors have that dict, too, where they are on a GPU; `cuda.as_cuda_array(tensor)` is
-# Numba's view of one. There is a second protocol, **DLPack**, a small struct instead of a dict.
-# PyTorch, CuPy, JAX and NumPy speak it: `torch.from_dlpack(x)`, `np.from_dlpack(x)`. Neither copies
-# a number.
+# Numba's view of one. There is a second protocol, **DLPack**, a small record in C instead of a
+# dict. PyTorch, CuPy and JAX speak it (`torch.from_dlpack(x)`), and NumPy for arrays in the host's
+# memory. No number is copied.
 
 # %% [markdown]
 # ## 2 Who owns the memory
@@ -177,15 +177,18 @@ class Pool:
 
 
 pool = Pool()
-a = pool.new("a")
-kept = a  # an address, as a kernel's argument is
-pool.give_back(a)  # a's last name is gone
-b = pool.new("b")
+kept = pool.new("a")  # an address, as a kernel's argument is
+pool.give_back(kept)  # a's last name is gone
+
+# %% [markdown]
+# Now somebody asks for memory for `b`. Whose memory is at the kept address then: a's, b's, or
+# nobody's?
 
 # %%
 predict("who is at the kept address", "b", choices=("a", "b", "nobody"))
 
 # %%
+b = pool.new("b")
 predict.answer("who is at the kept address", "b" if kept == b else "a", how="found")
 
 # %% [markdown]
@@ -203,9 +206,9 @@ print("the view's memory is still there:", view, "and its owner:", view.base)
 # But how long is "as long as anybody uses it"? A launch returns at once, and the kernel runs later.
 # Python may let a temporary array go **before** the kernel has read it. Why does that go well?
 #
-# Because of the **stream**. The pool knows on which stream the memory was used. Whoever gets it
-# next, on the same stream, writes *behind* your kernel. So nothing is overwritten too early, as
-# long as all of it is on one stream.
+# Because of the **stream**. The pool knows on which stream the memory was used. The
+# next owner writes on the same stream, so its writing comes after your kernel. Nothing is
+# overwritten too early, as long as all of it is on one stream.
 
 # %% [markdown]
 # ## 3 Current streams, and the wrong one
@@ -233,17 +236,19 @@ for earlier, later, array in wrong.races:
 pictures.timelines({"our kernel on the default stream": wrong, "on PyTorch's": right})
 
 # %% [markdown]
-# Above, our kernel reads x before it is filled, and `use y` may start before y is there. No error,
-# no warning: wrong numbers, **sometimes**. With a shorter fill it would go well, by luck. The toy
-# calls it a race all the same, since nothing says which comes first.
+# Above, our kernel reads x **while** it is being filled. And nothing keeps `use y` from starting
+# before y is there; here it happens to come later. No error, no warning: wrong numbers,
+# **sometimes**. Had the default stream been busy for 3 ms, and PyTorch's for longer before `use y`,
+# it would go well, by luck. The toy calls it a race all the same, since nothing says which comes
+# first.
 #
 # The cure for most programs is simple: **launch on the caller's current stream.** Then everything
 # is in the order in which it was written.
 
 # %% [markdown]
-# What if two libraries are at work, each on a stream of its own? Then an **event** orders them: a
-# mark that one stream leaves behind what it was given so far, and that another waits for. The
-# host waits for nothing.
+# What if two libraries are at work, each on a stream of its own? Then an **event** orders them. It
+# is a mark: one stream sets it when its work so far is done, another waits for it. The host waits
+# for nothing.
 
 # %%
 toy = Streams()
@@ -270,7 +275,8 @@ pictures.timelines({"an event before": toy})
 # - `("wait", stream, event)`: what the stream is given from now on waits for it;
 # - `("launch", stream)`: your kernel, once.
 #
-# An event is any name that you like. One of `others` may be `mine` itself.
+# After your call each of the others may write into its array again. An event is any name that you
+# like. One of `others` may be `mine` itself.
 #
 # <details><summary>Hint</summary>
 #
@@ -300,9 +306,10 @@ check("ordered-streams", ordered)
 # %% [markdown]
 # `__cuda_array_interface__` has an entry for this, `stream`: the one that the array's owner works
 # on. Read `cuda.as_cuda_array` with care, though: where an array names a stream, it **waits** until
-# that stream is empty. A call that waits is no launch any more. One call of a front door of this
-# course, while the GPU had 100 ms of other work, took 92 ms that way, before the lesson's next
-# section was built. What does it take now?
+# that stream is empty. A call that waits is no launch any more.
+#
+# This course's LayerNorm once did that. With 100 ms of other work on the GPU, its call came back
+# after 92 ms, when that work was done. Here is what it takes now:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -315,9 +322,10 @@ for library in ("PyTorch", "CuPy", "Numba"):
 #
 # <kbd>core</kbd> 20 minutes
 #
-# A kernel on 64 × 768 numbers takes the GPU a few microseconds. What does the **call** take? Guess
-# the host's time for one launch by Numba, `kernel[grid, block](x, out)`, with arrays that are on
-# the GPU already, and a second call of the same.
+# A kernel on 64 × 768 numbers takes the GPU a few microseconds. What does the **call** take?
+#
+# Guess, in microseconds: what does one launch by Numba cost the host, `kernel[grid, block](x,
+# out)`? (Not the first, which compiles. Its arrays are on the GPU already.)
 
 # %%
 predict("microseconds of a launch by Numba", 5, within=2)
@@ -336,7 +344,7 @@ predict.answer(
 
 # %% [markdown]
 # Numba looks at each argument anew: its type, shape, strides, whether it is on the GPU. Then it
-# packs all that for the driver. Nothing of it differs from the last call, but the **addresses**.
+# packs all that for the driver. Since the last call only the **addresses** have changed.
 #
 # So decide once what stays, and keep it: a **plan**. A call then looks at its arrays, finds the
 # plan, writes the addresses into it, and launches. Here are the parts of a call of the course's
@@ -355,9 +363,10 @@ pictures.shares(calls)
 
 # %% [markdown]
 # More than half is the driver's launch, which nobody can save. The result's memory comes from
-# PyTorch's pool. All looking and finding is about a microsecond.
+# PyTorch's pool. Looking at the array is half a microsecond. "The rest", a microsecond, finds the
+# plan, and calls functions.
 #
-# What belongs to a plan's **key**? All that the compiled launch depends on. Forget one of it, and a
+# What belongs to a plan's **key**? All that the compiled launch depends on. Leave one out, and a
 # call gets a plan that was made for another array. Put too much in, and each call makes a new plan.
 
 # %% [markdown]
@@ -408,8 +417,8 @@ for given in (rows, cuda.to_device(rows)):
 # And what the whole call costs the host, recorded in one run with the libraries' own. The first
 # column has a new result in each call, the second writes into `out=`.
 #
-# Microseconds matter where kernels are short. At 8192² the same LayerNorm takes the GPU over a
-# hundred of them; then the host is far ahead, and no call is waited for.
+# Microseconds matter where kernels are short. The last line is LayerNorm at 8192²: there the GPU is
+# what you wait for.
 
 
 # %%
@@ -426,14 +435,16 @@ for name in ("layer_norm", "softmax", "activation"):
     print(f"{name:12} PyTorch  {host(name)}  {host(f'{name}, out')}   {own}")
 own = host("own: reconstruct", "CuPy")
 new, into = (host(name, "CuPy") for name in ("reconstruct", "reconstruct, out"))
-print(f"{'reconstruct':12} CuPy     {new}  {into}   {own}")
+print(f"{'reconstruct':12} CuPy     {new}  {into}   {own}  (u * s) @ vt")
+(large,) = recorded("door", variant="layer_norm, PyTorch", shape="8192x8192", gpu="H200")
+print(f"on the GPU, 8192 x 8192: {large.median * 1e3:.0f} µs")
 
 # %% [markdown]
 # ## 5 Forward and backward
 #
-# <kbd>core</kbd> 15 minutes
+# <kbd>core</kbd> 20 minutes
 #
-# **Autograd** is a list. Each function that is called writes down how to go back: given the
+# **Autograd** is a list. Each function that is called writes down how to go back: given **dy**, the
 # gradient of its result, it returns the gradient of its input. At the end the list is walked from
 # the last to the first. Here it is in full, with two functions:
 
@@ -463,7 +474,8 @@ print(f"sin(x²) at 3: {y:.4f}, and its gradient: {tape.gradient(1.0):.4f}")
 # %% [markdown]
 # Check: the derivative of sin(x²) is 2x · cos(x²), at 3: 6 · cos 9 = −5.4668.
 #
-# So a kernel that wants to be an operator needs a second one, for the way back. LayerNorm's is in
+# An **operator** is a function that PyTorch can call, differentiate and compile. So it needs two
+# kernels: one forward, one for the way back. LayerNorm's is in
 # the package. It takes dy, and **the x that went in**: what the way back needs must be kept, or
 # computed once more.
 
@@ -478,8 +490,8 @@ dx, dgamma, dbeta = layer_norm_backward(dy, x, gamma)
 print("of x", dx.shape, "of gamma", dgamma.shape, "of beta", dbeta.shape)
 
 # %% [markdown]
-# Is it right? Formulas are easy to get wrong, and a network with a wrong gradient still learns,
-# only worse. So ask the forward pass itself: move x a little, by h times a random **direction** d,
+# Is it right? Formulas are easy to get wrong, and a network with a wrong gradient may still
+# learn. So ask the forward pass itself: move x a little, by h times a random **direction** d,
 # and see how the result moves.
 #
 # - By numbers: (f(x + h·d) − f(x − h·d)) / 2h, times dy, summed.
@@ -491,6 +503,7 @@ print("of x", dx.shape, "of gamma", dgamma.shape, "of beta", dbeta.shape)
 # ### Exercise: a gradient's check
 #
 # Return by how much the two differ, relative to the larger: |one − other| / max(|one|, |other|).
+# All arrays have one shape. 0 is perfect; 1 is as good as nothing.
 #
 # <details><summary>Hint</summary>
 #
@@ -515,8 +528,8 @@ check("gradient-gap", gradient_gap)
 
 # %% [markdown]
 # Now LayerNorm's. The kernels compute in float32, so a tiny h would be lost in rounding: with h =
-# 0.00001 the two results differ in their last digits only. What step is better, a small or a large
-# one? Try some (the cell has its own function, in case yours is not there yet):
+# 0.00001 the two results differ in their last digits only. Which of three steps is best?
+# (The cell has its own function, in case yours is not there yet.)
 
 
 # %%
@@ -582,8 +595,8 @@ if torch:
         print(f"gradient of {name:5}: largest difference from PyTorch's in float64 {off:.0e}")
 
 # %% [markdown]
-# Without `LayerNorm.apply` the front door refuses a tensor that requires a gradient. It would
-# compute, and record nothing; that is a bug you would find weeks later.
+# Without `LayerNorm.apply` the package's `layer_norm` refuses a tensor that requires a gradient. It
+# would compute, and record nothing; that is a bug you would find weeks later.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -629,7 +642,7 @@ if torch:
 # %%
 # NBVAL_IGNORE_OUTPUT
 if torch:
-    from course import torch as operators
+    import course.torch as operators
 
     inputs = (torch.tensor(x, device=DEVICE, requires_grad=True), "gelu")
     for name, verdict in torch.library.opcheck(torch.ops.course.activation, inputs).items():
@@ -693,7 +706,8 @@ if torch:
 #
 # Networks are trained in 16 bits: half the bytes, and the tensor cores of [lesson
 # 17](17_tensor_cores.ipynb). There are two such types. **float16** has 5 bits of exponent and 10 of
-# fraction, **bfloat16** has 8 and 7: it is the upper half of a float32. What does each keep of a
+# fraction, **bfloat16** has 8 and 7: its 16 bits are the upper 16 of a
+# float32's. What does each keep of a
 # large number, a small one, and of 1/3?
 
 # %%
@@ -712,8 +726,7 @@ with np.errstate(over="ignore"):
 
 # %% [markdown]
 # float16 overflows at 65,504 and loses small gradients, so training with it needs scaled losses.
-# bfloat16 reaches as far as float32, with two to three digits. Sums are float32 in either case: a
-# LayerNorm over 8,192 numbers in 8 bits would be useless.
+# bfloat16 reaches as far as float32, with 8 bits of each number.
 #
 # Add 1 to a bfloat16 number, again and again, beginning at 0 and rounding each time. Where does it
 # stop growing?
@@ -729,7 +742,8 @@ predict.answer("where a bfloat16 sum of ones stops", int(total), how="found")
 
 # %% [markdown]
 # 256 + 1 is half-way between 256 and 258, and **of two that are as near, the even one** is taken:
-# the one whose last bit is 0. That rule keeps rounding errors from always going the same way.
+# the one whose last bit is 0. That rule keeps rounding errors from always going the same way. And
+# sums of 8,192 numbers must not be kept in bfloat16: the kernels add in float32.
 #
 # NumPy has no bfloat16. So a kernel reads 16 bits, shifts them up, and has a float32. For the way
 # back it must round.
@@ -769,8 +783,8 @@ def to_bfloat16(x):
 check("bfloat16-bits", to_bfloat16)
 
 # %% [markdown]
-# The package's kernels take such tensors: a bfloat16 array is one whose loads widen and whose
-# stores round, and all between them is as it was. In the simulator, too:
+# The package's kernels take such tensors: loads turn bfloat16 into float32, stores round it
+# back, and the rest of the kernel is unchanged. In the simulator, too:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -787,8 +801,10 @@ if torch:
 # Take a training step of a network with two hidden layers of 1,024, each with LayerNorm and GELU.
 # PyTorch runs it in three ways: **eager**, call by call; **compiled** by `torch.compile`; and
 # compiled into CUDA **graphs** ([lesson 08](08_streams.ipynb)), where the host launches all at
-# once. Who is faster for 128 rows, eager: PyTorch's own two functions, in C++, or our one, called
-# from Python both ways?
+# once.
+#
+# How many times as fast as PyTorch's is ours, eager, for 128 rows? (2 is twice as fast, 0.5 half.)
+# Ours is one function instead of two, but both its ways are called from Python.
 
 # %%
 predict("128 rows, eager: how many times as fast is ours?", 0.9, within=1.3, no_effect=1)
@@ -815,18 +831,18 @@ predict.answer("128 rows, eager: how many times as fast is ours?", round(ratio, 
 
 # %% [markdown]
 # An honest table. With few rows the **host** decides: PyTorch's way back is C++, ours is Python
-# that C++ calls, in another thread. In a graph, where no host is left, ours is as fast, or a little
-# faster, and so it is eager with many rows, where the GPU decides.
+# that C++ calls, in another thread. In a graph, where no host is left, both are as fast.
+# Eager with 8,192 rows, too, where the GPU decides.
 #
-# And compiled, PyTorch fuses LayerNorm and GELU by itself. Our operator stands in its way: it
-# cannot look inside, so it fuses nothing with it.
+# Compiled, PyTorch fuses LayerNorm and GELU by itself, and with what stands beside them. It cannot
+# look inside our operator, and calls it from Python: that may be why ours is slower in those rows.
 
 # %% [markdown]
 # | you have | take |
 # |---|---|
 # | a chain of elementwise functions, norms, sums | `torch.compile`: it fuses them for you |
 # | a matrix product, a convolution, attention | the library; somebody spent years on it |
-# | a new pattern that it does not fuse | **Triton**: blocks in Python, inside `torch.compile` |
+# | a new pattern that it does not fuse | **Triton**, a language for kernels by blocks, in Python |
 # | a factorisation, warps with roles, a layout of your own | a kernel of your own |
 # | many short calls | a graph first; then count microseconds |
 #
@@ -838,9 +854,10 @@ predict.answer("128 rows, eager: how many times as fast is ours?", round(ratio, 
 #
 # <kbd>deepening</kbd> 5 minutes
 #
-# A graph replays **addresses**. What your kernel used while it was captured must be there, and
-# belong to nobody else, each time it is replayed. Results are the graph's. But what of memory that
-# a kernel needs only in between, a **workspace**?
+# A graph is captured once and replayed often ([lesson 08](08_streams.ipynb)). It replays
+# **addresses**. What your kernel used while it was captured must be there, and nobody else may use
+# it, each time it is replayed. PyTorch keeps a graph's results apart by itself. But what of memory
+# that a kernel needs only in between, a **workspace**?
 #
 # LayerNorm's way back has one: sums over some of the rows, which a second kernel adds up. A plan
 # might keep it from call to call. Two graphs that are captured in turn would then share it. What
@@ -880,7 +897,8 @@ progress(15)
 # - An array is an address, a shape, strides and a type; a slice is another way to count.
 # - An address keeps nothing alive. The array does, and the order of its stream.
 # - Launch on the caller's current stream; order other streams by two events, one on each side.
-# - A launch is some four microseconds. Looking at arguments anew costs many more: keep a plan.
+# - The driver's launch takes some four microseconds; Numba's takes twenty, since it looks at each
+#   argument anew. Keep a plan.
 # - An operator has a way forward, a way back, and a fake; check the way back by numbers.
 # - bfloat16 is the upper half of float32, rounded to the nearest, ties to even.
 
@@ -892,7 +910,8 @@ progress(15)
 #    tensor go right after the launch. Why is the kernel's input safe?
 # 3. The same, but the kernel is on another stream. What may happen?
 # 4. Why does the plan's key hold what the address leaves over 16, and not the address?
-# 5. Your gradient check says 0.3 for h = 0.00001, and 0.0001 for h = 0.01. Is the gradient wrong?
+# 5. Your gradient check says 0.0009 for h = 0.00001, and 0.0001 for h = 0.01. Is the gradient
+#    wrong?
 # 6. Why must the fake of an operator not compute anything?
 #
 # <details><summary>Answers</summary>
@@ -916,7 +935,8 @@ progress(15)
 # - With a GPU: time `softmax(tensor)` and `torch.softmax(tensor, 1)` for 64 × 768, a thousand calls
 #   in a row. `python -m course bench door` does it in turns.
 # - Let `find_plan` keep at most 100 plans. Which one should go?
-# - Give `Streams` works of different lengths. When does the wrong stream go well, and is it right?
+# - Give the default stream of `program` other work first. When does the wrong stream go well, and
+#   do the races go away?
 
 # %% [markdown]
 # ## Common misconceptions
@@ -924,8 +944,7 @@ progress(15)
 # - *"The array is on the GPU, so the kernel can have it."* When? On which stream?
 # - *"It gave the right result, so the streams are in order."* Or this time it was quick enough.
 # - *"Zero-copy means free."* No number moves, and the call costs microseconds all the same.
-# - *"The network learns, so the gradient is right."* A wrong one still points downhill, half the
-#   time.
+# - *"The network learns, so the gradient is right."* A wrong one may point downhill, too.
 # - *"bfloat16 is float16 with another name."* Three bits went from the fraction to the exponent.
 
 # %% [markdown]

@@ -5,6 +5,7 @@ import ctypes
 import gc
 import threading
 import warnings
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -455,6 +456,44 @@ def test_what_looks_as_the_latest_is_launched_again_by_each_thread_with_words_of
     assert words_of(noted.launched[-1][2], 19)[9] == int(np.float32(2).view(np.uint32))
     with pytest.warns(RuntimeWarning, match="through Numba"), pytest.raises(TypeError):
         door.enter((xs[0],), (np.ones(3),))
+
+
+def test_a_workspace_that_is_lent_is_held_until_all_is_launched(noted, monkeypatch):
+    class Room:
+        __cuda_array_interface__ = {"data": (4096, False)}
+
+    numba, made, alive = libraries.library("numba"), [], []
+
+    def maker(shape, dtype, device):
+        if dtype != np.uint8:
+            return lambda: cuda.device_array(shape, dtype)
+        return lambda: made.append(weakref.ref(room := Room())) or room
+
+    monkeypatch.setattr(numba, "lends", True, raising=False)
+    monkeypatch.setattr(numba, "maker", maker, raising=False)
+    monkeypatch.setattr(numba, "is_captured_by_others", lambda address: False, raising=False)
+    launched = noted.cuLaunchKernelEx
+    monkeypatch.setattr(
+        noted, "cuLaunchKernelEx", lambda *how: alive.append(made[-1]()) or launched(*how)
+    )
+
+    def listed(x, out, stream):
+        room = layout.workspace((2, 3), np.float32)
+        return [(FakeKernel(), (x, room)), (FakeKernel(), (room, out))]
+
+    door = doors.Door("fake", ("x",), lambda x: (x.shape, np.float32), listed)
+    door.enter((cuda.to_device(X),))
+    assert len(alive) == 2 and None not in alive
+    assert words_of(noted.launched[-1][2], 9)[4] == 4096
+
+
+def test_options_are_compared_as_they_are_kept():
+    x = cuda.to_device(np.full((2, 8), 3, np.float32))
+    for _ in range(3):
+        assert np.isnan(layer_norm(x, eps=np.float16(0)).copy_to_host()).all()
+    assert (layer_norm(x, eps=1e-8).copy_to_host() == 0).all()
+    with pytest.raises(TypeError, match="eps is ndarray: give a number"):
+        layer_norm(x, eps=np.ones(2))
 
 
 def test_a_slice_begins_where_it_begins(noted):

@@ -129,6 +129,47 @@ def test_tensors_of_any_strides_are_taken():
     assert torch.allclose(operators.layer_norm(wide), F.layer_norm(wide, (52,)), atol=2e-5)
 
 
+def test_second_derivatives_are_refused_or_right():
+    h = tensor(3, 8) * 1.0
+    y = operators.gelu(h)
+    (gradient,) = torch.autograd.grad(y.sum(), h, create_graph=True)
+    with pytest.raises(RuntimeError, match="no autograd formula"):
+        (gradient**2).sum().backward()
+    found = []
+    for rebuild in (operators.reconstruct, lambda u, s, vt, k: (u[:, :k] * s[:k]) @ vt[:k]):
+        u, s, vt = factors()
+        (gradient,) = torch.autograd.grad((rebuild(u, s, vt, 4) ** 2).sum(), u, create_graph=True)
+        (gradient**2).sum().backward()
+        found.append(s.grad)
+    assert torch.allclose(*found, rtol=1e-4)
+
+
+def test_forward_gradients_are_refused():
+    x = tensor(3, 8, grad=False)
+    for call in (torch.func.jvp, lambda f, x, v: torch.func.jacfwd(f)(*x)):
+        with pytest.raises(NotImplementedError, match="take backward ones"):
+            call(operators.softmax, (x,), (torch.ones_like(x),))
+
+
+def test_tracers_batches_and_subclasses_see_operators():
+    x, other = tensor(3, 8, grad=False), tensor(3, 8, seed=1, grad=False)
+    traced = torch.jit.trace(lambda x: operators.softmax(x) * 1, (x,), check_trace=False)
+    assert torch.allclose(traced(other), other.softmax(1), atol=1e-6)
+    leaf, dy = tensor(3, 8), tensor(2, 3, 8, seed=2, grad=False)
+    (found,) = torch.autograd.grad(operators.softmax(leaf), leaf, dy, is_grads_batched=True)
+    (wanted,) = torch.autograd.grad(leaf.softmax(1), leaf, dy, is_grads_batched=True)
+    assert torch.allclose(found, wanted, atol=1e-6)
+    two = pytest.importorskip("torch.testing._internal.two_tensor").TwoTensor
+    ones = torch.ones(8, device=DEVICE)
+    assert isinstance(operators.layer_norm(x, two(ones, ones.clone())), two)
+
+
+def test_one_number_keeps_its_shape():
+    x = torch.tensor(1.0, device=DEVICE, requires_grad=True)
+    operators.gelu(x).backward()
+    assert x.grad.shape == () and abs(x.grad.item() - 1.0833) < 1e-3
+
+
 def test_what_is_wrong_is_said_by_the_front_door():
     with pytest.raises(TypeError, match=r"x holds float64; .* x.to\(torch.float32\)"):
         operators.softmax(tensor(3, 4, dtype=torch.float64))

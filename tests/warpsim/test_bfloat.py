@@ -117,9 +117,25 @@ def of_double(x, out):
     x[0] = bfloat16(2.0)
 
 
+def if_one(x, out):
+    if x[0]:
+        out[0] = 1
+
+
+def largest(x, out):
+    out[0] = float32(max(x[0], x[1]))
+
+
+def chosen(x, out):
+    out[0] = float32(cuda.selp(True, x[0], x[1]))
+
+
 @pytest.mark.parametrize(
     ("function", "words"),
     [
+        (if_one, r"x\[0\] is a condition: a bfloat16 becomes a float32"),
+        (largest, "max of bfloat16: a bfloat16 becomes a float32"),
+        (chosen, "a bfloat16 becomes a float32"),
         (add, r"add\(bfloat16, float32\)"),
         (store_double, "Cannot cast float64 to bfloat16"),
         (store_as_it_is, "Cannot cast bfloat16 to float32"),
@@ -129,4 +145,4 @@ def of_double(x, out):
 )
 def test_arithmetic_and_other_casts_are_refused(function, words):
     with pytest.raises(Exception, match=words):
-        cuda.jit(function)[1, 1](np.zeros(1, BFLOAT16), np.zeros(1, np.float32))
+        cuda.jit(function)[1, 1](np.zeros(2, BFLOAT16), np.zeros(1, np.float32))

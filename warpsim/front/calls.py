@@ -12,7 +12,7 @@ from numba import types
 from numba.np.numpy_support import ufunc_find_matching_loop
 
 from warpsim.front import intrinsics
-from warpsim.front.bfloat import ALONE, castable
+from warpsim.front.bfloat import ALONE, bfloat16, castable
 from warpsim.front.elementwise import total_type, ufunc_type
 from warpsim.front.names import MISSING, KernelName, Source
 from warpsim.front.oracle import best_signature, method_type, of_dtype, plain, resolve
@@ -201,6 +201,8 @@ def _cast(typer: Expressions, node: ast.Call, function: Any, cast: types.Type, a
 def _several(typer: Expressions, node: ast.Call, function: Any, arguments: tuple) -> types.Type:
     """min and max: the type of the pairs, folded; all operands get it."""
     kind = plain(arguments[0])
+    if bfloat16 in map(plain, arguments):
+        raise typer.source.refused(node, f"{function.__name__} of bfloat16: {ALONE}")
     for other in map(plain, arguments[1:]):
         found = resolve(function, (kind, other))
         if found is None:

@@ -12,6 +12,7 @@ from numba import types
 
 from warpsim.front import intrinsics
 from warpsim.front.attributes import Attributes
+from warpsim.front.bfloat import ALONE, bfloat16
 from warpsim.front.calls import call
 from warpsim.front.decisions import COMPARE, Decisions
 from warpsim.front.names import FOLDED, MISSING, KernelName, Source, folded
@@ -76,6 +77,8 @@ class Expressions(Attributes, Decisions):
         kind = self.expression(node)
         if not isinstance(kind, types.Number | types.Boolean | types.BaseTuple):
             raise self.source.refused(node, f"{ast.unparse(node)} is {kind}, not a condition")
+        if plain(kind) == bfloat16:
+            raise self.source.refused(node, f"{ast.unparse(node)} is a condition: {ALONE}")
 
     def expression(self, node: ast.expr) -> types.Type:
         handler = getattr(self, f"see_{type(node).__name__}", None)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from numba import types
 
+from warpsim.front.bfloat import ALONE, bfloat16
 from warpsim.run import halves
 
 #: The type of ``cuda.cg.this_grid()``.
@@ -63,6 +64,8 @@ def _brev(a):
 
 
 def _selp(test, a, b):
+    if bfloat16 in (a, b):
+        return ALONE
     return (a, (test, a, a)) if a == b else None
 
 

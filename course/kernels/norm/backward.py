@@ -389,6 +389,8 @@ def layer_norm_backward(
     ValueError, TypeError
         As `layer_norm`.
     """
+    if isinstance(eps, np.generic):  # which would be compared in its own precision
+        eps = eps.item()
     return _DOOR.enter((dy, x, gamma), (eps, parameters, method), None, stream)
 
 

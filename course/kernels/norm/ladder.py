@@ -178,6 +178,8 @@ def layer_norm(
     TypeError
         For what is no array, and for numbers of another type.
     """
+    if isinstance(eps, np.generic):  # which would be compared in its own precision
+        eps = eps.item()
     return _DOOR.enter((x, gamma, beta), (eps, method, activation), out, stream)
 
 
