@@ -11,8 +11,8 @@
 # - Watch a stream that nobody ordered, and order it.
 # - Take a call apart into its microseconds, and build the plan that saves most of them.
 # - Check a gradient without trusting whoever derived it.
-# - Round numbers to bfloat16, bit by bit.
-# - Call the course's kernels as operators of PyTorch, with gradients.
+# - Deepening: round numbers to bfloat16, bit by bit; call the course's kernels as operators that
+#   `torch.compile` knows.
 
 # %% [markdown]
 # ## What you will learn
@@ -895,12 +895,12 @@ progress(15)
 # ## What you should be able to say now
 #
 # - An array is an address, a shape, strides and a type; a slice is another way to count.
-# - An address keeps nothing alive. The array does, and the order of its stream.
+# - Deepening: an address keeps nothing alive. The array does, and the order of its stream.
 # - Launch on the caller's current stream; order other streams by two events, one on each side.
 # - The driver's launch takes some four microseconds; Numba's takes twenty, since it looks at each
 #   argument anew. Keep a plan.
 # - An operator has a way forward, a way back, and a fake; check the way back by numbers.
-# - bfloat16 is the upper half of float32, rounded to the nearest, ties to even.
+# - Deepening: bfloat16 is the upper half of float32, rounded to the nearest, ties to even.
 
 # %% [markdown]
 # ## Questions
