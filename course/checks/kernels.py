@@ -31,6 +31,7 @@ from course.checks.simulating import (
     prepared,
     references,
     simulated,
+    untraced,
     values_of,
 )
 from course.checks.spread import Fault, Work, spread_fault
@@ -147,7 +148,7 @@ def _look_at_outputs(
         return
     again = prepared(exercise, number, expected, finite=True)
     start = {name: copied(value) for name, value in again.items()}
-    simulated(exercise, number, answer, again)
+    simulated(exercise, number, answer, again, untraced)  # the first run looked for errors
     unwritten = {
         name: mask & _same_values(start[name], again[name]) for name, mask in untouched.items()
     }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import datetime
+import functools
 import math
 import os
 import platform
@@ -18,6 +19,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from types import MappingProxyType
 
 from course import __version__, backend
 from course.files import data_path, table_text, write_whole
@@ -213,7 +215,14 @@ def read(path: str | os.PathLike[str]) -> Recording:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise BadMeasurements(f"{Path(path).name}: not a text file in UTF-8") from None
-    return parsed(text, Path(path))
+    return _known(text, Path(path))
+
+
+@functools.lru_cache(maxsize=64)
+def _known(text: str, path: Path) -> Recording:
+    """A lesson asks for figures dozens of times: what a text says is worked out once."""
+    found = parsed(text, path)
+    return Recording(MappingProxyType(dict(found.header)), found.figures, path)
 
 
 def parsed(text: str, path: Path) -> Recording:

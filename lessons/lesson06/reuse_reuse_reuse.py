@@ -47,6 +47,8 @@
 # its peer, which is CuPy.
 
 # %%
+from functools import cache
+
 import numpy as np
 from numba import float32
 
@@ -134,8 +136,9 @@ out = np.zeros((256, 256), dtype=np.float32)
 warp_products = out.size * 32 / 32  # k = 32 for each pixel, 32 lanes in a warp
 
 
+@cache
 def traced(name):
-    """Trace a step of the ladder on 256 x 256 pixels, k = 32."""
+    """Trace a step of the ladder on 256 x 256 pixels, k = 32: each step once."""
     step = LADDER[name]
     return trace(step.kernel, step.grid(256, 256), step.block, u, s, vt, 32, out, gpu="H200")
 

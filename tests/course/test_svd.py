@@ -173,7 +173,7 @@ def test_the_result_is_the_same_to_the_bit_and_the_sign_is_told(rng):
     a = normal(rng, 1, 40, 36)
     first = svd(a)
     forget()
-    again, wide = svd(a), svd(np.ascontiguousarray(a.swapaxes(1, 2)))
+    again, wide = svd(a), svd(np.ascontiguousarray(a[:, :20, :17].swapaxes(1, 2)))
     assert all(np.array_equal(x, y) for x, y in zip(first, again, strict=True))
     vt, u = first[2], wide[0]
     assert (np.take_along_axis(vt, np.abs(vt).argmax(2)[..., None], 2) > 0).all()
