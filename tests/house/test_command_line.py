@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from course import __main__ as command_line
 from course.files import data_path
 from course.images import images
-from course.pipeline import journal, pipeline, results, stages
+from course.pipeline import command, journal, pipeline, results, stages, stopping
 from tests.course.pipeline_parts import call, draw_quickly
 from tests.course.stopped_processes import hear
 
@@ -369,7 +368,7 @@ def test_a_stop_while_the_summary_is_printed_says_that_all_is_there(
     def interrupted(numbers):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("course.__main__.fmean", interrupted)
+    monkeypatch.setattr("course.pipeline.command.fmean", interrupted)
     out = tmp_path / "out"
     status, _, err = call(capfd, "reconstruct", photos, "--k", 5, "--out", out)
     assert status == 130 and (out / "quality.csv").is_file()
@@ -452,9 +451,9 @@ def test_a_stopped_process_leaves_nothing(tmp_path, name):
 
 
 def test_who_waits_for_long_after_ctrl_c_is_told_for_what(capfd, monkeypatch):
-    monkeypatch.setattr(command_line, "SILENCE", 0.01)
+    monkeypatch.setattr(stopping, "SILENCE", 0.01)
     with pytest.raises(KeyboardInterrupt):
-        command_line.Stopping()(signal.SIGINT, None)
+        stopping.Stopping()(signal.SIGINT, None)
     deadline, told = time.monotonic() + 60, ""
     while "Ctrl-C again ends at once" not in told and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -463,8 +462,8 @@ def test_who_waits_for_long_after_ctrl_c_is_told_for_what(capfd, monkeypatch):
 
 
 def test_a_second_ctrl_c_soon_after_the_first_is_the_same_one(monkeypatch):
-    monkeypatch.setattr(command_line, "SILENCE", 3600)
-    stop = command_line.Stopping()
+    monkeypatch.setattr(stopping, "SILENCE", 3600)
+    stop = stopping.Stopping()
     with pytest.raises(KeyboardInterrupt):
         stop(signal.SIGINT, None)
     stop(signal.SIGINT, None)
@@ -474,19 +473,19 @@ def test_a_second_ctrl_c_soon_after_the_first_is_the_same_one(monkeypatch):
             super().__init__()
             nested.append(stop(signal.SIGINT, None))
 
-    nested, stop = [], command_line.Stopping()
-    monkeypatch.setattr(command_line.threading, "Timer", Timer)
+    nested, stop = [], stopping.Stopping()
+    monkeypatch.setattr(stopping.threading, "Timer", Timer)
     with pytest.raises(KeyboardInterrupt):
         stop(signal.SIGINT, None)
     assert nested == [None]  # one that comes while the first is at work
-    monkeypatch.setattr(command_line, "TOGETHER", 0)
+    monkeypatch.setattr(stopping, "TOGETHER", 0)
     with pytest.raises(KeyboardInterrupt):
         stop(signal.SIGINT, None)
 
 
 def test_ctrl_c_does_not_end_the_cleaning_up(photos, tmp_path, capfd, monkeypatch):
     """As it would where it comes later than what counts as one."""
-    monkeypatch.setattr(command_line, "TOGETHER", 0)
+    monkeypatch.setattr(stopping, "TOGETHER", 0)
     remove = journal.Journal.remove
 
     def removed(kept):
@@ -562,9 +561,9 @@ def test_ctrl_c_during_imports_is_one_line(photos, tmp_path):
 def test_nohup_is_respected():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with command_line.stoppable():
+        with stopping.stoppable():
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-            assert isinstance(signal.getsignal(signal.SIGTERM), command_line.Stopping)
+            assert isinstance(signal.getsignal(signal.SIGTERM), stopping.Stopping)
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
@@ -651,7 +650,7 @@ def test_the_examples_of_the_help_run(tmp_path, capfd, monkeypatch):
         shutil.copytree(data_path("images"), tmp_path / folder)
     (tmp_path / "holiday.jpg").write_bytes(data_path("images", "coffee.jpg").read_bytes())
     start = "  python -m course "
-    examples = [line for line in command_line.RECONSTRUCT_EXAMPLES.splitlines() if start in line]
+    examples = [line for line in command.EXAMPLES.splitlines() if start in line]
     assert len(examples) == 3
     for example in examples:
         assert call(capfd, *example.removeprefix(start).split())[0] == 0

@@ -1,0 +1,245 @@
+"""The command `reconstruct`: its options, its progress, what it prints at the end."""
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from course.pipeline.stopping import stoppable
+
+HELP = """\
+Rebuild images from their k largest singular values, and tell how good and how small they are.
+
+The folder DIR receives
+  NAME_kK.png   each reconstruction
+  grid.png      originals and reconstructions side by side
+  quality.csv   PSNR, SSIM, mean squared error and compression of each
+  report.json   what was asked for, and which files were set aside, with the reason
+Compression is how many times fewer numbers the k singular values and vectors have than the image.
+Colours become grey. Files that cannot be read are named and left out.
+
+Decoding, SVD, reconstruction and writing go on at the same time, for any number of images: only a
+few are in memory. An error or Ctrl-C leaves nothing behind. With --resume it leaves what is done,
+and the same command goes on with it; so it does after the process was killed, --resume or not. The
+results are those of a run that nothing disturbed. Where images came, went or changed since (by
+size or time of change), those that are the same are kept, new and changed ones are done, and those
+that are gone are left out. Other options, such as another --k, are refused.
+"""
+EXAMPLES = """\
+examples:
+  python -m course reconstruct data/images --k 50 --out results
+  python -m course reconstruct holiday.jpg scans/ --k 5 20 80 --size 512 --fit crop --out results
+  python -m course reconstruct archive/ --k 50 --out results --resume
+"""
+
+
+def add(commands: Any) -> None:
+    """Add the command to the subparsers of the command line."""
+    reconstruct = commands.add_parser(
+        "reconstruct",
+        help="rebuild images from their singular value decomposition",
+        usage="%(prog)s IMAGES [IMAGES ...] --k K [K ...] --out DIR [options]",
+        description=HELP,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    reconstruct.set_defaults(run=run)
+    reconstruct.add_argument(
+        "images",
+        metavar="IMAGES",
+        nargs="+",
+        type=Path,
+        help="JPEG, PNG or TIFF files, or folders that hold some (not in subfolders)",
+    )
+    reconstruct.add_argument(
+        "--k",
+        metavar="K",
+        nargs="+",
+        action="extend",
+        required=True,
+        type=whole_number,
+        help="how many singular values to keep; one or several numbers",
+    )
+    reconstruct.add_argument(
+        "--out", metavar="DIR", required=True, type=folder, help="folder for the results"
+    )
+    reconstruct.add_argument(
+        "--size",
+        metavar="N or ROWSxCOLUMNS",
+        default=(256, 256),
+        type=image_size,
+        help="size in pixels that the images are brought to (256x256)",
+    )
+    reconstruct.add_argument(
+        "--fit",
+        choices=("stretch", "crop"),
+        default="stretch",
+        help="show the whole image, stretched to the size (stretch, the usual), or cut out its "
+        "middle in the right proportions (crop)",
+    )
+    reconstruct.add_argument(
+        "--engine",
+        choices=("auto", "gpu", "simulator", "numpy"),
+        default="auto",
+        help="what computes: the GPU, the course's simulator of a GPU, or NumPy; auto, the usual, "
+        "is the GPU where there is one, else NumPy",
+    )
+    reconstruct.add_argument(
+        "--svd",
+        choices=("cpu", "gpu", "auto"),
+        default="cpu",
+        help="what factorises: the CPU, the usual, in float64; the GPU, in float32; auto is the "
+        "GPU where there is one",
+    )
+    reconstruct.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with the unfinished run in DIR, begun with the same options, and keep what it "
+        "has of images that are the same; where there is none, begin. Progress is kept when the "
+        "run is stopped, and images with NaN are set aside, where otherwise they end the run",
+    )
+    reconstruct.add_argument(
+        "--workers",
+        metavar="N",
+        type=positive,
+        help="threads that decode, factorise and write (one for each core)",
+    )
+    reconstruct.add_argument(
+        "--batch",
+        metavar="N",
+        type=positive,
+        help="images that the GPU rebuilds together at most (32, fewer large ones)",
+    )
+
+    reconstruct.add_argument(
+        "--gpus",
+        metavar="N",
+        type=positive,
+        help="share the images among so many GPUs, a process each (needs the extra cluster); the "
+        "results are the same. It pays where one GPU, not the CPU, is what the others wait for",
+    )
+
+
+def folder(text: str) -> Path:
+    """Return the folder of an --out; an empty name, of a variable that is not set, is none."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name of the folder is empty")
+    return Path(text)
+
+
+def whole_number(text: str) -> int:
+    """Return the number of a --k; argparse shows the error's text."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a whole number; images come before --k, as in: photos --k 10 50"
+        ) from None
+
+
+def positive(text: str) -> int:
+    """Return a number of at least 1; argparse shows the error's text."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of at least 1")
+    return int(text)
+
+
+def image_size(text: str) -> tuple[int, int]:
+    """Return (rows, columns) from "256" or "480x640"; argparse shows the error's text."""
+    parts = text.lower().split("x")
+    try:
+        numbers = [int(part) for part in parts]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (1, 2):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no size; give a number such as 256, or rows and columns such as 480x640"
+        )
+    return numbers[0], numbers[-1]
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Rebuild the images, print a summary."""
+    from tqdm import tqdm
+
+    from course.images.reading import printable
+    from course.pipeline.journal import is_at_work, unfinished
+    from course.pipeline.pipeline import reconstruct_images
+
+    if arguments.engine != "numpy" or arguments.svd != "cpu":
+        from course import backend
+
+        backend.gpu()  # the slow imports, while Ctrl-C ends at once
+
+    bar = None
+
+    def progress(files: list[Path]) -> Iterable[Path]:
+        nonlocal bar
+        # disable=None: no bar where standard error is a file or a pipe
+        bar = tqdm(files, unit="image", file=sys.stderr, disable=None, leave=False)
+        return bar
+
+    left = [] if arguments.resume else unfinished(arguments.out)
+    if left and not any(map(is_at_work, left)):
+        print(
+            f"an unfinished run lies in {str(arguments.out)!r}: --resume goes on with it; this run "
+            "begins again, and removes it at its end",
+            file=sys.stderr,
+        )
+    with stoppable(), workers_for(arguments) as group:
+        try:
+            report = reconstruct_images(
+                arguments.images,
+                arguments.k,
+                arguments.out,
+                size=arguments.size,
+                fit=arguments.fit,
+                engine=arguments.engine,
+                progress=progress,
+                resume=arguments.resume,
+                workers=arguments.workers,
+                batch=arguments.batch,
+                tell=lambda words: print(words, file=sys.stderr, flush=True),
+                group=group,
+                svd=arguments.svd,
+            )
+        finally:
+            if bar is not None:
+                bar.close()
+
+    arguments.stopped = f"all results are in {str(report.out)!r}"
+    for file, reason in report.skipped:
+        print(f"skipped {printable(file)!r}: {reason}", file=sys.stderr)
+    ranks = sorted({quality.k for quality in report.qualities})
+    count = len({quality.name for quality in report.qualities})
+    before = f", {report.kept} of the files in an earlier run" if report.kept else ""
+    print(f"{count} image{'' if count == 1 else 's'} rebuilt by {report.engine}{before}")
+    print(f"{'k':>6}  {'PSNR [dB]':>9}  {'SSIM':>6}  compression" + (count > 1) * "   (means)")
+    for k in ranks:
+        lines = [quality for quality in report.qualities if quality.k == k]
+        psnr_db = fmean(line.psnr_db for line in lines)
+        ssim = fmean(line.ssim for line in lines)
+        print(f"{k:>6}  {psnr_db:>9.1f}  {ssim:>6.3f}  {lines[0].compression:>10.3g}×")
+    files = f"{len(report.qualities)} image{'' if len(report.qualities) == 1 else 's'}"
+    print(f"results in {str(report.out)!r}: grid.png, quality.csv, {files}")
+
+
+@contextmanager
+def workers_for(arguments: argparse.Namespace) -> Iterator[Any]:
+    """Give the workers that --gpus asks for, or None; what they cannot do becomes a ImageError."""
+    if arguments.gpus is None:
+        yield None
+        return
+    from course.cluster.group import BatchError, ClusterError, cluster
+    from course.images.reading import ImageError
+
+    if arguments.engine not in ("auto", "gpu"):
+        raise ImageError(f"--gpus and --engine {arguments.engine} contradict each other")
+    try:
+        with cluster(arguments.gpus, gpus=True) as group:
+            yield group
+    except (BatchError, ClusterError, ImportError) as error:
+        raise ImageError(str(error)) from error
