@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff")
+from course.images.folders import list_folder
+
 FORMATS = ("JPEG", "MPO", "PNG", "TIFF")  # MPO: how many phones write a JPEG with a preview
 RECOGNISED = ("JPEG", "PNG", "TIFF", "GIF", "BMP", "WEBP")  # some only to say what they are
 FITS = ("stretch", "crop")
@@ -99,25 +100,6 @@ def load_folder(
             skipped.append((file.name, error.reason))
     stacked = np.stack(images) if images else np.empty((0, *size), dtype=np.float32)
     return LoadedImages(stacked, names, skipped)
-
-
-def list_folder(path: str | Path) -> list[Path]:
-    """Return the folder's files with an image's suffix, sorted by name; errors as `load_folder`."""
-    path = Path(path)
-    if not path.exists():
-        raise FileNotFoundError(f"there is no folder {str(path)!r}")
-    if not path.is_dir():
-        raise NotADirectoryError(f"{str(path)!r} is a file, not a folder")
-    names = sorted(entry.name for entry in path.iterdir() if not entry.name.startswith("."))
-    files = [path / name for name in names if Path(name).suffix.lower() in SUFFIXES]
-    if not files:
-        wanted = ", ".join("*" + suffix for suffix in SUFFIXES)
-        found = f"none of its {len(names)} entries is one" if names else "it is empty"
-        raise FileNotFoundError(
-            f"no images in the folder {str(path)!r}: looked for {wanted} "
-            f"(upper case too, not in subfolders), but {found}"
-        )
-    return files
 
 
 def load_image(

@@ -19,7 +19,8 @@ The folder DIR receives
   quality.csv   PSNR, SSIM, mean squared error and compression of each
   report.json   what was asked for, and which files were set aside, with the reason
 Compression is how many times fewer numbers the k singular values and vectors have than the image.
-Colours become grey. Files that cannot be read are named and left out.
+Colours become grey. Files that cannot be read are named and left out; what else lies in a folder
+is counted by kind at the end.
 
 Decoding, SVD, reconstruction and writing go on at the same time, for any number of images: only a
 few are in memory. An error or Ctrl-C leaves nothing behind. With --resume it leaves what is done,
@@ -165,6 +166,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Rebuild the images, print a summary."""
     from tqdm import tqdm
 
+    from course.images.folders import told
     from course.images.reading import printable
     from course.pipeline.journal import is_at_work, unfinished
     from course.pipeline.pipeline import reconstruct_images
@@ -213,6 +215,8 @@ def run(arguments: argparse.Namespace) -> None:
     arguments.stopped = f"all results are in {str(report.out)!r}"
     for file, reason in report.skipped:
         print(f"skipped {printable(file)!r}: {reason}", file=sys.stderr)
+    if report.passed_over:
+        print(f"passed over: {printable(told(report.passed_over))}", file=sys.stderr)
     ranks = sorted({quality.k for quality in report.qualities})
     count = len({quality.name for quality in report.qualities})
     before = f", {report.kept} of the files in an earlier run" if report.kept else ""

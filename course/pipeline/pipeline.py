@@ -8,6 +8,7 @@ writes what is left.
 import os
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -21,14 +22,14 @@ from course.cluster import files as cluster_files
 from course.cluster.group import Group
 from course.images import images
 from course.images.images import ImageError
-from course.images.reading import FITS, checked_size, list_folder, printable
+from course.images.reading import FITS, checked_size
 from course.pipeline import journal, results, resuming, stages, threads
 from course.pipeline.engines import Halving, choose_engine, choose_svd
+from course.pipeline.inputs import gathered
 from course.pipeline.journal import Done, Journal
 from course.pipeline.results import GRID_FILE, GRID_RANKS, REPORT_FILE, TABLE_FILE, Report
 from course.pipeline.results import write_table as _write_table
 
-LONGEST_NAME = 50  # letters, each up to 4 bytes: with _k50.png it fits a file system's 255 bytes
 SMALLEST_SIDE = 7  # SSIM compares windows of 7x7 pixels
 
 
@@ -41,6 +42,7 @@ class _Plan:
     ranks: list[int]
     size: tuple[int, int]
     settings: dict[str, Any]
+    passed_over: Counter[str]
 
 
 def reconstruct_images(
@@ -128,7 +130,7 @@ def reconstruct_images(
 
     with _progress_in(out, begun, plan, resume, tell) as kept:
         if isinstance(kept, Report):
-            return kept
+            return replace(kept, passed_over=plan.passed_over)
         already = len(kept.done)
         if not kept.moving:
             for_grid = results.evenly(plan.ranks, GRID_RANKS)
@@ -149,7 +151,7 @@ def reconstruct_images(
         report = results.gathered(
             [*zip(plan.files, plan.names)], plan.ranks, plan.size, kept.done, engine_name, out
         )
-        report = replace(report, kept=already)
+        report = replace(report, kept=already, passed_over=plan.passed_over)
         if not report.qualities:
             raise ImageError(results.nothing_readable(report.skipped))
         if not kept.moving:
@@ -189,13 +191,11 @@ def _plan(
     ranks = sorted({images.checked_rank(k, rows, columns) for k in ranks})
     if not ranks:
         raise ImageError("no k was given; give at least one, such as 50")
-    files = list_images(inputs, out)
-    used: dict[str, int] = {}
-    names = [_unused_name(printable(file.stem), used) for file in files]
+    found = gathered(inputs, out)
     settings = {
         "k": ranks, "size": [rows, columns], "fit": fit, "engine": engine, "course": __version__,
     }  # fmt: skip
-    return _Plan(files, names, ranks, size, settings)
+    return _Plan(found.files, found.names, ranks, size, settings, found.passed_over)
 
 
 def _work_through(
@@ -229,50 +229,6 @@ def _work_through(
     missing = len(plan.files) - len(kept.done)
     if missing:
         raise ImageError(f"progress(files) gave {missing} files less than it was given")
-
-
-def list_images(inputs: Sequence[str | Path], out: str | Path | None = None) -> list[Path]:
-    """Return the files to read: each file given, and each image of a folder given, once.
-
-    Raises
-    ------
-    OSError
-        When one does not exist, or a folder holds no image.
-    ImageError
-        When nothing is given, or when `out` is one of the folders that are read.
-    """
-    if not inputs:
-        raise ImageError("no images were given; name image files, or folders that hold some")
-    found: dict[str, Path] = {}
-    for given in map(Path, inputs):
-        if given.is_dir():
-            if out is not None and given.resolve() == Path(out).resolve():
-                raise ImageError(
-                    f"{str(given)!r} would be read and written; choose another folder for results"
-                )
-            listed = list_folder(given)
-        elif given.exists():
-            listed = [given]
-        else:
-            raise FileNotFoundError(f"there is no file or folder {str(given)!r}")
-        for file, path in zip(listed, journal.real_paths(listed), strict=True):
-            found.setdefault(path, file)
-    return list(found.values())
-
-
-def _unused_name(stem: str, used: dict[str, int]) -> str:
-    """Return the stem, numbered if an earlier image has it: photos of two folders may share it.
-
-    `used` has the names that are taken, each with the last number that was tried for it.
-    """
-    stem = stem[:LONGEST_NAME]
-    name, count = stem, used.get(stem.casefold(), 1)
-    while name.casefold() in used:  # some file systems do not tell A.png from a.png
-        count += 1
-        name = f"{stem}_{count}"
-    used[stem.casefold()] = count
-    used.setdefault(name.casefold(), 1)
-    return name
 
 
 def _write_results(plan: _Plan, report: Report, kept: Journal, fingerprint: str) -> None:

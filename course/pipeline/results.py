@@ -3,8 +3,9 @@
 import csv
 import json
 import warnings
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,8 @@ class Report:
         Folder with the reconstructions, the grid, the table and the report.
     kept : int
         How many of the files an earlier run, that was resumed, had done.
+    passed_over : Counter
+        What else lies in the folders that were read: how many, by kind.
     """
 
     qualities: list[Quality]
@@ -65,6 +68,7 @@ class Report:
     engine: str
     out: Path
     kept: int = 0
+    passed_over: Counter[str] = field(default_factory=Counter)
 
 
 def gathered(

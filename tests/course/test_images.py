@@ -243,7 +243,6 @@ def make_awkward(folder):
     (folder / "empty.png").write_bytes(b"")
     (folder / "text.png").write_text("not an image")
     (folder / "header.png").write_bytes(b"\x89PNG\r\n\x1a\n")
-    (folder / "folder.png").mkdir()
     not_finite = np.ones((4, 4), np.float32)
     not_finite[1, 2] = np.nan
     Image.fromarray(not_finite).save(folder / "nan.tif")
@@ -258,7 +257,6 @@ def make_awkward(folder):
         "empty.png": "empty (0 bytes)",
         "text.png": "broken, or not a JPEG, PNG or TIFF",
         "header.png": "",
-        "folder.png": "not a regular file",
         "nan.tif": "NaN",
     }
 
@@ -268,6 +266,7 @@ def test_unusable_files_are_named_with_a_reason_and_the_others_are_loaded(tmp_pa
     Image.fromarray(grey_ramp()).save(tmp_path / "GOOD.PNG")
     Image.fromarray(grey_ramp()).save(tmp_path / "good.Jpeg")
     (tmp_path / "notes.txt").write_text("no image, not looked at")
+    (tmp_path / "folder.png").mkdir()
     Image.fromarray(grey_ramp()).save(tmp_path / "._GOOD.png")  # what macOS leaves on USB sticks
     with warnings.catch_warnings():
         warnings.simplefilter("error")

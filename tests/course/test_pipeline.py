@@ -19,7 +19,7 @@ from PIL import Image
 from course import files
 from course.images import images, quality, reading
 from course.images.reading import ImageError
-from course.pipeline import journal, pipeline, results, stages
+from course.pipeline import inputs, journal, pipeline, results, stages
 from course.pipeline import threads as blas
 from course.pipeline import threads as heap
 from course.pipeline.channels import Channel, Stopped
@@ -612,8 +612,8 @@ def test_a_file_is_taken_once_whatever_way_leads_to_it(folder, tmp_path):
     (tmp_path / "link").symlink_to(folder, target_is_directory=True)
     (tmp_path / "one.png").symlink_to(folder / "image03.png")
     ways = [folder, tmp_path / "link", tmp_path / "one.png", folder / ".." / "in" / "image05.png"]
-    assert pipeline.list_images(ways) == sorted(folder.iterdir())
-    assert pipeline.list_images(ways[::-1])[:2] == ways[:1:-1]
+    assert inputs.gathered(ways).files == sorted(folder.iterdir())
+    assert inputs.gathered(ways[::-1]).files[:2] == ways[:1:-1]
 
 
 # --- the bench ------------------------------------------------------------------------------------

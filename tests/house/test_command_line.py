@@ -16,7 +16,7 @@ from PIL import Image
 
 from course.files import data_path
 from course.images import images
-from course.pipeline import command, journal, pipeline, results, stages, stopping
+from course.pipeline import command, inputs, journal, pipeline, results, stages, stopping
 from tests.course.pipeline_parts import call, draw_quickly
 from tests.course.stopped_processes import hear
 
@@ -121,7 +121,7 @@ def test_files_and_folders_mix_and_none_is_taken_twice(photos, tmp_path, capfd):
 def test_names_that_differ_only_in_case_get_different_files():
     used = {}
     stems = ("a", "A", "a_2", "a", "a_3", "A", "b" * 300)
-    names = [pipeline._unused_name(stem, used) for stem in stems]
+    names = [inputs._unused_name(stem, used) for stem in stems]
     assert len({name.casefold() for name in names}) == len(stems)
     assert len(names[-1]) < 100
 

@@ -1,0 +1,84 @@
+"""What a run reads: files that are given or lie in folders, and what their results are called."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from course.images import folders
+from course.images.reading import ImageError, printable
+from course.pipeline import journal
+
+LONGEST_NAME = 50  # letters, each up to 4 bytes: with _k50.png it fits a file system's 255 bytes
+
+
+@dataclass
+class Inputs:
+    """The files of a run.
+
+    Attributes
+    ----------
+    files : list of Path
+        Each once, in the order in which they were given, those of a folder sorted.
+    passed_over : Counter
+        What else lies in the folders, as `course.images.folders.Found` has it.
+    """
+
+    files: list[Path] = field(default_factory=list)
+    passed_over: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def names(self) -> list[str]:
+        """What the results of each file are called, all different."""
+        used: dict[str, int] = {}
+        return [_unused_name(printable(file.stem), used) for file in self.files]
+
+
+def gathered(inputs: Sequence[str | Path], out: str | Path | None = None) -> Inputs:
+    """The files to read: each file given, and each image of a folder given, once.
+
+    Raises
+    ------
+    OSError
+        When one does not exist, or a folder holds no image.
+    ImageError
+        When nothing is given, or when `out` is one of the folders that are read.
+    """
+    if not inputs:
+        raise ImageError("no images were given; name image files, or folders that hold some")
+    leave = None if out is None else Path(out).resolve()
+    gathered, found = Inputs(), dict[str, Path]()
+    for given in map(Path, inputs):
+        if given.is_dir():
+            if given.resolve() == leave:
+                raise ImageError(
+                    f"{str(given)!r} would be read and written; choose another folder for results"
+                )
+            listed = folders.search(given, leave)
+            if not listed.files:
+                raise folders.nothing_in(given, listed)
+            gathered.passed_over += listed.passed_over
+            files = listed.files
+        elif given.exists():
+            files = [given]
+        else:
+            raise FileNotFoundError(f"there is no file or folder {str(given)!r}")
+        for file, path in zip(files, journal.real_paths(files), strict=True):
+            found.setdefault(path, file)
+    gathered.files = list(found.values())
+    return gathered
+
+
+def _unused_name(stem: str, used: dict[str, int]) -> str:
+    """Return the stem, numbered if an earlier image has it: photos of two folders may share it.
+
+    `used` has the names that are taken, each with the last number that was tried for it.
+    """
+    stem = stem[:LONGEST_NAME]
+    name, count = stem, used.get(stem.casefold(), 1)
+    while name.casefold() in used:  # some file systems do not tell A.png from a.png
+        count += 1
+        name = f"{stem}_{count}"
+    used[stem.casefold()] = count
+    used.setdefault(name.casefold(), 1)
+    return name
