@@ -7,7 +7,7 @@ from pathlib import Path
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff")
 #: Kinds of what is passed over, beside suffixes.
-HIDDEN, NO_SUFFIX, FOLDER = "hidden", "without a suffix", "folder"
+HIDDEN, NO_SUFFIX, FOLDER, LINK = "hidden", "without a suffix", "folder", "linked folder"
 
 
 @dataclass
@@ -17,35 +17,58 @@ class Found:
     Attributes
     ----------
     files : list of Path
-        Those with an image's suffix, sorted by name.
+        Those with an image's suffix, sorted by name; those of subfolders after them.
     passed_over : Counter
-        How many of each kind are none: by suffix, as in ".txt", hidden, without a suffix, folder.
+        How many of each kind are none: by suffix, as in ".txt", hidden, without a suffix, folder,
+        linked folder.
     """
 
     files: list[Path] = field(default_factory=list)
     passed_over: Counter[str] = field(default_factory=Counter)
 
 
-def search(folder: Path, leave: Path | None = None) -> Found:
-    """Look through a folder; one that is called `leave` is as if it were not there.
+def search(folder: Path, recursive: bool = False, leave: Path | None = None) -> Found:
+    """Look through a folder, and through its subfolders if `recursive`.
+
+    Hidden folders are never looked into, nor are links to folders: so no way leads round in a
+    circle, and no file is found twice.
+
+    Parameters
+    ----------
+    folder : Path
+    recursive : bool
+    leave : Path, optional
+        A folder that is treated as if it were not there.
 
     Raises
     ------
     OSError
         When the folder cannot be read.
     """
-    found = Found()
+    found, subfolders = Found(), []
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         path, suffix = folder / entry.name, Path(entry.name).suffix.lower()
         if entry.is_dir():
-            if leave is None or path.resolve() != leave:
-                found.passed_over[HIDDEN if entry.name.startswith(".") else FOLDER] += 1
+            if leave is not None and path.resolve() == leave:
+                continue
+            if entry.name.startswith("."):
+                found.passed_over[HIDDEN] += 1
+            elif entry.is_symlink():
+                found.passed_over[LINK] += 1
+            elif recursive:
+                subfolders.append(path)
+            else:
+                found.passed_over[FOLDER] += 1
         elif entry.name.startswith("."):
             found.passed_over[HIDDEN] += 1
         elif suffix in SUFFIXES:
             found.files.append(path)
         else:
             found.passed_over[suffix or NO_SUFFIX] += 1
+    for subfolder in subfolders:
+        below = search(subfolder, recursive, leave)
+        found.files += below.files
+        found.passed_over += below.passed_over
     return found
 
 
@@ -70,24 +93,28 @@ def list_folder(path: str | Path) -> list[Path]:
     return found.files
 
 
-def nothing_in(folder: Path, found: Found) -> FileNotFoundError:
+def nothing_in(folder: Path, found: Found, recursive: bool = False) -> FileNotFoundError:
     """The error of a folder without an image."""
     wanted = ", ".join("*" + suffix for suffix in SUFFIXES)
     others = found.passed_over.total() - found.passed_over[HIDDEN]
     but = f"none of its {others} entries is one" if others else "it is empty"
     return FileNotFoundError(
         f"no images in the folder {str(folder)!r}: looked for {wanted} "
-        f"(upper case too, not in subfolders), but {but}"
+        f"(upper case too, {'in subfolders too' if recursive else 'not in subfolders'}), but {but}"
     )
 
 
 def told(passed_over: Counter[str]) -> str:
-    """What was passed over, in words, such as "3 .txt, 2 .svg; 1 folder"; empty without any."""
-    folders = passed_over[FOLDER]
-    kinds = [(kind, count) for kind, count in passed_over.items() if kind != FOLDER and count]
+    """What was passed over, in words; empty where nothing was.
+
+    Such as "3 .txt, 2 .svg; 1 folder (use --recursive)".
+    """
+    subfolders = passed_over[FOLDER]
+    kinds = sorted(passed_over.items(), key=lambda each: (-each[1], each[0]))
     files = ", ".join(
-        f"{count} {kind}" for kind, count in sorted(kinds, key=lambda each: (-each[1], each[0]))
+        f"{count} {kind}{'s' * (kind == LINK and count > 1)}"
+        for kind, count in kinds
+        if kind != FOLDER and count
     )
-    return "; ".join(
-        filter(None, [files, f"{folders} folder{'s' * (folders > 1)}" * bool(folders)])
-    )
+    folders = f"{subfolders} folder{'s' * (subfolders > 1)} (use --recursive)" if subfolders else ""
+    return "; ".join(filter(None, [files, folders]))

@@ -53,7 +53,13 @@ def add(commands: Any) -> None:
         metavar="IMAGES",
         nargs="+",
         type=Path,
-        help="JPEG, PNG or TIFF files, or folders that hold some (not in subfolders)",
+        help="JPEG, PNG or TIFF files, or folders that hold some",
+    )
+    reconstruct.add_argument(
+        "--recursive",
+        action="store_true",
+        help="look into subfolders, too (not into hidden ones, nor through links to folders); "
+        "results of summer/beach.jpg are called summer__beach_kK.png",
     )
     reconstruct.add_argument(
         "--k",
@@ -207,6 +213,7 @@ def run(arguments: argparse.Namespace) -> None:
                 tell=lambda words: print(words, file=sys.stderr, flush=True),
                 group=group,
                 svd=arguments.svd,
+                recursive=arguments.recursive,
             )
         finally:
             if bar is not None:

@@ -60,6 +60,7 @@ def reconstruct_images(
     tell: Callable[[str], Any] = lambda words: None,
     group: Group | None = None,
     svd: str = "cpu",
+    recursive: bool = False,
 ) -> Report:
     """Rebuild images from their k largest singular values and write the results to a folder.
 
@@ -100,6 +101,8 @@ def reconstruct_images(
     svd : {"cpu", "gpu", "auto"}
         What factorises: the CPU, in float64, or the GPU, in float32, which differs in the last of
         seven digits; "auto" takes a GPU where there is one and the images are not too large.
+    recursive : bool
+        Look into subfolders, too; their names, joined by two underscores, begin those of results.
 
     Returns
     -------
@@ -116,7 +119,7 @@ def reconstruct_images(
         When there is not enough memory for a single image.
     """
     rebuild, kind, engine_name = choose_engine(engine)
-    plan = _plan(inputs, ranks, out, size, fit, kind)
+    plan = _plan(inputs, ranks, out, size, fit, kind, recursive)
     svd = choose_svd(svd, *plan.size)
     if svd == "gpu":
         plan.settings["svd"] = svd
@@ -173,7 +176,7 @@ def _count(name: str, given: int | None) -> int | None:
 
 def _plan(
     inputs: Sequence[str | Path], ranks: Iterable[int], out: str | Path,
-    size: tuple[int, int] | int, fit: str, engine: str,
+    size: tuple[int, int] | int, fit: str, engine: str, recursive: bool,
 ) -> _Plan:  # fmt: skip
     rows, columns = size = checked_size(size)
     if min(size) < SMALLEST_SIDE:
@@ -191,7 +194,7 @@ def _plan(
     ranks = sorted({images.checked_rank(k, rows, columns) for k in ranks})
     if not ranks:
         raise ImageError("no k was given; give at least one, such as 50")
-    found = gathered(inputs, out)
+    found = gathered(inputs, out, recursive)
     settings = {
         "k": ranks, "size": [rows, columns], "fit": fit, "engine": engine, "course": __version__,
     }  # fmt: skip

