@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff")
+SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".gif", ".webp", ".bmp")
 #: Kinds of what is passed over, beside suffixes.
 HIDDEN, NO_SUFFIX, FOLDER, LINK = "hidden", "without a suffix", "folder", "linked folder"
 

@@ -53,7 +53,7 @@ def add(commands: Any) -> None:
         metavar="IMAGES",
         nargs="+",
         type=Path,
-        help="JPEG, PNG or TIFF files, or folders that hold some",
+        help="JPEG, PNG, TIFF, GIF (its first frame), WebP or BMP files, or folders that hold some",
     )
     reconstruct.add_argument(
         "--recursive",
