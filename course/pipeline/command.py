@@ -23,11 +23,12 @@ Colours become grey. Files that cannot be read are named and left out; what else
 is counted by kind at the end.
 
 Decoding, SVD, reconstruction and writing go on at the same time, for any number of images: only a
-few are in memory. An error or Ctrl-C leaves nothing behind. With --resume it leaves what is done,
-and the same command goes on with it; so it does after the process was killed, --resume or not. The
-results are those of a run that nothing disturbed. Where images came, went or changed since (by
-size or time of change), those that are the same are kept, new and changed ones are done, and those
-that are gone are left out. Other options, such as another --k, are refused.
+few are in memory. A run that ends early, by an error, by Ctrl-C or killed, leaves what is done in a
+hidden folder in DIR, and the same command with --resume goes on with it. The results are those of a
+run that nothing disturbed. Where images came, went or changed since (by size or time of change),
+those that are the same are kept, new and changed ones are done, and those that are gone are left
+out. Other options, such as another --k, are refused. With --discard an error or Ctrl-C leaves
+nothing behind.
 """
 EXAMPLES = """\
 examples:
@@ -101,12 +102,18 @@ def add(commands: Any) -> None:
         help="what factorises: the CPU, the usual, in float64; the GPU, in float32; auto is the "
         "GPU where there is one",
     )
-    reconstruct.add_argument(
+    end = reconstruct.add_mutually_exclusive_group()
+    end.add_argument(
         "--resume",
         action="store_true",
         help="go on with the unfinished run in DIR, begun with the same options, and keep what it "
-        "has of images that are the same; where there is none, begin. Progress is kept when the "
-        "run is stopped, and images with NaN are set aside, where otherwise they end the run",
+        "has of images that are the same; where there is none, begin. Images with NaN are then "
+        "set aside, where otherwise they end the run",
+    )
+    end.add_argument(
+        "--discard",
+        action="store_true",
+        help="leave nothing behind when the run is stopped or fails; usually what is done is kept",
     )
     reconstruct.add_argument(
         "--workers",
@@ -214,6 +221,7 @@ def run(arguments: argparse.Namespace) -> None:
                 group=group,
                 svd=arguments.svd,
                 recursive=arguments.recursive,
+                discard=arguments.discard,
             )
         finally:
             if bar is not None:

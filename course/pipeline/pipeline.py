@@ -61,13 +61,14 @@ def reconstruct_images(
     group: Group | None = None,
     svd: str = "cpu",
     recursive: bool = False,
+    discard: bool = False,
 ) -> Report:
     """Rebuild images from their k largest singular values and write the results to a folder.
 
     The folder receives a PNG for each image and k, a grid of originals and reconstructions
     (grid.png), a table (quality.csv) and a report of what was set aside (report.json). Everything
     is first written to a hidden folder beside them and moved when all is done: an error or an
-    interruption leaves nothing behind, or, with `resume`, what is needed to go on. Names and order
+    interruption leaves what is needed to go on there, or, with `discard`, nothing. Names and order
     of the results are those of the files, whichever image is ready first.
 
     Parameters
@@ -87,9 +88,8 @@ def reconstruct_images(
     resume : bool
         Go on with an unfinished run in `out`, one that was interrupted or killed; where there is
         none, begin. Images that are the same, by path, size and time of change, are not done again;
-        new and changed ones are done, those that are gone are left out. An error or an interruption
-        then leaves the progress there, and an image with NaN is set aside as other bad ones are,
-        where otherwise it ends the run.
+        new and changed ones are done, those that are gone are left out. An image with NaN is then
+        set aside as other bad ones are, where otherwise it ends the run.
     workers : int, optional
         Threads for the CPU's work; without it one for each core. The results are the same.
     batch : int, optional
@@ -103,6 +103,8 @@ def reconstruct_images(
         seven digits; "auto" takes a GPU where there is one and the images are not too large.
     recursive : bool
         Look into subfolders, too; their names, joined by two underscores, begin those of results.
+    discard : bool
+        After an error or an interruption leave nothing behind. Not together with `resume`.
 
     Returns
     -------
@@ -118,6 +120,8 @@ def reconstruct_images(
     MemoryError
         When there is not enough memory for a single image.
     """
+    if resume and discard:
+        raise ImageError("resume and discard contradict each other: one keeps what the other drops")
     rebuild, kind, engine_name = choose_engine(engine)
     plan = _plan(inputs, ranks, out, size, fit, kind, recursive)
     svd = choose_svd(svd, *plan.size)
@@ -131,7 +135,7 @@ def reconstruct_images(
     out = Path(out)
     begun = journal.identity(plan.settings, plan.files, plan.names)
 
-    with _progress_in(out, begun, plan, resume, tell) as kept:
+    with _progress_in(out, begun, plan, resume, discard, tell) as kept:
         if isinstance(kept, Report):
             return replace(kept, passed_over=plan.passed_over)
         already = len(kept.done)
@@ -270,12 +274,17 @@ def _move(kept: Journal, names: list[str], out: Path) -> None:
 
 @contextmanager
 def _progress_in(
-    out: Path, begun: dict[str, Any], plan: _Plan, resume: bool, tell: Callable[[str], Any]
+    out: Path,
+    begun: dict[str, Any],
+    plan: _Plan,
+    resume: bool,
+    discard: bool,
+    tell: Callable[[str], Any],
 ) -> Iterator[Journal | Report]:
     """Give a journal, new or found, in a hidden folder inside `out`.
 
-    At the end the folder is removed; at an error, too, unless there is something to resume. Where
-    the very run is finished already, its report is given instead.
+    At the end the folder is removed; at an error only if nothing in it is of use, or the user wants
+    none of it. Where the very run is finished already, its report is given instead.
     """
     if out.exists() and not out.is_dir():
         raise NotADirectoryError(f"{str(out)!r} is a file; results need a folder")
@@ -299,8 +308,8 @@ def _progress_in(
         yield kept
         kept.remove()
         finished = True
-    except (KeyboardInterrupt, OSError, MemoryError) as error:
-        if kept and _worth_keeping(kept, resume):
+    except BaseException as error:
+        if kept and _worth_keeping(kept, discard):
             error.add_note(
                 f"{len(kept.done)} of {len(plan.files)} images are done and kept; the same command "
                 "with --resume goes on"
@@ -309,7 +318,7 @@ def _progress_in(
     finally:
         if not finished:
             with _undisturbed():
-                if kept and _worth_keeping(kept, resume):
+                if kept and _worth_keeping(kept, discard):
                     kept.close()
                 elif kept:
                     kept.remove()
@@ -333,6 +342,6 @@ def _undisturbed() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _worth_keeping(kept: Journal, resume: bool) -> bool:
+def _worth_keeping(kept: Journal, discard: bool) -> bool:
     good = any(done.reason is None for done in kept.done.values())
-    return kept.folder.is_dir() and (kept.moving or (resume and good))
+    return kept.folder.is_dir() and (kept.moving or (good and not discard))

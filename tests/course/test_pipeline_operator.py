@@ -5,8 +5,10 @@ import os
 import pytest
 from PIL import Image
 
+from course.images.reading import ImageError
 from course.pipeline import inputs
-from tests.course.pipeline_parts import call, rows_of, some_images
+from course.pipeline.pipeline import reconstruct_images
+from tests.course.pipeline_parts import call, contents, in_time, rows_of, some_images
 
 pytestmark = pytest.mark.usefixtures("quick_grid")
 
@@ -74,3 +76,43 @@ def test_long_names_keep_their_end_and_stay_apart(tmp_path):
         (deep / f"{name}.png").touch()
     names = inputs.gathered([tmp_path], recursive=True).names
     assert names == ["f" * 50, "f" * 50 + "_2", "e" * 47 + "__g"]
+
+
+# --- a run that is stopped ------------------------------------------------------------------------
+
+
+def test_whatever_ends_a_run_keeps_what_is_done_unless_it_is_to_be_discarded(tmp_path):
+    folder = some_images(tmp_path / "in", 6)
+    options = {"size": 16, "engine": "numpy", "workers": 1, "batch": 1}
+
+    def rebuild(out, **more):
+        return in_time(lambda: reconstruct_images([folder], [2], out, **(options | more)))
+
+    rebuild(tmp_path / "whole")
+    for number, error in enumerate((KeyboardInterrupt, OSError, MemoryError, ZeroDivisionError)):
+
+        def progress(files, error=error):
+            yield from files[:3]
+            raise error
+
+        out = tmp_path / f"out{number}"
+        with pytest.raises(error):
+            rebuild(out, progress=progress, discard=True)
+        assert not out.exists()
+        with pytest.raises(error) as caught:
+            rebuild(out, progress=progress)
+        assert caught.value.__notes__ == [
+            "3 of 6 images are done and kept; the same command with --resume goes on"
+        ]
+        assert rebuild(out, resume=True).kept == 3
+        assert contents(out) == contents(tmp_path / "whole")
+
+
+def test_to_resume_and_to_discard_exclude_each_other(tmp_path, capfd):
+    folder = some_images(tmp_path / "in", 1)
+    status, _, err = call(
+        capfd, *words(folder, out=tmp_path / "out", more=["--resume", "--discard"])
+    )
+    assert status == 2 and "--discard: not allowed with argument --resume" in err
+    with pytest.raises(ImageError, match="resume and discard contradict each other"):
+        reconstruct_images([folder], [2], tmp_path / "out", resume=True, discard=True)

@@ -51,7 +51,7 @@ def interrupted(folder, out, after=3, **options):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        rebuild(folder, out, progress=progress, resume=True, **options)
+        rebuild(folder, out, progress=progress, **options)
     (left,) = out.iterdir()
     return left
 
@@ -330,7 +330,7 @@ def test_a_journal_that_was_torn_twice_loses_nothing(folder, tmp_path, whole):
     for kept in (2, 3):
         with open(left / journal.FILE, "ab") as file:
             file.write(b"[4, [" + b"[12.5, 0.25, 1.5], " * 40)
-        assert len(interrupted(folder, out, after=1).name) == len(left.name)
+        assert len(interrupted(folder, out, after=1, resume=True).name) == len(left.name)
         lines = (left / journal.FILE).read_bytes().splitlines()
         assert len(list(map(json.loads, lines))) == 1 + kept + 1
     assert rebuild(folder, out, resume=True).kept == 4
@@ -524,7 +524,7 @@ os.replace = replace
 def test_a_stopped_command_says_what_is_kept(tmp_path):
     folder = some_images(tmp_path / "in", 200, side=120)
     (tmp_path / "sitecustomize.py").write_text(SLOW_WRITES)
-    words = ["reconstruct", folder, "--k", 90, "--size", 120, "--out", tmp_path / "out", "--resume"]
+    words = ["reconstruct", folder, "--k", 90, "--size", 120, "--out", tmp_path / "out"]
     start = [sys.executable, "-m", "course", *map(str, words), "--engine", "numpy"]
     slow = kill_test.environment()
     slow["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{slow['PYTHONPATH']}"

@@ -263,7 +263,7 @@ MISTAKES = {
     "no image in the folder": (["empty", "--k", "5"], "looked for *.jpg, *.jpeg, *.png"),
     "only broken images": (["photos/broken.png", "--k", "5"], "none of the 1 files could be used"),
     "NaN": (["nan.tif", "--k", "5"], "'nan.tif' holds NaN or infinite values"),
-    "NaN among good ones": (["photos", "nan.tif", "--k", "5"], "'nan.tif' holds NaN"),
+    "NaN among good ones": (["photos", "nan.tif", "--k", "5", "--discard"], "'nan.tif' holds NaN"),
     "size is no size": (["photos", "--k", "5", "--size", "big"], "'big' is no size"),
     "size of three": (["photos", "--k", "5", "--size", "1x2x3"], "'1x2x3' is no size"),
     "size too small": (["photos", "--k", "5", "--size", "6"], "SSIM needs at least 7x7"),
@@ -335,7 +335,7 @@ def test_results_do_not_go_where_images_are_read(photos, capfd):
 def test_a_folder_in_the_way_of_a_result_stops_before_anything_is_moved(photos, tmp_path, capfd):
     out = tmp_path / "out"
     (out / "grid.png").mkdir(parents=True)
-    status, _, err = call(capfd, "reconstruct", photos, "--k", 5, "--out", out)
+    status, _, err = call(capfd, "reconstruct", photos, "--k", 5, "--out", out, "--discard")
     assert (status, err.count("\n")) == (2, 1)
     assert "in the way" in err
     assert files_below(out) == ["grid.png"]
@@ -397,7 +397,7 @@ def test_an_interruption_leaves_earlier_results_as_they_were(
 
     monkeypatch.setattr(pipeline, stage, interrupted)
     for folder in (out, tmp_path / "fresh" / "one"):
-        status, _, err = call(capfd, *words, 6, "--out", folder)
+        status, _, err = call(capfd, *words, 6, "--out", folder, "--discard")
         assert status == (130 if error is KeyboardInterrupt else 2)
         assert err.count("\n") == 1
     assert {name: (out / name).read_bytes() for name in files_below(out)} == before
@@ -419,7 +419,7 @@ MANY = 500
         ),
     ],
 )
-def test_a_stopped_process_leaves_nothing(tmp_path, name):
+def test_a_stopped_process_leaves_nothing_if_asked_for(tmp_path, name):
     number = getattr(signal, name.split()[-1])
     folder = tmp_path / "many"
     folder.mkdir()
@@ -427,6 +427,7 @@ def test_a_stopped_process_leaves_nothing(tmp_path, name):
     for n in range(MANY):
         (folder / f"{n}.png").write_bytes(data)
     command = [sys.executable, "-m", "course", "reconstruct", "many", "--k", "90", "--out", "out"]
+    command.append("--discard")
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True, preexec_fn=hear
@@ -497,7 +498,8 @@ def test_ctrl_c_does_not_end_the_cleaning_up(photos, tmp_path, capfd, monkeypatc
 
     monkeypatch.setattr(journal.Journal, "remove", removed)
     monkeypatch.setattr(pipeline, "_write_grid", interrupted)
-    status, _, err = call(capfd, "reconstruct", photos, "--k", 5, "--out", tmp_path / "out")
+    words = [photos, "--k", 5, "--out", tmp_path / "out", "--discard"]
+    status, _, err = call(capfd, "reconstruct", *words)
     assert (status, err) == (130, "python -m course: stopped; nothing was written\n")
     assert not (tmp_path / "out").exists()
 
