@@ -10,6 +10,8 @@ from typing import Any
 
 from course.pipeline.stopping import stoppable
 
+SET_ASIDE = 3  # the status of --strict
+
 HELP = """\
 Rebuild images from their k largest singular values, and tell how good and how small they are.
 
@@ -116,6 +118,12 @@ def add(commands: Any) -> None:
         help="leave nothing behind when the run is stopped or fails; usually what is done is kept",
     )
     reconstruct.add_argument(
+        "--strict",
+        action="store_true",
+        help=f"end with status {SET_ASIDE} when images were set aside or could not be read; the "
+        "results of the others are there, and without --strict the status is 0",
+    )
+    reconstruct.add_argument(
         "--workers",
         metavar="N",
         type=positive,
@@ -175,8 +183,8 @@ def image_size(text: str) -> tuple[int, int]:
     return numbers[0], numbers[-1]
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Rebuild the images, print a summary."""
+def run(arguments: argparse.Namespace) -> int:
+    """Rebuild the images, print a summary; the status to end with."""
     from tqdm import tqdm
 
     from course.images.folders import told
@@ -244,6 +252,7 @@ def run(arguments: argparse.Namespace) -> None:
         print(f"{k:>6}  {psnr_db:>9.1f}  {ssim:>6.3f}  {lines[0].compression:>10.3g}×")
     files = f"{len(report.qualities)} image{'' if len(report.qualities) == 1 else 's'}"
     print(f"results in {str(report.out)!r}: grid.png, quality.csv, {files}")
+    return SET_ASIDE if arguments.strict and report.skipped else 0
 
 
 @contextmanager

@@ -116,3 +116,18 @@ def test_to_resume_and_to_discard_exclude_each_other(tmp_path, capfd):
     assert status == 2 and "--discard: not allowed with argument --resume" in err
     with pytest.raises(ImageError, match="resume and discard contradict each other"):
         reconstruct_images([folder], [2], tmp_path / "out", resume=True, discard=True)
+
+
+# --- what is reported -----------------------------------------------------------------------------
+
+
+def test_strict_ends_with_status_3_where_an_image_was_set_aside(tmp_path, capfd):
+    folder, out = some_images(tmp_path / "in", 3), tmp_path / "out"
+    assert call(capfd, *words(folder, out=out, more=["--strict"]))[0] == 0
+    (folder / "broken.png").write_bytes(b"no image")
+    for more, expected in ([], 0), (["--strict"], 3), (["--strict", "--resume"], 3):
+        status, said, err = call(capfd, *words(folder, out=tmp_path / "more", more=more))
+        assert status == expected and said.startswith("3 images rebuilt")
+        assert err.startswith("skipped ") and "broken.png" in err
+    status, said, _ = call(capfd, "reconstruct", "--help")
+    assert "status 3" in " ".join(said.split())
