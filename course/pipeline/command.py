@@ -1,11 +1,11 @@
 """The command `reconstruct`: its options, its progress, what it prints at the end."""
 
 import argparse
+import math
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from course.pipeline.stopping import stoppable
@@ -22,7 +22,8 @@ The folder DIR receives
   report.json   what was asked for, and which files were set aside, with the reason
 Compression is how many times fewer numbers the k singular values and vectors have than the image.
 Colours become grey. Files that cannot be read are named and left out; what else lies in a folder
-is counted by kind at the end.
+is counted by kind at the end. Means are of finite values: how many PSNR were infinite, of images that
+were rebuilt exactly, is said beside them.
 
 Decoding, SVD, reconstruction and writing go on at the same time, for any number of images: only a
 few are in memory. A run that ends early, by an error, by Ctrl-C or killed, leaves what is done in a
@@ -189,6 +190,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from course.images.folders import told
     from course.images.reading import printable
+    from course.pipeline import results
     from course.pipeline.journal import is_at_work, unfinished
     from course.pipeline.pipeline import reconstruct_images
 
@@ -240,16 +242,15 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"skipped {printable(file)!r}: {reason}", file=sys.stderr)
     if report.passed_over:
         print(f"passed over: {printable(told(report.passed_over))}", file=sys.stderr)
-    ranks = sorted({quality.k for quality in report.qualities})
     count = len({quality.name for quality in report.qualities})
     before = f", {report.kept} of the files in an earlier run" if report.kept else ""
     print(f"{count} image{'' if count == 1 else 's'} rebuilt by {report.engine}{before}")
     print(f"{'k':>6}  {'PSNR [dB]':>9}  {'SSIM':>6}  compression" + (count > 1) * "   (means)")
-    for k in ranks:
-        lines = [quality for quality in report.qualities if quality.k == k]
-        psnr_db = fmean(line.psnr_db for line in lines)
-        ssim = fmean(line.ssim for line in lines)
-        print(f"{k:>6}  {psnr_db:>9.1f}  {ssim:>6.3f}  {lines[0].compression:>10.3g}×")
+    for its in results.means(report.qualities):
+        psnr_db = math.inf if its.psnr_db is None else its.psnr_db
+        print(f"{its.k:>6}  {psnr_db:>9.1f}  {its.ssim:>6.3f}  {its.compression:>10.3g}×", end="")
+        exact = its.exact if count > 1 and its.psnr_db is not None else 0
+        print(f"   PSNR: {exact} infinite, left out" if exact else "")
     files = f"{len(report.qualities)} image{'' if len(report.qualities) == 1 else 's'}"
     print(f"results in {str(report.out)!r}: grid.png, quality.csv, {files}")
     return SET_ASIDE if arguments.strict and report.skipped else 0

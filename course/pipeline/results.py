@@ -2,11 +2,13 @@
 
 import csv
 import json
+import math
 import warnings
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -69,6 +71,39 @@ class Report:
     out: Path
     kept: int = 0
     passed_over: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True)
+class Means:
+    """The means of all images for one k.
+
+    Attributes
+    ----------
+    k : int
+    psnr_db : float or None
+        Of the images whose PSNR is finite; None without any.
+    exact : int
+        How many have an infinite PSNR: they were rebuilt without any error.
+    ssim, compression : float
+    """
+
+    k: int
+    psnr_db: float | None
+    exact: int
+    ssim: float
+    compression: float
+
+
+def means(qualities: list[Quality]) -> list[Means]:
+    """The means for each k, smallest first."""
+    found = []
+    for k in sorted({quality.k for quality in qualities}):
+        lines = [quality for quality in qualities if quality.k == k]
+        finite = [line.psnr_db for line in lines if math.isfinite(line.psnr_db)]
+        ssim = fmean(line.ssim for line in lines)
+        psnr_db = fmean(finite) if finite else None
+        found.append(Means(k, psnr_db, len(lines) - len(finite), ssim, lines[0].compression))
+    return found
 
 
 def gathered(

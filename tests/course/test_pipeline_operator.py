@@ -1,12 +1,13 @@
 """The command as an operator expects it: what it reads, leaves out, keeps, replaces and reports."""
 
+import math
 import os
 
 import pytest
 from PIL import Image
 
 from course.images.reading import ImageError
-from course.pipeline import inputs
+from course.pipeline import inputs, results
 from course.pipeline.pipeline import reconstruct_images
 from tests.course.pipeline_parts import call, contents, in_time, rows_of, some_images
 
@@ -131,3 +132,21 @@ def test_strict_ends_with_status_3_where_an_image_was_set_aside(tmp_path, capfd)
         assert err.startswith("skipped ") and "broken.png" in err
     status, said, _ = call(capfd, "reconstruct", "--help")
     assert "status 3" in " ".join(said.split())
+
+
+def test_means_are_of_finite_values_and_the_infinite_ones_are_counted(tmp_path, capfd):
+    folder, out = some_images(tmp_path / "in", 3), tmp_path / "out"
+    for name in ("black", "black too"):
+        Image.new("L", (20, 20), 0).save(folder / f"{name}.png")
+    status, said, _ = call(capfd, *words(folder, out=out))
+    psnr = [float(row["psnr_db"]) for row in rows_of(out)]
+    finite = [value for value in psnr if math.isfinite(value)]
+    assert status == 0 and len(finite) == 3 and len(psnr) == 5
+    line = said.splitlines()[2]
+    assert line.split()[:2] == ["2", f"{sum(finite) / 3:.1f}"]
+    assert line.endswith("PSNR: 2 infinite, left out")
+    (its,) = results.means(reconstruct_images([folder], [2], out, size=16, resume=True).qualities)
+    assert its.exact == 2 and its.psnr_db == pytest.approx(sum(finite) / 3)
+    for given in ([folder / "black.png"], [folder / "black.png", folder / "black too.png"]):
+        _, said, _ = call(capfd, *words(*given, out=tmp_path / f"flat{len(given)}"))
+        assert said.splitlines()[2].split()[:2] == ["2", "inf"] and "infinite" not in said

@@ -367,7 +367,7 @@ def test_a_stop_while_the_summary_is_printed_says_that_all_is_there(
     def interrupted(numbers):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("course.pipeline.command.fmean", interrupted)
+    monkeypatch.setattr("course.pipeline.results.fmean", interrupted)
     out = tmp_path / "out"
     status, _, err = call(capfd, "reconstruct", photos, "--k", 5, "--out", out)
     assert status == 130 and (out / "quality.csv").is_file()
