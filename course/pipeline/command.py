@@ -22,8 +22,8 @@ The folder DIR receives
   report.json   what was asked for, and which files were set aside, with the reason
 Compression is how many times fewer numbers the k singular values and vectors have than the image.
 Colours become grey. Files that cannot be read are named and left out; what else lies in a folder
-is counted by kind at the end. Means are of finite values: how many PSNR were infinite, of images that
-were rebuilt exactly, is said beside them.
+is counted by kind at the end. Means are of finite values; beside them stands how many PSNR were
+infinite, since these images were rebuilt exactly.
 
 Decoding, SVD, reconstruction and writing go on at the same time, for any number of images: only a
 few are in memory. A run that ends early, by an error, by Ctrl-C or killed, leaves what is done in a
@@ -32,6 +32,10 @@ run that nothing disturbed. Where images came, went or changed since (by size or
 those that are the same are kept, new and changed ones are done, and those that are gone are left
 out. Other options, such as another --k, are refused. With --discard an error or Ctrl-C leaves
 nothing behind.
+
+Results of two runs are never mixed. Where DIR holds those of other images or options, or files of
+the same names, the run is refused; with --replace all of the other run's are removed, once these
+are ready. The same run may be made again.
 """
 EXAMPLES = """\
 examples:
@@ -117,6 +121,12 @@ def add(commands: Any) -> None:
         "--discard",
         action="store_true",
         help="leave nothing behind when the run is stopped or fails; usually what is done is kept",
+    )
+    reconstruct.add_argument(
+        "--replace",
+        action="store_true",
+        help="remove the results of another run (other images or options) that DIR holds, once "
+        "these are ready; without it such a folder is refused",
     )
     reconstruct.add_argument(
         "--strict",
@@ -232,6 +242,7 @@ def run(arguments: argparse.Namespace) -> int:
                 svd=arguments.svd,
                 recursive=arguments.recursive,
                 discard=arguments.discard,
+                replace=arguments.replace,
             )
         finally:
             if bar is not None:

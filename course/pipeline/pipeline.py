@@ -5,13 +5,13 @@ the files, a journal (`course.pipeline.journal`) knows what is done, `course.pip
 writes what is left.
 """
 
-import os
+import dataclasses
 import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -23,7 +23,7 @@ from course.cluster.group import Group
 from course.images import images
 from course.images.images import ImageError
 from course.images.reading import FITS, checked_size
-from course.pipeline import journal, results, resuming, stages, threads
+from course.pipeline import journal, replacing, results, resuming, stages, threads
 from course.pipeline.engines import Halving, choose_engine, choose_svd
 from course.pipeline.inputs import gathered
 from course.pipeline.journal import Done, Journal
@@ -62,6 +62,7 @@ def reconstruct_images(
     svd: str = "cpu",
     recursive: bool = False,
     discard: bool = False,
+    replace: bool = False,
 ) -> Report:
     """Rebuild images from their k largest singular values and write the results to a folder.
 
@@ -78,7 +79,7 @@ def reconstruct_images(
     ranks : iterable of int
         The values of k, each from 1 to the smaller side of `size`.
     out : str or Path
-        Folder for the results, made when it is not there. Files of earlier runs are replaced.
+        Folder for the results, made when it is not there.
     size, fit
         Size of the images in pixels and how they are brought to it, as for `images.load_image`.
     engine : {"auto", "gpu", "simulator", "numpy"}
@@ -105,6 +106,9 @@ def reconstruct_images(
         Look into subfolders, too; their names, joined by two underscores, begin those of results.
     discard : bool
         After an error or an interruption leave nothing behind. Not together with `resume`.
+    replace : bool
+        Put the results in the place of another run's, all of which are removed. Without it a folder
+        that holds such, or files of the results' names, is refused.
 
     Returns
     -------
@@ -137,9 +141,11 @@ def reconstruct_images(
 
     with _progress_in(out, begun, plan, resume, discard, tell) as kept:
         if isinstance(kept, Report):
-            return replace(kept, passed_over=plan.passed_over)
+            return dataclasses.replace(kept, passed_over=plan.passed_over)
         already = len(kept.done)
         if not kept.moving:
+            results_of = (name for names in journal.outputs(begun) for name in names)
+            replacing.check(out, results_of, journal.fingerprint(begun), replace)
             for_grid = results.evenly(plan.ranks, GRID_RANKS)
             job = stages.Job(
                 plan.size, fit, plan.ranks, for_grid, Halving(rebuild), kept.folder,
@@ -158,16 +164,16 @@ def reconstruct_images(
         report = results.gathered(
             [*zip(plan.files, plan.names)], plan.ranks, plan.size, kept.done, engine_name, out
         )
-        report = replace(report, kept=already, passed_over=plan.passed_over)
+        report = dataclasses.replace(report, kept=already, passed_over=plan.passed_over)
         if not report.qualities:
             raise ImageError(results.nothing_readable(report.skipped))
         if not kept.moving:
             _write_results(plan, report, kept, journal.fingerprint(begun))
-        _move(
-            kept,
-            [*(line.file for line in report.qualities), GRID_FILE, TABLE_FILE, REPORT_FILE],
-            out,
-        )
+        names = [line.file for line in report.qualities]
+        try:
+            replacing.move(kept, [*names, *replacing.SUMMARIES], out)
+        except OSError as error:
+            raise stages.cannot_write(out, error) from error
     journal.clear(out)
     return report
 
@@ -254,22 +260,6 @@ def _write_grid(plan: _Plan, report: Report, kept: Journal, path: Path) -> None:
     there = takewhile(lambda image: stages.cells_file(kept.folder, image).is_file(), first)
     shown = [stages.kept_cells(kept.folder, image) for image in there]
     results.write_grid(report.qualities, plan.ranks, shown, path)
-
-
-def _move(kept: Journal, names: list[str], out: Path) -> None:
-    """Move the results to where they belong; once that has begun, a later run can end it."""
-    for name in names:
-        if (out / name).is_dir():
-            raise IsADirectoryError(f"{str(out / name)!r} is a folder: in the way")
-    if not kept.moving:
-        kept.begin_moving()
-    for name in names:
-        try:
-            os.replace(kept.folder / name, out / name)
-        except OSError as error:
-            moved = isinstance(error, FileNotFoundError) and (out / name).is_file()
-            if not moved:  # by the run that was killed
-                raise stages.cannot_write(out, error) from error
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import os
 import warnings
 from collections import Counter
 from collections.abc import Mapping
@@ -236,6 +237,25 @@ def nothing_readable(skipped: list[tuple[str, str]]) -> str:
     first = "; ".join(f"{printable(file)!r} {reason}" for file, reason in skipped[:3])
     more = f"; and {len(skipped) - 3} more" if len(skipped) > 3 else ""
     return f"none of the {len(skipped)} files could be used: {first}{more}"
+
+
+def names_there(out: Path) -> set[str]:
+    """The files of a finished run in a folder, as its table names them."""
+    try:
+        with open(out / TABLE_FILE, newline="", encoding="utf-8") as file:
+            lines = list(csv.DictReader(file))
+        named = {line["file"] for line in lines if line["file"].endswith(f"_k{line['k']}.png")}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return set()  # no run, or another program's table
+    return {name for name in named if name == os.path.basename(name) and (out / name).is_file()}
+
+
+def begun_with(out: Path) -> str | None:
+    """What the finished run in a folder was begun with, in short; None without one."""
+    try:
+        return json.loads((out / REPORT_FILE).read_text(encoding="utf-8"))["begun with"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def finished(out: Path, begun_with: str) -> Report | None:

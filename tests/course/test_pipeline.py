@@ -95,7 +95,7 @@ def test_the_grid_shows_the_first_good_images_whichever_is_ready_first(tmp_path,
 
     shown = []
     monkeypatch.setattr(results, "write_grid", lambda q, ranks, cells, path: shown.append(cells))
-    monkeypatch.setattr(pipeline, "_move", lambda *arguments: None)
+    monkeypatch.setattr(pipeline.replacing, "move", lambda *arguments: None)
     monkeypatch.setattr(stages, "decode", last_first)
     rebuild(folder, tmp_path / "out", [5], workers=30)
     (cells,) = shown

@@ -2,6 +2,9 @@
 
 import math
 import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -150,3 +153,79 @@ def test_means_are_of_finite_values_and_the_infinite_ones_are_counted(tmp_path, 
     for given in ([folder / "black.png"], [folder / "black.png", folder / "black too.png"]):
         _, said, _ = call(capfd, *words(*given, out=tmp_path / f"flat{len(given)}"))
         assert said.splitlines()[2].split()[:2] == ["2", "inf"] and "infinite" not in said
+
+
+# --- results of another run -----------------------------------------------------------------------
+
+
+def test_results_of_another_run_are_refused_or_replaced_as_a_whole(tmp_path, capfd):
+    folder, fewer, out = some_images(tmp_path / "in", 5), tmp_path / "fewer", tmp_path / "out"
+    call(capfd, *words(folder, out=out, k=(2, 3)))
+    (out / "notes_k2.png").write_text("mine")
+    before = contents(out)
+    some_images(fewer, 2)
+    for more in ([], ["--resume"]):
+        status, said, err = call(capfd, *words(fewer, out=out, more=more))
+        assert (status, said, err.count("\n")) == (2, "", 1)
+        assert "holds results of a run with other images or options (10 pictures): choose" in err
+        assert "--replace" in err and contents(out) == before
+    call(capfd, *words(fewer, out=tmp_path / "whole"))
+    assert call(capfd, *words(fewer, out=out, more=["--replace"]))[0] == 0
+    after = contents(out)
+    assert after.pop("notes_k2.png") == b"mine" and after == contents(tmp_path / "whole")
+    assert call(capfd, *words(fewer, out=out))[0] == 0  # the same run again
+
+
+@pytest.mark.parametrize("name", ["image01_k2.png", "quality.csv", "grid.png"])
+def test_files_of_others_are_not_written_over(tmp_path, capfd, name):
+    folder, out = some_images(tmp_path / "in", 2), tmp_path / "out"
+    out.mkdir()
+    (out / name).write_text("file\n../in/image00.png\n")
+    status, _, err = call(capfd, *words(folder, out=out))
+    assert status == 2 and f"holds {name!r}, which is no result of a finished run: choose" in err
+    assert list(contents(out)) == [name]
+    assert call(capfd, *words(folder, out=out, more=["--replace"]))[0] == 0
+    assert len(list(folder.iterdir())) == 2 and len(rows_of(out)) == 2
+
+
+def test_a_death_while_results_are_replaced_mixes_nothing(tmp_path, monkeypatch):
+    """At every removal and every move; what goes on ends it, what begins again clears it away."""
+    old, new = some_images(tmp_path / "old", 4), tmp_path / "new"
+    some_images(new, 3)
+    (new / "image02.png").rename(new / "other.png")
+    options = {"size": 16, "engine": "numpy"}
+
+    def rebuild(folder, out, **more):
+        return reconstruct_images([folder], [2], out, **(options | more))
+
+    rebuild(old, tmp_path / "begun")
+    rebuild(new, tmp_path / "whole")
+    expected = {"old": contents(tmp_path / "begun"), "new": contents(tmp_path / "whole")}
+    for count in range(30):
+        ways = [tmp_path / f"{way}{count}" for way in ("resumed", "anew")]
+        for out in ways:
+            shutil.copytree(tmp_path / "begun", out)
+            left = [count]
+
+            def dies(real):
+                def change(*paths, **more):
+                    if Path(paths[-1]).parent == out:  # noqa: B023
+                        if not left[0]:  # noqa: B023
+                            raise KeyboardInterrupt
+                        left[0] -= 1  # noqa: B023
+                    real(*paths, **more)
+
+                return change
+
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "replace", dies(os.replace))
+                patch.setattr(Path, "unlink", dies(Path.unlink))
+                with suppress(KeyboardInterrupt):
+                    rebuild(new, out, replace=True)
+        rebuild(new, ways[0], resume=True)
+        assert contents(ways[0]) == expected["new"]
+        rebuild(old, ways[1], replace=True)
+        assert contents(ways[1]) == expected["old"]
+        if left[0]:
+            break
+    assert 5 < count < 29

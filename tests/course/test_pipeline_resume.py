@@ -13,6 +13,7 @@ import time
 import pytest
 
 from course import files
+from course.images.reading import ImageError
 from course.pipeline import journal, pipeline, resuming, stages
 from course.pipeline.journal import ResumeError
 from tests.course.pipeline_parts import call, contents, in_time, some_images
@@ -277,7 +278,10 @@ def test_a_finished_run_of_something_else_is_no_finished_run(folder, tmp_path, w
     else:
         some_images(tmp_path / "more", 1)
         (tmp_path / "more" / "image00.png").rename(folder / "new.png")
-    report = rebuild(folder, out, ranks, resume=True)
+    if change != "a picture is gone":
+        with pytest.raises(ImageError, match="results of a run with other images or options"):
+            rebuild(folder, out, ranks, resume=True)
+    report = rebuild(folder, out, ranks, resume=True, replace=change != "a picture is gone")
     assert report.kept == 0
     assert all((out / line.file).is_file() for line in report.qualities)
 

@@ -171,12 +171,14 @@ def test_several_runs_replace_their_files_and_leave_others_alone(photos, tmp_pat
     out = tmp_path / "out"
     out.mkdir()
     (out / "mine.txt").write_text("keep")
-    for k in (5, 5, 7):
-        words = [photos, "--k", k, "--size", 48, "--out", out]
+    for k, *more in ((5,), (5,), (7, "--replace")):
+        words = [photos, "--k", k, "--size", 48, "--out", out, *more]
         assert call(capfd, "reconstruct", *words)[0] == 0
     assert (out / "mine.txt").read_text() == "keep"
     assert {line["k"] for line in table(out)} == {"7"}
-    assert not [path for path in out.iterdir() if path.name.startswith(".")]
+    assert files_below(out) == [
+        "HEAD2_k7.png", "grid.png", "head_k7.png", "mine.txt", "quality.csv", "report.json"
+    ]  # fmt: skip
 
 
 def test_repeated_ranks_count_once_and_are_sorted(photos, tmp_path, capfd):
@@ -335,7 +337,7 @@ def test_results_do_not_go_where_images_are_read(photos, capfd):
 def test_a_folder_in_the_way_of_a_result_stops_before_anything_is_moved(photos, tmp_path, capfd):
     out = tmp_path / "out"
     (out / "grid.png").mkdir(parents=True)
-    status, _, err = call(capfd, "reconstruct", photos, "--k", 5, "--out", out, "--discard")
+    status, _, err = call(capfd, "reconstruct", photos, "--k", 5, "--out", out)
     assert (status, err.count("\n")) == (2, 1)
     assert "in the way" in err
     assert files_below(out) == ["grid.png"]
@@ -397,7 +399,7 @@ def test_an_interruption_leaves_earlier_results_as_they_were(
 
     monkeypatch.setattr(pipeline, stage, interrupted)
     for folder in (out, tmp_path / "fresh" / "one"):
-        status, _, err = call(capfd, *words, 6, "--out", folder, "--discard")
+        status, _, err = call(capfd, *words, 6, "--out", folder, "--discard", "--replace")
         assert status == (130 if error is KeyboardInterrupt else 2)
         assert err.count("\n") == 1
     assert {name: (out / name).read_bytes() for name in files_below(out)} == before
@@ -655,3 +657,4 @@ def test_the_examples_of_the_help_run(tmp_path, capfd, monkeypatch):
     assert len(examples) == 3
     for example in examples:
         assert call(capfd, *example.removeprefix(start).split())[0] == 0
+        shutil.rmtree("results")
