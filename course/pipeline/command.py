@@ -36,6 +36,11 @@ nothing behind.
 Results of two runs are never mixed. Where DIR holds those of other images or options, or files of
 the same names, the run is refused; with --replace all of the other run's are removed, once these
 are ready. The same run may be made again.
+
+quality.csv is UTF-8; its column source has each image's path, byte for byte (Python reads it with
+newline="" and errors="surrogateescape"). A path that begins with = + - @ has ./ before it, so that
+no spreadsheet computes it, and the results of such a name begin with _. In names of results ?
+stands for what cannot be printed.
 """
 EXAMPLES = """\
 examples:

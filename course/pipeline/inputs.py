@@ -9,6 +9,7 @@ from typing import Any
 from course.images import folders
 from course.images.reading import ImageError, printable
 from course.pipeline import journal
+from course.pipeline.results import FORMULA
 
 LONGEST_NAME = 50  # letters, each up to 4 bytes: with _k50.png it fits a file system's 255 bytes
 
@@ -90,8 +91,9 @@ def gathered(
 
 def _stem(file: Path, folder: Path) -> str:
     """A file's name below a folder; of a long one the end of the subfolders' names is left."""
-    stem = file.stem[:LONGEST_NAME]
-    return printable(BETWEEN.join([*file.relative_to(folder).parts[:-1], stem])[-LONGEST_NAME:])
+    parts = [*file.relative_to(folder).parts[:-1], file.stem[:LONGEST_NAME]]
+    stem = printable(BETWEEN.join(parts)[-LONGEST_NAME:])
+    return f"_{stem}" if stem.startswith(FORMULA) else stem
 
 
 def _unused_name(stem: str, used: dict[str, int]) -> str:

@@ -23,6 +23,7 @@ GRID_FILE = "grid.png"
 TABLE_FILE = "quality.csv"
 DIGITS = {"psnr_db": ".4f", "ssim": ".4f", "compression": ".4f", "mse": ".6g"}  # in that table
 REPORT_FILE = "report.json"
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # so begins what a spreadsheet computes
 GRID_RANKS = 6  # columns at most: a figure that can still be read
 
 
@@ -133,10 +134,15 @@ def gathered(
                 rows=rows,
                 columns=columns,
                 file=f"{name}_k{k}.png",
-                source=printable(str(file)),
+                source=harmless(str(file)),
             )
             qualities.append(quality)
     return Report(qualities, skipped, engine, out)
+
+
+def harmless(path: str) -> str:
+    """The same file's path, without a first letter that makes a spreadsheet compute it."""
+    return f".{os.sep}{path}" if path.startswith(FORMULA) else path
 
 
 def _as_written(column: str, value: float) -> float:
@@ -158,8 +164,11 @@ def _smaller(compression: float) -> str:
 
 
 def write_table(qualities: list[Quality], path: Path) -> None:
-    """Write a CSV file, a line for each image and k."""
-    with open(path, "w", newline="", encoding="utf-8") as file:
+    """Write a CSV file, a line for each image and k.
+
+    Names are what they are, byte for byte: what is no UTF-8 in them is none there, either.
+    """
+    with open(path, "w", newline="", encoding="utf-8", errors="surrogateescape") as file:
         writer = csv.DictWriter(file, [column.name for column in fields(Quality)])
         writer.writeheader()
         for quality in qualities:
@@ -217,9 +226,7 @@ def write_grid(
 
 def write_report(report: Report, settings: dict[str, Any], begun_with: str, path: Path) -> None:
     """Write a JSON file: what was asked for, what was rebuilt, what was set aside and why."""
-    set_aside = [
-        {"file": printable(file), "reason": printable(reason)} for file, reason in report.skipped
-    ]
+    set_aside = [{"file": file, "reason": printable(reason)} for file, reason in report.skipped]
     rebuilt = len(report.qualities) // len(settings["k"])
     content = {
         "rebuilt by": report.engine,
@@ -229,7 +236,9 @@ def write_report(report: Report, settings: dict[str, Any], begun_with: str, path
         "set aside": set_aside,
         "begun with": begun_with,
     }
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    # a byte of a name that is no UTF-8 becomes \udcXX, which is how JSON, too, writes that sign
+    path.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def nothing_readable(skipped: list[tuple[str, str]]) -> str:
@@ -242,7 +251,7 @@ def nothing_readable(skipped: list[tuple[str, str]]) -> str:
 def names_there(out: Path) -> set[str]:
     """The files of a finished run in a folder, as its table names them."""
     try:
-        with open(out / TABLE_FILE, newline="", encoding="utf-8") as file:
+        with open(out / TABLE_FILE, newline="", encoding="utf-8", errors="surrogateescape") as file:
             lines = list(csv.DictReader(file))
         named = {line["file"] for line in lines if line["file"].endswith(f"_k{line['k']}.png")}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -262,7 +271,7 @@ def finished(out: Path, begun_with: str) -> Report | None:
     """The report of a finished run in `out` that was begun with the same; None without one."""
     try:
         content = json.loads((out / REPORT_FILE).read_text(encoding="utf-8"))
-        with open(out / TABLE_FILE, newline="", encoding="utf-8") as file:
+        with open(out / TABLE_FILE, newline="", encoding="utf-8", errors="surrogateescape") as file:
             lines = list(csv.DictReader(file))
         whole = len(lines) == content["rebuilt"] * len(content["k"])
         if content["begun with"] != begun_with or not whole:

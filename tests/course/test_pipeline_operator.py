@@ -1,8 +1,11 @@
 """The command as an operator expects it: what it reads, leaves out, keeps, replaces and reports."""
 
+import csv
+import json
 import math
 import os
 import shutil
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -229,3 +232,40 @@ def test_a_death_while_results_are_replaced_mixes_nothing(tmp_path, monkeypatch)
         if left[0]:
             break
     assert 5 < count < 29
+
+
+# --- odd names ------------------------------------------------------------------------------------
+
+NAMES = [
+    b"=cmd|'calc'!A0.png", b"+1.png", b"-rf.png", b"@sum.png", b"two\nlines.png", b"cr\r.png",
+    b"a,b;c.png", b'"quoted".png', b"'single'.png", b"caf\xe9.png", b"caf\xc3\xa9.png",
+    b"back\\x.png", b"\ttab.png", b" space .png", b"%41.png", b"\x1b[31m.png",
+]  # fmt: skip
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes")
+def test_the_table_has_every_name_byte_for_byte(tmp_path, capfd, monkeypatch):
+    folder = some_images(tmp_path / "in", 1)
+    picture = (folder / "image00.png").read_bytes()
+    (folder / "image00.png").unlink()
+    (folder / "bro\nken\udce9.png").write_bytes(b"")
+    for name in NAMES:
+        (folder / os.fsdecode(name)).write_bytes(picture)
+    monkeypatch.chdir(folder)
+    given = sorted(path.name for path in folder.iterdir())
+    for out, paths in (tmp_path / "all", [folder]), (tmp_path / "each", given):
+        status, _, err = call(capfd, "reconstruct", *words("--", out=out)[2:-1], out, "--", *paths)
+        assert status == 0 and err.count("\n") == 1
+        with open(out / "quality.csv", newline="", encoding="utf-8", errors="surrogateescape") as f:
+            rows = list(csv.DictReader(f))
+        sources = [os.fsencode(row["source"]) for row in rows]
+        assert sorted(map(os.path.basename, sources)) == sorted(NAMES)
+        assert all(os.path.isfile(source) for source in sources)
+        for row in rows:
+            assert not any(str(cell).startswith(results.FORMULA) for cell in row.values())
+            assert (out / row["file"]).is_file() and row["file"].isprintable()
+        report = json.loads((out / "report.json").read_text(encoding="utf-8"))
+        (broken,) = report["set aside"]
+        assert os.path.basename(os.fsencode(broken["file"])) == b"bro\nken\xe9.png"
+        again = reconstruct_images(paths, [2], out, size=16, engine="numpy", resume=True)
+        assert again.kept == len(NAMES) + 1

@@ -56,7 +56,8 @@ def photos(tmp_path):
 
 
 def table(folder):
-    with open(folder / "quality.csv", encoding="utf-8", newline="") as file:
+    way = {"encoding": "utf-8", "errors": "surrogateescape", "newline": ""}
+    with open(folder / "quality.csv", **way) as file:
         return list(csv.DictReader(file))
 
 
