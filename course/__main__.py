@@ -119,6 +119,13 @@ def with_notes(problem: str, error: BaseException) -> str:
     return f"{problem}; {notes(error)}" if notes(error) else problem
 
 
+def sentence(error: Exception) -> str:
+    """What an error says; of one that the system reports the file and the reason, no number."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{str(error.filename)!r}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
+
+
 def main(words: list[str] | None = None) -> int:
     """Run a command and return its exit status; what the user can repair is one line and 2."""
     for stream in (sys.stdout, sys.stderr):
@@ -136,7 +143,7 @@ def main(words: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ImageError, OSError, UsageError, BadMeasurements) as error:
-        problem = with_notes(" ".join(str(error).split()), error)
+        problem = with_notes(" ".join(sentence(error).split()), error)
         print(f"python -m course: error: {problem}", file=sys.stderr)
         return USAGE_ERROR
     except MemoryError as error:

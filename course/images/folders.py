@@ -18,12 +18,15 @@ class Found:
     ----------
     files : list of Path
         Those with an image's suffix, sorted by name; those of subfolders after them.
+    unreadable : list of (Path, str)
+        Subfolders that cannot be read, and why.
     passed_over : Counter
         How many of each kind are none: by suffix, as in ".txt", hidden, without a suffix, folder,
         linked folder.
     """
 
     files: list[Path] = field(default_factory=list)
+    unreadable: list[tuple[Path, str]] = field(default_factory=list)
     passed_over: Counter[str] = field(default_factory=Counter)
 
 
@@ -43,10 +46,15 @@ def search(folder: Path, recursive: bool = False, leave: Path | None = None) -> 
     Raises
     ------
     OSError
-        When the folder cannot be read.
+        When the folder cannot be read; a sentence that says why.
     """
     found, subfolders = Found(), []
-    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+    try:
+        with os.scandir(folder) as there:
+            entries = sorted(there, key=lambda entry: entry.name)
+    except OSError as error:
+        raise cannot_read(folder, error) from error
+    for entry in entries:
         path, suffix = folder / entry.name, Path(entry.name).suffix.lower()
         if entry.is_dir():
             if leave is not None and path.resolve() == leave:
@@ -66,10 +74,25 @@ def search(folder: Path, recursive: bool = False, leave: Path | None = None) -> 
         else:
             found.passed_over[suffix or NO_SUFFIX] += 1
     for subfolder in subfolders:
-        below = search(subfolder, recursive, leave)
+        try:
+            below = search(subfolder, recursive, leave)
+        except OSError as error:
+            found.unreadable.append((subfolder, f"cannot be read: {error.__cause__.strerror}"))
+            continue
         found.files += below.files
+        found.unreadable += below.unreadable
         found.passed_over += below.passed_over
     return found
+
+
+def cannot_read(path: Path, error: OSError) -> OSError:
+    """The same error, in words that say what to do."""
+    told = OSError(
+        f"{str(path)!r} cannot be read: {error.strerror or error}; change its permissions, or name "
+        "other files and folders"
+    )
+    told.errno = error.errno
+    return told
 
 
 def list_folder(path: str | Path) -> list[Path]:

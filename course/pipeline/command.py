@@ -136,8 +136,8 @@ def add(commands: Any) -> None:
     reconstruct.add_argument(
         "--strict",
         action="store_true",
-        help=f"end with status {SET_ASIDE} when images were set aside or could not be read; the "
-        "results of the others are there, and without --strict the status is 0",
+        help=f"end with status {SET_ASIDE} when images were set aside or folders could not be "
+        "read; the results of the others are there, and without --strict the status is 0",
     )
     reconstruct.add_argument(
         "--workers",
@@ -254,7 +254,7 @@ def run(arguments: argparse.Namespace) -> int:
                 bar.close()
 
     arguments.stopped = f"all results are in {str(report.out)!r}"
-    for file, reason in report.skipped:
+    for file, reason in (*report.skipped, *report.unreadable):
         print(f"skipped {printable(file)!r}: {reason}", file=sys.stderr)
     if report.passed_over:
         print(f"passed over: {printable(told(report.passed_over))}", file=sys.stderr)
@@ -269,7 +269,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"   PSNR: {exact} infinite, left out" if exact else "")
     files = f"{len(report.qualities)} image{'' if len(report.qualities) == 1 else 's'}"
     print(f"results in {str(report.out)!r}: grid.png, quality.csv, {files}")
-    return SET_ASIDE if arguments.strict and report.skipped else 0
+    return SET_ASIDE if arguments.strict and (report.skipped or report.unreadable) else 0
 
 
 @contextmanager

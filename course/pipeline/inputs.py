@@ -1,5 +1,6 @@
 """What a run reads: files that are given or lie in folders, and what their results are called."""
 
+import stat
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,12 +28,15 @@ class Inputs:
     stems : list of str
         What each would be called without the others: its name, after the subfolders in which it
         was found, as in "summer__beach" for summer/beach.jpg.
+    unreadable : list of (str, str)
+        Subfolders that cannot be read, and why.
     passed_over : Counter
         What else lies in the folders, as `course.images.folders.Found` has it.
     """
 
     files: list[Path] = field(default_factory=list)
     stems: list[str] = field(default_factory=list)
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
     passed_over: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -67,7 +71,7 @@ def gathered(
     leave = None if out is None else Path(out).resolve()
     gathered, found = Inputs(), dict[str, list[Any]]()
     for given in map(Path, inputs):
-        if given.is_dir():
+        if _is_folder(given):
             if given.resolve() == leave:
                 raise ImageError(
                     f"{str(given)!r} would be read and written; choose another folder for results"
@@ -76,17 +80,26 @@ def gathered(
             if not listed.files:
                 raise folders.nothing_in(given, listed, recursive)
             gathered.passed_over += listed.passed_over
+            gathered.unreadable += [(str(path), why) for path, why in listed.unreadable]
             files = listed.files
             stems = [_stem(file, given) for file in files]
-        elif given.exists():
-            files, stems = [given], [_stem(given, given.parent)]
         else:
-            raise FileNotFoundError(f"there is no file or folder {str(given)!r}")
+            files, stems = [given], [_stem(given, given.parent)]
         for path, *its in zip(journal.real_paths(files), files, stems, strict=True):
             found.setdefault(path, its)
     gathered.files = [file for file, _ in found.values()]
     gathered.stems = [stem for _, stem in found.values()]
     return gathered
+
+
+def _is_folder(given: Path) -> bool:
+    """Whether it is a folder, not a file; raises OSError where it is neither."""
+    try:
+        return stat.S_ISDIR(given.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileNotFoundError(f"there is no file or folder {str(given)!r}") from None
+    except OSError as error:
+        raise folders.cannot_read(given, error) from error
 
 
 def _stem(file: Path, folder: Path) -> str:

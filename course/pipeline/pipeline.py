@@ -8,7 +8,6 @@ writes what is left.
 import dataclasses
 import signal
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from course.images.images import ImageError
 from course.images.reading import FITS, checked_size
 from course.pipeline import journal, replacing, results, resuming, stages, threads
 from course.pipeline.engines import Halving, choose_engine, choose_svd
-from course.pipeline.inputs import gathered
+from course.pipeline.inputs import Inputs, gathered
 from course.pipeline.journal import Done, Journal
 from course.pipeline.results import GRID_FILE, GRID_RANKS, REPORT_FILE, TABLE_FILE, Report
 from course.pipeline.results import write_table as _write_table
@@ -42,7 +41,7 @@ class _Plan:
     ranks: list[int]
     size: tuple[int, int]
     settings: dict[str, Any]
-    passed_over: Counter[str]
+    inputs: Inputs
 
 
 def reconstruct_images(
@@ -141,7 +140,7 @@ def reconstruct_images(
 
     with _progress_in(out, begun, plan, resume, discard, tell) as kept:
         if isinstance(kept, Report):
-            return dataclasses.replace(kept, passed_over=plan.passed_over)
+            return _with(kept, plan.inputs)
         already = len(kept.done)
         if not kept.moving:
             results_of = (name for names in journal.outputs(begun) for name in names)
@@ -164,7 +163,7 @@ def reconstruct_images(
         report = results.gathered(
             [*zip(plan.files, plan.names)], plan.ranks, plan.size, kept.done, engine_name, out
         )
-        report = dataclasses.replace(report, kept=already, passed_over=plan.passed_over)
+        report = _with(dataclasses.replace(report, kept=already), plan.inputs)
         if not report.qualities:
             raise ImageError(results.nothing_readable(report.skipped))
         if not kept.moving:
@@ -176,6 +175,11 @@ def reconstruct_images(
             raise stages.cannot_write(out, error) from error
     journal.clear(out)
     return report
+
+
+def _with(report: Report, inputs: Inputs) -> Report:
+    """A report that says, too, what was not looked at."""
+    return dataclasses.replace(report, passed_over=inputs.passed_over, unreadable=inputs.unreadable)
 
 
 def _count(name: str, given: int | None) -> int | None:
@@ -208,7 +212,7 @@ def _plan(
     settings = {
         "k": ranks, "size": [rows, columns], "fit": fit, "engine": engine, "course": __version__,
     }  # fmt: skip
-    return _Plan(found.files, found.names, ranks, size, settings, found.passed_over)
+    return _Plan(found.files, found.names, ranks, size, settings, found)
 
 
 def _work_through(
@@ -276,9 +280,12 @@ def _progress_in(
     At the end the folder is removed; at an error only if nothing in it is of use, or the user wants
     none of it. Where the very run is finished already, its report is given instead.
     """
-    if out.exists() and not out.is_dir():
-        raise NotADirectoryError(f"{str(out)!r} is a file; results need a folder")
-    made = [folder for folder in (out, *out.parents) if not folder.exists()]
+    try:
+        if out.exists() and not out.is_dir():
+            raise NotADirectoryError(f"{str(out)!r} is a file; results need a folder")
+        made = [folder for folder in (out, *out.parents) if not folder.exists()]
+    except PermissionError as error:
+        raise stages.cannot_write(out, error) from error
     kept = None
     finished = False
     try:

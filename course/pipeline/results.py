@@ -65,6 +65,8 @@ class Report:
         How many of the files an earlier run, that was resumed, had done.
     passed_over : Counter
         What else lies in the folders that were read: how many, by kind.
+    unreadable : list of (str, str)
+        Subfolders that could not be read, and why.
     """
 
     qualities: list[Quality]
@@ -73,6 +75,7 @@ class Report:
     out: Path
     kept: int = 0
     passed_over: Counter[str] = field(default_factory=Counter)
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The command as an operator expects it: what it reads, leaves out, keeps, replaces and reports."""
 
 import csv
+import errno
 import json
 import math
 import os
@@ -13,7 +14,7 @@ import pytest
 from PIL import Image
 
 from course.images.reading import ImageError
-from course.pipeline import inputs, results
+from course.pipeline import command, inputs, results
 from course.pipeline.pipeline import reconstruct_images
 from tests.course.pipeline_parts import call, contents, in_time, rows_of, some_images
 
@@ -232,6 +233,58 @@ def test_a_death_while_results_are_replaced_mixes_nothing(tmp_path, monkeypatch)
         if left[0]:
             break
     assert 5 < count < 29
+
+
+# --- what cannot be read --------------------------------------------------------------------------
+
+
+def refuse(monkeypatch, name, *places):
+    """The system refuses this name, whoever runs the test."""
+
+    def refusing(real):
+        def asked(path, *more, **options):
+            if isinstance(path, str | Path) and os.path.basename(path) == name:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+            return real(path, *more, **options)
+
+        return asked
+
+    for module, place in places:
+        monkeypatch.setattr(module, place, refusing(getattr(module, place)))
+
+
+def test_a_folder_that_cannot_be_read_is_a_sentence(tmp_path, capfd, monkeypatch):
+    folder, out = some_images(tmp_path / "in", 2), tmp_path / "out"
+    some_images(folder / "lost", 1)
+    refuse(monkeypatch, "lost", (os, "scandir"))
+    status, said, err = call(capfd, *words(folder / "lost", out=out))
+    assert (status, said, err.count("\n")) == (2, "", 1)
+    assert "lost' cannot be read: Permission denied; change its permissions" in err
+    status, said, err = call(capfd, *words(folder, out=out, more=["--recursive", "--strict"]))
+    assert status == 3 and said.startswith("2 images rebuilt")
+    assert err == f"skipped '{folder / 'lost'}': cannot be read: Permission denied\n"
+
+
+@pytest.mark.parametrize("name", ["secret", "secret.png"])
+def test_a_file_that_cannot_be_asked_is_a_sentence(tmp_path, capfd, monkeypatch, name):
+    folder = some_images(tmp_path / "in", 1)
+    refuse(monkeypatch, name, (Path, "stat"))
+    status, _, err = call(capfd, *words(folder / name, out=tmp_path / "out"))
+    assert (status, err.count("\n")) == (2, 1)
+    assert f"{name}' cannot be read: Permission denied; change" in err and "Errno" not in err
+    status, _, err = call(capfd, *words(folder, out=tmp_path / name))
+    assert (status, err.count("\n")) == (2, 1)
+    assert "Permission denied" in err and "Errno" not in err and str(tmp_path / name) in err
+
+
+def test_no_error_of_the_system_shows_its_number(capfd, monkeypatch):
+    def fails(arguments):
+        raise OSError(errno.EIO, "Input/output error", "a.png")
+
+    monkeypatch.setattr(command, "run", fails)
+    assert call(capfd, *words("a.png", out="out"))[2] == (
+        "python -m course: error: 'a.png': Input/output error\n"
+    )
 
 
 # --- odd names ------------------------------------------------------------------------------------
