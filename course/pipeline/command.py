@@ -1,14 +1,20 @@
 """The command `reconstruct`: its options, its progress, what it prints at the end."""
 
 import argparse
+import json
 import math
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from course.pipeline.stopping import stoppable
+
+if TYPE_CHECKING:
+    from course.pipeline.results import Report
 
 SET_ASIDE = 3  # the status of --strict
 
@@ -140,6 +146,12 @@ def add(commands: Any) -> None:
         "read; the results of the others are there, and without --strict the status is 0",
     )
     reconstruct.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON object at the end, with counts, rate, means, what was set aside and "
+        "why; all else goes to standard error",
+    )
+    reconstruct.add_argument(
         "--workers",
         metavar="N",
         type=positive,
@@ -205,7 +217,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     from course.images.folders import told
     from course.images.reading import printable
-    from course.pipeline import results
     from course.pipeline.journal import is_at_work, unfinished
     from course.pipeline.pipeline import reconstruct_images
 
@@ -230,6 +241,7 @@ def run(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     with stoppable(), workers_for(arguments) as group:
+        start = time.perf_counter()
         try:
             report = reconstruct_images(
                 arguments.images,
@@ -252,29 +264,63 @@ def run(arguments: argparse.Namespace) -> int:
         finally:
             if bar is not None:
                 bar.close()
+        seconds = time.perf_counter() - start
 
     arguments.stopped = f"all results are in {str(report.out)!r}"
     for file, reason in (*report.skipped, *report.unreadable):
         print(f"skipped {printable(file)!r}: {reason}", file=sys.stderr)
     if report.passed_over:
         print(f"passed over: {printable(told(report.passed_over))}", file=sys.stderr)
+    summary(report, sys.stderr if arguments.json else sys.stdout)
+    if arguments.json:
+        print(json.dumps(for_machines(report, seconds)))
+    return SET_ASIDE if arguments.strict and (report.skipped or report.unreadable) else 0
+
+
+def summary(report: "Report", file: TextIO) -> None:
+    """Print what was rebuilt, for people."""
+    from course.pipeline import results
+
     count = len({quality.name for quality in report.qualities})
     before = f", {report.kept} of the files in an earlier run" if report.kept else ""
-    print(f"{count} image{'' if count == 1 else 's'} rebuilt by {report.engine}{before}")
-    print(f"{'k':>6}  {'PSNR [dB]':>9}  {'SSIM':>6}  compression" + (count > 1) * "   (means)")
+    lines = [f"{count} image{'' if count == 1 else 's'} rebuilt by {report.engine}{before}"]
+    lines += [f"{'k':>6}  {'PSNR [dB]':>9}  {'SSIM':>6}  compression" + (count > 1) * "   (means)"]
     for its in results.means(report.qualities):
         psnr_db = math.inf if its.psnr_db is None else its.psnr_db
-        print(f"{its.k:>6}  {psnr_db:>9.1f}  {its.ssim:>6.3f}  {its.compression:>10.3g}×", end="")
         exact = its.exact if count > 1 and its.psnr_db is not None else 0
-        print(f"   PSNR: {exact} infinite, left out" if exact else "")
+        lines.append(
+            f"{its.k:>6}  {psnr_db:>9.1f}  {its.ssim:>6.3f}  {its.compression:>10.3g}×"
+            + (f"   PSNR: {exact} infinite, left out" if exact else "")
+        )
     files = f"{len(report.qualities)} image{'' if len(report.qualities) == 1 else 's'}"
-    print(f"results in {str(report.out)!r}: grid.png, quality.csv, {files}")
-    return SET_ASIDE if arguments.strict and (report.skipped or report.unreadable) else 0
+    lines += [f"results in {str(report.out)!r}: grid.png, quality.csv, {files}"]
+    print(*lines, sep="\n", file=file)
+
+
+def for_machines(report: "Report", seconds: float) -> dict[str, Any]:
+    """What --json prints: numbers, names and reasons, all of which JSON can hold."""
+    from course.pipeline import results
+
+    rebuilt = len({quality.name for quality in report.qualities})
+    images = rebuilt + len(report.skipped)
+    return {
+        "images": images,
+        "rebuilt": rebuilt,
+        "kept": report.kept,
+        "set_aside": [{"file": file, "reason": reason} for file, reason in report.skipped],
+        "unreadable": [{"folder": name, "reason": reason} for name, reason in report.unreadable],
+        "passed_over": dict(report.passed_over),
+        "engine": report.engine,
+        "seconds": seconds,
+        "images_per_second": (images - report.kept) / seconds if seconds else None,
+        "means": [asdict(its) for its in results.means(report.qualities)],
+        "out": str(report.out),
+    }
 
 
 @contextmanager
 def workers_for(arguments: argparse.Namespace) -> Iterator[Any]:
-    """Give the workers that --gpus asks for, or None; what they cannot do becomes a ImageError."""
+    """Give the workers that --gpus asks for, or None; what they cannot do becomes an ImageError."""
     if arguments.gpus is None:
         yield None
         return

@@ -159,6 +159,32 @@ def test_means_are_of_finite_values_and_the_infinite_ones_are_counted(tmp_path, 
         assert said.splitlines()[2].split()[:2] == ["2", "inf"] and "infinite" not in said
 
 
+def test_json_is_one_object_for_machines_and_all_else_goes_elsewhere(tmp_path, capfd):
+    folder, out = littered(tmp_path), tmp_path / "out"
+    (folder / "broken.png").write_bytes(b"")
+    Image.new("L", (20, 20), 0).save(folder / "black.png")
+    status, said, err = call(capfd, *words(folder, out=out, k=(2, 5), more=["--json"]))
+    found = json.loads(said, parse_constant=pytest.fail)
+    assert status == 0 and said.count("\n") == 1 and "3 images rebuilt" in err
+    assert found.pop("seconds") > 0 and found.pop("images_per_second") > 0
+    means = found.pop("means")
+    assert [(its["k"], its["exact"]) for its in means] == [(2, 1), (5, 1)]
+    assert means[0].keys() == {"k", "psnr_db", "exact", "ssim", "compression"}
+    assert found == {
+        "images": 4,
+        "rebuilt": 3,
+        "kept": 0,
+        "set_aside": [{"file": str(folder / "broken.png"), "reason": "is empty (0 bytes)"}],
+        "unreadable": [],
+        "passed_over": {".txt": 2, "hidden": 2, ".svg": 1, "without a suffix": 1, "folder": 2},
+        "engine": "NumPy on the CPU",
+        "out": str(out),
+    }
+    again = call(capfd, *words(folder, out=out, k=(2, 5), more=["--json", "--resume"]))[1]
+    assert json.loads(again)["kept"] == 4 and json.loads(again)["images_per_second"] == 0
+    assert call(capfd, *words(folder / "no", out=out, more=["--json"]))[:2] == (2, "")
+
+
 # --- results of another run -----------------------------------------------------------------------
 
 
