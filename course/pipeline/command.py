@@ -5,7 +5,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -146,6 +146,11 @@ def add(commands: Any) -> None:
         "read; the results of the others are there, and without --strict the status is 0",
     )
     reconstruct.add_argument(
+        "--quiet",
+        action="store_true",
+        help="show no progress: no bar on a terminal, no line every 30 seconds elsewhere",
+    )
+    reconstruct.add_argument(
         "--json",
         action="store_true",
         help="print one JSON object at the end, with counts, rate, means, what was set aside and "
@@ -213,26 +218,18 @@ def image_size(text: str) -> tuple[int, int]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Rebuild the images, print a summary; the status to end with."""
-    from tqdm import tqdm
-
     from course.images.folders import told
     from course.images.reading import printable
     from course.pipeline.journal import is_at_work, unfinished
     from course.pipeline.pipeline import reconstruct_images
+    from course.pipeline.watching import Watch
 
     if arguments.engine != "numpy" or arguments.svd != "cpu":
         from course import backend
 
         backend.gpu()  # the slow imports, while Ctrl-C ends at once
 
-    bar = None
-
-    def progress(files: list[Path]) -> Iterable[Path]:
-        nonlocal bar
-        # disable=None: no bar where standard error is a file or a pipe
-        bar = tqdm(files, unit="image", file=sys.stderr, disable=None, leave=False)
-        return bar
-
+    seen = Watch(sys.stderr)
     left = [] if arguments.resume else unfinished(arguments.out)
     if left and not any(map(is_at_work, left)):
         print(
@@ -242,28 +239,25 @@ def run(arguments: argparse.Namespace) -> int:
         )
     with stoppable(), workers_for(arguments) as group:
         start = time.perf_counter()
-        try:
-            report = reconstruct_images(
-                arguments.images,
-                arguments.k,
-                arguments.out,
-                size=arguments.size,
-                fit=arguments.fit,
-                engine=arguments.engine,
-                progress=progress,
-                resume=arguments.resume,
-                workers=arguments.workers,
-                batch=arguments.batch,
-                tell=lambda words: print(words, file=sys.stderr, flush=True),
-                group=group,
-                svd=arguments.svd,
-                recursive=arguments.recursive,
-                discard=arguments.discard,
-                replace=arguments.replace,
-            )
-        finally:
-            if bar is not None:
-                bar.close()
+        report = reconstruct_images(
+            arguments.images,
+            arguments.k,
+            arguments.out,
+            size=arguments.size,
+            fit=arguments.fit,
+            engine=arguments.engine,
+            progress=iter if arguments.quiet else seen,
+            watch=seen.watch,
+            resume=arguments.resume,
+            workers=arguments.workers,
+            batch=arguments.batch,
+            tell=lambda words: print(words, file=sys.stderr, flush=True),
+            group=group,
+            svd=arguments.svd,
+            recursive=arguments.recursive,
+            discard=arguments.discard,
+            replace=arguments.replace,
+        )
         seconds = time.perf_counter() - start
 
     arguments.stopped = f"all results are in {str(report.out)!r}"

@@ -62,6 +62,7 @@ def reconstruct_images(
     recursive: bool = False,
     discard: bool = False,
     replace: bool = False,
+    watch: Callable[[stages.Line], Any] = lambda line: None,
 ) -> Report:
     """Rebuild images from their k largest singular values and write the results to a folder.
 
@@ -108,6 +109,8 @@ def reconstruct_images(
     replace : bool
         Put the results in the place of another run's, all of which are removed. Without it a folder
         that holds such, or files of the results' names, is refused.
+    watch : callable
+        Takes the stages that begin to work here (with `group` none do), whose queues tell more.
 
     Returns
     -------
@@ -159,7 +162,9 @@ def reconstruct_images(
             if group is not None and len(plan.files) > 1:
                 go = partial(cluster_files.spread, group, job, engine)
                 engine_name += f", shared by {len(group)} workers"
-            _work_through(plan, journal.outputs(begun), job, kept, progress, share, batch, go)
+            _work_through(
+                plan, journal.outputs(begun), job, kept, progress, share, batch, go, watch
+            )
         report = results.gathered(
             [*zip(plan.files, plan.names)], plan.ranks, plan.size, kept.done, engine_name, out
         )
@@ -224,6 +229,7 @@ def _work_through(
     workers: stages.Workers,
     batch: int,
     go: Callable[[Sequence[stages.Task], stages.Workers, int], Iterable[Done]],
+    watch: Callable[[stages.Line], Any],
 ) -> None:
     """Do the images that are not done, enter each in the journal."""
     for image, done in kept.done.items():
@@ -236,7 +242,10 @@ def _work_through(
     ]
     # An image alone may have all threads of the linear algebra; more images have one each.
     with threads.kept(), threads.one_thread() if len(plan.files) > 1 else nullcontext():
-        with closing(iter(go(todo, workers, batch))) as finished:
+        line = go(todo, workers, batch)
+        if isinstance(line, stages.Line):
+            watch(line)
+        with closing(iter(line)) as finished:
             for _ in progress([task.file for task in todo]):
                 done = next(finished)
                 try:

@@ -2,6 +2,7 @@
 
 import csv
 import errno
+import io
 import json
 import math
 import os
@@ -9,12 +10,13 @@ import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
 
 from course.images.reading import ImageError
-from course.pipeline import command, inputs, results
+from course.pipeline import command, inputs, results, watching
 from course.pipeline.pipeline import reconstruct_images
 from tests.course.pipeline_parts import call, contents, in_time, rows_of, some_images
 
@@ -348,3 +350,50 @@ def test_the_table_has_every_name_byte_for_byte(tmp_path, capfd, monkeypatch):
         assert os.path.basename(os.fsencode(broken["file"])) == b"bro\nken\xe9.png"
         again = reconstruct_images(paths, [2], out, size=16, engine="numpy", resume=True)
         assert again.kept == len(NAMES) + 1
+
+
+# --- progress -------------------------------------------------------------------------------------
+
+
+class Queue:
+    def __init__(self, waiting, room=10):
+        self.waiting, self.room = waiting, room
+
+    def __len__(self):
+        return self.waiting
+
+
+@pytest.mark.parametrize(
+    ("waiting", "slowest"),
+    [((0, 1, 0), "decode"), ((9, 1, 2), "factorise"), ((9, 9, 2), "rebuild"), ((9, 8, 7), "write")],
+)
+def test_now_and_then_a_line_says_how_far_it_is_and_which_stage_is_the_slowest(waiting, slowest):
+    seconds, said = iter(range(0, 9000, 4)), io.StringIO()
+    watch = watching.Watch(said, clock=lambda: next(seconds))
+    watch.watch(SimpleNamespace(**dict(zip(watching.WAITING, map(Queue, waiting), strict=True))))
+    assert list(watch(list(range(1000))))[-1] == 999
+    lines = said.getvalue().splitlines()
+    assert len(lines) == 124
+    end = f"0.25 a second, 66 minutes left; slowest stage: {slowest}"
+    assert lines[0] == f"8 of 1,000 images done, {end}"
+
+
+def test_on_a_terminal_there_is_a_bar_and_with_quiet_there_is_nothing(tmp_path, capfd, monkeypatch):
+    folder = some_images(tmp_path / "in", 12)
+    monkeypatch.setattr(watching, "EVERY", 0)
+    status, _, err = call(capfd, *words(folder, out=tmp_path / "lines"))
+    assert status == 0 and "1 of 12 images done" in err and err.count("\n") == 11
+    assert call(capfd, *words(folder, out=tmp_path / "none", more=["--quiet"]))[2] == ""
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    shown = Terminal()
+    watch = watching.Watch(shown)
+    watch.watch(SimpleNamespace(**{name: Queue(9) for name in watching.WAITING}))
+    with pytest.raises(KeyboardInterrupt):
+        for number, _ in enumerate(watch(list(range(50)))):
+            if number == 20:
+                raise KeyboardInterrupt
+    assert "0/50 [" in shown.getvalue() and watch.slowest == "write"

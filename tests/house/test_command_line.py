@@ -538,7 +538,7 @@ def test_a_thread_that_writes_on_does_not_keep_the_hidden_folder(tmp_path, monke
 @pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
 def test_ctrl_c_during_imports_is_one_line(photos, tmp_path):
     """Even where an import catches every exception."""
-    (tmp_path / "tqdm.py").write_text(
+    (tmp_path / "threadpoolctl.py").write_text(
         "import pathlib, time\n"
         "pathlib.Path('importing').touch()\n"
         "try:\n    time.sleep(600)\nexcept BaseException:\n    time.sleep(600)\n"
