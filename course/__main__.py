@@ -1,4 +1,4 @@
-"""The command line: python -m course doctor | reconstruct | bench."""
+"""The command line: course, or python -m course, doctor | reconstruct | bench."""
 
 import argparse
 import os
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from course.pipeline import command as reconstructing
-from course.pipeline.stopping import INTERRUPTED, at_once
+from course.pipeline.stopping import INTERRUPTED, at_once, called
 
 USAGE_ERROR = 2
 
@@ -31,7 +31,7 @@ class Parser(argparse.ArgumentParser):
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    parser = Parser(prog="python -m course", description="Tools of the GPU course.")
+    parser = Parser(prog=called(), description="Tools of the GPU course.")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     doctor = commands.add_parser(
@@ -144,20 +144,25 @@ def main(words: list[str] | None = None) -> int:
         return 0
     except (ImageError, OSError, UsageError, BadMeasurements) as error:
         problem = with_notes(" ".join(sentence(error).split()), error)
-        print(f"python -m course: error: {problem}", file=sys.stderr)
+        print(f"{called()}: error: {problem}", file=sys.stderr)
         return USAGE_ERROR
     except MemoryError as error:
         why = f" ({' '.join(str(error).split())})" if str(error) else ""
         problem = f"out of memory{why}; choose a smaller --size, or fewer --workers"
-        print(f"python -m course: error: {with_notes(problem, error)}", file=sys.stderr)
+        print(f"{called()}: error: {with_notes(problem, error)}", file=sys.stderr)
         return USAGE_ERROR
     except KeyboardInterrupt as error:
         kept = notes(error) or getattr(arguments, "stopped", "nothing was written")
-        print(f"python -m course: stopped; {kept}", file=sys.stderr)
+        print(f"{called()}: stopped; {kept}", file=sys.stderr)
         return INTERRUPTED
 
 
-if __name__ == "__main__":
+def script() -> int:
+    """The whole program, as `python -m course` and the console script `course` run it."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, at_once)
-    sys.exit(main())
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(script())

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from course.pipeline.stopping import stoppable
+from course.pipeline.stopping import MODULE, called, stoppable
 
 if TYPE_CHECKING:
     from course.pipeline.results import Report
@@ -63,7 +63,7 @@ def add(commands: Any) -> None:
         help="rebuild images from their singular value decomposition",
         usage="%(prog)s IMAGES [IMAGES ...] --k K [K ...] --out DIR [options]",
         description=HELP,
-        epilog=EXAMPLES,
+        epilog=EXAMPLES.replace(MODULE, called()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     reconstruct.set_defaults(run=run)

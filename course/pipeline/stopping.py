@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+MODULE = "python -m course"
 SILENCE = 2.0  # seconds after Ctrl-C until the user is told what is waited for
 TOGETHER = 0.5  # seconds within which one Ctrl-C and the next are one wish
 INTERRUPTED = 130  # what shells report for a program that Ctrl-C ended
@@ -55,9 +56,14 @@ def stoppable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def called() -> str:
+    """How the user called the program."""
+    return "course" if os.path.basename(sys.argv[0]) in ("course", "course.exe") else MODULE
+
+
 def at_once(number: int, frame: Any) -> None:
     """End while nothing has begun; an exception might be caught by what is being imported."""
-    os.write(2, b"python -m course: stopped; nothing was written\n")
+    os.write(2, f"{called()}: stopped; nothing was written\n".encode())
     os._exit(INTERRUPTED)
 
 

@@ -2,12 +2,15 @@
 
 import csv
 import errno
+import importlib
 import io
 import json
 import math
 import os
 import shutil
+import signal
 import sys
+import tomllib
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +18,7 @@ from types import SimpleNamespace
 import pytest
 from PIL import Image
 
+from course import files
 from course.images.reading import ImageError
 from course.pipeline import command, inputs, results, watching
 from course.pipeline.pipeline import reconstruct_images
@@ -397,3 +401,37 @@ def test_on_a_terminal_there_is_a_bar_and_with_quiet_there_is_nothing(tmp_path, 
             if number == 20:
                 raise KeyboardInterrupt
     assert "0/50 [" in shown.getvalue() and watch.slowest == "write"
+
+
+# --- how it is called -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        ("/usr/bin/course", "course"),
+        ("course.exe", "course"),
+        ("/x/course/__main__.py", "python -m course"),
+    ],
+)
+def test_usage_and_errors_name_the_program_as_it_was_called(capfd, monkeypatch, program, name):
+    monkeypatch.setattr(sys, "argv", [program])
+    status, said, _ = call(capfd, "reconstruct", "--help")
+    assert status == 0 and said.startswith(f"usage: {name} reconstruct IMAGES")
+    assert f"  {name} reconstruct data/images --k 50" in said
+    assert call(capfd, "fly")[2].startswith(f"{name}: error: ")
+    assert call(capfd, *words("none", out="out"))[2].startswith(f"{name}: error: there is no file")
+
+
+def test_the_console_script_is_the_whole_program(capfd, monkeypatch):
+    project = tomllib.loads(Path(files.__file__).parents[1].joinpath("pyproject.toml").read_text())
+    module, _, name = project["project"]["scripts"]["course"].partition(":")
+    script = getattr(importlib.import_module(module), name)
+    monkeypatch.setattr(sys, "argv", ["course", "--help"])
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            script()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert ended.value.code == 0 and capfd.readouterr().out.startswith("usage: course ")
