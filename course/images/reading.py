@@ -1,4 +1,4 @@
-"""Read JPEG, PNG and TIFF files of any size and mode as grey float32 images.
+"""Read JPEG, PNG, TIFF, GIF, WebP and BMP files of any size and mode as grey float32 images.
 
 Pictures from the world are broken, animated, sideways, transparent or enormous: each file that
 cannot be used is named with a reason, and the others are read.
@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff")
-FORMATS = ("JPEG", "MPO", "PNG", "TIFF")  # MPO: how many phones write a JPEG with a preview
-RECOGNISED = ("JPEG", "PNG", "TIFF", "GIF", "BMP", "WEBP")  # some only to say what they are
+from course.images.folders import list_folder
+
+FORMATS = ("JPEG", "PNG", "TIFF", "GIF", "WEBP", "BMP")
+FIRST_FRAME = ("MPO", "GIF", "WEBP")  # MPO: how many phones write a JPEG, with a preview behind it
 FITS = ("stretch", "crop")
 NOT_FINITE = "holds NaN or infinite values"
 
@@ -68,10 +69,10 @@ def load_folder(
     fit: str = "stretch",
     background: float = 1.0,
 ) -> LoadedImages:
-    """Load every JPEG, PNG and TIFF file of a folder as grey images of one size.
+    """Load every image file of a folder, as grey images of one size.
 
-    Files that are broken, empty, animated, too large or unreadable are left out and named in
-    the result. Subfolders and hidden files are not looked at.
+    JPEG, PNG, TIFF, GIF, WebP and BMP. Files that are broken, empty, too large or unreadable are
+    left out and named in the result. Subfolders and hidden files are not looked at.
 
     Parameters
     ----------
@@ -101,25 +102,6 @@ def load_folder(
     return LoadedImages(stacked, names, skipped)
 
 
-def list_folder(path: str | Path) -> list[Path]:
-    """Return the folder's files with an image's suffix, sorted by name; errors as `load_folder`."""
-    path = Path(path)
-    if not path.exists():
-        raise FileNotFoundError(f"there is no folder {str(path)!r}")
-    if not path.is_dir():
-        raise NotADirectoryError(f"{str(path)!r} is a file, not a folder")
-    names = sorted(entry.name for entry in path.iterdir() if not entry.name.startswith("."))
-    files = [path / name for name in names if Path(name).suffix.lower() in SUFFIXES]
-    if not files:
-        wanted = ", ".join("*" + suffix for suffix in SUFFIXES)
-        found = f"none of its {len(names)} entries is one" if names else "it is empty"
-        raise FileNotFoundError(
-            f"no images in the folder {str(path)!r}: looked for {wanted} "
-            f"(upper case too, not in subfolders), but {found}"
-        )
-    return files
-
-
 def load_image(
     path: str | Path,
     size: tuple[int, int] | int | None = None,
@@ -127,11 +109,13 @@ def load_image(
     fit: str = "stretch",
     background: float = 1.0,
 ) -> np.ndarray:
-    """Load one JPEG, PNG or TIFF file as a grey image.
+    """Load one JPEG, PNG, TIFF, GIF, WebP or BMP file as a grey image.
 
     Colours become luma (ITU-R 601), 8 and 16 bits are divided by 255 and 65535. 32-bit integers,
     and floating-point files that leave [0, 1], have no agreed white: their largest value becomes
     1, their smallest 0 if it is negative. The orientation in a camera's EXIF data is applied.
+    Of an animated GIF or WebP the first frame is taken; an animated PNG or a TIFF of several pages
+    is refused.
 
     Parameters
     ----------
@@ -166,8 +150,8 @@ def load_image(
         with _quiet:
             # Given a name, Pillow maps an uncompressed TIFF to memory and then scrambles the one
             # whose orientation swaps rows and columns; given an open file, it reads it right.
-            with path.open("rb") as file, Image.open(file, formats=RECOGNISED) as image:
-                _refuse_unwanted_formats(image, path)
+            with path.open("rb") as file, Image.open(file, formats=FORMATS) as image:
+                _refuse_many_pages(image, path)
                 image.load()
                 grey = _grey_levels(_upright(image), path, background)
     except ImageError:
@@ -176,7 +160,9 @@ def load_image(
         limit = f"{Image.MAX_IMAGE_PIXELS:,} pixels"
         raise UnreadableImage(path, f"is too large: more than {limit}") from None
     except UnidentifiedImageError:
-        raise UnreadableImage(path, "is broken, or not a JPEG, PNG or TIFF image") from None
+        raise UnreadableImage(
+            path, "is broken, or not a JPEG, PNG, TIFF, GIF, WebP or BMP image"
+        ) from None
     except Exception as error:  # a decoder meets broken bytes with almost any exception
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         reason = reason or type(error).__name__
@@ -238,13 +224,11 @@ def _refuse_special_files(path: Path) -> None:
         raise UnreadableImage(path, "is empty (0 bytes)")
 
 
-def _refuse_unwanted_formats(image: Image.Image, path: Path) -> None:
+def _refuse_many_pages(image: Image.Image, path: Path) -> None:
     frames = getattr(image, "n_frames", 1)
-    if frames > 1 and image.format != "MPO":
+    if frames > 1 and image.format not in FIRST_FRAME:
         kind = "has several pages" if image.format == "TIFF" else "is animated"
         raise UnreadableImage(path, f"{kind} ({frames} frames): save one of them by itself")
-    if image.format not in FORMATS:
-        raise UnreadableImage(path, f"is a {image.format} image: convert it to PNG or JPEG")
 
 
 def _upright(image: Image.Image) -> Image.Image:

@@ -5,12 +5,12 @@ the files, a journal (`course.pipeline.journal`) knows what is done, `course.pip
 writes what is left.
 """
 
-import os
+import dataclasses
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -21,14 +21,14 @@ from course.cluster import files as cluster_files
 from course.cluster.group import Group
 from course.images import images
 from course.images.images import ImageError
-from course.images.reading import FITS, checked_size, list_folder, printable
-from course.pipeline import journal, results, resuming, stages, threads
+from course.images.reading import FITS, checked_size
+from course.pipeline import journal, replacing, results, resuming, stages, threads
 from course.pipeline.engines import Halving, choose_engine, choose_svd
+from course.pipeline.inputs import Inputs, gathered
 from course.pipeline.journal import Done, Journal
 from course.pipeline.results import GRID_FILE, GRID_RANKS, REPORT_FILE, TABLE_FILE, Report
 from course.pipeline.results import write_table as _write_table
 
-LONGEST_NAME = 50  # letters, each up to 4 bytes: with _k50.png it fits a file system's 255 bytes
 SMALLEST_SIDE = 7  # SSIM compares windows of 7x7 pixels
 
 
@@ -41,6 +41,7 @@ class _Plan:
     ranks: list[int]
     size: tuple[int, int]
     settings: dict[str, Any]
+    inputs: Inputs
 
 
 def reconstruct_images(
@@ -58,13 +59,17 @@ def reconstruct_images(
     tell: Callable[[str], Any] = lambda words: None,
     group: Group | None = None,
     svd: str = "cpu",
+    recursive: bool = False,
+    discard: bool = False,
+    replace: bool = False,
+    watch: Callable[[stages.Line], Any] = lambda line: None,
 ) -> Report:
     """Rebuild images from their k largest singular values and write the results to a folder.
 
     The folder receives a PNG for each image and k, a grid of originals and reconstructions
     (grid.png), a table (quality.csv) and a report of what was set aside (report.json). Everything
     is first written to a hidden folder beside them and moved when all is done: an error or an
-    interruption leaves nothing behind, or, with `resume`, what is needed to go on. Names and order
+    interruption leaves what is needed to go on there, or, with `discard`, nothing. Names and order
     of the results are those of the files, whichever image is ready first.
 
     Parameters
@@ -74,7 +79,7 @@ def reconstruct_images(
     ranks : iterable of int
         The values of k, each from 1 to the smaller side of `size`.
     out : str or Path
-        Folder for the results, made when it is not there. Files of earlier runs are replaced.
+        Folder for the results, made when it is not there.
     size, fit
         Size of the images in pixels and how they are brought to it, as for `images.load_image`.
     engine : {"auto", "gpu", "simulator", "numpy"}
@@ -84,9 +89,8 @@ def reconstruct_images(
     resume : bool
         Go on with an unfinished run in `out`, one that was interrupted or killed; where there is
         none, begin. Images that are the same, by path, size and time of change, are not done again;
-        new and changed ones are done, those that are gone are left out. An error or an interruption
-        then leaves the progress there, and an image with NaN is set aside as other bad ones are,
-        where otherwise it ends the run.
+        new and changed ones are done, those that are gone are left out. An image with NaN is then
+        set aside as other bad ones are, where otherwise it ends the run.
     workers : int, optional
         Threads for the CPU's work; without it one for each core. The results are the same.
     batch : int, optional
@@ -98,6 +102,15 @@ def reconstruct_images(
     svd : {"cpu", "gpu", "auto"}
         What factorises: the CPU, in float64, or the GPU, in float32, which differs in the last of
         seven digits; "auto" takes a GPU where there is one and the images are not too large.
+    recursive : bool
+        Look into subfolders, too; their names, joined by two underscores, begin those of results.
+    discard : bool
+        After an error or an interruption leave nothing behind. Not together with `resume`.
+    replace : bool
+        Put the results in the place of another run's, all of which are removed. Without it a folder
+        that holds such, or files of the results' names, is refused.
+    watch : callable
+        Takes the stages that begin to work here (with `group` none do), whose queues tell more.
 
     Returns
     -------
@@ -113,8 +126,10 @@ def reconstruct_images(
     MemoryError
         When there is not enough memory for a single image.
     """
+    if resume and discard:
+        raise ImageError("resume and discard contradict each other: one keeps what the other drops")
     rebuild, kind, engine_name = choose_engine(engine)
-    plan = _plan(inputs, ranks, out, size, fit, kind)
+    plan = _plan(inputs, ranks, out, size, fit, kind, recursive)
     svd = choose_svd(svd, *plan.size)
     if svd == "gpu":
         plan.settings["svd"] = svd
@@ -126,11 +141,13 @@ def reconstruct_images(
     out = Path(out)
     begun = journal.identity(plan.settings, plan.files, plan.names)
 
-    with _progress_in(out, begun, plan, resume, tell) as kept:
+    with _progress_in(out, begun, plan, resume, discard, tell) as kept:
         if isinstance(kept, Report):
-            return kept
+            return _with(kept, plan.inputs)
         already = len(kept.done)
         if not kept.moving:
+            results_of = (name for names in journal.outputs(begun) for name in names)
+            replacing.check(out, results_of, journal.fingerprint(begun), replace)
             for_grid = results.evenly(plan.ranks, GRID_RANKS)
             job = stages.Job(
                 plan.size, fit, plan.ranks, for_grid, Halving(rebuild), kept.folder,
@@ -145,22 +162,29 @@ def reconstruct_images(
             if group is not None and len(plan.files) > 1:
                 go = partial(cluster_files.spread, group, job, engine)
                 engine_name += f", shared by {len(group)} workers"
-            _work_through(plan, journal.outputs(begun), job, kept, progress, share, batch, go)
+            _work_through(
+                plan, journal.outputs(begun), job, kept, progress, share, batch, go, watch
+            )
         report = results.gathered(
             [*zip(plan.files, plan.names)], plan.ranks, plan.size, kept.done, engine_name, out
         )
-        report = replace(report, kept=already)
+        report = _with(dataclasses.replace(report, kept=already), plan.inputs)
         if not report.qualities:
             raise ImageError(results.nothing_readable(report.skipped))
         if not kept.moving:
             _write_results(plan, report, kept, journal.fingerprint(begun))
-        _move(
-            kept,
-            [*(line.file for line in report.qualities), GRID_FILE, TABLE_FILE, REPORT_FILE],
-            out,
-        )
+        names = [line.file for line in report.qualities]
+        try:
+            replacing.move(kept, [*names, *replacing.SUMMARIES], out)
+        except OSError as error:
+            raise stages.cannot_write(out, error) from error
     journal.clear(out)
     return report
+
+
+def _with(report: Report, inputs: Inputs) -> Report:
+    """A report that says, too, what was not looked at."""
+    return dataclasses.replace(report, passed_over=inputs.passed_over, unreadable=inputs.unreadable)
 
 
 def _count(name: str, given: int | None) -> int | None:
@@ -171,7 +195,7 @@ def _count(name: str, given: int | None) -> int | None:
 
 def _plan(
     inputs: Sequence[str | Path], ranks: Iterable[int], out: str | Path,
-    size: tuple[int, int] | int, fit: str, engine: str,
+    size: tuple[int, int] | int, fit: str, engine: str, recursive: bool,
 ) -> _Plan:  # fmt: skip
     rows, columns = size = checked_size(size)
     if min(size) < SMALLEST_SIDE:
@@ -189,13 +213,11 @@ def _plan(
     ranks = sorted({images.checked_rank(k, rows, columns) for k in ranks})
     if not ranks:
         raise ImageError("no k was given; give at least one, such as 50")
-    files = list_images(inputs, out)
-    used: dict[str, int] = {}
-    names = [_unused_name(printable(file.stem), used) for file in files]
+    found = gathered(inputs, out, recursive)
     settings = {
         "k": ranks, "size": [rows, columns], "fit": fit, "engine": engine, "course": __version__,
     }  # fmt: skip
-    return _Plan(files, names, ranks, size, settings)
+    return _Plan(found.files, found.names, ranks, size, settings, found)
 
 
 def _work_through(
@@ -207,6 +229,7 @@ def _work_through(
     workers: stages.Workers,
     batch: int,
     go: Callable[[Sequence[stages.Task], stages.Workers, int], Iterable[Done]],
+    watch: Callable[[stages.Line], Any],
 ) -> None:
     """Do the images that are not done, enter each in the journal."""
     for image, done in kept.done.items():
@@ -219,7 +242,10 @@ def _work_through(
     ]
     # An image alone may have all threads of the linear algebra; more images have one each.
     with threads.kept(), threads.one_thread() if len(plan.files) > 1 else nullcontext():
-        with closing(iter(go(todo, workers, batch))) as finished:
+        line = go(todo, workers, batch)
+        if isinstance(line, stages.Line):
+            watch(line)
+        with closing(iter(line)) as finished:
             for _ in progress([task.file for task in todo]):
                 done = next(finished)
                 try:
@@ -229,50 +255,6 @@ def _work_through(
     missing = len(plan.files) - len(kept.done)
     if missing:
         raise ImageError(f"progress(files) gave {missing} files less than it was given")
-
-
-def list_images(inputs: Sequence[str | Path], out: str | Path | None = None) -> list[Path]:
-    """Return the files to read: each file given, and each image of a folder given, once.
-
-    Raises
-    ------
-    OSError
-        When one does not exist, or a folder holds no image.
-    ImageError
-        When nothing is given, or when `out` is one of the folders that are read.
-    """
-    if not inputs:
-        raise ImageError("no images were given; name image files, or folders that hold some")
-    found: dict[str, Path] = {}
-    for given in map(Path, inputs):
-        if given.is_dir():
-            if out is not None and given.resolve() == Path(out).resolve():
-                raise ImageError(
-                    f"{str(given)!r} would be read and written; choose another folder for results"
-                )
-            listed = list_folder(given)
-        elif given.exists():
-            listed = [given]
-        else:
-            raise FileNotFoundError(f"there is no file or folder {str(given)!r}")
-        for file, path in zip(listed, journal.real_paths(listed), strict=True):
-            found.setdefault(path, file)
-    return list(found.values())
-
-
-def _unused_name(stem: str, used: dict[str, int]) -> str:
-    """Return the stem, numbered if an earlier image has it: photos of two folders may share it.
-
-    `used` has the names that are taken, each with the last number that was tried for it.
-    """
-    stem = stem[:LONGEST_NAME]
-    name, count = stem, used.get(stem.casefold(), 1)
-    while name.casefold() in used:  # some file systems do not tell A.png from a.png
-        count += 1
-        name = f"{stem}_{count}"
-    used[stem.casefold()] = count
-    used.setdefault(name.casefold(), 1)
-    return name
 
 
 def _write_results(plan: _Plan, report: Report, kept: Journal, fingerprint: str) -> None:
@@ -293,34 +275,26 @@ def _write_grid(plan: _Plan, report: Report, kept: Journal, path: Path) -> None:
     results.write_grid(report.qualities, plan.ranks, shown, path)
 
 
-def _move(kept: Journal, names: list[str], out: Path) -> None:
-    """Move the results to where they belong; once that has begun, a later run can end it."""
-    for name in names:
-        if (out / name).is_dir():
-            raise IsADirectoryError(f"{str(out / name)!r} is a folder: in the way")
-    if not kept.moving:
-        kept.begin_moving()
-    for name in names:
-        try:
-            os.replace(kept.folder / name, out / name)
-        except OSError as error:
-            moved = isinstance(error, FileNotFoundError) and (out / name).is_file()
-            if not moved:  # by the run that was killed
-                raise stages.cannot_write(out, error) from error
-
-
 @contextmanager
 def _progress_in(
-    out: Path, begun: dict[str, Any], plan: _Plan, resume: bool, tell: Callable[[str], Any]
+    out: Path,
+    begun: dict[str, Any],
+    plan: _Plan,
+    resume: bool,
+    discard: bool,
+    tell: Callable[[str], Any],
 ) -> Iterator[Journal | Report]:
     """Give a journal, new or found, in a hidden folder inside `out`.
 
-    At the end the folder is removed; at an error, too, unless there is something to resume. Where
-    the very run is finished already, its report is given instead.
+    At the end the folder is removed; at an error only if nothing in it is of use, or the user wants
+    none of it. Where the very run is finished already, its report is given instead.
     """
-    if out.exists() and not out.is_dir():
-        raise NotADirectoryError(f"{str(out)!r} is a file; results need a folder")
-    made = [folder for folder in (out, *out.parents) if not folder.exists()]
+    try:
+        if out.exists() and not out.is_dir():
+            raise NotADirectoryError(f"{str(out)!r} is a file; results need a folder")
+        made = [folder for folder in (out, *out.parents) if not folder.exists()]
+    except PermissionError as error:
+        raise stages.cannot_write(out, error) from error
     kept = None
     finished = False
     try:
@@ -340,8 +314,8 @@ def _progress_in(
         yield kept
         kept.remove()
         finished = True
-    except (KeyboardInterrupt, OSError, MemoryError) as error:
-        if kept and _worth_keeping(kept, resume):
+    except BaseException as error:
+        if kept and _worth_keeping(kept, discard):
             error.add_note(
                 f"{len(kept.done)} of {len(plan.files)} images are done and kept; the same command "
                 "with --resume goes on"
@@ -350,7 +324,7 @@ def _progress_in(
     finally:
         if not finished:
             with _undisturbed():
-                if kept and _worth_keeping(kept, resume):
+                if kept and _worth_keeping(kept, discard):
                     kept.close()
                 elif kept:
                     kept.remove()
@@ -374,6 +348,6 @@ def _undisturbed() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _worth_keeping(kept: Journal, resume: bool) -> bool:
+def _worth_keeping(kept: Journal, discard: bool) -> bool:
     good = any(done.reason is None for done in kept.done.values())
-    return kept.folder.is_dir() and (kept.moving or (resume and good))
+    return kept.folder.is_dir() and (kept.moving or (good and not discard))

@@ -2,10 +2,14 @@
 
 import csv
 import json
+import math
+import os
 import warnings
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -19,6 +23,7 @@ GRID_FILE = "grid.png"
 TABLE_FILE = "quality.csv"
 DIGITS = {"psnr_db": ".4f", "ssim": ".4f", "compression": ".4f", "mse": ".6g"}  # in that table
 REPORT_FILE = "report.json"
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # so begins what a spreadsheet computes
 GRID_RANKS = 6  # columns at most: a figure that can still be read
 
 
@@ -58,6 +63,10 @@ class Report:
         Folder with the reconstructions, the grid, the table and the report.
     kept : int
         How many of the files an earlier run, that was resumed, had done.
+    passed_over : Counter
+        What else lies in the folders that were read: how many, by kind.
+    unreadable : list of (str, str)
+        Subfolders that could not be read, and why.
     """
 
     qualities: list[Quality]
@@ -65,6 +74,41 @@ class Report:
     engine: str
     out: Path
     kept: int = 0
+    passed_over: Counter[str] = field(default_factory=Counter)
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Means:
+    """The means of all images for one k.
+
+    Attributes
+    ----------
+    k : int
+    psnr_db : float or None
+        Of the images whose PSNR is finite; None without any.
+    exact : int
+        How many have an infinite PSNR: they were rebuilt without any error.
+    ssim, compression : float
+    """
+
+    k: int
+    psnr_db: float | None
+    exact: int
+    ssim: float
+    compression: float
+
+
+def means(qualities: list[Quality]) -> list[Means]:
+    """The means for each k, smallest first."""
+    found = []
+    for k in sorted({quality.k for quality in qualities}):
+        lines = [quality for quality in qualities if quality.k == k]
+        finite = [line.psnr_db for line in lines if math.isfinite(line.psnr_db)]
+        ssim = fmean(line.ssim for line in lines)
+        psnr_db = fmean(finite) if finite else None
+        found.append(Means(k, psnr_db, len(lines) - len(finite), ssim, lines[0].compression))
+    return found
 
 
 def gathered(
@@ -93,10 +137,15 @@ def gathered(
                 rows=rows,
                 columns=columns,
                 file=f"{name}_k{k}.png",
-                source=printable(str(file)),
+                source=harmless(str(file)),
             )
             qualities.append(quality)
     return Report(qualities, skipped, engine, out)
+
+
+def harmless(path: str) -> str:
+    """The same file's path, without a first letter that makes a spreadsheet compute it."""
+    return f".{os.sep}{path}" if path.startswith(FORMULA) else path
 
 
 def _as_written(column: str, value: float) -> float:
@@ -118,8 +167,11 @@ def _smaller(compression: float) -> str:
 
 
 def write_table(qualities: list[Quality], path: Path) -> None:
-    """Write a CSV file, a line for each image and k."""
-    with open(path, "w", newline="", encoding="utf-8") as file:
+    """Write a CSV file, a line for each image and k.
+
+    Names are what they are, byte for byte: what is no UTF-8 in them is none there, either.
+    """
+    with open(path, "w", newline="", encoding="utf-8", errors="surrogateescape") as file:
         writer = csv.DictWriter(file, [column.name for column in fields(Quality)])
         writer.writeheader()
         for quality in qualities:
@@ -177,9 +229,7 @@ def write_grid(
 
 def write_report(report: Report, settings: dict[str, Any], begun_with: str, path: Path) -> None:
     """Write a JSON file: what was asked for, what was rebuilt, what was set aside and why."""
-    set_aside = [
-        {"file": printable(file), "reason": printable(reason)} for file, reason in report.skipped
-    ]
+    set_aside = [{"file": file, "reason": printable(reason)} for file, reason in report.skipped]
     rebuilt = len(report.qualities) // len(settings["k"])
     content = {
         "rebuilt by": report.engine,
@@ -189,7 +239,9 @@ def write_report(report: Report, settings: dict[str, Any], begun_with: str, path
         "set aside": set_aside,
         "begun with": begun_with,
     }
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    # a byte of a name that is no UTF-8 becomes \udcXX, which is how JSON, too, writes that sign
+    path.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def nothing_readable(skipped: list[tuple[str, str]]) -> str:
@@ -199,11 +251,30 @@ def nothing_readable(skipped: list[tuple[str, str]]) -> str:
     return f"none of the {len(skipped)} files could be used: {first}{more}"
 
 
+def names_there(out: Path) -> set[str]:
+    """The files of a finished run in a folder, as its table names them."""
+    try:
+        with open(out / TABLE_FILE, newline="", encoding="utf-8", errors="surrogateescape") as file:
+            lines = list(csv.DictReader(file))
+        named = {line["file"] for line in lines if line["file"].endswith(f"_k{line['k']}.png")}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return set()  # no run, or another program's table
+    return {name for name in named if name == os.path.basename(name) and (out / name).is_file()}
+
+
+def begun_with(out: Path) -> str | None:
+    """What the finished run in a folder was begun with, in short; None without one."""
+    try:
+        return json.loads((out / REPORT_FILE).read_text(encoding="utf-8"))["begun with"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def finished(out: Path, begun_with: str) -> Report | None:
     """The report of a finished run in `out` that was begun with the same; None without one."""
     try:
         content = json.loads((out / REPORT_FILE).read_text(encoding="utf-8"))
-        with open(out / TABLE_FILE, newline="", encoding="utf-8") as file:
+        with open(out / TABLE_FILE, newline="", encoding="utf-8", errors="surrogateescape") as file:
             lines = list(csv.DictReader(file))
         whole = len(lines) == content["rebuilt"] * len(content["k"])
         if content["begun with"] != begun_with or not whole:

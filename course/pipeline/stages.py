@@ -421,14 +421,15 @@ def long_svds(rows: int, columns: int, count: int, at_once: int) -> str | None:
         each = svd_seconds(rows, columns)
     if each < LONG:
         return None
-    told = f"the SVD of an image of {rows}x{columns} takes about {_duration(each)} here"
+    told = f"the SVD of an image of {rows}x{columns} takes about {duration(each)} here"
     if count > 1:
         rounds = -(-count // at_once)
-        told += f", that of {count:,} images about {_duration(each * rounds)}"
+        told += f", that of {count:,} images about {duration(each * rounds)}"
     return f"{told}; a smaller size is quicker (half of it 8 times)"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """A time in words, such as "5 hours"."""
     for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"

@@ -89,6 +89,11 @@ def mode_cases():
     yield "L.png", grey, expected
     yield "L.jpeg", grey, expected
     yield "L.tiff", grey, expected
+    yield "L.gif", grey, expected
+    yield "L.BMP", grey, expected
+    yield "RGB.bmp", grey.convert("RGB"), expected
+    yield "P.gif", grey.convert("P"), expected
+    yield "RGB.webp", grey.convert("RGB"), expected
     yield "RGB.png", grey.convert("RGB"), expected
     yield "RGB.JPG", grey.convert("RGB"), expected
     yield "CMYK.jpg", grey.convert("RGB").convert("CMYK"), expected
@@ -117,7 +122,7 @@ def test_every_mode_gives_the_right_grey_levels(tmp_path, case):
     image = load_image(tmp_path / name)
     assert image.dtype == np.float32
     assert image.shape == expected.shape
-    lossy = 0.03 if name.lower().endswith(("jpg", "jpeg")) else 1.1 / 255
+    lossy = 0.03 if name.lower().endswith(("jpg", "jpeg", "webp")) else 1.1 / 255
     bits = 1e-5 if name.startswith(("16", "32", "F", "L.png")) else lossy
     assert np.abs(image - expected).max() < bits
 
@@ -178,6 +183,22 @@ def test_phone_jpeg_with_a_preview_is_one_image(tmp_path):
     assert load_image(tmp_path / "phone.jpg").shape == (32, 32)
 
 
+@pytest.mark.parametrize("suffix", ["gif", "webp"])
+def test_of_an_animation_the_first_frame_is_taken(tmp_path, suffix):
+    frames = [Image.new("L", (8, 8), level) for level in (50, 200, 100)]
+    frames[0].save(tmp_path / f"a.{suffix}", save_all=True, append_images=frames[1:], duration=9)
+    with Image.open(tmp_path / f"a.{suffix}") as picture:
+        assert picture.n_frames == 3
+    assert np.abs(load_image(tmp_path / f"a.{suffix}") - 50 / 255).max() < 0.02
+
+
+def test_a_transparent_gif_is_put_on_the_background(tmp_path):
+    picture = Image.new("P", (4, 4), 0)
+    picture.putpalette([0, 0, 0, 255, 255, 255])
+    picture.save(tmp_path / "clear.gif", transparency=0)
+    assert np.all(load_image(tmp_path / "clear.gif", background=0.25) == 0.25)
+
+
 # --- sizes --------------------------------------------------------------------------------------
 
 
@@ -230,10 +251,9 @@ def test_wrong_fit_is_refused(tmp_path):
 def make_awkward(folder):
     """Fill a folder with files that cannot be used; return the reason expected of each."""
     frames = [Image.new("L", (8, 8), level) for level in (0, 100, 200)]
-    frames[0].save(folder / "gif.png", format="GIF", save_all=True, append_images=frames[1:])
     frames[0].save(folder / "apng.png", save_all=True, append_images=frames[1:])
     frames[0].save(folder / "pages.tif", save_all=True, append_images=frames[1:])
-    frames[0].save(folder / "still-gif.png", format="GIF")
+    frames[0].save(folder / "ppm.png", format="PPM")
     noise = np.random.default_rng(1).integers(0, 256, (64, 64), dtype=np.uint8)
     for name in ("whole.jpg", "whole.png", "whole.tif"):
         Image.fromarray(noise).save(folder / name)
@@ -243,22 +263,19 @@ def make_awkward(folder):
     (folder / "empty.png").write_bytes(b"")
     (folder / "text.png").write_text("not an image")
     (folder / "header.png").write_bytes(b"\x89PNG\r\n\x1a\n")
-    (folder / "folder.png").mkdir()
     not_finite = np.ones((4, 4), np.float32)
     not_finite[1, 2] = np.nan
     Image.fromarray(not_finite).save(folder / "nan.tif")
     return {
-        "gif.png": "animated (3 frames)",
         "apng.png": "animated (3 frames)",
         "pages.tif": "several pages (3 frames)",
-        "still-gif.png": "GIF",
+        "ppm.png": "not a JPEG, PNG, TIFF, GIF, WebP or BMP image",
         "cut-whole.jpg": "truncated",
         "cut-whole.png": "truncated",
         "cut-whole.tif": "",
         "empty.png": "empty (0 bytes)",
-        "text.png": "broken, or not a JPEG, PNG or TIFF",
+        "text.png": "broken, or not a JPEG, PNG, TIFF, GIF",
         "header.png": "",
-        "folder.png": "not a regular file",
         "nan.tif": "NaN",
     }
 
@@ -268,6 +285,7 @@ def test_unusable_files_are_named_with_a_reason_and_the_others_are_loaded(tmp_pa
     Image.fromarray(grey_ramp()).save(tmp_path / "GOOD.PNG")
     Image.fromarray(grey_ramp()).save(tmp_path / "good.Jpeg")
     (tmp_path / "notes.txt").write_text("no image, not looked at")
+    (tmp_path / "folder.png").mkdir()
     Image.fromarray(grey_ramp()).save(tmp_path / "._GOOD.png")  # what macOS leaves on USB sticks
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -19,7 +19,7 @@ from PIL import Image
 from course import files
 from course.images import images, quality, reading
 from course.images.reading import ImageError
-from course.pipeline import journal, pipeline, results, stages
+from course.pipeline import inputs, journal, pipeline, results, stages
 from course.pipeline import threads as blas
 from course.pipeline import threads as heap
 from course.pipeline.channels import Channel, Stopped
@@ -95,7 +95,7 @@ def test_the_grid_shows_the_first_good_images_whichever_is_ready_first(tmp_path,
 
     shown = []
     monkeypatch.setattr(results, "write_grid", lambda q, ranks, cells, path: shown.append(cells))
-    monkeypatch.setattr(pipeline, "_move", lambda *arguments: None)
+    monkeypatch.setattr(pipeline.replacing, "move", lambda *arguments: None)
     monkeypatch.setattr(stages, "decode", last_first)
     rebuild(folder, tmp_path / "out", [5], workers=30)
     (cells,) = shown
@@ -145,12 +145,11 @@ def test_a_matrix_without_an_svd_is_set_aside(folder, tmp_path, monkeypatch):
     assert file.endswith("image04.png") and reason == "has no SVD: SVD did not converge"
 
 
-def test_nan_ends_a_run_but_is_set_aside_where_progress_is_kept(folder, tmp_path):
+def test_nan_ends_a_run_but_is_set_aside_by_one_that_goes_on(folder, tmp_path):
     picture = np.full((9, 9), np.nan, np.float32)
     Image.fromarray(picture).save(folder / "nan.tif")
     with pytest.raises(ImageError, match=r"nan.tif.* holds NaN.*with --resume it is set aside"):
         rebuild(folder, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
     report = rebuild(folder, tmp_path / "out", resume=True)
     assert [reason for _, reason in report.skipped] == ["holds NaN or infinite values"]
 
@@ -289,7 +288,7 @@ def test_an_error_in_any_thread_stops_all_in_order(folder, tmp_path, monkeypatch
 
     monkeypatch.setattr(stages, stage, fails)
     with pytest.raises(ZeroDivisionError, match="planted"):
-        rebuild(folder, tmp_path / "new" / "out", workers=workers, batch=2)
+        rebuild(folder, tmp_path / "new" / "out", workers=workers, batch=2, discard=True)
     assert not at_work()
     assert not (tmp_path / "new").exists()
 
@@ -302,7 +301,7 @@ def test_an_error_or_interruption_of_progress_stops_the_threads(folder, tmp_path
             raise error
 
         with pytest.raises(error):
-            rebuild(folder, tmp_path / "out", progress=progress)
+            rebuild(folder, tmp_path / "out", progress=progress, discard=True)
         assert not at_work()
         assert not (tmp_path / "out").exists()
 
@@ -333,16 +332,16 @@ class FullFile(io.FileIO):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-@pytest.mark.parametrize("resume", [False, True])
-def test_a_full_disk_is_said_and_nothing_is_torn(folder, tmp_path, monkeypatch, resume):
+@pytest.mark.parametrize("discard", [False, True])
+def test_a_full_disk_is_said_and_nothing_is_torn(folder, tmp_path, monkeypatch, discard):
     rebuild(folder, tmp_path / "whole")
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
         full_after(patch, 11)
         with pytest.raises(OSError, match="No space left on device; make room") as caught:
-            rebuild(folder, out, resume=resume, workers=2, batch=1)
+            rebuild(folder, out, discard=discard, workers=2, batch=1)
     assert caught.value.errno == errno.ENOSPC and str(out) in str(caught.value)
-    if not resume:
+    if discard:
         assert not out.exists()
         return
     assert " of 11 images are done and kept" in caught.value.__notes__[0]
@@ -612,8 +611,8 @@ def test_a_file_is_taken_once_whatever_way_leads_to_it(folder, tmp_path):
     (tmp_path / "link").symlink_to(folder, target_is_directory=True)
     (tmp_path / "one.png").symlink_to(folder / "image03.png")
     ways = [folder, tmp_path / "link", tmp_path / "one.png", folder / ".." / "in" / "image05.png"]
-    assert pipeline.list_images(ways) == sorted(folder.iterdir())
-    assert pipeline.list_images(ways[::-1])[:2] == ways[:1:-1]
+    assert inputs.gathered(ways).files == sorted(folder.iterdir())
+    assert inputs.gathered(ways[::-1]).files[:2] == ways[:1:-1]
 
 
 # --- the bench ------------------------------------------------------------------------------------

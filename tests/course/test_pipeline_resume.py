@@ -13,6 +13,7 @@ import time
 import pytest
 
 from course import files
+from course.images.reading import ImageError
 from course.pipeline import journal, pipeline, resuming, stages
 from course.pipeline.journal import ResumeError
 from tests.course.pipeline_parts import call, contents, in_time, some_images
@@ -51,7 +52,7 @@ def interrupted(folder, out, after=3, **options):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        rebuild(folder, out, progress=progress, resume=True, **options)
+        rebuild(folder, out, progress=progress, **options)
     (left,) = out.iterdir()
     return left
 
@@ -277,7 +278,10 @@ def test_a_finished_run_of_something_else_is_no_finished_run(folder, tmp_path, w
     else:
         some_images(tmp_path / "more", 1)
         (tmp_path / "more" / "image00.png").rename(folder / "new.png")
-    report = rebuild(folder, out, ranks, resume=True)
+    if change != "a picture is gone":
+        with pytest.raises(ImageError, match="results of a run with other images or options"):
+            rebuild(folder, out, ranks, resume=True)
+    report = rebuild(folder, out, ranks, resume=True, replace=change != "a picture is gone")
     assert report.kept == 0
     assert all((out / line.file).is_file() for line in report.qualities)
 
@@ -330,7 +334,7 @@ def test_a_journal_that_was_torn_twice_loses_nothing(folder, tmp_path, whole):
     for kept in (2, 3):
         with open(left / journal.FILE, "ab") as file:
             file.write(b"[4, [" + b"[12.5, 0.25, 1.5], " * 40)
-        assert len(interrupted(folder, out, after=1).name) == len(left.name)
+        assert len(interrupted(folder, out, after=1, resume=True).name) == len(left.name)
         lines = (left / journal.FILE).read_bytes().splitlines()
         assert len(list(map(json.loads, lines))) == 1 + kept + 1
     assert rebuild(folder, out, resume=True).kept == 4
@@ -524,7 +528,7 @@ os.replace = replace
 def test_a_stopped_command_says_what_is_kept(tmp_path):
     folder = some_images(tmp_path / "in", 200, side=120)
     (tmp_path / "sitecustomize.py").write_text(SLOW_WRITES)
-    words = ["reconstruct", folder, "--k", 90, "--size", 120, "--out", tmp_path / "out", "--resume"]
+    words = ["reconstruct", folder, "--k", 90, "--size", 120, "--out", tmp_path / "out"]
     start = [sys.executable, "-m", "course", *map(str, words), "--engine", "numpy"]
     slow = kill_test.environment()
     slow["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{slow['PYTHONPATH']}"

@@ -1,0 +1,330 @@
+"""The command `reconstruct`: its options, its progress, what it prints at the end."""
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from course.pipeline.stopping import MODULE, called, stoppable
+
+if TYPE_CHECKING:
+    from course.pipeline.results import Report
+
+SET_ASIDE = 3  # the status of --strict
+
+HELP = """\
+Rebuild images from their k largest singular values, and tell how good and how small they are.
+
+The folder DIR receives
+  NAME_kK.png   each reconstruction
+  grid.png      originals and reconstructions side by side
+  quality.csv   PSNR, SSIM, mean squared error and compression of each
+  report.json   what was asked for, and which files were set aside, with the reason
+Compression is how many times fewer numbers the k singular values and vectors have than the image.
+Colours become grey. Files that cannot be read are named and left out; what else lies in a folder
+is counted by kind at the end. Means are of finite values; beside them stands how many PSNR were
+infinite, since these images were rebuilt exactly.
+
+Decoding, SVD, reconstruction and writing go on at the same time, for any number of images: only a
+few are in memory. A run that ends early, by an error, by Ctrl-C or killed, leaves what is done in a
+hidden folder in DIR, and the same command with --resume goes on with it. The results are those of a
+run that nothing disturbed. Where images came, went or changed since (by size or time of change),
+those that are the same are kept, new and changed ones are done, and those that are gone are left
+out. Other options, such as another --k, are refused. With --discard an error or Ctrl-C leaves
+nothing behind.
+
+Results of two runs are never mixed. Where DIR holds those of other images or options, or files of
+the same names, the run is refused; with --replace all of the other run's are removed, once these
+are ready. The same run may be made again.
+
+quality.csv is UTF-8; its column source has each image's path, byte for byte (Python reads it with
+newline="" and errors="surrogateescape"). A path that begins with = + - @ has ./ before it, so that
+no spreadsheet computes it, and the results of such a name begin with _. In names of results ?
+stands for what cannot be printed.
+"""
+EXAMPLES = """\
+examples:
+  python -m course reconstruct data/images --k 50 --out results
+  python -m course reconstruct holiday.jpg scans/ --k 5 20 80 --size 512 --fit crop --out results
+  python -m course reconstruct archive/ --k 50 --out results --resume
+"""
+
+
+def add(commands: Any) -> None:
+    """Add the command to the subparsers of the command line."""
+    reconstruct = commands.add_parser(
+        "reconstruct",
+        help="rebuild images from their singular value decomposition",
+        usage="%(prog)s IMAGES [IMAGES ...] --k K [K ...] --out DIR [options]",
+        description=HELP,
+        epilog=EXAMPLES.replace(MODULE, called()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    reconstruct.set_defaults(run=run)
+    reconstruct.add_argument(
+        "images",
+        metavar="IMAGES",
+        nargs="+",
+        type=Path,
+        help="JPEG, PNG, TIFF, GIF (its first frame), WebP or BMP files, or folders that hold some",
+    )
+    reconstruct.add_argument(
+        "--recursive",
+        action="store_true",
+        help="look into subfolders, too (not into hidden ones, nor through links to folders); "
+        "results of summer/beach.jpg are called summer__beach_kK.png",
+    )
+    reconstruct.add_argument(
+        "--k",
+        metavar="K",
+        nargs="+",
+        action="extend",
+        required=True,
+        type=whole_number,
+        help="how many singular values to keep; one or several numbers",
+    )
+    reconstruct.add_argument(
+        "--out", metavar="DIR", required=True, type=folder, help="folder for the results"
+    )
+    reconstruct.add_argument(
+        "--size",
+        metavar="N or ROWSxCOLUMNS",
+        default=(256, 256),
+        type=image_size,
+        help="size in pixels that the images are brought to (256x256)",
+    )
+    reconstruct.add_argument(
+        "--fit",
+        choices=("stretch", "crop"),
+        default="stretch",
+        help="show the whole image, stretched to the size (stretch, the usual), or cut out its "
+        "middle in the right proportions (crop)",
+    )
+    reconstruct.add_argument(
+        "--engine",
+        choices=("auto", "gpu", "simulator", "numpy"),
+        default="auto",
+        help="what computes: the GPU, the course's simulator of a GPU, or NumPy; auto, the usual, "
+        "is the GPU where there is one, else NumPy",
+    )
+    reconstruct.add_argument(
+        "--svd",
+        choices=("cpu", "gpu", "auto"),
+        default="cpu",
+        help="what factorises: the CPU, the usual, in float64; the GPU, in float32; auto is the "
+        "GPU where there is one",
+    )
+    end = reconstruct.add_mutually_exclusive_group()
+    end.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with the unfinished run in DIR, begun with the same options, and keep what it "
+        "has of images that are the same; where there is none, begin. Images with NaN are then "
+        "set aside, where otherwise they end the run",
+    )
+    end.add_argument(
+        "--discard",
+        action="store_true",
+        help="leave nothing behind when the run is stopped or fails; usually what is done is kept",
+    )
+    reconstruct.add_argument(
+        "--replace",
+        action="store_true",
+        help="remove the results of another run (other images or options) that DIR holds, once "
+        "these are ready; without it such a folder is refused",
+    )
+    reconstruct.add_argument(
+        "--strict",
+        action="store_true",
+        help=f"end with status {SET_ASIDE} when images were set aside or folders could not be "
+        "read; the results of the others are there, and without --strict the status is 0",
+    )
+    reconstruct.add_argument(
+        "--quiet",
+        action="store_true",
+        help="show no progress: no bar on a terminal, no line every 30 seconds elsewhere",
+    )
+    reconstruct.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON object at the end, with counts, rate, means, what was set aside and "
+        "why; all else goes to standard error",
+    )
+    reconstruct.add_argument(
+        "--workers",
+        metavar="N",
+        type=positive,
+        help="threads that decode, factorise and write (one for each core)",
+    )
+    reconstruct.add_argument(
+        "--batch",
+        metavar="N",
+        type=positive,
+        help="images that the GPU rebuilds together at most (32, fewer large ones)",
+    )
+
+    reconstruct.add_argument(
+        "--gpus",
+        metavar="N",
+        type=positive,
+        help="share the images among so many GPUs, a process each (needs the extra cluster); the "
+        "results are the same. It pays where one GPU, not the CPU, is what the others wait for",
+    )
+
+
+def folder(text: str) -> Path:
+    """Return the folder of an --out; an empty name, of a variable that is not set, is none."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name of the folder is empty")
+    return Path(text)
+
+
+def whole_number(text: str) -> int:
+    """Return the number of a --k; argparse shows the error's text."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a whole number; images come before --k, as in: photos --k 10 50"
+        ) from None
+
+
+def positive(text: str) -> int:
+    """Return a number of at least 1; argparse shows the error's text."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of at least 1")
+    return int(text)
+
+
+def image_size(text: str) -> tuple[int, int]:
+    """Return (rows, columns) from "256" or "480x640"; argparse shows the error's text."""
+    parts = text.lower().split("x")
+    try:
+        numbers = [int(part) for part in parts]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (1, 2):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no size; give a number such as 256, or rows and columns such as 480x640"
+        )
+    return numbers[0], numbers[-1]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Rebuild the images, print a summary; the status to end with."""
+    from course.images.folders import told
+    from course.images.reading import printable
+    from course.pipeline.journal import is_at_work, unfinished
+    from course.pipeline.pipeline import reconstruct_images
+    from course.pipeline.watching import Watch
+
+    if arguments.engine != "numpy" or arguments.svd != "cpu":
+        from course import backend
+
+        backend.gpu()  # the slow imports, while Ctrl-C ends at once
+
+    seen = Watch(sys.stderr)
+    left = [] if arguments.resume else unfinished(arguments.out)
+    if left and not any(map(is_at_work, left)):
+        print(
+            f"an unfinished run lies in {str(arguments.out)!r}: --resume goes on with it; this run "
+            "begins again, and removes it at its end",
+            file=sys.stderr,
+        )
+    with stoppable(), workers_for(arguments) as group:
+        start = time.perf_counter()
+        report = reconstruct_images(
+            arguments.images,
+            arguments.k,
+            arguments.out,
+            size=arguments.size,
+            fit=arguments.fit,
+            engine=arguments.engine,
+            progress=iter if arguments.quiet else seen,
+            watch=seen.watch,
+            resume=arguments.resume,
+            workers=arguments.workers,
+            batch=arguments.batch,
+            tell=lambda words: print(words, file=sys.stderr, flush=True),
+            group=group,
+            svd=arguments.svd,
+            recursive=arguments.recursive,
+            discard=arguments.discard,
+            replace=arguments.replace,
+        )
+        seconds = time.perf_counter() - start
+
+    arguments.stopped = f"all results are in {str(report.out)!r}"
+    for file, reason in (*report.skipped, *report.unreadable):
+        print(f"skipped {printable(file)!r}: {reason}", file=sys.stderr)
+    if report.passed_over:
+        print(f"passed over: {printable(told(report.passed_over))}", file=sys.stderr)
+    summary(report, sys.stderr if arguments.json else sys.stdout)
+    if arguments.json:
+        print(json.dumps(for_machines(report, seconds)))
+    return SET_ASIDE if arguments.strict and (report.skipped or report.unreadable) else 0
+
+
+def summary(report: "Report", file: TextIO) -> None:
+    """Print what was rebuilt, for people."""
+    from course.pipeline import results
+
+    count = len({quality.name for quality in report.qualities})
+    before = f", {report.kept} of the files in an earlier run" if report.kept else ""
+    lines = [f"{count} image{'' if count == 1 else 's'} rebuilt by {report.engine}{before}"]
+    lines += [f"{'k':>6}  {'PSNR [dB]':>9}  {'SSIM':>6}  compression" + (count > 1) * "   (means)"]
+    for its in results.means(report.qualities):
+        psnr_db = math.inf if its.psnr_db is None else its.psnr_db
+        exact = its.exact if count > 1 and its.psnr_db is not None else 0
+        lines.append(
+            f"{its.k:>6}  {psnr_db:>9.1f}  {its.ssim:>6.3f}  {its.compression:>10.3g}×"
+            + (f"   PSNR: {exact} infinite, left out" if exact else "")
+        )
+    files = f"{len(report.qualities)} image{'' if len(report.qualities) == 1 else 's'}"
+    lines += [f"results in {str(report.out)!r}: grid.png, quality.csv, {files}"]
+    print(*lines, sep="\n", file=file)
+
+
+def for_machines(report: "Report", seconds: float) -> dict[str, Any]:
+    """What --json prints: numbers, names and reasons, all of which JSON can hold."""
+    from course.pipeline import results
+
+    rebuilt = len({quality.name for quality in report.qualities})
+    images = rebuilt + len(report.skipped)
+    return {
+        "images": images,
+        "rebuilt": rebuilt,
+        "kept": report.kept,
+        "set_aside": [{"file": file, "reason": reason} for file, reason in report.skipped],
+        "unreadable": [{"folder": name, "reason": reason} for name, reason in report.unreadable],
+        "passed_over": dict(report.passed_over),
+        "engine": report.engine,
+        "seconds": seconds,
+        "images_per_second": (images - report.kept) / seconds if seconds else None,
+        "means": [asdict(its) for its in results.means(report.qualities)],
+        "out": str(report.out),
+    }
+
+
+@contextmanager
+def workers_for(arguments: argparse.Namespace) -> Iterator[Any]:
+    """Give the workers that --gpus asks for, or None; what they cannot do becomes an ImageError."""
+    if arguments.gpus is None:
+        yield None
+        return
+    from course.cluster.group import BatchError, ClusterError, cluster
+    from course.images.reading import ImageError
+
+    if arguments.engine not in ("auto", "gpu"):
+        raise ImageError(f"--gpus and --engine {arguments.engine} contradict each other")
+    try:
+        with cluster(arguments.gpus, gpus=True) as group:
+            yield group
+    except (BatchError, ClusterError, ImportError) as error:
+        raise ImageError(str(error)) from error

@@ -1,0 +1,75 @@
+"""Results in a folder are those of one run: another's are not mixed with them.
+
+A run that finds results of another in its folder is refused, or, if the user says so, replaces all
+of them: once its own results are all there, those of the other are removed, then its own are moved
+in. What was begun so is ended by `--resume`, whatever moment the process dies at.
+"""
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from course.images.reading import ImageError, printable
+from course.pipeline import journal, results
+
+SUMMARIES = results.GRID_FILE, results.TABLE_FILE, results.REPORT_FILE
+
+
+def check(out: Path, names: Iterable[str], fingerprint: str, replace: bool) -> None:
+    """Raise where results with these names would replace others, unless the user wants that.
+
+    Those of a run that was begun with the same are no others.
+
+    Raises
+    ------
+    IsADirectoryError
+        When a folder is in the way.
+    ImageError
+        When there are results of another run, or files of others.
+    """
+    there = set(os.listdir(out))
+    in_the_way = [name for name in (*names, *SUMMARIES) if name in there]
+    for name in in_the_way:
+        if (out / name).is_dir():
+            raise IsADirectoryError(f"{str(out / name)!r} is a folder: in the way")
+    begun_with = results.begun_with(out)
+    if replace or begun_with == fingerprint:
+        return
+    cure = "choose another folder, or replace them with --replace"
+    if begun_with is not None:
+        count = len(results.names_there(out))
+        raise ImageError(
+            f"{str(out)!r} holds results of a run with other images or options "
+            f"({count:,} picture{'' if count == 1 else 's'}): {cure}"
+        )
+    if in_the_way:
+        raise ImageError(
+            f"{str(out)!r} holds {printable(in_the_way[0])!r}, which is no result of a finished "
+            f"run{' (and more)' * (len(in_the_way) > 1)}: {cure}"
+        )
+
+
+def move(kept: journal.Journal, names: list[str], out: Path) -> None:
+    """Put results in the place of others; once that has begun, a later run can end it."""
+    if not kept.moving:
+        kept.begin_moving()
+    for name in _of_others(kept, out) - set(names):
+        (out / name).unlink(missing_ok=True)
+    for name in names:
+        try:
+            os.replace(kept.folder / name, out / name)
+        except FileNotFoundError:
+            if not (out / name).is_file():  # else moved by the run that was killed
+                raise
+
+
+def _of_others(kept: journal.Journal, out: Path) -> set[str]:
+    """Pictures of the finished run in a folder, and of those that were killed as they moved in."""
+    found = results.names_there(out)
+    for folder in journal.unfinished(out):
+        with suppress(OSError):
+            entries, _ = journal.entries_of((folder / journal.FILE).read_bytes())
+            if folder != kept.folder and journal.MOVING in entries[1:]:
+                found |= {name for names in journal.outputs(entries[0]) for name in names}
+    return found
