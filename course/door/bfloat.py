@@ -55,7 +55,7 @@ def _register() -> None:
         from numba.cuda.cudaimpl import registry
         from numba.cuda.datamodel.models import PrimitiveModel, StructModel
         from numba.cuda.models import register_model
-    except ImportError:
+    except (ImportError, AttributeError):  # of the latter kind where Numba's simulator stands in
         return
 
     class Bits(PrimitiveModel):

@@ -1063,7 +1063,7 @@ with TemporaryDirectory() as folder:
     for quality in report.qualities:
         print(f"{quality.file}  {quality.psnr_db:.1f} dB")
     for path, reason in report.skipped:
-        print(f"{Path(path).name} set aside: {reason}")
+        print(wrapped(f"{Path(path).name} set aside: {reason}"))
 
 # %% [markdown]
 # In a terminal, for a folder of your own photos; with `--resume` you may kill it and start it
