@@ -3,10 +3,11 @@
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Tolerance
+from course.door.layout import in_c_order
 from lessons.cases import drawn, fixed, normal, table
 from lessons.edits import edits
 from lessons.lesson15.judges import find_each, judge_bits, judge_order, judge_plans
-from lessons.lesson15.toy_door import Tensor, in_c_order
+from lessons.lesson15.toy_door import Tensor
 
 # --- the address of an element --------------------------------------------------------------------
 
@@ -140,7 +141,7 @@ FunctionExercise.declare(
 # --- a plan ---------------------------------------------------------------------------------------
 
 _ROWS = (64, 768)
-_X = Tensor(0x7F0000000000, _ROWS, in_c_order(_ROWS))
+_X = Tensor(0x7F0000000000, _ROWS, in_c_order(_ROWS, 4))
 
 
 def _calls(name, *changes):
@@ -159,7 +160,7 @@ FunctionExercise.declare(
     cases=[
         _calls("twice the same", {}),
         _calls("other memory", {"address": _X.address + 4096}, {"address": _X.address + (1 << 20)}),
-        _calls("another shape", {"shape": (32, 1536), "strides": in_c_order((32, 1536))}, {}),
+        _calls("another shape", {"shape": (32, 1536), "strides": in_c_order((32, 1536), 4)}, {}),
         _calls("fewer rows, and fewer columns", {"shape": (32, 768)}, {"shape": (64, 384)}),
         _calls(
             "rows of a wider matrix, and every second column",

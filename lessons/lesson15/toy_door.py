@@ -26,15 +26,6 @@ class Tensor(NamedTuple):
     device: int = 0
 
 
-def in_c_order(shape: tuple[int, ...], size: int = 4) -> tuple[int, ...]:
-    """Strides [bytes] of elements of `size` bytes that lie one after the other."""
-    strides = []
-    for length in reversed(shape):
-        strides.append(size)
-        size *= length
-    return tuple(reversed(strides))
-
-
 class Workshop:
     """Makes plans, and remembers them."""
 

@@ -5,9 +5,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from course.door.layout import in_c_order
 from lessons.lesson15 import pictures
 from lessons.lesson15.judges import FORMS, judge_bits, judge_order, rounded
-from lessons.lesson15.toy_door import Plan, Tensor, Workshop, in_c_order
+from lessons.lesson15.toy_door import Plan, Tensor, Workshop
 from lessons.lesson15.toy_streams import Streams
 from tests.pictures import assert_drawn, picture_texts
 
@@ -124,7 +125,7 @@ def test_strides_in_c_order_are_numpys(shape, kind):
 
 def test_a_workshop_remembers_what_it_made_and_prints_no_address():
     prepare = Workshop()
-    x = Tensor(64, (2, 3), in_c_order((2, 3)))
+    x = Tensor(64, (2, 3), in_c_order((2, 3), 4))
     plan = prepare(x)
     assert isinstance(plan, Plan) and plan.x is x and prepare.made == [plan]
     assert repr(prepare) == "prepare" and repr(plan).startswith("a plan for Tensor(address=64")
