@@ -126,15 +126,19 @@ def sentence(error: Exception) -> str:
     return str(error)
 
 
+def is_told(error: Exception) -> bool:
+    """Whether an error's message is for the user; what was raised has been imported already."""
+    known = ("course.images.reading", "ImageError"), ("course.measure.recorded", "BadMeasurements")
+    there = (getattr(sys.modules.get(module), name, UsageError) for module, name in known)
+    return isinstance(error, (OSError, UsageError, *there))
+
+
 def main(words: list[str] | None = None) -> int:
     """Run a command and return its exit status; what the user can repair is one line and 2."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a console that lacks a sign shows its code
             stream.reconfigure(errors="backslashreplace")
     arguments = make_parser().parse_args(words)
-    from course.images.reading import ImageError
-    from course.measure.recorded import BadMeasurements
-
     try:
         status = arguments.run(arguments) or 0
         sys.stdout.flush()
@@ -142,7 +146,9 @@ def main(words: list[str] | None = None) -> int:
     except BrokenPipeError:  # who read what is printed has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (ImageError, OSError, UsageError, BadMeasurements) as error:
+    except (OSError, ValueError) as error:
+        if not is_told(error):
+            raise
         problem = with_notes(" ".join(sentence(error).split()), error)
         print(f"{called()}: error: {problem}", file=sys.stderr)
         return USAGE_ERROR

@@ -30,9 +30,9 @@ import numpy as np
 
 from course import __version__
 from course.images import quality
+from course.pipeline.capacity import cores
 from course.pipeline.journal import FILE, PREFIX
 from course.pipeline.results import REPORT_FILE
-from course.pipeline.stages import cores
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -7,20 +7,21 @@ same results as in one process, bit for bit, and the journal is kept by the one 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from contextlib import ExitStack
+from dataclasses import dataclass
 
 from course.cluster.group import BatchError, Group
 from course.images.reading import ImageError
-from course.pipeline import threads as blas
-from course.pipeline import threads as heap
-from course.pipeline.engines import Halving, choose_engine
+from course.pipeline import capacity, threads
+from course.pipeline.crew import Crew
 from course.pipeline.journal import Done
-from course.pipeline.stages import Job, Line, Shown, Task, Workers
+from course.pipeline.line import Line
+from course.pipeline.stages import Job, Shown, Task
 
-STACKS = 8  # of images in a batch of files at most
 IN_TURNS = 4  # batches that each worker should get at least, so that all end at about the same time
+MOST_SECONDS = 60.0  # CPU time of a batch at most, about: what a worker that ends has to do again
 
 
 @dataclass(frozen=True)
@@ -29,45 +30,39 @@ class Part:
 
     Attributes
     ----------
+    job : Job
     tasks : list of Task
-    size, fit, ranks, grid_ranks, folder, lenient, svd
-        As of `course.pipeline.stages.Job`.
-    engine : str
-        As for `course.pipeline.engines.choose_engine`.
     good : tuple of int
         Images that are known to be good, the first ones: the grid may show them.
-    workers : Workers
-        Threads of each stage, on this worker.
+    sharing : int
+        Workers among which a machine's cores are shared, as far as is known.
     batch : int
         The longest stack.
     """
 
+    job: Job
     tasks: list[Task]
-    size: tuple[int, int]
-    fit: str
-    ranks: list[int]
-    grid_ranks: list[int]
-    folder: Path
-    lenient: bool
-    engine: str
     good: tuple[int, ...]
-    workers: Workers
+    sharing: int
     batch: int
-    svd: str = "cpu"
 
 
 def finish(part: Part) -> list[Done]:
     """Take files through all stages, on this worker: a kind of work for `Group.map`."""
-    job = Job(
-        part.size, part.fit, part.ranks, part.grid_ranks, Halving(choose_engine(part.engine)[0]),
-        part.folder, part.lenient, Shown(list(part.good)), part.svd,
-    )  # fmt: skip
-    with heap.kept(), blas.one_thread():
-        return list(Line(job, part.tasks, part.workers, part.batch))
+    job = part.job
+    work = capacity.cpu_seconds(*job.size, len(part.tasks))
+    count = max(1, capacity.processes_for(None, *job.size, job.svd) // part.sharing)
+    with ExitStack() as stack:
+        crew = None
+        if count > 1 and work > capacity.WORTH_PROCESSES:
+            crew = stack.enter_context(Crew(min(count, len(part.tasks))))
+        stack.enter_context(threads.kept())
+        stack.enter_context(threads.one_thread())
+        return list(Line(job, part.tasks, crew, part.batch, good=part.good))
 
 
 def spread(
-    group: Group, job: Job, engine: str, todo: Sequence[Task], workers: Workers, batch: int
+    group: Group, job: Job, todo: Sequence[Task], batch: int, good: Sequence[int] = ()
 ) -> Iterator[Done]:
     """Do a list of tasks on all workers of a group; give what is done as it is done.
 
@@ -75,13 +70,11 @@ def spread(
     ----------
     group : Group
     job : Job
-    engine : str
-        What rebuilds on a worker; the job's own `rebuild` is not used.
     todo : sequence of Task
-    workers : Workers
-        Threads of each stage for this machine; the group's workers share them.
     batch : int
         The longest stack.
+    good : sequence of int
+        Images that are known to be good already.
 
     Raises
     ------
@@ -89,23 +82,22 @@ def spread(
         What a worker met with the files, as from one process. No worker works on them by then.
     """
     count = len(group)
-    length = max(1, min(STACKS * batch, -(-len(todo) // (IN_TURNS * count))))
-    threads = shared(workers, count)
+    shown = Shown(tuple(good))
+    most = int(MOST_SECONDS / capacity.cpu_seconds(*job.size, 1))
+    length = max(1, min(most, -(-len(todo) // (IN_TURNS * count))))
+    hosts = Counter(address.rpartition(":")[0] for address in group.workers().values())
+    sharing = max(hosts.values(), default=count)
 
     def parts() -> Iterator[Part]:  # each is made when it is handed out, and knows what is good
         for start in range(0, len(todo), length):
-            yield Part(
-                list(todo[start : start + length]), job.size, job.fit, job.ranks, job.grid_ranks,
-                job.folder, job.lenient, engine, tuple(job.shown.first), threads, batch,
-                job.svd,
-            )  # fmt: skip
+            yield Part(job, list(todo[start : start + length]), shown.first, sharing, batch)
 
     left = len(todo)
     try:
         for dones in group.map(finish, parts()):
             for done in dones:
                 if done.reason is None:
-                    job.shown.add(done.image)
+                    shown.add(done.image)
                 left -= 1
                 yield done
     except BatchError as error:
@@ -115,13 +107,3 @@ def spread(
     finally:
         if left:
             group.stop()
-
-
-def shared(workers: Workers, count: int) -> Workers:
-    """A worker's threads, where so many workers share a machine's."""
-    return replace(
-        workers,
-        decode=max(1, workers.decode // count),
-        factorise=max(1, workers.factorise // count),
-        write=max(1, workers.write // count),
-    )

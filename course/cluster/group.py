@@ -44,7 +44,7 @@ from course.cluster.work import (
     recipes,
 )
 from course.driver import read_driver
-from course.pipeline import stages
+from course.pipeline import capacity
 from course.pipeline.engines import is_out_of_memory
 
 __all__ = [
@@ -163,7 +163,7 @@ def _devices(workers: int | None, gpus: bool | None) -> list[str | None]:
     if gpus and not usable:
         raise ClusterError(f"GPUs are asked for and there is no usable one here ({backend.why()})")
     if gpus is False or not usable:
-        return [None] * (workers or min(stages.cores(), MOST_CPU_WORKERS))
+        return [None] * (workers or min(capacity.cores(), MOST_CPU_WORKERS))
     there = _processes().visible_devices(len(read_driver().devices))
     if (workers or 1) > len(there):
         raise ClusterError(

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from course.pipeline.engines import Halving, choose_engine
+from course.pipeline.engines import Halving, choose_engine, rebuilder
 
 SEED = 2025
 ROOM = 1 << 30  # bytes of a GPU's memory for images that are rebuilt together
@@ -106,7 +106,7 @@ def rebuild(batch: Factors, k: int, engine: str = "auto") -> np.ndarray:
 
 @functools.cache
 def _rebuilder(engine: str) -> Halving:
-    return Halving(choose_engine(engine)[0])
+    return rebuilder(choose_engine(engine)[0])
 
 
 # ---------------------------------------------------------------------- factors from a recipe
@@ -181,7 +181,7 @@ class Resident:
         from course.backend import gpu
         from course.kernels import seeded
 
-        self.recipe, self.engine = recipe, choose_engine(engine)[1]
+        self.recipe, self.engine = recipe, choose_engine(engine)[0]
         if self.engine == "simulator" and gpu() is not None:
             raise ValueError(
                 "engine is 'simulator': where there is a GPU, recipes are made on it, or by NumPy; "

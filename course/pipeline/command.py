@@ -31,13 +31,16 @@ Colours become grey. Files that cannot be read are named and left out; what else
 is counted by kind at the end. Means are of finite values; beside them stands how many PSNR were
 infinite, since these images were rebuilt exactly.
 
-Decoding, SVD, reconstruction and writing go on at the same time, for any number of images: only a
-few are in memory. A run that ends early, by an error, by Ctrl-C or killed, leaves what is done in a
-hidden folder in DIR, and the same command with --resume goes on with it. The results are those of a
-run that nothing disturbed. Where images came, went or changed since (by size or time of change),
-those that are the same are kept, new and changed ones are done, and those that are gone are left
-out. Other options, such as another --k, are refused. With --discard an error or Ctrl-C leaves
-nothing behind.
+A process a core decodes, factorises, rebuilds and writes, for any number of images: only so many
+are in memory as have room there, 1 GiB at most. Where there is a GPU, and images enough to be worth
+its start, it factorises, rebuilds and judges. An image over which a process dies, as over a fault
+of a decoder, is set aside.
+
+A run that ends early, by an error, by Ctrl-C or killed, leaves what is done in a hidden folder in
+DIR, and the same command with --resume goes on with it. The results are those of a run that nothing
+disturbed. Where images came, went or changed since (by size or time of change), those that are the
+same are kept, new and changed ones are done, and those that are gone are left out. Other options,
+such as another --k, are refused. With --discard an error or Ctrl-C leaves nothing behind.
 
 Results of two runs are never mixed. Where DIR holds those of other images or options, or files of
 the same names, the run is refused; with --replace all of the other run's are removed, once these
@@ -110,15 +113,15 @@ def add(commands: Any) -> None:
         "--engine",
         choices=("auto", "gpu", "simulator", "numpy"),
         default="auto",
-        help="what computes: the GPU, the course's simulator of a GPU, or NumPy; auto, the usual, "
-        "is the GPU where there is one, else NumPy",
+        help="what rebuilds: the GPU, the course's simulator of a GPU, or NumPy; auto, the usual, "
+        "is the GPU where there is one and the images are enough to be worth its start, else NumPy",
     )
     reconstruct.add_argument(
         "--svd",
         choices=("cpu", "gpu", "auto"),
-        default="cpu",
-        help="what factorises: the CPU, the usual, in float64; the GPU, in float32; auto is the "
-        "GPU where there is one",
+        default="auto",
+        help="what factorises: the CPU, in float64; the GPU, in float32; auto, the usual, is the "
+        "GPU if it rebuilds",
     )
     end = reconstruct.add_mutually_exclusive_group()
     end.add_argument(
@@ -160,21 +163,27 @@ def add(commands: Any) -> None:
         "--workers",
         metavar="N",
         type=positive,
-        help="threads that decode, factorise and write (one for each core)",
+        help="processes that do the CPU's work, at most (one for each core)",
     )
     reconstruct.add_argument(
         "--batch",
         metavar="N",
         type=positive,
-        help="images that the GPU rebuilds together at most (32, fewer large ones)",
+        help="images that a GPU rebuilds together at most (32, fewer large ones)",
     )
-
     reconstruct.add_argument(
         "--gpus",
         metavar="N",
         type=positive,
-        help="share the images among so many GPUs, a process each (needs the extra cluster); the "
-        "results are the same. It pays where one GPU, not the CPU, is what the others wait for",
+        help="share the work among so many GPUs; the results are the same. It pays where one GPU, "
+        "not the CPU, is what the others wait for",
+    )
+    reconstruct.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="share the images among the workers of a Dask cluster that is there already, such as "
+        "tcp://10.0.0.1:8786 (needs the extra cluster); they must see the same folders by the same "
+        "names. The results are the same",
     )
 
 
@@ -224,11 +233,6 @@ def run(arguments: argparse.Namespace) -> int:
     from course.pipeline.pipeline import reconstruct_images
     from course.pipeline.watching import Watch
 
-    if arguments.engine != "numpy" or arguments.svd != "cpu":
-        from course import backend
-
-        backend.gpu()  # the slow imports, while Ctrl-C ends at once
-
     seen = Watch(sys.stderr)
     left = [] if arguments.resume else unfinished(arguments.out)
     if left and not any(map(is_at_work, left)):
@@ -253,6 +257,7 @@ def run(arguments: argparse.Namespace) -> int:
             batch=arguments.batch,
             tell=lambda words: print(words, file=sys.stderr, flush=True),
             group=group,
+            gpus=arguments.gpus,
             svd=arguments.svd,
             recursive=arguments.recursive,
             discard=arguments.discard,
@@ -314,17 +319,21 @@ def for_machines(report: "Report", seconds: float) -> dict[str, Any]:
 
 @contextmanager
 def workers_for(arguments: argparse.Namespace) -> Iterator[Any]:
-    """Give the workers that --gpus asks for, or None; what they cannot do becomes an ImageError."""
-    if arguments.gpus is None:
+    """Give the workers of --scheduler, or None; what they cannot do becomes an ImageError."""
+    if arguments.scheduler is None:
         yield None
         return
-    from course.cluster.group import BatchError, ClusterError, cluster
     from course.images.reading import ImageError
 
-    if arguments.engine not in ("auto", "gpu"):
-        raise ImageError(f"--gpus and --engine {arguments.engine} contradict each other")
+    if arguments.gpus is not None:
+        raise ImageError(
+            "--scheduler and --gpus contradict each other: each worker has its own GPU"
+        )
     try:
-        with cluster(arguments.gpus, gpus=True) as group:
+        from course.cluster.group import BatchError, ClusterError
+        from course.cluster.joined import joined
+
+        with joined(arguments.scheduler) as group:
             yield group
     except (BatchError, ClusterError, ImportError) as error:
         raise ImageError(str(error)) from error

@@ -1,20 +1,21 @@
-"""What rebuilds a stack of images, and what factorises one: the GPU, the simulator, or the CPU.
+"""What rebuilds images, and what factorises them: the GPU, the simulator, or the CPU.
 
-An engine takes a stack of factors and gives a stack of images for each k. On the GPU a stack is one
-launch. When the GPU's memory does not suffice, the stack is halved, and halved again, down to one
-image; only that is an error.
-
-Factors come from the CPU, a thread for each core, each with an image of its own
-(`course.images.images.svd`, float64), or when it is asked for from the GPU: one thread hands stacks
-to it (`course.kernels.svd`, float32). An image's factors are the same, bit for bit, in any stack.
+On the CPU, or the simulated GPU, each image is rebuilt for itself, from its factors. On a GPU a
+stack is: `OnGpu` takes images, factorises them there (`course.kernels.svd`, float32) or takes the
+factors that CPUs computed in float64, rebuilds, and judges what came out. An image's results are
+the same, bit for bit, in any stack. When the GPU's memory does not suffice, the stack is halved,
+and halved again, down to one image; only that is an error.
 """
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from course.images import images
+from course.driver import read_driver
+from course.images.images import leading_svd, reconstruct
 from course.images.reading import ImageError
 
 ENGINES = ("auto", "gpu", "simulator", "numpy")
@@ -25,18 +26,31 @@ OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY of the driver's API
 Rebuild = Callable[[np.ndarray, np.ndarray, np.ndarray, Sequence[int]], list[np.ndarray]]
 
 
-def choose_engine(engine: str) -> tuple[Rebuild, str, str]:
-    """Return what rebuilds stacks, its kind (gpu, simulator or numpy), its name for the reader.
+def choose_engine(engine: str, gpus: int | None = None) -> tuple[str, str]:
+    """Return what rebuilds, "gpu", "simulator" or "numpy", and its name for the reader.
+
+    Parameters
+    ----------
+    engine : str
+        Of `ENGINES`, or "small": "auto", and so little to do that no GPU is worth its start.
+    gpus : int, optional
+        How many GPUs are asked for.
 
     Raises
     ------
     ImageError
         When there is no such engine, or no usable GPU for "gpu".
     """
-    if engine not in ENGINES:
+    if engine not in (*ENGINES, "small"):
         raise ImageError(f"engine is {engine!r}; allowed are {', '.join(ENGINES)}")
+    if gpus and engine not in ("auto", "gpu"):
+        raise ImageError(f"--gpus and --engine {engine} contradict each other")
     if engine == "numpy":
-        return by_numpy, "numpy", "NumPy on the CPU"
+        return "numpy", "NumPy on the CPU"
+    if engine == "small":
+        if read_driver().devices:
+            return "numpy", "NumPy on the CPU, since a GPU's start would take longer"
+        engine = "auto"
 
     from course import backend
 
@@ -45,20 +59,31 @@ def choose_engine(engine: str) -> tuple[Rebuild, str, str]:
         raise ImageError(
             f"no usable GPU ({backend.why()}); use the engine auto, simulator or numpy"
         )
+    if gpus and gpus > len(read_driver().devices):
+        there = len(read_driver().devices) if gpu else 0
+        raise ImageError(f"--gpus is {gpus}, and there are {there} usable GPUs here")
     if engine == "auto" and gpu is None:
-        why = f"NumPy on the CPU, as there is no usable GPU ({backend.why()})"
-        return by_numpy, "numpy", why
+        return "numpy", f"NumPy on the CPU, as there is no usable GPU ({backend.why()})"
     if engine == "simulator":
-        rebuild = by_gpu if gpu is None else by_simulator  # the backend's cuda is the simulator's
-        return rebuild, "simulator", "the GPU kernel on the simulator"
-    return by_gpu, "gpu", f"the GPU kernel on {gpu}"
+        return "simulator", "the GPU kernel on the simulator"
+    return "gpu", f"the GPU kernel on {gpu}"
+
+
+def on_cpu(engine: str) -> Rebuild:
+    """What rebuilds a stack on this CPU, by "numpy" or the "simulator"."""
+    if engine == "numpy":
+        return by_numpy
+    from course import backend
+
+    # without a GPU the backend's cuda is the simulator's
+    return by_gpu if backend.gpu() is None else by_simulator
 
 
 def by_numpy(
     u: np.ndarray, s: np.ndarray, vt: np.ndarray, ranks: Sequence[int]
 ) -> list[np.ndarray]:
     """Rebuild a stack with NumPy, image by image: each comes out the same in any company."""
-    return [np.stack([images.reconstruct(*one, k) for one in zip(u, s, vt)]) for k in ranks]
+    return [np.stack([reconstruct(*one, k) for one in zip(u, s, vt)]) for k in ranks]
 
 
 def by_simulator(
@@ -82,29 +107,73 @@ def by_simulator(
 
 
 def by_gpu(u: np.ndarray, s: np.ndarray, vt: np.ndarray, ranks: Sequence[int]) -> list[np.ndarray]:
-    """Rebuild a stack on the GPU: copied in once, one launch for each k, copied out.
+    """Rebuild a stack by the backend's kernels: copied in once, launched for each k, copied out."""
+    from course.backend import cuda
+
+    there = [cuda.to_device(array) for array in (u, s, vt)]
+    out = cuda.device_array((len(u), u.shape[1], vt.shape[2]), np.float32)
+    found = []
+    for k in ranks:
+        rebuild_there(*there, k, out)
+        found.append(out.copy_to_host())
+    return found
+
+
+def rebuild_there(u: Any, s: Any, vt: Any, k: int, out: Any) -> None:
+    """Rebuild a stack whose factors and results lie on the device.
 
     Which kernel it is depends on the shape of an image and on k, never on the stack's length, so
     that an image comes out the same, bit for bit, in any company.
     """
-    from course.backend import cuda, gpu
-    from course.kernels.reconstruct.ladder import reconstruct, step_for
+    from course.backend import gpu
+    from course.kernels.reconstruct import ladder
 
-    rows, columns = u.shape[1], vt.shape[2]
-    there = [cuda.to_device(array) for array in (u, s, vt)]
-    out = cuda.device_array((len(u), rows, columns), np.float32)
-    found = []
-    for k in ranks:
-        # of a stack on a GPU; the simulator is quickest image by image
-        method, step = step_for("auto", rows, columns, k, images=len(u) if gpu() else 0)
-        if step.many is not None:
-            reconstruct(*there, k, out=out, method=method)
-        else:
-            for place in range(len(u)):
-                one = [array[place] for array in there]
-                reconstruct(*one, k, out=out[place], method=method)
-        found.append(out.copy_to_host())
-    return found
+    count, rows, columns = out.shape
+    # of a stack on a GPU; the simulator is quickest image by image
+    method, step = ladder.step_for("auto", rows, columns, k, images=count if gpu() else 0)
+    if step.many is not None:
+        ladder.reconstruct(u, s, vt, k, out=out, method=method)
+        return
+    for place in range(count):
+        ladder.reconstruct(u[place], s[place], vt[place], k, out=out[place], method=method)
+
+
+class Halved:
+    """Does something with a stack, in halves when memory does not suffice for all of it.
+
+    Attributes
+    ----------
+    most : int
+        The longest stack that memory suffices for, as far as is known.
+    """
+
+    def __init__(self, most: int):
+        self.most = most
+
+    def __call__(self, do: Callable[[int, int], None], count: int, size: tuple[int, int]) -> None:
+        """Call ``do(start, stop)`` for all of a stack.
+
+        Raises
+        ------
+        MemoryError
+            When memory does not suffice for one image, of that size.
+        """
+        start = 0
+        while start < count:
+            stop = min(count, start + self.most)
+            try:
+                do(start, stop)
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                if stop - start == 1:
+                    raise MemoryError(
+                        f"there is not enough memory to rebuild one image of {size[0]}x{size[1]}; "
+                        "choose a smaller size, another engine, or end what else uses the GPU"
+                    ) from error
+                self.most = (stop - start) // 2
+                continue
+            start = stop
 
 
 class Halving:
@@ -113,45 +182,167 @@ class Halving:
     Parameters
     ----------
     rebuild : Rebuild
-
-    Attributes
-    ----------
-    most : int or None
-        The longest stack that memory suffices for, once one was too long.
     """
 
     def __init__(self, rebuild: Rebuild):
-        self.rebuild = rebuild
-        self.most: int | None = None
+        self.rebuild, self.halved = rebuild, Halved(sys.maxsize)
 
     def __call__(
         self, u: np.ndarray, s: np.ndarray, vt: np.ndarray, ranks: Sequence[int]
     ) -> list[np.ndarray]:
+        """Rebuild a stack, in parts if need be; MemoryError as `Halved`."""
+        parts: list[list[np.ndarray]] = []
+
+        def do(start: int, stop: int) -> None:
+            parts.append(self.rebuild(u[start:stop], s[start:stop], vt[start:stop], ranks))
+
+        self.halved(do, len(u), (u.shape[1], vt.shape[2]))
+        return parts[0] if len(parts) == 1 else [np.concatenate(its) for its in zip(*parts)]
+
+
+def rebuilder(engine: str) -> Halving:
+    """What rebuilds stacks in the host's memory, by "gpu", "simulator" or "numpy"."""
+    return Halving(by_gpu if engine == "gpu" else on_cpu(engine))
+
+
+# --- stacks on a GPU ------------------------------------------------------------------------------
+
+
+@dataclass
+class Judged:
+    """What a GPU found about a stack of n images, for r values of k.
+
+    Attributes
+    ----------
+    mse, ssim : ndarray, shape (r, n), float64
+    approximations : dict of int to list of ndarray
+        Of the images that were asked for, by place: for each k one, (rows, columns), float32.
+    """
+
+    mse: np.ndarray
+    ssim: np.ndarray
+    approximations: dict[int, list[np.ndarray]]
+
+
+class OnGpu:
+    """Rebuilds and judges stacks of images of one size on a GPU.
+
+    Parameters
+    ----------
+    size : (int, int)
+    ranks : sequence of int
+    batch : int
+        The longest stack. Memory on the GPU is taken once, for so many, or as many as it has.
+    svd : {"cpu", "gpu"}
+        Who factorises.
+    """
+
+    def __init__(self, size: tuple[int, int], ranks: Sequence[int], batch: int, svd: str):
+        self.size, self.ranks, self.svd = size, list(ranks), svd
+        self.halved = Halved(batch)
+        self._memory: _Memory | None = None
+
+    def __call__(
+        self,
+        images: np.ndarray,
+        factors: Sequence[np.ndarray],
+        lines: np.ndarray,
+        wanted: Collection[int] = (),
+    ) -> Judged:
         """Rebuild a stack, in parts if need be.
+
+        Parameters
+        ----------
+        images : ndarray, shape (n, rows, columns), float32
+        factors : sequence of ndarray
+            u (n, rows, r), s (n, r), vt (n, r, columns), or nothing, where the GPU factorises.
+        lines : ndarray, shape (r, n or more, rows, 1 + columns), uint8
+            Receives the scan lines.
+        wanted : collection of int
+            Places of images whose reconstructions are given back.
 
         Raises
         ------
         MemoryError
             When memory does not suffice for one image.
+        ImageError
+            When a reconstruction holds NaN or infinite values.
         """
-        parts, start = [], 0
-        while start < len(u):
-            stop = start + min(len(u) - start, self.most or len(u))
+        mse, ssim = np.empty((2, len(self.ranks), len(images)))
+        found = Judged(mse, ssim, {})
+
+        def do(start: int, stop: int) -> None:
             try:
-                parts.append(self.rebuild(u[start:stop], s[start:stop], vt[start:stop], ranks))
+                if self._memory is None:
+                    self._memory = _Memory(self.size, self.ranks, self.halved.most, self.svd)
+                self._memory.send(*(part[start:stop] for part in (images, *factors)))
+                for place, k in enumerate(self.ranks):
+                    its = self._memory.rebuilt(stop - start, k)
+                    mse[place, start:stop], ssim[place, start:stop], lines[place, start:stop] = its
+                    for one in filter(wanted.__contains__, range(start, stop)):
+                        image = self._memory.approximation(one - start)
+                        found.approximations.setdefault(one, [])[place:] = [image]
             except Exception as error:
-                if not is_out_of_memory(error):
-                    raise
-                if stop - start == 1:
-                    rows, columns = u.shape[1], vt.shape[2]
-                    raise MemoryError(
-                        f"there is not enough memory to rebuild one image of {rows}x{columns}; "
-                        "choose a smaller size, another engine, or end what else uses the GPU"
-                    ) from error
-                self.most = (stop - start) // 2
-                continue
-            start = stop
-        return parts[0] if len(parts) == 1 else [np.concatenate(its) for its in zip(*parts)]
+                if is_out_of_memory(error):
+                    self._memory = None  # the next one is smaller
+                raise
+
+        self.halved(do, len(images), self.size)
+        if not np.isfinite(found.mse).all():
+            raise ImageError("the reconstruction holds NaN or infinite values")
+        return found
+
+
+class _Memory:
+    """Arrays on the GPU for a stack, and what is done with them."""
+
+    def __init__(self, size: tuple[int, int], ranks: Sequence[int], batch: int, svd: str):
+        from course.backend import cuda
+
+        (rows, columns), self.batch = size, batch
+        r = kept_values(max(ranks), np.empty(size, dtype=np.bool_))
+        shapes = (rows, columns), (rows, r), (r,), (r, columns), (rows, columns)
+        *self.arrays, self.out = (
+            cuda.device_array((batch, *shape), np.float32) for shape in shapes
+        )
+        self.solver = None
+        if svd == "gpu":
+            from course.kernels.svd import Solver
+
+            self.solver = Solver(batch, rows, columns)
+
+    def send(self, images: np.ndarray, *factors: np.ndarray) -> None:
+        """Bring images to the GPU, and their factors; where there are none, compute them."""
+        count = len(images)
+        for there, here in zip(self.arrays, (images, *factors), strict=False):
+            there[:count].copy_to_device(np.ascontiguousarray(here))
+        if self.solver is None:
+            return
+        from course.kernels.svd import NotConverged
+
+        if count < self.batch:  # what else would be there is of no use, but has to end
+            nothing = np.zeros((self.batch - count, *images.shape[1:]), np.float32)
+            self.arrays[0][count:].copy_to_device(nothing)
+        try:
+            self.solver(*self.arrays)
+        except NotConverged:  # no image is known for which this happens
+            r = self.arrays[2].shape[1]
+            parts = zip(*(leading_svd(image, r) for image in images), strict=True)
+            for there, its in zip(self.arrays[1:], parts, strict=True):
+                there[:count].copy_to_device(np.stack(its))
+
+    def rebuilt(self, count: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rebuild the images: mean squared errors, SSIM, scan lines."""
+        from course.kernels.similarity import judged, measures
+
+        images, u, s, vt = (there[:count] for there in self.arrays)
+        rebuild_there(u, s, vt, k, self.out[:count])
+        lines, sums = judged(images, self.out[:count])
+        return *measures(sums.copy_to_host(), *images.shape[1:]), lines.copy_to_host()
+
+    def approximation(self, place: int) -> np.ndarray:
+        """One of the images that were rebuilt last."""
+        return self.out[place].copy_to_host()
 
 
 def is_out_of_memory(error: Any) -> bool:
@@ -168,8 +359,8 @@ def is_out_of_memory(error: Any) -> bool:
 SVDS = ("cpu", "gpu", "auto")
 
 
-def choose_svd(svd: str, rows: int, columns: int) -> str:
-    """Return who factorises images of a size, "cpu" or "gpu"; "auto" takes a GPU that can.
+def choose_svd(svd: str, engine: str, rows: int, columns: int) -> str:
+    """Return who factorises images of a size, "cpu" or "gpu"; "auto" takes a GPU that rebuilds.
 
     Raises
     ------
@@ -178,15 +369,17 @@ def choose_svd(svd: str, rows: int, columns: int) -> str:
     """
     if svd not in SVDS:
         raise ImageError(f"svd is {svd!r}; allowed are {', '.join(SVDS)}")
-    if svd == "cpu":
-        return svd
+    if svd == "cpu" or (svd == "auto" and engine != "gpu"):
+        return "cpu"
     from course import backend
     from course.kernels.svd.qr import LONGEST
 
-    fits, found = max(rows, columns) <= LONGEST, backend.gpu() is not None
+    fits = max(rows, columns) <= LONGEST
     if svd == "auto":
-        return "gpu" if fits and found else "cpu"
-    if not found:
+        return "gpu" if fits else "cpu"
+    if engine != "gpu":
+        if backend.gpu() is not None:
+            raise ImageError(f"--svd gpu and --engine {engine} contradict each other")
         raise ImageError(f"no usable GPU for the SVDs ({backend.why()}); use --svd cpu")
     if not fits:
         raise ImageError(
@@ -202,61 +395,3 @@ def kept_values(most: int, image: np.ndarray) -> int:
     So rows of u can be read 16 bytes at a time.
     """
     return min(-(-most // 4) * 4, *image.shape)
-
-
-class GpuFactors:
-    """Factorises stacks of images of one size on the GPU.
-
-    Parameters
-    ----------
-    batch : int
-        The longest stack. Memory on the GPU is taken once, for so many.
-    most : int
-        Singular values that are needed; up to 3 more are kept.
-    """
-
-    def __init__(self, batch: int, most: int):
-        self.batch, self.most = batch, most
-        self._solver: Any = None
-        self._there: list[Any] = []
-
-    def __call__(self, stack: Sequence[np.ndarray]) -> list[tuple[np.ndarray, ...]]:
-        """The factors (rows, r), (r,), (r, columns) of each image of a stack, all of one shape.
-
-        Raises
-        ------
-        MemoryError
-            When the GPU's memory does not suffice.
-        """
-        from course.kernels.svd import NotConverged
-
-        r = kept_values(self.most, stack[0])
-        try:
-            u, s, vt = self._factors(stack, r)
-        except NotConverged:  # no image is known for which this happens
-            found = [images.svd(image) for image in stack]
-            return [(u[:, :r].copy(), s[:r].copy(), vt[:r].copy()) for u, s, vt in found]
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-            rows, columns = stack[0].shape
-            raise MemoryError(
-                f"the GPU has not enough memory to factorise {self.batch} images of "
-                f"{rows}x{columns} together; choose a smaller --batch, or --svd cpu"
-            ) from error
-        return [tuple(parts) for parts in zip(u, s, vt, strict=True)]
-
-    def _factors(self, stack: Sequence[np.ndarray], r: int) -> list[np.ndarray]:
-        from course.backend import cuda
-        from course.kernels.svd import Solver
-
-        rows, columns = stack[0].shape
-        if self._solver is None:
-            self._solver = Solver(self.batch, rows, columns)
-            shapes = (rows, columns), (rows, r), (r,), (r, columns)
-            self._there = [cuda.device_array((self.batch, *shape), np.float32) for shape in shapes]
-        whole = np.zeros((self.batch, rows, columns), np.float32)  # those that are missing are 0
-        whole[: len(stack)] = stack
-        self._there[0].copy_to_device(whole)
-        self._solver(*self._there)
-        return [array.copy_to_host()[: len(stack)] for array in self._there[1:]]

@@ -1,31 +1,30 @@
 """Many images: rebuild each from its SVD, measure the quality, write everything or nothing.
 
-This is the front: what is asked for is checked, the stages (`course.pipeline.stages`) work through
-the files, a journal (`course.pipeline.journal`) knows what is done, `course.pipeline.results`
-writes what is left.
+This is the front: what is asked for is checked, processes and GPUs work through the files
+(`course.pipeline.line`), a journal (`course.pipeline.journal`) knows what is done,
+`course.pipeline.results` writes what is left.
 """
 
 import dataclasses
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from course import __version__
-from course.cluster import files as cluster_files
-from course.cluster.group import Group
 from course.images import images
 from course.images.images import ImageError
 from course.images.reading import FITS, checked_size
-from course.pipeline import journal, replacing, results, resuming, stages, threads
-from course.pipeline.engines import Halving, choose_engine, choose_svd
+from course.pipeline import capacity, grid, journal, replacing, results, resuming, stages, threads
+from course.pipeline.crew import Crew
+from course.pipeline.engines import ENGINES, choose_engine, choose_svd
 from course.pipeline.inputs import Inputs, gathered
 from course.pipeline.journal import Done, Journal
+from course.pipeline.line import Line
 from course.pipeline.results import GRID_FILE, GRID_RANKS, REPORT_FILE, TABLE_FILE, Report
 from course.pipeline.results import write_table as _write_table
 
@@ -57,12 +56,13 @@ def reconstruct_images(
     workers: int | None = None,
     batch: int | None = None,
     tell: Callable[[str], Any] = lambda words: None,
-    group: Group | None = None,
-    svd: str = "cpu",
+    group: Any = None,
+    gpus: int | None = None,
+    svd: str = "auto",
     recursive: bool = False,
     discard: bool = False,
     replace: bool = False,
-    watch: Callable[[stages.Line], Any] = lambda line: None,
+    watch: Callable[[Line], Any] = lambda line: None,
 ) -> Report:
     """Rebuild images from their k largest singular values and write the results to a folder.
 
@@ -83,7 +83,8 @@ def reconstruct_images(
     size, fit
         Size of the images in pixels and how they are brought to it, as for `images.load_image`.
     engine : {"auto", "gpu", "simulator", "numpy"}
-        What computes: "auto" takes the GPU where there is one, else NumPy.
+        What rebuilds: "auto" takes the GPU where there is one and the images are enough to be
+        worth its start, else NumPy.
     progress : callable
         Wraps the list of files that are worked through, as tqdm does; a step for each that is done.
     resume : bool
@@ -92,16 +93,19 @@ def reconstruct_images(
         new and changed ones are done, those that are gone are left out. An image with NaN is then
         set aside as other bad ones are, where otherwise it ends the run.
     workers : int, optional
-        Threads for the CPU's work; without it one for each core. The results are the same.
+        Processes for the CPU's work at most; without it one for each core. For little work there
+        are fewer, or none but this one. The results are the same.
     batch : int, optional
-        Images that are rebuilt together at most. The results are the same.
+        Images that a GPU rebuilds together at most. The results are the same.
     tell : callable
         Takes a sentence that the user should read before the work begins.
-    group : Group, optional
-        Workers of `course.cluster`, a GPU each, that share the files. The results are the same.
+    group : course.cluster.group.Group, optional
+        Workers, each a machine or a part of one, that share the files. The results are the same.
+    gpus : int, optional
+        So many GPUs of this machine share the work, instead of one. The results are the same.
     svd : {"cpu", "gpu", "auto"}
         What factorises: the CPU, in float64, or the GPU, in float32, which differs in the last of
-        seven digits; "auto" takes a GPU where there is one and the images are not too large.
+        seven digits; "auto" is the GPU if it rebuilds and the images are not too large.
     recursive : bool
         Look into subfolders, too; their names, joined by two underscores, begin those of results.
     discard : bool
@@ -110,7 +114,7 @@ def reconstruct_images(
         Put the results in the place of another run's, all of which are removed. Without it a folder
         that holds such, or files of the results' names, is refused.
     watch : callable
-        Takes the stages that begin to work here (with `group` none do), whose queues tell more.
+        Takes what works on the images here (with `group` nothing does), which tells more.
 
     Returns
     -------
@@ -128,19 +132,59 @@ def reconstruct_images(
     """
     if resume and discard:
         raise ImageError("resume and discard contradict each other: one keeps what the other drops")
-    rebuild, kind, engine_name = choose_engine(engine)
-    plan = _plan(inputs, ranks, out, size, fit, kind, recursive)
-    svd = choose_svd(svd, *plan.size)
-    if svd == "gpu":
-        plan.settings["svd"] = svd
-        engine_name += ", SVDs on the GPU"
-    share = stages.Workers.share(
-        _count("workers", workers) or stages.cores(), *plan.size, len(plan.ranks), svd
-    )
-    batch = _count("batch", batch) or stages.batch_for(*plan.size, plan.ranks)
+    size, ranks = _checked(ranks, size, fit)
+    _count("workers", workers), _count("batch", batch), _count("gpus", gpus)
+    found = gathered(inputs, out, recursive)
+    work = capacity.cpu_seconds(*size, len(found.files))
+    count = capacity.processes_for(workers, *size, svd)
     out = Path(out)
-    begun = journal.identity(plan.settings, plan.files, plan.names)
+    before = resuming.chosen(out) if resume and out.is_dir() else None
+    if before and engine == "auto":  # of a run that goes on, whatever number of images it has now
+        engine = before[0] if before[0] in ENGINES else engine
+        svd = before[1] if svd == "auto" else svd
+    elif engine == "auto" and svd != "gpu" and not gpus:
+        if work / capacity.cores() < capacity.WORTH_A_GPU:
+            engine = "small"
+    with ExitStack() as stack:
+        crew = None
+        if group is None and len(found.files) > 1 and work > capacity.WORTH_PROCESSES:
+            # they begin to start while this process looks for a GPU
+            count = min(count, len(found.files), max(2, round(work / capacity.WORTH_A_PROCESS)))
+            crew = stack.enter_context(Crew(count))
+        kind, engine_name = choose_engine(engine, gpus)
+        svd = choose_svd(svd, kind, *size)
+        engine_name += ", SVDs, too" if svd == "gpu" else ""
+        settings = {
+            "k": ranks, "size": [*size], "fit": fit, "engine": kind, "course": __version__,
+        } | ({"svd": svd} if svd == "gpu" else {})  # fmt: skip
+        plan = _Plan(found.files, found.names, ranks, size, settings, found)
+        job = stages.Job(
+            size, fit, ranks, results.evenly(ranks, GRID_RANKS), out, kind, resume, svd
+        )
+        how = _How(
+            batch or capacity.batch_for(*size, ranks), gpus or 1, crew, group, progress, watch
+        )
+        return _reconstruct(plan, job, how, out, engine_name, resume, discard, replace, tell)
 
+
+@dataclass(frozen=True)
+class _How:
+    """Who works, and who is told: as `reconstruct_images` has it."""
+
+    batch: int
+    gpus: int
+    crew: Crew | None
+    group: Any
+    progress: Callable[[list[Path]], Iterable[Path]]
+    watch: Callable[[Line], Any]
+
+
+def _reconstruct(
+    plan: _Plan, job: stages.Job, how: _How, out: Path, engine_name: str,
+    resume: bool, discard: bool, replace: bool, tell: Callable[[str], Any],
+) -> Report:  # fmt: skip
+    """Begin or go on, work through the files, write what is left."""
+    begun = journal.identity(plan.settings, plan.files, plan.names)
     with _progress_in(out, begun, plan, resume, discard, tell) as kept:
         if isinstance(kept, Report):
             return _with(kept, plan.inputs)
@@ -148,23 +192,15 @@ def reconstruct_images(
         if not kept.moving:
             results_of = (name for names in journal.outputs(begun) for name in names)
             replacing.check(out, results_of, journal.fingerprint(begun), replace)
-            for_grid = results.evenly(plan.ranks, GRID_RANKS)
-            job = stages.Job(
-                plan.size, fit, plan.ranks, for_grid, Halving(rebuild), kept.folder,
-                lenient=resume, svd=svd,
-            )  # fmt: skip
-            words = None
-            if svd == "cpu":
-                words = stages.long_svds(*plan.size, len(plan.files) - already, share.factorise)
-            if words:
-                tell(words)
-            go = partial(stages.Line, job)
-            if group is not None and len(plan.files) > 1:
-                go = partial(cluster_files.spread, group, job, engine)
-                engine_name += f", shared by {len(group)} workers"
-            _work_through(
-                plan, journal.outputs(begun), job, kept, progress, share, batch, go, watch
-            )
+            if job.svd == "cpu":
+                at_once = len(how.crew) if how.crew else 1
+                words = capacity.long_svds(*plan.size, len(plan.files) - already, at_once)
+                if words:
+                    tell(words)
+            job = dataclasses.replace(job, folder=kept.folder)
+            _work_through(plan, journal.outputs(begun), job, kept, how)
+            if how.group is not None:
+                engine_name += f", shared by {len(how.group)} workers"
         report = results.gathered(
             [*zip(plan.files, plan.names)], plan.ranks, plan.size, kept.done, engine_name, out
         )
@@ -193,16 +229,16 @@ def _count(name: str, given: int | None) -> int | None:
     return given
 
 
-def _plan(
-    inputs: Sequence[str | Path], ranks: Iterable[int], out: str | Path,
-    size: tuple[int, int] | int, fit: str, engine: str, recursive: bool,
-) -> _Plan:  # fmt: skip
+def _checked(
+    ranks: Iterable[int], size: tuple[int, int] | int, fit: str
+) -> tuple[tuple[int, int], list[int]]:
+    """The size, and the values of k in order, each once; ImageError where they cannot be."""
     rows, columns = size = checked_size(size)
     if min(size) < SMALLEST_SIDE:
         raise ImageError(
             f"size is {rows}x{columns}; SSIM needs at least {SMALLEST_SIDE}x{SMALLEST_SIDE} pixels"
         )
-    needed, there = stages.svd_bytes(rows, columns), stages.memory()
+    needed, there = capacity.svd_bytes(rows, columns), capacity.memory()
     if needed > there:
         raise ImageError(
             f"size is {rows}x{columns}: the SVD of one image needs about {needed / 2**30:,.0f} GiB "
@@ -213,40 +249,32 @@ def _plan(
     ranks = sorted({images.checked_rank(k, rows, columns) for k in ranks})
     if not ranks:
         raise ImageError("no k was given; give at least one, such as 50")
-    found = gathered(inputs, out, recursive)
-    settings = {
-        "k": ranks, "size": [rows, columns], "fit": fit, "engine": engine, "course": __version__,
-    }  # fmt: skip
-    return _Plan(found.files, found.names, ranks, size, settings, found)
+    return size, ranks
 
 
 def _work_through(
-    plan: _Plan,
-    outputs: list[list[str]],
-    job: stages.Job,
-    kept: Journal,
-    progress: Callable[[list[Path]], Iterable[Path]],
-    workers: stages.Workers,
-    batch: int,
-    go: Callable[[Sequence[stages.Task], stages.Workers, int], Iterable[Done]],
-    watch: Callable[[stages.Line], Any],
+    plan: _Plan, outputs: list[list[str]], job: stages.Job, kept: Journal, how: _How
 ) -> None:
     """Do the images that are not done, enter each in the journal."""
-    for image, done in kept.done.items():
-        if done.reason is None:
-            job.shown.add(image)
+    good = [image for image, done in sorted(kept.done.items()) if done.reason is None]
+    good = good[: journal.GRID_IMAGES]
     todo = [
         stages.Task(image, file, names)
         for image, (file, names) in enumerate(zip(plan.files, outputs, strict=True))
         if image not in kept.done
     ]
+    line: Iterable[Done]
+    if how.group is not None and len(plan.files) > 1:
+        from course.cluster import files as cluster_files
+
+        line = cluster_files.spread(how.group, job, todo, how.batch, good)
+    else:
+        line = Line(job, todo, how.crew, how.batch, how.gpus, good)
+        how.watch(line)
     # An image alone may have all threads of the linear algebra; more images have one each.
     with threads.kept(), threads.one_thread() if len(plan.files) > 1 else nullcontext():
-        line = go(todo, workers, batch)
-        if isinstance(line, stages.Line):
-            watch(line)
         with closing(iter(line)) as finished:
-            for _ in progress([task.file for task in todo]):
+            for _ in how.progress([task.file for task in todo]):
                 done = next(finished)
                 try:
                     kept.add(done)
@@ -272,7 +300,7 @@ def _write_grid(plan: _Plan, report: Report, kept: Journal, path: Path) -> None:
     first = good[: journal.GRID_IMAGES]
     there = takewhile(lambda image: stages.cells_file(kept.folder, image).is_file(), first)
     shown = [stages.kept_cells(kept.folder, image) for image in there]
-    results.write_grid(report.qualities, plan.ranks, shown, path)
+    grid.write_grid(report.qualities, plan.ranks, shown, path)
 
 
 @contextmanager

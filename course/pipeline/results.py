@@ -4,7 +4,6 @@ import csv
 import json
 import math
 import os
-import warnings
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -12,9 +11,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-
-from course import plots
 from course.images import images
 from course.images.reading import printable
 from course.pipeline.journal import Done
@@ -160,12 +156,6 @@ def evenly(values: list[int], most: int) -> list[int]:
     return [values[round(i * (len(values) - 1) / (most - 1))] for i in range(most)]
 
 
-def _smaller(compression: float) -> str:
-    if compression < 1:
-        return f"{1 / compression:.3g}× larger"
-    return f"{compression:.3g}× smaller"
-
-
 def write_table(qualities: list[Quality], path: Path) -> None:
     """Write a CSV file, a line for each image and k.
 
@@ -178,53 +168,6 @@ def write_table(qualities: list[Quality], path: Path) -> None:
             line = asdict(quality)
             digits = {column: format(line[column], form) for column, form in DIGITS.items()}
             writer.writerow(line | digits)
-
-
-def write_grid(
-    qualities: list[Quality], ranks: list[int], shown: list[list[np.ndarray]], path: Path
-) -> None:
-    """Draw originals and reconstructions side by side.
-
-    Parameters
-    ----------
-    qualities : list of Quality
-        Of all images, in order.
-    ranks : list of int
-        All values of k; up to 6 of them are shown.
-    shown : list of list of ndarray
-        Of each of the first images the original, then its reconstruction for each k shown.
-    path : Path
-    """
-    shown_ranks = evenly(ranks, GRID_RANKS)
-    images_of_all = [qualities[i : i + len(ranks)] for i in range(0, len(qualities), len(ranks))]
-    titles, row_names = [], []
-    for lines in images_of_all[: len(shown)]:
-        row_names.append(lines[0].name)
-        titles += ["original"] + [
-            f"k = {line.k}: {_smaller(line.compression)}\n"
-            f"{line.psnr_db:.1f} dB, SSIM {line.ssim:.3f}"
-            for line in lines
-            if line.k in shown_ranks
-        ]
-    left_out = [
-        f"{count} more {one if count == 1 else several}"
-        for count, one, several in (
-            (len(images_of_all) - len(shown), "image", "images"),
-            (len(ranks) - len(shown_ranks), "value of k", "values of k"),
-        )
-        if count
-    ]
-    picture = plots.image_grid(
-        [cell for cells in shown for cell in cells],
-        titles,
-        columns=1 + len(shown_ranks),
-        row_names=row_names,
-        footnote=f"{' and '.join(left_out)} in {TABLE_FILE}" if left_out else None,
-    )
-    with warnings.catch_warnings():
-        # A name in a script that the font lacks is drawn as boxes; that is no news to the user.
-        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
-        picture.save(path, dpi=150)
 
 
 def write_report(report: Report, settings: dict[str, Any], begun_with: str, path: Path) -> None:

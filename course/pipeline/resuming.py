@@ -94,6 +94,17 @@ def resume(
                 its.file.close()
 
 
+def chosen(out: Path) -> tuple[str, str] | None:
+    """Who rebuilds and who factorises in the newest unfinished run in `out`, if there is one."""
+    with suppress(OSError):
+        for folder in journal.unfinished(out):
+            entries, _ = journal.entries_of((folder / journal.FILE).read_bytes())
+            if entries:
+                settings = entries[0]["settings"]
+                return str(settings.get("engine")), str(settings.get("svd", "cpu"))
+    return None
+
+
 @dataclass
 class _Found:
     """An unfinished run: its folder, its journal, the whole lines in it and how long they are."""

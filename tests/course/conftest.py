@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from course.pipeline import results
+from course.pipeline import grid
 from tests.course.pipeline_parts import draw_quickly
 
 
@@ -15,7 +15,7 @@ def rng():
 @pytest.fixture
 def quick_grid(monkeypatch):
     """The grid of pictures is not drawn."""
-    monkeypatch.setattr(results, "write_grid", draw_quickly)
+    monkeypatch.setattr(grid, "write_grid", draw_quickly)
 
 
 @pytest.fixture(scope="module")

@@ -19,11 +19,17 @@ from PIL import Image
 from course import files
 from course.images import images, quality, reading
 from course.images.reading import ImageError
-from course.pipeline import inputs, journal, pipeline, results, stages
+from course.pipeline import capacity, grid, inputs, journal, pipeline, stages
 from course.pipeline import threads as blas
 from course.pipeline import threads as heap
-from course.pipeline.channels import Channel, Stopped
-from course.pipeline.engines import Halving, by_gpu, by_numpy, choose_engine, is_out_of_memory
+from course.pipeline.engines import (
+    Halving,
+    OnGpu,
+    by_gpu,
+    by_numpy,
+    choose_engine,
+    is_out_of_memory,
+)
 from tests.course.pipeline_parts import (
     Cuda,
     at_work,
@@ -94,7 +100,7 @@ def test_the_grid_shows_the_first_good_images_whichever_is_ready_first(tmp_path,
         return real(file, *more)
 
     shown = []
-    monkeypatch.setattr(results, "write_grid", lambda q, ranks, cells, path: shown.append(cells))
+    monkeypatch.setattr(grid, "write_grid", lambda q, ranks, cells, path: shown.append(cells))
     monkeypatch.setattr(pipeline.replacing, "move", lambda *arguments: None)
     monkeypatch.setattr(stages, "decode", last_first)
     rebuild(folder, tmp_path / "out", [5], workers=30)

@@ -16,7 +16,17 @@ from PIL import Image
 
 from course.files import data_path
 from course.images import images
-from course.pipeline import command, inputs, journal, pipeline, results, stages, stopping
+from course.pipeline import (
+    capacity,
+    command,
+    grid,
+    inputs,
+    journal,
+    pipeline,
+    results,
+    stages,
+    stopping,
+)
 from tests.course.pipeline_parts import call, draw_quickly
 from tests.course.stopped_processes import hear
 
@@ -41,7 +51,7 @@ def keep_signal_handlers():
 def quick_grid(request, monkeypatch):
     """The grid of pictures is drawn where a test looks at it, and in a process of its own."""
     if request.function is not test_the_grid_of_many_images_and_ranks_stays_readable:
-        monkeypatch.setattr(results, "write_grid", draw_quickly)
+        monkeypatch.setattr(grid, "write_grid", draw_quickly)
 
 
 @pytest.fixture
@@ -592,12 +602,12 @@ def test_who_asks_for_long_svds_is_told_before(photos, tmp_path, capfd, monkeypa
 @pytest.mark.parametrize("size", [256, 1024, 2048])
 def test_at_usual_sizes_nothing_is_timed_or_said(size, monkeypatch):
     monkeypatch.setattr(stages, "svd_seconds", None)
-    assert stages.long_svds(size, size, 10_000, 2) is None
+    assert capacity.long_svds(size, size, 10_000, 2) is None
 
 
 def test_large_svds_that_are_quick_on_this_machine_are_not_spoken_of(monkeypatch):
     monkeypatch.setattr(stages, "svd_seconds", lambda rows, columns: stages.LONG - 1)
-    assert stages.long_svds(4000, 4000, 5, 2) is None
+    assert capacity.long_svds(4000, 4000, 5, 2) is None
 
 
 def test_the_time_of_an_svd_grows_as_the_cube(monkeypatch):
@@ -610,8 +620,8 @@ def test_the_time_of_an_svd_grows_as_the_cube(monkeypatch):
     monkeypatch.setattr(images, "svd", svd)
     monkeypatch.setattr(stages.time, "perf_counter", lambda: now[0])
     n = stages.TRIAL
-    assert stages.svd_seconds(2 * n, 2 * n) == pytest.approx(16)
-    assert stages.svd_seconds(n, 10 * n) == stages.svd_seconds(10 * n, n) == pytest.approx(20)
+    assert capacity.svd_seconds(2 * n, 2 * n) == pytest.approx(16)
+    assert capacity.svd_seconds(n, 10 * n) == capacity.svd_seconds(10 * n, n) == pytest.approx(20)
 
 
 def test_an_image_that_does_not_fit_into_memory_is_refused_before(photos, tmp_path, capfd):

@@ -31,12 +31,9 @@ import threading
 import numpy as np
 
 from course.backend import cuda
-from course.door import disk
 from course.door.door import Door, Result, Stream
 from course.door.libraries import Seen
-from course.kernels import products
 from course.kernels.arrays import Array
-from course.kernels.svd import blocks, ends, qr, rotate
 from course.kernels.svd.ladder import LADDER, NotConverged, Solver, step_for
 from course.kernels.svd.truncated import RankSolver, check_rank
 
@@ -181,14 +178,7 @@ def _result_of_svd(a: Seen, method: str) -> list[Result]:
 _alone = threading.RLock()  # a solver's memory serves one call at a time
 
 
-@functools.cache
-def _keep() -> None:
-    """Let the kernels of a solver be kept on disk: Numba launches them."""
-    disk.keep(*disk.kernels_of(blocks, ends, products, qr, rotate))
-
-
 def _svd(a: Array, u: Array, s: Array, vt: Array, method: str) -> None:
-    _keep()
     a, *factors = map(_batch, (a, u, s, vt), (2, 2, 1, 2))
     with _alone:
         _solver(*a.shape, method, cuda.get_current_device().id)(a, *factors)
@@ -202,7 +192,6 @@ def _result_of_rank_k(a: Seen, k: int, power: int, seed: int, method: str) -> li
 def _rank_k(
     a: Array, u: Array, s: Array, vt: Array, k: int, power: int, seed: int, method: str
 ) -> None:
-    _keep()
     a, *factors = map(_batch, (a, u, s, vt), (2, 2, 1, 2))
     with _alone:
         solver = _rank_solver(*a.shape, k, power, seed, method, cuda.get_current_device().id)

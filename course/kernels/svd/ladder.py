@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from course.backend import cuda
+from course.door import disk
+from course.kernels import products
 from course.kernels.arrays import Array, known
 from course.kernels.launching import Replayed
 from course.kernels.products import multiply
-from course.kernels.svd import blocks, ends, rotate
+from course.kernels.svd import blocks, ends, qr, rotate
 from course.kernels.svd.qr import LONGEST, Reflections
 from course.kernels.svd.rotate import FINISHED, REFRESHES
 
@@ -150,6 +152,7 @@ class Solver:
                 f"a is {rows} x {columns}; a side has at most {LONGEST:,}: take the QR "
                 "decomposition of a longer one first, or part it"
             )
+        disk.keep(*disk.kernels_of(blocks, ends, products, qr, rotate))  # Numba launches them
         self.method, self.step = step_for(method, min(rows, columns))
         self.batch, self.shape, self.wide = batch, (rows, columns), rows < columns
         self.rank = min(rows, columns)

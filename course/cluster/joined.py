@@ -1,0 +1,89 @@
+"""The workers of a Dask cluster that is there already, as a group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+from course.cluster.group import ClusterError, Group
+
+PATIENCE = 30  # seconds until the scheduler must have answered
+
+
+class _Scheduler:
+    """What `Group` asks of a scheduler in its own process, asked of one elsewhere."""
+
+    def __init__(self, client: Any):
+        self._client = client
+
+    @property
+    def workers(self) -> dict[str, Any]:
+        """Address -> worker, with its name and address."""
+        found = self._client.scheduler_info(n_workers=-1)["workers"]
+        return {
+            address: SimpleNamespace(name=its["name"], address=address)
+            for address, its in found.items()
+        }
+
+
+@contextmanager
+def joined(address: str) -> Iterator[Group]:
+    """Use the workers of a cluster that is there; they go on when the ``with`` block ends.
+
+    Who can reach a scheduler can run programs on its workers, and its workers' results are taken
+    on trust: use one that you or your administrator started.
+
+    Parameters
+    ----------
+    address : str
+        Of the scheduler, such as "tcp://10.0.0.1:8786".
+
+    Raises
+    ------
+    ImportError
+        Without Dask.
+    ClusterError
+        When nobody answers there, or no worker is there, or one has no such course.
+    """
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise ImportError(
+            f"Dask cannot be imported ({error}); it comes with the extra cluster: "
+            "pip install 'dask[distributed]', or -e '.[cluster]' in a clone of the course"
+        ) from error
+    try:
+        client = Client(address, timeout=PATIENCE, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        raise ClusterError(f"no Dask scheduler answers at {address!r}: {error}") from error
+    with client:
+        scheduler = _Scheduler(client)
+        count = len(scheduler.workers)
+        if not count:
+            raise ClusterError(f"the scheduler at {address!r} has no workers: start some")
+        group = Group(client, scheduler, count)
+        _check_course(client, address)
+        yield group
+
+
+def _check_course(client: Any, address: str) -> None:
+    """Refuse workers with another version of the course, or none: results would be mixed."""
+    import course
+
+    found = client.run(_version, on_error="return")
+    wrong = {worker: its for worker, its in found.items() if its != course.__version__}
+    if wrong:
+        worker, its = next(iter(wrong.items()))
+        told = its if isinstance(its, str) else f"none ({type(its).__name__}: {its})"
+        raise ClusterError(
+            f"worker {worker} of {address!r} has the course {told}, and this is "
+            f"{course.__version__}: install the same there"
+        )
+
+
+def _version() -> str:
+    import course
+
+    return course.__version__

@@ -1,0 +1,170 @@
+"""The processes that work on images, as their parent sees them: started, asked, started again.
+
+Python executes one thread at a time, and decoding, resizing and squeezing images hold that lock for
+much of their time: 16 threads did not keep 16 cores busy. Processes share nothing but what they are
+given, so a decoder that ends its own process ends one of these, and costs an image.
+
+A process is a Python of its own (`course.pipeline.worker`), not a copy of this one: nothing that
+this one holds open or has begun, a GPU, threads, a notebook's kernel, gets into it.
+"""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+
+from course.pipeline.stages import Job
+from course.pipeline.trays import Layout, SharedFile
+from course.pipeline.worker import Answer, Work, receive, send
+
+ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+#: Run as a module it would be `__main__`, and what it sends of another type here.
+PROGRAM = "import sys; from course.pipeline.worker import main; main(sys.argv[1:])"
+MOST_STARTS = 3  # of a process that ends before its first answer
+
+
+class Ended(Exception):
+    """A process ended over a piece of work; the message says how."""
+
+
+class Crew:
+    """So many processes, which begin to start at once.
+
+    Parameters
+    ----------
+    count : int
+    """
+
+    def __init__(self, count: int):
+        self.shared = SharedFile()
+        self.hands = [Hand(self.shared.descriptor) for _ in range(count)]
+
+    def __len__(self) -> int:
+        return len(self.hands)
+
+    def close(self) -> None:
+        """End all processes, whatever they do."""
+        for hand in self.hands:
+            hand.close()
+        self.shared.close()
+
+    def __enter__(self) -> "Crew":
+        return self
+
+    def __exit__(self, *what: object) -> None:
+        self.close()
+
+
+class Hand:
+    """One process, and the one that takes its place when it ends.
+
+    Parameters
+    ----------
+    descriptor : int
+        Of the memory that all share.
+    """
+
+    def __init__(self, descriptor: int):
+        self.descriptor = descriptor
+        self.begun: tuple[Job, Layout | None] | None = None
+        self._closed, self._lock = False, threading.Lock()
+        self._ready = False  # it has said so
+        self._process = self._started()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def begin(self, job: Job, layout: Layout | None) -> None:
+        """Say what is to be done with all images; work follows."""
+        self.begun = job, layout
+        self._brief()
+
+    def do(self, work: Work) -> Answer:
+        """Have a piece of work done.
+
+        Raises
+        ------
+        Ended
+            When the process ended over it. Another one has been started.
+        """
+        for _ in range(MOST_STARTS):
+            if not self._ready:
+                told = self._asked(None)
+                if isinstance(told, Answer):
+                    self._ready = True
+                else:
+                    continue
+            found = self._asked(work)
+            if isinstance(found, Answer):
+                return found
+            raise Ended(found)
+        raise RuntimeError(
+            f"{MOST_STARTS} processes in turn ended before they did anything; the last one {told}"
+        )
+
+    def _asked(self, work: Work | None) -> Answer | str:
+        """The answer to a piece of work, or that it is ready; else how the process ended."""
+        try:
+            if work is not None:
+                send(self._process.stdin, work)
+            return receive(self._process.stdout)
+        except (OSError, EOFError, ValueError, pickle.UnpicklingError):
+            told = how_it_ended(self._wait())
+        with self._lock:
+            if self._closed:
+                raise Ended("was stopped")
+            self._process, self._ready = self._started(), False
+        self._brief()
+        return told
+
+    def close(self) -> None:
+        """End the process."""
+        with self._lock:
+            self._closed = True
+            self._process.kill()
+        self._wait()
+
+    def _brief(self) -> None:
+        try:
+            send(self._process.stdin, self.begun)
+        except OSError:  # it has ended: the first piece of work will find that
+            pass
+
+    def _started(self) -> subprocess.Popen:
+        with_course = [path for path in sys.path if path]
+        environment = os.environ | dict.fromkeys(ONE_THREAD, "1")
+        environment["PYTHONPATH"] = os.pathsep.join(with_course)
+        command = [
+            sys.executable, "-P", "-c", PROGRAM, str(self.descriptor), str(os.getpid()),
+        ]  # fmt: skip
+        apart = {"pass_fds": (self.descriptor,)} if os.name == "posix" else {}
+        # Ctrl-C is for this process, which ends the others
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment,
+            start_new_session=True, **apart,
+        )  # fmt: skip
+
+    def _wait(self) -> int:
+        process = self._process
+        process.kill()
+        for pipe in (process.stdin, process.stdout):
+            try:
+                pipe.close()
+            except OSError:  # what was not sent cannot be
+                pass
+        return process.wait()
+
+
+def how_it_ended(status: int) -> str:
+    """A process's status in words."""
+    if status >= 0:
+        return f"ended with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = "unknown"
+    more = ": memory may have run out" if -status == getattr(signal, "SIGKILL", None) else ""
+    return f"was ended by signal {-status} ({name}){more}"

@@ -1,0 +1,365 @@
+"""The way of many images through the stages: who does what next, what waits, what was lost.
+
+Without a GPU each process takes some images and does everything with them (`stages.whole`):
+
+    files ── processes: decode, factorise, rebuild, judge, save ── done
+
+With one they do what comes before and after it, and stacks of images wait in trays between:
+
+    files ── processes: decode ── ▤▤▤ ── GPU: factorise, rebuild, judge ── ▤▤▤ ── processes: save
+
+There are so many trays as memory has room for. A process that could take new images and finds no
+tray free waits: however many files there are, only so many images are in memory. What waits to be
+written comes first. While the GPU is made ready, which takes a second or two, processes decode.
+
+A process that ends over some images has them done again, one at a time; an image over which two
+processes ended is set aside. A thread of this process waits for each of the others, another one
+feeds each GPU; whoever iterates over a `Line` takes what is done.
+"""
+
+import queue
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from course.images.images import psnr_of
+from course.pipeline import stages
+from course.pipeline.crew import Crew, Ended, Hand
+from course.pipeline.engines import Judged, OnGpu, kept_values
+from course.pipeline.journal import Done
+from course.pipeline.stages import Job, Shown, Task
+from course.pipeline.trays import Layout, Trays
+from course.pipeline.worker import Answer, Work, done
+
+PIECE = 4  # images that a process is given at once
+LARGE = 512 * 512  # pixels: of such images it gets one
+MOST_ENDED = 2  # processes that an image may end
+
+Item = tuple[int, Task]  # place in a tray
+
+
+@dataclass
+class _Filling:
+    """A tray whose images are being read: what is not back yet, what is there."""
+
+    pieces: int
+    good: list[Item]
+
+
+class Line:
+    """All images of a job, worked through.
+
+    Parameters
+    ----------
+    job : Job
+    todo : sequence of Task
+    crew : Crew, optional
+        Processes that do the CPU's work; without it this one does, one image after the other.
+    batch : int
+        The longest stack on a GPU.
+    gpus : int
+        How many GPUs, for the engine "gpu".
+    good : sequence of int
+        Images that are known to be good already.
+
+    Attributes
+    ----------
+    seconds : Counter
+        What each stage took so far, summed over the processes; "gpu" what the GPUs did.
+    shown : Shown
+    error : BaseException or None
+        What the first to fail met.
+    """
+
+    def __init__(
+        self, job: Job, todo: Sequence[Task], crew: Crew | None, batch: int, gpus: int = 1,
+        good: Sequence[int] = (),
+    ):  # fmt: skip
+        self.job, self.crew, self.batch = job, crew, max(1, min(batch, len(todo)))
+        self.seconds: Counter[str] = Counter()
+        self.shown = Shown(tuple(good))
+        self.error: BaseException | None = None
+        self.gpus = gpus if job.engine == "gpu" else 0
+        self._todo, self._left = deque(todo), len(todo)
+        self._ended_over: Counter[int] = Counter()
+        self._works: deque[Work] = deque()  # before new images
+        self._filling: dict[int, _Filling] = {}
+        self._filled: deque[tuple[int, list[Item]]] = deque()
+        self._free: deque[int] = deque()
+        self._saving: dict[int, int] = {}  # trays, and pieces of them that are being written
+        self._computed: dict[int, list[tuple[float, float, float]]] = {}  # images, their measures
+        self._stopped = False
+        self._changed = threading.Condition()
+        self._finished: queue.SimpleQueue[Done | None] = queue.SimpleQueue()
+        self.trays: Trays | None = None
+        piece = 1 if job.size[0] * job.size[1] > LARGE else PIECE
+        self._piece = max(1, min(piece, len(todo) // (2 * len(crew)))) if crew else 1
+
+    # ------------------------------------------------------------------ all of it
+    def __iter__(self) -> Iterator[Done]:
+        """Give what is done as it is done, in any order.
+
+        Raises
+        ------
+        BaseException
+            What the first to fail met. Nobody works by then, as when the iteration is closed.
+        """
+        if not self._left:
+            return
+        self._make_room()
+        if self.crew is None:
+            yield from self._alone()
+            return
+        threads = [
+            *(self._thread(self._attend, hand) for hand in self.crew.hands),
+            *(self._thread(self._feed, gpu) for gpu in range(self.gpus)),
+        ]
+        try:
+            for thread in threads:
+                thread.start()
+            for _ in range(self._left):
+                # Ctrl-C does not end a wait without a time on every system
+                while True:
+                    try:
+                        found = self._finished.get(timeout=0.2)
+                        break
+                    except queue.Empty:
+                        continue
+                if found is None:
+                    break
+                yield found
+        finally:
+            self.stop()
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join()
+        if self.error is not None:
+            raise self.error
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """End all processes and threads; one that feeds a GPU ends after the stack it is at."""
+        with self._changed:
+            if self._stopped:
+                return
+            self._stopped, self.error = True, error
+            self._changed.notify_all()
+        self._finished.put(None)
+        if self.crew is not None:
+            self.crew.close()
+
+    def slowest(self) -> str | None:
+        """The stage that takes most of the time; None as long as nothing is known."""
+        with self._changed:
+            seconds = Counter(self.seconds)
+        gpu = seconds.pop("gpu", 0.0) / max(1, self.gpus)
+        total = sum(seconds.values())
+        if not total:
+            return None
+        each = total / (len(self.crew) if self.crew else 1)
+        return "gpu" if gpu > each else max(seconds, key=seconds.__getitem__)
+
+    def _make_room(self) -> None:
+        if not self.gpus:
+            return
+        job = self.job
+        r = 0 if job.svd == "gpu" else kept_values(max(job.ranks), np.empty(job.size, np.bool_))
+        if self.crew is None:
+            self.trays = Trays(Layout(1, self.batch, job.size, len(job.ranks), r))
+        else:
+            layout = Layout.within_memory(self.batch, job.size, len(job.ranks), r, self._left)
+            layout = self.crew.shared.make_room(layout)
+            self.trays = Trays(layout, self.crew.shared.descriptor)
+        self._free.extend(range(self.trays.layout.count))
+
+    def _thread(self, work: Callable[[object], None], of: object) -> threading.Thread:
+        def run() -> None:
+            try:
+                work(of)
+            except BaseException as error:  # whatever it is: the main thread raises it
+                self.stop(error)
+
+        return threading.Thread(target=run, name=f"course{work.__name__}", daemon=True)
+
+    def _alone(self) -> Iterator[Done]:
+        """In this process, one piece of work after the other."""
+        on_gpu = self._on_gpu() if self.gpus else None
+        left = self._left
+        while left:
+            if self._filled:
+                tray, items = self._filled.popleft()
+                self._compute(on_gpu, tray, items)
+            work = self._next(wait=False)
+            if work is not None:
+                answer = done(self.job, work, self.trays)
+                if answer.error is not None:
+                    raise answer.error
+                self._take(work, answer)
+            while not self._finished.empty():
+                left -= 1
+                yield self._finished.get()
+
+    # ------------------------------------------------------------------ work for processes
+    def _attend(self, hand: Hand) -> None:
+        """Give one process its work, piece by piece."""
+        hand.begin(self.job, self.trays.layout if self.trays else None)
+        while (work := self._next()) is not None:
+            try:
+                answer = hand.do(work)
+            except Ended as error:
+                self._lost(work, str(error))
+                continue
+            if answer.error is not None:
+                self.stop(answer.error)
+                return
+            self._take(work, answer)
+
+    def _next(self, wait: bool = True) -> Work | None:
+        """A piece of work, what waits to be written first; None when all is done."""
+        with self._changed:
+            while not self._stopped and self._left:
+                if self._works:
+                    return replace(self._works.popleft(), good=self.shown.first)
+                if self._todo and not self.gpus:
+                    items = [
+                        (0, self._todo.popleft()) for _ in range(min(self._piece, len(self._todo)))
+                    ]
+                    return Work("whole", items, good=self.shown.first)
+                if self._todo and self._free:
+                    self._open_tray()
+                    continue
+                if not wait:
+                    return None
+                self._changed.wait()
+        return None
+
+    def _open_tray(self) -> None:
+        """Make pieces of work of the next images, with places in a free tray."""
+        tray = self._free.popleft()
+        items = [(place, self._todo.popleft()) for place in range(min(self.batch, len(self._todo)))]
+        pieces = self._pieces(items)
+        self._filling[tray] = _Filling(len(pieces), [])
+        self._works.extend(Work("fill", piece, tray) for piece in pieces)
+        self._changed.notify_all()
+
+    def _pieces(self, items: list[Item]) -> list[list[Item]]:
+        return [items[start : start + self._piece] for start in range(0, len(items), self._piece)]
+
+    def _take(self, work: Work, answer: Answer) -> None:
+        """Take an answer."""
+        with self._changed:
+            self.seconds.update(answer.seconds)
+            if work.kind == "whole":
+                for found in answer.found:
+                    self._finish(found)
+            elif work.kind == "fill":
+                filling = self._filling[work.tray]
+                for item, found in zip(work.items, answer.found, strict=True):
+                    if found is None:
+                        filling.good.append(item)
+                    else:
+                        self._finish(found)
+                self._piece_filled(work.tray)
+            else:
+                for (_, task), sizes in zip(work.items, answer.found, strict=True):
+                    self._finish(Done(task.image, self._computed.pop(task.image), sizes))
+                self._piece_saved(work.tray)
+
+    def _finish(self, found: Done) -> None:
+        if found.reason is None:
+            self.shown.add(found.image)
+        self._left -= 1
+        self._finished.put(found)
+        if not self._left:
+            self._changed.notify_all()
+
+    def _piece_filled(self, tray: int) -> None:
+        filling = self._filling[tray]
+        filling.pieces -= 1
+        if filling.pieces:
+            return
+        del self._filling[tray]
+        if filling.good:
+            self._filled.append((tray, sorted(filling.good, key=lambda item: item[0])))
+        else:
+            self._free.append(tray)
+        self._changed.notify_all()
+
+    def _piece_saved(self, tray: int) -> None:
+        self._saving[tray] -= 1
+        if not self._saving[tray]:
+            del self._saving[tray]
+            self._free.append(tray)
+            self._changed.notify_all()
+
+    def _lost(self, work: Work, how: str) -> None:
+        """A process ended over a piece of work: do its images again, one at a time."""
+        with self._changed:
+            again, lost = [work.items], []
+            if len(work.items) > 1:
+                again = [[item] for item in work.items]
+            else:
+                ((_, task),) = work.items
+                self._ended_over[task.image] += 1
+                if self._ended_over[task.image] >= MOST_ENDED:
+                    again, lost = [], [Done(task.image, [], [], f"cannot be read: a process {how}")]
+            if work.kind == "fill":
+                self._filling[work.tray].pieces += len(again)
+            elif work.kind == "save":
+                self._saving[work.tray] += len(again)
+            self._works.extendleft(replace(work, items=items) for items in again)
+            for found in lost:
+                self._computed.pop(found.image, None)
+                self._finish(found)
+            if work.kind == "fill":
+                self._piece_filled(work.tray)
+            elif work.kind == "save":
+                self._piece_saved(work.tray)
+            self._changed.notify_all()
+
+    # ------------------------------------------------------------------ work for GPUs
+    def _on_gpu(self) -> OnGpu:
+        job = self.job
+        return OnGpu(job.size, job.ranks, self.batch, job.svd)
+
+    def _feed(self, gpu: int) -> None:
+        """Give one GPU its stacks."""
+        from course.backend import cuda
+
+        with cuda.gpus[gpu]:
+            on_gpu = self._on_gpu()
+            while (filled := self._next_filled()) is not None:
+                self._compute(on_gpu, *filled)
+
+    def _next_filled(self) -> tuple[int, list[Item]] | None:
+        with self._changed:
+            while not self._stopped and self._left:
+                if self._filled:
+                    return self._filled.popleft()
+                self._changed.wait()
+        return None
+
+    def _compute(self, on_gpu: OnGpu, tray: int, items: list[Item]) -> None:
+        """Have a tray's images rebuilt and judged; then they wait to be written."""
+        clock = stages.Clock()
+        count = items[-1][0] + 1  # places of images that were set aside hold older ones
+        wanted = {place: task for place, task in items if self.shown.may_show(task.image)}
+        images, factors = self.trays.images[tray][:count], self.trays.factors
+        with clock("gpu"):
+            found: Judged = on_gpu(
+                images, [part[tray][:count] for part in factors], self.trays.lines[tray], wanted
+            )
+        for place, approximations in found.approximations.items():
+            stages.keep_cells(self.job, wanted[place], images[place], approximations)
+        with self._changed:
+            for place, task in items:
+                mse, ssim = (of[:, place].tolist() for of in (found.mse, found.ssim))
+                self._computed[task.image] = [(psnr_of(e), s, e) for e, s in zip(mse, ssim)]
+                self.shown.add(task.image)
+            pieces = self._pieces(items)
+            self._saving[tray] = len(pieces)
+            self._works.extendleft(Work("save", piece, tray) for piece in pieces)
+            self.seconds.update(clock.seconds)
+            self._changed.notify_all()
