@@ -2,7 +2,7 @@
 
 Each step stands beside its launch: 1 to 5 in `course.kernels.norm.first_steps`, 6, 7 and 9 in
 `course.kernels.norm.registers`, 8 in `course.kernels.norm.long_rows`. Gradients are in
-`course.kernels.norm.backward`.
+`course.kernels.norm.backward` and `course.kernels.norm.backward_registers`.
 
 >>> y = layer_norm(x, gamma, beta)                          # NumPy in, NumPy out
 >>> layer_norm(x, gamma, beta, out=y, activation="gelu")    # CuPy or Numba arrays stay there
