@@ -3,15 +3,16 @@
 >>> from course.torch import layer_norm, softmax, gelu, silu, reconstruct
 >>> y = layer_norm(x, gamma, beta, activation="gelu")    # y.backward() works
 
-Each is registered with `torch.library.custom_op`, as `torch.ops.course.layer_norm`, say: a kernel,
-what its result looks like (for torch.compile, which calls it without numbers), and a gradient.
+Each is registered with `torch.library`, as `torch.ops.course.layer_norm`, say: a kernel, what its
+result looks like (for torch.compile, which calls it without numbers), and a gradient.
 Gradients are kernels of the course, too, but for `reconstruct`, whose are three products. Types are
 float32, float16 and bfloat16; under autocast `layer_norm` and `softmax` work in float32, as
 PyTorch's do. Without a GPU the simulator computes.
 
-PyTorch's dispatcher calls an operator written in Python by way of a dozen other functions, which
-costs the host more than the front door itself. So where nothing but tensors is at work (see
-`_is_plain`), the same functions are called without it; `python -m course bench door` times both.
+`torch.library.custom_op` is the short way to the same. PyTorch calls what it makes by way of a
+dozen other functions, which costs the host more than the front door itself. So where nothing but
+tensors is at work (see `_is_recorded`), the same functions are called without the dispatcher, from
+torch.compile's programs, too; `python -m course bench door` and `bench training` time both.
 
 Not offered: forward gradients, which are refused; second derivatives, which are refused, too, but
 for `reconstruct`; derivatives by `torch.func`, which PyTorch refuses.
@@ -22,12 +23,12 @@ Source: PyTorch, "torch.library"; "The Custom Operators Manual".
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.library import custom_op
 
 from course.kernels import activation as activations
 from course.kernels import norm
@@ -35,6 +36,8 @@ from course.kernels.reconstruct.ladder import reconstruct as rebuild
 from course.kernels.softmax import softmax as softmax_of
 from course.kernels.softmax import softmax_backward as softmax_gradient_of
 
+#: Holds what is registered, which lives as long as it does.
+LIBRARY = torch.library.Library("course", "FRAGMENT")
 __all__ = ["activation", "gelu", "layer_norm", "reconstruct", "silu", "softmax"]
 
 
@@ -54,34 +57,44 @@ def _empty(x: Tensor, *shape: int) -> Tensor:
 
 _FUNCTORCH = getattr(torch._C, "_functorch", None)
 #: What tells that a part of PyTorch wants to see operators: modes, transforms such as vmap, a
-#: tracer, forward gradients. Where one of these functions is gone, an operator is called always.
-_AT_WORK: tuple[Callable[[], Any], ...] = (
-    getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1),
-    getattr(torch._C, "_len_torch_function_stack", lambda: 1),
-    getattr(torch._C, "_get_tracing_state", lambda: 1),
-    getattr(_FUNCTORCH, "maybe_current_level", lambda: 1),
-    lambda: getattr(torch.autograd.forward_ad, "_current_level", 0) >= 0,
-)
+#: tracer. Where one of these functions is gone, an operator is called always.
+_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
+_function_modes = getattr(torch._C, "_len_torch_function_stack", lambda: 1)
+_tracer = getattr(torch._C, "_get_tracing_state", lambda: 1)
+_transform = getattr(_FUNCTORCH, "maybe_current_level", lambda: 1)
 #: Whether a tensor stands for a batch of them, as in `torch.autograd.grad(is_grads_batched=True)`.
 _is_batch = getattr(_FUNCTORCH, "is_legacy_batchedtensor", lambda tensor: True)
+_TENSORS = frozenset((Tensor, torch.nn.Parameter))  # and no other subclass
+_forward_ad = torch.autograd.forward_ad
+_is_compiling = torch.compiler.is_dynamo_compiling  # other tracers have modes
 
 
-def _is_plain(tensors: Sequence[Tensor]) -> bool:
-    """Whether a call is one that no part of PyTorch besides autograd has to know of."""
-    return (
-        not torch.compiler.is_compiling()
-        and all(type(one) in (Tensor, torch.nn.Parameter) for one in tensors)
-        and not torch.is_autocast_enabled()
-        and not any(found() for found in _AT_WORK)
-        and not any(map(_is_batch, tensors))
-    )
+def _is_recorded(tensors: Sequence[Tensor | None]) -> bool | None:
+    """Whether autograd has to record a call; None where other parts of PyTorch must know of it."""
+    if (
+        _is_compiling()
+        or torch.is_autocast_enabled()
+        or _modes()
+        or _function_modes()
+        or _tracer()
+        or _transform()
+        or getattr(_forward_ad, "_current_level", 0) >= 0
+    ):
+        return None
+    recorded = False
+    for one in tensors:
+        if one is not None:
+            if type(one) not in _TENSORS or _is_batch(one):
+                return None
+            recorded = recorded or one.requires_grad
+    return recorded and torch.is_grad_enabled()
 
 
-def _check_tangents(tensors: Sequence[Tensor]) -> None:
+def _check_tangents(tensors: Sequence[Tensor | None]) -> None:
     """Refuse forward gradients, of which PyTorch would lose those of an operator in silence."""
     forward = torch.autograd.forward_ad
     if getattr(forward, "_current_level", -1) >= 0 and any(
-        forward.unpack_dual(one).tangent is not None for one in tensors
+        one is not None and forward.unpack_dual(one).tangent is not None for one in tensors
     ):
         raise NotImplementedError(
             "forward gradients (jvp, jacfwd, dual numbers) are not offered: take backward ones, "
@@ -95,13 +108,22 @@ class Operator:
     Parameters
     ----------
     function : callable
-        ``function(*tensors, *options)``, annotated as `custom_op` wants it; gradients are off.
+        ``function(*tensors, *options)``, annotated as `torch.library.infer_schema` wants it.
     looks_like : callable
         Of the same arguments: empty tensors as the results.
     gradients : callable, optional
         ``gradients(ctx, dy)``: of all arguments, by operators.
     save : callable, optional
         ``save(ctx, inputs, output)`` keeps what `gradients` needs.
+
+    Attributes
+    ----------
+    now : callable
+        The function itself.
+    recorded : callable
+        The same with its gradient, recorded by autograd.
+    registered : torch._ops.OpOverload
+        What PyTorch's dispatcher calls.
     """
 
     def __init__(
@@ -111,32 +133,81 @@ class Operator:
         gradients: Callable[..., Any] | None = None,
         save: Callable[..., Any] | None = None,
     ):
-        self.now = function
-
-        @functools.wraps(function)
-        def without_gradient(*inputs: Any) -> Any:
-            with torch.no_grad():
-                return function(*inputs)
-
         name = function.__name__.strip("_")
-        registered = custom_op(f"course::{name}", without_gradient, mutates_args=())
-        registered.register_fake(looks_like)
+        #: How many of the arguments are tensors, or None in place of one; they come first.
+        self.count = sum("Tensor" in kind for kind in _annotations(function))
+        if gradients is None:
+            gradients, save = _refusal(name), _keep_nothing
+        self.now = function
+        self.recorded = _recorded(function, gradients, save)
+        schema = torch.library.infer_schema(function, mutates_args=())
+        LIBRARY.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))  # as opcheck finds
+        LIBRARY.impl(name, _without_gradient(function), "CompositeExplicitAutograd")
+        torch.library.register_fake(f"course::{name}", looks_like, lib=LIBRARY)
         self.registered = getattr(torch.ops.course, name).default
-        self.recorded: Callable[..., Any] = self.registered
-        if gradients is not None:
-            registered.register_autograd(gradients, setup_context=save)
-            self.recorded = _recorded(function, gradients, save)
+        self._seen = _dispatched(self.registered, gradients, save)
+        LIBRARY.impl(name, self._from_dispatcher, "Autograd", with_keyset=True)
+        #: The dispatcher. torch.compile's programs call `registered`, which calls this: they go the
+        #: short way, too. Where PyTorch has it under another name, they go through the dispatcher.
+        self._dispatch = getattr(self.registered, "_op", None)
+        if self._dispatch is not None:
+            self.registered._op = self._from_program
 
-    def __call__(self, x: Tensor, *others: Any) -> Any:
+    def __call__(self, *inputs: Any) -> Any:
         """Call the operator, or what it stands for where nobody can tell."""
-        tensors = [one for one in (x, *others) if isinstance(one, Tensor)]
-        if not _is_plain(tensors):
-            if not torch.compiler.is_compiling():
-                _check_tangents(tensors)
-            return self.registered(x, *others)
-        if torch.is_grad_enabled() and any(one.requires_grad for one in tensors):
-            return self.recorded(x, *others)
-        return self.now(x, *others)
+        recorded = _is_recorded(inputs[: self.count])
+        if recorded is None:
+            if not _is_compiling():
+                _check_tangents(inputs[: self.count])
+            return self.registered(*inputs)
+        return self.recorded(*inputs) if recorded else self.now(*inputs)
+
+    def _from_program(self, *inputs: Any, **named: Any) -> Any:
+        """The same for who calls `registered`: gradients that are wanted are the dispatcher's."""
+        if not named and len(inputs) >= self.count and _is_recorded(inputs[: self.count]) is False:
+            return self.now(*inputs)
+        return self._dispatch(*inputs, **named)
+
+    def _from_dispatcher(self, keys: Any, *inputs: Any) -> Any:
+        """The same from within the dispatcher."""
+        tensors = inputs[: self.count]
+        recorded = _is_recorded(tensors)
+        if recorded is not None:
+            return self.recorded(*inputs) if recorded else self.now(*inputs)
+        if torch.is_grad_enabled() and any(
+            one is not None and one.requires_grad for one in tensors
+        ):
+            return self._seen(*inputs, keys)
+        return _below_autograd(self.registered, keys, inputs)
+
+
+def _annotations(function: Callable[..., Any]) -> list[str]:
+    """What a function's arguments are said to be."""
+    return [str(one.annotation) for one in inspect.signature(function).parameters.values()]
+
+
+def _without_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function where autograd is done, but gradients may still be on: front doors refuse."""
+
+    @functools.wraps(function)
+    def without_gradient(*inputs: Any) -> Any:
+        with torch.no_grad():
+            return function(*inputs)
+
+    return without_gradient
+
+
+def _refusal(name: str) -> Callable[..., Any]:
+    """The gradient of what has none."""
+
+    def refuse(ctx: Any, *dy: Tensor) -> None:
+        raise RuntimeError(f"course::{name} has no autograd formula: its gradient is not offered")
+
+    return refuse
+
+
+def _keep_nothing(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
+    """What a gradient needs that is refused."""
 
 
 def _recorded(
@@ -151,11 +222,37 @@ def _recorded(
             save(ctx, inputs, output)
             return output
 
-        @staticmethod
-        def backward(ctx, dy):
-            return gradients(ctx, dy)
+        backward = staticmethod(gradients)
 
-    return Recorded.apply
+    # Function.apply would look for transforms, which nobody calls this with, then do the same
+    return getattr(super(torch.autograd.Function, Recorded), "apply", Recorded.apply)
+
+
+def _below_autograd(operator: Any, keys: Any, inputs: Sequence[Any]) -> Any:
+    """What the dispatcher calls when autograd is done."""
+    with torch._C._AutoDispatchBelowAutograd():
+        return operator.redispatch(keys & torch._C._after_autograd_keyset, *inputs)
+
+
+def _dispatched(
+    operator: Any, gradients: Callable[..., Any], save: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The operator with its gradient, where others see it: called with its dispatch keys last."""
+
+    class Dispatched(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *given):
+            *inputs, keys = given
+            output = _below_autograd(operator, keys, inputs)
+            save(ctx, inputs, output)
+            return output
+
+        @staticmethod
+        def backward(ctx, *dy):
+            found = gradients(ctx, *dy)
+            return (*found, None) if isinstance(found, tuple) else (found, None)
+
+    return Dispatched.apply
 
 
 # --- LayerNorm ------------------------------------------------------------------------------------
@@ -171,14 +268,13 @@ def _layer_norm_backward(
     dy: Tensor, x: Tensor, gamma: Tensor | None, beta: Tensor | None, eps: float,
     activation: str | None, parameters: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    dy, x = dy.contiguous(), x.contiguous()
-    if activation is not None:  # what it was given is computed once more, and not kept
-        before = norm.layer_norm(x, gamma, beta, eps)
-        dy = activations.activation_gradient(dy, before, activation, out=before)
-    found = norm.layer_norm_backward(dy, x, gamma, eps, parameters=parameters)
+    found = norm.layer_norm_backward(
+        dy.contiguous(), x.contiguous(), gamma, eps, parameters, beta=beta, activation=activation
+    )
+    if parameters:
+        return found
     like = x if gamma is None else gamma
-    dx, dgamma, dbeta = (_empty(like, 0) if one is None else one for one in found)
-    return dx, dgamma, dbeta
+    return found[0], _empty(like, 0), _empty(like, 0)
 
 
 def _gradients_look_like(dy, x, gamma, beta, eps, activation, parameters):

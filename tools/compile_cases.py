@@ -17,6 +17,7 @@ from course.kernels import activation, convolution, linear, norm, products, reco
 from course.kernels.arrays import WORDS
 from course.kernels.convolution import function_of
 from course.kernels.norm import Form
+from course.kernels.norm import backward as norm_backward
 from course.kernels.softmax import backward as softmax_backward
 from course.kernels.softmax import forward as softmax
 from course.kernels.svd import blocks, qr
@@ -33,7 +34,6 @@ _FACTORS = f"{_TWO}, {_ONE}, {_TWO}, int64, {_TWO}"
 _MANY = f"{_THREE}, {_TWO}, {_THREE}, int64, {_THREE}"
 _PARTS = f"{{word}}[:, :, ::1], {{word}}[:, :, ::1], {_ONE}, {_ONE}, {_TWO}"
 _MANY_PARTS = f"{{word}}[:, :, :, ::1], {{word}}[:, :, :, ::1], {_TWO}, {_TWO}, {_THREE}"
-_NORM_BACK = f"{_TWO}, {_TWO}, {_ONE}, float32"
 _LINEAR = f"void({_TWO}, {_TWO}, {_ONE}, {_TWO})"
 _BLOCKS = f"void({_THREE}, {_THREE}, {_ONE}, int32, {_ONE}, {_FLAGS})"
 _SPLIT_WORDS = {"halves": "uint32", "tf32": "float32"}
@@ -49,9 +49,7 @@ SIGNATURES: dict[str, str] = {
     "activation.multiply": f"void({_ONE}, {_ONE}, {_ONE})",
     "norm.first_steps.*": f"void({_TWO}, {_ONE}, {_ONE}, float32, {_TWO})",
     "norm.ladder.shifted_factors": f"void({_ONE}, {_ONE}, {_ONE}, {_ONE})",
-    "norm.backward.backward_of_rows": f"void({_NORM_BACK}, {_TWO}, {_TWO})",
-    "norm.backward.backward_of_columns": f"void({_TWO}, {_TWO}, {_TWO}, {_TWO}, {_TWO})",
-    "norm.backward.column_sums": f"void({_TWO}, {_ONE})",
+    "norm.backward.column_sums": f"void({_THREE}, {_ONE}, {_ONE})",
     "transpose.*": f"void({_TWO}, {_TWO})",
     "spectral.layers.layer_norm": f"void({_TWO}, {_ONE}, {_ONE}, {_TWO})",
     "spectral.layers.linear": _LINEAR,
@@ -157,10 +155,19 @@ NORM_LENGTHS = {
 def of_norm() -> Iterator[Case]:
     """LayerNorm, for a shape and a form."""
     yield Case("norm: activate, gelu", norm.activate("gelu"), f"void({_TWO})")
+    given = f"{_TWO}, {_TWO}, {_ONE}, {_ONE}"
+    for function in (None, "gelu"):
+        kernels = norm_backward.backward_of_rows, norm_backward.backward_of_columns
+        rows, columns = (kernel(function) for kernel in kernels)
+        label = "" if function is None else f", {function}"
+        yield Case(
+            f"norm: backward of rows{label}", rows, f"void({given}, float32, {_TWO}, {_TWO})"
+        )
+        yield Case(f"norm: backward of columns{label}", columns, f"void({given}, {_TWO}, {_THREE})")
     for kind, lengths in NORM_LENGTHS.items():
-        rows, columns, sums = WORDS[kind][:, ::1], WORDS[kind][::1], float32[:, ::1]
+        rows, columns, sums = WORDS[kind][:, ::1], WORDS[kind][::1], float32[:, :, ::1]
         types = void(rows, columns, columns, float32, rows)
-        back = void(rows, rows, columns, float32, rows, sums, sums)
+        back = void(rows, rows, columns, columns, float32, rows, sums)
         for length, aligned in lengths:
             where = f"{length}{'' if aligned else ' unaligned'}, {kind}"
             step = norm.LADDER[norm.method_for("auto", length, aligned, kind, given=(0, False))]
@@ -173,9 +180,12 @@ def of_norm() -> Iterator[Case]:
                     yield Case(f"{name}, kept in L2", kernel, types, (8, 0))
             if length <= norm.BACKWARD_THREADS * norm.BACKWARD_ELEMENTS[aligned][-1]:
                 shape = norm.backward_shape(length, aligned)
-                form = Form(kind, aligned, shape.full(length, aligned))
-                kernel = norm.backward_in_registers(shape, form, True)
-                yield Case(f"norm: backward, {where}", kernel, back)
+                full = shape.full(length, aligned)
+                for function in (None, "gelu"):
+                    form = Form(kind, aligned, full, beta=function is not None, activation=function)
+                    kernel = norm.backward_in_registers(shape, form, True)
+                    label = "" if function is None else f", {function}"
+                    yield Case(f"norm: backward{label}, {where}", kernel, back)
             if kind == "float32" and length > norm.ALONE[aligned]:
                 form = Form(kind, aligned, activation="gelu", shifted=not aligned)
                 shape = norm.split_shape(length, 2**18, form.shifted)

@@ -193,6 +193,11 @@ class Packed:
         """Launch on this stream from now on."""
         self.configuration.stream = self.queue = queue
 
+    def share(self, slots: Any) -> None:
+        """Take addresses from the slots of another launch, which is given them first."""
+        self.slots = slots
+        self._pointed()
+
     def copy(self) -> Packed:
         """The same with addresses and a stream of its own, for another thread, say."""
         other = object.__new__(Packed)

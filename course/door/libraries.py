@@ -36,6 +36,8 @@ class Library:
 
     name, on_device = "NumPy", False
     waits = False  # for its scalars the GPU is waited for
+    #: Whether a graph is captured on the caller's stream: asked of a library that lends.
+    is_captured: Callable[[], bool] = staticmethod(lambda: False)
     #: Its allocator has memory for a call at next to no cost, in the order of the stream, and keeps
     #: what it gave during its own captures with the graph; so workspaces that need not hold zeros
     #: are asked for in each call.
@@ -164,6 +166,9 @@ class TorchArrays(Tensors):
         self.torch = torch
         self.stream = getattr(torch._C, "_cuda_getCurrentRawStream", self._current)
         self.address = torch.Tensor.data_ptr
+        self.is_captured = getattr(
+            torch._C, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing
+        )
         #: What torch.compile's programs make memory with, on the current device: half the cost.
         guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
         self.strided = getattr(guards, "_empty_strided_cuda", None)
@@ -188,7 +193,7 @@ class TorchArrays(Tensors):
 
     def is_captured_by_others(self, address: int) -> bool:
         """Whether a graph is captured, and not by PyTorch, which gives each a pool of memory."""
-        if not self.torch.cuda.is_current_stream_capturing():
+        if not self.is_captured():
             return False
         try:
             segments = self.torch.cuda.memory_snapshot()
@@ -304,20 +309,19 @@ def _look_simulated(array: Any) -> tuple[tuple, int]:
     return ("numba", array.shape, array.strides, array.dtype, SIMULATED, False), 0
 
 
-def _look_torch(array: Any) -> tuple[tuple, int]:
-    device = array.get_device()
-    if device < 0:
-        flag = array.requires_grad and _torch_grad()
-        return ("torch on host", array.shape, array.stride(), array.dtype, device, flag), 0
-    steps = None if array.is_contiguous() else array.stride()
-    flag = array.requires_grad and _torch_grad()
-    return ("torch", array.shape, steps, array.dtype, device, flag), array.data_ptr()
-
-
-def _torch_grad() -> bool:
+def _look_torch() -> Callable[[Any], tuple[tuple, int]]:
     import torch
 
-    return torch.is_grad_enabled()
+    records = torch.is_grad_enabled
+
+    def look(array: Any) -> tuple[tuple, int]:
+        device, flag = array.get_device(), array.requires_grad and records()
+        if device < 0:
+            return ("torch on host", array.shape, array.stride(), array.dtype, device, flag), 0
+        steps = None if array.is_contiguous() else array.stride()
+        return ("torch", array.shape, steps, array.dtype, device, flag), array.data_ptr()
+
+    return look
 
 
 def _look_foreign(array: Any) -> tuple[tuple, int]:
@@ -340,7 +344,7 @@ def look_for(array: Any) -> Callable[[Any], tuple[tuple, int]] | None:
     if isinstance(array, np.ndarray):
         look = _look_numpy
     elif hasattr(array, "untyped_storage") and hasattr(array, "get_device"):  # or a subclass
-        look = _look_torch
+        look = _look_torch()
     elif package == "cupy" and hasattr(array, "__cuda_array_interface__"):
         look = _look_cupy
     elif hasattr(array, "_memory") and hasattr(array, "copy_to_host"):

@@ -128,6 +128,7 @@ class PackedPlan:
             about.library.maker((one.nbytes,), np.dtype(np.uint8), about.device)
             for one in workspaces
         ]
+        self.are_lent = about.library.lends and not any(one.zeros for one in workspaces)
         self.lock = about.lock
         self.library, self.device = about.library, about.device
         self.stream, self.address = self.library.stream, self.library.address
@@ -142,14 +143,53 @@ class PackedPlan:
         if about.others or about.named or packing.are_many():
             return self._in_full
         one = len(about.results) == len(self.launches) == 1
-        if self.workspaces or about.door.scalar or not one:
+        kept = self.workspaces and not self.are_lent
+        if about.door.scalar or kept or any(packed.moved for packed in self.launches):
             return self._on_one_stream
-        return self._launched(*self.launches)
+        if one and not self.workspaces:
+            return self._launched(*self.launches)
+        return self._launched_in_turn()
+
+    def _launched_in_turn(self) -> Callable[..., Any]:
+        """A function for several launches or results, which share their slots."""
+        if not self.launches:
+            return self._on_one_stream
+        in_full, lock, current, device = self._in_full, self.lock, self.stream, self.device
+        launches, makers, lends, address = self.launches, self.makers, self.lends, self.address
+        slots, is_captured = launches[0].slots, self.library.is_captured
+        for packed in launches[1:]:
+            packed.share(slots)
+
+        def call(
+            arrays: Sequence[Array], addresses: list[int], out: Array | None, stream: Any
+        ) -> Any:
+            if stream is not None:
+                return in_full(arrays, addresses, out, stream)
+            results = [] if out is None else [out]
+            for make in makers:
+                result = None if make is None else make()
+                results.append(result)
+                addresses.append(0 if result is None else address(result))
+            queue = current(device)
+            with lock:
+                rooms = [lend() for lend in lends]  # held until all is launched: others ask, too
+                if rooms and is_captured():
+                    rooms = self._lent(queue)
+                for room in rooms:
+                    addresses.append(address(room))
+                slots[:] = addresses
+                for packed in launches:
+                    if queue != packed.queue:
+                        packed.go_to(queue)
+                    status = packed.launch(*packed.where)
+                    if status:
+                        packed.again(status)
+            return tuple(results) if len(results) > 1 else results[0]
+
+        return call
 
     def _launched(self, packed: packing.Packed) -> Callable[..., Any]:
         """A function for one launch and one result."""
-        if packed.moved:
-            return self._on_one_stream
         in_full, lock, current, device = self._in_full, self.lock, self.stream, self.device
         address = self.address
         make = self.makers[0] if self.makers else None
@@ -221,7 +261,7 @@ class PackedPlan:
         """The workspaces of a stream, of the graph that is captured on it, or of this call."""
         if not self.workspaces:
             return []
-        if self.library.lends and not any(one.zeros for one in self.workspaces):
+        if self.are_lent:
             return self._lent(queue)
         key = (queue, threading.get_ident() if queue == PER_THREAD else 0)
         rooms = self.rooms.get(key)

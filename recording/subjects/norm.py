@@ -241,13 +241,13 @@ def backward(bench, data):
 def all_of(launches):
     """The launches of a way back as a function of (dy, x, gamma, dx); sums are kept where they are.
 
-    The first takes (dy, x, gamma, eps, dx, ...), one of the others dy and x once more.
+    The first takes (dy, x, gamma, beta, eps, dx, ...), one of the others dy and x once more.
     """
-    (first, (_, _, _, eps, _, *scratch)), *rest = launches
+    (first, (_, _, _, beta, eps, _, *scratch)), *rest = launches
 
     def call(dy, x, gamma, dx):
-        first(dy, x, gamma, eps, dx, *scratch)
+        first(dy, x, gamma, beta, eps, dx, *scratch)
         for launch, arguments in rest:
-            launch(*((dy, x, *arguments[2:]) if len(arguments) == 5 else arguments))
+            launch(*((dy, x, *arguments[2:]) if len(arguments) == 6 else arguments))
 
     return call

@@ -475,11 +475,12 @@ def test_blocks_that_walk_over_many_rows_race_with_nobody(rng, shape):
     rows, columns, blocks = 37, shape.longest - 4, 3
     x, gamma, _ = inputs(rng, rows, columns)
     dy, dx = inputs(rng, rows, columns)[0], np.full_like(x, np.nan)
-    sums = [np.full((blocks * shape.rows, columns), np.nan, np.float32) for _ in range(2)]
-    kernel = backward_in_registers(shape, Form(), True)
-    report = trace(kernel, blocks, shape.threads, dy, x, gamma, np.float32(1e-5), dx, *sums)
+    sums = np.full((2, blocks * shape.rows, columns), np.nan, np.float32)
+    kernel = backward_in_registers(shape, Form(beta=False), True)
+    none, eps = np.zeros(1, np.float32), np.float32(1e-5)
+    report = trace(kernel, blocks, shape.threads, dy, x, gamma, none, eps, dx, sums)
     assert not [finding for finding in report.findings if finding.is_error]
-    assert_gradients((dx, sums[0].sum(0), sums[1].sum(0)), dy, x, gamma)
+    assert_gradients((dx, *sums.sum(1)), dy, x, gamma)
 
 
 @pytest.mark.parametrize("method", norm.BACKWARD)

@@ -5,6 +5,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
 from course import backend  # noqa: E402
 from course import torch as operators  # noqa: E402
 
@@ -40,6 +42,11 @@ OPERATORS = {
         lambda: (tensor(2, 3, 7),),
         operators.layer_norm,
         lambda x: F.layer_norm(x, (7,)),
+    ),
+    "layer_norm, silu, no beta": (
+        lambda: (tensor(2, 3, COLUMNS), tensor(COLUMNS, seed=1)),
+        lambda x, g: operators.layer_norm(x, g, activation="silu"),
+        lambda x, g: F.silu(F.layer_norm(x, (COLUMNS,), g)),
     ),
     "softmax": (
         lambda: (tensor(ROWS, COLUMNS),), operators.softmax, lambda x: F.softmax(x, -1)
@@ -85,7 +92,8 @@ def test_bfloat16_is_within_a_rounding_of_float64_for_each_step(name):
     y.backward(dy)
     wanted.backward(dy.double())
     found = [y, *(x.grad for x in inputs)]
-    steps = 1 if name == "layer_norm" else 3  # gradients are of results that were rounded, too
+    # the gradient of softmax is of a result that was rounded, too
+    steps = 3 if name == "softmax" else 1
     for one, right in zip(found, [wanted, *(x.grad for x in exact)], strict=True):
         assert one.dtype == torch.bfloat16
         assert (one.double() - right).abs().max() <= steps * 2**-8 * right.abs().max()
@@ -103,6 +111,7 @@ def test_opcheck_finds_nothing(name, dtype):
         "layer_norm": (ops.layer_norm, (*inputs, 1e-5, None)),
         "layer_norm, gelu": (ops.layer_norm, (*inputs, 1e-5, "gelu")),
         "layer_norm, no factors": (ops.layer_norm, (*inputs, None, None, 1e-5, None)),
+        "layer_norm, silu, no beta": (ops.layer_norm, (*inputs, None, 1e-5, "silu")),
         "softmax": (ops.softmax, inputs),
         "gelu": (ops.activation, (*inputs, "gelu")),
         "gelu, tanh": (ops.activation, (*inputs, "gelu tanh")),
@@ -111,6 +120,59 @@ def test_opcheck_finds_nothing(name, dtype):
     }
     operator, arguments = calls[name]
     torch.library.opcheck(operator, arguments)
+
+
+def test_the_way_back_of_a_layer_with_an_activation_is_one_front_door(monkeypatch):
+    doors = []
+
+    def noted(name):
+        door = getattr(operators.norm, name)
+        monkeypatch.setattr(
+            operators.norm, name, lambda *given, **how: doors.append(name) or door(*given, **how)
+        )
+
+    noted("layer_norm")
+    noted("layer_norm_backward")
+    monkeypatch.setattr(operators.activations, "activation_gradient", None)
+    given, ours, _ = OPERATORS["layer_norm, gelu"]
+    ours(*given()).sum().backward()
+    assert doors == ["layer_norm", "layer_norm_backward"]
+
+
+def test_programs_go_without_the_dispatcher_unless_someone_must_know():
+    operator, asked = operators.LAYER_NORM, []
+    dispatch = operator._dispatch
+
+    def noted(*inputs, **named):
+        asked.append(inputs)
+        return dispatch(*inputs, **named)
+
+    call = torch.ops.course.layer_norm.default
+    x, gamma = tensor(3, 8, grad=False), tensor(8, seed=1, grad=False)
+    wanted = F.gelu(F.layer_norm(x, (8,), gamma))
+    operator._dispatch = noted
+    try:
+        assert torch.allclose(call(x, gamma, None, 1e-5, "gelu"), wanted, atol=1e-5)
+        assert not asked  # as torch.compile's programs call it
+        with torch.no_grad():
+            call(x.clone().requires_grad_(), gamma, None, 1e-5, "gelu")
+        assert not asked
+        named = {"x": x, "gamma": gamma, "beta": None, "eps": 1e-5, "activation": "gelu"}
+        assert torch.allclose(call(**named), wanted, atol=1e-5) and len(asked) == 1
+        y = call(x.clone().requires_grad_(), gamma, None, 1e-5, "gelu")
+        assert len(asked) == 2 and y.requires_grad
+        seen = []
+
+        class Seeing(TorchDispatchMode):
+            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+                seen.append(function)
+                return function(*args, **(kwargs or {}))
+
+        with Seeing():
+            operators.layer_norm(x, gamma, activation="gelu")
+        assert seen == [call]
+    finally:
+        operator._dispatch = dispatch
 
 
 def test_only_what_is_wanted_gets_a_gradient():
@@ -145,6 +207,10 @@ def test_second_derivatives_are_refused_or_right():
 
 
 def test_forward_gradients_are_refused():
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(torch.ones(3, 8), torch.ones(3, 8))
+        with pytest.raises(NotImplementedError, match="take backward ones"):
+            operators.layer_norm(dual.to(DEVICE))  # without gamma and beta
     x = tensor(3, 8, grad=False)
     for call in (torch.func.jvp, lambda f, x, v: torch.func.jacfwd(f)(*x)):
         with pytest.raises(NotImplementedError, match="take backward ones"):

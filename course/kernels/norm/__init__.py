@@ -1,14 +1,12 @@
 """LayerNorm: a ladder of ten steps and its front doors, and the way back."""
 
 from course.kernels.launching import room
-from course.kernels.norm.backward import (
-    BACKWARD,
+from course.kernels.norm.backward import BACKWARD, layer_norm_backward, prepared_backward
+from course.kernels.norm.backward_registers import (
     BACKWARD_ELEMENTS,
     BACKWARD_THREADS,
     backward_in_registers,
     backward_shape,
-    layer_norm_backward,
-    prepared_backward,
 )
 from course.kernels.norm.first_steps import ACTIVATIONS, REGISTERS, Form, Launch, NormStep, RowShape
 from course.kernels.norm.ladder import (

@@ -2,7 +2,7 @@
 
 Each step stands beside its launch: 1 to 5 in `course.kernels.norm.first_steps`, 6, 7 and 9 in
 `course.kernels.norm.registers`, 8 in `course.kernels.norm.long_rows`. Gradients are in
-`course.kernels.norm.backward`.
+`course.kernels.norm.backward` and `course.kernels.norm.backward_registers`.
 
 >>> y = layer_norm(x, gamma, beta)                          # NumPy in, NumPy out
 >>> layer_norm(x, gamma, beta, out=y, activation="gelu")    # CuPy or Numba arrays stay there
@@ -109,9 +109,7 @@ def _result(
 ) -> Result:
     check_rows(x, {"gamma": gamma, "beta": beta}, eps)
     known(method, "method", ("auto", *LADDER))
-    if activation not in tuple(ACTIVATIONS):
-        names = ", ".join(map(repr, ACTIVATIONS))
-        raise ValueError(f"there is no activation {activation!r}: choose one of {names}")
+    check_activation(activation)
     return x.shape, x.dtype
 
 
@@ -268,6 +266,13 @@ def activate(activation: str) -> Callable:
 
 
 # --- what is given --------------------------------------------------------------------------------
+
+
+def check_activation(activation: str | None) -> None:
+    """Refuse what is no activation."""
+    if activation not in tuple(ACTIVATIONS):
+        names = ", ".join(map(repr, ACTIVATIONS))
+        raise ValueError(f"there is no activation {activation!r}: choose one of {names}")
 
 
 def check_rows(x: Seen, factors: dict[str, Seen | None], eps: float) -> int:

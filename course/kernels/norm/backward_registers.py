@@ -1,0 +1,245 @@
+"""The way back through LayerNorm in one kernel: a block walks over rows, with both in registers.
+
+A thread has a few columns of each row, of x and of dy, and keeps its columns' sums for dgamma and
+dbeta in registers, too, from row to row. The formulas are in `course.kernels.norm.backward`.
+
+Where an activation follows the normalisation, its gradient comes first: what it was given, hat *
+gamma + beta, is computed once more, and never written. That takes a row's mean and scale before the
+sums of dy can begin, so two barriers a row where there is one without.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+
+from numba import float32, int32, int64
+
+from course.backend import cuda
+from course.kernels.activation import FUNCTIONS
+from course.kernels.norm.first_steps import Form, RowShape
+from course.kernels.norm.registers import ROW_THREADS, pieces, power_above, short_shape
+from course.kernels.warps import WARP, lanes_sum
+
+
+@cuda.jit(device=True)
+def as_it_is(grad, x):
+    """The gradient of no activation."""
+    return grad
+
+
+#: Gradients of what may follow the normalisation, by name: of what comes back and what was given.
+SLOPES: dict[str | None, Callable] = {
+    None: as_it_is,
+    **{name: gradient for name, (_, gradient) in FUNCTIONS.items()},
+}
+
+BACKWARD_SHORT = 256  # columns up to which a block has several rows; their sums take registers, too
+BACKWARD_THREADS = 512  # of a row, at most
+BACKWARD_ELEMENTS = {True: (8, 16), False: (8,)}
+BLOCKS = 4  # for each multiprocessor: they walk over the rows
+
+
+def backward_shape(columns: int, aligned: bool = True) -> RowShape:
+    """The shape of a block that has rows of this length of dy and x, and its sums, in registers.
+
+    Raises
+    ------
+    ValueError
+        When the rows are too long.
+    """
+    if columns <= BACKWARD_SHORT:
+        return short_shape(columns)
+    for elements in BACKWARD_ELEMENTS[aligned]:
+        for threads in ROW_THREADS:
+            if threads <= BACKWARD_THREADS and threads * elements >= columns:
+                return RowShape(threads, 1, elements)
+    raise ValueError(
+        f"two rows of {columns:,} numbers are too long for a block's registers, which hold "
+        f"{BACKWARD_THREADS * BACKWARD_ELEMENTS[aligned][-1]:,} of each: choose the method "
+        "'two kernels' or 'auto'"
+    )
+
+
+@functools.cache
+def backward_in_registers(shape: RowShape, form: Form, parameters: bool) -> Callable:
+    """The kernel (dy, x, gamma, beta, eps, dx, some) of method "registers".
+
+    beta is read where the form has an activation.
+
+    some : (2, blocks * shape.rows, columns) float32
+        Receives sums over some of the rows, for dgamma and then for dbeta, where `parameters` is
+        true.
+
+    Launch with ``shape.threads`` threads and any number of blocks. One barrier a row: a warp's sums
+    are about its own mean and moved to the row's when they are merged. With an activation two. The
+    shared arrays of two rows take turns, so no thread overwrites what another still reads.
+    """
+    part = pieces(shape, form)
+    take, put, bring = part.take, part.put, part.bring
+    added, squared, of_warp = part.added, part.squared, part.of_warp
+    row_threads, rows, elements = shape.row_threads, shape.rows, shape.elements
+    full, wide, slope = form.full, 4 if form.aligned else 1, SLOPES[form.activation]
+    parts, warps = shape.parts(form.aligned), max(row_threads // WARP, 1)
+    add_lanes = lanes_sum(min(row_threads, WARP))
+    near_warps = power_above(warps)
+    add_warps = lanes_sum(near_warps)
+    own = pieces(shape, Form("float32", form.aligned, full)).put  # for the float32 sums
+
+    def near(there: bool, missing: float) -> Callable:
+        missing = float32(missing)
+
+        @cuda.jit(device=True)
+        def near_factors(array, p, columns, thread, factors):
+            """A part of gamma or beta, or what stands for it; zeros beyond the end of the row."""
+            column = int64(thread) * wide + p * row_threads * wide
+            here = p < full or column < columns
+            for e in range(wide):
+                factors[e] = missing
+            if there:
+                take(array, column if p < full else min(column, int64(columns - wide)), factors, 0)
+            for e in range(wide):
+                factors[e] = factors[e] if here else float32(0)
+
+        return near_factors
+
+    near_gamma, near_beta = near(form.gamma, 1), near(form.beta, 0)
+
+    @cuda.jit(device=True)
+    def go_back(values, gradients, mean, scale, gamma, beta, columns, thread):
+        """The gradients before the activation, in place, from those behind it."""
+        factors, shifts = cuda.local.array(4, float32), cuda.local.array(4, float32)
+        for p in range(parts):
+            near_gamma(gamma, p, columns, thread, factors)
+            near_beta(beta, p, columns, thread, shifts)
+            for e in range(wide):
+                hat = (values[p * wide + e] - mean) * scale
+                given = hat * factors[e] + shifts[e]
+                gradients[p * wide + e] = slope(gradients[p * wide + e], given)
+
+    @cuda.jit(device=True)
+    def sums(values, gradients, mean, gamma, columns, thread):
+        """The sums of g = dy * gamma and of g * (x - mean)."""
+        factors = cuda.local.array(4, float32)
+        plain, turned = float32(0), float32(0)
+        for p in range(parts):
+            near_gamma(gamma, p, columns, thread, factors)
+            for e in range(wide):
+                g = gradients[p * wide + e] * factors[e]
+                plain += g
+                turned += g * (values[p * wide + e] - mean)
+        return add_lanes(plain), add_lanes(turned)
+
+    @cuda.jit(device=True)
+    def put_down(a, b, shared, side, first, thread):
+        """Two numbers of each warp, for all others."""
+        if thread % int32(WARP) == 0:
+            warp = thread // int32(WARP)
+            shared[side, first, warp], shared[side, first + 1, warp] = a, b
+
+    @cuda.jit(device=True)
+    def merged_moments(shared, side, columns, thread):
+        """The row's mean and squares from those of its warps, and how far this lane's mean is."""
+        place = thread % int32(near_warps)
+        other, here = min(place, int32(warps - 1)), place < warps
+        weight = of_warp(other, columns) if here else float32(0)
+        mean = add_warps(shared[side, 0, other] * weight) / float32(columns)
+        moved = shared[side, 0, other] - mean
+        square = shared[side, 1, other] if here else float32(0)
+        return mean, add_warps(square + moved * weight * moved), moved
+
+    @cuda.jit(device=True)
+    def merged_sums(moved, shared, side, thread):
+        """The row's sums from those of its warps, whose means were `moved` from the row's."""
+        place = thread % int32(near_warps)
+        other, here = min(place, int32(warps - 1)), place < warps
+        plain = shared[side, 2, other] if here else float32(0)
+        turned = shared[side, 3, other] if here else float32(0)
+        turned = add_warps(turned + plain * moved)
+        return add_warps(plain), turned
+
+    if form.activation is None:
+
+        @cuda.jit(device=True)
+        def row_sums(values, gradients, mean, square, eps, gamma, beta, columns, thread, shared,
+                     side):  # fmt: skip
+            plain, turned = sums(values, gradients, mean, gamma, columns, thread)
+            if warps > 1:
+                put_down(mean, square, shared, side, 0, thread)
+                put_down(plain, turned, shared, side, 2, thread)
+                cuda.syncthreads()
+                mean, square, moved = merged_moments(shared, side, columns, thread)
+                plain, turned = merged_sums(moved, shared, side, thread)
+            scale = float32(1) / math.sqrt(square / float32(columns) + eps)
+            return mean, scale, plain, turned
+
+    else:
+
+        @cuda.jit(device=True)
+        def row_sums(values, gradients, mean, square, eps, gamma, beta, columns, thread, shared,
+                     side):  # fmt: skip
+            if warps > 1:
+                put_down(mean, square, shared, side, 0, thread)
+                cuda.syncthreads()
+                mean, square, _ = merged_moments(shared, side, columns, thread)
+            scale = float32(1) / math.sqrt(square / float32(columns) + eps)
+            go_back(values, gradients, mean, scale, gamma, beta, columns, thread)
+            plain, turned = sums(values, gradients, mean, gamma, columns, thread)
+            if warps > 1:
+                put_down(plain, turned, shared, side, 2, thread)
+                cuda.syncthreads()
+                plain, turned = merged_sums(float32(0), shared, side, thread)
+            return mean, scale, plain, turned
+
+    @cuda.jit(device=True)
+    def save(some, which, row, sums_of, columns, thread):
+        for p in range(parts):
+            column = int64(thread) * wide + p * row_threads * wide
+            if p < full or column < columns:
+                own(some, (which, row, column), sums_of, p * wide)
+
+    @cuda.jit(max_registers=shape.max_registers)
+    def layer_norm_backward(dy, x, gamma, beta, eps, dx, some):
+        shared = cuda.shared.array((2, 4, warps), float32)
+        values = cuda.local.array(elements, float32)
+        gradients = cuda.local.array(elements, float32)
+        factors = cuda.local.array(4, float32)
+        of_gamma = cuda.local.array(elements, float32)
+        of_beta = cuda.local.array(elements, float32)
+        t = int32(cuda.threadIdx.x)
+        thread, slot = t % int32(row_threads), t // int32(row_threads)
+        columns, last, side = int32(x.shape[1]), int32(x.shape[0] - 1), int32(0)
+        for e in range(elements):
+            of_gamma[e], of_beta[e] = float32(0), float32(0)
+        for first in range(cuda.blockIdx.x * rows, x.shape[0], cuda.gridDim.x * rows):
+            wanted = int32(first) + slot
+            row = min(wanted, last)
+            bring(x, row, 0, columns, thread, values)
+            bring(dy, row, 0, columns, thread, gradients)
+            count = float32(columns)
+            if warps > 1:
+                count = max(of_warp(t // int32(WARP), columns), float32(1))
+            mean = add_lanes(added(values, 0, columns, thread)) / count
+            square = add_lanes(squared(values, 0, columns, thread, mean))
+            mean, scale, plain, turned = row_sums(
+                values, gradients, mean, square, eps, gamma, beta, columns, thread, shared, side
+            )
+            side = int32(1) - side
+            plain, turned = plain / float32(columns), turned * scale / float32(columns)
+            for p in range(parts):
+                column, n = int64(thread) * wide + p * row_threads * wide, p * wide
+                here = wanted <= last and (p < full or column < columns)
+                near_gamma(gamma, p, columns, thread, factors)
+                for e in range(wide):
+                    hat = (values[n + e] - mean) * scale
+                    if parameters and here:
+                        of_gamma[n + e] += gradients[n + e] * hat
+                        of_beta[n + e] += gradients[n + e]
+                    values[n + e] = scale * (gradients[n + e] * factors[e] - plain - hat * turned)
+                if here:
+                    put(dx, (row, column), values, n)
+        if parameters:
+            place = int32(cuda.blockIdx.x * rows) + slot
+            save(some, 0, place, of_gamma, columns, thread)
+            save(some, 1, place, of_beta, columns, thread)
+
+    return layer_norm_backward
