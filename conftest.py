@@ -92,6 +92,8 @@ def pytest_collection_finish() -> None:
     # what is there now stays; to look through it again and again takes a tenth of the time
     gc.collect()
     gc.freeze()
+    # what tests leave, Numba's compilations above all, is looked through a tenth as often
+    gc.set_threshold(10_000, 20, 50)
 
 
 def _start_kernels_again() -> None:

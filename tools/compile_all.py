@@ -1,6 +1,6 @@
 """Compile every kernel of the course with NVIDIA's compilers; needs no GPU, only the extra compile.
 
-    python -m tools.compile_all [--target sm_75 ...]
+    python -m tools.compile_all [--target sm_75 ...] [--family svd ...]
 
 prints a table and ends with status 1 when a kernel spills registers, has a float64 instruction that
 it is not meant to have, does not compile, or has no types declared here; with 2 without compilers.
@@ -11,9 +11,11 @@ from __future__ import annotations
 import argparse
 import importlib
 import pkgutil
+import re
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from types import FunctionType
 from typing import Any
 
@@ -22,6 +24,7 @@ from numba.core.registry import CPUDispatcher
 from course.compiler import toolchain
 from course.compiler.facts import Compiled, CompilerMissing, compiled
 from course.compiler.real_kernels import is_device_function
+from course.compiler.together import common, compiled_together
 from tools.compile_cases import SIGNATURES, Case, made
 
 TARGETS = ("sm_75", "sm_90")  # a Tesla T4; an H100 or H200
@@ -65,6 +68,11 @@ def kernels() -> Iterator[Case]:
     yield from made()
 
 
+def family(case: Case) -> str:
+    """What kernels have in common: the first word of their names."""
+    return re.split(r"[.:]", case.name)[0]
+
+
 def signature(case: Case) -> str | None:
     """The declared argument types of a case's kernel."""
     if case.declared is not None:
@@ -88,8 +96,8 @@ def complaints(case: Case, facts: Compiled) -> Iterator[str]:
         yield f"{case.name} ({facts.target}) has float64 instructions, {line}"
 
 
-def compile_kernels(targets: tuple[str, ...]) -> list[str]:
-    """Compile everything, print the table, return the complaints."""
+def compile_kernels(targets: tuple[str, ...], families: tuple[str, ...] = ()) -> list[str]:
+    """Compile everything, or these families, print the table, return the complaints."""
     toolchain.require()
     wrong: list[str] = []
     found = list(kernels())
@@ -101,7 +109,11 @@ def compile_kernels(targets: tuple[str, ...]) -> list[str]:
         wrong += [f"{name} is declared and does not exist" for name in sorted(names - known)]
     width = max(len(name) for name in known)
     print(f"{'kernel':{width}}  target  registers  spills  shared  float64 lines    ms")
+    if unknown := sorted(set(families) - {family(case) for case in found}):
+        wrong.append(f"there is no family {', '.join(unknown)}")
     for case in found:
+        if families and family(case) not in families:
+            continue
         if (types := signature(case)) is None:
             wrong.append(f"{case.name} has no argument types in tools/compile_cases.py, SIGNATURES")
             continue
@@ -135,9 +147,13 @@ def main(arguments: list[str] | None = None) -> int:
     """Run from the command line; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--target", action="append", help="such as sm_80; may be repeated")
+    parser.add_argument("--family", action="append", help="such as svd; may be repeated")
     chosen = parser.parse_args(arguments)
+    # Numba meets a kernel once for all targets; around it more may be compiled together
+    joined = nullcontext() if common() else compiled_together()
     try:
-        wrong = compile_kernels(tuple(chosen.target or TARGETS))
+        with joined:
+            wrong = compile_kernels(tuple(chosen.target or TARGETS), tuple(chosen.family or ()))
     except CompilerMissing as error:
         print(error, file=sys.stderr)
         return 2

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 
 from course.compiler.facts import Compiled, CompilerMissing, compiled
+from course.compiler.together import compiled_together
 from course.files import write_whole
 from course.kernels.reconstruct.ladder import LADDER, OLDER
 from lessons.lesson06 import ladder
@@ -47,9 +48,10 @@ def row(name: str, target: str, found: Compiled) -> tuple:
 def text() -> str:
     """The file's text."""
     rows, toolkits = [], set()
-    for name, target, found in steps():
-        rows.append(",".join(map(str, row(name, target, found))))
-        toolkits.add(found.toolkit)
+    with compiled_together():
+        for name, target, found in steps():
+            rows.append(",".join(map(str, row(name, target, found))))
+            toolkits.add(found.toolkit)
     head = [f"# toolkit={', '.join(sorted(toolkits))}", "# command=python -m tools.compile_ladder"]
     return "\n".join([*head, ",".join(COLUMNS), *rows]) + "\n"
 

@@ -7,7 +7,6 @@ from these the occupancy. It needs the extra ``compile`` and no GPU and no insta
 
 from __future__ import annotations
 
-import inspect
 import re
 import weakref
 from collections import Counter
@@ -16,6 +15,7 @@ from types import FunctionType
 from typing import Any
 
 from course.compiler import toolchain
+from course.compiler.arguments import arguments_of, function_of, parameters_of
 from course.compiler.ptx import (
     Instruction,
     access_widths,
@@ -24,7 +24,8 @@ from course.compiler.ptx import (
     resources,
     shared_bytes,
 )
-from course.compiler.real_kernels import RealKernel, is_device_function, origin
+from course.compiler.real_kernels import RealKernel, origin
+from course.compiler.together import answers, common
 from course.compiler.toolchain import CompilerError, CompilerMissing
 from course.measure.occupancy import Occupancy, occupancy
 from warpsim.host import gpus
@@ -259,16 +260,16 @@ def compiled(
     TypeError, ValueError
         For something that is not a kernel, other arguments than it takes, or an unknown target.
     """
-    function, options = _function(kernel)
+    function, options = function_of(kernel)
     if max_registers is None:
         max_registers = options.get("max_registers")
     fast = bool(options.get("fastmath") if fastmath is None else fastmath)
     bounds, lto = options.get("launch_bounds"), options.get("lto") is not False
     source = origin(function)
-    wanted = _parameters(function, source.name)
+    wanted = parameters_of(function, source.name)
     toolchain.capability(target)
     toolchain.require()
-    signature = _signature(kernel, args_or_signature)
+    signature = arguments_of(kernel, args_or_signature)
     if len(signature) != len(wanted):
         raise TypeError(
             f"{source.name} takes {len(wanted)} arguments ({', '.join(wanted)}), "
@@ -295,13 +296,8 @@ class _Making:
     lto: bool = True
 
     def facts(self, max_registers: int | None) -> Compiled:
-        name, what = self.function.__name__, self._what(RealKernel(self.function))
-        if self.lto:
-            codes = toolchain.compile_kernel(*what, **self._options())
-            ptx = toolchain.linked_ptx(codes, name, self.target)
-        else:
-            ptx = toolchain.ptx_before_linking(*what, **self._options())
-            codes = [ptx.encode()]
+        name, codes = self.function.__name__, self._codes()
+        ptx = toolchain.linked_ptx(codes, name, self.target) if self.lto else codes[0].decode()
         sync = "cudaCGSynchronize" in ptx
         log = toolchain.link(codes, name, self.target, max_registers, sync, lto=self.lto)
         used = resources(log)
@@ -325,6 +321,28 @@ class _Making:
             float64_lines=lines,
         )
 
+    def _codes(self) -> list[bytes]:
+        """The linker's input: for optimisation at link time, or PTX."""
+        there, capability = common(), toolchain.capability(self.target)
+        if there is None:
+            return self._translated(RealKernel(self.function))
+        options = self.fastmath, self.launch_bounds, self.lto
+        key = self.function, self.signature, options, answers(capability, self.signature)
+        if key in there.codes:
+            return [toolchain.translate(*there.codes[key], self.target)]
+        with toolchain.translations() as made:
+            functions = there.device_functions(capability)
+            codes = self._translated(RealKernel(self.function, functions=functions))
+        if len(codes) == len(made) == 1:  # no library, which would be its target's
+            there.codes[key] = made[0]
+        return codes
+
+    def _translated(self, real: RealKernel) -> list[bytes]:
+        what, options = self._what(real), self._options()
+        if self.lto:
+            return toolchain.compile_kernel(*what, **options)
+        return [toolchain.ptx_before_linking(*what, **options).encode()]
+
     def with_lines(self, uses_libraries: bool) -> tuple[str, RealKernel]:
         """PTX with line numbers. Apart from the one that is measured: a launch has none.
 
@@ -344,107 +362,3 @@ class _Making:
 
     def _options(self) -> dict[str, Any]:
         return {"fastmath": self.fastmath, "launch_bounds": self.launch_bounds}
-
-
-def _function(kernel: Any) -> tuple[FunctionType, dict[str, Any]]:
-    """The Python function of a kernel, and the options it was declared with."""
-    function = getattr(kernel, "py_func", kernel)
-    if not isinstance(function, FunctionType):
-        inner = getattr(kernel, "kernel", None) or getattr(kernel, "dispatcher", None)
-        if getattr(inner, "py_func", None) is not None:
-            raise TypeError(
-                f"give the kernel without its launch configuration: "
-                f"compiled({inner.py_func.__name__}, ...)"
-            )
-        raise TypeError(
-            f"{kernel!r} is not a kernel: give a function, or one decorated with @cuda.jit"
-        )
-    if is_device_function(kernel):
-        raise TypeError(
-            f"{function.__name__} is a device function: compile a kernel that calls it, with its "
-            "lines in the result"
-        )
-    options = getattr(kernel, "targetoptions", None)
-    options = options if isinstance(options, dict) else {}
-    if options.get("link"):
-        raise TypeError(
-            f"{function.__name__} is declared with link=...: kernels with files of their own to "
-            "link are not compiled here"
-        )
-    return function, options
-
-
-def _parameters(function: FunctionType, name: str) -> list[str]:
-    parameters = inspect.signature(function).parameters.values()
-    if any(one.kind not in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in parameters):
-        raise TypeError(
-            f"{name} has *args, **kwargs or keyword-only arguments: name each one, in order"
-        )
-    return [one.name for one in parameters]
-
-
-# ---------------------------------------------------------------------- argument types
-def _signature(kernel: Any, given: Any) -> tuple[Any, ...]:
-    """Numba types of a kernel's arguments."""
-    from numba.core.errors import NumbaError
-    from numba.core.sigutils import normalize_signature
-    from numba.core.typing.templates import Signature
-
-    if given is None:
-        return _declared(kernel)
-    if isinstance(given, str | Signature):
-        try:
-            types, result = normalize_signature(given)
-        except (NumbaError, SyntaxError, NameError, TypeError, AttributeError) as error:
-            raise TypeError(
-                f"the signature {given!r} cannot be read ({type(error).__name__}: {error}); write "
-                'it like "void(float32[:, :], int32)"'
-            ) from error
-        if result is not None and str(result) != "none":
-            raise TypeError(f"the signature {given!r} returns {result}; a kernel returns nothing")
-        return tuple(types)
-    if not isinstance(given, tuple | list):
-        raise TypeError(
-            f"args_or_signature is a {type(given).__name__}: give the arguments as a tuple, as at "
-            "a launch, or a signature"
-        )
-    return tuple(_type_of(value, position) for position, value in enumerate(given))
-
-
-def _declared(kernel: Any) -> tuple[Any, ...]:
-    known = getattr(kernel, "signatures", None) or ()  # of the simulator's kernels
-    declared = known[0] if len(known) == 1 else None
-    if declared is None:
-        signatures = list(getattr(kernel, "overloads", None) or ())
-        declared = signatures[0] if len(signatures) == 1 else None
-    if declared is None:
-        raise TypeError(
-            "the kernel's argument types are not known: give the arguments of a launch, or a "
-            'signature such as "void(float32[:, :], int32)"'
-        )
-    return tuple(declared)
-
-
-def _type_of(value: Any, position: int) -> Any:
-    """The Numba type of one argument, or of a Numba or NumPy type given in its place."""
-    import numpy as np
-    from numba import from_dtype, types
-
-    if isinstance(value, types.Type):
-        return value
-    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
-        return from_dtype(np.dtype(value))
-    value = getattr(value, "value", value) if _is_directed(value) else value
-    value = getattr(value, "_memory", value)  # the simulator's device arrays
-    kind = toolchain.type_of(value)
-    if kind is None or isinstance(kind, types.UnicodeType):
-        raise TypeError(
-            f"argument {position} is a {type(value).__name__}, which a kernel cannot take: give "
-            "arrays (NumPy or device), numbers and tuples of them, or Numba types"
-        )
-    return kind
-
-
-def _is_directed(value: Any) -> bool:
-    """Whether a value is wrapped in ``cuda.In``, ``cuda.Out`` or ``cuda.InOut``."""
-    return type(value).__name__ in ("In", "Out", "InOut") and hasattr(value, "value")

@@ -84,6 +84,8 @@ class RealKernel:
     ----------
     function : the kernel as written, or a device function
     lineinfo : whether it is to be compiled with line numbers
+    functions : numba.cuda's device functions that are there already, by the functions they are
+        made of; those that are made are added. What is there has no entry in `origins`
 
     Attributes
     ----------
@@ -93,11 +95,16 @@ class RealKernel:
         The sources of the kernel, first, and of the device functions that it calls.
     """
 
-    def __init__(self, function: FunctionType, lineinfo: bool = False):
+    def __init__(
+        self,
+        function: FunctionType,
+        lineinfo: bool = False,
+        functions: dict[FunctionType, Any] | None = None,
+    ):
         self._cuda = importlib.import_module("numba.cuda")
         importlib.import_module("numba.cuda.random")  # a kernel may say cuda.random
         self._lineinfo = lineinfo
-        self._functions: dict[FunctionType, Any] = {}
+        self._functions = {} if functions is None else functions
         self._modules: dict[tuple[ModuleType, frozenset[str]], ModuleType] = {}
         self._files: list[str] = []
         self._rows: list[list[str]] = []

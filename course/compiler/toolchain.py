@@ -253,6 +253,33 @@ def ptx_before_linking(
     return ptx
 
 
+@contextmanager
+def translations() -> Iterator[list[tuple[list[str], dict[str, Any]]]]:
+    """What numba.cuda gives NVVM meanwhile: texts in LLVM's language, and options."""
+    nvvm = importlib.import_module("numba.cuda.cudadrv.nvvm")
+    given: list[tuple[list[str], dict[str, Any]]] = []
+
+    def compile_ir(texts: list[str], **options: Any) -> bytes:
+        given.append((texts, options))
+        return original(texts, **options)
+
+    with _answering:
+        original = nvvm.compile_ir
+        nvvm.compile_ir = compile_ir
+        try:
+            yield given
+        finally:
+            nvvm.compile_ir = original
+
+
+def translate(texts: list[str], options: dict[str, Any], target: str) -> bytes:
+    """What NVVM makes of one of `translations` for a target: the linker's input."""
+    nvvm = importlib.import_module("numba.cuda.cudadrv.nvvm")
+    arch = f"compute_{target.removeprefix('sm_')}"
+    code: bytes = nvvm.compile_ir(texts, **{**options, "arch": arch})
+    return code if "gen-lto" in options else code.strip(b"\0").strip()
+
+
 def _numbers(target: str) -> tuple[Any, ...]:
     """A target as numba-cuda takes it: (7, 5), or (9, 0, "a")."""
     suffix = (target[-1],) if target[-1].isalpha() else ()

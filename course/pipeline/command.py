@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from course.pipeline.stopping import MODULE, called, stoppable
 
 if TYPE_CHECKING:
+    from course.pipeline.line import Line
     from course.pipeline.results import Report
 
 SET_ASIDE = 3  # the status of --strict
@@ -272,7 +273,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"passed over: {printable(told(report.passed_over))}", file=sys.stderr)
     summary(report, sys.stderr if arguments.json else sys.stdout)
     if arguments.json:
-        print(json.dumps(for_machines(report, seconds)))
+        print(json.dumps(for_machines(report, seconds, seen.line)))
     return SET_ASIDE if arguments.strict and (report.skipped or report.unreadable) else 0
 
 
@@ -296,7 +297,7 @@ def summary(report: "Report", file: TextIO) -> None:
     print(*lines, sep="\n", file=file)
 
 
-def for_machines(report: "Report", seconds: float) -> dict[str, Any]:
+def for_machines(report: "Report", seconds: float, line: "Line | None") -> dict[str, Any]:
     """What --json prints: numbers, names and reasons, all of which JSON can hold."""
     from course.pipeline import results
 
@@ -312,6 +313,8 @@ def for_machines(report: "Report", seconds: float) -> dict[str, Any]:
         "engine": report.engine,
         "seconds": seconds,
         "images_per_second": (images - report.kept) / seconds if seconds else None,
+        "processes": len(line.crew) if line is not None and line.crew is not None else 0,
+        "seconds_of_stages": dict(line.seconds) if line is not None else {},
         "means": [asdict(its) for its in results.means(report.qualities)],
         "out": str(report.out),
     }

@@ -47,10 +47,13 @@ def choose_engine(engine: str, gpus: int | None = None) -> tuple[str, str]:
         raise ImageError(f"--gpus and --engine {engine} contradict each other")
     if engine == "numpy":
         return "numpy", "NumPy on the CPU"
-    if engine == "small":
-        if read_driver().devices:
+    if engine in ("auto", "small") and not gpus:
+        driver = read_driver()
+        if not driver.devices:  # what looks for a GPU further need not be imported
+            why = driver.error or "the driver sees no CUDA device"
+            return "numpy", f"NumPy on the CPU, as there is no usable GPU ({why})"
+        if engine == "small":
             return "numpy", "NumPy on the CPU, since a GPU's start would take longer"
-        engine = "auto"
 
     from course import backend
 

@@ -3,10 +3,11 @@
 import csv
 import json
 import math
+import operator
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -161,13 +162,13 @@ def write_table(qualities: list[Quality], path: Path) -> None:
 
     Names are what they are, byte for byte: what is no UTF-8 in them is none there, either.
     """
+    columns = [column.name for column in fields(Quality)]
+    forms = [DIGITS.get(column, "") for column in columns]
+    values = operator.attrgetter(*columns)
     with open(path, "w", newline="", encoding="utf-8", errors="surrogateescape") as file:
-        writer = csv.DictWriter(file, [column.name for column in fields(Quality)])
-        writer.writeheader()
-        for quality in qualities:
-            line = asdict(quality)
-            digits = {column: format(line[column], form) for column, form in DIGITS.items()}
-            writer.writerow(line | digits)
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(map(format, values(quality), forms) for quality in qualities)
 
 
 def write_report(report: Report, settings: dict[str, Any], begun_with: str, path: Path) -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from course.compiler.together import compiled_together
 from course.pipeline import grid
 from tests.course.pipeline_parts import draw_quickly
 
@@ -16,6 +17,13 @@ def rng():
 def quick_grid(monkeypatch):
     """The grid of pictures is not drawn."""
     monkeypatch.setattr(grid, "write_grid", draw_quickly)
+
+
+@pytest.fixture(scope="module")
+def compiled_once():
+    """Numba meets a kernel and its device functions once for all targets of a file."""
+    with compiled_together():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -253,6 +253,7 @@ def test_what_is_no_split_is_refused():
     [(20_000, True), (40_000, True), (65_536, True), (20_001, False), (65_535, False)],
 )
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+@pytest.mark.usefixtures("compiled_once")
 def test_compiled_it_spills_nothing_and_fits_a_multiprocessor(columns, aligned, target):
     form = Form("float32", aligned, activation="gelu", shifted=not aligned)
     shape = split_shape(columns, H200[0], form.shifted)

@@ -3,19 +3,48 @@
 import pytest
 
 from course.compiler.facts import compiled
+from course.compiler.together import compiled_together
 from tests.course.compiled_samples import VECTOR, bend_each, juggle, needs_compiler
 from tools import compile_all
 
+#: The families of kernels, those that take longest to compile first.
+FAMILIES = (
+    "svd", "norm", "reconstruct", "spectral", "activation", "softmax", "convolution", "cnn",
+    "reduce", "softmax_backward", "fragments", "linear", "transpose", "seeded",
+)  # fmt: skip
 
+
+@pytest.fixture(scope="module")
+def family(request):
+    """A family of kernels, whose targets have in common what Numba does."""
+    with compiled_together():
+        yield request.param
+
+
+# a worker compiles a family for all targets, and the other one another: see conftest.py
 @needs_compiler
 @pytest.mark.parametrize("target", compile_all.TARGETS)
-def test_all_kernels_of_the_course_compile_without_spills_or_float64(target, capsys):
-    assert compile_all.main(["--target", target]) == 0
+@pytest.mark.parametrize("family", FAMILIES, indirect=True)
+def test_all_kernels_of_the_course_compile_without_spills_or_float64(family, target, capsys):
+    assert compile_all.main(["--family", family, "--target", target]) == 0
     rows = capsys.readouterr().out.splitlines()[1:]
-    names = [case.name for case in compile_all.kernels()]
+    meant = [case for case in compile_all.kernels() if compile_all.family(case) == family]
+    assert len(rows) == sum(case.is_for(target) for case in meant)
+
+
+def test_the_families_are_all_kernels_of_the_course():
+    cases = list(compile_all.kernels())
+    assert {compile_all.family(case) for case in cases} == set(FAMILIES)
+    names = [case.name for case in cases]
     assert "reconstruct.first_steps.reconstruct_naive" in names
     assert "reconstruct: warp tiles (many, unaligned)" in names
-    assert len(rows) == sum(case.is_for(target) for case in compile_all.kernels())
+    assert len(set(names)) == len(names)
+
+
+@needs_compiler
+def test_a_family_that_is_not_there_is_a_complaint(capsys):
+    assert compile_all.main(["--family", "reduction", "--target", "sm_75"]) == 1
+    assert capsys.readouterr().out.splitlines()[1:] == ["wrong: there is no family reduction"]
 
 
 @needs_compiler

@@ -1,0 +1,148 @@
+"""Kernels compiled together: what comes out is what comes out for each alone."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from course.compiler import facts, toolchain
+from course.compiler.facts import compiled
+from course.compiler.real_kernels import RealKernel
+from course.compiler.together import ASKED, ASKED_FOR_BFLOAT16, answers, common, compiled_together
+from course.kernels import activation
+from course.kernels.arrays import WORDS
+from course.kernels.svd import rotate
+from tests.course.compiled_samples import VECTOR, bend_each, needs_compiler, scaled
+from tools import compile_all
+from warpsim import cuda
+
+TARGETS = ("sm_75", "sm_90")
+
+
+def wide(stored):
+    array = f"{stored}[::1]" if stored != "bfloat16" else WORDS[stored][::1]
+    shape = activation.SHAPES["sm_90", 2]
+    kernel = activation.wide(activation.FUNCTIONS["gelu tanh"][0], stored, shape)
+    return kernel, (f"void({array}, {array})" if isinstance(array, str) else (array, array))
+
+
+@cuda.jit(lto=False)
+def unlinked(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = scaled(x[i])
+
+
+#: One with many device functions; with float64; with float16's library, and bfloat16; one that is
+#: not optimised once more when it is linked.
+KERNELS = {
+    "rotations": lambda: (rotate.rotate_plain, compile_all.SIGNATURES["svd.rotate.*"]),
+    "float64": lambda: (bend_each, (VECTOR, VECTOR)),
+    "float16": lambda: wide("float16"),
+    "bfloat16": lambda: wide("bfloat16"),
+    "not optimised when linked": lambda: (unlinked, (VECTOR, VECTOR)),
+}
+
+
+@pytest.fixture
+def compilations(monkeypatch):
+    """What Numba compiles, by name, and nothing that was compiled before."""
+    seen = []
+    monkeypatch.setattr(facts, "_compiled", {})
+    for name in ("compile_kernel", "ptx_before_linking"):
+        original = getattr(toolchain, name)
+
+        def counting(function, *rest, original=original, **options):
+            seen.append(function.__name__)
+            return original(function, *rest, **options)
+
+        monkeypatch.setattr(toolchain, name, counting)
+    return seen
+
+
+def figures(found):
+    """Everything, with the numbers in names of the code replaced: each compilation has its own."""
+    counts = sorted(re.sub(r"\W.*", "", line.strip()) for line in found.ptx.splitlines())
+    return {**vars(found), "ptx": counts}
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", KERNELS)
+def test_what_comes_out_is_what_comes_out_alone(name, compilations, monkeypatch):
+    kernel, types = KERNELS[name]()
+    alone = [figures(compiled(kernel, types, target)) for target in TARGETS]
+    monkeypatch.setattr(facts, "_compiled", {})
+    compilations.clear()
+    with compiled_together():
+        together = [figures(compiled(kernel, types, target)) for target in TARGETS]
+    assert together == alone
+    if "float" not in name:
+        assert len(compilations) == 1  # for both targets
+
+
+@needs_compiler
+def test_a_bfloat16_is_rounded_as_its_target_can(compilations):
+    kernel, types = wide("bfloat16")
+    with compiled_together():
+        old, new = (compiled(kernel, types, target).ptx for target in TARGETS)
+    assert "cvt.rn.bf16" not in old and "cvt.rn.bf16" in new
+    assert len(compilations) == 2
+
+
+@needs_compiler
+def test_kernels_share_device_functions(compilations):
+    from numba.cuda import dispatcher
+
+    @cuda.jit(device=True)
+    def doubled(value):
+        return value + value
+
+    def once(x):
+        x[0] = doubled(x[1])
+
+    def twice(x):
+        x[0] = doubled(doubled(x[1]))
+
+    with compiled_together():
+        for kernel in (once, twice):
+            assert compiled(kernel, (VECTOR,)).registers > 0
+        (functions,) = common().functions.values()
+        (made,) = functions.values()
+        assert isinstance(made, dispatcher.CUDADispatcher)
+        assert list(functions) == [doubled.py_func]
+        assert len(made.overloads) == 1
+    assert common() is None
+    assert RealKernel(once).function.__closure__[0].cell_contents is not made
+
+
+def test_targets_differ_in_what_is_asked_only():
+    vector = (WORDS["float32"][::1],)
+    assert answers((7, 5), vector) == answers((8, 0), vector) == answers((9, 0), vector)
+    assert answers((7, 0), vector) != answers((7, 5), vector)
+    words = (*vector, WORDS["bfloat16"][::1])
+    assert answers((7, 5), words) != answers((8, 0), words) == answers((9, 0), words)
+    assert answers((7, 5)) == answers((7, 5), words)
+
+
+@needs_compiler
+def test_numba_asks_for_no_other_capability():
+    """Wherever numba-cuda and the course compare a target's capability while they write code."""
+    numba_cuda = Path(importlib.util.find_spec("numba_cuda").submodule_search_locations[0])
+    course = Path(facts.__file__).parents[1]
+    asked = set()
+    for folder, left_out in (
+        (numba_cuda / "numba" / "cuda", {"tests", "simulator", "testing.py", "cudadrv"}),
+        (course / "door", set()),
+    ):
+        for path in folder.rglob("*.py"):
+            if left_out.isdisjoint(path.relative_to(folder).parts):
+                text = path.read_text(encoding="utf-8")
+                readers = {"compute_capability"}
+                # numba-cuda's tanh asks a function, and keeps its answer as `cc`
+                if "def get_compute_capability" in text:
+                    readers.add(r"\bcc")
+                for reader in readers:
+                    found = re.findall(rf"{reader}\)? *[<>=!]=? *\((\d+), *(\d+)\)", text)
+                    asked |= {(int(major), int(minor)) for major, minor in found}
+    assert asked == {*ASKED, ASKED_FOR_BFLOAT16}
