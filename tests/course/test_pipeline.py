@@ -19,12 +19,11 @@ from PIL import Image
 from course import files
 from course.images import images, quality, reading
 from course.images.reading import ImageError
-from course.pipeline import capacity, grid, inputs, journal, pipeline, stages
+from course.pipeline import grid, inputs, journal, pipeline, stages
 from course.pipeline import threads as blas
 from course.pipeline import threads as heap
 from course.pipeline.engines import (
     Halving,
-    OnGpu,
     by_gpu,
     by_numpy,
     choose_engine,

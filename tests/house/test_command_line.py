@@ -23,7 +23,6 @@ from course.pipeline import (
     inputs,
     journal,
     pipeline,
-    results,
     stages,
     stopping,
 )

@@ -250,7 +250,7 @@ class Device:
 
     id = 0
 
-    def __enter__(self) -> "Device":
+    def __enter__(self) -> Device:
         """Make it the current one, as ``with cuda.gpus[0]:`` does; it always is."""
         return self
 
