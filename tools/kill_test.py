@@ -29,7 +29,8 @@ from pathlib import Path
 import numpy as np
 
 from course import __version__
-from course.images import quality
+from course.images import png
+from course.images.quality import scan_lines
 from course.pipeline.capacity import cores
 from course.pipeline.journal import FILE, PREFIX
 from course.pipeline.results import REPORT_FILE
@@ -81,7 +82,7 @@ def make_images(folder: Path, count: int, seed: int) -> None:
     for number in range(count):
         a, b, c, d = rng.uniform(1, 12, 4)
         picture = np.sin(a * down + b * across**2) * np.cos(c * across * down + d) / 2 + 0.5
-        content = quality.png((255 * picture).astype(np.uint8))
+        content = png.file_of(scan_lines(picture.astype(np.float32)))
         (folder / f"wave{number:04}.png").write_bytes(content[: 60 if number % 10 == 7 else None])
 
 

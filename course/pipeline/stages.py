@@ -224,16 +224,26 @@ def set_aside(job: Job, task: Task, error: UnreadableImage) -> Done:
     return Done(task.image, [], [], error.reason)
 
 
-def cannot_write(folder: Path, error: OSError) -> OSError:
+class CannotWrite(OSError):
+    """A folder that results cannot be written to: what to do, and the system's number of it."""
+
+    def __init__(self, words: str, number: int | None):
+        super().__init__(words)
+        self.errno = number
+
+    def __reduce__(self) -> tuple:
+        return CannotWrite, (str(self), self.errno)  # from a process to another one
+
+
+def cannot_write(folder: Path, error: OSError) -> CannotWrite:
     """The same error, in words that say what to do."""
     cure = "choose another one"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         cure = "make room on that disk, or choose another folder"
     elif error.errno == errno.EFBIG:
         cure = "raise the limit on the size of files (ulimit -f)"
-    told = OSError(f"cannot write to the folder {str(folder)!r}: {error.strerror or error}; {cure}")
-    told.errno = error.errno
-    return told
+    told = f"cannot write to the folder {str(folder)!r}: {error.strerror or error}; {cure}"
+    return CannotWrite(told, error.errno)
 
 
 # --- pictures for the grid ------------------------------------------------------------------------

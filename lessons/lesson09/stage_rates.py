@@ -1,31 +1,37 @@
-"""Images a second of each stage of the pipeline alone, and of the whole: recorded, and here.
+"""Images a second of each stage alone, on threads, and of the package's pipeline: recorded, here.
 
-A pipeline is as fast as its slowest stage, and which one that is only measuring tells.
+A pipeline of threads is as fast as its slowest stage, and which one that is only measuring tells.
+The package has the same work done by processes, each of which takes an image through all stages.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from course.images import images
+from course.images import images, quality
 from course.measure import recorded as measurements
 from course.measure.recorded import Figure
 from course.pipeline import stages
-from course.pipeline.engines import Halving, choose_engine
+from course.pipeline.capacity import cores
+from course.pipeline.crew import Crew
+from course.pipeline.engines import Rebuild, choose_engine, rebuilder
+from course.pipeline.line import Line
 from course.pipeline.threads import kept, one_thread, rate_of
 from warpsim.wrapping import wrapped
 
 STAGES = ("decode", "factorise", "rebuild", "write")
+#: CPU time of the stages in proportion, one image of 256x256 and one k; a GPU's thread rebuilds.
+COSTS = {"decode": 1, "factorise": 7, "write": 4}
 SIDE, RANK = 256, 50  # of the recorded images, and of those here
 SAMPLE = 8  # images in memory for the stages alone
-BATCH = 8  # of the few images that go through the pipeline here
+BATCH = 8  # images that are rebuilt together
 
 
 @dataclass(frozen=True)
@@ -36,11 +42,11 @@ class Rates:
     ----------
     machine : str
         Where, in words.
-    threads : mapping of a stage to how many threads it has in the pipeline
+    threads : mapping of a stage to how many threads are its share of the cores
     one_thread : mapping of a stage to its rate with one thread [images/s]
     alone : mapping of a stage to its rate with those threads, while no other one works [images/s]
     whole : float
-        Of the pipeline [images/s].
+        Of the package's pipeline [images/s].
     images : int
         That went through it.
     """
@@ -63,7 +69,10 @@ class Rates:
         return self.whole / self.alone[self.slowest]
 
     def __str__(self) -> str:
-        lines = [wrapped(self.machine), f"{'images/s':12}{'1 thread':>10}{'in the pipeline':>19}"]
+        lines = [
+            wrapped(self.machine),
+            f"{'images/s':12}{'1 thread':>10}{'its share of cores':>22}",
+        ]
         for stage in STAGES:
             threads = f"{self.threads[stage]} thread{'s' * (self.threads[stage] != 1)}"
             mark = "  <- the slowest" if stage == self.slowest else ""
@@ -84,23 +93,31 @@ def recorded(gpu: str = "H200", folder: Path | None = None) -> Rates | None:
         figure.variant: figure
         for figure in measurements.recorded("pipeline", metric="rate", gpu=gpu, folder=folder)
     }
-    whole = _only(figures, "whole, ")
+    whole = _only(figures, "reconstruct_images, svd cpu, ") or _only(figures, "whole, ")
     if whole is None:
         return None
     # The other numbers of threads are 1, and one for each core: that of the most.
     of_stage = {stage: _numbers(figures, stage) for stage in STAGES}
-    cores = max(of_stage["factorise"])
-    share = stages.Workers.share(cores, SIDE, SIDE, 1)
-    threads = {"decode": share.decode, "factorise": share.factorise, "rebuild": 1}
-    threads["write"] = share.write
+    there = max(of_stage["factorise"])
+    threads = {
+        stage: next((n for n in sorted(its) if 1 < n < there), share_of(there)[stage])
+        for stage, its in of_stage.items()
+    }
     return Rates(
-        f"recorded on a machine with {cores} cores and an {whole.gpu}, {whole.date}",
+        f"recorded on a machine with {there} cores and an {whole.gpu}, {whole.date}",
         threads,
         {stage: of_stage[stage][1] for stage in STAGES},
         {stage: of_stage[stage][threads[stage]] for stage in STAGES},
         whole.median,
         whole.n,
     )
+
+
+def share_of(count: int) -> dict[str, int]:
+    """So many cores shared among the stages as their work is, a thread for each; at least one."""
+    a_core = sum(COSTS.values()) / count
+    share = {stage: max(1, round(cost / a_core)) for stage, cost in COSTS.items()}
+    return {stage: share.get(stage, 1) for stage in STAGES}
 
 
 def _numbers(figures: Mapping[str, Figure], stage: str) -> dict[int, float]:
@@ -136,28 +153,30 @@ def measure(count: int = 64, seconds: float = 0.2, side: int = SIDE, k: int = RA
     """
     with tempfile.TemporaryDirectory() as place, kept(), one_thread():
         files = _make(Path(place), count, side)
-        share = stages.Workers.share(stages.cores(), side, side, 1)
-        threads = {"decode": share.decode, "factorise": share.factorise, "rebuild": 1}
-        threads["write"] = share.write
-        works = _works(files[:SAMPLE], Path(place), side, k)
+        kind, name = choose_engine("auto")
+        threads = share_of(cores())
+        works = works_of(files[:SAMPLE], Path(place), rebuilder(kind), side, k, BATCH)
         rates = {
             stage: {n: rate_of(works[stage], n, seconds)[1] for n in sorted({1, threads[stage]})}
             for stage in STAGES
         }
-        rebuild, _, name = choose_engine("auto")
-        job = stages.Job((side, side), "stretch", [k], [k], Halving(rebuild), Path(place))
-        todo = [stages.Task(i, file, [f"rebuilt{i}.png"]) for i, file in enumerate(files)]
-        start = time.perf_counter()
-        done = [one for one in stages.Line(job, todo, share, BATCH) if one.reason is None]
-        whole = len(done) / (time.perf_counter() - start)
         return Rates(
-            f"here: {stages.cores()} cores, {name}",
+            f"here: {cores()} cores, {name}",
             threads,
             {stage: rates[stage][1] for stage in STAGES},
             {stage: rates[stage][threads[stage]] for stage in STAGES},
-            whole,
-            len(done),
+            _whole(files, Path(place), kind, side, k),
+            count,
         )
+
+
+def _whole(files: list[Path], place: Path, kind: str, side: int, k: int) -> float:
+    """Images a second of the package's pipeline, from the first image that is done to the last."""
+    job = stages.Job((side, side), "stretch", [k], [k], place, kind)
+    todo = [stages.Task(i, file, [f"rebuilt{i}.png"]) for i, file in enumerate(files)]
+    with Crew(cores()) as crew:
+        times = [time.perf_counter() for _ in Line(job, todo, crew, BATCH)]
+    return (len(times) - 1) / (times[-1] - times[0])
 
 
 def _make(folder: Path, count: int, side: int) -> list[Path]:
@@ -171,12 +190,14 @@ def _make(folder: Path, count: int, side: int) -> list[Path]:
     return found
 
 
-def _works(files: list[Path], place: Path, side: int, k: int) -> dict:
+def works_of(
+    files: list[Path], place: Path, engine: Rebuild, side: int, k: int, batch: int
+) -> dict[str, Callable[[int], int]]:
     """For each stage what does its piece i, and says how many images that were."""
     originals = [stages.decode(file, (side, side), "stretch") for file in files]
     factors = [stages.factorise(image, k) for image in originals]
-    engine = Halving(choose_engine("auto")[0])
-    rebuilt = [image for (image,) in stages.rebuild(engine, factors, [k])]
+    stack = [np.stack(parts) for parts in zip(*factors[:batch], strict=True)]
+    (rebuilt,) = engine(*stack, [k])
     target = place / "alone"
     target.mkdir()
 
@@ -185,14 +206,17 @@ def _works(files: list[Path], place: Path, side: int, k: int) -> dict:
         return 1
 
     def factorise(i: int) -> int:
-        stages.factorise(originals[i % len(originals)], k)
+        stages.factorise(originals[i % len(files)], k)
         return 1
 
     def rebuild(i: int) -> int:
-        return len(stages.rebuild(engine, factors, [k]))
+        (found,) = engine(*stack, [k])
+        return len(found)
 
     def write(i: int) -> int:
-        stages.write(originals[i % len(files)], [rebuilt[i % len(files)]], [target / f"{i}.png"])
+        at = i % len(rebuilt)
+        found = quality.judged(originals[at], [rebuilt[at]])
+        stages.save([its.lines for its in found], [target / f"{i}.png"])
         return 1
 
     return {"decode": decode, "factorise": factorise, "rebuild": rebuild, "write": write}

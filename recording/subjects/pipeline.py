@@ -1,30 +1,36 @@
-"""Ten thousand images through the pipeline: each stage alone, then all of them together.
+"""Ten thousand images: each stage of the pipeline alone, then the command beside a plain script.
 
 The images are made from a seed: shapes, shades and textures, as PNG files of 256x256. A stage alone
-works on what lies in memory, for a second or two, on one thread, on those that it has in the
-pipeline, and on one for each core. The whole is what `reconstruct_images` takes from the list of
-files to the report; with a GPU, once more with the SVDs there. Rates are in images a second. Apart
+works on what lies in memory, for a second or two, on one thread, on its share of the cores, and on
+one for each core. The whole is a program, its start and its end included: ``python -m course
+reconstruct``, with the SVDs on the CPU and, where there is one, on the GPU, and the script of 25
+lines that a user would write (recording/peers/plain_script.py). Rates are in images a second. Apart
 from the kernels, the machine's CPU decides: the header says how many cores there are.
 """
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
+import subprocess
+import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 from course import backend
-from course.images import quality
 from course.measure.recorded import Figure
-from course.pipeline import pipeline, stages
-from course.pipeline import threads as blas
-from course.pipeline.engines import GpuFactors, Halving, choose_engine
+from course.pipeline import capacity, stages
+from course.pipeline.capacity import cores
+from course.pipeline.engines import OnGpu, choose_engine, rebuilder
 from course.pipeline.threads import rate_of
+from lessons.lesson09.stage_rates import share_of, works_of
 
 IMAGES = 10_000
 SIDE = 256
@@ -32,6 +38,8 @@ RANK = 50
 SECONDS = 1.5  # of each stage alone
 SAMPLE = 256  # images in memory for the stages alone
 SEED = 2025
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "recording" / "peers" / "plain_script.py"
 
 
 def run(bench) -> None:
@@ -47,20 +55,19 @@ def measure(bench, place: Path, count: int, seconds: float) -> None:
     start = time.perf_counter()
     make_images(folder, count)
     bench.say(f"  {count} images made in {time.perf_counter() - start:.1f} s")
-    files = sorted(folder.iterdir())
-    cores = stages.cores()
-    share = stages.Workers.share(cores, SIDE, SIDE, 1)
-    alone = stages_alone(bench, files[:SAMPLE], place, share, cores, seconds)
-    whole(bench, folder, place / "out", count, alone)
+    files, share = sorted(folder.iterdir()), share_of(cores())
+    alone = stages_alone(bench, files[:SAMPLE], place, share, seconds)
     if backend.gpu() is not None:
-        with_gpu_svds(bench, folder, place / "out-gpu", files[:SAMPLE], seconds)
-    bench.notes.append(f"{cores} cores, {os.cpu_count()} in the machine; threads: {share}")
+        gpu_alone(bench, files[:SAMPLE], seconds)
+    whole(bench, folder, place, count, alone)
+    threads = ", ".join(f"{stage} {number}" for stage, number in share.items())
+    bench.notes.append(f"{cores()} cores, {os.cpu_count()} in the machine; threads: {threads}")
 
 
 def make_images(folder: Path, count: int) -> None:
     """Write PNG files with structure: shades, ellipses with edges, waves, a little noise."""
-    parts = [range(i, count, 4 * stages.cores()) for i in range(min(count, 4 * stages.cores()))]
-    with ProcessPoolExecutor(stages.cores(), multiprocessing.get_context("spawn")) as pool:
+    parts = [range(i, count, 4 * cores()) for i in range(min(count, 4 * cores()))]
+    with ProcessPoolExecutor(cores(), multiprocessing.get_context("spawn")) as pool:
         list(pool.map(_make, [folder] * len(parts), parts))
 
 
@@ -78,114 +85,92 @@ def _make(folder: Path, numbers: range) -> None:
         picture += 0.1 * np.sin(a * down + b * across * down + c)
         picture += 0.02 * rng.standard_normal(picture.shape, dtype=np.float32)
         grey = (255 * np.clip(picture, 0, 1)).astype(np.uint8)
-        (folder / f"image{number:05}.png").write_bytes(quality.png(grey))
+        Image.fromarray(grey).save(folder / f"image{number:05}.png")
 
 
 def stages_alone(
-    bench, files: list[Path], place: Path, share: stages.Workers, cores: int, seconds: float
+    bench, files: list[Path], place: Path, share: dict[str, int], seconds: float
 ) -> dict[str, float]:
-    """Rates of the stages, each with the threads that it has in the pipeline."""
-    size = SIDE, SIDE
-    originals = [stages.decode(file, size, "stretch") for file in files]
-    with blas.one_thread(), ThreadPoolExecutor(cores) as pool:
-        factors = list(pool.map(lambda image: stages.factorise(image, RANK), originals))
-    engine = Halving(choose_engine("auto")[0])
-    batch = stages.batch_for(*size, [RANK])
-    rebuilt = [image for (image,) in stages.rebuild(engine, factors[:batch], [RANK])]
-    target = place / "alone"
-    target.mkdir()
-
-    def decode(i: int) -> int:
-        stages.decode(files[i % len(files)], size, "stretch")
-        return 1
-
-    def factorise(i: int) -> int:
-        stages.factorise(originals[i % len(originals)], RANK)
-        return 1
-
-    def rebuild(i: int) -> int:
-        at = i * batch % len(factors)
-        return len(stages.rebuild(engine, factors[at : at + batch], [RANK]))
-
-    def write(i: int) -> int:
-        at = i % len(rebuilt)
-        stages.write(originals[at], [rebuilt[at]], [target / f"{i}.png"])
-        return 1
-
+    """Rates of the stages, each with the threads that are its share of the cores."""
+    engine = rebuilder(choose_engine("auto")[0])
+    works = works_of(files, place, engine, SIDE, RANK, capacity.batch_for(SIDE, SIDE, [RANK]))
     found = {}
-    works = (
-        ("decode", decode, share.decode),
-        ("factorise", factorise, share.factorise),
-        ("rebuild", rebuild, 1),
-        ("write", write, share.write),
-    )
-    for name, work, threads in works:
-        for count in sorted({1, threads, cores} if name != "rebuild" else {1}):
+    for name, work in works.items():
+        for count in sorted({1, share[name], cores()} if name != "rebuild" else {1}):
             images, rate = rate_of(work, count, seconds)
-            keep(bench, name, count, images, rate)
-            if count == threads:
+            keep(bench, f"{name}, {several(count)}", images, rate)
+            if count == share[name]:
                 found[name] = rate
-    images, rate = rate_of(factorise, cores, seconds, as_is=True)
-    keep(bench, "factorise, BLAS as NumPy starts it", cores, images, rate)
+    images, rate = rate_of(works["factorise"], cores(), seconds, as_is=True)
+    threads = several(cores())
+    keep(bench, f"factorise, BLAS as NumPy starts it, {threads}", images, rate)
     return found
 
 
-def keep(bench, stage: str, threads: int, images: int, rate: float) -> None:
+def gpu_alone(bench, files: list[Path], seconds: float) -> None:
+    """What a GPU does with stacks, from memory to memory: factorise, rebuild, judge."""
+    batch = capacity.batch_for(SIDE, SIDE, [RANK])
+    originals = np.stack([stages.decode(file, (SIDE, SIDE), "stretch") for file in files])
+    lines = np.empty((1, batch, SIDE, 1 + SIDE), np.uint8)
+    on_gpu = OnGpu((SIDE, SIDE), [RANK], batch, "gpu")
+
+    def work(i: int) -> int:
+        at = i * batch % len(originals)
+        return on_gpu(originals[at : at + batch], (), lines).mse.shape[1]
+
+    images, rate = rate_of(work, 1, seconds)
+    keep(bench, "factorise, rebuild and judge on the GPU, 1 thread", images, rate)
+
+
+def several(count: int, one: str = "thread", more: str = "threads") -> str:
+    """Such as "1 thread", or "3 threads"."""
+    return f"{count} {one if count == 1 else more}"
+
+
+def keep(bench, variant: str, images: int, rate: float) -> None:
     """A rate as a row."""
-    bench.say(f"  {stage}, {threads} threads: {rate:,.0f} images/s")
-    text = f"{stage}, {threads} thread{'' if threads == 1 else 's'}"
+    bench.say(f"  {variant}: {rate:,.0f} images/s")
     shape = f"{SIDE}x{SIDE}x{RANK}"
     bench.rows.append(
-        Figure("pipeline", text, shape, "float32", "rate", "images/s", rate, rate, rate, images)
+        Figure("pipeline", variant, shape, "float32", "rate", "images/s", rate, rate, rate, images)
     )
 
 
-def whole(bench, folder: Path, out: Path, count: int, alone: dict[str, float]) -> None:
-    """The pipeline, from the folder to the report, beside its slowest stage."""
-    times: list[float] = []
-
-    def progress(files):
-        for file in files:
-            times.append(time.perf_counter())
-            yield file
-
-    start, cpu = time.perf_counter(), time.process_time()
-    report = pipeline.reconstruct_images([folder], [RANK], out, size=SIDE, progress=progress)
-    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-    if len(report.qualities) != count:
-        bench.failures.append(f"{len(report.qualities)} of {count} images were rebuilt")
-        return
-    threads = stages.Workers.share(stages.cores(), SIDE, SIDE, 1)
-    total = threads.decode + threads.factorise + 1 + threads.write
-    keep(bench, "whole", total, count, count / seconds)
-    keep(bench, "whole, without start and end", total, count, (count - 1) / (times[-1] - times[0]))
+def whole(bench, folder: Path, place: Path, count: int, alone: dict[str, float]) -> None:
+    """The whole, by the course and by the plain script, beside the slowest stage."""
+    shape, processes = f"{SIDE}x{SIDE}x{RANK}", several(cores(), "process", "processes")
+    words = [SCRIPT, folder, place / "plain", cores(), RANK]
+    script = count / seconds_of(words)[0]
+    keep(bench, f"plain script, {processes}", count, script)
+    rates = {}
+    for svd in ("cpu", "gpu") if backend.gpu() is not None else ("cpu",):
+        words = ["-m", "course", "reconstruct", folder, "--k", RANK, "--size", SIDE, "--svd", svd]
+        seconds, said = seconds_of([*words, "--quiet", "--json", "--out", place / f"out-{svd}"])
+        report = json.loads(said)
+        if report["rebuilt"] != count:
+            bench.failures.append(f"{report['rebuilt']} of {count} images were rebuilt")
+            return
+        rates[svd] = count / seconds
+        variant = f"reconstruct_images, svd {svd}"
+        keep(bench, f"{variant}, {processes}", count, rates[svd])
+        ratio = rates[svd] / script
+        bench.figure(
+            "pipeline", variant, shape, "float32", "speed of the script", "relative", ratio
+        )
+        bench.say(f"  {variant}: {ratio:.2f} times the plain script; {report['engine']}")
     slowest = min(alone, key=alone.__getitem__)
-    shape = f"{SIDE}x{SIDE}x{RANK}"
-    for metric, unit, value in (
-        ("share of the slowest stage", "relative", count / seconds / alone[slowest]),
-        ("CPU time an image", "ms", 1e3 * cpu / count),
-        ("cores busy", "cores", cpu / seconds),
-    ):
-        bench.figure("pipeline", "whole", shape, "float32", metric, unit, value)
-        bench.say(f"  whole: {metric} {value:.3g} {unit}")
-    bench.notes.append(f"{count} images; the bottleneck is the stage {slowest}")
+    of_slowest = rates["cpu"] / alone[slowest]
+    metric = "share of the slowest stage"
+    bench.figure("pipeline", "whole", shape, "float32", metric, "relative", of_slowest)
+    bench.notes.append(f"{count} images; of the stages {slowest} is the slowest on its threads")
 
 
-def with_gpu_svds(bench, folder: Path, out: Path, files: list[Path], seconds: float) -> None:
-    """The second stage on the GPU, alone, from memory to memory; and the whole with it."""
-    size, batch = (SIDE, SIDE), stages.batch_for(SIDE, SIDE, [RANK])
-    originals = [stages.decode(file, size, "stretch") for file in files]
-    factors = GpuFactors(batch, RANK)
-
-    def factorise(i: int) -> int:
-        at = i * batch % len(originals)
-        return len(factors(originals[at : at + batch]))
-
-    images, rate = rate_of(factorise, 1, seconds)
-    keep(bench, "factorise on the GPU", 1, images, rate)
+def seconds_of(words: Sequence[object]) -> tuple[float, str]:
+    """How long a Python program takes, from its start to its end, and what it prints."""
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     start = time.perf_counter()
-    report = pipeline.reconstruct_images([folder], [RANK], out, size=SIDE, svd="gpu")
-    seconds, count = time.perf_counter() - start, len(report.qualities)
-    threads = stages.Workers.share(stages.cores(), SIDE, SIDE, 1, "gpu")
-    total = threads.decode + 2 + threads.write
-    keep(bench, "whole, SVDs on the GPU", total, count, count / seconds)
+    done = subprocess.run(
+        [sys.executable, *map(str, words)], env=os.environ | {"PYTHONPATH": path}, check=True,
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    return time.perf_counter() - start, done.stdout

@@ -1,20 +1,24 @@
 """Image files shared by several workers: the results of one process, whatever happens."""
 
+import errno
 import filecmp
 import json
 import os
 import signal
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from course.cluster import files as cluster_files
-from course.cluster.files import finish, shared
+from course.cluster.files import Part, finish
 from course.cluster.group import BatchError, Group, cluster
 from course.cluster.work import see
-from course.images.reading import ImageError
+from course.pipeline import capacity
+from course.pipeline.journal import Done
 from course.pipeline.pipeline import reconstruct_images
-from course.pipeline.stages import Workers
+from course.pipeline.stages import Job, Task
 from tests.course.pipeline_parts import call, contents, some_images
 
 pytest.importorskip("distributed", reason="Dask is not installed: it comes with the extra cluster")
@@ -84,18 +88,16 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(folder, alone, tmp_path)
 @pytest.mark.slow
 def test_what_is_wrong_is_said_as_by_one_process(group, folder, tmp_path, monkeypatch):
     out = tmp_path / "out"
-    real = cluster_files.Part
 
-    def in_no_folder(*given):
-        its = list(given)
-        its[5] = tmp_path / "gone" / "deeper"
-        return real(*its)
+    def in_no_folder(job, *given):
+        return Part(replace(job, folder=tmp_path / "gone" / "deeper"), *given)
 
-    monkeypatch.setattr(cluster_files, "Part", in_no_folder)
-    with pytest.raises(OSError, match="cannot write to the folder .*gone"):
-        reconstruct_images([folder], [3], out, size=20, engine="numpy", group=group)
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster_files, "Part", in_no_folder)
+        with pytest.raises(OSError, match="cannot write to the folder .*gone") as caught:
+            reconstruct_images([folder], [3], out, size=20, engine="numpy", group=group)
+    assert caught.value.errno == errno.ENOENT
     assert not out.exists()
-    monkeypatch.setattr(cluster_files, "Part", real)
     report = reconstruct_images([folder], [3], out, size=20, engine="numpy", group=group)
     assert len(report.qualities) == 23  # the workers are there again
 
@@ -129,16 +131,39 @@ def test_an_error_that_is_no_files_fault_keeps_its_name(monkeypatch):
         def stop(self):
             stopped.append(True)
 
+        def workers(self):
+            return {"a": "tcp://here:1", "b": "tcp://here:2"}
+
     stopped = []
-    job = cluster_files.Job((8, 8), "stretch", [1], [1], None, None)
+    job = Job((8, 8), "stretch", [1], [1], Path())
+    spread = cluster_files.spread(Failing(None, None, 2), job, [Task(0, Path(), [])], 1)
     with pytest.raises(BatchError, match="batch 3 failed"):
-        next(cluster_files.spread(Failing(None, None, 2), job, "numpy", [1], Workers(1, 1, 1), 1))
+        next(spread)
     assert stopped == [True]
 
 
-def test_workers_share_the_machines_threads():
-    assert shared(Workers(1, 13, 2), 2) == Workers(1, 6, 1)
-    assert shared(Workers(3, 12, 8), 4) == Workers(1, 3, 2)
+@pytest.mark.parametrize(
+    ("workers", "sharing"), [("a:1 a:2 a:3 a:4", 4), ("a:1 b:1 b:2", 2), ("a:1 b:1", 1)]
+)
+def test_workers_of_one_machine_share_its_cores_and_a_batch_is_not_too_long(workers, sharing):
+    parts = []
+
+    class Seeing(Group):
+        def map(self, _, batches):
+            parts.extend(batches)
+            return [[Done(task.image, [], [], "") for task in its.tasks] for its in parts]
+
+        def workers(self):
+            return {name: f"tcp://{name}" for name in workers.split()}
+
+    count = len(workers.split())
+    job = Job((2048, 2048), "stretch", [1], [1], Path())
+    tasks = [Task(number, Path(), []) for number in range(500)]
+    group = Seeing(None, None, count)
+    assert len(list(cluster_files.spread(group, job, tasks, 8))) == 500
+    assert {part.sharing for part in parts} == {sharing}
+    assert [task.image for part in parts for task in part.tasks] == list(range(500))
+    assert max(len(part.tasks) for part in parts) * capacity.cpu_seconds(2048, 2048, 1) <= 60
 
 
 # --- the command line -----------------------------------------------------------------------------
@@ -150,20 +175,40 @@ def test_gpus_that_are_not_there_are_an_error_of_one_line(folder, tmp_path, capf
     monkeypatch.setattr(backend, "gpu", lambda: None)
     words = ["reconstruct", folder, "--k", 3, "--out", tmp_path / "out", "--gpus", 2]
     status, _, err = call(capfd, *words)
-    assert status == 2 and "GPUs are asked for and there is no usable one here" in err
+    assert status == 2 and "--gpus is 2, and there are 0 usable GPUs here" in err
     status, _, err = call(capfd, *words, "--engine", "numpy")
     assert status == 2 and "--gpus and --engine numpy contradict each other" in err
     assert not (tmp_path / "out").exists()
 
 
 def test_finish_is_a_kind_of_work(folder, tmp_path):
-    tasks = [cluster_files.Task(0, folder / "image00.png", ["a.png"])]
-    part = cluster_files.Part(
-        tasks, (20, 20), "stretch", [3], [3], tmp_path, False, "numpy", (), Workers(1, 1, 1), 1
-    )
-    (done,) = finish(part)
-    assert done.image == 0 and done.reason is None and (tmp_path / "a.png").is_file()
-    with pytest.raises(ImageError, match="engine is 'cuda'"):
-        finish(cluster_files.Part(
-            tasks, (20, 20), "stretch", [3], [3], tmp_path, False, "cuda", (), Workers(1, 1, 1), 1
-        ))  # fmt: skip
+    tasks = [Task(0, folder / "image00.png", ["a.png"]), Task(1, folder / "image05.png", ["b.png"])]
+    job = Job((20, 20), "stretch", [3], [3], tmp_path)
+    first, second = finish(Part(job, tasks, (), 2, 8))
+    assert (first.image, second.image) == (0, 1) and (tmp_path / "a.png").is_file()
+    assert first.reason is None and "not a JPEG" in second.reason
+
+
+@pytest.mark.parametrize(("cores", "sharing", "processes"), [(8, 2, 4), (8, 8, 0), (64, 4, 9)])
+def test_a_worker_has_processes_for_its_share_of_the_cores(
+    folder, tmp_path, monkeypatch, cores, sharing, processes
+):
+    begun = []
+
+    class Counted:
+        def __init__(self, count):
+            begun.append(count)
+
+        def __enter__(self):
+            return None
+
+        def __exit__(self, *what):
+            pass
+
+    monkeypatch.setattr(cluster_files, "Crew", Counted)
+    monkeypatch.setattr(capacity, "cores", lambda: cores)
+    monkeypatch.setattr(capacity, "WORTH_PROCESSES", 0)
+    tasks = [Task(n, folder / f"image{n:02}.png", [f"{n}.png"]) for n in range(9)]
+    job = Job((20, 20), "stretch", [3], [3], tmp_path)
+    assert len(finish(Part(job, tasks, (), sharing, 8))) == 9
+    assert begun == [processes] * bool(processes)

@@ -4,22 +4,19 @@ import csv
 import errno
 import io
 import json
-import math
 import os
 import shutil
 import threading
-import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from course import files
-from course.images import images, quality, reading
+from course.images import images, reading
 from course.images.reading import ImageError
-from course.pipeline import grid, inputs, journal, pipeline, stages
+from course.pipeline import grid, inputs, pipeline, stages
 from course.pipeline import threads as blas
 from course.pipeline import threads as heap
 from course.pipeline.engines import (
@@ -31,7 +28,6 @@ from course.pipeline.engines import (
 )
 from tests.course.pipeline_parts import (
     Cuda,
-    at_work,
     contents,
     in_time,
     rows_of,
@@ -69,40 +65,14 @@ def test_results_are_those_of_one_image_after_the_other(folder, tmp_path):
         assert np.abs(saved - np.clip(expected, 0, 1)).max() < 0.51 / 255
 
 
-def test_order_names_and_bytes_do_not_depend_on_threads_stacks_or_luck(
-    folder, tmp_path, monkeypatch
-):
-    (folder / "broken.png").write_bytes(b"no image")
-    rebuild(folder, tmp_path / "first")
-    expected = contents(tmp_path / "first")
-    real, delays = stages.decode, np.random.default_rng(3)
-    for number, (workers, batch) in enumerate([(1, 1), (2, 3), (9, 4), (16, 100)]):
-
-        def late(*arguments):
-            time.sleep(delays.uniform(0, 0.02))
-            return real(*arguments)
-
-        monkeypatch.setattr(stages, "decode", late)
-        out = tmp_path / f"out{number}"
-        rebuild(folder, out, workers=workers, batch=batch)
-        assert contents(out) == expected
-
-
-def test_the_grid_shows_the_first_good_images_whichever_is_ready_first(tmp_path, monkeypatch):
+def test_the_grid_shows_the_first_good_images(tmp_path, monkeypatch):
     folder = some_images(tmp_path / "in", 14)
     for number in (0, 3, 4):
         (folder / f"image{number:02}.png").write_bytes(b"no image")
-    real = stages.decode
-
-    def last_first(file, *more):
-        time.sleep(max(0, 13 - int(file.stem[5:])) * 0.01)
-        return real(file, *more)
-
     shown = []
     monkeypatch.setattr(grid, "write_grid", lambda q, ranks, cells, path: shown.append(cells))
     monkeypatch.setattr(pipeline.replacing, "move", lambda *arguments: None)
-    monkeypatch.setattr(stages, "decode", last_first)
-    rebuild(folder, tmp_path / "out", [5], workers=30)
+    rebuild(folder, tmp_path / "out", [5])
     (cells,) = shown
     good = [number for number in range(14) if number not in (0, 3, 4)][:8]
     assert len(cells) == 8
@@ -110,6 +80,19 @@ def test_the_grid_shows_the_first_good_images_whichever_is_ready_first(tmp_path,
         expected = images.load_image(folder / f"image{number:02}.png", SIZE)
         assert np.array_equal(original, expected)
         assert np.allclose(approximation, images.reconstruct(*images.svd(expected), 5), atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_of_the_first_good_images_pictures_are_kept_whichever_is_ready_first(seed):
+    rng = np.random.default_rng(seed)
+    good = rng.permutation(60)[: rng.integers(1, 60)]
+    shown, kept = stages.Shown(), set()
+    for image in good.tolist():
+        if shown.may_show(image):
+            kept.add(image)
+        shown.add(image)
+    assert set(sorted(good.tolist())[:8]) <= kept
+    assert shown.first == tuple(sorted(good.tolist())[:8])
 
 
 def test_names_are_given_before_anything_is_read(tmp_path):
@@ -179,110 +162,11 @@ def test_workers_and_batch_are_at_least_one(folder, tmp_path, name):
         rebuild(folder, tmp_path / "out", **{name: 0})
 
 
-# --- bounded --------------------------------------------------------------------------------------
-
-
-def test_a_slow_writer_holds_the_readers_back(tmp_path, monkeypatch):
-    """Of 300 images only a few are in memory, however slow the last stage is."""
-    folder = some_images(tmp_path / "in", 300, side=8)
-    counts, lock = {"in": 0, "out": 0, "most": 0}, threading.Lock()
-    read, wrote = stages.decode, stages.write
-
-    def decode(*arguments):
-        with lock:
-            counts["in"] += 1
-            counts["most"] = max(counts["most"], counts["in"] - counts["out"])
-        return read(*arguments)
-
-    def write(*arguments):
-        time.sleep(0.002)
-        done = wrote(*arguments)
-        with lock:
-            counts["out"] += 1
-        return done
-
-    monkeypatch.setattr(stages, "decode", decode)
-    for_grid, keep = [], stages.keep_cells
-    monkeypatch.setattr(stages, "keep_cells", lambda *a: for_grid.append(1) or keep(*a))
-    monkeypatch.setattr(stages, "write", write)
-    rebuild(folder, tmp_path / "out", [2], size=8, workers=4, batch=5)
-    assert counts["out"] == 300
-    assert 8 <= len(for_grid) < 40  # on the disk, too, only what may be shown
-    share = stages.Workers.share(4)
-    threads = share.decode + share.factorise + share.write
-    assert counts["most"] <= threads + share.factorise + 2 * 5 + 5 + (5 + share.write)
-
-
-def test_large_images_come_in_short_stacks_and_few_at_once(monkeypatch):
-    assert stages.batch_for(256, 256, [50]) == 32
-    assert stages.batch_for(1024, 1024, [50]) == 7
-    assert stages.batch_for(8192, 8192, [10, 20]) == 1
-    monkeypatch.setattr(stages, "memory", lambda: 64 << 30)
-    assert stages.Workers.share(16, 256, 256, 1) == stages.Workers(1, 13, 2)
-    assert stages.Workers.share(2, 256, 256, 1) == stages.Workers(1, 2, 1)
-    assert stages.Workers.share(1, 256, 256, 1) == stages.Workers(1, 1, 1)
-    assert stages.Workers.share(16, 12288, 12288, 1).factorise == 3
-    assert stages.Workers.share(16, 16384, 16384, 1).factorise == 1
-
-
-def test_a_channel_gives_items_in_order_waits_for_room_and_ends():
-    channel, got = Channel(2, producers=2), []
-
-    def produce(start):
-        for number in range(start, start + 50):
-            channel.put(number)
-        channel.close()
-
-    makers = [threading.Thread(target=produce, args=(start,), daemon=True) for start in (0, 100)]
-    for maker in makers:
-        maker.start()
-    in_time(lambda: [time.sleep(0.001) for _ in iter(lambda: channel.fullest == 2, True)])
-    while items := in_time(lambda: channel.take(3)):
-        got += items
-    assert channel.ended and channel.fullest == 2
-    assert [n for n in got if n < 100] == list(range(50)) and len(got) == 100
-
-
-def test_a_stop_wakes_whoever_waits():
-    for wait in (lambda c: c.put(2), lambda c: [c.take(), c.take()]):
-        channel, met = Channel(1), []
-        channel.put(1)
-
-        def waiter(wait=wait, channel=channel, met=met):
-            with pytest.raises(Stopped):
-                wait(channel)
-            met.append(True)
-
-        thread = threading.Thread(target=waiter, daemon=True)
-        thread.start()
-        time.sleep(0.02)
-        channel.stop()
-        thread.join(60)
-        assert met == [True]
-
-
-def test_taking_waits_for_a_whole_stack_as_long_as_patience_lasts():
-    channel = Channel(8)
-    for number in range(3):
-        channel.put(number)
-    assert channel.take(2, patience=9) == [0, 1]
-    start = time.monotonic()
-    assert channel.take(4, patience=0.05) == [2]
-    assert 0.04 < time.monotonic() - start < 60  # of a thousand times the patience
-    assert channel.take(timeout=0.01) == [] and not channel.ended
-    channel.put(7)
-    channel.close()
-    assert channel.take(4, patience=9) == [7] and channel.take(4, patience=9) == []
-    with pytest.raises(ValueError, match="room is 0"):
-        Channel(0)
-
-
 # --- what goes wrong ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stage", ["decode", "factorise", "rebuild", "write"])
-@pytest.mark.parametrize("workers", [1, 7])
-def test_an_error_in_any_thread_stops_all_in_order(folder, tmp_path, monkeypatch, stage, workers):
+@pytest.mark.parametrize("stage", ["decode", "factorise", "rebuild", "save"])
+def test_an_error_in_any_stage_ends_the_run(folder, tmp_path, monkeypatch, stage):
     real, calls = getattr(stages, stage), []
 
     def fails(*arguments):
@@ -293,12 +177,11 @@ def test_an_error_in_any_thread_stops_all_in_order(folder, tmp_path, monkeypatch
 
     monkeypatch.setattr(stages, stage, fails)
     with pytest.raises(ZeroDivisionError, match="planted"):
-        rebuild(folder, tmp_path / "new" / "out", workers=workers, batch=2, discard=True)
-    assert not at_work()
+        rebuild(folder, tmp_path / "new" / "out", discard=True)
     assert not (tmp_path / "new").exists()
 
 
-def test_an_error_or_interruption_of_progress_stops_the_threads(folder, tmp_path):
+def test_an_error_or_interruption_of_progress_leaves_nothing_if_asked_for(folder, tmp_path):
     for error in (KeyboardInterrupt, RuntimeError):
 
         def progress(files, error=error):
@@ -307,27 +190,19 @@ def test_an_error_or_interruption_of_progress_stops_the_threads(folder, tmp_path
 
         with pytest.raises(error):
             rebuild(folder, tmp_path / "out", progress=progress, discard=True)
-        assert not at_work()
         assert not (tmp_path / "out").exists()
 
 
 def full_after(monkeypatch, count):
-    """The disk takes so many files, and an image is done; then it is full, in the middle of one."""
-    real, calls, one_is_done = files.write_whole, [], threading.Event()
-    add = journal.Journal.add
-
-    def entered(kept, done):
-        add(kept, done)
-        one_is_done.set()
+    """The disk takes so many files; then it is full, in the middle of one."""
+    real, calls = files.write_whole, []
 
     def write_whole(path, content):
         calls.append(path)
         if len(calls) > count:
-            assert one_is_done.wait(60)
             monkeypatch.setattr(files, "open", lambda *a, **b: FullFile(*a, **b), raising=False)
         real(path, content)
 
-    monkeypatch.setattr(journal.Journal, "add", entered)
     monkeypatch.setattr(files, "write_whole", write_whole)
 
 
@@ -344,7 +219,7 @@ def test_a_full_disk_is_said_and_nothing_is_torn(folder, tmp_path, monkeypatch, 
     with monkeypatch.context() as patch:
         full_after(patch, 11)
         with pytest.raises(OSError, match="No space left on device; make room") as caught:
-            rebuild(folder, out, discard=discard, workers=2, batch=1)
+            rebuild(folder, out, discard=discard)
     assert caught.value.errno == errno.ENOSPC and str(out) in str(caught.value)
     if discard:
         assert not out.exists()
@@ -376,44 +251,29 @@ def test_a_disk_that_is_too_full_for_the_journal_is_said_too(folder, tmp_path, m
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
-def test_a_folder_of_images_that_vanishes_ends_the_run_but_a_file_is_set_aside(
-    folder, tmp_path, monkeypatch
-):
+def test_a_folder_of_images_that_vanishes_ends_the_run_but_a_file_is_set_aside(folder, tmp_path):
     copy = shutil.copytree(folder, tmp_path / "copy")
     last = sorted(copy.iterdir())[-1]
-    vanished, real = threading.Event(), stages.decode
-
-    def decode(path, *rest):
-        if Path(path).name == last.name:
-            vanished.wait(60)
-        return real(path, *rest)
 
     def progress(gone):
-        vanished.clear()
-
         def steps(files):
             for place, file in enumerate(files):
                 if place == 2:
                     gone()
-                    vanished.set()
                 yield file
 
         return steps
 
-    monkeypatch.setattr(stages, "decode", decode)
-    options = {"workers": 1, "batch": 1, "resume": True}
-    report = rebuild(copy, tmp_path / "one", progress=progress(last.unlink), **options)
+    report = rebuild(copy, tmp_path / "one", progress=progress(last.unlink), resume=True)
     ((file, reason),) = report.skipped
     assert file == str(last) and "No such file" in reason
 
-    moved = tmp_path / "moved"
+    moved, gone = tmp_path / "moved", progress(lambda: folder.rename(moved))
     with pytest.raises(FileNotFoundError, match="the folder .* is gone: bring it back") as caught:
-        rebuild(
-            folder, tmp_path / "all", progress=progress(lambda: folder.rename(moved)), **options
-        )
+        rebuild(folder, tmp_path / "all", progress=gone, resume=True)
     assert "images are done and kept" in caught.value.__notes__[0]
     moved.rename(folder)
-    rebuild(folder, tmp_path / "all", **options)
+    rebuild(folder, tmp_path / "all", resume=True)
     rebuild(folder, tmp_path / "whole")
     assert contents(tmp_path / "all") == contents(tmp_path / "whole")
 
@@ -428,7 +288,7 @@ def test_a_folder_for_results_that_vanishes_ends_the_run(folder, tmp_path):
             yield file
 
     with pytest.raises(OSError, match="cannot write to the folder .*: No such file or directory"):
-        rebuild(folder, out, progress=progress, workers=1, batch=1)
+        rebuild(folder, out, progress=progress)
 
 
 def test_too_many_open_files_are_no_fault_of_the_image(folder, tmp_path, monkeypatch):
@@ -474,7 +334,7 @@ def test_without_memory_for_a_stack_it_is_halved_and_the_run_goes_on(error):
         for ours, expected in zip(found, by_numpy(*factors, [4, 9]), strict=True):
             assert np.array_equal(ours, expected)
     assert log == [7, 3, 1, 1, 1, 1, 1, 1, 1] + [1] * 7
-    assert halving.most == 1
+    assert halving.halved.most == 1
 
 
 def test_without_memory_for_one_image_it_is_said():
@@ -485,20 +345,6 @@ def test_without_memory_for_one_image_it_is_said():
             *stacks(), [4]
         )
     assert not is_out_of_memory(ValueError("OUT_OF_MEMORY"))
-
-
-def test_a_run_without_memory_for_its_stacks_has_the_same_results(folder, tmp_path, monkeypatch):
-    rebuild(folder, tmp_path / "whole")
-    log = []
-    chosen = (limited(2, log), "numpy", "NumPy on the CPU")
-    monkeypatch.setattr(pipeline, "choose_engine", lambda engine: chosen)
-    rebuild(folder, tmp_path / "out", batch=8)
-    assert max(log) > 2
-    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
-    monkeypatch.setattr(pipeline, "choose_engine", lambda e: (limited(0, log), *chosen[1:]))
-    with pytest.raises(MemoryError, match="not enough memory to rebuild one image"):
-        rebuild(folder, tmp_path / "none")
-    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize("shape", [(13, 17), (64, 68)])
@@ -528,42 +374,7 @@ def test_the_simulator_gives_what_numpy_gives(folder, tmp_path):
         choose_engine("cuda")
 
 
-# --- quality, PNG, threads of others --------------------------------------------------------------
-
-
-@pytest.mark.parametrize("shape", [(7, 7), (8, 31), (97, 13), (256, 256)])
-def test_quality_is_that_of_scikit_image(shape):
-    rng = np.random.default_rng(shape)
-    image = rng.random(shape, dtype=np.float32)
-    approximation = (image + 0.2 * rng.standard_normal(shape)).astype(np.float32)
-    psnr_db, ssim, mse, pixels = quality.judged(image, approximation)
-    assert psnr_db == pytest.approx(images.psnr(image, approximation), abs=1e-9)
-    assert ssim == pytest.approx(images.ssim(image, approximation), abs=1e-12)
-    assert mse == pytest.approx(images.mse(image, approximation), rel=1e-12)
-    assert np.array_equal(pixels, np.rint(np.clip(approximation, 0, 1) * 255).astype(np.uint8))
-    assert math.isinf(quality.judged(image, image)[0])
-    assert quality.judged(image, image)[1] == pytest.approx(1, abs=1e-12)
-
-
-def test_quality_refuses_what_has_none():
-    good = np.zeros((9, 9), np.float32)
-    for bad in (np.nan, np.inf):
-        wrong = good.copy()
-        wrong[8, 8] = bad
-        with pytest.raises(ImageError, match="holds NaN or infinite"):
-            quality.judged(good, wrong)
-    for other in (good[:, :8], good[:6, :6]):
-        with pytest.raises(ImageError, match="at least 7x7"):
-            quality.judged(good[:6, :6] if other.shape == (6, 6) else good, other)
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (1, 9), (9, 1), (64, 37)])
-def test_a_png_has_the_pixels(shape):
-    grey = np.random.default_rng(shape).integers(0, 256, shape).astype(np.uint8)
-    with Image.open(io.BytesIO(quality.png(grey))) as image:
-        image.verify()
-    with Image.open(io.BytesIO(quality.png(grey))) as image:
-        assert image.mode == "L" and np.array_equal(np.asarray(image), grey)
+# --- threads of others --------------------------------------------------------------
 
 
 def test_the_linear_algebra_has_one_thread_and_gets_its_own_back():
@@ -618,33 +429,3 @@ def test_a_file_is_taken_once_whatever_way_leads_to_it(folder, tmp_path):
     ways = [folder, tmp_path / "link", tmp_path / "one.png", folder / ".." / "in" / "image05.png"]
     assert inputs.gathered(ways).files == sorted(folder.iterdir())
     assert inputs.gathered(ways[::-1]).files[:2] == ways[:1:-1]
-
-
-# --- the bench ------------------------------------------------------------------------------------
-
-
-def test_the_bench_measures_every_stage_and_the_whole(tmp_path, monkeypatch):
-    """A few images, and no GPU; what it keeps can be written and read."""
-    from course.measure import recorded
-    from recording.frame import Bench
-    from recording.subjects import pipeline as subject
-
-    monkeypatch.setattr(subject, "make_images", lambda f, count: subject._make(f, range(count)))
-    monkeypatch.setattr(subject, "SAMPLE", 4)
-    frame = Bench("pipeline", None, say=lambda text: None)
-    subject.measure(frame, tmp_path, 6, 0.05)
-    assert not frame.failures
-    header = {"gpu": "none", "course": "0", "date": "2026-01-01"}
-    path = recorded.write(tmp_path / "none-pipeline.csv", header, frame.rows)
-    rates = {f.variant: f.median for f in recorded.read(path).figures if f.metric == "rate"}
-    share = stages.Workers.share(stages.cores())
-    threads = {"decode": share.decode, "factorise": share.factorise, "rebuild": 1}
-    threads["write"] = share.write
-    alone = {stage: rates[f"{stage}, {n} thread{'s' * (n > 1)}"] for stage, n in threads.items()}
-    slowest = min(alone, key=alone.get)
-    (ratio,) = [f.median for f in frame.rows if f.metric == "share of the slowest stage"]
-    assert ratio == pytest.approx(
-        rates[f"whole, {sum(threads.values())} threads"] / alone[slowest], rel=1e-4
-    )
-    assert any(note.endswith(f"the bottleneck is the stage {slowest}") for note in frame.notes)
-    assert np.asarray(Image.open(tmp_path / "images" / "image00003.png")).std() > 10

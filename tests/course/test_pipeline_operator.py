@@ -13,7 +13,6 @@ import sys
 import tomllib
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -21,7 +20,9 @@ from PIL import Image
 from course import files
 from course.images.reading import ImageError
 from course.pipeline import command, inputs, results, watching
+from course.pipeline.line import Line
 from course.pipeline.pipeline import reconstruct_images
+from course.pipeline.stages import STAGES, Job
 from tests.course.pipeline_parts import call, contents, in_time, rows_of, some_images
 
 pytestmark = pytest.mark.usefixtures("quick_grid")
@@ -173,7 +174,8 @@ def test_json_is_one_object_for_machines_and_all_else_goes_elsewhere(tmp_path, c
     found = json.loads(said, parse_constant=pytest.fail)
     assert status == 0 and said.count("\n") == 1 and "3 images rebuilt" in err
     assert found.pop("seconds") > 0 and found.pop("images_per_second") > 0
-    means = found.pop("means")
+    means, stages = found.pop("means"), found.pop("seconds_of_stages")
+    assert set(stages) == set(STAGES) and min(stages.values()) > 0
     assert [(its["k"], its["exact"]) for its in means] == [(2, 1), (5, 1)]
     assert means[0].keys() == {"k", "psnr_db", "exact", "ssim", "compression"}
     assert found == {
@@ -184,6 +186,7 @@ def test_json_is_one_object_for_machines_and_all_else_goes_elsewhere(tmp_path, c
         "unreadable": [],
         "passed_over": {".txt": 2, "hidden": 2, ".svg": 1, "without a suffix": 1, "folder": 2},
         "engine": "NumPy on the CPU",
+        "processes": 0,
         "out": str(out),
     }
     again = call(capfd, *words(folder, out=out, k=(2, 5), more=["--json", "--resume"]))[1]
@@ -359,26 +362,30 @@ def test_the_table_has_every_name_byte_for_byte(tmp_path, capfd, monkeypatch):
 # --- progress -------------------------------------------------------------------------------------
 
 
-class Queue:
-    def __init__(self, waiting, room=10):
-        self.waiting, self.room = waiting, room
+def seen(gpu=0.0, crew=None, **seconds):
+    """A line of which so many seconds of stages are known."""
+    line = Line(Job((8, 8), "stretch", [1], [1], Path()), [], None, 1)
+    line.seconds.update(seconds | ({"gpu": gpu} if gpu else {}))
+    line.crew, line.gpus = crew, int(gpu > 0)
+    return line
 
-    def __len__(self):
-        return self.waiting
+
+def test_the_slowest_stage_is_that_of_most_seconds_of_a_process_or_the_gpu():
+    four = range(4)
+    assert seen().slowest() is None
+    assert seen(decode=3.0, factorise=9.0, save=2.0).slowest() == "factorise"
+    assert seen(decode=9.0, save=3.0, crew=four, gpu=2.9).slowest() == "decode"
+    assert seen(decode=9.0, save=3.0, crew=four, gpu=3.1).slowest() == "gpu"
 
 
-@pytest.mark.parametrize(
-    ("waiting", "slowest"),
-    [((0, 1, 0), "decode"), ((9, 1, 2), "factorise"), ((9, 9, 2), "rebuild"), ((9, 8, 7), "write")],
-)
-def test_now_and_then_a_line_says_how_far_it_is_and_which_stage_is_the_slowest(waiting, slowest):
+def test_now_and_then_a_line_says_how_far_it_is_and_which_stage_is_the_slowest():
     seconds, said = iter(range(0, 9000, 4)), io.StringIO()
     watch = watching.Watch(said, clock=lambda: next(seconds))
-    watch.watch(SimpleNamespace(**dict(zip(watching.WAITING, map(Queue, waiting), strict=True))))
+    watch.watch(seen(decode=3.0, save=5.0))
     assert list(watch(list(range(1000))))[-1] == 999
     lines = said.getvalue().splitlines()
     assert len(lines) == 124
-    end = f"0.25 a second, 66 minutes left; slowest stage: {slowest}"
+    end = "0.25 a second, 66 minutes left; slowest stage: save"
     assert lines[0] == f"8 of 1,000 images done, {end}"
 
 
@@ -395,12 +402,12 @@ def test_on_a_terminal_there_is_a_bar_and_with_quiet_there_is_nothing(tmp_path, 
 
     shown = Terminal()
     watch = watching.Watch(shown)
-    watch.watch(SimpleNamespace(**{name: Queue(9) for name in watching.WAITING}))
+    watch.watch(seen(save=3.0))
     with pytest.raises(KeyboardInterrupt):
         for number, _ in enumerate(watch(list(range(50)))):
             if number == 20:
                 raise KeyboardInterrupt
-    assert "0/50 [" in shown.getvalue() and watch.slowest == "write"
+    assert "0/50 [" in shown.getvalue() and watch.slowest == "save"
 
 
 # --- how it is called -----------------------------------------------------------------------------

@@ -23,7 +23,6 @@ from course.pipeline import (
     inputs,
     journal,
     pipeline,
-    stages,
     stopping,
 )
 from tests.course.pipeline_parts import call, draw_quickly
@@ -586,8 +585,8 @@ def test_nohup_is_respected():
 
 
 def test_who_asks_for_long_svds_is_told_before(photos, tmp_path, capfd, monkeypatch):
-    monkeypatch.setattr(stages, "NEVER_LONG", 30)
-    monkeypatch.setattr(stages, "svd_seconds", lambda rows, columns: 90 * 60 + rows + columns)
+    monkeypatch.setattr(capacity, "NEVER_LONG", 30)
+    monkeypatch.setattr(capacity, "svd_seconds", lambda rows, columns: 90 * 60 + rows + columns)
     words = ["reconstruct", photos, "--k", 3, "--size", "40x50", "--out", tmp_path / "out"]
     status, _, err = call(capfd, *words, "--workers", 1)
     first, *others = err.splitlines()
@@ -600,12 +599,12 @@ def test_who_asks_for_long_svds_is_told_before(photos, tmp_path, capfd, monkeypa
 
 @pytest.mark.parametrize("size", [256, 1024, 2048])
 def test_at_usual_sizes_nothing_is_timed_or_said(size, monkeypatch):
-    monkeypatch.setattr(stages, "svd_seconds", None)
+    monkeypatch.setattr(capacity, "svd_seconds", None)
     assert capacity.long_svds(size, size, 10_000, 2) is None
 
 
 def test_large_svds_that_are_quick_on_this_machine_are_not_spoken_of(monkeypatch):
-    monkeypatch.setattr(stages, "svd_seconds", lambda rows, columns: stages.LONG - 1)
+    monkeypatch.setattr(capacity, "svd_seconds", lambda rows, columns: capacity.LONG - 1)
     assert capacity.long_svds(4000, 4000, 5, 2) is None
 
 
@@ -613,12 +612,12 @@ def test_the_time_of_an_svd_grows_as_the_cube(monkeypatch):
     """From a trial that takes 2 s: one of twice as many rows and columns takes 16 s."""
     now = [0.0]
 
-    def svd(image):
+    def leading_svd(image, k):
         now[0] += 2.0
 
-    monkeypatch.setattr(images, "svd", svd)
-    monkeypatch.setattr(stages.time, "perf_counter", lambda: now[0])
-    n = stages.TRIAL
+    monkeypatch.setattr(images, "leading_svd", leading_svd)
+    monkeypatch.setattr(capacity.time, "perf_counter", lambda: now[0])
+    n = capacity.TRIAL
     assert capacity.svd_seconds(2 * n, 2 * n) == pytest.approx(16)
     assert capacity.svd_seconds(n, 10 * n) == capacity.svd_seconds(10 * n, n) == pytest.approx(20)
 

@@ -13,9 +13,8 @@ from course import recorded_roofs
 from course.kernels.reconstruct import warp_tiles
 from course.kernels.reconstruct.ladder import LADDER
 from course.measure.recorded import recorded
-from course.pipeline.stages import Workers
 from lessons.lesson06 import ladder
-from lessons.lesson09 import pictures
+from lessons.lesson09 import pictures, stage_rates
 from lessons.lesson09.exercises import Arrivals, Workshop, judge_order
 from lessons.lesson09.killed_writes import kill_everywhere
 from lessons.lesson09.toy_pipeline import Stage, play_pipeline
@@ -137,9 +136,9 @@ def test_what_cannot_be_a_pipeline_is_refused():
 def test_the_component_diagram_has_the_pipelines_stages_in_three_bands():
     words = ("host components", "logical queues", "physical engines", "stream", "bounded")
     assert_drawn(pictures.components(), *words, *(stage.name for stage in STAGES))
-    threads = Workers.share(16, 256, 256)
-    assert threads.factorise > threads.decode + threads.write  # "most of the threads"
-    assert 1 <= threads.decode < threads.factorise  # "a thread or more"
+    threads = stage_rates.share_of(16)
+    assert threads["factorise"] > threads["decode"] + threads["write"]  # "most of the threads"
+    assert 1 <= threads["decode"] < threads["factorise"]  # "a thread or more"
 
 
 def test_the_stages_drawing_has_a_row_for_each_worker_and_a_bar_for_each_image():
@@ -216,11 +215,6 @@ def test_results_in_order_are_counted_as_by_hand():
             turn += 1
     assert judge_order(1, arrivals, arrivals.write) is None
     assert "returned 2" in judge_order(2, arrivals, arrivals.write)
-
-
-def test_the_lesson_shares_threads_as_the_pipeline_does():
-    share = Workers.share(16, 256, 256)
-    assert share.decode + share.factorise + share.write == 16
 
 
 def test_the_gpus_part_of_a_thousand_images_is_a_few_ms_and_the_link_lets_few_enough_through():

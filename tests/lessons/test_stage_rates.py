@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 
 from course.measure import recorded
-from course.pipeline.stages import Workers
 from lessons.lesson09 import stage_rates
 from recording.subjects import pipeline as bench_pipeline
 
@@ -15,32 +14,41 @@ ALONE = {"decode": 900.0, "factorise": 640.0, "rebuild": 20_000.0, "write": 1_50
 
 def written(folder, cores=16):
     """A file as the bench writes it on a machine with so many cores."""
-    share = Workers.share(cores, 256, 256, 1)
-    threads = {"decode": share.decode, "factorise": share.factorise, "write": share.write}
+    share = stage_rates.share_of(cores)
     bench = SimpleNamespace(rows=[], say=lambda text: None)
     for stage, rate in ALONE.items():
-        there = threads.get(stage, 1)
+        there = share[stage]
         for number in sorted({1, there, cores} if stage != "rebuild" else {1}):
             found = rate if number == there else rate / there if number == 1 else 7.0
-            bench_pipeline.keep(bench, stage, number, 500, found)
-    bench_pipeline.keep(bench, "factorise, BLAS as NumPy starts it", cores, 9, 3.0)
-    total = sum(threads.values()) + 1
-    bench_pipeline.keep(bench, "whole", total, 10_000, 608.0)
-    bench_pipeline.keep(bench, "whole, without start and end", total, 10_000, 630.0)
+            bench_pipeline.keep(bench, f"{stage}, {bench_pipeline.several(number)}", 500, found)
+    threads = f"{cores} threads"
+    bench_pipeline.keep(bench, f"factorise, BLAS as NumPy starts it, {threads}", 9, 3.0)
+    for program, rate in ("plain script", 200.0), ("reconstruct_images, svd cpu", 608.0):
+        bench_pipeline.keep(bench, f"{program}, {cores} processes", 10_000, rate)
     recorded.write(folder / "h200-pipeline.csv", HEADER, bench.rows)
 
 
-@pytest.mark.parametrize("cores", [2, 16, 64])
+@pytest.mark.parametrize("cores", [2, 3, 16, 64])
 def test_recorded_rates_are_those_that_the_bench_writes(tmp_path, cores):
     written(tmp_path, cores)
     rates = stage_rates.recorded(folder=tmp_path)
     assert dict(rates.alone) == ALONE
     assert rates.whole == 608 and rates.images == 10_000
     assert rates.slowest == "factorise" and rates.share == pytest.approx(0.95)
-    assert rates.threads["factorise"] == Workers.share(cores, 256, 256).factorise
+    assert rates.threads == stage_rates.share_of(cores)
     text = str(rates)
     for words in (f"{cores} cores and an NVIDIA H200", "the slowest", "10,000 images", "95%"):
         assert words in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("cores", [1, 2, 7, 16, 32, 128])
+def test_a_share_of_the_cores_is_a_thread_or_more_and_all_are_about_the_cores(cores):
+    share = stage_rates.share_of(cores)
+    assert list(share) == list(stage_rates.STAGES) and min(share.values()) == 1 or cores > 12
+    assert share["rebuild"] == 1 and share["factorise"] == max(share.values())
+    its = [share[stage] for stage in stage_rates.COSTS]
+    assert cores - 1 <= sum(its) <= max(cores + 1, 3)
 
 
 def test_without_a_file_nothing_is_recorded(tmp_path):

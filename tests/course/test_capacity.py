@@ -1,0 +1,182 @@
+"""What a machine has, as far as a container lets us; what images need; memory that is shared."""
+
+import errno
+import os
+import sys
+
+import numpy as np
+import pytest
+
+from course.pipeline import capacity
+from course.pipeline.trays import ALIGNED, Layout, SharedFile, Trays
+
+
+@pytest.fixture
+def limits(tmp_path, monkeypatch):
+    """Files of control groups, of this content."""
+    monkeypatch.setattr(capacity, "LIMITS", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(16), raising=False)
+    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 1 << 22, "SC_PAGE_SIZE": 4096}.__getitem__)
+
+    def written(**contents):
+        for name, content in contents.items():
+            path = tmp_path / name.replace("__", "/").replace("_max", ".max")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(content)
+
+    return written
+
+
+@pytest.mark.parametrize(
+    ("quota", "cores"),
+    [
+        ("max 100000", 16),
+        ("400000 100000", 4),
+        ("150000 100000", 2),
+        ("20000 100000", 1),
+        ("6400000 100000", 16),
+        ("0 100000", 16),
+        ("nonsense", 16),
+        ("", 16),
+    ],
+)
+def test_a_container_has_its_share_of_the_cores(limits, quota, cores):
+    limits(cpu_max=quota + "\n")
+    assert capacity.cores() == cores
+
+
+def test_containers_of_the_first_version_are_known_too(limits, tmp_path):
+    (tmp_path / "cpu").mkdir()
+    for quota, cores in ("-1", 16), ("300000", 3):
+        (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text(quota)
+        (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
+        assert capacity.cores() == cores
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text(f"{3 << 30}\n")
+    assert capacity.memory() == 3 << 30
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text(f"{(1 << 63) - 4096}\n")
+    assert capacity.memory() == 16 << 30  # no limit
+
+
+@pytest.mark.parametrize(
+    ("limit", "gib"), [("max", 16), (str(2 << 30), 2), (str(64 << 30), 16), ("", 16)]
+)
+def test_a_container_has_its_limit_of_memory(limits, limit, gib):
+    limits(memory_max=limit + "\n")
+    assert capacity.memory() == gib << 30
+
+
+def test_without_limits_all_is_the_machines(limits):
+    assert capacity.cores() == 16 and capacity.memory() == 16 << 30
+
+
+def test_large_images_come_in_short_stacks_and_few_at_once(limits):
+    assert capacity.batch_for(256, 256, [50]) == 32
+    assert capacity.batch_for(1024, 1024, [50]) == 7
+    assert capacity.batch_for(8192, 8192, [10, 20]) == 1
+    assert capacity.processes_for(None, 256, 256) == 16
+    assert capacity.processes_for(3, 256, 256) == 3
+    assert capacity.processes_for(None, 8192, 8192) == 1
+    assert capacity.processes_for(None, 4096, 4096) == 7
+    assert capacity.processes_for(None, 4096, 4096, svd="gpu") == 16
+    limits(memory_max=str(4 << 30))
+    assert capacity.processes_for(None, 4096, 4096) == 1
+    assert capacity.processes_for(99, 4096, 4096) == 1
+
+
+# --- trays ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kept", [0, 12])
+@pytest.mark.parametrize("batch", [1, 5, 32])
+def test_arrays_of_trays_lie_one_behind_the_other_and_do_not_touch(batch, kept):
+    layout = Layout(3, batch, (20, 31), 2, kept)
+    trays = Trays(layout)
+    arrays = trays.images, trays.lines, *trays.factors
+    assert trays.images.shape == (3, batch, 20, 31) and trays.images.dtype == np.float32
+    assert trays.lines.shape == (3, 2, batch, 20, 32) and trays.lines.dtype == np.uint8
+    assert [part.shape[2:] for part in trays.factors] == [(20, 12), (12,), (12, 31)][
+        : 3 * bool(kept)
+    ]
+    for number, array in enumerate(arrays):
+        assert array.ctypes.data % ALIGNED == 0
+        array[...] = number + 1
+    assert all((array == number + 1).all() for number, array in enumerate(arrays))
+    needed = sum(array.nbytes for array in arrays)
+    assert needed <= layout.bytes < needed + ALIGNED * len(arrays)
+
+
+def test_there_are_as_many_trays_as_memory_has_room_for_and_images_fill(monkeypatch):
+    one = Layout(1, 32, (256, 256), 2).bytes
+    for gib, images, count in (
+        (64, 10**6, (1 << 30) // one),
+        (2, 10**6, (2 << 27) // one),
+        (64, 100, 4),
+        (64, 3, 2),
+        (0, 10**6, 2),
+    ):
+        monkeypatch.setattr(capacity, "memory", lambda gib=gib: gib << 30)
+        layout = Layout.within_memory(32, (256, 256), 2, 0, images)
+        assert layout == Layout(count, 32, (256, 256), 2, 0)
+        assert layout.bytes <= max(1 << 30, 2 * one)  # what the module promises
+
+
+@pytest.fixture
+def shared():
+    its = SharedFile()
+    yield its
+    its.close()
+
+
+def test_what_one_writes_in_shared_memory_the_other_reads(shared):
+    layout = shared.make_room(Layout(2, 3, (8, 9), 1, 4))
+    assert os.fstat(shared.descriptor).st_size == layout.bytes
+    here, there = (Trays(layout, shared.descriptor) for _ in range(2))
+    here.images[1, 2] = 7
+    here.factors[0][1] = 3
+    assert (there.images[1, 2] == 7).all() and (there.factors[0][1] == 3).all()
+    assert not there.lines.any() and not there.images[0].any()
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="memory is asked for at once")
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.ENOMEM, errno.EFBIG])
+def test_where_memory_is_scarce_there_are_fewer_trays_two_at_least(shared, monkeypatch, number):
+    asked, room = [], [0]
+
+    def fallocate(descriptor, start, count):
+        asked.append(count)
+        if count > room[0]:
+            raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "posix_fallocate", fallocate)
+    layout = Layout(9, 4, (64, 64), 2)
+    for count, expected in ((9, [9]), (8, [9, 4]), (3, [9, 4, 2])):
+        room[0] = Layout(count, 4, (64, 64), 2).bytes
+        asked.clear()
+        found = shared.make_room(layout)
+        counts = [Layout(count, 4, (64, 64), 2).bytes for count in expected]
+        assert asked == counts and found == Layout(expected[-1], 4, (64, 64), 2)
+    room[0] = Layout(1, 4, (64, 64), 2).bytes
+    with pytest.raises(MemoryError, match="no room for 0 MiB of memory that.*smaller --batch"):
+        shared.make_room(layout)
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="memory is asked for at once")
+def test_another_error_of_the_system_is_not_taken_for_scarce_memory(shared, monkeypatch):
+    def fallocate(*_):
+        raise OSError(errno.EBADF, "planted")
+
+    monkeypatch.setattr(os, "posix_fallocate", fallocate)
+    with pytest.raises(OSError, match="planted") as caught:
+        shared.make_room(Layout(4, 1, (8, 8), 1))
+    assert caught.value.errno == errno.EBADF
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/shm and memfd")
+def test_shared_memory_leaves_nothing_behind(shared):
+    before = sorted(os.listdir("/dev/shm"))
+    shared.make_room(Layout(2, 3, (8, 9), 1))
+    assert sorted(os.listdir("/dev/shm")) == before
+    shared.close()
+    shared.close()
+    assert shared.descriptor == -1
