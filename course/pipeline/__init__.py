@@ -1,4 +1,4 @@
-"""Many images: stages that work at the same time, queues between them, resume."""
+"""Many images: processes and GPUs that work at the same time, memory that they share, resume."""
 
 from course.lazy import face
 

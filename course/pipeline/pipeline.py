@@ -6,6 +6,7 @@ This is the front: what is asked for is checked, processes and GPUs work through
 """
 
 import dataclasses
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -153,6 +154,9 @@ def reconstruct_images(
             crew = stack.enter_context(Crew(count))
         kind, engine_name = choose_engine(engine, gpus)
         svd = choose_svd(svd, kind, *size)
+        if crew and kind == "gpu" and os.name != "posix":
+            crew.close()  # no file without a name can be handed on there: this process does it all
+            crew = None
         engine_name += ", SVDs, too" if svd == "gpu" else ""
         settings = {
             "k": ranks, "size": [*size], "fit": fit, "engine": kind, "course": __version__,

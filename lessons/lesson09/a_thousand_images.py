@@ -1044,9 +1044,13 @@ pictures.components()
 #
 # <kbd>deepening</kbd> 5 minutes
 #
-# `reconstruct_images` has all of it (`course/pipeline/stages.py`, `channels.py`, `journal.py`):
-# four stages on threads, bounded queues, stacks for the GPU, bad files set aside, a journal. Five
-# images, and one file that is none:
+# `reconstruct_images` has the same stages, bounds and journal, but **processes** where you had
+# threads (`course/pipeline/line.py`, `crew.py`, `journal.py`). Its first version had threads, and a
+# script of 25 lines with a process for each core was faster: much of opening, resizing and
+# squeezing an image is Python, or holds Python's lock, and sixteen threads waited for it in turn.
+# Processes share no lock. They share memory that is set aside for it: images lie in *trays* that
+# all can see, and only their places travel. A decoder that crashes ends one process and costs one
+# image. Five images, and one file that is none:
 
 # %%
 from PIL import Image
