@@ -2,6 +2,9 @@
 
 `cuda` and `xp` are decided once, when they are first asked for. Nothing is hidden: a GPU that is
 there and cannot be used is left alone; `why()` and `course.doctor()` say what stands in the way.
+
+A circle on purpose: the kernel that tries a GPU is kept on disk as any other, by
+`course.door.disk`, which asks this module for the GPU once it is known.
 """
 
 from __future__ import annotations
@@ -104,8 +107,6 @@ def silence_performance_warnings() -> None:
 
 def run_smoke_kernel(numba_cuda: ModuleType) -> None:
     """Compile a kernel, or load what an earlier process compiled, run it, look at what came back.
-
-    What keeps kernels on disk asks this module for the GPU: it is imported here alone.
 
     Raises
     ------

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from course.cluster.group import BatchError, Group
 from course.images.reading import ImageError
@@ -82,6 +82,9 @@ def spread(
         What a worker met with the files, as from one process. No worker works on them by then.
     """
     count = len(group)
+    # workers may have begun in another folder
+    job = replace(job, folder=job.folder.absolute())
+    todo = [replace(task, file=task.file.absolute()) for task in todo]
     shown = Shown(tuple(good))
     most = int(MOST_SECONDS / capacity.cpu_seconds(*job.size, 1))
     length = max(1, min(most, -(-len(todo) // (IN_TURNS * count))))
@@ -90,7 +93,7 @@ def spread(
 
     def parts() -> Iterator[Part]:  # each is made when it is handed out, and knows what is good
         for start in range(0, len(todo), length):
-            yield Part(job, list(todo[start : start + length]), shown.first, sharing, batch)
+            yield Part(job, todo[start : start + length], shown.first, sharing, batch)
 
     left = len(todo)
     try:

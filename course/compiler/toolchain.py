@@ -11,7 +11,7 @@ import importlib.util
 import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -140,27 +140,29 @@ def require() -> ModuleType:
     try:
         if importlib.util.find_spec("numba_cuda") is None:
             raise _missing("the package numba-cuda is not installed")
+        _load("NVRTC", _supported)  # first: where it is missing, numba.cuda need not be imported
         numba_cuda = importlib.import_module("numba.cuda")
         nvvm = importlib.import_module("numba.cuda.cudadrv.nvvm")
     except (ImportError, ValueError) as error:
         raise _missing(f"numba-cuda cannot be used ({backend.one_line(error)})") from error
     if "numba_cuda" not in (numba_cuda.__file__ or ""):
         raise _missing("numba.cuda is Numba's old built-in target, not numba-cuda's")
-    for library, load in (
-        ("NVRTC", _supported),
-        ("NVVM", nvvm.NVVM),
-        ("NVVM's libdevice", nvvm.LibDevice),
-        ("nvJitLink", lambda: _linker().version()),
-    ):
-        try:
-            load()
-        except Exception as error:  # each library has an exception of its own
-            absent = re.search(r"not ?found|cannot be found|no such file", repr(error), re.I)
-            if absent:
-                raise _missing(f"{library} is not here") from None
-            reason = backend.one_line(error)
-            raise _missing(f"{library} cannot be loaded ({reason})") from error
+    _load("NVVM", nvvm.NVVM)
+    _load("NVVM's libdevice", nvvm.LibDevice)
+    _load("nvJitLink", lambda: _linker().version())
     return numba_cuda
+
+
+def _load(library: str, load: Callable[[], object]) -> None:
+    """Load a library; CompilerMissing where it is not there or broken."""
+    try:
+        load()
+    except Exception as error:  # each library has an exception of its own
+        absent = re.search(r"not ?found|cannot be found|no such file", repr(error), re.I)
+        if absent:
+            raise _missing(f"{library} is not here") from None
+        reason = backend.one_line(error)
+        raise _missing(f"{library} cannot be loaded ({reason})") from error
 
 
 def _linker() -> ModuleType:

@@ -16,8 +16,8 @@ import numpy as np
 from course.images import images
 from course.pipeline import threads
 
-LARGEST_BATCH = 32
-BATCH_BYTES = 64 << 20  # of the images, factors and reconstructions of a stack
+LARGEST_BATCH = 128
+BATCH_BYTES = 128 << 20  # of the images, factors and reconstructions of a stack
 #: Bytes a pixel of the image, and of the smaller square in it: in float64 the image, u, vt and the
 #: work space, then float32. Measured as a process's peak: 71 for 2500x2500, which takes both.
 SVD_BYTES, SQUARE_BYTES = 36, 36
@@ -77,7 +77,7 @@ def memory() -> int:
 
 
 def batch_for(rows: int, columns: int, ranks: Sequence[int]) -> int:
-    """How many images a stack has: 32, or fewer where they are large."""
+    """How many images a stack has: 128, or fewer where they are large."""
     factors = (max(ranks) + 4) * (rows + columns + 1)
     an_image = 4 * (rows * columns * (1 + len(ranks)) + factors)
     return max(1, min(LARGEST_BATCH, BATCH_BYTES // an_image))

@@ -170,7 +170,7 @@ def add(commands: Any) -> None:
         "--batch",
         metavar="N",
         type=positive,
-        help="images that a GPU rebuilds together at most (32, fewer large ones)",
+        help="images that a GPU rebuilds together at most (128, fewer large ones)",
     )
     reconstruct.add_argument(
         "--gpus",

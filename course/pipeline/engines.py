@@ -8,6 +8,7 @@ and halved again, down to one image; only that is an error.
 """
 
 import sys
+import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +40,8 @@ def choose_engine(engine: str, gpus: int | None = None) -> tuple[str, str]:
     Raises
     ------
     ImageError
-        When there is no such engine, or no usable GPU for "gpu".
+        When there is no such engine, or no GPU for "gpu". Whether one that is there is usable is
+        found when it is used: `gpus_cuda`.
     """
     if engine not in (*ENGINES, "small"):
         raise ImageError(f"engine is {engine!r}; allowed are {', '.join(ENGINES)}")
@@ -49,27 +51,41 @@ def choose_engine(engine: str, gpus: int | None = None) -> tuple[str, str]:
         return "numpy", "NumPy on the CPU"
     if engine in ("auto", "small") and not gpus:
         driver = read_driver()
-        if not driver.devices:  # what looks for a GPU further need not be imported
+        if not driver.devices:
             why = driver.error or "the driver sees no CUDA device"
             return "numpy", f"NumPy on the CPU, as there is no usable GPU ({why})"
         if engine == "small":
             return "numpy", "NumPy on the CPU, since a GPU's start would take longer"
 
-    from course import backend
-
-    gpu = backend.gpu()
-    if engine == "gpu" and gpu is None:
-        raise ImageError(
-            f"no usable GPU ({backend.why()}); use the engine auto, simulator or numpy"
-        )
-    if gpus and gpus > len(read_driver().devices):
-        there = len(read_driver().devices) if gpu else 0
-        raise ImageError(f"--gpus is {gpus}, and there are {there} usable GPUs here")
-    if engine == "auto" and gpu is None:
-        return "numpy", f"NumPy on the CPU, as there is no usable GPU ({backend.why()})"
     if engine == "simulator":
         return "simulator", "the GPU kernel on the simulator"
-    return "gpu", f"the GPU kernel on {gpu}"
+    driver = read_driver()
+    if gpus and gpus > len(driver.devices):
+        raise ImageError(f"--gpus is {gpus}, and there are {len(driver.devices)} GPUs here")
+    if not driver.devices:
+        raise NoGpu(driver.error or "the driver sees no CUDA device")
+    return "gpu", f"the GPU kernel on {driver.devices[0].name}"
+
+
+class NoGpu(ImageError):
+    """There is no usable GPU."""
+
+    def __init__(self, why: str):
+        super().__init__(f"no usable GPU ({why}); use the engine auto, simulator or numpy")
+        self.why = why
+
+
+_trying = threading.Lock()
+
+
+def gpus_cuda() -> Any:
+    """numba.cuda, once a GPU has been tried, which takes seconds: NoGpu where none is usable."""
+    from course import backend
+
+    with _trying:
+        if backend.gpu() is None:
+            raise NoGpu(backend.why())
+    return backend.cuda
 
 
 def on_cpu(engine: str) -> Rebuild:
@@ -360,6 +376,7 @@ def is_out_of_memory(error: Any) -> bool:
 # --- factors --------------------------------------------------------------------------------------
 
 SVDS = ("cpu", "gpu", "auto")
+LONGEST = 1024  # `course.kernels.svd.qr.LONGEST`, which is not imported before a GPU is used
 
 
 def choose_svd(svd: str, engine: str, rows: int, columns: int) -> str:
@@ -374,16 +391,15 @@ def choose_svd(svd: str, engine: str, rows: int, columns: int) -> str:
         raise ImageError(f"svd is {svd!r}; allowed are {', '.join(SVDS)}")
     if svd == "cpu" or (svd == "auto" and engine != "gpu"):
         return "cpu"
-    from course import backend
-    from course.kernels.svd.qr import LONGEST
-
     fits = max(rows, columns) <= LONGEST
     if svd == "auto":
         return "gpu" if fits else "cpu"
     if engine != "gpu":
-        if backend.gpu() is not None:
+        driver = read_driver()
+        if driver.devices:
             raise ImageError(f"--svd gpu and --engine {engine} contradict each other")
-        raise ImageError(f"no usable GPU for the SVDs ({backend.why()}); use --svd cpu")
+        why = driver.error or "the driver sees no CUDA device"
+        raise ImageError(f"no usable GPU for the SVDs ({why}); use --svd cpu")
     if not fits:
         raise ImageError(
             f"size is {rows}x{columns}: the GPU's SVD takes sides up to {LONGEST}; choose a "

@@ -28,7 +28,7 @@ import numpy as np
 from course.images.images import psnr_of
 from course.pipeline import stages
 from course.pipeline.crew import Crew, Ended, Hand
-from course.pipeline.engines import Judged, OnGpu, kept_values
+from course.pipeline.engines import Judged, OnGpu, gpus_cuda, kept_values
 from course.pipeline.journal import Done
 from course.pipeline.stages import Job, Shown, Task
 from course.pipeline.trays import Layout, Trays
@@ -89,6 +89,7 @@ class Line:
         self._filling: dict[int, _Filling] = {}
         self._filled: deque[tuple[int, list[Item]]] = deque()
         self._free: deque[int] = deque()
+        self._unused: deque[int] = deque()
         self._saving: dict[int, int] = {}  # trays, and pieces of them that are being written
         self._computed: dict[int, list[tuple[float, float, float]]] = {}  # images, their measures
         self._stopped = False
@@ -171,9 +172,9 @@ class Line:
             self.trays = Trays(Layout(1, self.batch, job.size, len(job.ranks), r))
         else:
             layout = Layout.within_memory(self.batch, job.size, len(job.ranks), r, self._left)
-            layout = self.crew.shared.make_room(layout)
+            self.crew.shared.begin(layout)
             self.trays = Trays(layout, self.crew.shared.descriptor)
-        self._free.extend(range(self.trays.layout.count))
+        self._unused = deque(range(self.trays.layout.count))
 
     def _thread(self, work: Callable[[object], None], of: object) -> threading.Thread:
         def run() -> None:
@@ -186,6 +187,8 @@ class Line:
 
     def _alone(self) -> Iterator[Done]:
         """In this process, one piece of work after the other."""
+        if self.gpus:
+            gpus_cuda()
         on_gpu = self._on_gpu() if self.gpus else None
         left = self._left
         while left:
@@ -228,17 +231,28 @@ class Line:
                         (0, self._todo.popleft()) for _ in range(min(self._piece, len(self._todo)))
                     ]
                     return Work("whole", items, good=self.shown.first)
-                if self._todo and self._free:
-                    self._open_tray()
+                if self._todo and (tray := self._free_tray()) is not None:
+                    self._open_tray(tray)
                     continue
                 if not wait:
                     return None
                 self._changed.wait()
         return None
 
-    def _open_tray(self) -> None:
-        """Make pieces of work of the next images, with places in a free tray."""
-        tray = self._free.popleft()
+    def _free_tray(self) -> int | None:
+        """A tray that was used before, or for which there is memory."""
+        if self._free:
+            return self._free.popleft()
+        if not self._unused:
+            return None
+        tray = self._unused.popleft()
+        if self.crew is None or self.crew.shared.reserve(tray):
+            return tray
+        self._unused.clear()
+        return None
+
+    def _open_tray(self, tray: int) -> None:
+        """Make pieces of work of the next images, with places in a tray."""
         items = [(place, self._todo.popleft()) for place in range(min(self.batch, len(self._todo)))]
         pieces = self._pieces(items)
         self._filling[tray] = _Filling(len(pieces), [])
@@ -326,9 +340,8 @@ class Line:
         return OnGpu(job.size, job.ranks, self.batch, job.svd)
 
     def _feed(self, gpu: int) -> None:
-        """Give one GPU its stacks."""
-        from course.backend import cuda
-
+        """Make one GPU ready, and give it its stacks."""
+        cuda = gpus_cuda()
         with cuda.gpus[gpu]:
             on_gpu = self._on_gpu()
             while (filled := self._next_filled()) is not None:

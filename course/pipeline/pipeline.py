@@ -21,7 +21,7 @@ from course.images.images import ImageError
 from course.images.reading import FITS, checked_size
 from course.pipeline import capacity, grid, journal, replacing, results, resuming, stages, threads
 from course.pipeline.crew import Crew
-from course.pipeline.engines import ENGINES, choose_engine, choose_svd
+from course.pipeline.engines import ENGINES, NoGpu, choose_engine, choose_svd
 from course.pipeline.inputs import Inputs, gathered
 from course.pipeline.journal import Done, Journal
 from course.pipeline.line import Line
@@ -136,8 +136,8 @@ def reconstruct_images(
     _count("workers", workers), _count("batch", batch), _count("gpus", gpus)
     found = gathered(inputs, out, recursive)
     work = capacity.cpu_seconds(*size, len(found.files))
-    count = capacity.processes_for(workers, *size, svd)
-    out = Path(out)
+    count = capacity.processes_for(workers, *size, "gpu" if svd == "gpu" else "cpu")
+    asked_svd, out = svd, Path(out)
     before = resuming.chosen(out) if resume and out.is_dir() else None
     if before and engine == "auto":  # of a run that goes on, whatever number of images it has now
         engine = before[0] if before[0] in ENGINES else engine
@@ -164,7 +164,18 @@ def reconstruct_images(
         how = _How(
             batch or capacity.batch_for(*size, ranks), gpus or 1, crew, group, progress, watch
         )
-        return _reconstruct(plan, job, how, out, engine_name, resume, discard, replace, tell)
+        try:
+            return _reconstruct(plan, job, how, out, engine_name, resume, discard, replace, tell)
+        except NoGpu as error:
+            if engine != "auto" or asked_svd == "gpu" or gpus:
+                raise
+            why = error.why
+    tell(f"no GPU can be used ({why}): NumPy computes")
+    return reconstruct_images(
+        inputs, ranks, out, size=size, fit=fit, engine="numpy", progress=progress, resume=resume,
+        workers=workers, batch=batch, tell=tell, group=group, recursive=recursive,
+        discard=discard, replace=replace, watch=watch,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 The memory is a file without a name: whoever has it open sees it, and when all of them have ended,
 however they ended, nothing is left. Linux keeps it in memory alone (`memfd_create`); elsewhere it
-lies in the folder for temporary files. Its bytes are asked for at once: where there is not so much,
-that is said at the start, and no process ends for it later.
+lies in the folder for temporary files. A tray's bytes are asked for before it is used: where there
+are no more, those that there are have to do, and no process ends for it.
 """
 
 import errno
@@ -102,7 +102,7 @@ class Trays:
 
 
 class SharedFile:
-    """The file in which trays lie, empty until `make_room`.
+    """The file in which trays lie, empty until `begin`.
 
     Attributes
     ----------
@@ -117,41 +117,41 @@ class SharedFile:
             with tempfile.TemporaryFile() as file:
                 self.descriptor = os.dup(file.fileno())
 
-    def make_room(self, layout: Layout) -> Layout:
-        """Take memory for trays, fewer where there is not so much; what there is room for.
+    def begin(self, layout: Layout) -> None:
+        """Say what will lie in it; no memory is taken yet."""
+        self.layout = layout
+        os.ftruncate(self.descriptor, 0)
+        os.ftruncate(self.descriptor, layout.bytes)
+
+    def reserve(self, tray: int) -> bool:
+        """Take memory for a tray; False where there is no more.
 
         Raises
         ------
         MemoryError
-            Where there is no room for two trays.
+            Where there is not enough for two trays.
         """
-        while True:
-            try:
-                self._reserve(layout.bytes)
-                return layout
-            except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.ENOMEM, errno.EFBIG, errno.EDQUOT):
-                    raise
-                if layout.count <= 2:
-                    raise MemoryError(
-                        f"there is no room for {layout.bytes / 2**20:,.0f} MiB of memory that "
-                        f"processes share ({error.strerror}); choose a smaller --batch"
-                    ) from error
-            layout = Layout(max(2, layout.count // 2), *_rest(layout))
-
-    def _reserve(self, count: int) -> None:
-        os.ftruncate(self.descriptor, 0)
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(self.descriptor, 0, count)
-        else:
-            os.ftruncate(self.descriptor, count)
+        start = 0
+        try:
+            for shape, kind in self.layout.shapes():
+                size = int(np.prod(shape[1:])) * np.dtype(kind).itemsize
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(self.descriptor, start + tray * size, size)
+                start += _rounded((shape, kind))
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.ENOMEM, errno.EFBIG, errno.EDQUOT):
+                raise
+            if tray < 2:
+                needed = 2 * self.layout.bytes / self.layout.count / 2**20
+                raise MemoryError(
+                    f"there is no room for {needed:,.0f} MiB of memory that processes share "
+                    f"({error.strerror}); choose a smaller --batch"
+                ) from error
+            return False
+        return True
 
     def close(self) -> None:
         """Let go of it; processes that have it open keep it."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
-
-
-def _rest(layout: Layout) -> tuple:
-    return layout.batch, layout.size, layout.ranks, layout.kept

@@ -1207,8 +1207,8 @@ progress(12)
 # - Start two workers as in section 9 and kill **both**. What happens?
 # - Write a `steady_sum` that does not wait for the end: it adds what can be added already. ([Lesson
 #   09](09_a_thousand_images.ipynb)'s results in order.)
-# - `python -m course reconstruct photos --gpus 2` spreads files over workers. Without GPUs it says
-#   what it needs.
+# - `python -m course reconstruct photos --gpus 2` shares files among GPUs, `--scheduler ADDRESS`
+#   among the workers of a cluster. Without GPUs the first says what it needs.
 
 # %% [markdown]
 # ## Common misconceptions

@@ -71,8 +71,8 @@ def test_without_limits_all_is_the_machines(limits):
 
 
 def test_large_images_come_in_short_stacks_and_few_at_once(limits):
-    assert capacity.batch_for(256, 256, [50]) == 32
-    assert capacity.batch_for(1024, 1024, [50]) == 7
+    assert capacity.batch_for(256, 256, [50]) == 128
+    assert capacity.batch_for(1024, 1024, [50]) == 15
     assert capacity.batch_for(8192, 8192, [10, 20]) == 1
     assert capacity.processes_for(None, 256, 256) == 16
     assert capacity.processes_for(3, 256, 256) == 3
@@ -129,7 +129,9 @@ def shared():
 
 
 def test_what_one_writes_in_shared_memory_the_other_reads(shared):
-    layout = shared.make_room(Layout(2, 3, (8, 9), 1, 4))
+    layout = Layout(2, 3, (8, 9), 1, 4)
+    shared.begin(layout)
+    assert shared.reserve(0) and shared.reserve(1)
     assert os.fstat(shared.descriptor).st_size == layout.bytes
     here, there = (Trays(layout, shared.descriptor) for _ in range(2))
     here.images[1, 2] = 7
@@ -138,44 +140,59 @@ def test_what_one_writes_in_shared_memory_the_other_reads(shared):
     assert not there.lines.any() and not there.images[0].any()
 
 
-@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="memory is asked for at once")
+def test_a_tray_takes_its_memory_when_it_is_used(shared):
+    """Of a gibibyte that may be taken, a small job takes little."""
+    layout = Layout(8, 4, (256, 256), 2, 12)
+    shared.begin(layout)
+    assert os.fstat(shared.descriptor).st_blocks == 0
+    for tray in range(3):
+        shared.reserve(tray)
+        taken = 512 * os.fstat(shared.descriptor).st_blocks
+        share = layout.bytes * (tray + 1) / layout.count
+        assert share <= taken <= share + 2 * 4096 * len(layout.shapes())
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="memory is asked for by that")
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.ENOMEM, errno.EFBIG])
 def test_where_memory_is_scarce_there_are_fewer_trays_two_at_least(shared, monkeypatch, number):
-    asked, room = [], [0]
+    layout = Layout(9, 4, (64, 64), 2)
+    a_tray, room = layout.bytes // 9, [0]
 
     def fallocate(descriptor, start, count):
-        asked.append(count)
-        if count > room[0]:
+        room[0] -= count
+        if room[0] < 0:
             raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "posix_fallocate", fallocate)
-    layout = Layout(9, 4, (64, 64), 2)
-    for count, expected in ((9, [9]), (8, [9, 4]), (3, [9, 4, 2])):
-        room[0] = Layout(count, 4, (64, 64), 2).bytes
-        asked.clear()
-        found = shared.make_room(layout)
-        counts = [Layout(count, 4, (64, 64), 2).bytes for count in expected]
-        assert asked == counts and found == Layout(expected[-1], 4, (64, 64), 2)
-    room[0] = Layout(1, 4, (64, 64), 2).bytes
+    shared.begin(layout)
+    for trays in (9, 3, 2):
+        room[0] = trays * a_tray
+        assert [shared.reserve(tray) for tray in range(min(9, trays + 1))] == (
+            [True] * trays + [False] * (trays < 9)
+        )
+    room[0] = a_tray
+    assert shared.reserve(0)
     with pytest.raises(MemoryError, match="no room for 0 MiB of memory that.*smaller --batch"):
-        shared.make_room(layout)
+        shared.reserve(1)
 
 
-@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="memory is asked for at once")
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="memory is asked for by that")
 def test_another_error_of_the_system_is_not_taken_for_scarce_memory(shared, monkeypatch):
     def fallocate(*_):
         raise OSError(errno.EBADF, "planted")
 
     monkeypatch.setattr(os, "posix_fallocate", fallocate)
+    shared.begin(Layout(4, 1, (8, 8), 1))
     with pytest.raises(OSError, match="planted") as caught:
-        shared.make_room(Layout(4, 1, (8, 8), 1))
+        shared.reserve(0)
     assert caught.value.errno == errno.EBADF
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/dev/shm and memfd")
 def test_shared_memory_leaves_nothing_behind(shared):
     before = sorted(os.listdir("/dev/shm"))
-    shared.make_room(Layout(2, 3, (8, 9), 1))
+    shared.begin(Layout(2, 3, (8, 9), 1))
+    assert shared.reserve(0)
     assert sorted(os.listdir("/dev/shm")) == before
     shared.close()
     shared.close()

@@ -15,7 +15,8 @@ from course.cluster import files as cluster_files
 from course.cluster.files import Part, finish
 from course.cluster.group import BatchError, Group, cluster
 from course.cluster.work import see
-from course.pipeline import capacity
+from course.driver import Driver
+from course.pipeline import capacity, engines
 from course.pipeline.journal import Done
 from course.pipeline.pipeline import reconstruct_images
 from course.pipeline.stages import Job, Task
@@ -170,12 +171,10 @@ def test_workers_of_one_machine_share_its_cores_and_a_batch_is_not_too_long(work
 
 
 def test_gpus_that_are_not_there_are_an_error_of_one_line(folder, tmp_path, capfd, monkeypatch):
-    from course import backend
-
-    monkeypatch.setattr(backend, "gpu", lambda: None)
+    monkeypatch.setattr(engines, "read_driver", lambda: Driver(found=False))
     words = ["reconstruct", folder, "--k", 3, "--out", tmp_path / "out", "--gpus", 2]
     status, _, err = call(capfd, *words)
-    assert status == 2 and "--gpus is 2, and there are 0 usable GPUs here" in err
+    assert status == 2 and "--gpus is 2, and there are 0 GPUs here" in err
     status, _, err = call(capfd, *words, "--engine", "numpy")
     assert status == 2 and "--gpus and --engine numpy contradict each other" in err
     assert not (tmp_path / "out").exists()

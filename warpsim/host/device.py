@@ -250,6 +250,13 @@ class Device:
 
     id = 0
 
+    def __enter__(self) -> Device:
+        """Make it the current one, as ``with cuda.gpus[0]:`` does; it always is."""
+        return self
+
+    def __exit__(self, *what: object) -> None:
+        """It stays the current one."""
+
     def __init__(self, gpu: GPU):
         self.gpu = gpu
         self.compute_capability = gpu.compute_capability
