@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from PIL import Image
 from course import backend
 from course.images import images, quality
 from course.images.reading import ImageError
-from course.pipeline import capacity, engines, pipeline, stages
+from course.pipeline import capacity, engines, line, pipeline, stages
 from course.pipeline.engines import OnGpu, choose_svd
 from course.pipeline.line import Line
 from tests.course.line_parts import FAULTY, SLOWLY, customized, lives
@@ -177,9 +178,11 @@ def test_what_is_no_number_is_refused(stack):
 def test_who_factorises(monkeypatch):
     assert choose_svd("cpu", "gpu", 5000, 5000) == "cpu"
     assert choose_svd("auto", "numpy", 256, 256) == "cpu"
-    with pytest.raises(ImageError, match="no usable GPU.*--svd cpu"):
+    there = SimpleNamespace(devices=[], error=None)
+    monkeypatch.setattr(engines, "read_driver", lambda: there)
+    with pytest.raises(ImageError, match="no usable GPU.*sees no CUDA device.*--svd cpu"):
         choose_svd("gpu", "numpy", 256, 256)
-    monkeypatch.setattr(backend, "gpu", lambda: "a GPU")
+    there.devices.append("a GPU")
     assert choose_svd("auto", "gpu", 256, 1024) == "gpu"
     assert choose_svd("auto", "gpu", 256, 1025) == "cpu"
     with pytest.raises(ImageError, match="1025x256.*up to 1024"):
@@ -206,9 +209,8 @@ def folder(tmp_path):
 @pytest.fixture
 def simulated(monkeypatch):
     """The simulator is taken for a GPU, or two of them."""
-    from course.backend import cuda
-
-    monkeypatch.setattr(cuda, "gpus", [nullcontext(), nullcontext()])
+    two = SimpleNamespace(gpus=[nullcontext(), nullcontext()])
+    monkeypatch.setattr(line, "gpus_cuda", lambda: two)
     monkeypatch.setattr(pipeline, "choose_engine", lambda *_: ("gpu", "the GPU"))
     monkeypatch.setattr(pipeline, "choose_svd", lambda svd, *_: "gpu" if svd == "auto" else svd)
 
@@ -242,13 +244,12 @@ def test_results_are_those_of_the_cpu(folder, tmp_path, monkeypatch, simulated, 
     monkeypatch.undo()
     expected = rebuild(folder, tmp_path / "cpu", engine="numpy", svd="cpu")
     assert ours.skipped == expected.skipped and len(ours.skipped) == 1
-    for line, its in zip(ours.qualities, expected.qualities, strict=True):
-        assert (line.name, line.k, line.file) == (its.name, its.k, its.file)
-        assert line.psnr_db == pytest.approx(its.psnr_db, abs=0.01) or its.psnr_db > 90
-        assert line.ssim == pytest.approx(its.ssim, abs=1e-5)
+    for our, its in zip(ours.qualities, expected.qualities, strict=True):
+        assert (our.name, our.k, our.file) == (its.name, its.k, its.file)
+        assert our.psnr_db == pytest.approx(its.psnr_db, abs=0.01) or its.psnr_db > 90
+        assert our.ssim == pytest.approx(its.ssim, abs=1e-5)
         pixels = [
-            np.asarray(Image.open(of.out / q.file), int)
-            for of, q in ((ours, line), (expected, its))
+            np.asarray(Image.open(of.out / q.file), int) for of, q in ((ours, our), (expected, its))
         ]
         assert np.abs(pixels[0] - pixels[1]).max() <= 1
 
@@ -292,12 +293,12 @@ def test_processes_that_end_before_and_after_the_gpu_cost_nothing_but_a_fatal_im
     begun.clear()
     real, killed = Line._compute, []
 
-    def compute(line, *rest):
+    def compute(its, *rest):
         if len(killed) < 1:
-            os.kill(line.crew.hands[0].pid, signal.SIGKILL)
-        real(line, *rest)
+            os.kill(its.crew.hands[0].pid, signal.SIGKILL)
+        real(its, *rest)
         if len(killed) < 1:
-            os.kill(line.crew.hands[1].pid, signal.SIGKILL)
+            os.kill(its.crew.hands[1].pid, signal.SIGKILL)
         killed.append(1)
 
     monkeypatch.setattr(Line, "_compute", compute)
@@ -317,16 +318,15 @@ def test_only_so_many_images_are_in_memory(tmp_path, simulated, begun, monkeypat
     lines, most, lock = [], [], threading.Lock()
     real = Line._open_tray
 
-    def open_tray(line):
-        real(line)
+    def open_tray(its, tray):
+        real(its, tray)
         with lock:
-            most.append(2 - len(line._free))
-            assert line.trays.layout.count == 2
+            most.append(tray)
 
     monkeypatch.setattr(Line, "_open_tray", open_tray)
     rebuild(folder, tmp_path / "out", [2], size=8, workers=2, svd="cpu", watch=lines.append)
-    assert len(most) == 15 and max(most) == 2
-    assert lines[0].trays.layout.batch == 4
+    assert len(most) == 15 and set(most) == {0, 1}
+    assert (lines[0].trays.layout.count, lines[0].trays.layout.batch) == (2, 4)
 
 
 def test_an_error_of_the_gpu_ends_all_in_order(folder, tmp_path, simulated, begun, monkeypatch):
@@ -343,14 +343,46 @@ def test_two_gpus_have_the_results_of_one(folder, tmp_path, simulated, begun, mo
     rebuild(folder, tmp_path / "one", workers=2, svd="cpu")
     fed, both, lock, real = set(), threading.Barrier(2), threading.Lock(), Line._compute
 
-    def compute(line, *rest):
+    def compute(its, *rest):
         if threading.get_ident() not in fed:
             fed.add(threading.get_ident())
             both.wait(60)
         with lock:  # the simulator runs one kernel at a time
-            real(line, *rest)
+            real(its, *rest)
 
     monkeypatch.setattr(Line, "_compute", compute)
     rebuild(folder, tmp_path / "two", workers=2, svd="cpu", gpus=2, batch=1)
     assert len(fed) == 2
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
+
+
+# --- a GPU that cannot be used after all ----------------------------------------------------------
+
+
+@pytest.fixture
+def broken(monkeypatch):
+    """A driver that names a GPU on which nothing runs."""
+    driver = SimpleNamespace(devices=[SimpleNamespace(name="a GPU")], error=None)
+    monkeypatch.setattr(engines, "read_driver", lambda: driver)
+    monkeypatch.setattr(capacity, "WORTH_A_GPU", 0)
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+def test_where_the_gpu_cannot_be_used_numpy_computes_and_it_is_said(
+    folder, tmp_path, broken, request, workers
+):
+    if workers:
+        request.getfixturevalue("begun")
+    told = []
+    report = rebuild(folder, tmp_path / "out", workers=workers, tell=told.append)
+    assert len(told) == 1 and told[0].startswith("no GPU can be used (")
+    assert told[0].endswith("): NumPy computes") and report.engine == "NumPy on the CPU"
+    rebuild(folder, tmp_path / "cpu", engine="numpy")
+    assert contents(tmp_path / "out") == contents(tmp_path / "cpu")
+
+
+@pytest.mark.parametrize("asked", [{"engine": "gpu"}, {"svd": "gpu"}, {"gpus": 1}])
+def test_who_asked_for_the_gpu_is_told_that_it_cannot_be_used(folder, tmp_path, broken, asked):
+    with pytest.raises(ImageError, match="no usable GPU .*; use the engine auto, simulator or"):
+        rebuild(folder, tmp_path / "out", **asked)
+    assert not (tmp_path / "out").exists()
