@@ -36,6 +36,7 @@ from course.pipeline.journal import FILE, PREFIX
 from course.pipeline.results import REPORT_FILE
 
 ROOT = Path(__file__).resolve().parents[1]
+SIDE = 128  # pixels: of 400 images that is work enough for several processes
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Trial:
 def make_images(folder: Path, count: int, seed: int) -> None:
     """Write PNG files of random waves, every tenth of them broken."""
     rng = np.random.default_rng(seed)
-    down, across = np.mgrid[0:1:96j, 0:1:96j]
+    down, across = np.mgrid[0 : 1 : SIDE * 1j, 0 : 1 : SIDE * 1j]
     for number in range(count):
         a, b, c, d = rng.uniform(1, 12, 4)
         picture = np.sin(a * down + b * across**2) * np.cos(c * across * down + d) / 2 + 0.5
@@ -88,7 +89,7 @@ def make_images(folder: Path, count: int, seed: int) -> None:
 
 def command(folder: Path, out: Path, *more: str) -> list[str]:
     """The command that is killed."""
-    words = ["reconstruct", str(folder), "--k", "5", "20", "--size", "96", "--out", str(out)]
+    words = ["reconstruct", str(folder), "--k", "5", "20", "--size", str(SIDE), "--out", str(out)]
     return [sys.executable, "-m", "course", *words, "--engine", "numpy", *more]
 
 

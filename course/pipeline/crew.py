@@ -89,6 +89,8 @@ class Hand:
         ------
         Ended
             When the process ended over it. Another one has been started.
+        ChildProcessError
+            When processes end before they can do anything.
         """
         for _ in range(MOST_STARTS):
             if not self._ready:
@@ -101,7 +103,7 @@ class Hand:
             if isinstance(found, Answer):
                 return found
             raise Ended(found)
-        raise RuntimeError(
+        raise ChildProcessError(
             f"{MOST_STARTS} processes in turn ended before they did anything; the last one {told}"
         )
 

@@ -118,10 +118,11 @@ class Line:
             *(self._thread(self._attend, hand) for hand in self.crew.hands),
             *(self._thread(self._feed, gpu) for gpu in range(self.gpus)),
         ]
+        left = self._left  # which they count down
         try:
             for thread in threads:
                 thread.start()
-            for _ in range(self._left):
+            for _ in range(left):
                 # Ctrl-C does not end a wait without a time on every system
                 while True:
                     try:
