@@ -28,7 +28,7 @@ class Stopping:
             return
         self.last = now  # before all else: the next may come meanwhile
         if last is None:
-            words = "stopping: the images in work are finished first; Ctrl-C again ends at once"
+            words = "stopping: a large SVD or the GPU's stack ends first; Ctrl-C again ends at once"
             told = threading.Timer(SILENCE, print, (words,), {"file": sys.stderr})
             told.daemon = True
             told.start()

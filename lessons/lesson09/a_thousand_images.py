@@ -382,9 +382,10 @@ def slowest_stage(stages):
 check("slowest-stage", slowest_stage)
 
 # %% [markdown]
-# And in earnest? The package's pipeline has the same four stages. The next cell measures each of
-# them **alone** on your machine, with one thread and with as many as it has in the pipeline, then
-# the whole. (Images of 256×256, k = 50. Without a GPU, NumPy rebuilds.) Which one sets the pace?
+# And in earnest? The package does the same four things with each image. The next cell measures each
+# of them **alone** on your machine, with one thread and with a thread for each core of its share,
+# then the package's whole. (Images of 256×256, k = 50. Without a GPU, NumPy rebuilds.) Which one
+# sets the pace?
 
 # %%
 predict(
@@ -404,7 +405,7 @@ predict.answer("the slowest of decode, factorise, rebuild, write", here.slowest)
 # %% [markdown]
 # (Figures of a second or two, each from another moment. If your machine does something else
 # meanwhile, one may contradict another.) Where the whole stays below its slowest stage: alone, that
-# stage had all cores for itself. In the pipeline the other stages want some of them, too. The toy
+# stage had all cores for itself. In the whole the other stages want some of them, too. The toy
 # gave a core to each worker, and does not know that.
 #
 # `python -m course bench pipeline` measures it with 10,000 images. Recorded on a machine with an

@@ -416,6 +416,7 @@ def test_an_interruption_leaves_earlier_results_as_they_were(
 
 
 #: Images that keep a process busy for as long as a busy machine needs to send it a signal.
+STOPPING = "stopping: a large SVD or the GPU's stack ends first; Ctrl-C again ends at once\n"
 MANY = 500
 
 
@@ -454,9 +455,7 @@ def test_a_stopped_process_leaves_nothing_if_asked_for(tmp_path, name):
         _, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     # that it takes long is only said on a machine where it does
-    err = err.removeprefix(
-        "stopping: the images in work are finished first; Ctrl-C again ends at once\n"
-    )
+    err = err.removeprefix(STOPPING)
     assert err == "python -m course: stopped; nothing was written\n"
     assert files_below(tmp_path) == sorted(["many", *(f"many/{n}.png" for n in range(MANY))])
 
@@ -469,7 +468,9 @@ def test_who_waits_for_long_after_ctrl_c_is_told_for_what(capfd, monkeypatch):
     while "Ctrl-C again ends at once" not in told and time.monotonic() < deadline:
         time.sleep(0.02)
         told += capfd.readouterr().err
-    assert told == "stopping: the images in work are finished first; Ctrl-C again ends at once\n"
+    assert (
+        told == "stopping: a large SVD or the GPU's stack ends first; Ctrl-C again ends at once\n"
+    )
 
 
 def test_a_second_ctrl_c_soon_after_the_first_is_the_same_one(monkeypatch):
