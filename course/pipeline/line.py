@@ -191,7 +191,7 @@ class Line:
             gpus_cuda()
         on_gpu = self._on_gpu() if self.gpus else None
         left = self._left
-        while left:
+        while left and not self._stopped:
             if self._filled:
                 tray, items = self._filled.popleft()
                 self._compute(on_gpu, tray, items)
