@@ -191,7 +191,7 @@ class Line:
             gpus_cuda()
         on_gpu = self._on_gpu() if self.gpus else None
         left = self._left
-        while left and not self._stopped:
+        while left:
             if self._filled:
                 tray, items = self._filled.popleft()
                 self._compute(on_gpu, tray, items)
@@ -202,8 +202,11 @@ class Line:
                     raise answer.error
                 self._take(work, answer)
             while not self._finished.empty():
+                found = self._finished.get()
+                if found is None:  # it was stopped
+                    return
                 left -= 1
-                yield self._finished.get()
+                yield found
 
     # ------------------------------------------------------------------ work for processes
     def _attend(self, hand: Hand) -> None:

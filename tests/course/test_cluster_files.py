@@ -16,7 +16,7 @@ from course.cluster.files import Part, finish
 from course.cluster.group import BatchError, Group, cluster
 from course.cluster.work import see
 from course.driver import Driver
-from course.pipeline import capacity, stages
+from course.pipeline import capacity, engines, stages
 from course.pipeline.journal import Done
 from course.pipeline.pipeline import reconstruct_images
 from course.pipeline.stages import Job, Task
