@@ -7,9 +7,10 @@ same results as in one process, bit for bit, and the journal is kept by the one 
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
 from course.cluster.group import BatchError, Group
@@ -38,6 +39,8 @@ class Part:
         Workers among which a machine's cores are shared, as far as is known.
     batch : int
         The longest stack.
+    run : str
+        Of which it is a part; no other run has that name.
     """
 
     job: Job
@@ -45,6 +48,11 @@ class Part:
     good: tuple[int, ...]
     sharing: int
     batch: int
+    run: str = ""
+
+
+_at_work: dict[Line, str] = {}  # in this process, and of which runs
+_stopped: set[str] = set()  # runs: their parts may arrive later
 
 
 def finish(part: Part) -> list[Done]:
@@ -58,7 +66,21 @@ def finish(part: Part) -> list[Done]:
             crew = stack.enter_context(Crew(min(count, len(part.tasks))))
         stack.enter_context(threads.kept())
         stack.enter_context(threads.one_thread())
-        return list(Line(job, part.tasks, crew, part.batch, good=part.good))
+        line = Line(job, part.tasks, crew, part.batch, good=part.good)
+        _at_work[line] = part.run
+        try:
+            return [] if part.run in _stopped else list(line)
+        finally:
+            del _at_work[line]
+
+
+def stop(run: str) -> int:
+    """End what this worker does for a run; how many of its parts have not ended yet."""
+    _stopped.add(run)
+    lines = [line for line, its in list(_at_work.items()) if its == run]
+    for line in lines:
+        line.stop()
+    return len(lines)
 
 
 def spread(
@@ -91,22 +113,25 @@ def spread(
     hosts = Counter(address.rpartition(":")[0] for address in group.workers().values())
     sharing = max(hosts.values(), default=count)
 
+    run = uuid.uuid4().hex
+
     def parts() -> Iterator[Part]:  # each is made when it is handed out, and knows what is good
         for start in range(0, len(todo), length):
-            yield Part(job, todo[start : start + length], shown.first, sharing, batch)
+            yield Part(job, todo[start : start + length], shown.first, sharing, batch, run)
 
     left = len(todo)
     try:
-        for dones in group.map(finish, parts()):
-            for done in dones:
-                if done.reason is None:
-                    shown.add(done.image)
-                left -= 1
-                yield done
+        with closing(group.map(finish, parts())) as found:
+            for dones in found:
+                for done in dones:
+                    if done.reason is None:
+                        shown.add(done.image)
+                    left -= 1
+                    yield done
     except BatchError as error:
         if isinstance(error.__cause__, ImageError | OSError | MemoryError):
             raise error.__cause__ from None
         raise
     finally:
         if left:
-            group.stop()
+            group.stop(stop, run)

@@ -341,8 +341,11 @@ class Group:
             self._wait(future)
         return self.client.gather(futures)
 
-    def stop(self) -> None:
-        """End at once whatever the workers do, and let them start again; nothing is kept."""
+    def stop(self, end: Callable[..., int] | None = None, *arguments: Any) -> None:
+        """End at once whatever the workers do, and let them start again; nothing is kept.
+
+        `end` is for workers that belong to others, too: `course.cluster.joined`.
+        """
         self.client.restart(timeout=PATIENCE, wait_for_workers=False)
 
     # ------------------------------------------------------------------ one batch

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 from course.cluster.group import ClusterError, Group
 
-PATIENCE = 30  # seconds until the scheduler must have answered
+PATIENCE = 30  # seconds until the scheduler must have answered, and work that is stopped has ended
+PAUSE = 0.05  # seconds
 
 
 class _Scheduler:
@@ -26,6 +28,25 @@ class _Scheduler:
             address: SimpleNamespace(name=its["name"], address=address)
             for address, its in found.items()
         }
+
+
+class Joined(Group):
+    """Workers that others use, too: they are not started again."""
+
+    def stop(self, end: Callable[..., int] | None = None, *arguments: Any) -> None:
+        """Have each worker call `end`, until none says that it still works; as long as patience.
+
+        Parameters
+        ----------
+        end : callable
+            Ends what this group's work left on a worker; says how much is still at work there.
+        """
+        deadline = time.monotonic() + PATIENCE
+        while end is not None and time.monotonic() < deadline:
+            found = self.client.run(end, *arguments, on_error="ignore")
+            if not any(found.values()):
+                return
+            time.sleep(PAUSE)
 
 
 @contextmanager
@@ -63,7 +84,7 @@ def joined(address: str) -> Iterator[Group]:
         count = len(scheduler.workers)
         if not count:
             raise ClusterError(f"the scheduler at {address!r} has no workers: start some")
-        group = Group(client, scheduler, count)
+        group = Joined(client, scheduler, count)
         _check_course(client, address)
         yield group
 

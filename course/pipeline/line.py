@@ -202,8 +202,11 @@ class Line:
                     raise answer.error
                 self._take(work, answer)
             while not self._finished.empty():
+                found = self._finished.get()
+                if found is None:  # it was stopped
+                    return
                 left -= 1
-                yield self._finished.get()
+                yield found
 
     # ------------------------------------------------------------------ work for processes
     def _attend(self, hand: Hand) -> None:

@@ -16,7 +16,7 @@ from course.cluster.files import Part, finish
 from course.cluster.group import BatchError, Group, cluster
 from course.cluster.work import see
 from course.driver import Driver
-from course.pipeline import capacity, engines
+from course.pipeline import capacity, engines, stages
 from course.pipeline.journal import Done
 from course.pipeline.pipeline import reconstruct_images
 from course.pipeline.stages import Job, Task
@@ -129,7 +129,7 @@ def test_an_error_that_is_no_files_fault_keeps_its_name(monkeypatch):
         def map(self, *_):
             raise BatchError(3, "failed")
 
-        def stop(self):
+        def stop(self, end, run):
             stopped.append(True)
 
         def workers(self):
@@ -152,7 +152,8 @@ def test_workers_of_one_machine_share_its_cores_and_a_batch_is_not_too_long(work
     class Seeing(Group):
         def map(self, _, batches):
             parts.extend(batches)
-            return [[Done(task.image, [], [], "") for task in its.tasks] for its in parts]
+            for its in parts:
+                yield [Done(task.image, [], [], "") for task in its.tasks]
 
         def workers(self):
             return {name: f"tcp://{name}" for name in workers.split()}
@@ -211,3 +212,23 @@ def test_a_worker_has_processes_for_its_share_of_the_cores(
     job = Job((20, 20), "stretch", [3], [3], tmp_path)
     assert len(finish(Part(job, tasks, (), sharing, 8))) == 9
     assert begun == [processes] * bool(processes)
+
+
+def test_a_run_that_is_stopped_on_a_worker_ends_and_its_late_parts_do_not_begin(
+    folder, tmp_path, monkeypatch
+):
+    tasks = [Task(n, folder / f"image{n:02}.png", [f"{n}.png"]) for n in range(9)]
+    part = Part(Job((20, 20), "stretch", [3], [3], tmp_path), tasks, (), 99, 8, "one")
+    real, left, said = stages.decode, [], []
+
+    def decode(*arguments):
+        if len(left) == 2:
+            said.append(cluster_files.stop("one"))
+        left.append(1)
+        return real(*arguments)
+
+    monkeypatch.setattr(stages, "decode", decode)
+    assert [done.image for done in finish(part)] == [0, 1, 2] and said == [1]
+    assert cluster_files.stop("one") == 0 and finish(part) == []
+    left.clear()
+    assert len(finish(replace(part, run="another"))) == 9  # other runs go on
