@@ -51,6 +51,7 @@ SIGNATURES: dict[str, str] = {
     "norm.ladder.shifted_factors": f"void({_ONE}, {_ONE}, {_ONE}, {_ONE})",
     "norm.backward.column_sums": f"void({_THREE}, {_ONE}, {_ONE})",
     "transpose.*": f"void({_TWO}, {_TWO})",
+    "similarity.judge": f"void({_THREE}, {_THREE}, uint8[:, :, ::1], {_THREE})",
     "spectral.layers.layer_norm": f"void({_TWO}, {_ONE}, {_ONE}, {_TWO})",
     "spectral.layers.linear": _LINEAR,
     "spectral.layers.gelu_each": f"void({_TWO}, {_TWO})",

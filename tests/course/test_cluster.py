@@ -1,6 +1,5 @@
 """Batches on several workers: the bits of one, in order, whatever happens to a worker."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -30,7 +29,6 @@ from course.cluster.group import (
 from course.driver import Device, Driver, read_driver
 from course.kernels import seeded
 from tests.course import cluster_work_samples as samples
-from tests.course.pipeline_parts import call, some_images
 
 pytest.importorskip("distributed", reason="Dask is not installed: it comes with the extra cluster")
 import psutil
@@ -350,24 +348,6 @@ def test_the_variable_is_there_when_a_worker_begins(group):
     assert cluster_processes.environment_of(1, "GPU-b")["CUDA_VISIBLE_DEVICES"] == "GPU-b"
     assert [one.worker for one in group.seen] == ["0", "1"]
     assert all(one.gpu is None and one.devices == 0 for one in group.seen)
-
-
-def test_gpus_on_the_command_line_share_the_images(group, tmp_path, capfd, monkeypatch):
-    """Here, since these workers are there already."""
-    folder = some_images(tmp_path / "images", 24)
-    (folder / "image05.png").write_bytes(b"no image")
-    asked = []
-
-    @contextlib.contextmanager
-    def on_cpus(workers, gpus):
-        asked.append((workers, gpus))
-        yield group
-
-    monkeypatch.setattr(front, "cluster", on_cpus)
-    words = [folder, "--k", 3, 9, "--size", 20, "--out", tmp_path / "out", "--gpus", 2]
-    status, out, err = call(capfd, "reconstruct", *words)
-    assert status == 0 and asked == [(2, True)]
-    assert "shared by 2 workers" in out and "image05.png" in err
 
 
 def test_more_than_a_gpu_can_hold_is_refused(group):

@@ -10,7 +10,7 @@ from tools import compile_all
 #: The families of kernels, those that take longest to compile first.
 FAMILIES = (
     "svd", "norm", "reconstruct", "spectral", "activation", "softmax", "convolution", "cnn",
-    "reduce", "softmax_backward", "fragments", "linear", "transpose", "seeded",
+    "reduce", "softmax_backward", "fragments", "linear", "transpose", "seeded", "similarity",
 )  # fmt: skip
 
 
