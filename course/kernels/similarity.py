@@ -40,6 +40,7 @@ THREADS = TILE * ROWS
 DOWN = TILE // ROWS  # windows of a thread
 WARPS = THREADS // WARP
 PEAK = 255
+WHOLE = 2**23
 PAETH = 4  # the filter's number
 PIXELS = WINDOW * WINDOW
 UNBIASED = PIXELS / (PIXELS - 1)
@@ -49,8 +50,12 @@ _sum_of_lanes = lanes_sum(WARP)
 
 @cuda.jit(device=True)
 def pixel_of(level):
-    """The 8-bit pixel of a grey level, 0 to 255, half to even."""
-    return int32(round(min(max(level, float32(0)), float32(1)) * float32(PEAK)))
+    """The 8-bit pixel of a grey level, 0 to 255, half to even.
+
+    From 2**23 on float32 has whole numbers alone: adding that rounds. (`round` is float64's.)
+    """
+    whole = float32(WHOLE)
+    return int32(min(max(level, float32(0)), float32(1)) * float32(PEAK) + whole - whole)
 
 
 @cuda.jit(device=True)
