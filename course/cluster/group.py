@@ -115,7 +115,7 @@ def cluster(
         When there are not so many GPUs, or workers do not start or do not see the GPU that they
         should.
     """
-    processes = _processes()
+    processes = dask_processes()
     import dask
     from distributed import Client
 
@@ -144,7 +144,8 @@ def cluster(
         yield group
 
 
-def _processes() -> Any:
+def dask_processes() -> Any:
+    """`course.cluster.processes`, which imports Dask; ImportError says what to install."""
     try:
         from course.cluster import processes as cluster_processes
     except ImportError as error:
@@ -164,7 +165,7 @@ def _devices(workers: int | None, gpus: bool | None) -> list[str | None]:
         raise ClusterError(f"GPUs are asked for and there is no usable one here ({backend.why()})")
     if gpus is False or not usable:
         return [None] * (workers or min(capacity.cores(), MOST_CPU_WORKERS))
-    there = _processes().visible_devices(len(read_driver().devices))
+    there = dask_processes().visible_devices(len(read_driver().devices))
     if (workers or 1) > len(there):
         raise ClusterError(
             f"workers is {workers} and there are {len(there)} GPUs: a worker has one of its own. "

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from course.cluster.group import ClusterError, Group
+from course.cluster.group import ClusterError, Group, dask_processes
 
 PATIENCE = 30  # seconds until the scheduler must have answered, and work that is stopped has ended
 PAUSE = 0.05  # seconds
@@ -68,13 +68,9 @@ def joined(address: str) -> Iterator[Group]:
     ClusterError
         When nobody answers there, or no worker is there, or one has no such course.
     """
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise ImportError(
-            f"Dask cannot be imported ({error}); it comes with the extra cluster: "
-            "pip install 'dask[distributed]', or -e '.[cluster]' in a clone of the course"
-        ) from error
+    dask_processes()
+    from distributed import Client
+
     try:
         client = Client(address, timeout=PATIENCE, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:

@@ -28,7 +28,6 @@ from course.pipeline.trays import Trays
 
 GRID_PIXELS = 600  # longer sides are scaled down for the grid, which prints them at half of that
 OUR_TROUBLE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # no fault of the image
-STAGES = ("decode", "factorise", "rebuild", "judge", "save")
 
 
 class Factors(NamedTuple):

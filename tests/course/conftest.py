@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from course.compiler.together import compiled_together
-from course.pipeline import grid
-from tests.course.pipeline_parts import draw_quickly
+from course.pipeline import capacity, grid, pipeline
+from tests.course.line_parts import lives
+from tests.course.pipeline_parts import at_work, draw_quickly
 
 
 @pytest.fixture
@@ -33,3 +34,20 @@ def group():
 
     with cluster(2, gpus=False) as its:
         yield its
+
+
+@pytest.fixture
+def begun(monkeypatch):
+    """Processes work on however little there is; all that were begun, by their numbers."""
+    monkeypatch.setattr(capacity, "WORTH_PROCESSES", 0)
+    monkeypatch.setattr(capacity, "WORTH_A_PROCESS", 1e-9)
+    found, real = [], pipeline.Crew
+
+    def crew(count):
+        its = real(count)
+        found.extend(hand.pid for hand in its.hands)
+        return its
+
+    monkeypatch.setattr(pipeline, "Crew", crew)
+    yield found
+    assert not any(map(lives, found)) and not at_work()

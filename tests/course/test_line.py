@@ -18,7 +18,7 @@ from course.pipeline.journal import Done
 from course.pipeline.line import Line
 from course.pipeline.worker import Work
 from tests.course.line_parts import FAULTY, SLOWLY, TIMEOUT, all_end, customized, lives
-from tests.course.pipeline_parts import at_work, call, contents, in_time, some_images
+from tests.course.pipeline_parts import call, contents, in_time, some_images
 from tools import kill_test
 
 SIZE = 24
@@ -41,23 +41,6 @@ def whole(folder, tmp_path):
     """What this process makes of the images."""
     rebuild(folder, tmp_path / "whole")
     return contents(tmp_path / "whole")
-
-
-@pytest.fixture
-def begun(monkeypatch):
-    """Processes work on however little there is; all that were begun, by their numbers."""
-    monkeypatch.setattr(capacity, "WORTH_PROCESSES", 0)
-    monkeypatch.setattr(capacity, "WORTH_A_PROCESS", 1e-9)
-    found, real = [], pipeline.Crew
-
-    def crew(count):
-        its = real(count)
-        found.extend(hand.pid for hand in its.hands)
-        return its
-
-    monkeypatch.setattr(pipeline, "Crew", crew)
-    yield found
-    assert not any(map(lives, found)) and not at_work()
 
 
 def rebuild(folder, out, ranks=(3, 9), **options):
@@ -87,7 +70,10 @@ def test_names_order_and_bytes_are_those_of_one_process(folder, tmp_path, whole,
     assert len(begun) == count and contents(tmp_path / "out") == whole
     assert [os.path.basename(file) for file, _ in report.skipped] == ["image02.png"]
     ((line),) = lines
-    assert set(line.seconds) == set(stages.STAGES) and min(line.seconds.values()) > 0
+    assert (
+        set(line.seconds) == {"decode", "factorise", "rebuild", "judge", "save"}
+        and min(line.seconds.values()) > 0
+    )
 
 
 def test_for_little_work_there_is_no_process_but_this(folder, tmp_path, monkeypatch):

@@ -17,8 +17,8 @@ from course.images.reading import ImageError
 from course.pipeline import capacity, engines, line, pipeline, stages
 from course.pipeline.engines import OnGpu, choose_svd
 from course.pipeline.line import Line
-from tests.course.line_parts import FAULTY, SLOWLY, customized, lives
-from tests.course.pipeline_parts import Cuda, at_work, contents, in_time, rows_of, some_images
+from tests.course.line_parts import FAULTY, SLOWLY, customized
+from tests.course.pipeline_parts import Cuda, contents, in_time, rows_of, some_images
 
 pytestmark = [
     pytest.mark.usefixtures("quick_grid"),
@@ -213,23 +213,6 @@ def simulated(monkeypatch):
     monkeypatch.setattr(line, "gpus_cuda", lambda: two)
     monkeypatch.setattr(pipeline, "choose_engine", lambda *_: ("gpu", "the GPU"))
     monkeypatch.setattr(pipeline, "choose_svd", lambda svd, *_: "gpu" if svd == "auto" else svd)
-
-
-@pytest.fixture
-def begun(monkeypatch):
-    """Processes work on however little there is; all that were begun, by their numbers."""
-    monkeypatch.setattr(capacity, "WORTH_PROCESSES", 0)
-    monkeypatch.setattr(capacity, "WORTH_A_PROCESS", 1e-9)
-    found, real = [], pipeline.Crew
-
-    def crew(count):
-        its = real(count)
-        found.extend(hand.pid for hand in its.hands)
-        return its
-
-    monkeypatch.setattr(pipeline, "Crew", crew)
-    yield found
-    assert not any(map(lives, found)) and not at_work()
 
 
 def rebuild(folder, out, ranks=(3, 9), **options):
