@@ -64,12 +64,27 @@ def write_whole(path: Path, content: str | bytes) -> None:
         When the folder does not exist or cannot be written.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    write_new(part, content.encode() if isinstance(content, str) else content)
     try:
-        with open(part, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
         os.replace(part, path)
     except BaseException:
         part.unlink(missing_ok=True)
+        raise
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file that nobody looks for yet; after an error it is gone.
+
+    Raises
+    ------
+    OSError
+        When the folder does not exist or cannot be written.
+    """
+    try:
+        with open(path, "wb") as file:
+            file.write(content)
+    except BaseException:
+        path.unlink(missing_ok=True)
         raise
 
 

@@ -55,7 +55,7 @@ def search(folder: Path, recursive: bool = False, leave: Path | None = None) -> 
     except OSError as error:
         raise cannot_read(folder, error) from error
     for entry in entries:
-        path, suffix = folder / entry.name, Path(entry.name).suffix.lower()
+        path, suffix = folder / entry.name, suffix_of(entry.name)
         if entry.is_dir():
             if leave is not None and path.resolve() == leave:
                 continue
@@ -83,6 +83,12 @@ def search(folder: Path, recursive: bool = False, leave: Path | None = None) -> 
         found.unreadable += below.unreadable
         found.passed_over += below.passed_over
     return found
+
+
+def suffix_of(name: str) -> str:
+    """A file name's suffix, such as ".jpg", in small letters; "" without one."""
+    suffix = os.path.splitext(name)[1].lower()
+    return "" if suffix == "." else suffix
 
 
 def cannot_read(path: Path, error: OSError) -> OSError:

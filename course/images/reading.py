@@ -201,6 +201,8 @@ _quiet = _Quiet()
 
 def printable(name: str) -> str:
     """Return a file's name as one line of text that any screen, font and file can take."""
+    if name.isprintable():
+        return name
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 

@@ -1,5 +1,6 @@
 """What a run reads: files that are given or lie in folders, and what their results are called."""
 
+import os
 import stat
 from collections import Counter
 from collections.abc import Sequence
@@ -81,10 +82,10 @@ def gathered(
                 raise folders.nothing_in(given, listed, recursive)
             gathered.passed_over += listed.passed_over
             gathered.unreadable += [(str(path), why) for path, why in listed.unreadable]
-            files = listed.files
-            stems = [_stem(file, given) for file in files]
+            files, below = listed.files, given
         else:
-            files, stems = [given], [_stem(given, given.parent)]
+            files, below = [given], given.parent
+        stems = _stems(files, below)
         for path, *its in zip(journal.real_paths(files), files, stems, strict=True):
             found.setdefault(path, its)
     gathered.files = [file for file, _ in found.values()]
@@ -102,11 +103,18 @@ def _is_folder(given: Path) -> bool:
         raise folders.cannot_read(given, error) from error
 
 
-def _stem(file: Path, folder: Path) -> str:
-    """A file's name below a folder; of a long one the end of the subfolders' names is left."""
-    parts = [*file.relative_to(folder).parts[:-1], file.stem[:LONGEST_NAME]]
-    stem = printable(BETWEEN.join(parts)[-LONGEST_NAME:])
-    return f"_{stem}" if stem.startswith(FORMULA) else stem
+def _stems(files: Sequence[Path], folder: Path) -> list[str]:
+    """Files' names below a folder; of a long one the end of the subfolders' names is left."""
+    subfolders: dict[str, tuple[str, ...]] = {}
+    stems = []
+    for file in files:
+        parent = os.path.dirname(file)
+        if parent not in subfolders:
+            subfolders[parent] = Path(parent).relative_to(folder).parts
+        parts = (*subfolders[parent], file.stem[:LONGEST_NAME])
+        stem = printable(BETWEEN.join(parts)[-LONGEST_NAME:])
+        stems.append(f"_{stem}" if stem.startswith(FORMULA) else stem)
+    return stems
 
 
 def _unused_name(stem: str, used: dict[str, int]) -> str:

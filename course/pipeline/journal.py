@@ -2,8 +2,8 @@
 
 While a run is under way its results lie in a hidden folder inside the folder for results, with
 `journal.jsonl`: a first line with what the run was begun with, then a line for each image that is
-done. A picture is written under another name, renamed, and only then entered. So whatever moment
-the process dies at, what the journal names is whole, and what it does not name is done again.
+done. A picture is written and only then entered. So whatever moment the process dies at, what the
+journal names is whole, and what it does not name is done again.
 A killed process loses nothing that it wrote. For a power failure that holds only as far as the
 system had brought it to the disk; files that are missing or of another size are done again.
 
@@ -76,15 +76,16 @@ def outputs(begun: dict[str, Any]) -> list[list[str]]:
 
 def real_paths(files: Iterable[Path]) -> list[str]:
     """The files' paths without links; a folder is looked up once for all of its files."""
-    folders: dict[Path, str] = {}
+    folders: dict[str, str] = {}
     found = []
-    for file in files:
-        if file.is_symlink():
+    for file in map(str, files):
+        if os.path.islink(file):
             found.append(os.path.realpath(file))
             continue
-        if file.parent not in folders:
-            folders[file.parent] = os.path.realpath(file.parent)
-        found.append(os.path.join(folders[file.parent], file.name))
+        folder, name = os.path.split(file)
+        if folder not in folders:
+            folders[folder] = os.path.realpath(folder)
+        found.append(os.path.join(folders[folder], name))
     return found
 
 

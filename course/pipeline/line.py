@@ -35,6 +35,7 @@ from course.pipeline.trays import Layout, Trays
 from course.pipeline.worker import Answer, Work, done
 
 PIECE = 4  # images that a process is given at once
+GPU_PIECE = 16  # where a GPU computes: what is left for processes is soon done
 LARGE = 512 * 512  # pixels: of such images it gets one
 MOST_ENDED = 2  # processes that an image may end
 
@@ -94,9 +95,10 @@ class Line:
         self._computed: dict[int, list[tuple[float, float, float]]] = {}  # images, their measures
         self._stopped = False
         self._changed = threading.Condition()
-        self._finished: queue.SimpleQueue[Done | None] = queue.SimpleQueue()
+        self._finished: queue.SimpleQueue[list[Done] | None] = queue.SimpleQueue()
         self.trays: Trays | None = None
-        piece = 1 if job.size[0] * job.size[1] > LARGE else PIECE
+        piece = GPU_PIECE if self.gpus else PIECE
+        piece = 1 if job.size[0] * job.size[1] > LARGE else piece
         self._piece = max(1, min(piece, len(todo) // (2 * len(crew)))) if crew else 1
 
     # ------------------------------------------------------------------ all of it
@@ -122,17 +124,15 @@ class Line:
         try:
             for thread in threads:
                 thread.start()
-            for _ in range(left):
-                # Ctrl-C does not end a wait without a time on every system
-                while True:
-                    try:
-                        found = self._finished.get(timeout=0.2)
-                        break
-                    except queue.Empty:
-                        continue
+            while left:
+                try:  # Ctrl-C does not end a wait without a time on every system
+                    found = self._finished.get(timeout=0.2)
+                except queue.Empty:
+                    continue
                 if found is None:
                     break
-                yield found
+                left -= len(found)
+                yield from found
         finally:
             self.stop()
             for thread in threads:
@@ -205,8 +205,8 @@ class Line:
                 found = self._finished.get()
                 if found is None:  # it was stopped
                     return
-                left -= 1
-                yield found
+                left -= len(found)
+                yield from found
 
     # ------------------------------------------------------------------ work for processes
     def _attend(self, hand: Hand) -> None:
@@ -270,25 +270,28 @@ class Line:
         with self._changed:
             self.seconds.update(answer.seconds)
             if work.kind == "whole":
-                for found in answer.found:
-                    self._finish(found)
+                self._finish(answer.found)
             elif work.kind == "fill":
-                filling = self._filling[work.tray]
-                for item, found in zip(work.items, answer.found, strict=True):
-                    if found is None:
-                        filling.good.append(item)
-                    else:
-                        self._finish(found)
+                its = [*zip(work.items, answer.found, strict=True)]
+                self._filling[work.tray].good += [item for item, found in its if found is None]
+                self._finish([found for _, found in its if found is not None])
                 self._piece_filled(work.tray)
             else:
-                for (_, task), sizes in zip(work.items, answer.found, strict=True):
-                    self._finish(Done(task.image, self._computed.pop(task.image), sizes))
+                self._finish(
+                    [
+                        Done(task.image, self._computed.pop(task.image), sizes)
+                        for (_, task), sizes in zip(work.items, answer.found, strict=True)
+                    ]
+                )
                 self._piece_saved(work.tray)
 
-    def _finish(self, found: Done) -> None:
-        if found.reason is None:
-            self.shown.add(found.image)
-        self._left -= 1
+    def _finish(self, found: list[Done]) -> None:
+        if not found:
+            return
+        for one in found:
+            if one.reason is None:
+                self.shown.add(one.image)
+        self._left -= len(found)
         self._finished.put(found)
         if not self._left:
             self._changed.notify_all()
@@ -330,7 +333,7 @@ class Line:
             self._works.extendleft(replace(work, items=items) for items in again)
             for found in lost:
                 self._computed.pop(found.image, None)
-                self._finish(found)
+            self._finish(lost)
             if work.kind == "fill":
                 self._piece_filled(work.tray)
             elif work.kind == "save":

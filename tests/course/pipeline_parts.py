@@ -9,6 +9,7 @@ from PIL import Image
 from course import __main__ as command_line
 
 TIMEOUT = 60  # seconds after which a test says that the pipeline hangs
+STAGES = {"decode", "factorise", "rebuild", "judge", "save"}
 
 
 def some_images(folder, count, side=20):

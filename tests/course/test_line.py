@@ -18,7 +18,7 @@ from course.pipeline.journal import Done
 from course.pipeline.line import Line
 from course.pipeline.worker import Work
 from tests.course.line_parts import FAULTY, SLOWLY, TIMEOUT, all_end, customized, lives
-from tests.course.pipeline_parts import call, contents, in_time, some_images
+from tests.course.pipeline_parts import STAGES, call, contents, in_time, some_images
 from tools import kill_test
 
 SIZE = 24
@@ -70,10 +70,7 @@ def test_names_order_and_bytes_are_those_of_one_process(folder, tmp_path, whole,
     assert len(begun) == count and contents(tmp_path / "out") == whole
     assert [os.path.basename(file) for file, _ in report.skipped] == ["image02.png"]
     ((line),) = lines
-    assert (
-        set(line.seconds) == {"decode", "factorise", "rebuild", "judge", "save"}
-        and min(line.seconds.values()) > 0
-    )
+    assert set(line.seconds) == STAGES and min(line.seconds.values()) > 0
 
 
 def test_for_little_work_there_is_no_process_but_this(folder, tmp_path, monkeypatch):

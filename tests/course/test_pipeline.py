@@ -195,15 +195,15 @@ def test_an_error_or_interruption_of_progress_leaves_nothing_if_asked_for(folder
 
 def full_after(monkeypatch, count):
     """The disk takes so many files; then it is full, in the middle of one."""
-    real, calls = files.write_whole, []
+    real, calls = files.write_new, []
 
-    def write_whole(path, content):
+    def write_new(path, content):
         calls.append(path)
         if len(calls) > count:
             monkeypatch.setattr(files, "open", lambda *a, **b: FullFile(*a, **b), raising=False)
         real(path, content)
 
-    monkeypatch.setattr(files, "write_whole", write_whole)
+    monkeypatch.setattr(files, "write_new", write_new)
 
 
 class FullFile(io.FileIO):

@@ -22,8 +22,8 @@ from course.images.reading import ImageError
 from course.pipeline import command, inputs, results, watching
 from course.pipeline.line import Line
 from course.pipeline.pipeline import reconstruct_images
-from course.pipeline.stages import STAGES, Job
-from tests.course.pipeline_parts import call, contents, in_time, rows_of, some_images
+from course.pipeline.stages import Job
+from tests.course.pipeline_parts import STAGES, call, contents, in_time, rows_of, some_images
 
 pytestmark = pytest.mark.usefixtures("quick_grid")
 
@@ -175,7 +175,7 @@ def test_json_is_one_object_for_machines_and_all_else_goes_elsewhere(tmp_path, c
     assert status == 0 and said.count("\n") == 1 and "3 images rebuilt" in err
     assert found.pop("seconds") > 0 and found.pop("images_per_second") > 0
     means, stages = found.pop("means"), found.pop("seconds_of_stages")
-    assert set(stages) == set(STAGES) and min(stages.values()) > 0
+    assert set(stages) == STAGES and min(stages.values()) > 0
     assert [(its["k"], its["exact"]) for its in means] == [(2, 1), (5, 1)]
     assert means[0].keys() == {"k", "psnr_db", "exact", "ssim", "compression"}
     assert found == {
