@@ -141,10 +141,26 @@ def load_image(
     ImageError
         When `size` or `fit` is not one that exists.
     """
-    path = Path(path)
     size = None if size is None else checked_size(size)
     if fit not in FITS:
         raise ImageError(f"fit is {fit!r}; allowed are {' and '.join(map(repr, FITS))}")
+    return brought_to(load_levels(path, background), size, fit)
+
+
+def load_levels(path: str | Path, background: float = 1.0) -> np.ndarray:
+    """Load a file at its own size; what `brought_to` makes of it is `load_image`'s image.
+
+    Returns
+    -------
+    ndarray, shape (rows, columns), uint8 or float32
+        Grey levels from 0 to 255, as most files have them; or in [0, 1].
+
+    Raises
+    ------
+    UnreadableImage
+        With the reason, whatever is wrong with the file.
+    """
+    path = Path(path)
     try:
         _refuse_special_files(path)
         with _quiet:
@@ -153,7 +169,7 @@ def load_image(
             with path.open("rb") as file, Image.open(file, formats=FORMATS) as image:
                 _refuse_many_pages(image, path)
                 image.load()
-                grey = _grey_levels(_upright(image), path, background)
+                return _grey_levels(_upright(image), path, background)
     except ImageError:
         raise
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):
@@ -167,7 +183,13 @@ def load_image(
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         reason = reason or type(error).__name__
         raise UnreadableImage(path, f"cannot be read: {reason}") from error
-    return grey if size is None else _resized(grey, size, fit)
+
+
+def brought_to(levels: np.ndarray, size: tuple[int, int] | None, fit: str) -> np.ndarray:
+    """Grey levels as float32 in [0, 1], brought to a size (rows, columns), unless it is None."""
+    if levels.dtype == np.uint8:
+        levels = levels.astype(np.float32) / 255
+    return levels if size is None else _resized(levels, size, fit)
 
 
 class _Quiet:
@@ -250,7 +272,7 @@ def _grey_levels(image: Image.Image, path: Path, background: float) -> np.ndarra
         return np.asarray(image).astype(np.float32) / 65535
     if image.mode in ("I", "F"):
         return _own_range(np.asarray(image).astype(np.float64), image.mode, path)
-    return np.asarray(image.convert("L"), dtype=np.float32) / 255
+    return np.asarray(image.convert("L"))
 
 
 def _own_range(values: np.ndarray, mode: str, path: Path) -> np.ndarray:

@@ -234,13 +234,14 @@ class Judged:
     Attributes
     ----------
     mse, ssim : ndarray, shape (r, n), float64
-    approximations : dict of int to list of ndarray
-        Of the images that were asked for, by place: for each k one, (rows, columns), float32.
+    pictures : dict of int to list of ndarray
+        Of the images that were asked for, by place: the image, and for each k an approximation,
+        (rows, columns), float32.
     """
 
     mse: np.ndarray
     ssim: np.ndarray
-    approximations: dict[int, list[np.ndarray]]
+    pictures: dict[int, list[np.ndarray]]
 
 
 class OnGpu:
@@ -267,6 +268,7 @@ class OnGpu:
         factors: Sequence[np.ndarray],
         lines: np.ndarray,
         wanted: Collection[int] = (),
+        sizes: np.ndarray | None = None,
     ) -> Judged:
         """Rebuild a stack, in parts if need be.
 
@@ -278,7 +280,10 @@ class OnGpu:
         lines : ndarray, shape (r, n or more, rows, 1 + columns), uint8
             Receives the scan lines.
         wanted : collection of int
-            Places of images whose reconstructions are given back.
+            Places of images that are given back with their reconstructions.
+        sizes : ndarray, shape (n, 2), int32, optional
+            As a tray's: where it is not 0, an image is uint8 of that size, and brought to the
+            right one by the GPU.
 
         Raises
         ------
@@ -294,13 +299,15 @@ class OnGpu:
             try:
                 if self._memory is None:
                     self._memory = _Memory(self.size, self.ranks, self.halved.most, self.svd)
-                self._memory.send(*(part[start:stop] for part in (images, *factors)))
+                its = None if sizes is None else sizes[start:stop]
+                self._memory.send(its, *(part[start:stop] for part in (images, *factors)))
+                for one in filter(wanted.__contains__, range(start, stop)):
+                    found.pictures[one] = [self._memory.picture(one - start)]
                 for place, k in enumerate(self.ranks):
                     its = self._memory.rebuilt(stop - start, k)
                     mse[place, start:stop], ssim[place, start:stop], lines[place, start:stop] = its
                     for one in filter(wanted.__contains__, range(start, stop)):
-                        image = self._memory.approximation(one - start)
-                        found.approximations.setdefault(one, [])[place:] = [image]
+                        found.pictures[one].append(self._memory.approximation(one - start))
             except Exception as error:
                 if is_out_of_memory(error):
                     self._memory = None  # the next one is smaller
@@ -324,17 +331,18 @@ class _Memory:
         *self.arrays, self.out = (
             cuda.device_array((batch, *shape), np.float32) for shape in shapes
         )
-        self.solver = None
+        self.pixels, self.solver = None, None
         if svd == "gpu":
             from course.kernels.svd import Solver
 
             self.solver = Solver(batch, rows, columns)
 
-    def send(self, images: np.ndarray, *factors: np.ndarray) -> None:
+    def send(self, sizes: np.ndarray | None, images: np.ndarray, *factors: np.ndarray) -> None:
         """Bring images to the GPU, and their factors; where there are none, compute them."""
         count = len(images)
-        for there, here in zip(self.arrays, (images, *factors), strict=False):
+        for there, here in zip(self.arrays[1:], factors, strict=False):
             there[:count].copy_to_device(np.ascontiguousarray(here))
+        self._bring(images, sizes)
         if self.solver is None:
             return
         from course.kernels.svd import NotConverged
@@ -346,9 +354,31 @@ class _Memory:
             self.solver(*self.arrays)
         except NotConverged:  # no image is known for which this happens
             r = self.arrays[2].shape[1]
-            parts = zip(*(leading_svd(image, r) for image in images), strict=True)
+            these = self.arrays[0][:count].copy_to_host()
+            parts = zip(*(leading_svd(image, r) for image in these), strict=True)
             for there, its in zip(self.arrays[1:], parts, strict=True):
                 there[:count].copy_to_device(np.stack(its))
+
+    def _bring(self, images: np.ndarray, sizes: np.ndarray | None) -> None:
+        """Bring images to the GPU, and there to their size."""
+        count, rows, columns = images.shape
+        there = self.arrays[0][:count]
+        if sizes is None or not sizes.any():
+            there.copy_to_device(np.ascontiguousarray(images))
+            return
+        from course.backend import cuda
+        from course.kernels.resize import resized
+
+        if self.pixels is None:
+            self.pixels = cuda.device_array((self.batch, 4 * rows * columns), np.uint8)
+        self.pixels[:count].copy_to_device(images.reshape(count, -1).view(np.uint8))
+        resized(self.pixels[:count], cuda.to_device(sizes), rows, columns, out=there)
+        for place in np.flatnonzero(~sizes.any(axis=1)):
+            there[int(place)].copy_to_device(images[place])
+
+    def picture(self, place: int) -> np.ndarray:
+        """One of the images."""
+        return self.arrays[0][place].copy_to_host()
 
     def rebuilt(self, count: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Rebuild the images: mean squared errors, SSIM, scan lines."""

@@ -369,10 +369,14 @@ class Line:
         images, factors = self.trays.images[tray][:count], self.trays.factors
         with clock("gpu"):
             found: Judged = on_gpu(
-                images, [part[tray][:count] for part in factors], self.trays.lines[tray], wanted
+                images,
+                [part[tray][:count] for part in factors],
+                self.trays.lines[tray],
+                wanted,
+                self.trays.sizes[tray][:count],
             )
-        for place, approximations in found.approximations.items():
-            stages.keep_cells(self.job, wanted[place], images[place], approximations)
+        for place, (image, *approximations) in found.pictures.items():
+            stages.keep_cells(self.job, wanted[place], image, approximations)
         with self._changed:
             for place, task in items:
                 mse, ssim = (of[:, place].tolist() for of in (found.mse, found.ssim))

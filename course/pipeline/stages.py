@@ -20,11 +20,11 @@ import numpy as np
 from PIL import Image
 
 from course import files
-from course.images import images, png, quality
+from course.images import images, png, quality, reading
 from course.images.reading import NOT_FINITE, ImageError, UnreadableImage
 from course.pipeline.engines import Rebuild, kept_values, on_cpu
 from course.pipeline.journal import GRID_IMAGES, Done, cells_name
-from course.pipeline.trays import Trays
+from course.pipeline.trays import Trays, goes_as_it_is
 
 GRID_PIXELS = 600  # longer sides are scaled down for the grid, which prints them at half of that
 OUR_TROUBLE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # no fault of the image
@@ -114,9 +114,15 @@ class Clock:
 # --- the work of a stage --------------------------------------------------------------------------
 
 
-def decode(file: Path, size: tuple[int, int], fit: str) -> np.ndarray:
-    """Read a file as a grey image, (rows, columns), float32; raises UnreadableImage."""
-    return images.load_image(file, size, fit=fit)
+def decode(file: Path, size: tuple[int, int], fit: str, for_gpu: bool = False) -> np.ndarray:
+    """Read a file as a grey image, (rows, columns), float32; raises UnreadableImage.
+
+    For a GPU that brings it to its size, uint8 of its own size, where that can be.
+    """
+    levels = reading.load_levels(file)
+    if for_gpu and fit == "stretch" and goes_as_it_is(levels, size):
+        return levels
+    return reading.brought_to(levels, size, fit)
 
 
 def factorise(image: np.ndarray, most: int) -> Factors:
@@ -171,8 +177,8 @@ def fill(
         if isinstance(its, Done):
             found.append(its)
             continue
-        image, factors = its
-        trays.images[tray][place] = image
+        levels, factors = its
+        trays.put(tray, place, levels)
         for there, part in zip(trays.factors, factors or (), strict=True):
             there[tray][place] = part
         found.append(None)
@@ -190,7 +196,7 @@ def _factors(job: Job, task: Task, clock: Clock) -> Done | tuple[np.ndarray, Fac
     """An image and its factors, none where the GPU factorises; or why it is set aside."""
     try:
         with clock("decode"):
-            image = decode(task.file, job.size, job.fit)
+            image = decode(task.file, job.size, job.fit, job.svd == "gpu")
     except UnreadableImage as error:
         return set_aside(job, task, error)
     if job.svd == "gpu":

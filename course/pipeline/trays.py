@@ -18,6 +18,17 @@ import numpy as np
 from course.pipeline.capacity import tray_count
 
 ALIGNED = 4096  # bytes: each array begins at a page
+MOST_SHRUNK = 4  # `course.kernels.resize.MOST`, which is not imported before a GPU is used
+
+
+def goes_as_it_is(levels: np.ndarray, size: tuple[int, int]) -> bool:
+    """Whether an image fits into a place for others of a size, and a GPU can bring it to that."""
+    sides = zip(levels.shape, size, strict=True)
+    return (
+        levels.dtype == np.uint8
+        and levels.size <= size[0] * size[1] * np.dtype(np.float32).itemsize
+        and all(given <= MOST_SHRUNK * wanted for given, wanted in sides)
+    )
 
 
 @dataclass(frozen=True)
@@ -42,10 +53,11 @@ class Layout:
     kept: int = 0
 
     def shapes(self) -> list[tuple[tuple[int, ...], type]]:
-        """Of images, scan lines and the three factors: shape and type."""
+        """Of images, sizes, scan lines and the three factors: shape and type."""
         (rows, columns), all_places = self.size, (self.count, self.batch)
         arrays: list[tuple[tuple[int, ...], type]] = [
             ((*all_places, rows, columns), np.float32),
+            ((*all_places, 2), np.int32),
             ((self.count, self.ranks, self.batch, rows, 1 + columns), np.uint8),
         ]
         if self.kept:
@@ -84,6 +96,9 @@ class Trays:
     Attributes
     ----------
     images : ndarray, shape (trays, batch, rows, columns), float32
+        Or, in the same bytes, 8-bit grey levels of another size, for a GPU that brings them to it.
+    sizes : ndarray, shape (trays, batch, 2), int32
+        That size; 0, 0 for an image that has the right one.
     lines : ndarray, shape (trays, ranks, batch, rows, 1 + columns), uint8
     factors : tuple of ndarray
         u, s and vt, or nothing.
@@ -97,8 +112,18 @@ class Trays:
             count = int(np.prod(shape))
             arrays.append(np.frombuffer(memory, kind, count, start).reshape(shape))
             start += _rounded((shape, kind))
-        self.images, self.lines, *factors = arrays
+        self.images, self.sizes, self.lines, *factors = arrays
         self.factors = tuple(factors)
+
+    def put(self, tray: int, place: int, levels: np.ndarray) -> None:
+        """Put an image into its place: float32 of the right size, or uint8 with no more bytes."""
+        there = self.images[tray, place]
+        if levels.dtype == np.uint8:
+            there.reshape(-1).view(np.uint8)[: levels.size] = levels.reshape(-1)
+            self.sizes[tray, place] = levels.shape
+        else:
+            there[...] = levels
+            self.sizes[tray, place] = 0
 
 
 class SharedFile:

@@ -9,10 +9,10 @@ TIMEOUT = 60  # seconds after which a test says that a process lives on
 #: Begins what Python executes at the start of a process: what decodes can be another function.
 CUSTOM = """
 import os, signal, sys, time
-from course.images import images
+from course.images import reading
 
-def patched(decode, real=images.load_image):
-    images.load_image = lambda path, *more, **options: decode(real, path, *more, **options)
+def patched(decode, real=reading.load_levels):
+    reading.load_levels = lambda path, *more, **options: decode(real, path, *more, **options)
 """
 SLOWLY = """
 def decode(real, *given, **options):

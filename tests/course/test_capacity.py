@@ -92,7 +92,7 @@ def test_large_images_come_in_short_stacks_and_few_at_once(limits):
 def test_arrays_of_trays_lie_one_behind_the_other_and_do_not_touch(batch, kept):
     layout = Layout(3, batch, (20, 31), 2, kept)
     trays = Trays(layout)
-    arrays = trays.images, trays.lines, *trays.factors
+    arrays = trays.images, trays.sizes, trays.lines, *trays.factors
     assert trays.images.shape == (3, batch, 20, 31) and trays.images.dtype == np.float32
     assert trays.lines.shape == (3, 2, batch, 20, 32) and trays.lines.dtype == np.uint8
     assert [part.shape[2:] for part in trays.factors] == [(20, 12), (12,), (12, 31)][

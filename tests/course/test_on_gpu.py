@@ -12,11 +12,13 @@ import pytest
 from PIL import Image
 
 from course import backend
-from course.images import images, quality
+from course.images import images, quality, reading
 from course.images.reading import ImageError
+from course.kernels.resize import MOST
 from course.pipeline import capacity, engines, line, pipeline, stages
 from course.pipeline.engines import OnGpu, choose_svd
 from course.pipeline.line import Line
+from course.pipeline.trays import MOST_SHRUNK, Layout, Trays, goes_as_it_is
 from tests.course.line_parts import FAULTY, SLOWLY, customized
 from tests.course.pipeline_parts import Cuda, contents, in_time, rows_of, some_images
 
@@ -55,7 +57,7 @@ def parts(lines, found, place):
 def test_measures_lines_and_pictures_are_those_of_the_cpu(stack, svd):
     factors = factors_of(stack) if svd == "cpu" else ()
     lines, found = judged(OnGpu(SHAPE, [3, 7], 8, svd), stack, factors, wanted=(1, 4))
-    assert sorted(found.approximations) == [1, 4]
+    assert sorted(found.pictures) == [1, 4]
     for place, image in enumerate(stack):
         expected = [images.reconstruct(*images.svd(image), k) for k in (3, 7)]
         for number, its in enumerate(quality.judged(image, expected)):
@@ -63,8 +65,8 @@ def test_measures_lines_and_pictures_are_those_of_the_cpu(stack, svd):
             assert found.ssim[number, place] == pytest.approx(its.ssim, abs=1e-5)
             apart = lines[number, place] != its.lines
             assert apart.mean() < 0.02  # a pixel at a half is rounded either way
-            if place in found.approximations:
-                ours = found.approximations[place][number]
+            if place in found.pictures:
+                ours = found.pictures[place][1 + number]
                 assert np.abs(ours - expected[number]).max() < 2e-6
 
 
@@ -130,7 +132,7 @@ def test_without_memory_for_a_stack_it_is_halved(stack, monkeypatch, error, svd)
         for place in range(len(stack)):
             for ours, its in zip(parts(*found, place), parts(*expected, place), strict=True):
                 assert np.array_equal(ours, its)
-            pictures = found[1].approximations[place], expected[1].approximations[place]
+            pictures = found[1].pictures[place], expected[1].pictures[place]
             assert np.array_equal(*map(np.stack, pictures))
     assert asked == [5, 2]
 
@@ -152,8 +154,37 @@ def test_memory_that_ends_in_the_middle_of_a_stack_is_halved_too(stack, monkeypa
         for ours, its in zip(parts(*found, place), parts(*expected, place), strict=True):
             assert np.array_equal(ours, its)
     for place in (0, 4):
-        ours, its = (of[1].approximations[place] for of in (found, expected))
-        assert len(ours) == len(its) == 2 and np.array_equal(np.stack(ours), np.stack(its))
+        ours, its = (of[1].pictures[place] for of in (found, expected))
+        assert len(ours) == len(its) == 3 and np.array_equal(np.stack(ours), np.stack(its))
+
+
+@pytest.mark.parametrize("most", [5, 2])
+def test_images_of_other_sizes_are_brought_to_this_one(stack, most):
+    """8-bit levels of any size beside images that have the right one."""
+    rng = np.random.default_rng(1)
+    layout = Layout(1, 5, SHAPE, 2)
+    trays = Trays(layout)
+    given = [stack[0], *(rng.integers(0, 256, its, np.uint8) for its in ((9, 90), (40, 56), SHAPE))]
+    given.append(stack[4])
+    right = [reading.brought_to(levels, SHAPE, "stretch") for levels in given]
+    for place, levels in enumerate(given):
+        assert levels.dtype == np.float32 or goes_as_it_is(levels, SHAPE)
+        trays.put(0, place, levels)
+    on_gpu = OnGpu(SHAPE, [3, 7], most, "gpu")
+    found = on_gpu(trays.images[0], (), trays.lines[0], (1, 4), trays.sizes[0])
+    _, expected = judged(OnGpu(SHAPE, [3, 7], 5, "gpu"), np.stack(right))
+    for place in (1, 4):
+        assert np.abs(found.pictures[place][0] - right[place]).max() < 1e-6
+    assert np.allclose(found.mse, expected.mse, rtol=1e-4, atol=1e-12)
+    assert np.allclose(found.ssim, expected.ssim, atol=1e-5)
+    assert np.array_equal(found.mse[:, [0, 4]], expected.mse[:, [0, 4]])
+
+
+def test_an_image_that_is_too_large_for_its_place_or_the_kernel_is_resized_before():
+    assert MOST_SHRUNK == MOST
+    for shape, goes in {(40, 56): 1, (40, 57): 0, (80, 28): 1, (81, 1): 0, (2, 113): 0}.items():
+        assert goes_as_it_is(np.zeros(shape, np.uint8), SHAPE) == bool(goes)
+    assert not goes_as_it_is(np.zeros(SHAPE, np.float32), SHAPE)
 
 
 def test_without_memory_for_one_image_it_is_said(stack, monkeypatch):
