@@ -51,9 +51,11 @@ SIGNATURES: dict[str, str] = {
     "norm.ladder.shifted_factors": f"void({_ONE}, {_ONE}, {_ONE}, {_ONE})",
     "norm.backward.column_sums": f"void({_THREE}, {_ONE}, {_ONE})",
     "transpose.*": f"void({_TWO}, {_TWO})",
-    "resize.weigh": f"void({_COUNTS}, int64, int64, int32[:, :, ::1], {_FOUR})",
-    "resize.resize_along": (f"void(uint8[:, ::1], {_COUNTS}, int32[:, :, ::1], {_FOUR}, {_THREE})"),
-    "resize.resize_down": f"void({_THREE}, {_COUNTS}, int32[:, :, ::1], {_FOUR}, {_THREE})",
+    "resize.weigh": f"void({_COUNTS}, int64, int64, int32[:, :, :, ::1], {_FOUR})",
+    "resize.resize_along": (
+        f"void(uint8[:, ::1], {_COUNTS}, int32[:, :, :, ::1], {_FOUR}, {_THREE})"
+    ),
+    "resize.resize_down": f"void({_THREE}, {_COUNTS}, int32[:, :, :, ::1], {_FOUR}, {_THREE})",
     "similarity.judge": f"void({_THREE}, {_THREE}, uint8[:, :, ::1], {_THREE})",
     "spectral.layers.layer_norm": f"void({_TWO}, {_ONE}, {_ONE}, {_TWO})",
     "spectral.layers.linear": _LINEAR,

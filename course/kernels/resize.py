@@ -49,8 +49,10 @@ def lanczos(x):
 
 
 @cuda.jit
-def weigh(sizes, rows, columns, first, weights):
+def weigh(sizes, rows, columns, which, weights):
     """Find which pixels count for a row or a column of the result, and how much each.
+
+    In `which` go the first of them and how many they are.
 
     Mapping: block (x, y, z) has image z and the result's rows (y = 0) or columns (y = 1); a thread
     one of them.
@@ -62,9 +64,8 @@ def weigh(sizes, rows, columns, first, weights):
     image, axis = cuda.blockIdx.z, cuda.blockIdx.y
     given = sizes[image, axis]
     if given == wanted:  # nothing to do along this axis
-        first[image, axis, it] = it
-        for tap in range(TAPS):
-            weights[image, axis, tap, it] = float32(1) if tap == 0 else float32(0)
+        which[image, axis, 0, it], which[image, axis, 1, it] = it, 1
+        weights[image, axis, 0, it] = float32(1)
         return
     # the centre, (it + 1/2) given / wanted, as a whole number and a rest: so no digit is lost
     halves = (2 * it + 1) * given
@@ -74,20 +75,19 @@ def weigh(sizes, rows, columns, first, weights):
     reach = wide * float32(LOBES)
     begin = max(whole + int32(math.ceil(rest - reach)), int32(0))
     end = min(whole + int32(math.floor(rest + reach)) + 1, given)
-    first[image, axis, it] = begin
+    count = min(end - begin, int32(TAPS))
+    which[image, axis, 0, it], which[image, axis, 1, it] = begin, count
     total = float32(0)
-    for tap in range(TAPS):
-        weight = float32(0)
-        if begin + tap < end:
-            weight = lanczos((float32(begin + tap - whole) - rest) / wide)
+    for tap in range(count):
+        weight = lanczos((float32(begin + tap - whole) - rest) / wide)
         weights[image, axis, tap, it] = weight
         total += weight
-    for tap in range(TAPS):
+    for tap in range(count):
         weights[image, axis, tap, it] /= total
 
 
 @cuda.jit
-def resize_along(pixels, sizes, first, weights, between):
+def resize_along(pixels, sizes, which, weights, between):
     """Bring the rows of the images that were given to the result's length.
 
     Mapping: a thread of block (x, y, z) has one pixel, of image z.
@@ -98,15 +98,14 @@ def resize_along(pixels, sizes, first, weights, between):
     rows, columns = sizes[image, 0], sizes[image, 1]
     if y >= rows or y >= between.shape[1] or x >= between.shape[2]:
         return
-    begin, total = first[image, 1, x], float32(0)
-    start = y * columns + begin
-    for tap in range(min(int32(TAPS), columns - begin)):
+    start, total = y * columns + which[image, 1, 0, x], float32(0)
+    for tap in range(which[image, 1, 1, x]):
         total += float32(pixels[image, start + tap]) * weights[image, 1, tap, x]
     between[image, y, x] = total / float32(PEAK)
 
 
 @cuda.jit
-def resize_down(between, sizes, first, weights, out):
+def resize_down(between, sizes, which, weights, out):
     """Bring columns to the result's length; what the filter overshoots is clipped.
 
     Mapping: a thread of block (x, y, z) has one pixel, of image z.
@@ -114,11 +113,10 @@ def resize_down(between, sizes, first, weights, out):
     image = cuda.blockIdx.z
     x = int32(cuda.blockIdx.x * WIDE + cuda.threadIdx.x)
     y = int32(cuda.blockIdx.y * HIGH + cuda.threadIdx.y)
-    rows = sizes[image, 0]
-    if rows == 0 or y >= out.shape[1] or x >= out.shape[2]:
+    if sizes[image, 0] == 0 or y >= out.shape[1] or x >= out.shape[2]:
         return
-    begin, total = first[image, 0, y], float32(0)
-    for tap in range(min(int32(TAPS), rows - begin)):
+    begin, total = which[image, 0, 0, y], float32(0)
+    for tap in range(which[image, 0, 1, y]):
         total += between[image, begin + tap, x] * weights[image, 0, tap, y]
     out[image, y, x] = min(max(total, float32(0)), float32(1))
 
@@ -147,22 +145,22 @@ def _launches(
 ) -> list[tuple[Callable, tuple]]:
     count, longest = pixels.shape[0], max(rows, columns)
     most = min(MOST * rows, pixels.shape[1])
-    first = workspace((count, 2, longest), np.int32)
+    which = workspace((count, 2, 2, longest), np.int32)
     weights = workspace((count, 2, TAPS, longest), np.float32)
     between = workspace((count, most, columns), np.float32)
     across = -(-columns // WIDE)
     return [
         (
             weigh[(-(-longest // THREADS), 2, count), THREADS, stream],
-            (sizes, rows, columns, first, weights),
+            (sizes, rows, columns, which, weights),
         ),
         (
             resize_along[(across, -(-most // HIGH), count), (WIDE, HIGH), stream],
-            (pixels, sizes, first, weights, between),
+            (pixels, sizes, which, weights, between),
         ),
         (
             resize_down[(across, -(-rows // HIGH), count), (WIDE, HIGH), stream],
-            (between, sizes, first, weights, out),
+            (between, sizes, which, weights, out),
         ),
     ]
 

@@ -21,7 +21,7 @@ BATCH_BYTES = 128 << 20  # of the images, factors and reconstructions of a stack
 #: Bytes a pixel of the image, and of the smaller square in it: in float64 the image, u, vt and the
 #: work space, then float32. Measured as a process's peak: 71 for 2500x2500, which takes both.
 SVD_BYTES, SQUARE_BYTES = 36, 36
-MOST_SHARED = 1 << 30  # bytes of stacks that wait for the GPU or for who writes
+MOST_SHARED = 2 << 30  # bytes of stacks that wait for the GPU or for who writes
 #: CPU seconds that decoding, factorising, rebuilding, judging and saving an image of 256x256 for
 #: two values of k take, about; and from how many on several processes, one more, a GPU are worth
 #: their start.

@@ -33,7 +33,7 @@ is counted by kind at the end. Means are of finite values; beside them stands ho
 infinite, since these images were rebuilt exactly.
 
 A process a core decodes, factorises, rebuilds and writes, for any number of images: only so many
-are in memory as have room there, 1 GiB at most. Where there is a GPU, and images enough to be worth
+are in memory as have room there, 2 GiB at most. Where there is a GPU, and images enough to be worth
 its start, it factorises, rebuilds and judges. An image over which a process dies, as over a fault
 of a decoder, is set aside.
 

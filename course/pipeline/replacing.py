@@ -56,9 +56,10 @@ def move(kept: journal.Journal, names: list[str], out: Path) -> None:
         kept.begin_moving()
     for name in _of_others(kept, out) - set(names):
         (out / name).unlink(missing_ok=True)
+    here, there = str(kept.folder), str(out)  # to join strings costs a tenth of joining paths
     for name in names:
         try:
-            os.replace(kept.folder / name, out / name)
+            os.replace(os.path.join(here, name), os.path.join(there, name))
         except FileNotFoundError:
             if not (out / name).is_file():  # else moved by the run that was killed
                 raise

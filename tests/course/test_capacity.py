@@ -109,7 +109,7 @@ def test_arrays_of_trays_lie_one_behind_the_other_and_do_not_touch(batch, kept):
 def test_there_are_as_many_trays_as_memory_has_room_for_and_images_fill(monkeypatch):
     one = Layout(1, 32, (256, 256), 2).bytes
     for gib, images, count in (
-        (64, 10**6, (1 << 30) // one),
+        (64, 10**6, (2 << 30) // one),
         (2, 10**6, (2 << 27) // one),
         (64, 100, 4),
         (64, 3, 2),
@@ -118,7 +118,7 @@ def test_there_are_as_many_trays_as_memory_has_room_for_and_images_fill(monkeypa
         monkeypatch.setattr(capacity, "memory", lambda gib=gib: gib << 30)
         layout = Layout.within_memory(32, (256, 256), 2, 0, images)
         assert layout == Layout(count, 32, (256, 256), 2, 0)
-        assert layout.bytes <= max(1 << 30, 2 * one)  # what the module promises
+        assert layout.bytes <= max(2 << 30, 2 * one)  # what the module promises
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_what_one_writes_in_shared_memory_the_other_reads(shared):
 
 
 def test_a_tray_takes_its_memory_when_it_is_used(shared):
-    """Of a gibibyte that may be taken, a small job takes little."""
+    """Of two gibibytes that may be taken, a small job takes little."""
     layout = Layout(8, 4, (256, 256), 2, 12)
     shared.begin(layout)
     assert os.fstat(shared.descriptor).st_blocks == 0
