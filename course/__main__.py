@@ -167,15 +167,7 @@ def script() -> int:
     """The whole program, as `python -m course` and the console script `course` run it."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, at_once)
-    status = main()
-    its = {"course.pipeline.pipeline", "numba.cuda", "distributed"} & sys.modules.keys()
-    if its == {"course.pipeline.pipeline", "numba.cuda"}:
-        # images were rebuilt on a GPU, all that was begun has ended, and what it wrote is there:
-        # Python would take Numba and the driver apart piece by piece, for 0.4 s
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-    return status
+    return main()
 
 
 if __name__ == "__main__":

@@ -40,13 +40,18 @@ class Crew:
     def __init__(self, count: int):
         self.shared = SharedFile()
         self.hands = [Hand(self.shared.descriptor) for _ in range(count)]
+        self.gpus: list[Hand] = []
+
+    def add_gpus(self, count: int) -> None:
+        """Start a process for each of so many GPUs, which begins to make it ready."""
+        self.gpus += [Hand(self.shared.descriptor, gpu) for gpu in range(count)]
 
     def __len__(self) -> int:
         return len(self.hands)
 
     def close(self) -> None:
         """End all processes, whatever they do."""
-        for hand in self.hands:
+        for hand in (*self.hands, *self.gpus):
             hand.close()
         self.shared.close()
 
@@ -64,10 +69,12 @@ class Hand:
     ----------
     descriptor : int
         Of the memory that all share.
+    gpu : int, optional
+        The GPU that it works for.
     """
 
-    def __init__(self, descriptor: int):
-        self.descriptor = descriptor
+    def __init__(self, descriptor: int, gpu: int | None = None):
+        self.descriptor, self.gpu = descriptor, gpu
         self.begun: tuple[Job, Layout | None] | None = None
         self._closed, self._lock = False, threading.Lock()
         self._ready = False  # it has said so
@@ -95,10 +102,11 @@ class Hand:
         for _ in range(MOST_STARTS):
             if not self._ready:
                 told = self._asked(None)
-                if isinstance(told, Answer):
-                    self._ready = True
-                else:
+                if not isinstance(told, Answer):
                     continue
+                if told.error is not None:
+                    return told
+                self._ready = True
             found = self._asked(work)
             if isinstance(found, Answer):
                 return found
@@ -141,6 +149,7 @@ class Hand:
         environment["PYTHONPATH"] = os.pathsep.join(with_course)
         command = [
             sys.executable, "-P", "-c", PROGRAM, str(self.descriptor), str(os.getpid()),
+            *([] if self.gpu is None else [str(self.gpu)]),
         ]  # fmt: skip
         apart = {"pass_fds": (self.descriptor,)} if os.name == "posix" else {}
         # Ctrl-C is for this process, which ends the others

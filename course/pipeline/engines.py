@@ -74,6 +74,9 @@ class NoGpu(ImageError):
         super().__init__(f"no usable GPU ({why}); use the engine auto, simulator or numpy")
         self.why = why
 
+    def __reduce__(self) -> tuple:
+        return NoGpu, (self.why,)  # from a process to another one
+
 
 _trying = threading.Lock()
 
@@ -304,8 +307,8 @@ class OnGpu:
                 for one in filter(wanted.__contains__, range(start, stop)):
                     found.pictures[one] = [self._memory.picture(one - start)]
                 for place, k in enumerate(self.ranks):
-                    its = self._memory.rebuilt(stop - start, k)
-                    mse[place, start:stop], ssim[place, start:stop], lines[place, start:stop] = its
+                    its = self._memory.rebuilt(k, lines[place, start:stop])
+                    mse[place, start:stop], ssim[place, start:stop] = its
                     for one in filter(wanted.__contains__, range(start, stop)):
                         found.pictures[one].append(self._memory.approximation(one - start))
             except Exception as error:
@@ -380,14 +383,16 @@ class _Memory:
         """One of the images."""
         return self.arrays[0][place].copy_to_host()
 
-    def rebuilt(self, count: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rebuild the images: mean squared errors, SSIM, scan lines."""
+    def rebuilt(self, k: int, lines: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rebuild as many images as `lines` has room for: mean squared errors and SSIM."""
         from course.kernels.similarity import judged, measures
 
-        images, u, s, vt = (there[:count] for there in self.arrays)
-        rebuild_there(u, s, vt, k, self.out[:count])
-        lines, sums = judged(images, self.out[:count])
-        return *measures(sums.copy_to_host(), *images.shape[1:]), lines.copy_to_host()
+        images, u, s, vt = (there[: len(lines)] for there in self.arrays)
+        out = self.out[: len(lines)]
+        rebuild_there(u, s, vt, k, out)
+        lines_there, sums = judged(images, out)
+        lines_there.copy_to_host(lines)
+        return measures(sums.copy_to_host(), *images.shape[1:])
 
     def approximation(self, place: int) -> np.ndarray:
         """One of the images that were rebuilt last."""

@@ -13,8 +13,9 @@ tray free waits: however many files there are, only so many images are in memory
 written comes first. While the GPU is made ready, which takes a second or two, processes decode.
 
 A process that ends over some images has them done again, one at a time; an image over which two
-processes ended is set aside. A thread of this process waits for each of the others, another one
-feeds each GPU; whoever iterates over a `Line` takes what is done.
+processes ended is set aside. A GPU has a process of its own, too: its launches wait for nobody
+here. A thread of this process waits for each of the others; whoever iterates over a `Line` takes
+what is done.
 """
 
 import queue
@@ -22,13 +23,12 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from course.images.images import psnr_of
-from course.pipeline import stages
 from course.pipeline.crew import Crew, Ended, Hand
-from course.pipeline.engines import Judged, OnGpu, gpus_cuda, kept_values
+from course.pipeline.engines import OnGpu, gpus_cuda, kept_values
 from course.pipeline.journal import Done
 from course.pipeline.stages import Job, Shown, Task
 from course.pipeline.trays import Layout, Trays
@@ -40,6 +40,7 @@ LARGE = 512 * 512  # pixels: of such images it gets one
 MOST_ENDED = 2  # processes that an image may end
 
 Item = tuple[int, Task]  # place in a tray
+Compute = Callable[[Work], Answer]
 
 
 @dataclass
@@ -189,12 +190,11 @@ class Line:
         """In this process, one piece of work after the other."""
         if self.gpus:
             gpus_cuda()
-        on_gpu = self._on_gpu() if self.gpus else None
+            compute = self._here()
         left = self._left
         while left:
             if self._filled:
-                tray, items = self._filled.popleft()
-                self._compute(on_gpu, tray, items)
+                self._compute(compute, *self._filled.popleft())
             work = self._next(wait=False)
             if work is not None:
                 answer = done(self.job, work, self.trays)
@@ -276,6 +276,14 @@ class Line:
                 self._filling[work.tray].good += [item for item, found in its if found is None]
                 self._finish([found for _, found in its if found is not None])
                 self._piece_filled(work.tray)
+            elif work.kind == "compute":
+                for (_, task), measures in zip(work.items, answer.found, strict=True):
+                    self._computed[task.image] = measures
+                    self.shown.add(task.image)
+                pieces = self._pieces(work.items)
+                self._saving[work.tray] = len(pieces)
+                self._works.extendleft(Work("save", piece, work.tray) for piece in pieces)
+                self._changed.notify_all()
             else:
                 self._finish(
                     [
@@ -341,17 +349,33 @@ class Line:
             self._changed.notify_all()
 
     # ------------------------------------------------------------------ work for GPUs
-    def _on_gpu(self) -> OnGpu:
-        job = self.job
-        return OnGpu(job.size, job.ranks, self.batch, job.svd)
-
     def _feed(self, gpu: int) -> None:
-        """Make one GPU ready, and give it its stacks."""
-        cuda = gpus_cuda()
-        with cuda.gpus[gpu]:
-            on_gpu = self._on_gpu()
-            while (filled := self._next_filled()) is not None:
-                self._compute(on_gpu, *filled)
+        """Give one GPU its stacks: by its own process, or in this one where there is none."""
+        if gpu < len(self.crew.gpus):
+            hand = self.crew.gpus[gpu]
+            hand.begin(self.job, self.trays.layout)
+            self._feed_by(partial(self._there, hand))
+        else:
+            with gpus_cuda().gpus[gpu]:
+                self._feed_by(self._here())
+
+    def _feed_by(self, compute: Compute) -> None:
+        while (filled := self._next_filled()) is not None:
+            self._compute(compute, *filled)
+
+    def _here(self) -> Compute:
+        """What computes stacks in this process."""
+        on_gpu = OnGpu(self.job.size, self.job.ranks, self.batch, self.job.svd)
+        return lambda work: done(self.job, work, self.trays, on_gpu)
+
+    def _there(self, hand: Hand, work: Work) -> Answer:
+        """Have a process compute a stack, and another one when it ends."""
+        for _ in range(MOST_ENDED):
+            try:
+                return hand.do(work)
+            except Ended as error:
+                how = error
+        raise ChildProcessError(f"the process that works for a GPU {how}, twice over one stack")
 
     def _next_filled(self) -> tuple[int, list[Item]] | None:
         with self._changed:
@@ -361,29 +385,10 @@ class Line:
                 self._changed.wait()
         return None
 
-    def _compute(self, on_gpu: OnGpu, tray: int, items: list[Item]) -> None:
+    def _compute(self, compute: Compute, tray: int, items: list[Item]) -> None:
         """Have a tray's images rebuilt and judged; then they wait to be written."""
-        clock = stages.Clock()
-        count = items[-1][0] + 1  # places of images that were set aside hold older ones
-        wanted = {place: task for place, task in items if self.shown.may_show(task.image)}
-        images, factors = self.trays.images[tray][:count], self.trays.factors
-        with clock("gpu"):
-            found: Judged = on_gpu(
-                images,
-                [part[tray][:count] for part in factors],
-                self.trays.lines[tray],
-                wanted,
-                self.trays.sizes[tray][:count],
-            )
-        for place, (image, *approximations) in found.pictures.items():
-            stages.keep_cells(self.job, wanted[place], image, approximations)
-        with self._changed:
-            for place, task in items:
-                mse, ssim = (of[:, place].tolist() for of in (found.mse, found.ssim))
-                self._computed[task.image] = [(psnr_of(e), s, e) for e, s in zip(mse, ssim)]
-                self.shown.add(task.image)
-            pieces = self._pieces(items)
-            self._saving[tray] = len(pieces)
-            self._works.extendleft(Work("save", piece, tray) for piece in pieces)
-            self.seconds.update(clock.seconds)
-            self._changed.notify_all()
+        work = Work("compute", items, tray, self.shown.first)
+        answer = compute(work)
+        if answer.error is not None:
+            raise answer.error
+        self._take(work, answer)

@@ -157,6 +157,8 @@ def reconstruct_images(
         if crew and kind == "gpu" and os.name != "posix":
             crew.close()  # no file without a name can be handed on there: this process does it all
             crew = None
+        if crew and kind == "gpu":
+            crew.add_gpus(gpus or 1)
         engine_name += ", SVDs, too" if svd == "gpu" else ""
         settings = {
             "k": ranks, "size": [*size], "fit": fit, "engine": kind, "course": __version__,

@@ -22,7 +22,7 @@ from PIL import Image
 from course import files
 from course.images import images, png, quality, reading
 from course.images.reading import NOT_FINITE, ImageError, UnreadableImage
-from course.pipeline.engines import Rebuild, kept_values, on_cpu
+from course.pipeline.engines import OnGpu, Rebuild, kept_values, on_cpu
 from course.pipeline.journal import GRID_IMAGES, Done, cells_name
 from course.pipeline.trays import Trays, goes_as_it_is
 
@@ -183,6 +183,32 @@ def fill(
             there[tray][place] = part
         found.append(None)
     return found
+
+
+def compute(
+    job: Job,
+    tasks: Sequence[tuple[int, Task]],
+    trays: Trays,
+    tray: int,
+    clock: Clock,
+    on_gpu: OnGpu,
+    shown: Shown,
+) -> list[list[tuple[float, float, float]]]:
+    """Have a tray's images rebuilt and judged by a GPU; each one's measures, for each k."""
+    count = tasks[-1][0] + 1  # places of images that were set aside hold older ones
+    wanted = {place: task for place, task in tasks if shown.may_show(task.image)}
+    with clock("gpu"):
+        found = on_gpu(
+            trays.images[tray][:count], [part[tray][:count] for part in trays.factors],
+            trays.lines[tray], wanted, trays.sizes[tray][:count],
+        )  # fmt: skip
+    for place, (image, *approximations) in found.pictures.items():
+        keep_cells(job, wanted[place], image, approximations)
+    measures = []
+    for place, _ in tasks:
+        mse, ssim = (of[:, place].tolist() for of in (found.mse, found.ssim))
+        measures.append([(images.psnr_of(e), s, e) for e, s in zip(mse, ssim, strict=True)])
+    return measures
 
 
 def save_tray(

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from course.pipeline import stages, threads
+from course.pipeline.engines import OnGpu, gpus_cuda
 from course.pipeline.stages import Clock, Job, Shown, Task
 from course.pipeline.trays import Trays
 
@@ -28,7 +29,7 @@ class Work:
 
     Attributes
     ----------
-    kind : {"whole", "fill", "save"}
+    kind : {"whole", "fill", "compute", "save"}
         A function of `course.pipeline.stages`.
     items : list of (int, Task)
         Places in the tray, and images.
@@ -62,13 +63,14 @@ class Answer:
     error: BaseException | None = None
 
 
-def done(job: Job, work: Work, trays: Trays | None) -> Answer:
+def done(job: Job, work: Work, trays: Trays | None, on_gpu: OnGpu | None = None) -> Answer:
     """Do a piece of work, in this process."""
-    clock = Clock()
+    clock, shown = Clock(), Shown(work.good)
     try:
         if work.kind == "whole":
-            shown = Shown(work.good)
             found = [stages.whole(job, task, shown, clock) for _, task in work.items]
+        elif work.kind == "compute":
+            found = stages.compute(job, work.items, trays, work.tray, clock, on_gpu, shown)
         else:
             do = {"fill": stages.fill, "save": stages.save_tray}[work.kind]
             found = do(job, work.items, trays, work.tray, clock)
@@ -120,7 +122,7 @@ def main(words: list[str]) -> None:
     try:
         end_with_parent(int(words[1]))
         with threads.kept(), threads.one_thread():
-            serve(incoming, outgoing, int(words[0]))
+            serve(incoming, outgoing, int(words[0]), *map(int, words[2:]))
     except (EOFError, BrokenPipeError):
         return
 
@@ -133,10 +135,18 @@ def end_with_parent(parent: int) -> None:
         raise EOFError("the parent has ended")
 
 
-def serve(incoming: BinaryIO, outgoing: BinaryIO, descriptor: int) -> None:
-    """Take a job and its memory, then answer each piece of work."""
+def serve(incoming: BinaryIO, outgoing: BinaryIO, descriptor: int, gpu: int | None = None) -> None:
+    """Take a job and its memory, then answer each piece of work; make a GPU ready meanwhile."""
+    on_gpu = problem = None
+    if gpu is not None:
+        try:
+            gpus_cuda().select_device(gpu)
+        except Exception as error:  # its parent raises it
+            problem = error
     job, layout = receive(incoming)
     trays = Trays(layout, descriptor) if layout else None
-    send(outgoing, Answer())  # it is ready
+    if gpu is not None:
+        on_gpu = OnGpu(job.size, job.ranks, layout.batch, job.svd)
+    send(outgoing, _sendable(Answer(error=problem)))  # it is ready
     while True:
-        send(outgoing, _sendable(done(job, receive(incoming), trays)))
+        send(outgoing, _sendable(done(job, receive(incoming), trays, on_gpu)))

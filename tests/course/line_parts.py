@@ -21,6 +21,13 @@ def decode(real, *given, **options):
 
 patched(decode)
 """
+#: The simulator is taken for a GPU, or for several.
+SIMULATED = """
+from types import SimpleNamespace
+from course.pipeline import worker
+
+worker.gpus_cuda = lambda: SimpleNamespace(select_device=lambda gpu: None)
+"""
 #: As a fault of a decoder's: the process ends, by a signal or with a status.
 FAULTY = """
 def decode(real, path, *more, **options):

@@ -16,10 +16,11 @@ from course.images import images, quality, reading
 from course.images.reading import ImageError
 from course.kernels.resize import MOST
 from course.pipeline import capacity, engines, line, pipeline, stages
+from course.pipeline.crew import Hand
 from course.pipeline.engines import OnGpu, choose_svd
 from course.pipeline.line import Line
 from course.pipeline.trays import MOST_SHRUNK, Layout, Trays, goes_as_it_is
-from tests.course.line_parts import FAULTY, SLOWLY, customized
+from tests.course.line_parts import FAULTY, SIMULATED, SLOWLY, customized
 from tests.course.pipeline_parts import Cuda, contents, in_time, rows_of, some_images
 
 pytestmark = [
@@ -238,8 +239,9 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def simulated(monkeypatch):
+def simulated(tmp_path, monkeypatch):
     """The simulator is taken for a GPU, or two of them."""
+    customized(tmp_path, monkeypatch, SIMULATED)
     two = SimpleNamespace(gpus=[nullcontext(), nullcontext()])
     monkeypatch.setattr(line, "gpus_cuda", lambda: two)
     monkeypatch.setattr(pipeline, "choose_engine", lambda *_: ("gpu", "the GPU"))
@@ -302,7 +304,7 @@ def test_processes_that_end_before_and_after_the_gpu_cost_nothing_but_a_fatal_im
     """One is killed as stacks are filled, one as they are written; a decoder ends its own."""
     rebuild(folder, tmp_path / "whole", svd="cpu")
     whole = contents(tmp_path / "whole")
-    customized(tmp_path, monkeypatch, SLOWLY + FAULTY)
+    customized(tmp_path, monkeypatch, SIMULATED + SLOWLY + FAULTY)
     (folder / "image05 fatal.png").write_bytes((folder / "image05.png").read_bytes())
     begun.clear()
     real, killed = Line._compute, []
@@ -323,6 +325,32 @@ def test_processes_that_end_before_and_after_the_gpu_cost_nothing_but_a_fatal_im
     found = contents(tmp_path / "out")
     assert all(found[name] == its for name, its in whole.items() if name != "report.json")
     assert len(rows_of(tmp_path / "out")) == 2 * (COUNT - 1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="signals")
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_process_that_works_for_a_gpu_and_ends_is_replaced_once(
+    folder, tmp_path, simulated, begun, monkeypatch, times
+):
+    rebuild(folder, tmp_path / "whole", svd="cpu", workers=2)
+    real, left, used = Hand._asked, [times], []
+
+    def asked(its, work):
+        if work is not None and work.kind == "compute":
+            used.append(its.pid)
+            if left[0]:
+                left[0] -= 1
+                os.kill(its.pid, signal.SIGKILL)
+        return real(its, work)
+
+    monkeypatch.setattr(Hand, "_asked", asked)
+    if times == 2:
+        with pytest.raises(ChildProcessError, match="for a GPU was ended by signal 9 .* twice"):
+            rebuild(folder, tmp_path / "out", svd="cpu", workers=2)
+        return
+    rebuild(folder, tmp_path / "out", svd="cpu", workers=2)
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+    assert len(set(used)) == 2 and os.getpid() not in used
 
 
 def test_only_so_many_images_are_in_memory(tmp_path, simulated, begun, monkeypatch):
