@@ -43,14 +43,21 @@ class Crew:
         self.gpus: list[Hand] = []
 
     def add_gpus(self, count: int) -> None:
-        """Start a process for each of so many GPUs, which begins to make it ready."""
-        self.gpus += [Hand(self.shared.descriptor, gpu) for gpu in range(count)]
+        """Start a process for each of so many more GPUs, which begins to make it ready."""
+        begun = len(self.gpus)
+        self.gpus += [Hand(self.shared.descriptor, begun + its) for its in range(count)]
 
     def __len__(self) -> int:
         return len(self.hands)
 
+    def stop(self) -> None:
+        """Begin to end all processes, whatever they do."""
+        for hand in (*self.hands, *self.gpus):
+            hand.stop()
+
     def close(self) -> None:
-        """End all processes, whatever they do."""
+        """End all processes; what a GPU's has to tidy up takes 0.2 s."""
+        self.stop()
         for hand in (*self.hands, *self.gpus):
             hand.close()
         self.shared.close()
@@ -130,11 +137,15 @@ class Hand:
         self._brief()
         return told
 
-    def close(self) -> None:
-        """End the process."""
+    def stop(self) -> None:
+        """Begin to end the process."""
         with self._lock:
             self._closed = True
             self._process.kill()
+
+    def close(self) -> None:
+        """End the process."""
+        self.stop()
         self._wait()
 
     def _brief(self) -> None:

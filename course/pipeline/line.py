@@ -151,7 +151,7 @@ class Line:
             self._changed.notify_all()
         self._finished.put(None)
         if self.crew is not None:
-            self.crew.close()
+            self.crew.stop()
 
     def slowest(self) -> str | None:
         """The stage that takes most of the time; None as long as nothing is known."""

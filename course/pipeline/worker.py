@@ -20,6 +20,7 @@ from course.pipeline.stages import Clock, Job, Shown, Task
 from course.pipeline.trays import Trays
 
 LENGTH = struct.Struct("<Q")
+BEHIND = 5  # of nice(2): who feeds a GPU should not wait for those whom it waits for
 PARENT_DEATH_SIGNAL = 1  # prctl(2), PR_SET_PDEATHSIG
 
 
@@ -145,6 +146,8 @@ def serve(incoming: BinaryIO, outgoing: BinaryIO, descriptor: int, gpu: int | No
             problem = error
     job, layout = receive(incoming)
     trays = Trays(layout, descriptor) if layout else None
+    if gpu is None and job.engine == "gpu" and hasattr(os, "nice"):
+        os.nice(BEHIND)
     if gpu is not None:
         on_gpu = OnGpu(job.size, job.ranks, layout.batch, job.svd)
     send(outgoing, _sendable(Answer(error=problem)))  # it is ready
