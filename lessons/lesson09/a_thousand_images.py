@@ -34,7 +34,7 @@
 # About 3 hours, with seven exercises. After section 4 is a good place for a break. The
 # computer needs less than half a minute of it.
 #
-# Core: sections 1 to 4, 55 minutes. Deepening: sections 5 to 11, 115 minutes.
+# Core: sections 1 to 4, 55 minutes. Deepening: sections 5 to 11, 120 minutes.
 
 # %%
 from queue import Full, Queue
@@ -406,7 +406,8 @@ predict.answer("the slowest of decode, factorise, rebuild, write", here.slowest)
 # (Figures of a second or two, each from another moment. If your machine does something else
 # meanwhile, one may contradict another.) Where the whole stays below its slowest stage: alone, that
 # stage had all cores for itself. In the whole the other stages want some of them, too. The toy
-# gave a core to each worker, and does not know that.
+# gave a core to each worker, and does not know that. Where it lies above: the package's whole has
+# processes instead of threads. Section 11 says why.
 #
 # `python -m course bench pipeline` measures it with 10,000 images. Recorded on a machine with an
 # H200:
@@ -1043,15 +1044,64 @@ pictures.components()
 # %% [markdown]
 # ## 11 The package's pipeline
 #
-# <kbd>deepening</kbd> 5 minutes
+# <kbd>deepening</kbd> 10 minutes
 #
 # `reconstruct_images` has the same stages, bounds and journal, but **processes** where you had
-# threads (`course/pipeline/line.py`, `crew.py`, `journal.py`). Its first version had threads, and a
-# script of 25 lines with a process for each core was faster: much of opening, resizing and
-# squeezing an image is Python, or holds Python's lock, and sixteen threads waited for it in turn.
-# Processes share no lock. They share memory that is set aside for it: images lie in *trays* that
-# all can see, and only their places travel. A decoder that crashes ends one process and costs one
-# image. Five images, and one file that is none:
+# threads (`course/pipeline/line.py`, `crew.py`, `journal.py`). Its first version had threads, and
+# was slower than a script of 25 lines with a process for each core. Why? On section 4's machine,
+# with its 16 cores, how many times as many images do 16 threads decode as one thread?
+
+# %%
+predict("times as many images decoded by 16 threads", 16, within=1.25, no_effect=1)
+
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+def of_pipeline(variant):
+    """Return the images a second that were recorded of a part of the pipeline."""
+    (found,) = recorded("pipeline", variant=variant, metric="rate", gpu="H200")
+    return found.median
+
+
+print(f"{'images/s':12}{'1 thread':>10}{'16 threads':>12}")
+gains = {}
+for stage in ("decode", "factorise", "write"):
+    one, many = (of_pipeline(f"{stage}, {threads}") for threads in ("1 thread", "16 threads"))
+    gains[stage] = many / one
+    print(f"{stage:12}{one:10,.0f}{many:12,.0f}   {gains[stage]:.1f} times")
+predict.answer(
+    "times as many images decoded by 16 threads", round(gains["decode"], 1), how="recorded"
+)
+
+# %% [markdown]
+# Only one thread runs Python at a time: it holds Python's **lock**. A library may let go of it
+# while it computes, as LAPACK does in `factorise`. Opening, resizing and squeezing a small image is
+# a hundred short steps, most of them with the lock: sixteen threads wait for it in turn, and each
+# hand-over costs time. Processes share no lock. They share memory that is set aside for it: images
+# lie in *trays* that all can see, and only their places travel.
+#
+# The same 10,000 images by whole programs, from their start to their end, on that machine:
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+for name in ("plain script", "reconstruct_images, svd cpu", "reconstruct_images, svd gpu"):
+    print(f"{name:28}{of_pipeline(f'{name}, 16 processes'):7,.0f} images/s")
+gpu_alone = of_pipeline("factorise, rebuild and judge on the GPU, 1 thread")
+print(f"the GPU by itself, from memory to memory: {gpu_alone:,.0f} images/s")
+
+# %% [markdown]
+# All three have 16 processes. With `svd cpu` they factorise, and only as many values as are wanted;
+# the GPU rebuilds and judges. With `svd gpu` it factorises, too, and the cores do nothing but read
+# and write.
+#
+# So where does the GPU pay? Where there is much to compute for what has to be read, and work for
+# more than the second or two that it takes to start. For 300 images the package does not touch it.
+# And it has a process of its own: in one with the threads that talk to the others it waited for the
+# lock as long as it computed.
+
+# %% [markdown]
+# A decoder that crashes ends one process, and costs one image. Five images, and one file that is
+# none:
 
 # %%
 from PIL import Image
@@ -1090,6 +1140,7 @@ progress(9)
 # - Threads that all wait for each other are a deadlock: say who waits for whom.
 # - An exception in a thread is lost unless it travels with the data.
 # - A pipeline is as fast as its slowest stage, and that one has to be measured.
+# - Threads help where they let go of Python's lock; for the rest there are processes.
 # - Write under another name, rename, then enter it in the journal.
 
 # %% [markdown]
@@ -1133,7 +1184,7 @@ progress(9)
 # ## Common misconceptions
 #
 # - *"Python threads are useless, because only one runs."* Only one runs Python. While NumPy, a disk
-#   or a GPU is at work, the others run.
+#   or a GPU is at work, the others run. How much that helps: section 11.
 # - *"A longer queue makes it faster."* It evens out hesitations. The slowest stage stays what it
 #   is.
 # - *"More workers are always faster."* From a point on another stage is the slowest.

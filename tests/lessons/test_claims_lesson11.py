@@ -330,13 +330,13 @@ def test_the_pipelines_others_are_the_limit_when_the_gpu_factorises():
         (found,) = find("pipeline", variant=variant, metric="rate", gpu="H200")
         return found.median
 
-    alone = rate("factorise on the GPU, 1 thread")
-    whole = rate("whole, SVDs on the GPU, 18 threads")
-    assert round(alone / rate("factorise, 13 threads"), 1) == 7.4
-    assert round(whole / rate("whole, 17 threads"), 1) == 1.5
-    assert round(whole) == 536 and alone / whole == pytest.approx(5.5, abs=0.1)
-    together = 1 / (1 / rate("decode, 16 threads") + 1 / rate("write, 16 threads"))
-    assert together == pytest.approx(870, rel=0.01) and whole < together
+    alone = rate("factorise, rebuild and judge on the GPU, 1 thread")
+    before, whole = (rate(f"reconstruct_images, svd {svd}, 16 processes") for svd in ("cpu", "gpu"))
+    assert round(alone / rate("factorise, 9 threads"), 1) == 9.0
+    assert round(whole / before, 1) == 1.4
+    assert alone / whole == pytest.approx(3.8, abs=0.1)
+    together = 16 / (1 / rate("decode, 1 thread") + 1 / rate("write, 1 thread"))
+    assert together == pytest.approx(2100, rel=0.03) and whole < together
     (recording,) = recordings("pipeline")
     assert "10000 images" in recording.header["notes"] and "16 cores" in recording.header["notes"]
 

@@ -137,30 +137,20 @@ def test_an_image_takes_a_fifth_of_a_microsecond_and_a_stack_of_1024_a_fifth_of_
 
 
 def test_the_pipeline_waits_for_the_host_however_many_gpus_there_are():
-    rates = dict(stage_rates.recorded("H200").alone)
-    assert min(rates, key=rates.get) == "factorise"
-    others = {stage: rate for stage, rate in rates.items() if stage != "factorise"}
-    assert min(others, key=others.get) in ("decode", "write")
-    for stage in ("decode", "write"):  # with all cores, too, both are slower than the GPU
-        (figure,) = recorded("pipeline", variant=f"{stage}, 16 threads", metric="rate", gpu="H200")
-        assert figure.median < rates["rebuild"]
+    found = stage_rates.recorded("H200")
+    assert max(found.alone, key=found.alone.get) == "rebuild"
+    assert max(found.threads, key=found.threads.get) == "factorise"
 
 
-def test_svds_on_the_gpu_make_that_pipeline_one_and_a_half_times_as_fast_and_the_host_is_left():
+def test_svds_on_the_gpu_make_that_pipeline_1_4_times_as_fast_and_the_host_is_left():
     def rate(name):
         (figure,) = recorded("pipeline", variant=name, metric="rate", gpu="H200")
         return figure.median
 
-    before = stage_rates.recorded("H200")
-    on_gpu, whole = (
-        rate("factorise on the GPU, 1 thread"),
-        rate("whole, SVDs on the GPU, 18 threads"),
-    )
-    assert 7 < on_gpu / before.alone["factorise"] < 8  # of 13 threads
-    assert before.threads["factorise"] == 13
-    assert round(whole / before.whole, 1) == 1.5
-    assert 1000 < on_gpu and 1000 < before.alone["rebuild"]  # "thousands a second"
-    assert whole < min(rate(f"{stage}, 16 threads") for stage in ("decode", "write")) < on_gpu
+    before, whole = (rate(f"reconstruct_images, svd {svd}, 16 processes") for svd in ("cpu", "gpu"))
+    on_gpu = rate("factorise, rebuild and judge on the GPU, 1 thread")
+    assert round(whole / before, 1) == 1.4
+    assert 3.5 < on_gpu / whole < 4  # "almost four times as many as reach it"
 
 
 def of_cluster(kernel, workers, **more):
