@@ -37,6 +37,19 @@ PI = math.pi
 
 
 @cuda.jit(device=True)
+def sin_pi(x):
+    """sin(pi x), by Taylor's series around the nearest whole number. (`sin` needs float64.)"""
+    whole = int32(math.floor(x + float32(0.5)))
+    angle = (x - float32(whole)) * float32(PI)
+    square = angle * angle
+    series = float32(1 / 362880) - square * float32(1 / 39916800)
+    series = float32(1 / 5040) - square * series
+    series = float32(1 / 120) - square * series
+    series = float32(1) - square * (float32(1 / 6) - square * series)
+    return -angle * series if whole & 1 else angle * series
+
+
+@cuda.jit(device=True)
 def lanczos(x):
     """The filter's weight at a distance."""
     if abs(x) >= float32(LOBES):
@@ -44,8 +57,8 @@ def lanczos(x):
     if x == float32(0):
         return float32(1)
     angle = x * float32(PI)
-    slow = angle * float32(1 / LOBES)
-    return math.sin(angle) * math.sin(slow) / (angle * slow)
+    slow = x * float32(1 / LOBES)
+    return sin_pi(x) * sin_pi(slow) / (angle * angle * float32(1 / LOBES))
 
 
 @cuda.jit

@@ -1069,9 +1069,7 @@ for stage in ("decode", "factorise", "write"):
     one, many = (of_pipeline(f"{stage}, {threads}") for threads in ("1 thread", "16 threads"))
     gains[stage] = many / one
     print(f"{stage:12}{one:10,.0f}{many:12,.0f}   {gains[stage]:.1f} times")
-predict.answer(
-    "times as many images decoded by 16 threads", round(gains["decode"], 1), how="recorded"
-)
+predict.answer("times as many images decoded by 16 threads", round(gains["decode"], 1), how="found")
 
 # %% [markdown]
 # Only one thread runs Python at a time: it holds Python's **lock**. A library may let go of it
@@ -1184,7 +1182,7 @@ progress(9)
 # ## Common misconceptions
 #
 # - *"Python threads are useless, because only one runs."* Only one runs Python. While NumPy, a disk
-#   or a GPU is at work, the others run. How much that helps: section 11.
+#   or a GPU is at work, the others run (section 11).
 # - *"A longer queue makes it faster."* It evens out hesitations. The slowest stage stays what it
 #   is.
 # - *"More workers are always faster."* From a point on another stage is the slowest.
