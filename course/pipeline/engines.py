@@ -56,7 +56,6 @@ def choose_engine(engine: str, gpus: int | None = None) -> tuple[str, str]:
             return "numpy", f"NumPy on the CPU, as there is no usable GPU ({why})"
         if engine == "small":
             return "numpy", "NumPy on the CPU, since a GPU's start would take longer"
-
     if engine == "simulator":
         return "simulator", "the GPU kernel on the simulator"
     driver = read_driver()
@@ -329,7 +328,7 @@ class _Memory:
         from course.backend import cuda
 
         (rows, columns), self.batch = size, batch
-        r = kept_values(max(ranks), np.empty(size, dtype=np.bool_))
+        r = kept_values(max(ranks), *size)
         shapes = (rows, columns), (rows, r), (r,), (r, columns), (rows, columns)
         *self.arrays, self.out = (
             cuda.device_array((batch, *shape), np.float32) for shape in shapes
@@ -443,9 +442,9 @@ def choose_svd(svd: str, engine: str, rows: int, columns: int) -> str:
     return svd
 
 
-def kept_values(most: int, image: np.ndarray) -> int:
-    """`most`, brought up to a multiple of 4, but no more than an image has.
+def kept_values(most: int, rows: int, columns: int) -> int:
+    """`most`, brought up to a multiple of 4, but no more than an image of a size has.
 
     So rows of u can be read 16 bytes at a time.
     """
-    return min(-(-most // 4) * 4, *image.shape)
+    return min(-(-most // 4) * 4, rows, columns)

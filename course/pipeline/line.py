@@ -25,8 +25,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import numpy as np
-
 from course.pipeline.crew import Crew, Ended, Hand
 from course.pipeline.engines import OnGpu, gpus_cuda, kept_values
 from course.pipeline.journal import Done
@@ -168,7 +166,7 @@ class Line:
         if not self.gpus:
             return
         job = self.job
-        r = 0 if job.svd == "gpu" else kept_values(max(job.ranks), np.empty(job.size, np.bool_))
+        r = 0 if job.svd == "gpu" else kept_values(max(job.ranks), *job.size)
         if self.crew is None:
             self.trays = Trays(Layout(1, self.batch, job.size, len(job.ranks), r))
         else:

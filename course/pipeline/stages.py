@@ -127,7 +127,7 @@ def decode(file: Path, size: tuple[int, int], fit: str, for_gpu: bool = False) -
 
 def factorise(image: np.ndarray, most: int) -> Factors:
     """The `most` largest singular values and vectors of an image, and up to 3 more."""
-    return Factors(*images.leading_svd(image, kept_values(most, image)))
+    return Factors(*images.leading_svd(image, kept_values(most, *image.shape)))
 
 
 def rebuild(engine: Rebuild, factors: Factors, ranks: Sequence[int]) -> list[np.ndarray]:

@@ -1074,9 +1074,9 @@ predict.answer("times as many images decoded by 16 threads", round(gains["decode
 # %% [markdown]
 # Only one thread runs Python at a time: it holds Python's **lock**. A library may let go of it
 # while it computes, as LAPACK does in `factorise`. Opening, resizing and squeezing a small image is
-# a hundred short steps, most of them with the lock: sixteen threads wait for it in turn, and each
-# hand-over costs time. Processes share no lock. They share memory that is set aside for it: images
-# lie in *trays* that all can see, and only their places travel.
+# a hundred short steps, and between two of them a thread wants the lock again: sixteen wait for it
+# in turn, and each hand-over costs time. Processes share no lock. They share memory that is set
+# aside for it: images lie in *trays* that all can see, and only their places travel.
 #
 # The same 10,000 images by whole programs, from their start to their end, on that machine:
 
