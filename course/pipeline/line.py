@@ -348,7 +348,7 @@ class Line:
 
     # ------------------------------------------------------------------ work for GPUs
     def _feed(self, gpu: int) -> None:
-        """Give one GPU its stacks: by its own process, or in this one where there is none."""
+        """Give one GPU its stacks: by its own process; in this one where that keeps it ready."""
         if gpu < len(self.crew.gpus):
             hand = self.crew.gpus[gpu]
             hand.begin(self.job, self.trays.layout)

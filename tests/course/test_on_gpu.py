@@ -16,7 +16,7 @@ from course.images import images, quality, reading
 from course.images.reading import ImageError
 from course.kernels.resize import MOST
 from course.pipeline import capacity, engines, line, pipeline, stages
-from course.pipeline.crew import Hand
+from course.pipeline.crew import Crew, Hand
 from course.pipeline.engines import OnGpu, choose_svd
 from course.pipeline.line import Line
 from course.pipeline.trays import MOST_SHRUNK, Layout, Trays, goes_as_it_is
@@ -351,6 +351,18 @@ def test_a_process_that_works_for_a_gpu_and_ends_is_replaced_once(
     rebuild(folder, tmp_path / "out", svd="cpu", workers=2)
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
     assert len(set(used)) == 2 and os.getpid() not in used
+
+
+def test_where_a_gpu_has_no_process_this_one_feeds_it(
+    folder, tmp_path, simulated, begun, monkeypatch
+):
+    """As a worker of a Dask cluster does, which keeps its GPU ready from part to part."""
+    rebuild(folder, tmp_path / "whole", svd="cpu", workers=2)
+    monkeypatch.setattr(Crew, "add_gpus", lambda *_: None)
+    real, here = stages.compute, []
+    monkeypatch.setattr(stages, "compute", lambda *given: here.append(given[3]) or real(*given))
+    rebuild(folder, tmp_path / "out", svd="cpu", workers=2)
+    assert here and contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
 def test_only_so_many_images_are_in_memory(tmp_path, simulated, begun, monkeypatch):
