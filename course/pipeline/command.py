@@ -34,8 +34,8 @@ infinite, since these images were rebuilt exactly.
 
 A process a core decodes, factorises, rebuilds and writes, for any number of images: only so many
 are in memory as have room there, 2 GiB at most. Where there is a GPU, and images enough to be worth
-its start, it factorises, rebuilds and judges. An image over which a process dies, as over a fault
-of a decoder, is set aside.
+its start, it resizes, factorises, rebuilds and judges. An image over which a process dies, as over
+a fault of a decoder, is set aside.
 
 A run that ends early, by an error, by Ctrl-C or killed, leaves what is done in a hidden folder in
 DIR, and the same command with --resume goes on with it. The results are those of a run that nothing
