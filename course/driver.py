@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
+import threading
 from dataclasses import dataclass
 
 # Attribute numbers of cuDeviceGetAttribute, from cuda.h (CUDA driver API, `CUdevice_attribute`).
@@ -114,3 +116,30 @@ def read_driver() -> Driver:
     except (DriverError, AttributeError, OSError) as error:
         return Driver(found=True, version=version, error=str(error))
     return Driver(found=True, version=version, devices=devices)
+
+
+def begin_context(gpu: int) -> threading.Thread:
+    """Begin to make a GPU's context, which takes the driver 0.3 s and more; it stays.
+
+    Whoever uses that GPU later in this process, Numba or CuPy, finds it there: a device has one
+    primary context. What goes wrong they find out, too, and say.
+
+    Returns
+    -------
+    Thread
+        That has it made.
+    """
+
+    def make() -> None:
+        library = _load()
+        if library is None:
+            return
+        device, context = ctypes.c_int(), ctypes.c_void_p()
+        with contextlib.suppress(DriverError, AttributeError, OSError):
+            _call(library, "cuInit", 0)
+            _call(library, "cuDeviceGet", ctypes.byref(device), gpu)
+            _call(library, "cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+
+    thread = threading.Thread(target=make, daemon=True)
+    thread.start()
+    return thread

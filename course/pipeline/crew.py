@@ -22,6 +22,8 @@ from course.pipeline.worker import Answer, Work, receive, send
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 #: Run as a module it would be `__main__`, and what it sends of another type here.
 PROGRAM = "import sys; from course.pipeline.worker import main; main(sys.argv[1:])"
+#: Of one that works for a GPU: the driver makes its context while Python reads the libraries.
+WITH_GPU = "from course.driver import begin_context; begin_context({gpu}); " + PROGRAM
 MOST_STARTS = 3  # of a process that ends before its first answer
 
 
@@ -30,22 +32,38 @@ class Ended(Exception):
 
 
 class Crew:
-    """So many processes, which begin to start at once.
+    """Processes, which begin to start at once.
 
     Parameters
     ----------
     count : int
+        So many for the CPU's work.
+
+    Attributes
+    ----------
+    hands : list of Hand
+    gpus : list of Hand
+        Those that work for GPUs, one or several for each.
     """
 
-    def __init__(self, count: int):
+    def __init__(self, count: int = 0):
         self.shared = SharedFile()
-        self.hands = [Hand(self.shared.descriptor) for _ in range(count)]
+        self.hands: list[Hand] = []
         self.gpus: list[Hand] = []
+        self.add(count)
 
-    def add_gpus(self, count: int) -> None:
-        """Start a process for each of so many more GPUs, which begins to make it ready."""
-        begun = len(self.gpus)
-        self.gpus += [Hand(self.shared.descriptor, begun + its) for its in range(count)]
+    def add(self, count: int) -> None:
+        """Start so many more for the CPU's work."""
+        self.hands += [Hand(self.shared.descriptor) for _ in range(count)]
+
+    def add_gpus(self, count: int, each: int = 1) -> None:
+        """Start so many for each of so many GPUs, which begin to make it ready.
+
+        While one copies, another one's kernels run.
+        """
+        self.gpus += [
+            Hand(self.shared.descriptor, gpu) for _ in range(each) for gpu in range(count)
+        ]
 
     def __len__(self) -> int:
         return len(self.hands)
@@ -158,10 +176,9 @@ class Hand:
         with_course = [path for path in sys.path if path]
         environment = os.environ | dict.fromkeys(ONE_THREAD, "1")
         environment["PYTHONPATH"] = os.pathsep.join(with_course)
-        command = [
-            sys.executable, "-P", "-c", PROGRAM, str(self.descriptor), str(os.getpid()),
-            *([] if self.gpu is None else [str(self.gpu)]),
-        ]  # fmt: skip
+        numbers = [self.descriptor, os.getpid(), *([] if self.gpu is None else [self.gpu])]
+        program = PROGRAM if self.gpu is None else WITH_GPU.format(gpu=self.gpu)
+        command = [sys.executable, "-P", "-c", program, *map(str, numbers)]
         apart = {"pass_fds": (self.descriptor,)} if os.name == "posix" else {}
         # Ctrl-C is for this process, which ends the others
         return subprocess.Popen(

@@ -13,8 +13,9 @@ tray free waits: however many files there are, only so many images are in memory
 written comes first. While the GPU is made ready, which takes a second or two, processes decode.
 
 A process that ends over some images has them done again, one at a time; an image over which two
-processes ended is set aside. A GPU has a process of its own, too: its launches wait for nobody
-here. A thread of this process waits for each of the others; whoever iterates over a `Line` takes
+processes ended is set aside. A GPU has processes of its own, too: its launches wait for nobody
+here, and where there are cores enough for several, one copies while another one's kernels run. A
+thread of this process waits for each of the others; whoever iterates over a `Line` takes
 what is done.
 """
 
@@ -83,6 +84,7 @@ class Line:
         self.shown = Shown(tuple(good))
         self.error: BaseException | None = None
         self.gpus = gpus if job.engine == "gpu" else 0
+        self.feeders = max(1, len(self._feeders()))
         self._todo, self._left = deque(todo), len(todo)
         self._ended_over: Counter[int] = Counter()
         self._works: deque[Work] = deque()  # before new images
@@ -117,7 +119,7 @@ class Line:
             return
         threads = [
             *(self._thread(self._attend, hand) for hand in self.crew.hands),
-            *(self._thread(self._feed, gpu) for gpu in range(self.gpus)),
+            *(self._thread(self._feed, by) for by in self._feeders()),
         ]
         left = self._left  # which they count down
         try:
@@ -155,7 +157,7 @@ class Line:
         """The stage that takes most of the time; None as long as nothing is known."""
         with self._changed:
             seconds = Counter(self.seconds)
-        gpu = seconds.pop("gpu", 0.0) / max(1, self.gpus)
+        gpu = seconds.pop("gpu", 0.0) / self.feeders
         total = sum(seconds.values())
         if not total:
             return None
@@ -347,14 +349,19 @@ class Line:
             self._changed.notify_all()
 
     # ------------------------------------------------------------------ work for GPUs
-    def _feed(self, gpu: int) -> None:
-        """Give one GPU its stacks: by its own process; in this one where that keeps it ready."""
-        if gpu < len(self.crew.gpus):
-            hand = self.crew.gpus[gpu]
-            hand.begin(self.job, self.trays.layout)
-            self._feed_by(partial(self._there, hand))
+    def _feeders(self) -> Sequence[Hand | int]:
+        """What works for the GPUs: processes; or, by its number, this one, which keeps it ready."""
+        if not self.gpus:
+            return ()
+        return (self.crew.gpus if self.crew else None) or range(self.gpus)
+
+    def _feed(self, by: Hand | int) -> None:
+        """Give a GPU stacks."""
+        if isinstance(by, Hand):
+            by.begin(self.job, self.trays.layout)
+            self._feed_by(partial(self._there, by))
         else:
-            with gpus_cuda().gpus[gpu]:
+            with gpus_cuda().gpus[by]:
                 self._feed_by(self._here())
 
     def _feed_by(self, compute: Compute) -> None:

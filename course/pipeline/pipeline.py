@@ -151,16 +151,18 @@ def reconstruct_images(
         if group is None and len(found.files) > 1 and work > capacity.WORTH_PROCESSES:
             # they begin to start while this process looks for a GPU
             count = min(count, len(found.files), max(2, round(work / capacity.WORTH_A_PROCESS)))
-            crew = stack.enter_context(Crew(count))
+            crew, each = stack.enter_context(Crew()), capacity.feeders_for(gpus or 1)
             if os.name == "posix" and (engine == "gpu" or svd == "gpu" or gpus):
-                crew.add_gpus(1)  # before it is known that there is one, which takes 0.2 s
+                # before it is known that there are so many, which takes 0.2 s
+                crew.add_gpus(gpus or 1, each)
+            crew.add(count)
         kind, engine_name = choose_engine(engine, gpus)
         svd = choose_svd(svd, kind, *size)
         if crew and kind == "gpu" and os.name != "posix":
             crew.close()  # no file without a name can be handed on there: this process does it all
             crew = None
-        if crew and kind == "gpu":
-            crew.add_gpus((gpus or 1) - len(crew.gpus))
+        if crew and kind == "gpu" and not crew.gpus:
+            crew.add_gpus(gpus or 1, each)
         engine_name += ", SVDs, too" if svd == "gpu" else ""
         settings = {
             "k": ranks, "size": [*size], "fit": fit, "engine": kind, "course": __version__,

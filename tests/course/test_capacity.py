@@ -70,6 +70,15 @@ def test_without_limits_all_is_the_machines(limits):
     assert capacity.cores() == 16 and capacity.memory() == 16 << 30
 
 
+@pytest.mark.parametrize(
+    "cores, gpus, each",
+    [(2, 1, 1), (7, 1, 1), (8, 1, 2), (16, 1, 3), (64, 1, 3), (16, 2, 2), (8, 8, 1)],
+)
+def test_a_gpu_has_a_process_for_each_four_of_its_cores(limits, monkeypatch, cores, gpus, each):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(cores), raising=False)
+    assert capacity.feeders_for(gpus) == each
+
+
 def test_large_images_come_in_short_stacks_and_few_at_once(limits):
     assert capacity.batch_for(256, 256, [50]) == 128
     assert capacity.batch_for(1024, 1024, [50]) == 15

@@ -83,11 +83,13 @@ def test_there_are_no_more_processes_than_images_or_than_the_work_is_worth(
 ):
     asked = []
 
-    def crew(count):
+    def add(crew, count):
         asked.append(count)
         raise ImageError("enough")
 
-    monkeypatch.setattr(pipeline, "Crew", crew)
+    monkeypatch.setattr(pipeline.Crew, "__init__", lambda crew: None)
+    monkeypatch.setattr(pipeline.Crew, "close", lambda crew: None)
+    monkeypatch.setattr(pipeline.Crew, "add", add)
     monkeypatch.setattr(capacity, "WORTH_PROCESSES", 0)
     for worth, workers in (10, 30), (10, 7), (10, 1), (99, 30), (0.5, 30):
         its = worth * capacity.WORTH_A_PROCESS

@@ -410,6 +410,26 @@ def test_two_gpus_have_the_results_of_one(folder, tmp_path, simulated, begun, mo
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
 
 
+def test_several_processes_take_turns_at_a_gpu(folder, tmp_path, simulated, begun, monkeypatch):
+    """Its stacks go to all of them, and the results are those of one."""
+    rebuild(folder, tmp_path / "one", workers=2, svd="cpu")
+    monkeypatch.setattr(capacity, "feeders_for", lambda gpus: 3)
+    seen, all_three, real = set(), threading.Barrier(3), Line._there
+
+    def there(its, hand, work):
+        if hand not in seen:
+            seen.add(hand)
+            all_three.wait(60)
+        return real(its, hand, work)
+
+    monkeypatch.setattr(Line, "_there", there)
+    lines = []
+    rebuild(folder, tmp_path / "three", workers=2, svd="cpu", batch=1, watch=lines.append)
+    assert len(seen) == 3 and {hand.gpu for hand in seen} == {0}
+    assert lines[0].feeders == 3
+    assert contents(tmp_path / "three") == contents(tmp_path / "one")
+
+
 # --- a GPU that cannot be used after all ----------------------------------------------------------
 
 

@@ -366,7 +366,7 @@ def seen(gpu=0.0, crew=None, **seconds):
     """A line of which so many seconds of stages are known."""
     line = Line(Job((8, 8), "stretch", [1], [1], Path()), [], None, 1)
     line.seconds.update(seconds | ({"gpu": gpu} if gpu else {}))
-    line.crew, line.gpus = crew, int(gpu > 0)
+    line.crew = crew
     return line
 
 
