@@ -52,10 +52,11 @@ _sum_of_lanes = lanes_sum(WARP)
 def pixel_of(level):
     """The 8-bit pixel of a grey level, 0 to 255, half to even.
 
-    From 2**23 on float32 has whole numbers alone: adding that rounds. (`round` is float64's.)
+    From 2**23 on float32 has whole numbers alone: adding that rounds. (`round` is float64's.) The
+    minimum stands between product and sum: together they would be rounded once, as no CPU does.
     """
     whole = float32(WHOLE)
-    return int32(min(max(level, float32(0)), float32(1)) * float32(PEAK) + whole - whole)
+    return int32(min(max(level, float32(0)) * float32(PEAK), float32(PEAK)) + whole - whole)
 
 
 @cuda.jit(device=True)

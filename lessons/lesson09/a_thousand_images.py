@@ -1094,8 +1094,8 @@ print(f"the GPU by itself, from memory to memory: {gpu_alone:,.0f} images/s")
 #
 # So where does the GPU pay? Where there is much to compute for what has to be read, and work for
 # more than the second or two that it takes to start. For 300 images the package does not touch it.
-# And it has a process of its own: in one with the threads that talk to the others it waited for the
-# lock as long as it computed.
+# And it has processes of its own: in one with the threads that talk to the others it waited for the
+# lock as long as it computed. Three take turns, since one that copies images does not compute.
 
 # %% [markdown]
 # A decoder that crashes ends one process, and costs one image. Five images, and one file that is

@@ -1099,8 +1099,8 @@ for name in (*programs, "factorise, rebuild and judge on the GPU, 1 thread"):
     print(f"{name:52}{figure.median:6,.0f} images/s")
 
 # %% [markdown]
-# With the SVDs on the GPU the whole is 1.4 times as fast. The last line is what that GPU does with
-# images that lie in memory: almost four times as many as reach it. So what is slow now is **the
+# With the SVDs on the GPU the whole is 1.8 times as fast. The last line is what that GPU does with
+# images that lie in memory: more than twice as many as reach it. So what is slow now is **the
 # host**: decoding and writing files. A GPU more has nothing to do with either. So four GPUs are for
 # work that is *made* or *kept* on them, or that takes them long: training, large images,
 # simulation. Before you ask for a second GPU, look for the slowest stage.

@@ -332,11 +332,11 @@ def test_the_pipelines_others_are_the_limit_when_the_gpu_factorises():
 
     alone = rate("factorise, rebuild and judge on the GPU, 1 thread")
     before, whole = (rate(f"reconstruct_images, svd {svd}, 16 processes") for svd in ("cpu", "gpu"))
-    assert round(alone / rate("factorise, 9 threads"), 1) == 9.0
-    assert round(whole / before, 1) == 1.4
-    assert alone / whole == pytest.approx(3.8, abs=0.1)
+    assert round(alone / rate("factorise, 9 threads"), 1) == 6.3
+    assert round(whole / before, 1) == 1.8
+    assert 2 < alone / whole < 2.5  # "more than twice as many as reach it"
     together = 16 / (1 / rate("decode, 1 thread") + 1 / rate("write, 1 thread"))
-    assert together == pytest.approx(2100, rel=0.03) and whole < together
+    assert together == pytest.approx(4200, rel=0.03) and whole < together
     (recording,) = recordings("pipeline")
     assert "10000 images" in recording.header["notes"] and "16 cores" in recording.header["notes"]
 

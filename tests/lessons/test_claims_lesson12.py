@@ -142,15 +142,15 @@ def test_the_pipeline_waits_for_the_host_however_many_gpus_there_are():
     assert max(found.threads, key=found.threads.get) == "factorise"
 
 
-def test_svds_on_the_gpu_make_that_pipeline_1_4_times_as_fast_and_the_host_is_left():
+def test_svds_on_the_gpu_make_that_pipeline_1_8_times_as_fast_and_the_host_is_left():
     def rate(name):
         (figure,) = recorded("pipeline", variant=name, metric="rate", gpu="H200")
         return figure.median
 
     before, whole = (rate(f"reconstruct_images, svd {svd}, 16 processes") for svd in ("cpu", "gpu"))
     on_gpu = rate("factorise, rebuild and judge on the GPU, 1 thread")
-    assert round(whole / before, 1) == 1.4
-    assert 3.5 < on_gpu / whole < 4  # "almost four times as many as reach it"
+    assert round(whole / before, 1) == 1.8
+    assert 2 < on_gpu / whole < 2.5  # "more than twice as many as reach it"
 
 
 def of_cluster(kernel, workers, **more):

@@ -73,7 +73,7 @@ def test_threads_did_not_scale_where_python_holds_the_lock_and_did_where_lapack_
         stage: rate(f"{stage}, 16 threads") / rate(f"{stage}, 1 thread")
         for stage in ("decode", "factorise", "write")
     }
-    assert gains["decode"] < 1.5 and gains["write"] < 2.5 and gains["factorise"] > 5
+    assert gains["decode"] < 1.5 and gains["write"] < 3 and gains["factorise"] > 4
     programs = "plain script", "reconstruct_images, svd cpu", "reconstruct_images, svd gpu"
     rates = [rate(f"{name}, 16 processes") for name in programs]
     assert rates == sorted(rates)
