@@ -53,7 +53,7 @@ def test_the_command_is_timed_beside_the_plain_script(tmp_path, quick):
     ours, script = (
         rates[f"{name}, {processes}"] for name in ("reconstruct_images, svd cpu", "plain script")
     )
-    (ratio,) = [row.median for row in quick.rows if row.metric == "speed of the script"]
+    ratio, *_ = (row.median for row in quick.rows if row.metric == "speed of the script")
     assert ratio == pytest.approx(ours / script, rel=1e-4)
     stages = {
         s: rates[f"{s}, {subject.several(n)}"] for s, n in stage_rates.share_of(count).items()
