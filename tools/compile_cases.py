@@ -22,9 +22,9 @@ from course.kernels.softmax import backward as softmax_backward
 from course.kernels.softmax import forward as softmax
 from course.kernels.svd import blocks, qr
 from course.models.digits import one_kernel
+from course.models.digits.mnist import MNIST_SIDE
 from course.models.digits.weights import ACTIVATIONS, SIDE
 from course.models.spectral import network
-from tools.mnist import MNIST_SIDE
 
 # --- types ----------------------------------------------------------------------------------------
 

@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from course.models.digits import data
+from course.models.digits.mnist import mnist
 from course.models.digits.network import accuracy, erf, reference
 from course.models.digits.weights import ACTIVATIONS, Weights
 from tools.lessons import ROOT
-from tools.mnist import mnist
 
 FOLDER = ROOT / "data" / "models"
 SEED = 12

@@ -16,7 +16,7 @@ from course.measure import event_clock, recorded
 from course.measure.recorded import Figure
 from course.measure.roofline import Roofs
 from course.measure.timing import timing_of
-from course.models.digits import data, one_kernel
+from course.models.digits import data, mnist, one_kernel
 from course.models.digits import network as cnn
 from course.models.digits.network import METHODS, Network, accuracy, reference
 from course.models.digits.weights import ACTIVATIONS, Weights, multiplications, shapes
@@ -26,7 +26,7 @@ from recording.frame import Bench, charts_beside
 from recording.peers.torch import numba_activation, torch_network, triton_activation
 from recording.subjects import cnn as subject
 from tests.pictures import assert_described
-from tools import mnist, train_cnn
+from tools import train_cnn
 
 LIMIT = 1e-6  # relative Frobenius error, of float32 against float64
 SIMULATED = pytest.mark.skipif(backend.gpu() is not None, reason="on a GPU the bench itself runs")

@@ -5,7 +5,8 @@
 
 Images are float32 from 0 (paper) to 1 (ink), in the layout that convolutions take: (image, channel,
 row, column). They are 8 x 8 pixels and are those of scikit-learn, which need not be installed.
-Source and licence: ``data/README.md``. MNIST's, where you have them, reads `tools.mnist`.
+Source and licence: ``data/README.md``. `course.models.digits.mnist` reads MNIST's, where you have
+them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def training() -> tuple[np.ndarray, np.ndarray]:
     x : ndarray, shape (1437, 1, 8, 8), float32
     labels : ndarray, shape (1437,), int64
     """
-    images, labels = _shipped()
+    images, labels = every()
     kept = np.arange(len(labels)) % EVERY != 0
     return images[kept], labels[kept]
 
@@ -38,12 +39,12 @@ def held_out() -> tuple[np.ndarray, np.ndarray]:
     The same 13 people wrote these and the images to train on: what is known of them is how well
     a network reads digits of people that it has read before.
     """
-    images, labels = _shipped()
+    images, labels = every()
     return images[::EVERY].copy(), labels[::EVERY].copy()
 
 
-def _shipped() -> tuple[np.ndarray, np.ndarray]:
-    """All images that come with the course."""
+def every() -> tuple[np.ndarray, np.ndarray]:
+    """All images that come with the course, x (1797, 1, 8, 8), and their labels (1797,)."""
     with np.load(data_path("digits", "digits.npz"), allow_pickle=False) as file:
         return network_input(file["images"], DEEPEST), file["labels"].astype(np.int64)
 

@@ -54,6 +54,14 @@ def mnist(folder: str | os.PathLike[str], part: str = "train") -> tuple[np.ndarr
     ValueError
         For another part.
     """
+    images, labels = mnist_bytes(folder, part)
+    return network_input(images, 255), labels.astype(np.int64)
+
+
+def mnist_bytes(
+    folder: str | os.PathLike[str], part: str = "train"
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same as bytes: images (n, 28, 28) from 0 to 255, and labels (n,), both uint8."""
     if part not in PARTS:
         raise ValueError(f"MNIST has no part {part!r}: choose {', '.join(PARTS)}")
     of_images, of_labels = (_found(Path(folder), name) for name in PARTS[part])
@@ -70,7 +78,7 @@ def mnist(folder: str | os.PathLike[str], part: str = "train") -> tuple[np.ndarr
         )
     if labels.size and labels.max() >= CLASSES:
         raise BadDigits(f"{of_labels.name} has the label {labels.max()}; digits are 0 to 9")
-    return network_input(images, 255), labels.astype(np.int64)
+    return images, labels
 
 
 def _found(folder: Path, name: str) -> Path:

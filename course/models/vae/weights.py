@@ -1,0 +1,169 @@
+"""A VAE's weights, and all that its training needs to go on: made, saved, loaded.
+
+The weights are a dict, a float32 array by each name of `VAEShape.parameters`. Files are NumPy's
+.npz, without pickle: nothing in them is executed.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from course.files import write_whole
+from course.models.vae.shape import VAEShape
+
+Weights = dict[str, np.ndarray]
+SIZES = "sizes"  # of the layers: pixels, hidden, latent
+NUMBERS = "numbers"  # of a training
+MOMENTS = "first", "second"
+KAIMING = "encode.weight", "decode.weight"  # of the layers before a LeakyReLU
+
+
+def initial(shape: VAEShape, seed: int = 0, slope: float = 0.2) -> Weights:
+    """Weights to begin with: uniform, as far as the layer's width wants it; biases are 0.
+
+    Kaiming's bound before a LeakyReLU of this slope, Xavier's (Glorot's) elsewhere.
+
+    Source: He et al., "Delving deep into rectifiers", arXiv:1502.01852; Glorot, Bengio,
+    "Understanding the difficulty of training deep feedforward neural networks", AISTATS 2010.
+    """
+    rng, made = np.random.default_rng(seed), {}
+    for name, size in shape.parameters.items():
+        if len(size) == 1:
+            made[name] = np.zeros(size, np.float32)
+            continue
+        outputs, inputs = size
+        bound = (6 / ((1 + slope**2) * inputs)) if name in KAIMING else 6 / (inputs + outputs)
+        made[name] = (np.sqrt(bound) * rng.uniform(-1, 1, size)).astype(np.float32)
+    return made
+
+
+def checked(shape: VAEShape, weights: Mapping[str, np.ndarray], what: str = "weights") -> Weights:
+    """The weights in their order; ValueError where one is missing, too many, or does not fit."""
+    wrong = sorted(set(weights) ^ set(shape.parameters))
+    if wrong:
+        raise ValueError(f"{what}: missing or superfluous are {', '.join(wrong)}")
+    for name, size in shape.parameters.items():
+        array = weights[name]
+        if not isinstance(array, np.ndarray) or array.shape != size or array.dtype != np.float32:
+            given = (
+                f"{array.dtype} {array.shape}"
+                if isinstance(array, np.ndarray)
+                else type(array).__name__
+            )
+            raise ValueError(f"{what}: {name} is {given}; it must be float32 {size}")
+        if not np.isfinite(array).all():
+            raise ValueError(f"{what}: {name} has numbers that are not finite")
+    return {name: weights[name] for name in shape.parameters}
+
+
+@dataclass(frozen=True)
+class Training:
+    """All that a training needs to go on with the same bits, in the middle of an epoch, too.
+
+    Attributes
+    ----------
+    shape : VAEShape
+    weights, first, second : dict of str to ndarray
+        Weights, and Adam's moments of each.
+    step : int
+        Steps that are done.
+    batch, seed : int
+    rate : float
+    """
+
+    shape: VAEShape
+    weights: Weights
+    first: Weights
+    second: Weights
+    step: int
+    batch: int
+    seed: int
+    rate: float
+
+    @classmethod
+    def begun(
+        cls, shape: VAEShape, weights: Weights | None = None, *, batch: int = 128, seed: int = 0,
+        rate: float = 1e-3,
+    ) -> Training:  # fmt: skip
+        """A training of which nothing is done, from these weights or from `initial` ones."""
+        if batch < 1:
+            raise ValueError(f"batch is {batch}; it must be at least 1")
+        if not 0 <= seed < 2**63:
+            raise ValueError(f"seed is {seed}; it must be from 0 to 2**63 - 1")
+        if not 0 < rate < np.inf:
+            raise ValueError(f"rate is {rate}; it must be above 0")
+        weights = checked(shape, weights) if weights is not None else initial(shape, seed)
+        zeros = [{name: np.zeros_like(its) for name, its in weights.items()} for _ in MOMENTS]
+        return cls(shape, dict(weights), *zeros, 0, batch, seed, rate)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write an .npz file, whole or not at all."""
+        arrays = {f"{which}.{name}": its for which in MOMENTS
+                  for name, its in getattr(self, which).items()}  # fmt: skip
+        numbers = np.array([self.step, self.batch, self.seed], np.int64)
+        _save(path, self.shape, self.weights | arrays | {NUMBERS: numbers, "rate": self.rate})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Training:
+        """Read what `save` wrote; ValueError when the file is another one."""
+        path = Path(path)
+        shape, found = _load(path)
+        if NUMBERS not in found or "rate" not in found:
+            raise ValueError(f"{path} has weights alone: a training cannot go on from it")
+        numbers, rate = found.pop(NUMBERS), found.pop("rate")
+        if numbers.shape != (3,) or numbers.dtype != np.int64 or rate.shape != ():
+            raise ValueError(f"{path}: the numbers of its training are of another form")
+        parts = {
+            which: {
+                name.removeprefix(f"{which}."): found.pop(name)
+                for name in [*found]
+                if name.startswith(f"{which}.")
+            }
+            for which in MOMENTS
+        }
+        all_three = (found, *parts.values())
+        arrays = [checked(shape, its, str(path)) for its in all_three]
+        return cls(shape, *arrays, *map(int, numbers), float(rate))
+
+
+def save(path: str | os.PathLike[str], shape: VAEShape, weights: Weights) -> None:
+    """Write weights to an .npz file, whole or not at all."""
+    _save(path, shape, checked(shape, weights))
+
+
+def load(path: str | os.PathLike[str]) -> tuple[VAEShape, Weights]:
+    """Read weights, of a training's file, too.
+
+    Raises
+    ------
+    ValueError
+        When it is no such file, is cut off, or an array is missing, pickled or does not fit.
+    OSError
+        When it cannot be read at all.
+    """
+    shape, found = _load(Path(path))
+    parts = {name: its for name, its in found.items() if name in shape.parameters}
+    return shape, checked(shape, parts, str(path))
+
+
+def _save(path: str | os.PathLike[str], shape: VAEShape, arrays: Mapping[str, object]) -> None:
+    content = io.BytesIO()
+    np.savez(content, **{SIZES: np.array(astuple(shape), np.int64)}, **arrays)
+    write_whole(Path(path), content.getvalue())
+
+
+def _load(path: Path) -> tuple[VAEShape, Weights]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = {name: file[name] for name in file.files}
+            sizes = found.pop(SIZES)
+            return VAEShape(*map(int, sizes)), found
+    except (zipfile.BadZipFile, EOFError, KeyError, AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} has no weights of a VAE, or is cut off: {error}") from None
