@@ -1,4 +1,4 @@
-"""Activation functions on the GPU, forward and backward: GELU, Swish (SiLU), sigmoid, ReLU.
+"""Activation functions on the GPU, forward and backward: GELU, SiLU, sigmoid, ReLU, LeakyReLU.
 
 >>> y = activation(x, "silu")              # NumPy in, NumPy out; GPU arrays stay there
 >>> dx = activation_gradient(dy, x, "silu")
@@ -186,6 +186,21 @@ def relu_gradient(grad, x):
     return ZERO if x <= ZERO else grad
 
 
+SLOPE = float32(0.2)  # of LeakyReLU below 0
+
+
+@cuda.jit(device=True)
+def leaky_relu(x):
+    """x where it is above 0, else a fifth of it."""
+    return x if x > ZERO else SLOPE * x
+
+
+@cuda.jit(device=True)
+def leaky_relu_gradient(grad, x):
+    """grad where x is above 0, else a fifth of it; x may be the result, which has its sign."""
+    return grad if x > ZERO else SLOPE * grad
+
+
 #: name -> (function of x, its gradient, a function of what comes back and x)
 FUNCTIONS: dict[str, tuple[Callable, Callable]] = {
     "gelu": (gelu, gelu_gradient),
@@ -194,6 +209,7 @@ FUNCTIONS: dict[str, tuple[Callable, Callable]] = {
     "silu": (silu, silu_gradient),
     "sigmoid": (sigmoid, sigmoid_gradient),
     "relu": (relu, relu_gradient),
+    "leaky relu": (leaky_relu, leaky_relu_gradient),
 }
 
 # --- the kernels ----------------------------------------------------------------------------------
@@ -391,7 +407,8 @@ def activation(
         Of NumPy, CuPy, PyTorch or numba.cuda, float32, float16 or bfloat16. On the GPU in C
         order.
     name : str
-        Of `FUNCTIONS`: "gelu", "gelu erf", "gelu tanh", "silu" (Swish), "sigmoid", "relu".
+        Of `FUNCTIONS`: "gelu", "gelu erf", "gelu tanh", "silu" (Swish), "sigmoid", "relu",
+        "leaky relu" (0.2).
     out : array, optional
         Where to write, of x's shape and type; may be x.
     method : str
