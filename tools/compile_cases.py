@@ -13,7 +13,16 @@ from typing import Any
 from numba import float32, void
 
 from course.compiler import toolchain
-from course.kernels import activation, convolution, linear, norm, products, reconstruct, reduce
+from course.kernels import (
+    activation,
+    convolution,
+    linear,
+    losses,
+    norm,
+    products,
+    reconstruct,
+    reduce,
+)
 from course.kernels.arrays import WORDS
 from course.kernels.convolution import function_of
 from course.kernels.norm import Form
@@ -79,6 +88,10 @@ SIGNATURES: dict[str, str] = {
     "svd.ends.complete_many": f"void({_THREE}, {_THREE}, {_COUNTS}, {_TWO}, {_FLAGS}, {_THREE}, "
     "int32)",
     "seeded.fill": f"void({_ONE}, uint64, uint64)",
+    "sampling.sample": f"void({_ONE}, {_ONE}, int64[::1], {_ONE}, {_ONE})",
+    "sampling.sample_gradient": f"void({', '.join([_ONE] * 4)})",
+    "losses.kl_backward": f"void({_ONE}, {_ONE}, float32, {_ONE}, {_ONE})",
+    "adam.*": f"void({', '.join([_ONE] * 8)})",
     "seeded.digest": "void(uint32[:, ::1], uint64[::1])",
 }
 
@@ -107,6 +120,7 @@ def made() -> Iterator[Case]:
     yield from of_norm()
     yield from of_activation()
     yield from of_reduce()
+    yield from of_losses()
     yield from of_softmax()
     yield from of_networks()
     yield from of_svd()
@@ -233,6 +247,21 @@ def of_reduce() -> Iterator[Case]:
                 for aligned in (True, False):
                     kernel = step.make(kind, reduce.SHAPES["sm_90"], aligned)
                     yield Case(f"{about}{'' if aligned else ', unaligned'}", kernel, types)
+
+
+def of_losses() -> Iterator[Case]:
+    """A VAE's losses, summed, and the gradient of one; targets may be bytes."""
+    for name, function in losses.LOSSES.items():
+        for stored in ("float32", "uint8") if name == "bce" else ("float32",):
+            scale = 1.0 if stored == "float32" else float(losses.OF_BYTE)
+            types = f"void({_ONE}, {stored}[::1], {_ONE})"
+            for label, (make, _) in losses.LADDER.items():
+                for more in ((True,), (False,)) if label == "vectorised" else ((),):
+                    about = f"losses: {name}, {label}, {stored}{', unaligned' * (more == (False,))}"
+                    yield Case(about, make(function, scale, *more), types)
+            if name == "bce":
+                types = f"void({_ONE}, {stored}[::1], float32, {_ONE})"
+                yield Case(f"losses: bce backward, {stored}", losses.bce_backward(scale), types)
 
 
 def of_softmax() -> Iterator[Case]:

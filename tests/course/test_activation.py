@@ -34,6 +34,8 @@ def exact(name, x):
             return x * s, s * (1 + x * (1 - s))
         if name == "sigmoid":
             return s, s * (1 - s)
+        if name == "leaky relu":
+            return np.where(x > 0, x, x / 5), np.where(x > 0, 1, 0.2)
         return np.maximum(x, 0), (x > 0).astype(np.float64)
 
 
@@ -75,7 +77,8 @@ def test_infinities_have_their_limits_zeros_their_signs_and_nan_stays(name, dtyp
         if name == "sigmoid":
             assert np.array_equal(y, [1, 0, np.nan, 0.5, 0.5], equal_nan=True)
             continue
-        assert np.array_equal(y, [np.inf, 0, np.nan, 0, 0], equal_nan=True)
+        low = -np.inf if name == "leaky relu" else 0
+        assert np.array_equal(y, [np.inf, low, np.nan, 0, 0], equal_nan=True)
         if name != "relu":
             assert np.signbit(y).tolist()[:2] + np.signbit(y).tolist()[3:] == [
                 False, True, False, True,
@@ -87,8 +90,9 @@ def test_gradients_at_infinities_are_those_of_the_limits_and_nan_stays(name):
     x = np.array([np.inf, -np.inf, np.nan], np.float32)
     far = 0 if name == "sigmoid" else 1
     got = activation_gradient(np.ones(3, np.float32), x, name)
-    assert np.allclose(got[:2], [far, 0], atol=1e-30)
-    assert np.isnan(got[2]) or name == "relu"
+    low = 0.2 if name == "leaky relu" else 0
+    assert np.allclose(got[:2], [far, low], atol=1e-30)
+    assert np.isnan(got[2]) or name.endswith("relu")
     nan = np.full(2, np.nan, np.float32)
     assert np.isnan(activation_gradient(nan, np.ones(2, np.float32), name)).all()
 

@@ -11,7 +11,7 @@ from tools import compile_all
 FAMILIES = (
     "svd", "norm", "reconstruct", "spectral", "activation", "softmax", "convolution", "cnn",
     "reduce", "softmax_backward", "fragments", "linear", "transpose", "seeded", "similarity",
-    "resize",
+    "resize", "sampling", "losses", "adam",
 )  # fmt: skip
 
 

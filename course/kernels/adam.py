@@ -1,0 +1,155 @@
+"""A step of Adam: what a gradient and the two moments of those before it make of parameters.
+
+>>> parameters, first, second = adam(parameters, gradient, first, second, corrections(step, 1e-3))
+
+The moments begin at 0, so after t steps they are too small by 1 - beta^t. Those two numbers are
+computed once a step, in float64, on the host: in float32 1 - 0.999^t is wrong by 1.3e-5 at t = 1,
+since 0.999 is rounded before it is taken from 1, and so would be every weight's first step. Each
+element moves 28 bytes, 16 in and 12 out, for some ten operations: memory decides.
+
+Source: Kingma, Ba, "Adam: a method for stochastic optimization", arXiv:1412.6980, algorithm 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numba import float32, int32, int64
+
+from course.backend import cuda
+from course.door.door import Door, Result, Stream
+from course.door.libraries import Seen
+from course.kernels.arrays import WIDE, Array, are_aligned, flat, known
+from course.kernels.intrinsics import load4, store4
+
+BETA1, BETA2, TINY = 0.9, 0.999, 1e-8
+THREADS = 256
+LESS1, LESS2, KEPT2 = float32(1 - BETA1), float32(1 - BETA2), float32(BETA2)
+EPSILON = float32(TINY)
+
+
+def corrections(step: int, rate: float = 1e-3) -> np.ndarray:
+    """rate / (1 - beta1^step) and 1 / (1 - beta2^step), of the step that is done now, from 1.
+
+    Returns
+    -------
+    ndarray, shape (2,), float32
+    """
+    if step < 1:
+        raise ValueError(f"step is {step}; the first is 1")
+    return np.array([rate / (1 - BETA1**step), 1 / (1 - BETA2**step)], np.float32)
+
+
+@cuda.jit(device=True, fastmath=True)
+def adam_of(parameter, gradient, first, second, size, spread):
+    """A parameter and its moments after the step."""
+    first += LESS1 * (gradient - first)
+    second = KEPT2 * second + LESS2 * gradient * gradient
+    return parameter - size * first / (math.sqrt(second * spread) + EPSILON), first, second
+
+
+@cuda.jit(fastmath=True)
+def adam_each(parameters, gradient, first, second, corrected, out, out1, out2):
+    """Step 1. Mapping: thread i has element i. Results may be where the arguments are."""
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i], out1[i], out2[i] = adam_of(
+            parameters[i], gradient[i], first[i], second[i], corrected[0], corrected[1]
+        )
+
+
+@cuda.jit(fastmath=True)
+def adam_wide(parameters, gradient, first, second, corrected, out, out1, out2):
+    """Step 2. Mapping: thread i has elements 4 i to 4 i + 3, loaded and stored 16 bytes at once.
+
+    The last elements, fewer than four, go one by one.
+    """
+    block, t = int64(cuda.blockIdx.x) * (THREADS * WIDE), int32(cuda.threadIdx.x) * WIDE
+    size, spread = corrected[0], corrected[1]
+    place = block + t
+    if place + WIDE <= out.size:
+        p, g = load4(parameters, place), load4(gradient, place)
+        m, v = load4(first, place), load4(second, place)
+        a, m0, v0 = adam_of(p[0], g[0], m[0], v[0], size, spread)
+        b, m1, v1 = adam_of(p[1], g[1], m[1], v[1], size, spread)
+        c, m2, v2 = adam_of(p[2], g[2], m[2], v[2], size, spread)
+        d, m3, v3 = adam_of(p[3], g[3], m[3], v[3], size, spread)
+        store4(out, place, (a, b, c, d))
+        store4(out1, place, (m0, m1, m2, m3))
+        store4(out2, place, (v0, v1, v2, v3))
+    else:
+        for i in range(place, out.size):
+            out[i], out1[i], out2[i] = adam_of(
+                parameters[i], gradient[i], first[i], second[i], size, spread
+            )
+
+
+LADDER = ("each", "wide")
+NAMES = "parameters", "gradient", "first", "second", "corrected"
+
+
+def _results(*given: Seen | str) -> list[Result]:
+    *arrays, corrected, method = given
+    known(method, "method", LADDER)
+    for array, name in zip((*arrays, corrected), NAMES, strict=True):
+        if array.dtype != np.float32:
+            raise TypeError(
+                f"{name} holds {array.dtype}; it must hold float32: convert it, "
+                f"{array.library.convert(name, 'float32')}"
+            )
+        wanted = (2,) if name == "corrected" else arrays[0].shape
+        if array.shape != wanted:
+            raise ValueError(f"{name} has the shape {array.shape}; it must be {wanted}")
+    return [(arrays[0].shape, np.float32)] * 3
+
+
+def launches(
+    parameters: Array, gradient: Array, first: Array, second: Array, corrected: Array, out: Array,
+    out1: Array, out2: Array, method: str = "wide", stream: Stream = 0,
+) -> list[tuple[Callable, tuple]]:  # fmt: skip
+    """What a step launches, for device arrays; results may be where the arguments are."""
+    given = parameters, gradient, first, second
+    arrays = [flat(array, name) for array, name in zip(given, NAMES, strict=False)]
+    found = [flat(array, "a result") for array in (out, out1, out2)]
+    wide = method == "wide" and are_aligned(*arrays, *found)
+    kernel, tile = (adam_wide, THREADS * WIDE) if wide else (adam_each, THREADS)
+    call = kernel[-(-parameters.size // tile), THREADS, stream]
+    return [(call, (*arrays, corrected, *found))]
+
+
+_DOOR = Door("adam", NAMES, _results, launches)
+
+
+def adam(
+    parameters: Array, gradient: Array, first: Array, second: Array, corrected: Array,
+    method: str = "wide", stream: Stream = None,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """A step of Adam, on the GPU (or the simulated one): beta 0.9 and 0.999, epsilon 1e-8.
+
+    Parameters
+    ----------
+    parameters, gradient, first, second : array of one shape, float32
+        Of NumPy, CuPy, PyTorch or numba.cuda, on the GPU in C order. They are not changed.
+    corrected : array, shape (2,), float32
+        `corrections` of this step, where the others are.
+    method : str
+        Of `LADDER`.
+    stream : stream, optional
+        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one of parameters' library.
+
+    Returns
+    -------
+    parameters, first, second : array
+        New ones, of parameters' kind.
+
+    Raises
+    ------
+    TypeError
+        For no array, or elements of another type.
+    ValueError
+        For shapes that differ, an unknown method, or strides that do not fit.
+    """
+    arrays = parameters, gradient, first, second, corrected
+    return _DOOR.enter(arrays, (method,), None, stream)

@@ -1,0 +1,397 @@
+"""A VAE's two losses summed over a batch: binary cross-entropy of logits, and KL divergence.
+
+>>> total = loss("bce", logits, targets)                  # targets: float32, or bytes of 0 to 255
+>>> total = loss("kl", mean, log_variance)
+>>> d_logits = bce_gradient(logits, targets, 1 / batch)
+>>> d_mean, d_log_variance = kl_gradient(mean, log_variance, 1 / batch)
+
+Each is a function of two numbers, summed: a map in front of a reduction, whose steps are those of
+`course.kernels.reduce`:
+
+============  =====================================================================================
+"atomics"     a thread an element, all add to one address: each addition rounds a large sum
+"tree"        a tree in shared memory, one atomic a block
+"unrolled"    each thread adds eight elements first; the tree's last steps are written out, a warp's
+              with a barrier of the warp. (Older code left that out and had ``volatile``: since
+              Volta a warp's threads need not be in step, and such sums may be wrong.)
+"shuffles"    eight elements a thread, lanes exchange registers
+"vectorised"  four elements a load, a partial sum for each block, these added by a second kernel: no
+              atomics, so the same bits each time
+============  =====================================================================================
+
+BCE is max(l, 0) - l x + log(1 + exp(-|l|)): exp(-|l|) cannot overflow. KL is that of a normal
+distribution to the standard one, (mean² + variance - 1 - log variance) / 2.
+
+Source: Kingma, Welling, "Auto-encoding variational Bayes", arXiv:1312.6114, appendix B; M. Harris,
+"Optimizing parallel reduction in CUDA" (2007); NVIDIA, CUDA C++ Programming Guide, "Independent
+thread scheduling".
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numba import float32, int64
+
+from course.backend import cuda
+from course.door.door import Door, Result, Stream
+from course.door.layout import workspace
+from course.door.libraries import Seen
+from course.kernels import reduce
+from course.kernels.arrays import WIDE, Array, are_aligned, flat, known
+from course.kernels.intrinsics import load4
+from course.kernels.warps import WARP
+
+THREADS = 256
+WARPS = THREADS // WARP
+SEVERAL = 8  # elements of a thread in "unrolled" and "shuffles"
+ACCESSES = 4  # loads of four that a thread has under way in "vectorised"
+TILE = THREADS * ACCESSES * WIDE
+ZERO, HALF, ONE = float32(0), float32(0.5), float32(1)
+OF_BYTE = float32(1 / 255)
+
+_, _of_block = reduce.pieces(reduce.KINDS["sum"], WARPS)
+
+
+# --- functions of two numbers ---------------------------------------------------------------------
+
+
+@cuda.jit(device=True, fastmath=True)
+def bce_of(logit, target):
+    """Binary cross-entropy of a logit."""
+    return max(logit, ZERO) - logit * target + math.log(ONE + math.exp(-abs(logit)))
+
+
+@cuda.jit(device=True, fastmath=True)
+def bce_slope(logit, target):
+    """Its derivative by the logit: sigmoid(logit) - target."""
+    e = math.exp(-abs(logit))
+    return (ONE if logit >= ZERO else e) / (ONE + e) - target
+
+
+@cuda.jit(device=True, fastmath=True)
+def kl_of(mean, log_variance):
+    """KL divergence of a normal distribution to the standard one."""
+    return HALF * (mean * mean + math.exp(log_variance) - ONE - log_variance)
+
+
+LOSSES = {"bce": bce_of, "kl": kl_of}
+
+
+# --- the steps ------------------------------------------------------------------------------------
+
+
+@functools.cache
+def terms(function: Callable, scale: float) -> Callable:
+    """Device function of (x, y, i): element i's part of the sum, 0 behind the end."""
+    factor = float32(scale)
+
+    @cuda.jit(device=True)
+    def term(x, y, i):
+        return function(x[i], float32(y[i]) * factor) if i < x.size else ZERO
+
+    return term
+
+
+@functools.cache
+def atomics(function: Callable, scale: float) -> Callable:
+    """Step 1, of (x, y, out). Mapping: thread i has element i."""
+    term = terms(function, scale)
+
+    @cuda.jit(fastmath=True)
+    def loss_atomics(x, y, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            cuda.atomic.add(out, 0, term(x, y, i))
+
+    return loss_atomics
+
+
+@functools.cache
+def tree(function: Callable, scale: float) -> Callable:
+    """Step 2, of (x, y, out). Mapping: thread i has element i, then the block's lower half adds."""
+    term = terms(function, scale)
+
+    @cuda.jit(fastmath=True)
+    def loss_tree(x, y, out):
+        values = cuda.shared.array(THREADS, float32)
+        t = cuda.threadIdx.x
+        values[t] = term(x, y, cuda.grid(1))
+        cuda.syncthreads()
+        half = THREADS // 2
+        while half > 0:
+            if t < half:
+                values[t] += values[t + half]
+            cuda.syncthreads()
+            half //= 2
+        if t == 0:
+            cuda.atomic.add(out, 0, values[0])
+
+    return loss_tree
+
+
+@functools.cache
+def unrolled(function: Callable, scale: float) -> Callable:
+    """Step 3, of (x, y, out). Mapping: block b has 8 blocks' elements, a thread every 256th."""
+    term = terms(function, scale)
+
+    @cuda.jit(fastmath=True)
+    def loss_unrolled(x, y, out):
+        values = cuda.shared.array(THREADS, float32)
+        t = cuda.threadIdx.x
+        first, total = int64(cuda.blockIdx.x) * (THREADS * SEVERAL) + t, ZERO
+        for n in range(SEVERAL):
+            total += term(x, y, first + n * THREADS)
+        values[t] = total
+        cuda.syncthreads()
+        if t < 128:
+            values[t] += values[t + 128]
+        cuda.syncthreads()
+        if t < 64:
+            values[t] += values[t + 64]
+        cuda.syncthreads()
+        if t < WARP:  # one warp is left: its own barrier suffices
+            total = values[t] + values[t + 32]
+            for step in range(5):
+                values[t] = total
+                cuda.syncwarp()
+                total += values[t ^ (16 >> step)]
+                cuda.syncwarp()
+            if t == 0:
+                cuda.atomic.add(out, 0, total)
+
+    return loss_unrolled
+
+
+@functools.cache
+def shuffles(function: Callable, scale: float) -> Callable:
+    """Step 4, of (x, y, out). Mapping: as step 3; lanes exchange registers, one barrier."""
+    term = terms(function, scale)
+
+    @cuda.jit(fastmath=True)
+    def loss_shuffles(x, y, out):
+        first = int64(cuda.blockIdx.x) * (THREADS * SEVERAL) + cuda.threadIdx.x
+        total = ZERO
+        for n in range(SEVERAL):
+            total += term(x, y, first + n * THREADS)
+        total = _of_block(total)
+        if cuda.threadIdx.x == 0:
+            cuda.atomic.add(out, 0, total)
+
+    return loss_shuffles
+
+
+@functools.cache
+def vectorised(function: Callable, scale: float, aligned: bool) -> Callable:
+    """Step 5, of (x, y, partial): a sum for each block.
+
+    Mapping: a block reads tiles of 4,096 elements, as many blocks apart; a thread has four
+    neighbours of each load, all loads of a tile under way before the first is used. The tile in
+    which the arrays end goes one by one.
+    """
+    term, factor = terms(function, scale), float32(scale)
+
+    @cuda.jit(fastmath=True)
+    def loss_vectorised(x, y, partial):
+        t, total = cuda.threadIdx.x, ZERO
+        left = cuda.local.array((ACCESSES, WIDE), x.dtype)
+        right = cuda.local.array((ACCESSES, WIDE), y.dtype)
+        start = int64(cuda.blockIdx.x) * TILE
+        while start < x.size:
+            if aligned and start + TILE <= x.size:
+                for n in range(ACCESSES):
+                    place = start + (n * THREADS + t) * WIDE
+                    left[n, 0], left[n, 1], left[n, 2], left[n, 3] = load4(x, place)
+                    right[n, 0], right[n, 1], right[n, 2], right[n, 3] = load4(y, place)
+                for n in range(ACCESSES):
+                    for m in range(WIDE):
+                        total += function(left[n, m], float32(right[n, m]) * factor)
+            else:
+                for n in range(ACCESSES * WIDE):
+                    total += term(x, y, start + n * THREADS + t)
+            start += int64(cuda.gridDim.x) * TILE
+        total = _of_block(total)
+        if t == 0:
+            partial[cuda.blockIdx.x] = total
+
+    return loss_vectorised
+
+
+#: The steps by name, and how many elements a block has.
+LADDER = {
+    "atomics": (atomics, THREADS),
+    "tree": (tree, THREADS),
+    "unrolled": (unrolled, THREADS * SEVERAL),
+    "shuffles": (shuffles, THREADS * SEVERAL),
+    "vectorised": (vectorised, TILE),
+}
+
+
+# --- backward -------------------------------------------------------------------------------------
+
+
+@functools.cache
+def bce_backward(scale: float) -> Callable:
+    """Of (logits, targets, factor, out). Mapping: thread i has element i."""
+    of_target = float32(scale)
+
+    @cuda.jit(fastmath=True)
+    def backward(logits, targets, factor, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = factor * bce_slope(logits[i], float32(targets[i]) * of_target)
+
+    return backward
+
+
+@cuda.jit(fastmath=True)
+def kl_backward(mean, log_variance, factor, d_mean, d_log_variance):
+    """Mapping: thread i has element i."""
+    i = cuda.grid(1)
+    if i < d_mean.size:
+        d_mean[i] = factor * mean[i]
+        d_log_variance[i] = factor * HALF * (math.exp(log_variance[i]) - ONE)
+
+
+# --- the front doors ------------------------------------------------------------------------------
+
+
+def _checked(name: str, first: Seen, second: Seen) -> None:
+    names, types = ("mean", "log_variance"), (np.float32,)
+    if name == "bce":
+        names, types = ("logits", "targets"), (np.float32, np.uint8)
+    for what, array, allowed in ((names[0], first, types[:1]), (names[1], second, types)):
+        if array.dtype not in allowed:
+            words = " or ".join(np.dtype(one).name for one in allowed)
+            raise TypeError(
+                f"{what} holds {array.dtype}; it must hold {words}: convert it, "
+                f"{array.library.convert(what, 'float32')}"
+            )
+    if first.shape != second.shape:
+        raise ValueError(
+            f"{names[1]} has the shape {second.shape}; it must have that of {names[0]}, "
+            f"{first.shape}"
+        )
+
+
+def _scale_of(array: Array) -> float:
+    return float(OF_BYTE) if array.dtype == np.uint8 else 1.0
+
+
+def _result(first: Seen, second: Seen, name: str, method: str) -> Result:
+    known(name, "loss", LOSSES)
+    known(method, "method", LADDER)
+    _checked(name, first, second)
+    return (1,), np.float32
+
+
+def _launches(
+    first: Array, second: Array, out: Array, name: str, method: str, stream: Stream
+) -> list[tuple[Callable, tuple]]:
+    nothing = [(reduce.fill[1, 1, stream], (out, np.float32(0)))]
+    if not first.size:
+        return nothing
+    x, y = flat(first, "the first array"), flat(second, "the second array")
+    make, tile = LADDER[method]
+    blocks, function, scale = -(-x.size // tile), LOSSES[name], _scale_of(y)
+    if method != "vectorised":
+        return [*nothing, (make(function, scale)[blocks, THREADS, stream], (x, y, out))]
+    blocks = min(blocks, reduce.shape_here().blocks * reduce.multiprocessors())
+    partial = workspace(blocks, np.float32)
+    kernel = make(function, scale, are_aligned(x, y))
+    return [
+        (kernel[blocks, THREADS, stream], (x, y, partial)),
+        *reduce.launches(partial, out, stream=stream),
+    ]
+
+
+_LOSS = Door("loss", ("first", "second"), _result, _launches, scalar=True, empty=True)
+
+
+def loss(
+    name: str,
+    first: Array,
+    second: Array,
+    out: Array | None = None,
+    method: str = "vectorised",
+    stream: Stream = None,
+) -> Array:
+    """A loss summed over all elements, on the GPU (or the simulated one).
+
+    Parameters
+    ----------
+    name : {"bce", "kl"}
+    first, second : array of one shape
+        For "bce" logits, float32, and targets, float32 from 0 to 1 or uint8 from 0 to 255; for "kl"
+        means and log variances, float32. Of NumPy, CuPy, PyTorch or numba.cuda, on the GPU in C
+        order.
+    out : array of one float32, optional
+        On the GPU: where to write; nothing is waited for.
+    method : str
+        A step of `LADDER`.
+    stream : stream, optional
+        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one of first's library.
+
+    Returns
+    -------
+    `out`, if it is given; else of CuPy and PyTorch an array without axes, where `first` is; else a
+    numpy.float32, for which the GPU is waited for
+
+    Raises
+    ------
+    TypeError
+        For no array, or elements of another type.
+    ValueError
+        For an unknown loss or method, shapes that differ, a wrong `out`, or strides.
+    """
+    return _LOSS.enter((first, second), (name, method), out, stream)
+
+
+def _bce_result(logits: Seen, targets: Seen, scale: float) -> Result:
+    _checked("bce", logits, targets)
+    return logits.shape, np.float32
+
+
+def _bce_launches(
+    logits: Array, targets: Array, out: Array, scale: float, stream: Stream
+) -> list[tuple[Callable, tuple]]:
+    arrays = flat(logits, "logits"), flat(targets, "targets")
+    kernel = bce_backward(_scale_of(targets))[-(-logits.size // THREADS), THREADS, stream]
+    return [(kernel, (*arrays, np.float32(scale), flat(out, "out")))]
+
+
+def _kl_results(mean: Seen, log_variance: Seen, scale: float) -> list[Result]:
+    _checked("kl", mean, log_variance)
+    return [(mean.shape, np.float32)] * 2
+
+
+def _kl_launches(
+    mean: Array, log_variance: Array, d_mean: Array, d_log_variance: Array, scale: float,
+    stream: Stream,
+) -> list[tuple[Callable, tuple]]:  # fmt: skip
+    given = flat(mean, "mean"), flat(log_variance, "log_variance")
+    found = flat(d_mean, "d_mean"), flat(d_log_variance, "d_log_variance")
+    kernel = kl_backward[-(-mean.size // THREADS), THREADS, stream]
+    return [(kernel, (*given, np.float32(scale), *found))]
+
+
+_BCE = Door("bce_gradient", ("logits", "targets"), _bce_result, _bce_launches)
+_KL = Door("kl_gradient", ("mean", "log_variance"), _kl_results, _kl_launches)
+
+
+def bce_gradient(
+    logits: Array, targets: Array, scale: float = 1.0, out: Array | None = None,
+    stream: Stream = None,
+) -> Array:  # fmt: skip
+    """The gradient of `loss`'s "bce" by the logits, times a factor, such as 1 / batch."""
+    return _BCE.enter((logits, targets), (float(scale),), out, stream)
+
+
+def kl_gradient(
+    mean: Array, log_variance: Array, scale: float = 1.0, stream: Stream = None
+) -> tuple[Array, Array]:
+    """The gradients of `loss`'s "kl" by mean and log variance, times a factor."""
+    return _KL.enter((mean, log_variance), (float(scale),), None, stream)
