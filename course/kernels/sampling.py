@@ -55,19 +55,19 @@ def philox(first, second, seed):
     return a, b, c, d
 
 
-@cuda.jit(device=True)
+@cuda.jit(device=True, fastmath=True)
 def radius(bits):
     """Box and Muller's radius, of a uniform number in (0, 1]."""
     return math.sqrt(MINUS_TWO * math.log((float32(int32(bits >> DROPPED)) + ONE) * UNIT))
 
 
-@cuda.jit(device=True)
+@cuda.jit(device=True, fastmath=True)
 def angle(bits):
     """A uniform angle from -pi to pi: the GPU's fast cosine is best there."""
     return (float32(int32(bits >> DROPPED)) - MIDDLE) * TURN
 
 
-@cuda.jit(device=True)
+@cuda.jit(device=True, fastmath=True)
 def normal4(first, second, seed):
     """Four standard normal numbers of a counter."""
     a, b, c, d = philox(first, second, seed)
