@@ -49,6 +49,7 @@ SLOPES = {
     "silu": lambda x: sigmoid(x) * (1 + x * (1 - sigmoid(x))),
     "sigmoid": lambda x: sigmoid(x) * (1 - sigmoid(x)),
     "relu": lambda x: (x > 0) * 1.0,
+    "leaky relu": lambda x: np.where(x > 0, 1.0, 0.2),
 }
 
 
