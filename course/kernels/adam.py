@@ -21,7 +21,7 @@ from numba import float32, int32, int64
 from course.backend import cuda
 from course.door.door import Door, Result, Stream
 from course.door.libraries import Seen
-from course.kernels.arrays import WIDE, Array, are_aligned, flat, known
+from course.kernels.arrays import WIDE, Array, are_aligned, flat, holds, known
 from course.kernels.intrinsics import load4, store4
 
 BETA1, BETA2, TINY = 0.9, 0.999, 1e-8
@@ -94,11 +94,7 @@ def _results(*given: Seen | str) -> list[Result]:
     *arrays, corrected, method = given
     known(method, "method", LADDER)
     for array, name in zip((*arrays, corrected), NAMES, strict=True):
-        if array.dtype != np.float32:
-            raise TypeError(
-                f"{name} holds {array.dtype}; it must hold float32: convert it, "
-                f"{array.library.convert(name, 'float32')}"
-            )
+        holds(array, name)
         wanted = (2,) if name == "corrected" else arrays[0].shape
         if array.shape != wanted:
             raise ValueError(f"{name} has the shape {array.shape}; it must be {wanted}")

@@ -64,13 +64,20 @@ def alike(arrays: dict[str, Seen], rows: bool = False) -> Result:
     return first.shape, first.dtype
 
 
-def checked_float32(array: Seen, name: str, axes: int, shape: str) -> None:
-    """Refuse what is no array of float32 with so many axes; `shape` says what it must be."""
-    if array.dtype != np.float32:
+def holds(array: Seen, name: str, *types: Any) -> None:
+    """Refuse, with a TypeError, elements of another type than these; float32 without any."""
+    types = types or (np.float32,)
+    if array.dtype not in types:
+        words = " or ".join(np.dtype(one).name for one in types)
         raise TypeError(
-            f"{name} holds {array.dtype}; it must hold float32: convert it, "
+            f"{name} holds {array.dtype}; it must hold {words}: convert it, "
             f"{array.library.convert(name, 'float32')}"
         )
+
+
+def checked_float32(array: Seen, name: str, axes: int, shape: str) -> None:
+    """Refuse what is no array of float32 with so many axes; `shape` says what it must be."""
+    holds(array, name)
     if array.ndim != axes:
         raise ValueError(f"{name} has the shape {array.shape}; it must be {shape}")
 

@@ -41,7 +41,7 @@ from course.door.door import Door, Result, Stream
 from course.door.layout import workspace
 from course.door.libraries import Seen
 from course.kernels import reduce
-from course.kernels.arrays import WIDE, Array, are_aligned, flat, known
+from course.kernels.arrays import WIDE, Array, are_aligned, flat, holds, known
 from course.kernels.intrinsics import load4
 from course.kernels.warps import WARP
 
@@ -263,13 +263,8 @@ def _checked(name: str, first: Seen, second: Seen) -> None:
     names, types = ("mean", "log_variance"), (np.float32,)
     if name == "bce":
         names, types = ("logits", "targets"), (np.float32, np.uint8)
-    for what, array, allowed in ((names[0], first, types[:1]), (names[1], second, types)):
-        if array.dtype not in allowed:
-            words = " or ".join(np.dtype(one).name for one in allowed)
-            raise TypeError(
-                f"{what} holds {array.dtype}; it must hold {words}: convert it, "
-                f"{array.library.convert(what, 'float32')}"
-            )
+    holds(first, names[0])
+    holds(second, names[1], *types)
     if first.shape != second.shape:
         raise ValueError(
             f"{names[1]} has the shape {second.shape}; it must have that of {names[0]}, "

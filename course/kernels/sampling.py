@@ -24,7 +24,7 @@ from numba import float32, int32, uint64
 from course.backend import cuda
 from course.door.door import Door, Result, Stream
 from course.door.libraries import Seen
-from course.kernels.arrays import Array, flat
+from course.kernels.arrays import Array, flat, holds
 
 THREADS = 256
 FOUR = 4  # numbers of a counter
@@ -106,11 +106,7 @@ def _alike(**arrays: Seen) -> Result:
     """Shape and type of arrays of float32 that have one shape."""
     (name, first), *others = arrays.items()
     for other, array in arrays.items():
-        if array.dtype != np.float32:
-            raise TypeError(
-                f"{other} holds {array.dtype}; it must hold float32: convert it, "
-                f"{array.library.convert(other, 'float32')}"
-            )
+        holds(array, other)
     for other, array in others:
         if array.shape != first.shape:
             raise ValueError(

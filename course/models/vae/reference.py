@@ -159,6 +159,10 @@ def adam(
 # --- a training -----------------------------------------------------------------------------------
 
 
+def _copied(part: Weights) -> Weights:
+    return {name: its.copy() for name, its in part.items()}
+
+
 @dataclass
 class _Epoch:
     number: int
@@ -189,11 +193,8 @@ class NumpyTrainer:
     def __init__(self, training: Training, images: np.ndarray):
         check_images(training.shape, images, training.batch)
         self._begun, self._images = training, images
-        copies = (
-            {name: its.copy() for name, its in part.items()}
-            for part in (training.weights, training.first, training.second)
-        )
-        self._weights, self._first, self._second = copies
+        parts = training.weights, training.first, training.second
+        self._weights, self._first, self._second = map(_copied, parts)
         self.step, self.losses = training.step, []
         self.steps_of_an_epoch = len(images) // training.batch
         self._epoch = _Epoch(-1, np.empty(0, np.int64))
@@ -216,11 +217,7 @@ class NumpyTrainer:
 
     def training(self) -> Training:
         """All that is needed to go on from here."""
-        parts = (
-            {name: its.copy() for name, its in part.items()}
-            for part in (self._weights, self._first, self._second)
-        )
-        weights, first, second = parts
+        weights, first, second = map(_copied, (self._weights, self._first, self._second))
         return replace(self._begun, weights=weights, first=first, second=second, step=self.step)
 
 
