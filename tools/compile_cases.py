@@ -18,6 +18,7 @@ from course.kernels import (
     convolution,
     linear,
     losses,
+    matmul,
     norm,
     products,
     reconstruct,
@@ -91,6 +92,8 @@ SIGNATURES: dict[str, str] = {
     "sampling.sample": f"void({_ONE}, {_ONE}, int64[::1], {_ONE}, {_ONE})",
     "sampling.sample_gradient": f"void({', '.join([_ONE] * 4)})",
     "losses.kl_backward": f"void({_ONE}, {_ONE}, float32, {_ONE}, {_ONE})",
+    "matmul.bias_added": f"void({_TWO}, {_ONE}, {_TWO})",
+    "matmul.bias_backward": f"void({_TWO}, {_ONE})",
     "adam.*": f"void({', '.join([_ONE] * 8)})",
     "seeded.digest": "void(uint32[:, ::1], uint64[::1])",
 }
@@ -121,6 +124,7 @@ def made() -> Iterator[Case]:
     yield from of_activation()
     yield from of_reduce()
     yield from of_losses()
+    yield from of_matmul()
     yield from of_softmax()
     yield from of_networks()
     yield from of_svd()
@@ -262,6 +266,17 @@ def of_losses() -> Iterator[Case]:
             if name == "bce":
                 types = f"void({_ONE}, {stored}[::1], float32, {_ONE})"
                 yield Case(f"losses: bce backward, {stored}", losses.bce_backward(scale), types)
+
+
+def of_matmul() -> Iterator[Case]:
+    """The steps of a product, for each layout."""
+    types = f"void({_TWO}, {_TWO}, {_TWO})"
+    for layout in matmul.LAYOUTS:
+        yield Case(f"matmul: naive, {layout}", matmul.naive(layout), types)
+        for name, pad in (("tiled", 0), ("padded", 1)):
+            yield Case(f"matmul: {name}, {layout}", matmul.tiled(layout, pad), types)
+        for name, wide in (("vectorised", True), ("vectorised, unaligned", False)):
+            yield Case(f"matmul: {name}, {layout}", matmul.vectorised(layout, wide), types)
 
 
 def of_softmax() -> Iterator[Case]:

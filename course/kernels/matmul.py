@@ -1,0 +1,402 @@
+"""The product of two matrices, float32, as the steps of one idea: read each number less often.
+
+>>> y = matmul(x, weight, "nt")                     # x weight', a layer's way forward
+>>> d_x = matmul(d_y, weight)                       # "nn", the gradient by what came in
+>>> d_weight = matmul(d_y, x, "tn")                 # d_y' x, the gradient by the weights
+
+The layout says how the factors lie in memory: "n" as they are multiplied, "t" transposed. What a
+layer and its two gradients need are "nt", "nn" and "tn", and no matrix is copied for any.
+
+============  ============================================================  ====================
+method        what a block does                                             loads for one product
+============  ============================================================  ====================
+"naive"       a thread a result, its factors straight from global memory    2
+"tiled"       32 x 32 results, tiles of both factors in shared memory       2 / 32
+"padded"      the same; a tile's rows one word apart, so no bank is shared  2 / 32
+"vectorised"  64 x 64 results, 8 x 4 a thread, 16 bytes an access           2 / 64, a quarter of
+                                                                            the instructions
+============  ============================================================  ====================
+
+A layer's bias is added to rows, `add_bias`; its gradient is the sum of rows, `bias_gradient`.
+
+Source: NVIDIA, "CUDA C++ best practices guide", shared memory in matrix multiplication; Volkov,
+Demmel, "Benchmarking GPUs to tune dense linear algebra", SC 2008 (several results a thread).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import float32, int32
+
+from course.backend import cuda
+from course.door.door import Door, Result, Stream
+from course.door.libraries import Seen
+from course.kernels.arrays import (
+    WIDE,
+    Array,
+    checked_float32,
+    in_order,
+    known,
+    rows_are_aligned,
+)
+from course.kernels.intrinsics import load, load4, store, store4
+from course.kernels.warps import WARP
+
+ZERO = float32(0)
+#: layout -> whether the first, the second factor lies transposed.
+LAYOUTS = {"nn": (False, False), "nt": (False, True), "tn": (True, False)}
+NAIVE_BLOCK = (32, 8)
+SQUARE = 32  # results of a block and depth of its tiles: "tiled", "padded"
+HIGH = 8  # threads down such a block
+EACH = SQUARE // HIGH  # their results
+TILE, DEPTH, THREADS = 64, 16, 128  # "vectorised"
+PITCH = TILE + 4  # of its tiles' rows: still 16 bytes apart, and in other banks
+FETCHED = TILE * DEPTH // THREADS // WIDE  # accesses of a thread for one tile
+DOWN, ACROSS = 8, 4  # its results
+
+# --- the steps ------------------------------------------------------------------------------------
+
+
+@functools.cache
+def naive(layout: str) -> Callable:
+    """Step 1, of (a, b, out). Mapping: thread (column, row) has out[row, column].
+
+    Memory: a warp's lanes are neighbours along the columns. In "nn" and "tn" they read b side by
+    side, 4 sectors, and one number of a; in "nt" each reads a row of b of its own, 32 sectors.
+    """
+    turn_a, turn_b = LAYOUTS[layout]
+
+    @cuda.jit
+    def matmul_naive(a, b, out):
+        column, row = cuda.grid(2)
+        if row < out.shape[0] and column < out.shape[1]:
+            total = ZERO
+            for k in range(a.shape[0] if turn_a else a.shape[1]):
+                x = a[k, row] if turn_a else a[row, k]
+                y = b[column, k] if turn_b else b[k, column]
+                total += x * y
+            out[row, column] = total
+
+    return matmul_naive
+
+
+@functools.cache
+def tiled(layout: str, pad: int = 0) -> Callable:
+    """Steps 2 and 3, of (a, b, out): tiles in shared memory, whose rows are `pad` words apart.
+
+    Mapping: block (i, j) has the results of 32 rows from 32 j and 32 columns from 32 i; thread
+    (x, y) those of column x and rows y, y + 8, ...
+    Memory: lanes take neighbours in global memory, whatever the layout. Where a factor lies
+    transposed its tile is written down a column: 32 words that lie 32 apart share one bank, 32
+    wavefronts for one; 33 apart they are in 32 banks.
+    """
+    turn_a, turn_b = LAYOUTS[layout]
+    pitch = SQUARE + pad
+
+    @cuda.jit
+    def matmul_tiled(a, b, out):
+        a_tile = cuda.shared.array((SQUARE, pitch), float32)  # [row, k]
+        b_tile = cuda.shared.array((SQUARE, pitch), float32)  # [k, column]
+        total = cuda.local.array(EACH, float32)
+        x, y = int32(cuda.threadIdx.x), int32(cuda.threadIdx.y)
+        first_row, first_column = cuda.blockIdx.y * SQUARE, cuda.blockIdx.x * SQUARE
+        depth = a.shape[0] if turn_a else a.shape[1]
+        for n in range(EACH):
+            total[n] = ZERO
+        for start in range(0, depth, SQUARE):
+            for n in range(EACH):
+                z = y + n * HIGH
+                if turn_a:
+                    k, row = start + z, first_row + x
+                    inside = k < depth and row < out.shape[0]
+                    a_tile[x, z] = a[k, row] if inside else ZERO
+                else:
+                    row, k = first_row + z, start + x
+                    inside = k < depth and row < out.shape[0]
+                    a_tile[z, x] = a[row, k] if inside else ZERO
+                if turn_b:
+                    column, k = first_column + z, start + x
+                    inside = k < depth and column < out.shape[1]
+                    b_tile[x, z] = b[column, k] if inside else ZERO
+                else:
+                    k, column = start + z, first_column + x
+                    inside = k < depth and column < out.shape[1]
+                    b_tile[z, x] = b[k, column] if inside else ZERO
+            cuda.syncthreads()
+            for k in range(SQUARE):
+                factor = b_tile[k, x]
+                for n in range(EACH):
+                    total[n] += a_tile[y + n * HIGH, k] * factor
+            cuda.syncthreads()
+        column = first_column + x
+        for n in range(EACH):
+            row = first_row + y + n * HIGH
+            if row < out.shape[0] and column < out.shape[1]:
+                out[row, column] = total[n]
+
+    return matmul_tiled
+
+
+@functools.cache
+def vectorised(layout: str, wide: bool = True) -> Callable:
+    """Step 4, of (a, b, out). `wide`: rows of all begin at multiples of 16 bytes, and end so.
+
+    Mapping: block (i, j) has the results of 64 rows from 64 j and 64 columns from 64 i. Thread t
+    has rows 4 (t / 16) to + 3, and those 32 below, of the columns 4 (t % 16) to + 3.
+    Memory: a thread loads four neighbours at once; the next tiles are under way while these are
+    multiplied. From shared memory three accesses of 16 bytes serve 32 products.
+    Sums: a tile's 16 products are summed before they join the rest, so that a long sum of equal
+    numbers does not drift.
+    """
+    turn_a, turn_b = LAYOUTS[layout]
+    upright_a, upright_b = turn_a, not turn_b  # neighbours in memory are neighbours in the result
+
+    @cuda.jit(device=True)
+    def fetch(factor, first, start, upright, numbers):
+        """Load a thread's share of a tile: four neighbours in memory, `FETCHED` times."""
+        for go in range(FETCHED):
+            n = (int32(cuda.threadIdx.x) + go * THREADS) * WIDE
+            if upright:
+                row, column = int32(start + n // TILE), int32(first + n % TILE)
+            else:
+                row, column = int32(first + n // DEPTH), int32(start + n % DEPTH)
+            four = ZERO, ZERO, ZERO, ZERO
+            if wide:
+                if row < factor.shape[0] and column < factor.shape[1]:
+                    four = load4(factor, (row, column))
+                for e in range(WIDE):
+                    numbers[go, e] = four[e]
+            else:
+                for e in range(WIDE):
+                    inside = row < factor.shape[0] and column + e < factor.shape[1]
+                    numbers[go, e] = load(factor, (row, column + e)) if inside else ZERO
+
+    @cuda.jit(device=True)
+    def put(numbers, upright, tile):
+        for go in range(FETCHED):
+            n = (int32(cuda.threadIdx.x) + go * THREADS) * WIDE
+            if upright:
+                four = numbers[go, 0], numbers[go, 1], numbers[go, 2], numbers[go, 3]
+                store4(tile, (n // int32(TILE), n % int32(TILE)), four)
+            else:
+                for e in range(WIDE):
+                    store(tile, (n % int32(DEPTH) + e, n // int32(DEPTH)), numbers[go, e])
+
+    @cuda.jit
+    def matmul_vectorised(a, b, out):
+        a_tile = cuda.shared.array((DEPTH, PITCH), float32)  # [k, row]
+        b_tile = cuda.shared.array((DEPTH, PITCH), float32)  # [k, column]
+        total = cuda.local.array((DOWN, ACROSS), float32)
+        part = cuda.local.array((DOWN, ACROSS), float32)
+        next_a = cuda.local.array((FETCHED, WIDE), float32)
+        next_b = cuda.local.array((FETCHED, WIDE), float32)
+        t = int32(cuda.threadIdx.x)
+        first_row, first_column = cuda.blockIdx.y * TILE, cuda.blockIdx.x * TILE
+        row, column = t // int32(16) * int32(WIDE), t % int32(16) * int32(WIDE)
+        for i in range(DOWN):
+            for j in range(ACROSS):
+                total[i, j] = ZERO
+        depth = a.shape[0] if turn_a else a.shape[1]
+        fetch(a, first_row, 0, upright_a, next_a)
+        fetch(b, first_column, 0, upright_b, next_b)
+        for start in range(0, depth, DEPTH):
+            put(next_a, upright_a, a_tile)
+            put(next_b, upright_b, b_tile)
+            cuda.syncthreads()
+            fetch(a, first_row, start + DEPTH, upright_a, next_a)
+            fetch(b, first_column, start + DEPTH, upright_b, next_b)
+            for i in range(DOWN):
+                for j in range(ACROSS):
+                    part[i, j] = ZERO
+            for k in range(DEPTH):
+                upper, lower = load4(a_tile, (k, row)), load4(a_tile, (k, row + TILE // 2))
+                factor = load4(b_tile, (k, column))
+                for i in range(WIDE):
+                    for j in range(ACROSS):
+                        part[i, j] += upper[i] * factor[j]
+                        part[i + WIDE, j] += lower[i] * factor[j]
+            for i in range(DOWN):
+                for j in range(ACROSS):
+                    total[i, j] += part[i, j]
+            cuda.syncthreads()
+        across = first_column + column
+        for i in range(DOWN):
+            down = first_row + row + (i if i < WIDE else i + TILE // 2 - WIDE)
+            if down < out.shape[0]:
+                if wide:
+                    if across < out.shape[1]:
+                        four = total[i, 0], total[i, 1], total[i, 2], total[i, 3]
+                        store4(out, (down, across), four)
+                else:
+                    for j in range(ACROSS):
+                        if across + j < out.shape[1]:
+                            out[down, across + j] = total[i, j]
+
+    return matmul_vectorised
+
+
+@cuda.jit
+def bias_added(x, bias, out):
+    """Mapping: thread (column, row) has out[row, column]; a block's rows share the biases in L1."""
+    column, row = cuda.grid(2)
+    if row < out.shape[0] and column < out.shape[1]:
+        out[row, column] = x[row, column] + bias[column]
+
+
+@cuda.jit
+def bias_backward(grad, out):
+    """Mapping: a block has 32 columns; warp w sums the rows w, w + 8, ..., then warp 0 the warps'.
+
+    Memory: lanes read neighbours. The order of the sum is fixed, so the bits are, too.
+    """
+    parts = cuda.shared.array((HIGH, WARP), float32)
+    lane, warp = int32(cuda.threadIdx.x), int32(cuda.threadIdx.y)
+    column = cuda.blockIdx.x * WARP + lane
+    total = ZERO
+    if column < out.size:
+        for row in range(warp, grad.shape[0], HIGH):
+            total += grad[row, column]
+    parts[warp, lane] = total
+    cuda.syncthreads()
+    if warp == 0 and column < out.size:
+        total = parts[0, lane]
+        for w in range(1, HIGH):
+            total += parts[w, lane]
+        out[column] = total
+
+
+# --- the front doors ------------------------------------------------------------------------------
+
+LADDER = ("naive", "tiled", "padded", "vectorised")
+SIDES = {
+    "nn": ("(rows, depth)", "(depth, columns)"),
+    "nt": ("(rows, depth)", "(columns, depth)"),
+    "tn": ("(depth, rows)", "(depth, columns)"),
+}
+
+
+def _product(a: Seen, b: Seen, layout: str, method: str) -> Result:
+    known(layout, "layout", LAYOUTS)
+    known(method, "method", LADDER)
+    checked_float32(a, "a", 2, SIDES[layout][0])
+    checked_float32(b, "b", 2, SIDES[layout][1])
+    turn_a, turn_b = LAYOUTS[layout]
+    (rows, depth), (other, columns) = (
+        array.shape[::-1] if turned else array.shape for array, turned in ((a, turn_a), (b, turn_b))
+    )
+    if depth != other:
+        raise ValueError(
+            f"a and b have the shapes {a.shape} and {b.shape}; in the layout {layout!r} they must "
+            f"be {' and '.join(SIDES[layout])}, so {depth} and {other} must be the same"
+        )
+    return (rows, columns), np.float32
+
+
+def launches(
+    a: Array, b: Array, out: Array, layout: str = "nn", method: str = "vectorised", stream: Any = 0
+) -> list[tuple[Callable, tuple]]:
+    """What a product launches, for device arrays."""
+    a, b, out = in_order(a, "a"), in_order(b, "b"), in_order(out, "out")
+    rows, columns = out.shape
+    if not out.size:
+        return []
+    if method == "vectorised":
+        tile, block = (TILE, TILE), THREADS
+        wide = a.size > 0 and all(map(rows_are_aligned, (a, b, out)))
+        kernel = vectorised(layout, wide)
+    elif method == "naive":
+        tile, block, kernel = NAIVE_BLOCK, NAIVE_BLOCK, naive(layout)
+    else:
+        tile, block = (SQUARE, SQUARE), (SQUARE, HIGH)
+        kernel = tiled(layout, 1 if method == "padded" else 0)
+    grid = -(-columns // tile[0]), -(-rows // tile[1])
+    return [(kernel[grid, block, stream], (a, b, out))]
+
+
+def _biased(x: Seen, bias: Seen) -> Result:
+    checked_float32(x, "x", 2, "(rows, columns)")
+    checked_float32(bias, "bias", 1, "(columns,)")
+    if bias.shape != x.shape[1:]:
+        raise ValueError(f"bias has the shape {bias.shape}; for x's it must be {x.shape[1:]}")
+    return x.shape, np.float32
+
+
+def _add(x: Array, bias: Array, out: Array, stream: Any) -> list[tuple[Callable, tuple]]:
+    wide, high = NAIVE_BLOCK
+    grid = -(-x.shape[1] // wide), -(-x.shape[0] // high)
+    arrays = in_order(x, "x"), in_order(bias, "bias"), in_order(out, "out")
+    return [(bias_added[grid, NAIVE_BLOCK, stream], arrays)]
+
+
+def _sums(grad: Seen) -> Result:
+    checked_float32(grad, "grad", 2, "(rows, columns)")
+    return grad.shape[1:], np.float32
+
+
+def _sum(grad: Array, out: Array, stream: Any) -> list[tuple[Callable, tuple]]:
+    if not out.size:
+        return []
+    call = bias_backward[-(-out.size // WARP), (WARP, HIGH), stream]
+    return [(call, (in_order(grad, "grad"), in_order(out, "out")))]
+
+
+_MATMUL = Door("matmul", ("a", "b"), _product, launches, empty=True)
+_ADD = Door("add_bias", ("x", "bias"), _biased, _add)
+_SUM = Door("bias_gradient", ("grad",), _sums, _sum, empty=True)
+
+
+def matmul(
+    a: Array, b: Array, layout: str = "nn", out: Array | None = None, method: str = "vectorised",
+    stream: Stream = None,
+) -> Array:  # fmt: skip
+    """Multiply two matrices, float32, on the GPU (or the simulated one).
+
+    Parameters
+    ----------
+    a, b : array, float32
+        Of NumPy, CuPy, PyTorch or numba.cuda; on the GPU in C order. By the layout:
+        "nn" (rows, depth), (depth, columns): a b; "nt" (rows, depth), (columns, depth): a b';
+        "tn" (depth, rows), (depth, columns): a' b.
+    layout : str
+    out : array, shape (rows, columns), optional
+        Where to write; neither a nor b.
+    method : str
+        Of `LADDER`.
+    stream : stream, optional
+        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one of a's library.
+
+    Returns
+    -------
+    array, shape (rows, columns), float32
+        `out`, if it is given; else of a's kind. With a depth of 0 it is 0. Relative to the sum of
+        |a| |b| its error is at most depth / 16 + 16 units of 2**-24 by "vectorised", depth by the
+        others.
+
+    Raises
+    ------
+    TypeError
+        For no array, or elements that are not float32.
+    ValueError
+        For shapes or strides that do not fit, an unknown layout or method.
+    """
+    return _MATMUL.enter((a, b), (layout, method), out, stream)
+
+
+def add_bias(x: Array, bias: Array, out: Array | None = None, stream: Stream = None) -> Array:
+    """x + bias, for each row of x (rows, columns), float32; bias (columns,). `out` may be x.
+
+    All else as `matmul`.
+    """
+    return _ADD.enter((x, bias), (), out, stream)
+
+
+def bias_gradient(grad: Array, out: Array | None = None, stream: Stream = None) -> Array:
+    """The sum of the rows of grad (rows, columns), float32: (columns,). Without rows it is 0.
+
+    All else as `matmul`.
+    """
+    return _SUM.enter((grad,), (), out, stream)
