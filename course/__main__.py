@@ -55,6 +55,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     bench.add_argument(
         "--out",
+        "--outdir",
         metavar="DIR",
         type=Path,
         help="folder for the files (COURSE_MEASUREMENTS, else ~/.course/measurements)",

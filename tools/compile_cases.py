@@ -265,7 +265,9 @@ def of_losses() -> Iterator[Case]:
                     yield Case(about, make(function, scale, *more), types)
             if name == "bce":
                 types = f"void({_ONE}, {stored}[::1], float32, {_ONE})"
-                yield Case(f"losses: bce backward, {stored}", losses.bce_backward(scale), types)
+                for wide in (False, True):
+                    about = f"losses: bce backward, {stored}{', wide' * wide}"
+                    yield Case(about, losses.bce_backward(scale, wide), types)
 
 
 def of_matmul() -> Iterator[Case]:

@@ -325,7 +325,10 @@ def _biased(x: Seen, bias: Seen) -> Result:
     return x.shape, np.float32
 
 
-def _add(x: Array, bias: Array, out: Array, stream: Any) -> list[tuple[Callable, tuple]]:
+def bias_launches(
+    x: Array, bias: Array, out: Array, stream: Any = 0
+) -> list[tuple[Callable, tuple]]:
+    """What adding a bias launches, for device arrays."""
     wide, high = NAIVE_BLOCK
     grid = -(-x.shape[1] // wide), -(-x.shape[0] // high)
     arrays = in_order(x, "x"), in_order(bias, "bias"), in_order(out, "out")
@@ -337,7 +340,8 @@ def _sums(grad: Seen) -> Result:
     return grad.shape[1:], np.float32
 
 
-def _sum(grad: Array, out: Array, stream: Any) -> list[tuple[Callable, tuple]]:
+def sum_launches(grad: Array, out: Array, stream: Any = 0) -> list[tuple[Callable, tuple]]:
+    """What a bias's gradient launches, for device arrays."""
     if not out.size:
         return []
     call = bias_backward[-(-out.size // WARP), (WARP, HIGH), stream]
@@ -345,8 +349,8 @@ def _sum(grad: Array, out: Array, stream: Any) -> list[tuple[Callable, tuple]]:
 
 
 _MATMUL = Door("matmul", ("a", "b"), _product, launches, empty=True)
-_ADD = Door("add_bias", ("x", "bias"), _biased, _add)
-_SUM = Door("bias_gradient", ("grad",), _sums, _sum, empty=True)
+_ADD = Door("add_bias", ("x", "bias"), _biased, bias_launches)
+_SUM = Door("bias_gradient", ("grad",), _sums, sum_launches, empty=True)
 
 
 def matmul(

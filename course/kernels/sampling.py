@@ -125,9 +125,10 @@ def _samples(mean: Seen, log_variance: Seen, counter: Seen) -> list[Result]:
     return [its, its]
 
 
-def _sample(
-    mean: Array, log_variance: Array, counter: Array, z: Array, noise: Array, stream: Stream
+def launches(
+    mean: Array, log_variance: Array, counter: Array, z: Array, noise: Array, stream: Stream = 0
 ) -> list[tuple[Callable, tuple]]:
+    """What a sample launches, for device arrays."""
     mean, log_variance = flat(mean, "mean"), flat(log_variance, "log_variance")
     blocks = -(-mean.size // (FOUR * THREADS))
     z, noise = flat(z, "z"), flat(noise, "noise")
@@ -138,17 +139,18 @@ def _gradient(grad: Seen, log_variance: Seen, noise: Seen) -> Result:
     return _alike(grad=grad, log_variance=log_variance, noise=noise)
 
 
-def _sample_gradient(
-    grad: Array, log_variance: Array, noise: Array, out: Array, stream: Stream
+def gradient_launches(
+    grad: Array, log_variance: Array, noise: Array, out: Array, stream: Stream = 0
 ) -> list[tuple[Callable, tuple]]:
+    """What its gradient launches, for device arrays."""
     names = "grad", "log_variance", "noise", "out"
     arrays = tuple(map(flat, (grad, log_variance, noise, out), names))
     return [(sample_gradient[-(-grad.size // THREADS), THREADS, stream], arrays)]
 
 
-_SAMPLE = Door("reparameterise", ("mean", "log_variance", "counter"), _samples, _sample)
+_SAMPLE = Door("reparameterise", ("mean", "log_variance", "counter"), _samples, launches)
 _GRADIENT = Door(
-    "reparameterise_gradient", ("grad", "log_variance", "noise"), _gradient, _sample_gradient
+    "reparameterise_gradient", ("grad", "log_variance", "noise"), _gradient, gradient_launches
 )
 
 

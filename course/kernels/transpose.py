@@ -12,7 +12,7 @@ from numba import float32
 from course.backend import cuda
 from course.door.door import Door, Result, Stream
 from course.door.libraries import Seen
-from course.kernels.arrays import Array, checked_float32
+from course.kernels.arrays import Array, checked_float32, known
 
 # --- step 0: the yardstick ------------------------------------------------------------------------
 
@@ -106,21 +106,34 @@ def transpose_padded(out, image):
 # --- the front door -------------------------------------------------------------------------------
 
 
-def _result(image: Seen) -> Result:
+#: The steps by name, and the sides of what a block moves.
+LADDER: dict[str, tuple[Callable, tuple[int, int]]] = {
+    "naive": (transpose_read_coalesced, BLOCK),
+    "tiled": (transpose_tiled, (TILE, TILE)),
+    "padded": (transpose_padded, (TILE, TILE)),
+}
+
+
+def _result(image: Seen, method: str) -> Result:
+    known(method, "method", LADDER)
     checked_float32(image, "image", 2, "(rows, columns)")
     return image.shape[::-1], np.float32
 
 
-def _launches(image: Array, out: Array, stream: Stream) -> list[tuple[Callable, tuple]]:
-    rows, columns = image.shape
-    grid = -(-columns // TILE), -(-rows // TILE)
-    return [(transpose_padded[grid, BLOCK, stream], (out, image))]
+def launches(
+    image: Array, out: Array, method: str = "padded", stream: Stream = 0
+) -> list[tuple[Callable, tuple]]:
+    """What a step launches, for device arrays."""
+    (rows, columns), (kernel, (wide, high)) = image.shape, LADDER[method]
+    return [(kernel[(-(-columns // wide), -(-rows // high)), BLOCK, stream], (out, image))]
 
 
-_DOOR = Door("transpose", ("image",), _result, _launches)
+_DOOR = Door("transpose", ("image",), _result, launches)
 
 
-def transpose(image: Array, out: Array | None = None, stream: Stream = None) -> Array:
+def transpose(
+    image: Array, out: Array | None = None, method: str = "padded", stream: Stream = None
+) -> Array:
     """Turn a matrix, so that its rows become columns, on the GPU (or the simulated one).
 
     Parameters
@@ -129,6 +142,8 @@ def transpose(image: Array, out: Array | None = None, stream: Stream = None) -> 
         Of NumPy, CuPy, PyTorch or numba.cuda, of any strides.
     out : array, shape (columns, rows), float32, optional
         Where to write; no part of image.
+    method : str
+        A step of `LADDER`.
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it the one of image's library.
 
@@ -142,6 +157,6 @@ def transpose(image: Array, out: Array | None = None, stream: Stream = None) -> 
     TypeError
         For no array, or elements that are not float32.
     ValueError
-        For another number of axes, or an `out` that does not fit.
+        For another number of axes, an unknown method, or an `out` that does not fit.
     """
-    return _DOOR.enter((image,), (), out, stream)
+    return _DOOR.enter((image,), (method,), out, stream)

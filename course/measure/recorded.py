@@ -32,7 +32,10 @@ COLUMNS = (
 #: What every header says; further lines are free.
 REQUIRED = ("gpu", "course", "date")
 #: Subjects whose files are no benches, such as profiles: see recording/profiling/README.md.
-OTHER_LAYOUT = ("counters", "counters-explained", "profile", "profile-norm", "profile-timeline")
+OTHER_LAYOUT = (
+    "counters", "counters-explained", "profile", "profile-norm", "profile-timeline",
+    "vae_micro-table",
+)  # fmt: skip
 TIMELINE = "timeline-"  # `course.streams.timeline` reads these
 
 

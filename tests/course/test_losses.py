@@ -5,7 +5,15 @@ import pytest
 
 from course import cuda, trace
 from course.kernels import losses
-from course.kernels.losses import LADDER, LOSSES, TILE, bce_gradient, kl_gradient, loss
+from course.kernels.losses import (
+    BACKWARD,
+    LADDER,
+    LOSSES,
+    TILE,
+    bce_gradient,
+    kl_gradient,
+    loss,
+)
 
 ERRORS = {"race", "out-of-bounds", "uninitialised-read", "barrier-divergence"}
 
@@ -59,12 +67,26 @@ def test_slices_that_begin_in_between_and_no_elements():
     assert loss("kl", first[:0], second[:0]) == 0
 
 
+@pytest.mark.parametrize("method", BACKWARD)
 @pytest.mark.parametrize("stored", [np.float32, np.uint8])
-def test_gradients_of_bce_are_sigmoid_less_target(stored):
+def test_gradients_of_bce_are_sigmoid_less_target(stored, method):
     logits, targets = given("bce", (13, 37), stored)
     x = targets / 255 if stored is np.uint8 else targets
     wanted = (1 / (1 + np.exp(-logits.astype(float))) - x) / 128
-    assert np.abs(bce_gradient(logits, targets, 1 / 128) - wanted).max() < 2e-9
+    assert np.abs(bce_gradient(logits, targets, 1 / 128, method=method) - wanted).max() < 2e-9
+
+
+@pytest.mark.parametrize("stored", [np.float32, np.uint8])
+def test_the_wide_gradient_of_bce_reads_and_writes_four_at_once(stored):
+    logits, targets = given("bce", losses.THREADS * 4 + 6, stored)
+    out = np.full(logits.size, np.nan, np.float32)
+    scale = float(losses.OF_BYTE) if stored is np.uint8 else 1.0
+    kernel = losses.bce_backward(scale, True)
+    report = trace(kernel, 2, losses.THREADS, logits, targets, np.float32(1), out)
+    assert not ERRORS & {finding.kind for finding in report.findings}
+    assert not report.operations["float64"] and np.isfinite(out).all()
+    full, last = losses.THREADS // 32 + 1, 2  # warps that store four at once; two numbers alone
+    assert report.total("global", "store").requests <= full + last
 
 
 def test_gradients_of_kl():
@@ -109,5 +131,7 @@ def test_nothing_is_wrong_with_the_vectorised_step_which_reads_wide():
 def test_what_does_not_fit_is_refused(arguments, kind, words):
     with pytest.raises(kind, match=words):
         loss(*arguments)
+    with pytest.raises(ValueError, match="no method 'tree'"):
+        bce_gradient(np.zeros(3, np.float32), np.zeros(3, np.float32), method="tree")
     with pytest.raises(ValueError, match="no method 'fast'"):
         loss("kl", np.zeros(3, np.float32), np.zeros(3, np.float32), method="fast")
