@@ -1,0 +1,1 @@
+"""A VAE from your own kernels."""
