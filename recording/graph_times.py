@@ -2,8 +2,8 @@
 
 A product of a small network takes less than the host needs to launch it, and in a training step its
 data lies in L2. So it is timed as it runs there: calls one after the other in a graph, data where
-the call before left it. PyTorch's programs are captured by PyTorch, the course's through CuPy. Large
-work is timed by the frame, its data in device memory.
+the call before left it. PyTorch's programs are captured by PyTorch, the course's through CuPy.
+Large work is timed by the frame, its data in device memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from course import backend
 from course.measure import event_clock
-from course.measure.event_clock import footprint, l2_bytes
+from course.measure.event_clock import footprint
 from course.measure.roofline import bound, kinds, refuse_impossible
 from course.measure.timing import Timing, timing_of
 from recording import launch_costs
@@ -134,7 +134,7 @@ def ours(
         return
     call, args = launches[0]
     if len(launches) > 1 or not alone:
-        evicts_itself = footprint(arrays) > 4 * l2_bytes(bench.cuda)
+        evicts_itself = footprint(arrays) > 4 * bench.roofs.l2_bytes
         call, args = queued(0), arrays if evicts_itself else ()
     keep(bench, op, strategy, shape, call=call, args=args,
          graph=lambda calls: of_numba(bench, queued, calls), **given)  # fmt: skip

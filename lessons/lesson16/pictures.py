@@ -49,8 +49,8 @@ def roofs_in(figures: Iterable[Figure]) -> Roofs:
 
 def of_products(figures: Sequence[Figure], shape: str = LARGEST) -> Picture:
     """Draw the steps of the product and cuBLAS's, of one size, under the roofs of their run."""
-    found = {its.variant: its for its in figures
-             if its.kernel == "matmul nn" and its.shape == shape and its.metric == "time"}  # fmt: skip
+    timed = [its for its in figures if its.kernel == "matmul nn" and its.metric == "time"]
+    found = {its.variant: its for its in timed if its.shape == shape}
     steps = [name for name in LADDER if name in found]
     points = {name: found[name] for name in (*steps, *PEERS) if name in found}
     roofs = roofs_in(figures)
