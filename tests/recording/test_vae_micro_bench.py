@@ -190,9 +190,9 @@ def test_the_table_lies_beside_the_figures(figures, tmp_path, monkeypatch):
 def test_the_rooflines_are_drawn_from_the_file_alone(figures):
     drawn = pictures.charts(figures)
     assert set(drawn) == {"products", "kernels"}
-    products, kernels = (drawn[name].alt for name in ("products", "kernels"))
+    products, kernels = (drawn[name].alternative for name in ("products", "kernels"))
     assert "memory 1,000 GB/s" in products and "cuBLAS" in products and "vectorised" in products
-    assert "GB/s alone: transpose, naive and gather, each" in kernels
+    assert "GB/s alone: transpose, naive; gather, each" in kernels
     assert "bce 0.8 TFLOP/s" in kernels  # the fastest of the course's own
     with pytest.raises(ValueError, match="have no roofs"):
         pictures.charts(figures[-3:])
