@@ -1,8 +1,7 @@
 """PyTorch's training of the course's VAE: the same model, weights, data, loss and optimiser.
 
 Its ways, from what a first script does to the best that we know: eager; with a data loader; whole
-steps in a CUDA graph, with the fused Adam; compiled, too. A trainer is called with a number of
-epochs' steps, as the course's own are.
+steps in a CUDA graph, with the fused Adam; compiled, too.
 """
 
 from __future__ import annotations
@@ -129,8 +128,13 @@ class TorchTrainer:
             self.loss = self.next()
 
     def captured(self) -> Callable[[], None]:
-        """A replay of `TOGETHER` whole steps: batch, forward, backward, optimiser."""
+        """A replay of `TOGETHER` whole steps: batch, forward, backward, optimiser.
+
+        What capturing takes of steps is undone afterwards.
+        """
         torch = self.torch
+        before = [p.detach().clone() for p in self.model.parameters()]
+        self.next()  # compiles
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -143,9 +147,15 @@ class TorchTrainer:
         with torch.cuda.graph(graph):
             for _ in range(TOGETHER):
                 loss = self.next()
-        torch.cuda.synchronize()
-        self.loss = loss
+        with torch.no_grad():
+            for parameter, its in zip(self.model.parameters(), before, strict=True):
+                parameter.copy_(its)
+            for state in self.optimiser.state.values():
+                for its in state.values():
+                    its.zero_()
         self.place.zero_()
+        self.loss = loss
+        torch.cuda.synchronize()
         return graph.replay
 
 
