@@ -9,6 +9,7 @@ Large work is timed by the frame, its data in device memory.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -36,9 +37,9 @@ def of_numba(bench: Any, queued: Callable[[Any], Callable[[], Any]], calls: int)
     return launch_costs.captured_by_cupy(cupy, bench.cuda, queued, (), calls, numba=True)
 
 
-def of_torch(bench: Any, call: Callable[[], Any], calls: int) -> Captured:
-    """A replay of calls of a PyTorch program."""
-    return launch_costs.captured_by_torch(bench.peer("torch"), call, (), calls)
+def of_torch(call: Callable[[], Any], calls: int) -> Captured:
+    """A replay of calls of a PyTorch program, in TF32 where that is on: a peer asked for is not."""
+    return launch_costs.captured_by_torch(importlib.import_module("torch"), call, (), calls)
 
 
 def time(
@@ -120,6 +121,7 @@ def ours(
 
     def queued(stream: Any) -> Callable[[], None]:
         launches = make(stream)
+        bench.cuda.synchronize()  # their memory is filled, whatever the stream
 
         def whole(*_: Any) -> None:
             for launch, arguments in launches:
@@ -146,6 +148,6 @@ def theirs(
     """Keep a program of PyTorch, of tensors."""
 
     def graph(calls: int) -> Captured:
-        return of_torch(bench, lambda: call(*args), calls)
+        return of_torch(lambda: call(*args), calls)
 
     keep(bench, op, strategy, shape, call=call, args=args, graph=graph, **given)

@@ -45,6 +45,7 @@ SUMMED = 2**24  # from so many on float32 sums at one address no longer grow
 TF32_LIMIT, SUM_LIMIT = 2e-3, 1e-5
 #: Of the strategies on tensor cores: how many products each makes of one.
 TENSOR = {"tensor_cores": 3, "tensor_cores_tf32": 1}
+DEVICE = "cuda"  # PyTorch's
 CHARTS = "lessons.lesson16.pictures"
 #: Operations an element.
 COST = {
@@ -91,7 +92,7 @@ def empty(bench: Any, *shape: int) -> Any:
 
 def tensors(torch: Any, *arrays: np.ndarray) -> tuple:
     """Host arrays as tensors on the GPU."""
-    return tuple(torch.from_numpy(array).cuda() for array in arrays)
+    return tuple(torch.tensor(array, device=DEVICE) for array in arrays)
 
 
 # --- products -------------------------------------------------------------------------------------
@@ -127,7 +128,7 @@ def product(bench, layout, sizes, small):
         ours(bench, op, method, shape, make, (*arrays, out), out=out, **given, **about)
     if not (torch := bench.peer("torch")):
         return
-    pair, result = tensors(torch, a, b), torch.empty(rows, columns, device="cuda")
+    pair, result = tensors(torch, a, b), torch.empty(rows, columns, device=DEVICE)
 
     def call(a, b, out):
         return torch.mm(a.t() if turn_a else a, b.t() if turn_b else b, out=out)
@@ -166,7 +167,7 @@ def turn(bench, rows, columns, small):
 
         ours(bench, "transpose", method, shape, make, (on_gpu, out), out=out, **given)
     if torch := bench.peer("torch"):
-        pair = torch.empty(columns, rows, device="cuda"), *tensors(torch, image)
+        pair = torch.empty(columns, rows, device=DEVICE), *tensors(torch, image)
         theirs(bench, "transpose", "torch", shape, lambda to, of: to.copy_(of.t()), pair,
                out=pair[0], **given)  # fmt: skip
 
@@ -419,10 +420,13 @@ def adams(bench, count):
         weight, grad = tensors(torch, parameters, gradient)
         weight.requires_grad_()
         weight.grad = grad
-        optimiser = torch.optim.Adam([weight], lr=1e-3, capturable=small, **{way: True})
+        optimiser = torch.optim.Adam(
+            [weight], lr=1e-3, capturable=small and DEVICE != "cpu", **{way: True}
+        )
 
         def step(*_, optimiser=optimiser):
             optimiser.step()
 
-        moved = (weight.detach(), grad) if not small else ()
+        evicts_itself = 4 * grad.nbytes > 4 * bench.roofs.l2_bytes  # its moments, too
+        moved = (weight.detach(), grad) if evicts_itself and not small else ()
         theirs(bench, "adam", f"torch {way}", shape, step, moved, out=weight.detach(), **given)

@@ -191,6 +191,11 @@ def test_each_subject_becomes_a_file_and_wrong_programs_end_with_status_1(
     assert half.header["notes"] == "something was left out"
 
 
+def test_the_folder_may_be_called_outdir(subjects, tmp_path, capsys):
+    assert call(capsys, "good", "--outdir", tmp_path / "new")[0] == 0
+    assert (tmp_path / "new" / "fake1-good.csv").exists()
+
+
 def test_what_is_done_is_kept_when_the_rest_is_stopped(subjects, tmp_path, capsys):
     status, _, err = call(capsys, "good", "stopped", "half", "--out", tmp_path)
     assert status == 130

@@ -15,7 +15,7 @@ from course.measure.roofline import ImpossibleFigure, Roofs
 from course.measure.timing import timing_of
 from lessons.lesson16 import pictures
 from recording import graph_times, roofline_table
-from recording.frame import Bench
+from recording.frame import Bench, judged
 from recording.subjects import vae_micro
 from tests.recording.fake_gpu import FakeGPU
 
@@ -83,6 +83,32 @@ def test_every_kernel_is_right_in_every_strategy(bench):
 
 
 @simulated
+def test_pytorch_computes_the_same(bench, monkeypatch):
+    torch = pytest.importorskip("torch")
+
+    def on_host(result, *more):
+        return judged(result.numpy() if isinstance(result, torch.Tensor) else result, *more)
+
+    monkeypatch.setattr(bench, "peer", lambda name: torch if name == "torch" else None)
+    monkeypatch.setattr(vae_micro, "DEVICE", "cpu")
+    monkeypatch.setattr("recording.frame.judged", on_host)
+    monkeypatch.setattr(graph_times, "judged", on_host)
+    monkeypatch.setattr(graph_times, "of_torch", lambda call, calls: (call, call()))
+    monkeypatch.setattr(vae_micro.peers, "torch_compiled", lambda bench, call, *arrays: call)
+    vae_micro.run(bench)
+    assert not bench.failures
+    theirs = {(its.kernel, its.variant) for its in bench.rows if its.metric == "time"}
+    assert {name for op, name in theirs if op == "matmul nn"} >= {"cuBLAS", "cuBLAS TF32"}
+    assert {name for op, name in theirs if op == "adam"} >= {"torch fused", "torch foreach"}
+    compiled = {op for op, name in theirs if name == "torch.compile"}
+    assert compiled == {"sample", "bce", "bce gradient", "kl"}
+    beside = {op for op, name in theirs if name == "torch"}
+    assert beside == vae_micro.COST.keys() - {"adam", "sample gradient", "kl gradient"} | {
+        "transpose", "gather",
+    }  # fmt: skip
+
+
+@simulated
 def test_a_wrong_kernel_is_a_failure_and_the_others_go_on(bench, monkeypatch):
     monkeypatch.setitem(transpose.LADDER, "tiled", (transpose.copy, (32, 32)))
     vae_micro.turn(bench, 14, 12, True)
@@ -113,6 +139,19 @@ def test_a_call_of_a_graph_takes_its_share_and_no_less_than_the_roofs_allow(monk
     assert timing.median == pytest.approx(4e-3, rel=0.01) and not timing.cold
     with pytest.raises(ImpossibleFigure, match="L2"):
         graph_times.time(bench, replay, 32e6, 1000, "x")
+
+
+def test_a_program_in_tf32_is_captured_in_tf32(monkeypatch):
+    torch = pytest.importorskip("torch")
+    seen = []
+    monkeypatch.setattr(
+        graph_times.launch_costs, "captured_by_torch",
+        lambda module, *_: seen.append(module.backends.cuda.matmul.allow_tf32),
+    )  # fmt: skip
+    for on in (True, False):
+        with vae_micro.tf32(torch, on):
+            graph_times.of_torch(lambda: None, 3)
+    assert seen == [True, False]
 
 
 # --- the table and the pictures -------------------------------------------------------------------
