@@ -46,6 +46,10 @@ WITH_SPILLS: dict[str, str] = {
     f"spectral: 4 x 8, 4 groups{folded}": "with 96 registers twenty warps fit, five to a "
     "scheduler; a few registers wait in memory"
     for folded in ("", ", folded")
+} | {
+    f"vae: update, {about} a batch": "some registers wait in memory while tensor cores multiply: "
+    "128 let two blocks share a multiprocessor"
+    for about in ("tf32x3, 784 400 200, 128", "tf32, 35 21 7, 19")
 }  # fmt: skip
 
 

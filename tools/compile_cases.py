@@ -35,6 +35,10 @@ from course.models.digits import one_kernel
 from course.models.digits.mnist import MNIST_SIDE
 from course.models.digits.weights import ACTIVATIONS, SIDE
 from course.models.spectral import network
+from course.models.vae.forward import forward_of
+from course.models.vae.shape import VAEShape
+from course.models.vae.tiles import PRECISIONS
+from course.models.vae.update import update_of
 
 # --- types ----------------------------------------------------------------------------------------
 
@@ -127,6 +131,7 @@ def made() -> Iterator[Case]:
     yield from of_matmul()
     yield from of_softmax()
     yield from of_networks()
+    yield from of_vae()
     yield from of_svd()
 
 
@@ -320,6 +325,18 @@ def of_networks() -> Iterator[Case]:
         name = f"spectral: {shape.samples} x {shape.columns}, {shape.groups} groups"
         name += f"{', folded' * shape.folded}{'' if shape.resident else ', fetched'}"
         yield Case(name, network.kernel_of(shape), network.SIGNATURE, shape.capability)
+
+
+def of_vae() -> Iterator[Case]:
+    """Both launches of a VAE's training step, in each precision, one of them of awkward widths."""
+    full, awkward = (VAEShape(), 128), (VAEShape(35, 21, 7), 19)
+    for precision, (shape, batch) in zip(PRECISIONS, (full, awkward, full), strict=True):
+        capability = (5, 0) if precision == "float32" else (8, 0)
+        about = f"{precision}, {shape.pixels} {shape.hidden} {shape.latent}, {batch} a batch"
+        first = forward_of(shape, batch, precision, 40, alone=True)
+        second = update_of(shape, batch, precision, first.partials, first.groups)
+        yield Case(f"vae: forward, {about}", first.kernel, first.types, capability)
+        yield Case(f"vae: update, {about}", second.kernel, second.types, capability)
 
 
 def of_svd() -> Iterator[Case]:

@@ -9,8 +9,8 @@ from tools import compile_all
 
 #: The families of kernels, those that take longest to compile first.
 FAMILIES = (
-    "svd", "norm", "reconstruct", "spectral", "activation", "softmax", "convolution", "cnn",
-    "reduce", "softmax_backward", "fragments", "linear", "transpose", "seeded", "similarity",
+    "svd", "norm", "vae", "reconstruct", "spectral", "activation", "softmax", "convolution",
+    "cnn", "reduce", "softmax_backward", "fragments", "linear", "transpose", "seeded", "similarity",
     "resize", "sampling", "losses", "adam", "matmul",
 )  # fmt: skip
 

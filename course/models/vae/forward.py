@@ -1,0 +1,337 @@
+"""The first launch of a VAE's training step: forward, and back to the hidden layer.
+
+What an image becomes depends on no other image. So blocks work in groups, on 16 images each, and
+only those of a group wait for each other, between layers; what the next layer needs of the weights
+is under way while they wait.
+
+    h = leaky(x W' + b)
+    mean, log variance = h W' + b; z = mean + exp(log variance / 2) e; KL
+    g = leaky(z W' + b)
+    d_logits = (sigmoid(g W' + b) - x) / batch; BCE
+    d_g = d_logits W . leaky'
+    d_mean, d_log variance = f(d_g W)
+    d_h = d_code W . leaky'
+
+All sums have a fixed order, the losses' too: each warp writes its part.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from numba import float32, int32
+
+from course.backend import cuda
+from course.kernels.intrinsics import load, load4, store, store4
+from course.kernels.losses import bce_of, bce_slope, kl_of
+from course.kernels.sampling import normal4
+from course.models.vae.packed import I4, WARP, F, Launch, Layout, between, up, warp_sum
+from course.models.vae.reference import SLOPE as LEAK
+from course.models.vae.shape import VAEShape
+from course.models.vae.tiles import Tile, tile_of
+
+ONE, HALF, ZERO = float32(1), float32(0.5), float32(0)
+SLOPE, LEVELS = float32(LEAK), float32(1 / 255)
+ROWS = 16  # of the batch, that a group of blocks works on together
+MOST = 16  # blocks of a group
+WARPS = 8  # of a block; each takes its share of the depth
+TYPES = f"void({F}, {F}, {F}, uint8[::1], {I4}, {I4}, {I4}, uint64)"
+
+
+@cuda.jit(device=True)
+def leaky(value):
+    """LeakyReLU."""
+    return value if value > ZERO else value * SLOPE
+
+
+@cuda.jit(device=True)
+def leaky_back(gradient, result):
+    """LeakyReLU's gradient, from its result: the slope keeps the sign."""
+    return gradient if result > ZERO else gradient * SLOPE
+
+
+@dataclass(frozen=True)
+class Forward(Launch):
+    """And how many parts of the loss it writes, and groups it has."""
+
+    partials: int
+    groups: int
+
+
+@functools.cache
+def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, alone: bool) -> Forward:
+    """The launch for one shape and batch.
+
+    Parameters
+    ----------
+    at_once : int
+        Blocks that the GPU runs at the same time.
+    alone : bool
+        Whether blocks wait for their own group alone, by counters that `update` clears; else for
+        the whole grid, as the simulator can.
+    """
+    W1, B1, W2, B2, W3, B3, W4, B4 = (begin for begin, _ in Layout(shape).places.values())
+    D, H, Z, B = map(up, (shape.pixels, shape.hidden, shape.latent, batch))
+    H_AT, CODE_AT, Z_AT, NOISE_AT, G_AT, LOGITS_AT, DG_AT, DCODE_AT, DH_AT, _ = between(
+        shape, batch
+    )
+    PIXELS, LATENT, BATCH = shape.pixels, shape.latent, batch
+    TOGETHER = LATENT % 4 == 0  # four neighbours' noise is of one counter
+    INVERSE = float32(1 / batch)
+    TILES = -(-B // ROWS)
+    GROUPS = min(TILES, at_once)
+    MEMBERS = min(at_once // GROUPS, MOST)
+
+    def tile(layout, columns, depth, leads, across, **more):
+        return tile_of(layout, B, columns, depth, leads, precision, warps=WARPS,
+                       fragments=(1, across), **more)  # fmt: skip
+
+    t1 = tile("nt", H, D, (D, D), 4, exact="a", places="a")
+    t2 = tile("nt", 2 * Z, H, (H, H), 4, halves=Z)
+    t3 = tile("nt", H, Z, (Z, Z), 4)
+    t4 = tile("nt", D, H, (H, H), 7)
+    t5 = tile("nn", H, D, (D, H), 4)
+    t6 = tile("nn", Z, H, (H, Z), 2)
+    t7 = tile("nn", H, 2 * Z, (2 * Z, H), 4)
+    HALF_WIDE = t2.wide // 2
+    NUMBERS = max(its.numbers for its in (t1, t2, t3, t4, t5, t6, t7))
+    ACROSS4 = -(-D // t4.wide)
+    ACROSS2 = -(-Z // HALF_WIDE)
+    KL_AT = TILES * ACROSS4 * WARPS
+    PARTIALS = KL_AT + TILES * ACROSS2 * WARPS
+
+    # --- the layers: what a thread needs besides the sums, and what it makes of four of them
+
+    def layer(tile: Tile, columns: int, weights: int, early: Callable, late: Callable,
+              parts: int = -1, wide: int = 0) -> tuple[Callable, Callable]:  # fmt: skip
+        """Device functions: begin to load weights; do a layer's tiles in this group's rows."""
+        fetch, multiply, four = tile.fetch, tile.multiply, tile.four
+        WIDE = wide or tile.wide
+        COUNT, QUADS = -(-columns // WIDE), WIDE // 4
+
+        @cuda.jit(device=True)
+        def ahead(P, member, b):
+            if member < COUNT:
+                fetch(P, int32(weights), int32(member * WIDE), b)
+
+        @cuda.jit(device=True, fastmath=True)
+        def tiles(shared, A, a0, P, S, losses, data, images, step, seed, group, member, b):
+            n = int32(cuda.threadIdx.x)
+            r, c = n // int32(QUADS), n % int32(QUADS) * int32(4)
+            for down in range(group, TILES, GROUPS):
+                for i in range(member, COUNT, MEMBERS):
+                    row, column = int32(down * ROWS), int32(i * WIDE)
+                    mine = n < ROWS * QUADS and row + r < B and column + c < columns
+                    here = row + r if mine else row
+                    there = column + c if mine else int32(0)
+                    if down != group or i != member:
+                        fetch(P, int32(weights), column, b)
+                    known = early(P, S, data, images, step, seed, here, there)
+                    multiply(shared, A, a0, P, int32(weights), row, column, b)
+                    part = ZERO
+                    if mine:
+                        part = late(S, four, shared, r, c, here, there, known)
+                    if parts >= 0:
+                        part = warp_sum(part)
+                        if n % WARP == 0:
+                            store(losses, parts + (down * COUNT + i) * WARPS + n // WARP, part)
+
+        return ahead, tiles
+
+    def activated(bias: int, columns: int, at: int, scale: float) -> tuple[Callable, Callable]:
+        """LeakyReLU of scaled sums and a bias, kept from `at` on."""
+        factor = float32(scale)
+
+        @cuda.jit(device=True)
+        def early(P, S, data, images, step, seed, row, column):
+            return load4(P, bias + column)
+
+        @cuda.jit(device=True, fastmath=True)
+        def late(S, four, shared, r, c, row, column, b):
+            s = four(shared, r, c)
+            result = (leaky(s[0] * factor + b[0]), leaky(s[1] * factor + b[1]),
+                      leaky(s[2] * factor + b[2]), leaky(s[3] * factor + b[3]))  # fmt: skip
+            store4(S, at + row * columns + column, result)
+            return ZERO
+
+        return early, late
+
+    def through(columns: int, activation: int, at: int) -> tuple[Callable, Callable]:
+        """The gradient by what went into LeakyReLU, from what came out of it."""
+
+        @cuda.jit(device=True)
+        def early(P, S, data, images, step, seed, row, column):
+            return load4(S, activation + row * columns + column)
+
+        @cuda.jit(device=True)
+        def late(S, four, shared, r, c, row, column, y):
+            s = four(shared, r, c)
+            result = (leaky_back(s[0], y[0]), leaky_back(s[1], y[1]),
+                      leaky_back(s[2], y[2]), leaky_back(s[3], y[3]))  # fmt: skip
+            store4(S, at + row * columns + column, result)
+            return ZERO
+
+        return early, late
+
+    @cuda.jit(device=True, fastmath=True)
+    def drawn(place, step, seed):
+        """Four neighbours' noise; a row of them may begin anywhere in a counter."""
+        if TOGETHER:
+            return normal4(place // 4, step, seed)
+        found = cuda.local.array(4, float32)
+        for e in range(4):
+            of = normal4((place + e) // 4, step, seed)
+            which = (place + e) % 4
+            low = of[0] if which == 0 else of[1]
+            found[e] = low if which < 2 else of[2] if which == 2 else of[3]
+        return found[0], found[1], found[2], found[3]
+
+    @cuda.jit(device=True, fastmath=True)
+    def code_early(P, S, data, images, step, seed, row, column):
+        b, d = load4(P, B2 + column), load4(P, B2 + Z + column)
+        e = drawn(row * LATENT + column, step, seed)
+        return b[0], b[1], b[2], b[3], d[0], d[1], d[2], d[3], e[0], e[1], e[2], e[3]
+
+    @cuda.jit(device=True, fastmath=True)
+    def code_late(S, four, shared, r, c, row, column, known):
+        """Mean, log variance, z; returns their KL divergence."""
+        s, u = four(shared, r, c), four(shared, r, c + int32(HALF_WIDE))
+        made = cuda.local.array((3, 4), float32)
+        part = ZERO
+        for e in range(4):
+            mean, log_variance = s[e] + known[e], u[e] + known[4 + e]
+            real = row < BATCH and column + e < LATENT
+            value = mean + math.exp(HALF * log_variance) * known[8 + e]
+            made[0, e], made[1, e], made[2, e] = mean, log_variance, value if real else ZERO
+            if real:
+                part += kl_of(mean, log_variance)
+        at = CODE_AT + row * (2 * Z) + column
+        store4(S, at, (made[0, 0], made[0, 1], made[0, 2], made[0, 3]))
+        store4(S, at + Z, (made[1, 0], made[1, 1], made[1, 2], made[1, 3]))
+        store4(S, NOISE_AT + row * Z + column, (known[8], known[9], known[10], known[11]))
+        store4(S, Z_AT + row * Z + column, (made[2, 0], made[2, 1], made[2, 2], made[2, 3]))
+        return part
+
+    @cuda.jit(device=True)
+    def pixels_early(P, S, data, images, step, seed, row, column):
+        b = load4(P, B4 + column)
+        x = load4(data, load(images[0], images[1] + row) + column)
+        return (b[0], b[1], b[2], b[3],
+                float32(x[0]), float32(x[1]), float32(x[2]), float32(x[3]))  # fmt: skip
+
+    @cuda.jit(device=True, fastmath=True)
+    def pixels_late(S, four, shared, r, c, row, column, known):
+        """The gradient by the logits; returns their cross-entropy."""
+        s = four(shared, r, c)
+        made = cuda.local.array(4, float32)
+        part = ZERO
+        for e in range(4):
+            logit, pixel = s[e] + known[e], known[4 + e] * LEVELS
+            real = row < BATCH and column + e < PIXELS
+            slope = bce_slope(logit, pixel) * INVERSE
+            made[e] = slope if real else ZERO
+            if real:
+                part += bce_of(logit, pixel)
+        store4(S, LOGITS_AT + row * D + column, (made[0], made[1], made[2], made[3]))
+        return part
+
+    @cuda.jit(device=True)
+    def sample_early(P, S, data, images, step, seed, row, column):
+        m = load4(S, CODE_AT + row * (2 * Z) + column)
+        v = load4(S, CODE_AT + row * (2 * Z) + Z + column)
+        e = load4(S, NOISE_AT + row * Z + column)
+        return m[0], m[1], m[2], m[3], v[0], v[1], v[2], v[3], e[0], e[1], e[2], e[3]
+
+    @cuda.jit(device=True, fastmath=True)
+    def sample_late(S, four, shared, r, c, row, column, known):
+        s = four(shared, r, c)
+        made = cuda.local.array((2, 4), float32)
+        for e in range(4):
+            deviation = math.exp(HALF * known[4 + e])
+            d_mean = s[e] + known[e] * INVERSE
+            more = (deviation * deviation - ONE) * INVERSE
+            d_log_variance = HALF * (s[e] * known[8 + e] * deviation + more)
+            real = row < BATCH and column + e < LATENT
+            made[0, e] = d_mean if real else ZERO
+            made[1, e] = d_log_variance if real else ZERO
+        at = DCODE_AT + row * (2 * Z) + column
+        store4(S, at, (made[0, 0], made[0, 1], made[0, 2], made[0, 3]))
+        store4(S, at + Z, (made[1, 0], made[1, 1], made[1, 2], made[1, 3]))
+        return ZERO
+
+    ahead1, layer1 = layer(t1, H, W1, *activated(B1, H, H_AT, 1 / 255))
+    ahead2, layer2 = layer(t2, Z, W2, code_early, code_late, KL_AT, HALF_WIDE)
+    ahead3, layer3 = layer(t3, H, W3, *activated(B3, H, G_AT, 1))
+    ahead4, layer4 = layer(t4, D, W4, pixels_early, pixels_late, 0)
+    ahead5, layer5 = layer(t5, H, W4, *through(H, G_AT, DG_AT))
+    ahead6, layer6 = layer(t6, Z, W3, sample_early, sample_late)
+    ahead7, layer7 = layer(t7, H, W2, *through(H, H_AT, DH_AT))
+    ROOM1, ROOM2, ROOM3, ROOM4 = t1.room, t2.room, t3.room, t4.room
+    ROOM5, ROOM6, ROOM7 = t5.room, t6.room, t7.room
+
+    if alone:
+
+        @cuda.jit(device=True)
+        def meet(counters, group, times):
+            """Wait for the group's blocks; what they wrote before can be read after."""
+            cuda.syncthreads()
+            if cuda.threadIdx.x == 0:
+                cuda.threadfence()
+                cuda.atomic.add(counters, group, 1)
+                while cuda.atomic.add(counters, group, 0) < times * MEMBERS:
+                    pass
+                cuda.threadfence()
+            cuda.syncthreads()
+    else:
+
+        @cuda.jit(device=True)
+        def meet(counters, group, times):
+            cuda.cg.this_grid().sync()
+
+    @cuda.jit
+    def forward(P, S, losses, data, order, state, counters, seed):
+        """state: of the step, in the tables; then the same for `update`."""
+        shared = cuda.shared.array(0, float32)
+        b1 = cuda.local.array(ROOM1, float32)
+        b2 = cuda.local.array(ROOM2, float32)
+        b3 = cuda.local.array(ROOM3, float32)
+        b4 = cuda.local.array(ROOM4, float32)
+        b5 = cuda.local.array(ROOM5, float32)
+        b6 = cuda.local.array(ROOM6, float32)
+        b7 = cuda.local.array(ROOM7, float32)
+        block = int32(cuda.blockIdx.x)
+        group, member = block // int32(MEMBERS), block % int32(MEMBERS)
+        ahead1(P, member, b1)
+        step, place = load(state, 0), load(state, 1)
+        images = order, place * int32(BATCH)
+        if block == 0 and cuda.threadIdx.x == 0:
+            store(state, 2, step)
+            store(state, 3, place)
+        layer1(shared, data, images, P, S, losses, data, images, step, seed, group, member, b1)
+        ahead2(P, member, b2)
+        meet(counters, group, 1)
+        layer2(shared, S, int32(H_AT), P, S, losses, data, images, step, seed, group, member, b2)
+        ahead3(P, member, b3)
+        meet(counters, group, 2)
+        layer3(shared, S, int32(Z_AT), P, S, losses, data, images, step, seed, group, member, b3)
+        ahead4(P, member, b4)
+        meet(counters, group, 3)
+        layer4(shared, S, int32(G_AT), P, S, losses, data, images, step, seed, group, member, b4)
+        ahead5(P, member, b5)
+        meet(counters, group, 4)
+        layer5(
+            shared, S, int32(LOGITS_AT), P, S, losses, data, images, step, seed, group, member, b5
+        )
+        ahead6(P, member, b6)
+        meet(counters, group, 5)
+        layer6(shared, S, int32(DG_AT), P, S, losses, data, images, step, seed, group, member, b6)
+        ahead7(P, member, b7)
+        meet(counters, group, 6)
+        layer7(
+            shared, S, int32(DCODE_AT), P, S, losses, data, images, step, seed, group, member, b7
+        )
+
+    return Forward(forward, TYPES, GROUPS * MEMBERS, WARP * WARPS, 4 * NUMBERS, PARTIALS, GROUPS)

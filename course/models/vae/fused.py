@@ -1,0 +1,175 @@
+"""Trains a VAE on the GPU, a step in two launches, many steps in a graph.
+
+>>> trainer = FusedTrainer(Training.begun(VAEShape()), images)
+>>> trainer.run(468)                              # an epoch of 60,000 images, in batches of 128
+>>> trainer.training().save("training.npz")       # from where any trainer goes on
+
+Results are the same bits each time, also when a training is saved, loaded and gone on with, in the
+middle of an epoch, too. `course.models.vae.forward` and `update` have the kernels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from course import backend
+from course.backend import cuda
+from course.kernels.adam import BETA1, BETA2
+from course.kernels.launching import allow_shared, captured
+from course.models.vae.forward import forward_of
+from course.models.vae.packed import Layout, between, up
+from course.models.vae.reference import check_images
+from course.models.vae.tiles import PRECISIONS
+from course.models.vae.update import update_of
+from course.models.vae.weights import Training
+
+IN_A_GRAPH = 32, 4  # steps
+HISTORY = 4096  # losses that wait on the GPU
+
+
+class FusedTrainer:
+    """A VAE's training on the GPU (or the simulated one), as `NumpyTrainer` does it with NumPy.
+
+    The order of the images and the noise are those of `NumpyTrainer`.
+
+    Parameters
+    ----------
+    training : Training
+        From where to go on: `Training.begun`, or what `Training.load` read.
+    images : ndarray, shape (n, pixels), uint8
+    precision : str, optional
+        Of `PRECISIONS`: "tf32x3" (float32's accuracy on tensor cores), "tf32" (three digits),
+        "float32" (plain cores). Without it "tf32x3", and "float32" before compute capability 8.0,
+        where there is no TF32.
+
+    Attributes
+    ----------
+    step : int
+        Steps that are done, or queued.
+    steps_of_an_epoch : int
+
+    Raises
+    ------
+    TypeError, ValueError
+        For images that do not fit, a precision that is unknown or that this GPU lacks.
+    """
+
+    def __init__(self, training: Training, images: np.ndarray, precision: str | None = None):
+        check_images(training.shape, images, training.batch)
+        device = cuda.get_current_device()
+        has_tf32 = tuple(device.compute_capability) >= (8, 0)
+        self.precision = precision or ("tf32x3" if has_tf32 else "float32")
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision is {precision!r}; there are {', '.join(PRECISIONS)}")
+        if self.precision != "float32" and not has_tf32:
+            raise ValueError(
+                f"precision {precision!r} needs compute capability 8.0, and this GPU has "
+                f"{'.'.join(map(str, device.compute_capability))}: choose 'float32'"
+            )
+        self._pitch = up(training.shape.pixels)
+        if len(images) * self._pitch >= 2**31:
+            raise ValueError(f"{len(images):,} images are too many: 2 GiB of pixels at most")
+        self._begun, self.step = training, training.step
+        self.steps_of_an_epoch = len(images) // training.batch
+        self._layout = Layout(training.shape)
+        self._alone = backend.gpu() is not None
+        of = training.shape, training.batch, self.precision
+        forward = forward_of(*of, int(device.MULTIPROCESSOR_COUNT), self._alone)
+        self._launches = forward, update_of(*of, forward.partials, forward.groups)
+        for its in self._launches:
+            allow_shared(its.kernel, its.types, its.shared)
+        parts = training.weights, training.first, training.second
+        self._parameters = [cuda.to_device(self._layout.packed(its)) for its in parts]
+        place = training.step % self.steps_of_an_epoch
+        self._state = cuda.to_device(np.array([training.step, place, 0, 0], np.int32))
+        padded = np.zeros((len(images), self._pitch), np.uint8)
+        padded[:, : images.shape[1]] = images
+        self._images, self._data = len(images), cuda.to_device(padded.reshape(-1))
+        # rows that pad the last batch are read, and come to nothing
+        self._order = cuda.device_array(self.steps_of_an_epoch * training.batch + 3, np.int32)
+        self._corrected = cuda.device_array(2 * self.steps_of_an_epoch, np.float32)
+        self._between = cuda.to_device(
+            np.zeros(between(training.shape, training.batch).end, np.float32)
+        )
+        self._losses = cuda.to_device(np.zeros(forward.partials, np.float32))
+        self._history = cuda.to_device(np.zeros(HISTORY, np.float32))
+        self._counters = cuda.to_device(np.zeros(forward.groups, np.int32))
+        self._read: list[float] = []
+        self._first = training.step  # of which the loss is not yet read
+        self._graphs: dict[int, Any] = {}
+        self._tables(self.step // self.steps_of_an_epoch)
+
+    def run(self, steps: int) -> None:
+        """Queue so many steps; `losses` and `training` wait for them."""
+        end = self.step + steps
+        while self.step < end:
+            epoch, place = divmod(self.step, self.steps_of_an_epoch)
+            count = min(end - self.step, self.steps_of_an_epoch - place)
+            count = min(count, HISTORY - (self.step - self._first))
+            self._queue(count)
+            self.step += count
+            if place + count == self.steps_of_an_epoch:
+                self._tables(epoch + 1)
+            if self.step - self._first == HISTORY:
+                self._fetch()
+
+    @property
+    def losses(self) -> list[float]:
+        """Of the steps that this object did."""
+        self._fetch()
+        return self._read
+
+    def training(self) -> Training:
+        """All that is needed to go on from here."""
+        arrays = [self._layout.unpacked(its.copy_to_host()) for its in self._parameters]
+        return replace(
+            self._begun, **dict(zip(("weights", "first", "second"), arrays)), step=self.step
+        )
+
+    def _tables(self, epoch: int) -> None:
+        """Hand the GPU an epoch's order and corrections, after all that is queued."""
+        rng = np.random.default_rng((self._begun.seed, epoch))
+        order = rng.permutation(self._images)[: self.steps_of_an_epoch * self._begun.batch]
+        at = np.arange(1, self.steps_of_an_epoch + 1) + epoch * self.steps_of_an_epoch
+        corrected = np.stack([self._begun.rate / (1 - BETA1**at), 1 / (1 - BETA2**at)], axis=1)
+        self._order.copy_to_device(np.pad(order * self._pitch, (0, 3)).astype(np.int32))
+        self._corrected.copy_to_device(corrected.astype(np.float32).reshape(-1))
+
+    def _launch(self, stream: Any) -> None:
+        p, m, v = self._parameters
+        arguments = (
+            (p, self._between, self._losses, self._data, self._order, self._state, self._counters,
+             np.uint64(self._begun.seed)),
+            (p, m, v, self._between, self._losses, self._history, self._data, self._order,
+             self._corrected, self._state, self._counters),
+        )  # fmt: skip
+        for its, given in zip(self._launches, arguments, strict=True):
+            its.kernel[its.blocks, its.threads, stream, its.shared](*given)
+
+    def _queue(self, steps: int) -> None:
+        """Queue steps of one epoch: in graphs of many, where CuPy works; the rest one by one."""
+        module, _ = backend.array_module()
+        for size in IN_A_GRAPH if self._alone and hasattr(module, "cuda") else ():
+            while steps >= size:
+                if size not in self._graphs:
+                    origin = module.cuda.Stream(non_blocking=True)
+                    stream = cuda.external_stream(origin.ptr)
+                    self._graphs[size], _ = captured(
+                        origin,
+                        lambda: [self._launch(stream) for _ in range(size)],  # noqa: B023
+                    )
+                self._graphs[size].launch(module.cuda.Stream.null)
+                steps -= size
+        for _ in range(steps):
+            self._launch(0)
+
+    def _fetch(self) -> None:
+        """Read the losses that are not yet read."""
+        count = self.step - self._first
+        if count:
+            history = self._history.copy_to_host()
+            self._read += [float(history[n % HISTORY]) for n in range(self._first, self.step)]
+            self._first = self.step

@@ -1,0 +1,286 @@
+"""A tile of a product of matrices, for layers so small that one tile is all that a block does.
+
+A layer's 128 x 400 results are 100 tiles of 32 x 16: fewer than a GPU's multiprocessors, so a tile
+has to be done quickly, and what takes long is to wait for memory. Hence:
+
+- the warps of a block share the tile's depth: each multiplies all of the tile, 16 deep at a time;
+- a lane loads four neighbours at once, straight into the registers that tensor cores take, and
+  those of the second factor, which a layer's weights are, before it has to wait for the first;
+- at the end the warps' sums meet in shared memory.
+
+Which of its 16 neighbours along the depth a lane has is of no account, as long as both factors
+agree: lane 4 g + q has 4 q to 4 q + 3, and hands two of them to each of two instructions.
+
+A tensor core adds its products to a sum with fewer digits than float32 has. So no sum stays in it
+longer than 16 products: it starts at 0 each time, and float32 adds what comes out.
+
+Precisions: "tf32" takes factors cut to 10 bits of fraction; "tf32x3" cuts a factor in two, and
+makes three products of four, so that float32's digits are kept; "float32" multiplies on plain
+cores, where lanes shuffle what an instruction would bring together, for GPUs before Ampere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from numba import float32, int32
+
+from course.backend import cuda
+from course.kernels.intrinsics import load, load2, load4, mma_tf32, round_tf32, store2, store4
+
+PRECISIONS = ("tf32x3", "tf32", "float32")
+ONE, ZERO = float32(1), float32(0)
+DEEP = 16  # along the depth, of one round of a warp
+FULL = 0xFFFFFFFF
+
+
+@cuda.jit(device=True)
+def four_plain(c, upper, lower, factor):
+    """Four of the eight products along the depth, for `mma_plain`."""
+    lane = int32(cuda.threadIdx.x) % int32(32)
+    g, q = lane // int32(4), lane % int32(4)
+    c0, c1, c2, c3 = c
+    for k in range(4):
+        high = cuda.shfl_sync(FULL, upper, 4 * g + k)
+        low = cuda.shfl_sync(FULL, lower, 4 * g + k)
+        left = cuda.shfl_sync(FULL, factor, 8 * q + k)
+        right = cuda.shfl_sync(FULL, factor, 8 * q + 4 + k)
+        c0, c1, c2, c3 = c0 + high * left, c1 + high * right, c2 + low * left, c3 + low * right
+    return c0, c1, c2, c3
+
+
+@cuda.jit(device=True)
+def mma_plain(c, a, b):
+    """What `mma_tf32` does, with float32's digits, by shuffles and plain multiply-adds."""
+    return four_plain(four_plain(c, a[0], a[1], b[0]), a[2], a[3], b[1])
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A product's tile: its size, and the device functions that make it, in this order.
+
+    Attributes
+    ----------
+    fetch : device function of (B, b0, column, b)
+        Begins to load what the first round wants of the second factor. b is of the shape `room`.
+    multiply : device function of (shared, A, a0, B, b0, row, column, b)
+        Leaves the warps' sums of the tile that begins there in shared memory. A and B are flat
+        arrays, of which the matrices begin at a0 and b0.
+    four : device function of (shared, row, column)
+        Four neighbours of the tile, added up over the warps in their order.
+    high, wide : int
+        Rows and columns.
+    numbers : int
+        Of float32 in shared memory.
+    room : (int, int)
+    """
+
+    fetch: Callable
+    multiply: Callable
+    four: Callable
+    high: int
+    wide: int
+    numbers: int
+    room: tuple[int, int]
+
+
+def _row_at(lead: int) -> Callable:
+    @cuda.jit(device=True)
+    def row_at(begin, row):
+        return begin + row * int32(lead)
+
+    return row_at
+
+
+@cuda.jit(device=True)
+def _row_found(places, row):
+    return load(places[0], places[1] + row)
+
+
+def tile_of(
+    layout: str, rows: int, columns: int, depth: int, leads: tuple[int, int], precision: str, *,
+    warps: int, fragments: tuple[int, int], halves: int = 0, exact: str = "", places: str = "",
+) -> Tile:  # fmt: skip
+    """A tile of a product (rows, columns) of that depth; all three multiples of four.
+
+    Parameters
+    ----------
+    layout : str
+        As in `course.kernels.matmul`.
+    leads : (int, int)
+        Elements from one row of a factor to its next.
+    warps : int
+        Of a block: they share the depth.
+    fragments : (int, int)
+        Of the tile, 16 rows and 8 columns each. In "tn" (2, 4); in "nn" 2 or 4 wide.
+    halves : int
+        The second half of the tile's columns lies so many columns behind the first, in "nt".
+    exact : str
+        The factor, "a" or "b", that TF32 holds exactly, such as pixels.
+    places : str
+        The factor, "a" in "nt" or "b" in "tn", whose rows are scattered: a0 or b0 is then an array
+        of where each of them begins, and its first entry that counts.
+    """
+    down, across = fragments
+    high, wide = 16 * down, 8 * across
+    pitch = wide + 4
+    part = high * pitch
+    upright_a, upright_b = layout == "tn", layout != "nt"
+    four_wide = across == 4
+    lead_a, lead_b = leads
+    each = DEEP * warps
+    ragged = depth % DEEP != 0
+    split_a = precision == "tf32x3" and exact != "a"
+    split_b = precision == "tf32x3" and exact != "b"
+    plain = precision == "float32"
+    mma = mma_plain if plain else mma_tf32
+    half_across = across // 2 if halves else across
+
+    place_a = _row_found if places == "a" else _row_at(lead_a)
+    place_b = _row_found if places == "b" else _row_at(lead_b)
+
+    @cuda.jit(device=True)
+    def lane_of():
+        lane = int32(cuda.threadIdx.x) % int32(32)
+        return lane // int32(4), lane % int32(4)
+
+    @cuda.jit(device=True)
+    def bring_b(B, b0, column, start, b):
+        """A lane's numbers of the second factor, of 16 products from `start` on."""
+        g, q = lane_of()
+        k = min(int32(start + 4 * q), int32(depth - 4)) if ragged else int32(start + 4 * q)
+        if upright_b:
+            for e in range(4):
+                at = place_b(b0, k + e)
+                if four_wide:
+                    four = load4(B, at + min(int32(column + 4 * g), int32(columns - 4)))
+                    for n in range(4):
+                        b[n, e] = float32(four[n])
+                else:
+                    two = load2(B, at + min(int32(column + 2 * g), int32(columns - 2)))
+                    for n in range(2):
+                        b[n, e] = float32(two[n])
+        else:
+            for n in range(across):
+                c = int32(column + 8 * (n % half_across) + g)
+                if halves:
+                    c = min(c, int32(halves - 1)) + n // half_across * halves
+                four = load4(B, place_b(b0, min(c, int32(columns - 1))) + k)
+                for e in range(4):
+                    b[n, e] = float32(four[e])
+
+    @cuda.jit(device=True)
+    def bring_a(A, a0, row, start, a):
+        """The same of the first; behind the depth's end 0."""
+        g, q = lane_of()
+        wanted = int32(start + 4 * q)
+        k = min(wanted, int32(depth - 4)) if ragged else wanted
+        if upright_a:
+            r = min(int32(row + 4 * g), int32(rows - 4))
+            for e in range(4):
+                four = load4(A, place_a(a0, k + e) + r)
+                a[0, 0, e], a[0, 1, e] = float32(four[0]), float32(four[1])
+                a[1, 0, e], a[1, 1, e] = float32(four[2]), float32(four[3])
+        else:
+            for m in range(down):
+                for h in range(2):
+                    r = min(int32(row + 16 * m + 8 * h + g), int32(rows - 1))
+                    four = load4(A, place_a(a0, r) + k)
+                    for e in range(4):
+                        a[m, h, e] = float32(four[e])
+        if ragged and wanted >= depth:
+            for m in range(down):
+                for h in range(2):
+                    for e in range(4):
+                        a[m, h, e] = ZERO
+
+    @cuda.jit(device=True)
+    def add(a, b, total):
+        """Multiply what is there, 16 deep, and add it to the sums."""
+        rest_a = cuda.local.array((down, 2, 4), float32)
+        rest_b = cuda.local.array((across, 4), float32)
+        if not plain:
+            for m in range(down):
+                for h in range(2):
+                    for e in range(4):
+                        value = a[m, h, e]
+                        a[m, h, e] = round_tf32(value)
+                        rest_a[m, h, e] = value - a[m, h, e]
+            for n in range(across):
+                for e in range(4):
+                    value = b[n, e]
+                    b[n, e] = round_tf32(value)
+                    rest_b[n, e] = value - b[n, e]
+        for m in range(down):
+            for n in range(across):
+                c = ZERO, ZERO, ZERO, ZERO
+                for p in range(2):
+                    i, j = 2 * p, 2 * p + 1
+                    a4 = a[m, 0, i], a[m, 1, i], a[m, 0, j], a[m, 1, j]
+                    b2 = b[n, i], b[n, j]
+                    if split_a:
+                        rest = rest_a[m, 0, i], rest_a[m, 1, i], rest_a[m, 0, j], rest_a[m, 1, j]
+                        c = mma(c, rest, b2)
+                    if split_b:
+                        c = mma(c, a4, (rest_b[n, i], rest_b[n, j]))
+                    c = mma(c, a4, b2)
+                for e in range(4):
+                    total[m, n, e] += c[e]
+
+    @cuda.jit(device=True)
+    def fetch(B, b0, column, b):
+        start = int32(cuda.threadIdx.x) // int32(32) * int32(DEEP)
+        if start < depth:  # the same for the whole warp
+            bring_b(B, b0, column, start, b)
+
+    @cuda.jit(device=True)
+    def multiply(shared, A, a0, B, b0, row, column, b):
+        a = cuda.local.array((down, 2, 4), float32)
+        total = cuda.local.array((down, across, 4), float32)
+        g, q = lane_of()
+        warp = int32(cuda.threadIdx.x) // int32(32)
+        for m in range(down):
+            for n in range(across):
+                for e in range(4):
+                    total[m, n, e] = ZERO
+        start = warp * int32(DEEP)
+        if start < depth:
+            bring_a(A, a0, row, start, a)
+        while start < depth:
+            add(a, b, total)
+            start += int32(each)
+            if start < depth:
+                bring_b(B, b0, column, start, b)
+                bring_a(A, a0, row, start, a)
+        cuda.syncthreads()  # whoever still reads what lay here is done
+        base = warp * int32(part)
+        for m in range(down):
+            for h in range(2):
+                r = 4 * g + 2 * m + h if upright_a else 16 * m + 8 * h + g
+                at = base + r * int32(pitch)
+                if not upright_b:
+                    for n in range(across):
+                        pair = total[m, n, 2 * h], total[m, n, 2 * h + 1]
+                        store2(shared, at + 8 * n + 2 * q, pair)
+                elif four_wide:
+                    for c in range(2):
+                        i = 2 * h + c
+                        four = total[m, 0, i], total[m, 1, i], total[m, 2, i], total[m, 3, i]
+                        store4(shared, at + 8 * q + 4 * c, four)
+                else:
+                    four = (total[m, 0, 2 * h], total[m, 1, 2 * h],
+                            total[m, 0, 2 * h + 1], total[m, 1, 2 * h + 1])  # fmt: skip
+                    store4(shared, at + 4 * q, four)
+        cuda.syncthreads()
+
+    @cuda.jit(device=True)
+    def four(shared, row, column):
+        at = row * int32(pitch) + column
+        w, x, y, z = load4(shared, at)
+        for n in range(1, warps):
+            more = load4(shared, at + n * part)
+            w, x, y, z = w + more[0], x + more[1], y + more[2], z + more[3]
+        return w, x, y, z
+
+    return Tile(fetch, multiply, four, high, wide, warps * part, (across, 4))

@@ -1,0 +1,157 @@
+"""The second launch of a VAE's training step: the weights' gradients, and Adam in the same tiles.
+
+A block makes a tile of d W = d' y, of one of the four layers, and Adam's step of it at once: no
+gradient is stored. It is the only launch that writes weights, and a block reads none but those of
+its own tile. Other blocks sum biases' gradients; one adds up the loss.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from numba import float32, int32
+
+from course.backend import cuda
+from course.kernels.adam import adam_of
+from course.kernels.intrinsics import load, load4, store, store4
+from course.models.vae.packed import I4, WARP, F, Launch, Layout, between, up, warp_sum
+from course.models.vae.shape import VAEShape
+from course.models.vae.tiles import tile_of
+
+ZERO = float32(0)
+WARPS = 8  # of a block; each takes its share of the batch
+BIASES = 32  # that a block sums
+TYPES = f"void({F}, {F}, {F}, {F}, {F}, {F}, uint8[::1], {I4}, {F}, {I4}, {I4})"
+
+
+@functools.cache
+def update_of(shape: VAEShape, batch: int, precision: str, partials: int, groups: int) -> Launch:
+    """The launch for one shape and batch, after a `forward` of so many parts and groups."""
+    W1, B1, W2, B2, W3, B3, W4, B4 = (begin for begin, _ in Layout(shape).places.values())
+    D, H, Z, B = map(up, (shape.pixels, shape.hidden, shape.latent, batch))
+    H_AT, _, Z_AT, _, G_AT, LOGITS_AT, DG_AT, DCODE_AT, DH_AT, _ = between(shape, batch)
+    BATCH, PARTIALS, GROUPS = batch, partials, groups
+    INVERSE = float32(1 / batch)
+
+    def changed(rows: int, columns: int, above: int, below: int, weights: int, scale: float,
+                **more) -> tuple[Callable, int, int]:  # fmt: skip
+        """Device function: a tile of a layer's gradient by its weights, and Adam's step of it."""
+        t = tile_of("tn", rows, columns, B, (rows, columns), precision, warps=WARPS,
+                    fragments=(2, 4), **more)  # fmt: skip
+        fetch, multiply, four, room = t.fetch, t.multiply, t.four, t.room
+        across = -(-columns // t.wide)
+        HIGH, WIDE, QUADS = t.high, t.wide, t.wide // 4
+        factor = float32(scale)
+
+        @cuda.jit(device=True, fastmath=True)
+        def tile(i, shared, P, M, V, S, B_, b0, size, spread):
+            b = cuda.local.array(room, float32)
+            row, column = i // int32(across) * int32(HIGH), i % int32(across) * int32(WIDE)
+            fetch(B_, b0, column, b)
+            quad = int32(cuda.threadIdx.x)
+            r, c = quad // int32(QUADS), quad % int32(QUADS) * int32(4)
+            mine = quad < HIGH * QUADS and row + r < rows and column + c < columns
+            at = int32(weights) + (row + r) * int32(columns) + column + c
+            p = m = v = ZERO, ZERO, ZERO, ZERO
+            if mine:  # under way meanwhile; another tile's weights may be changing
+                p, m, v = load4(P, at), load4(M, at), load4(V, at)
+            multiply(shared, S, int32(above), B_, b0, row, column, b)
+            if mine:
+                s = four(shared, r, c)
+                p0, m0, v0 = adam_of(p[0], s[0] * factor, m[0], v[0], size, spread)
+                p1, m1, v1 = adam_of(p[1], s[1] * factor, m[1], v[1], size, spread)
+                p2, m2, v2 = adam_of(p[2], s[2] * factor, m[2], v[2], size, spread)
+                p3, m3, v3 = adam_of(p[3], s[3] * factor, m[3], v[3], size, spread)
+                store4(P, at, (p0, p1, p2, p3))
+                store4(M, at, (m0, m1, m2, m3))
+                store4(V, at, (v0, v1, v2, v3))
+
+        return tile, across * -(-rows // t.high), t.numbers
+
+    tile1, COUNT1, numbers1 = changed(H, D, DH_AT, 0, W1, 1 / 255, exact="b", places="b")
+    tile2, COUNT2, numbers2 = changed(2 * Z, H, DCODE_AT, H_AT, W2, 1)
+    tile3, COUNT3, numbers3 = changed(H, Z, DG_AT, Z_AT, W3, 1)
+    tile4, COUNT4, numbers4 = changed(D, H, LOGITS_AT, G_AT, W4, 1)
+    UNTIL2 = COUNT1 + COUNT2
+    UNTIL3 = UNTIL2 + COUNT3
+    UNTIL4 = UNTIL3 + COUNT4
+    BIAS1, BIAS2, BIAS3, BIAS4 = (-(-n // BIASES) for n in (H, 2 * Z, H, D))
+    BLOCKS = UNTIL4 + BIAS1 + BIAS2 + BIAS3 + BIAS4 + 1
+
+    @cuda.jit(device=True, fastmath=True)
+    def bias(i, shared, P, M, V, S, above, columns, at, size, spread):
+        """Adam's step of 32 biases: each warp sums some rows of what came from above."""
+        t = int32(cuda.threadIdx.x)
+        column = i * int32(BIASES) + t % int32(BIASES)
+        total = ZERO
+        if column < columns:
+            for row in range(t // BIASES, B, WARPS):
+                total += load(S, above + row * columns + column)
+        store(shared, t, total)
+        cuda.syncthreads()
+        if t < BIASES and column < columns:
+            total = ZERO
+            for w in range(WARPS):
+                total += load(shared, w * BIASES + t)
+            here = at + column
+            p, m, v = adam_of(load(P, here), total, load(M, here), load(V, here), size, spread)
+            store(P, here, p)
+            store(M, here, m)
+            store(V, here, v)
+
+    @cuda.jit(device=True)
+    def book(shared, losses, history, state, steps, counters):
+        """One block: the step's loss; then the next step's number and place."""
+        t = int32(cuda.threadIdx.x)
+        total = ZERO
+        for n in range(t, PARTIALS, WARP * WARPS):
+            total += load(losses, n)
+        total = warp_sum(total)
+        if t % WARP == 0:
+            store(shared, t // WARP, total)
+        cuda.syncthreads()
+        if t == 0:
+            total = ZERO
+            for w in range(WARPS):
+                total += load(shared, w)
+            step, place = load(state, 2), int32(load(state, 3) + 1)
+            store(history, step % history.size, total * INVERSE)
+            store(state, 0, int32(step + 1))
+            store(state, 1, int32(0) if place == steps else place)
+        for n in range(t, GROUPS, WARP * WARPS):
+            counters[n] = 0
+
+    @cuda.jit(max_registers=255 if precision == "float32" else 128)  # 128: two blocks at once
+    def update(P, M, V, S, losses, history, data, order, corrected, state, counters):
+        shared = cuda.shared.array(0, float32)
+        i = int32(cuda.blockIdx.x)
+        place = load(state, 3)
+        size, spread = load(corrected, 2 * place), load(corrected, 2 * place + 1)
+        images = order, place * int32(BATCH)
+        if i < COUNT1:
+            tile1(i, shared, P, M, V, S, data, images, size, spread)
+        elif i < UNTIL2:
+            tile2(i - int32(COUNT1), shared, P, M, V, S, S, int32(H_AT), size, spread)
+        elif i < UNTIL3:
+            tile3(i - int32(UNTIL2), shared, P, M, V, S, S, int32(Z_AT), size, spread)
+        elif i < UNTIL4:
+            tile4(i - int32(UNTIL3), shared, P, M, V, S, S, int32(G_AT), size, spread)
+        else:
+            i -= int32(UNTIL4)
+            if i < BIAS1:
+                bias(i, shared, P, M, V, S, int32(DH_AT), int32(H), int32(B1), size, spread)
+            elif i < BIAS1 + BIAS2:
+                i -= int32(BIAS1)
+                bias(i, shared, P, M, V, S, int32(DCODE_AT), int32(2 * Z), int32(B2), size, spread)
+            elif i < BIAS1 + BIAS2 + BIAS3:
+                i -= int32(BIAS1 + BIAS2)
+                bias(i, shared, P, M, V, S, int32(DG_AT), int32(H), int32(B3), size, spread)
+            elif i < BIAS1 + BIAS2 + BIAS3 + BIAS4:
+                i -= int32(BIAS1 + BIAS2 + BIAS3)
+                bias(i, shared, P, M, V, S, int32(LOGITS_AT), int32(D), int32(B4), size, spread)
+            else:
+                book(shared, losses, history, state, int32(corrected.size // 2), counters)
+
+    numbers = max(numbers1, numbers2, numbers3, numbers4)
+    return Launch(update, TYPES, BLOCKS, WARP * WARPS, 4 * numbers)
