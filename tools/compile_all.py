@@ -47,9 +47,8 @@ WITH_SPILLS: dict[str, str] = {
     "scheduler; a few registers wait in memory"
     for folded in ("", ", folded")
 } | {
-    f"vae: update, {about} a batch": "some registers wait in memory while tensor cores multiply: "
-    "128 let two blocks share a multiprocessor"
-    for about in ("tf32x3, 784 400 200, 128", "tf32, 35 21 7, 19")
+    "vae: update, tf32x3, 784 400 200, 128 a batch": "some registers wait in memory while tensor "
+    "cores multiply: 128 let two blocks share a multiprocessor"
 }  # fmt: skip
 
 
