@@ -103,6 +103,22 @@ class Configuration(ctypes.Structure):
     )
 
 
+class Attribute(ctypes.Structure):
+    """CUlaunchAttribute of the driver: one thing more that a launch asks for."""
+
+    _fields_ = (("kind", ctypes.c_uint64), ("value", ctypes.c_uint * 16))
+
+    @classmethod
+    def all_at_once(cls) -> Attribute:
+        """All blocks run at the same time, or the launch is refused: they may wait for another."""
+        return cls(2, (1,))
+
+    @classmethod
+    def cluster(cls, blocks: int) -> Attribute:
+        """So many neighbouring blocks run at the same time, near each other (9.0)."""
+        return cls(4, (blocks, 1, 1))
+
+
 class Packed:
     """A launch of a compiled kernel, ready but for addresses.
 
@@ -114,6 +130,7 @@ class Packed:
         Layouts where memory is given later; device arrays, which are kept; numbers.
     slots : int
         Addresses that are given with each launch; a layout says which of them is its own.
+    attributes : sequence of Attribute
 
     Raises
     ------
@@ -121,7 +138,10 @@ class Packed:
         When Numba's insides are not as expected.
     """
 
-    def __init__(self, configured: Any, arguments: Sequence[Any], slots: int):
+    def __init__(
+        self, configured: Any, arguments: Sequence[Any], slots: int,
+        attributes: Sequence[Attribute] = (),
+    ):  # fmt: skip
         try:
             dispatcher = configured.dispatcher
             disk.keep(dispatcher)
@@ -158,6 +178,7 @@ class Packed:
                     raise NotPacked(f"an argument of type {kind}")
                 words.append(word(value))
         self.words = (ctypes.c_int64 * len(words))(*words)
+        self.attributes = (Attribute * len(attributes))(*attributes)
         self.at_slots, self.kernel, self.shape = at_slots, kernel, tuple(map(int, shape))
         self.launch = driver().cuLaunchKernelEx
         self._pointed()
@@ -169,7 +190,8 @@ class Packed:
             slots + 8 * self.at_slots[n] if n in self.at_slots else words + 8 * n
             for n in range(len(self.words))
         ))  # fmt: skip
-        self.configuration = Configuration(*self.shape, None, None, 0)
+        attributes = ctypes.addressof(self.attributes) if len(self.attributes) else None
+        self.configuration = Configuration(*self.shape, None, attributes, len(self.attributes))
         self.queue = 0
         self.where = (
             ctypes.c_void_p(ctypes.addressof(self.configuration)),
@@ -192,6 +214,20 @@ class Packed:
     def go_to(self, queue: int) -> None:
         """Launch on this stream from now on."""
         self.configuration.stream = self.queue = queue
+
+    def clusters(self) -> int:
+        """How many of its clusters run at the same time; 0 where there are none.
+
+        Allows clusters of more than 8 blocks, which not every GPU with clusters has.
+        """
+        many = ctypes.c_int()
+        if driver().cuFuncSetAttribute(ctypes.c_void_p(self.kernel), 14, 1) != _SUCCESS:
+            return 0  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+        place = ctypes.byref(self.configuration)
+        status = driver().cuOccupancyMaxActiveClusters(
+            ctypes.byref(many), ctypes.c_void_p(self.kernel), place
+        )
+        return many.value if status == _SUCCESS else 0
 
     def share(self, slots: Any) -> None:
         """Take addresses from the slots of another launch, which is given them first."""

@@ -28,6 +28,7 @@ from course.backend import cuda
 from course.kernels.intrinsics import load, load4, store, store4
 from course.kernels.losses import bce_of, bce_slope, kl_of
 from course.kernels.sampling import normal4
+from course.models.vae.meeting import MEETINGS
 from course.models.vae.packed import I4, WARP, F, Launch, Layout, between, up, warp_sum
 from course.models.vae.reference import SLOPE as LEAK
 from course.models.vae.shape import VAEShape
@@ -38,6 +39,7 @@ SLOPE, LEVELS = float32(LEAK), float32(1 / 255)
 ROWS = 16  # of the batch, that a group of blocks works on together
 MOST = 16  # blocks of a group
 WARPS = 8  # of a block; each takes its share of the depth
+AHEAD = 20  # fragments of weights that a lane has under way, four numbers each
 TYPES = f"void({F}, {F}, {F}, uint8[::1], {I4}, {I4}, {I4}, uint64)"
 
 
@@ -55,23 +57,23 @@ def leaky_back(gradient, result):
 
 @dataclass(frozen=True)
 class Forward(Launch):
-    """And how many parts of the loss it writes, and groups it has."""
+    """And how many parts of the loss it writes, groups it has, and blocks a group."""
 
     partials: int
     groups: int
+    members: int
 
 
 @functools.cache
-def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, alone: bool) -> Forward:
+def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meeting: str) -> Forward:
     """The launch for one shape and batch.
 
     Parameters
     ----------
     at_once : int
         Blocks that the GPU runs at the same time.
-    alone : bool
-        Whether blocks wait for their own group alone, by counters that `update` clears; else for
-        the whole grid, as the simulator can.
+    meeting : str
+        How a group's blocks wait for each other, of `meeting.MEETINGS`.
     """
     W1, B1, W2, B2, W3, B3, W4, B4 = (begin for begin, _ in Layout(shape).places.values())
     D, H, Z, B = map(up, (shape.pixels, shape.hidden, shape.latent, batch))
@@ -87,7 +89,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, alone:
 
     def tile(layout, columns, depth, leads, across, **more):
         return tile_of(layout, B, columns, depth, leads, precision, warps=WARPS,
-                       fragments=(1, across), **more)  # fmt: skip
+                       fragments=(1, across), ahead=max(1, AHEAD // across), **more)  # fmt: skip
 
     t1 = tile("nt", H, D, (D, D), 4, exact="a", places="a")
     t2 = tile("nt", 2 * Z, H, (H, H), 4, halves=Z)
@@ -107,29 +109,38 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, alone:
 
     def layer(tile: Tile, columns: int, weights: int, early: Callable, late: Callable,
               parts: int = -1, wide: int = 0) -> tuple[Callable, Callable]:  # fmt: skip
-        """Device functions: begin to load weights; do a layer's tiles in this group's rows."""
+        """Device functions: begin to load what is there before; do a layer's tiles of a group."""
         fetch, multiply, four = tile.fetch, tile.multiply, tile.four
         WIDE = wide or tile.wide
         COUNT, QUADS = -(-columns // WIDE), WIDE // 4
 
         @cuda.jit(device=True)
-        def ahead(P, member, b):
-            if member < COUNT:
-                fetch(P, int32(weights), int32(member * WIDE), b)
-
-        @cuda.jit(device=True, fastmath=True)
-        def tiles(shared, A, a0, P, S, losses, data, images, step, seed, group, member, b):
+        def place(down, i):
+            """Row and column of this thread's four in a tile, whether it has any, and where."""
             n = int32(cuda.threadIdx.x)
             r, c = n // int32(QUADS), n % int32(QUADS) * int32(4)
+            row, column = int32(down * ROWS), int32(i * WIDE)
+            mine = n < ROWS * QUADS and row + r < B and column + c < columns
+            return r, c, mine, row + r if mine else row, column + c if mine else int32(0)
+
+        @cuda.jit(device=True, fastmath=True)
+        def ahead(P, S, data, images, step, seed, group, member, b):
+            i = min(member, int32(COUNT - 1))
+            if member < COUNT:
+                fetch(P, int32(weights), int32(i * WIDE), b)
+            here, there = place(group, i)[3:]
+            return early(P, S, data, images, step, seed, here, there)
+
+        @cuda.jit(device=True, fastmath=True)
+        def tiles(shared, A, a0, P, S, losses, data, images, step, seed, group, member, b, known):
+            n = int32(cuda.threadIdx.x)
             for down in range(group, TILES, GROUPS):
                 for i in range(member, COUNT, MEMBERS):
                     row, column = int32(down * ROWS), int32(i * WIDE)
-                    mine = n < ROWS * QUADS and row + r < B and column + c < columns
-                    here = row + r if mine else row
-                    there = column + c if mine else int32(0)
+                    r, c, mine, here, there = place(down, i)
                     if down != group or i != member:
                         fetch(P, int32(weights), column, b)
-                    known = early(P, S, data, images, step, seed, here, there)
+                        known = early(P, S, data, images, step, seed, here, there)
                     multiply(shared, A, a0, P, int32(weights), row, column, b)
                     part = ZERO
                     if mine:
@@ -272,24 +283,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, alone:
     ROOM1, ROOM2, ROOM3, ROOM4 = t1.room, t2.room, t3.room, t4.room
     ROOM5, ROOM6, ROOM7 = t5.room, t6.room, t7.room
 
-    if alone:
-
-        @cuda.jit(device=True)
-        def meet(counters, group, times):
-            """Wait for the group's blocks; what they wrote before can be read after."""
-            cuda.syncthreads()
-            if cuda.threadIdx.x == 0:
-                cuda.threadfence()
-                cuda.atomic.add(counters, group, 1)
-                while cuda.atomic.add(counters, group, 0) < times * MEMBERS:
-                    pass
-                cuda.threadfence()
-            cuda.syncthreads()
-    else:
-
-        @cuda.jit(device=True)
-        def meet(counters, group, times):
-            cuda.cg.this_grid().sync()
+    arrive, wait = MEETINGS[meeting]
 
     @cuda.jit
     def forward(P, S, losses, data, order, state, counters, seed):
@@ -304,34 +298,44 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, alone:
         b7 = cuda.local.array(ROOM7, float32)
         block = int32(cuda.blockIdx.x)
         group, member = block // int32(MEMBERS), block % int32(MEMBERS)
-        ahead1(P, member, b1)
         step, place = load(state, 0), load(state, 1)
         images = order, place * int32(BATCH)
+        known1 = ahead1(P, S, data, images, step, seed, group, member, b1)
         if block == 0 and cuda.threadIdx.x == 0:
             store(state, 2, step)
             store(state, 3, place)
-        layer1(shared, data, images, P, S, losses, data, images, step, seed, group, member, b1)
-        ahead2(P, member, b2)
-        meet(counters, group, 1)
-        layer2(shared, S, int32(H_AT), P, S, losses, data, images, step, seed, group, member, b2)
-        ahead3(P, member, b3)
-        meet(counters, group, 2)
-        layer3(shared, S, int32(Z_AT), P, S, losses, data, images, step, seed, group, member, b3)
-        ahead4(P, member, b4)
-        meet(counters, group, 3)
-        layer4(shared, S, int32(G_AT), P, S, losses, data, images, step, seed, group, member, b4)
-        ahead5(P, member, b5)
-        meet(counters, group, 4)
-        layer5(
-            shared, S, int32(LOGITS_AT), P, S, losses, data, images, step, seed, group, member, b5
-        )
-        ahead6(P, member, b6)
-        meet(counters, group, 5)
-        layer6(shared, S, int32(DG_AT), P, S, losses, data, images, step, seed, group, member, b6)
-        ahead7(P, member, b7)
-        meet(counters, group, 6)
-        layer7(
-            shared, S, int32(DCODE_AT), P, S, losses, data, images, step, seed, group, member, b7
-        )
+        layer1(shared, data, images, P, S, losses, data, images, step, seed, group, member, b1,
+               known1)  # fmt: skip
+        arrive(counters, group)
+        known2 = ahead2(P, S, data, images, step, seed, group, member, b2)
+        wait(counters, group, 1 * MEMBERS)
+        layer2(shared, S, int32(H_AT), P, S, losses, data, images, step, seed, group, member, b2,
+               known2)  # fmt: skip
+        arrive(counters, group)
+        known3 = ahead3(P, S, data, images, step, seed, group, member, b3)
+        wait(counters, group, 2 * MEMBERS)
+        layer3(shared, S, int32(Z_AT), P, S, losses, data, images, step, seed, group, member, b3,
+               known3)  # fmt: skip
+        arrive(counters, group)
+        known4 = ahead4(P, S, data, images, step, seed, group, member, b4)
+        wait(counters, group, 3 * MEMBERS)
+        layer4(shared, S, int32(G_AT), P, S, losses, data, images, step, seed, group, member, b4,
+               known4)  # fmt: skip
+        arrive(counters, group)
+        known5 = ahead5(P, S, data, images, step, seed, group, member, b5)
+        wait(counters, group, 4 * MEMBERS)
+        layer5(shared, S, int32(LOGITS_AT), P, S, losses, data, images, step, seed, group, member,
+               b5, known5)  # fmt: skip
+        arrive(counters, group)
+        known6 = ahead6(P, S, data, images, step, seed, group, member, b6)
+        wait(counters, group, 5 * MEMBERS)
+        layer6(shared, S, int32(DG_AT), P, S, losses, data, images, step, seed, group, member, b6,
+               known6)  # fmt: skip
+        arrive(counters, group)
+        known7 = ahead7(P, S, data, images, step, seed, group, member, b7)
+        wait(counters, group, 6 * MEMBERS)
+        layer7(shared, S, int32(DCODE_AT), P, S, losses, data, images, step, seed, group, member,
+               b7, known7)  # fmt: skip
 
-    return Forward(forward, TYPES, GROUPS * MEMBERS, WARP * WARPS, 4 * NUMBERS, PARTIALS, GROUPS)
+    return Forward(forward, TYPES, GROUPS * MEMBERS, WARP * WARPS, 4 * NUMBERS, PARTIALS, GROUPS,
+                   MEMBERS)  # fmt: skip

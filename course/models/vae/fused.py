@@ -17,10 +17,12 @@ import numpy as np
 
 from course import backend
 from course.backend import cuda
+from course.door.launches import Attribute, Packed
 from course.kernels.adam import BETA1, BETA2
 from course.kernels.launching import allow_shared, captured
-from course.models.vae.forward import forward_of
-from course.models.vae.packed import Layout, between, up
+from course.models.vae.forward import Forward, forward_of
+from course.models.vae.meeting import MEETINGS
+from course.models.vae.packed import Launch, Layout, between, up
 from course.models.vae.reference import check_images
 from course.models.vae.tiles import PRECISIONS
 from course.models.vae.update import update_of
@@ -76,11 +78,11 @@ class FusedTrainer:
         self.steps_of_an_epoch = len(images) // training.batch
         self._layout = Layout(training.shape)
         self._alone = backend.gpu() is not None
+        at_once = int(device.MULTIPROCESSOR_COUNT)
         of = training.shape, training.batch, self.precision
-        forward = forward_of(*of, int(device.MULTIPROCESSOR_COUNT), self._alone)
-        self._launches = forward, update_of(*of, forward.partials, forward.groups)
-        for its in self._launches:
-            allow_shared(its.kernel, its.types, its.shared)
+        ways = {its: forward_of(*of, at_once, its) for its in MEETINGS}
+        forward = ways["grid"]  # as the others, but for how its blocks meet
+        update = update_of(*of, forward.partials, forward.groups)
         parts = training.weights, training.first, training.second
         self._parameters = [cuda.to_device(self._layout.packed(its)) for its in parts]
         place = training.step % self.steps_of_an_epoch
@@ -100,6 +102,7 @@ class FusedTrainer:
         self._read: list[float] = []
         self._first = training.step  # of which the loss is not yet read
         self._graphs: dict[int, Any] = {}
+        self._launches = self._forward(ways), self._ready(update, self._arguments[1])
         self._tables(self.step // self.steps_of_an_epoch)
 
     def run(self, steps: int) -> None:
@@ -138,16 +141,35 @@ class FusedTrainer:
         self._order.copy_to_device(np.pad(order * self._pitch, (0, 3)).astype(np.int32))
         self._corrected.copy_to_device(corrected.astype(np.float32).reshape(-1))
 
-    def _launch(self, stream: Any) -> None:
+    @property
+    def _arguments(self) -> tuple[tuple, tuple]:
+        """What `forward` and `update` are given."""
         p, m, v = self._parameters
-        arguments = (
+        return (
             (p, self._between, self._losses, self._data, self._order, self._state, self._counters,
              np.uint64(self._begun.seed)),
             (p, m, v, self._between, self._losses, self._history, self._data, self._order,
              self._corrected, self._state, self._counters),
         )  # fmt: skip
-        for its, given in zip(self._launches, arguments, strict=True):
-            its.kernel[its.blocks, its.threads, stream, its.shared](*given)
+
+    def _ready(self, its: Launch, given: tuple, *attributes: Attribute) -> Any:
+        """A launch, ready to be called with a stream's handle and no addresses."""
+        allow_shared(its.kernel, its.types, its.shared)
+        configured = its.kernel[its.blocks, its.threads, 0, its.shared]
+        if self._alone:
+            return Packed(configured, given, 0, attributes)
+        return lambda stream, addresses: configured(*given)
+
+    def _forward(self, ways: dict[str, Forward]) -> Any:
+        """The first launch, whose blocks wait for each other: here the driver is asked for that."""
+        given, plain, near = self._arguments[0], ways["counters"], ways["cluster"]
+        if not self._alone:
+            return self._ready(ways["grid"], given)
+        if tuple(cuda.get_current_device().compute_capability) >= (9, 0):
+            found = self._ready(near, given, Attribute.cluster(near.members))
+            if found.clusters() >= near.groups:
+                return found
+        return self._ready(plain, given, Attribute.all_at_once())
 
     def _queue(self, steps: int) -> None:
         """Queue steps of one epoch: in graphs of many, where CuPy works; the rest one by one."""
@@ -156,15 +178,18 @@ class FusedTrainer:
             while steps >= size:
                 if size not in self._graphs:
                     origin = module.cuda.Stream(non_blocking=True)
-                    stream = cuda.external_stream(origin.ptr)
                     self._graphs[size], _ = captured(
                         origin,
-                        lambda: [self._launch(stream) for _ in range(size)],  # noqa: B023
+                        lambda: self._launch(origin.ptr, size),  # noqa: B023
                     )
                 self._graphs[size].launch(module.cuda.Stream.null)
                 steps -= size
+        self._launch(0, steps)
+
+    def _launch(self, stream: int, steps: int) -> None:
         for _ in range(steps):
-            self._launch(0)
+            for launch in self._launches:
+                launch(stream, ())
 
     def _fetch(self) -> None:
         """Read the losses that are not yet read."""

@@ -5,7 +5,8 @@ has to be done quickly, and what takes long is to wait for memory. Hence:
 
 - the warps of a block share the tile's depth: each multiplies all of the tile, 16 deep at a time;
 - a lane loads four neighbours at once, straight into the registers that tensor cores take, and
-  those of the second factor, which a layer's weights are, before it has to wait for the first;
+  those of the second factor, which a layer's weights are, for many rounds before it has to wait for
+  the first;
 - at the end the warps' sums meet in shared memory.
 
 Which of its 16 neighbours along the depth a lane has is of no account, as long as both factors
@@ -27,12 +28,25 @@ from dataclasses import dataclass
 from numba import float32, int32
 
 from course.backend import cuda
-from course.kernels.intrinsics import load, load2, load4, mma_tf32, round_tf32, store2, store4
+from course.kernels.intrinsics import load, load2, load4, mma_tf32, store2, store4
 
 PRECISIONS = ("tf32x3", "tf32", "float32")
 ONE, ZERO = float32(1), float32(0)
+HIGHER = float32(2**13 + 1)  # TF32 has 13 bits of fraction fewer than float32
 DEEP = 16  # along the depth, of one round of a warp
 FULL = 0xFFFFFFFF
+
+
+@cuda.jit(device=True)
+def in_two(value):
+    """Its nearest number of TF32, below 4e34, and the rest, by four operations of float32.
+
+    Rounding by the instruction for it takes a Hopper GPU five.
+    Source: Dekker, "A floating-point technique for extending the available precision", 1971.
+    """
+    scaled = HIGHER * value
+    upper = scaled - (scaled - value)
+    return upper, value - upper
 
 
 @cuda.jit(device=True)
@@ -63,7 +77,7 @@ class Tile:
     Attributes
     ----------
     fetch : device function of (B, b0, column, b)
-        Begins to load what the first round wants of the second factor. b is of the shape `room`.
+        Begins to load what the first rounds want of the second factor. b is of the shape `room`.
     multiply : device function of (shared, A, a0, B, b0, row, column, b)
         Leaves the warps' sums of the tile that begins there in shared memory. A and B are flat
         arrays, of which the matrices begin at a0 and b0.
@@ -73,7 +87,7 @@ class Tile:
         Rows and columns.
     numbers : int
         Of float32 in shared memory.
-    room : (int, int)
+    room : (int, int, int)
     """
 
     fetch: Callable
@@ -82,7 +96,7 @@ class Tile:
     high: int
     wide: int
     numbers: int
-    room: tuple[int, int]
+    room: tuple[int, int, int]
 
 
 def _row_at(lead: int) -> Callable:
@@ -100,7 +114,8 @@ def _row_found(places, row):
 
 def tile_of(
     layout: str, rows: int, columns: int, depth: int, leads: tuple[int, int], precision: str, *,
-    warps: int, fragments: tuple[int, int], halves: int = 0, exact: str = "", places: str = "",
+    warps: int, fragments: tuple[int, int], ahead: int = 1, beside: tuple[int, int] = (1, 1),
+    halves: int = 0, exact: str = "", places: str = "",
 ) -> Tile:  # fmt: skip
     """A tile of a product (rows, columns) of that depth; all three multiples of four.
 
@@ -111,9 +126,13 @@ def tile_of(
     leads : (int, int)
         Elements from one row of a factor to its next.
     warps : int
-        Of a block: they share the depth.
+        That share the depth.
     fragments : (int, int)
-        Of the tile, 16 rows and 8 columns each. In "tn" (2, 4); in "nn" 2 or 4 wide.
+        Of a warp, 16 rows and 8 columns each. In "tn" (2, 4); in "nn" 2 or 4 wide.
+    ahead : int
+        Rounds of which `fetch` loads the second factor.
+    beside : (int, int)
+        Warps, or groups of those that share the depth, that lie below and beside each other.
     halves : int
         The second half of the tile's columns lies so many columns behind the first, in "nt".
     exact : str
@@ -124,16 +143,25 @@ def tile_of(
     """
     down, across = fragments
     high, wide = 16 * down, 8 * across
-    pitch = wide + 4
-    part = high * pitch
+    all_high, all_wide = high * beside[0], wide * beside[1]
     upright_a, upright_b = layout == "tn", layout != "nt"
     four_wide = across == 4
+    # rows of the sums so far apart that what a warp stores at once lies in different banks
+    pitch = all_wide
+    if layout == "nt" and all_wide % 32 not in (8, 24):
+        pitch += 8
+    elif layout == "nn" and four_wide:
+        pitch += 4
+    part = all_high * pitch
     lead_a, lead_b = leads
     each = DEEP * warps
+    rounds = min(ahead, -(-depth // each))
+    more = rounds * each < depth
     ragged = depth % DEEP != 0
     split_a = precision == "tf32x3" and exact != "a"
     split_b = precision == "tf32x3" and exact != "b"
     plain = precision == "float32"
+    whole_a, whole_b = plain or exact == "a", plain or exact == "b"
     mma = mma_plain if plain else mma_tf32
     half_across = across // 2 if halves else across
 
@@ -146,7 +174,7 @@ def tile_of(
         return lane // int32(4), lane % int32(4)
 
     @cuda.jit(device=True)
-    def bring_b(B, b0, column, start, b):
+    def bring_b(B, b0, column, start, b, slot):
         """A lane's numbers of the second factor, of 16 products from `start` on."""
         g, q = lane_of()
         k = min(int32(start + 4 * q), int32(depth - 4)) if ragged else int32(start + 4 * q)
@@ -156,11 +184,11 @@ def tile_of(
                 if four_wide:
                     four = load4(B, at + min(int32(column + 4 * g), int32(columns - 4)))
                     for n in range(4):
-                        b[n, e] = float32(four[n])
+                        b[slot, n, e] = float32(four[n])
                 else:
                     two = load2(B, at + min(int32(column + 2 * g), int32(columns - 2)))
                     for n in range(2):
-                        b[n, e] = float32(two[n])
+                        b[slot, n, e] = float32(two[n])
         else:
             for n in range(across):
                 c = int32(column + 8 * (n % half_across) + g)
@@ -168,10 +196,10 @@ def tile_of(
                     c = min(c, int32(halves - 1)) + n // half_across * halves
                 four = load4(B, place_b(b0, min(c, int32(columns - 1))) + k)
                 for e in range(4):
-                    b[n, e] = float32(four[e])
+                    b[slot, n, e] = float32(four[e])
 
     @cuda.jit(device=True)
-    def bring_a(A, a0, row, start, a):
+    def bring_a(A, a0, row, start, a, slot):
         """The same of the first; behind the depth's end 0."""
         g, q = lane_of()
         wanted = int32(start + 4 * q)
@@ -180,45 +208,44 @@ def tile_of(
             r = min(int32(row + 4 * g), int32(rows - 4))
             for e in range(4):
                 four = load4(A, place_a(a0, k + e) + r)
-                a[0, 0, e], a[0, 1, e] = float32(four[0]), float32(four[1])
-                a[1, 0, e], a[1, 1, e] = float32(four[2]), float32(four[3])
+                a[slot, 0, 0, e], a[slot, 0, 1, e] = float32(four[0]), float32(four[1])
+                a[slot, 1, 0, e], a[slot, 1, 1, e] = float32(four[2]), float32(four[3])
         else:
             for m in range(down):
                 for h in range(2):
                     r = min(int32(row + 16 * m + 8 * h + g), int32(rows - 1))
                     four = load4(A, place_a(a0, r) + k)
                     for e in range(4):
-                        a[m, h, e] = float32(four[e])
+                        a[slot, m, h, e] = float32(four[e])
         if ragged and wanted >= depth:
             for m in range(down):
                 for h in range(2):
                     for e in range(4):
-                        a[m, h, e] = ZERO
+                        a[slot, m, h, e] = ZERO
 
     @cuda.jit(device=True)
-    def add(a, b, total):
+    def add(a, b, total, slot):
         """Multiply what is there, 16 deep, and add it to the sums."""
+        upper_a = cuda.local.array((down, 2, 4), float32)
+        upper_b = cuda.local.array((across, 4), float32)
         rest_a = cuda.local.array((down, 2, 4), float32)
         rest_b = cuda.local.array((across, 4), float32)
-        if not plain:
-            for m in range(down):
-                for h in range(2):
-                    for e in range(4):
-                        value = a[m, h, e]
-                        a[m, h, e] = round_tf32(value)
-                        rest_a[m, h, e] = value - a[m, h, e]
-            for n in range(across):
+        for m in range(down):
+            for h in range(2):
                 for e in range(4):
-                    value = b[n, e]
-                    b[n, e] = round_tf32(value)
-                    rest_b[n, e] = value - b[n, e]
+                    value = a[slot, m, h, e]
+                    upper_a[m, h, e], rest_a[m, h, e] = (value, ZERO) if whole_a else in_two(value)
+        for n in range(across):
+            for e in range(4):
+                value = b[slot, n, e]
+                upper_b[n, e], rest_b[n, e] = (value, ZERO) if whole_b else in_two(value)
         for m in range(down):
             for n in range(across):
                 c = ZERO, ZERO, ZERO, ZERO
                 for p in range(2):
                     i, j = 2 * p, 2 * p + 1
-                    a4 = a[m, 0, i], a[m, 1, i], a[m, 0, j], a[m, 1, j]
-                    b2 = b[n, i], b[n, j]
+                    a4 = upper_a[m, 0, i], upper_a[m, 1, i], upper_a[m, 0, j], upper_a[m, 1, j]
+                    b2 = upper_b[n, i], upper_b[n, j]
                     if split_a:
                         rest = rest_a[m, 0, i], rest_a[m, 1, i], rest_a[m, 0, j], rest_a[m, 1, j]
                         c = mma(c, rest, b2)
@@ -228,33 +255,81 @@ def tile_of(
                 for e in range(4):
                     total[m, n, e] += c[e]
 
+    # each of the first rounds is a function of its own, so that its registers have fixed numbers
+
+    def first_rounds(n: int) -> tuple[Callable, Callable, Callable]:
+        """Device functions, of the rounds from n on: load b, load a, multiply."""
+        if n == rounds:
+
+            @cuda.jit(device=True)
+            def no_load(factor, begin, place, start, to):
+                pass
+
+            @cuda.jit(device=True)
+            def no_products(start, a, b, total):
+                pass
+
+            return no_load, no_load, no_products
+        all_have_it = (n * warps + warps - 1) * DEEP < depth
+        later_b, later_a, later = first_rounds(n + 1)
+
+        @cuda.jit(device=True)
+        def load_b(B, b0, column, start, b):
+            if all_have_it or start < depth:  # the same for the whole warp
+                bring_b(B, b0, column, start, b, n)
+            later_b(B, b0, column, int32(start + each), b)
+
+        @cuda.jit(device=True)
+        def load_a(A, a0, row, start, a):
+            if all_have_it or start < depth:
+                bring_a(A, a0, row, start, a, n)
+            later_a(A, a0, row, int32(start + each), a)
+
+        @cuda.jit(device=True)
+        def products(start, a, b, total):
+            if all_have_it or start < depth:
+                add(a, b, total, n)
+            later(int32(start + each), a, b, total)
+
+        return load_b, load_a, products
+
+    all_b, all_a, all_products = first_rounds(0)
+    BESIDE = beside[1]
+
+    @cuda.jit(device=True)
+    def whose():
+        """Where this thread's warp begins: down and across in the tile, in the depth; its part."""
+        warp = int32(cuda.threadIdx.x) // int32(32)
+        share, at = warp % int32(warps), warp // int32(warps)
+        i, j = at // int32(BESIDE), at % int32(BESIDE)
+        return i * int32(high), j * int32(wide), share * int32(DEEP), share
+
     @cuda.jit(device=True)
     def fetch(B, b0, column, b):
-        start = int32(cuda.threadIdx.x) // int32(32) * int32(DEEP)
-        if start < depth:  # the same for the whole warp
-            bring_b(B, b0, column, start, b)
+        _, more_across, start, _ = whose()
+        all_b(B, b0, column + more_across, start, b)
 
     @cuda.jit(device=True)
     def multiply(shared, A, a0, B, b0, row, column, b):
-        a = cuda.local.array((down, 2, 4), float32)
+        a = cuda.local.array((rounds, down, 2, 4), float32)
         total = cuda.local.array((down, across, 4), float32)
         g, q = lane_of()
-        warp = int32(cuda.threadIdx.x) // int32(32)
+        more_down, more_across, start, share = whose()
         for m in range(down):
             for n in range(across):
                 for e in range(4):
                     total[m, n, e] = ZERO
-        start = warp * int32(DEEP)
-        if start < depth:
-            bring_a(A, a0, row, start, a)
-        while start < depth:
-            add(a, b, total)
-            start += int32(each)
-            if start < depth:
-                bring_b(B, b0, column, start, b)
-                bring_a(A, a0, row, start, a)
+        all_a(A, a0, row + more_down, start, a)
+        all_products(start, a, b, total)
+        if more:
+            start += int32(rounds * each)
+            while start < depth:
+                bring_b(B, b0, column + more_across, start, b, 0)
+                bring_a(A, a0, row + more_down, start, a, 0)
+                add(a, b, total, 0)
+                start += int32(each)
         cuda.syncthreads()  # whoever still reads what lay here is done
-        base = warp * int32(part)
+        base = share * int32(part) + more_down * int32(pitch) + more_across
         for m in range(down):
             for h in range(2):
                 r = 4 * g + 2 * m + h if upright_a else 16 * m + 8 * h + g
@@ -264,10 +339,21 @@ def tile_of(
                         pair = total[m, n, 2 * h], total[m, n, 2 * h + 1]
                         store2(shared, at + 8 * n + 2 * q, pair)
                 elif four_wide:
-                    for c in range(2):
-                        i = 2 * h + c
-                        four = total[m, 0, i], total[m, 1, i], total[m, 2, i], total[m, 3, i]
-                        store4(shared, at + 8 * q + 4 * c, four)
+                    i, j = 2 * h, 2 * h + 1
+                    one = total[m, 0, i], total[m, 1, i], total[m, 2, i], total[m, 3, i]
+                    two = total[m, 0, j], total[m, 1, j], total[m, 2, j], total[m, 3, j]
+                    at += 8 * q
+                    if upright_a:  # neighbours store their halves in turns
+                        odd = g % 2 == 1
+                        first = (two[0] if odd else one[0], two[1] if odd else one[1],
+                                 two[2] if odd else one[2], two[3] if odd else one[3])  # fmt: skip
+                        other = (one[0] if odd else two[0], one[1] if odd else two[1],
+                                 one[2] if odd else two[2], one[3] if odd else two[3])  # fmt: skip
+                        store4(shared, at + 4 * (g % 2), first)
+                        store4(shared, at + 4 - 4 * (g % 2), other)
+                    else:
+                        store4(shared, at, one)
+                        store4(shared, at + 4, two)
                 else:
                     four = (total[m, 0, 2 * h], total[m, 1, 2 * h],
                             total[m, 0, 2 * h + 1], total[m, 1, 2 * h + 1])  # fmt: skip
@@ -279,8 +365,8 @@ def tile_of(
         at = row * int32(pitch) + column
         w, x, y, z = load4(shared, at)
         for n in range(1, warps):
-            more = load4(shared, at + n * part)
-            w, x, y, z = w + more[0], x + more[1], y + more[2], z + more[3]
+            of = load4(shared, at + n * part)
+            w, x, y, z = w + of[0], x + of[1], y + of[2], z + of[3]
         return w, x, y, z
 
-    return Tile(fetch, multiply, four, high, wide, warps * part, (across, 4))
+    return Tile(fetch, multiply, four, all_high, all_wide, warps * part, (rounds, across, 4))

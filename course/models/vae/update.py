@@ -20,7 +20,10 @@ from course.models.vae.shape import VAEShape
 from course.models.vae.tiles import tile_of
 
 ZERO = float32(0)
-WARPS = 8  # of a block; each takes its share of the batch
+WARPS = 8  # of a block
+BESIDE = 2, 2  # of them, in a tile of 64 x 64
+SHARE = 2  # that share the batch
+THREADS = WARP * WARPS
 BIASES = 32  # that a block sums
 TYPES = f"void({F}, {F}, {F}, {F}, {F}, {F}, uint8[::1], {I4}, {F}, {I4}, {I4})"
 
@@ -37,11 +40,11 @@ def update_of(shape: VAEShape, batch: int, precision: str, partials: int, groups
     def changed(rows: int, columns: int, above: int, below: int, weights: int, scale: float,
                 **more) -> tuple[Callable, int, int]:  # fmt: skip
         """Device function: a tile of a layer's gradient by its weights, and Adam's step of it."""
-        t = tile_of("tn", rows, columns, B, (rows, columns), precision, warps=WARPS,
-                    fragments=(2, 4), **more)  # fmt: skip
+        t = tile_of("tn", rows, columns, B, (rows, columns), precision, warps=SHARE,
+                    fragments=(2, 4), beside=BESIDE, **more)  # fmt: skip
         fetch, multiply, four, room = t.fetch, t.multiply, t.four, t.room
         across = -(-columns // t.wide)
-        HIGH, WIDE, QUADS = t.high, t.wide, t.wide // 4
+        HIGH, WIDE, QUADS = t.high, t.wide, t.high * t.wide // 4
         factor = float32(scale)
 
         @cuda.jit(device=True, fastmath=True)
@@ -49,23 +52,21 @@ def update_of(shape: VAEShape, batch: int, precision: str, partials: int, groups
             b = cuda.local.array(room, float32)
             row, column = i // int32(across) * int32(HIGH), i % int32(across) * int32(WIDE)
             fetch(B_, b0, column, b)
-            quad = int32(cuda.threadIdx.x)
-            r, c = quad // int32(QUADS), quad % int32(QUADS) * int32(4)
-            mine = quad < HIGH * QUADS and row + r < rows and column + c < columns
-            at = int32(weights) + (row + r) * int32(columns) + column + c
-            p = m = v = ZERO, ZERO, ZERO, ZERO
-            if mine:  # under way meanwhile; another tile's weights may be changing
-                p, m, v = load4(P, at), load4(M, at), load4(V, at)
             multiply(shared, S, int32(above), B_, b0, row, column, b)
-            if mine:
-                s = four(shared, r, c)
-                p0, m0, v0 = adam_of(p[0], s[0] * factor, m[0], v[0], size, spread)
-                p1, m1, v1 = adam_of(p[1], s[1] * factor, m[1], v[1], size, spread)
-                p2, m2, v2 = adam_of(p[2], s[2] * factor, m[2], v[2], size, spread)
-                p3, m3, v3 = adam_of(p[3], s[3] * factor, m[3], v[3], size, spread)
-                store4(P, at, (p0, p1, p2, p3))
-                store4(M, at, (m0, m1, m2, m3))
-                store4(V, at, (v0, v1, v2, v3))
+            for n in range(QUADS // THREADS):
+                quad = int32(cuda.threadIdx.x) + n * int32(THREADS)
+                r, c = quad // int32(WIDE // 4), quad % int32(WIDE // 4) * int32(4)
+                if row + r < rows and column + c < columns:
+                    at = int32(weights) + (row + r) * int32(columns) + column + c
+                    p, m, v = load4(P, at), load4(M, at), load4(V, at)
+                    s = four(shared, r, c)
+                    p0, m0, v0 = adam_of(p[0], s[0] * factor, m[0], v[0], size, spread)
+                    p1, m1, v1 = adam_of(p[1], s[1] * factor, m[1], v[1], size, spread)
+                    p2, m2, v2 = adam_of(p[2], s[2] * factor, m[2], v[2], size, spread)
+                    p3, m3, v3 = adam_of(p[3], s[3] * factor, m[3], v[3], size, spread)
+                    store4(P, at, (p0, p1, p2, p3))
+                    store4(M, at, (m0, m1, m2, m3))
+                    store4(V, at, (v0, v1, v2, v3))
 
         return tile, across * -(-rows // t.high), t.numbers
 
