@@ -220,6 +220,7 @@ class Packed:
 
         Allows clusters of more than 8 blocks, which not every GPU with clusters has.
         """
+        self.go_to(0)  # the one of before may be gone
         many = ctypes.c_int()
         if driver().cuFuncSetAttribute(ctypes.c_void_p(self.kernel), 14, 1) != _SUCCESS:
             return 0  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED

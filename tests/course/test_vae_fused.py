@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 
 from course import backend, trace
+from course.backend import cuda
 from course.models.vae import fused
 from course.models.vae.data import enlarged
+from course.models.vae.forward import forward_of
 from course.models.vae.fused import FusedTrainer
 from course.models.vae.packed import Layout
 from course.models.vae.reference import NumpyTrainer, loss_and_gradients, noise
 from course.models.vae.shape import VAEShape
+from course.models.vae.update import update_of
 from course.models.vae.weights import Training, initial
 from warpsim.host import gpus
 
@@ -118,14 +121,10 @@ def test_losses_are_read_before_their_room_is_full(monkeypatch):
 def test_no_launch_has_a_race():
     shape = VAEShape(20, 40, 7)
     trainer = FusedTrainer(Training.begun(shape, batch=35), images_of(shape, 70))
-    of = trainer
-    both = (
-        (of._parameters[0], of._between, of._losses, of._data, of._order, of._state, of._counters,
-         np.uint64(3)),
-        (*of._parameters, of._between, of._losses, of._history, of._data, of._order, of._corrected,
-         of._state, of._counters),
-    )  # fmt: skip
-    for launch, given in zip(of._launches, both, strict=True):
+    at_once = int(cuda.get_current_device().MULTIPROCESSOR_COUNT)
+    forward = forward_of(shape, 35, trainer.precision, at_once, "grid")
+    update = update_of(shape, 35, trainer.precision, forward.partials, forward.groups)
+    for launch, given in zip((forward, update), trainer._arguments, strict=True):
         report = trace(
             launch.kernel, launch.blocks, launch.threads, *given, dynamic_shared=launch.shared
         )
