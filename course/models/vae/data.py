@@ -117,14 +117,18 @@ def read(path: str | os.PathLike[str], pixels: int | None = None) -> Digits:
     return Digits(images, np.frombuffer(content, np.uint8, count, split), path.name)
 
 
-def digits() -> Digits:
-    """The 1,797 images of 8 x 8 pixels that come with the course."""
-    x, labels = shipped.every()
+def digits(held_out: bool | None = None) -> Digits:
+    """The 1,797 images of 8 x 8 pixels that come with the course.
+
+    `held_out`: only every fifth, as ``course.models.digits`` holds out; False: only the others.
+    """
+    parts = {None: shipped.every, False: shipped.training, True: shipped.held_out}
+    x, labels = parts[held_out]()
     images = np.rint(x * 255).astype(np.uint8).reshape(len(x), -1)
     return Digits(images, labels.astype(np.uint8), "the course's digits, 8 x 8")
 
 
-def find(place: str | os.PathLike[str] | None = None) -> Digits:
+def find(place: str | os.PathLike[str] | None = None, held_out: bool | None = None) -> Digits:
     """The best digits that are here.
 
     Parameters
@@ -132,6 +136,9 @@ def find(place: str | os.PathLike[str] | None = None) -> Digits:
     place : path, optional
         A folder of MNIST's IDX files, a CSV of Colab's form, or a binary file. Without it that of
         the variable COURSE_MNIST; without that Colab's own; without those `digits`.
+    held_out : bool, optional
+        Of MNIST its test part, of `digits` those that no training sees; else those to train on. A
+        file is taken whole.
 
     Raises
     ------
@@ -142,10 +149,10 @@ def find(place: str | os.PathLike[str] | None = None) -> Digits:
     """
     place = place or os.environ.get(VARIABLE) or (COLAB if COLAB.is_file() else None)
     if place is None:
-        return digits()
+        return digits(held_out)
     place = Path(place)
     if place.is_dir():
-        images, labels = mnist_bytes(place, "train")
+        images, labels = mnist_bytes(place, "t10k" if held_out else "train")
         return Digits(images.reshape(len(images), -1), labels, f"MNIST in {place}")
     if not place.exists():
         raise FileNotFoundError(

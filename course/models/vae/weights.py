@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from course.files import write_whole
+from course.files import data_path, write_whole
 from course.models.vae.shape import VAEShape
 
 Weights = dict[str, np.ndarray]
@@ -151,6 +151,11 @@ def load(path: str | os.PathLike[str]) -> tuple[VAEShape, Weights]:
     shape, found = _load(Path(path))
     parts = {name: its for name, its in found.items() if name in shape.parameters}
     return shape, checked(shape, parts, str(path))
+
+
+def trained() -> tuple[VAEShape, Weights]:
+    """The weights that come with the course, of 8 x 8 digits; ``tools.train_vae`` made them."""
+    return load(data_path("models", "vae.npz"))
 
 
 def _save(path: str | os.PathLike[str], shape: VAEShape, arrays: Mapping[str, object]) -> None:
