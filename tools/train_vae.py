@@ -2,8 +2,8 @@
 
     python -m tools.train_vae [--out FILE]
 
-needs NumPy alone, and a quarter of a minute: 64 pixels to 8 numbers and back, on four of five of the
-course's 8 x 8 digits. The rate of Adam falls twice, to a quarter; all else is
+needs NumPy alone, and a quarter of a minute: 64 pixels to 8 numbers and back, on four of five of
+the 8 x 8 digits. The rate of Adam falls twice, to a quarter; all else is
 `course.models.vae.reference`. The same machine makes the same weights each time; another one may
 add in another order, and its weights differ in the last digits.
 """

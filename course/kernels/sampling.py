@@ -115,12 +115,17 @@ def _alike(**arrays: Seen) -> Result:
     return first.shape, np.float32
 
 
-def _samples(mean: Seen, log_variance: Seen, counter: Seen) -> list[Result]:
+def checked_counter(counter: Seen) -> None:
+    """Refuse what is no seed and step."""
     if counter.dtype != np.int64 or counter.shape != (2,):
         raise TypeError(
             f"counter is {counter.dtype} of the shape {counter.shape}; it must be int64, (2,): "
             "seed and step"
         )
+
+
+def _samples(mean: Seen, log_variance: Seen, counter: Seen) -> list[Result]:
+    checked_counter(counter)
     its = _alike(mean=mean, log_variance=log_variance)
     return [its, its]
 

@@ -1,0 +1,98 @@
+"""A trained VAE of the course's kernels: held to float64, in all libraries, few and many images."""
+
+import numpy as np
+import pytest
+
+from course.backend import cuda
+from course.models.vae import data, inference, reference, weights
+from course.models.vae.inference import VAE
+from course.models.vae.shape import VAEShape
+
+ODD = VAEShape(7, 5, 3)
+
+
+@pytest.fixture(scope="module")
+def vae():
+    return VAE.trained()
+
+
+@pytest.fixture(scope="module")
+def x():
+    return data.digits(held_out=True).images[:40] / np.float32(255)
+
+
+def wide(its):
+    return {name: array.astype(np.float64) for name, array in its.items()}
+
+
+def assert_near(found, exact, bound=2e-5):
+    """Sums of 128 products of float32, one after the other, twice: some 2**-24 each, relative."""
+    assert found.dtype == np.float32 and found.shape == exact.shape
+    assert np.abs(found - exact).max() <= bound * max(1, np.abs(exact).max())
+
+
+@pytest.mark.parametrize("count", [1, inference.FEW, inference.FEW + 1])
+def test_codes_and_images_are_those_of_float64(vae, x, count):
+    w, x = wide(vae.weights), x[:count]
+    mean, log_variance, _ = reference.encode(w, x.astype(np.float64))
+    for found, exact in zip(vae.encode(x), (mean, log_variance), strict=True):
+        assert_near(found, exact)
+    grey = reference.sigmoid(reference.decode(w, mean)[0])
+    assert_near(vae.decode(mean.astype(np.float32)), grey)
+    assert_near(vae.reconstruct(x), grey, 1e-4)
+
+
+@pytest.mark.parametrize("count", [2, 35])
+def test_odd_sizes_are_right_too(count):
+    made = weights.initial(ODD, 3)
+    vae, rng = VAE(ODD, made), np.random.default_rng(1)
+    x = rng.random((count, 7), np.float32)
+    mean, log_variance, _ = reference.encode(wide(made), x)
+    for found, exact in zip(vae.encode(x), (mean, log_variance), strict=True):
+        assert_near(found, exact)
+    assert_near(vae.reconstruct(x), reference.sigmoid(reference.decode(wide(made), mean)[0]))
+
+
+def test_samples_are_those_of_their_seed(vae):
+    z = reference.noise(5, vae.shape.latent, 0, 7)
+    exact = reference.sigmoid(reference.decode(wide(vae.weights), z)[0])
+    assert_near(vae.sample(5, 7), exact, 1e-4)  # a GPU's fast logarithm
+    assert np.array_equal(vae.sample(5, np.array([7, 0], np.int64)), vae.sample(5, 7))
+    assert not np.array_equal(vae.sample(5, np.array([7, 1], np.int64)), vae.sample(5, 7))
+
+
+def test_results_are_of_the_inputs_kind(vae, x):
+    mean, _ = vae.encode(cuda.to_device(x[:3]))
+    assert type(mean) is type(cuda.to_device(x)) and mean.shape == (3, 8)
+    torch = pytest.importorskip("torch")
+    there = torch.from_numpy(x[:3]).to("cuda" if torch.cuda.is_available() else "cpu")
+    rebuilt = vae.reconstruct(there)
+    assert isinstance(rebuilt, torch.Tensor) and rebuilt.device == there.device
+    assert np.array_equal(rebuilt.cpu().numpy(), vae.reconstruct(x[:3]))
+
+
+def test_no_image_comes_to_no_image(vae, x):
+    assert vae.encode(x[:0])[0].shape == (0, 8)
+    assert vae.reconstruct(x[:0]).shape == (0, 64)
+
+
+def test_what_does_not_fit_is_named(vae, x):
+    with pytest.raises(ValueError, match=r"x has the shape \(40, 32\); it must be \(n, 64\)"):
+        vae.encode(np.ascontiguousarray(x[:, :32]))
+    with pytest.raises(TypeError, match="z holds float64"):
+        vae.decode(np.zeros((1, 8)))
+    with pytest.raises(ValueError, match="count is 0"):
+        vae.sample(0)
+    with pytest.raises(TypeError, match="counter is float32"):
+        vae.sample(1, np.zeros(2, np.float32))
+    with pytest.raises(ValueError, match="code.bias"):
+        VAE(vae.shape, {n: its for n, its in vae.weights.items() if n != "code.bias"})
+
+
+def test_the_weights_that_are_shipped_rebuild_digits_that_they_never_saw(vae):
+    found = data.digits(held_out=True).images
+    assert len(found) == 360 and len(data.digits(held_out=False).images) == 1437
+    x = found / 255
+    w = wide(vae.weights)
+    rebuilt = reference.sigmoid(reference.decode(w, reference.encode(w, x)[0])[0])
+    assert ((rebuilt - x) ** 2).mean() < 0.31 * ((x - x.mean(axis=0)) ** 2).mean()
