@@ -15,6 +15,7 @@ __getattr__, __dir__, __all__ = face(
         "course.plots.style": "Picture",
         # images and their ranks
         "course.plots.image_charts": "image_grid quality_curve singular_values",
+        "course.plots.vae_charts": "loss_curve rebuilt_digits digit_grid digit_walk code_plane",
         # times
         "course.plots.time_charts": "time_bars timeline samples heat_maps curves",
         "course.plots.gantt_charts": "gantt gantts",

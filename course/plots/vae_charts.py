@@ -1,0 +1,155 @@
+"""Charts of a VAE: its loss, digits and what it makes of them, its code. Ink is dark, paper white.
+
+Images are (n, pixels) as the network has them: from 0, paper, to 1, ink; of a square.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from course.plots.image_charts import image_grid
+from course.plots.style import FONT_SIZE, SMALL, Picture, listed, style
+from warpsim.draw.palette import BLUE, FAINT, INK, PALETTE, PAPER, SKY
+
+WIDTH, CELL = 7.2, 0.68  # of a picture, and of a digit in it [inch]
+MOST_POINTS = 900  # of a plane: more hide each other
+
+
+def squares(images: np.ndarray) -> list[np.ndarray]:
+    """Rows of pixels as square images, ink dark on white paper.
+
+    Raises
+    ------
+    ValueError
+        When the number of pixels is no square: nobody says how many rows such an image has.
+    """
+    images = np.asarray(images)
+    side = math.isqrt(images.shape[-1])
+    if images.ndim != 2 or side * side != images.shape[1] or not images.size:
+        raise ValueError(
+            f"images have the shape {images.shape}; pictures are drawn of (n, pixels) with a "
+            "square number of pixels, such as 64 or 784"
+        )
+    return list(1 - np.clip(images, 0, 1).reshape(-1, side, side))
+
+
+def loss_curve(losses: Sequence[float], steps_of_an_epoch: int, first: int = 0) -> Picture:
+    """Draw the loss of each step, and each epoch's mean.
+
+    Parameters
+    ----------
+    losses : sequence of float
+        BCE + KL of an image [nats].
+    first : int
+        The number of the first of these steps: that of a training that was gone on with is not 0.
+    """
+    losses = np.asarray(losses, np.float64)
+    if not losses.size:
+        raise ValueError("there is no loss to draw: no step was done")
+    picture = Picture(WIDTH, 3.0)
+    axes = picture.add_axes((0.09, 0.16, 0.72, 0.77))
+    steps = first + np.arange(losses.size)
+    axes.plot((steps + 0.5) / steps_of_an_epoch, losses, color=SKY, linewidth=0.8)
+    epochs = np.unique(steps // steps_of_an_epoch)
+    means = [losses[steps // steps_of_an_epoch == epoch].mean() for epoch in epochs]
+    axes.plot(epochs + 0.5, means, "o-", color=BLUE, markersize=3 if len(epochs) < 40 else 0)
+    axes.set(xlabel="epoch", ylabel="BCE + KL of an image [nats]")
+    axes.set_ylim(bottom=losses.min() * 0.97, top=min(losses.max(), 2.2 * means[-1]) * 1.03)
+    axes.text(1.01, means[-1], f"mean of an epoch:\n{means[-1]:.4g} at the end",
+              color=BLUE, transform=axes.get_yaxis_transform(), fontsize=SMALL)  # fmt: skip
+    style(axes)
+    return picture.described(
+        f"The loss of {losses.size:,} steps, BCE + KL of an image: the mean of an epoch goes from "
+        f"{means[0]:.4g} to {means[-1]:.4g} nats in {len(epochs):,} epochs."
+    )
+
+
+def rebuilt_digits(images: np.ndarray, rebuilt: np.ndarray) -> Picture:
+    """Show digits, and below each what came back from its code: at most 10."""
+    pairs = squares(images)[:10], squares(rebuilt)[:10]
+    picture = image_grid(
+        [*pairs[0], *pairs[1]], columns=len(pairs[0]), row_names=["given", "rebuilt"], cell=CELL
+    )
+    error = np.mean([(one - other) ** 2 for one, other in zip(*pairs, strict=True)])
+    return picture.described(
+        f"{len(pairs[0])} digits, and below each what the network rebuilds from its code: the same "
+        f"digit, smoother; the root mean squared difference is {math.sqrt(error):.2f} of the way "
+        "from paper to ink."
+    )
+
+
+def digit_grid(images: np.ndarray, columns: int = 10, footnote: str | None = None) -> Picture:
+    """Show digits side by side, such as samples."""
+    found = squares(images)
+    picture = image_grid(found, columns=min(columns, len(found)), cell=CELL, footnote=footnote)
+    return picture.described(
+        f"{len(found)} digits that the network made from random codes; most can be read, some lie "
+        "between two digits."
+    )
+
+
+def digit_walk(images: np.ndarray, start: str = "", end: str = "") -> Picture:
+    """Show what codes on a straight line become, from one digit's code to another's."""
+    found = squares(images)
+    last = max(len(found) - 1, 1)
+    titles = [f"{n / last:.0%}" for n in range(len(found))]
+    titles[0], titles[-1] = start or titles[0], end or titles[-1]
+    picture = image_grid(found, titles, columns=len(found), cell=CELL)
+    return picture.described(
+        f"{len(found)} digits on the straight line between two codes: {start or 'one digit'} "
+        f"turns into {end or 'another'}, step by step."
+    )
+
+
+def on_a_plane(codes: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """Codes (n, latent) as points (n, 2), and what the two axes are.
+
+    Two numbers are themselves; of more it is the two principal components, on which the points lie
+    farthest apart.
+    """
+    if codes.ndim != 2 or codes.shape[1] < 2 or len(codes) < 2:
+        raise ValueError(f"codes have the shape {codes.shape}; a plane needs two of two numbers")
+    if codes.shape[1] == 2:
+        return codes, ["first number of the code", "second number of the code"]
+    centred = np.asarray(codes, np.float64) - codes.mean(axis=0)
+    _, sizes, ways = np.linalg.svd(centred, full_matrices=False)
+    shares = sizes**2 / (sizes**2).sum()
+    names = [f"principal component {n + 1} ({shares[n]:.0%} of the variance)" for n in range(2)]
+    return centred @ ways[:2].T, names
+
+
+def code_plane(codes: np.ndarray, labels: np.ndarray) -> Picture:
+    """Draw where images lie in the code, each as its digit; in a circle the mean of each digit.
+
+    Parameters
+    ----------
+    codes : ndarray, shape (n, latent)
+        Means, as a VAE's encoder gives them; of many the first 900.
+    labels : ndarray, shape (n,)
+    """
+    points, names = on_a_plane(np.asarray(codes))
+    labels, kinds = np.asarray(labels), np.unique(labels)
+    picture = Picture(WIDTH, 6.0)
+    axes = picture.add_axes((0.1, 0.09, 0.87, 0.88))
+    for number, kind in enumerate(kinds):
+        colour, of_kind = PALETTE[number % len(PALETTE)], labels == kind
+        shown = points[:MOST_POINTS][of_kind[:MOST_POINTS]]
+        axes.plot(*shown.T, linestyle="none", marker=f"${kind}$", color=colour, markersize=5)
+    for number, kind in enumerate(kinds):
+        colour, middle = PALETTE[number % len(PALETTE)], points[labels == kind].mean(axis=0)
+        frame = {"boxstyle": "circle", "facecolor": PAPER, "edgecolor": colour, "linewidth": 2}
+        axes.text(*middle, str(kind), ha="center", va="center", fontsize=FONT_SIZE + 3,
+                  color=INK, fontweight="bold", bbox=frame)  # fmt: skip
+    axes.axhline(0, color=FAINT, linewidth=0.6, zorder=0)
+    axes.axvline(0, color=FAINT, linewidth=0.6, zorder=0)
+    axes.set(xlabel=names[0], ylabel=names[1])
+    axes.set_aspect("equal", adjustable="datalim")
+    style(axes, "none")
+    return picture.described(
+        f"{min(len(points), MOST_POINTS):,} images on a plane of the code, each drawn as its "
+        f"label, across the {names[0]}, up the {names[1]}: images of one digit lie together. "
+        f"Labels: {listed(map(str, kinds), 12)}."
+    )
