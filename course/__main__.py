@@ -1,4 +1,4 @@
-"""The command line: course, or python -m course, doctor | reconstruct | bench."""
+"""The command line: course, or python -m course, doctor | reconstruct | vae | bench."""
 
 import argparse
 import os
@@ -6,6 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
+from course.models.vae import command as vae
 from course.pipeline import command as reconstructing
 from course.pipeline.stopping import INTERRUPTED, at_once, called
 
@@ -42,6 +43,7 @@ def make_parser() -> argparse.ArgumentParser:
     doctor.set_defaults(run=run_doctor)
 
     reconstructing.add(commands)
+    vae.add(commands)
 
     bench = commands.add_parser(
         "bench",
@@ -129,7 +131,10 @@ def sentence(error: Exception) -> str:
 
 def is_told(error: Exception) -> bool:
     """Whether an error's message is for the user; what was raised has been imported already."""
-    known = ("course.images.reading", "ImageError"), ("course.measure.recorded", "BadMeasurements")
+    known = (
+        ("course.images.reading", "ImageError"), ("course.measure.recorded", "BadMeasurements"),
+        ("course.models.vae.jobs", "Refused"),
+    )  # fmt: skip
     there = (getattr(sys.modules.get(module), name, UsageError) for module, name in known)
     return isinstance(error, (OSError, UsageError, *there))
 

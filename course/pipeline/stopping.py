@@ -12,6 +12,7 @@ from typing import Any
 MODULE = "python -m course"
 SILENCE = 2.0  # seconds after Ctrl-C until the user is told what is waited for
 TOGETHER = 0.5  # seconds within which one Ctrl-C and the next are one wish
+SIGNALS = "SIGINT", "SIGTERM", "SIGHUP"  # the last is not on Windows
 INTERRUPTED = 130  # what shells report for a program that Ctrl-C ended
 
 
@@ -39,7 +40,7 @@ class Stopping:
 def stoppable() -> Iterator[None]:
     """Clean up after Ctrl-C, SIGTERM and a terminal that closes, unless somebody ignores them."""
     stop, before = Stopping(), {}
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # the last is not on Windows
+    for name in SIGNALS:
         number = getattr(signal, name, None)
         if number and signal.getsignal(number) in USUAL:
             before[number] = signal.signal(number, stop)
@@ -54,6 +55,25 @@ def stoppable() -> Iterator[None]:
     finally:
         for number, handler in after.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def put_off() -> Iterator[None]:
+    """Let Ctrl-C and its like wait for the end of what must not be cut in two."""
+    seen: list[int] = []
+    numbers = [its for name in SIGNALS if (its := getattr(signal, name, None))]
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number, handler in before.items():
+        if callable(handler):
+            signal.signal(number, lambda given, frame: seen.append(given))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if callable(handler):
+                signal.signal(number, handler)
+    if seen:
+        before[seen[0]](seen[0], None)
 
 
 def called() -> str:

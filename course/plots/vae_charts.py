@@ -15,6 +15,7 @@ from course.plots.style import FONT_SIZE, SMALL, Picture, listed, style
 from warpsim.draw.palette import BLUE, FAINT, INK, PALETTE, PAPER, SKY
 
 WIDTH, CELL = 7.2, 0.68  # of a picture, and of a digit in it [inch]
+COLUMNS = 10
 MOST_POINTS = 900  # of a plane: more hide each other
 
 
@@ -36,22 +37,14 @@ def squares(images: np.ndarray) -> list[np.ndarray]:
     return list(1 - np.clip(images, 0, 1).reshape(-1, side, side))
 
 
-def loss_curve(losses: Sequence[float], steps_of_an_epoch: int, first: int = 0) -> Picture:
-    """Draw the loss of each step, and each epoch's mean.
-
-    Parameters
-    ----------
-    losses : sequence of float
-        BCE + KL of an image [nats].
-    first : int
-        The number of the first of these steps: that of a training that was gone on with is not 0.
-    """
+def loss_curve(losses: Sequence[float], steps_of_an_epoch: int) -> Picture:
+    """Draw the loss of each step, BCE + KL of an image [nats], and each epoch's mean."""
     losses = np.asarray(losses, np.float64)
     if not losses.size:
         raise ValueError("there is no loss to draw: no step was done")
     picture = Picture(WIDTH, 3.0)
     axes = picture.add_axes((0.09, 0.16, 0.72, 0.77))
-    steps = first + np.arange(losses.size)
+    steps = np.arange(losses.size)
     axes.plot((steps + 0.5) / steps_of_an_epoch, losses, color=SKY, linewidth=0.8)
     epochs = np.unique(steps // steps_of_an_epoch)
     means = [losses[steps // steps_of_an_epoch == epoch].mean() for epoch in epochs]
@@ -68,20 +61,23 @@ def loss_curve(losses: Sequence[float], steps_of_an_epoch: int, first: int = 0) 
 
 
 def rebuilt_digits(images: np.ndarray, rebuilt: np.ndarray) -> Picture:
-    """Show digits, and below each what came back from its code: at most 10."""
-    pairs = squares(images)[:10], squares(rebuilt)[:10]
-    picture = image_grid(
-        [*pairs[0], *pairs[1]], columns=len(pairs[0]), row_names=["given", "rebuilt"], cell=CELL
-    )
+    """Show digits, and below each what came back from its code, ten in a row."""
+    pairs, shown = (squares(images), squares(rebuilt)), []
+    wide = min(len(images), COLUMNS)
+    for first in range(0, len(images), wide):
+        for its in pairs:
+            row = its[first : first + wide]
+            shown += row + [np.ones_like(its[0])] * (wide - len(row))
+    names = ["given", "rebuilt"] * (len(shown) // wide // 2)
+    picture = image_grid(shown, columns=wide, row_names=names, cell=CELL)
     error = np.mean([(one - other) ** 2 for one, other in zip(*pairs, strict=True)])
     return picture.described(
-        f"{len(pairs[0])} digits, and below each what the network rebuilds from its code: the same "
-        f"digit, smoother; the root mean squared difference is {math.sqrt(error):.2f} of the way "
-        "from paper to ink."
+        f"{len(images)} digits, and below each what the network rebuilds from its code; the root "
+        f"mean squared difference is {math.sqrt(error):.2f} of the way from paper to ink."
     )
 
 
-def digit_grid(images: np.ndarray, columns: int = 10, footnote: str | None = None) -> Picture:
+def digit_grid(images: np.ndarray, columns: int = COLUMNS, footnote: str | None = None) -> Picture:
     """Show digits side by side, such as samples."""
     found = squares(images)
     picture = image_grid(found, columns=min(columns, len(found)), cell=CELL, footnote=footnote)

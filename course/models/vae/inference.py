@@ -25,7 +25,7 @@ from course.kernels.arrays import Array, checked_float32, flat, in_order
 from course.models.vae.shape import VAEShape
 from course.models.vae.weights import Weights, checked, trained
 
-FEW = 32  # images: up to here a warp for each number of four images is enough
+FEW = 32  # images
 Launches = list[tuple[Callable, tuple]]
 
 

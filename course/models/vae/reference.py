@@ -106,6 +106,14 @@ def decode(w: Mapping[str, np.ndarray], z: np.ndarray) -> tuple[np.ndarray, np.n
     return hidden @ w["pixels.weight"].T + w["pixels.bias"], hidden
 
 
+def loss_terms(
+    x: np.ndarray, logits: np.ndarray, mean: np.ndarray, log_variance: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """What the loss adds up: BCE of each pixel (n, pixels), KL of each number (n, latent)."""
+    bce = np.maximum(logits, 0) - logits * x + np.log1p(np.exp(-np.abs(logits)))
+    return bce, (mean**2 + np.exp(log_variance / 2) ** 2 - 1 - log_variance) / 2
+
+
 def loss_and_gradients(
     w: Mapping[str, np.ndarray], x: np.ndarray, e: np.ndarray
 ) -> tuple[float, Weights]:
@@ -124,8 +132,7 @@ def loss_and_gradients(
     deviation = np.exp(log_variance / 2)
     z = mean + deviation * e
     logits, g = decode(w, z)
-    bce = np.maximum(logits, 0) - logits * x + np.log1p(np.exp(-np.abs(logits)))
-    kl = (mean**2 + deviation**2 - 1 - log_variance) / 2
+    bce, kl = loss_terms(x, logits, mean, log_variance)
     loss = (bce.sum(dtype=np.float64) + kl.sum(dtype=np.float64)) / batch
 
     d_logits = (sigmoid(logits) - x) / batch
