@@ -4,6 +4,7 @@ import argparse
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -98,6 +99,18 @@ def test_a_training_that_is_stopped_goes_on_with_the_same_bits(own, capsys, monk
     assert ends[0].step == 9 and same(*ends)
     tables = [open(f"{name}/losses.csv").read() for name in ("cut", "whole")]
     assert tables[0] == tables[1]
+
+
+def test_the_gpus_trainer_is_taken_where_there_is_one(own, capsys, monkeypatch):
+    words = ["train", "--data", own, *TINY[:-2], "--epochs", 2]
+    call(capsys, *words, "--by", "numpy", "--out", "numpy")
+    monkeypatch.setattr(jobs, "backend", SimpleNamespace(gpu=lambda: "a simulated GPU"))
+    status, out, err = call(capsys, *words, "--precision", "float32")
+    assert status == 0 and "6 steps of 30 images by a simulated GPU" in out, err
+    tables = [
+        np.loadtxt(f"{name}/losses.csv", delimiter=",", skiprows=2) for name in ("numpy", "vae")
+    ]
+    assert np.allclose(*tables, rtol=1e-4)
 
 
 def test_losses_beyond_the_training_are_passed_over(own, tmp_path, capsys):
