@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 
 from course.plots.image_charts import image_grid
 from course.plots.style import FONT_SIZE, SMALL, Picture, listed, style
@@ -20,13 +21,7 @@ MOST_POINTS = 900  # of a plane: more hide each other
 
 
 def squares(images: np.ndarray) -> list[np.ndarray]:
-    """Rows of pixels as square images, ink dark on white paper.
-
-    Raises
-    ------
-    ValueError
-        When the number of pixels is no square: nobody says how many rows such an image has.
-    """
+    """Rows of pixels as square images; ValueError where their number is no square."""
     images = np.asarray(images)
     side = math.isqrt(images.shape[-1])
     if images.ndim != 2 or side * side != images.shape[1] or not images.size:
@@ -50,6 +45,7 @@ def loss_curve(losses: Sequence[float], steps_of_an_epoch: int) -> Picture:
     means = [losses[steps // steps_of_an_epoch == epoch].mean() for epoch in epochs]
     axes.plot(epochs + 0.5, means, "o-", color=BLUE, markersize=3 if len(epochs) < 40 else 0)
     axes.set(xlabel="epoch", ylabel="BCE + KL of an image [nats]")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylim(bottom=losses.min() * 0.97, top=min(losses.max(), 2.2 * means[-1]) * 1.03)
     axes.text(1.01, means[-1], f"mean of an epoch:\n{means[-1]:.4g} at the end",
               color=BLUE, transform=axes.get_yaxis_transform(), fontsize=SMALL)  # fmt: skip
@@ -87,25 +83,19 @@ def digit_grid(images: np.ndarray, columns: int = COLUMNS, footnote: str | None 
     )
 
 
-def digit_walk(images: np.ndarray, start: str = "", end: str = "") -> Picture:
+def digit_walk(images: np.ndarray, start: str, end: str) -> Picture:
     """Show what codes on a straight line become, from one digit's code to another's."""
     found = squares(images)
-    last = max(len(found) - 1, 1)
-    titles = [f"{n / last:.0%}" for n in range(len(found))]
-    titles[0], titles[-1] = start or titles[0], end or titles[-1]
-    picture = image_grid(found, titles, columns=len(found), cell=CELL)
+    between = [f"{n / (len(found) - 1):.0%}" for n in range(1, len(found) - 1)]
+    picture = image_grid(found, [start, *between, end], columns=len(found), cell=CELL)
     return picture.described(
-        f"{len(found)} digits on the straight line between two codes: {start or 'one digit'} "
-        f"turns into {end or 'another'}, step by step."
+        f"{len(found)} digits on the straight line between two codes: {start} turns into {end}, "
+        "step by step."
     )
 
 
 def on_a_plane(codes: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """Codes (n, latent) as points (n, 2), and what the two axes are.
-
-    Two numbers are themselves; of more it is the two principal components, on which the points lie
-    farthest apart.
-    """
+    """Codes (n, latent) as points (n, 2), of many numbers by principal components; the axes."""
     if codes.ndim != 2 or codes.shape[1] < 2 or len(codes) < 2:
         raise ValueError(f"codes have the shape {codes.shape}; a plane needs two of two numbers")
     if codes.shape[1] == 2:
@@ -118,27 +108,22 @@ def on_a_plane(codes: np.ndarray) -> tuple[np.ndarray, list[str]]:
 
 
 def code_plane(codes: np.ndarray, labels: np.ndarray) -> Picture:
-    """Draw where images lie in the code, each as its digit; in a circle the mean of each digit.
+    """Draw images, at most 900, as their labels where their codes lie (n, latent): the means.
 
-    Parameters
-    ----------
-    codes : ndarray, shape (n, latent)
-        Means, as a VAE's encoder gives them; of many the first 900.
-    labels : ndarray, shape (n,)
+    In a circle the mean of each label. Of more than two numbers it is the plane on which the codes
+    lie farthest apart.
     """
     points, names = on_a_plane(np.asarray(codes))
     labels, kinds = np.asarray(labels), np.unique(labels)
     picture = Picture(WIDTH, 6.0)
     axes = picture.add_axes((0.1, 0.09, 0.87, 0.88))
     for number, kind in enumerate(kinds):
-        colour, of_kind = PALETTE[number % len(PALETTE)], labels == kind
-        shown = points[:MOST_POINTS][of_kind[:MOST_POINTS]]
-        axes.plot(*shown.T, linestyle="none", marker=f"${kind}$", color=colour, markersize=5)
-    for number, kind in enumerate(kinds):
-        colour, middle = PALETTE[number % len(PALETTE)], points[labels == kind].mean(axis=0)
+        colour, its = PALETTE[number % len(PALETTE)], labels == kind
+        look = {"linestyle": "none", "marker": f"${kind}$", "color": colour, "markersize": 5}
+        axes.plot(*points[:MOST_POINTS][its[:MOST_POINTS]].T, **look)
         frame = {"boxstyle": "circle", "facecolor": PAPER, "edgecolor": colour, "linewidth": 2}
-        axes.text(*middle, str(kind), ha="center", va="center", fontsize=FONT_SIZE + 3,
-                  color=INK, fontweight="bold", bbox=frame)  # fmt: skip
+        look = {"ha": "center", "va": "center", "fontsize": FONT_SIZE + 3, "fontweight": "bold"}
+        axes.text(*points[its].mean(axis=0), str(kind), color=INK, bbox=frame, zorder=5, **look)
     axes.axhline(0, color=FAINT, linewidth=0.6, zorder=0)
     axes.axvline(0, color=FAINT, linewidth=0.6, zorder=0)
     axes.set(xlabel=names[0], ylabel=names[1])

@@ -30,23 +30,14 @@ Launches = list[tuple[Callable, tuple]]
 
 
 class VAE:
-    """A VAE with its weights on the GPU (or the simulated one).
-
-    Parameters
-    ----------
-    shape : VAEShape
-    weights : dict of str to ndarray
-        As `course.models.vae.weights.load` gives both.
-    """
+    """A VAE on the GPU (or the simulated one); `load` of `weights` gives what it is made of."""
 
     def __init__(self, shape: VAEShape, weights: Weights):
         self.shape, self.weights = shape, checked(shape, weights)
         self._there = {name: cuda.to_device(its) for name, its in self.weights.items()}
         for name in ("code.weight", "code.bias"):
-            halves = np.split(self.weights[name], 2)
-            self._there |= dict(
-                zip((f"mean {name}", f"spread {name}"), map(cuda.to_device, halves))
-            )
+            for half, its in zip(("mean", "spread"), np.split(self.weights[name], 2)):
+                self._there[f"{half} {name}"] = cuda.to_device(its)
         self._device = cuda.get_current_device().id
         self._encode = Door("encode", ("x",), self._codes, self._to_codes)
         self._decode = Door("decode", ("z",), self._images, self._to_images)
@@ -72,12 +63,8 @@ class VAE:
     def sample(self, count: int, counter: int | Array = 0, stream: Stream = None) -> Array:
         """Images (count, pixels) of codes that are drawn from the standard normal distribution.
 
-        Parameters
-        ----------
-        count : int
-            At least 1.
-        counter : int or array, shape (2,), int64
-            A seed, then the images are NumPy's; or seed and step, then they are of its kind.
+        `counter` is a seed, and the images are NumPy's; or an array of int64, seed and step, as
+        `reparameterise` takes it, and they are of its kind.
         """
         if isinstance(counter, int):
             counter = np.array([counter, 0], np.int64)
