@@ -1,21 +1,22 @@
-"""Launches of a VAE's training step, counted by the simulator: how many, and the bytes of each."""
+"""Launches of a VAE's training step, counted by the simulator: the bytes of each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import numpy as np
 
 from course.backend import cuda
 from course.models.vae.forward import forward_of
 from course.models.vae.fused import FusedTrainer
 from course.models.vae.update import update_of
+from course.models.vae.weights import Training
+from lessons.lesson16.layered import LayeredTrainer
 from warpsim import trace
 
 
-def bytes_of_launches(launches: Iterable[tuple[Any, tuple]]) -> list[int]:
-    """Bytes of device memory that each launch touches, each once, of a `LayeredTrainer`'s."""
+def bytes_of_layered(begun: Training, images: np.ndarray) -> list[int]:
+    """Bytes of device memory that each launch of a step touches, each once: `LayeredTrainer`'s."""
     found = []
-    for launch, arguments in launches:
+    for launch, arguments in LayeredTrainer(begun, images).launches:
         if hasattr(launch, "dispatcher"):  # of numba.cuda
             kernel, grid, block = launch.dispatcher, launch.griddim, launch.blockdim
         else:
@@ -24,12 +25,13 @@ def bytes_of_launches(launches: Iterable[tuple[Any, tuple]]) -> list[int]:
     return found
 
 
-def bytes_of_fused(trainer: FusedTrainer) -> list[int]:
-    """The same of the two launches of a fused step; blocks meet by a barrier of the grid."""
-    of = trainer.training()
+def bytes_of_fused(begun: Training, images: np.ndarray) -> list[int]:
+    """The same of `FusedTrainer`'s two launches; blocks meet at a barrier of the grid."""
+    trainer = FusedTrainer(begun, images, "float32")
+    of = begun.shape, begun.batch, trainer.precision
     at_once = int(cuda.get_current_device().MULTIPROCESSOR_COUNT)
-    forward = forward_of(of.shape, of.batch, trainer.precision, at_once, "grid")
-    update = update_of(of.shape, of.batch, trainer.precision, forward.partials, forward.groups)
+    forward = forward_of(*of, at_once, "grid")
+    update = update_of(*of, forward.partials, forward.groups)
     return [
         trace(
             its.kernel, its.blocks, its.threads, *arguments, dynamic_shared=its.shared

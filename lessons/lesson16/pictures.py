@@ -87,16 +87,32 @@ def of_products(figures: Sequence[Figure], shape: str = LARGEST) -> Picture:
 
 def of_kernels(figures: Sequence[Figure]) -> Picture:
     """Draw the fastest way of each operation at its largest size; what computes nothing below."""
-    points = {}
-    for op in OPERATIONS:
-        ways = _largest(figures, op)
-        if ways:
-            points[op] = min(ways.values(), key=lambda its: its.median)
+    points = fastest(figures)
     for op in MOVING:
         points |= {f"{op}, {name}": its for name, its in _largest(figures, op).items()}
     roofs = roofs_in(figures)
     title = f"Kernels of a VAE at their largest sizes, {roofs.gpu}"
     return roofline(roofs, points, pipes=("float32",), title=title)
+
+
+def fastest(figures: Sequence[Figure]) -> dict[str, Figure]:
+    """The course's fastest way of each operation that computes, at its largest size."""
+    ways = {op: _largest(figures, op) for op in OPERATIONS}
+    return {
+        op: min(found.values(), key=lambda its: its.median) for op, found in ways.items() if found
+    }
+
+
+def some_points(figures: Sequence[Figure]) -> dict[str, Figure]:
+    """Four kernels that lie far apart: three that memory decides, and the largest product."""
+    points = fastest(figures)
+    products = {
+        its.variant: its
+        for its in figures
+        if (its.kernel, its.shape, its.metric) == ("matmul nn", LARGEST, "time")
+    }
+    few = {name: points[name] for name in ("leaky relu", "adam", "bce")}
+    return few | {"product, vectorised": products["vectorised"]}
 
 
 def _largest(figures: Sequence[Figure], op: str) -> dict[str, Figure]:
@@ -234,7 +250,7 @@ def epochs(times: Mapping[str, float]) -> Picture:
 
 
 def two_roofs(points: Mapping[str, Figure], right: Roofs, wrong: Roofs) -> Picture:
-    """Draw the same points below the roofs of their own GPU and, dashed, below another one's."""
+    """Draw the same points below the roofs of their GPU and, dashed, below another one's."""
     picture = Picture(7.2, 3.9)
     axes = picture.add_axes((0.09, 0.14, 0.88, 0.8))
     places = {name: its.operations / its.bytes for name, its in points.items()}

@@ -1,0 +1,1053 @@
+# %% [markdown]
+# # 16 A VAE from your own kernels
+#
+# A variational autoencoder learns digits and then draws new ones. You write what it needs,
+# forward, back and update, and make of some forty launches two.
+
+# %% [markdown]
+# ## What you will do
+#
+# - Rebuild digits from 8 numbers each, draw new ones, and walk from one digit to another.
+# - Write a loss that cannot overflow, a sample whose noise comes from a counter, and a product that
+#   ends in its bias and activation.
+# - Find the race of a weight that changes while somebody still reads it, and order the launches.
+# - Train a small VAE, stop it in the middle of an epoch, and go on with the same bits.
+# - Deepening: Adam in one kernel, tiles that padding cannot help, sums that `volatile` does not
+#   save, and a roofline below the wrong roof.
+
+# %% [markdown]
+# ## What you will learn
+#
+# - What a VAE computes, and how its gradient comes back through random numbers.
+# - What must not share a launch, and how to see that before it runs.
+# - What fusing saves in a training step: launches, and bytes between them.
+# - What a generator of random numbers costs, in bytes.
+# - How to compare what is measured with what the arithmetic allows.
+
+# %% [markdown]
+# ## What you need
+#
+# Tiles from [lesson 05](05_shared_memory.ipynb), reductions from [lesson
+# 10](10_reductions.ipynb), and fusing from [lesson 13](13_normalisation_and_fusion.ipynb). No GPU
+# is needed: the small network trains on your CPU, kernels run in the simulator, and times were
+# recorded on an NVIDIA H200. Whoever has a GPU trains on it.
+
+# %% [markdown]
+# ## How long it takes
+#
+# About 2 and a half hours.
+#
+# Core: sections 1 to 4, 6 to 8, 11 and 12, 120 minutes. Deepening: sections 5, 9, 10 and 13, 35
+# minutes.
+
+# %% [markdown]
+# ## 1 Digits from eight numbers
+#
+# <kbd>core</kbd> 10 minutes
+#
+# The course ships a small trained VAE. Its **encoder** makes 8 numbers of an image of 8 × 8
+# pixels: the **code**. Its **decoder** makes an image of a code. Here are digits that it has never
+# seen, and what comes back from their codes.
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+import math
+
+import numpy as np
+from numba import float32
+
+from course import beside, check, cuda, gpu, known_gpu, plots, predict, progress
+from course import recorded, trace
+from course.models.vae import data, reference
+from course.models.vae.inference import VAE
+from lessons.lesson16 import pictures
+
+ZERO, TILE, PITCH = float32(0), 32, 33  # for section 8
+
+vae = VAE.trained()
+unseen = data.digits(held_out=True)
+x = unseen.images / np.float32(255)
+code, _ = vae.encode(x)
+plots.rebuilt_digits(x[:10], vae.decode(code[:10]))
+
+# %% [markdown]
+# A code lies in a space of 8 axes. What lies half-way between the codes of two digits? Compare it
+# with the plain mean of the two images.
+#
+# Take the image half-way, in either way, and look for the nearest real digit. Which of the two is
+# nearer to a real one?
+
+# %%
+predict("nearer to a real digit, half-way", "pixels", choices=("pixels", "codes"))
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+real = data.digits(held_out=False).images / np.float32(255)
+one, other = np.arange(0, 100), np.arange(100, 200)  # a hundred pairs
+ways = {
+    "pixels": (x[one] + x[other]) / 2,
+    "codes": vae.decode((code[one] + code[other]) / 2),
+}
+far = {}
+for way, images in ways.items():
+    distances = np.linalg.norm(images[:, None] - real[None], axis=2)
+    far[way] = distances.min(axis=1).mean()
+    print(f"mean distance from the nearest digit, by {way:7}{far[way]:.1f}")
+predict.answer("nearer to a real digit, half-way", min(far, key=far.get), how="found")
+
+first, last = (int(np.flatnonzero(unseen.labels == digit)[2]) for digit in (0, 4))
+path = np.linspace(code[first], code[last], 9, dtype=np.float32)
+plots.digit_walk(vae.decode(path), "a 0", "a 4")
+
+# %% [markdown]
+# Half-way between two images lie both, one over the other. Half-way between two codes lies one
+# shape, which turns from the one into the other. So a code that is drawn at random should give a
+# digit, too: section 11 draws some. And this is how it works, with the numbers that an image has in
+# each layer:
+#
+# ```text
+# h                  = leaky(x W1' + b1)
+# mean, log variance = h W2' + b2
+# z                  = mean + exp(log variance / 2) e      e: normal noise
+# g                  = leaky(z W3' + b3)
+# logits             = g W4' + b4
+# ```
+#
+# leaky(v) is v above 0, and v / 5 below: **LeakyReLU**. A logit l becomes a grey level by
+# sigmoid(l) = 1 / (1 + exp(-l)). The code is a cloud around its mean, and z a point in it. That is
+# what *variational* means here: the decoder must cope with all of the cloud, so what lies side by
+# side in the code looks alike.
+
+# %%
+pictures.network(vae.shape)
+
+# %% [markdown]
+# ## 2 A loss that does not overflow
+#
+# <kbd>core</kbd> 20 minutes
+#
+# The loss has two parts, both summed, then divided by the images of a batch.
+#
+# - **BCE** (binary cross-entropy) is large where a pixel x and its grey level s = sigmoid(l)
+#   differ: -x log(s) - (1 - x) log(1 - s).
+# - **KL** pulls each cloud towards the standard normal one: (mean² + variance - 1 - log variance)
+#   / 2.
+#
+# Take a white pixel, x = 0, whose logit grows: 1, 2, 3, ... From which whole logit on is BCE, as it
+# is written here, infinite in float32?
+
+# %%
+predict("first logit whose BCE is infinite", 89, within=1.2)
+
+# %%
+with np.errstate(divide="ignore"):
+    logit = np.arange(1, 120, dtype=np.float32)
+    s = 1 / (1 + np.exp(-logit))
+    bce = -np.log(1 - s)
+print("logit 10:", f"{bce[9]:.4f}", " logit 16:", f"{bce[15]:.4f}")
+predict.answer("first logit whose BCE is infinite", int(logit[np.isinf(bce)][0]), how="found")
+
+# %% [markdown]
+# exp overflows at 89. But much earlier 1 + exp(-l) rounds to 1, so s is 1 and log(1 - s) infinite.
+# At 16 the result is already wrong in its second digit. Write BCE by the **logit**, with e =
+# exp(-|l|), which is never above 1:
+#
+# ```text
+# BCE   = max(l, 0) - l x + log(1 + e)
+# slope = sigmoid(l) - x        sigmoid(l) = 1 / (1 + e) for l >= 0, else e / (1 + e)
+# ```
+#
+# The slope is BCE's derivative by the logit: where the way back begins. One e serves both.
+#
+# ### Exercise: BCE of a logit, and its slope
+#
+# Store each logit's BCE in `values`, and in `slopes` its slope times `scale`. (`scale` is 1 /
+# images.) One exponential a thread, and all in float32.
+#
+# <details><summary>Hint 1: the order</summary>
+#
+# Load logit and target. Then `e = math.exp(-abs(logit))`, the loss, the sigmoid, the slope.
+#
+# </details>
+#
+# <details><summary>Hint 2: two ways of the sigmoid</summary>
+#
+# `(float32(1) if logit >= float32(0) else e) / (float32(1) + e)`
+#
+# </details>
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def bce_of_logits(logits, targets, scale, values, slopes):
+    """Write BCE of each logit, and its slope times `scale`."""
+    ### BEGIN SOLUTION
+    i = cuda.grid(1)
+    if i < logits.size:
+        logit, x = logits[i], targets[i]
+        e = math.exp(-abs(logit))
+        values[i] = max(logit, float32(0)) - logit * x + math.log(float32(1) + e)
+        share = (float32(1) if logit >= float32(0) else e) / (float32(1) + e)
+        slopes[i] = scale * (share - x)
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("bce-of-logits", bce_of_logits)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+beside("bce-of-logits", bce_of_logits)
+
+# %% [markdown]
+# ## 3 The gradient by hand
+#
+# <kbd>core</kbd> 5 minutes
+#
+# The way back takes each step of the way forward, from the last to the first. A layer y = v W' + b,
+# with d_y coming in, has three products in all: one forward, and
+#
+# ```text
+# d_v = d_y W                     for the layer below
+# d_W = d_y' v,  d_b = sum of d_y's rows
+# ```
+#
+# And through the noise? e does not depend on any weight. For the way back it is a **constant**, and
+# z = mean + exp(log variance / 2) e an ordinary formula:
+#
+# ```text
+# d_mean         = d_z + mean / images
+# d_log variance = (d_z e exp(log variance / 2) + (variance - 1) / images) / 2
+# ```
+#
+# The second term of each is KL's. That is why z is written in this way, and called the
+# *reparameterised* sample.
+
+# %% [markdown]
+# `course/models/vae/reference.py` has all of it in NumPy, on one page; kernels are held to that.
+# Does it fit? Move one
+# parameter by h to both sides, as in [lesson 15](15_your_kernel_inside_pytorch.ipynb), and compare
+# in float64.
+
+# %%
+from course.models.vae.shape import VAEShape
+from course.models.vae.weights import initial
+
+rng = np.random.default_rng(7)
+small = VAEShape(pixels=6, hidden=5, latent=2)
+w = {name: its.astype(np.float64) for name, its in initial(small, 1).items()}
+images, e = rng.random((3, 6)), rng.standard_normal((3, 2))
+_, gradient = reference.loss_and_gradients(w, images, e)
+h = 1e-5
+for name in ("pixels.weight", "decode.bias", "code.weight", "encode.weight"):
+    place = tuple(0 for _ in w[name].shape)
+    sides = []
+    for step in (h, -h):
+        moved = {key: its.copy() for key, its in w.items()}
+        moved[name][place] += step
+        sides.append(reference.loss_and_gradients(moved, images, e)[0])
+    quotient = (sides[0] - sides[1]) / (2 * h)
+    print(f"{name:14} by hand {gradient[name][place]:9.5f}  quotient {quotient:9.5f}")
+
+# %% [markdown]
+# ## 4 The data: bytes
+#
+# <kbd>core</kbd> 5 minutes
+#
+# A binary file holds images without any library: their number (int32, lowest byte first), a byte
+# for each pixel, a byte for each label. The course reads MNIST's own IDX files, too, and uses your
+# folder of them: set COURSE_MNIST.
+#
+# A file can be cut off. Without a check labels would be taken for pixels, and training would go on,
+# a little worse. So its reader says where it ends, and what it expected:
+
+# %%
+import tempfile
+from pathlib import Path
+
+with tempfile.TemporaryDirectory() as folder:
+    file = Path(folder, "digits.bin")
+    data.write(file, unseen.images, unseen.labels)
+    content = file.read_bytes()
+    print(len(content), "bytes:", *content[:4], "are the number of images")
+    again = data.read(file)
+    print("the same images:", np.array_equal(again.images, unseen.images))
+    file.write_bytes(content[:-7])  # seven bytes are lost
+    try:
+        data.read(file)
+    except ValueError as refused:
+        print(str(refused).replace(": ", ":\n"))
+
+# %% [markdown]
+# ## 5 Kernels that you know
+#
+# <kbd>deepening</kbd> 5 minutes
+#
+# Most of a VAE was built in earlier lessons. `course/kernels/` has each kernel in steps, by name:
+#
+# | operation | from | steps |
+# |---|---|---|
+# | product | [lesson 05](05_shared_memory.ipynb) | naive, tiled, padded, vectorised |
+# | bias, LeakyReLU, both ways | [lesson 13](13_normalisation_and_fusion.ipynb) | each, wide |
+# | BCE, KL | [lesson 10](10_reductions.ipynb) | atomics, tree, unrolled, shuffles, vectorised |
+# | sums of rows, for a bias | lesson 10 | |
+# | sample, Adam | new | |
+
+# %% [markdown]
+# The product comes in three **layouts**. "nt" is the way forward, x W'. "nn" is the gradient by
+# what came in, d_y W. "tn" is the gradient by the weights, d_y' x. None of them copies a transposed
+# matrix: the tile is turned while it is filled.
+
+# %%
+from course.kernels import matmul
+
+a, b = (rng.standard_normal((48, 40), dtype=np.float32) for _ in range(2))
+square = rng.standard_normal((40, 40), dtype=np.float32)
+for layout, left, right, exact in (
+    ("nt", a, square, a @ square.T.astype(np.float64)),
+    ("nn", a, square, a @ square.astype(np.float64)),
+    ("tn", a, b, a.T @ b.astype(np.float64)),
+):
+    off = np.abs(matmul.matmul(left, right, layout, method="tiled") - exact).max()
+    print(f"{layout}: right to 1e-5: {off < 1e-5}")
+
+# %% [markdown]
+# "padded" is "tiled" with rows of 33 numbers instead of 32 ([lesson 05](05_shared_memory.ipynb)).
+# The program that this lesson follows had both, and for its layout, "nn", both took the same time.
+#
+# How many times as many wavefronts of shared memory does "tiled" need as "padded", in layout "nn",
+# and in "nt"?
+
+# %%
+predict("wavefronts, tiled / padded, nn and nt", 2, 4, within=1.1, numbers=2)
+
+
+# %%
+def wavefronts(layout, method):
+    """Wavefronts of shared memory, of a product of 64 x 64 matrices."""
+    factor = np.ones((64, 64), np.float32)
+    tile, pad = matmul.SQUARE, 1 if method == "padded" else 0
+    arguments = factor, factor, np.zeros((64, 64), np.float32)
+    report = trace(matmul.tiled(layout, pad), (64 // tile,) * 2, (tile, matmul.HIGH), *arguments)
+    both = [report.total("shared", operation) for operation in ("load", "store")]
+    print(f"{layout} {method:6} conflicts: {sum(each.conflicts for each in both):6,}")
+    return sum(each.wavefronts for each in both)
+
+
+ratios = [wavefronts(its, "tiled") / wavefronts(its, "padded") for its in ("nn", "nt")]
+ratios = tuple(round(ratio, 2) for ratio in ratios)
+predict.answer("wavefronts, tiled / padded, nn and nt", ratios, how="counted")
+
+# %% [markdown]
+# In "nn" lanes fill a tile's rows and read its rows: 32 banks, no conflict, and **nothing that
+# padding could save**. In "nt" a tile is filled down its columns, 32 words apart, one bank for all
+# lanes. There padding pays. Look for the conflict before you cure it.
+
+# %% [markdown]
+# ## 6 Noise from a counter
+#
+# <kbd>deepening</kbd> 20 minutes
+#
+# A generator of random numbers usually has a **state**, and each draw changes it. On a GPU each
+# thread needs a state of its own, in memory. Here is the sample with Numba's generator, whose state
+# has 16 bytes:
+
+
+# %%
+@cuda.jit
+def sample_by_state(mean, log_variance, states, z, noise):
+    """z = mean + deviation times noise, each thread with its own generator."""
+    i = cuda.grid(1)
+    if i < z.size:
+        e = cuda.random.xoroshiro128p_normal_float32(states, i)
+        noise[i] = e
+        z[i] = mean[i] + math.exp(float32(0.5) * log_variance[i]) * e
+
+
+# %% [markdown]
+# Mean, log variance, z and noise are 16 bytes an element. A normal number takes two draws, and each
+# draw reads the state and writes it.
+#
+# How many bytes do the threads ask for, an element, all in all?
+
+# %%
+predict("bytes an element, generator with a state", 16, exact=True)
+
+# %%
+N = 1024
+numbers = rng.standard_normal((2, N), dtype=np.float32)
+results = np.zeros((2, N), np.float32)
+states = cuda.random.create_xoroshiro128p_states(N, seed=1)
+report = trace(sample_by_state, N // 128, 128, *numbers, states, *results)
+asked = report.total("global", "load").bytes + report.total("global", "store").bytes
+predict.answer("bytes an element, generator with a state", asked // N, how="counted")
+
+# %% [markdown]
+# Five times what the formula shows. Caches serve the second draw, but 48 bytes an element reach the
+# memory: 16, and the state in and out. The program that this lesson follows counted 16, and so its
+# kernel seemed to reach a third of the bandwidth. **A kernel's bytes include its random numbers'
+# state.**
+
+# %% [markdown]
+# **Philox** has no state. It is a function, as a cipher is: (counter, seed) goes in, random bits
+# come out. The counter here is a place in z, and the step of the training. Nothing is read, nothing
+# is kept. And any grid, any GPU, NumPy, too, draws the same noise in any order.
+
+# %%
+from course.kernels import sampling
+
+by_four = N // 4 // 128
+report = trace(sampling.sample, by_four, 128, *numbers, np.array([5, 0]), *results)
+print(f"bytes touched, an element: {report.unique_bytes / N:.0f}")
+print("NumPy's", *np.round(reference.noise(1, 4, step=0, seed=5)[0], 3))
+print("kernel's", *np.round(results[1, :4].astype(np.float64), 3))
+
+# %% [markdown]
+# ### Exercise: a sample of a code, from a counter
+#
+# `normal4(group, step, seed)` gives four normal numbers: those of the places 4 group to 4 group +
+# 3. Store them in `noise`, and mean + exp(log variance / 2) noise in `z`. `counter[0]` is the seed,
+# `counter[1]` the step. The grid may be smaller than the work: thread t takes group t, then goes on
+# by all threads of the grid.
+#
+# <details><summary>Hint 1: the loop</summary>
+#
+# `for group in range(cuda.grid(1), groups, cuda.gridsize(1)):` with `(z.size + 3) // 4` groups.
+#
+# </details>
+#
+# <details><summary>Hint 2: the last group</summary>
+#
+# `four = normal4(...)`, then a loop over n from 0 to 3, and in it `if i < z.size`.
+#
+# </details>
+
+# %%
+from course.kernels.sampling import normal4
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def sample_code(mean, log_variance, counter, z, noise):
+    """Draw z from normal distributions; the same noise whatever the grid."""
+    ### BEGIN SOLUTION
+    groups = (z.size + 3) // 4
+    for group in range(cuda.grid(1), groups, cuda.gridsize(1)):
+        four = normal4(group, counter[1], counter[0])
+        for n in range(4):
+            i = 4 * group + n
+            if i < z.size:
+                noise[i] = four[n]
+                z[i] = mean[i] + math.exp(float32(0.5) * log_variance[i]) * four[n]
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("sample-code", sample_code)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+beside("sample-code", sample_code)
+
+# %% [markdown]
+# ## 7 No weight changes before its last reader
+#
+# <kbd>core</kbd> 25 minutes
+#
+# On the way back a weight is read once more, for d_v = d_y W. Then it may change. Both need d_y, so
+# why not both in one launch? Here the first blocks make d_v, a row each, and the others change W, a
+# row each. (Plain steps against the gradient, no Adam.) Each result has one thread that writes it.
+# What does the simulator find?
+
+
+# %%
+@cuda.jit
+def back_and_update(d_y, v, w, d_v, rate):
+    """Blocks make rows of d_v = d_y W; those behind them change rows of W."""
+    rows, column, total = d_v.shape[0], cuda.threadIdx.x, float32(0)
+    if cuda.blockIdx.x < rows:
+        row = cuda.blockIdx.x
+        for k in range(w.shape[0]):
+            total += d_y[row, k] * w[k, column]
+        d_v[row, column] = total
+    else:
+        k = cuda.blockIdx.x - rows
+        for row in range(rows):
+            total += d_y[row, k] * v[row, column]
+        w[k, column] -= rate * total
+
+
+# %%
+predict("back and update in one launch", "nothing", choices=("nothing", "a race"))
+
+# %%
+d_y, v, w = (rng.standard_normal(size, dtype=np.float32) for size in ((4, 3), (4, 8), (3, 8)))
+report = trace(back_and_update, 4 + 3, 8, d_y, v, w, np.zeros_like(v), np.float32(0.1))
+(race,) = report.findings
+print(race.kind, "in line", race.line, "at", race.code)
+print("block", race.where.block[0], "changes a weight that a block of d_v reads")
+predict.answer("back and update in one launch", "a race", how="found")
+
+# %% [markdown]
+# Nothing says whether a block of d_v reads W before or after it changes. On a GPU it often goes
+# well, since blocks with low numbers start first. Then it does not, once in a thousand steps, and
+# the network still learns. You would never look for it.
+#
+# A first version of the fused step had such a race, well hidden: **idle threads** at a tile's edge
+# read a weight that they had no use for, and another block was changing it. The simulator said so.
+# Whoever has no result reads nothing.
+
+# %% [markdown]
+# The cure is two launches: what comes later in a stream begins when all before it is done. A launch
+# is a point in time. So which operations may share one? In a list that is right one after the
+# other, two of them may, unless one **writes** what the other reads or writes.
+#
+# Here is a VAE's step, biases and activations inside the products, as (name, reads, writes).
+# (d_logits is the last layer, and BCE's slope.) May W4 be updated beside d_g, and beside d_code?
+# `races` launches operations side by side in the simulator, a block each.
+
+# %%
+from lessons.lesson16.toy_launches import STEP, fewest, races
+
+for work in STEP:
+    print(f"{work.name:10} reads {', '.join(work.reads):16} writes {', '.join(work.writes)}")
+by_name = {work.name: work for work in STEP}
+for neighbour in ("d_g", "d_code"):
+    found = races([by_name[neighbour], by_name["update W4"]])
+    print(f"update W4 beside {neighbour}: {found or 'no race'}")
+
+# %% [markdown]
+# ### Exercise: as few launches as the order allows
+#
+# `work` is a list of (name, reads, writes), in an order that is right. Return a list of launches,
+# each a list of names: as few launches as possible, with the results of that order.
+#
+# <details><summary>Hint 1: when two must stay apart</summary>
+#
+# `set(writes) & (set(other_reads) | set(other_writes))`, or the other way round: what one writes,
+# the other uses.
+#
+# </details>
+#
+# <details><summary>Hint 2: where it goes</summary>
+#
+# Take the operations in order. Each goes into the launch after the **last** one that holds an
+# operation from which it must stay apart.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def launches_in_order(work):
+    """Return launches, each a list of names, as few as the order of `work` allows."""
+    ### BEGIN SOLUTION
+    launches = []
+    for name, reads, writes in work:
+        after = 0
+        for number, launch in enumerate(launches, start=1):
+            for _, others_reads, others_writes in launch:
+                if set(writes) & {*others_reads, *others_writes} or set(reads) & {*others_writes}:
+                    after = number
+        if after == len(launches):
+            launches.append([])
+        launches[after].append((name, reads, writes))
+    return [[name for name, _, _ in launch] for launch in launches]
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("order-the-launches", launches_in_order)
+
+# %% [markdown]
+# Of twelve operations nine launches are left. Weights change beside the way back, each as soon as
+# its last reader is done:
+
+# %%
+pictures.launches(STEP, fewest(STEP))
+
+# %% [markdown]
+# ## 8 Fusing, down to two launches
+#
+# <kbd>core</kbd> 25 minutes
+#
+# A layer as written so far is three launches: product, bias, LeakyReLU. The hidden layer goes to
+# memory and comes back twice. But when a thread has its sum, it has it in a register. What is done
+# with it before the store is called the product's **epilogue**.
+#
+# ### Exercise: a product with its bias and LeakyReLU
+#
+# Write leaky(x weight' + bias) to `out`. The tiles are filled for you. You write the rest of a
+# round, and the epilogue: after the last round the sum gets its bias and its LeakyReLU (a fifth
+# below 0), and is stored, once.
+#
+# <details><summary>Hint 1: a round</summary>
+#
+# A barrier, then the sum over n of `x_tile[j, n] * w_tile[i, n]`, then a barrier.
+#
+# </details>
+#
+# <details><summary>Hint 2: the epilogue</summary>
+#
+# Only for threads with a result: `y = total + bias[column]`, then y or a fifth of it.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def hidden_layer(x, weight, bias, out):
+    """Write leaky(x weight' + bias), in blocks of TILE x TILE threads."""
+    x_tile = cuda.shared.array((TILE, PITCH), float32)  # [row, depth]
+    w_tile = cuda.shared.array((TILE, PITCH), float32)  # [column, depth]
+    i, j = cuda.threadIdx.x, cuda.threadIdx.y
+    column, row = cuda.grid(2)
+    unit = cuda.blockIdx.x * TILE + j  # whose weights this thread fetches
+    total = ZERO
+    for start in range(0, x.shape[1], TILE):
+        k = start + i
+        x_tile[j, i] = x[row, k] if row < x.shape[0] and k < x.shape[1] else ZERO
+        w_tile[j, i] = weight[unit, k] if unit < bias.size and k < x.shape[1] else ZERO
+        ### BEGIN SOLUTION
+        cuda.syncthreads()
+        for n in range(TILE):
+            total += x_tile[j, n] * w_tile[i, n]
+        cuda.syncthreads()
+        ### END SOLUTION
+    ### BEGIN SOLUTION
+    if row < out.shape[0] and column < out.shape[1]:
+        y = total + bias[column]
+        out[row, column] = y if y > float32(0) else float32(0.2) * y
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("product-epilogue", hidden_layer)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+beside("product-epilogue", hidden_layer)
+
+# %% [markdown]
+# The other fusion is for the way back. d_W = d_y' v is made in tiles, and Adam is a formula for
+# each element of d_W. So Adam follows **in the same tile**: no gradient of a weight is ever stored.
+#
+# And launches in a row become one where blocks can wait for each other. What an image becomes
+# depends on no other image. So a group of blocks takes 16 images all the way forward and back, and
+# only its own blocks wait for each other between layers (`course/models/vae/forward.py`). A second
+# launch updates all weights (`update.py`): when it begins, nobody reads the old ones any more.
+
+# %% [markdown]
+# Two trainers, then: `LayeredTrainer`, a launch for each operation, and `FusedTrainer`, two
+# launches a step. The first has 14 products (mean and log variance are two layers), and each bias,
+# each activation, each loss is one or two launches more.
+#
+# How many launches has its step? And how many times as many bytes does it touch, where each launch
+# counts each byte once?
+
+# %%
+predict("launches, layered; bytes, layered / fused", 20, 20, within=1.5, numbers=2)
+
+# %%
+from course.models.vae.weights import Training
+from lessons.lesson16.counting import bytes_of_fused, bytes_of_layered
+
+seen = data.digits(held_out=False).images
+begun = Training.begun(vae.shape, batch=32, seed=1, rate=2e-3)
+many, two = bytes_of_layered(begun, seen), bytes_of_fused(begun, seen)
+print(f"layered: {sum(many) / 1e6:.2f} MB in {len(many)} launches")
+print(f"fused:   {sum(two) / 1e6:.2f} MB in {len(two)} launches")
+print(f"weights and moments alone: {3 * 4 * vae.shape.count / 1e6:.2f} MB")
+found = len(many), round(sum(many) / sum(two), 1)
+predict.answer("launches, layered; bytes, layered / fused", found, how="counted")
+
+# %% [markdown]
+# Bytes fall to a third, launches to a twentieth. With a small batch and data in the L2 cache it is
+# the launches that count: each has a start, a first load, a tail. Section 12 has the times.
+
+# %% [markdown]
+# ## 9 Adam in one kernel
+#
+# <kbd>deepening</kbd> 20 minutes
+#
+# Adam keeps two **moments** for each weight: a running mean of its gradients, and one of their
+# squares. The weight goes against the first, divided by the root of the second.
+#
+# ```text
+# first  += 0.1   (g  - first)
+# second += 0.001 (g² - second)
+# w      -= rate first / (1 - 0.9^t) / (sqrt(second / (1 - 0.999^t)) + 1e-8)
+# ```
+#
+# Moments begin at 0, so after t steps they are too small, by 1 - 0.9^t and 1 - 0.999^t. Both
+# corrections are the same for all weights: compute them once a step, on the host.
+
+# %% [markdown]
+# In which type? 0.999 is no float32 number. It is rounded first, and then subtracted from 1. How
+# large is the relative error of 1 - 0.999 in float32? (A float32 number alone is off by 6e-8 at
+# most.)
+
+# %%
+predict("relative error of 1 - 0.999 in float32", 6e-8, within=3)
+
+# %%
+short = float(np.float32(1) - np.float32(0.999))
+error = abs(short - 0.001) / 0.001
+predict.answer("relative error of 1 - 0.999 in float32", float(f"{error:.1e}"), how="computed")
+
+# %% [markdown]
+# Two hundred times as much: digits cancel ([lesson 13](13_normalisation_and_fusion.ipynb)). So the
+# host does it in float64, once, and hands the kernel two float32 factors. A float64 operation in
+# the kernel would be done for each weight.
+#
+# In PyTorch without `fused=True` a step of Adam is a dozen kernels over all weights. In one kernel
+# an element moves 28 bytes: four numbers in, three out.
+
+# %% [markdown]
+# ### Exercise: a step of Adam
+#
+# Change w, first and second in place. `corrected[0]` is rate / (1 - 0.9^t), `corrected[1]` is 1 /
+# (1 - 0.999^t). The launch may have more threads than weights. All in float32.
+#
+# <details><summary>Hint: in which order</summary>
+#
+# Load g = gradient[i]. Compute the new first moment m and the new second one v in variables, change
+# w[i] by them, then store both.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def adam_step(w, gradient, first, second, corrected):
+    """Change weights and their moments by a step of Adam."""
+    ### BEGIN SOLUTION
+    i = cuda.grid(1)
+    if i < w.size:
+        g, m, v = gradient[i], first[i], second[i]
+        m += float32(0.1) * (g - m)
+        v += float32(0.001) * (g * g - v)
+        w[i] -= corrected[0] * m / (math.sqrt(v * corrected[1]) + float32(1e-8))
+        first[i], second[i] = m, v
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("adam-step", adam_step)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+beside("adam-step", adam_step)
+
+# %% [markdown]
+# ## 10 What `volatile` does not do
+#
+# <kbd>deepening</kbd> 5 minutes
+#
+# Older code sums the last 64 numbers of a block by one warp, **without any barrier**: its 32
+# threads run in step, so each has written before another reads. In C the array was declared
+# `volatile`, so that the compiler would not keep a number in a register. The program that this
+# lesson follows sums its losses so. Here it is in Python:
+
+
+# %%
+@cuda.jit
+def warp_in_step(x, out):
+    """Sum 64 numbers by one warp, trusting that its threads run in step."""
+    values = cuda.shared.array(64, float32)
+    t = cuda.threadIdx.x
+    values[t], values[t + 32] = x[t], x[t + 32]
+    values[t] += values[t + 32]
+    for half in (16, 8, 4, 2, 1):
+        if t < half:
+            values[t] += values[t + half]
+    if t == 0:
+        out[0] = values[0]
+
+
+@cuda.jit
+def warp_that_waits(x, out):
+    """The same, with the warp's own barrier after each step."""
+    values = cuda.shared.array(64, float32)
+    t = cuda.threadIdx.x
+    values[t], values[t + 32] = x[t], x[t + 32]
+    values[t] += values[t + 32]
+    cuda.syncwarp()
+    for half in (16, 8, 4, 2, 1):
+        if t < half:
+            values[t] += values[t + half]
+        cuda.syncwarp()
+    if t == 0:
+        out[0] = values[0]
+
+
+# %% [markdown]
+# What does the simulator find in the first one?
+
+# %%
+predict("a warp's sum without a barrier", "nothing", choices=("nothing", "a race"))
+
+# %%
+for kernel in (warp_in_step, warp_that_waits):
+    total = np.zeros(1, np.float32)
+    found = trace(kernel, 1, 32, np.ones(64, np.float32), total).findings
+    kinds = {f"{finding.kind} in line {finding.line}" for finding in found}
+    print(f"{kernel.py_func.__name__}: {', '.join(sorted(kinds)) or 'no finding'}")
+predict.answer("a warp's sum without a barrier", "a race", how="found")
+
+# %% [markdown]
+# Since Volta (2017) a warp's threads need not run in step: each has its own place in the program.
+# `volatile` says *do not keep it in a register*. It says nothing about **when** the other thread
+# writes. `cuda.syncwarp()` does: it waits for the warp's threads, and orders their memory. Shuffles
+# need no memory at all ([lesson 10](10_reductions.ipynb)), and are the package's way.
+
+# %% [markdown]
+# ## 11 Training
+#
+# <kbd>core</kbd> 5 minutes
+#
+# An epoch takes all images once, in a new random order, in batches of 32. Order and noise follow
+# from seed and step, so every trainer here does the same. First three steps by each, on the same
+# images:
+
+# %%
+from course.models.vae.fused import FusedTrainer
+from course.models.vae.reference import NumpyTrainer
+from lessons.lesson16.layered import LayeredTrainer
+
+for kind in (NumpyTrainer, LayeredTrainer, FusedTrainer):
+    trainer = kind(begun, seen)
+    trainer.run(3)
+    print(f"{kind.__name__:15}", *(f"{loss:8.2f}" for loss in trainer.losses))
+
+# %% [markdown]
+# The kernels' steps were simulated, and took some tenths of a second each. NumPy takes a
+# millisecond for one of a network this small. So without a GPU NumPy trains; with one the fused
+# kernels do. Two epochs:
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+Trainer = FusedTrainer if gpu() else NumpyTrainer
+trainer = Trainer(begun, seen)
+trainer.run(2 * trainer.steps_of_an_epoch)
+print(f"{trainer.step} steps by {Trainer.__name__}, on {gpu() or 'the CPU'}")
+plots.loss_curve(trainer.losses, trainer.steps_of_an_epoch)
+
+# %% [markdown]
+# Now stop in the middle of an epoch, save, load, go on. What must be in the file, besides the
+# weights? Both moments, and the step: it says where in the epoch we are, in which order, and which
+# noise comes next.
+#
+# Does a training that was stopped end in the same bits as one that was not?
+
+# %%
+predict("weights after a stop", "equal", choices=("equal", "close", "different"))
+
+# %%
+with tempfile.TemporaryDirectory() as folder:
+    file = Path(folder, "training.npz")
+    before = Trainer(begun, seen)
+    before.run(30)  # an epoch has 44 steps
+    before.training().save(file)
+    after = Trainer(Training.load(file), seen)
+after.run(trainer.step - after.step)
+ends = [its.training().weights for its in (trainer, after)]
+equal = all(np.array_equal(ends[0][name], ends[1][name]) for name in ends[0])
+predict.answer("weights after a stop", "equal" if equal else "different", how="found")
+
+# %% [markdown]
+# That takes fixed orders of all sums, and noise that follows from a counter. A generator with a
+# state would have to save the state of each thread.
+#
+# And what have two epochs learned? Above, digits drawn by your network. Below, by the one that
+# ships with the course, after 900 epochs.
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+learned = VAE(vae.shape, trainer.training().weights)
+plots.digit_grid(np.concatenate([learned.sample(10, 3), vae.sample(10, 3)]), columns=10)
+
+# %% [markdown]
+# ## 12 What an epoch takes
+#
+# <kbd>core</kbd> 5 minutes
+#
+# `python -m course vae train` trains as long as you like, on MNIST if you have it. The weights that
+# ship are the **small model's**, of 8 × 8 digits. The full size is only timed here, on the same
+# digits drawn larger: it measures speed, and nothing else. 28 × 28 pixels, 869,184 parameters, 468
+# steps of 128 images on one H200, all ways from the same weights. PyTorch has many, from plain
+# (*eager*) to compiled and captured in a CUDA graph.
+#
+# How many times as fast is the fused step as the fastest of PyTorch's, both with float32's
+# accuracy?
+
+# %%
+predict("fused against the best PyTorch, times as fast", 1, within=1.6, no_effect=1)
+
+# %%
+epochs = {
+    its.variant: its.median
+    for its in recorded("vae", metric="time", gpu="H200")
+    if its.kernel == "epoch" and its.dtype == "float32"
+}
+peers = {name: time for name, time in epochs.items() if name.startswith("torch")}
+best = min(peers, key=peers.get)
+ours = epochs["fused, 3xTF32"]
+print(f"fused {ours:.1f} ms, {best} {peers[best]:.1f} ms")
+predict.answer("fused against the best PyTorch, times as fast", round(peers[best] / ours, 1))
+pictures.epochs(epochs)
+
+# %% [markdown]
+# "fused, float32" works on plain cores, as a GPU without TF32 has them. "3xTF32" makes three
+# products on tensor cores for one ([lesson 17](17_tensor_cores.ipynb)). How exact is that? Ten
+# steps against float64, errors relative:
+
+# %%
+print("gradients' error, the worst layer's")
+for name in ("fused, 3xTF32", "fused, float32", "fused, TF32", "torch"):
+    for its in recorded("vae", metric="worst gradient", variant=name, gpu="H200"):
+        print(f"  {name:15} {its.dtype:10} {its.median:.1e}")
+
+# %% [markdown]
+# What would be the least? An epoch's products need their operations. And each step reads and writes
+# weights and moments. They fit into the L2 cache, whose bandwidth is the roof then. Either floor
+# could be reached, if nothing else took time.
+
+# %%
+from course import recorded_roofs
+
+roofs = recorded_roofs("H200")
+(epoch,) = recorded("vae", variant="fused, 3xTF32", metric="time", gpu="H200")
+by_operations = 3 * epoch.operations / roofs.rates["tensor_float32"] * 1e-9
+by_bytes = 468 * 6 * 4 * 869_184 / roofs.l2_bandwidth * 1e-6
+print(f"three products of TF32 each  {by_operations:5.1f} ms")
+print(f"weights and moments, from L2 {by_bytes:5.1f} ms")
+print(
+    f"measured                     {epoch.median:5.1f} ms, {epoch.median / 468 * 1e3:.0f} µs a step"
+)
+
+# %% [markdown]
+# Neither binds. What is left is **latency**. Nine operations must follow each other, and each
+# begins with loads that wait for the one before and ends when its last block is done. A layer of
+# 128 images is small: it gives no multiprocessor work for long. Fusing took the launches between
+# them away; the waiting for data is still there.
+
+# %% [markdown]
+# ## 13 Below the right roof
+#
+# <kbd>deepening</kbd> 5 minutes
+#
+# The same kernels, large enough to fill the GPU: products of 4,096² matrices, and all others on 67
+# million elements. The rooflines are measured on the same GPU, in the same run.
+
+# %%
+figures = recorded("vae_micro", metric=None, gpu="H200")
+pictures.of_products(figures)
+
+# %%
+pictures.of_kernels(figures)
+
+# %% [markdown]
+# The program that this lesson follows took its peaks from the data sheet of **another GPU**. What
+# does that do? Take the course's Adam, measured on the H200, and an A100's data sheet. How many
+# percent of the A100's bandwidth does it reach?
+
+# %%
+predict("Adam, percent of an A100's bandwidth", 90, within=1.3)
+
+# %%
+right, wrong = pictures.roofs_in(figures), known_gpu("A100")
+points = pictures.some_points(figures)
+adam = points["adam"].gigabytes_per_second
+for roofs in (right, wrong):
+    print(
+        f"{roofs.gpu}: {adam / roofs.bandwidth:4.0%} of {roofs.bandwidth:,.0f} GB/s, "
+        f"ridge {roofs.ridge():.1f}"
+    )
+share = round(100 * adam / wrong.bandwidth)
+predict.answer("Adam, percent of an A100's bandwidth", share, how="computed")
+
+# %%
+pictures.two_roofs(points, right, wrong)
+
+# %% [markdown]
+# What bends: each percentage, and the **ridge**, so a kernel between the two ridges changes from
+# "memory decides" to "operations decide". What stays: the points, their order, each speed-up. Here
+# it shows, since nothing can be above a roof. A roof that is too **high** does not show: all
+# kernels look slow, and somebody spends a week on one that is done.
+
+# %%
+progress(16)
+
+# %% [markdown]
+# ## What you should be able to say now
+#
+# - A VAE's code is a cloud, its loss BCE and KL; the gradient comes back through the noise, which
+#   is a constant.
+# - BCE belongs to the logit: exp(-|l|) never overflows, and serves loss and slope.
+# - Noise from a counter costs no bytes, is the same on any grid, and can be made again.
+# - What one operation writes, no other of its launch may touch: no weight changes before its last
+#   reader.
+# - Epilogues keep what a thread has in its registers: bias and LeakyReLU, or Adam.
+# - A training that can be stopped keeps weights, moments and the step.
+# - Deepening: `volatile` is no barrier; padding cures only a conflict that is there; a roof is
+#   measured on the GPU whose kernels stand below it.
+
+# %% [markdown]
+# ## Questions
+#
+# 1. Why is the log variance learned, and not the variance?
+# 2. What is d_z / d_mean, and why is that the point of writing z with noise from outside?
+# 3. A kernel draws noise with a state of 48 bytes a thread, and one number a thread. It moves 16
+#    other bytes an element. How many bytes must the memory move?
+# 4. In a fused launch block 7 has no result. It reads W[0] all the same, and throws it away. Block
+#    0 changes W[0]. Does it matter?
+# 5. Why may the update of W4 stand beside d_code, and not beside d_g?
+# 6. The fused step stores no gradient of a weight. Somebody wants to clip gradients by the norm of
+#    all of them. What does that cost?
+#
+# <details><summary>Answers</summary>
+#
+# 1. It may be any number. A variance must be above 0, and a step of Adam would not know that.
+# 2. It is 1, whatever the noise: the gradient passes as through a plain sum.
+# 3. 112: the state is read and written, 96, and the 16.
+# 4. The result does not change today. But it is a race: the language promises nothing, and a
+#    change of the compiler or of the code makes it real. Idle threads read nothing.
+# 5. d_g reads W4 and must have the old one. It is done when d_code begins, and d_code reads W3.
+# 6. The norm is known only when all gradients are: they must be stored and read again, or computed
+#    twice. One more launch, and 4 bytes more to write and to read for each weight.
+#
+# </details>
+
+# %% [markdown]
+# ## Exercises on your own
+#
+# - Train with a code of 2 numbers: `VAEShape(64, 128, 2)`. Then draw the plane of all codes,
+#   `plots.code_plane(mean, labels)`.
+# - Give KL a weight of 4 in `reference.py`, train, and look at digits and samples. Which get
+#   better, which worse?
+# - Put `sample_code` into the launch of the layer before it. Which tile needs which noise?
+# - With a GPU and MNIST: `python -m course vae train`. How far is its loss after ten epochs?
+# - With a GPU: `python -m course bench vae_micro`, and draw `pictures.of_kernels` of your own file.
+
+# %% [markdown]
+# ## Common misconceptions
+#
+# - *"The random part cannot have a gradient."* The noise has none; mean and deviation do.
+# - *"It trains, so there is no race."* A stale weight now and then looks like noise.
+# - *"Threads of a warp are in step, so they need no barrier."* Not since Volta.
+# - *"Padding is always worth it."* It cures a conflict; where none is, it only takes memory.
+# - *"Fewer launches are faster because launches cost."* In a graph they cost little. The bytes
+#   between them, and each kernel's start and tail, do.
+# - *"Random numbers cost nothing but operations."* A state is read and written in each draw.
+
+# %% [markdown]
+# ## What to read next
+#
+# - Kingma and Welling, [Auto-encoding variational Bayes](https://arxiv.org/abs/1312.6114); and
+#   their [Introduction to variational autoencoders](https://arxiv.org/abs/1906.02691).
+# - Kingma and Ba, [Adam](https://arxiv.org/abs/1412.6980).
+# - Salmon and others, [Parallel random numbers: as easy as 1, 2,
+#   3](https://www.thesalmons.org/john/random123/papers/random123sc11.pdf): Philox.
+# - NVIDIA, CUDA C++ Programming Guide, [Independent thread
+#   scheduling](https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#independent-thread-scheduling).
+# - Next in the course: [lesson 17](17_tensor_cores.ipynb), tensor cores.
