@@ -52,7 +52,7 @@ def loss_curve(losses: Sequence[float], steps_of_an_epoch: int) -> Picture:
     style(axes)
     return picture.described(
         f"The loss of {losses.size:,} steps, BCE + KL of an image: the mean of an epoch goes from "
-        f"{means[0]:.4g} to {means[-1]:.4g} nats in {len(epochs):,} epochs."
+        f"{means[0]:.4g} to {means[-1]:.4g} nats in {len(epochs):,} epoch{'s' * (len(epochs) > 1)}."
     )
 
 
@@ -78,8 +78,7 @@ def digit_grid(images: np.ndarray, columns: int = COLUMNS, footnote: str | None 
     found = squares(images)
     picture = image_grid(found, columns=min(columns, len(found)), cell=CELL, footnote=footnote)
     return picture.described(
-        f"{len(found)} digits that the network made from random codes; most can be read, some lie "
-        "between two digits."
+        f"{len(found)} images that a network made from codes, in rows of {columns}."
     )
 
 

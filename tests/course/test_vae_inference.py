@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from course.backend import cuda
+from course.files import data_path
 from course.models.vae import data, inference, reference, weights
 from course.models.vae.inference import VAE
 from course.models.vae.shape import VAEShape
+from tools import train_vae
 
 ODD = VAEShape(7, 5, 3)
 
@@ -89,10 +91,29 @@ def test_what_does_not_fit_is_named(vae, x):
         VAE(vae.shape, {n: its for n, its in vae.weights.items() if n != "code.bias"})
 
 
-def test_the_weights_that_are_shipped_rebuild_digits_that_they_never_saw(vae):
-    found = data.digits(held_out=True).images
-    assert len(found) == 360 and len(data.digits(held_out=False).images) == 1437
-    x = found / 255
-    w = wide(vae.weights)
+# --- the weights that are shipped -----------------------------------------------------------------
+
+
+def test_the_shipped_weights_loss_is_that_of_the_readme(vae):
+    parts = [data.digits(held_out=out).images for out in (False, True)]
+    assert [len(images) for images in parts] == [1437, 360] and vae.shape == train_vae.SHAPE
+    losses = [train_vae.loss(vae.weights, images) for images in parts]
+    text = " ".join(data_path("README.md").read_text(encoding="utf-8").split())
+    assert "{:.2f} of those that it saw, {:.2f} of the 360 held out".format(*losses) in text
+
+
+def test_they_rebuild_digits_that_they_never_saw(vae):
+    x, w = data.digits(held_out=True).images / 255, wide(vae.weights)
     rebuilt = reference.sigmoid(reference.decode(w, reference.encode(w, x)[0])[0])
     assert ((rebuilt - x) ** 2).mean() < 0.31 * ((x - x.mean(axis=0)) ** 2).mean()
+
+
+def test_the_tool_makes_the_same_weights_each_time(tmp_path, capsys):
+    for name in ("one.npz", "two.npz"):
+        train_vae.main(["--epochs", "2", "--out", str(tmp_path / name)])
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "two.npz").read_bytes()
+    assert "BCE + KL in nats an image: 2" in capsys.readouterr().out
+    shape, made = weights.load(tmp_path / "one.npz")
+    assert shape == train_vae.SHAPE
+    before = train_vae.loss(weights.initial(shape), data.digits(held_out=True).images)
+    assert train_vae.loss(made, data.digits(held_out=True).images) < 0.7 * before

@@ -77,7 +77,7 @@ def train(chosen: Namespace) -> None:
     epochs = trainer.step / trainer.steps_of_an_epoch
     _save(chosen.out, {"loss": vae_charts.loss_curve(run.losses, trainer.steps_of_an_epoch)})
     print(f"{done:,} steps of {training.batch} images by {by} in {seconds:.1f} s, on "
-          f"{found.source}; {where} has {epochs:.4g} epochs")  # fmt: skip
+          f"{found.source}; epochs in {where}: {epochs:.4g}")  # fmt: skip
 
 
 class Run:
