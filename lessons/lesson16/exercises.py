@@ -74,7 +74,8 @@ LessonKernel.declare(
     hints={
         "wrong-result": "With l the logit, x the target and e = exp(-|l|): the loss is max(l, 0) - "
         "l x + log(1 + e). The slope is (sigmoid(l) - x) scale, where sigmoid(l) is 1 / (1 + e) "
-        "for l >= 0, and e / (1 + e) below.",
+        "for l >= 0, and e / (1 + e) below. Where only logits far from 0 are wrong, something "
+        "overflows or rounds to 1.",
         "out-of-bounds": "The last block has threads without a logit: if i < logits.size.",
         "float64": "In your own lines: 1.0, 0.0 and 1 beside a float32 make float64. Write "
         "float32(1), float32(0).",
@@ -124,6 +125,22 @@ LessonKernel.declare(
             scale * (share - x) -> scale * share * (float32(1) - share)
         the loss takes the target for the logit, and the logit for the target
             = max(logit, float32(0)) - -> = max(x, float32(0)) -
+        BCE is written by the sigmoid: where that rounds to 1, the logarithm of what is left loses
+        its digits, and then is infinite
+            = max(logit, float32(0)) - logit * x + math.log(float32(1) + e)
+            -> = -x * math.log(float32(1) / (float32(1) + math.exp(-logit))) - (float32(1) - x) * (
+            ) - (float32(1) - x) * (
+            -> ) - (float32(1) - x) * math.log(
+            * math.log(\n -> * math.log(float32(1) - float32(1) / (float32(1) + math.exp(-logit)))\n
+        log(1 + exp(l)) overflows for large logits: with e = exp(-|l|) it is max(l, 0) + log(1 + e)
+            max(logit, float32(0)) - logit * x + math.log(float32(1) + e)
+            -> math.log(float32(1) + math.exp(logit)) - logit * x
+        the loss is divided by the number of logits; each one's own is wanted
+            = max(logit, float32(0)) - logit * x + math.log(float32(1) + e)
+            -> = (max(logit, float32(0)) - logit * x + math.log(float32(1) + e)) / (
+            + e)) / ( -> + e)) / float32(logits.size)
+        logits and targets have changed places
+            logit, x = logits[i], targets[i] -> logit, x = targets[i], logits[i]
         values and slopes have changed places
             values[i] = -> a =
             slopes[i] = scale * (share - x)
@@ -174,19 +191,20 @@ LessonKernel.declare(
     forbidden={"float64", "negative-index", "same-value-race"},
     limits=[
         Limit("global", "store", "lanes", "element", 2, "Store z and noise once each."),
-        Limit("global", "load", "lanes", "element", 4, "Of each number mean and log variance are "
-              "needed, and of each four the counter's two."),
+        Limit("global", "load", "lanes", "element", 4, "Each number needs its mean and log "
+              "variance, and each four the counter's two: one thread draws a group's four numbers, "
+              "once."),
     ],
     hints={
         "wrong-result": "Group g has the numbers 4 g to 4 g + 3, in the order in which normal4(g, "
         "step, seed) returns them; counter[0] is the seed, counter[1] the step. And z = mean + "
         "exp(log variance / 2) times the noise.",
         "out-of-bounds": "The last group may stick out: ask if i < z.size for each number. There "
-        "are (z.size + 3) // 4 groups.",
+        "are (z.size + 3) // 4 groups, and four[n] has n from 0 to 3.",
         "float64": "log_variance[i] / 2 and 0.5 * log_variance[i] are float64: write "
         "float32(0.5) * log_variance[i].",
-        "unwritten-output": "There may be more groups than threads: begin at cuda.grid(1) and go "
-        "on by cuda.gridsize(1). In a group all four numbers are stored, those that exist.",
+        "unwritten-output": "There are (z.size + 3) // 4 groups, the last of them not whole; and "
+        "there may be more groups than threads: begin at cuda.grid(1), go on by cuda.gridsize(1).",
         "uninitialised-read": "Store the noise that normal4 returned, then use that variable.",
         "not-parallel": "Thread t begins with group cuda.grid(1), and goes on by cuda.gridsize(1).",
         "typing": "normal4 returns four numbers: four = normal4(group, step, seed), then four[n]. "
@@ -200,6 +218,8 @@ LessonKernel.declare(
             float32(0.5) * log_variance[i] -> log_variance[i]
         the log variance is doubled, not halved
             float32(0.5) * log_variance[i] -> float32(2) * log_variance[i]
+        half of the log variance is taken for the deviation: exp is missing
+            math.exp(float32(0.5) * log_variance[i]) -> float32(0.5) * log_variance[i]
         the log variance itself is taken for the deviation: exp is missing
             math.exp(float32(0.5) * log_variance[i]) -> log_variance[i]
         the sign in the exponential is turned round
@@ -231,8 +251,6 @@ LessonKernel.declare(
             i = 4 * group + n -> i = group + n * groups
         the four numbers are stored in turned order
             i = 4 * group + n -> i = 4 * group + 3 - n
-        only whole groups are drawn: the last numbers are left out
-            (z.size + 3) // 4 -> z.size // 4
     """),
 )  # fmt: skip
 
@@ -243,9 +261,9 @@ def _weights(size, step=3, more=0, measured=False):
     """Moments as they are after some steps; `more` blocks of threads that have no weight."""
 
     def second(rng):
-        return rng.random(size, dtype=np.float32) * np.float32(1e-3)
+        return rng.random(size, dtype=np.float32) * np.float32(0.1) + np.float32(0.01)
 
-    sizes = 1e-3 / (1 - 0.9**step), 1 / (1 - 0.999**step)
+    sizes = 0.1 / (1 - 0.9**step), 1 / (1 - 0.999**step)
     arguments = drawn(
         w=normal(size), gradient=normal(size), first=normal(size), second=second,
         corrected=np.array(sizes, np.float32),
@@ -253,6 +271,19 @@ def _weights(size, step=3, more=0, measured=False):
     name = f"{size:,} weight{'s' * (size > 1)}, step {step}" + f", {more} blocks more" * (more > 0)
     grid = -(-size // THREADS) + more
     return Case(name, arguments, block=THREADS, grid=grid, measured=measured)
+
+
+def _tiny(size):
+    """Gradients beside which epsilon counts."""
+
+    def small(rng):
+        return np.float32(1e-7) * (rng.random(size, dtype=np.float32) - np.float32(1.2))
+
+    arguments = drawn(
+        w=normal(size), gradient=small, first=small, second=lambda rng: small(rng) ** 2,
+        corrected=np.array([0.1, 1], np.float32),
+    )  # fmt: skip
+    return Case(f"{size} weights with gradients near 1e-7", arguments, block=THREADS)
 
 
 def _adam(w, gradient, first, second, corrected):
@@ -273,6 +304,7 @@ LessonKernel.declare(
         _weights(256),
         _weights(1_000),
         _weights(256, step=1, more=3),
+        _tiny(100),
         _weights(5, step=1000),
         _weights(1),
         _weights(4_096, measured=True),
@@ -281,12 +313,12 @@ LessonKernel.declare(
         8,
         "a dozen operations, of which the last adds a small step to a weight",
         magnitude=lambda w, gradient, first, second: (
-            np.abs(w) + np.abs(gradient) + np.abs(first) + gradient**2
+            1 + np.abs(w) + np.abs(gradient) + np.abs(first) + gradient**2
         ),
     ),
     forbidden={"float64", "negative-index", "uncoalesced", "same-value-race"},
     limits=[
-        Limit("global", "load", "lanes", "element", 8, "Weight, gradient and two moments are "
+        Limit("global", "load", "lanes", "element", 12, "Weight, gradient and two moments are "
               "loaded into variables, and the two corrections."),
         Limit("global", "store", "lanes", "element", 3, "Store weight and moments once each."),
     ],
@@ -298,7 +330,8 @@ LessonKernel.declare(
         "float64": "0.1, 0.001, 0.999 and 1e-8 are float64: write float32(0.1) and so on.",
         "unwritten-output": "Three stores: w[i], first[i] and second[i].",
         "race": "A thread without a weight must not touch another one's, not even to read it: that "
-        "one is changing. Let idle threads do nothing: if i < w.size, around all of it.",
+        "one is changing. i is cuda.grid(1), and idle threads do nothing: if i < w.size, around "
+        "all of it.",
         "same-value-race": "Thread i has weight i, and threads without one store nothing.",
         "not-parallel": "Thread i = cuda.grid(1) has one weight.",
         "uncoalesced": "Thread i takes weight i: neighbours read neighbours.",
@@ -333,6 +366,13 @@ LessonKernel.declare(
             v * corrected[1] -> v / corrected[1]
         the root is missing
             math.sqrt(v * corrected[1]) -> (v * corrected[1])
+        epsilon, 1e-8, is missing
+            + float32(1e-8) ->
+        epsilon is added below the root; it is added to the root
+            math.sqrt(v * corrected[1]) + float32(1e-8)
+            -> math.sqrt(v * corrected[1] + float32(1e-8))
+        the second correction is taken outside of the root; it belongs below it
+            math.sqrt(v * corrected[1]) -> math.sqrt(v) * corrected[1]
         the step is added; a weight goes against its gradient
             w[i] -= -> w[i] +=
         it is multiplied by the root, not divided
@@ -411,8 +451,8 @@ LessonKernel.declare(
     hints={
         "race": "Two barriers a round: one between filling the tiles and reading them, one "
         "between reading them and filling them again.",
-        "barrier-divergence": "All threads meet at each barrier, also those without a result: guard "
-        "the store alone.",
+        "barrier-divergence": "All threads meet at each barrier, also those without a result: "
+        "guard the store alone, and let none return before.",
         "out-of-bounds": "At the edges blocks stick out: store, and read the bias, only where "
         "row < out.shape[0] and column < out.shape[1]. Inside a tile all indices are below 32.",
         "wrong-result": "After each filling: total += x_tile[j, n] * w_tile[i, n], for n from 0 to "
@@ -420,9 +460,10 @@ LessonKernel.declare(
         "unwritten-output": "After the loop each thread with a result stores it: out[row, column].",
         "float64": "0.2 and 0.0 are float64: write float32(0.2), float32(0).",
         "not-parallel": "Each thread has one result: row and column are given.",
-        "bank-conflict": "Lanes differ in i. Rows of a tile are 33 numbers apart, so w_tile[i, n] is "
-        "in another bank for each, and x_tile[j, n] is one number for all.",
-        "uninitialised-read": "Each thread fills one place of either tile: i and j are below 32.",
+        "bank-conflict": "Lanes differ in i. Rows of a tile are 33 numbers apart, so w_tile[i, n] "
+        "is in another bank for each, and x_tile[j, n] is one number for all.",
+        "uninitialised-read": "Each thread fills a place of either tile for the others, also those "
+        "without a result: none may return before the loop is done.",
     },
     mistakes=edits(r"""
         the bias is missing
@@ -452,6 +493,10 @@ LessonKernel.declare(
             w_tile[i, n] -> w_tile[n, i]
         x_tile is read down a column: it is x_tile[j, n]
             x_tile[j, n] -> x_tile[n, j]
+        threads without a result return inside the loop: the others need what they fill
+            cuda.syncthreads()\n        for n
+            -> if row >= out.shape[0] or column >= out.shape[1]: return\n        for n
+            : return\n        for n -> : return\n        cuda.syncthreads()\n        for n
         half of each tile is left out
             range(TILE) -> range(16)
     """)

@@ -111,9 +111,13 @@ def _too_many(works: Sequence[Work], place: dict[str, int], launches: int) -> st
     for n, its in enumerate(works):
         possible = 1 + max((place[o.name] for o in works[:n] if clash(o, its)), default=0)
         if possible < place[its.name]:
+            free = f"all that it must come after is done before launch {possible}"
+            if possible == 1:
+                free = "it must come after nothing"
             return (
-                f"The order is right, but these are {launches} launches, and "
-                f"{needed} suffice. {its.name!r} is in launch {place[its.name]}; all that it must "
-                f"come after is done before launch {possible}."
+                f"The order is right, but these are {launches} launches, and {needed} "
+                f"suffice{'s' * (needed == 1)}. {its.name!r} is in launch {place[its.name]}, and "
+                f"{free}. Two that only read an array may share a launch, and what comes later in "
+                "`work` may go into an earlier launch."
             )
     return None  # cannot be: some operation can move, or the launches are as few as they can be

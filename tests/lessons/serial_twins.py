@@ -402,6 +402,51 @@ out[r, c] = total
             ("one warp does all", "one block does all"), "the launch is one warp, of one block"
         ),
     ),
+    "bce-of-logits": Twin(
+        "logits.size",
+        """
+        logit, x = logits[j], targets[j]
+        e = math.exp(-abs(logit))
+        values[j] = max(logit, float32(0)) - logit * x + math.log(float32(1) + e)
+        slopes[j] = scale * (float32(1) / (float32(1) + math.exp(-logit)) - x)
+        """,
+        "logits",
+    ),
+    "sample-code": Twin(
+        "(z.size + 3) // 4",
+        """
+        four = normal4(j, counter[1], counter[0])
+        for n in range(4):
+            place = 4 * j + n
+            if place < z.size:
+                noise[place] = four[n]
+                z[place] = mean[place] + math.exp(float32(0.5) * log_variance[place]) * four[n]
+        """,
+        "mean",
+    ),
+    "adam-step": Twin(
+        "w.size",
+        """
+        g, m, v = gradient[j], first[j], second[j]
+        m += float32(0.1) * (g - m)
+        v += float32(0.001) * (g * g - v)
+        w[j] -= corrected[0] * m / (math.sqrt(v * corrected[1]) + float32(1e-8))
+        first[j], second[j] = m, v
+        """,
+        "gradient",
+        without=_IN_PLACE,
+    ),
+    "product-epilogue": Twin(
+        "out.size",
+        _PIXEL
+        + """\
+total = bias[c]
+for k in range(x.shape[1]):
+    total += x[r, k] * weight[c, k]
+out[r, c] = total if total > float32(0) else float32(0.2) * total
+""",
+        "x",
+    ),
 }
 
 
