@@ -26,6 +26,7 @@ from course.kernels import (
 )
 from course.kernels.arrays import WORDS
 from course.kernels.convolution import function_of
+from course.kernels.layer_tiles import PRECISIONS
 from course.kernels.norm import Form
 from course.kernels.norm import backward as norm_backward
 from course.kernels.softmax import backward as softmax_backward
@@ -37,7 +38,6 @@ from course.models.digits.weights import ACTIVATIONS, SIDE
 from course.models.spectral import network
 from course.models.vae.forward import forward_of
 from course.models.vae.shape import VAEShape
-from course.models.vae.tiles import PRECISIONS
 from course.models.vae.update import update_of
 
 # --- types ----------------------------------------------------------------------------------------

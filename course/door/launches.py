@@ -113,11 +113,6 @@ class Attribute(ctypes.Structure):
         """All blocks run at the same time, or the launch is refused: they may wait for another."""
         return cls(2, (1,))
 
-    @classmethod
-    def cluster(cls, blocks: int) -> Attribute:
-        """So many neighbouring blocks run at the same time, near each other (9.0)."""
-        return cls(4, (blocks, 1, 1))
-
 
 class Packed:
     """A launch of a compiled kernel, ready but for addresses.
@@ -214,21 +209,6 @@ class Packed:
     def go_to(self, queue: int) -> None:
         """Launch on this stream from now on."""
         self.configuration.stream = self.queue = queue
-
-    def clusters(self) -> int:
-        """How many of its clusters run at the same time; 0 where there are none.
-
-        Allows clusters of more than 8 blocks, which not every GPU with clusters has.
-        """
-        self.go_to(0)  # the one of before may be gone
-        many = ctypes.c_int()
-        if driver().cuFuncSetAttribute(ctypes.c_void_p(self.kernel), 14, 1) != _SUCCESS:
-            return 0  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-        place = ctypes.byref(self.configuration)
-        status = driver().cuOccupancyMaxActiveClusters(
-            ctypes.byref(many), ctypes.c_void_p(self.kernel), place
-        )
-        return many.value if status == _SUCCESS else 0
 
     def share(self, slots: Any) -> None:
         """Take addresses from the slots of another launch, which is given them first."""

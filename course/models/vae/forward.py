@@ -26,13 +26,13 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.kernels.intrinsics import load, load4, store, store4
+from course.kernels.layer_tiles import Tile, tile_of
 from course.kernels.losses import bce_of, bce_slope, kl_of
 from course.kernels.sampling import normal4
 from course.models.vae.meeting import MEETINGS
 from course.models.vae.packed import I4, WARP, F, Launch, Layout, between, up, warp_sum
 from course.models.vae.reference import SLOPE as LEAK
 from course.models.vae.shape import VAEShape
-from course.models.vae.tiles import Tile, tile_of
 
 ONE, HALF, ZERO = float32(1), float32(0.5), float32(0)
 SLOPE, LEVELS = float32(LEAK), float32(1 / 255)

@@ -20,11 +20,11 @@ from course.backend import cuda
 from course.door.launches import Attribute, Packed
 from course.kernels.adam import BETA1, BETA2
 from course.kernels.launching import allow_shared, captured
+from course.kernels.layer_tiles import PRECISIONS
 from course.models.vae.forward import Forward, forward_of
 from course.models.vae.meeting import MEETINGS
 from course.models.vae.packed import Launch, Layout, between, up
 from course.models.vae.reference import check_images
-from course.models.vae.tiles import PRECISIONS
 from course.models.vae.update import update_of
 from course.models.vae.weights import Training
 
@@ -162,14 +162,10 @@ class FusedTrainer:
 
     def _forward(self, ways: dict[str, Forward]) -> Any:
         """The first launch, whose blocks wait for each other: here the driver is asked for that."""
-        given, plain, near = self._arguments[0], ways["counters"], ways["cluster"]
+        given = self._arguments[0]
         if not self._alone:
             return self._ready(ways["grid"], given)
-        if tuple(cuda.get_current_device().compute_capability) >= (9, 0):
-            found = self._ready(near, given, Attribute.cluster(near.members))
-            if found.clusters() >= near.groups:
-                return found
-        return self._ready(plain, given, Attribute.all_at_once())
+        return self._ready(ways["counters"], given, Attribute.all_at_once())
 
     def _queue(self, steps: int) -> None:
         """Queue steps of one epoch: in graphs of many, where CuPy works; the rest one by one."""

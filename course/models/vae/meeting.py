@@ -2,10 +2,9 @@
 
 `arrive` and `arrived` work on a counter in global memory: whoever finds the others' arrivals there
 also finds what they wrote before. All of the blocks must run at once: a cooperative launch sees to
-that. `cluster_arrive` and `cluster_wait` do the same for the blocks of a cluster, which always do
-run at once, without a counter (compute capability 9.0). None of them is simulated.
+that. Neither is simulated.
 
-Source: NVIDIA, PTX ISA, "Memory Consistency Model", red, ld, barrier.cluster.
+Source: NVIDIA, PTX ISA, "Memory Consistency Model", red, ld.
 """
 
 from __future__ import annotations
@@ -57,26 +56,6 @@ def arrived(typing, counters, index):
     return types.int32(counters, types.int32), generate
 
 
-def _barrier(text):
-    def generate(context, builder, signature, args):
-        _text(builder, _VOID, [], text, "", [])
-        return context.get_dummy_value()
-
-    return types.none(), generate
-
-
-@intrinsic
-def cluster_arrive(typing):
-    """``cluster_arrive()``, by all threads: this one will not write any more for the others."""
-    return _barrier("barrier.cluster.arrive.release.aligned;")
-
-
-@intrinsic
-def cluster_wait(typing):
-    """``cluster_wait()``, by all threads: what the cluster wrote before it arrived can be read."""
-    return _barrier("barrier.cluster.wait.acquire.aligned;")
-
-
 # --- a group's meeting: (arrive, wait), device functions of (counters, group), (…, count) ---------
 
 
@@ -96,16 +75,6 @@ def _wait_alone(counters, group, count):
 
 
 @cuda.jit(device=True)
-def _arrive_cluster(counters, group):
-    cluster_arrive()
-
-
-@cuda.jit(device=True)
-def _wait_cluster(counters, group, count):
-    cluster_wait()
-
-
-@cuda.jit(device=True)
 def _arrive_all(counters, group):
     pass
 
@@ -115,9 +84,8 @@ def _wait_all(counters, group, count):
     cuda.cg.this_grid().sync()
 
 
-#: How a group's blocks meet: by the hardware's clusters, by counters, or, in the simulator, all.
+#: How a group's blocks meet: by counters, or, in the simulator, with all others.
 MEETINGS = {
-    "cluster": (_arrive_cluster, _wait_cluster),
     "counters": (_arrive_alone, _wait_alone),
     "grid": (_arrive_all, _wait_all),
 }

@@ -15,9 +15,9 @@ from numba import float32, int32
 from course.backend import cuda
 from course.kernels.adam import adam_of
 from course.kernels.intrinsics import load, load4, store, store4
+from course.kernels.layer_tiles import tile_of
 from course.models.vae.packed import I4, WARP, F, Launch, Layout, between, up, warp_sum
 from course.models.vae.shape import VAEShape
-from course.models.vae.tiles import tile_of
 
 ZERO = float32(0)
 WARPS = 8  # of a block

@@ -32,20 +32,22 @@ from course.kernels.intrinsics import load, load2, load4, mma_tf32, store2, stor
 
 PRECISIONS = ("tf32x3", "tf32", "float32")
 ONE, ZERO = float32(1), float32(0)
-HIGHER = float32(2**13 + 1)  # TF32 has 13 bits of fraction fewer than float32
+LEVEL = 2**13  # TF32 has 13 bits of fraction fewer than float32
 DEEP = 16  # along the depth, of one round of a warp
 FULL = 0xFFFFFFFF
 
 
 @cuda.jit(device=True)
 def in_two(value):
-    """Its nearest number of TF32, below 4e34, and the rest, by four operations of float32.
+    """Its nearest number of TF32, below 4e34, and the rest, by three operations of float32.
 
-    Rounding by the instruction for it takes a Hopper GPU five.
+    Rounding by the instruction for it takes a Hopper GPU five. The product has to be rounded before
+    the second line subtracts from it: a compiler may join a product and a sum that are written as
+    such, and then nothing is rounded at all. What is written as `fma` it leaves as it is.
     Source: Dekker, "A floating-point technique for extending the available precision", 1971.
     """
-    scaled = HIGHER * value
-    upper = scaled - (scaled - value)
+    higher = cuda.fma(float32(LEVEL + 1), value, ZERO)
+    upper = cuda.fma(float32(-LEVEL), value, higher)
     return upper, value - upper
 
 
