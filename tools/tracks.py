@@ -14,8 +14,8 @@ TRACKS = (
         (*GROUND, "06", "08", "09", "12"),
     ),
     (
-        "build neural networks: reductions, fusion, one kernel, inside PyTorch",
-        (*GROUND, "06", "08", "10", "13", "14", "15"),
+        "build neural networks: reductions, fusion, one kernel, inside PyTorch, training",
+        (*GROUND, "06", "08", "10", "13", "14", "15", "16"),
     ),
     ("factorise matrices on the GPU", (*GROUND, "10", "11")),
 )

@@ -961,4 +961,5 @@ progress(15)
 # - PyTorch, [Custom
 #   operators](https://pytorch.org/tutorials/advanced/custom_ops_landing_page.html), and [CUDA
 #   semantics](https://pytorch.org/docs/stable/notes/cuda.html).
-# - Next in the course: lesson 16, A VAE from your own kernels.
+# - Next in the course: [lesson 16](16_a_vae_from_your_own_kernels.ipynb), A VAE from your own
+#   kernels.

@@ -1,8 +1,11 @@
 # %% [markdown]
 # # 16 A VAE from your own kernels
 #
-# A variational autoencoder learns digits and then draws new ones. You write what it needs,
-# forward, back and update, and make of some forty launches two.
+# A variational autoencoder learns digits and then draws new ones. You write what it needs, forward,
+# back and update, and make of some forty launches two.
+#
+# The lesson follows a program that others published, a VAE written wholly in CUDA: **the
+# original**. Where that surprised its authors, a cell here shows why.
 
 # %% [markdown]
 # ## What you will do
@@ -37,13 +40,13 @@
 #
 # About 2 and a half hours.
 #
-# Core: sections 1 to 4, 6 to 8, 11 and 12, 120 minutes. Deepening: sections 5, 9, 10 and 13, 35
+# Core: sections 1 to 4, 7, 8, 11 and 12, 90 minutes. Deepening: sections 5, 6, 9, 10 and 13, 55
 # minutes.
 
 # %% [markdown]
 # ## 1 Digits from eight numbers
 #
-# <kbd>core</kbd> 10 minutes
+# <kbd>core</kbd> 5 minutes
 #
 # The course ships a small trained VAE. Its **encoder** makes 8 numbers of an image of 8 × 8
 # pixels: the **code**. Its **decoder** makes an image of a code. Here are digits that it has never
@@ -61,8 +64,9 @@ from course import recorded, trace
 from course.models.vae import data, reference
 from course.models.vae.inference import VAE
 from lessons.lesson16 import pictures
+from lessons.lesson16.parts import fetched
 
-ZERO, TILE, PITCH = float32(0), 32, 33  # for section 8
+TILE, PITCH = 32, 33  # of the product in section 8
 
 vae = VAE.trained()
 unseen = data.digits(held_out=True)
@@ -71,11 +75,11 @@ code, _ = vae.encode(x)
 plots.rebuilt_digits(x[:10], vae.decode(code[:10]))
 
 # %% [markdown]
-# A code lies in a space of 8 axes. What lies half-way between the codes of two digits? Compare it
-# with the plain mean of the two images.
+# A code is a point in a space of 8 axes. So there is a point half-way between the codes of two
+# digits, and the decoder makes an image of it. The plain mean of the two images, pixel by pixel, is
+# another image half-way.
 #
-# Take the image half-way, in either way, and look for the nearest real digit. Which of the two is
-# nearer to a real one?
+# Look for the real digit that is nearest to each. Which of the two is nearer to a real one?
 
 # %%
 predict("nearer to a real digit, half-way", "pixels", choices=("pixels", "codes"))
@@ -102,9 +106,14 @@ plots.digit_walk(vae.decode(path), "a 0", "a 4")
 # %% [markdown]
 # Half-way between two images lie both, one over the other. Half-way between two codes lies one
 # shape, which turns from the one into the other. So a code that is drawn at random should give a
-# digit, too: section 11 draws some. And this is how it works, with the numbers that an image has in
-# each layer:
+# digit, too: section 11 draws some.
 #
+# This is how it works. The picture says how many numbers an image has in each layer:
+
+# %%
+pictures.network(vae.shape)
+
+# %% [markdown]
 # ```text
 # h                  = leaky(x W1' + b1)
 # mean, log variance = h W2' + b2
@@ -114,12 +123,9 @@ plots.digit_walk(vae.decode(path), "a 0", "a 4")
 # ```
 #
 # leaky(v) is v above 0, and v / 5 below: **LeakyReLU**. A logit l becomes a grey level by
-# sigmoid(l) = 1 / (1 + exp(-l)). The code is a cloud around its mean, and z a point in it. That is
-# what *variational* means here: the decoder must cope with all of the cloud, so what lies side by
-# side in the code looks alike.
-
-# %%
-pictures.network(vae.shape)
+# sigmoid(l) = 1 / (1 + exp(-l)). The code is a cloud around its mean, and z a point in it: that is
+# what *variational* means here. The decoder must cope with the whole cloud, so neighbours in the
+# code look alike.
 
 # %% [markdown]
 # ## 2 A loss that does not overflow
@@ -148,21 +154,20 @@ print("logit 10:", f"{bce[9]:.4f}", " logit 16:", f"{bce[15]:.4f}")
 predict.answer("first logit whose BCE is infinite", int(logit[np.isinf(bce)][0]), how="found")
 
 # %% [markdown]
-# exp overflows at 89. But much earlier 1 + exp(-l) rounds to 1, so s is 1 and log(1 - s) infinite.
-# At 16 the result is already wrong in its second digit. Write BCE by the **logit**, with e =
-# exp(-|l|), which is never above 1:
+# exp overflows only at 89. But from 17 on s rounds to 1, and log(1 - s) is infinite; at 16 it is
+# off by 0.06. So write BCE by the **logit**, with e = exp(-|l|), never above 1:
 #
 # ```text
 # BCE   = max(l, 0) - l x + log(1 + e)
 # slope = sigmoid(l) - x        sigmoid(l) = 1 / (1 + e) for l >= 0, else e / (1 + e)
 # ```
 #
-# The slope is BCE's derivative by the logit: where the way back begins. One e serves both.
+# The slope is BCE's derivative: there the way back begins.
 #
 # ### Exercise: BCE of a logit, and its slope
 #
-# Store each logit's BCE in `values`, and in `slopes` its slope times `scale`. (`scale` is 1 /
-# images.) One exponential a thread, and all in float32.
+# Store each logit's BCE in `values`, and its slope times `scale` in `slopes`, in float32. One
+# exponential serves both.
 #
 # <details><summary>Hint 1: the order</summary>
 #
@@ -204,30 +209,27 @@ beside("bce-of-logits", bce_of_logits)
 #
 # <kbd>core</kbd> 5 minutes
 #
-# The way back takes each step of the way forward, from the last to the first. A layer y = v W' + b,
-# with d_y coming in, has three products in all: one forward, and
+# The way back takes the layers from the last to the first. To a layer y = v W' + b comes d_y, the
+# loss's gradient by y. It hands on
 #
 # ```text
-# d_v = d_y W                     for the layer below
-# d_W = d_y' v,  d_b = sum of d_y's rows
+# d_v = d_y W                             to the layer below
+# d_W = d_y' v,  d_b = sum of d_y's rows  to Adam
 # ```
 #
-# And through the noise? e does not depend on any weight. For the way back it is a **constant**, and
-# z = mean + exp(log variance / 2) e an ordinary formula:
+# And through the noise? e depends on no weight. To the way back it is a **constant**:
 #
 # ```text
 # d_mean         = d_z + mean / images
 # d_log variance = (d_z e exp(log variance / 2) + (variance - 1) / images) / 2
 # ```
 #
-# The second term of each is KL's. That is why z is written in this way, and called the
-# *reparameterised* sample.
+# The second term of each is KL's. A sample in this form is called *reparameterised*.
 
 # %% [markdown]
-# `course/models/vae/reference.py` has all of it in NumPy, on one page; kernels are held to that.
-# Does it fit? Move one
-# parameter by h to both sides, as in [lesson 15](15_your_kernel_inside_pytorch.ipynb), and compare
-# in float64.
+# `course/models/vae/reference.py` has all of it in NumPy, on one page. All kernels are held to that
+# page. Is it right? Move one parameter by h to both sides, as in [lesson
+# 15](15_your_kernel_inside_pytorch.ipynb), and compare in float64.
 
 # %%
 from course.models.vae.shape import VAEShape
@@ -313,7 +315,7 @@ for layout, left, right, exact in (
 
 # %% [markdown]
 # "padded" is "tiled" with rows of 33 numbers instead of 32 ([lesson 05](05_shared_memory.ipynb)).
-# The program that this lesson follows had both, and for its layout, "nn", both took the same time.
+# The original had both, for the layout "nn", and padding brought it nothing.
 #
 # How many times as many wavefronts of shared memory does "tiled" need as "padded", in layout "nn",
 # and in "nt"?
@@ -384,8 +386,8 @@ predict.answer("bytes an element, generator with a state", asked // N, how="coun
 
 # %% [markdown]
 # Five times what the formula shows. Caches serve the second draw, but 48 bytes an element reach the
-# memory: 16, and the state in and out. The program that this lesson follows counted 16, and so its
-# kernel seemed to reach a third of the bandwidth. **A kernel's bytes include its random numbers'
+# memory: 16, and the state in and out. The original counted 16. Where memory decides, that shows a
+# third of the bandwidth that the kernel really uses. **A kernel's bytes include its random numbers'
 # state.**
 
 # %% [markdown]
@@ -395,6 +397,7 @@ predict.answer("bytes an element, generator with a state", asked // N, how="coun
 
 # %%
 from course.kernels import sampling
+from course.kernels.sampling import normal4  # for the exercise
 
 by_four = N // 4 // 128
 report = trace(sampling.sample, by_four, 128, *numbers, np.array([5, 0]), *results)
@@ -405,10 +408,10 @@ print("kernel's", *np.round(results[1, :4].astype(np.float64), 3))
 # %% [markdown]
 # ### Exercise: a sample of a code, from a counter
 #
-# `normal4(group, step, seed)` gives four normal numbers: those of the places 4 group to 4 group +
-# 3. Store them in `noise`, and mean + exp(log variance / 2) noise in `z`. `counter[0]` is the seed,
-# `counter[1]` the step. The grid may be smaller than the work: thread t takes group t, then goes on
-# by all threads of the grid.
+# `normal4(group, step, seed)` gives four normal numbers, for the four places from 4 · group on.
+# Store them in `noise`, and mean + exp(log variance / 2) noise in `z`. `counter[0]` is the seed,
+# `counter[1]` the step. The grid may be smaller than the work: each thread begins with the group of
+# its own number, and goes on by the number of all threads.
 #
 # <details><summary>Hint 1: the loop</summary>
 #
@@ -421,9 +424,6 @@ print("kernel's", *np.round(results[1, :4].astype(np.float64), 3))
 # `four = normal4(...)`, then a loop over n from 0 to 3, and in it `if i < z.size`.
 #
 # </details>
-
-# %%
-from course.kernels.sampling import normal4
 
 
 # %% tags=["exercise"]
@@ -489,18 +489,18 @@ print("block", race.where.block[0], "changes a weight that a block of d_v reads"
 predict.answer("back and update in one launch", "a race", how="found")
 
 # %% [markdown]
-# Nothing says whether a block of d_v reads W before or after it changes. On a GPU it often goes
-# well, since blocks with low numbers start first. Then it does not, once in a thousand steps, and
-# the network still learns. You would never look for it.
+# Nothing says whether a block of d_v reads W before or after it changes. Often it goes well, when
+# blocks with low numbers start first. Now and then it does not. The network still learns, a little
+# worse, and you would never look for it.
 #
 # A first version of the fused step had such a race, well hidden: **idle threads** at a tile's edge
 # read a weight that they had no use for, and another block was changing it. The simulator said so.
 # Whoever has no result reads nothing.
 
 # %% [markdown]
-# The cure is two launches: what comes later in a stream begins when all before it is done. A launch
-# is a point in time. So which operations may share one? In a list that is right one after the
-# other, two of them may, unless one **writes** what the other reads or writes.
+# The cure is two launches: a launch begins when all that came before it in the stream is done. So
+# which operations may share one? Two may, unless one of them **writes** what the other one reads or
+# writes.
 #
 # Here is a VAE's step, biases and activations inside the products, as (name, reads, writes).
 # (d_logits is the last layer, and BCE's slope.) May W4 be updated beside d_g, and beside d_code?
@@ -514,7 +514,7 @@ for work in STEP:
 by_name = {work.name: work for work in STEP}
 for neighbour in ("d_g", "d_code"):
     found = races([by_name[neighbour], by_name["update W4"]])
-    print(f"update W4 beside {neighbour}: {found or 'no race'}")
+    print(f"update W4 beside {neighbour}: {'a race' if found else 'no race'}")
 
 # %% [markdown]
 # ### Exercise: as few launches as the order allows
@@ -568,17 +568,17 @@ pictures.launches(STEP, fewest(STEP))
 # %% [markdown]
 # ## 8 Fusing, down to two launches
 #
-# <kbd>core</kbd> 25 minutes
+# <kbd>core</kbd> 20 minutes
 #
-# A layer as written so far is three launches: product, bias, LeakyReLU. The hidden layer goes to
-# memory and comes back twice. But when a thread has its sum, it has it in a register. What is done
-# with it before the store is called the product's **epilogue**.
+# With a launch for each operation a layer is three: product, bias, LeakyReLU. Its numbers go to
+# memory and come back twice. But the thread that has summed a number still has it in a register.
+# What it does with it before the store is called the product's **epilogue**.
 #
 # ### Exercise: a product with its bias and LeakyReLU
 #
-# Write leaky(x weight' + bias) to `out`. The tiles are filled for you. You write the rest of a
-# round, and the epilogue: after the last round the sum gets its bias and its LeakyReLU (a fifth
-# below 0), and is stored, once.
+# Write leaky(x weight' + bias) to `out`. The tiles are filled for you (`fetched` gives 0 beyond a
+# factor's edges; rows of tiles are 33 numbers apart). You write the rest of a round, and the
+# epilogue: bias, LeakyReLU (a fifth below 0), and one store.
 #
 # <details><summary>Hint 1: a round</summary>
 #
@@ -602,11 +602,10 @@ def hidden_layer(x, weight, bias, out):
     i, j = cuda.threadIdx.x, cuda.threadIdx.y
     column, row = cuda.grid(2)
     unit = cuda.blockIdx.x * TILE + j  # whose weights this thread fetches
-    total = ZERO
+    total = float32(0)
     for start in range(0, x.shape[1], TILE):
         k = start + i
-        x_tile[j, i] = x[row, k] if row < x.shape[0] and k < x.shape[1] else ZERO
-        w_tile[j, i] = weight[unit, k] if unit < bias.size and k < x.shape[1] else ZERO
+        x_tile[j, i], w_tile[j, i] = fetched(x, row, k), fetched(weight, unit, k)
         ### BEGIN SOLUTION
         cuda.syncthreads()
         for n in range(TILE):
@@ -631,10 +630,10 @@ beside("product-epilogue", hidden_layer)
 # The other fusion is for the way back. d_W = d_y' v is made in tiles, and Adam is a formula for
 # each element of d_W. So Adam follows **in the same tile**: no gradient of a weight is ever stored.
 #
-# And launches in a row become one where blocks can wait for each other. What an image becomes
-# depends on no other image. So a group of blocks takes 16 images all the way forward and back, and
-# only its own blocks wait for each other between layers (`course/models/vae/forward.py`). A second
-# launch updates all weights (`update.py`): when it begins, nobody reads the old ones any more.
+# And launches in a row become one, where blocks can wait for each other. What an image becomes
+# depends on no other image. So a group of blocks takes 16 images forward and back, and only the
+# blocks of a group wait for each other between layers (`course/models/vae/forward.py`). A second
+# launch updates all weights (`update.py`). When it begins, nobody reads the old ones any more.
 
 # %% [markdown]
 # Two trainers, then: `LayeredTrainer`, a launch for each operation, and `FusedTrainer`, two
@@ -745,53 +744,42 @@ beside("adam-step", adam_step)
 #
 # Older code sums the last 64 numbers of a block by one warp, **without any barrier**: its 32
 # threads run in step, so each has written before another reads. In C the array was declared
-# `volatile`, so that the compiler would not keep a number in a register. The program that this
-# lesson follows sums its losses so. Here it is in Python:
+# `volatile`, so that the compiler would not keep a number in a register. The original sums its
+# losses in this way. Here it is in Python, and with the warp's own barrier:
 
 
 # %%
-@cuda.jit
-def warp_in_step(x, out):
-    """Sum 64 numbers by one warp, trusting that its threads run in step."""
-    values = cuda.shared.array(64, float32)
-    t = cuda.threadIdx.x
-    values[t], values[t + 32] = x[t], x[t + 32]
-    values[t] += values[t + 32]
-    for half in (16, 8, 4, 2, 1):
-        if t < half:
-            values[t] += values[t + half]
-    if t == 0:
-        out[0] = values[0]
+def sum_of_a_warp(waits):
+    """A kernel that sums 64 numbers by one warp."""
 
+    @cuda.jit
+    def warp_sum(x, out):
+        values = cuda.shared.array(64, float32)
+        t = cuda.threadIdx.x
+        values[t], values[t + 32] = x[t], x[t + 32]
+        for half in (32, 16, 8, 4, 2, 1):
+            if waits:
+                cuda.syncwarp()
+            if t < half:
+                values[t] += values[t + half]
+        if t == 0:
+            out[0] = values[0]
 
-@cuda.jit
-def warp_that_waits(x, out):
-    """The same, with the warp's own barrier after each step."""
-    values = cuda.shared.array(64, float32)
-    t = cuda.threadIdx.x
-    values[t], values[t + 32] = x[t], x[t + 32]
-    values[t] += values[t + 32]
-    cuda.syncwarp()
-    for half in (16, 8, 4, 2, 1):
-        if t < half:
-            values[t] += values[t + half]
-        cuda.syncwarp()
-    if t == 0:
-        out[0] = values[0]
+    return warp_sum
 
 
 # %% [markdown]
-# What does the simulator find in the first one?
+# What does the simulator find in the one that does not wait?
 
 # %%
 predict("a warp's sum without a barrier", "nothing", choices=("nothing", "a race"))
 
 # %%
-for kernel in (warp_in_step, warp_that_waits):
-    total = np.zeros(1, np.float32)
-    found = trace(kernel, 1, 32, np.ones(64, np.float32), total).findings
+for waits in (False, True):
+    given = np.ones(64, np.float32), np.zeros(1, np.float32)
+    found = trace(sum_of_a_warp(waits), 1, 32, *given).findings
     kinds = {f"{finding.kind} in line {finding.line}" for finding in found}
-    print(f"{kernel.py_func.__name__}: {', '.join(sorted(kinds)) or 'no finding'}")
+    print(f"waits: {waits!s:5} {', '.join(sorted(kinds)) or 'no finding'}")
 predict.answer("a warp's sum without a barrier", "a race", how="found")
 
 # %% [markdown]
@@ -820,9 +808,9 @@ for kind in (NumpyTrainer, LayeredTrainer, FusedTrainer):
     print(f"{kind.__name__:15}", *(f"{loss:8.2f}" for loss in trainer.losses))
 
 # %% [markdown]
-# The kernels' steps were simulated, and took some tenths of a second each. NumPy takes a
-# millisecond for one of a network this small. So without a GPU NumPy trains; with one the fused
-# kernels do. Two epochs:
+# Without a GPU the kernels' steps are simulated, some tenths of a second each. NumPy takes a
+# millisecond for a step of a network this small. So here NumPy trains; where there is a GPU, the
+# fused kernels do. Two epochs:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -855,11 +843,11 @@ equal = all(np.array_equal(ends[0][name], ends[1][name]) for name in ends[0])
 predict.answer("weights after a stop", "equal" if equal else "different", how="found")
 
 # %% [markdown]
-# That takes fixed orders of all sums, and noise that follows from a counter. A generator with a
-# state would have to save the state of each thread.
+# That takes sums in a fixed order, and noise that follows from a counter. A generator with a state
+# would have to save each thread's.
 #
-# And what have two epochs learned? Above, digits drawn by your network. Below, by the one that
-# ships with the course, after 900 epochs.
+# What have two epochs learned? Codes are drawn at random, and decoded: in the upper row by your
+# network, in the lower row by the one that ships with the course, after 900 epochs.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -897,9 +885,10 @@ predict.answer("fused against the best PyTorch, times as fast", round(peers[best
 pictures.epochs(epochs)
 
 # %% [markdown]
-# "fused, float32" works on plain cores, as a GPU without TF32 has them. "3xTF32" makes three
-# products on tensor cores for one ([lesson 17](17_tensor_cores.ipynb)). How exact is that? Ten
-# steps against float64, errors relative:
+# The course's ways are CUDA graphs: naive and optimised of 49 and 42 launches a step, fused of
+# two. "fused, float32" works on plain cores, for a GPU without TF32. "3xTF32" makes three products
+# on tensor cores for one ([lesson 17](17_tensor_cores.ipynb)). How exact is that? A step's
+# gradients against float64, errors relative:
 
 # %%
 print("gradients' error, the worst layer's")
@@ -908,9 +897,8 @@ for name in ("fused, 3xTF32", "fused, float32", "fused, TF32", "torch"):
         print(f"  {name:15} {its.dtype:10} {its.median:.1e}")
 
 # %% [markdown]
-# What would be the least? An epoch's products need their operations. And each step reads and writes
-# weights and moments. They fit into the L2 cache, whose bandwidth is the roof then. Either floor
-# could be reached, if nothing else took time.
+# What is the least that an epoch could take? Its products need their operations. And each step
+# reads and writes weights and moments, which fit into the L2 cache. Each of the two is a floor:
 
 # %%
 from course import recorded_roofs
@@ -926,10 +914,10 @@ print(
 )
 
 # %% [markdown]
-# Neither binds. What is left is **latency**. Nine operations must follow each other, and each
-# begins with loads that wait for the one before and ends when its last block is done. A layer of
-# 128 images is small: it gives no multiprocessor work for long. Fusing took the launches between
-# them away; the waiting for data is still there.
+# Neither binds. What is left is **latency**. Nine operations must follow each other. Each begins
+# with loads that it waits for, and the next one waits for its last block. A layer of 128 images is
+# little work for 132 multiprocessors. Fusing took launches away, and bytes. It cannot take away
+# that one operation waits for another.
 
 # %% [markdown]
 # ## 13 Below the right roof
@@ -947,9 +935,9 @@ pictures.of_products(figures)
 pictures.of_kernels(figures)
 
 # %% [markdown]
-# The program that this lesson follows took its peaks from the data sheet of **another GPU**. What
-# does that do? Take the course's Adam, measured on the H200, and an A100's data sheet. How many
-# percent of the A100's bandwidth does it reach?
+# The original took its peaks from the data sheet of **another GPU**. What does that do? Take the
+# course's Adam, measured on the H200, and the bandwidth that an A100's data sheet prints. How many
+# percent of it does Adam reach?
 
 # %%
 predict("Adam, percent of an A100's bandwidth", 90, within=1.3)
@@ -981,34 +969,31 @@ progress(16)
 # %% [markdown]
 # ## What you should be able to say now
 #
-# - A VAE's code is a cloud, its loss BCE and KL; the gradient comes back through the noise, which
-#   is a constant.
+# - A VAE's code is a cloud, its loss is BCE and KL. To the way back the noise is a constant.
 # - BCE belongs to the logit: exp(-|l|) never overflows, and serves loss and slope.
-# - Noise from a counter costs no bytes, is the same on any grid, and can be made again.
-# - What one operation writes, no other of its launch may touch: no weight changes before its last
-#   reader.
-# - Epilogues keep what a thread has in its registers: bias and LeakyReLU, or Adam.
-# - A training that can be stopped keeps weights, moments and the step.
-# - Deepening: `volatile` is no barrier; padding cures only a conflict that is there; a roof is
-#   measured on the GPU whose kernels stand below it.
+# - What one operation writes, no other one of its launch may touch: no weight changes before its
+#   last reader.
+# - An epilogue works on what is still in registers.
+# - To go on with a training takes weights, moments and the step.
+# - Deepening: noise from a counter costs no bytes; `volatile` is no barrier; padding cures only a
+#   conflict that is there; a roof is of the GPU whose kernels stand below it.
 
 # %% [markdown]
 # ## Questions
 #
 # 1. Why is the log variance learned, and not the variance?
-# 2. What is d_z / d_mean, and why is that the point of writing z with noise from outside?
-# 3. A kernel draws noise with a state of 48 bytes a thread, and one number a thread. It moves 16
-#    other bytes an element. How many bytes must the memory move?
-# 4. In a fused launch block 7 has no result. It reads W[0] all the same, and throws it away. Block
-#    0 changes W[0]. Does it matter?
+# 2. What is the derivative of z by the mean, and what has the noise to do with it?
+# 3. Each thread has a generator's state of 48 bytes and draws one number; 16 other bytes move. How
+#    many bytes are that in all?
+# 4. Block 7 has no result. It reads W[0] all the same, and throws it away. In the same launch
+#    block 0 changes W[0]. Does it matter?
 # 5. Why may the update of W4 stand beside d_code, and not beside d_g?
-# 6. The fused step stores no gradient of a weight. Somebody wants to clip gradients by the norm of
-#    all of them. What does that cost?
+# 6. The fused step stores no gradient. What does it cost to scale gradients by the norm of all?
 #
 # <details><summary>Answers</summary>
 #
 # 1. It may be any number. A variance must be above 0, and a step of Adam would not know that.
-# 2. It is 1, whatever the noise: the gradient passes as through a plain sum.
+# 2. It is 1, whatever the noise: the gradient passes as it would through a plain sum.
 # 3. 112: the state is read and written, 96, and the 16.
 # 4. The result does not change today. But it is a race: the language promises nothing, and a
 #    change of the compiler or of the code makes it real. Idle threads read nothing.

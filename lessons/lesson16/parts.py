@@ -51,6 +51,12 @@ def count(counter, steps, table, corrected, bce, kl, scale, history):
     counter[1] += 1
 
 
+@cuda.jit(device=True)
+def fetched(factor, line, k):
+    """A factor's number, 0 beyond its edges."""
+    return factor[line, k] if line < factor.shape[0] and k < factor.shape[1] else float32(0)
+
+
 # --- parameters -----------------------------------------------------------------------------------
 
 

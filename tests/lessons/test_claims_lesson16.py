@@ -1,0 +1,106 @@
+"""What lesson 16 says in words about recorded figures is true of the files that it shows."""
+
+import pytest
+
+from course import known_gpu, recorded_roofs
+from course.measure.recorded import recorded as find
+from course.models.vae import data
+from course.models.vae.shape import VAEShape
+from course.models.vae.weights import Training
+from lessons.lesson16 import pictures
+from lessons.lesson16.layered import METHODS, LayeredTrainer
+from tests.pictures import assert_drawn
+
+STEPS = 468
+
+
+def epoch(name, dtype="float32"):
+    """A recorded epoch; exactly one figure fits, or the lesson's look-up is ambiguous."""
+    (found,) = find("vae", kernel="epoch", variant=name, dtype=dtype, metric="time", gpu="H200")
+    return found
+
+
+def epochs():
+    rows = find("vae", kernel="epoch", metric="time", gpu="H200")
+    return {its.variant: its.median for its in rows if its.dtype == "float32"}
+
+
+def peers():
+    return {name: time for name, time in epochs().items() if name.startswith("torch")}
+
+
+def worst(name, dtype="float32"):
+    (found,) = find("vae", variant=name, dtype=dtype, metric="worst gradient", gpu="H200")
+    return found.median
+
+
+# --- section 12 -----------------------------------------------------------------------------------
+
+
+def test_the_full_size_is_what_the_text_says():
+    assert VAEShape().count == 869_184
+    assert epoch("fused, 3xTF32").shape == f"{STEPS}x128" and 60_000 // 128 == STEPS
+    assert known_gpu("H200").multiprocessors == 132
+
+
+@pytest.mark.parametrize(("method", "launches"), [("naive", 49), ("optimised", 42)])
+def test_a_layered_step_has_so_many_launches(method, launches):
+    assert method in METHODS
+    trainer = LayeredTrainer(Training.begun(VAEShape()), data.enlarged(128), method)
+    assert len(trainer.launches) == launches
+
+
+def test_fused_is_the_fastest_and_compiled_in_a_graph_is_pytorchs_best():
+    times = epochs()
+    assert min(times, key=times.get) == "fused, 3xTF32"
+    assert min(peers(), key=peers().get) == "torch compiled, graph"
+    assert min(peers().values()) > 1.6 * 1.6 * times["fused, 3xTF32"]  # no guess of 1 is near
+
+
+def test_each_of_the_courses_ways_is_faster_than_the_one_before():
+    times = epochs()
+    assert times["naive"] > 2 * times["optimised"] > 4 * times["fused, float32"]
+    assert times["fused, float32"] > times["fused, 3xTF32"]
+
+
+def test_three_products_in_tf32_are_as_exact_as_float32_and_one_is_not():
+    assert worst("fused, 3xTF32") < 3 * worst("torch")
+    assert worst("fused, float32") < 3 * worst("torch")
+    assert worst("fused, TF32", "tfloat32") > 1000 * worst("torch")
+
+
+def test_neither_operations_nor_bytes_bind_an_epoch():
+    measured, roofs = epoch("fused, 3xTF32"), recorded_roofs("H200")
+    by_operations = 3 * measured.operations / roofs.rates["tensor_float32"] * 1e-9
+    by_bytes = STEPS * 6 * 4 * VAEShape().count / roofs.l2_bandwidth * 1e-6
+    assert measured.median > 3 * max(by_operations, by_bytes)
+    assert 3 * 4 * VAEShape().count < known_gpu("H200").l2_bytes  # they fit into L2
+
+
+def test_all_ways_of_an_epoch_are_drawn():
+    picture = pictures.epochs(epochs())
+    assert_drawn(picture, "fused, 3xTF32", "PyTorch compiled, graph")
+
+
+# --- section 13 -----------------------------------------------------------------------------------
+
+
+def test_adam_is_above_the_roof_of_an_a100_and_not_above_its_own():
+    figures = find("vae_micro", metric=None, gpu="H200")
+    adam = pictures.some_points(figures)["adam"].gigabytes_per_second
+    right, wrong = pictures.roofs_in(figures), known_gpu("A100")
+    assert 0.85 < adam / right.bandwidth < 1.03
+    assert adam > 1.3 * wrong.bandwidth  # a guess of 90% is refused
+    assert wrong.ridge() < right.ridge()
+
+
+def test_points_of_other_kernels_lie_between_and_below():
+    figures = find("vae_micro", metric=None, gpu="H200")
+    points = pictures.some_points(figures)
+    assert list(points) == ["leaky relu", "adam", "bce", "product, vectorised"]
+    right = pictures.roofs_in(figures)
+    for its in points.values():
+        reach = its.operations / its.bytes * right.highest_bandwidth * 1e-3
+        assert its.teraflops < 1.03 * min(right.rates["float32"], reach)
+    picture = pictures.two_roofs(points, right, known_gpu("A100"))
+    assert_drawn(picture, "product, vectorised")

@@ -1,0 +1,114 @@
+"""Lesson 16's toys find the races that rules of sets find, its judge and pictures say it."""
+
+import numpy as np
+import pytest
+
+from course.measure.recorded import Figure
+from course.measure.roofline import known_gpu
+from course.models.vae import data
+from course.models.vae.shape import VAEShape
+from course.models.vae.weights import Training
+from lessons.lesson16 import pictures
+from lessons.lesson16.counting import bytes_of_fused, bytes_of_layered
+from lessons.lesson16.judges import judge_launches
+from lessons.lesson16.toy_launches import STEP, Work, clash, fewest, findings, races
+from tests.pictures import assert_drawn, picture_texts
+
+# --- launches -------------------------------------------------------------------------------------
+
+
+def some_works(rng, count=4, arrays="abcd"):
+    """Operations that read and write a few arrays at random."""
+    return [
+        Work(
+            f"work {n}",
+            tuple(its for its in arrays if rng.random() < 0.4),
+            tuple(its for its in arrays if rng.random() < 0.3),
+        )
+        for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_simulators_races_are_those_that_the_rule_of_sets_gives(seed):
+    works = some_works(np.random.default_rng(seed))
+    raced = any(clash(one, other) for n, one in enumerate(works) for other in works[:n])
+    assert any("race" in finding.kind for finding in findings(works)) == raced
+    assert bool(races(works)) == raced
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_launch_of_the_fewest_has_a_race_and_one_launch_less_would(seed):
+    works = some_works(np.random.default_rng(seed), count=6)
+    numbers = fewest(works)
+    for number in set(numbers):
+        assert races([w for w, n in zip(works, numbers, strict=True) if n == number]) == []
+    for n, work in enumerate(works):
+        before = [numbers[m] for m in range(n) if clash(works[m], work)]
+        assert numbers[n] == max(before, default=0) + 1
+
+
+def test_a_vaes_step_is_nine_launches_and_weights_change_beside_the_way_back():
+    numbers = dict(zip((work.name for work in STEP), fewest(STEP), strict=True))
+    assert len(STEP) == 12 and max(numbers.values()) == 9
+    assert numbers["update W4"] == numbers["d_code"] == numbers["d_g"] + 1
+    assert numbers["update W3"] == numbers["d_h"]
+
+
+@pytest.mark.parametrize("weight", ["W4", "W3", "W2"])
+def test_the_judge_names_who_would_get_the_new_weight(weight):
+    """Each weight's update, put where its last reader is, and before it."""
+    works, numbers = list(STEP), fewest(STEP)
+    place = [work.name for work in works].index(f"update {weight}")
+    last = max(n for n, w in zip(numbers, works, strict=True)
+               if weight in w.reads and weight not in w.writes)  # fmt: skip
+    for early, words in ((last, "A race"), (last - 1, "before its last reader|written|writes")):
+        moved = [*numbers]
+        moved[place] = early
+        answer = [
+            [w.name for w, n in zip(works, moved, strict=True) if n == number]
+            for number in range(1, 10)
+        ]
+        said = judge_launches(answer, works)
+        assert any(word in said for word in words.split("|")), said
+
+
+# --- bytes ----------------------------------------------------------------------------------------
+
+
+def test_two_launches_touch_a_third_of_the_bytes_of_many():
+    begun = Training.begun(VAEShape(64, 128, 8), batch=32, seed=1)
+    images = data.digits(held_out=False).images
+    many, two = bytes_of_layered(begun, images), bytes_of_fused(begun, images)
+    assert (len(many), len(two)) == (42, 2)
+    assert 2.7 < sum(many) / sum(two) < 3.3
+    assert sum(two) > 3 * 4 * begun.shape.count  # weights and moments, each once
+
+
+# --- pictures -------------------------------------------------------------------------------------
+
+
+def test_a_network_is_drawn_with_the_numbers_of_its_layers():
+    picture = pictures.network(VAEShape(64, 128, 8))
+    assert_drawn(picture)
+    assert {"64", "128", "16", "8"} <= set(picture_texts(picture))
+
+
+def test_launches_are_drawn_in_their_order():
+    picture = pictures.launches(STEP, fewest(STEP))
+    assert_drawn(picture)
+    assert {work.name for work in STEP} <= set(picture_texts(picture))
+    assert "9: update W2, update W1" in picture.alternative
+
+
+def test_epochs_are_drawn_from_the_longest_to_the_shortest():
+    picture = pictures.epochs({"fused": 12.0, "torch eager": 1234.0, "naive": 300.0})
+    assert_drawn(picture)
+    assert "PyTorch eager" in picture_texts(picture) and "1,234" in picture_texts(picture)
+
+
+def test_the_same_points_are_drawn_below_two_roofs():
+    point = Figure("adam", "wide", "1000", "float32", "time", "ms", 1.0, 1.0, 1.0, 9, 4e9, 2e9)
+    picture = pictures.two_roofs({"adam": point}, known_gpu("H200"), known_gpu("A100"))
+    assert_drawn(picture)
+    assert "adam" in picture_texts(picture) and "dashed" in picture.alternative
