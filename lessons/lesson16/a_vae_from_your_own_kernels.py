@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 16 A VAE from your own kernels
 #
-# A variational autoencoder learns digits and then draws new ones. You write what it needs, forward,
-# back and update, and make of some forty launches two.
+# A variational autoencoder, VAE, learns digits and then draws new ones. You write kernels for it,
+# forward, back and update. A step takes some forty launches at first, and two at the end.
 #
 # The lesson follows a program that others published, a VAE written wholly in CUDA: **the
 # original**. Where that surprised its authors, a cell here shows why.
@@ -105,8 +105,8 @@ plots.digit_walk(vae.decode(path), "a 0", "a 4")
 
 # %% [markdown]
 # Half-way between two images lie both, one over the other. Half-way between two codes lies one
-# shape, which turns from the one into the other. So a code that is drawn at random should give a
-# digit, too: section 11 draws some.
+# shape, which turns from the one into the other. And a code that is drawn at random gives a digit,
+# too, most of the time: section 11 draws some.
 #
 # This is how it works. The picture says how many numbers an image has in each layer:
 
@@ -122,10 +122,12 @@ pictures.network(vae.shape)
 # logits             = g W4' + b4
 # ```
 #
-# leaky(v) is v above 0, and v / 5 below: **LeakyReLU**. A logit l becomes a grey level by
-# sigmoid(l) = 1 / (1 + exp(-l)). The code is a cloud around its mean, and z a point in it: that is
-# what *variational* means here. The decoder must cope with the whole cloud, so neighbours in the
-# code look alike.
+# W' is W transposed. leaky(v) is v above 0, and v / 5 below: **LeakyReLU**. A logit l becomes a
+# grey level by sigmoid(l) = 1 / (1 + exp(-l)).
+#
+# For each of the code's 8 numbers the encoder says a mean, and how far around it: the logarithm of
+# a variance. So a code is a cloud, and in training z is a random point of it. That is what
+# *variational* means here. The decoder must cope with the whole cloud, so neighbours look alike.
 
 # %% [markdown]
 # ## 2 A loss that does not overflow
@@ -139,7 +141,7 @@ pictures.network(vae.shape)
 # - **KL** pulls each cloud towards the standard normal one: (mean² + variance - 1 - log variance)
 #   / 2.
 #
-# Take a white pixel, x = 0, whose logit grows: 1, 2, 3, ... From which whole logit on is BCE, as it
+# Take a pixel of paper, x = 0, whose logit grows: 1, 2, 3, ... From which whole logit on is BCE, as it
 # is written here, infinite in float32?
 
 # %%
@@ -351,17 +353,19 @@ predict.answer("wavefronts, tiled / padded, nn and nt", ratios, how="counted")
 # <kbd>deepening</kbd> 20 minutes
 #
 # A generator of random numbers usually has a **state**, and each draw changes it. On a GPU each
-# thread needs a state of its own, in memory. Here is the sample with Numba's generator, whose state
-# has 16 bytes:
-
+# thread needs a state of its own, in memory. Here is the sample with xoroshiro128+, the generator
+# that Numba has in `cuda.random`. Its state has 16 bytes:
 
 # %%
+from lessons.lesson16.toy_generator import next_normal, states_of
+
+
 @cuda.jit
 def sample_by_state(mean, log_variance, states, z, noise):
     """z = mean + deviation times noise, each thread with its own generator."""
     i = cuda.grid(1)
     if i < z.size:
-        e = cuda.random.xoroshiro128p_normal_float32(states, i)
+        e = next_normal(states, i)
         noise[i] = e
         z[i] = mean[i] + math.exp(float32(0.5) * log_variance[i]) * e
 
@@ -379,8 +383,7 @@ predict("bytes an element, generator with a state", 16, exact=True)
 N = 1024
 numbers = rng.standard_normal((2, N), dtype=np.float32)
 results = np.zeros((2, N), np.float32)
-states = cuda.random.create_xoroshiro128p_states(N, seed=1)
-report = trace(sample_by_state, N // 128, 128, *numbers, states, *results)
+report = trace(sample_by_state, N // 128, 128, *numbers, states_of(N), *results)
 asked = report.total("global", "load").bytes + report.total("global", "store").bytes
 predict.answer("bytes an element, generator with a state", asked // N, how="counted")
 
@@ -647,6 +650,7 @@ beside("product-epilogue", hidden_layer)
 predict("launches, layered; bytes, layered / fused", 20, 20, within=1.5, numbers=2)
 
 # %%
+# NBVAL_IGNORE_OUTPUT
 from course.models.vae.weights import Training
 from lessons.lesson16.counting import bytes_of_fused, bytes_of_layered
 
@@ -805,7 +809,7 @@ from lessons.lesson16.layered import LayeredTrainer
 for kind in (NumpyTrainer, LayeredTrainer, FusedTrainer):
     trainer = kind(begun, seen)
     trainer.run(3)
-    print(f"{kind.__name__:15}", *(f"{loss:8.2f}" for loss in trainer.losses))
+    print(f"{kind.__name__:15}", *(f"{loss:7.1f}" for loss in trainer.losses))
 
 # %% [markdown]
 # Without a GPU the kernels' steps are simulated, some tenths of a second each. NumPy takes a

@@ -254,17 +254,17 @@ def two_roofs(points: Mapping[str, Figure], right: Roofs, wrong: Roofs) -> Pictu
     picture = Picture(7.2, 3.9)
     axes = picture.add_axes((0.09, 0.14, 0.88, 0.8))
     places = {name: its.operations / its.bytes for name, its in points.items()}
-    x = np.array([min(places.values()) / 2.5, max(*places.values(), right.ridge()) * 6])
+    x = np.array([min(places.values()) / 4, max(*places.values(), right.ridge()) * 6])
     for roofs, dashes, colour in ((right, "-", INK), (wrong, "--", VERMILLION)):
         peak, slope = roofs.rates["float32"], roofs.bandwidth * 1e-3
         axes.plot([x[0], peak / slope, x[1]], [x[0] * slope, peak, peak], dashes, color=colour)
-        axes.text(x[1] / 1.05, peak * 1.08, f"{roofs.gpu}: {peak:.3g} TFLOP/s", ha="right",
-                  fontsize=SMALL, color=colour)  # fmt: skip
+        text = f"{roofs.gpu}: {peak:.3g} TFLOP/s, {roofs.bandwidth:,.0f} GB/s"
+        axes.text(peak / slope * 1.2, peak * 1.08, text, fontsize=SMALL, color=colour)
     for number, (name, its) in enumerate(points.items()):
         axes.plot([places[name]], [its.teraflops], marker=MARKERS[number % len(MARKERS)],
                   linestyle="none", color=BLUE, zorder=4)  # fmt: skip
-        axes.annotate(name, (places[name], its.teraflops), (7, -9), textcoords="offset points",
-                      fontsize=SMALL, color=BLUE)  # fmt: skip
+        axes.annotate(name, (places[name], its.teraflops), (-9, 3), textcoords="offset points",
+                      ha="right", fontsize=SMALL, color=BLUE)  # fmt: skip
     axes.set(xscale="log", yscale="log", xlabel="operations a byte of device memory",
              ylabel="TFLOP/s", xlim=x)  # fmt: skip
     in_plain_numbers(axes.xaxis, axes.yaxis)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from course import cuda, trace
 from course.measure.recorded import Figure
 from course.measure.roofline import known_gpu
 from course.models.vae import data
@@ -11,8 +12,11 @@ from course.models.vae.weights import Training
 from lessons.lesson16 import pictures
 from lessons.lesson16.counting import bytes_of_fused, bytes_of_layered
 from lessons.lesson16.judges import judge_launches
+from lessons.lesson16.toy_generator import next_bits, next_normal, states_of
 from lessons.lesson16.toy_launches import STEP, Work, clash, fewest, findings, races
 from tests.pictures import assert_drawn, picture_texts
+from warpsim import cuda as simulated
+from warpsim.run import random
 
 # --- launches -------------------------------------------------------------------------------------
 
@@ -83,6 +87,41 @@ def test_two_launches_touch_a_third_of_the_bytes_of_many():
     assert (len(many), len(two)) == (42, 2)
     assert 2.7 < sum(many) / sum(two) < 3.3
     assert sum(two) > 3 * 4 * begun.shape.count  # weights and moments, each once
+
+
+# --- a generator with a state ---------------------------------------------------------------------
+
+
+def test_the_generator_with_a_state_draws_the_bits_of_numbas():
+    @cuda.jit
+    def ours(states, out):
+        for n in range(out.shape[1]):
+            out[cuda.grid(1), n] = next_bits(states, cuda.grid(1))
+
+    states, found = states_of(8), np.zeros((8, 5), np.uint64)
+    theirs = states.view([("s0", np.uint64), ("s1", np.uint64)]).reshape(8).copy()
+    trace(ours, 1, 8, states, found)
+
+    @simulated.jit
+    def numbas(states, out):
+        for n in range(out.shape[1]):
+            out[simulated.grid(1), n] = random.xoroshiro128p_next(states, simulated.grid(1))
+
+    right = np.zeros_like(found)
+    numbas[1, 8](theirs, right)
+    assert np.array_equal(found, right)
+
+
+def test_its_numbers_are_normal():
+    @cuda.jit
+    def draw(states, out):
+        for n in range(out.shape[1]):
+            out[cuda.grid(1), n] = next_normal(states, cuda.grid(1))
+
+    found = np.zeros((256, 40), np.float32)
+    report = trace(draw, 2, 128, states_of(256), found)
+    assert report.operations["float64"] == 0
+    assert abs(found.mean()) < 0.04 and abs(found.std() - 1) < 0.04
 
 
 # --- pictures -------------------------------------------------------------------------------------
