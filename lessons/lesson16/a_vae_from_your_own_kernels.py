@@ -125,9 +125,9 @@ pictures.network(vae.shape)
 # W' is W transposed. leaky(v) is v above 0, and v / 5 below: **LeakyReLU**. A logit l becomes a
 # grey level by sigmoid(l) = 1 / (1 + exp(-l)).
 #
-# For each of the code's 8 numbers the encoder says a mean, and how far around it: the logarithm of
-# a variance. So a code is a cloud, and in training z is a random point of it. That is what
-# *variational* means here. The decoder must cope with the whole cloud, so neighbours look alike.
+# For each of the code's 8 numbers the encoder gives a mean, and the logarithm of a variance around
+# it. So a code is a cloud, and in training z is a random point of it. The decoder must cope with
+# the whole cloud, so neighbours look alike.
 
 # %% [markdown]
 # ## 2 A loss that does not overflow
@@ -141,8 +141,8 @@ pictures.network(vae.shape)
 # - **KL** pulls each cloud towards the standard normal one: (mean² + variance - 1 - log variance)
 #   / 2.
 #
-# Take a pixel of paper, x = 0, whose logit grows: 1, 2, 3, ... From which whole logit on is BCE, as it
-# is written here, infinite in float32?
+# Take a pixel of paper, x = 0, whose logit grows: 1, 2, 3, ... From which whole logit on is BCE, as
+# it is written here, infinite in float32?
 
 # %%
 predict("first logit whose BCE is infinite", 89, within=1.2)
@@ -216,7 +216,7 @@ beside("bce-of-logits", bce_of_logits)
 #
 # ```text
 # d_v = d_y W                             to the layer below
-# d_W = d_y' v,  d_b = sum of d_y's rows  to Adam
+# d_W = d_y' v,  d_b = sum of d_y's rows  to the update
 # ```
 #
 # And through the noise? e depends on no weight. To the way back it is a **constant**:
@@ -630,8 +630,9 @@ check("product-epilogue", hidden_layer)
 beside("product-epilogue", hidden_layer)
 
 # %% [markdown]
-# The other fusion is for the way back. d_W = d_y' v is made in tiles, and Adam is a formula for
-# each element of d_W. So Adam follows **in the same tile**: no gradient of a weight is ever stored.
+# The other fusion is for the way back. d_W = d_y' v is made in tiles. Adam, the rule by which
+# weights change (section 9), is a formula for each element of d_W. So it follows **in the same
+# tile**: no gradient of a weight is ever stored.
 #
 # And launches in a row become one, where blocks can wait for each other. What an image becomes
 # depends on no other image. So a group of blocks takes 16 images forward and back, and only the
