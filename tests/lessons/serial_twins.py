@@ -388,20 +388,6 @@ out[r, c] = gelu(total)
             "a spectrum is an item: of the few in a case each would have a thread",
         ),
     ),
-    "one-product": Twin(
-        "out.size",
-        _PIXEL
-        + """\
-total = float32(0)
-for n in range(16):
-    total += a[r, n] * b[n, c]
-out[r, c] = total
-""",
-        "a",
-        without=dict.fromkeys(
-            ("one warp does all", "one block does all"), "the launch is one warp, of one block"
-        ),
-    ),
     "bce-of-logits": Twin(
         "logits.size",
         """
@@ -446,6 +432,20 @@ for k in range(x.shape[1]):
 out[r, c] = total if total > float32(0) else float32(0.2) * total
 """,
         "x",
+    ),
+    "one-product": Twin(
+        "out.size",
+        _PIXEL
+        + """\
+total = float32(0)
+for n in range(16):
+    total += a[r, n] * b[n, c]
+out[r, c] = total
+""",
+        "a",
+        without=dict.fromkeys(
+            ("one warp does all", "one block does all"), "the launch is one warp, of one block"
+        ),
     ),
 }
 
