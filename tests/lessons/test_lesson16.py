@@ -6,17 +6,40 @@ import pytest
 from course import cuda, trace
 from course.measure.recorded import Figure
 from course.measure.roofline import known_gpu
-from course.models.vae import data
+from course.models.vae import data, reference
 from course.models.vae.shape import VAEShape
-from course.models.vae.weights import Training
+from course.models.vae.weights import Training, trained
 from lessons.lesson16 import pictures
 from lessons.lesson16.counting import bytes_of_fused, bytes_of_layered
 from lessons.lesson16.judges import judge_launches
 from lessons.lesson16.toy_generator import next_bits, next_normal, states_of
 from lessons.lesson16.toy_launches import STEP, Work, clash, fewest, findings, races
 from tests.pictures import assert_drawn, picture_texts
+from tools import train_vae
 from warpsim import cuda as simulated
 from warpsim.run import random
+
+# --- what the lesson says of the shipped network --------------------------------------------------
+
+
+def test_half_way_between_codes_is_nearer_to_a_digit_than_half_way_between_pixels():
+    _, weights = trained()
+    x = data.digits(held_out=True).images / 255
+    real = data.digits(held_out=False).images / 255
+    code, _, _ = reference.encode(weights, x)
+    logits, _ = reference.decode(weights, (code[:100] + code[100:200]) / 2)
+    pixels, codes = (
+        np.linalg.norm(images[:, None] - real[None], axis=2).min(axis=1)
+        for images in ((x[:100] + x[100:200]) / 2, reference.sigmoid(logits))
+    )
+    assert codes.mean() < 0.9 * pixels.mean()
+    assert (codes < pixels).mean() > 0.75
+
+
+def test_it_was_trained_for_as_many_epochs_as_the_text_says():
+    assert len(train_vae.RATES) * train_vae.EPOCHS == 900
+    assert trained()[0] == train_vae.SHAPE == VAEShape(64, 128, 8)
+
 
 # --- launches -------------------------------------------------------------------------------------
 
