@@ -32,6 +32,7 @@ from course.kernels.norm import backward as norm_backward
 from course.kernels.softmax import backward as softmax_backward
 from course.kernels.softmax import forward as softmax
 from course.kernels.svd import blocks, qr
+from course.kernels.tensor_products import product_of
 from course.models.digits import one_kernel
 from course.models.digits.mnist import MNIST_SIDE
 from course.models.digits.weights import ACTIVATIONS, SIDE
@@ -284,6 +285,14 @@ def of_matmul() -> Iterator[Case]:
             yield Case(f"matmul: {name}, {layout}", matmul.tiled(layout, pad), types)
         for name, wide in (("vectorised", True), ("vectorised, unaligned", False)):
             yield Case(f"matmul: {name}, {layout}", matmul.vectorised(layout, wide), types)
+    for name, layout, *sizes in (
+        ("tensor_cores", "nt", 128, 400, 784), ("tensor_cores", "nn", 128, 400, 784),
+        ("tensor_cores", "tn", 784, 400, 128), ("tensor_cores", "nn", 20, 36, 52),
+        ("tensor_cores_tf32", "nt", 128, 784, 400), ("tensor_cores_tf32", "tn", 400, 200, 128),
+    ):  # fmt: skip
+        kernel, *_ = product_of(layout, *sizes, matmul.TENSOR[name])
+        about = f"matmul: {name}, {layout}, {' x '.join(map(str, sizes))}"
+        yield Case(about, kernel, f"void({_ONE}, {_ONE}, {_ONE})", (8, 0))
 
 
 def of_softmax() -> Iterator[Case]:

@@ -7,15 +7,20 @@
 The layout says how the factors lie in memory: "n" as they are multiplied, "t" transposed. What a
 layer and its two gradients need are "nt", "nn" and "tn", and no matrix is copied for any.
 
-============  ============================================================  ====================
-method        what a block does                                             loads for one product
-============  ============================================================  ====================
-"naive"       a thread a result, its factors straight from global memory    2
-"tiled"       32 x 32 results, tiles of both factors in shared memory       2 / 32
-"padded"      the same; a tile's rows one word apart, so no bank is shared  2 / 32
-"vectorised"  64 x 64 results, 8 x 4 a thread, 16 bytes an access           2 / 64, a quarter of
+===================  =====================================================  =====================
+method               what a block does                                      loads for one product
+===================  =====================================================  =====================
+"naive"              a thread a result, its factors from global memory      2
+"tiled"              32 x 32 results, tiles of both in shared memory        2 / 32
+"padded"             the same; rows one word apart, so no bank is shared    2 / 32
+"vectorised"         64 x 64 results, 8 x 4 a thread, 16 bytes an access    2 / 64, a quarter of
                                                                             the instructions
-============  ============================================================  ====================
+"tensor_cores"       some 32 x 16 results on tensor cores, in 3xTF32        3 / 32, all at once
+"tensor_cores_tf32"  the same in TF32: three digits                         3 / 32
+===================  =====================================================  =====================
+
+The last two are for small products, see `course.kernels.tensor_products`: each shape is a kernel of
+its own, compiled in the first call, for some seconds, and then kept on disk for later programs.
 
 A layer's bias is added to rows, `add_bias`; its gradient is the sum of rows, `bias_gradient`.
 
@@ -39,11 +44,13 @@ from course.kernels.arrays import (
     WIDE,
     Array,
     checked_float32,
+    flat,
     in_order,
     known,
     rows_are_aligned,
 )
 from course.kernels.intrinsics import load, load4, store, store4
+from course.kernels.tensor_products import SMALL, product_of, why_not
 from course.kernels.warps import WARP
 
 ZERO = float32(0)
@@ -271,7 +278,9 @@ def bias_backward(grad, out):
 
 # --- the front doors ------------------------------------------------------------------------------
 
-LADDER = ("naive", "tiled", "padded", "vectorised")
+#: The steps on tensor cores: their precision.
+TENSOR = {"tensor_cores": "tf32x3", "tensor_cores_tf32": "tf32"}
+LADDER = ("naive", "tiled", "padded", "vectorised", *TENSOR)
 SIDES = {
     "nn": ("(rows, depth)", "(depth, columns)"),
     "nt": ("(rows, depth)", "(columns, depth)"),
@@ -281,7 +290,8 @@ SIDES = {
 
 def _product(a: Seen, b: Seen, layout: str, method: str) -> Result:
     known(layout, "layout", LAYOUTS)
-    known(method, "method", LADDER)
+    if method != "auto":
+        known(method, "method", LADDER, before="auto, ")
     checked_float32(a, "a", 2, SIDES[layout][0])
     checked_float32(b, "b", 2, SIDES[layout][1])
     turn_a, turn_b = LAYOUTS[layout]
@@ -299,11 +309,20 @@ def _product(a: Seen, b: Seen, layout: str, method: str) -> Result:
 def launches(
     a: Array, b: Array, out: Array, layout: str = "nn", method: str = "vectorised", stream: Any = 0
 ) -> list[tuple[Callable, tuple]]:
-    """What a product launches, for device arrays."""
+    """What a product launches, for device arrays; ValueError for a method they cannot have."""
     a, b, out = in_order(a, "a"), in_order(b, "b"), in_order(out, "out")
     rows, columns = out.shape
     if not out.size:
         return []
+    sizes = rows, columns, a.shape[0 if LAYOUTS[layout][0] else 1]
+    if method == "auto":
+        tensor = rows * columns <= SMALL and not why_not(*sizes, a, b, out)
+        method = "tensor_cores" if tensor else "vectorised"
+    if method in TENSOR:
+        if wrong := why_not(*sizes, a, b, out):
+            raise ValueError(f"method {method!r} {wrong}: choose 'vectorised'")
+        kernel, grid, block = product_of(layout, *sizes, TENSOR[method])
+        return [(kernel[grid, block, stream], (flat(a, "a"), flat(b, "b"), flat(out, "out")))]
     if method == "vectorised":
         tile, block = (TILE, TILE), THREADS
         wide = a.size > 0 and all(map(rows_are_aligned, (a, b, out)))
@@ -354,7 +373,7 @@ _SUM = Door("bias_gradient", ("grad",), _sums, sum_launches, empty=True)
 
 
 def matmul(
-    a: Array, b: Array, layout: str = "nn", out: Array | None = None, method: str = "vectorised",
+    a: Array, b: Array, layout: str = "nn", out: Array | None = None, method: str = "auto",
     stream: Stream = None,
 ) -> Array:  # fmt: skip
     """Multiply two matrices, float32, on the GPU (or the simulated one).
@@ -369,7 +388,10 @@ def matmul(
     out : array, shape (rows, columns), optional
         Where to write; neither a nor b.
     method : str
-        Of `LADDER`.
+        Of `LADDER`; without it "tensor_cores" for small products, where it can be had, else
+        "vectorised". Tensor cores need compute capability 8.0, rows, columns and depth that are
+        multiples of four, memory that begins at multiples of 16 bytes, and numbers below 4e34:
+        of infinite ones they make NaN. A new shape's first call takes seconds, see above.
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it the one of a's library.
 
@@ -377,8 +399,8 @@ def matmul(
     -------
     array, shape (rows, columns), float32
         `out`, if it is given; else of a's kind. With a depth of 0 it is 0. Relative to the sum of
-        |a| |b| its error is at most depth / 16 + 16 units of 2**-24 by "vectorised", depth by the
-        others.
+        |a| |b| its error is at most depth / 16 + 16 units of 2**-24 by "vectorised", 32 in place of
+        16 by "tensor_cores", 2**-9 by "tensor_cores_tf32", depth units by the others.
 
     Raises
     ------

@@ -3,11 +3,22 @@
 import numpy as np
 import pytest
 
-from course import cuda, trace
+from course import backend, cuda, trace
 from course.kernels import matmul as kernels
-from course.kernels.matmul import LADDER, LAYOUTS, add_bias, bias_gradient, matmul
+from course.kernels.matmul import LADDER, LAYOUTS, TENSOR, add_bias, bias_gradient, matmul
+from course.kernels.tensor_products import (
+    MOST_WARPS,
+    REGISTERS,
+    SHARED,
+    SMALL,
+    Cut,
+    cut_of,
+    product_of,
+)
+from warpsim.host import gpus
 
 ERRORS = {"race", "out-of-bounds", "uninitialised-read", "barrier-divergence"}
+PLAIN = [method for method in LADDER if method not in TENSOR]
 #: Rows, columns, depth: whole tiles, parts of them, one number, wide enough for 16 bytes or not.
 SIZES = [(64, 64, 32), (1, 1, 1), (33, 65, 17), (68, 36, 20), (7, 130, 100), (130, 4, 3)]
 
@@ -26,7 +37,7 @@ def right(a, b, layout):
     return (a.T if turn_a else a) @ (b.T if turn_b else b)
 
 
-@pytest.mark.parametrize("method", LADDER)
+@pytest.mark.parametrize("method", PLAIN)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("size", SIZES)
 def test_products_are_those_of_float64(method, layout, size):
@@ -38,7 +49,7 @@ def test_products_are_those_of_float64(method, layout, size):
     assert (np.abs(found - right(a, b, layout)) <= bound).all()
 
 
-@pytest.mark.parametrize("method", LADDER)
+@pytest.mark.parametrize("method", PLAIN)
 def test_factors_that_begin_anywhere_and_a_place_for_the_result(method):
     rng = np.random.default_rng(1)
     numbers = rng.standard_normal(1 + 32 * 40).astype(np.float32)
@@ -50,7 +61,7 @@ def test_factors_that_begin_anywhere_and_a_place_for_the_result(method):
     assert np.abs(out.copy_to_host() - wanted).max() < 1e-5
 
 
-@pytest.mark.parametrize("method", LADDER)
+@pytest.mark.parametrize("method", PLAIN)
 def test_no_depth_is_zero_and_no_rows_is_empty(method):
     empty = np.zeros((5, 0), np.float32)
     assert np.array_equal(matmul(empty, empty, "nt", method=method), np.zeros((5, 5)))
@@ -61,7 +72,7 @@ def test_no_depth_is_zero_and_no_rows_is_empty(method):
 def test_what_is_not_a_number_stays_in_its_row():
     a, b = given(40, 70, 33, "nn")
     a[3, 5], a[39, 32] = np.nan, np.inf
-    for method in LADDER:
+    for method in PLAIN:
         found = matmul(a, b, method=method)
         assert np.isnan(found[3]).all() and not np.isfinite(found[39]).any()
         assert np.isfinite(np.delete(found, (3, 39), axis=0)).all()
@@ -71,7 +82,7 @@ def test_long_sums_of_equal_numbers_do_not_drift():
     depth = 1 << 14
     a = np.full((1, depth), 0.1, np.float32)
     exact = float(np.float32(0.1)) ** 2 * depth
-    errors = {m: abs(float(matmul(a, a, "nt", method=m)[0, 0]) / exact - 1) for m in LADDER}
+    errors = {m: abs(float(matmul(a, a, "nt", method=m)[0, 0]) / exact - 1) for m in PLAIN}
     assert errors["vectorised"] < 2e-5 and 4 * errors["vectorised"] < errors["naive"]
 
 
@@ -79,7 +90,7 @@ def test_long_sums_of_equal_numbers_do_not_drift():
 def test_nothing_is_wrong_and_padding_parts_the_banks(layout):
     a, b = given(68, 68, 36, layout)
     wavefronts = {}
-    for name in LADDER:
+    for name in PLAIN:
         arrays = (*map(cuda.to_device, (a, b)), cuda.to_device(np.full((68, 68), np.nan, "f4")))
         ((call, arguments),) = kernels.launches(*arrays, layout, name)
         arguments = [its.copy_to_host() for its in arguments]
@@ -135,3 +146,146 @@ def test_what_does_not_fit_is_refused(arrays, options, kind, words):
 def test_a_bias_that_does_not_fit_is_refused():
     with pytest.raises(ValueError, match=r"bias has the shape \(2,\); for x's it must be \(3,\)"):
         add_bias(np.ones((2, 3), np.float32), np.ones(2, np.float32))
+
+
+# --- tensor cores ---------------------------------------------------------------------------------
+
+#: Rows, columns, depth: multiples of four, of which few are multiples of a tile's or of 16.
+FOURS = [(4, 4, 4), (20, 36, 52), (128, 44, 100), (64, 64, 32), (36, 132, 260), (128, 200, 400)]
+#: Of 3xTF32 21 bits of a factor are kept, of TF32 11.
+ERRORS_OF = {"tensor_cores": 1e-6, "tensor_cores_tf32": 2e-3}
+simulated = pytest.mark.skipif(backend.gpu() is not None, reason="chooses a simulated GPU")
+
+
+@pytest.fixture
+def hopper(monkeypatch):
+    """A simulated H200, where no GPU is."""
+    monkeypatch.setattr(gpus, "_chosen", gpus.find("H200"))
+
+
+def there(*arrays):
+    return tuple(map(cuda.to_device, arrays))
+
+
+def relative(found, exact):
+    return np.linalg.norm(found - exact) / np.linalg.norm(exact)
+
+
+@pytest.mark.parametrize("method", TENSOR)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("size", FOURS)
+def test_products_on_tensor_cores_are_those_of_float64(hopper, method, layout, size):
+    a, b = given(*size, layout)
+    out = cuda.to_device(np.full(size[:2], np.nan, np.float32))
+    found = matmul(*there(a, b), layout, out, method).copy_to_host()
+    exact, bound = right(a, b, layout), right(np.abs(a), np.abs(b), layout)
+    assert relative(found, exact) <= ERRORS_OF[method]
+    units = 2.0**15 if TENSOR[method] == "tf32" else size[2] / 16 + 32
+    assert (np.abs(found - exact) <= units * 2.0**-24 * bound).all()
+
+
+@pytest.mark.parametrize("cut", [
+    Cut((2, 4), (1, 1), 3, 1), Cut((2, 4), (2, 2), 2, 2), Cut((2, 4), (1, 2), 1, 9),
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_any_cut_is_right(hopper, layout, cut):
+    """Also where rounds are left over, and where a warp has none."""
+    size = 68, 100, 132
+    a, b = given(*size, layout)
+    kernel, grid, block = product_of(layout, *size, "tf32x3", cut)
+    out = cuda.to_device(np.full(size[0] * size[1], np.nan, np.float32))
+    kernel[grid, block](*there(a.reshape(-1), b.reshape(-1)), out)
+    assert relative(out.copy_to_host().reshape(size[:2]), right(a, b, layout)) <= 1e-6
+
+
+@simulated
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_tensor_cores_have_no_race_and_write_nothing_beside(hopper, layout):
+    size = 36, 68, 100
+    a, b = given(*size, layout)
+    guarded = np.full((size[0] + 2, size[1]), 7, np.float32)
+    kernel, grid, block = product_of(layout, *size, "tf32x3")
+    out = guarded[1:-1].reshape(-1)
+    report = trace(kernel, grid, block, a.reshape(-1), b.reshape(-1), out)
+    assert {finding.kind for finding in report.findings} <= {"bank-conflict"}, report.findings
+    assert not report.operations["float64"]
+    assert relative(guarded[1:-1], right(a, b, layout)) <= 1e-6
+    assert (guarded[[0, -1]] == 7).all()
+
+
+@simulated
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_wide_tiles_have_no_bank_conflicts(hopper, layout):
+    """Tiles of 16 columns have, in "nt": half of the loads of their sums."""
+    cut = Cut((2, 4) if layout == "tn" else (1, 4), (1, 1), 2, 2)
+    kernel, grid, block = product_of(layout, 64, 64, 64, "tf32x3", cut)
+    arrays = (np.ones(64 * 64, np.float32) for _ in range(3))
+    assert not trace(kernel, grid, block, *arrays).findings
+
+
+def test_cuts_fit_a_block_and_the_models_fill_a_gpu():
+    rng = np.random.default_rng(2)
+    sizes = [(4096,) * 3, (4, 4, 2**20), *(4 * rng.integers(1, 1000, (200, 3))).tolist()]
+    for layout in LAYOUTS:
+        for rows, columns, depth in sizes:
+            cut = cut_of(layout, rows, columns, depth)
+            assert cut.threads <= 32 * MOST_WARPS and cut.threads * cut.registers <= REGISTERS
+            high, wide = (
+                16 * cut.fragments[0] * cut.beside[0],
+                8 * cut.fragments[1] * cut.beside[1],
+            )
+            assert 4 * cut.warps * high * (wide + 8) <= SHARED and min(cut[2:]) >= 1
+    for layout, *size in (("nt", 128, 400, 784), ("nn", 128, 200, 400), ("tn", 400, 400, 128)):
+        assert 90 <= product_of(layout, *size, "tf32x3")[1] <= 132
+
+
+@simulated
+def test_without_a_method_small_products_go_to_tensor_cores_where_they_can(hopper, monkeypatch):
+    def threads(rows, columns, depth, begin=0):
+        numbers = cuda.to_device(np.zeros(begin + rows * depth, np.float32))
+        a = numbers[begin:].reshape(rows, depth)
+        arrays = a, *there(np.zeros((depth, columns), "f4"), np.zeros((rows, columns), "f4"))
+        ((configured, given),) = kernels.launches(*arrays, "nn", "auto")
+        return len(given[0].shape)
+
+    assert threads(64, 64, 32) == 1  # flat arrays: tensor cores
+    assert threads(63, 64, 32) == threads(64, 64, 32, begin=1) == threads(64, 64, 0) == 2
+    assert threads(4, SMALL, 4) == 2
+    a, b = given(64, 48, 32, "nn")
+    assert np.array_equal(matmul(a, b), matmul(a, b, method="tensor_cores"))
+    monkeypatch.setattr(gpus, "_chosen", gpus.find("T4"))
+    assert threads(64, 64, 32) == 2
+    assert np.array_equal(matmul(a, b), matmul(a, b, method="vectorised"))
+
+
+@simulated
+@pytest.mark.parametrize("method", TENSOR)
+def test_what_tensor_cores_cannot_have_is_refused_with_a_way_out(hopper, monkeypatch, method):
+    def refused(words, a, b):
+        with pytest.raises(ValueError, match=f"method '{method}' needs {words}.*'vectorised'$"):
+            matmul(a, b, method=method)
+
+    a, b = given(8, 8, 8, "nn")
+    refused("rows, columns and depth to be multiples of four, and they are 7, 8 and 8", a[:7], b)
+    refused("rows, columns and depth .* 8, 6 and 8", a, b[:, :6].copy())
+    refused("rows, columns and depth .* 8, 8 and 0", a[:, :0], b[:0])
+    numbers = cuda.to_device(np.zeros(65, np.float32))
+    refused("memory that begins at multiples of 16 bytes", numbers[1:].reshape(8, 8), *there(b))
+    monkeypatch.setattr(gpus, "_chosen", gpus.find("T4"))
+    refused(r"compute capability 8\.0, and this GPU has 7\.5", a, b)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_is_not_a_number_stays_in_its_row_on_tensor_cores(hopper, layout):
+    a, b = given(36, 68, 52, layout)
+    its = a.T if LAYOUTS[layout][0] else a
+    its[3, 5], its[35, 48] = np.nan, np.inf
+    for method in TENSOR:
+        found = matmul(*there(a, b), layout, method=method).copy_to_host()
+        assert not np.isfinite(found[[3, 35]]).any()
+        assert np.isfinite(np.delete(found, (3, 35), axis=0)).all()
+
+
+def test_tensor_cores_make_no_rows_of_none(hopper):
+    none = np.zeros((0, 4), np.float32)
+    assert matmul(none, np.ones((4, 8), np.float32), method="tensor_cores").shape == (0, 8)

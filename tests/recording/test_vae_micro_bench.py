@@ -18,11 +18,12 @@ from recording import graph_times, roofline_table
 from recording.frame import Bench, judged
 from recording.subjects import vae_micro
 from tests.recording.fake_gpu import FakeGPU
+from warpsim.host import gpus
 
 ROOFS = Roofs("NVIDIA Fake 1", 1000.0, {"float32": 10.0, "tensor_float32": 60.0}, 1 << 20,
               l2_bandwidth=4000.0, measured=True)  # fmt: skip
 simulated = pytest.mark.skipif(backend.gpu() is not None, reason="on a GPU the bench itself runs")
-SMALL = {"BATCH": 5, "PIXELS": 14, "HIDDEN": 12, "LATENT": 4}
+SMALL = {"BATCH": 8, "PIXELS": 16, "HIDDEN": 12, "LATENT": 4}
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def bench(monkeypatch):
     """A bench of small sizes whose times are made up; nothing is captured."""
     for name, value in SMALL.items():
         monkeypatch.setattr(vae_micro, name, value)
-    monkeypatch.setattr(vae_micro, "PRODUCTS", (("nt", 5, 14, 12), ("nn", 5, 12, 4)))
+    monkeypatch.setattr(vae_micro, "PRODUCTS", (("nt", 8, 16, 12), ("nn", 8, 12, 4)))
     monkeypatch.setattr(vae_micro, "SQUARES", (8,))
     monkeypatch.setattr(vae_micro, "LARGE", (2048,))
     made = Bench("vae_micro", ROOFS, say=lambda _: None)
@@ -54,7 +55,8 @@ def bench(monkeypatch):
 
 
 @simulated
-def test_every_kernel_is_right_in_every_strategy(bench):
+def test_every_kernel_is_right_in_every_strategy(bench, monkeypatch):
+    monkeypatch.setattr(gpus, "_chosen", gpus.find("H200"))
     vae_micro.run(bench)
     assert not bench.failures
     found = {}
@@ -77,9 +79,17 @@ def test_every_kernel_is_right_in_every_strategy(bench):
         "gather",
     } <= set(found)
     assert found["matmul nn"]["naive"] == {
-        ("5x12x4", graph_times.METRIC), ("5x12x4", "error"), ("8x8x8", "time"), ("8x8x8", "error"),
+        ("8x12x4", graph_times.METRIC), ("8x12x4", "error"), ("8x8x8", "time"), ("8x8x8", "error"),
     }  # fmt: skip
     assert vae_micro.COST.keys() <= set(found)
+
+
+@simulated
+def test_a_gpu_without_tf32_leaves_tensor_cores_out(bench):
+    vae_micro.product(bench, "nn", (8, 12, 4), small=True)
+    assert not bench.failures
+    assert {its.variant for its in bench.rows} == set(matmul.LADDER) - set(vae_micro.TENSOR)
+    assert [note.split()[0] for note in bench.notes] == list(vae_micro.TENSOR)
 
 
 @simulated

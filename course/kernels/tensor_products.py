@@ -1,0 +1,109 @@
+"""Small products on tensor cores, float32: a kernel for one shape, in which a block makes one tile.
+
+The last steps of `course.kernels.matmul`, of tiles of `course.kernels.layer_tiles`. Sizes stand in
+the kernel as numbers, so all that a warp loads, or most of it, is under way at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from numba import float32, int32
+
+from course.backend import cuda
+from course.kernels.arrays import WIDE, are_aligned
+from course.kernels.intrinsics import store4
+from course.kernels.layer_tiles import DEEP, tile_of
+from course.kernels.warps import WARP
+
+SMALL = 512 * 512  # results: of more, a factor is loaded by too many blocks
+AT_ONCE = 132  # blocks, one a multiprocessor of an H200; an A100 has 108
+MOST_WARPS, REGISTERS, SHARED = 16, 2**16, 48 * 2**10  # of a block; bytes
+FRAGMENTS = {
+    "nn": ((1, 2), (2, 2), (1, 4), (2, 4)), "nt": ((1, 2), (1, 4), (2, 4)), "tn": ((2, 4),),
+}  # fmt: skip
+BESIDE = (1, 1), (1, 2), (2, 2)
+
+
+def why_not(rows: int, columns: int, depth: int, *arrays: Any) -> str:
+    """What a product on tensor cores needs and does not find, in words; else nothing."""
+    capability = tuple(cuda.get_current_device().compute_capability)
+    if capability < (8, 0):
+        return "needs compute capability 8.0, and this GPU has {}.{}".format(*capability)
+    if any(size % WIDE or not size for size in (rows, columns, depth)):
+        found = f"{rows}, {columns} and {depth}"
+        return f"needs rows, columns and depth to be multiples of four, and they are {found}"
+    if not are_aligned(*arrays):
+        return "needs memory that begins at multiples of 16 bytes, and one array begins elsewhere"
+    most = max(array.size for array in arrays)
+    return f"needs fewer than 2**31 numbers, and an array has {most:,}" if most >= 2**31 else ""
+
+
+class Cut(NamedTuple):
+    """How a product is cut, in words of `tile_of`; a block's threads, and registers of each."""
+
+    fragments: tuple[int, int]
+    beside: tuple[int, int]
+    warps: int
+    ahead: int
+    threads = property(lambda self: WARP * self.warps * self.beside[0] * self.beside[1])
+    registers = property(lambda self: min(255, REGISTERS // self.threads // 8 * 8))
+
+
+def cut_of(layout: str, rows: int, columns: int, depth: int) -> Cut:
+    """The cut of which a multiprocessor loads least; with warps enough to load all at once."""
+
+    def loads(sizes: tuple[tuple[int, int], tuple[int, int]]) -> tuple[int, int, int]:
+        (down, across), (below, beside) = sizes
+        high, wide = 16 * down * below, 8 * across * beside
+        blocks = -(-rows // high) * -(-columns // wide)
+        return -(-blocks // AT_ONCE) * (high + wide), blocks, below * beside
+
+    fragments, beside = min(itertools.product(FRAGMENTS[layout], BESIDE), key=loads)
+    (down, across), groups = fragments, beside[0] * beside[1]
+    sums = 4 * 16 * down * beside[0] * (8 * across * beside[1] + 8)  # bytes of a tile's, at most
+    most = min(MOST_WARPS // groups, SHARED // sums)
+    # a thread's numbers of one round; and its sums, what is cut in two, places
+    each, besides = 8 * down + 4 * across, 4 * down * across + 8 * down + 4 * across + 40
+    rounds = -(-depth // DEEP)
+    for ahead in range(1, rounds + 1):
+        cut = Cut(fragments, beside, -(-rounds // ahead), ahead)
+        if cut.warps <= most and each * ahead + besides <= cut.registers:
+            return cut
+    cut = Cut(fragments, beside, min(most, 8 // groups), 1)
+    return cut._replace(ahead=max(1, (cut.registers - besides) // each))
+
+
+@functools.cache
+def product_of(
+    layout: str, rows: int, columns: int, depth: int, precision: str, cut: Cut | None = None
+) -> tuple[Callable, int, int]:
+    """A kernel of (a, b, out), flat arrays, for one shape; and its blocks and threads.
+
+    Mapping: block i has tile i of the result, row by row of tiles; its warps share the depth.
+    Memory: 16 bytes an access; four lanes side by side along the depth, eight along the result.
+    """
+    cut = cut or cut_of(layout, rows, columns, depth)
+    leads = {"nn": (depth, columns), "nt": (depth, depth), "tn": (rows, columns)}[layout]
+    tile = tile_of(layout, rows, columns, depth, leads, precision, **cut._asdict())
+    fetch, multiply, four = tile.fetch, tile.multiply, tile.four
+    ROOM, NUMBERS, HIGH, WIDTH, THREADS = tile.room, tile.numbers, tile.high, tile.wide, cut.threads
+    across = -(-columns // WIDTH)
+
+    @cuda.jit(max_registers=cut.registers)
+    def matmul_tensor(a, b, out):
+        shared = cuda.shared.array(NUMBERS, float32)
+        first = cuda.local.array(ROOM, float32)
+        i = int32(cuda.blockIdx.x)
+        row, column = i // int32(across) * int32(HIGH), i % int32(across) * int32(WIDTH)
+        fetch(b, int32(0), column, first)
+        multiply(shared, a, int32(0), b, int32(0), row, column, first)
+        for n in range(int32(cuda.threadIdx.x), HIGH * WIDTH // 4, THREADS):
+            r, c = n // int32(WIDTH // 4), n % int32(WIDTH // 4) * int32(4)
+            if row + r < rows and column + c < columns:
+                store4(out, (row + r) * int32(columns) + column + c, four(shared, r, c))
+
+    return matmul_tensor, across * -(-rows // HIGH), THREADS
