@@ -112,7 +112,7 @@ def some_points(figures: Sequence[Figure]) -> dict[str, Figure]:
         if (its.kernel, its.shape, its.metric) == ("matmul nn", LARGEST, "time")
     }
     few = {name: points[name] for name in ("leaky relu", "adam", "bce")}
-    return few | {"product, vectorised": products["vectorised"]}
+    return few | {"vectorised product": products["vectorised"]}
 
 
 def _largest(figures: Sequence[Figure], op: str) -> dict[str, Figure]:
@@ -218,21 +218,15 @@ def epochs(times: Mapping[str, float]) -> Picture:
         Milliseconds by the way's name; PyTorch's begin with "torch".
     """
     names = sorted(times, key=times.__getitem__, reverse=True)
-    picture = Picture(7.2, 0.27 * len(names) + 0.75)
-    axes = picture.add_axes(
-        (0.33, 0.5 / picture.get_figheight(), 0.58, 0.27 * len(names) / picture.get_figheight())
-    )
+    said = {name: f"{its:,.0f}" if its >= 100 else f"{its:.3g}" for name, its in times.items()}
+    high = 0.27 * len(names)
+    picture = Picture(7.2, high + 0.75)
+    axes = picture.add_axes((0.33, 0.5 / (high + 0.75), 0.58, high / (high + 0.75)))
     for row, name in enumerate(names):
         colour = SKY if name.startswith("torch") else VERMILLION
         axes.barh(row, times[name], 0.66, color=pale(colour), edgecolor=colour)
-        axes.text(
-            times[name] * 1.05,
-            row,
-            f"{times[name]:,.3g}" if times[name] < 1000 else f"{times[name]:,.0f}",
-            va="center",
-            fontsize=SMALL,
-            color=INK,
-        )
+        look = {"va": "center", "fontsize": SMALL, "color": INK}
+        axes.text(times[name] * 1.05, row, said[name], **look)
     axes.set_yticks(range(len(names)), [n.replace("torch", "PyTorch") for n in names])
     axes.invert_yaxis()
     axes.set(xscale="log", xlabel="an epoch of 468 steps [ms]")
@@ -240,9 +234,7 @@ def epochs(times: Mapping[str, float]) -> Picture:
     in_plain_numbers(axes.xaxis)
     style(axes, "x")
     return picture.described(
-        "Milliseconds of an epoch: "
-        + "; ".join(f"{name} {times[name]:,.3g}" for name in names)
-        + "."
+        "Milliseconds of an epoch: " + "; ".join(f"{name} {said[name]}" for name in names) + "."
     )
 
 
