@@ -291,7 +291,7 @@ with tempfile.TemporaryDirectory() as folder:
 #
 # | operation | from | steps |
 # |---|---|---|
-# | product | [lesson 05](05_shared_memory.ipynb) | naive, tiled, padded, vectorised, on tensor cores |
+# | product | [lesson 05](05_shared_memory.ipynb) | naive, tiled, padded, vectorised, tensor cores |
 # | bias, LeakyReLU, both ways | [lesson 13](13_normalisation_and_fusion.ipynb) | each, wide |
 # | BCE, KL | [lesson 10](10_reductions.ipynb) | atomics, tree, unrolled, shuffles, vectorised |
 # | sums of rows, for a bias | lesson 10 | |
