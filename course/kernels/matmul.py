@@ -290,8 +290,7 @@ SIDES = {
 
 def _product(a: Seen, b: Seen, layout: str, method: str) -> Result:
     known(layout, "layout", LAYOUTS)
-    if method != "auto":
-        known(method, "method", LADDER, before="auto, ")
+    known(method, "method", ("auto", *LADDER))
     checked_float32(a, "a", 2, SIDES[layout][0])
     checked_float32(b, "b", 2, SIDES[layout][1])
     turn_a, turn_b = LAYOUTS[layout]
