@@ -22,6 +22,7 @@ cores, where lanes shuffle what an instruction would bring together, for GPUs be
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -35,6 +36,35 @@ ONE, ZERO = float32(1), float32(0)
 LEVEL = 2**13  # TF32 has 13 bits of fraction fewer than float32
 DEEP = 16  # along the depth, of one round of a warp
 FULL = 0xFFFFFFFF
+
+
+@functools.cache
+def parts_of(size: int) -> Callable:
+    """Device function: how many whole times a number from 0 on holds `size`, and what is left.
+
+    `//` and `%` of Numba work on 64 bits and look at signs: some ten instructions.
+    """
+    shift, rest = size.bit_length() - 1, size - 1
+
+    @cuda.jit(device=True)
+    def shifted(n):
+        return int32(n >> shift), int32(n & rest)
+
+    @cuda.jit(device=True)
+    def divided(n):
+        whole = int32(n) // int32(size)
+        return int32(whole), int32(n - whole * size)
+
+    return divided if size & rest else shifted
+
+
+_lanes, _fours = parts_of(32), parts_of(4)
+
+
+@cuda.jit(device=True)
+def _lane():
+    """A lane's row and column in the instructions' pieces."""
+    return _fours(_lanes(cuda.threadIdx.x)[1])
 
 
 @cuda.jit(device=True)
@@ -54,8 +84,7 @@ def in_two(value):
 @cuda.jit(device=True)
 def four_plain(c, upper, lower, factor):
     """Four of the eight products along the depth, for `mma_plain`."""
-    lane = int32(cuda.threadIdx.x) % int32(32)
-    g, q = lane // int32(4), lane % int32(4)
+    g, q = _lane()
     c0, c1, c2, c3 = c
     for k in range(4):
         high = cuda.shfl_sync(FULL, upper, 4 * g + k)
@@ -104,14 +133,14 @@ class Tile:
 def _row_at(lead: int) -> Callable:
     @cuda.jit(device=True)
     def row_at(begin, row):
-        return begin + row * int32(lead)
+        return int32(begin + row * int32(lead))
 
     return row_at
 
 
 @cuda.jit(device=True)
 def _row_found(places, row):
-    return load(places[0], places[1] + row)
+    return load(places[0], int32(places[1] + row))
 
 
 def tile_of(
@@ -167,56 +196,66 @@ def tile_of(
     mma = mma_plain if plain else mma_tf32
     half_across = across // 2 if halves else across
 
+    scattered_b = places == "b"
     place_a = _row_found if places == "a" else _row_at(lead_a)
-    place_b = _row_found if places == "b" else _row_at(lead_b)
+    place_b = _row_found if scattered_b else _row_at(lead_b)
+
+    # a round is `more` along the depth behind `start`, a constant: addresses differ by constants
 
     @cuda.jit(device=True)
-    def lane_of():
-        lane = int32(cuda.threadIdx.x) % int32(32)
-        return lane // int32(4), lane % int32(4)
-
-    @cuda.jit(device=True)
-    def bring_b(B, b0, column, start, b, slot):
-        """A lane's numbers of the second factor, of 16 products from `start` on."""
-        g, q = lane_of()
-        k = min(int32(start + 4 * q), int32(depth - 4)) if ragged else int32(start + 4 * q)
+    def bring_b(B, b0, column, start, more, b, slot):
+        """A lane's numbers of the second factor, of 16 products from `start` + `more` on."""
+        g, q = _lane()
+        k, beyond = int32(start + 4 * q), more
+        if ragged:
+            k, beyond = min(int32(k + more), int32(depth - 4)), 0
         if upright_b:
+            last = int32(columns - 4) if four_wide else int32(columns - 2)
+            c = min(int32(column + (4 * g if four_wide else 2 * g)), last)
+            at = c if scattered_b else int32(place_b(b0, k) + c)
             for e in range(4):
-                at = place_b(b0, k + e)
+                if scattered_b:
+                    here = int32(place_b(b0, int32(k + beyond + e)) + at)
+                else:
+                    here = at + (beyond + e) * lead_b
                 if four_wide:
-                    four = load4(B, at + min(int32(column + 4 * g), int32(columns - 4)))
+                    four = load4(B, here)
                     for n in range(4):
                         b[slot, n, e] = float32(four[n])
                 else:
-                    two = load2(B, at + min(int32(column + 2 * g), int32(columns - 2)))
+                    two = load2(B, here)
                     for n in range(2):
                         b[slot, n, e] = float32(two[n])
         else:
             for n in range(across):
                 c = int32(column + 8 * (n % half_across) + g)
                 if halves:
-                    c = min(c, int32(halves - 1)) + n // half_across * halves
-                four = load4(B, place_b(b0, min(c, int32(columns - 1))) + k)
+                    c = int32(min(c, int32(halves - 1)) + n // half_across * halves)
+                at = int32(place_b(b0, min(c, int32(columns - 1))) + k)
+                four = load4(B, at + beyond)
                 for e in range(4):
                     b[slot, n, e] = float32(four[e])
 
     @cuda.jit(device=True)
-    def bring_a(A, a0, row, start, a, slot):
+    def bring_a(A, a0, row, start, more, a, slot):
         """The same of the first; behind the depth's end 0."""
-        g, q = lane_of()
-        wanted = int32(start + 4 * q)
-        k = min(wanted, int32(depth - 4)) if ragged else wanted
+        g, q = _lane()
+        k, beyond = int32(start + 4 * q), more
+        wanted = int32(k + more)
+        if ragged:
+            k, beyond = min(wanted, int32(depth - 4)), 0
         if upright_a:
-            r = min(int32(row + 4 * g), int32(rows - 4))
+            at = int32(place_a(a0, k) + min(int32(row + 4 * g), int32(rows - 4)))
             for e in range(4):
-                four = load4(A, place_a(a0, k + e) + r)
+                four = load4(A, at + (beyond + e) * lead_a)
                 a[slot, 0, 0, e], a[slot, 0, 1, e] = float32(four[0]), float32(four[1])
                 a[slot, 1, 0, e], a[slot, 1, 1, e] = float32(four[2]), float32(four[3])
         else:
             for m in range(down):
                 for h in range(2):
                     r = min(int32(row + 16 * m + 8 * h + g), int32(rows - 1))
-                    four = load4(A, place_a(a0, r) + k)
+                    at = int32(place_a(a0, r) + k)
+                    four = load4(A, at + beyond)
                     for e in range(4):
                         a[slot, m, h, e] = float32(four[e])
         if ragged and wanted >= depth:
@@ -273,38 +312,38 @@ def tile_of(
 
             return no_load, no_load, no_products
         all_have_it = (n * warps + warps - 1) * DEEP < depth
+        beyond = n * each
         later_b, later_a, later = first_rounds(n + 1)
 
         @cuda.jit(device=True)
         def load_b(B, b0, column, start, b):
-            if all_have_it or start < depth:  # the same for the whole warp
-                bring_b(B, b0, column, start, b, n)
-            later_b(B, b0, column, int32(start + each), b)
+            if all_have_it or start < depth - beyond:  # the same for the whole warp
+                bring_b(B, b0, column, start, beyond, b, n)
+            later_b(B, b0, column, start, b)
 
         @cuda.jit(device=True)
         def load_a(A, a0, row, start, a):
-            if all_have_it or start < depth:
-                bring_a(A, a0, row, start, a, n)
-            later_a(A, a0, row, int32(start + each), a)
+            if all_have_it or start < depth - beyond:
+                bring_a(A, a0, row, start, beyond, a, n)
+            later_a(A, a0, row, start, a)
 
         @cuda.jit(device=True)
         def products(start, a, b, total):
-            if all_have_it or start < depth:
+            if all_have_it or start < depth - beyond:
                 add(a, b, total, n)
-            later(int32(start + each), a, b, total)
+            later(start, a, b, total)
 
         return load_b, load_a, products
 
     all_b, all_a, all_products = first_rounds(0)
-    BESIDE = beside[1]
+    of_warps, of_beside = parts_of(warps), parts_of(beside[1])
 
     @cuda.jit(device=True)
     def whose():
         """Where this thread's warp begins: down and across in the tile, in the depth; its part."""
-        warp = int32(cuda.threadIdx.x) // int32(32)
-        share, at = warp % int32(warps), warp // int32(warps)
-        i, j = at // int32(BESIDE), at % int32(BESIDE)
-        return i * int32(high), j * int32(wide), share * int32(DEEP), share
+        at, share = of_warps(_lanes(cuda.threadIdx.x)[0])
+        i, j = of_beside(at)
+        return int32(i * high), int32(j * wide), int32(share * DEEP), share
 
     @cuda.jit(device=True)
     def fetch(B, b0, column, b):
@@ -315,7 +354,7 @@ def tile_of(
     def multiply(shared, A, a0, B, b0, row, column, b):
         a = cuda.local.array((rounds, down, 2, 4), float32)
         total = cuda.local.array((down, across, 4), float32)
-        g, q = lane_of()
+        g, q = _lane()
         more_down, more_across, start, share = whose()
         for m in range(down):
             for n in range(across):
@@ -326,16 +365,16 @@ def tile_of(
         if more:
             start += int32(rounds * each)
             while start < depth:
-                bring_b(B, b0, column + more_across, start, b, 0)
-                bring_a(A, a0, row + more_down, start, a, 0)
+                bring_b(B, b0, column + more_across, start, 0, b, 0)
+                bring_a(A, a0, row + more_down, start, 0, a, 0)
                 add(a, b, total, 0)
                 start += int32(each)
         cuda.syncthreads()  # whoever still reads what lay here is done
-        base = share * int32(part) + more_down * int32(pitch) + more_across
+        base = int32(share * part + more_down * pitch + more_across)
         for m in range(down):
             for h in range(2):
                 r = 4 * g + 2 * m + h if upright_a else 16 * m + 8 * h + g
-                at = base + r * int32(pitch)
+                at = int32(base + r * pitch)
                 if not upright_b:
                     for n in range(across):
                         pair = total[m, n, 2 * h], total[m, n, 2 * h + 1]
@@ -364,7 +403,7 @@ def tile_of(
 
     @cuda.jit(device=True)
     def four(shared, row, column):
-        at = row * int32(pitch) + column
+        at = int32(row * int32(pitch) + column)
         w, x, y, z = load4(shared, at)
         for n in range(1, warps):
             of = load4(shared, at + n * part)

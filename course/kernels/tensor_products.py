@@ -7,7 +7,6 @@ the kernel as numbers, so all that a warp loads, or most of it, is under way at 
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -25,7 +24,6 @@ MOST_WARPS, REGISTERS, SHARED = 16, 2**16, 48 * 2**10  # of a block; bytes
 FRAGMENTS = {
     "nn": ((1, 2), (2, 2), (1, 4), (2, 4)), "nt": ((1, 2), (1, 4), (2, 4)), "tn": ((2, 4),),
 }  # fmt: skip
-BESIDE = (1, 1), (1, 2), (2, 2)
 
 
 def why_not(rows: int, columns: int, depth: int, *arrays: Any) -> str:
@@ -50,30 +48,30 @@ class Cut(NamedTuple):
     warps: int
     ahead: int
     threads = property(lambda self: WARP * self.warps * self.beside[0] * self.beside[1])
-    registers = property(lambda self: min(255, REGISTERS // self.threads // 8 * 8))
+    # a multiprocessor's quarters have a quarter of them each: 10 warps count as 12
+    quarter = property(lambda self: -(-self.threads // (4 * WARP)) * 4 * WARP)
+    registers = property(lambda self: min(255, REGISTERS // self.quarter // 8 * 8))
 
 
 def cut_of(layout: str, rows: int, columns: int, depth: int) -> Cut:
     """The cut of which a multiprocessor loads least; with warps enough to load all at once."""
 
-    def loads(sizes: tuple[tuple[int, int], tuple[int, int]]) -> tuple[int, int, int]:
-        (down, across), (below, beside) = sizes
-        high, wide = 16 * down * below, 8 * across * beside
+    def loads(fragments: tuple[int, int]) -> tuple[int, int]:
+        high, wide = 16 * fragments[0], 8 * fragments[1]
         blocks = -(-rows // high) * -(-columns // wide)
-        return -(-blocks // AT_ONCE) * (high + wide), blocks, below * beside
+        return -(-blocks // AT_ONCE) * (high + wide), blocks
 
-    fragments, beside = min(itertools.product(FRAGMENTS[layout], BESIDE), key=loads)
-    (down, across), groups = fragments, beside[0] * beside[1]
-    sums = 4 * 16 * down * beside[0] * (8 * across * beside[1] + 8)  # bytes of a tile's, at most
-    most = min(MOST_WARPS // groups, SHARED // sums)
+    fragments = down, across = min(FRAGMENTS[layout], key=loads)
+    sums = 4 * 16 * down * (8 * across + 8)  # bytes of a tile's, at most
+    most = min(MOST_WARPS, SHARED // sums)
     # a thread's numbers of one round; and its sums, what is cut in two, places
     each, besides = 8 * down + 4 * across, 4 * down * across + 8 * down + 4 * across + 40
     rounds = -(-depth // DEEP)
     for ahead in range(1, rounds + 1):
-        cut = Cut(fragments, beside, -(-rounds // ahead), ahead)
+        cut = Cut(fragments, (1, 1), -(-rounds // ahead), ahead)
         if cut.warps <= most and each * ahead + besides <= cut.registers:
             return cut
-    cut = Cut(fragments, beside, min(most, 8 // groups), 1)
+    cut = Cut(fragments, (1, 1), min(most, 8), 1)
     return cut._replace(ahead=max(1, (cut.registers - besides) // each))
 
 

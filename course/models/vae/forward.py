@@ -26,7 +26,7 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.kernels.intrinsics import load, load4, store, store4
-from course.kernels.layer_tiles import Tile, tile_of
+from course.kernels.layer_tiles import Tile, parts_of, tile_of
 from course.kernels.losses import bce_of, bce_slope, kl_of
 from course.kernels.sampling import normal4
 from course.models.vae.meeting import MEETINGS
@@ -83,9 +83,11 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
     PIXELS, LATENT, BATCH = shape.pixels, shape.latent, batch
     TOGETHER = LATENT % 4 == 0  # four neighbours' noise is of one counter
     INVERSE = float32(1 / batch)
+    of_warp = parts_of(WARP)
     TILES = -(-B // ROWS)
     GROUPS = min(TILES, at_once)
     MEMBERS = min(at_once // GROUPS, MOST)
+    of_members = parts_of(MEMBERS)
 
     def tile(layout, columns, depth, leads, across, **more):
         return tile_of(layout, B, columns, depth, leads, precision, warps=WARPS,
@@ -113,42 +115,53 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
         fetch, multiply, four = tile.fetch, tile.multiply, tile.four
         WIDE = wide or tile.wide
         COUNT, QUADS = -(-columns // WIDE), WIDE // 4
+        ALONE = GROUPS == TILES and COUNT <= MEMBERS  # no block has more than one tile
+        of_quads = parts_of(QUADS)
 
         @cuda.jit(device=True)
         def place(down, i):
             """Row and column of this thread's four in a tile, whether it has any, and where."""
             n = int32(cuda.threadIdx.x)
-            r, c = n // int32(QUADS), n % int32(QUADS) * int32(4)
-            row, column = int32(down * ROWS), int32(i * WIDE)
-            mine = n < ROWS * QUADS and row + r < B and column + c < columns
-            return r, c, mine, row + r if mine else row, column + c if mine else int32(0)
+            r, quad = of_quads(n)
+            c = int32(4 * quad)
+            row, column = int32(down * ROWS + r), int32(i * WIDE + c)
+            mine = n < ROWS * QUADS and row < B and column < columns
+            return r, c, mine, row if mine else int32(0), column if mine else int32(0)
 
         @cuda.jit(device=True, fastmath=True)
         def ahead(P, S, data, images, step, seed, group, member, b):
             i = min(member, int32(COUNT - 1))
-            if member < COUNT:
-                fetch(P, int32(weights), int32(i * WIDE), b)
+            fetch(P, int32(weights), int32(i * WIDE), b)
             here, there = place(group, i)[3:]
             return early(P, S, data, images, step, seed, here, there)
 
         @cuda.jit(device=True, fastmath=True)
+        def one(shared, A, a0, P, S, losses, down, i, b, known):
+            row, column = int32(down * ROWS), int32(i * WIDE)
+            r, c, mine, here, there = place(down, i)
+            multiply(shared, A, a0, P, int32(weights), row, column, b)
+            part = ZERO
+            if mine:
+                part = late(S, four, shared, r, c, here, there, known)
+            if parts >= 0:
+                part = warp_sum(part)
+                warp, lane = of_warp(cuda.threadIdx.x)
+                if lane == 0:
+                    store(losses, int32(parts + (down * COUNT + i) * WARPS + warp), part)
+
+        @cuda.jit(device=True, fastmath=True)
         def tiles(shared, A, a0, P, S, losses, data, images, step, seed, group, member, b, known):
-            n = int32(cuda.threadIdx.x)
-            for down in range(group, TILES, GROUPS):
-                for i in range(member, COUNT, MEMBERS):
-                    row, column = int32(down * ROWS), int32(i * WIDE)
-                    r, c, mine, here, there = place(down, i)
-                    if down != group or i != member:
-                        fetch(P, int32(weights), column, b)
-                        known = early(P, S, data, images, step, seed, here, there)
-                    multiply(shared, A, a0, P, int32(weights), row, column, b)
-                    part = ZERO
-                    if mine:
-                        part = late(S, four, shared, r, c, here, there, known)
-                    if parts >= 0:
-                        part = warp_sum(part)
-                        if n % WARP == 0:
-                            store(losses, parts + (down * COUNT + i) * WARPS + n // WARP, part)
+            if ALONE:
+                if member < COUNT:
+                    one(shared, A, a0, P, S, losses, group, member, b, known)
+            else:
+                for down in range(group, TILES, GROUPS):
+                    for i in range(member, COUNT, MEMBERS):
+                        if down != group or i != member:
+                            fetch(P, int32(weights), int32(i * WIDE), b)
+                            here, there = place(down, i)[3:]
+                            known = early(P, S, data, images, step, seed, here, there)
+                        one(shared, A, a0, P, S, losses, int32(down), int32(i), b, known)
 
         return ahead, tiles
 
@@ -297,7 +310,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
         b6 = cuda.local.array(ROOM6, float32)
         b7 = cuda.local.array(ROOM7, float32)
         block = int32(cuda.blockIdx.x)
-        group, member = block // int32(MEMBERS), block % int32(MEMBERS)
+        group, member = of_members(block)
         step, place = load(state, 0), load(state, 1)
         images = order, place * int32(BATCH)
         known1 = ahead1(P, S, data, images, step, seed, group, member, b1)
