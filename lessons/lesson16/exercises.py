@@ -79,14 +79,15 @@ LessonKernel.declare(
         "out-of-bounds": "The last block has threads without a logit: if i < logits.size.",
         "float64": "In your own lines: 1.0, 0.0 and 1 beside a float32 make float64. Write "
         "float32(1), float32(0).",
-        "unwritten-output": "Each thread stores two numbers: values[i] and slopes[i].",
+        "unwritten-output": "Each thread stores two numbers: values[i] and slopes[i]. Its place i "
+        "counts the threads of all blocks, i = cuda.grid(1), and each i < logits.size has a logit.",
         "not-parallel": "Thread i = cuda.grid(1) has one logit.",
         "uncoalesced": "Thread i takes logit i: neighbours read neighbours.",
         "typing": "Write math.exp and math.log; abs and max need no module.",
         "race": "Each thread stores at its own place, i = cuda.grid(1).",
     },
     mistakes=edits(r"""
-        the sigmoid of a negative logit is e / (1 + e)
+        1 / (1 + e) is taken for all logits; for a negative one the sigmoid is e / (1 + e)
             (float32(1) if logit >= float32(0) else e) -> float32(1)
         the two ways of the sigmoid have changed places
             logit >= float32(0) -> logit < float32(0)
@@ -103,6 +104,10 @@ LessonKernel.declare(
             - logit * x ->
         the logit times the target is added; it is subtracted
             - logit * x -> + logit * x
+        x and 1 - x have changed places in the loss
+            logit * x + math -> logit * (float32(1) - x) + math
+        1 - e stands in the logarithm; it is 1 + e
+            math.log(float32(1) + e) -> math.log(float32(1) - e)
         max(l, 0) is missing
             max(logit, float32(0)) - logit * x -> -logit * x
         |l| stands in place of max(l, 0)
@@ -191,7 +196,7 @@ LessonKernel.declare(
     forbidden={"float64", "negative-index", "same-value-race"},
     limits=[
         Limit("global", "store", "lanes", "element", 2, "Store z and noise once each."),
-        Limit("global", "load", "lanes", "element", 4, "Each number needs its mean and log "
+        Limit("global", "load", "lanes", "element", 3, "Each number needs its mean and log "
               "variance, and each four the counter's two: one thread draws a group's four numbers, "
               "once."),
     ],
@@ -228,6 +233,8 @@ LessonKernel.declare(
             math.exp(float32(0.5) * log_variance[i]) -> float32(0.5) * math.exp(log_variance[i])
         the mean is missing
             mean[i] + ->
+        the noise is subtracted; it is added
+            mean[i] + math -> mean[i] - math
         the noise is missing in z
             * four[n]\\n -> \\n
         the noise alone is stored in z
@@ -326,12 +333,13 @@ LessonKernel.declare(
         "wrong-result": "First the moments: first += 0.1 (g - first), second += 0.001 (g² - "
         "second). Then, with the new ones: w -= corrected[0] * first / (sqrt(second * "
         "corrected[1]) + 1e-8).",
-        "out-of-bounds": "The last blocks have threads without a weight: if i < w.size.",
+        "out-of-bounds": "The last blocks have threads without a weight: if i < w.size. And "
+        "`corrected` has two numbers for all: corrected[0] and corrected[1].",
         "float64": "0.1, 0.001, 0.999 and 1e-8 are float64: write float32(0.1) and so on.",
         "unwritten-output": "Three stores: w[i], first[i] and second[i].",
-        "race": "A thread without a weight must not touch another one's, not even to read it: that "
-        "one is changing. i is cuda.grid(1), and idle threads do nothing: if i < w.size, around "
-        "all of it.",
+        "race": "Each thread has one weight, of its own: i is cuda.grid(1). One without a weight "
+        "must not touch another one's, not even to read it, since that one is changing. So idle "
+        "threads do nothing: if i < w.size, around all of it.",
         "same-value-race": "Thread i has weight i, and threads without one store nothing.",
         "not-parallel": "Thread i = cuda.grid(1) has one weight.",
         "uncoalesced": "Thread i takes weight i: neighbours read neighbours.",
@@ -339,6 +347,9 @@ LessonKernel.declare(
         "input-modified": "Only w, first and second change; the gradient stays.",
     },
     mistakes=edits("""
+        the weight changes before its moments do; moments come first, and it moves by the new ones
+            corrected[0] * m -> corrected[0] * first[i]
+            math.sqrt(v * -> math.sqrt(second[i] *
         the old first moment is used for the weight's step; take the new one
             corrected[0] * m -> corrected[0] * first[i]
         the old second moment is used for the weight's step; take the new one
@@ -355,8 +366,8 @@ LessonKernel.declare(
             float32(0.1) -> float32(0.9)
         0.999 of the new square is taken and 0.001 kept; it is 0.001 of the new one
             float32(0.001) -> float32(0.999)
-        the first correction is missing: the moments begin at 0, and are too small at first
-            corrected[0] * m -> float32(0.001) * m
+        corrected[0] is missing: it holds the rate, and the first moment's correction
+            corrected[0] * m -> m
         the second correction is missing
             v * corrected[1] -> v
         the two corrections have changed places
@@ -368,6 +379,10 @@ LessonKernel.declare(
             math.sqrt(v * corrected[1]) -> (v * corrected[1])
         epsilon, 1e-8, is missing
             + float32(1e-8) ->
+        epsilon is 1e-7, as in Keras; here it is 1e-8
+            1e-8 -> 1e-7
+        epsilon is 1e-6; here it is 1e-8
+            1e-8 -> 1e-6
         epsilon is added below the root; it is added to the root
             math.sqrt(v * corrected[1]) + float32(1e-8)
             -> math.sqrt(v * corrected[1] + float32(1e-8))
@@ -442,6 +457,8 @@ LessonKernel.declare(
         magnitude=lambda x, weight, bias: np.abs(x) @ np.abs(weight).T + np.abs(bias),
     ),
     forbidden={"float64", "negative-index", "bank-conflict", "same-value-race"},
+    barriers="A round has two: one when the tiles are filled, one when they are read. The loop "
+    "over n needs none.",
     limits=[
         Limit("global", "store", "lanes", "element", 1, "Each result is stored once, when bias and "
               "LeakyReLU are done: until then it is in a register."),
@@ -462,14 +479,17 @@ LessonKernel.declare(
         "not-parallel": "Each thread has one result: row and column are given.",
         "bank-conflict": "Lanes differ in i. Rows of a tile are 33 numbers apart, so w_tile[i, n] "
         "is in another bank for each, and x_tile[j, n] is one number for all.",
-        "uninitialised-read": "Each thread fills a place of either tile for the others, also those "
-        "without a result: none may return before the loop is done.",
+        "uninitialised-read": "n goes from 0 to 31: what a row of a tile has beyond that is "
+        "padding, and nobody fills it. Each thread fills a place of either tile for the others, "
+        "also those without a result: none may return before the loop is done.",
     },
     mistakes=edits(r"""
         the bias is missing
             total + bias[column] -> total
         the bias is that of the row; each column has one
             bias[column] -> bias[min(row, bias.size - 1)]
+        the bias is that of i, the column within the block; it is bias[column]
+            bias[column] -> bias[min(i, bias.size - 1)]
         the bias comes after LeakyReLU; it comes before
             y = total + bias[column] -> y = total
             y if y > float32(0) else float32(0.2) * y
@@ -484,6 +504,8 @@ LessonKernel.declare(
             float32(0.2) -> float32(0.01)
         LeakyReLU asks for the sign of the sum without its bias
             y if y > -> y if total >
+        the last product alone is kept: each is added, total +=
+            total += -> total =
         only the last tile is used: total starts again in every round
             total += x_tile[j, n] * w_tile[i, n]
             -> total = (total if n else float32(0)) + x_tile[j, n] * w_tile[i, n]
@@ -491,7 +513,9 @@ LessonKernel.declare(
             x_tile[j, n] * w_tile[i, n] -> x_tile[i, n] * w_tile[j, n]
         w_tile is read down a column; its rows are the weights' rows, w_tile[i, n]
             w_tile[i, n] -> w_tile[n, i]
-        x_tile is read down a column: it is x_tile[j, n]
+        both tiles are read in row j; w_tile is read in row i, that of the result's column
+            w_tile[i, n] -> w_tile[j, n]
+        x_tile is read down a column; x_tile[j, n] is wanted
             x_tile[j, n] -> x_tile[n, j]
         threads without a result return inside the loop: the others need what they fill
             cuda.syncthreads()\n        for n
@@ -499,6 +523,10 @@ LessonKernel.declare(
             : return\n        for n -> : return\n        cuda.syncthreads()\n        for n
         half of each tile is left out
             range(TILE) -> range(16)
+        the last number of each row of a tile is left out
+            range(TILE) -> range(TILE - 1)
+        below 0 it is multiplied by 5; it is divided
+            float32(0.2) -> float32(5)
     """)
     | {
         "the bias is added in each round of the loop; it is added once, after it": (
@@ -531,6 +559,12 @@ _TWICE = (
     Work("count", ("step",), ("step",)),
     Work("report", ("total", "step"), ("line",)),
 )
+_OVERWRITTEN = (
+    Work("zeros", (), ("grid", "rest")),
+    Work("half", ("x",), ("grid",)),
+    Work("all", ("y",), ("grid",)),
+    Work("show", ("grid", "rest"), ("picture",)),
+)
 _LATE = (
     Work("move x", ("x",), ("x",)),
     Work("use v", ("v", "x"), ("a",)),
@@ -556,6 +590,7 @@ FunctionExercise.declare(
         ("one operation", _plain(_APART[:1])),
         ("bias and LeakyReLU in place, then an update", _plain(_IN_PLACE)),
         ("a sum that is written twice", _plain(_TWICE)),
+        ("an array that three write before one reads it", _plain(_OVERWRITTEN)),
         ("an array that is changed after its last reader", _plain(_LATE)),
         ("a VAE's step", _plain(STEP)),
     ),

@@ -33,6 +33,18 @@ wrong("float64", "1 beside a float32")({LOSS: "max(logit, 0) - logit * x + math.
 wrong("out-of-bounds", "logits[1003]")({"i < logits.size": "i <= logits.size"})
 wrong("out-of-bounds", "guard it with `if i < logits.size:`")({"if i < logits.size": "if True"})
 wrong("unwritten-output", "values[128]")({"cuda.grid(1)": "cuda.threadIdx.x"})
+wrong("unwritten-output", "counts the threads of all blocks")({"cuda.grid(1)": "cuda.blockIdx.x"})
+wrong("unwritten-output", "each i < logits.size has a logit")(
+    {"i < logits.size": "i < logits.size - 1"}
+)
+wrong("wrong-result", "1 / (1 + e) is taken for all logits")(
+    {"if logit >= float32(0)": "if x >= float32(0)"}
+)
+wrong("wrong-result", "Where only logits far from 0 are wrong")(
+    {LOSS: "-x * math.log(min(max(float32(1) / (float32(1) + math.exp(-logit)), float32(1e-7)), "
+           "float32(0.9999999))) - (float32(1) - x) * math.log(float32(1) - min(max(float32(1) / "
+           "(float32(1) + math.exp(-logit)), float32(1e-7)), float32(0.9999999)))"}
+)  # fmt: skip
 wrong("unwritten-output", "Each thread stores two numbers")(
     {"slopes[i] = scale * (share - x)": "pass"}
 )
@@ -89,6 +101,8 @@ wrong("limit", "one thread draws a group's four numbers")(
     "    noise[i] = normal4(i // 4, counter[1], counter[0])[i % 4]\n"
     "    z[i] = mean[i] + math.exp(float32(0.5) * log_variance[i]) * noise[i]"
 )
+wrong("limit", "one thread draws a group's four numbers, once")({"(z.size + 3) // 4": "z.size"})
+wrong("not-parallel", "one warp does the work")({LOOP: LOOP.replace("gridsize(1)", "gridDim.x")})
 wrong("wrong-result", "noise of its first")({"normal4(group,": "normal4(cuda.grid(1),"})
 right({f"math.exp({HALF})": "math.sqrt(math.exp(log_variance[i]))"})
 
@@ -142,6 +156,35 @@ def adam_with_a_weight_of_another_block(w, gradient, first, second, corrected):
 
 
 wrong("race", "i is cuda.grid(1)")({"cuda.grid(1)": "cuda.blockIdx.x"})
+
+
+@wrong("race", "Each thread has one weight")
+@cuda.jit
+def adam_each_thread_all(w, gradient, first, second, corrected):
+    for i in range(w.size):
+        g, m, v = gradient[i], first[i], second[i]
+        m += float32(0.1) * (g - m)
+        v += float32(0.001) * (g * g - v)
+        w[i] -= corrected[0] * m / (math.sqrt(v * corrected[1]) + float32(1e-8))
+        first[i], second[i] = m, v
+
+
+@wrong("wrong-result", "the weight changes before its moments do")
+@cuda.jit
+def adam_with_the_weight_first(w, gradient, first, second, corrected):
+    i = cuda.grid(1)
+    if i < w.size:
+        g = gradient[i]
+        w[i] -= corrected[0] * first[i] / (math.sqrt(second[i] * corrected[1]) + float32(1e-8))
+        first[i] += float32(0.1) * (g - first[i])
+        second[i] += float32(0.001) * (g * g - second[i])
+
+
+wrong("out-of-bounds", "has two numbers for all")({"corrected[0]": "corrected[i]"})
+wrong("wrong-result", "epsilon is 1e-7")({"1e-8": "1e-7"})
+wrong("limit", "Store weight and moments once each")(
+    {"m += float32(0.1) * (g - m)": "first[i] *= float32(0.9)\n        m += float32(0.1) * (g - m)"}
+)
 wrong("float64", "write float32(0.1)")({"float32(0.1)": "0.1"})
 wrong("float64", "1e-8")({"float32(1e-8)": "1e-8"})
 wrong("out-of-bounds", "threads without a weight")({"if i < w.size:": "if True:"})
@@ -196,6 +239,18 @@ wrong("uninitialised-read|wrong-result", "without a result", "return")(
     )}
 )  # fmt: skip
 wrong("wrong-result", "transpose")({"out[row, column]": "out[column, row]"})
+wrong("limit", "A round has two", "barriers")(
+    {"* w_tile[i, n]": "* w_tile[i, n]\n            cuda.syncthreads()"}
+)
+wrong("uninitialised-read", "beyond that is padding")({"range(TILE)": "range(PITCH)"})
+wrong("race", "put cuda.syncthreads()")(
+    {"cuda.syncthreads()\n        for n": "cuda.syncwarp()\n        for n"}
+)
+wrong("wrong-result", "the column within the block")({"bias[column]": "bias[i]"})
+wrong("wrong-result", "both tiles are read in row j")({"w_tile[i, n]": "w_tile[j, n]"})
+wrong("barrier-divergence", "guard the store alone")(
+    {"y = total": "cuda.syncthreads()\n        y = total"}
+)
 right({"y if y > float32(0) else float32(0.2) * y": "max(y, float32(0.2) * y)"})
 right(
     {GUARD: "if row >= out.shape[0] or column >= out.shape[1]:\n        return\n    if True:"},
@@ -216,6 +271,10 @@ wrong("wrong-result", "each launch is a list")("return [name for name, _, _ in w
 wrong("wrong-result", "'new W' writes W, and 'product' reads it")(
     {APART: "set(reads) & {*others_writes}"}
 )
+wrong("wrong-result", "'half' writes grid, and 'zeros' writes it|writes grid")(
+    {APART: "set(writes) & {*others_reads} or set(reads) & {*others_writes}"}
+)
+wrong("wrong-result", "'product' reads it")({APART: "{*reads, *writes} & {*others_writes}"})
 wrong("wrong-result", "only read an array may share")(
     {APART: "{*reads, *writes} & {*others_reads, *others_writes}"}
 )
