@@ -11,12 +11,11 @@
 # ## What you will do
 #
 # - Rebuild digits from 8 numbers each, draw new ones, and walk from one digit to another.
-# - Write a loss that cannot overflow, a sample whose noise comes from a counter, and a product that
-#   ends in its bias and activation.
+# - Write a loss that cannot overflow, and a product that ends in its bias and activation.
 # - Find the race of a weight that changes while somebody still reads it, and order the launches.
 # - Train a small VAE, stop it in the middle of an epoch, and go on with the same bits.
-# - Deepening: Adam in one kernel, tiles that padding cannot help, sums that `volatile` does not
-#   save, and a roofline below the wrong roof.
+# - Deepening: a sample whose noise comes from a counter, Adam in one kernel, tiles that padding
+#   cannot help, sums that `volatile` does not save, and kernels under the wrong roof.
 
 # %% [markdown]
 # ## What you will learn
@@ -24,7 +23,7 @@
 # - What a VAE computes, and how its gradient comes back through random numbers.
 # - What must not share a launch, and how to see that before it runs.
 # - What fusing saves in a training step: launches, and bytes between them.
-# - What a generator of random numbers costs, in bytes.
+# - Deepening: what a generator of random numbers costs, in bytes.
 # - How to compare what is measured with what the arithmetic allows.
 
 # %% [markdown]
@@ -40,13 +39,13 @@
 #
 # About 2 and a half hours.
 #
-# Core: sections 1 to 4, 7, 8, 11 and 12, 90 minutes. Deepening: sections 5, 6, 9, 10 and 13, 55
+# Core: sections 1 to 4, 7, 8, 11 and 12, 95 minutes. Deepening: sections 5, 6, 9, 10 and 13, 60
 # minutes.
 
 # %% [markdown]
 # ## 1 Digits from eight numbers
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd> 10 minutes
 #
 # The course ships a small trained VAE. Its **encoder** makes 8 numbers of an image of 8 × 8
 # pixels: the **code**. Its **decoder** makes an image of a code. Here are digits that it has never
@@ -79,7 +78,9 @@ plots.rebuilt_digits(x[:10], vae.decode(code[:10]))
 # digits, and the decoder makes an image of it. The plain mean of the two images, pixel by pixel, is
 # another image half-way.
 #
-# Look for the real digit that is nearest to each. Which of the two is nearer to a real one?
+# Which of these two images is more like a digit? To measure that, take the distance from the image
+# to the real digit that is nearest to it: the root of the summed squares of all differences. Is it
+# smaller for the mean of the pixels, or for the mean of the codes?
 
 # %%
 predict("nearer to a real digit, half-way", "pixels", choices=("pixels", "codes"))
@@ -99,14 +100,14 @@ for way, images in ways.items():
     print(f"mean distance from the nearest digit, by {way:7}{far[way]:.1f}")
 predict.answer("nearer to a real digit, half-way", min(far, key=far.get), how="found")
 
-first, last = (int(np.flatnonzero(unseen.labels == digit)[2]) for digit in (0, 4))
-path = np.linspace(code[first], code[last], 9, dtype=np.float32)
-plots.digit_walk(vae.decode(path), "a 0", "a 4")
+first, last = (int(np.flatnonzero(unseen.labels == digit)[2]) for digit in (6, 3))
+by_pixels, by_codes = (np.linspace(its[first], its[last], 9) for its in (x, code))
+pictures.in_two_rows(by_pixels, vae.decode(by_codes), ["pixels", "codes"])
 
 # %% [markdown]
-# Half-way between two images lie both, one over the other. Half-way between two codes lies one
-# shape, which turns from the one into the other. And a code that is drawn at random gives a digit,
-# too, most of the time: section 11 draws some.
+# Nine images from a 6 to a 3. In the middle of the upper row both digits show, one over the other.
+# In the lower row there is one shape at each place: the 6 closes to an 8, and that opens to a 3.
+# And a code that is drawn at random gives a digit, too, most of the time: section 11 draws some.
 #
 # This is how it works. The picture says how many numbers an image has in each layer:
 
@@ -117,7 +118,7 @@ pictures.network(vae.shape)
 # ```text
 # h                  = leaky(x W1' + b1)
 # mean, log variance = h W2' + b2
-# z                  = mean + exp(log variance / 2) e      e: normal noise
+# z                  = mean + exp(log variance / 2) noise
 # g                  = leaky(z W3' + b3)
 # logits             = g W4' + b4
 # ```
@@ -125,21 +126,22 @@ pictures.network(vae.shape)
 # W' is W transposed. leaky(v) is v above 0, and v / 5 below: **LeakyReLU**. A logit l becomes a
 # grey level by sigmoid(l) = 1 / (1 + exp(-l)).
 #
-# For each of the code's 8 numbers the encoder gives a mean, and the logarithm of a variance around
-# it. So a code is a cloud, and in training z is a random point of it. The decoder must cope with
-# the whole cloud, so neighbours look alike.
+# For each number of a code the encoder gives a mean, and the logarithm of a variance. So a code is
+# a cloud. In training z is a random point of it, by normal noise. The decoder must cope with the
+# whole cloud, so neighbours look alike. The codes above are means.
 
 # %% [markdown]
 # ## 2 A loss that does not overflow
 #
 # <kbd>core</kbd> 20 minutes
 #
-# The loss has two parts, both summed, then divided by the images of a batch.
+# A training step takes some images, a **batch**. Their loss has two sums, divided by the number of
+# images:
 #
-# - **BCE** (binary cross-entropy) is large where a pixel x and its grey level s = sigmoid(l)
-#   differ: -x log(s) - (1 - x) log(1 - s).
-# - **KL** pulls each cloud towards the standard normal one: (mean² + variance - 1 - log variance)
-#   / 2.
+# - **BCE** (binary cross-entropy), over all pixels x. It is large where the grey level s =
+#   sigmoid(l) differs from x: -x log(s) - (1 - x) log(1 - s).
+# - **KL**, over all numbers of the codes: (mean² + variance - 1 - log variance) / 2. It pulls each
+#   cloud towards mean 0 and variance 1, where codes are drawn later.
 #
 # Take a pixel of paper, x = 0, whose logit grows: 1, 2, 3, ... From which whole logit on is BCE, as
 # it is written here, infinite in float32?
@@ -156,20 +158,20 @@ print("logit 10:", f"{bce[9]:.4f}", " logit 16:", f"{bce[15]:.4f}")
 predict.answer("first logit whose BCE is infinite", int(logit[np.isinf(bce)][0]), how="found")
 
 # %% [markdown]
-# exp overflows only at 89. But from 17 on s rounds to 1, and log(1 - s) is infinite; at 16 it is
-# off by 0.06. So write BCE by the **logit**, with e = exp(-|l|), never above 1:
+# exp(l) overflows only at 89. But from 17 on s rounds to 1, and log(1 - s) is infinite. The loss of
+# logit 16 is wrong by 0.06. Write BCE by the **logit**, with e = exp(-|l|) <= 1:
 #
 # ```text
 # BCE   = max(l, 0) - l x + log(1 + e)
 # slope = sigmoid(l) - x        sigmoid(l) = 1 / (1 + e) for l >= 0, else e / (1 + e)
 # ```
 #
-# The slope is BCE's derivative: there the way back begins.
+# The slope is BCE's derivative by the logit. There the way back begins.
 #
 # ### Exercise: BCE of a logit, and its slope
 #
-# Store each logit's BCE in `values`, and its slope times `scale` in `slopes`, in float32. One
-# exponential serves both.
+# `targets` holds the pixels x. Store each logit's BCE in `values`, and its slope times `scale` in
+# `slopes`, in float32. One exponential serves both.
 #
 # <details><summary>Hint 1: the order</summary>
 #
@@ -211,27 +213,29 @@ beside("bce-of-logits", bce_of_logits)
 #
 # <kbd>core</kbd> 5 minutes
 #
-# The way back takes the layers from the last to the first. To a layer y = v W' + b comes d_y, the
-# loss's gradient by y. It hands on
+# The way back goes from the last layer to the first. A layer y = v W' + b is given d_y, the loss's
+# derivatives by y. It makes
 #
 # ```text
-# d_v = d_y W                             to the layer below
-# d_W = d_y' v,  d_b = sum of d_y's rows  to the update
+# d_v = d_y W                             for the layer below
+# d_W = d_y' v,  d_b = sum of d_y's rows  for the update
 # ```
 #
-# And through the noise? e depends on no weight. To the way back it is a **constant**:
+# LeakyReLU divides a derivative by 5 where its number is not above 0. And the noise? To the way
+# back it is a **constant**:
 #
 # ```text
 # d_mean         = d_z + mean / images
-# d_log variance = (d_z e exp(log variance / 2) + (variance - 1) / images) / 2
+# d_log variance = (d_z noise exp(log variance / 2) + (variance - 1) / images) / 2
 # ```
 #
-# The second term of each is KL's. A sample in this form is called *reparameterised*.
+# What has `/ images` is KL's. Such a z is called *reparameterised*.
 
 # %% [markdown]
 # `course/models/vae/reference.py` has all of it in NumPy, on one page. All kernels are held to that
-# page. Is it right? Move one parameter by h to both sides, as in [lesson
-# 15](15_your_kernel_inside_pytorch.ipynb), and compare in float64.
+# page. Is it right? Take one number of an array of weights and move it by h to both sides, as in
+# [lesson 15](15_your_kernel_inside_pytorch.ipynb). The loss's difference, divided by 2 h, must be
+# the derivative. In float64, for four arrays of a tiny network:
 
 # %%
 from course.models.vae.shape import VAEShape
@@ -240,8 +244,8 @@ from course.models.vae.weights import initial
 rng = np.random.default_rng(7)
 small = VAEShape(pixels=6, hidden=5, latent=2)
 w = {name: its.astype(np.float64) for name, its in initial(small, 1).items()}
-images, e = rng.random((3, 6)), rng.standard_normal((3, 2))
-_, gradient = reference.loss_and_gradients(w, images, e)
+images, noise = rng.random((3, 6)), rng.standard_normal((3, 2))
+_, gradient = reference.loss_and_gradients(w, images, noise)
 h = 1e-5
 for name in ("pixels.weight", "decode.bias", "code.weight", "encode.weight"):
     place = tuple(0 for _ in w[name].shape)
@@ -249,7 +253,7 @@ for name in ("pixels.weight", "decode.bias", "code.weight", "encode.weight"):
     for step in (h, -h):
         moved = {key: its.copy() for key, its in w.items()}
         moved[name][place] += step
-        sides.append(reference.loss_and_gradients(moved, images, e)[0])
+        sides.append(reference.loss_and_gradients(moved, images, noise)[0])
     quotient = (sides[0] - sides[1]) / (2 * h)
     print(f"{name:14} by hand {gradient[name][place]:9.5f}  quotient {quotient:9.5f}")
 
@@ -258,12 +262,12 @@ for name in ("pixels.weight", "decode.bias", "code.weight", "encode.weight"):
 #
 # <kbd>core</kbd> 5 minutes
 #
-# A binary file holds images without any library: their number (int32, lowest byte first), a byte
-# for each pixel, a byte for each label. The course reads MNIST's own IDX files, too, and uses your
-# folder of them: set COURSE_MNIST.
+# The original reads its images from a binary file, without any library: their number (int32, lowest
+# byte first), a byte for each pixel, a byte for each label. The course writes and reads that. It
+# reads MNIST's own files (IDX), too: the environment variable COURSE_MNIST says in which folder.
 #
-# A file can be cut off. Without a check labels would be taken for pixels, and training would go on,
-# a little worse. So its reader says where it ends, and what it expected:
+# A file can be cut off. Without a check its reader would take labels for pixels, and nobody would
+# notice. So it says where the file ends, and what it expected:
 
 # %%
 import tempfile
@@ -287,20 +291,22 @@ with tempfile.TemporaryDirectory() as folder:
 #
 # <kbd>deepening</kbd> 5 minutes
 #
-# Most of a VAE was built in earlier lessons. `course/kernels/` has each kernel in steps, by name:
+# Most of a VAE was built in earlier lessons. `course/kernels/` has each kernel in steps, by name
+# ("each": a number a thread; "wide": four at once):
 #
 # | operation | from | steps |
 # |---|---|---|
 # | product | [lesson 05](05_shared_memory.ipynb) | naive, tiled, padded, vectorised, tensor cores |
 # | bias, LeakyReLU, both ways | [lesson 13](13_normalisation_and_fusion.ipynb) | each, wide |
 # | BCE, KL | [lesson 10](10_reductions.ipynb) | atomics, tree, unrolled, shuffles, vectorised |
-# | sums of rows, for a bias | lesson 10 | |
-# | sample, Adam | new | |
+# | sums of rows, for a bias | lesson 10 | warps |
+# | sample | new, section 6 | Philox |
+# | Adam | new, section 9 | each, wide |
 
 # %% [markdown]
-# The product comes in three **layouts**. "nt" is the way forward, x W'. "nn" is the gradient by
-# what came in, d_y W. "tn" is the gradient by the weights, d_y' x. None of them copies a transposed
-# matrix: the tile is turned while it is filled.
+# The product comes in three **layouts**, named by which factor is transposed (t) and which is not
+# (n). "nt" is the way forward, x W'. "nn" is d_v = d_y W. "tn" is d_W = d_y' v. None of them copies
+# a transposed matrix: the tile is turned while it is filled.
 
 # %%
 from course.kernels import matmul
@@ -319,8 +325,8 @@ for layout, left, right, exact in (
 # "padded" is "tiled" with rows of 33 numbers instead of 32 ([lesson 05](05_shared_memory.ipynb)).
 # The original had both, for the layout "nn", and padding brought it nothing.
 #
-# How many times as many wavefronts of shared memory does "tiled" need as "padded", in layout "nn",
-# and in "nt"?
+# Divide the wavefronts of shared memory that "tiled" needs by those that "padded" needs. What comes
+# out in layout "nn", and what in "nt"? (2: twice as many.)
 
 # %%
 predict("wavefronts, tiled / padded, nn and nt", 2, 4, within=1.1, numbers=2)
@@ -344,9 +350,9 @@ predict.answer("wavefronts, tiled / padded, nn and nt", ratios, how="counted")
 
 # %% [markdown]
 # In "nn" lanes fill a tile's rows and read its rows: 32 banks, no conflict, and **nothing that
-# padding could save**. In "nt" a tile is filled down its columns, 32 words apart, one bank for all
-# lanes. There padding pays. Look for the conflict before you cure it. And the clock, "nn" with
-# 4,096² matrices on an H200:
+# padding could save**. In "nt" lanes fill a tile down its columns: their places are 32 words apart,
+# all in one bank. There padding pays. Look for the conflict before you cure it. And the clock, "nn"
+# with matrices of 4,096 × 4,096 on an H200:
 
 # %%
 for method in ("tiled", "padded"):
@@ -381,7 +387,7 @@ def sample_by_state(mean, log_variance, states, z, noise):
 # Mean, log variance, z and noise are 16 bytes an element. A normal number takes two draws, and each
 # draw reads the state and writes it.
 #
-# How many bytes do the threads ask for, an element, all in all?
+# How many bytes does a thread load and store, all in all?
 
 # %%
 predict("bytes an element, generator with a state", 16, exact=True)
@@ -395,15 +401,15 @@ asked = report.total("global", "load").bytes + report.total("global", "store").b
 predict.answer("bytes an element, generator with a state", asked // N, how="counted")
 
 # %% [markdown]
-# Five times what the formula shows. Caches serve the second draw, but 48 bytes an element reach the
-# memory: 16, and the state in and out. The original counted 16. Where memory decides, that shows a
-# third of the bandwidth that the kernel really uses. **A kernel's bytes include its random numbers'
-# state.**
+# Five times what the formula shows. Caches serve the second draw, but 48 bytes an element must pass
+# between memory and the GPU: the 16, and the state in and out, twice 16. The original counted 16.
+# Where memory decides, its bandwidth then looks like a third of what the kernel really uses. **A
+# kernel's bytes include its random numbers' state.**
 
 # %% [markdown]
 # **Philox** has no state. It is a function, as a cipher is: (counter, seed) goes in, random bits
-# come out. The counter here is a place in z, and the step of the training. Nothing is read, nothing
-# is kept. And any grid, any GPU, NumPy, too, draws the same noise in any order.
+# come out. The counter here is a place in z, and the step of the training. Nothing is kept from one
+# draw to the next. And any grid, any GPU, NumPy, too, draws the same noise in any order.
 
 # %%
 from course.kernels import sampling
@@ -411,11 +417,14 @@ from course.kernels.sampling import normal4  # for the exercise
 
 by_four = N // 4 // 128
 report = trace(sampling.sample, by_four, 128, *numbers, np.array([5, 0]), *results)
-print(f"bytes touched, an element: {report.unique_bytes / N:.0f}")
+asked = report.total("global", "load").bytes + report.total("global", "store").bytes
+print(f"bytes loaded and stored, an element: {asked / N:.0f}")
 print("NumPy's", *np.round(reference.noise(1, 4, step=0, seed=5)[0], 3))
 print("kernel's", *np.round(results[1, :4].astype(np.float64), 3))
 
 # %% [markdown]
+# 16, and a quarter of the 16 bytes that hold seed and step: a thread draws four numbers.
+#
 # ### Exercise: a sample of a code, from a counter
 #
 # `normal4(group, step, seed)` gives four normal numbers, for the four places from 4 · group on.
@@ -464,10 +473,10 @@ beside("sample-code", sample_code)
 #
 # <kbd>core</kbd> 25 minutes
 #
-# On the way back a weight is read once more, for d_v = d_y W. Then it may change. Both need d_y, so
-# why not both in one launch? Here the first blocks make d_v, a row each, and the others change W, a
-# row each. (Plain steps against the gradient, no Adam.) Each result has one thread that writes it.
-# What does the simulator find?
+# On the way back a weight is read once more, for d_v = d_y W. Then it may change. The product and
+# the change need the same d_y. So why not do both in one launch? In this kernel the first blocks
+# make d_v, a row each, and the others change W, a row each, by a plain step against the gradient.
+# Each result has one thread that writes it. What does the simulator find?
 
 
 # %%
@@ -499,22 +508,23 @@ print("block", race.where.block[0], "changes a weight that a block of d_v reads"
 predict.answer("back and update in one launch", "a race", how="found")
 
 # %% [markdown]
-# Nothing says whether a block of d_v reads W before or after it changes. Often it goes well, when
-# blocks with low numbers start first. Now and then it does not. The network still learns, a little
-# worse, and you would never look for it.
+# Nothing says whether a block of d_v reads W before or after it changes. It goes well where blocks
+# with low numbers start first, and nothing promises that. A network may still learn with a wrong
+# gradient now and then, so nobody would look for it.
 #
-# A first version of the fused step had such a race, well hidden: **idle threads** at a tile's edge
-# read a weight that they had no use for, and another block was changing it. The simulator said so.
-# Whoever has no result reads nothing.
+# A first version of the course's fused step had such a race, well hidden: **idle threads** at a
+# tile's edge read a weight that they had no use for, and another block was changing it. The
+# simulator said so. Whoever has no result reads nothing.
 
 # %% [markdown]
 # The cure is two launches: a launch begins when all that came before it in the stream is done. So
 # which operations may share one? Two may, unless one of them **writes** what the other one reads or
 # writes.
 #
-# Here is a VAE's step, biases and activations inside the products, as (name, reads, writes).
-# (d_logits is the last layer, and BCE's slope.) May W4 be updated beside d_g, and beside d_code?
-# `races` launches operations side by side in the simulator, a block each.
+# Here is a VAE's step: twelve operations, each with the arrays that it reads and writes. Biases and
+# activations are inside the products. "code" is mean and log variance, and "d_logits" makes the
+# logits and BCE's slope. W4 may be updated in the launch of d_code, and not in that of d_g: `races`
+# launches two operations side by side in the simulator, a block each.
 
 # %%
 from lessons.lesson16.toy_launches import STEP, fewest, races
@@ -569,8 +579,8 @@ def launches_in_order(work):
 check("order-the-launches", launches_in_order)
 
 # %% [markdown]
-# Of twelve operations nine launches are left. Weights change beside the way back, each as soon as
-# its last reader is done:
+# Nine launches are left for the twelve operations. Weights change beside the way back, each as soon
+# as its last reader is done:
 
 # %%
 pictures.launches(STEP, fewest(STEP))
@@ -580,15 +590,15 @@ pictures.launches(STEP, fewest(STEP))
 #
 # <kbd>core</kbd> 20 minutes
 #
-# With a launch for each operation a layer is three: product, bias, LeakyReLU. Its numbers go to
-# memory and come back twice. But the thread that has summed a number still has it in a register.
-# What it does with it before the store is called the product's **epilogue**.
+# With a launch for each operation a layer takes three: product, bias, LeakyReLU. Its numbers go to
+# memory and come back twice. But the thread that has summed a number has it in a register. What it
+# does with it before the store is the product's **epilogue**.
 #
 # ### Exercise: a product with its bias and LeakyReLU
 #
-# Write leaky(x weight' + bias) to `out`. The tiles are filled for you (`fetched` gives 0 beyond a
-# factor's edges; rows of tiles are 33 numbers apart). You write the rest of a round, and the
-# epilogue: bias, LeakyReLU (a fifth below 0), and one store.
+# Write leaky(x weight' + bias) to `out`. The tiles are filled for you: `fetched` gives 0 beyond a
+# factor's edges. Row j of `x_tile` is for your result's row, row i of `w_tile` for its column. You
+# write the rest of a round, and below the loop bias, LeakyReLU, and one store.
 #
 # <details><summary>Hint 1: a round</summary>
 #
@@ -637,11 +647,11 @@ check("product-epilogue", hidden_layer)
 beside("product-epilogue", hidden_layer)
 
 # %% [markdown]
-# The other fusion is for the way back. d_W = d_y' v is made in tiles. Adam, the rule by which
+# The second fusion is for the way back. d_W = d_y' v is made in tiles. Adam, the rule by which
 # weights change (section 9), is a formula for each element of d_W. So it follows **in the same
 # tile**: no gradient of a weight is ever stored.
 #
-# And launches in a row become one, where blocks can wait for each other. What an image becomes
+# The third makes one launch of many, by blocks that wait for each other. What an image becomes
 # depends on no other image. So a group of blocks takes 16 images forward and back, and only the
 # blocks of a group wait for each other between layers (`course/models/vae/forward.py`). A second
 # launch updates all weights (`update.py`). When it begins, nobody reads the old ones any more.
@@ -651,8 +661,8 @@ beside("product-epilogue", hidden_layer)
 # launches a step. The first has 14 products (mean and log variance are two layers), and each bias,
 # each activation, each loss is one or two launches more.
 #
-# How many launches has its step? And how many times as many bytes does it touch, where each launch
-# counts each byte once?
+# How many launches has its step? And how many times the bytes of the fused step does it touch, if
+# each launch counts each byte that it touches once? Give both numbers.
 
 # %%
 predict("launches, layered; bytes, layered / fused", 20, 20, within=1.5, numbers=2)
@@ -672,8 +682,7 @@ found = len(many), round(sum(many) / sum(two), 1)
 predict.answer("launches, layered; bytes, layered / fused", found, how="counted")
 
 # %% [markdown]
-# Bytes fall to a third, launches to a twentieth. With a small batch and data in the L2 cache it is
-# the launches that count: each has a start, a first load, a tail. Section 12 has the times.
+# Bytes fall to two fifths, launches to a twentieth. Section 12 has the times.
 
 # %% [markdown]
 # ## 9 Adam in one kernel
@@ -689,13 +698,14 @@ predict.answer("launches, layered; bytes, layered / fused", found, how="counted"
 # w      -= rate first / (1 - 0.9^t) / (sqrt(second / (1 - 0.999^t)) + 1e-8)
 # ```
 #
-# Moments begin at 0, so after t steps they are too small, by 1 - 0.9^t and 1 - 0.999^t. Both
-# corrections are the same for all weights: compute them once a step, on the host.
+# `rate`, such as 0.001, says how far a weight goes. Moments begin at 0. So after t steps they are
+# too small, by the factors 1 - 0.9^t and 1 - 0.999^t, and Adam divides by these. Both are the same
+# for all weights: compute them once a step, on the host.
 
 # %% [markdown]
-# In which type? 0.999 is no float32 number. It is rounded first, and then subtracted from 1. How
-# large is the relative error of 1 - 0.999 in float32? (A float32 number alone is off by 6e-8 at
-# most.)
+# In which type? Take t = 1. 0.999 is no float32 number: it is rounded first, and then subtracted
+# from 1. How large is the relative error of 1 - 0.999 in float32? (Rounding alone makes one of 6e-8
+# at most.)
 
 # %%
 predict("relative error of 1 - 0.999 in float32", 6e-8, within=3)
@@ -754,10 +764,10 @@ beside("adam-step", adam_step)
 #
 # <kbd>deepening</kbd> 5 minutes
 #
-# Older code sums the last 64 numbers of a block by one warp, **without any barrier**: its 32
+# Older code sums the last 64 numbers of a block by one warp, **without any barrier**. Its idea: 32
 # threads run in step, so each has written before another reads. In C the array was declared
 # `volatile`, so that the compiler would not keep a number in a register. The original sums its
-# losses in this way. Here it is in Python, and with the warp's own barrier:
+# losses in this way. Here it is in Python, once as it was, once with the warp's own barrier:
 
 
 # %%
@@ -792,7 +802,9 @@ for waits in (False, True):
     found = trace(sum_of_a_warp(waits), 1, 32, *given).findings
     kinds = {f"{finding.kind} in line {finding.line}" for finding in found}
     print(f"waits: {waits!s:5} {', '.join(sorted(kinds)) or 'no finding'}")
-predict.answer("a warp's sum without a barrier", "a race", how="found")
+    if not waits:
+        said = "a race" if any("race" in kind for kind in kinds) else "nothing"
+predict.answer("a warp's sum without a barrier", said, how="found")
 
 # %% [markdown]
 # Since Volta (2017) a warp's threads need not run in step: each has its own place in the program.
@@ -805,9 +817,9 @@ predict.answer("a warp's sum without a barrier", "a race", how="found")
 #
 # <kbd>core</kbd> 5 minutes
 #
-# An epoch takes all images once, in a new random order, in batches of 32. Order and noise follow
-# from seed and step, so every trainer here does the same. First three steps by each, on the same
-# images:
+# An **epoch** takes all images once, in a new random order, here in batches of 32. Order and noise
+# follow from seed and step, so every trainer here does the same. These are the losses of the first
+# three steps, by NumPy, by a launch for each operation, and by two launches:
 
 # %%
 from course.models.vae.fused import FusedTrainer
@@ -822,7 +834,7 @@ for kind in (NumpyTrainer, LayeredTrainer, FusedTrainer):
 # %% [markdown]
 # Without a GPU the kernels' steps are simulated, some tenths of a second each. NumPy takes a
 # millisecond for a step of a network this small. So here NumPy trains; where there is a GPU, the
-# fused kernels do. Two epochs:
+# fused kernels do. Two epochs (a loss by natural logarithms is in *nats*):
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -855,16 +867,16 @@ equal = all(np.array_equal(ends[0][name], ends[1][name]) for name in ends[0])
 predict.answer("weights after a stop", "equal" if equal else "different", how="found")
 
 # %% [markdown]
-# That takes sums in a fixed order, and noise that follows from a counter. A generator with a state
-# would have to save each thread's.
+# Equal bits take sums in a fixed order, and noise that follows from the step. With a generator that
+# has a state, the file would have to hold each thread's.
 #
-# What have two epochs learned? Codes are drawn at random, and decoded: in the upper row by your
-# network, in the lower row by the one that ships with the course, after 900 epochs.
+# What has the network learned in two epochs? Codes are drawn at random and decoded: in the upper
+# row by your network, in the lower row by the one that ships with the course, after 900 epochs.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
 learned = VAE(vae.shape, trainer.training().weights)
-plots.digit_grid(np.concatenate([learned.sample(10, 3), vae.sample(10, 3)]), columns=10)
+pictures.in_two_rows(learned.sample(10, 3), vae.sample(10, 3), ["yours", "shipped"])
 
 # %% [markdown]
 # ## 12 What an epoch takes
@@ -872,12 +884,14 @@ plots.digit_grid(np.concatenate([learned.sample(10, 3), vae.sample(10, 3)]), col
 # <kbd>core</kbd> 5 minutes
 #
 # `python -m course vae train` trains as long as you like, on MNIST if you have it. The weights that
-# ship are the **small model's**, of 8 × 8 digits. The full size is only timed here, on the same
-# digits drawn larger: it measures speed, and nothing else. 28 × 28 pixels, 869,184 parameters, 468
-# steps of 128 images on one H200, all ways from the same weights. PyTorch has many, from plain
-# (*eager*) to compiled and captured in a CUDA graph.
+# ship are the **small model's**, of 8 × 8 digits. The full size is only timed, on these digits
+# drawn larger: 28 × 28 pixels, 869,184 parameters, 468 steps of 128 images on one H200.
 #
-# How many times as fast is the fused step as the fastest of PyTorch's, both with float32's
+# The course has four ways, all in CUDA graphs: *naive* and *optimised* of 49 and 42 launches a
+# step, and two *fused* ones of two launches. PyTorch's ways go from plain (*eager*) to compiled and
+# captured in a CUDA graph.
+#
+# How many times as fast is the best fused step as the best of PyTorch's, both with float32's
 # accuracy?
 
 # %%
@@ -897,20 +911,23 @@ predict.answer("fused against the best PyTorch, times as fast", round(peers[best
 pictures.epochs(epochs)
 
 # %% [markdown]
-# The course's ways are CUDA graphs: naive and optimised of 49 and 42 launches a step, fused of
-# two. "fused, float32" works on plain cores, for a GPU without TF32. "3xTF32" makes three products
-# on tensor cores for one ([lesson 17](17_tensor_cores.ipynb)). How exact is that? A step's
-# gradients against float64, errors relative:
+# "fused, float32" uses plain cores. "fused, 3xTF32" uses tensor cores, which round factors to
+# **TF32**, 10 bits behind the point. It makes three such products for one, for the bits that one
+# loses ([lesson 17](17_tensor_cores.ipynb)). Is that as exact as float32? Here are a step's
+# gradients against float64: the relative error of the layer that is worst. In rows with "tfloat32"
+# each product is made once:
 
 # %%
-print("gradients' error, the worst layer's")
 for name in ("fused, 3xTF32", "fused, float32", "fused, TF32", "torch"):
     for its in recorded("vae", metric="worst gradient", variant=name, gpu="H200"):
         print(f"  {name:15} {its.dtype:10} {its.median:.1e}")
 
 # %% [markdown]
+# One product in TF32 is more than a thousand times worse. Three for one are as exact as float32.
+#
 # What is the least that an epoch could take? Its products need their operations. And each step
-# reads and writes weights and moments, which fit into the L2 cache. Each of the two is a floor:
+# reads and writes weights and two moments, six numbers of 4 bytes for each parameter, in the L2
+# cache. Each of the two is a floor:
 
 # %%
 from course import recorded_roofs
@@ -918,35 +935,47 @@ from course import recorded_roofs
 roofs = recorded_roofs("H200")
 (epoch,) = recorded("vae", variant="fused, 3xTF32", metric="time", gpu="H200")
 by_operations = 3 * epoch.operations / roofs.rates["tensor_float32"] * 1e-9
-by_bytes = 468 * 6 * 4 * 869_184 / roofs.l2_bandwidth * 1e-6
+steps = int(epoch.shape.partition("x")[0])
+by_bytes = steps * 6 * 4 * VAEShape().count / roofs.l2_bandwidth * 1e-6
+a_step = 1e3 * epoch.median / steps
 print(f"three products of TF32 each  {by_operations:5.1f} ms")
 print(f"weights and moments, from L2 {by_bytes:5.1f} ms")
-print(
-    f"measured                     {epoch.median:5.1f} ms, {epoch.median / 468 * 1e3:.0f} µs a step"
-)
+print(f"measured                     {epoch.median:5.1f} ms")
+print(f"a step {a_step:.0f} µs, a ninth of it {a_step / 9:.1f} µs")
 
 # %% [markdown]
-# Neither binds. What is left is **latency**. Nine operations must follow each other. Each begins
-# with loads that it waits for, and the next one waits for its last block. A layer of 128 images is
-# little work for 132 multiprocessors. Fusing took launches away, and bytes. It cannot take away
-# that one operation waits for another.
+# Neither floor is near. What is left is **latency**, time in which somebody waits. Nine operations
+# must follow each other (section 7), and each has some microseconds. It begins with loads that it
+# waits for, and the next one waits for its last block. A layer of 128 images is little work for 132
+# multiprocessors. Fusing took launches away, and bytes. It cannot take away that one operation
+# waits for another.
 
 # %% [markdown]
 # ## 13 Below the right roof
 #
-# <kbd>deepening</kbd> 5 minutes
+# <kbd>deepening</kbd> 10 minutes
 #
-# The same kernels, large enough to fill the GPU: products of 4,096² matrices, and all others on 67
-# million elements. The rooflines are measured on the same GPU, in the same run.
+# The same kernels, large enough to fill the GPU: products of 4,096 × 4,096 matrices, and all others
+# on 67 million elements. The roofs were measured on the same GPU, in the same run. First the
+# product's steps, and cuBLAS:
 
 # %%
 figures = recorded("vae_micro", metric=None, gpu="H200")
 pictures.of_products(figures)
 
+# %% [markdown]
+# All stand far to the right of the ridge: operations decide. Now the other kernels, each by its
+# fastest step. What computes nothing has no place on a roofline: it stands below, by its bytes.
+
 # %%
 pictures.of_kernels(figures)
 
 # %% [markdown]
+# Here memory decides. Most of the kernels that compute reach its roof. Two do not. Philox's integer
+# operations are no part of this picture, so the sample seems to do little. The bias's gradient has
+# a block for each 32 columns. At 1,024 columns these are 32 blocks, for 132 multiprocessors: it was
+# written for batches of a hundred rows.
+#
 # The original took its peaks from the data sheet of **another GPU**. What does that do? Take the
 # course's Adam, measured on the H200, and the bandwidth that an A100's data sheet prints. How many
 # percent of it does Adam reach?
@@ -970,10 +999,10 @@ predict.answer("Adam, percent of an A100's bandwidth", share, how="computed")
 pictures.two_roofs(points, right, wrong)
 
 # %% [markdown]
-# What bends: each percentage, and the **ridge**, so a kernel between the two ridges changes from
-# "memory decides" to "operations decide". What stays: the points, their order, each speed-up. Here
-# it shows, since nothing can be above a roof. A roof that is too **high** does not show: all
-# kernels look slow, and somebody spends a week on one that is done.
+# The wrong roof changes each percentage, and the **ridge**: a kernel between the two ridges goes
+# from "memory decides" to "operations decide". The points, their order and each speed-up stay. A
+# roof that is too low shows, since nothing can be above a roof. One that is too **high** does not
+# show: all kernels look slow, and somebody spends a week on one that is done.
 
 # %%
 progress(16)
@@ -981,12 +1010,12 @@ progress(16)
 # %% [markdown]
 # ## What you should be able to say now
 #
-# - A VAE's code is a cloud, its loss is BCE and KL. To the way back the noise is a constant.
+# - A VAE's code is a cloud, and its loss is BCE and KL. To the way back the noise is a constant.
 # - BCE belongs to the logit: exp(-|l|) never overflows, and serves loss and slope.
 # - What one operation writes, no other one of its launch may touch: no weight changes before its
 #   last reader.
 # - An epilogue works on what is still in registers.
-# - To go on with a training takes weights, moments and the step.
+# - To go on with a training takes weights, moments, step.
 # - Deepening: noise from a counter costs no bytes; `volatile` is no barrier; padding cures only a
 #   conflict that is there; a roof is of the GPU whose kernels stand below it.
 
@@ -995,20 +1024,20 @@ progress(16)
 #
 # 1. Why is the log variance learned, and not the variance?
 # 2. What is the derivative of z by the mean, and what has the noise to do with it?
-# 3. Each thread has a generator's state of 48 bytes and draws one number; 16 other bytes move. How
-#    many bytes are that in all?
+# 3. Each thread has a generator's state of 48 bytes and draws one number, and 16 other bytes move.
+#    How many bytes must pass through memory?
 # 4. Block 7 has no result. It reads W[0] all the same, and throws it away. In the same launch
 #    block 0 changes W[0]. Does it matter?
 # 5. Why may the update of W4 stand beside d_code, and not beside d_g?
-# 6. The fused step stores no gradient. What does it cost to scale gradients by the norm of all?
+# 6. The fused step stores no gradient. What does it cost to scale all gradients by their norm?
 #
 # <details><summary>Answers</summary>
 #
 # 1. It may be any number. A variance must be above 0, and a step of Adam would not know that.
 # 2. It is 1, whatever the noise: the gradient passes as it would through a plain sum.
 # 3. 112: the state is read and written, 96, and the 16.
-# 4. The result does not change today. But it is a race: the language promises nothing, and a
-#    change of the compiler or of the code makes it real. Idle threads read nothing.
+# 4. No result changes today. But it is a race: the language promises nothing, and another compiler
+#    or the next change of the code can make it count. Idle threads read nothing.
 # 5. d_g reads W4 and must have the old one. It is done when d_code begins, and d_code reads W3.
 # 6. The norm is known only when all gradients are: they must be stored and read again, or computed
 #    twice. One more launch, and 4 bytes more to write and to read for each weight.

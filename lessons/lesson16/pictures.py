@@ -1,4 +1,4 @@
-"""Drawings of lesson 16: a VAE, launches, epochs, the rooflines of its kernels.
+"""Drawings of lesson 16: digits, a VAE, launches, epochs, the rooflines of its kernels.
 
 >>> figures = recorded("vae_micro", metric=None, gpu="H200")
 >>> of_products(figures, "4096x4096x4096")
@@ -15,6 +15,7 @@ from course.kernels.matmul import LADDER
 from course.measure.recorded import Figure
 from course.measure.roofline import PIPES, Roofs
 from course.models.vae.shape import VAEShape
+from course.plots.image_charts import image_grid
 from course.plots.roofline_chart import roofline
 from course.plots.style import (
     FONT_SIZE,
@@ -26,6 +27,7 @@ from course.plots.style import (
     listed,
     style,
 )
+from course.plots.vae_charts import CELL, squares
 from lessons.lesson16.toy_launches import Work
 from warpsim.draw.palette import (
     BLUE,
@@ -128,6 +130,19 @@ def charts(figures: Sequence[Figure]) -> dict[str, Picture]:
     return {"products": of_products(figures), "kernels": of_kernels(figures)}
 
 
+# --- digits ---------------------------------------------------------------------------------------
+
+
+def in_two_rows(upper: np.ndarray, lower: np.ndarray, names: Sequence[str]) -> Picture:
+    """Show as many digits in an upper row as in a lower one, each row with its name."""
+    picture = image_grid(
+        [*squares(upper), *squares(lower)], columns=len(upper), row_names=names, cell=CELL
+    )
+    return picture.described(
+        f"Two rows of {len(upper)} images: above {names[0]}, below {names[1]}."
+    )
+
+
 # --- the network ----------------------------------------------------------------------------------
 
 FORWARD, BACKWARD, UPDATE = BLUE, ORANGE, GREEN
@@ -192,8 +207,9 @@ def launches(work: Sequence[Work], numbers: Sequence[int]) -> Picture:
         pen.text(x + wide / 2, y + 0.17, name, size=TINY)
         rows[number] += 1
     for column in range(1, columns + 1):
-        pen.text(0.1 + (column - 0.5) * wide, 0.16, str(column), size=SMALL, color=FAINT)
-    pen.text(0.1, 0.42 * tallest + 0.5, "launch →   blue: forward, orange: back, green: weights",
+        text = f"launch {column}"
+        pen.text(0.1 + (column - 0.5) * wide, 0.16, text, size=TINY, color=FAINT)
+    pen.text(0.13, 0.42 * tallest + 0.5, "blue: forward, orange: back, green: weights change",
              ha="left", size=TINY, color=FAINT)  # fmt: skip
     return pen.picture.described(
         f"{len(work)} operations in {columns} launches: "
@@ -247,11 +263,11 @@ def two_roofs(points: Mapping[str, Figure], right: Roofs, wrong: Roofs) -> Pictu
     axes = picture.add_axes((0.09, 0.14, 0.88, 0.8))
     places = {name: its.operations / its.bytes for name, its in points.items()}
     x = np.array([min(places.values()) / 4, max(*places.values(), right.ridge()) * 6])
-    for roofs, dashes, colour in ((right, "-", INK), (wrong, "--", VERMILLION)):
+    for roofs, dashes, colour, at in ((right, "-", INK, 1.18), (wrong, "--", VERMILLION, 0.66)):
         peak, slope = roofs.rates["float32"], roofs.bandwidth * 1e-3
         axes.plot([x[0], peak / slope, x[1]], [x[0] * slope, peak, peak], dashes, color=colour)
         text = f"{roofs.gpu}: {peak:.3g} TFLOP/s, {roofs.bandwidth:,.0f} GB/s"
-        axes.text(peak / slope * 1.2, peak * 1.08, text, fontsize=SMALL, color=colour)
+        axes.text(peak / slope * 1.2, peak * at, text, fontsize=SMALL, color=colour)
     for number, (name, its) in enumerate(points.items()):
         axes.plot([places[name]], [its.teraflops], marker=MARKERS[number % len(MARKERS)],
                   linestyle="none", color=BLUE, zorder=4)  # fmt: skip
@@ -260,6 +276,7 @@ def two_roofs(points: Mapping[str, Figure], right: Roofs, wrong: Roofs) -> Pictu
     axes.set(xscale="log", yscale="log", xlabel="operations a byte of device memory",
              ylabel="TFLOP/s", xlim=x)  # fmt: skip
     in_plain_numbers(axes.xaxis, axes.yaxis)
+    axes.set_ylim(top=2.5 * max(right.rates["float32"], wrong.rates["float32"]))
     style(axes)
     return picture.described(
         f"{listed(list(points))} below two roofs: those of {right.gpu}, and dashed the lower ones "

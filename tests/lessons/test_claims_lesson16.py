@@ -1,8 +1,10 @@
 """What lesson 16 says in words about recorded figures is true of the files that it shows."""
 
+import numpy as np
 import pytest
 
-from course import known_gpu, recorded_roofs
+from course import cuda, known_gpu, recorded_roofs
+from course.kernels import matmul
 from course.measure.recorded import recorded as find
 from course.models.vae import data
 from course.models.vae.shape import VAEShape
@@ -106,6 +108,44 @@ def test_adam_is_above_the_roof_of_an_a100_and_not_above_its_own():
     assert 0.85 < adam / right.bandwidth < 1.03
     assert adam > 1.3 * wrong.bandwidth  # a guess of 90% is refused
     assert wrong.ridge() < right.ridge()
+
+
+def timed(kernel, variant, shape):
+    """GB/s, and milliseconds, of one kernel; in a graph where it was so short."""
+    for metric in ("time", "time in a graph"):
+        found = find("vae_micro", kernel=kernel, variant=variant, shape=shape, metric=metric)
+        if found:
+            return found[0].bytes / found[0].median * 1e-6, found[0].median
+    raise LookupError(f"{kernel}, {variant}, {shape}")
+
+
+def test_most_kernels_reach_the_memorys_roof_and_the_two_that_the_text_names_do_not():
+    figures = find("vae_micro", metric=None, gpu="H200")
+    bandwidth = pictures.roofs_in(figures).bandwidth
+    reach = {
+        name: its.gigabytes_per_second / bandwidth
+        for name, its in pictures.fastest(figures).items()
+    }
+    far = {name for name, share in reach.items() if share < 0.85}
+    assert far == {"sample", "bias gradient"}
+
+
+def test_a_biass_gradient_has_32_blocks_for_1024_columns_and_was_made_for_small_batches():
+    grad = cuda.device_array((2, 1024), np.float32)
+    ((launch, _),) = matmul.sum_launches(grad, cuda.device_array(1024, np.float32))
+    grid = getattr(launch, "griddim", None) or launch.grid
+    assert np.prod(grid) == 32
+    _, ours = timed("bias gradient", "warps", "128x784")
+    _, peers = timed("bias gradient", "torch", "128x784")
+    assert ours < peers
+
+
+def test_products_stand_right_of_the_ridge():
+    figures = find("vae_micro", metric=None, gpu="H200")
+    ridge = pictures.roofs_in(figures).ridge("tensor_float32")
+    for its in figures:
+        if (its.kernel, its.shape, its.metric) == ("matmul nn", pictures.LARGEST, "time"):
+            assert its.operations / its.bytes > 4 * ridge
 
 
 def test_points_of_other_kernels_lie_between_and_below():
