@@ -46,9 +46,6 @@ WITH_SPILLS: dict[str, str] = {
     f"spectral: 4 x 8, 4 groups{folded}": "with 96 registers twenty warps fit, five to a "
     "scheduler; a few registers wait in memory"
     for folded in ("", ", folded")
-} | {
-    "vae: update, tf32x3, 784 400 200, 128 a batch": "some registers wait in memory while tensor "
-    "cores multiply: 128 let two blocks share a multiprocessor"
 }  # fmt: skip
 
 

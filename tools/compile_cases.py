@@ -342,8 +342,8 @@ def of_vae() -> Iterator[Case]:
     for precision, (shape, batch) in zip(PRECISIONS, (full, awkward, full), strict=True):
         capability = (5, 0) if precision == "float32" else (8, 0)
         about = f"{precision}, {shape.pixels} {shape.hidden} {shape.latent}, {batch} a batch"
-        first = forward_of(shape, batch, precision, 40, "counters")
-        second = update_of(shape, batch, precision, first.partials, first.groups)
+        first = forward_of(shape, batch, precision, 40, "numbers")
+        second = update_of(shape, batch, precision, first.partials)
         yield Case(f"vae: forward, {about}", first.kernel, first.types, capability)
         yield Case(f"vae: update, {about}", second.kernel, second.types, capability)
 

@@ -58,6 +58,11 @@ def parts_of(size: int) -> Callable:
     return divided if size & rest else shifted
 
 
+@cuda.jit(device=True)
+def _is_there(value):
+    return False
+
+
 _lanes, _fours = parts_of(32), parts_of(4)
 
 
@@ -147,6 +152,7 @@ def tile_of(
     layout: str, rows: int, columns: int, depth: int, leads: tuple[int, int], precision: str, *,
     warps: int, fragments: tuple[int, int], ahead: int = 1, beside: tuple[int, int] = (1, 1),
     halves: int = 0, exact: str = "", places: str = "",
+    awaits: tuple[Callable, Callable] | None = None,
 ) -> Tile:  # fmt: skip
     """A tile of a product (rows, columns) of that depth; all three multiples of four.
 
@@ -171,6 +177,9 @@ def tile_of(
     places : str
         The factor, "a" in "nt" or "b" in "tn", whose rows are scattered: a0 or b0 is then an array
         of where each of them begins, and its first entry that counts.
+    awaits : two functions, optional
+        Of (A, index), in place of `load4`, and of a number: whether it is not there yet. The first
+        factor, not in "tn", is loaded until all is there.
     """
     down, across = fragments
     high, wide = 16 * down, 8 * across
@@ -192,11 +201,13 @@ def tile_of(
     split_a = precision == "tf32x3" and exact != "a"
     split_b = precision == "tf32x3" and exact != "b"
     plain = precision == "float32"
+    waits = awaits is not None
     whole_a, whole_b = plain or exact == "a", plain or exact == "b"
     mma = mma_plain if plain else mma_tf32
     half_across = across // 2 if halves else across
 
     scattered_b = places == "b"
+    take4, is_missing = awaits or (load4, _is_there)
     place_a = _row_found if places == "a" else _row_at(lead_a)
     place_b = _row_found if scattered_b else _row_at(lead_b)
 
@@ -255,7 +266,7 @@ def tile_of(
                 for h in range(2):
                     r = min(int32(row + 16 * m + 8 * h + g), int32(rows - 1))
                     at = int32(place_a(a0, r) + k)
-                    four = load4(A, at + beyond)
+                    four = take4(A, at + beyond)
                     for e in range(4):
                         a[slot, m, h, e] = float32(four[e])
         if ragged and wanted >= depth:
@@ -263,6 +274,16 @@ def tile_of(
                 for h in range(2):
                     for e in range(4):
                         a[slot, m, h, e] = ZERO
+
+    @cuda.jit(device=True)
+    def lacks(a, slot):
+        """Whether a lane's numbers of the first factor are not all there."""
+        found = False
+        for m in range(down):
+            for h in range(2):
+                for e in range(4):
+                    found = found or is_missing(a[slot, m, h, e])
+        return found
 
     @cuda.jit(device=True)
     def add(a, b, total, slot):
@@ -298,8 +319,8 @@ def tile_of(
 
     # each of the first rounds is a function of its own, so that its registers have fixed numbers
 
-    def first_rounds(n: int) -> tuple[Callable, Callable, Callable]:
-        """Device functions, of the rounds from n on: load b, load a, multiply."""
+    def first_rounds(n: int) -> tuple[Callable, Callable, Callable, Callable]:
+        """Device functions, of the rounds from n on: load b, load a, is any missing, multiply."""
         if n == rounds:
 
             @cuda.jit(device=True)
@@ -310,10 +331,14 @@ def tile_of(
             def no_products(start, a, b, total):
                 pass
 
-            return no_load, no_load, no_products
+            @cuda.jit(device=True)
+            def none_lack(start, a):
+                return False
+
+            return no_load, no_load, none_lack, no_products
         all_have_it = (n * warps + warps - 1) * DEEP < depth
         beyond = n * each
-        later_b, later_a, later = first_rounds(n + 1)
+        later_b, later_a, later_lack, later = first_rounds(n + 1)
 
         @cuda.jit(device=True)
         def load_b(B, b0, column, start, b):
@@ -328,14 +353,21 @@ def tile_of(
             later_a(A, a0, row, start, a)
 
         @cuda.jit(device=True)
+        def some_lack(start, a):
+            found = later_lack(start, a)
+            if all_have_it or start < depth - beyond:
+                found = found or lacks(a, n)
+            return found
+
+        @cuda.jit(device=True)
         def products(start, a, b, total):
             if all_have_it or start < depth - beyond:
                 add(a, b, total, n)
             later(start, a, b, total)
 
-        return load_b, load_a, products
+        return load_b, load_a, some_lack, products
 
-    all_b, all_a, all_products = first_rounds(0)
+    all_b, all_a, any_lacks, all_products = first_rounds(0)
     of_warps, of_beside = parts_of(warps), parts_of(beside[1])
 
     @cuda.jit(device=True)
@@ -361,12 +393,18 @@ def tile_of(
                 for e in range(4):
                     total[m, n, e] = ZERO
         all_a(A, a0, row + more_down, start, a)
+        if waits:
+            while cuda.any_sync(FULL, any_lacks(start, a)):
+                all_a(A, a0, row + more_down, start, a)
         all_products(start, a, b, total)
         if more:
             start += int32(rounds * each)
             while start < depth:
                 bring_b(B, b0, column + more_across, start, 0, b, 0)
                 bring_a(A, a0, row + more_down, start, 0, a, 0)
+                if waits:
+                    while cuda.any_sync(FULL, lacks(a, 0)):
+                        bring_a(A, a0, row + more_down, start, 0, a, 0)
                 add(a, b, total, 0)
                 start += int32(each)
         cuda.syncthreads()  # whoever still reads what lay here is done

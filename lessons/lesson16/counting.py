@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from course.backend import cuda
-from course.models.vae.forward import forward_of
 from course.models.vae.fused import FusedTrainer
-from course.models.vae.update import update_of
 from course.models.vae.weights import Training
 from lessons.lesson16.layered import LayeredTrainer
 from warpsim import trace
@@ -28,13 +25,9 @@ def bytes_of_layered(begun: Training, images: np.ndarray) -> list[int]:
 def bytes_of_fused(begun: Training, images: np.ndarray) -> list[int]:
     """The same of `FusedTrainer`'s two launches; blocks meet at a barrier of the grid."""
     trainer = FusedTrainer(begun, images, "float32")
-    of = begun.shape, begun.batch, trainer.precision
-    at_once = int(cuda.get_current_device().MULTIPROCESSOR_COUNT)
-    forward = forward_of(*of, at_once, "grid")
-    update = update_of(*of, forward.partials, forward.groups)
     return [
         trace(
             its.kernel, its.blocks, its.threads, *arguments, dynamic_shared=its.shared
         ).unique_bytes
-        for its, arguments in zip((forward, update), trainer._arguments, strict=True)
+        for its, arguments in trainer.as_simulated
     ]

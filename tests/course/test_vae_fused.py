@@ -4,15 +4,13 @@ import numpy as np
 import pytest
 
 from course import backend, trace
-from course.backend import cuda
 from course.models.vae import fused
 from course.models.vae.data import enlarged
-from course.models.vae.forward import forward_of
 from course.models.vae.fused import FusedTrainer
-from course.models.vae.packed import Layout
+from course.models.vae.meeting import MISSING
+from course.models.vae.packed import Layout, between
 from course.models.vae.reference import NumpyTrainer, loss_and_gradients, noise
 from course.models.vae.shape import VAEShape
-from course.models.vae.update import update_of
 from course.models.vae.weights import Training, initial
 from warpsim.host import gpus
 
@@ -121,16 +119,25 @@ def test_losses_are_read_before_their_room_is_full(monkeypatch):
 def test_no_launch_has_a_race():
     shape = VAEShape(20, 40, 7)
     trainer = FusedTrainer(Training.begun(shape, batch=35), images_of(shape, 70))
-    at_once = int(cuda.get_current_device().MULTIPROCESSOR_COUNT)
-    forward = forward_of(shape, 35, trainer.precision, at_once, "grid")
-    update = update_of(shape, 35, trainer.precision, forward.partials, forward.groups)
-    for launch, given in zip((forward, update), trainer._arguments, strict=True):
+    for launch, given in trainer.as_simulated:
         report = trace(
             launch.kernel, launch.blocks, launch.threads, *given, dynamic_shared=launch.shared
         )
         slow = {"bank-conflict"}  # of the warps' sums; all else would be wrong
         assert {finding.kind for finding in report.findings} <= slow, report.findings
         assert report.operations["float64"] == 0
+
+
+@pytest.mark.parametrize(("shape", "batch"), SHAPES)
+def test_all_that_blocks_wait_for_is_written(shape, batch):
+    """On a GPU a block waits for each number: for one that nobody writes, for ever."""
+    trainer = FusedTrainer(Training.begun(shape, batch=batch), images_of(shape, 3 * batch))
+    end = between(shape, batch).end
+    for step in range(3):
+        halves = trainer._between.copy_to_host().reshape(2, end)
+        assert np.all(halves[step % 2] == MISSING)  # the half of the step that comes
+        assert step == 0 or not np.any(halves[1 - step % 2] == MISSING)
+        trainer.run(1)
 
 
 def test_parameters_are_packed_and_unpacked():

@@ -1,7 +1,7 @@
 """The first launch of a VAE's training step: forward, and back to the hidden layer.
 
 What an image becomes depends on no other image. So blocks work in groups, on 16 images each, and
-only those of a group wait for each other, between layers; what the next layer needs of the weights
+wait for nothing but their group's results, between layers. What the next layer needs of the weights
 is under way while they wait.
 
     h = leaky(x W' + b)
@@ -39,8 +39,10 @@ SLOPE, LEVELS = float32(LEAK), float32(1 / 255)
 ROWS = 16  # of the batch, that a group of blocks works on together
 MOST = 16  # blocks of a group
 WARPS = 8  # of a block; each takes its share of the depth
-AHEAD = 20  # fragments of weights that a lane has under way, four numbers each
-TYPES = f"void({F}, {F}, {F}, uint8[::1], {I4}, {I4}, {I4}, uint64)"
+#: Fragments of weights that a lane has under way, four numbers each. Each round of them is code of
+#: its own, and on plain cores 30 times as much.
+AHEAD = {"tf32x3": 20, "tf32": 20, "float32": 4}
+TYPES = f"void({F}, {F}, {F}, uint8[::1], {I4}, {I4}, uint64)"
 
 
 @cuda.jit(device=True)
@@ -57,11 +59,9 @@ def leaky_back(gradient, result):
 
 @dataclass(frozen=True)
 class Forward(Launch):
-    """And how many parts of the loss it writes, groups it has, and blocks a group."""
+    """And how many parts of the loss it writes."""
 
     partials: int
-    groups: int
-    members: int
 
 
 @functools.cache
@@ -77,7 +77,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
     """
     W1, B1, W2, B2, W3, B3, W4, B4 = (begin for begin, _ in Layout(shape).places.values())
     D, H, Z, B = map(up, (shape.pixels, shape.hidden, shape.latent, batch))
-    H_AT, CODE_AT, Z_AT, NOISE_AT, G_AT, LOGITS_AT, DG_AT, DCODE_AT, DH_AT, _ = between(
+    H_AT, CODE_AT, Z_AT, NOISE_AT, G_AT, LOGITS_AT, DG_AT, DCODE_AT, DH_AT, END = between(
         shape, batch
     )
     PIXELS, LATENT, BATCH = shape.pixels, shape.latent, batch
@@ -89,11 +89,14 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
     MEMBERS = min(at_once // GROUPS, MOST)
     of_members = parts_of(MEMBERS)
 
+    awaits, meet = MEETINGS[meeting]
+
     def tile(layout, columns, depth, leads, across, **more):
         return tile_of(layout, B, columns, depth, leads, precision, warps=WARPS,
-                       fragments=(1, across), ahead=max(1, AHEAD // across), **more)  # fmt: skip
+                       fragments=(1, across), ahead=max(1, AHEAD[precision] // across),
+                       **{"awaits": awaits, **more})  # fmt: skip
 
-    t1 = tile("nt", H, D, (D, D), 4, exact="a", places="a")
+    t1 = tile("nt", H, D, (D, D), 4, exact="a", places="a", awaits=None)
     t2 = tile("nt", 2 * Z, H, (H, H), 4, halves=Z)
     t3 = tile("nt", H, Z, (Z, Z), 4)
     t4 = tile("nt", D, H, (H, H), 7)
@@ -296,11 +299,12 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
     ROOM1, ROOM2, ROOM3, ROOM4 = t1.room, t2.room, t3.room, t4.room
     ROOM5, ROOM6, ROOM7 = t5.room, t6.room, t7.room
 
-    arrive, wait = MEETINGS[meeting]
-
     @cuda.jit
-    def forward(P, S, losses, data, order, state, counters, seed):
-        """state: of the step, in the tables; then the same for `update`."""
+    def forward(P, S, losses, data, order, state, seed):
+        """state: of the step, in the tables; then the same for `update`.
+
+        Steps take turns at the halves of S.
+        """
         shared = cuda.shared.array(0, float32)
         b1 = cuda.local.array(ROOM1, float32)
         b2 = cuda.local.array(ROOM2, float32)
@@ -312,6 +316,8 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
         block = int32(cuda.blockIdx.x)
         group, member = of_members(block)
         step, place = load(state, 0), load(state, 1)
+        begin = (step & 1) * END
+        S = S[begin : begin + END]
         images = order, place * int32(BATCH)
         known1 = ahead1(P, S, data, images, step, seed, group, member, b1)
         if block == 0 and cuda.threadIdx.x == 0:
@@ -319,36 +325,29 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
             store(state, 3, place)
         layer1(shared, data, images, P, S, losses, data, images, step, seed, group, member, b1,
                known1)  # fmt: skip
-        arrive(counters, group)
         known2 = ahead2(P, S, data, images, step, seed, group, member, b2)
-        wait(counters, group, 1 * MEMBERS)
+        meet()
         layer2(shared, S, int32(H_AT), P, S, losses, data, images, step, seed, group, member, b2,
                known2)  # fmt: skip
-        arrive(counters, group)
         known3 = ahead3(P, S, data, images, step, seed, group, member, b3)
-        wait(counters, group, 2 * MEMBERS)
+        meet()
         layer3(shared, S, int32(Z_AT), P, S, losses, data, images, step, seed, group, member, b3,
                known3)  # fmt: skip
-        arrive(counters, group)
         known4 = ahead4(P, S, data, images, step, seed, group, member, b4)
-        wait(counters, group, 3 * MEMBERS)
+        meet()
         layer4(shared, S, int32(G_AT), P, S, losses, data, images, step, seed, group, member, b4,
                known4)  # fmt: skip
-        arrive(counters, group)
         known5 = ahead5(P, S, data, images, step, seed, group, member, b5)
-        wait(counters, group, 4 * MEMBERS)
+        meet()
         layer5(shared, S, int32(LOGITS_AT), P, S, losses, data, images, step, seed, group, member,
                b5, known5)  # fmt: skip
-        arrive(counters, group)
         known6 = ahead6(P, S, data, images, step, seed, group, member, b6)
-        wait(counters, group, 5 * MEMBERS)
+        meet()
         layer6(shared, S, int32(DG_AT), P, S, losses, data, images, step, seed, group, member, b6,
                known6)  # fmt: skip
-        arrive(counters, group)
         known7 = ahead7(P, S, data, images, step, seed, group, member, b7)
-        wait(counters, group, 6 * MEMBERS)
+        meet()
         layer7(shared, S, int32(DCODE_AT), P, S, losses, data, images, step, seed, group, member,
                b7, known7)  # fmt: skip
 
-    return Forward(forward, TYPES, GROUPS * MEMBERS, WARP * WARPS, 4 * NUMBERS, PARTIALS, GROUPS,
-                   MEMBERS)  # fmt: skip
+    return Forward(forward, TYPES, GROUPS * MEMBERS, WARP * WARPS, 4 * NUMBERS, PARTIALS)

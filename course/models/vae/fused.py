@@ -22,7 +22,7 @@ from course.kernels.adam import BETA1, BETA2
 from course.kernels.launching import allow_shared, captured
 from course.kernels.layer_tiles import PRECISIONS
 from course.models.vae.forward import Forward, forward_of
-from course.models.vae.meeting import MEETINGS
+from course.models.vae.meeting import MEETINGS, MISSING
 from course.models.vae.packed import Launch, Layout, between, up
 from course.models.vae.reference import check_images
 from course.models.vae.update import update_of
@@ -82,7 +82,7 @@ class FusedTrainer:
         of = training.shape, training.batch, self.precision
         ways = {its: forward_of(*of, at_once, its) for its in MEETINGS}
         forward = ways["grid"]  # as the others, but for how its blocks meet
-        update = update_of(*of, forward.partials, forward.groups)
+        update = update_of(*of, forward.partials)
         parts = training.weights, training.first, training.second
         self._parameters = [cuda.to_device(self._layout.packed(its)) for its in parts]
         place = training.step % self.steps_of_an_epoch
@@ -94,15 +94,22 @@ class FusedTrainer:
         self._order = cuda.device_array(self.steps_of_an_epoch * training.batch + 3, np.int32)
         self._corrected = cuda.device_array(2 * self.steps_of_an_epoch, np.float32)
         self._between = cuda.to_device(
-            np.zeros(between(training.shape, training.batch).end, np.float32)
+            np.full(2 * between(training.shape, training.batch).end, MISSING, np.int32)
         )
         self._losses = cuda.to_device(np.zeros(forward.partials, np.float32))
         self._history = cuda.to_device(np.zeros(HISTORY, np.float32))
-        self._counters = cuda.to_device(np.zeros(forward.groups, np.int32))
         self._read: list[float] = []
         self._first = training.step  # of which the loss is not yet read
         self._graphs: dict[int, Any] = {}
-        self._launches = self._forward(ways), self._ready(update, self._arguments[1])
+        p, m, v = self._parameters
+        results = self._between.view(np.float32)
+        first = (p, results, self._losses, self._data, self._order, self._state,
+                 np.uint64(training.seed))  # fmt: skip
+        second = (p, m, v, results, self._between, self._losses, self._history, self._data,
+                  self._order, self._corrected, self._state)  # fmt: skip
+        #: Both launches as the simulator runs them, with their arguments: for `trace`.
+        self.as_simulated = (ways["grid"], first), (update, second)
+        self._launches = self._forward(ways, first), self._ready(update, second)
         self._tables(self.step // self.steps_of_an_epoch)
 
     def run(self, steps: int) -> None:
@@ -141,17 +148,6 @@ class FusedTrainer:
         self._order.copy_to_device(np.pad(order * self._pitch, (0, 3)).astype(np.int32))
         self._corrected.copy_to_device(corrected.astype(np.float32).reshape(-1))
 
-    @property
-    def _arguments(self) -> tuple[tuple, tuple]:
-        """What `forward` and `update` are given."""
-        p, m, v = self._parameters
-        return (
-            (p, self._between, self._losses, self._data, self._order, self._state, self._counters,
-             np.uint64(self._begun.seed)),
-            (p, m, v, self._between, self._losses, self._history, self._data, self._order,
-             self._corrected, self._state, self._counters),
-        )  # fmt: skip
-
     def _ready(self, its: Launch, given: tuple, *attributes: Attribute) -> Any:
         """A launch, ready to be called with a stream's handle and no addresses."""
         allow_shared(its.kernel, its.types, its.shared)
@@ -160,12 +156,11 @@ class FusedTrainer:
             return Packed(configured, given, 0, attributes)
         return lambda stream, addresses: configured(*given)
 
-    def _forward(self, ways: dict[str, Forward]) -> Any:
+    def _forward(self, ways: dict[str, Forward], given: tuple) -> Any:
         """The first launch, whose blocks wait for each other: here the driver is asked for that."""
-        given = self._arguments[0]
         if not self._alone:
             return self._ready(ways["grid"], given)
-        return self._ready(ways["counters"], given, Attribute.all_at_once())
+        return self._ready(ways["numbers"], given, Attribute.all_at_once())
 
     def _queue(self, steps: int) -> None:
         """Queue steps of one epoch: in graphs of many, where CuPy works; the rest one by one."""

@@ -1,10 +1,12 @@
-"""How blocks of a GPU wait for each other within a launch.
+"""How blocks of a launch hand each other numbers: a reader waits for the numbers themselves.
 
-`arrive` and `arrived` work on a counter in global memory: whoever finds the others' arrivals there
-also finds what they wrote before. All of the blocks must run at once: a cooperative launch sees to
-that. Neither is simulated.
+Before the launch each place holds `MISSING`, which no arithmetic gives: it is one of the many NaN,
+and a GPU makes another one. Whoever reads `MISSING` reads again. So nothing is counted, and no
+memory has to be in order but a number's own. All of the blocks must run at once: a cooperative
+launch sees to that. `take4` is not simulated: there all blocks meet.
 
-Source: NVIDIA, PTX ISA, "Memory Consistency Model", red, ld.
+Source: NVIDIA, PTX ISA, "Memory Consistency Model", ld; the idea: Lamport, "Concurrent reading and
+writing", CACM 20 (11), 1977, and its use in NCCL ("LL128") and TensorRT-LLM.
 """
 
 from __future__ import annotations
@@ -15,77 +17,47 @@ from numba import types
 from course.backend import cuda
 from course.kernels.intrinsics import intrinsic
 
-_WORD, _VOID = ir.IntType(32), ir.VoidType()
-
-
-def _text(builder, result, kinds, text, constraints, values):
-    function = ir.FunctionType(result, kinds)
-    assembly = ir.InlineAsm(function, text, f"{constraints}~{{memory}}", side_effect=True)
-    return builder.call(assembly, values, attrs=("convergent",))
-
-
-def _place(context, builder, signature, args):
-    """The address of a counter."""
-    view = context.make_array(signature.args[0])(context, builder, args[0])
-    return builder.gep(view.data, [args[1]])
+MISSING = 0x7FFFDEAD
+_WORD, _NUMBER = ir.IntType(32), ir.FloatType()
 
 
 @intrinsic
-def arrive(typing, counters, index):
-    """``arrive(counters, index)``: add 1, after all that this thread wrote or saw written."""
+def take4(typing, array, index):
+    """``take4(array, index)``: four neighbours of global memory as other blocks last wrote them."""
 
     def generate(context, builder, signature, args):
-        place = _place(context, builder, signature, args)
-        _text(
-            builder, _VOID, [place.type], "red.release.gpu.global.add.s32 [$0], 1;", "l,", [place]
-        )
-        return context.get_dummy_value()
+        view = context.make_array(signature.args[0])(context, builder, args[0])
+        place = builder.gep(view.data, [args[1]])
+        kind = ir.FunctionType(ir.LiteralStructType([_NUMBER] * 4), [place.type])
+        text = "ld.relaxed.gpu.global.v4.f32 {$0, $1, $2, $3}, [$4];"
+        assembly = ir.InlineAsm(kind, text, "=f,=f,=f,=f,l,~{memory}", side_effect=True)
+        found = builder.call(assembly, [place])
+        parts = [builder.extract_value(found, e) for e in range(4)]
+        return context.make_tuple(builder, signature.return_type, parts)
 
-    return types.none(counters, types.int32), generate
+    return types.UniTuple(types.float32, 4)(array, types.int64), generate
 
 
 @intrinsic
-def arrived(typing, counters, index):
-    """``arrived(counters, index)``: the arrivals; what they wrote can be read afterwards."""
+def is_missing(typing, value):
+    """``is_missing(value)``: whether a float32 is `MISSING`."""
 
     def generate(context, builder, signature, args):
-        place = _place(context, builder, signature, args)
-        text = "ld.acquire.gpu.global.s32 $0, [$1];"
-        return _text(builder, _WORD, [place.type], text, "=r,l,", [place])
+        bits = builder.bitcast(args[0], _WORD)
+        return builder.icmp_unsigned("==", bits, ir.Constant(_WORD, MISSING))
 
-    return types.int32(counters, types.int32), generate
-
-
-# --- a group's meeting: (arrive, wait), device functions of (counters, group), (…, count) ---------
+    return types.boolean(types.float32), generate
 
 
 @cuda.jit(device=True)
-def _arrive_alone(counters, group):
-    cuda.syncthreads()
-    if cuda.threadIdx.x == 0:
-        arrive(counters, group)
-
-
-@cuda.jit(device=True)
-def _wait_alone(counters, group, count):
-    if cuda.threadIdx.x == 0:
-        while arrived(counters, group) < count:
-            pass
-    cuda.syncthreads()
-
-
-@cuda.jit(device=True)
-def _arrive_all(counters, group):
+def _nothing():
     pass
 
 
 @cuda.jit(device=True)
-def _wait_all(counters, group, count):
+def _all():
     cuda.cg.this_grid().sync()
 
 
-#: How a group's blocks meet: by counters, or, in the simulator, with all others.
-MEETINGS = {
-    "counters": (_arrive_alone, _wait_alone),
-    "grid": (_arrive_all, _wait_all),
-}
+#: How blocks meet: what reads numbers that are awaited, and what stands between layers.
+MEETINGS = {"numbers": ((take4, is_missing), _nothing), "grid": (None, _all)}

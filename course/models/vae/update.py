@@ -17,33 +17,34 @@ from course.backend import cuda
 from course.kernels.adam import adam_of
 from course.kernels.intrinsics import load, load4, store, store4
 from course.kernels.layer_tiles import parts_of, tile_of
+from course.models.vae.meeting import MISSING
 from course.models.vae.packed import I4, WARP, F, Launch, Layout, between, up, warp_sum
 from course.models.vae.shape import VAEShape
 
 ZERO = float32(0)
+NONE_YET = (int32(MISSING),) * 4
 WARPS = 8  # of a block
 BESIDE = 2, 2  # of them, in a tile of 64 x 64
 SHARE = 2  # that share the batch
-AHEAD = 1  # rounds of 16 of the batch that a lane has under way
 THREADS = WARP * WARPS
 BIASES = 32  # that a block sums
-TYPES = f"void({F}, {F}, {F}, {F}, {F}, {F}, uint8[::1], {I4}, {F}, {I4}, {I4})"
+TYPES = f"void({F}, {F}, {F}, {F}, {I4}, {F}, {F}, uint8[::1], {I4}, {F}, {I4})"
 
 
 @functools.cache
-def update_of(shape: VAEShape, batch: int, precision: str, partials: int, groups: int) -> Launch:
-    """The launch for one shape and batch, after a `forward` of so many parts and groups."""
+def update_of(shape: VAEShape, batch: int, precision: str, partials: int) -> Launch:
+    """The launch for one shape and batch, after a `forward` of so many parts of the loss."""
     W1, B1, W2, B2, W3, B3, W4, B4 = (begin for begin, _ in Layout(shape).places.values())
     D, H, Z, B = map(up, (shape.pixels, shape.hidden, shape.latent, batch))
-    H_AT, _, Z_AT, _, G_AT, LOGITS_AT, DG_AT, DCODE_AT, DH_AT, _ = between(shape, batch)
-    BATCH, PARTIALS, GROUPS = batch, partials, groups
+    H_AT, _, Z_AT, _, G_AT, LOGITS_AT, DG_AT, DCODE_AT, DH_AT, END = between(shape, batch)
+    BATCH, PARTIALS = batch, partials
     INVERSE = float32(1 / batch)
 
     def changed(rows: int, columns: int, above: int, below: int, weights: int, scale: float,
                 **more) -> tuple[Callable, int, int]:  # fmt: skip
         """Device function: a tile of a layer's gradient by its weights, and Adam's step of it."""
         t = tile_of("tn", rows, columns, B, (rows, columns), precision, warps=SHARE,
-                    fragments=(2, 4), beside=BESIDE, ahead=AHEAD, **more)  # fmt: skip
+                    fragments=(2, 4), beside=BESIDE, **more)  # fmt: skip
         fetch, multiply, four, room = t.fetch, t.multiply, t.four, t.room
         across = -(-columns // t.wide)
         HIGH, WIDE, EACH = t.high, t.wide, t.high * t.wide // 4 // THREADS
@@ -121,7 +122,7 @@ def update_of(shape: VAEShape, batch: int, precision: str, partials: int, groups
             store(V, here, v)
 
     @cuda.jit(device=True)
-    def book(shared, losses, history, state, steps, counters):
+    def book(shared, losses, history, state, steps):
         """One block: the step's loss; then the next step's number and place."""
         t = int32(cuda.threadIdx.x)
         total = ZERO
@@ -139,14 +140,16 @@ def update_of(shape: VAEShape, batch: int, precision: str, partials: int, groups
             store(history, step % history.size, total * INVERSE)
             store(state, 0, int32(step + 1))
             store(state, 1, int32(0) if place == steps else place)
-        for n in range(t, GROUPS, WARP * WARPS):
-            counters[n] = 0
 
     @cuda.jit(max_registers=255 if precision == "float32" else 128)  # 128: two blocks at once
-    def update(P, M, V, S, losses, history, data, order, corrected, state, counters):
+    def update(P, M, V, S, bits, losses, history, data, order, corrected, state):
         shared = cuda.shared.array(0, float32)
         i = int32(cuda.blockIdx.x)
         place = load(state, 3)
+        half = load(state, 2) & 1
+        S = S[half * END : half * END + END]
+        for n in range(cuda.grid(1), END // 4, cuda.gridsize(1)):  # for the next step
+            store4(bits, (1 - half) * END + 4 * n, NONE_YET)
         size, spread = load(corrected, 2 * place), load(corrected, 2 * place + 1)
         images = order, place * int32(BATCH)
         if i < COUNT1:
@@ -158,7 +161,7 @@ def update_of(shape: VAEShape, batch: int, precision: str, partials: int, groups
         elif i < UNTIL4:
             tile4(i - int32(UNTIL3), shared, P, M, V, S, S, int32(G_AT), size, spread)
         else:
-            book(shared, losses, history, state, int32(corrected.size // 2), counters)
+            book(shared, losses, history, state, int32(corrected.size // 2))
             return
         for n in range(i, ALL_GROUPS, UNTIL4):
             first, above, columns, at = int32(GROUP3), int32(LOGITS_AT), int32(D), int32(B4)
