@@ -9,15 +9,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import course
+import lessons
 from course.files import write_whole
 from course.measure.recorded import COLUMNS, Figure
 
+#: Folders whose code figures depend on: what measures, and what is measured.
+ROOMS = tuple(Path(file).parent for file in (__file__, course.__file__, lessons.__file__))
 
-def sources() -> str:
-    """A digest of the package's code: a kernel that was changed is measured anew."""
+
+def sources(rooms: Iterable[Path] = ROOMS) -> str:
+    """A digest of the code in some folders: a kernel that was changed is measured anew."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
+    for room in rooms:
+        for path in sorted(room.rglob("*.py")):
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -9,10 +10,12 @@ import pytest
 
 from course import __main__ as command_line
 from course import backend
+from course.kernels import matmul
 from course.measure import event_clock, measured_roofs, recorded
 from course.measure.roofline import Roofs
 from course.plots import speed_charts
 from recording import frame as bench
+from recording import unfinished
 from recording.frame import Bench, WrongResult, judged, poison
 from tests.recording.fake_gpu import FakeGPU
 from warpsim.draw.style import Picture
@@ -266,6 +269,18 @@ def test_parts_of_other_code_are_not_taken(parted, tmp_path, capsys, monkeypatch
     status, out, _ = call(capsys, "parted", "--out", tmp_path)
     assert status == 0 and measured == [1, 1, 2, 3]
     assert "fake1-parted.unfinished differs in sources: everything is measured anew" in out
+
+
+def test_a_kernel_that_was_changed_makes_another_digest(tmp_path):
+    assert any(Path(matmul.__file__).is_relative_to(room) for room in unfinished.ROOMS)
+    rooms = [tmp_path / name for name in ("one", "two")]
+    for room in rooms:
+        (room / "deep").mkdir(parents=True)
+        (room / "deep" / "kernel.py").write_text("x = 1", encoding="utf-8")
+    before = unfinished.sources(rooms)
+    assert before == unfinished.sources(rooms)
+    (rooms[1] / "deep" / "kernel.py").write_text("x = 2", encoding="utf-8")
+    assert unfinished.sources(rooms) != before
 
 
 @pytest.mark.parametrize("spoil", ["driver", "not json", "[]", '{"facts": {}}'])

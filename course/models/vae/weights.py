@@ -170,5 +170,8 @@ def _load(path: Path) -> tuple[VAEShape, Weights]:
             found = {name: file[name] for name in file.files}
             sizes = found.pop(SIZES)
             return VAEShape(*map(int, sizes)), found
-    except (zipfile.BadZipFile, EOFError, KeyError, AttributeError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} has no weights of a VAE, or is cut off: {error}") from None
+    except (zipfile.BadZipFile, EOFError, KeyError, AttributeError, TypeError, ValueError):
+        raise ValueError(
+            f"{path} has no weights of a VAE, or is cut off: name a file that `vae train` or "
+            "course.models.vae.weights wrote"
+        ) from None
