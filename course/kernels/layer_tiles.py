@@ -32,7 +32,7 @@ from course.backend import cuda
 from course.kernels.intrinsics import load, load2, load4, mma_tf32, store2, store4
 
 PRECISIONS = ("tf32x3", "tf32", "float32")
-ONE, ZERO = float32(1), float32(0)
+ZERO = float32(0)
 LEVEL = 2**13  # TF32 has 13 bits of fraction fewer than float32
 DEEP = 16  # along the depth, of one round of a warp
 FULL = 0xFFFFFFFF
@@ -201,13 +201,12 @@ def tile_of(
     split_a = precision == "tf32x3" and exact != "a"
     split_b = precision == "tf32x3" and exact != "b"
     plain = precision == "float32"
-    waits = awaits is not None
     whole_a, whole_b = plain or exact == "a", plain or exact == "b"
     mma = mma_plain if plain else mma_tf32
     half_across = across // 2 if halves else across
 
     scattered_b = places == "b"
-    take4, is_missing = awaits or (load4, _is_there)
+    waits, (take4, is_missing) = awaits is not None, awaits or (load4, _is_there)
     place_a = _row_found if places == "a" else _row_at(lead_a)
     place_b = _row_found if scattered_b else _row_at(lead_b)
 

@@ -25,17 +25,17 @@ from dataclasses import dataclass
 from numba import float32, int32
 
 from course.backend import cuda
+from course.kernels.activation import leaky_relu, leaky_relu_gradient
 from course.kernels.intrinsics import load, load4, store, store4
 from course.kernels.layer_tiles import Tile, parts_of, tile_of
 from course.kernels.losses import bce_of, bce_slope, kl_of
 from course.kernels.sampling import normal4
 from course.models.vae.meeting import MEETINGS
 from course.models.vae.packed import I4, WARP, F, Launch, Layout, between, up, warp_sum
-from course.models.vae.reference import SLOPE as LEAK
 from course.models.vae.shape import VAEShape
 
 ONE, HALF, ZERO = float32(1), float32(0.5), float32(0)
-SLOPE, LEVELS = float32(LEAK), float32(1 / 255)
+LEVELS = float32(1 / 255)
 ROWS = 16  # of the batch, that a group of blocks works on together
 MOST = 16  # blocks of a group
 WARPS = 8  # of a block; each takes its share of the depth
@@ -43,18 +43,6 @@ WARPS = 8  # of a block; each takes its share of the depth
 #: its own, and on plain cores 30 times as much.
 AHEAD = {"tf32x3": 20, "tf32": 20, "float32": 4}
 TYPES = f"void({F}, {F}, {F}, uint8[::1], {I4}, {I4}, uint64)"
-
-
-@cuda.jit(device=True)
-def leaky(value):
-    """LeakyReLU."""
-    return value if value > ZERO else value * SLOPE
-
-
-@cuda.jit(device=True)
-def leaky_back(gradient, result):
-    """LeakyReLU's gradient, from its result: the slope keeps the sign."""
-    return gradient if result > ZERO else gradient * SLOPE
 
 
 @dataclass(frozen=True)
@@ -179,8 +167,9 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
         @cuda.jit(device=True, fastmath=True)
         def late(S, four, shared, r, c, row, column, b):
             s = four(shared, r, c)
-            result = (leaky(s[0] * factor + b[0]), leaky(s[1] * factor + b[1]),
-                      leaky(s[2] * factor + b[2]), leaky(s[3] * factor + b[3]))  # fmt: skip
+            w, x, y, z = s[0] * factor, s[1] * factor, s[2] * factor, s[3] * factor
+            result = (leaky_relu(w + b[0]), leaky_relu(x + b[1]),
+                      leaky_relu(y + b[2]), leaky_relu(z + b[3]))  # fmt: skip
             store4(S, at + row * columns + column, result)
             return ZERO
 
@@ -196,8 +185,8 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
         @cuda.jit(device=True)
         def late(S, four, shared, r, c, row, column, y):
             s = four(shared, r, c)
-            result = (leaky_back(s[0], y[0]), leaky_back(s[1], y[1]),
-                      leaky_back(s[2], y[2]), leaky_back(s[3], y[3]))  # fmt: skip
+            result = (leaky_relu_gradient(s[0], y[0]), leaky_relu_gradient(s[1], y[1]),
+                      leaky_relu_gradient(s[2], y[2]), leaky_relu_gradient(s[3], y[3]))  # fmt: skip
             store4(S, at + row * columns + column, result)
             return ZERO
 
