@@ -85,7 +85,7 @@ def digit_grid(images: np.ndarray, columns: int = COLUMNS, footnote: str | None 
 def digit_walk(images: np.ndarray, start: str, end: str) -> Picture:
     """Show what codes on a straight line become, from one digit's code to another's."""
     found = squares(images)
-    between = [f"{n / (len(found) - 1):.0%}" for n in range(1, len(found) - 1)]
+    between = [f"{100 * n / (len(found) - 1):.3g}%" for n in range(1, len(found) - 1)]
     picture = image_grid(found, [start, *between, end], columns=len(found), cell=CELL)
     return picture.described(
         f"{len(found)} digits on the straight line between two codes: {start} turns into {end}, "
