@@ -253,6 +253,7 @@ check("jacobi-sweep", jacobi_sweep)
 predict("sweeps for a random matrix of 64 x 64", 10, within=1.5)
 
 # %%
+# NBVAL_IGNORE_OUTPUT
 rng = np.random.default_rng(10)
 size = 64
 matrices = {
