@@ -4,6 +4,10 @@ What an image becomes depends on no other image. So blocks work in groups, on 16
 wait for nothing but their group's results, between layers. What the next layer needs of the weights
 is under way while they wait.
 
+Each instruction is used once or twice a step, so instructions come from far: of 8,300 (130 KB) a
+warp waited for the next one in 29% of a profiler's samples on an H200. Shifts for `//` and `%`,
+which Numba does in 64 bits, and addresses that differ by constants took a third of them away.
+
     h = leaky(x W' + b)
     mean, log variance = h W' + b; z = mean + exp(log variance / 2) e; KL
     g = leaky(z W' + b)
