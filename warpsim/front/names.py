@@ -152,6 +152,12 @@ class Source:
         index = self.tree.lineno - 1 + line - 1
         return self.lines[index].strip() if 0 <= index < len(self.lines) else ""
 
+    def in_file(self, line: int) -> tuple[str, int]:
+        """File and line there of a line that is counted from ``def`` as 1."""
+        code = inspect.unwrap(self.function).__code__
+        first = 1 if code.co_name == "<lambda>" else code.co_firstlineno
+        return code.co_filename, first + self.tree.lineno - 1 + line - 1
+
     @property
     def text(self) -> str:
         """The function's lines from its ``def`` on."""

@@ -59,6 +59,11 @@ def _context() -> tuple[Any, Any]:
         return _core_context(), nullcontext
 
 
+def load_rules() -> None:
+    """Load what types are asked of, as the first kernel does."""
+    _context()
+
+
 def plain(kind: types.Type) -> types.Type:
     """A type without its literal value: ``Literal[int](3)`` becomes int64."""
     return types.unliteral(kind)

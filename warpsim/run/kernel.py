@@ -17,11 +17,16 @@ from warpsim.front.programs import program_of
 from warpsim.host.gpus import current
 from warpsim.run.launch import (
     NO_CONFIGURATION,
+    Launch,
     check_configuration,
     dimensions,
     run_kernel,
     types_of,
 )
+from warpsim.watch.counts import Counters
+
+#: Who looks at every launch of a program; while there is one, launches are counted as in a trace.
+onlookers: list[Callable[["Kernel", Launch], None]] = []
 
 
 class Kernel:
@@ -139,11 +144,14 @@ class Configured:
             self.block,
             args,
             dynamic_shared=self.sharedmem,
+            counters=Counters() if onlookers else None,
             debug=kernel.debug,
             signatures=kernel.signatures,
         )
         if launch.signature not in kernel.overloads:
             kernel.overloads[launch.signature] = Overload(kernel, launch.signature)
+        for look in onlookers:
+            look(kernel, launch)
 
     def _prepared(self, value: Any) -> Any:
         """An argument as the kernel's extensions want it."""

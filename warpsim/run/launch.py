@@ -347,7 +347,12 @@ def trace(
     counters = Counters()
     chosen = gpus.find(gpu) if gpu is not None else None
     launch = run_kernel(kernel, grid, block, args, dynamic_shared, counters, chosen)
+    text = program_of(kernel).source.text
+    return Report(launch.name, counters, findings_of(launch), text)
+
+
+def findings_of(launch: Launch) -> tuple[Finding, ...]:
+    """All that was found in a launch that was counted, errors first."""
     errors = [finding for finding in launch.findings.values() if finding.kind in ERRORS]
     costs = [finding for finding in launch.findings.values() if finding.kind not in ERRORS]
-    costs += cost_findings(counters, launch.name)
-    return Report(launch.name, counters, (*errors, *costs), program_of(kernel).source.text)
+    return (*errors, *costs, *cost_findings(launch.counters, launch.name))

@@ -196,7 +196,7 @@ class Threads(
         message += in_function(place, self.launch.name)
         where = None if lane is None else self.where(lane)
         call = self.calling and (self.calling.line, self.calling.code)
-        finding = Finding(kind, place.line, place.code, message, where, call, whole)
+        finding = Finding(kind, place.line, place.code, message, where, call, whole, place.function)
         if self.counters is not None:
             self.launch.findings.setdefault((kind, place), finding)
         elif kind in ERRORS:

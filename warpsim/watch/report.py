@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -57,6 +57,8 @@ class Finding:
         `line` and `code`.
     whole : bool
         Whether the message says all that there is to do: a general hint would lead elsewhere.
+    function : str
+        The function that the line belongs to: the kernel, or one that it calls.
     """
 
     kind: str
@@ -66,6 +68,7 @@ class Finding:
     where: Where | None = None
     call: tuple[int, str] | None = None
     whole: bool = False
+    function: str = field(default="", compare=False, repr=False)
 
     @property
     def is_error(self) -> bool:
@@ -291,7 +294,7 @@ def cost_findings(counters: Counters, kernel: str) -> list[Finding]:
     def add(kind: str, site: Site, message: str) -> None:
         message += in_function(site, kernel)
         call = call_of(counters, site)
-        found.append(Finding(kind, site.line, site.code, message, call=call))
+        found.append(Finding(kind, site.line, site.code, message, call=call, function=site.function))
 
     sites = sorted(counters.float64, key=lambda site: (site.function != kernel, site.line))
     for site in sites:

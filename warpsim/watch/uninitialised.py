@@ -192,7 +192,7 @@ class Again:
         message = f"{found.what} {words}; {found.advice}{remark}"
         return Finding(
             "uninitialised-read", site.line, site.code, message, found.where,
-            call_of(self.launch.counters, site), found.whole,
+            call_of(self.launch.counters, site), found.whole, site.function,
         )  # fmt: skip
 
 

@@ -1,0 +1,135 @@
+"""``numba.cuda`` is the simulator for a while: for all imports but those of Numba itself.
+
+Who asks decides. Numba's own modules, and the simulator, which types kernels by Numba's rules, get
+the real module; a program, its helpers and its libraries get the simulator's names.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import numba
+from numba.core import types
+
+from warpsim import cuda as host
+from warpsim.host.device import DeviceNDArray, Event
+
+#: Packages that get the real module; the course decides by itself which of the two it takes.
+_UNTOUCHED = frozenset({"numba", "numba_cuda", "warpsim", "course"})
+
+
+class _Numba(ModuleType):
+    """Numba, with some names of its own."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(numba, name)
+
+
+class _Cuda(ModuleType):
+    """``numba.cuda`` or a module of it; what the simulator lacks is refused by a sentence."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        raise AttributeError(_lacks(f"{self.__name__}.{name}"))
+
+
+def _lacks(name: str) -> str:
+    return f"the simulator has no {name}"
+
+
+class _TimelessEvent(Event):
+    """An event whose times are NaN, so that a program goes on without a time that is made up."""
+
+    told = False
+
+    def elapsed_time(self, evtend: Event) -> float:
+        if not _TimelessEvent.told:
+            _TimelessEvent.told = True
+            print("warpsim: without a GPU the times between events are NaN", file=sys.stderr)
+        return math.nan
+
+
+def _either(simulated: Callable, real: Callable) -> Callable:
+    """``numba.vectorize`` or ``guvectorize``: the simulator's where the target is cuda."""
+
+    def decorator(*args: Any, **options: Any) -> Any:
+        return (simulated if options.get("target") == "cuda" else real)(*args, **options)
+
+    return decorator
+
+
+def _stand_ins() -> dict[str, ModuleType]:
+    """The modules that a program gets, by their names."""
+    made: dict[str, ModuleType] = {}
+
+    def module(name: str, names: dict[str, Any]) -> None:
+        made[name] = _Cuda(name)
+        made[name].__dict__.update(names)
+
+    scalars = {name: getattr(types, name) for name in types.__all__ if hasattr(types, name)}
+    own = {name: value for name, value in vars(host).items() if not name.startswith("_")}
+    module("numba.cuda", scalars | own)
+    made["numba.cuda"].event = lambda timing=True: _TimelessEvent()
+    made["numba.cuda"].Event = _TimelessEvent
+    states = {name: value for name, value in vars(host.random).items() if "xoroshiro" in name}
+    module("numba.cuda.random", states)
+    made["numba.cuda.types"] = types
+    error = type("CudaSupportError", (ImportError,), {})
+    failed = type("CudaAPIError", (RuntimeError,), {})
+    made["numba.cuda"].CudaSupportError = error
+    module("numba.cuda.cudadrv", {})
+    module("numba.cuda.cudadrv.error", {"CudaSupportError": error})
+    module("numba.cuda.cudadrv.driver", {"CudaAPIError": failed})
+    arrays = {"DeviceNDArray": DeviceNDArray, "is_cuda_ndarray": host.is_cuda_array}
+    module("numba.cuda.cudadrv.devicearray", arrays)
+    made["numba"] = _Numba("numba")
+    made["numba"].vectorize = _either(host.vectorize, numba.vectorize)
+    made["numba"].guvectorize = _either(host.guvectorize, numba.guvectorize)
+    for name, one in made.items():
+        outer, _, last = name.rpartition(".")
+        if outer:
+            setattr(made[outer], last, one)
+    return made
+
+
+@contextmanager
+def redirected() -> Iterator[None]:
+    """Let ``numba.cuda`` be the simulator in this process.
+
+    Raises
+    ------
+    ImportError
+        Where a program imports something of ``numba.cuda`` that the simulator lacks.
+    """
+    real, modules = builtins.__import__, _stand_ins()
+
+    def find(
+        name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+    ) -> Any:
+        asking = (globals or {}).get("__name__") or ""
+        parts = fromlist or ()
+        if level or name.partition(".")[0] != "numba" or asking.partition(".")[0] in _UNTOUCHED:
+            return real(name, globals, locals, fromlist, level)
+        if not f"{name}.".startswith("numba.cuda."):
+            rest = tuple(part for part in parts if not hasattr(modules["numba"], part))
+            found = real(name, globals, locals, rest if name == "numba" else parts, level)
+            return found if parts and name != "numba" else modules["numba"]
+        if name not in modules:
+            raise ImportError(_lacks(name), name=name)
+        for part in parts:
+            if part != "*" and not hasattr(modules[name], part):
+                raise ImportError(_lacks(f"{name}.{part}"), name=name)
+        return modules[name] if parts else modules["numba"]
+
+    builtins.__import__ = find
+    try:
+        yield
+    finally:
+        builtins.__import__ = real

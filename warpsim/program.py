@@ -1,0 +1,247 @@
+"""Run somebody's Numba-CUDA program on the simulator, as it is: ``python -m warpsim program.py``."""
+
+from __future__ import annotations
+
+import argparse
+import builtins
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import ModuleType
+from typing import IO, TYPE_CHECKING, Any
+
+from warpsim.host import gpus
+
+if TYPE_CHECKING:
+    from warpsim.watch.collected import Collected
+
+WRONG, LIMIT, INTERRUPTED = 1, 124, 130
+MIB = 1 << 20
+HERE = str(Path(__file__).parent) + os.sep
+
+HELP = """\
+Run a Python program on a simulated GPU. In it, and in all that it imports, numba.cuda is the
+simulator; the program itself stays as it is. Options stand before the program, and what follows
+it is the program's own.
+
+The status is the program's own; 1 where an exception ended it or --trace found an error, 2 for a
+wrong command line, 124 where it ran into a limit, 130 after Ctrl-C.
+"""
+
+
+class BadUsage(ValueError):
+    """A command line that cannot be run; the message says why."""
+
+
+def positive(text: str) -> float:
+    """A number above zero."""
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise ValueError(text)
+    return value
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a run, the program and its arguments."""
+    parser.add_argument(
+        "--gpu", metavar="NAME", help=f"the GPU: {', '.join(gpus.GPUS)} (Tesla T4)"
+    )
+    parser.add_argument(
+        "--trace",
+        action="store_true",
+        help="look at every launch for mistakes and waste; what was found stands at the end, on "
+        "stderr, each finding once",
+    )
+    parser.add_argument(
+        "--json", metavar="FILE", type=Path, help="write the findings to FILE; implies --trace"
+    )
+    parser.add_argument(
+        "--seconds", metavar="N", type=positive, help="end the program after N seconds"
+    )
+    parser.add_argument(
+        "--memory",
+        metavar="MB",
+        type=positive,
+        help="most memory that the program may take, in MiB beside Python and the simulator; "
+        "Linux alone",
+    )
+    parser.add_argument("program", metavar="PROGRAM", help="a file of Python")
+    parser.add_argument(
+        "arguments", metavar="...", nargs=argparse.REMAINDER, help="the program's own arguments"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run a program as `add_options` describes it, and return the exit status.
+
+    Raises
+    ------
+    BadUsage
+        For a program, a GPU, a file or a limit that cannot be had; the program has not begun.
+    """
+    path = Path(options.program)
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise BadUsage(f"{options.program!r}: {error.strerror}") from None
+    try:
+        gpus.simulate(options.gpu or gpus.current().name)
+    except ValueError as error:
+        raise BadUsage(str(error)) from None
+    try:
+        into = open(options.json, "w", encoding="utf-8") if options.json else nullcontext()
+    except OSError as error:
+        raise BadUsage(f"{str(options.json)!r}: {error.strerror}") from None
+    with into as file, _collecting(options.trace or file is not None) as collected:
+
+        def finish(status: int) -> int:
+            return _told(collected, file, status)
+
+        with _limits(options, finish):
+            status = _status(path, text, options)
+        return finish(status)
+
+
+# ---------------------------------------------------------------------- the program
+def _status(path: Path, text: bytes, options: argparse.Namespace) -> int:
+    """The status with which a program ends, its exception printed."""
+    try:
+        with _main_module(path, [options.program, *options.arguments]) as module:
+            exec(compile(text, module.__file__, "exec"), module.__dict__)
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            return error.code or 0
+        print(error.code, file=sys.stderr)
+        return WRONG
+    except BaseException as error:
+        sys.stdout.flush()
+        print("".join(_without_ours(error).format()), end="", file=sys.stderr)
+        if options.memory and isinstance(error, MemoryError):
+            print(f"warpsim: the program ran into --memory {options.memory:g}", file=sys.stderr)
+            return LIMIT
+        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else WRONG
+    return 0
+
+
+@contextmanager
+def _main_module(path: Path, words: list[str]) -> Iterator[ModuleType]:
+    """What a program finds as Python starts it: ``__main__``, sys.argv, sys.path, numba.cuda."""
+    from warpsim.host.redirect import redirected
+
+    module = ModuleType("__main__")
+    module.__file__ = str(path.absolute())
+    module.__builtins__ = builtins
+    before = sys.modules["__main__"], sys.argv, sys.path
+    sys.modules["__main__"], sys.argv = module, words
+    sys.path = [str(path.resolve().parent), *sys.path[0 if sys.flags.safe_path else 1 :]]
+    try:
+        with redirected():
+            yield module
+    finally:
+        sys.modules["__main__"], sys.argv, sys.path = before
+
+
+def _without_ours(error: BaseException) -> traceback.TracebackException:
+    """A traceback, and those of its causes, without the runner's and the simulator's frames."""
+    whole = traceback.TracebackException.from_exception(error)
+    rest, seen = [whole], set()
+    while rest:
+        one = rest.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        kept = [
+            frame
+            for frame in one.stack
+            if not frame.filename.startswith((HERE, "<lane program"))
+        ]
+        one.stack = traceback.StackSummary.from_list(kept)
+        rest += [one.__cause__, one.__context__]
+    return whole
+
+
+# ---------------------------------------------------------------------- findings
+@contextmanager
+def _collecting(wanted: bool) -> Iterator[Collected | None]:
+    """Look at all launches, where that is wanted."""
+    if not wanted:
+        yield None
+        return
+    from warpsim.run.kernel import onlookers
+    from warpsim.watch.collected import Collected
+
+    collected = Collected()
+    onlookers.append(collected.look)
+    try:
+        yield collected
+    finally:
+        onlookers.remove(collected.look)
+
+
+def _told(collected: Collected | None, file: IO[str] | None, status: int) -> int:
+    """Say what was found; the status that follows."""
+    if collected is None:
+        return status
+    sys.stdout.flush()
+    print(f"warpsim: {collected}", file=sys.stderr, flush=True)
+    if file is not None:
+        json.dump(collected.as_json(), file, indent=2)
+        file.write("\n")
+        file.flush()
+    return WRONG if collected.any_error and status != LIMIT else status
+
+
+# ---------------------------------------------------------------------- limits
+@contextmanager
+def _limits(options: argparse.Namespace, finish: Callable[[int], int]) -> Iterator[None]:
+    """Hold a program to its time and its memory."""
+    with _limited_memory(options.memory):
+        timer = None
+        if options.seconds:
+            timer = threading.Timer(options.seconds, _end, (options.seconds, finish))
+            timer.daemon = True
+            timer.start()
+        try:
+            yield
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+
+def _end(seconds: float, finish: Callable[[int], int]) -> None:
+    """End the process from another thread: the program may be deep in a kernel."""
+    try:
+        finish(LIMIT)
+        print(f"warpsim: the program was ended after --seconds {seconds:g}", file=sys.stderr)
+    finally:
+        sys.stderr.flush()
+        os._exit(LIMIT)
+
+
+@contextmanager
+def _limited_memory(limit: float | None) -> Iterator[None]:
+    if limit is None:
+        yield
+        return
+    from warpsim.front.oracle import load_rules
+
+    try:
+        import resource
+
+        load_rules()  # Numba's typing rules are the simulator's memory, not the program's
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        most = pages * resource.getpagesize() + int(limit * MIB)
+        resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
+    except (ImportError, OSError, ValueError):
+        raise BadUsage("--memory: this system keeps no such limit; leave it out") from None
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
