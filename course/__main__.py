@@ -1,4 +1,4 @@
-"""The command line: course, or python -m course, doctor | reconstruct | vae | bench."""
+"""The command line: course, or python -m course, doctor | reconstruct | vae | bench | run."""
 
 import argparse
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 from course.models.vae import command as vae
 from course.pipeline import command as reconstructing
 from course.pipeline.stopping import INTERRUPTED, at_once, called
+from warpsim import program
 
 USAGE_ERROR = 2
 
@@ -63,6 +64,15 @@ def make_parser() -> argparse.ArgumentParser:
         help="folder for the files (COURSE_MEASUREMENTS, else ~/.course/measurements)",
     )
     bench.add_argument("--list", action="store_true", help="say which subjects there are, and end")
+
+    running = commands.add_parser(
+        "run",
+        help="run your own Numba-CUDA program on the simulator, and look for its mistakes",
+        description=program.HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    program.add_options(running)
+    running.set_defaults(run=run_program)
     return parser
 
 
@@ -96,8 +106,7 @@ def run_bench(arguments: argparse.Namespace) -> int:
             print(f"\n{bench.recorded_text(subject)}")
         return 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if signal.getsignal(signal.SIGINT) is at_once:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    let_interrupt()
     files, failures = bench.measure_subjects(chosen, arguments.out or own_folder())
     for path in files:
         text = beside(subject_of(path), path.parent)
@@ -106,6 +115,18 @@ def run_bench(arguments: argparse.Namespace) -> int:
     for failure in failures:
         print(f"failed: {failure}", file=sys.stderr)
     return 1 if failures else 0
+
+
+def run_program(arguments: argparse.Namespace) -> int:
+    """Run somebody's program on the simulator; the status is the program's."""
+    let_interrupt()
+    return program.run(arguments)
+
+
+def let_interrupt() -> None:
+    """From here on Ctrl-C raises KeyboardInterrupt."""
+    if signal.getsignal(signal.SIGINT) is at_once:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class UsageError(ValueError):
@@ -133,7 +154,7 @@ def is_told(error: Exception) -> bool:
     """Whether an error's message is for the user; what was raised has been imported already."""
     known = (
         ("course.images.reading", "ImageError"), ("course.measure.recorded", "BadMeasurements"),
-        ("course.models.vae.jobs", "Refused"),
+        ("course.models.vae.jobs", "Refused"), ("warpsim.program", "BadUsage"),
     )  # fmt: skip
     there = (getattr(sys.modules.get(module), name, UsageError) for module, name in known)
     return isinstance(error, (OSError, UsageError, *there))

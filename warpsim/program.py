@@ -1,20 +1,20 @@
-"""Run somebody's Numba-CUDA program on the simulator, as it is: ``python -m warpsim program.py``."""
+"""``python -m warpsim program.py``: somebody's Numba-CUDA program, as it is, on the simulator."""
 
 from __future__ import annotations
 
 import argparse
 import builtins
 import json
+import math
 import os
-import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import ModuleType
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from warpsim.host import gpus
 
@@ -41,17 +41,18 @@ class BadUsage(ValueError):
 
 def positive(text: str) -> float:
     """A number above zero."""
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise ValueError(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
     return value
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a run, the program and its arguments."""
-    parser.add_argument(
-        "--gpu", metavar="NAME", help=f"the GPU: {', '.join(gpus.GPUS)} (Tesla T4)"
-    )
+    parser.add_argument("--gpu", metavar="NAME", help=f"the GPU: {', '.join(gpus.GPUS)} (Tesla T4)")
     parser.add_argument(
         "--trace",
         action="store_true",
@@ -72,9 +73,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "Linux alone",
     )
     parser.add_argument("program", metavar="PROGRAM", help="a file of Python")
-    parser.add_argument(
+    rest = parser.add_argument(
         "arguments", metavar="...", nargs=argparse.REMAINDER, help="the program's own arguments"
     )
+    rest.required = False
 
 
 def run(options: argparse.Namespace) -> int:
@@ -91,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
     except OSError as error:
         raise BadUsage(f"{options.program!r}: {error.strerror}") from None
     try:
-        gpus.simulate(options.gpu or gpus.current().name)
+        gpus.simulate(options.gpu) if options.gpu else gpus.current()
     except ValueError as error:
         raise BadUsage(str(error)) from None
     try:
@@ -120,8 +122,11 @@ def _status(path: Path, text: bytes, options: argparse.Namespace) -> int:
         print(error.code, file=sys.stderr)
         return WRONG
     except BaseException as error:
-        sys.stdout.flush()
+        _flush()
         print("".join(_without_ours(error).format()), end="", file=sys.stderr)
+        place = getattr(error, "place", None)  # a launch's: its own words count from the def
+        if place is not None:
+            print(f"warpsim: that line is {place[0]}:{place[1]}", file=sys.stderr)
         if options.memory and isinstance(error, MemoryError):
             print(f"warpsim: the program ran into --memory {options.memory:g}", file=sys.stderr)
             return LIMIT
@@ -157,9 +162,7 @@ def _without_ours(error: BaseException) -> traceback.TracebackException:
             continue
         seen.add(id(one))
         kept = [
-            frame
-            for frame in one.stack
-            if not frame.filename.startswith((HERE, "<lane program"))
+            frame for frame in one.stack if not frame.filename.startswith((HERE, "<lane program"))
         ]
         one.stack = traceback.StackSummary.from_list(kept)
         rest += [one.__cause__, one.__context__]
@@ -184,11 +187,17 @@ def _collecting(wanted: bool) -> Iterator[Collected | None]:
         onlookers.remove(collected.look)
 
 
+def _flush() -> None:
+    """What the program printed comes first, unless nobody reads it, or it was closed."""
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+
+
 def _told(collected: Collected | None, file: IO[str] | None, status: int) -> int:
     """Say what was found; the status that follows."""
     if collected is None:
         return status
-    sys.stdout.flush()
+    _flush()
     print(f"warpsim: {collected}", file=sys.stderr, flush=True)
     if file is not None:
         json.dump(collected.as_json(), file, indent=2)

@@ -26,7 +26,7 @@ from warpsim.run.launch import (
 from warpsim.watch.counts import Counters
 
 #: Who looks at every launch of a program; while there is one, launches are counted as in a trace.
-onlookers: list[Callable[["Kernel", Launch], None]] = []
+onlookers: list[Callable[[Kernel, Launch], None]] = []
 
 
 class Kernel:

@@ -22,6 +22,7 @@ from warpsim.run.memory import Array, global_array
 from warpsim.run.threads import Dim3, Threads, geometry
 from warpsim.watch.counts import Counters
 from warpsim.watch.overlaps import Span, watch
+from warpsim.watch.places import place_of
 from warpsim.watch.races import Clock, Shadow
 from warpsim.watch.report import ERRORS, Finding, KernelError, Report, cost_findings
 from warpsim.watch.uninitialised import Again, Inputs
@@ -309,6 +310,7 @@ def run_kernel(
                 launch.findings.update(again.findings())
     except KernelError as error:
         error.module = program.source.function.__module__
+        error.place = place_of(error.finding, program.source)[:2]
         raise error.with_traceback(None) from None
     for copy_back in taken.back:
         copy_back()

@@ -1,16 +1,13 @@
-"""The findings of a whole program: each once, with its file and line and how many launches had it."""
+"""The findings of a whole program: each once, its file and line, how many launches had it."""
 
 from __future__ import annotations
 
-import ast
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from warpsim.front.names import Source
 from warpsim.front.programs import program_of
-from warpsim.front.trees import walk
 from warpsim.run.launch import Launch, findings_of
-from warpsim.watch.report import Finding
+from warpsim.watch.places import place_of
 from warpsim.wrapping import wrapped
 
 
@@ -84,32 +81,7 @@ class Collected:
 
     def __str__(self) -> str:
         of = "1 launch" if self.launches == 1 else f"{self.launches:,} launches"
-        many = {0: "no findings", 1: "1 finding"}.get(len(self._found), f"{len(self._found)} findings")
+        many = {0: "no findings", 1: "1 finding"}.get(
+            len(self._found), f"{len(self._found)} findings"
+        )
         return "\n".join([f"{many} in {of}", *map(str, self.findings)])
-
-
-def place_of(finding: Finding, kernel: Source) -> tuple[str, int, str]:
-    """File, line there and code of a finding.
-
-    Of one in a function of another module it is where that is called: there it can be mended.
-    """
-    sources = reached(kernel)
-    if finding.call is not None:
-        line, code = finding.call
-        source = next((one for one in sources if one.code(line) == code), kernel)
-        return *source.in_file(line), code
-    source = next((one for one in sources if one.name == finding.function), kernel)
-    return *source.in_file(finding.line), finding.code
-
-
-def reached(kernel: Source) -> list[Source]:
-    """A kernel and the device functions that it may call, each once."""
-    found = [kernel]
-    for source in found:  # grows meanwhile
-        for node in walk(source.tree):
-            function = source.static(node.func) if isinstance(node, ast.Call) else None
-            if hasattr(function, "py_func"):
-                inner = program_of(function).source
-                if all(inner.function is not one.function for one in found):
-                    found.append(inner)
-    return found

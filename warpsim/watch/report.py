@@ -91,6 +91,7 @@ class KernelError(RuntimeError):
     """A launch did something that would be undefined on a GPU; arrays are left untouched."""
 
     module: str = ""  # of the kernel
+    place: tuple[str, int] | None = None  # file, and line there
 
     def __init__(self, finding: Finding, kernel: str):
         self.finding = finding
@@ -294,7 +295,9 @@ def cost_findings(counters: Counters, kernel: str) -> list[Finding]:
     def add(kind: str, site: Site, message: str) -> None:
         message += in_function(site, kernel)
         call = call_of(counters, site)
-        found.append(Finding(kind, site.line, site.code, message, call=call, function=site.function))
+        found.append(
+            Finding(kind, site.line, site.code, message, call=call, function=site.function)
+        )
 
     sites = sorted(counters.float64, key=lambda site: (site.function != kernel, site.line))
     for site in sites:
