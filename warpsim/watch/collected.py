@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from warpsim.front.programs import program_of
@@ -38,7 +39,9 @@ class Found:
 
     def __str__(self) -> str:
         times = "1 launch" if self.launches == 1 else f"{self.launches:,} launches"
-        head = f"{self.file}:{self.line}: {self.kind} in {self.kernel}, {times}: {self.code}"
+        path, here = Path(self.file), Path.cwd()
+        shown = path.relative_to(here) if path.is_relative_to(here) else path
+        head = f"{shown}:{self.line}: {self.kind} in {self.kernel}, {times}: {self.code}"
         return f"{head}\n{wrapped(self.message, '    ', '')}"
 
 
