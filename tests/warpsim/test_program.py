@@ -277,6 +277,30 @@ def test_findings_as_json_are_apart_from_what_the_program_prints(run, tmp_path):
     assert found["message"].startswith("Thread (0, 0, 0) of block (0, 0, 0) reads s[63]")
 
 
+def test_kernels_of_one_source_and_launches_of_many_threads_count_together(run):
+    text = """\
+from concurrent.futures import ThreadPoolExecutor
+import numpy as np
+from numba import cuda
+
+
+def make():
+    @cuda.jit
+    def fill(x):
+        x[cuda.grid(1) + 1] = 1
+
+    return fill
+
+
+with ThreadPoolExecutor(4) as pool:
+    list(pool.map(lambda n: make()[1, 32](np.zeros(32)), range(12)))
+"""
+    status, _, err = run(text, before=["--trace"])
+    assert status == 1
+    assert err.startswith("warpsim: 1 finding in 12 launches\n")
+    assert ":9: out-of-bounds in fill, 12 launches: x[cuda.grid(1) + 1]\n" in err
+
+
 def test_costs_alone_are_no_errors(run):
     wide = SAXPY.replace("a * x[i]", "2.0 * x[i]")
     status, _, err = run(wide, before=["--trace"])

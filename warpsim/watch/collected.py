@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from warpsim.front.names import Source
 from warpsim.front.programs import program_of
 from warpsim.run.launch import Launch, findings_of
 from warpsim.watch.places import place_of
+from warpsim.watch.report import Finding
 from warpsim.wrapping import wrapped
 
 
@@ -46,45 +49,50 @@ class Found:
 
 
 class Collected:
-    """What all launches of a program did wrong, or too slowly."""
+    """What all launches of a program did wrong, or too slowly; its threads may launch at once."""
 
     def __init__(self) -> None:
         self.launches = 0
         self._found: dict[tuple, Found] = {}
-        self._last: dict[tuple, int] = {}  # the launch that had a finding last
+        self._places: dict[tuple, tuple[str, int, str]] = {}
+        self._lock = threading.RLock()
 
     def look(self, kernel: Any, launch: Launch) -> None:
         """Take the findings of a launch."""
-        self.launches += 1
-        for finding in findings_of(launch):
-            file, line, code = place_of(finding, program_of(kernel).source)
-            key = (finding.kind, launch.name, file, line, code)
-            if self._last.get(key) == self.launches:
-                continue  # one line may have the same finding in two of its accesses
-            self._last[key] = self.launches
-            found = self._found.get(key)
-            if found is None:
-                found = self._found[key] = Found(
-                    finding.kind, finding.is_error, launch.name, file, line, code, finding.sentence
-                )
-            found.launches += 1
+        source = program_of(kernel).source
+        findings = findings_of(launch)
+        with self._lock:
+            self.launches += 1
+            # one line may have the same finding in two of its accesses
+            here = {(one.kind, launch.name, *self._place(one, source)): one for one in findings}
+            for key, one in here.items():
+                if key not in self._found:
+                    kind, name, *place = key
+                    self._found[key] = Found(kind, one.is_error, name, *place, one.sentence)
+                self._found[key].launches += 1
+
+    def _place(self, finding: Finding, source: Source) -> tuple[str, int, str]:
+        key = (source.function, finding.function, finding.line, finding.code, finding.call)
+        if key not in self._places:
+            self._places[key] = place_of(finding, source)
+        return self._places[key]
 
     @property
     def findings(self) -> list[Found]:
         """Errors first; else as they came."""
-        return sorted(self._found.values(), key=lambda found: not found.error)
+        with self._lock:
+            return sorted(self._found.values(), key=lambda found: not found.error)
 
     @property
     def any_error(self) -> bool:
-        return any(found.error for found in self._found.values())
+        return any(found.error for found in self.findings)
 
     def as_json(self) -> dict[str, Any]:
         """Numbers and text alone, for `json.dump`."""
         return {"launches": self.launches, "findings": [asdict(found) for found in self.findings]}
 
     def __str__(self) -> str:
+        found = self.findings
+        many = {0: "no findings", 1: "1 finding"}.get(len(found), f"{len(found):,} findings")
         of = "1 launch" if self.launches == 1 else f"{self.launches:,} launches"
-        many = {0: "no findings", 1: "1 finding"}.get(
-            len(self._found), f"{len(self._found)} findings"
-        )
-        return "\n".join([f"{many} in {of}", *map(str, self.findings)])
+        return "\n".join([f"{many} in {of}", *map(str, found)])
