@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from warpsim.front.names import Source
+from warpsim.front.names import Source, Unsupported
 from warpsim.front.programs import program_of
 from warpsim.front.trees import walk
 from warpsim.watch.report import Finding
@@ -30,8 +30,12 @@ def reached(kernel: Source) -> list[Source]:
     for source in found:  # grows meanwhile
         for node in walk(source.tree):
             function = source.static(node.func) if isinstance(node, ast.Call) else None
-            if hasattr(function, "py_func"):
+            if not hasattr(function, "py_func"):
+                continue
+            try:
                 inner = program_of(function).source
-                if all(inner.function is not one.function for one in found):
-                    found.append(inner)
+            except Unsupported:
+                continue  # on a way that the types rule out: it does not run
+            if all(inner.function is not one.function for one in found):
+                found.append(inner)
     return found
