@@ -113,9 +113,12 @@ def run(options: argparse.Namespace) -> int:
 # ---------------------------------------------------------------------- the program
 def _status(path: Path, text: bytes, options: argparse.Namespace) -> int:
     """The status with which a program ends, its exception printed."""
+    from warpsim.watch.report import KernelError
+
     try:
         with _main_module(path, [options.program, *options.arguments]) as module:
-            exec(compile(text, module.__file__, "exec"), module.__dict__)
+            code = compile(text, module.__file__, "exec", dont_inherit=True)
+            exec(code, module.__dict__)
     except SystemExit as error:
         if error.code is None or isinstance(error.code, int):
             return error.code or 0
@@ -124,9 +127,8 @@ def _status(path: Path, text: bytes, options: argparse.Namespace) -> int:
     except BaseException as error:
         _flush()
         print("".join(_without_ours(error).format()), end="", file=sys.stderr)
-        place = getattr(error, "place", None)  # a launch's: its own words count from the def
-        if place is not None:
-            print(f"warpsim: that line is {place[0]}:{place[1]}", file=sys.stderr)
+        if isinstance(error, KernelError) and error.place:  # its words count from the def
+            print("warpsim: that line is {}:{}".format(*error.place), file=sys.stderr)
         if options.memory and isinstance(error, MemoryError):
             print(f"warpsim: the program ran into --memory {options.memory:g}", file=sys.stderr)
             return LIMIT

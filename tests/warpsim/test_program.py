@@ -349,6 +349,18 @@ def test_with_trace_the_program_goes_on_and_what_raised_later_is_shown_too(run):
     assert err.index("ValueError: later") < err.index("out-of-bounds in fill, 1 launch")
 
 
+def test_nothing_of_the_runner_reaches_the_program(run):
+    text = """\
+def double(x: int): return 2 * x
+print(double.__annotations__, sorted(name for name in globals() if name[0] != "_"))
+class Theirs(Exception): place = 1
+raise Theirs
+"""
+    status, out, err = run(text)
+    assert (status, out) == (1, "{'x': <class 'int'>} ['double']\n")
+    assert err.endswith("Theirs\n")
+
+
 def test_a_syntax_error_is_the_programs(run):
     status, _, err = run("x = (\n")
     assert status == 1
