@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import builtins
+import errno
 import json
 import math
 import os
@@ -11,10 +12,10 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from warpsim.host import gpus
 
@@ -96,14 +97,15 @@ def run(options: argparse.Namespace) -> int:
         gpus.simulate(options.gpu) if options.gpu else gpus.current()
     except ValueError as error:
         raise BadUsage(str(error)) from None
-    try:
-        into = open(options.json, "w", encoding="utf-8") if options.json else nullcontext()
-    except OSError as error:
-        raise BadUsage(f"{str(options.json)!r}: {error.strerror}") from None
-    with into as file, _collecting(options.trace or file is not None) as collected:
+    target: Path | None = options.json
+    with _begun(target) as part, _collecting(options.trace or target is not None) as collected:
 
         def finish(status: int) -> int:
-            return _told(collected, file, status)
+            status = _told(collected, status)
+            if part is not None:
+                part.write_text(json.dumps(collected.as_json(), indent=2) + "\n", encoding="utf-8")
+                os.replace(part, target)
+            return status
 
         with _limits(options, finish):
             status = _status(path, text, options)
@@ -195,16 +197,31 @@ def _flush() -> None:
         sys.stdout.flush()
 
 
-def _told(collected: Collected | None, file: IO[str] | None, status: int) -> int:
+@contextmanager
+def _begun(target: Path | None) -> Iterator[Path | None]:
+    """A file beside the target, to be moved there when it is whole; gone at the end."""
+    if target is None:
+        yield None
+        return
+    try:
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        part = target.with_name(f"{target.name}.part")
+        part.touch()
+    except OSError as error:
+        raise BadUsage(f"{str(target)!r}: {error.strerror}") from None
+    try:
+        yield part
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _told(collected: Collected | None, status: int) -> int:
     """Say what was found; the status that follows."""
     if collected is None:
         return status
     _flush()
     print(f"warpsim: {collected}", file=sys.stderr, flush=True)
-    if file is not None:
-        json.dump(collected.as_json(), file, indent=2)
-        file.write("\n")
-        file.flush()
     return WRONG if collected.any_error and status != LIMIT else status
 
 

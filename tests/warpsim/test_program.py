@@ -270,6 +270,7 @@ def test_findings_as_json_are_apart_from_what_the_program_prints(run, tmp_path):
     status, out, _ = run(RACE, before=["--json", str(file)])
     assert (status, out) == (1, "done\n")
     told = json.loads(file.read_text(encoding="utf-8"))
+    assert not list(tmp_path.glob("*.part"))
     (found,) = told["findings"]
     assert told["launches"] == found["launches"] == 3
     assert (found["kind"], found["kernel"], found["line"]) == ("race", "shift", 15)
@@ -379,6 +380,7 @@ def test_a_user_who_stops_it_gets_130(run):
         (["--gpu", "K80", __file__], "no GPU 'K80' to simulate; known: Tesla T4"),
         (["--seconds", "0", __file__], "--seconds: '0' is no number above 0"),
         (["--json", "no/where.json", __file__], "where.json': No such file"),
+        (["--json", ".", __file__], "'.': Is a directory"),
         ([], "required: PROGRAM"),
     ],
 )
