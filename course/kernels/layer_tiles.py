@@ -30,12 +30,12 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.kernels.intrinsics import load, load2, load4, mma_tf32, store2, store4
+from course.kernels.warps import ALL, WARP
 
 PRECISIONS = ("tf32x3", "tf32", "float32")
 ZERO = float32(0)
 LEVEL = 2**13  # TF32 has 13 bits of fraction fewer than float32
 DEEP = 16  # along the depth, of one round of a warp
-FULL = 0xFFFFFFFF
 
 
 @functools.cache
@@ -63,7 +63,7 @@ def _is_there(value):
     return False
 
 
-_lanes, _fours = parts_of(32), parts_of(4)
+_lanes, _fours = parts_of(WARP), parts_of(4)
 
 
 @cuda.jit(device=True)
@@ -92,10 +92,10 @@ def four_plain(c, upper, lower, factor):
     g, q = _lane()
     c0, c1, c2, c3 = c
     for k in range(4):
-        high = cuda.shfl_sync(FULL, upper, 4 * g + k)
-        low = cuda.shfl_sync(FULL, lower, 4 * g + k)
-        left = cuda.shfl_sync(FULL, factor, 8 * q + k)
-        right = cuda.shfl_sync(FULL, factor, 8 * q + 4 + k)
+        high = cuda.shfl_sync(ALL, upper, 4 * g + k)
+        low = cuda.shfl_sync(ALL, lower, 4 * g + k)
+        left = cuda.shfl_sync(ALL, factor, 8 * q + k)
+        right = cuda.shfl_sync(ALL, factor, 8 * q + 4 + k)
         c0, c1, c2, c3 = c0 + high * left, c1 + high * right, c2 + low * left, c3 + low * right
     return c0, c1, c2, c3
 
@@ -393,7 +393,7 @@ def tile_of(
                     total[m, n, e] = ZERO
         all_a(A, a0, row + more_down, start, a)
         if waits:
-            while cuda.any_sync(FULL, any_lacks(start, a)):
+            while cuda.any_sync(ALL, any_lacks(start, a)):
                 all_a(A, a0, row + more_down, start, a)
         all_products(start, a, b, total)
         if more:
@@ -402,7 +402,7 @@ def tile_of(
                 bring_b(B, b0, column + more_across, start, 0, b, 0)
                 bring_a(A, a0, row + more_down, start, 0, a, 0)
                 if waits:
-                    while cuda.any_sync(FULL, lacks(a, 0)):
+                    while cuda.any_sync(ALL, lacks(a, 0)):
                         bring_a(A, a0, row + more_down, start, 0, a, 0)
                 add(a, b, total, 0)
                 start += int32(each)

@@ -24,7 +24,6 @@ vae_autotune: its search takes minutes.
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -36,6 +35,7 @@ from course.kernels.sampling import reparameterise
 from course.measure import event_clock
 from course.measure.timing import timing_of
 from course.models.vae import data, reference
+from course.models.vae.fused import FusedTrainer
 from course.models.vae.shape import VAEShape
 from course.models.vae.weights import Training, Weights
 from lessons.lesson16.layered import LayeredTrainer
@@ -44,7 +44,6 @@ from recording.peers.vae_torch import LoaderTrainer, TorchTrainer, some_steps, t
 COUNT, BATCH, SIDE, SHAPE, SEED = 60_000, 128, 28, VAEShape(), 1234
 MOST, FEWEST, SECONDS = 11, 2, 6.0  # epochs that are timed, and about how long
 COMPARED = 10  # steps
-FUSED = "course.models.vae.fused"
 DEVICE = "cuda"  # PyTorch's
 #: The course's ways: what a trainer is told, and the type of its products.
 OURS: dict[str, tuple[dict[str, str], str]] = {
@@ -78,8 +77,7 @@ def run(bench):
             errors(bench, images)
         elif part in OURS:
             given, dtype = OURS[part]
-            if trainer := made(bench, given):
-                epochs(bench, part, dtype, lambda made=trainer: our_epochs(made, images))
+            epochs(bench, part, dtype, lambda given=given: our_epochs(given, images))
         else:
             name, _, dtype = part.rpartition(", ")
             peer(bench, name, dtype, images)
@@ -95,22 +93,15 @@ def begun() -> Training:
     return Training.begun(SHAPE, batch=BATCH, seed=SEED)
 
 
-def made(bench: Any, given: dict[str, str]) -> Callable[[Training, np.ndarray], Any] | None:
-    """What makes a trainer of the course; None, with a note, where it is not there."""
-    if "method" in given:
-        return lambda training, images: LayeredTrainer(training, images, **given)
-    try:
-        trainer = importlib.import_module(FUSED).FusedTrainer
-    except ModuleNotFoundError as problem:
-        note = f"fused left out: {backend.one_line(problem)}"
-        bench.notes += [note] * (note not in bench.notes)
-        return None
-    return lambda training, images: trainer(training, images, **given)
+def made(given: dict[str, str], images: np.ndarray) -> Any:
+    """A trainer of the course."""
+    kind = LayeredTrainer if "method" in given else FusedTrainer
+    return kind(begun(), images, **given)
 
 
-def our_epochs(make: Callable[[Training, np.ndarray], Any], images: np.ndarray) -> Epoch:
+def our_epochs(given: dict[str, str], images: np.ndarray) -> Epoch:
     """A trainer of the course, epoch by epoch."""
-    trainer = make(begun(), images)
+    trainer = made(given, images)
     return lambda: trainer.run(trainer.steps_of_an_epoch), lambda: trainer.losses[-1]
 
 
@@ -180,8 +171,7 @@ def errors(bench: Any, images: np.ndarray) -> None:
     bench.figure("errors", "Philox", "", "float32", "noise", "1", apart)
 
     for name, (given, dtype) in OURS.items():
-        if make := made(bench, given):
-            compare(bench, name, dtype, exact, lambda make=make: of_trainer(make, images))
+        compare(bench, name, dtype, exact, lambda given=given: of_trainer(made(given, images)))
     if torch := bench.peer("torch"):
         for dtype in LIMITS:
             with tf32(torch, dtype == "tfloat32"):
@@ -213,9 +203,8 @@ def in_float64(batches: list[np.ndarray], noises: list[np.ndarray]) -> Steps:
     return losses, gradients_of_first, w
 
 
-def of_trainer(make: Callable[[Training, np.ndarray], Any], images: np.ndarray) -> Steps:
-    """The same of a trainer of the course."""
-    trainer = make(begun(), images)
+def of_trainer(trainer: Any) -> Steps:
+    """The same of a trainer of the course that has just begun."""
     trainer.run(1)
     tenth = trainer.training().first
     trainer.run(COMPARED - 1)

@@ -34,8 +34,9 @@ from course.kernels.intrinsics import load, load4, store, store4
 from course.kernels.layer_tiles import Tile, parts_of, tile_of
 from course.kernels.losses import bce_of, bce_slope, kl_of
 from course.kernels.sampling import normal4
+from course.kernels.warps import WARP, lanes_sum
 from course.models.vae.meeting import MEETINGS
-from course.models.vae.packed import I4, WARP, F, Launch, Layout, between, up, warp_sum
+from course.models.vae.packed import I4, F, Launch, Layout, between, up
 from course.models.vae.shape import VAEShape
 
 ONE, HALF, ZERO = float32(1), float32(0.5), float32(0)
@@ -75,7 +76,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
     PIXELS, LATENT, BATCH = shape.pixels, shape.latent, batch
     TOGETHER = LATENT % 4 == 0  # four neighbours' noise is of one counter
     INVERSE = float32(1 / batch)
-    of_warp = parts_of(WARP)
+    of_warp, warp_sum = parts_of(WARP), lanes_sum(WARP)
     TILES = -(-B // ROWS)
     GROUPS = min(TILES, at_once)
     MEMBERS = min(at_once // GROUPS, MOST)

@@ -13,11 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from course.backend import cuda
 from course.models.vae.shape import VAEShape
 from course.models.vae.weights import Weights
 
-WARP, FULL = 32, 0xFFFFFFFF
 F, I4 = "float32[::1]", "int32[::1]"  # types of kernels' arguments
 
 
@@ -111,11 +109,3 @@ class Launch:
     blocks: int
     threads: int
     shared: int
-
-
-@cuda.jit(device=True)
-def warp_sum(value):
-    """The sum over a warp, in all of its lanes."""
-    for n in range(5):
-        value += cuda.shfl_xor_sync(FULL, value, 16 >> n)
-    return value

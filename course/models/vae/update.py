@@ -17,8 +17,9 @@ from course.backend import cuda
 from course.kernels.adam import adam_of
 from course.kernels.intrinsics import load, load4, store, store4
 from course.kernels.layer_tiles import parts_of, tile_of
+from course.kernels.warps import WARP, lanes_sum
 from course.models.vae.meeting import MISSING
-from course.models.vae.packed import I4, WARP, F, Launch, Layout, between, up, warp_sum
+from course.models.vae.packed import I4, F, Launch, Layout, between, up
 from course.models.vae.shape import VAEShape
 
 ZERO = float32(0)
@@ -27,6 +28,7 @@ WARPS = 8  # of a block
 BESIDE = 2, 2  # of them, in a tile of 64 x 64
 SHARE = 2  # that share the batch
 THREADS = WARP * WARPS
+warp_sum = lanes_sum(WARP)
 BIASES = 32  # that a block sums
 TYPES = f"void({F}, {F}, {F}, {F}, {I4}, {F}, {F}, uint8[::1], {I4}, {F}, {I4})"
 
@@ -126,7 +128,7 @@ def update_of(shape: VAEShape, batch: int, precision: str, partials: int) -> Lau
         """One block: the step's loss; then the next step's number and place."""
         t = int32(cuda.threadIdx.x)
         total = ZERO
-        for n in range(t, PARTIALS, WARP * WARPS):
+        for n in range(t, PARTIALS, THREADS):
             total += load(losses, n)
         total = warp_sum(total)
         if t % WARP == 0:
@@ -174,4 +176,4 @@ def update_of(shape: VAEShape, batch: int, precision: str, partials: int) -> Lau
             bias(int32(n - first), shared, P, M, V, S, above, columns, at, size, spread)
 
     numbers = max(numbers1, numbers2, numbers3, numbers4)
-    return Launch(update, TYPES, UNTIL4 + 1, WARP * WARPS, 4 * numbers)
+    return Launch(update, TYPES, UNTIL4 + 1, THREADS, 4 * numbers)
