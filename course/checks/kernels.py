@@ -45,6 +45,7 @@ from course.checks.trials import (
 )
 from course.checks.twins import is_gpu_kernel
 from course.checks.verdicts import Failure, NotStarted, count
+from warpsim.host import gpus
 from warpsim.watch.advice import BARRIERS
 
 SHAPE_COSTS = ("uncoalesced", "bank-conflict", "divergence")
@@ -78,7 +79,7 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
             if fault:
                 raise _not_parallel(fault, reports[number])
     text = all_cases([case.name for case in exercise.cases])
-    if backend.gpu() is not None and is_gpu_kernel(answer):
+    if backend.gpu() is not None and is_gpu_kernel(answer) and _runs_here(exercise):
         for number in range(len(exercise.cases)):
             with named_case(exercise, number):
                 _launch_on_gpu(exercise, number, answer)
@@ -349,6 +350,12 @@ def _judge_limit(exercise: KernelExercise, number: int, limit: Limit, report: An
         f"The result is right; the cost is not. {does}; {enough} {is_enough} enough.{why}",
         findings=tuple(report.findings),
     )
+
+
+def _runs_here(exercise: KernelExercise) -> bool:
+    """Whether this machine's GPU has the instructions of the one that the exercise simulates."""
+    device = backend.cuda.get_current_device()
+    return tuple(device.compute_capability) >= gpus.find(exercise.gpu).compute_capability
 
 
 def _launch_on_gpu(exercise: KernelExercise, number: int, answer: Any) -> None:

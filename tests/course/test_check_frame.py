@@ -1,5 +1,7 @@
 """Names, strictness, real GPUs, declarations: what surrounds a verdict."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -152,6 +154,15 @@ def test_clean_kernel_is_launched_on_the_gpu_in_every_case_and_the_text_stays(pr
     launches = [configuration[:2] for configuration in pretended_gpu.launched]
     assert launches == [(1, 8), (1, 128), (8, 128), (1, 128), (4, 32)]
     assert str(verdict) == str(check("sample-square", right_square))
+
+
+def test_a_gpu_without_the_simulated_ones_instructions_launches_nothing(pretended_gpu):
+    from course.checks.kernels import judge_kernel
+
+    for name, launches in (("A100", 0), ("T4", len(SQUARE.cases))):
+        pretended_gpu.launched.clear()
+        assert judge_kernel(replace(SQUARE, gpu=name), pretended_gpu)
+        assert len(pretended_gpu.launched) == launches
 
 
 def test_other_result_on_the_gpu_is_its_own_kind(pretended_gpu):

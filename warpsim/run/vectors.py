@@ -1,8 +1,8 @@
 """Vector accesses, asynchronous copies and tensor-core products of the running threads.
 
-Fragments lie in the lanes of a warp as PTX defines them. A product is computed in float32 from the
-exact values of its operands; hardware adds the terms of one product in another order and cuts bits
-off below the largest, so that the last bits differ.
+Fragments lie in the lanes of a warp as PTX defines them (`warpsim.run.fragments`). A product is
+computed in float32 from the exact values of its operands; hardware adds the terms of one product in
+another order and cuts bits off below the largest, so that the last bits differ.
 Source: NVIDIA, PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type" and the same
 for m16n8k8.
 """
@@ -16,6 +16,7 @@ import numpy as np
 
 from warpsim.front.names import typing_error
 from warpsim.host import gpus
+from warpsim.run.fragments import place_in_a, place_in_b, place_in_c
 from warpsim.run.memory import Array
 from warpsim.watch.advice import wide_cure
 from warpsim.watch.report import index_names
@@ -341,12 +342,9 @@ class Vectors:
     def _product(self, c: tuple, a: list[ndarray], b: list[ndarray], site: int):
         """``c + a b`` for each warp: a is 16 x K, b is K x 8.
 
-        Registers of a: rows g and g + 8 by turns, then the next columns; ``a[r][:, p]`` is part p
-        of register r of every lane.
+        ``a[r][:, p]`` is part p of register r of every lane.
         """
         self._whole_warps(site)
-        lane = np.arange(32)
-        g, q = lane >> 2, lane & 3
         parts, warps = a[0].shape[1], self.lanes // 32
         depth = len(b) * 4 * parts
         left = np.zeros((warps, 16, depth), np.float32)
@@ -354,17 +352,18 @@ class Vectors:
         total = np.zeros((warps, 16, 8), np.float32)
         for r, register in enumerate(a):
             for p in range(parts):
-                column = (r // 2) * 4 * parts + q * parts + p
-                left[:, g + 8 * (r % 2), column] = register[:, p].reshape(warps, 32)
+                row, column = place_in_a(r, p, parts)
+                left[:, row, column] = register[:, p].reshape(warps, 32)
         for r, register in enumerate(b):
             for p in range(parts):
-                right[:, r * 4 * parts + q * parts + p, g] = register[:, p].reshape(warps, 32)
+                row, column = place_in_b(r, p, parts)
+                right[:, row, column] = register[:, p].reshape(warps, 32)
         for r, value in enumerate(c):
-            total[:, g + 8 * (r // 2), 2 * q + r % 2] = _lanes(self, value, np.float32).reshape(
-                warps, 32
-            )
+            row, column = place_in_c(r)
+            total[:, row, column] = _lanes(self, value, np.float32).reshape(warps, 32)
         total += left @ right
-        return tuple(total[:, g + 8 * (r // 2), 2 * q + r % 2].reshape(-1).copy() for r in range(4))
+        sums = (total[:, row, column] for row, column in map(place_in_c, range(4)))
+        return tuple(part.reshape(-1).copy() for part in sums)
 
     def _whole_warps(self, site: int) -> None:
         mask = self.mask

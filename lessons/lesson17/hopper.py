@@ -1,0 +1,66 @@
+"""Arithmetic of the ladder to wgmma: clocks, registers, stages, waves; and what was recorded of it.
+
+Sources: NVIDIA, "H100 Tensor Core GPU Architecture" (products a clock); PTX ISA, "Asynchronous
+warpgroup level matrix instructions", "Matrix descriptor format".
+"""
+
+from __future__ import annotations
+
+from course import known_gpu, recorded
+
+#: Of one multiprocessor of an H200: products of halves that its tensor cores make in a clock, bytes
+#: that its shared memory gives in a clock, bytes of it that a block can have, 32-bit registers.
+PRODUCTS_A_CLOCK, SHARED_BYTES_A_CLOCK = 2048, 128
+SHARED_BYTES, REGISTERS = 227 * 1024, 65_536
+HALF = 2  # bytes
+SWIZZLES = {"none": 0, "128 bytes": 1, "64 bytes": 2, "32 bytes": 3}
+
+
+def tensor_clocks(rows: int, columns: int, depth: int) -> float:
+    """Clocks that the tensor cores of a multiprocessor need for a product."""
+    return rows * columns * depth / PRODUCTS_A_CLOCK
+
+
+def shared_clocks(numbers: int) -> float:
+    """Clocks in which shared memory gives so many halves."""
+    return numbers * HALF / SHARED_BYTES_A_CLOCK
+
+
+def waves(rows: int, columns: int, tile: tuple[int, int], gpu: str = "H200") -> float:
+    """Tiles of a result, by the multiprocessors of a GPU."""
+    tiles = -(-rows // tile[0]) * -(-columns // tile[1])
+    return tiles / known_gpu(gpu).multiprocessors
+
+
+def stages(rows: int, columns: int, depth: int) -> int:
+    """How many pairs of tiles, rows x depth and depth x columns, shared memory holds at a time."""
+    return SHARED_BYTES // ((rows + columns) * depth * HALF)
+
+
+def registers_of(threads: int) -> int:
+    """Registers that each thread of a block can have, in eights, if all have as many."""
+    return min(255, REGISTERS // threads // 8 * 8)
+
+
+def descriptor(address: int, leading: int, stride: int, swizzle: str) -> int:
+    """The 64 bits that tell wgmma where a tile lies in shared memory; all three in bytes.
+
+    Bits 0-13 address, 16-29 leading offset, 32-45 stride offset, each / 16; 62-63 the swizzle.
+    """
+    for name, value in (("address", address), ("leading", leading), ("stride", stride)):
+        if value % 16 or not 0 <= value < 2**18:
+            raise ValueError(f"{name} is {value}: give a multiple of 16 below 2**18")
+    fields = address >> 4, leading >> 4 << 16, stride >> 4 << 32, SWIZZLES[swizzle] << 62
+    return sum(fields)
+
+
+def recorded_steps(gpu: str = "H200") -> str:
+    """What was recorded of products of halves, a line for each program and shape; or that none was."""
+    figures = [figure for figure in recorded("halves", gpu=gpu) if figure.operations]
+    if not figures:
+        return f"Nothing of these steps is recorded yet on an {gpu}: python -m course bench halves"
+    figures.sort(key=lambda figure: (figure.shape, figure.teraflops))
+    head = f"{'shape':>18}  {'program':34} TFLOP/s"
+    return "\n".join(
+        [head, *(f"{f.shape:>18}  {f.variant:34}{f.teraflops:8.0f}" for f in figures)]
+    )
