@@ -55,12 +55,23 @@ def descriptor(address: int, leading: int, stride: int, swizzle: str) -> int:
 
 
 def recorded_steps(gpu: str = "H200") -> str:
-    """What was recorded of products of halves, a line for each program and shape; or that none was."""
+    """What was recorded of products of halves, a line each program and shape, if anything was."""
     figures = [figure for figure in recorded("halves", gpu=gpu) if figure.operations]
     if not figures:
         return f"Nothing of these steps is recorded yet on an {gpu}: python -m course bench halves"
     figures.sort(key=lambda figure: (figure.shape, figure.teraflops))
     head = f"{'shape':>18}  {'program':34} TFLOP/s"
-    return "\n".join(
-        [head, *(f"{f.shape:>18}  {f.variant:34}{f.teraflops:8.0f}" for f in figures)]
-    )
+    return "\n".join([head, *(f"{f.shape:>18}  {f.variant:34}{f.teraflops:8.0f}" for f in figures)])
+
+
+def tile_of(number: int, down: int, across: int, band: int) -> tuple[int, int]:
+    """Row and column of a tile, where tiles come in bands of rows, down first in each."""
+    whole, within = divmod(number, band * across)
+    high = min(band, down - whole * band)
+    return whole * band + within % high, within // high
+
+
+def strips(down: int, across: int, at_once: int, band: int) -> int:
+    """How many strips of a and of b the first tiles need, taken in bands of so many rows."""
+    first = [tile_of(number, down, across, band) for number in range(at_once)]
+    return sum(len(set(part)) for part in zip(*first, strict=True))

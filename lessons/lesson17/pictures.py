@@ -1,10 +1,11 @@
-"""Drawings of lesson 17: fragments, numbers in two halves, tiles that are swizzled, orders of tiles."""
+"""Drawings of lesson 17: fragments, numbers in two halves, swizzled tiles, orders of tiles."""
 
 import numpy as np
 from numba import int32, uint32
 
 from course import cuda, trace
 from course.plots.style import TINY, Pen, Picture
+from lessons.lesson17 import hopper
 from warpsim.draw.palette import BLUE, FAINT, GREEN, GRID, INK, ORANGE, PURPLE, VERMILLION, pale
 from warpsim.run.fragments import place_in_a, place_in_b, place_in_c
 
@@ -23,11 +24,11 @@ def fragments(lane: int = 5) -> Picture:
         The framed one.
     """
     side, top = 0.215, 0.62
-    pen = Pen(7.75, top + 16 * side + 0.35)
+    pen = Pen(8.05, top + 16 * side + 0.35)
     panels = (
         ("a, 16 × 16", 0.3, 16, 16, [place_in_a(r, p) for r in range(4) for p in range(2)], 2),
-        ("b, 16 × 8", 4.15, 16, 8, [place_in_b(r, p) for r in range(2) for p in range(2)], 2),
-        ("c, 16 × 8", 6.0, 16, 8, [place_in_c(r) for r in range(4)], 1),
+        ("b, 16 × 8", 4.1, 16, 8, [place_in_b(r, p) for r in range(2) for p in range(2)], 2),
+        ("c, 16 × 8", 6.25, 16, 8, [place_in_c(r) for r in range(4)], 1),
     )
     for name, left, rows, columns, places, parts in panels:
         pen.text(left + columns * side / 2, 0.16, name, weight="bold")
@@ -115,7 +116,7 @@ def lying(flip: int) -> tuple[np.ndarray, int]:
 
 
 def swizzle() -> Picture:
-    """Draw a tile of 8 rows of 128 bytes, plain and swizzled, as the simulator's memory holds it."""
+    """Draw a tile of 8 rows of 128 bytes, plain and swizzled, from the simulator's memory."""
     wide, high, top = 0.4, 0.25, 0.85
     pen = Pen(7.6, top + 8 * high + 0.4)
     shown = []
@@ -138,7 +139,9 @@ def swizzle() -> Picture:
                     (VERMILLION if wavefronts > 1 else BLUE) if chunk == 1 else "",
                     edge=GRID, line=0.7, text=str(chunk), size=TINY,
                 )  # fmt: skip
-    words = "a box: 16 bytes, 8 halves, four banks (above); the number in it: which chunk of its row"
+    words = (
+        "a box: 16 bytes, 8 halves, four banks (above); the number in it: which chunk of its row"
+    )
     pen.text(0.3, top + 8 * high + 0.2, words, TINY, ha="left")
     return pen.picture.described(
         "Eight rows of a tile, eight chunks of 16 bytes each. As they come chunk 1 of all rows "
@@ -150,13 +153,11 @@ def swizzle() -> Picture:
 # --- orders of tiles ------------------------------------------------------------------------------
 
 
-def orders(tile_of, down: int = 12, across: int = 12, at_once: int = 16, band: int = 4) -> Picture:
+def orders(down: int = 12, across: int = 12, at_once: int = 16, band: int = 4) -> Picture:
     """Draw the tiles of the first wave, row by row and in bands, and the strips that they need.
 
     Parameters
     ----------
-    tile_of : callable
-        ``tile_of(number, down, across, band)``: row and column of a tile.
     down, across : int
         Tiles of the result.
     at_once : int
@@ -168,7 +169,7 @@ def orders(tile_of, down: int = 12, across: int = 12, at_once: int = 16, band: i
     pen = Pen(7.2, top + down * side + 0.25)
     shown = []
     for left, high, title in ((0.4, 1, "row by row"), (4.0, band, f"bands of {band} rows")):
-        first = [tile_of(number, down, across, high) for number in range(at_once)]
+        first = [hopper.tile_of(number, down, across, high) for number in range(at_once)]
         rows, columns = (set(part) for part in zip(*first, strict=True))
         strips = len(rows) + len(columns)
         shown.append(strips)
