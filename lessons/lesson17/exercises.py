@@ -16,6 +16,12 @@ def _to_split(name, scale):
     return Case(name, lambda rng: {"x": (scale * rng.uniform(-1, 1, (9, 7))).astype(np.float32)})
 
 
+def _with_a_large_negative(rng):
+    x = rng.uniform(-1, 1, (9, 7)).astype(np.float32)
+    x[3, 4] = -5000
+    return {"x": x}
+
+
 FunctionExercise.declare(
     name="split-in-halves",
     lesson=17,
@@ -26,6 +32,7 @@ FunctionExercise.declare(
         _to_split("numbers up to 8,000", 8e3),
         _to_split("numbers up to a millionth", 1e-6),
         _to_split("numbers up to 10 millions", 1e7),
+        Case("-5,000 among numbers up to 1", _with_a_large_negative),
     ],
     hints={
         "raised": "np.frexp(largest) gives a number below 1 and an exponent: "
@@ -38,6 +45,10 @@ FunctionExercise.declare(
 OWN_SHARE = (
     "A lane hands over its own numbers alone, 8 of a and 4 of b in all: the tensor cores bring "
     "them together."
+)
+OWN_SUMS = (
+    "Each lane stores sums of its own: with g = lane // 4 and q = lane % 4 those of row g, columns "
+    "2 q and 2 q + 1, and the same of row g + 8."
 )
 NO_FLOAT64 = {"float64", "negative-index", "same-value-race"}
 WHOLE = Tolerance(2, "whole numbers, exact as halves and in their sums")
@@ -94,7 +105,8 @@ LessonKernel.declare(
         "a pair is what pair(x, y) makes of two numbers.",
         "not-parallel": "All 32 lanes hand over their shares, 8 numbers of a and 4 of b, and each "
         "stores four sums.",
-        "same-value-race": "Each lane stores sums of its own: g and q come of its number.",
+        "race": OWN_SUMS,
+        "same-value-race": OWN_SUMS,
         "barrier-divergence": "All 32 lanes call mma_f16, in no branch: each has a share.",
     },
     mistakes=edits(r"""
@@ -118,20 +130,25 @@ LessonKernel.declare(
         the sums are stored in columns q and q + 4: they are neighbours, 2 q and 2 q + 1
             out[g, k], out[g, k + 1] -> out[g, q], out[g, q + 4]
             out[g + 8, k], out[g + 8, k + 1] -> out[g + 8, q], out[g + 8, q + 4]
-        k begins at q: a lane has two neighbours, so it begins at 2 q
-            k = 2 * q -> k = q
-        the two numbers of each pair of b are exchanged
+        the two numbers of each pair are exchanged, of a or of b: the one of the smaller k is first
             pair(b[k, g], b[k + 1, g]) -> pair(b[k + 1, g], b[k, g])
             pair(b[k + 8, g], b[k + 9, g]) -> pair(b[k + 9, g], b[k + 8, g])
-        the two numbers of each pair of a are exchanged
-            pair(a[g, k], a[g, k + 1]) -> pair(a[g, k + 1], a[g, k])
-            pair(a[g + 8, k], a[g + 8, k + 1]) -> pair(a[g + 8, k + 1], a[g + 8, k])
-            pair(a[g, k + 8], a[g, k + 9]) -> pair(a[g, k + 9], a[g, k + 8])
-            pair(a[g + 8, k + 8], a[g + 8, k + 9]) -> pair(a[g + 8, k + 9], a[g + 8, k + 8])
         the rows of sums are exchanged: the first two are of row g
             out[g, k], out[g, k + 1] = c[0], c[1] -> out[g, k], out[g, k + 1] = c[2], c[3]
             out[g + 8, k], out[g + 8, k + 1] = c[2], c[3]
             -> out[g + 8, k], out[g + 8, k + 1] = c[0], c[1]
+        the last two sums are exchanged: column 2 q is first
+            = c[2], c[3] -> = c[3], c[2]
+        the first two sums are exchanged: column 2 q is first
+            = c[0], c[1] -> = c[1], c[0]
+        rows and columns of b are exchanged: b[k, column], and its column is g
+            pair(b[k, g], b[k + 1, g]) -> pair(b[g, k], b[g, k + 1])
+            pair(b[k + 8, g], b[k + 9, g]) -> pair(b[g + 8, k], b[g + 8, k + 1])
+        the second half of k begins 4 farther: it begins 8 farther
+            pair(a[g, k + 8], a[g, k + 9]) -> pair(a[g, k + 4], a[g, k + 5])
+            pair(a[g + 8, k + 8], a[g + 8, k + 9]) -> pair(a[g + 8, k + 4], a[g + 8, k + 5])
+        g is taken as lane % 8 and q as lane // 8: they are lane // 4 and lane % 4
+            lane // 4, lane % 4 -> lane % 8, lane // 8
         what mma_f16 returns is not kept: it changes no argument, write c = mma_f16(c, ...)
             c = mma_f16 -> mma_f16
     """),
@@ -163,7 +180,10 @@ LessonKernel.declare(
     cases=[_tiles(16, 16, 16), _tiles(16, 16, 80), _tiles(32, 48, 48, measured=True)],
     tolerance=WHOLE,
     forbidden=NO_FLOAT64,
-    limits=[Limit("global", "load", "lanes", "thread", 16 * 3, REUSE)],
+    limits=[
+        Limit("global", "load", "lanes", "thread", 16 * 3, REUSE),
+        Limit("global", "store", "lanes", "element", 1, "Store the sums once, after the loop."),
+    ],
     gpu=AMPERE,
     hints={
         "wrong-result": "left holds the sums of the tile's columns 0 to 7, right those of 8 to 15. "
@@ -173,7 +193,9 @@ LessonKernel.declare(
         "out-of-bounds": "A block has 16 rows from 16 blockIdx.y on, and 16 columns from 16 "
         "blockIdx.x on; a[row, k] has k below a.shape[1], in steps of 16.",
         "unwritten-output": "Store both halves of the tile: left from column + 2 q on, right 8 "
-        "columns farther.",
+        "columns farther. A block's tile begins at row 16 blockIdx.y and column 16 blockIdx.x.",
+        "race": OWN_SUMS,
+        "same-value-race": OWN_SUMS,
         "typing": "mma_f16(c, share of a, share of b): share_of_a(a, row, k), share_of_b(b, k, "
         "column), both from the cell above. store_sums(out, row, column, c) stores four sums.",
         "endless-loop": "range(0, a.shape[1], 16): 16 of k are done in a step.",
@@ -192,6 +214,16 @@ LessonKernel.declare(
             share_of_b(b, k, column + 8 + g) -> share_of_b(b, k, column + g)
         right goes on from left: each half has sums of its own
             right = mma_f16(right -> right = mma_f16(left
+        k begins at start + q: a lane has two neighbours, so it begins at start + 2 q
+            k = start + 2 * q -> k = start + q
+        the loop ends at the number of rows: it ends at that of k, a.shape[1]
+            range(0, a.shape[1], 16) -> range(0, a.shape[0], 16)
+        start counts the steps, 0, 1, 2: it counts k, 0, 16, 32
+            range(0, a.shape[1], 16) -> range(a.shape[1] // 16)
+        right begins anew in each step: hand over right
+            mma_f16(right, of_a -> mma_f16(zeros, of_a
+        left begins anew in each step: hand over left
+            mma_f16(left, of_a -> mma_f16(zeros, of_a
         every block takes the first rows of a: they begin at row + g
             share_of_a(a, row + g, k) -> share_of_a(a, g, k)
         every block takes the first columns of b: they begin at column + g
@@ -235,12 +267,15 @@ LessonKernel.declare(
         "wrong-result": "Three products, each added to the sums of the one before: upper_a with "
         "upper_b, upper_a with lower_b, lower_a with upper_b. Give c to each, and take c from it.",
         "unwritten-output": "store_sums(out, g, 2 * q, c) stores a lane's four sums.",
+        "out-of-bounds": "A lane's sums begin at row g and column 2 q of out.",
+        "race": OWN_SUMS,
+        "same-value-race": OWN_SUMS,
         "typing": "mma_f16(c, four pairs of a, two pairs of b): upper_a and lower_a are of a, "
         "upper_b and lower_b of b. store_sums(out, row, column, c) takes all four sums.",
         "barrier-divergence": "All 32 lanes call mma_f16, in no branch.",
     },
     mistakes=edits(r"""
-        there is upper times upper alone: the error is that of factors in halves
+        upper times upper stands alone, or the sums begin anew with it: the error is that of halves
             c = mma_f16(c, lower_a, upper_b) -> pass
             c = mma_f16(c, upper_a, lower_b) -> pass
         what rounding left of b is missing: upper_a times lower_b
@@ -249,19 +284,10 @@ LessonKernel.declare(
             c = mma_f16(c, lower_a, upper_b) -> pass
         the largest part is missing: upper_a times upper_b
             c = mma_f16(c, upper_a, upper_b) -> pass
-        lower times lower stands in the place of upper_a times lower_b
-            c = mma_f16(c, upper_a, lower_b) -> c = mma_f16(c, lower_a, lower_b)
-        lower times lower stands in the place of lower_a times upper_b
-            c = mma_f16(c, lower_a, upper_b) -> c = mma_f16(c, lower_a, lower_b)
         upper_a times upper_b is added twice
             c = mma_f16(c, lower_a, upper_b) -> c = mma_f16(c, upper_a, upper_b)
         upper_a times lower_b is added twice
             c = mma_f16(c, lower_a, upper_b) -> c = mma_f16(c, upper_a, lower_b)
-        the sums begin anew with the last product: hand c over to each
-            mma_f16(c, upper_a, upper_b) -> mma_f16(zeros, upper_a, upper_b)
-        only upper times upper and lower times lower are added: the mixed ones are missing
-            c = mma_f16(c, lower_a, upper_b) -> c = mma_f16(c, lower_a, lower_b)
-            c = mma_f16(c, upper_a, lower_b) -> pass
     """),
 )
 
@@ -326,9 +352,7 @@ LessonKernel.declare(
         "bank-conflict": SWIZZLED,
     },
     mistakes=edits(r"""
-        the tile is filled by the swizzle and read without it
-            tile[row, word ^ (row % 8 * 4)] -> tile[row, word]
-        the tile is read by the swizzle and filled without it
+        the tile is filled by the swizzle and read without it, or filled without and read by it
             tile[row, lane ^ (row % 8 * 4)] -> tile[row, lane]
         the second and the third register are exchanged: r % 2 is for rows, r // 2 for words
             row, word = g + r % 2 * 8, 8 * step + r // 2 * 4 + q
@@ -373,26 +397,27 @@ FunctionExercise.declare(
         "the band and the place in it. In it tiles go down first: place % high rows down, place // "
         "high columns to the right; high is band, or in the last band what rows are left.",
         "wrong-shape": "Return two whole numbers, (row, column).",
-        "wrong-dtype": "// gives whole numbers; / gives floats.",
         "raised": "The last band may have fewer rows than band, but never 0 of them.",
     },
     mistakes=edits(r"""
         the last band is taken to be as high as all others; it may have fewer rows
             min(band, down - whole * band) -> band
-        within a band the tiles go to the right first; down first
+        the tiles go to the right first; within a band they go down first
             within % high, within // high -> within // across, within % across
         the rows of the bands above are missing
             whole * band + within % high -> within % high
         row and column are exchanged
             return {}[::-1]
-        the tiles go row by row, without bands
-            return (number // across, number % across)
         the tiles go column by column through the whole result, without bands
             return (number % down, number // down)
         the number of the band is added, not its first row: that is band times it
             whole * band + within -> whole + within
         a band has band * down tiles; it has band * across
             divmod(number, band * across) -> divmod(number, band * down)
+        the column is no whole number: / gives a float, // a whole number
+            within // high -> within / high
+        what is left for the last band is down less all rows above it, whole * band
+            down - whole * band -> down - whole
         the column is counted over all bands
             within // high -> number // high
     """),
