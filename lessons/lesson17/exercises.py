@@ -97,7 +97,7 @@ LessonKernel.declare(
         "wrong-result": "With ones on the diagonal of one factor the other comes out: see where "
         "its numbers went, and look them up in the picture. Of a, a lane has rows g and g + 8; of "
         "b, column g; of both, the k 2 q, 2 q + 1 and the same plus 8. Its sums: row g, columns "
-        "2 q and 2 q + 1, then the same of row g + 8.",
+        "2 q and 2 q + 1, then the same of row g + 8. One call multiplies all 16 of k.",
         "out-of-bounds": "g goes from 0 to 7, q from 0 to 3. a is a[row, k], b is b[k, column]: "
         "rows g and g + 8, column g, and k below 16.",
         "unwritten-output": "Each lane stores four sums: two in row g, two in row g + 8.",
@@ -187,8 +187,8 @@ LessonKernel.declare(
     gpu=AMPERE,
     hints={
         "wrong-result": "left holds the sums of the tile's columns 0 to 7, right those of 8 to 15. "
-        "Both go on from step to step: left = mma_f16(left, ...). A step has 16 of k: a lane's "
-        "share begins at start + 2 q. Rows begin at row + g, columns of b at column + g, and 8 "
+        "Both go on from step to step: left = mma_f16(left, ...). A step has 16 of k, "
+        "up to a.shape[1]; a lane's share begins at start + 2 q. Rows begin at row + g, columns of b at column + g, and 8 "
         "farther on for right.",
         "out-of-bounds": "A block has 16 rows from 16 blockIdx.y on, and 16 columns from 16 "
         "blockIdx.x on; a[row, k] has k below a.shape[1], in steps of 16.",
@@ -197,7 +197,7 @@ LessonKernel.declare(
         "race": OWN_SUMS,
         "same-value-race": OWN_SUMS,
         "typing": "mma_f16(c, share of a, share of b): share_of_a(a, row, k), share_of_b(b, k, "
-        "column), both from the cell above. store_sums(out, row, column, c) stores four sums.",
+        "column). Sums start as zeros, a tuple of four; store_sums stores four.",
         "endless-loop": "range(0, a.shape[1], 16): 16 of k are done in a step.",
         "barrier-divergence": "All 32 lanes call mma_f16, in no branch.",
     },
@@ -224,6 +224,13 @@ LessonKernel.declare(
             mma_f16(right, of_a -> mma_f16(zeros, of_a
         left begins anew in each step: hand over left
             mma_f16(left, of_a -> mma_f16(zeros, of_a
+        all lanes take the tile's first row of a: a lane's rows begin at row + g
+            share_of_a(a, row + g, k) -> share_of_a(a, row, k)
+        of b, a lane takes the columns of its sums, 2 q: its column of b is g
+            share_of_b(b, k, column + g) -> share_of_b(b, k, column + 2 * q)
+            share_of_b(b, k, column + 8 + g) -> share_of_b(b, k, column + 8 + 2 * q)
+        every second step is left out: a step has 16 of k
+            range(0, a.shape[1], 16) -> range(0, a.shape[1], 32)
         every block takes the first rows of a: they begin at row + g
             share_of_a(a, row + g, k) -> share_of_a(a, g, k)
         every block takes the first columns of b: they begin at column + g
@@ -345,7 +352,8 @@ LessonKernel.declare(
         "uninitialised-read": "Fill all 16 rows of the tile, 32 words each: in a row, lane l "
         "brings word l. What you read must lie where you wrote it: word ^ (row % 8 * 4), in both.",
         "out-of-bounds": "The tile has 16 rows of 32 words. row % 8 * 4 is 0 to 28, and word ^ "
-        "that stays below 32; word + that does not.",
+        "that stays below 32; word + that does not. A step's words are 8 step to 8 step + 7, since q "
+        "is 0 to 3. out is out[step, r, lane].",
         "race": "Between filling and reading the warp meets: cuda.syncwarp().",
         "unwritten-output": "Four steps, four registers: out[step, r, lane] for step and r from 0 "
         "to 3.",

@@ -56,9 +56,9 @@ def descriptor(address: int, leading: int, stride: int, swizzle: str) -> int:
 
 def recorded_steps(gpu: str = "H200") -> str:
     """What was recorded of products of halves, a line each program and shape, if anything was."""
-    figures = [figure for figure in recorded("halves", gpu=gpu) if figure.operations]
+    figures = [f for f in recorded("halves", dtype="float16", gpu=gpu) if f.operations]
     if not figures:
-        return f"Nothing of these steps is recorded yet on an {gpu}: python -m course bench halves"
+        return f"Nothing of these steps is recorded yet on an {gpu}."
     figures.sort(key=lambda figure: (figure.shape, figure.teraflops))
     head = f"{'shape':>18}  {'program':34} TFLOP/s"
     return "\n".join([head, *(f"{f.shape:>18}  {f.variant:34}{f.teraflops:8.0f}" for f in figures)])

@@ -46,8 +46,11 @@ def fragments(lane: int = 5) -> Picture:
                     framed.append(place)
         for place in framed:
             pen.box(*place, "none", INK, 1.6)
-    words = f"each number is that of the lane; a colour is a register; lane {lane} is framed"
-    pen.text(0.2, top + 16 * side + 0.2, words, TINY, ha="left")
+    below = top + 16 * side + 0.1
+    words = f"each number is that of the lane; lane {lane} is framed; a colour is a register:"
+    pen.text(0.3, below + side / 2, words, TINY, ha="left")
+    for number, colour in enumerate(REGISTERS):
+        pen.tint(4.4 + 0.3 * number, below, side, side, colour, text=str(number), size=TINY - 1.5)
     return pen.picture.described(
         "The 16 × 16 numbers of a, 16 × 8 of b and 16 × 8 sums, each with the lane that holds it. "
         f"Lane {lane}, of group {lane // 4}, has two neighbours in each of four places of a, two "

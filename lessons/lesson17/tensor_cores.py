@@ -675,7 +675,8 @@ check("swizzled-tile", swizzled_tile)
 
 # %% [markdown]
 # (An instruction, `ldmatrix`, reads four registers of all lanes at once, from rows of 16 bytes: one
-# chunk is what one of its rows needs. It has the same conflicts, and the same cure.)
+# chunk is what one of its rows needs. It has the same conflicts, and the same cure. Rows padded to
+# 36 words would have no conflicts either, but TMA cannot pad them so: it swizzles.)
 
 # %% [markdown]
 # ## 11 Waves of tiles
@@ -755,8 +756,8 @@ predict.answer("strips of a wave: row by row, bands of 8", found, how="counted")
 #
 # <kbd>deepening</kbd> 20 minutes
 #
-# From Hopper on (compute capability 9.0) tensor cores have instructions that feed themselves. A
-# ladder leads there, each step for one reason.
+# On Hopper (compute capability 9.0) tensor cores have instructions that feed themselves. A ladder
+# leads there, each step for one reason. (Blackwell has others again; the reasons stay.)
 
 # %% [markdown]
 # | step | what is new | what it saves |
@@ -770,10 +771,10 @@ predict.answer("strips of a wave: row by row, bands of 8", found, how="counted")
 # | clusters | blocks share what one brings | traffic from L2 |
 
 # %% [markdown]
-# **What binds the first step?** Let a warp make 64×64 sums, as large as its registers allow. For 16
-# of k it reads 64×16 numbers of a and as many of b from shared memory, 128 bytes a clock. A
-# multiprocessor's tensor cores make 2,048 products a clock. So many clocks does shared memory need
-# for each of theirs:
+# **What binds the first step?** Let a warp make 64×64 sums, 128 in each lane. For 16 of k it reads
+# 64×16 halves of a and as many of b from shared memory, which gives 128 bytes a clock. A
+# multiprocessor's tensor cores make 2,048 products a clock. How many clocks does shared memory need
+# for each clock of theirs?
 
 # %%
 predict("clocks of shared memory for one of tensor cores, 64 x 64", 1, within=1.2)
@@ -784,20 +785,22 @@ question = "clocks of shared memory for one of tensor cores, 64 x 64"
 predict.answer(question, reading / multiplying, how="computed")
 
 # %% [markdown]
-# Both are busy all the time, if nothing ever waits. And the copies into shared memory come on top.
-# So fragments in registers are a dead end. **wgmma** has none of them: a *warpgroup*, four warps,
-# gives one order for 64×256 sums, and the tensor cores read a and b from shared memory themselves:
+# Both would have to be busy all the time, and the copies into shared memory come on top. So with
+# fragments in registers the tensor cores wait. **wgmma** needs none: a *warpgroup*, four warps,
+# gives one order for 64×256 sums, and the tensor cores read a and b from shared memory themselves.
+# For what share of their clocks is it busy now?
 
 # %%
 multiplying = hopper.tensor_clocks(64, 256, 16)
-print(f"wgmma of 64 x 256: {hopper.shared_clocks((64 + 256) * 16) / multiplying:.2f} of the clocks")
+busy = hopper.shared_clocks((64 + 256) * 16) / multiplying
+print(f"wgmma of 64 x 256: shared memory is busy for {busy:.0%} of the clocks")
 
 # %% [markdown]
 # (At least: what else the hardware reads is not published.)
 #
 # How does it know where a tile lies? By a **descriptor**, 64 bits: the address, the distance from
 # one group of eight rows to the next, and the swizzle of section 10. For a tile at byte 2,048 whose
-# rows have 128 bytes, eight of them 1,024:
+# rows have 128 bytes, eight of them 1,024. (`leading` means nothing with such a swizzle.)
 
 # %%
 bits = hopper.descriptor(2048, leading=16, stride=1024, swizzle="128 bytes")
@@ -824,8 +827,8 @@ predict.answer(question, hopper.stages(128, 256, 64), how="computed")
 
 # %% [markdown]
 # **Roles.** One warpgroup copies, two multiply, each 64×256 of the sums: 384 threads. A
-# multiprocessor has 65,536 registers, and all threads of a block get as many, in eights. How many
-# has a thread? And how many of them are its sums?
+# multiprocessor has 65,536 registers. All threads of a block get the same number, a multiple of
+# eight. How many can that be? And how many of them are a thread's sums?
 
 # %%
 predict("registers a thread, and sums in them", 168, 128, exact=True, numbers=2)
