@@ -188,8 +188,8 @@ LessonKernel.declare(
     hints={
         "wrong-result": "left holds the sums of the tile's columns 0 to 7, right those of 8 to 15. "
         "Both go on from step to step: left = mma_f16(left, ...). A step has 16 of k, "
-        "up to a.shape[1]; a lane's share begins at start + 2 q. Rows begin at row + g, columns of b at column + g, and 8 "
-        "farther on for right.",
+        "up to a.shape[1]; a lane's share begins at start + 2 q. Rows begin at row + g, columns of "
+        "b at column + g, and 8 farther on for right.",
         "out-of-bounds": "A block has 16 rows from 16 blockIdx.y on, and 16 columns from 16 "
         "blockIdx.x on; a[row, k] has k below a.shape[1], in steps of 16.",
         "unwritten-output": "Store both halves of the tile: left from column + 2 q on, right 8 "
@@ -352,8 +352,8 @@ LessonKernel.declare(
         "uninitialised-read": "Fill all 16 rows of the tile, 32 words each: in a row, lane l "
         "brings word l. What you read must lie where you wrote it: word ^ (row % 8 * 4), in both.",
         "out-of-bounds": "The tile has 16 rows of 32 words. row % 8 * 4 is 0 to 28, and word ^ "
-        "that stays below 32; word + that does not. A step's words are 8 step to 8 step + 7, since q "
-        "is 0 to 3. out is out[step, r, lane].",
+        "that stays below 32; word + that does not. A step's words are 8 step to 8 step + 7, since "
+        "q is 0 to 3. out is out[step, r, lane].",
         "race": "Between filling and reading the warp meets: cuda.syncwarp().",
         "unwritten-output": "Four steps, four registers: out[step, r, lane] for step and r from 0 "
         "to 3.",

@@ -33,9 +33,9 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 2 and a half hours with the six exercises. After section 3 is a good place for a break.
+# About 3 hours with the six exercises. After section 3 is a good place for a break.
 #
-# Core: sections 1 to 8, 95 minutes. Deepening: sections 9 to 12, 65 minutes.
+# Core: sections 1 to 8, 95 minutes. Deepening: sections 9 to 12, 70 minutes.
 
 # %% [markdown]
 # ## 1 Units that multiply halves
@@ -754,7 +754,7 @@ predict.answer("strips of a wave: row by row, bands of 8", found, how="counted")
 # %% [markdown]
 # ## 12 The ladder to wgmma
 #
-# <kbd>deepening</kbd> 20 minutes
+# <kbd>deepening</kbd> 25 minutes
 #
 # On Hopper (compute capability 9.0) tensor cores have instructions that feed themselves. A ladder
 # leads there, each step for one reason. (Blackwell has others again; the reasons stay.)
@@ -788,12 +788,15 @@ predict.answer(question, reading / multiplying, how="computed")
 # Both would have to be busy all the time, and the copies into shared memory come on top. So with
 # fragments in registers the tensor cores wait. **wgmma** needs none: a *warpgroup*, four warps,
 # gives one order for 64×256 sums, and the tensor cores read a and b from shared memory themselves.
-# For what share of their clocks is it busy now?
+# For what share of their clocks is shared memory busy now?
+
+# %%
+predict("share of the clocks, wgmma of 64 x 256", 0.5, within=1.15)
 
 # %%
 multiplying = hopper.tensor_clocks(64, 256, 16)
 busy = hopper.shared_clocks((64 + 256) * 16) / multiplying
-print(f"wgmma of 64 x 256: shared memory is busy for {busy:.0%} of the clocks")
+predict.answer("share of the clocks, wgmma of 64 x 256", busy, how="computed")
 
 # %% [markdown]
 # (At least: what else the hardware reads is not published.)
@@ -857,7 +860,13 @@ predict.answer(question, alone / shared_by_two, how="computed")
 
 # %% [markdown]
 # Fewer bytes, but now two blocks wait for each other. Whether that pays is not decided by
-# arithmetic. What binds in the end? For 4096³ in halves, at the measured roofs:
+# arithmetic.
+#
+# **What binds in the end?** Take 4096³ in halves, each matrix read or written once, at the measured
+# roofs. The tensor cores, or the memory?
+
+# %%
+predict("4096 cubed in halves: what binds", "tensor cores", choices=("tensor cores", "memory"))
 
 # %%
 roofs = recorded_roofs("H200")
@@ -865,9 +874,11 @@ at_cores = 2 * 4096**3 / roofs.rates["tensor_float16"] * 1e-6
 at_memory = 3 * 2 * 4096**2 / roofs.bandwidth * 1e-3
 print(f"tensor cores {at_cores:.0f} µs, memory {at_memory:.0f} µs")
 print(hopper.recorded_steps())
+binds = "tensor cores" if at_cores > at_memory else "memory"
+predict.answer("4096 cubed in halves: what binds", binds, how="computed")
 
 # %% [markdown]
-# The tensor cores bind, by far, and nothing should be in their way. (Their measured roof is below
+# By far, and nothing should be in the tensor cores' way. (Their measured roof is below
 # the printed one: a chip that multiplies all the time comes to the limit of its power, and lowers
 # its clock.)
 

@@ -159,6 +159,16 @@ def outcome_of(text, guess, truth):
         ("weights after a stop", "close", "equal"),
         ("fused against the best PyTorch, times as fast", 1, 5.2),
         ("Adam, percent of an A100's bandwidth", 90, 207),  # "at most 100"
+        ("numbers of a, of b, of c in a lane", (16, 8, 8), (8, 4, 4)),  # "a row each"
+        ("products for a number: 16 x 8, 16 x 16, 128 x 128", (8, 16, 128), (5.3, 8.0, 64.0)),
+        ("registers of the tile's place, by division", 12, 22),  # "it costs nothing"
+        ("wavefronts of a fragment's register, rows of 128 bytes", 4, 8),  # "four words"
+        ("share of the time at work: 128 x 256, 128 x 192", (1, 1), (0.75, 1.0)),
+        ("strips of a wave: row by row, bands of 8", (132, 132), (37, 25)),
+        ("clocks of shared memory for one of tensor cores, 64 x 64", 0.5, 1.0),  # "a alone"
+        ("share of the clocks, wgmma of 64 x 256", 1, 0.625),  # "nothing changes"
+        ("stages of 128 x 64 and 64 x 256 halves", 2, 4),  # "four bytes a number"
+        ("multicast to two: times fewer numbers from L2", 2, 1.5),  # "half of all"
     ],
 )
 def test_a_misconception_is_not_right(text, guess, truth):
@@ -191,6 +201,9 @@ def test_a_misconception_is_not_right(text, guess, truth):
         ("launches, layered; bytes, layered / fused", (40, 2.5), (42, 2.6)),
         ("relative error of 1 - 0.999 in float32", 1e-5, 1.3e-5),
         ("fused against the best PyTorch, times as fast", 4, 5.2),
+        ("products for a number: 16 x 8, 16 x 16, 128 x 128", (5.33, 8, 64), (5.3, 8.0, 64.0)),
+        ("registers of the tile's place, by division", 24, 22),
+        ("4096 cubed in halves: what binds", "Tensor cores", "tensor cores"),
     ],
 )
 def test_a_good_guess_is_right(text, guess, truth):
