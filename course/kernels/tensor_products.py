@@ -18,7 +18,7 @@ from course.kernels.intrinsics import store4
 from course.kernels.layer_tiles import DEEP, tile_of
 from course.kernels.warps import WARP
 
-SMALL = 512 * 512  # results: of more, a factor is loaded by too many blocks
+SMALL = 2048 * 2048  # results: of more the ways draw level, and each shape is a kernel to compile
 AT_ONCE = 132  # blocks, one a multiprocessor of an H200; an A100 has 108
 MOST_WARPS, REGISTERS, SHARED = 16, 2**16, 48 * 2**10  # of a block; bytes
 FRAGMENTS = {
