@@ -7,6 +7,7 @@ the real module; a program, its helpers and its libraries get the simulator's na
 from __future__ import annotations
 
 import builtins
+import importlib
 import math
 import sys
 from collections.abc import Callable, Iterator
@@ -109,6 +110,7 @@ def redirected() -> Iterator[None]:
         Where a program imports something of ``numba.cuda`` that the simulator lacks.
     """
     real, modules = builtins.__import__, _stand_ins()
+    real_import_module = importlib.import_module
 
     def find(
         name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
@@ -128,8 +130,18 @@ def redirected() -> Iterator[None]:
                 raise ImportError(_lacks(f"{name}.{part}"), name=name)
         return modules[name] if parts else modules["numba"]
 
-    builtins.__import__ = find
+    def import_module(name: str, package: str | None = None) -> ModuleType:
+        asking = sys._getframe(1).f_globals.get("__name__") or ""
+        if asking.partition(".")[0] in _UNTOUCHED:
+            return real_import_module(name, package)
+        if name == "numba" or name in modules:
+            return modules[name]
+        if name.startswith("numba.cuda."):
+            raise ImportError(_lacks(name), name=name)
+        return real_import_module(name, package)
+
+    builtins.__import__, importlib.import_module = find, import_module
     try:
         yield
     finally:
-        builtins.__import__ = real
+        builtins.__import__, importlib.import_module = real, real_import_module
