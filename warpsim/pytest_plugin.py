@@ -17,6 +17,7 @@ _NAME = "warpsim findings"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of :func:`pytest_load_initial_conftests`."""
     group = parser.getgroup("warpsim", "kernels on a simulated GPU")
     group.addoption(
         "--warpsim",

@@ -20,6 +20,7 @@ from numba.core import types
 
 from warpsim import cuda as host
 from warpsim.host.device import DeviceNDArray, Event
+from warpsim.run import libdevice
 
 #: Packages that get the real module; the course decides by itself which of the two it takes.
 _UNTOUCHED = frozenset({"numba", "numba_cuda", "warpsim", "course"})
@@ -82,6 +83,8 @@ def _stand_ins() -> dict[str, ModuleType]:
     states = {name: value for name, value in vars(host.random).items() if "xoroshiro" in name}
     module("numba.cuda.random", states)
     made["numba.cuda.types"] = types
+    device = {name: getattr(host.libdevice, name) for name in libdevice.CALLS}
+    module("numba.cuda.libdevice", device)
     error = type("CudaSupportError", (ImportError,), {})
     failed = type("CudaAPIError", (RuntimeError,), {})
     made["numba.cuda"].CudaSupportError = error
