@@ -42,8 +42,17 @@ class _Cuda(ModuleType):
         raise AttributeError(_lacks(f"{self.__name__}.{name}"))
 
 
+#: Why something is lacking, by how its name begins.
+_WHY = {
+    **dict.fromkeys(("compile", "nvvm"), ": it makes no machine code, which takes CUDA's compiler"),
+    "runtime": ": there is no CUDA runtime without a GPU",
+}
+
+
 def _lacks(name: str) -> str:
-    return f"the simulator has no {name}"
+    last = name.rpartition(".")[2]
+    reason = next((why for words, why in _WHY.items() if last.startswith(words)), "")
+    return f"the simulator has no {name}{reason}"
 
 
 class _TimelessEvent(Event):
