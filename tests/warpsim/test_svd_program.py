@@ -25,7 +25,7 @@ def test_every_cell_gives_the_right_answer(ended):
     run, _ = ended
     assert run.returncode == 0, run.stderr
     assert "False" not in run.stdout
-    assert run.stdout.count("True") == 13, run.stdout
+    assert run.stdout.count("True") == 14, run.stdout
     assert "compute capability: (9, 0)" in run.stdout
 
 
