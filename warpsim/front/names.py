@@ -263,6 +263,12 @@ def _source_of(function: FunctionType) -> tuple[list[str], ast.FunctionDef]:
     except (OSError, TypeError, SyntaxError, IndexError):
         raise missing from None
     if getattr(tree, "name", None) != function.__code__.co_name:
+        inner = getattr(function, "__wrapped__", None)
+        if inner is not None:
+            raise Unsupported(
+                f"{name} is decorated: what runs is {function.__code__.co_name!r}, a function that "
+                f"its decorator made around it. Decorate {name} with @cuda.jit alone"
+            )
         raise missing  # newer Pythons find lines of another program under the name "<string>"
     if not isinstance(tree, ast.FunctionDef):
         raise Unsupported(f"{name} is not a plain function: write the kernel with def")

@@ -7,6 +7,7 @@ it had been written so.
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import operator
 from types import BuiltinFunctionType
@@ -56,6 +57,22 @@ class _Rewriter(ast.NodeTransformer):
         if hasattr(function, "py_func"):
             _all_by_position(self.source, function, node)
         return node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        """``i in (2, 5)`` as ``i == 2 or i == 5``."""
+        self.generic_visit(node)
+        among, inside = node.comparators[0], type(node.ops[0])
+        simple = isinstance(node.left, ast.Name | ast.Constant) and len(node.ops) == 1
+        if inside not in (ast.In, ast.NotIn) or not simple or not isinstance(among, ast.Tuple):
+            return node
+        if not among.elts or any(isinstance(part, ast.Starred) for part in among.elts):
+            return node
+        operation, joined = (ast.Eq, ast.Or) if inside is ast.In else (ast.NotEq, ast.And)
+        parts = [
+            ast.copy_location(ast.Compare(copy.deepcopy(node.left), [operation()], [part]), node)
+            for part in among.elts
+        ]
+        return ast.copy_location(ast.BoolOp(joined(), parts) if parts[1:] else parts[0], node)
 
     def _axes(self, node: ast.expr) -> ast.expr:
         """``cuda.threadIdx`` and its like as a whole: the tuple of its axes."""

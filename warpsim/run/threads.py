@@ -314,10 +314,10 @@ class Threads(
         at = f", at {first.code}" if first is not None else ""
         raise EndlessLoop(
             f"{self.launch.name}, line {loop.line}: {self.mask.count:,} threads wait for ever in "
-            f"this loop{at}: no variable and no memory changes any more. A lock or a flag between "
-            "threads of a block cannot be waited for here: its threads run in step, so the one "
-            "that should change it does not go on before the others do; on a GPU that may hang, "
-            "too. Let one thread of a block wait, use atomics that need no lock, or "
+            f"this loop{at}: no variable and no memory changes any more. Is its "
+            "condition ever false? A lock or a flag between threads of a block cannot be waited "
+            "for here: its threads run in step, so the one that should change it does not go on "
+            "before the others do; on a GPU that may hang, too. Let one thread of a block wait, use atomics that need no lock, or "
             "cuda.syncthreads()"
         )
 

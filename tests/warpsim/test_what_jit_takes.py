@@ -1,0 +1,60 @@
+"""What cuda.jit is given that is no plain function, and words that Python has for several."""
+
+import functools
+
+import numpy as np
+import pytest
+
+from warpsim import Unsupported, cuda
+
+
+class Callable:
+    def __call__(self, x):
+        x[0] = 1
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        (Callable, "the class Callable"),
+        (Callable(), "a Callable"),
+        (Callable().__call__, "a method"),
+        (functools.partial(Callable()), "a partial"),
+        (len, "a builtin_function_or_method"),
+    ],
+)
+def test_jit_of_what_is_no_function_says_what_it_is(value, what):
+    for decorate in (cuda.jit, cuda.jit(device=True)):
+        with pytest.raises(TypeError, match=f"written with def, not {what}:"):
+            decorate(value)
+
+
+def test_a_kernel_that_another_decorator_wrapped_is_named():
+    def logged(function):
+        @functools.wraps(function)
+        def around(x):
+            return function(x)
+
+        return around
+
+    @cuda.jit
+    @logged
+    def kernel(x):
+        x[0] = 1
+
+    with pytest.raises(Unsupported, match="kernel is decorated: what runs is 'around'"):
+        kernel[1, 1](np.zeros(1))
+
+
+def test_one_of_several_numbers():
+    @cuda.jit
+    def choose(x):
+        i = cuda.grid(1)
+        if i in (2, 5):
+            x[i] = 1
+        if i not in (2, 3):
+            x[i] += 2
+
+    x = np.zeros(8)
+    choose[1, 8](x)
+    assert x.tolist() == [2, 2, 1, 0, 2, 3, 2, 2]
