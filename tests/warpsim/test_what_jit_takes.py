@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 
-from warpsim import Unsupported, cuda
+from warpsim import KernelError, Unsupported, cuda
 
 
 class Callable:
@@ -58,3 +58,26 @@ def test_one_of_several_numbers():
     x = np.zeros(8)
     choose[1, 8](x)
     assert x.tolist() == [2, 2, 1, 0, 2, 3, 2, 2]
+
+
+def test_a_slice_of_fixed_length_is_unpacked():
+    @cuda.jit
+    def unpack(x, rows, out):
+        a, b, c = x[:3]
+        first, second = rows[1:3]
+        out[0] = 100 * a + 10 * b + c
+        out[1] = first[0] + second[1]
+
+    out = np.zeros(2)
+    unpack[1, 1](np.arange(1.0, 9.0), np.arange(8.0).reshape(4, 2), out)
+    assert out.tolist() == [123, 2 + 5]
+
+
+def test_unpacking_beyond_the_end_is_found():
+    @cuda.jit
+    def unpack(x):
+        a, b, c = x[1:4]
+        x[0] = a + b + c
+
+    with pytest.raises(KernelError, match="out-of-bounds"):
+        unpack[1, 1](np.zeros(3))

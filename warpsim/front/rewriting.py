@@ -58,6 +58,27 @@ class _Rewriter(ast.NodeTransformer):
             _all_by_position(self.source, function, node)
         return node
 
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        """``x, y, z = row[:3]`` as ``x, y, z = row[0], row[1], row[2]``."""
+        self.generic_visit(node)
+        (target, *others), value = node.targets, node.value
+        if others or not isinstance(target, ast.Tuple) or not isinstance(value, ast.Subscript):
+            return node
+        part = value.slice
+        if not isinstance(part, ast.Slice) or part.step or not isinstance(value.value, ast.Name):
+            return node
+        first = part.lower or ast.Constant(0)
+        ends = [getattr(end, "value", None) for end in (first, part.upper)]
+        if not all(type(end) is int and end >= 0 for end in ends):
+            return node
+        if ends[1] - ends[0] != len(target.elts):
+            return node
+        elements = [ast.Subscript(value.value, ast.Constant(i), ast.Load()) for i in range(*ends)]
+        node.value = ast.Tuple(elements, ast.Load())
+        for made in (node.value, *elements, *(one.slice for one in elements)):
+            ast.copy_location(made, value)
+        return node
+
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         """``i in (2, 5)`` as ``i == 2 or i == 5``."""
         self.generic_visit(node)

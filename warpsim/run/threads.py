@@ -317,8 +317,8 @@ class Threads(
             f"this loop{at}: no variable and no memory changes any more. Is its "
             "condition ever false? A lock or a flag between threads of a block cannot be waited "
             "for here: its threads run in step, so the one that should change it does not go on "
-            "before the others do; on a GPU that may hang, too. Let one thread of a block wait, use atomics that need no lock, or "
-            "cuda.syncthreads()"
+            "before the others do; on a GPU that may hang, too. Let one thread of a block wait, "
+            "use atomics that need no lock, or cuda.syncthreads()"
         )
 
     def endless(self, loop: Loop) -> None:
