@@ -81,3 +81,15 @@ def test_unpacking_beyond_the_end_is_found():
 
     with pytest.raises(KernelError, match="out-of-bounds"):
         unpack[1, 1](np.zeros(3))
+
+
+def test_a_loop_over_a_list_of_numbers():
+    @cuda.jit
+    def add(x):
+        i = cuda.grid(1)
+        for j in [1, 2, 4]:
+            x[i] += j * i
+
+    x = np.zeros(4)
+    add[1, 4](x)
+    assert x.tolist() == [0, 7, 14, 21]

@@ -58,6 +58,13 @@ class _Rewriter(ast.NodeTransformer):
             _all_by_position(self.source, function, node)
         return node
 
+    def visit_For(self, node: ast.For) -> ast.stmt:
+        """``for j in [1, 2, 4]`` as over the tuple: nobody else sees the list."""
+        self.generic_visit(node)
+        if isinstance(node.iter, ast.List) and node.iter.elts:
+            node.iter = ast.copy_location(ast.Tuple(node.iter.elts, ast.Load()), node.iter)
+        return node
+
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
         """``x, y, z = row[:3]`` as ``x, y, z = row[0], row[1], row[2]``."""
         self.generic_visit(node)
