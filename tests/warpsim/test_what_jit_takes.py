@@ -4,6 +4,7 @@ import functools
 
 import numpy as np
 import pytest
+from numba.core.errors import TypingError
 
 from warpsim import KernelError, Unsupported, cuda
 
@@ -93,3 +94,12 @@ def test_a_loop_over_a_list_of_numbers():
     x = np.zeros(4)
     add[1, 4](x)
     assert x.tolist() == [0, 7, 14, 21]
+
+
+def test_none_in_the_place_of_an_array_is_named():
+    @cuda.jit
+    def fill(x):
+        x[0] = 1
+
+    with pytest.raises(TypingError, match="x is None, not an array"):
+        fill[1, 1](None)
