@@ -37,3 +37,10 @@ __getattr__, __dir__, __all__ = face(
         "course": "cluster images kernels measure models pipeline plots streams",
     },
 )
+
+
+def load_ipython_extension(shell: object) -> None:
+    """``%load_ext course``: the cell magic ``%%trace``; imports stay as they are."""
+    from warpsim.magic import add_trace
+
+    add_trace(shell)

@@ -16,6 +16,8 @@ _HOME = {
     "Unsupported": "front.names",
     "Where": "watch.report",
     "trace": "run.launch",
+    "load_ipython_extension": "magic",
+    "unload_ipython_extension": "magic",
 }
 __all__ = ["ERRORS", "Finding", "KernelError", "Report", "Unsupported", "Where", "trace"]
 

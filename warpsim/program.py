@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
     except ValueError as error:
         raise BadUsage(str(error)) from None
     target: Path | None = options.json
-    with _begun(target) as part, _collecting(options.trace or target is not None) as collected:
+    with _begun(target) as part, collecting(options.trace or target is not None) as collected:
 
         def finish(status: int) -> int:
             status = _told(collected, status)
@@ -175,7 +175,7 @@ def _without_ours(error: BaseException) -> traceback.TracebackException:
 
 # ---------------------------------------------------------------------- findings
 @contextmanager
-def _collecting(wanted: bool) -> Iterator[Collected | None]:
+def collecting(wanted: bool) -> Iterator[Collected | None]:
     """Look at all launches, where that is wanted."""
     if not wanted:
         yield None

@@ -57,7 +57,7 @@ def rows(tmp_path_factory) -> list[dict]:
     folder = tmp_path_factory.mktemp("numba_suite")
     hidden = {"NUMBA_ENABLE_CUDASIM", "COURSE_SIMULATED_GPU"}
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
-    environment["PYTHONPATH"] = os.fspath(HERE.parent)
+    environment["PYTHONPATH"] = os.pathsep.join(map(os.fspath, (HERE.parent, HERE.parents[1])))
 
     def part(number: int) -> list[dict]:
         file = folder / f"{number}.json"

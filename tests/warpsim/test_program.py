@@ -213,15 +213,21 @@ def test_the_gpu_is_the_chosen_one(run):
 @pytest.mark.parametrize(
     "line, lacks",
     [
-        ("import numba.cuda.cudadrv.nvvm", "numba.cuda.cudadrv.nvvm"),
-        ("from numba.cuda import libdevice", "numba.cuda.libdevice"),
+        ("import numba.cuda.cudadrv.nvvm", "numba.cuda.cudadrv.nvvm: {}"),
+        (
+            "from numba.cuda import runtime",
+            "numba.cuda.runtime: there is no CUDA runtime without a GPU",
+        ),
+        ("from numba.cuda.libdevice import fadd_ru", "numba.cuda.libdevice.fadd_ru"),
+        ("import importlib; importlib.import_module('numba.cuda.codegen')", "numba.cuda.codegen"),
         ("from numba.cuda.random import nothing", "numba.cuda.random.nothing"),
-        ("from numba import cuda; cuda.compile_ptx", "numba.cuda.compile_ptx"),
+        ("from numba import cuda; cuda.compile_ptx", "numba.cuda.compile_ptx: {}"),
     ],
 )
 def test_what_the_simulator_lacks_is_refused_by_a_sentence(run, line, lacks):
     status, _, err = run(line)
     assert status == 1
+    lacks = lacks.format("it makes no machine code, which takes CUDA's compiler")
     assert err.endswith(f"Error: the simulator has no {lacks}\n")
     assert err.count("File ") == 1
 

@@ -268,8 +268,16 @@ def test_an_endless_loop_is_stopped_with_its_line_and_the_lanes_still_in_it(monk
             if i > 4:
                 x[i] += 1
 
-    with pytest.raises(RuntimeError, match="line 3.*1,000 times and 5 threads"):
+    @cuda.jit
+    def longer_than_the_limit(x):
+        i = cuda.grid(1)
+        while x[i] < 2:
+            x[i] -= 1
+
+    with pytest.raises(RuntimeError, match="line 3.*5 threads wait for ever"):
         endless[1, 32](np.zeros(32, np.float32))
+    with pytest.raises(RuntimeError, match="line 3.*1,000 times and 32 threads"):
+        longer_than_the_limit[1, 32](np.zeros(32, np.float32))
 
 
 # ---------------------------------------------------------------------- launches

@@ -18,6 +18,7 @@ from warpsim.front.oracle import dtype_of, plain
 from warpsim.front.pieces import piece_code
 from warpsim.front.trees import walk
 from warpsim.run.halves import FUNCTIONS
+from warpsim.run.libdevice import runs
 
 if TYPE_CHECKING:
     from warpsim.code.emit import Emitter
@@ -208,6 +209,13 @@ def _intrinsic(emitter: Emitter, node: ast.Call, path: str) -> str:
     if path.startswith("fp16."):
         run, heading, amount = FUNCTIONS[path[5:]]
         emitter.count(heading, amount)
+        name = path.replace(".", "_")
+        emitter.namespace[name] = run
+        return f"{name}({', '.join(codes)})"
+    if path.startswith("libdevice."):
+        run, heading = runs(path[10:])
+        if heading is not None:
+            emitter.count(heading)
         name = path.replace(".", "_")
         emitter.namespace[name] = run
         return f"{name}({', '.join(codes)})"

@@ -326,7 +326,9 @@ def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
     if path in ("grid", "gridsize"):
         dimensions = source.static(node.args[0]) if len(node.args) == 1 else MISSING
         if dimensions not in (1, 2, 3):
-            raise source.refused(node, f"cuda.{path} takes the literal 1, 2 or 3")
+            raise source.refused(
+                node, f"RequireLiteralValue: cuda.{path} takes the literal 1, 2 or 3"
+            )
         return types.intp if dimensions == 1 else types.UniTuple(types.intp, dimensions)
     if path in ("shared.array", "local.array"):
         return _array(typer, node, path)
@@ -383,6 +385,9 @@ def _array(typer: Expressions, node: ast.Call, path: str) -> types.Type:
     typer.typing.shapes[node] = (0,) if math.prod(sizes) <= 0 else sizes
     dtype = constant_dtype(typer, dtype_node)
     if dtype is None:
+        named = source.static(dtype_node)
+        if isinstance(named, str):
+            raise source.refused(node, f"Invalid NumPy dtype specified: {named!r}")
         raise source.refused(node, f"{ast.unparse(dtype_node)} is not an element type")
     typer.typing.operands[node] = (dtype,)
     return types.Array(dtype, len(sizes), "C")

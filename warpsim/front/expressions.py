@@ -252,7 +252,8 @@ class Expressions(Attributes, Decisions):
     def subscript(self, node: ast.Subscript, base: types.Type) -> types.Type:
         """Type of an element or of a view of an array."""
         if not isinstance(base, types.Array):
-            raise self.source.refused(node, f"{ast.unparse(node.value)} is {base}, not an array")
+            given = "None" if isinstance(base, types.NoneType) else base
+            raise self.source.refused(node, f"{ast.unparse(node.value)} is {given}, not an array")
         indices = self._without_ellipsis(node, base)
         kept = base.ndim - len(indices)
         for index in indices:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from numba import types
 
 from warpsim.front.bfloat import ALONE, bfloat16
-from warpsim.run import halves
+from warpsim.run import halves, libdevice
 
 #: The type of ``cuda.cg.this_grid()``.
 GRID_GROUP = types.Opaque("grid_group")
@@ -140,6 +140,7 @@ FUNCTIONS: dict[str, Callable] = {
     "match_any_sync": _match_any,
     "match_all_sync": _match_all,
     **halves.TYPES,
+    **libdevice.TYPES,
 }
 
 ARITY = {
@@ -151,5 +152,5 @@ ARITY = {
     "brev": (1, 1), "fma": (3, 3), "cbrt": (1, 1), "selp": (3, 3), "shfl_sync": (3, 3),
     "shfl_up_sync": (3, 3), "shfl_down_sync": (3, 3), "shfl_xor_sync": (3, 3), "any_sync": (2, 2),
     "all_sync": (2, 2), "eq_sync": (2, 2), "ballot_sync": (2, 2), "match_any_sync": (2, 2),
-    "match_all_sync": (2, 2), **halves.ARITY,
+    "match_all_sync": (2, 2), **halves.ARITY, **libdevice.ARITY,
 }  # fmt: skip

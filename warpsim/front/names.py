@@ -23,7 +23,7 @@ from typing import Any
 from numba.core.errors import TypingError, UnsupportedError
 
 from warpsim.front.trees import consists_of, walk
-from warpsim.run import halves
+from warpsim.run import halves, libdevice
 
 #: Names that only mean something inside a kernel. A dot stands for an attribute.
 KERNEL_NAMES = frozenset(
@@ -38,7 +38,7 @@ KERNEL_NAMES = frozenset(
     shfl_xor_sync any_sync all_sync eq_sync ballot_sync match_any_sync match_all_sync activemask
     lanemask_lt nanosleep cg cg.this_grid
     """.split()
-).union(halves.NAMES)
+).union(halves.NAMES, libdevice.NAMES)
 
 #: Objects from elsewhere that stand for a name of a kernel, by their identity.
 _REGISTERED: dict[int, tuple[Any, KernelName]] = {}
@@ -263,6 +263,12 @@ def _source_of(function: FunctionType) -> tuple[list[str], ast.FunctionDef]:
     except (OSError, TypeError, SyntaxError, IndexError):
         raise missing from None
     if getattr(tree, "name", None) != function.__code__.co_name:
+        inner = getattr(function, "__wrapped__", None)
+        if inner is not None:
+            raise Unsupported(
+                f"{name} is decorated: what runs is {function.__code__.co_name!r}, a function that "
+                f"its decorator made around it. Decorate {name} with @cuda.jit alone"
+            )
         raise missing  # newer Pythons find lines of another program under the name "<string>"
     if not isinstance(tree, ast.FunctionDef):
         raise Unsupported(f"{name} is not a plain function: write the kernel with def")

@@ -7,6 +7,7 @@ it had been written so.
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import operator
 from types import BuiltinFunctionType
@@ -56,6 +57,50 @@ class _Rewriter(ast.NodeTransformer):
         if hasattr(function, "py_func"):
             _all_by_position(self.source, function, node)
         return node
+
+    def visit_For(self, node: ast.For) -> ast.stmt:
+        """``for j in [1, 2, 4]`` as over the tuple: nobody else sees the list."""
+        self.generic_visit(node)
+        if isinstance(node.iter, ast.List) and node.iter.elts:
+            node.iter = ast.copy_location(ast.Tuple(node.iter.elts, ast.Load()), node.iter)
+        return node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        """``x, y, z = row[:3]`` as ``x, y, z = row[0], row[1], row[2]``."""
+        self.generic_visit(node)
+        (target, *others), value = node.targets, node.value
+        if others or not isinstance(target, ast.Tuple) or not isinstance(value, ast.Subscript):
+            return node
+        part = value.slice
+        if not isinstance(part, ast.Slice) or part.step or not isinstance(value.value, ast.Name):
+            return node
+        first = part.lower or ast.Constant(0)
+        ends = [getattr(end, "value", None) for end in (first, part.upper)]
+        if not all(type(end) is int and end >= 0 for end in ends):
+            return node
+        if ends[1] - ends[0] != len(target.elts):
+            return node
+        elements = [ast.Subscript(value.value, ast.Constant(i), ast.Load()) for i in range(*ends)]
+        node.value = ast.Tuple(elements, ast.Load())
+        for made in (node.value, *elements, *(one.slice for one in elements)):
+            ast.copy_location(made, value)
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        """``i in (2, 5)`` as ``i == 2 or i == 5``."""
+        self.generic_visit(node)
+        among, inside = node.comparators[0], type(node.ops[0])
+        simple = isinstance(node.left, ast.Name | ast.Constant) and len(node.ops) == 1
+        if inside not in (ast.In, ast.NotIn) or not simple or not isinstance(among, ast.Tuple):
+            return node
+        if not among.elts or any(isinstance(part, ast.Starred) for part in among.elts):
+            return node
+        operation, joined = (ast.Eq, ast.Or) if inside is ast.In else (ast.NotEq, ast.And)
+        parts = [
+            ast.copy_location(ast.Compare(copy.deepcopy(node.left), [operation()], [part]), node)
+            for part in among.elts
+        ]
+        return ast.copy_location(ast.BoolOp(joined(), parts) if parts[1:] else parts[0], node)
 
     def _axes(self, node: ast.expr) -> ast.expr:
         """``cuda.threadIdx`` and its like as a whole: the tuple of its axes."""

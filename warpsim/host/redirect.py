@@ -7,6 +7,7 @@ the real module; a program, its helpers and its libraries get the simulator's na
 from __future__ import annotations
 
 import builtins
+import importlib
 import math
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from numba.core import types
 
 from warpsim import cuda as host
 from warpsim.host.device import DeviceNDArray, Event
+from warpsim.run import libdevice
 
 #: Packages that get the real module; the course decides by itself which of the two it takes.
 _UNTOUCHED = frozenset({"numba", "numba_cuda", "warpsim", "course"})
@@ -40,8 +42,17 @@ class _Cuda(ModuleType):
         raise AttributeError(_lacks(f"{self.__name__}.{name}"))
 
 
+#: Why something is lacking, by how its name begins.
+_WHY = {
+    **dict.fromkeys(("compile", "nvvm"), ": it makes no machine code, which takes CUDA's compiler"),
+    "runtime": ": there is no CUDA runtime without a GPU",
+}
+
+
 def _lacks(name: str) -> str:
-    return f"the simulator has no {name}"
+    last = name.rpartition(".")[2]
+    reason = next((why for words, why in _WHY.items() if last.startswith(words)), "")
+    return f"the simulator has no {name}{reason}"
 
 
 class _TimelessEvent(Event):
@@ -81,6 +92,8 @@ def _stand_ins() -> dict[str, ModuleType]:
     states = {name: value for name, value in vars(host.random).items() if "xoroshiro" in name}
     module("numba.cuda.random", states)
     made["numba.cuda.types"] = types
+    device = {name: getattr(host.libdevice, name) for name in libdevice.CALLS}
+    module("numba.cuda.libdevice", device)
     error = type("CudaSupportError", (ImportError,), {})
     failed = type("CudaAPIError", (RuntimeError,), {})
     made["numba.cuda"].CudaSupportError = error
@@ -109,6 +122,7 @@ def redirected() -> Iterator[None]:
         Where a program imports something of ``numba.cuda`` that the simulator lacks.
     """
     real, modules = builtins.__import__, _stand_ins()
+    real_import_module = importlib.import_module
 
     def find(
         name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
@@ -128,8 +142,18 @@ def redirected() -> Iterator[None]:
                 raise ImportError(_lacks(f"{name}.{part}"), name=name)
         return modules[name] if parts else modules["numba"]
 
-    builtins.__import__ = find
+    def import_module(name: str, package: str | None = None) -> ModuleType:
+        asking = sys._getframe(1).f_globals.get("__name__") or ""
+        if asking.partition(".")[0] in _UNTOUCHED:
+            return real_import_module(name, package)
+        if name == "numba" or name in modules:
+            return modules[name]
+        if name.startswith("numba.cuda."):
+            raise ImportError(_lacks(name), name=name)
+        return real_import_module(name, package)
+
+    builtins.__import__, importlib.import_module = find, import_module
     try:
         yield
     finally:
-        builtins.__import__ = real
+        builtins.__import__, importlib.import_module = real, real_import_module

@@ -10,6 +10,7 @@ from typing import Any
 from numba import types
 from numba.core.errors import UnsupportedError
 from numba.core.sigutils import normalize_signature
+from numba.core.typing import Signature
 
 from warpsim.front.names import typing_error
 from warpsim.front.oracle import plain
@@ -208,6 +209,8 @@ def jit(
         )
     signatures = []
     if func_or_sig is not None:
+        if callable(func_or_sig) and not isinstance(func_or_sig, types.Type | Signature):
+            raise _no_function(func_or_sig)
         for one in func_or_sig if isinstance(func_or_sig, list) else [func_or_sig]:
             arguments, result = normalize_signature(one)
             signatures.append((tuple(plain(kind) for kind in arguments), result))
@@ -216,7 +219,16 @@ def jit(
 
     def decorate(function: FunctionType) -> Kernel:
         if not isinstance(function, FunctionType):
-            raise TypeError(f"@cuda.jit decorates functions, not {type(function).__name__}")
+            raise _no_function(function)
         return Kernel(function, device, bool(debug), signatures, kept)
 
     return decorate
+
+
+def _no_function(value: Any) -> TypeError:
+    """The error of ``cuda.jit`` of something callable that is no plain function."""
+    what = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+    return TypeError(
+        f"cuda.jit takes a function written with def, not {what}: write one that does the same, "
+        "outside any class, and give what it is bound to as arguments"
+    )

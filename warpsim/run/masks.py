@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 
 import numpy as np
@@ -12,6 +13,8 @@ ndarray = np.ndarray
 
 #: Bound on the passes of one loop; a loop that runs longer is reported as endless.
 STEP_LIMIT = 4_000_000
+#: Passes after which a loop is looked at for the first time: does anything still change in it?
+PATIENCE = 100
 
 
 class Mask:
@@ -90,10 +93,13 @@ class Frame:
 class Loop:
     """One execution of a loop: the lanes that came in and those that said ``continue``."""
 
-    __slots__ = ("broken", "entry", "frame", "line", "returned", "skipped", "steps")
+    __slots__ = (
+        "broken", "entry", "frame", "line", "patience", "returned", "seen", "skipped", "steps",
+    )  # fmt: skip
 
-    def __init__(self, entry: Mask, frame: Frame | None, line: int):
-        self.entry, self.frame, self.line = entry, frame, line
+    def __init__(self, entry: Mask, frame: Frame | None, line: int, patience: int):
+        self.entry, self.frame, self.line, self.patience = entry, frame, line, patience
+        self.seen: tuple = ()  # what variables and memory were, while it is looked at
         self.returned = None if frame is None else frame.returned
         self.skipped: ndarray | None = None
         self.broken: ndarray | None = None  # kept only for a loop that has an else
@@ -256,7 +262,7 @@ class Control:
         return None if frame.value is UNSET else frame.value
 
     def loop(self, frame: Frame | None, line: int) -> Loop:
-        return Loop(self.mask, frame, line)
+        return Loop(self.mask, frame, line, min(PATIENCE, self.step_limit))
 
     def stop(self, loop: Loop | None = None) -> None:
         """``break``, from a loop that has an else."""
@@ -282,8 +288,8 @@ class Control:
             loop.skipped = None
             self.mask = self.inside(active, loop.entry)
         loop.steps += 1
-        if loop.steps > self.step_limit:
-            self.endless(loop)
+        if loop.steps > loop.patience:
+            self.long_loop(loop, sys._getframe(1))
         return self.mask.count > 0
 
     def test(self, condition, site: int | None = None) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from warpsim.front.elementwise import Elementwise
 from warpsim.front.names import Unsupported
 from warpsim.front.operators import FAR_BELOW
-from warpsim.run import masks
+from warpsim.run import masks, standstill
 from warpsim.run.atomics import Atomics
 from warpsim.run.masks import Control, EndlessLoop, Loop, Mask
 from warpsim.run.memory import Array, Memory, contiguous_strides
@@ -292,6 +292,35 @@ class Threads(
         return f"{array.name}[{', '.join(str(i) for i in index)}]"
 
     # ------------------------------------------------------------------ errors
+    def long_loop(self, loop: Loop, frame: Any) -> None:
+        """Stop a loop that is past its limit, or in which nothing changes from pass to pass."""
+        if loop.steps > self.step_limit:
+            self.endless(loop)
+        now = standstill.variables(self, frame)
+        same = now is not None and loop.seen[:1] == (now,)
+        if same and len(loop.seen) == 1:
+            loop.seen = (now, standstill.memory(self, frame))
+        elif same and loop.seen[1] == standstill.memory(self, frame):
+            self.stuck(loop)
+        elif not loop.seen and now is not None:
+            loop.seen = (now,)
+        else:  # it goes on: look again when it is twice as old
+            loop.seen, loop.patience = (), min(2 * loop.steps, self.step_limit)
+
+    def stuck(self, loop: Loop) -> None:
+        sites = self.sites[self.base :]
+        after = [s for s in sites if s.line >= loop.line and not s.code.endswith(":")]
+        first = min(after, key=lambda site: site.line, default=None)
+        at = f", at {first.code}" if first is not None else ""
+        raise EndlessLoop(
+            f"{self.launch.name}, line {loop.line}: {self.mask.count:,} threads wait for ever in "
+            f"this loop{at}: no variable and no memory changes any more. Is its "
+            "condition ever false? A lock or a flag between threads of a block cannot be waited "
+            "for here: its threads run in step, so the one that should change it does not go on "
+            "before the others do; on a GPU that may hang, too. Let one thread of a block wait, "
+            "use atomics that need no lock, or cuda.syncthreads()"
+        )
+
     def endless(self, loop: Loop) -> None:
         raise EndlessLoop(
             f"{self.launch.name}, line {loop.line}: this loop has run {self.step_limit:,} times "

@@ -1,0 +1,40 @@
+"""``%%trace``: the findings of all launches of a notebook's cell."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+_redirections = ExitStack()
+
+
+def add_trace(shell: Any) -> None:
+    """Give a shell of IPython the cell magic ``%%trace``."""
+    from warpsim.program import collecting
+
+    def trace(line: str, cell: str) -> None:
+        """Run a cell; then print what its launches do wrong, or too slowly, each once."""
+        if line.strip():
+            raise ValueError(f"%%trace takes no arguments, {line.strip()!r} given")
+        with collecting(True) as collected:
+            shell.run_cell(cell)
+        if collected.launches:
+            print(f"warpsim: {collected}")
+        else:
+            print("warpsim: no launch of the simulator in this cell")
+
+    shell.register_magic_function(trace, "cell", "trace")
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext warpsim``: from here on cells that import ``numba.cuda`` get the simulator."""
+    from warpsim.host.redirect import redirected
+
+    add_trace(shell)
+    _redirections.enter_context(redirected())
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """``%unload_ext warpsim``: imports are Numba's again."""
+    _redirections.close()
+    shell.magics_manager.magics["cell"].pop("trace", None)

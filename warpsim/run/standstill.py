@@ -1,0 +1,82 @@
+"""Loops in which nothing changes any more: threads that wait for what cannot come.
+
+Threads run in step. A pass that leaves every variable, every active lane and all memory as they
+were is followed by another such pass, for ever: a lock or a flag whose owner waits for its waiters.
+"""
+
+from __future__ import annotations
+
+import zlib
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from warpsim.run.masks import Frame, Loop, Mask
+from warpsim.run.memory import Array
+
+PROGRAM = "<lane program"
+
+
+def variables(control: Any, frame: FrameType | None) -> int | None:
+    """A number that changes when a variable or the active lanes do; None outside lane programs."""
+    if frame is None or not frame.f_code.co_filename.startswith(PROGRAM):
+        return None
+    number = _of(control.mask, 0)
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(PROGRAM):
+            for value in frame.f_locals.values():
+                number = _of(value, number)
+        frame = frame.f_back
+    return number
+
+
+def memory(control: Any, frame: FrameType | None) -> int:
+    """A number that changes when memory does which the threads can reach."""
+    arrays = dict.fromkeys(_arrays(list(control.launch.captured.values())))
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(PROGRAM):
+            arrays.update(dict.fromkeys(_arrays(list(frame.f_locals.values()))))
+        frame = frame.f_back
+    number = 0
+    for array in {id(one.root.flat): one.root for one in arrays}.values():
+        number = _bytes(array.flat, number)
+        for row in array.rows if array.rows is not None else ():
+            number = _bytes(np.asarray(row), number)
+    return number
+
+
+def _arrays(values: Any) -> list[Array]:
+    found = []
+    for value in values:
+        if isinstance(value, Array):
+            found.append(value)
+        elif isinstance(value, tuple | list):
+            found += _arrays(value)
+    return found
+
+
+def _bytes(values: np.ndarray, number: int) -> int:
+    if not values.flags.c_contiguous:
+        values = np.ascontiguousarray(values)
+    return zlib.crc32(values.reshape(-1).view(np.uint8), number) if values.size else number
+
+
+def _of(value: Any, number: int) -> int:
+    if isinstance(value, Mask):
+        return _bytes(value.active, number)
+    if isinstance(value, np.ndarray):
+        return _bytes(value, number)
+    if isinstance(value, tuple):
+        for part in value:
+            number = _of(part, number)
+        return number
+    if isinstance(value, Array):
+        for part in (value.offset, value.shape, id(value.root)):
+            number = _of(part, number)
+        return number
+    if isinstance(value, Loop | Frame):
+        for part in (getattr(value, "broken", None), value.returned):
+            number = _of(part, number)
+        return number
+    return zlib.crc32(repr(value).encode(), number)
