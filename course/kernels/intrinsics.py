@@ -63,8 +63,9 @@ def _piece(function: Callable) -> Any:
 
     @functools.wraps(function)
     def typed(typing, *kinds, **named):
-        wrong = pieces.refusal(name, tuple(map(types.unliteral, kinds)), tuple(named))
-        if wrong is not None:
+        known = name in pieces.ARITY
+        wrong = known and pieces.refusal(name, tuple(map(types.unliteral, kinds)), tuple(named))
+        if wrong:
             raise TypingError(wrong)
         return function(typing, *kinds)
 

@@ -1,0 +1,60 @@
+"""What the steps share: which tile a block takes, what is done to a result before it is stored."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from numba import float32, int32, types
+
+from course.backend import cuda
+from course.door.bfloat import bfloat16
+from course.kernels.activation import gelu, gelu_tanh
+from course.kernels.fragments import pack_bf16, pack_f16, quotient
+from course.kernels.intrinsics import load2
+
+DEPTH = 64  # of a tile: 128 bytes of a row
+ELEMENTS = {"float16": types.float16, "bfloat16": bfloat16}
+PACK = {"float16": pack_f16, "bfloat16": pack_bf16}
+ACTIVATIONS = {"": None, "gelu": gelu, "gelu tanh": gelu_tanh}
+
+
+@cuda.jit(device=True)
+def tile_of(number, down, across, band):
+    """Row and column of a tile: bands of `band` rows of tiles, down first, so that L2 serves again."""
+    per_band = int32(band * across)
+    b = quotient(number, per_band)
+    high = int32(min(band, int32(down - b * band)))
+    rest = int32(number - b * per_band)
+    column = quotient(rest, high)
+    return int32(b * band + rest - column * high), column
+
+
+@functools.cache
+def epilogue(activation: str, biased: bool, added: bool) -> Callable:
+    """What becomes of two neighbouring sums: ``(x, y, bias, other, row, column) -> (x, y)``.
+
+    A bias is added first, then the activation is taken, then the residual `other` is added.
+    """
+    act: Any = ACTIVATIONS[activation]
+    active = act is not None
+    act = act if active else gelu
+
+    @cuda.jit(device=True)
+    def finished(x, y, bias, other, row, column, inside):
+        if biased:
+            if column < bias.shape[0]:
+                b = load2(bias, int32(column))
+                x += float32(b[0])
+                y += float32(b[1])
+        if active:
+            x, y = act(x), act(y)
+        if added:
+            if inside:
+                r = load2(other, (int32(row), int32(column)))
+                x += float32(r[0])
+                y += float32(r[1])
+        return x, y
+
+    return finished
