@@ -12,7 +12,7 @@ from course.backend import cuda
 from course.door.bfloat import bfloat16
 from course.kernels.activation import gelu, gelu_tanh
 from course.kernels.fragments import pack_bf16, pack_f16, quotient
-from course.kernels.intrinsics import load2
+from course.kernels.intrinsics import load, load2
 
 DEPTH = 64  # of a tile: 128 bytes of a row
 ELEMENTS = {"float16": types.float16, "bfloat16": bfloat16}
@@ -33,7 +33,7 @@ def tile_of(number, down, across, band):
 
 @functools.cache
 def epilogue(activation: str, biased: bool, added: bool) -> Callable:
-    """What becomes of two neighbouring sums: ``(x, y, bias, other, row, column) -> (x, y)``.
+    """What becomes of a sum: ``(x, bias, other, row, column) -> x``, for an element of the result.
 
     A bias is added first, then the activation is taken, then the residual `other` is added.
     """
@@ -42,19 +42,40 @@ def epilogue(activation: str, biased: bool, added: bool) -> Callable:
     act = act if active else gelu
 
     @cuda.jit(device=True)
-    def finished(x, y, bias, other, row, column, inside):
+    def finished(x, bias, other, row, column):
         if biased:
-            if column < bias.shape[0]:
-                b = load2(bias, int32(column))
-                x += float32(b[0])
-                y += float32(b[1])
+            x += float32(load(bias, int32(column)))
+        if active:
+            x = act(x)
+        if added:
+            x += float32(load(other, (int32(row), int32(column))))
+        return x
+
+    return finished
+
+
+@functools.cache
+def epilogue2(activation: str, biased: bool, added: bool) -> Callable:
+    """The same of two neighbours, ``(x, y, bias, other, row, column, inside) -> (x, y)``.
+
+    Elsewhere than `inside` nothing is read. The result's columns, and the first one, are even.
+    """
+    act: Any = ACTIVATIONS[activation]
+    active = act is not None
+    act = act if active else gelu
+
+    @cuda.jit(device=True)
+    def finished(x, y, bias, other, row, column, inside):
+        if biased and inside:
+            b = load2(bias, int32(column))
+            x += float32(b[0])
+            y += float32(b[1])
         if active:
             x, y = act(x), act(y)
-        if added:
-            if inside:
-                r = load2(other, (int32(row), int32(column)))
-                x += float32(r[0])
-                y += float32(r[1])
+        if added and inside:
+            r = load2(other, (int32(row), int32(column)))
+            x += float32(r[0])
+            y += float32(r[1])
         return x, y
 
     return finished

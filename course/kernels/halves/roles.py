@@ -19,7 +19,7 @@ from numba import float32, int32, uint64
 
 from course.backend import cuda
 from course.kernels.fragments import stmatrix4
-from course.kernels.halves.common import DEPTH, ELEMENTS, PACK, epilogue, tile_of
+from course.kernels.halves.common import DEPTH, ELEMENTS, PACK, epilogue2, tile_of
 from course.kernels.hopper import (
     commit_stores,
     fence_async,
@@ -85,7 +85,7 @@ def product(
     Memory: a tile is read once for all of its results; TMA makes zeros of what lies outside.
     """
     turn_a, turn_b = layout == "tn", layout != "nt"  # neighbours lie along the results
-    multiply, pack, finished = WGMMA[layout], PACK[element], epilogue(activation, biased, added)
+    multiply, pack, finished = WGMMA[layout], PACK[element], epilogue2(activation, biased, added)
     ELEMENT = ELEMENTS[element]
     CONSUMERS, WIDE, STAGES, STAGED = shape
     ROWS, STAGE, BYTES = shape.rows, shape.stage, 2 * shape.stage
