@@ -233,7 +233,9 @@ class Vectors:
                 self.counters.touch(array, elements + e)
 
     # ------------------------------------------------------------------ asynchronous copies
-    def copy_async(self, to: Array, index, source: Array, place, count: int, site, other) -> None:
+    def copy_async(
+        self, to: Array, index, source: Array, place, count: int, site, other, values=None
+    ) -> None:
         """Begin to copy ``count`` elements; they arrive when ``wait_copies`` waits for them.
 
         Copies that nobody waits for are completed by the hardware when the kernel ends, when
@@ -245,7 +247,8 @@ class Vectors:
                 f"line {self.site(site).line}: an asynchronous copy goes from global to shared "
                 f"memory, not from {source.space} ({source.name}) to {to.space} ({to.name})"
             )
-        values = self.load_vector(source, place, count, other)
+        if values is None:
+            values = self.load_vector(source, place, count, other)
         uniform, varying, bad = self._reach(to, index, count, site, "store")
         mask = self.active_part(bad)
         if not mask:
