@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import role_kernels
 
 from course.kernels.tensor_maps import TensorMap
-import role_kernels
 from warpsim import cuda, trace
 
 TEXT = Path(role_kernels.__file__).read_text()
@@ -99,7 +99,8 @@ FAULTS = {
         [("mbarrier_init(empty, s, 4)", "mbarrier_init(empty, s, 128)")],
         "deadlock", "mbarrier_wait(empty"),
     "all_lanes_arrive": (
-        [("if lane == 0 and last >= 0:", "if last >= 0:")], "barrier-divergence", "mbarrier_arrive"),
+        [("if lane == 0 and last >= 0:", "if last >= 0:")],
+        "barrier-divergence", "mbarrier_arrive"),
     "last_stage_never_freed": (
         [("mbarrier_arrive(empty, last)", "pass", 1)], "deadlock", "mbarrier_wait(empty"),
     "freed_before_it_was_read": (

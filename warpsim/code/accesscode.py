@@ -79,7 +79,7 @@ class Accesses:
                 and self.traced
                 and getattr(base, "dtype", None) == types.float32
             ):
-                return f"T.element({code}, {index}, {self.site(node)})"  # of sums that are not there yet
+                return f"T.element({code}, {index}, {self.site(node)})"  # may be under way
             if isinstance(index, int):
                 return f"{code}[{index}]"
             if isinstance(node.slice, ast.Slice):

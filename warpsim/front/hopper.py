@@ -1,7 +1,7 @@
 """Fragments of matrices, and the instructions of Hopper: types and code of their calls.
 
-These are the functions of :mod:`course.kernels.fragments` and :mod:`course.kernels.hopper`. What each
-takes is a line of a table, from which follow what is refused, the type and the code;
+These are the functions of :mod:`course.kernels.fragments` and :mod:`course.kernels.hopper`. What
+each takes is a line of a table, from which follow what is refused, the type and the code;
 :mod:`warpsim.run.fragments` and :mod:`warpsim.run.hopper` run them.
 """
 
@@ -122,7 +122,7 @@ def refusal(name: str, kinds: tuple[types.Type, ...], named: tuple[str, ...]) ->
         wrong = _unfit(take, kind, kinds[place - 1])
         if wrong:
             return f"argument {place + 1} of {name} is {wrong}, not {kind}"
-    if name.startswith("wgmma_n") or name.startswith("wgmma_t"):
+    if name.startswith(("wgmma_n", "wgmma_t")):
         a, b, columns = kinds[1].dtype, kinds[3].dtype, 2 * len(kinds[0])
         if a != b:
             return f"{name} multiplies arrays of one type, not {a} with {b}"

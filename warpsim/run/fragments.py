@@ -31,7 +31,7 @@ class Fragments:
     """What lane programs do with matrices of 16-bit elements."""
 
     def ldmatrix(self, array: Array, index: tuple, count: int, transposed: bool, site: int):
-        """One, two or four 8 x 8 matrices; lane 8 i + r gives the first element of row r of matrix i."""
+        """1, 2 or 4 matrices of 8 x 8; lane 8 i + r gives the start of row r of matrix i."""
         self.needs((7, 5), "ldmatrix", site)
         self._shared_rows(array, "ldmatrix", site)
         here, self.mask = self.mask, self._rows(count)
@@ -118,7 +118,7 @@ class Fragments:
         )  # fmt: skip
 
     def copy8_async(self, to: Array, index, source: Array, place, count, site: int) -> None:
-        """Begin to copy 8 elements of 16 bits, of which the first ``count`` are read, the rest 0."""
+        """Begin to copy 8 elements of 16 bits: the first ``count`` are read, the others are 0."""
         self.needs((8, 0), "an asynchronous copy (cp.async)", site)
         whole = np.broadcast_to(np.asarray(count), (self.lanes,))
         values = tuple(np.zeros(self.lanes, source.dtype) for _ in range(8))

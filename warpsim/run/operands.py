@@ -89,7 +89,7 @@ def taken(memory: ndarray, chunks: ndarray, transposed: bool) -> ndarray:
 
 # ---------------------------------------------------------------------- registers of a product
 def matrix_of(registers: ndarray) -> ndarray:
-    """A warp's 16 rows of sums from its registers, (N / 2, 32): lane l has rows l // 4 and 8 more."""
+    """A warp's 16 rows of sums from its registers, (N / 2, 32)."""
     split = registers.reshape(-1, 2, 2, 8, 4)  # eight columns, half, neighbour, row, pair
     return split.transpose(1, 3, 0, 4, 2).reshape(16, -1)
 

@@ -1,8 +1,8 @@
 """Warps that take turns: kernels whose warps wait for each other have no common step.
 
-Each warp of a block, or of the blocks of a cluster, runs the lane program on its own, in a thread that
-alone goes on until the warp waits; then the next warp whose wait is over has its turn, always in
-the same order. When all that are left wait, that is a deadlock, and is reported with their lines:
+Each warp of a block, or of the blocks of a cluster, runs the lane program on its own, in a thread
+that alone goes on until the warp waits; then the next warp whose wait is over has its turn, always
+in the same order. When all that are left wait, that is a deadlock, and is reported with lines:
 nothing here waits for a time.
 """
 

@@ -4,7 +4,8 @@ Each warp is an *agent*, and so is what it sets going and does not wait for: its
 stores and its wgmma products read and write shared memory on their own. A clock says, for each
 agent, up to which of its steps one has waited. Two accesses to a byte race if at least one writes
 and the later agent's clock does not cover the earlier one, in whatever order the warps ran here.
-A second clock covers what the asynchronous agents may see: ``fence_async`` brings it up to the first.
+A second clock covers what the asynchronous agents may see: ``fence_async`` brings it up to the
+first.
 Source: NVIDIA, PTX ISA, "Memory Consistency Model" ("Causality Order", "Proxies"); Flanagan and
 Freund, "FastTrack: efficient and precise dynamic race detection" (2009).
 """
@@ -66,7 +67,7 @@ class Clocks:
             np.maximum(part, other, out=part)
 
     def fence(self, warp: int) -> None:
-        """``fence.proxy.async``: plain accesses so far come before asynchronous ones that follow."""
+        """``fence.proxy.async``: plain accesses so far come before later asynchronous ones."""
         self.visible[warp] = self.seen[warp]
 
     def done(self, warp: int, agent: int, step: int) -> None:
@@ -98,7 +99,7 @@ class History:
         self.read_at: dict[tuple[int, int], int] = {}  # agent, step -> place
 
     def access(self, warp: int, agent: int, step: int, site: int, places, writes: bool):
-        """One access by a warp or by what it sets going: the first earlier one that is not before it.
+        """One access by a warp or by what it sets going; an earlier one that is not before it.
 
         Parameters
         ----------
