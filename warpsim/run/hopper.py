@@ -17,7 +17,7 @@ import numpy as np
 from warpsim.run.fragments import widened
 from warpsim.run.mbarriers import HOPPER
 from warpsim.run.memory import Array
-from warpsim.run.operands import Operand, matrix_of, registers_of, taken
+from warpsim.run.operands import chunks_of, matrix_of, registers_of, taken
 from warpsim.run.tma import Store, Tiles
 
 ndarray = np.ndarray
@@ -69,8 +69,7 @@ class Hopper(Tiles):
             (a, starts[0], 16 * (self.warp % 4), 16, a_turned),
             (b, starts[1], 0, columns, b_turned),
         ):  # fmt: skip
-            operand = Operand(start, 8192 if turned else 16, 1024, 128, turned)
-            chunks = operand.chunks(first, rows, 64)
+            chunks = chunks_of(start, first, rows, turned)
             operands.append((chunks, turned))
             places = (chunks.reshape(-1, 1) * 16 + np.arange(16)).ravel()
             self.ordered(self.its, self.multiplying, step, places, site, False, array.name)
@@ -161,8 +160,9 @@ class Hopper(Tiles):
         if its.history is not None:
             uniform, varying, _ = self.locate(array, index, site, "load")
             first = uniform if varying is None else (varying + uniform)[self.mask.indices]
-            places = np.unique(np.asarray(first).reshape(-1, 1) * 4 + np.arange(16))
+            places = np.unique(np.asarray(first).reshape(-1, 1) * 4 + np.arange(16)) + here.address
             step = int(self.its.clocks.now[self.number])
-            self.ordered(its, self.number, step, places + here.address, site, False, array.name)
-        view = other.derived(array.shape, array.strides, array.offset)
-        return self.load_vector(view, index, 4, site)
+            self.ordered(its, self.number, step, places, site, False, array.name)
+        return self.load_vector(
+            other.derived(array.shape, array.strides, array.offset), index, 4, site
+        )

@@ -134,7 +134,7 @@ class Arguments:
             value = value.value
         if hasattr(value, "swizzle"):  # a tensor map
             array = self.take(value.array, name)[1]
-            return value._numba_type_, Box(array, value.box, 128 if value.swizzle else 0)
+            return value._numba_type_, Box(array, value.box, value.swizzle)
         if hasattr(value, "_memory"):
             kind, array = self._array(value._memory, name)
             return (kind.dtype if value.is_record else kind), array

@@ -280,7 +280,25 @@ class Turns:
             if left and not went:
                 self._deadlock(left)
                 return False
+        self._ended_too_soon()
         return True
+
+    def _ended_too_soon(self) -> None:
+        """Report reads of another block's shared memory that may come after that block's end."""
+        for its in self.blocks if self.launch.counters is not None else ():
+            own = [warp.number for warp in its.warps]
+            end = its.clocks.seen[own].max(axis=0)
+            for agent, steps in its.history.readers.items():
+                last = int(steps.max())
+                if agent < len(self.warps) and agent not in own and last > end[agent]:
+                    reader = self.warps[agent]
+                    reader.base = 0
+                    reader.found(
+                        "race",
+                        "reads another block's shared memory, and that block may have ended: "
+                        "cluster_barrier() comes after the last such read",
+                        its.history.read_at[agent, last], None,
+                    )  # fmt: skip
 
     @staticmethod
     def _deadlock(left: list[Warp]) -> None:
