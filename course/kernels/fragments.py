@@ -144,13 +144,13 @@ def _unpacked(text: str) -> Callable:
 
 @_piece
 def pack_f16(typing, x, y):
-    """``pack_f16(x, y)``: two float32 as float16, x in the lower half; to the nearest. Needs 8.0."""
+    """``pack_f16(x, y)``: two float32 as float16, rounded; x in the lower half. Needs 8.0."""
     return u4(f4, f4), _packed("cvt.rn.f16x2.f32 $0, $2, $1;")
 
 
 @_piece
 def pack_bf16(typing, x, y):
-    """``pack_bf16(x, y)``: two float32 as bfloat16, x in the lower half; to the nearest. Needs 8.0."""
+    """``pack_bf16(x, y)``: two float32 as bfloat16, rounded; x in the lower half. Needs 8.0."""
     return u4(f4, f4), _packed("cvt.rn.bf16x2.f32 $0, $2, $1;")
 
 

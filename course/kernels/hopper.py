@@ -22,7 +22,7 @@
 
 All need compute capability 9.0, and numba-cuda 0.30, which compiles for "sm_90a". A piece is 64
 columns of 16 bits, 128 bytes a row, and begins at a multiple of 1,024 bytes; the chunks of 16 bytes
-of its row r lie at chunk ^ (r % 8), so that neither a row nor a column of chunks meets a bank twice.
+of its row r lie at chunk ^ (r % 8), so a column of chunks meets each bank once, too.
 TMA writes pieces like that (`course.kernels.tensor_maps`), and wgmma reads them.
 
 Sums of a warpgroup, threads 128 w to 128 w + 127: ``sums[4 j + e]`` of lane l of its warp v is row
@@ -43,8 +43,8 @@ from numba.core import cgutils
 from numba.core.errors import TypingError
 
 from course.door.bfloat import bfloat16
-from course.kernels.fragments import _SHARED, done, shared_place
-from course.kernels.intrinsics import _FLOAT, _LONG, _WORD, _address, _assembly, _piece, f4, u4
+from course.kernels.fragments import done, shared_place
+from course.kernels.intrinsics import _FLOAT, _LONG, _WORD, _assembly, _piece, f4, u4
 
 __all__ = [
     "cluster", "cluster_barrier", "cluster_rank", "commit_stores", "fence_async",
@@ -115,9 +115,7 @@ def _multiply(layout: str) -> Any:
     turned = layout == "tn", layout != "nt"  # whether neighbours lie along the sums, not the depth
     # 16 deep: 32 bytes along a swizzled row, or 16 rows of 128 bytes; in units of 16 bytes
     steps = [16 * 128 // 16 if side else 16 * 2 // 16 for side in turned]
-    fixed = [
-        1 << 62 | (1024 // 16) << 32 | (PIECE // 16 if side else 1) << 16 for side in turned
-    ]
+    fixed = [1 << 62 | (1024 // 16) << 32 | (PIECE // 16 if side else 1) << 16 for side in turned]
 
     def generate(context, builder, signature, args):
         kind, array = signature.args[0], signature.args[1]
@@ -156,11 +154,13 @@ def _multiply(layout: str) -> Any:
         return sums(sums, a, a_index, b, b_index, keep), generate
 
     typed.__name__ = typed.__qualname__ = f"wgmma_{layout}"
-    typed.__doc__ = f"``sums = wgmma_{layout}(sums, a, a_index, b, b_index, keep)``: begin sums + a b."
+    typed.__doc__ = (
+        f"``sums = wgmma_{layout}(sums, a, a_index, b, b_index, keep)``: begin sums + a b."
+    )
     return _piece(typed)
 
 
-#: Begin a product, 64 deep, as a group of its own; without `keep` the sums begin at 0. ``a[a_index]``
+#: Begin a product, 64 deep, a group of its own; without `keep` the sums begin at 0. ``a[a_index]``
 #: and ``b[b_index]`` are where the tiles begin, in a shared array of float16 or bfloat16: "n" of a
 #: and "t" of b: one piece of 64 rows, or as many as sums have columns, 64 deep; otherwise pieces of
 #: 64 rows along the depth, one for 64 of the sums' rows or columns, one after another.
@@ -263,7 +263,7 @@ def mbarrier_expect(typing, barriers, index, size):
 
 @_piece
 def mbarrier_arrive_at(typing, barriers, index, rank):
-    """``mbarrier_arrive_at(barriers, i, rank)``: arrive at the barrier of a block of the cluster."""
+    """``mbarrier_arrive_at(barriers, i, rank)``: arrive at a barrier of the cluster's block."""
     text = (
         "{ .reg .b32 there; mapa.shared::cluster.u32 there, $0, $1; "
         "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }"
@@ -402,8 +402,15 @@ def cluster_rank(typing):
 
 @_piece
 def cluster_barrier(typing):
-    """``cluster_barrier()``: all threads of a cluster's blocks meet, and see what was stored."""
-    return types.none(), _void("barrier.cluster.arrive.release; barrier.cluster.wait.acquire;")
+    """``cluster_barrier()``: all threads of a cluster's blocks meet, and see what was stored.
+
+    Warps are counted, so a warp's lanes come together first: a lane that comes alone would count as
+    a warp.
+    """
+    return types.none(), _void(
+        "bar.warp.sync 0xffffffff; barrier.cluster.arrive.release.aligned; "
+        "barrier.cluster.wait.acquire.aligned;"
+    )
 
 
 @_piece

@@ -3,8 +3,8 @@
 A map is 128 bytes: where the matrix lies, its shape and strides, the box that one copy takes, how
 rows are swizzled in shared memory. It holds an address, so map and array are kept together. In a
 kernel it is an argument by value, in the constant memory of the launch, and only the kernel's own
-body can use it: `course.kernels.hopper.tma_load`. A kernel's maps are its **first** arguments, at
-multiples of 64 bytes.
+body can use it: `course.kernels.hopper.tma_load`. A kernel's maps are its **first** arguments, so
+that they lie at multiples of 64 bytes.
 
 Source: NVIDIA, CUDA Driver API, "Tensor Map Object Management"; PTX ISA, "Tensors".
 """
@@ -20,18 +20,23 @@ from numba import types
 from numba.core.typing.typeof import typeof_impl
 
 from course.door.bfloat import BFLOAT16, bfloat16
-from course.door.launches import asked
+from course.door.launches import NotPacked, asked
+from course.door.layout import Layout
 
 WORDS = 16  # of 8 bytes
+#: A map lies at a multiple of 64 bytes, and Hopper's parameters begin 16 bytes beyond one: so six
+#: words go before a map, and two after it, since the next one shall lie as well.
+BEFORE, AFTER = 6, 2
+SOMEWHERE = 1 << 32  # an address that a map may hold
 ROW = 128  # bytes of a row of a box that is swizzled
 _TYPES = {"float16": 6, "float32": 7, "bfloat16": 9}  # CUtensorMapDataType
 
 
 class TensorMapType(types.UniTuple):
-    """Numba's type of a tensor map: 16 words of 8 bytes."""
+    """Numba's type of a tensor map: 16 words of 8 bytes, and those around them."""
 
     def __init__(self, dtype: types.Type, box: tuple[int, int], swizzle: bool):
-        super().__init__(types.uint64, WORDS)
+        super().__init__(types.uint64, BEFORE + WORDS + AFTER)
         self.element, self.box, self.swizzle = dtype, box, swizzle
         self.name = f"TensorMap({dtype}, {box[0]} x {box[1]}{', swizzled' * swizzle})"
 
@@ -87,19 +92,32 @@ class TensorMap:
         self._numba_type_ = TensorMapType(element, self.box, swizzle)
         self._kind = _TYPES[name]
 
-    def words(self, address: int | None = None) -> tuple[int, ...]:
-        """The map, for the array's own address or another one."""
-        if address is None:
-            address = self.array.__cuda_array_interface__["data"][0]
+    def words(self) -> tuple[int, ...]:
+        """The map; of a layout, which has no memory yet, with some address."""
+        address = self.array.__cuda_array_interface__["data"][0]
+        if isinstance(self.array, Layout):
+            address = SOMEWHERE
         return _encoded(self._kind, address, tuple(self.array.shape), self.array.strides[0],
                         self.box, self.swizzle)  # fmt: skip
 
+    def address_word(self) -> int:
+        """Which of its words is the array's address, and nothing else.
+
+        Raises
+        ------
+        course.door.launches.NotPacked
+            When this driver's maps are not like that.
+        """
+        if not _address_is_first():
+            raise NotPacked("tensor maps whose first word is not the address")
+        return BEFORE
+
     def __len__(self) -> int:
-        return WORDS
+        return BEFORE + WORDS + AFTER
 
     def __iter__(self) -> Iterator[int]:
         """What a launch by Numba passes."""
-        return iter(self.words())
+        return iter((0,) * BEFORE + self.words() + (0,) * AFTER)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -129,12 +147,13 @@ def _encoded(
 
 
 @functools.cache
-def address_is_first() -> bool:
+def _address_is_first() -> bool:
     """Whether a map's first word is the address and nothing else of it is: asked of the driver."""
     one, other = (
-        _encoded(6, address, (64, 64), 128, (64, 64), True) for address in (1 << 32, 3 << 33)
+        _encoded(6, address, (64, 64), 128, (64, 64), True)
+        for address in (SOMEWHERE, 3 * SOMEWHERE)
     )
-    return one[0] == 1 << 32 and other[0] == 3 << 33 and one[1:] == other[1:]
+    return one[0] == SOMEWHERE and other[0] == 3 * SOMEWHERE and one[1:] == other[1:]
 
 
 @typeof_impl.register(TensorMap)
@@ -155,7 +174,7 @@ def _register() -> None:
     long = ir.IntType(64)
 
     class Address(UniTupleModel):
-        """Passed as 16 words; in the kernel, the address at which they lie."""
+        """Passed as words; in the kernel, the address at which the map lies."""
 
         def get_value_type(self) -> Any:
             return long
@@ -167,11 +186,12 @@ def _register() -> None:
             # the first argument of what Numba makes is where a result goes: a kernel has none
             place = next(n for n, one in enumerate(function.args) if one is value[0]) - 1
             kind = ir.FunctionType(long, [])
-            text = f"{{ mov.b64 $0, {function.name}_param_{place}; cvta.param.u64 $0, $0; }}"
+            text = f"{{ mov.b64 $0, {function.name}_param_{place}; cvta.param.u64 $0, $0; "
+            text += f"add.s64 $0, $0, {8 * BEFORE}; }}"
             return builder.call(ir.InlineAsm(kind, text, "=l"), [])
 
         def as_argument(self, builder: Any, value: Any) -> Any:
-            raise NotImplementedError("a tensor map is used in the kernel that it is an argument of")
+            raise NotImplementedError("a tensor map is used in the kernel whose argument it is")
 
         def as_data(self, builder: Any, value: Any) -> Any:
             return value

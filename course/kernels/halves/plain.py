@@ -1,6 +1,6 @@
 """Step 1: mma.sync, fed by cp.async; and what any GPU, shape and alignment can have.
 
->>> product("nt", "float16", "copied")      # cp.async: 8.0, rows that begin at multiples of 16 bytes
+>>> product("nt", "float16", "copied")      # cp.async: 8.0, rows at multiples of 16 bytes
 >>> product("nt", "bfloat16", "loaded")     # element by element: any memory
 >>> product("nt", "float16", "turing")      # the same for 7.5, whose products are 8 deep
 """
@@ -108,8 +108,12 @@ def product(
             for i in range(DOWN):
                 for j in range(ACROSS):
                     for h in range(2):
-                        c4 = (total[i, j, h, 0], total[i, j, h, 1],
-                              total[i, j, h, 2], total[i, j, h, 3])
+                        c4 = (
+                            total[i, j, h, 0],
+                            total[i, j, h, 1],
+                            total[i, j, h, 2],
+                            total[i, j, h, 3],
+                        )
                         if turing:
                             c4 = mma_f16_k8(c4, (fa[i, 0], fa[i, 1]), fb[j, 2 * h])
                             c4 = mma_f16_k8(c4, (fa[i, 2], fa[i, 3]), fb[j, 2 * h + 1])
@@ -138,8 +142,16 @@ def product(
         for s in range(COUNT - 1):
             if s < steps:
                 fetch(a, turn_a, tiles, int32(2 * SIDE * s), row, int32(64 * s), rows, depth)
-                fetch(b, turn_b, tiles, int32(2 * SIDE * s + SIDE), column, int32(64 * s), columns,
-                      depth)
+                fetch(
+                    b,
+                    turn_b,
+                    tiles,
+                    int32(2 * SIDE * s + SIDE),
+                    column,
+                    int32(64 * s),
+                    columns,
+                    depth,
+                )
             if copied:
                 commit_copies()
         stage, ahead = int32(0), int32(COUNT - 1)
@@ -151,7 +163,9 @@ def product(
             if coming < steps:
                 at = int32(2 * SIDE * ahead)
                 fetch(a, turn_a, tiles, at, row, int32(64 * coming), rows, depth)
-                fetch(b, turn_b, tiles, int32(at + SIDE), column, int32(64 * coming), columns, depth)
+                fetch(
+                    b, turn_b, tiles, int32(at + SIDE), column, int32(64 * coming), columns, depth
+                )
             if copied:
                 commit_copies()
             else:

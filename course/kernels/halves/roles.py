@@ -58,19 +58,23 @@ class Shape(NamedTuple):
     columns : int
         Of the tile: 64, 128, 192 or 256.
     stages : int
-    staged : int
-        Columns of results that go through shared memory at once.
+        Tiles of both factors that a block has room for.
+    alone : bool
+        A block has one tile of the results, so these may lie where the factors' tiles were.
     """
 
     consumers: int
     columns: int
     stages: int
-    staged: int
+    alone: bool = False
 
     rows = property(lambda self: 64 * self.consumers)
     threads = property(lambda self: GROUP * (self.consumers + 1))
     stage = property(lambda self: (self.rows + self.columns) * DEPTH)  # elements
-    shared = property(lambda self: 2 * (self.stages * self.stage + self.rows * self.staged))
+    results = property(lambda self: 0 if self.alone else self.stages * self.stage)  # begin there
+    shared = property(
+        lambda self: 2 * max(self.stages * self.stage, self.results + self.rows * self.columns)
+    )
 
 
 @functools.cache
@@ -87,11 +91,29 @@ def product(
     turn_a, turn_b = layout == "tn", layout != "nt"  # neighbours lie along the results
     multiply, pack, finished = WGMMA[layout], PACK[element], epilogue2(activation, biased, added)
     ELEMENT = ELEMENTS[element]
-    CONSUMERS, WIDE, STAGES, STAGED = shape
+    CONSUMERS, WIDE, STAGES, alone = shape
     ROWS, STAGE, BYTES = shape.rows, shape.stage, 2 * shape.stage
-    RESULTS, OWN = STAGES * STAGE, 64 * STAGED
-    PASSES, SUMS = WIDE // STAGED, WIDE // 2
+    RESULTS, OWN, SUMS = shape.results, 64 * WIDE, WIDE // 2
     many = CONSUMERS > 1
+
+    # 64 columns at a time: of a loop that the compiler does not unroll, the sums are in memory
+    @cuda.jit(device=True, forceinline=True)
+    def put(tiles, local, first, line, row, column, t, rows, columns, bias, other):
+        """Finish 64 columns of sums, from the 16 n-th on, and put them into the tile of results."""
+        lane = int32(t & 31)
+        for n in range(4):
+            j = int32(first + n)
+            e = int32(8 * j)
+            r = int32(row + 16 * (t >> 5 & 3) + (lane >> 2))
+            c = int32(column + 16 * j + 2 * (lane & 3))
+            low, high, left, right = r < rows, r + 8 < rows, c < columns, c + 8 < columns
+            x0, y0 = finished(local[e], local[e + 1], bias, other, r, c, low and left)
+            x1, y1 = finished(local[e + 2], local[e + 3], bias, other, r + 8, c, high and left)
+            x2, y2 = finished(local[e + 4], local[e + 5], bias, other, r, c + 8, low and right)
+            x3, y3 = finished(local[e + 6], local[e + 7], bias, other, r + 8, c + 8, high and right)
+            four = pack(x0, y0), pack(x1, y1), pack(x2, y2), pack(x3, y3)
+            chunk = int32(2 * (j & 3) + (lane >> 4)) ^ int32(lane & 7)
+            stmatrix4(tiles, int32(line + PIECE * (j >> 2) + (chunk << 3)), four)
 
     @cuda.jit(launch_bounds=(shape.threads, 1), fastmath=True)
     def product_roles(a, b, out, bias, other, rows, columns, depth, band):
@@ -116,8 +138,9 @@ def product(
             if many:
                 setmaxnreg_dec(40)
             if t == 0:
-                for tile in range(int32(cuda.blockIdx.x), int32(down * across),
-                                  int32(cuda.gridDim.x)):
+                for tile in range(
+                    int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)
+                ):
                     tile_row, tile_column = tile_of(int32(tile), down, across, int32(band))
                     row, column = int32(tile_row * ROWS), int32(tile_column * WIDE)
                     for step in range(steps):
@@ -159,8 +182,9 @@ def product(
                 for step in range(steps):
                     mbarrier_wait(full, stage, parity)
                     at = int32(stage * STAGE)
-                    sums = multiply(sums, tiles, int32(at + PIECE * who), tiles,
-                                    int32(at + ROWS * DEPTH), step)
+                    sums = multiply(
+                        sums, tiles, int32(at + PIECE * who), tiles, int32(at + ROWS * DEPTH), step
+                    )
                     wgmma_wait(1)  # the product before has read its tiles
                     if lane == 0 and last >= 0:
                         mbarrier_arrive(empty, last)
@@ -172,31 +196,26 @@ def product(
                 if lane == 0:
                     mbarrier_arrive(empty, last)
                 spread(local, sums)
-                for part in range(PASSES):
-                    if leader:
-                        wait_stores(0)  # the results before have left shared memory
-                    named_barrier(int32(1 + who), 128)
-                    for j in range(STAGED // 16):
-                        e = int32(8 * j + (STAGED // 2) * part)
-                        r = int32(row + 16 * warp + (lane >> 2))
-                        c = int32(column + STAGED * part + 16 * j + 2 * (lane & 3))
-                        low, high = r < rows and c < columns, r + 8 < rows and c < columns
-                        x0, y0 = finished(local[e], local[e + 1], bias, other, r, c, low)
-                        x1, y1 = finished(local[e + 2], local[e + 3], bias, other, r + 8, c, high)
-                        low, high = r < rows and c + 8 < columns, r + 8 < rows and c + 8 < columns
-                        x2, y2 = finished(local[e + 4], local[e + 5], bias, other, r, c + 8, low)
-                        x3, y3 = finished(local[e + 6], local[e + 7], bias, other, r + 8, c + 8, high)
-                        chunk = int32(2 * (j & 3) + (lane >> 4)) ^ int32(lane & 7)
-                        place = int32(line + PIECE * (j >> 2) + (chunk << 3))
-                        four = pack(x0, y0), pack(x1, y1), pack(x2, y2), pack(x3, y3)
-                        stmatrix4(tiles, place, four)
-                    fence_async()
-                    named_barrier(int32(1 + who), 128)
-                    if leader:
-                        for p in range(STAGED // 64):
-                            corner = (row, int32(column + STAGED * part + 64 * p))
-                            tma_store(out, corner, tiles, int32(mine + PIECE * p))
-                        commit_stores()
+                if leader:
+                    wait_stores(0)  # the results before have left shared memory
+                if alone:
+                    named_barrier(15, GROUP * CONSUMERS)  # all have read the factors' tiles
+                else:
+                    named_barrier(int32(1 + who), GROUP)
+                put(tiles, local, 0, line, row, column, t, rows, columns, bias, other)
+                if WIDE > 64:
+                    put(tiles, local, 4, line, row, column, t, rows, columns, bias, other)
+                if WIDE > 128:
+                    put(tiles, local, 8, line, row, column, t, rows, columns, bias, other)
+                if WIDE > 192:
+                    put(tiles, local, 12, line, row, column, t, rows, columns, bias, other)
+                fence_async()
+                named_barrier(int32(1 + who), GROUP)
+                if leader:
+                    for p in range(WIDE // 64):
+                        corner = (row, int32(column + 64 * p))
+                        tma_store(out, corner, tiles, int32(mine + PIECE * p))
+                    commit_stores()
             if leader:
                 wait_stores(0)
 

@@ -116,8 +116,14 @@ def product(
             for step in range(first, end):
                 mbarrier_wait(full, stage, parity)
                 at = int32(stage * STAGE)
-                sums = multiply(sums, tiles, int32(at + PIECE * who), tiles,
-                                int32(at + ROWS * DEPTH), int32(step - first))
+                sums = multiply(
+                    sums,
+                    tiles,
+                    int32(at + PIECE * who),
+                    tiles,
+                    int32(at + ROWS * DEPTH),
+                    int32(step - first),
+                )
                 wgmma_wait(1)
                 if lane == 0 and last >= 0:
                     mbarrier_arrive(empty, last)
