@@ -404,8 +404,8 @@ def matmul(
     -------
     array, shape (rows, columns), of a's type
         `out`, if it is given; else of a's kind. With a depth of 0 it is 0. Of float32, relative to
-        the sum of |a| |b|, its error is at most depth / 16 + 16 units of 2**-24 by "vectorised", 32 in place of
-        16 by "tensor_cores", 2**-9 by "tensor_cores_tf32", depth units by the others.
+        the sum of |a| |b|, its error is at most depth / 16 + 16 units of 2**-24 by "vectorised", 32
+        in place of 16 by "tensor_cores", 2**-9 by "tensor_cores_tf32", depth units by the others.
 
     Raises
     ------
