@@ -12,6 +12,7 @@ import role_kernels
 
 from course.kernels.tensor_maps import TensorMap
 from warpsim import cuda, trace
+from warpsim.run.turns import Turns
 
 TEXT = Path(role_kernels.__file__).read_text()
 
@@ -40,6 +41,25 @@ def test_a_right_kernel_is_right_and_has_no_finding(steps, tiles):
     assert report.operations["tensor"] == 2 * 64**3 * steps * tiles
     rows = 50 * steps * tiles + 64 * steps * tiles  # of 128 bytes; what is outside is not read
     assert report.total("global", "load").sectors == 4 * rows
+
+
+@pytest.fixture
+def in_any_order(monkeypatch):
+    """Warps take turns in another order, by a seed."""
+    take_turns, random = Turns._take_turns, np.random.default_rng(0)
+
+    def shuffled(turns):
+        turns.warps = [turns.warps[n] for n in random.permutation(len(turns.warps))]
+        return take_turns(turns)
+
+    monkeypatch.setattr(Turns, "_take_turns", shuffled)
+
+
+def test_the_order_of_turns_does_not_matter(in_any_order):
+    for _ in range(10):
+        report, error = run(role_kernels.product, 5, 2)
+        assert not report.findings
+        assert error < 1e-3
 
 
 def planted(tmp_path, name, faults):
@@ -155,6 +175,12 @@ def test_a_planted_fault_is_found(name, tmp_path):
     if kind == "deadlock":  # the message names the lines of all that wait
         numbers |= {int(n) for n in re.findall(r"in line (\d+)", found[0].message)}
     assert any(code in report.source.splitlines()[number - 1] for number in numbers), report
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found_in_any_order(name, tmp_path, in_any_order):
+    kernel = planted(tmp_path, f"shuffled_{name}", FAULTS[name][0])
+    assert any(finding.is_error for finding in run(kernel)[0].findings)
 
 
 def test_a_deadlock_says_what_is_missing(tmp_path):

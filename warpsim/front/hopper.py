@@ -66,6 +66,10 @@ INSTRUCTIONS = {
     "quotient": Instruction("i4 i4", i4, turns=False),
     "remainder": Instruction("i4 i4", i4, turns=False),
     "copy8_async": Instruction("halves index halves index number", turns=False),
+    "pack_f16": Instruction("f4 f4", u4, turns=False),
+    "pack_bf16": Instruction("f4 f4", u4, turns=False),
+    "unpack_f16": Instruction("u4", types.UniTuple(f4, 2), turns=False),
+    "unpack_bf16": Instruction("u4", types.UniTuple(f4, 2), turns=False),
     "wgmma_zeros": Instruction("literal", "zeros"),
     "wgmma_nt": Instruction(_PRODUCT, "sums", "wgmma", (False, False)),
     "wgmma_nn": Instruction(_PRODUCT, "sums", "wgmma", (False, True)),
@@ -95,19 +99,17 @@ INSTRUCTIONS = {
     "setmaxnreg_dec": Instruction("literal", method="nothing"),
     "setmaxnreg_inc": Instruction("literal", method="nothing"),
 }
-for _count, _kind in (("", u4), ("2", _TWO), ("4", _FOUR)):
-    _name = {"": "u4"}.get(_count, f"u4x{_count}")
+for _count, _kind in (("", "u4"), ("2", "u4x2"), ("4", "u4x4")):
     for _trans in ("", "_trans"):
-        _more = (int(_count or 1), bool(_trans))
-        INSTRUCTIONS[f"ldmatrix{_count}{_trans}"] = Instruction(
-            "halves index", _kind, "ldmatrix", _more, turns=False
-        )
-        INSTRUCTIONS[f"stmatrix{_count}{_trans}"] = Instruction(
-            f"halves index {_name}", None, "stmatrix", _more, turns=False
-        )
-for _half in ("f16", "bf16"):
-    INSTRUCTIONS[f"pack_{_half}"] = Instruction("f4 f4", u4, turns=False)
-    INSTRUCTIONS[f"unpack_{_half}"] = Instruction("u4", types.UniTuple(f4, 2), turns=False)
+        _more, _end = (int(_count or 1), bool(_trans)), _count + _trans
+        INSTRUCTIONS |= {
+            f"ldmatrix{_end}": Instruction(
+                "halves index", TYPES[_kind], "ldmatrix", _more, turns=False
+            ),
+            f"stmatrix{_end}": Instruction(
+                f"halves index {_kind}", None, "stmatrix", _more, turns=False
+            ),
+        }
 
 
 def refusal(name: str, kinds: tuple[types.Type, ...], named: tuple[str, ...]) -> str | None:
@@ -139,15 +141,13 @@ def _unfit(take: str, kind: Any, before: Any) -> str | None:
         wanted = ELEMENTS[take]
         fits = isinstance(kind, types.Array) and kind.ndim > 0
         fits = fits and (wanted is None or kind.dtype in wanted)
-        return None if fits else "an array" + (
-            f" of {' or '.join(map(str, wanted))}" if wanted else ""
-        )  # fmt: skip
+        named = f" of {' or '.join(map(str, wanted))}" if wanted else ""
+        return None if fits else f"an array{named}"
     if take == "index":
         parts = list(kind) if isinstance(kind, types.BaseTuple) else [kind]
         whole = all(isinstance(part, types.Integer) for part in parts)
-        return None if whole and len(parts) == before.ndim else (
-            f"an index: {before.ndim} integer{'s' * (before.ndim > 1)}"
-        )  # fmt: skip
+        fits = whole and len(parts) == before.ndim
+        return None if fits else f"an index, {before.ndim} integer{'s' * (before.ndim > 1)}"
     if take == "map":
         return None if hasattr(kind, "box") else "a TensorMap, the kernel's own argument"
     if take == "corner":
@@ -206,13 +206,8 @@ def instruction_code(emitter: Emitter, node: ast.Call, name: str) -> str:
         codes.append(repr(emitter.typing.operands[node][1].dtype == bfloat16))
     if name == "mma_bf16":
         emitter.count("tensor", 128)
-    arrays = [
-        ast.unparse(argument)
-        for take, argument in zip(instruction.takes.split(), node.args, strict=True)
-        if take in ELEMENTS
-    ]
     codes += [repr(part) for part in instruction.more]
-    codes.append(f"site={emitter.site(node, arrays[0] if arrays else '')}")
-    if instruction.gives == "zeros":
-        codes = [codes[0]]
+    place = 2 if name == "tma_store" else 1 if name.startswith("wgmma_") else 0
+    array = ast.unparse(node.args[place]) if place < len(node.args) else ""
+    codes.append(f"site={emitter.site(node, array)}")
     return f"T.{instruction.method or name}({', '.join(codes)})"

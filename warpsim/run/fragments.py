@@ -113,9 +113,8 @@ class Fragments:
         return whole.astype(np.int32) if np.ndim(whole) else int(whole)
 
     def remainder(self, x, y, site: int):
-        return (x - self.quotient(x, y, site) * y) if np.ndim(x) or np.ndim(y) else int(
-            x - self.quotient(x, y, site) * y
-        )  # fmt: skip
+        rest = x - self.quotient(x, y, site) * y
+        return rest if np.ndim(rest) else int(rest)
 
     def copy8_async(self, to: Array, index, source: Array, place, count, site: int) -> None:
         """Begin to copy 8 elements of 16 bits: the first ``count`` are read, the others are 0."""
@@ -145,8 +144,7 @@ class Fragments:
         for number, value in enumerate(values):
             self.store(array, (number,), value, site)
 
-    @staticmethod
-    def wgmma_zeros(columns: int) -> tuple:
+    def wgmma_zeros(self, columns: int, site: int) -> tuple:
         return (np.float32(0),) * (columns // 2)
 
     def nothing(self, *arguments, site: int) -> None:

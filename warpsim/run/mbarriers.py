@@ -5,8 +5,10 @@ Source: NVIDIA, PTX ISA, "Parallel Synchronization and Communication Instruction
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,6 +47,9 @@ class MBarrier:
                 self.told = joined(self.told, self.handed)
             self.landed += self.flying
             self.flying.clear()
+
+    def is_over(self, parity: int) -> bool:
+        return self.phase & 1 != parity
 
     def state(self, parity: int) -> str:
         """What keeps a phase from ending, in words."""
@@ -93,17 +98,11 @@ class MBarriers:
         if not mask:
             return []
         place = uniform if varying is None else varying + uniform
-        rows = [
-            np.broadcast_to(np.asarray(v), (self.lanes,))[mask.indices].tolist()
-            for v in (place, *values)
-        ]
-        lanes: dict[tuple, int] = {}
-        for row in zip(*rows, strict=True):
-            lanes[row] = lanes.get(row, 0) + 1
+        rows = np.stack([np.broadcast_to(v, (self.lanes,))[mask.indices] for v in (place, *values)])
         start, size = array.root.address, array.itemsize
         return [
             (element * size + start, self.spelled(array, element), *rest, number)
-            for (element, *rest), number in lanes.items()
+            for (element, *rest), number in Counter(map(tuple, rows.T.tolist())).items()
         ]
 
     def _mbarrier(self, its: Any, address: int, name: str, site: int, asynchronous=False):
@@ -176,10 +175,8 @@ class MBarriers:
             if barrier is None:
                 continue
 
-            def over(barrier=barrier, wanted=int(wanted) & 1) -> bool:
-                return barrier.phase & 1 != wanted
-
-            self.pause(over, site, lambda b=barrier, w=int(wanted) & 1: b.state(w))
+            parity = int(wanted) & 1
+            self.pause(partial(barrier.is_over, parity), site, partial(barrier.state, parity))
             for arrive in barrier.landed:
                 arrive()
             barrier.landed.clear()
@@ -218,25 +215,14 @@ class MBarriers:
         asynchronous = clash.agent in agents
         who = agents.get(clash.agent, f"warp {clash.agent}")
         text = f"{'writes' if writes else 'reads'} {what}, which {who} (line {line}) "
+        before = "let it arrive at an mbarrier or a barrier after that, and wait there before this"
         if clash.fence:
-            return (
-                f"{text}wrote by plain stores; asynchronous accesses see those only after a fence: "
-                "those that wrote call fence_async(), then all meet at a barrier"
-            )
-        if clash.wrote and asynchronous:
-            return f"{text}has yet to fill: wait on its mbarrier first, for the phase of that copy"
-        if clash.wrote:
-            cure = (
-                "let a barrier come between, or let it arrive at an mbarrier and wait on that here"
-            )
-            return f"{text}writes too, with nothing to order the two: {cure}"
-        done = "wait for that" if agent == clash.agent or not asynchronous else "let its warp wait"
-        if not asynchronous:
-            return (
-                f"{text}may still read, with nothing to order the two: let it arrive at an "
-                "mbarrier after its last read, and wait on that here, or let a barrier come between"
-            )
-        return (
-            f"{text}may still read: {done} until it has ended, then let it arrive at an mbarrier "
-            "or a barrier, and wait there before this"
-        )
+            end = "wrote by plain stores: who did calls fence_async(), then all meet at a barrier"
+        elif clash.wrote and asynchronous:
+            end = "has yet to fill: wait on its mbarrier first, for the phase of that copy"
+        elif asynchronous:
+            end = f"may still read: its warp waits until that has ended; {before}"
+        else:
+            does = "writes" if clash.wrote else "may still read"
+            end = f"{does}, with nothing to order the two: {before}"
+        return text + end
