@@ -202,7 +202,7 @@ class MBarriers:
             self.found(
                 "uninitialised-read",
                 f"reads {what}, of which nobody has written {fresh:,} bytes: shared memory holds "
-                "whatever was there before; fill it first",
+                "whatever was there before; fill it, and wait for that",
                 site, self.one_lane(),
             )  # fmt: skip
         clash = history.access(self.number, agent, step, self.base + site, places, writes)

@@ -316,6 +316,7 @@ class Turns:
         others = Counter(told(warp) for warp in left if told(warp) != told(first))
         message = f"waits for ever {told(first)[1]}"
         for (line, what), count in others.items():
+            what = what.partition(";")[0]  # without advice
             message += (
                 f"; {count} warp{'s' * (count > 1)} wait{'s' * (count == 1)} in line {line} {what}"
             )
