@@ -63,9 +63,8 @@ def _piece(function: Callable) -> Any:
 
     @functools.wraps(function)
     def typed(typing, *kinds, **named):
-        known = name in pieces.ARITY
-        wrong = known and pieces.refusal(name, tuple(map(types.unliteral, kinds)), tuple(named))
-        if wrong:
+        wrong = pieces.refusal(name, tuple(map(types.unliteral, kinds)), tuple(named))
+        if wrong is not None:
             raise TypingError(wrong)
         return function(typing, *kinds)
 
