@@ -12,7 +12,7 @@ from course.kernels.intrinsics import mma_f16, split_halves
 from lessons.lesson17 import hopper, pictures
 from tests.pictures import assert_drawn, picture_texts
 from tools import lessons
-from warpsim.run.fragments import place_in_a, place_in_b, place_in_c
+from warpsim.run.mma_layout import place_in_a, place_in_b, place_in_c
 
 LESSON = next(path for path in lessons.paths() if path.parent.name == "lesson17")
 

@@ -19,7 +19,9 @@ from warpsim.host import gpus
 from warpsim.host.device import copied
 from warpsim.host.interface import device_memory
 from warpsim.run.memory import Array, global_array
+from warpsim.run.operands import Box
 from warpsim.run.threads import Dim3, Threads, geometry
+from warpsim.run.turns import run_in_turns
 from warpsim.watch.counts import Counters
 from warpsim.watch.overlaps import Span, watch
 from warpsim.watch.places import place_of
@@ -130,6 +132,9 @@ class Arguments:
         direction = getattr(value, "direction", None)  # cuda.In, cuda.Out, cuda.InOut
         if direction in ("in", "out", "inout"):
             value = value.value
+        if hasattr(value, "swizzle"):  # a tensor map
+            array = self.take(value.array, name)[1]
+            return value._numba_type_, Box(array, value.box, value.swizzle)
         if hasattr(value, "_memory"):
             kind, array = self._array(value._memory, name)
             return (kind.dtype if value.is_record else kind), array
@@ -290,6 +295,8 @@ def run_kernel(
     launch = Launch(lanes.name, gpu, lanes.sites, dynamic_shared, debug, counters, signature=kinds)
     padded = -(-math.prod(block) // 32) * 32
     blocks, chunk = math.prod(grid), max(1, CHUNK_LANES // padded)
+    if lanes.turns and blocks % lanes.cluster:
+        raise ValueError(f"{blocks:,} blocks are no whole clusters of {lanes.cluster}")
     if lanes.cooperative:
         check_cooperative(lanes.name, blocks, math.prod(block), gpu)
         chunk = blocks
@@ -299,11 +306,13 @@ def run_kernel(
         counters.barriers = launch.clock.block
         launch.watch(program.stored, dict(zip(taken.names, taken.values, strict=True)))
     chunks = [(first, min(chunk, blocks - first)) for first in range(0, blocks, chunk)]
-    if counters is not None and lanes.may_read_unset:
+    if counters is not None and lanes.may_read_unset and not lanes.turns:
         launch.inputs = Inputs(taken.names, taken.values, program.stored)
     try:
         with np.errstate(all="ignore"):
-            for part in chunks:
+            if lanes.turns:
+                run_in_turns(launch, lanes, grid, block, taken.values)
+            for part in () if lanes.turns else chunks:
                 lanes.run(Threads(launch, geometry(grid, block, *part)), *taken.values)
             if launch.candidates:
                 again = Again(launch, lanes.run, [(grid, block, *part) for part in chunks])
