@@ -119,6 +119,7 @@ class Arguments:
         self.types: list[types.Type] = []
         self.values: list[Any] = []
         self.back: list[Callable[[], None]] = []
+        self._copies: dict[tuple[int, int], np.ndarray] = {}  # by address and bytes on a real GPU
 
     def add(self, value: Any, position: int) -> None:
         kind, inside = self.take(value, self._name(position))
@@ -197,14 +198,21 @@ class Arguments:
         return kind, global_array(memory, name)
 
     def _real_device_array(self, value: Any, name: str) -> tuple[types.Type, Array]:
-        """An array on a real GPU: simulated on a copy, which goes back at the end."""
-        if hasattr(value, "copy_to_host"):
-            copy = value.copy_to_host()
-            self.back.append(lambda: value.copy_to_device(copy))
-        else:
-            copy = value.get()
-            self.back.append(lambda: value.set(copy))
-        return self._array(np.ascontiguousarray(copy), name)
+        """An array on a real GPU: simulated on a copy, which goes back at the end.
+
+        Arguments that are the same memory have one copy.
+        """
+        numba = hasattr(value, "copy_to_host")
+        copy = np.ascontiguousarray(value.copy_to_host() if numba else value.get())
+        interface = value.__cuda_array_interface__
+        if interface.get("strides") is None and copy.nbytes:  # in C order
+            place = interface["data"][0], copy.nbytes
+            if place in self._copies:
+                same = self._copies[place].reshape(-1).view(copy.dtype)
+                return self._array(same.reshape(copy.shape), name)
+            self._copies[place] = copy
+        self.back.append(lambda: value.copy_to_device(copy) if numba else value.set(copy))
+        return self._array(copy, name)
 
     def fits(self, declared: tuple[types.Type, ...], exact: bool = False) -> bool:
         """Can the arguments be given to an explicit signature?"""

@@ -7,7 +7,7 @@ method     a block                                   needs
 =========  ========================================  ============================================
 "plain"    128 x 128 by mma.sync                     7.5; bfloat16: 8.0. Any shape, any alignment
 "roles"    up to 128 x 256, TMA and wgmma            9.0; rows that begin at multiples of 16 bytes
-"split"    the same; a cluster shares the depth      the same
+"split"    the same; a cluster shares the depth      the same, and the layout "nt"; by name only
 =========  ========================================  ============================================
 
 "auto" takes what the model of `fastest` has the fewest cycles for: waves of tiles on the GPU's
@@ -45,12 +45,11 @@ SHAPES = (Shape(2, 256, 3), Shape(2, 192, 4), Shape(2, 128, 6), Shape(1, 192, 6)
 #: Of which no block has more than one.
 ALONE = (Shape(2, 256, 4, True), Shape(2, 128, 7, True), Shape(1, 192, 7, True),
          Shape(1, 128, 9, True))  # fmt: skip
-SPLIT = ((Shape(1, 128, 4), 4), (Shape(1, 64, 6), 2))
-#: Whether "auto" may share a depth. Not yet: on an H200 a cluster of four left results of "nn" and
-#: "tn" wrong before `cluster_barrier` brought each warp's lanes together, and it has not run since.
-SPLIT_IS_CHOSEN = False
+#: A tile whose depth a cluster of so many blocks shares. On an H200 results of "nt" were right in
+#: every run, some of "nn" and "tn" wrong, for a reason not found: these are refused.
+SPLIT = Shape(1, 128, 4), 4
 #: Cycles of one multiprocessor, by measurements on an H200.
-TILE, CLUSTER = 1500, 3000  # that a tile takes besides its steps; that a cluster takes besides
+TILE = 1500  # that a tile takes besides its steps
 SLOWER = 1.025  # a narrower tile than 256 is read more often
 
 
@@ -59,24 +58,20 @@ def tiles_of(shape: Shape, rows: int, columns: int) -> int:
     return -(-rows // shape.rows) * -(-columns // shape.columns)
 
 
-def _cycles(shape: Shape, rows: int, columns: int, steps: int, blocks: int, splits: int) -> float:
+def _cycles(shape: Shape, rows: int, columns: int, steps: int, blocks: int) -> float:
     """What a product takes on so many multiprocessors."""
-    waves = -(-tiles_of(shape, rows, columns) * splits // blocks)
+    waves = -(-tiles_of(shape, rows, columns) // blocks)
     sums = 2 * shape.consumers * shape.columns  # 64 x 64 deep, 2,048 multiplications a cycle
     step = max(sums, 1.5 * (shape.rows + shape.columns))
-    each = -(-steps // splits) * step * (SLOWER if shape.columns < 256 else 1)
-    return waves * (each + TILE - 300 * shape.alone) + CLUSTER * (splits > 1)
+    each = steps * step * (SLOWER if shape.columns < 256 else 1)
+    return waves * (each + TILE - 300 * shape.alone)
 
 
 @functools.lru_cache(maxsize=1024)
-def fastest(rows: int, columns: int, depth: int, blocks: int) -> tuple[Shape, int]:
-    """The tile of a product, and how many blocks share its depth."""
-    steps = -(-depth // DEPTH)
-    several = [(shape, 1) for shape in SHAPES]
-    several += [(shape, 1) for shape in ALONE if tiles_of(shape, rows, columns) <= blocks]
-    if SPLIT_IS_CHOSEN:
-        several += [(shape, splits) for shape, splits in SPLIT if splits <= steps]
-    return min(several, key=lambda one: _cycles(one[0], rows, columns, steps, blocks, one[1]))
+def fastest(rows: int, columns: int, depth: int, blocks: int) -> Shape:
+    """The tile of a product."""
+    several = [*SHAPES, *(its for its in ALONE if tiles_of(its, rows, columns) <= blocks)]
+    return min(several, key=lambda its: _cycles(its, rows, columns, -(-depth // DEPTH), blocks))
 
 
 def why_not(out: Array, *factors: Array) -> str:
@@ -124,12 +119,9 @@ def result(
 
 def launches(
     a: Array, b: Array, bias: Array | None, residual: Array | None, out: Array, layout: str = "nn",
-    activation: str = "", method: str = "auto", stream: Any = 0, chosen: Any = None,
+    activation: str = "", method: str = "auto", stream: Any = 0,
 ) -> list[tuple[Callable, tuple]]:  # fmt: skip
-    """What a product launches, for device arrays; ValueError for a method they cannot have.
-
-    `chosen` is a pair of tile and splits in place of `fastest`'s.
-    """
+    """What a product launches, for device arrays; ValueError for a method they cannot have."""
     a, b, out = in_order(a, "a"), in_order(b, "b"), in_order(out, "out")
     rows, columns = out.shape
     if not out.size:
@@ -137,7 +129,7 @@ def launches(
     depth = a.shape[0 if layout == "tn" else 1]
     wrong = why_not(out, a, b)
     if method == "auto":
-        method = "plain" if wrong or backend.gpu() is None else "roles or split"
+        method = "plain" if wrong or backend.gpu() is None else "roles"
     elif method != "plain" and wrong:
         raise ValueError(f"method {method!r} {wrong}: choose 'plain'")
     element, epilogue = name_of(out.dtype), (activation, bias is not None, residual is not None)
@@ -151,11 +143,14 @@ def launches(
         grid = -(-rows // plain.HIGH) * -(-columns // plain.WIDE)
         return [_launch(kernel, grid, plain.THREADS, stream, size, arguments)]
     blocks = int(getattr(cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
-    shape, splits = chosen or fastest(rows, columns, depth, blocks)
-    if method == "roles" and splits > 1:
-        shape, splits = SHAPES[-1], 1
-    elif method == "split" and splits == 1:
-        shape, splits = SPLIT[0]
+    if method == "split" and layout != "nt":
+        raise ValueError(
+            f"method 'split' takes the layout 'nt', not {layout!r}, of which an H200 made wrong "
+            f"results: choose 'roles'"
+        )
+    shape, splits = fastest(rows, columns, depth, blocks), 1
+    if method == "split":
+        shape, splits = SPLIT
     maps = (
         TensorMap(a, *((64, DEPTH) if layout == "tn" else (shape.rows, DEPTH))),
         TensorMap(b, *((shape.columns, DEPTH) if layout == "nt" else (DEPTH, 64))),
