@@ -124,7 +124,8 @@ def _multiply(layout: str) -> Any:
         descriptors = []
         for place, bits in zip((1, 3), fixed, strict=True):
             address, _ = shared_place(context, builder, signature, args, place)
-            start = builder.lshr(address, _WORD(4))
+            # 18 bits of an address: others, such as a block's rank in a cluster, are other fields
+            start = builder.and_(builder.lshr(address, _WORD(4)), _WORD(0x3FFF))
             descriptors.append((builder.or_(builder.zext(start, _LONG), _LONG(bits)), "l"))
         keep = context.cast(builder, args[5], signature.args[5], u4)
         a, b, flag = (f"${2 * count + n}" for n in range(3))

@@ -67,6 +67,8 @@ def test_blocks_that_share_a_tile_have_their_sums_in_registers():
     facts = compiled(kernel, kinds, "sm_90a")
     assert not facts.spills + facts.local_bytes and "call" not in facts.ptx
     assert not remarks(kernel, kinds, "sm_90a")
+    # (address & 0x3FFFF) >> 4, of both factors: PTX ISA, "Matrix descriptor format"
+    assert facts.ptx.count(", 16383;") == 2
 
 
 @needs_compiler
