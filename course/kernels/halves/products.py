@@ -46,9 +46,9 @@ SHAPES = (Shape(2, 256, 3), Shape(2, 192, 4), Shape(2, 128, 6), Shape(1, 192, 6)
 ALONE = (Shape(2, 256, 4, True), Shape(2, 128, 7, True), Shape(1, 192, 7, True),
          Shape(1, 128, 9, True))  # fmt: skip
 #: A tile whose depth a cluster of so many blocks shares. On an H200 results of "nt" were right in
-#: every run, some of "nn" and "tn" wrong. The likely cause: a block's rank in its addresses got into
-#: a field of the descriptors that "nt" has no use for. Addresses are cut now, which has not run on a
-#: GPU; until then the two are refused, and "auto" shares no depth.
+#: every run, some of "nn" and "tn" wrong. The likely cause: a block's rank, in its addresses, got
+#: into a field of the descriptors that "nt" has no use for. Addresses are cut now, which has not
+#: run on a GPU; until then the two are refused, and "auto" shares no depth.
 SPLIT = Shape(1, 128, 4), 4
 #: Cycles of one multiprocessor, by measurements on an H200.
 TILE = 1500  # that a tile takes besides its steps
