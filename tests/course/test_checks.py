@@ -128,7 +128,7 @@ MISTAKEN = {
         "def square(x, out):\n    pass\n", [], "wrong-arguments", "in the order x, out",
     ),
     "an endless loop": (
-        SQUARES, [("if", "while")], "endless-loop", "line 3", "is its condition ever false",
+        SQUARES, [("if", "while")], "endless-loop", "line 3", "no variable and no memory changes",
     ),
     "a guard on the wrong axis": (
         ADDS, [("row < out.shape[0] and column <", "column < out.shape[0] and row <")],

@@ -94,6 +94,18 @@ _IN_PLACE = {_AGAIN: "the array is changed in place: what is done twice has anot
 _PIXEL = "r, c = j // out.shape[1], j % out.shape[1]\n"
 _SCALED = Twin("out.size", "out[j] = a * x[j] + y[j]", "x")
 _TRANSPOSED = Twin("out.size", _PIXEL + "out[r, c] = image[c, r]", "image")
+_PRODUCT = (
+    _PIXEL
+    + """\
+total = float32(0)
+for n in range(a.shape[1]):
+    total += float32(a[r, n]) * float32(b[n, c])
+out[r, c] = total
+"""
+)
+_ONE_WARP = dict.fromkeys(
+    ("one warp does all", "one block does all"), "the launch is one warp, of one block"
+)
 _REBUILT = Twin(
     "out.size",
     _PIXEL
@@ -433,19 +445,18 @@ out[r, c] = total if total > float32(0) else float32(0.2) * total
 """,
         "x",
     ),
-    "one-product": Twin(
+    "one-product": Twin("out.size", _PRODUCT, "a", without=_ONE_WARP),
+    "tile-of-products": Twin("out.size", _PRODUCT, "a"),
+    "split-product": Twin("out.size", _PRODUCT, "a", without=_ONE_WARP),
+    "swizzled-tile": Twin(
         "out.size",
-        _PIXEL
-        + """\
-total = float32(0)
-for n in range(16):
-    total += a[r, n] * b[n, c]
-out[r, c] = total
+        """\
+step, r, lane = j // 128, j // 32 % 4, j % 32
+g, q = lane // 4, lane % 4
+out[step, r, lane] = a[g + r % 2 * 8, 8 * step + r // 2 * 4 + q]
 """,
         "a",
-        without=dict.fromkeys(
-            ("one warp does all", "one block does all"), "the launch is one warp, of one block"
-        ),
+        without=_ONE_WARP,
     ),
 }
 
