@@ -118,7 +118,7 @@ def test_none_used_as_an_array_is_refused():
     def kernel(out, bias):
         out[0] = bias[0]
 
-    with pytest.raises(TypingError, match="bias is none, not an array"):
+    with pytest.raises(TypingError, match="bias is None, not an array"):
         kernel[1, 1](np.zeros(1), None)
 
 
