@@ -21,7 +21,9 @@ from warpsim.run.launch import run_kernel
 from warpsim.run.masks import EndlessLoop, limited_steps
 
 # In this order a fault is more likely the cause of the others than their effect.
-ERRORS = ("out-of-bounds", "misaligned", "barrier-divergence", "race", "uninitialised-read")
+ERRORS = (
+    "out-of-bounds", "misaligned", "barrier-divergence", "deadlock", "race", "uninitialised-read",
+)  # fmt: skip
 MOST_STEPS = 20_000  # passes of one loop; the cases are small
 
 

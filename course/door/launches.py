@@ -167,11 +167,19 @@ class Packed:
                 else:
                     words.append(value.__cuda_array_interface__["data"][0])
                 words += [*value.shape, *value.strides]
+            elif hasattr(value, "address_word"):  # a tensor map, see course.kernels.tensor_maps
+                place, array = len(words) + value.address_word(), value.array
+                if isinstance(array, Layout) and array.offset:
+                    self.moved.append((place, array.slot, array.offset))
+                elif isinstance(array, Layout):
+                    at_slots[place] = array.slot
+                words += value
             else:
                 word = _WORDS.get(str(kind)) or (int if hasattr(kind, "bitwidth") else None)
                 if word is None or str(kind).startswith("complex"):
                     raise NotPacked(f"an argument of type {kind}")
                 words.append(word(value))
+        words = [word - 2**64 if word >= 2**63 else word for word in words]
         self.words = (ctypes.c_int64 * len(words))(*words)
         self.attributes = (Attribute * len(attributes))(*attributes)
         self.at_slots, self.kernel, self.shape = at_slots, kernel, tuple(map(int, shape))

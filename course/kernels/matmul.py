@@ -49,6 +49,7 @@ from course.kernels.arrays import (
     known,
     rows_are_aligned,
 )
+from course.kernels.halves import products
 from course.kernels.intrinsics import load, load4, store, store4
 from course.kernels.tensor_products import SMALL, product_of, why_not
 from course.kernels.warps import WARP
@@ -290,6 +291,8 @@ SIDES = {
 
 def _product(a: Seen, b: Seen, layout: str, method: str) -> Result:
     known(layout, "layout", LAYOUTS)
+    if a.dtype in products.HALVES:
+        return products.result(a, b, None, None, layout, "", method)
     known(method, "method", ("auto", *LADDER))
     checked_float32(a, "a", 2, SIDES[layout][0])
     checked_float32(b, "b", 2, SIDES[layout][1])
@@ -309,6 +312,8 @@ def launches(
     a: Array, b: Array, out: Array, layout: str = "nn", method: str = "vectorised", stream: Any = 0
 ) -> list[tuple[Callable, tuple]]:
     """What a product launches, for device arrays; ValueError for a method they cannot have."""
+    if out.dtype in products.HALVES:
+        return products.launches(a, b, None, None, out, layout, "", method, stream)
     a, b, out = in_order(a, "a"), in_order(b, "b"), in_order(out, "out")
     rows, columns = out.shape
     if not out.size:
@@ -375,7 +380,7 @@ def matmul(
     a: Array, b: Array, layout: str = "nn", out: Array | None = None, method: str = "auto",
     stream: Stream = None,
 ) -> Array:  # fmt: skip
-    """Multiply two matrices, float32, on the GPU (or the simulated one).
+    """Multiply two matrices, float32, float16 or bfloat16, on the GPU (or the simulated one).
 
     Parameters
     ----------
@@ -390,21 +395,22 @@ def matmul(
         Of `LADDER`; without it "tensor_cores" for small products, where it can be had, else
         "vectorised". Tensor cores need compute capability 8.0, rows, columns and depth that are
         multiples of four, memory that begins at multiples of 16 bytes, and numbers below 4e34:
-        of infinite ones they make NaN. A new shape's first call takes seconds, see above.
+        of infinite ones they make NaN. Of float16 and bfloat16 the methods are those of
+        `course.kernels.halves.products`. A new shape's first call takes seconds, see above.
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it the one of a's library.
 
     Returns
     -------
-    array, shape (rows, columns), float32
-        `out`, if it is given; else of a's kind. With a depth of 0 it is 0. Relative to the sum of
-        |a| |b| its error is at most depth / 16 + 16 units of 2**-24 by "vectorised", 32 in place of
-        16 by "tensor_cores", 2**-9 by "tensor_cores_tf32", depth units by the others.
+    array, shape (rows, columns), of a's type
+        `out`, if it is given; else of a's kind. With a depth of 0 it is 0. Of float32, relative to
+        the sum of |a| |b|, its error is at most depth / 16 + 16 units of 2**-24 by "vectorised", 32
+        in place of 16 by "tensor_cores", 2**-9 by "tensor_cores_tf32", depth units by the others.
 
     Raises
     ------
     TypeError
-        For no array, or elements that are not float32.
+        For no array, or elements of another type.
     ValueError
         For shapes or strides that do not fit, an unknown layout or method.
     """

@@ -54,14 +54,25 @@ def descriptor(address: int, leading: int, stride: int, swizzle: str) -> int:
     return sum(fields)
 
 
-def recorded_steps(gpu: str = "H200") -> str:
-    """What was recorded of products of halves, a line each program and shape, if anything was."""
-    figures = [f for f in recorded("halves", dtype="float16", gpu=gpu) if f.operations]
-    if not figures:
-        return f"Nothing of these steps is recorded yet on an {gpu}."
-    figures.sort(key=lambda figure: (figure.shape, figure.teraflops))
-    head = f"{'shape':>18}  {'program':34} TFLOP/s"
-    return "\n".join([head, *(f"{f.shape:>18}  {f.variant:34}{f.teraflops:8.0f}" for f in figures)])
+def recorded_products(gpu: str = "H200") -> str:
+    """What was recorded of products of halves beside cuBLAS's, a line each shape.
+
+    The ratio is the median of rounds in which both took turns, times those of cuBLAS over ours.
+    """
+    ours, ratios = (
+        {
+            figure.shape: figure
+            for figure in recorded("halves", kernel="product nt", variant=variant, metric=metric,
+                                   dtype="float16", gpu=gpu)
+        }
+        for variant, metric in (("ours", "time in a graph"), ("cuBLAS / ours", "ratio"))
+    )  # fmt: skip
+    lines = [f"{'shape':>18}  TFLOP/s  cuBLAS / ours"]
+    lines += [
+        f"{shape:>18}  {figure.teraflops:7.0f}  {ratios[shape].median:13.2f}"
+        for shape, figure in sorted(ours.items(), key=lambda one: -one[1].operations)
+    ]
+    return "\n".join(lines)
 
 
 def tile_of(number: int, down: int, across: int, band: int) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """What lesson 17 says and draws is so: fragments, swizzles, waves, registers, descriptors."""
 
 import linecache
-from types import SimpleNamespace
+import math
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from course.kernels.intrinsics import mma_f16, split_halves
 from lessons.lesson17 import hopper, pictures
 from tests.pictures import assert_drawn, picture_texts
 from tools import lessons
-from warpsim.run.fragments import place_in_a, place_in_b, place_in_c
+from warpsim.run.mma_layout import place_in_a, place_in_b, place_in_c
 
 LESSON = next(path for path in lessons.paths() if path.parent.name == "lesson17")
 
@@ -168,9 +168,11 @@ def test_a_descriptor_has_its_fields_where_ptx_has_them():
             )
 
 
-def test_recorded_steps_are_shown_or_their_absence_is(monkeypatch):
-    monkeypatch.setattr(hopper, "recorded", lambda *given, **more: [])
-    assert "Nothing of these steps is recorded yet" in hopper.recorded_steps()
-    figure = SimpleNamespace(shape="8x8x8", variant="wgmma", teraflops=1.0, operations=1024.0)
-    monkeypatch.setattr(hopper, "recorded", lambda *given, **more: [figure])
-    assert hopper.recorded_steps().splitlines()[1].split() == ["8x8x8", "wgmma", "1"]
+def test_products_of_halves_are_as_level_with_cublas_as_the_text_says():
+    lines = [line.split() for line in hopper.recorded_products().splitlines()[1:]]
+    ratios = {shape: float(ratio) for shape, _, ratio in lines}
+    few = {shape for shape in ratios if shape.startswith(("1576x", "197x"))}
+    assert len(few) >= 7 and len(ratios) - len(few) == 6
+    large = [ratio for shape, ratio in ratios.items() if shape not in few]
+    assert 1.0 <= math.prod(large) ** (1 / 6) and min(large) > 0.95
+    assert all(0.8 < ratios[shape] < 0.95 for shape in few)

@@ -74,6 +74,12 @@ class Accesses:
         code = self.expression(node.value)
         if isinstance(base, types.BaseTuple):
             index = self.source.static(node.slice)
+            if (
+                isinstance(index, int)
+                and self.traced
+                and getattr(base, "dtype", None) == types.float32
+            ):
+                return f"T.element({code}, {index}, {self.site(node)})"  # may be under way
             if isinstance(index, int):
                 return f"{code}[{index}]"
             if isinstance(node.slice, ast.Slice):

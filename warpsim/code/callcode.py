@@ -165,6 +165,7 @@ def _device(emitter: Emitter, node: ast.Call) -> str:
     base = len(emitter.sites)
     emitter.sites.extend(program.sites)
     emitter.cooperative |= program.cooperative
+    emitter.turns |= program.turns
     emitter.may_read_unset |= program.may_read_unset
     here, there = emitter.source.function.__module__, function.py_func.__module__
     line = emitter.source.line(node)
@@ -207,7 +208,9 @@ def _intrinsic(emitter: Emitter, node: ast.Call, path: str) -> str:
         name = _assigned_name(emitter, node) or ast.unparse(node)
         site = emitter.site(node, name)
         kind = emitter.element_type(dtype, ast.unparse(node))
-        return f"T.{path[:-6]}_array({sizes}, {kind}, {site})"
+        named = {keyword.arg: emitter.source.static(keyword.value) for keyword in node.keywords}
+        more = f", {named['alignment']}" if type(named.get("alignment")) is int else ""
+        return f"T.{path[:-6]}_array({sizes}, {kind}, {site}{more})"
     if path == "const.array_like":
         return emitter.expression(node.args[0])
     if path.startswith("atomic."):

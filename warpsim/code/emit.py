@@ -52,6 +52,7 @@ class Emitter(Accesses, DoubtfulReads):
         self.typing, self.source = typing, typing.source
         self.device, self.traced, self.program_of = device, traced, program_of
         self.cooperative = False  # waits for the whole grid: all blocks run in one chunk
+        self.turns, self.cluster = False, 1  # its warps wait for each other; blocks of a cluster
         self.out: list[str] = []
         self.indent = 1
         self.sites: list[Site] = []

@@ -31,6 +31,8 @@ class LaneProgram:
     cooperative: bool = False
     result: types.Type = types.none
     may_read_unset: bool = False  # has shared or local arrays, or variables perhaps not set
+    turns: bool = False  # its warps wait for each other
+    cluster: int = 1  # blocks that run together
 
 
 class Writer(Emitter):
@@ -69,6 +71,8 @@ class Writer(Emitter):
             self.cooperative,
             self.typing.result,
             self.may_read_unset,
+            self.turns,
+            self.cluster,
         )
 
     # ------------------------------------------------------------------ suites

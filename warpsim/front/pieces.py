@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from numba import types
 
+from warpsim.front import hopper
 from warpsim.front.bfloat import Bfloat16
 from warpsim.front.oracle import plain
 
@@ -64,6 +65,8 @@ def refusal(name: str, kinds: tuple[types.Type, ...], named: tuple[str, ...]) ->
     named : tuple of str
         Names of arguments that are given by name.
     """
+    if name in hopper.INSTRUCTIONS:
+        return hopper.refusal(name, kinds, named)
     if named:
         return f"{name} takes its arguments by position, not as {', '.join(named)}="
     if len(kinds) != ARITY[name]:
@@ -131,6 +134,8 @@ def _unfit(name: str, array: Any, index: Any, count: int) -> str | None:
 
 def piece_type(typer: Expressions, node: ast.Call, name: str) -> types.Type:
     """The type of a call, with the types that its operands are converted to noted."""
+    if name in hopper.INSTRUCTIONS:
+        return hopper.instruction_type(typer, node, name)
     source = typer.source
     kinds = tuple(plain(typer.expression(argument)) for argument in node.args)
     wrong = refusal(name, kinds, tuple(str(keyword.arg) for keyword in node.keywords))
@@ -156,6 +161,8 @@ def _several(kind: types.Type, count: int) -> types.Type:
 # ---------------------------------------------------------------------- code
 def piece_code(emitter: Emitter, node: ast.Call, name: str) -> str:
     """Code of a call in a lane program."""
+    if name in hopper.INSTRUCTIONS:
+        return hopper.instruction_code(emitter, node, name)
     site = emitter.site(node, ast.unparse(node.args[0]) if node.args else "")
     if name in LOADS or name in STORES or name in COPIES:
         codes = [emitter.expression(argument) for argument in node.args]

@@ -19,7 +19,9 @@ from warpsim.host import gpus
 from warpsim.host.device import copied
 from warpsim.host.interface import device_memory
 from warpsim.run.memory import Array, global_array
+from warpsim.run.operands import Box
 from warpsim.run.threads import Dim3, Threads, geometry
+from warpsim.run.turns import run_in_turns
 from warpsim.watch.counts import Counters
 from warpsim.watch.overlaps import Span, watch
 from warpsim.watch.places import place_of
@@ -117,6 +119,7 @@ class Arguments:
         self.types: list[types.Type] = []
         self.values: list[Any] = []
         self.back: list[Callable[[], None]] = []
+        self._copies: dict[tuple[int, int], np.ndarray] = {}  # by address and bytes on a real GPU
 
     def add(self, value: Any, position: int) -> None:
         kind, inside = self.take(value, self._name(position))
@@ -130,6 +133,9 @@ class Arguments:
         direction = getattr(value, "direction", None)  # cuda.In, cuda.Out, cuda.InOut
         if direction in ("in", "out", "inout"):
             value = value.value
+        if hasattr(value, "swizzle"):  # a tensor map
+            array = self.take(value.array, name)[1]
+            return value._numba_type_, Box(array, value.box, value.swizzle)
         if hasattr(value, "_memory"):
             kind, array = self._array(value._memory, name)
             return (kind.dtype if value.is_record else kind), array
@@ -192,14 +198,21 @@ class Arguments:
         return kind, global_array(memory, name)
 
     def _real_device_array(self, value: Any, name: str) -> tuple[types.Type, Array]:
-        """An array on a real GPU: simulated on a copy, which goes back at the end."""
-        if hasattr(value, "copy_to_host"):
-            copy = value.copy_to_host()
-            self.back.append(lambda: value.copy_to_device(copy))
-        else:
-            copy = value.get()
-            self.back.append(lambda: value.set(copy))
-        return self._array(np.ascontiguousarray(copy), name)
+        """An array on a real GPU: simulated on a copy, which goes back at the end.
+
+        Arguments that are the same memory have one copy.
+        """
+        numba = hasattr(value, "copy_to_host")
+        copy = np.ascontiguousarray(value.copy_to_host() if numba else value.get())
+        interface = value.__cuda_array_interface__
+        if interface.get("strides") is None and copy.nbytes:  # in C order
+            place = interface["data"][0], copy.nbytes
+            if place in self._copies:
+                same = self._copies[place].reshape(-1).view(copy.dtype)
+                return self._array(same.reshape(copy.shape), name)
+            self._copies[place] = copy
+        self.back.append(lambda: value.copy_to_device(copy) if numba else value.set(copy))
+        return self._array(copy, name)
 
     def fits(self, declared: tuple[types.Type, ...], exact: bool = False) -> bool:
         """Can the arguments be given to an explicit signature?"""
@@ -290,6 +303,8 @@ def run_kernel(
     launch = Launch(lanes.name, gpu, lanes.sites, dynamic_shared, debug, counters, signature=kinds)
     padded = -(-math.prod(block) // 32) * 32
     blocks, chunk = math.prod(grid), max(1, CHUNK_LANES // padded)
+    if lanes.turns and blocks % lanes.cluster:
+        raise ValueError(f"{blocks:,} blocks are no whole clusters of {lanes.cluster}")
     if lanes.cooperative:
         check_cooperative(lanes.name, blocks, math.prod(block), gpu)
         chunk = blocks
@@ -299,11 +314,13 @@ def run_kernel(
         counters.barriers = launch.clock.block
         launch.watch(program.stored, dict(zip(taken.names, taken.values, strict=True)))
     chunks = [(first, min(chunk, blocks - first)) for first in range(0, blocks, chunk)]
-    if counters is not None and lanes.may_read_unset:
+    if counters is not None and lanes.may_read_unset and not lanes.turns:
         launch.inputs = Inputs(taken.names, taken.values, program.stored)
     try:
         with np.errstate(all="ignore"):
-            for part in chunks:
+            if lanes.turns:
+                run_in_turns(launch, lanes, grid, block, taken.values)
+            for part in () if lanes.turns else chunks:
                 lanes.run(Threads(launch, geometry(grid, block, *part)), *taken.values)
             if launch.candidates:
                 again = Again(launch, lanes.run, [(grid, block, *part) for part in chunks])

@@ -399,7 +399,7 @@ class Memory:
                 self.launch.inputs.keep(found)
         return found
 
-    def shared_array(self, shape: tuple[int, ...], dtype, site: int) -> Array:
+    def shared_array(self, shape: tuple[int, ...], dtype, site: int, alignment: int = 1) -> Array:
         """``cuda.shared.array``: one copy for each block; the same one every time."""
         found = self._allocated.get(self.base + site)
         if found is not None:
@@ -417,7 +417,8 @@ class Memory:
         array = Array(flat, shape, strides, "shared", self.site(site).array)
         array.block_offset = self.block * per_block
         if size:
-            array.address = -(-self.shared_bytes // kind.alignment) * kind.alignment
+            step = max(kind.alignment, alignment)
+            array.address = -(-self.shared_bytes // step) * step
             self.shared_bytes = array.address + size * kind.itemsize
             self.check_shared(site)
         if self.counters is not None:
@@ -426,7 +427,7 @@ class Memory:
         self._allocated[self.base + site] = array
         return array
 
-    def local_array(self, shape: tuple[int, ...], dtype, site: int) -> Array:
+    def local_array(self, shape: tuple[int, ...], dtype, site: int, alignment: int = 1) -> Array:
         """``cuda.local.array``: one copy for each lane."""
         found = self._allocated.get(self.base + site)
         if found is not None:

@@ -13,6 +13,7 @@ from warpsim.front.names import Unsupported
 from warpsim.front.operators import FAR_BELOW
 from warpsim.run import masks, standstill
 from warpsim.run.atomics import Atomics
+from warpsim.run.fragments import Fragments
 from warpsim.run.masks import Control, EndlessLoop, Loop, Mask
 from warpsim.run.memory import Array, Memory, contiguous_strides
 from warpsim.run.ragged import Ragged
@@ -41,6 +42,7 @@ class Geometry:
         self.padded = -(-self.threads // 32) * 32
         self.lanes = blocks * self.padded
         self.lane = np.arange(self.lanes)
+        self.start = first * self.padded  # number of the first lane's thread in the grid
         self.block = self.lane // self.padded
         inside = self.lane % self.padded
         active = inside < self.threads
@@ -70,7 +72,7 @@ class Geometry:
     @cached_property
     def thread_number(self) -> ndarray:
         """Number of each lane's thread in the whole grid, blocks padded to whole warps."""
-        return (self.lane + self.first * self.padded).astype(np.int32)
+        return (self.lane + self.start).astype(np.int32)
 
     @cached_property
     def indices(self) -> tuple:
@@ -95,6 +97,7 @@ class Threads(
     Control,
     Memory,
     Vectors,
+    Fragments,
     Ragged,
     Records,
     Elementwise,
@@ -170,7 +173,7 @@ class Threads(
 
     def where(self, lane: int) -> Where:
         """Block and thread of a lane."""
-        return self.where_of(self.geometry.first * self.padded + lane)
+        return self.where_of(self.geometry.start + lane)
 
     @property
     def thread_number(self) -> ndarray:

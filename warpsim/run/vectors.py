@@ -1,6 +1,6 @@
 """Vector accesses, asynchronous copies and tensor-core products of the running threads.
 
-Fragments lie in the lanes of a warp as PTX defines them (`warpsim.run.fragments`). A product is
+Fragments lie in the lanes of a warp as PTX defines them (`warpsim.run.mma_layout`). A product is
 computed in float32 from the exact values of its operands; hardware adds the terms of one product in
 another order and cuts bits off below the largest, so that the last bits differ.
 Source: NVIDIA, PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type" and the same
@@ -16,8 +16,8 @@ import numpy as np
 
 from warpsim.front.names import typing_error
 from warpsim.host import gpus
-from warpsim.run.fragments import place_in_a, place_in_b, place_in_c
 from warpsim.run.memory import Array
+from warpsim.run.mma_layout import place_in_a, place_in_b, place_in_c
 from warpsim.watch.advice import wide_cure
 from warpsim.watch.report import index_names
 
@@ -234,7 +234,9 @@ class Vectors:
                 self.counters.touch(array, elements + e)
 
     # ------------------------------------------------------------------ asynchronous copies
-    def copy_async(self, to: Array, index, source: Array, place, count: int, site, other) -> None:
+    def copy_async(
+        self, to: Array, index, source: Array, place, count: int, site, other, values=None
+    ) -> None:
         """Begin to copy ``count`` elements; they arrive when ``wait_copies`` waits for them.
 
         Copies that nobody waits for are completed by the hardware when the kernel ends, when
@@ -246,7 +248,8 @@ class Vectors:
                 f"line {self.site(site).line}: an asynchronous copy goes from global to shared "
                 f"memory, not from {source.space} ({source.name}) to {to.space} ({to.name})"
             )
-        values = self.load_vector(source, place, count, other)
+        if values is None:
+            values = self.load_vector(source, place, count, other)
         uniform, varying, bad = self._reach(to, index, count, site, "store")
         mask = self.active_part(bad)
         if not mask:

@@ -139,9 +139,8 @@ class Counting:
             count.requests += mask.warps
             return
         if self.counters.by_thread:
-            first = self.geometry.first
-            own = self.counters.by_thread[array.space, op][first : first + self.blocks]
-            own += mask.active.reshape(own.shape)
+            own = self.counters.by_thread[array.space, op].reshape(-1)
+            own[self.geometry.start : self.geometry.start + self.lanes] += mask.active
         if array.space == "global":
             self._record_global(count, key, array, uniform, varying, mask)
             return

@@ -9,7 +9,7 @@ from warpsim.front.names import MISSING, KernelName, Source
 from warpsim.front.trees import walk
 
 #: Functions that change the elements of their first argument.
-_STORING = ("atomic.", "pieces.store", "pieces.copy")
+_STORING = ("atomic.", "pieces.store", "pieces.copy", "pieces.stmatrix")
 
 
 def stored_arguments(source, callee_stores) -> frozenset[str]:

@@ -61,6 +61,7 @@ def allocation(array: Array) -> tuple[int, int]:
 
 def spread(name: str, value: Any) -> Iterator[tuple[str, Array]]:
     """An argument's arrays: itself, or those of a tuple."""
+    value = getattr(value, "array", value)  # of a tensor map
     if isinstance(value, tuple):
         for part in value:
             yield from spread(name, part)

@@ -271,7 +271,7 @@ class Races:
             return None
         kind = "same-value-race"
         if type(value) is ndarray:
-            start = self.geometry.first * self.padded
+            start = self.geometry.start
             mine, theirs = value[threads[places] - start], value[partner[places] - start]
             if not np.array_equal(mine, theirs):
                 kind = "race"
@@ -324,7 +324,7 @@ class Races:
             f"{does} {self.spelled(array, element)}, which {them} {verb[other_op]} too, with "
             f"nothing to order the two: {advice}",
             site,
-            thread - self.geometry.first * self.padded,
+            thread - self.geometry.start,
         )
 
     # ------------------------------------------------------------------ what orders accesses
@@ -359,7 +359,7 @@ class Races:
         for shadow in self.shadows():
             shadow.flush(clock)
         warps = np.flatnonzero(self.mask.active.reshape(-1, 32).any(1))
-        clock.warp[warps + self.geometry.first * self.padded // 32] += 1
+        clock.warp[warps + self.geometry.start // 32] += 1
 
     def threadfence(self, site: int) -> None:
         """What the active threads wrote is visible before what they write next."""

@@ -211,13 +211,13 @@ class Replay(Threads):
             array.flat[...] = self._stand_in(array.dtype, array.flat.size, self._everywhere, seed)
         return array
 
-    def shared_array(self, shape: tuple[int, ...], dtype: str, site: int) -> Array:
+    def shared_array(self, shape: tuple[int, ...], dtype: str, site: int, *more: int) -> Array:
         known = self.base + site in self._allocated
-        return self._fill(super().shared_array(shape, dtype, site), known)
+        return self._fill(super().shared_array(shape, dtype, site, *more), known)
 
-    def local_array(self, shape: tuple[int, ...], dtype: str, site: int) -> Array:
+    def local_array(self, shape: tuple[int, ...], dtype: str, site: int, *more: int) -> Array:
         known = self.base + site in self._allocated
-        return self._fill(super().local_array(shape, dtype, site), known)
+        return self._fill(super().local_array(shape, dtype, site, *more), known)
 
     def captured(self, device: Any, name: str) -> Array:
         if id(device) not in self.launch.captured:  # a way that the traced run did not go

@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 
 #: Kinds of finding that make a program wrong; the others cost time.
 ERRORS = frozenset(
-    {"out-of-bounds", "misaligned", "race", "barrier-divergence", "uninitialised-read"}
+    {
+        "out-of-bounds",
+        "misaligned",
+        "race",
+        "barrier-divergence",
+        "uninitialised-read",
+        "deadlock",
+    }  # fmt: skip
 )
 SPACES = ("global", "shared", "local")
 OPS = ("load", "store", "atomic")

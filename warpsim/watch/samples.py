@@ -143,5 +143,5 @@ def keep(
     samples[key] = Sample(
         *key, int(amount), elements, active[lanes].copy(), array.itemsize, array.pitch,
         root.address, root.shape, order, where.block,
-        threads.geometry.block_shape, row * 32 % threads.padded // 32,
+        threads.geometry.block_shape, (threads.geometry.start // 32 + row) % (threads.padded // 32),
     )  # fmt: skip

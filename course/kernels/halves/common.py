@@ -1,0 +1,83 @@
+"""What the steps share: which tile a block takes, what is done to a result before it is stored."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from numba import float32, int32, types
+
+from course.backend import cuda
+from course.door.bfloat import bfloat16
+from course.kernels.activation import gelu, gelu_tanh
+from course.kernels.fragments import pack_bf16, pack_f16, quotient
+from course.kernels.intrinsics import load, load2
+
+DEPTH = 64  # of a tile: 128 bytes of a row
+ELEMENTS = {"float16": types.float16, "bfloat16": bfloat16}
+PACK = {"float16": pack_f16, "bfloat16": pack_bf16}
+#: With an approximate division: the exact one takes three times as long as the product.
+fast_gelu_tanh = cuda.jit(device=True, fastmath=True)(gelu_tanh.py_func)
+ACTIVATIONS = {"": None, "gelu": gelu, "gelu tanh": fast_gelu_tanh}
+
+
+@cuda.jit(device=True)
+def tile_of(number, down, across, band):
+    """Row and column of a tile: bands of `band` rows of tiles, down first, for L2's sake."""
+    per_band = int32(band * across)
+    b = quotient(number, per_band)
+    high = int32(min(band, int32(down - b * band)))
+    rest = int32(number - b * per_band)
+    column = quotient(rest, high)
+    return int32(b * band + rest - column * high), column
+
+
+@functools.cache
+def epilogue(activation: str, biased: bool, added: bool) -> Callable:
+    """What becomes of a sum: ``(x, bias, other, row, column) -> x``, for an element of the result.
+
+    A bias is added first, then the activation is taken, then the residual `other` is added.
+    """
+    act: Any = ACTIVATIONS[activation]
+    active = act is not None
+    act = act if active else gelu
+
+    @cuda.jit(device=True)
+    def finished(x, bias, other, row, column):
+        if biased:
+            x += float32(load(bias, int32(column)))
+        if active:
+            x = act(x)
+        if added:
+            x += float32(load(other, (int32(row), int32(column))))
+        return x
+
+    return finished
+
+
+@functools.cache
+def epilogue2(activation: str, biased: bool, added: bool) -> Callable:
+    """The same of two neighbours, ``(x, y, bias, other, row, column, inside) -> (x, y)``.
+
+    Elsewhere than `inside` nothing is read. The result's columns, and the first one, are even.
+    """
+    act: Any = ACTIVATIONS[activation]
+    active = act is not None
+    act = act if active else gelu
+
+    @cuda.jit(device=True)
+    def finished(x, y, bias, other, row, column, inside):
+        if biased and inside:
+            b = load2(bias, int32(column))
+            x += float32(b[0])
+            y += float32(b[1])
+        if active:
+            x, y = act(x), act(y)
+        if added and inside:
+            r = load2(other, (int32(row), int32(column)))
+            x += float32(r[0])
+            y += float32(r[1])
+        return x, y
+
+    return finished

@@ -1,0 +1,222 @@
+"""Step 4 to 7: warps with roles. One warpgroup copies by TMA, the others multiply by wgmma.
+
+A block keeps `stages` tiles of both factors in shared memory, and two barriers for each: `full`,
+when TMA's bytes have come, and `empty`, when all who multiply have read. Who copies waits for
+`empty` and begins the next copy; who multiplies waits for `full`. Parities tell the rounds apart:
+at first a wait for `empty` with parity 1 is over at once.
+
+Blocks stay and take tile after tile, so that the next tile's copies are under way while results are
+stored. Results go through shared memory: rows of 128 bytes by TMA in place of 16 bytes a row.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+from numba import float32, int32, uint64
+
+from course.backend import cuda
+from course.kernels.fragments import stmatrix4
+from course.kernels.halves.common import DEPTH, ELEMENTS, PACK, epilogue2, tile_of
+from course.kernels.hopper import (
+    commit_stores,
+    fence_async,
+    fence_mbarriers,
+    mbarrier_arrive,
+    mbarrier_expect,
+    mbarrier_init,
+    mbarrier_wait,
+    named_barrier,
+    setmaxnreg_dec,
+    setmaxnreg_inc,
+    spread,
+    tma_load,
+    tma_store,
+    wait_stores,
+    wgmma_nn,
+    wgmma_nt,
+    wgmma_sums,
+    wgmma_tn,
+    wgmma_wait,
+    wgmma_zeros,
+)
+
+WGMMA = {"nt": wgmma_nt, "nn": wgmma_nn, "tn": wgmma_tn}
+PIECE = 64 * DEPTH  # elements of 64 rows of 128 bytes
+GROUP = 128  # threads of a warpgroup
+
+
+class Shape(NamedTuple):
+    """How a block's tile is made.
+
+    Attributes
+    ----------
+    consumers : int
+        Warpgroups that multiply, 64 rows of results each.
+    columns : int
+        Of the tile: 64, 128, 192 or 256.
+    stages : int
+        Tiles of both factors that a block has room for.
+    alone : bool
+        A block has one tile of the results, so these may lie where the factors' tiles were.
+    """
+
+    consumers: int
+    columns: int
+    stages: int
+    alone: bool = False
+
+    rows = property(lambda self: 64 * self.consumers)
+    threads = property(lambda self: GROUP * (self.consumers + 1))
+    stage = property(lambda self: (self.rows + self.columns) * DEPTH)  # elements
+    results = property(lambda self: 0 if self.alone else self.stages * self.stage)  # begin there
+    shared = property(
+        lambda self: 2 * max(self.stages * self.stage, self.results + self.rows * self.columns)
+    )
+
+
+@functools.cache
+def product(
+    layout: str, element: str, shape: Shape, activation: str = "", biased: bool = False,
+    added: bool = False,
+) -> Callable:  # fmt: skip
+    """The kernel of (a, b, out as tensor maps, bias, residual, rows, columns, depth, band).
+
+    Mapping: block i has the tiles i, i + blocks, ...; of a tile, warpgroup 1 + w has the rows 64 w
+    to 64 w + 63.
+    Memory: a tile is read once for all of its results; TMA makes zeros of what lies outside.
+    """
+    turn_a, turn_b = layout == "tn", layout != "nt"  # neighbours lie along the results
+    multiply, pack, finished = WGMMA[layout], PACK[element], epilogue2(activation, biased, added)
+    ELEMENT = ELEMENTS[element]
+    CONSUMERS, WIDE, STAGES, alone = shape
+    ROWS, STAGE, BYTES = shape.rows, shape.stage, 2 * shape.stage
+    RESULTS, OWN, SUMS = shape.results, 64 * WIDE, WIDE // 2
+    many = CONSUMERS > 1
+
+    # 64 columns at a time: of a loop that the compiler does not unroll, the sums are in memory
+    @cuda.jit(device=True, forceinline=True)
+    def put(tiles, local, first, line, row, column, t, rows, columns, bias, other):
+        """Finish 64 columns of sums, from the 16 n-th on, and put them into the tile of results."""
+        lane = int32(t & 31)
+        for n in range(4):
+            j = int32(first + n)
+            e = int32(8 * j)
+            r = int32(row + 16 * (t >> 5 & 3) + (lane >> 2))
+            c = int32(column + 16 * j + 2 * (lane & 3))
+            low, high, left, right = r < rows, r + 8 < rows, c < columns, c + 8 < columns
+            x0, y0 = finished(local[e], local[e + 1], bias, other, r, c, low and left)
+            x1, y1 = finished(local[e + 2], local[e + 3], bias, other, r + 8, c, high and left)
+            x2, y2 = finished(local[e + 4], local[e + 5], bias, other, r, c + 8, low and right)
+            x3, y3 = finished(local[e + 6], local[e + 7], bias, other, r + 8, c + 8, high and right)
+            four = pack(x0, y0), pack(x1, y1), pack(x2, y2), pack(x3, y3)
+            chunk = int32(2 * (j & 3) + (lane >> 4)) ^ int32(lane & 7)
+            stmatrix4(tiles, int32(line + PIECE * (j >> 2) + (chunk << 3)), four)
+
+    @cuda.jit(launch_bounds=(shape.threads, 1), fastmath=True)
+    def product_roles(a, b, out, bias, other, rows, columns, depth, band):
+        tiles = cuda.shared.array(0, ELEMENT, alignment=1024)
+        full = cuda.shared.array(STAGES, uint64)
+        empty = cuda.shared.array(STAGES, uint64)
+        t = int32(cuda.threadIdx.x)
+        group = int32(t >> 7)
+        if t == 0:
+            for s in range(STAGES):
+                mbarrier_init(full, int32(s), int32(1))
+                mbarrier_init(empty, int32(s), int32(4 * CONSUMERS))  # a warp each
+            fence_mbarriers()
+        cuda.syncthreads()
+        down = int32((int32(rows) + int32(ROWS - 1)) >> 6)
+        if many:
+            down = int32(down >> 1)
+        across = int32((int32(columns) + int32(WIDE - 1)) // int32(WIDE))
+        steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
+        stage, parity = int32(0), int32(0)
+        if group == 0:  # the warpgroup that copies, one thread of it
+            if many:
+                setmaxnreg_dec(40)
+            if t == 0:
+                for tile in range(
+                    int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)
+                ):
+                    tile_row, tile_column = tile_of(int32(tile), down, across, int32(band))
+                    row, column = int32(tile_row * ROWS), int32(tile_column * WIDE)
+                    for step in range(steps):
+                        k = int32(step << 6)
+                        mbarrier_wait(empty, stage, int32(parity ^ 1))
+                        mbarrier_expect(full, stage, int32(BYTES))
+                        at = int32(stage * STAGE)
+                        if turn_a:
+                            for p in range(CONSUMERS):
+                                place = (k, int32(row + 64 * p))
+                                tma_load(tiles, int32(at + PIECE * p), a, place, full, stage)
+                        else:
+                            tma_load(tiles, at, a, (row, k), full, stage)
+                        at = int32(at + ROWS * DEPTH)
+                        if turn_b:
+                            for p in range(WIDE // 64):
+                                place = (k, int32(column + 64 * p))
+                                tma_load(tiles, int32(at + PIECE * p), b, place, full, stage)
+                        else:
+                            tma_load(tiles, at, b, (column, k), full, stage)
+                        stage = int32(stage + 1)
+                        if stage == STAGES:
+                            stage, parity = int32(0), int32(parity ^ 1)
+        else:  # the warpgroups that multiply
+            if many:
+                setmaxnreg_inc(232)
+            local = cuda.local.array(SUMS, float32)
+            who = int32(group - 1)
+            warp, lane = int32(t >> 5 & 3), int32(t & 31)
+            leader = t & 127 == 0
+            mine = int32(RESULTS + who * OWN)
+            line = int32(mine + (16 * warp + (lane & 15)) * 64)
+            for tile in range(int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)):
+                tile_row, tile_column = tile_of(int32(tile), down, across, int32(band))
+                row = int32(tile_row * ROWS + 64 * who)
+                column = int32(tile_column * WIDE)
+                sums = wgmma_zeros(WIDE)
+                last = int32(-1)
+                for step in range(steps):
+                    mbarrier_wait(full, stage, parity)
+                    at = int32(stage * STAGE)
+                    sums = multiply(
+                        sums, tiles, int32(at + PIECE * who), tiles, int32(at + ROWS * DEPTH), step
+                    )
+                    wgmma_wait(1)  # the product before has read its tiles
+                    if lane == 0 and last >= 0:
+                        mbarrier_arrive(empty, last)
+                    last = stage
+                    stage = int32(stage + 1)
+                    if stage == STAGES:
+                        stage, parity = int32(0), int32(parity ^ 1)
+                sums = wgmma_sums(sums)
+                if lane == 0:
+                    mbarrier_arrive(empty, last)
+                spread(local, sums)
+                if leader:
+                    wait_stores(0)  # the results before have left shared memory
+                if alone:
+                    named_barrier(15, GROUP * CONSUMERS)  # all have read the factors' tiles
+                else:
+                    named_barrier(int32(1 + who), GROUP)
+                put(tiles, local, 0, line, row, column, t, rows, columns, bias, other)
+                if WIDE > 64:
+                    put(tiles, local, 4, line, row, column, t, rows, columns, bias, other)
+                if WIDE > 128:
+                    put(tiles, local, 8, line, row, column, t, rows, columns, bias, other)
+                if WIDE > 192:
+                    put(tiles, local, 12, line, row, column, t, rows, columns, bias, other)
+                fence_async()
+                named_barrier(int32(1 + who), GROUP)
+                if leader:
+                    for p in range(WIDE // 64):
+                        corner = (row, int32(column + 64 * p))
+                        tma_store(out, corner, tiles, int32(mine + PIECE * p))
+                    commit_stores()
+            if leader:
+                wait_stores(0)
+
+    return product_roles

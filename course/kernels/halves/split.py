@@ -1,0 +1,160 @@
+"""For few rows: the blocks of a cluster share the depth of one tile, and add what they have.
+
+197 rows make two rows of tiles, where a GPU has 132 multiprocessors. So `splits` blocks take a part
+of the depth each, leave their sums in shared memory, and read each other's: no memory beside, no
+second launch, and always the same order, so the same bits.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from numba import float32, int32, uint64
+
+from course.backend import cuda
+from course.kernels.fragments import quotient, remainder
+from course.kernels.halves.common import DEPTH, ELEMENTS, epilogue2
+from course.kernels.halves.roles import GROUP, PIECE, WGMMA, Shape
+from course.kernels.hopper import (
+    cluster,
+    cluster_barrier,
+    cluster_rank,
+    fence_mbarriers,
+    load4_cluster,
+    mbarrier_arrive,
+    mbarrier_expect,
+    mbarrier_init,
+    mbarrier_wait,
+    named_barrier,
+    spread,
+    tma_load,
+    wgmma_sums,
+    wgmma_wait,
+    wgmma_zeros,
+)
+from course.kernels.intrinsics import store2, store4
+
+MORE = 8  # numbers between rows of sums: so eight rows lie in different banks
+
+
+def shared_bytes(shape: Shape) -> int:
+    """Bytes of a block: its tiles, or later its sums, in the same place."""
+    return max(2 * shape.stages * shape.stage, 4 * shape.rows * (shape.columns + MORE))
+
+
+@functools.cache
+def product(
+    layout: str, element: str, shape: Shape, splits: int, activation: str = "",
+    biased: bool = False, added: bool = False,
+) -> Callable:  # fmt: skip
+    """The kernel of (a, b as tensor maps, out, bias, residual, rows, columns, depth).
+
+    Mapping: cluster i has tile i, down the rows first; its block s the steps of the depth from
+    s / splits on. Of the sums, block s adds up every `splits`-th line of its threads.
+    """
+    turn_a, turn_b = layout == "tn", layout != "nt"
+    multiply, finished = WGMMA[layout], epilogue2(activation, biased, added)
+    ELEMENT = ELEMENTS[element]
+    CONSUMERS, WIDE, STAGES, _ = shape
+    ROWS, STAGE, BYTES, THREADS = shape.rows, shape.stage, 2 * shape.stage, shape.threads
+    SUMS, PITCH, FOURS = WIDE // 2, WIDE + MORE, WIDE // 4
+
+    @cuda.jit(launch_bounds=(shape.threads, 1), fastmath=True)
+    def product_split(a, b, out, bias, other, rows, columns, depth):
+        cluster(splits)
+        tiles = cuda.shared.array(0, ELEMENT, alignment=1024)
+        parts = cuda.shared.array(0, float32, alignment=1024)
+        full = cuda.shared.array(STAGES, uint64)
+        empty = cuda.shared.array(STAGES, uint64)
+        t = int32(cuda.threadIdx.x)
+        group = int32(t >> 7)
+        if t == 0:
+            for s in range(STAGES):
+                mbarrier_init(full, int32(s), int32(1))
+                mbarrier_init(empty, int32(s), int32(4 * CONSUMERS))
+            fence_mbarriers()
+        cuda.syncthreads()
+        rank = cluster_rank()
+        number = quotient(int32(cuda.blockIdx.x), int32(splits))
+        down = quotient(int32(int32(rows) + int32(ROWS - 1)), int32(ROWS))
+        row = int32(remainder(number, down) * ROWS)
+        column = int32(quotient(number, down) * WIDE)
+        steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
+        first = quotient(int32(steps * rank), int32(splits))
+        end = quotient(int32(steps * (rank + 1)), int32(splits))
+        stage, parity = int32(0), int32(0)
+        if group == 0:
+            if t == 0:
+                for step in range(first, end):
+                    k = int32(step << 6)
+                    mbarrier_wait(empty, stage, int32(parity ^ 1))
+                    mbarrier_expect(full, stage, int32(BYTES))
+                    at = int32(stage * STAGE)
+                    if turn_a:
+                        for p in range(CONSUMERS):
+                            place = (k, int32(row + 64 * p))
+                            tma_load(tiles, int32(at + PIECE * p), a, place, full, stage)
+                    else:
+                        tma_load(tiles, at, a, (row, k), full, stage)
+                    at = int32(at + ROWS * DEPTH)
+                    if turn_b:
+                        for p in range(WIDE // 64):
+                            place = (k, int32(column + 64 * p))
+                            tma_load(tiles, int32(at + PIECE * p), b, place, full, stage)
+                    else:
+                        tma_load(tiles, at, b, (column, k), full, stage)
+                    stage = int32(stage + 1)
+                    if stage == STAGES:
+                        stage, parity = int32(0), int32(parity ^ 1)
+        else:
+            local = cuda.local.array(SUMS, float32)
+            who = int32(group - 1)
+            warp, lane = int32(t >> 5 & 3), int32(t & 31)
+            sums = wgmma_zeros(WIDE)
+            last = int32(-1)
+            for step in range(first, end):
+                mbarrier_wait(full, stage, parity)
+                at = int32(stage * STAGE)
+                sums = multiply(
+                    sums,
+                    tiles,
+                    int32(at + PIECE * who),
+                    tiles,
+                    int32(at + ROWS * DEPTH),
+                    int32(step - first),
+                )
+                wgmma_wait(1)
+                if lane == 0 and last >= 0:
+                    mbarrier_arrive(empty, last)
+                last = stage
+                stage = int32(stage + 1)
+                if stage == STAGES:
+                    stage, parity = int32(0), int32(parity ^ 1)
+            sums = wgmma_sums(sums)
+            named_barrier(1, int32(GROUP * CONSUMERS))  # all tiles have been read
+            spread(local, sums)
+            r = int32(64 * who + 16 * warp + (lane >> 2))
+            for j in range(WIDE // 8):
+                at = int32(r * PITCH + 8 * j + 2 * (lane & 3))
+                store2(parts, at, (local[4 * j], local[4 * j + 1]))
+                store2(parts, int32(at + 8 * PITCH), (local[4 * j + 2], local[4 * j + 3]))
+        cluster_barrier()
+        for n in range(int32(rank * THREADS + t), ROWS * FOURS, THREADS * splits):
+            r = quotient(int32(n), int32(FOURS))
+            c = int32((n - r * FOURS) << 2)
+            if row + r < rows and column + c < columns:
+                x, y, z, w = float32(0), float32(0), float32(0), float32(0)
+                for s in range(splits):
+                    four = load4_cluster(parts, int32(r * PITCH + c), int32(s))
+                    x += four[0]
+                    y += four[1]
+                    z += four[2]
+                    w += four[3]
+                i, j = int32(row + r), int32(column + c)
+                x, y = finished(x, y, bias, other, i, j, True)
+                z, w = finished(z, w, bias, other, i, int32(j + 2), True)
+                store4(out, (i, j), (ELEMENT(x), ELEMENT(y), ELEMENT(z), ELEMENT(w)))
+        cluster_barrier()  # no block ends while another reads its sums
+
+    return product_split

@@ -1,0 +1,182 @@
+"""Products of float16 and bfloat16, simulated: layouts, shapes, epilogues, what is refused."""
+
+import math
+
+import numpy as np
+import pytest
+
+from course import backend, cuda, trace
+from course.door.bfloat import BFLOAT16
+from course.kernels.halves import products, roles
+from course.kernels.halves.products import SIDES, Shape, fastest, product
+from course.kernels.matmul import matmul
+from course.kernels.tensor_maps import TensorMap
+from warpsim.front.bfloat import rounded, widened
+from warpsim.host import gpus
+
+ERRORS = {"race", "out-of-bounds", "uninitialised-read", "barrier-divergence", "deadlock"}
+TMA = ("roles", "split")
+#: Half of the last place: of float16's 11 bits, of bfloat16's 8.
+ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+
+
+@pytest.fixture(autouse=True)
+def simulated_h200(monkeypatch):
+    """The GPU that has all instructions."""
+    monkeypatch.setattr(gpus, "_chosen", None)
+    if backend.gpu() is None:
+        backend.simulate("H200")
+
+
+def stored(values, element):
+    """Numbers as an array of halves, and what it holds, in float64."""
+    if element == "float16":
+        halves = np.asarray(values, np.float16)
+        return halves, halves.astype(float)
+    bits = np.asarray(rounded(np.asarray(values, np.float32)))
+    return bits.view(BFLOAT16), widened(bits).astype(float)
+
+
+def numbers(array):
+    return (widened(array.view(np.uint16)) if array.dtype == BFLOAT16 else array).astype(float)
+
+
+def given(rows, columns, depth, layout, element, seed=5):
+    rng = np.random.default_rng(seed)
+    sizes = {"r": rows, "c": columns, "k": depth}
+    pairs = [stored(rng.standard_normal([sizes[s] for s in side]), element)
+             for side in SIDES[layout]]  # fmt: skip
+    (a, exact_a), (b, exact_b) = pairs
+    exact_a = exact_a.T if layout == "tn" else exact_a
+    exact_b = exact_b.T if layout == "nt" else exact_b
+    return a, b, exact_a, exact_b
+
+
+def near(found, exact, a, b, element):
+    """Rounded once, and float32's error of the sum."""
+    bound = ROUNDING[element] * np.abs(exact) + 2.0**-20 * (np.abs(a) @ np.abs(b)) + 1e-7
+    return (np.abs(numbers(found) - exact) <= bound).all()
+
+
+@pytest.mark.parametrize("element", ROUNDING)
+@pytest.mark.parametrize("layout", SIDES)
+@pytest.mark.parametrize(
+    ("method", "size"),
+    [("plain", (131, 70, 200)), ("plain", (5, 3, 7)), ("plain", (1, 136, 64))]
+    + [(method, size) for method in TMA for size in ((72, 136, 200), (8, 8, 8), (200, 72, 192))],
+)
+def test_products_are_float64s_rounded_once(method, size, layout, element):
+    a, b, exact_a, exact_b = given(*size, layout, element)
+    if method == "split" and layout != "nt":
+        with pytest.raises(ValueError, match=f"takes the layout 'nt', not '{layout}'"):
+            product(a, b, layout, method=method)
+        return
+    found = product(a, b, layout, method=method)
+    assert found.shape == size[:2] and found.dtype == a.dtype
+    assert near(found, exact_a @ exact_b, exact_a, exact_b, element)
+
+
+@pytest.mark.parametrize("method", products.METHODS)
+def test_bias_activation_and_residual_come_in_this_order(method):
+    a, b, exact_a, exact_b = given(72, 40, 64, "nt", "float16")
+    rng = np.random.default_rng(1)
+    bias, residual = (rng.standard_normal(s).astype(np.float16) for s in (40, (72, 40)))
+    found = product(a, b, "nt", bias, "gelu", residual, method=method)
+    x = exact_a @ exact_b + bias.astype(float)
+    exact = x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2 + residual.astype(float)
+    assert near(found, exact, exact_a, exact_b, "float16")
+
+
+@pytest.mark.parametrize("shape", [Shape(2, 256, 3), Shape(2, 192, 2), Shape(1, 128, 2)])
+def test_blocks_that_take_tile_after_tile_are_without_a_finding(shape):
+    rows, columns, depth = 2 * shape.rows - 5, 2 * shape.columns - 8, 200
+    a, b, exact_a, exact_b = given(rows, columns, depth, "nn", "float16")
+    out = cuda.to_device(np.full((rows, columns), np.nan, np.float16))
+    a, b = cuda.to_device(a), cuda.to_device(b)
+    maps = TensorMap(a, shape.rows, 64), TensorMap(b, 64, 64), TensorMap(out, 64, 64)
+    kernel = roles.product("nn", "float16", shape)
+    sizes = (np.int32(n) for n in (rows, columns, depth, 2))
+    report = trace(kernel, 1, shape.threads, *maps, out.reshape(out.size), out, *sizes,
+                   dynamic_shared=shape.shared, gpu="H200")  # fmt: skip
+    assert not ERRORS & {finding.kind for finding in report.findings}
+    assert near(out.copy_to_host(), exact_a @ exact_b, exact_a, exact_b, "float16")
+
+
+def test_a_block_alone_that_takes_a_second_tile_is_a_race():
+    shape = Shape(1, 64, 2, True)
+    out = cuda.to_device(np.ones((128, 64), np.float16))
+    a, b = (cuda.to_device(np.ones((n, 128), np.float16)) for n in (128, 64))
+    maps = TensorMap(a, 64, 64), TensorMap(b, 64, 64), TensorMap(out, 64, 64)
+    kernel = roles.product("nt", "float16", shape)
+    sizes = (np.int32(n) for n in (128, 64, 128, 2))
+    report = trace(kernel, 1, shape.threads, *maps, out.reshape(out.size), out, *sizes,
+                   dynamic_shared=shape.shared, gpu="H200")  # fmt: skip
+    assert "race" in {finding.kind for finding in report.findings}
+
+
+def test_matmul_takes_halves_and_a_turing_gpu_multiplies_float16(monkeypatch):
+    a, b, exact_a, exact_b = given(40, 24, 72, "nn", "float16")
+    assert near(matmul(a, b), exact_a @ exact_b, exact_a, exact_b, "float16")
+    if backend.gpu() is None:
+        backend.simulate("T4")
+        assert near(matmul(a, b), exact_a @ exact_b, exact_a, exact_b, "float16")
+        with pytest.raises(ValueError, match="bfloat16 need compute capability 8.0"):
+            matmul(*given(8, 8, 8, "nn", "bfloat16")[:2])
+        with pytest.raises(ValueError, match="'roles' needs compute capability 9.0"):
+            matmul(a, b, method="roles")
+
+
+def test_memory_that_begins_anywhere_is_multiplied_element_by_element():
+    flat = np.random.default_rng(2).standard_normal(1 + 24 * 40).astype(np.float16)
+    a = cuda.to_device(flat)[1:].reshape(24, 40)
+    b = cuda.to_device(flat[: 40 * 16].reshape(40, 16))
+    exact_a, exact_b = a.copy_to_host().astype(float), b.copy_to_host().astype(float)
+    found = product(a, b).copy_to_host()
+    assert near(found, exact_a @ exact_b, exact_a, exact_b, "float16")
+    with pytest.raises(ValueError, match="multiples of 16 bytes"):
+        product(a, b, method="split")
+
+
+def test_a_product_takes_the_tile_that_fills_the_last_wave():
+    assert fastest(197, 768, 768, 132) == Shape(1, 64, 6)
+    assert fastest(4096, 4096, 4096, 132) == Shape(2, 256, 3)
+    assert fastest(12608, 768, 768, 132) == Shape(2, 192, 4)  # 396 tiles: three waves
+    alone = fastest(1576, 2304, 768, 132)
+    assert alone.alone and products.tiles_of(alone, 1576, 2304) <= 132
+
+
+def test_no_depth_gives_zeros_and_no_rows_nothing():
+    none = np.zeros((3, 0), np.float16)
+    assert not product(none, np.zeros((0, 8), np.float16)).any()
+    assert product(none.T, np.zeros((3, 8), np.float16)).shape == (0, 8)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda a: product(a, a.astype(np.float32)), "a and b must both hold"),
+        (lambda a: product(a, a[:4]), "their depths must be the same"),
+        (lambda a: product(a, a, bias=np.zeros(7, np.float16)), r"bias has the shape \(7,\)"),
+        (lambda a: product(a, a, activation="relu"), "no activation 'relu'"),
+        (lambda a: product(a, a, method="wgmma"), "no method 'wgmma'"),
+        (lambda a: product(a[0], a), "two axes"),
+    ],
+)
+def test_refusals_name_what_was_given(call, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        call(np.ones((8, 8), np.float16))
+
+
+@pytest.mark.parametrize(
+    ("array", "box", "words"),
+    [
+        (np.ones((8, 12), np.float16), (8, 64), "multiples of 16 bytes"),
+        (np.ones((8, 64), np.float16), (8, 32), "rows of 128 bytes"),
+        (np.ones((8, 64), np.float16), (257, 64), "at most 256"),
+        (np.ones(64, np.float16), (8, 64), "a matrix of"),
+        (np.ones((8, 64)), (8, 64), "float64"),
+    ],
+)
+def test_maps_of_what_tma_does_not_take_are_refused(array, box, words):
+    with pytest.raises(ValueError, match=words):
+        TensorMap(cuda.to_device(array), *box)

@@ -1,0 +1,104 @@
+"""Products of halves in the real compiler: registers, spills, and no call that serialises wgmma."""
+
+import pytest
+from numba import types
+from numba.core.errors import TypingError
+
+from course.compiler import toolchain
+from course.compiler.arguments import function_of
+from course.compiler.facts import compiled
+from course.compiler.real_kernels import RealKernel
+from course.kernels.halves import plain, products, roles, split
+from course.kernels.halves.common import ELEMENTS
+from course.kernels.hopper import mbarrier_init, mbarrier_wait
+from course.kernels.tensor_maps import TensorMapType
+from tests.course.compiled_samples import needs_compiler
+from warpsim import cuda
+
+i4 = types.int32
+EPILOGUES = (("", False, False), ("gelu", True, True), ("gelu tanh", True, False))
+CASES = [
+    (shape, layout, element, epilogue)
+    for n, shape in enumerate((*products.SHAPES, *products.ALONE))
+    for layout, element, epilogue in ((
+        ("nt", "nn", "tn")[n % 3], ("float16", "bfloat16")[n % 2], EPILOGUES[n // 2 % 3]
+    ),)
+]  # fmt: skip
+CASES.append((products.SHAPES[0], "nt", "bfloat16", EPILOGUES[1]))
+
+
+def signature(shape, layout, element, direct):
+    kind = ELEMENTS[element]
+    a = TensorMapType(kind, (64, 64) if layout == "tn" else (shape.rows, 64), True)
+    b = TensorMapType(kind, (shape.columns if layout == "nt" else 64, 64), True)
+    plane, line = types.Array(kind, 2, "C"), types.Array(kind, 1, "C")
+    if direct:
+        return a, b, plane, line, plane, i4, i4, i4
+    return a, b, TensorMapType(kind, (64, 64), True), line, plane, i4, i4, i4, i4
+
+
+def remarks(kernel, kinds, target):
+    """What ptxas says beside the resources."""
+    function, options = function_of(kernel)
+    codes = toolchain.compile_kernel(
+        RealKernel(function).function, kinds, target, fastmath=True,
+        launch_bounds=options["launch_bounds"],
+    )  # fmt: skip
+    log = toolchain.link(codes, "product", target)
+    return [line for line in log.splitlines() if "C75" in line or "warning" in line]
+
+
+@needs_compiler
+@pytest.mark.parametrize(("shape", "layout", "element", "epilogue"), CASES)
+def test_roles_have_all_sums_in_registers_and_call_nothing(shape, layout, element, epilogue):
+    kernel = roles.product(layout, element, shape, *epilogue)
+    kinds = signature(shape, layout, element, direct=False)
+    facts = compiled(kernel, kinds, "sm_90a")
+    assert facts.registers <= 65536 // shape.threads and not facts.spills + facts.local_bytes
+    assert "wgmma.mma_async" in facts.ptx and "call" not in facts.ptx
+    assert not facts.float64_lines and not remarks(kernel, kinds, "sm_90a")
+
+
+@needs_compiler
+def test_blocks_that_share_a_tile_have_their_sums_in_registers():
+    shape, splits = products.SPLIT
+    kernel = split.product("nt", "bfloat16", shape, splits, "gelu", True, True)
+    kinds = signature(shape, "nt", "bfloat16", direct=True)
+    facts = compiled(kernel, kinds, "sm_90a")
+    assert not facts.spills + facts.local_bytes and "call" not in facts.ptx
+    assert not remarks(kernel, kinds, "sm_90a")
+    # (address & 0x3FFFF) >> 4, of both factors: PTX ISA, "Matrix descriptor format"
+    assert facts.ptx.count(", 16383;") == 2
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("feed", "element", "target", "instruction"),
+    [
+        ("copied", "float16", "sm_80", "m16n8k16.row.col.f32.f16"),
+        ("copied", "bfloat16", "sm_90", "m16n8k16.row.col.f32.bf16"),
+        ("loaded", "bfloat16", "sm_80", "m16n8k16.row.col.f32.bf16"),
+        ("turing", "float16", "sm_75", "m16n8k8.row.col.f32.f16"),
+    ],
+)
+def test_two_plain_blocks_fit_a_multiprocessor(feed, element, target, instruction):
+    for layout in products.SIDES:
+        kind = ELEMENTS[element]
+        plane, line = types.Array(kind, 2, "C"), types.Array(kind, 1, "C")
+        kernel = plain.product(layout, element, feed, "", True, False)
+        facts = compiled(kernel, (plane,) * 3 + (line, plane) + (i4,) * 4, target)
+        assert facts.registers <= 128 and not facts.spills + facts.local_bytes
+        assert instruction in facts.ptx
+
+
+@needs_compiler
+def test_older_gpus_refuse_hoppers_instructions_in_one_sentence():
+    @cuda.jit
+    def waits(out):
+        bars = cuda.shared.array(1, types.uint64)
+        mbarrier_init(bars, 0, 1)
+        mbarrier_wait(bars, 0, 0)
+        out[0] = 1
+
+    with pytest.raises(TypingError, match="mbarrier_init is an instruction of compute capability"):
+        compiled(waits, (types.Array(i4, 1, "C"),), "sm_80")

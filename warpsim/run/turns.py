@@ -1,0 +1,335 @@
+"""Warps that take turns: kernels whose warps wait for each other have no common step.
+
+Each warp of a block, or of the blocks of a cluster, runs the lane program on its own, in a thread
+that alone goes on until the warp waits; then the next warp whose wait is over has its turn, always
+in the same order. When all that are left wait, that is a deadlock, and is reported with lines:
+nothing here waits for a time.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from warpsim.front.names import Unsupported
+from warpsim.run.hopper import Hopper
+from warpsim.run.masks import Mask
+from warpsim.run.memory import Array, contiguous_strides
+from warpsim.run.threads import Dim3, Geometry, Threads
+from warpsim.watch.order import Clocks, History, joined
+
+ndarray = np.ndarray
+
+
+class WarpGeometry(Geometry):
+    """The indices of one warp of a block."""
+
+    def __init__(self, grid: Dim3, block: Dim3, number: int, warp: int):
+        self.grid, self.block_shape, self.first, self.blocks = grid, block, number, 1
+        self.threads, self.lanes = math.prod(block), 32
+        self.padded = -(-self.threads // 32) * 32
+        self.start = number * self.padded + 32 * warp
+        self.lane, self.block = np.arange(32), np.zeros(32, np.int64)
+        inside = 32 * warp + self.lane
+        active = inside < self.threads
+        self.root = Mask(active, int(np.count_nonzero(active)), None)
+        self.inside, self.laneid = np.where(active, inside, 0), inside % 32
+
+
+class Barrier:
+    """A barrier of a block (``syncthreads`` or a named one) or of a cluster."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.arrived, self.passed = 0, 0
+        self.wanted: int | None = None  # threads; None: all that are left
+        self.handed: ndarray | None = None  # by those who have arrived
+        self.told: ndarray | None = None  # to those who waited
+
+    def over(self, mine: int, left: int) -> bool:
+        """Has the barrier been passed since it had been so ``mine`` times?"""
+        if self.passed == mine and self.arrived >= (self.wanted or left):
+            self.told, self.handed = self.handed, None
+            self.arrived, self.wanted, self.passed = 0, None, mine + 1
+        return self.passed > mine
+
+
+class Block:
+    """What the warps of a block share."""
+
+    def __init__(self, launch: Any, number: int, clocks: Clocks):
+        self.number, self.used = number, launch.dynamic_shared
+        self.memory = np.zeros(launch.gpu.shared_per_block, np.uint8)
+        self.clocks = clocks
+        self.history = History(clocks, len(self.memory)) if launch.counters else None
+        self.arrays: dict[int, Array] = {}
+        self.barriers: dict[int, Barrier] = {}
+        self.mbarriers: dict[int, Any] = {}  # by their address
+        self.products: dict[int, list] = {}  # that each warpgroup has made
+        self.warps: list[Warp] = []
+
+
+class Warp(Hopper, Threads):
+    """One warp as its lane program sees it."""
+
+    turns: Turns
+
+    def __init__(self, launch: Any, geometry: WarpGeometry, block: Block, number: int):
+        super().__init__(launch, geometry)
+        self.its, self.number = block, number  # among the warps of the cluster
+        self.turn = threading.Semaphore(0)
+        self.ready: Callable[[], bool] | None = None
+        self.waits: tuple[int, int, int, Callable[[], str]] | None = None
+        self.ended = False
+
+    # ------------------------------------------------------------------ waiting
+    def pause(self, ready: Callable[[], bool], site: int, what: Callable[[], str]) -> None:
+        """Let the other warps go on until ``ready()``; ``what()`` says what this one waits for."""
+        if ready():
+            return
+        self.ready, self.waits = ready, (self.base, site, self.one_lane(), what)
+        self.turns.back.release()
+        self.turn.acquire()
+        if self.turns.over:
+            raise _Over
+        self.ready = self.waits = None
+
+    def one_lane(self) -> int:
+        return int(self.mask.indices[0]) if self.mask else 0
+
+    def syncthreads(self, site: int) -> None:
+        barrier = self.its.barriers.setdefault(0, Barrier("cuda.syncthreads()"))
+        self._meet(barrier, None, self.its.warps, site)
+        if self.counters is not None and self.geometry.start == self.its.number * self.padded:
+            self.counters.barriers[self.its.number] += 1
+
+    def named_barrier(self, number, threads, site: int) -> None:
+        """Wait for other warps of the block, so many threads in all."""
+        number, threads = self.uniform(number, site), self.uniform(threads, site)
+        if not 1 <= number <= 15 or threads % 32 or not 32 <= threads <= self.padded:
+            self.found(
+                "barrier-divergence",
+                f"waits at barrier {number} for {threads} threads: a block has named barriers 1 to "
+                f"15, for a multiple of 32 threads, at most {self.padded} here",
+                site, self.one_lane(),
+            )  # fmt: skip
+            return
+        barrier = self.its.barriers.setdefault(number, Barrier(f"named barrier {number}"))
+        self._meet(barrier, threads, self.its.warps, site)
+
+    def cluster_barrier(self, site: int) -> None:
+        self._meet(self.turns.barrier, None, self.turns.warps, site)
+
+    def _meet(self, barrier: Barrier, threads: int | None, among: list[Warp], site: int) -> None:
+        """Arrive at a barrier, and wait there for the others."""
+        if not self.mask:
+            return
+        self.check_barrier(site)
+        if barrier.arrived and barrier.wanted != threads:
+            self.found(
+                "barrier-divergence",
+                f"comes to {barrier.name} for {threads} threads, others came for {barrier.wanted}: "
+                "all that meet there give the same number",
+                site, self.one_lane(),
+            )  # fmt: skip
+        clocks, mine = self.its.clocks, barrier.passed
+        barrier.wanted, barrier.arrived = threads, barrier.arrived + 32
+        barrier.handed = joined(barrier.handed, clocks.release(self.number))
+
+        def left() -> int:
+            return 32 * sum(not warp.ended for warp in among)
+
+        self.pause(
+            lambda: barrier.over(mine, left()), site,
+            lambda: f"at {barrier.name}, where {barrier.arrived} of "
+            f"{barrier.wanted or left()} threads are",
+        )  # fmt: skip
+        clocks.acquire(self.number, barrier.told)
+        self.learned()
+
+    def learned(self) -> None:
+        """After a wait: what others of the block did to global memory is ordered."""
+        if self.counters is not None:
+            for shadow in self.launch.shadows.values():
+                shadow.flush(self.launch.clock)
+            self.launch.clock.block[self.its.number] += 1
+
+    def _vote_of_block(self, predicate, site: int):
+        self._not_here("a vote of a whole block", site)
+
+    def grid_sync(self, site: int) -> None:
+        self._not_here("a barrier of the whole grid", site)
+
+    def _not_here(self, what: str, site: int) -> None:
+        raise Unsupported(
+            f"line {self.site(site).line}: {what} is not supported by the simulator in a kernel "
+            "whose warps wait for each other at mbarriers, products or named barriers"
+        )
+
+    # ------------------------------------------------------------------ shared memory
+    def shared_array(self, shape: tuple[int, ...], dtype, site: int, alignment: int = 1) -> Array:
+        """A part of the block's shared memory; all dynamic arrays are the same bytes."""
+        block, key = self.its, self.base + site
+        if key in block.arrays:
+            return block.arrays[key]
+        size, kind = math.prod(shape), np.dtype(dtype)
+        if kind.names is not None:
+            self._not_here("an array of records in shared memory", site)
+        start, end, step = 0, self.dynamic_shared, max(kind.alignment, alignment)
+        if size:
+            start = -(-block.used // step) * step
+            end = self.shared_bytes = block.used = start + size * kind.itemsize
+            self.check_shared(site)
+        else:
+            shape = (end // kind.itemsize,)
+        flat = block.memory[start : start + math.prod(shape) * kind.itemsize].view(kind)
+        array = Array(flat, shape, contiguous_strides(shape), "shared", self.site(site).array)
+        array.address, array.block_offset = start, np.zeros(32, np.int64)
+        array.shadow = block.history
+        block.arrays[key] = array
+        return array
+
+    def look_for_races(self, array, elements: ndarray, mask, site: int, op: str, value) -> None:
+        if array.space != "shared":
+            super().look_for_races(array, elements, mask, site, op, value)
+            return
+        chosen, size = elements[mask.indices], array.itemsize
+        places = (chosen[:, None] * size + array.root.address + np.arange(size)).ravel()
+        step = int(self.its.clocks.now[self.number])
+        what = self.spelled(array, int(chosen[0]))
+        self.ordered(self.its, self.number, step, places, site, op == "store", what)
+
+    def candidate(self, *of_a_candidate, **more) -> None:
+        """Reads of unwritten registers and local memory are not judged: there is no second run."""
+
+
+class _Over(BaseException):
+    """Ends the threads of warps that go on no more."""
+
+
+class Turns:
+    """Runs the warps of one block, or of the blocks of a cluster, to their end."""
+
+    def __init__(self, launch: Any, program: Callable, grid: Dim3, block: Dim3, numbers: range):
+        self.launch, self.program = launch, program
+        own = -(-math.prod(block) // 32)
+        clocks = Clocks(own * len(numbers))
+        self.blocks = [Block(launch, number, clocks) for number in numbers]
+        for rank, its in enumerate(self.blocks):
+            for warp in range(own):
+                made = WarpGeometry(grid, block, its.number, warp)
+                its.warps.append(Warp(launch, made, its, rank * own + warp))
+        self.warps = [warp for its in self.blocks for warp in its.warps]
+        self.agents: dict[int, str] = {}  # what is asynchronous, in words
+        self.barrier = Barrier("cluster_barrier()")
+        self.back, self.over = threading.Semaphore(0), False
+        self.error: BaseException | None = None
+        for warp in self.warps:
+            warp.turns = self
+            warp.start_hopper()
+
+    def run(self, values: list[Any]) -> bool:
+        """Run all warps; False if they wait for each other for ever, which is reported."""
+        threads = [
+            threading.Thread(target=self._one, args=(warp, values), daemon=True)
+            for warp in self.warps
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            return self._take_turns()
+        finally:
+            self.over = True
+            for warp in self.warps:
+                warp.turn.release()
+            for thread in threads:
+                thread.join()
+
+    def _one(self, warp: Warp, values: list[Any]) -> None:
+        warp.turn.acquire()
+        try:
+            if not self.over:
+                with np.errstate(all="ignore"):
+                    self.program(warp, *values)
+                    warp.end_hopper()
+        except _Over:
+            pass
+        except BaseException as error:
+            self.error = self.error or error
+        finally:
+            warp.ended = True
+            self.back.release()
+
+    def _take_turns(self) -> bool:
+        left = self.warps
+        while left:
+            went = False
+            for warp in left:
+                if warp.ready is None or warp.ready():
+                    went = True
+                    warp.turn.release()
+                    self.back.acquire()
+                    if self.error is not None:
+                        raise self.error
+            left = [warp for warp in left if not warp.ended]
+            if left and not went:
+                self._deadlock(left)
+                return False
+        self._ended_too_soon()
+        return True
+
+    def _ended_too_soon(self) -> None:
+        """Report reads of another block's shared memory that may come after that block's end."""
+        for its in self.blocks if self.launch.counters is not None else ():
+            own = [warp.number for warp in its.warps]
+            end = its.clocks.seen[own].max(axis=0)
+            for agent, steps in its.history.readers.items():
+                last = int(steps.max())
+                if agent < len(self.warps) and agent not in own and last > end[agent]:
+                    reader = self.warps[agent]
+                    reader.base = 0
+                    reader.found(
+                        "race",
+                        "reads another block's shared memory, and that block may have ended: "
+                        "cluster_barrier() comes after the last such read",
+                        its.history.read_at[agent, last], None,
+                    )  # fmt: skip
+
+    @staticmethod
+    def _deadlock(left: list[Warp]) -> None:
+        """Report warps that wait for ever: at the place that tells most, naming the others."""
+
+        def told(warp: Warp) -> tuple:
+            base, site, _, what = warp.waits
+            return warp.sites[base + site].line, what()
+
+        def tells(warp: Warp) -> tuple:
+            text = told(warp)[1]
+            return "announced" in text, "new mbarrier" in text, -warp.number
+
+        first = max(left, key=tells)
+        others = Counter(told(warp) for warp in left if told(warp) != told(first))
+        message = f"waits for ever {told(first)[1]}"
+        for (line, what), count in others.items():
+            what = what.partition(";")[0]  # without advice
+            message += (
+                f"; {count} warp{'s' * (count > 1)} wait{'s' * (count == 1)} in line {line} {what}"
+            )
+        first.base, site, lane, _ = first.waits
+        first.found("deadlock", message, site, lane)
+
+
+def run_in_turns(launch: Any, lanes: Any, grid: Dim3, block: Dim3, values: list[Any]) -> None:
+    """Run all blocks, cluster after cluster, their warps in turns; stop at a deadlock."""
+    blocks = math.prod(grid)
+    if launch.counters is not None:
+        launch.counters.barriers = np.zeros(blocks, np.int32)
+    for first in range(0, blocks, lanes.cluster):
+        numbers = range(first, first + lanes.cluster)
+        if not Turns(launch, lanes.run, grid, block, numbers).run(values):
+            return
