@@ -145,6 +145,21 @@ def test_ranges_and_views_that_end_elsewhere_in_each_thread():
     assert not [f for f in trace(loops, 3, 3, x, out).findings if f.is_error]
 
 
+def test_sums_of_and_assignments_to_views_that_end_elsewhere_in_each_thread():
+    @cuda.jit
+    def fill(x, y, out):
+        i = cuda.grid(1)
+        x[i, i:] = i + 1
+        x[i, :i] = -i
+        out[i] = y[i:, 1 : i + 1].sum()
+
+    x, y, out = np.zeros((5, 5)), np.arange(30.0).reshape(5, 6), np.zeros(5)
+    fill[1, 5](x, y, out)
+    rows, columns = np.mgrid[:5, :5]
+    assert (x == np.where(columns >= rows, rows + 1, -rows)).all()
+    assert out.tolist() == [y[i:, 1 : i + 1].sum() for i in range(5)]
+
+
 def test_the_sum_of_a_tuple_and_of_an_array():
     @cuda.jit
     def add(x, out):

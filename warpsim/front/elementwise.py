@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -100,21 +101,13 @@ class Elementwise:
 
     def total(self, array: Array, convert: Callable, mean: bool, heading: str, site: int):
         """The sum or the mean of all elements, one after the other, in the result's type."""
-        if array.ragged and array.ndim > 1:
-            raise Unsupported(
-                f"line {self.site(site).line}: a sum of a view of several dimensions whose limits "
-                "differ by thread"
-            )
-        value, size, entry = convert(0), array.shape[0] if array.ragged else array.size, self.mask
-        steps = ((i,) for i in self.lane_range(size))
-        for index in steps if array.ragged else product(*map(range, array.shape)):
+        value, size = convert(0), math.prod(array.shape)
+        counted = {heading: 1, "in double": 1} if heading == "float64" else {heading: 1}
+        for index in self.places(array):
             more = convert(value + convert(self.load(array, index, site)))
             value = np.where(self.mask.active, more, value) if array.ragged else more
             if self.counters is not None:
-                self.count(
-                    site, {heading: 1, "in double": 1} if heading == "float64" else {heading: 1}
-                )
-        self.mask = entry
+                self.count(site, counted)
         return convert(operators.divide(value, convert(size))) if mean else value
 
     def ufunc(self, run: Callable, out: Array, convert: Callable, site: int, *inputs: Any) -> Array:
