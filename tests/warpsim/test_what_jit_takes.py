@@ -4,9 +4,9 @@ import functools
 
 import numpy as np
 import pytest
-from numba.core.errors import TypingError
+from numba import float32
 
-from warpsim import KernelError, Unsupported, cuda
+from warpsim import KernelError, Unsupported, cuda, trace
 
 
 class Callable:
@@ -96,10 +96,92 @@ def test_a_loop_over_a_list_of_numbers():
     assert x.tolist() == [0, 7, 14, 21]
 
 
-def test_none_in_the_place_of_an_array_is_named():
+def test_the_elements_of_an_array_are_unpacked():
     @cuda.jit
-    def fill(x):
-        x[0] = 1
+    def unpack(pairs, cube, out):
+        i = cuda.grid(1)
+        x, y = pairs[i]
+        first, second = cube[i]
+        out[i] = 100 * x + 10 * y + first[0] + second[1]
+        for a, b in pairs:
+            out[i] += a * b
 
-    with pytest.raises(TypingError, match="x is None, not an array"):
-        fill[1, 1](None)
+    pairs, cube, out = np.arange(6.0).reshape(3, 2), np.arange(12.0).reshape(3, 2, 2), np.zeros(3)
+    unpack[1, 3](pairs, cube, out)
+    expected = pairs @ [100, 10] + cube[:, 0, 0] + cube[:, 1, 1] + pairs.prod(1).sum()
+    assert (out == expected).all()
+    with pytest.raises(ValueError, match="line 3: pairs.* has more than the 2 elements"):
+        unpack[1, 3](np.zeros((3, 3)), cube, out)
+    found = trace(unpack, 1, 3, pairs[:, :1].copy(), cube, out).findings
+    (finding,) = [f for f in found if f.line == 3]
+    assert finding.kind == "out-of-bounds" and finding.code == "pairs[i]"
+
+
+def test_ranges_and_views_that_end_elsewhere_in_each_thread():
+    @cuda.jit
+    def loops(x, out):
+        i = cuda.grid(1)
+        for a, b in zip(range(i), range(2, 20, 3)):
+            if a == 5:
+                break
+            out[i] += a * b
+        for k, value in enumerate(x[i:]):
+            if k == 2:
+                continue
+            out[i] += k * value
+        for k, a in enumerate(range(5, i, -1)):
+            out[i] += k - a
+        out[i] += x[i:].sum() + np.mean(x[: i + 1])
+
+    def one(i):
+        out = sum(a * b for a, b in zip(range(min(i, 5)), range(2, 20, 3)))
+        out += sum(k * value for k, value in enumerate(x[i:]) if k != 2)
+        out += sum(k - a for k, a in enumerate(range(5, i, -1)))
+        return out + x[i:].sum() + x[: i + 1].mean()
+
+    x, out = np.arange(9.0), np.zeros(9)
+    loops[3, 3](x, out)
+    np.testing.assert_allclose(out, [one(i) for i in range(9)])
+    assert not [f for f in trace(loops, 3, 3, x, out).findings if f.is_error]
+
+
+def test_sums_of_and_assignments_to_views_that_end_elsewhere_in_each_thread():
+    @cuda.jit
+    def fill(x, y, out):
+        i = cuda.grid(1)
+        x[i, i:] = i + 1
+        x[i, :i] = -i
+        out[i] = y[i:, 1 : i + 1].sum()
+
+    x, y, out = np.zeros((5, 5)), np.arange(30.0).reshape(5, 6), np.zeros(5)
+    fill[1, 5](x, y, out)
+    rows, columns = np.mgrid[:5, :5]
+    assert (x == np.where(columns >= rows, rows + 1, -rows)).all()
+    assert out.tolist() == [y[i:, 1 : i + 1].sum() for i in range(5)]
+
+
+def test_the_sum_of_a_tuple_and_of_an_array():
+    @cuda.jit
+    def add(x, out):
+        i = cuda.grid(1)
+        mixed = (x[i], i, 2)
+        out[i] = sum(mixed) + sum(x) + sum((1, i)) + sum((True, i > 0))
+
+    x, out = np.arange(8, dtype=np.float32), np.zeros(8)
+    add[2, 4](x, out)
+    assert (out == 3 * x + 3 + x.sum() + 1 + (x > 0)).all()
+
+
+def test_a_type_by_another_name():
+    @cuda.jit
+    def alias(x):
+        dtype = float32
+        value = np.float64
+        value = x[0]
+        room = cuda.local.array(1, dtype)
+        room[0] = 0.1
+        x[0] = room[0] + value + dtype(0)
+
+    x = np.zeros(1)
+    alias[1, 1](x)
+    assert x[0] == np.float32(0.1)

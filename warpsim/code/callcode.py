@@ -63,7 +63,9 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
         return f"{code}.shape[0]" if isinstance(kind, types.Array) else str(len(kind))
     if function is MISSING:
         return _method(emitter, node)
-    if function in (np.sum, np.mean):
+    if function is sum and not isinstance(typing.of[node.args[0]], types.Array):
+        return _sum_of_tuple(emitter, node)
+    if function in (sum, np.sum, np.mean):
         return total_code(emitter, node, node.args[0], function.__name__)
     if isinstance(function, np.ufunc) and isinstance(typing.of[node], types.Array):
         return ufunc_code(emitter, node, function)
@@ -109,6 +111,15 @@ def _extreme_of_tuple(emitter: Emitter, node: ast.Call, function) -> str:
     for number, part in enumerate(parts):
         one = emitter.convert(f"{value}[{number}]", part, kind)
         code = f"{name}({code}, {one})" if code else one
+    return f"(lambda {value}: {code})({emitter.expression(node.args[0])})"
+
+
+def _sum_of_tuple(emitter: Emitter, node: ast.Call) -> str:
+    kind, parts = emitter.typing.of[node], emitter.typing.of[node.args[0]]
+    value, convert = emitter.temporary("value"), operators.name_of(kind)
+    code = f"{convert}(0)"
+    for number, part in enumerate(parts):
+        code = f"{convert}({code} + {emitter.convert(f'{value}[{number}]', part, kind)})"
     return f"(lambda {value}: {code})({emitter.expression(node.args[0])})"
 
 

@@ -14,6 +14,7 @@ from numba import types
 
 from warpsim.code.accesscode import bare
 from warpsim.code.emit import Emitter
+from warpsim.front.expressions import items_of
 from warpsim.front.names import Site
 
 _serial = count()
@@ -130,7 +131,7 @@ class Writer(Emitter):
             self.line(f"{temporary} = {code}")
             code = temporary
         for target in node.targets:
-            self.assign(target, code, kind)
+            self.assign(target, code, kind, ast.unparse(node.value))
 
     def write_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
@@ -160,7 +161,7 @@ class Writer(Emitter):
             code = self.convert(code, new_kind, self.typing.targets[target])
             self.line(f"T.store({array}, {index}, {code}, {self.site(target, name, whole)})")
 
-    def assign(self, target: ast.expr, code: str, kind: types.Type) -> None:
+    def assign(self, target: ast.expr, code: str, kind: types.Type, name: str = "") -> None:
         if isinstance(target, ast.Name):
             variable = self.variable(target.id, self.typing.targets[target])
             if self.scopes.is_plain(target):
@@ -171,6 +172,11 @@ class Writer(Emitter):
                 self.merge(variable, code)
             self.note_set(target.id)
         elif isinstance(target, ast.Tuple | ast.List):
+            if isinstance(kind, types.Array):
+                code = (
+                    f"T.unpack({code}, {len(target.elts)}, {self.site(target, name, name or None)})"
+                )
+                kind = (items_of(kind),) * len(target.elts)
             if not code.isidentifier():
                 temporary = self.temporary("value")
                 self.line(f"{temporary} = {code}")
@@ -304,7 +310,7 @@ class Writer(Emitter):
             return f"{function.__name__}({inner})"
         if function is range:
             limits = ", ".join(self.operand(argument, types.int64) for argument in node.args)
-            return f"T.uniform_range({self.site(node)}, {limits})"
+            return f"T.lane_range({limits})"
         code = self.expression(node)
         if isinstance(self.typing.of[node], types.Array):
             return f"T.items({code}, {self.site(node, ast.unparse(node))})"

@@ -89,6 +89,9 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
             if loop is not None and [plain(k) for k in loop.outputs] == [kind]:
                 typer.typing.operands[node] = tuple(plain(k) for k in loop.inputs)
         return kind
+    if function is sum and len(arguments) == 1 and resolve(sum, arguments) is not None:
+        typer.typing.operands[node] = (resolve(sum, arguments)[0],)
+        return typer.typing.operands[node][0]
     if function in (np.sum, np.mean) and len(arguments) == 1:
         if isinstance(arguments[0], types.Array):
             return total_type(typer, node, arguments[0], function.__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -100,17 +101,14 @@ class Elementwise:
 
     def total(self, array: Array, convert: Callable, mean: bool, heading: str, site: int):
         """The sum or the mean of all elements, one after the other, in the result's type."""
-        if array.ragged:
-            raise Unsupported(
-                f"line {self.site(site).line}: a sum of a view whose limits differ by thread"
-            )
-        value = convert(0)
-        for index in product(*map(range, array.shape)):
-            value = convert(value + convert(self.load(array, index, site)))
-        if self.counters is not None:
-            extra = {"in double": array.size} if heading == "float64" else {}
-            self.count(site, {heading: array.size, **extra})
-        return convert(operators.divide(value, convert(array.size))) if mean else value
+        value, size = convert(0), math.prod(array.shape)
+        counted = {heading: 1, "in double": 1} if heading == "float64" else {heading: 1}
+        for index in self.places(array):
+            more = convert(value + convert(self.load(array, index, site)))
+            value = np.where(self.mask.active, more, value) if array.ragged else more
+            if self.counters is not None:
+                self.count(site, counted)
+        return convert(operators.divide(value, convert(size))) if mean else value
 
     def ufunc(self, run: Callable, out: Array, convert: Callable, site: int, *inputs: Any) -> Array:
         """``out[...] = run(inputs)``, the inputs broadcast to the shape of ``out``."""

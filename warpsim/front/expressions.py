@@ -324,8 +324,13 @@ class Expressions(Attributes, Decisions):
         if isinstance(kind, types.UniTuple):
             return kind.dtype
         if isinstance(kind, types.Array):
-            return kind.dtype if kind.ndim == 1 else kind.copy(ndim=kind.ndim - 1, layout="A")
+            return items_of(kind)
         raise self.source.refused(node, f"cannot loop over {kind}")
+
+
+def items_of(array: types.Array) -> types.Type:
+    """Type of what a loop over an array goes through: elements, or rows."""
+    return array.dtype if array.ndim == 1 else array.copy(ndim=array.ndim - 1, layout="A")
 
 
 def index_nodes(node: ast.Subscript) -> list[ast.expr]:

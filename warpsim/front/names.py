@@ -20,6 +20,8 @@ from functools import cache
 from types import FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
+from numba import types
 from numba.core.errors import TypingError, UnsupportedError
 
 from warpsim.front.trees import consists_of, walk
@@ -335,7 +337,7 @@ def read(function: FunctionType) -> Source:
 
 
 def _find_constants(source: Source, stores: dict[str, list[ast.AST]]) -> None:
-    """Names that are set once, to an integer that is a literal: Numba takes them for it, too."""
+    """Names that are set once, to a literal integer or a type: Numba takes them for it, too."""
     for node in walk(source.tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             target, value = node.targets[0], node.value
@@ -343,6 +345,15 @@ def _find_constants(source: Source, stores: dict[str, list[ast.AST]]) -> None:
                 isinstance(target, ast.Name)
                 and target.id not in source.arguments
                 and len(stores[target.id]) == 1
-                and type(folded(value)) is int
             ):
-                source.constants[target.id] = folded(value)
+                if type(folded(value)) is int:
+                    source.constants[target.id] = folded(value)
+                elif is_type(source.static(value)):
+                    source.constants[target.id] = source.static(value)
+
+
+def is_type(value: Any) -> bool:
+    """Is it ``float32`` of Numba or NumPy, which a kernel may give another name?"""
+    return isinstance(value, types.Number | types.Boolean) or (
+        isinstance(value, type) and issubclass(value, np.generic)
+    )

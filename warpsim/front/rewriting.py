@@ -13,7 +13,7 @@ import operator
 from types import BuiltinFunctionType
 from typing import Any
 
-from warpsim.front.names import KERNEL_NAMES, MISSING, KernelName, Source, typing_error
+from warpsim.front.names import KERNEL_NAMES, MISSING, KernelName, Source, is_type, typing_error
 
 _BINARY = {
     operator.add: ast.Add, operator.sub: ast.Sub, operator.mul: ast.Mult,
@@ -66,25 +66,10 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
-        """``x, y, z = row[:3]`` as ``x, y, z = row[0], row[1], row[2]``."""
-        self.generic_visit(node)
-        (target, *others), value = node.targets, node.value
-        if others or not isinstance(target, ast.Tuple) or not isinstance(value, ast.Subscript):
-            return node
-        part = value.slice
-        if not isinstance(part, ast.Slice) or part.step or not isinstance(value.value, ast.Name):
-            return node
-        first = part.lower or ast.Constant(0)
-        ends = [getattr(end, "value", None) for end in (first, part.upper)]
-        if not all(type(end) is int and end >= 0 for end in ends):
-            return node
-        if ends[1] - ends[0] != len(target.elts):
-            return node
-        elements = [ast.Subscript(value.value, ast.Constant(i), ast.Load()) for i in range(*ends)]
-        node.value = ast.Tuple(elements, ast.Load())
-        for made in (node.value, *elements, *(one.slice for one in elements)):
-            ast.copy_location(made, value)
-        return node
+        """``x = float32`` sets nothing: it names a type, or is written over, as in Numba."""
+        if is_type(self.source.static(node.value)) and isinstance(node.targets[0], ast.Name):
+            return ast.copy_location(ast.Pass(), node)
+        return self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         """``i in (2, 5)`` as ``i == 2 or i == 5``."""

@@ -16,7 +16,7 @@ from typing import Any
 from numba import types
 
 from warpsim.front.bfloat import storable
-from warpsim.front.expressions import Conflict, Expressions
+from warpsim.front.expressions import Conflict, Expressions, items_of
 from warpsim.front.names import MISSING, Source, folded, typing_error
 from warpsim.front.oracle import plain, unify
 
@@ -147,7 +147,9 @@ class Typer(Expressions):
             self.environment[target.id] = plain(kind)
             self.typing.targets[target] = plain(kind)
         elif isinstance(target, ast.Tuple | ast.List):
-            if not isinstance(kind, types.BaseTuple) or len(kind) != len(target.elts):
+            if isinstance(kind, types.Array):
+                kind = (items_of(kind),) * len(target.elts)
+            elif not isinstance(kind, types.BaseTuple) or len(kind) != len(target.elts):
                 raise self.source.refused(
                     target, f"cannot unpack {kind} into {len(target.elts)} names"
                 )

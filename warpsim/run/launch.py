@@ -20,6 +20,7 @@ from warpsim.host.device import copied
 from warpsim.host.interface import device_memory
 from warpsim.run.memory import Array, global_array
 from warpsim.run.operands import Box
+from warpsim.run.progress import announced
 from warpsim.run.threads import Dim3, Threads, geometry
 from warpsim.run.turns import run_in_turns
 from warpsim.watch.counts import Counters
@@ -320,7 +321,7 @@ def run_kernel(
         with np.errstate(all="ignore"):
             if lanes.turns:
                 run_in_turns(launch, lanes, grid, block, taken.values)
-            for part in () if lanes.turns else chunks:
+            for part in () if lanes.turns else announced(launch.name, chunks):
                 lanes.run(Threads(launch, geometry(grid, block, *part)), *taken.values)
             if launch.candidates:
                 again = Again(launch, lanes.run, [(grid, block, *part) for part in chunks])

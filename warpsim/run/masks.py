@@ -318,29 +318,27 @@ class Control:
 
     def range(self, loop: Loop, start, stop=None, step=1, site: int | None = None):
         """The values of ``range``; lanes leave when their own range ends."""
+        return self.each(loop, self.lane_range(start, stop, step))
+
+    def lane_range(self, start, stop=None, step=1):
+        """The values of a range within a loop, which each lane leaves where its own ends."""
         if stop is None:
             start, stop = 0, start
-        uniform = type(start) is not ndarray and type(stop) is not ndarray
-        if uniform and type(step) is not ndarray:
-            for value in range(start, stop, step) if step else ():
-                yield value
-                if not self.head(loop):
-                    break
-        else:
-            current = start
-            upward = step > 0
-            while self.mask:
-                if type(step) is ndarray:
-                    goes_on = np.where(upward, current < stop, (current > stop) & (step < 0))
-                else:
-                    goes_on = current < stop if upward else current > stop
-                if not self.test(goes_on):
-                    break
-                yield current
-                if not self.head(loop):
-                    break
-                current = current + step
-        self.end(loop)
+        if any(type(limit) is ndarray for limit in (start, stop, step)):
+            return self._until(start, stop, step)
+        return range(start, stop, step) if step else ()
+
+    def _until(self, start, stop, step):
+        current, upward = start, step > 0
+        while self.mask:
+            if type(step) is ndarray:
+                goes_on = np.where(upward, current < stop, (current > stop) & (step < 0))
+            else:
+                goes_on = current < stop if upward else current > stop
+            if not self.test(goes_on):
+                return
+            yield current
+            current = current + step
 
     def each(self, loop: Loop, items):
         """The items of a tuple, of an array, or of enumerate and zip of them."""

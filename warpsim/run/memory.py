@@ -12,7 +12,6 @@ import math
 import numpy as np
 
 from warpsim.front.bfloat import BFLOAT16
-from warpsim.front.names import Unsupported
 from warpsim.host.interface import device_memory
 from warpsim.run.masks import Mask
 
@@ -265,13 +264,21 @@ class Memory:
 
     def items(self, array: Array, site: int):
         """The elements of a 1-D array, or the rows of one with more dimensions, one by one."""
-        if type(array.shape[0]) is ndarray:
-            raise Unsupported(
-                f"line {self.site(site).line}: a loop over an array whose size differs"
-            )
+        for i in self.lane_range(array.shape[0]):
+            yield self.item(array, i, site)
+
+    def item(self, array: Array, i: int, site: int):
         whole = array.ndim == 1 and array.dtype.names is None
-        for i in range(array.shape[0]):
-            yield self.load(array, (i,), site) if whole else self.view(array, (i,), site)
+        return self.load(array, (i,), site) if whole else self.view(array, (i,), site)
+
+    def unpack(self, array: Array, count: int, site: int) -> tuple:
+        """``a, b = array``: so many elements, of which there must be no more."""
+        if np.any(self.mask.active & (np.asarray(array.shape[0]) > count)):
+            raise ValueError(
+                f"line {self.site(site).line}: {array.name} has more than the {count} elements "
+                "that are unpacked: slice it"
+            )
+        return tuple(self.item(array, i, site) for i in range(count))
 
     def active_part(self, bad: ndarray | None) -> Mask:
         """The active lanes, less those whose address is bad."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 
 from warpsim.front.names import Unsupported
@@ -33,6 +35,19 @@ class Ragged:
         stop = limit(part.stop, size if step > 0 else -1)
         length = np.maximum(0, -(-(stop - start) // step))
         return start, np.broadcast_to(length, (self.lanes,)), step
+
+    def places(self, array: Array, axis: int = 0):
+        """All indices, one by one; lanes sit out what lies beyond the end of their own axes."""
+        if axis == 0 and not array.ragged:
+            yield from product(*map(range, array.shape))
+        elif axis == array.ndim:
+            yield ()
+        else:
+            entry = self.mask
+            for i in self.lane_range(array.shape[axis]):
+                for rest in self.places(array, axis + 1):
+                    yield i, *rest
+            self.mask = entry
 
     def ragged_index(self, array: Array, index: tuple, axis: int, site: int, op: str):
         """One index in each lane, negative ones wrapped, and the lanes where it is outside."""

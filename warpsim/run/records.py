@@ -165,9 +165,14 @@ class Records:
 
     def store_all(self, array: Array, value, site: int, convert: Callable | None) -> None:
         """``array[...] = value``: each thread sets all elements; an array is read before that."""
+        if not isinstance(value, tuple | Array):
+            for place in self.places(array):
+                self.store(array, place, value, site)
+            return
         if array.ragged or getattr(value, "ragged", False):
             raise Unsupported(
-                f"line {self.site(site).line}: assignment to a slice whose limits differ by thread"
+                f"line {self.site(site).line}: several values for a slice whose limits differ by "
+                "thread"
             )
         places = list(product(*map(range, array.shape)))
         if isinstance(value, tuple):
@@ -178,10 +183,6 @@ class Records:
                 )
             for place, element in zip(places, value, strict=True):
                 self.store(array, place, element, site)
-            return
-        if not isinstance(value, Array):
-            for place in places:
-                self.store(array, place, value, site)
             return
         lead = array.ndim - value.ndim
         fits = lead >= 0 and all(

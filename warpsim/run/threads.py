@@ -186,11 +186,6 @@ class Threads(
         block, inside = divmod(thread, self.padded)
         return Where(_unravel(block, geometry.grid), _unravel(inside, geometry.block_shape))
 
-    def uniform_range(self, site: int, *limits):
-        if any(type(limit) is ndarray for limit in limits):
-            raise Unsupported(f"line {self.site(site).line}: a range in zip differs by thread")
-        return range(*limits)
-
     # ------------------------------------------------------------------ findings
     def found(
         self, kind: str, message: str, site: int, lane: int | None, whole: bool = False

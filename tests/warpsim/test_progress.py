@@ -1,0 +1,64 @@
+"""A long launch says once how long it will take; the clock here is a counter."""
+
+import sys
+from itertools import count
+
+import numpy as np
+import pytest
+
+from warpsim import cuda, trace
+from warpsim.run import launch, progress
+
+
+@cuda.jit
+def fill(x):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] = i
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Every look at the clock takes a number of seconds; launches run block by block."""
+    monkeypatch.setattr(launch, "CHUNK_LANES", 64)
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    return lambda step: monkeypatch.setattr(progress, "clock", count(0, step).__next__)
+
+
+LINE = "warpsim: fill: 2 of 8 blocks after 12 s, about 36 s more\n"
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_past_ten_seconds_there_is_one_line_on_stderr(clock, capsys, traced):
+    clock(4)
+    x = np.zeros(512)
+    trace(fill, 8, 64, x) if traced else fill[8, 64](x)
+    assert capsys.readouterr() == ("", LINE)
+    assert (x == np.arange(512)).all()
+
+
+def test_a_quick_launch_says_nothing(clock, capsys):
+    clock(1)
+    fill[8, 64](np.zeros(512))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_slow_first_part_is_no_end_of_the_launch(clock, capsys):
+    clock(1000)
+    fill[1, 64](np.zeros(64))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_notebook_gets_none(clock, capsys, monkeypatch):
+    clock(4)
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    fill[8, 64](np.zeros(512))
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(3.4, "3 s"), (119, "119 s"), (150, "2 min"), (7300, "2 hours"), (9 * 86_400, "9 days")],
+)
+def test_times_have_the_unit_that_people_use(seconds, said):
+    assert progress.span(seconds) == said
