@@ -1,11 +1,10 @@
 """Stacks of images on a GPU, here the simulator: the same bits in any company, CPUs beside it."""
 
-import contextlib
 import os
 import signal
 import sys
 import threading
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from types import SimpleNamespace
 
 import numpy as np
@@ -311,7 +310,7 @@ def test_processes_that_end_before_and_after_the_gpu_cost_nothing_but_a_fatal_im
     real, killed = Line._compute, []
 
     def kill(hand):
-        with contextlib.suppress(ProcessLookupError):  # the fatal image may have ended it just now
+        with suppress(ProcessLookupError):  # the fatal image may have ended it just now
             os.kill(hand.pid, signal.SIGKILL)
 
     def compute(its, *rest):
