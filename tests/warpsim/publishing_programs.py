@@ -206,6 +206,19 @@ class _Author:
         self.line(depth, f"{before} = cuda.atomic.add(c, {place}, 0)")
         self.out(depth, f"min({before}, 1)")
 
+    def shuffled(self, depth: int) -> None:
+        """A warp's total by shuffles, which need no memory; its first lane adds it for all."""
+        if self.block % 32:  # a shuffle of a whole warp needs one
+            self.own(depth)
+            return
+        total, place = self.name("total"), self.room(1)
+        self.line(depth, f"{total} = x[i]")
+        for distance in (16, 8, 4, 2, 1):
+            self.line(depth, f"{total} += cuda.shfl_down_sync(0xFFFFFFFF, {total}, {distance})")
+        self.line(depth, "if cuda.laneid == 0:")
+        self.line(depth + 1, f"cuda.atomic.add(f, {place}, {total})")
+        self.out(depth, f"cuda.shfl_sync(0xFFFFFFFF, {total}, 0)")
+
     def write(self) -> str:
         self.line(0, "def kernel(x, n, f, c, out):")
         self.line(1, "last = cuda.shared.array(1, int32)")
@@ -214,7 +227,7 @@ class _Author:
         self.line(1, "t = cuda.threadIdx.x")
         self.line(1, "i = cuda.grid(1)")
         acts = [self.partials, self.histogram, self.look_ahead, self.swap, self.ranks, self.own]
-        acts += [self.old_value, self.partials, self.histogram]
+        acts += [self.old_value, self.shuffled, self.partials, self.histogram]
         if self.random.random() < 0.4:
             acts += [self.whole_grid] * 3
         for _ in range(self.random.randrange(2, 6)):
