@@ -343,7 +343,7 @@ def of_vae() -> Iterator[Case]:
         capability = (5, 0) if precision == "float32" else (8, 0)
         about = f"{precision}, {shape.pixels} {shape.hidden} {shape.latent}, {batch} a batch"
         first = forward_of(shape, batch, precision, 40, "numbers")
-        second = update_of(shape, batch, precision, first.partials)
+        second = update_of(shape, batch, precision, first, "numbers")
         yield Case(f"vae: forward, {about}", first.kernel, first.types, capability)
         yield Case(f"vae: update, {about}", second.kernel, second.types, capability)
 

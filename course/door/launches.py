@@ -113,6 +113,11 @@ class Attribute(ctypes.Structure):
         """All blocks run at the same time, or the launch is refused: they may wait for another."""
         return cls(2, (1,))
 
+    @classmethod
+    def early(cls) -> Attribute:
+        """The launch may begin as soon as the one before lets it: programmatic dependent launch."""
+        return cls(6, (1,))
+
 
 class Packed:
     """A launch of a compiled kernel, ready but for addresses.

@@ -26,7 +26,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from numba import float32, int32
+from numba import float32, int32, uint32
 
 from course.backend import cuda
 from course.kernels.intrinsics import load, load2, load4, mma_tf32, store2, store4
@@ -36,6 +36,7 @@ PRECISIONS = ("tf32x3", "tf32", "float32")
 ZERO = float32(0)
 LEVEL = 2**13  # TF32 has 13 bits of fraction fewer than float32
 DEEP = 16  # along the depth, of one round of a warp
+SPREAD, PAUSE = 4, 100  # of what is awaited: rows from lane to lane; nanoseconds between looks
 
 
 @functools.cache
@@ -61,6 +62,15 @@ def parts_of(size: int) -> Callable:
 @cuda.jit(device=True)
 def _is_there(value):
     return False
+
+
+#: How numbers are read that are awaited, as `load4` reads, and whether one is not there yet.
+Awaits = tuple[Callable, Callable] | None
+
+
+def taken_by(awaits: Awaits) -> tuple[Callable, Callable]:
+    """Both functions, also of what nobody has to wait for."""
+    return awaits or (load4, _is_there)
 
 
 _lanes, _fours = parts_of(WARP), parts_of(4)
@@ -148,11 +158,29 @@ def _row_found(places, row):
     return load(places[0], int32(places[1] + row))
 
 
+@cuda.jit(device=True)
+def _row_led(given, row):
+    return int32(given[0] + row * given[1])
+
+
+@cuda.jit(device=True)
+def _last_given(given):
+    return given[2]
+
+
+def _last_of(size: int) -> Callable:
+    @cuda.jit(device=True)
+    def last(begin):
+        return int32(size)
+
+    return last
+
+
 def tile_of(
     layout: str, rows: int, columns: int, depth: int, leads: tuple[int, int], precision: str, *,
     warps: int, fragments: tuple[int, int], ahead: int = 1, beside: tuple[int, int] = (1, 1),
     halves: int = 0, exact: str = "", places: str = "",
-    awaits: tuple[Callable, Callable] | None = None,
+    awaits: Awaits = None, given: bool = False,
 ) -> Tile:  # fmt: skip
     """A tile of a product (rows, columns) of that depth; all three multiples of four.
 
@@ -178,8 +206,10 @@ def tile_of(
         The factor, "a" in "nt" or "b" in "tn", whose rows are scattered: a0 or b0 is then an array
         of where each of them begins, and its first entry that counts.
     awaits : two functions, optional
-        Of (A, index), in place of `load4`, and of a number: whether it is not there yet. The first
-        factor, not in "tn", is loaded until all is there.
+        The first factor, in "tn" the second as well, is loaded until all is there.
+    given : bool
+        Sizes come with each call, in "tn": a0 and b0 are where a factor begins, elements from row
+        to row, and its columns less four. Layers of different sizes then share their code.
     """
     down, across = fragments
     high, wide = 16 * down, 8 * across
@@ -197,6 +227,7 @@ def tile_of(
     each = DEEP * warps
     rounds = min(ahead, -(-depth // each))
     more = rounds * each < depth
+    looped = more and upright_a
     ragged = depth % DEEP != 0
     split_a = precision == "tf32x3" and exact != "a"
     split_b = precision == "tf32x3" and exact != "b"
@@ -206,9 +237,14 @@ def tile_of(
     half_across = across // 2 if halves else across
 
     scattered_b = places == "b"
-    waits, (take4, is_missing) = awaits is not None, awaits or (load4, _is_there)
-    place_a = _row_found if places == "a" else _row_at(lead_a)
-    place_b = _row_found if scattered_b else _row_at(lead_b)
+    waits, (take4, is_missing) = awaits is not None, taken_by(awaits)
+    waits_b = waits and upright_a and not scattered_b
+    take4_b = take4 if waits_b else load4
+    place_a = _row_led if given else _row_found if places == "a" else _row_at(lead_a)
+    place_b = _row_led if given else _row_found if scattered_b else _row_at(lead_b)
+    last_a = _last_given if given else _last_of(rows - 4)
+    last_b = _last_given if given else _last_of(columns - (4 if four_wide else 2))
+    by_row_b = scattered_b or given
 
     # a round is `more` along the depth behind `start`, a constant: addresses differ by constants
 
@@ -220,16 +256,15 @@ def tile_of(
         if ragged:
             k, beyond = min(int32(k + more), int32(depth - 4)), 0
         if upright_b:
-            last = int32(columns - 4) if four_wide else int32(columns - 2)
-            c = min(int32(column + (4 * g if four_wide else 2 * g)), last)
-            at = c if scattered_b else int32(place_b(b0, k) + c)
+            c = min(int32(column + (4 * g if four_wide else 2 * g)), last_b(b0))
+            at = c if by_row_b else int32(place_b(b0, k) + c)
             for e in range(4):
-                if scattered_b:
+                if by_row_b:
                     here = int32(place_b(b0, int32(k + beyond + e)) + at)
                 else:
                     here = at + (beyond + e) * lead_b
                 if four_wide:
-                    four = load4(B, here)
+                    four = take4_b(B, here)
                     for n in range(4):
                         b[slot, n, e] = float32(four[n])
                 else:
@@ -255,9 +290,13 @@ def tile_of(
         if ragged:
             k, beyond = min(wanted, int32(depth - 4)), 0
         if upright_a:
-            at = int32(place_a(a0, k) + min(int32(row + 4 * g), int32(rows - 4)))
+            c = min(int32(row + 4 * g), last_a(a0))
+            at = c if given else int32(place_a(a0, k) + c)
             for e in range(4):
-                four = load4(A, at + (beyond + e) * lead_a)
+                if given:
+                    four = take4(A, int32(place_a(a0, int32(k + beyond + e)) + at))
+                else:
+                    four = take4(A, at + (beyond + e) * lead_a)
                 a[slot, 0, 0, e], a[slot, 0, 1, e] = float32(four[0]), float32(four[1])
                 a[slot, 1, 0, e], a[slot, 1, 1, e] = float32(four[2]), float32(four[3])
         else:
@@ -275,14 +314,26 @@ def tile_of(
                         a[slot, m, h, e] = ZERO
 
     @cuda.jit(device=True)
-    def lacks(a, slot):
-        """Whether a lane's numbers of the first factor are not all there."""
+    def lacks(a, b, slot):
+        """Whether a lane's numbers of the factors that are awaited are not all there."""
         found = False
-        for m in range(down):
-            for h in range(2):
-                for e in range(4):
+        for e in range(4):
+            for m in range(down):
+                for h in range(2):
                     found = found or is_missing(a[slot, m, h, e])
+            if waits_b:
+                for n in range(across):
+                    found = found or is_missing(b[slot, n, e])
         return found
+
+    @cuda.jit(device=True)
+    def pause(A, a0, row):
+        """Wait for some of the first factor's numbers, with little traffic; then load them all."""
+        _, lane = _lanes(cuda.threadIdx.x)
+        k = min(int32(SPREAD * lane), int32(depth - 1))
+        at = int32(place_a(a0, k) + min(row, last_a(a0)))
+        while cuda.any_sync(ALL, is_missing(take4(A, at)[0])):
+            cuda.nanosleep(uint32(PAUSE))
 
     @cuda.jit(device=True)
     def add(a, b, total, slot):
@@ -331,11 +382,13 @@ def tile_of(
                 pass
 
             @cuda.jit(device=True)
-            def none_lack(start, a):
+            def none_lack(start, a, b):
                 return False
 
             return no_load, no_load, none_lack, no_products
         all_have_it = (n * warps + warps - 1) * DEEP < depth
+        if looped:
+            all_have_it = depth % (rounds * each) == 0
         beyond = n * each
         later_b, later_a, later_lack, later = first_rounds(n + 1)
 
@@ -352,10 +405,10 @@ def tile_of(
             later_a(A, a0, row, start, a)
 
         @cuda.jit(device=True)
-        def some_lack(start, a):
-            found = later_lack(start, a)
+        def some_lack(start, a, b):
+            found = later_lack(start, a, b)
             if all_have_it or start < depth - beyond:
-                found = found or lacks(a, n)
+                found = found or lacks(a, b, n)
             return found
 
         @cuda.jit(device=True)
@@ -378,8 +431,9 @@ def tile_of(
 
     @cuda.jit(device=True)
     def fetch(B, b0, column, b):
-        _, more_across, start, _ = whose()
-        all_b(B, b0, column + more_across, start, b)
+        if not looped:
+            _, more_across, start, _ = whose()
+            all_b(B, b0, column + more_across, start, b)
 
     @cuda.jit(device=True)
     def multiply(shared, A, a0, B, b0, row, column, b):
@@ -391,21 +445,37 @@ def tile_of(
             for n in range(across):
                 for e in range(4):
                     total[m, n, e] = ZERO
-        all_a(A, a0, row + more_down, start, a)
-        if waits:
-            while cuda.any_sync(ALL, any_lacks(start, a)):
-                all_a(A, a0, row + more_down, start, a)
-        all_products(start, a, b, total)
-        if more:
-            start += int32(rounds * each)
+        if looped:
             while start < depth:
-                bring_b(B, b0, column + more_across, start, 0, b, 0)
-                bring_a(A, a0, row + more_down, start, 0, a, 0)
+                all_b(B, b0, column + more_across, start, b)
+                all_a(A, a0, row + more_down, start, a)
                 if waits:
-                    while cuda.any_sync(ALL, lacks(a, 0)):
-                        bring_a(A, a0, row + more_down, start, 0, a, 0)
-                add(a, b, total, 0)
-                start += int32(each)
+                    while cuda.any_sync(ALL, any_lacks(start, a, b)):
+                        pause(A, a0, row)
+                        all_b(B, b0, column + more_across, start, b)
+                        all_a(A, a0, row + more_down, start, a)
+                all_products(start, a, b, total)
+                start += int32(rounds * each)
+        else:
+            all_a(A, a0, row + more_down, start, a)
+            if waits:
+                while cuda.any_sync(ALL, any_lacks(start, a, b)):
+                    if upright_a:
+                        pause(A, a0, row)
+                    if waits_b:
+                        all_b(B, b0, column + more_across, start, b)
+                    all_a(A, a0, row + more_down, start, a)
+            all_products(start, a, b, total)
+            start += int32(rounds * each)
+            if more:
+                while start < depth:
+                    bring_b(B, b0, column + more_across, start, 0, b, 0)
+                    bring_a(A, a0, row + more_down, start, 0, a, 0)
+                    if waits:
+                        while cuda.any_sync(ALL, lacks(a, b, 0)):
+                            bring_a(A, a0, row + more_down, start, 0, a, 0)
+                    add(a, b, total, 0)
+                    start += int32(each)
         cuda.syncthreads()  # whoever still reads what lay here is done
         base = int32(share * part + more_down * pitch + more_across)
         for m in range(down):

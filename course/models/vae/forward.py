@@ -47,14 +47,15 @@ WARPS = 8  # of a block; each takes its share of the depth
 #: Fragments of weights that a lane has under way, four numbers each. Each round of them is code of
 #: its own, and on plain cores 30 times as much.
 AHEAD = {"tf32x3": 20, "tf32": 20, "float32": 4}
-TYPES = f"void({F}, {F}, {F}, uint8[::1], {I4}, {I4}, uint64)"
+TYPES = f"void({F}, {F}, uint8[::1], {I4}, {I4}, uint64)"
 
 
 @dataclass(frozen=True)
 class Forward(Launch):
-    """And how many parts of the loss it writes."""
+    """And where its parts of the loss begin in a half of S, and where that ends."""
 
-    partials: int
+    losses: int
+    end: int
 
 
 @functools.cache
@@ -70,7 +71,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
     """
     W1, B1, W2, B2, W3, B3, W4, B4 = (begin for begin, _ in Layout(shape).places.values())
     D, H, Z, B = map(up, (shape.pixels, shape.hidden, shape.latent, batch))
-    H_AT, CODE_AT, Z_AT, NOISE_AT, G_AT, LOGITS_AT, DG_AT, DCODE_AT, DH_AT, END = between(
+    H_AT, CODE_AT, Z_AT, NOISE_AT, G_AT, LOGITS_AT, DG_AT, DCODE_AT, DH_AT, LOSSES_AT = between(
         shape, batch
     )
     PIXELS, LATENT, BATCH = shape.pixels, shape.latent, batch
@@ -82,7 +83,8 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
     MEMBERS = min(at_once // GROUPS, MOST)
     of_members = parts_of(MEMBERS)
 
-    awaits, meet = MEETINGS[meeting]
+    awaits, meet, _, begin_next, _ = MEETINGS[meeting]
+    SIZE = Layout(shape).size
 
     def tile(layout, columns, depth, leads, across, **more):
         return tile_of(layout, B, columns, depth, leads, precision, warps=WARPS,
@@ -101,7 +103,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
     ACROSS4 = -(-D // t4.wide)
     ACROSS2 = -(-Z // HALF_WIDE)
     KL_AT = TILES * ACROSS4 * WARPS
-    PARTIALS = KL_AT + TILES * ACROSS2 * WARPS
+    END = up(LOSSES_AT + KL_AT + TILES * ACROSS2 * WARPS)
 
     # --- the layers: what a thread needs besides the sums, and what it makes of four of them
 
@@ -294,10 +296,10 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
     ROOM5, ROOM6, ROOM7 = t5.room, t6.room, t7.room
 
     @cuda.jit
-    def forward(P, S, losses, data, order, state, seed):
-        """state: of the step, in the tables; then the same for `update`.
+    def forward(P, S, data, order, state, seed):
+        """state: of the step, in the tables; from its fifth word on the same for `update`.
 
-        Steps take turns at the halves of S.
+        Steps take turns at the halves of S and of P.
         """
         shared = cuda.shared.array(0, float32)
         b1 = cuda.local.array(ROOM1, float32)
@@ -312,11 +314,14 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
         step, place = load(state, 0), load(state, 1)
         begin = (step & 1) * END
         S = S[begin : begin + END]
+        losses = S[LOSSES_AT:END]
+        P = P[(step & 1) * SIZE : (step & 1) * SIZE + SIZE]
         images = order, place * int32(BATCH)
         known1 = ahead1(P, S, data, images, step, seed, group, member, b1)
         if block == 0 and cuda.threadIdx.x == 0:
-            store(state, 2, step)
-            store(state, 3, place)
+            store(state, 4, step)
+            store(state, 5, place)
+        begin_next()
         layer1(shared, data, images, P, S, losses, data, images, step, seed, group, member, b1,
                known1)  # fmt: skip
         known2 = ahead2(P, S, data, images, step, seed, group, member, b2)
@@ -344,4 +349,4 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
         layer7(shared, S, int32(DCODE_AT), P, S, losses, data, images, step, seed, group, member,
                b7, known7)  # fmt: skip
 
-    return Forward(forward, TYPES, GROUPS * MEMBERS, WARP * WARPS, 4 * NUMBERS, PARTIALS)
+    return Forward(forward, TYPES, GROUPS * MEMBERS, WARP * WARPS, 4 * NUMBERS, LOSSES_AT, END)

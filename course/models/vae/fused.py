@@ -21,9 +21,9 @@ from course.door.launches import Attribute, Packed
 from course.kernels.adam import BETA1, BETA2
 from course.kernels.launching import allow_shared, captured
 from course.kernels.layer_tiles import PRECISIONS
-from course.models.vae.forward import Forward, forward_of
-from course.models.vae.meeting import MEETINGS, MISSING
-from course.models.vae.packed import Launch, Layout, between, up
+from course.models.vae.forward import forward_of
+from course.models.vae.meeting import MISSING
+from course.models.vae.packed import Launch, Layout, up
 from course.models.vae.reference import check_images
 from course.models.vae.update import update_of
 from course.models.vae.weights import Training
@@ -80,36 +80,40 @@ class FusedTrainer:
         self._alone = backend.gpu() is not None
         at_once = int(device.MULTIPROCESSOR_COUNT)
         of = training.shape, training.batch, self.precision
-        ways = {its: forward_of(*of, at_once, its) for its in MEETINGS}
-        forward = ways["grid"]  # as the others, but for how its blocks meet
-        update = update_of(*of, forward.partials)
+        way = "grid"
+        if self._alone:
+            way = "early" if tuple(device.compute_capability) >= (9, 0) else "numbers"
+        forward = forward_of(*of, at_once, way)
+        update = update_of(*of, forward, way)
         parts = training.weights, training.first, training.second
-        self._parameters = [cuda.to_device(self._layout.packed(its)) for its in parts]
+        p, m, v = (self._layout.packed(its) for its in parts)
+        self._parameters = [cuda.to_device(its) for its in (np.tile(p, 2), m, v)]
         place = training.step % self.steps_of_an_epoch
-        self._state = cuda.to_device(np.array([training.step, place, 0, 0], np.int32))
+        self._state = cuda.to_device(np.array([training.step, place, *[0] * 6], np.int32))
         padded = np.zeros((len(images), self._pitch), np.uint8)
         padded[:, : images.shape[1]] = images
         self._images, self._data = len(images), cuda.to_device(padded.reshape(-1))
         # rows that pad the last batch are read, and come to nothing
         self._order = cuda.device_array(self.steps_of_an_epoch * training.batch + 3, np.int32)
         self._corrected = cuda.device_array(2 * self.steps_of_an_epoch, np.float32)
-        self._between = cuda.to_device(
-            np.full(2 * between(training.shape, training.batch).end, MISSING, np.int32)
-        )
-        self._losses = cuda.to_device(np.zeros(forward.partials, np.float32))
+        self._between = cuda.to_device(np.full(2 * forward.end, MISSING, np.int32))
         self._history = cuda.to_device(np.zeros(HISTORY, np.float32))
         self._read: list[float] = []
         self._first = training.step  # of which the loss is not yet read
         self._graphs: dict[int, Any] = {}
         p, m, v = self._parameters
         results = self._between.view(np.float32)
-        first = (p, results, self._losses, self._data, self._order, self._state,
-                 np.uint64(training.seed))  # fmt: skip
-        second = (p, m, v, results, self._between, self._losses, self._history, self._data,
-                  self._order, self._corrected, self._state)  # fmt: skip
+        first = p, results, self._data, self._order, self._state, np.uint64(training.seed)
+        second = (p, m, v, results, self._between, self._history, self._data, self._order,
+                  self._corrected, self._state)  # fmt: skip
         #: Both launches as the simulator runs them, with their arguments: for `trace`.
-        self.as_simulated = (ways["grid"], first), (update, second)
-        self._launches = self._forward(ways, first), self._ready(update, second)
+        shown = forward_of(*of, at_once, "grid")
+        self.as_simulated = (shown, first), (update_of(*of, shown, "grid"), second)
+        early = (Attribute.early(),) if way == "early" else ()
+        self._launches = (
+            self._ready(forward, first, Attribute.all_at_once()),
+            self._ready(update, second, *early),
+        )
         self._tables(self.step // self.steps_of_an_epoch)
 
     def run(self, steps: int) -> None:
@@ -134,7 +138,9 @@ class FusedTrainer:
 
     def training(self) -> Training:
         """All that is needed to go on from here."""
-        arrays = [self._layout.unpacked(its.copy_to_host()) for its in self._parameters]
+        p, m, v = (its.copy_to_host() for its in self._parameters)
+        now = p.reshape(2, -1)[self.step % 2]  # steps take turns at its halves
+        arrays = [self._layout.unpacked(its) for its in (now, m, v)]
         return replace(
             self._begun, **dict(zip(("weights", "first", "second"), arrays)), step=self.step
         )
@@ -155,12 +161,6 @@ class FusedTrainer:
         if self._alone:
             return Packed(configured, given, 0, attributes)
         return lambda stream, addresses: configured(*given)
-
-    def _forward(self, ways: dict[str, Forward], given: tuple) -> Any:
-        """The first launch, whose blocks wait for each other: here the driver is asked for that."""
-        if not self._alone:
-            return self._ready(ways["grid"], given)
-        return self._ready(ways["numbers"], given, Attribute.all_at_once())
 
     def _queue(self, steps: int) -> None:
         """Queue steps of one epoch: in graphs of many, where CuPy works; the rest one by one."""

@@ -11,6 +11,9 @@ writing", CACM 20 (11), 1977, and its use in NCCL ("LL128") and TensorRT-LLM.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 from llvmlite import ir
 from numba import types
 
@@ -18,24 +21,28 @@ from course.backend import cuda
 from course.kernels.intrinsics import intrinsic
 
 MISSING = 0x7FFFDEAD
-_WORD, _NUMBER = ir.IntType(32), ir.FloatType()
+_WORD = ir.IntType(32)
 
 
 @intrinsic
 def take4(typing, array, index):
-    """``take4(array, index)``: four neighbours of global memory as other blocks last wrote them."""
+    """``take4(array, index)``: four neighbours of global memory as other blocks last wrote them.
+
+    Words of 32 bits; the index is a multiple of four.
+    """
+    letter = "f" if array.dtype == types.float32 else "r"
 
     def generate(context, builder, signature, args):
         view = context.make_array(signature.args[0])(context, builder, args[0])
         place = builder.gep(view.data, [args[1]])
-        kind = ir.FunctionType(ir.LiteralStructType([_NUMBER] * 4), [place.type])
-        text = "ld.relaxed.gpu.global.v4.f32 {$0, $1, $2, $3}, [$4];"
-        assembly = ir.InlineAsm(kind, text, "=f,=f,=f,=f,l,~{memory}", side_effect=True)
-        found = builder.call(assembly, [place])
+        kind = ir.FunctionType(ir.LiteralStructType([place.type.pointee] * 4), [place.type])
+        text = "ld.relaxed.gpu.global.v4.b32 {$0, $1, $2, $3}, [$4];"
+        constraints = f"{f'={letter},' * 4}l,~{{memory}}"
+        found = builder.call(ir.InlineAsm(kind, text, constraints, side_effect=True), [place])
         parts = [builder.extract_value(found, e) for e in range(4)]
         return context.make_tuple(builder, signature.return_type, parts)
 
-    return types.UniTuple(types.float32, 4)(array, types.int64), generate
+    return types.UniTuple(array.dtype, 4)(array, types.int64), generate
 
 
 @intrinsic
@@ -49,6 +56,21 @@ def is_missing(typing, value):
     return types.boolean(types.float32), generate
 
 
+def _instruction(text: str) -> Callable:
+    """A function for kernels of one instruction that takes and gives nothing."""
+
+    @intrinsic
+    def instruction(typing):
+        def generate(context, builder, signature, args):
+            kind = ir.FunctionType(ir.VoidType(), [])
+            builder.call(ir.InlineAsm(kind, text, "~{memory}", side_effect=True), [])
+            return context.get_dummy_value()
+
+        return types.void(), generate
+
+    return instruction
+
+
 @cuda.jit(device=True)
 def _nothing():
     pass
@@ -59,5 +81,47 @@ def _all():
     cuda.cg.this_grid().sync()
 
 
-#: How blocks meet: what reads numbers that are awaited, and what stands between layers.
-MEETINGS = {"numbers": ((take4, is_missing), _nothing), "grid": (None, _all)}
+_go_ahead, _done = map(_instruction, ("griddepcontrol.launch_dependents;", "griddepcontrol.wait;"))
+
+
+@cuda.jit(device=True)
+def _begin_next():
+    """The launch behind this one may begin where there is room; it sees what lies before this."""
+    cuda.threadfence()
+    cuda.syncthreads()
+    _go_ahead()
+
+
+class Meeting(NamedTuple):
+    """What `forward` and `update` have of it.
+
+    Attributes
+    ----------
+    awaits : two functions, optional
+        How numbers of other blocks are read, and which are not there yet.
+    meet : device function of ()
+        Between layers.
+    later : two functions, optional
+        As `awaits`, of the launch behind.
+    begin_next : device function of ()
+        Lets the launch behind begin.
+    done : device function of ()
+        Waits until the launch before is done.
+    """
+
+    awaits: tuple[Callable, Callable] | None
+    meet: Callable
+    later: tuple[Callable, Callable] | None
+    begin_next: Callable
+    done: Callable
+
+
+_AWAITS = take4, is_missing
+#: How blocks meet. "early": the second launch begins beside the first and waits for its numbers,
+#: too; it needs compute capability 9.0. "numbers": it begins when the first is done. "grid": no
+#: block waits for numbers.
+MEETINGS = {
+    "early": Meeting(_AWAITS, _nothing, _AWAITS, _begin_next, _done),
+    "numbers": Meeting(_AWAITS, _nothing, None, _nothing, _nothing),
+    "grid": Meeting(None, _all, None, _nothing, _nothing),
+}
