@@ -4,9 +4,8 @@ A layer's 128 x 400 results are 100 tiles of 32 x 16: fewer than a GPU's multipr
 has to be done quickly, and what takes long is to wait for memory. Hence:
 
 - the warps of a block share the tile's depth: each multiplies all of the tile, 16 deep at a time;
-- a lane loads four neighbours at once, straight into the registers that tensor cores take, and
-  those of the second factor, which a layer's weights are, for many rounds before it has to wait for
-  the first;
+- a lane loads four neighbours at once, straight into the registers that tensor cores take; those of
+  the second factor, a layer's weights, for many rounds before it has to wait for the first;
 - at the end the warps' sums meet in shared memory.
 
 Which of its 16 neighbours along the depth a lane has is of no account, as long as both factors
@@ -15,14 +14,13 @@ agree: lane 4 g + q has 4 q to 4 q + 3, and hands two of them to each of two ins
 A tensor core adds its products to a sum with fewer digits than float32 has. So no sum stays in it
 longer than 16 products: it starts at 0 each time, and float32 adds what comes out.
 
-Precisions: "tf32" takes factors cut to 10 bits of fraction; "tf32x3" cuts a factor in two, and
-makes three products of four, so that float32's digits are kept; "float32" multiplies on plain
-cores, where lanes shuffle what an instruction would bring together, for GPUs before Ampere.
+Precisions: "tf32" takes factors cut to 10 bits of fraction; "tf32x3" cuts a factor in two and makes
+three products of four, which keeps float32's digits; "float32" multiplies on plain cores, where
+lanes shuffle what an instruction would bring together, for GPUs before Ampere.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -30,33 +28,13 @@ from numba import float32, int32, uint32
 
 from course.backend import cuda
 from course.kernels.intrinsics import load, load2, load4, mma_tf32, store2, store4
-from course.kernels.warps import ALL, WARP
+from course.kernels.split_factors import in_two, lane_of, mma_plain, of_lanes, parts_of
+from course.kernels.warps import ALL
 
 PRECISIONS = ("tf32x3", "tf32", "float32")
 ZERO = float32(0)
-LEVEL = 2**13  # TF32 has 13 bits of fraction fewer than float32
 DEEP = 16  # along the depth, of one round of a warp
 SPREAD, PAUSE = 4, 100  # of what is awaited: rows from lane to lane; nanoseconds between looks
-
-
-@functools.cache
-def parts_of(size: int) -> Callable:
-    """Device function: how many whole times a number from 0 on holds `size`, and what is left.
-
-    `//` and `%` of Numba work on 64 bits and look at signs: some ten instructions.
-    """
-    shift, rest = size.bit_length() - 1, size - 1
-
-    @cuda.jit(device=True)
-    def shifted(n):
-        return int32(n >> shift), int32(n & rest)
-
-    @cuda.jit(device=True)
-    def divided(n):
-        whole = int32(n) // int32(size)
-        return int32(whole), int32(n - whole * size)
-
-    return divided if size & rest else shifted
 
 
 @cuda.jit(device=True)
@@ -64,56 +42,12 @@ def _is_there(value):
     return False
 
 
-#: How numbers are read that are awaited, as `load4` reads, and whether one is not there yet.
-Awaits = tuple[Callable, Callable] | None
+Awaits = tuple[Callable, Callable] | None  # how numbers are read; whether one is not there yet
 
 
 def taken_by(awaits: Awaits) -> tuple[Callable, Callable]:
     """Both functions, also of what nobody has to wait for."""
     return awaits or (load4, _is_there)
-
-
-_lanes, _fours = parts_of(WARP), parts_of(4)
-
-
-@cuda.jit(device=True)
-def _lane():
-    """A lane's row and column in the instructions' pieces."""
-    return _fours(_lanes(cuda.threadIdx.x)[1])
-
-
-@cuda.jit(device=True)
-def in_two(value):
-    """Its nearest number of TF32, below 4e34, and the rest, by three operations of float32.
-
-    Rounding by the instruction for it takes a Hopper GPU five. The product has to be rounded before
-    the second line subtracts from it: a compiler may join a product and a sum that are written as
-    such, and then nothing is rounded at all. What is written as `fma` it leaves as it is.
-    Source: Dekker, "A floating-point technique for extending the available precision", 1971.
-    """
-    higher = cuda.fma(float32(LEVEL + 1), value, ZERO)
-    upper = cuda.fma(float32(-LEVEL), value, higher)
-    return upper, value - upper
-
-
-@cuda.jit(device=True)
-def four_plain(c, upper, lower, factor):
-    """Four of the eight products along the depth, for `mma_plain`."""
-    g, q = _lane()
-    c0, c1, c2, c3 = c
-    for k in range(4):
-        high = cuda.shfl_sync(ALL, upper, 4 * g + k)
-        low = cuda.shfl_sync(ALL, lower, 4 * g + k)
-        left = cuda.shfl_sync(ALL, factor, 8 * q + k)
-        right = cuda.shfl_sync(ALL, factor, 8 * q + 4 + k)
-        c0, c1, c2, c3 = c0 + high * left, c1 + high * right, c2 + low * left, c3 + low * right
-    return c0, c1, c2, c3
-
-
-@cuda.jit(device=True)
-def mma_plain(c, a, b):
-    """What `mma_tf32` does, with float32's digits, by shuffles and plain multiply-adds."""
-    return four_plain(four_plain(c, a[0], a[1], b[0]), a[2], a[3], b[1])
 
 
 @dataclass(frozen=True)
@@ -125,14 +59,12 @@ class Tile:
     fetch : device function of (B, b0, column, b)
         Begins to load what the first rounds want of the second factor. b is of the shape `room`.
     multiply : device function of (shared, A, a0, B, b0, row, column, b)
-        Leaves the warps' sums of the tile that begins there in shared memory. A and B are flat
-        arrays, of which the matrices begin at a0 and b0.
+        Leaves the warps' sums of the tile there in shared memory. In the flat arrays A and B the
+        matrices begin at a0 and b0.
     four : device function of (shared, row, column)
         Four neighbours of the tile, added up over the warps in their order.
-    high, wide : int
-        Rows and columns.
-    numbers : int
-        Of float32 in shared memory.
+    high, wide, numbers : int
+        Rows, columns, float32 in shared memory.
     room : (int, int, int)
     """
 
@@ -168,12 +100,12 @@ def _last_given(given):
     return given[2]
 
 
-def _last_of(size: int) -> Callable:
+def _always(size: int) -> Callable:
     @cuda.jit(device=True)
-    def last(begin):
+    def size_of(begin):
         return int32(size)
 
-    return last
+    return size_of
 
 
 def tile_of(
@@ -208,8 +140,8 @@ def tile_of(
     awaits : two functions, optional
         The first factor, in "tn" the second as well, is loaded until all is there.
     given : bool
-        Sizes come with each call, in "tn": a0 and b0 are where a factor begins, elements from row
-        to row, and its columns less four. Layers of different sizes then share their code.
+        In "tn": a0 and b0 are where a factor begins, elements from row to row, columns less four.
+        Layers of different sizes then share their code.
     """
     down, across = fragments
     high, wide = 16 * down, 8 * across
@@ -242,8 +174,8 @@ def tile_of(
     take4_b = take4 if waits_b else load4
     place_a = _row_led if given else _row_found if places == "a" else _row_at(lead_a)
     place_b = _row_led if given else _row_found if scattered_b else _row_at(lead_b)
-    last_a = _last_given if given else _last_of(rows - 4)
-    last_b = _last_given if given else _last_of(columns - (4 if four_wide else 2))
+    last_a = _last_given if given else _always(rows - 4)
+    last_b = _last_given if given else _always(columns - (4 if four_wide else 2))
     by_row_b = scattered_b or given
 
     # a round is `more` along the depth behind `start`, a constant: addresses differ by constants
@@ -251,7 +183,7 @@ def tile_of(
     @cuda.jit(device=True)
     def bring_b(B, b0, column, start, more, b, slot):
         """A lane's numbers of the second factor, of 16 products from `start` + `more` on."""
-        g, q = _lane()
+        g, q = lane_of()
         k, beyond = int32(start + 4 * q), more
         if ragged:
             k, beyond = min(int32(k + more), int32(depth - 4)), 0
@@ -284,7 +216,7 @@ def tile_of(
     @cuda.jit(device=True)
     def bring_a(A, a0, row, start, more, a, slot):
         """The same of the first; behind the depth's end 0."""
-        g, q = _lane()
+        g, q = lane_of()
         k, beyond = int32(start + 4 * q), more
         wanted = int32(k + more)
         if ragged:
@@ -328,8 +260,8 @@ def tile_of(
 
     @cuda.jit(device=True)
     def pause(A, a0, row):
-        """Wait for some of the first factor's numbers, with little traffic; then load them all."""
-        _, lane = _lanes(cuda.threadIdx.x)
+        """Wait for some of the first factor's numbers, with little traffic."""
+        _, lane = of_lanes(cuda.threadIdx.x)
         k = min(int32(SPREAD * lane), int32(depth - 1))
         at = int32(place_a(a0, k) + min(row, last_a(a0)))
         while cuda.any_sync(ALL, is_missing(take4(A, at)[0])):
@@ -386,9 +318,8 @@ def tile_of(
                 return False
 
             return no_load, no_load, none_lack, no_products
-        all_have_it = (n * warps + warps - 1) * DEEP < depth
-        if looped:
-            all_have_it = depth % (rounds * each) == 0
+        first_has_it = (n * warps + warps - 1) * DEEP < depth
+        all_have_it = depth % (rounds * each) == 0 if looped else first_has_it
         beyond = n * each
         later_b, later_a, later_lack, later = first_rounds(n + 1)
 
@@ -425,7 +356,7 @@ def tile_of(
     @cuda.jit(device=True)
     def whose():
         """Where this thread's warp begins: down and across in the tile, in the depth; its part."""
-        at, share = of_warps(_lanes(cuda.threadIdx.x)[0])
+        at, share = of_warps(of_lanes(cuda.threadIdx.x)[0])
         i, j = of_beside(at)
         return int32(i * high), int32(j * wide), int32(share * DEEP), share
 
@@ -439,7 +370,7 @@ def tile_of(
     def multiply(shared, A, a0, B, b0, row, column, b):
         a = cuda.local.array((rounds, down, 2, 4), float32)
         total = cuda.local.array((down, across, 4), float32)
-        g, q = _lane()
+        g, q = lane_of()
         more_down, more_across, start, share = whose()
         for m in range(down):
             for n in range(across):
@@ -467,15 +398,14 @@ def tile_of(
                     all_a(A, a0, row + more_down, start, a)
             all_products(start, a, b, total)
             start += int32(rounds * each)
-            if more:
-                while start < depth:
-                    bring_b(B, b0, column + more_across, start, 0, b, 0)
-                    bring_a(A, a0, row + more_down, start, 0, a, 0)
-                    if waits:
-                        while cuda.any_sync(ALL, lacks(a, b, 0)):
-                            bring_a(A, a0, row + more_down, start, 0, a, 0)
-                    add(a, b, total, 0)
-                    start += int32(each)
+            while more and start < depth:
+                bring_b(B, b0, column + more_across, start, 0, b, 0)
+                bring_a(A, a0, row + more_down, start, 0, a, 0)
+                if waits:
+                    while cuda.any_sync(ALL, lacks(a, b, 0)):
+                        bring_a(A, a0, row + more_down, start, 0, a, 0)
+                add(a, b, total, 0)
+                start += int32(each)
         cuda.syncthreads()  # whoever still reads what lay here is done
         base = int32(share * part + more_down * pitch + more_across)
         for m in range(down):

@@ -654,7 +654,8 @@ beside("product-epilogue", hidden_layer)
 # The third makes one launch of many, by blocks that wait for each other. What an image becomes
 # depends on no other image. So a group of blocks takes 16 images forward and back, and only the
 # blocks of a group wait for each other between layers (`course/models/vae/forward.py`). A second
-# launch updates all weights (`update.py`). When it begins, nobody reads the old ones any more.
+# launch updates all weights (`update.py`). It writes the new ones beside the old ones, so that on a
+# new GPU it may begin while the first still reads: its blocks, too, wait for nothing but numbers.
 
 # %% [markdown]
 # Two trainers, then: `LayeredTrainer`, a launch for each operation, and `FusedTrainer`, two

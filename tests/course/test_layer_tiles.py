@@ -6,7 +6,7 @@ import numpy as np
 
 from course import cuda
 from course.compiler.facts import compiled
-from course.kernels.layer_tiles import LEVEL, in_two
+from course.kernels.split_factors import LEVEL, in_two
 from tests.course.compiled_samples import needs_compiler
 
 F4 = np.zeros(512, np.float32)

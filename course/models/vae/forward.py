@@ -8,6 +8,9 @@ Each instruction is used once or twice a step, so instructions come from far: of
 warp waited for the next one in 29% of a profiler's samples on an H200. Shifts for `//` and `%`,
 which Numba does in 64 bits, and addresses that differ by constants took a third of them away.
 
+Beside a block of 256 threads with up to 184 registers there is room on a multiprocessor for one of
+`update`, which begins early where the GPU can do that.
+
     h = leaky(x W' + b)
     mean, log variance = h W' + b; z = mean + exp(log variance / 2) e; KL
     g = leaky(z W' + b)
@@ -31,9 +34,10 @@ from numba import float32, int32
 from course.backend import cuda
 from course.kernels.activation import leaky_relu, leaky_relu_gradient
 from course.kernels.intrinsics import load, load4, store, store4
-from course.kernels.layer_tiles import Tile, parts_of, tile_of
+from course.kernels.layer_tiles import Tile, tile_of
 from course.kernels.losses import bce_of, bce_slope, kl_of
 from course.kernels.sampling import normal4
+from course.kernels.split_factors import parts_of
 from course.kernels.warps import WARP, lanes_sum
 from course.models.vae.meeting import MEETINGS
 from course.models.vae.packed import I4, F, Launch, Layout, between, up

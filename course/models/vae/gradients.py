@@ -14,7 +14,8 @@ from numba import float32, int32
 from course.backend import cuda
 from course.kernels.adam import adam_of
 from course.kernels.intrinsics import load, load4, store, store4
-from course.kernels.layer_tiles import Awaits, parts_of, taken_by, tile_of
+from course.kernels.layer_tiles import Awaits, taken_by, tile_of
+from course.kernels.split_factors import parts_of
 from course.kernels.warps import WARP
 
 ZERO = float32(0)
@@ -38,15 +39,18 @@ class Layer(NamedTuple):
     below: int
 
 
-def tile_maker(batch: int, precision: str, warps: int, awaits: Awaits, first: Layer | None = None):
+def tile_maker(
+    batch: int, precision: str, warps: int, awaits: Awaits, first: Layer | None = None
+) -> tuple[Callable, int]:
     """Device function: a tile of a layer's weights, 32 x 32, by warps that share the batch.
 
-    It takes a `Layer`; or it is of the `first` one alone, whose factor below are pixels.
+    Also its numbers in shared memory. It takes a `Layer`'s numbers; or it is of the `first` one
+    alone, whose factor below are pixels.
     """
     rows, columns = (first.rows, first.columns) if first else (0, 0)
     how = {"exact": "b", "places": "b"} if first else {"given": True}
     t = tile_of("tn", rows, columns, batch, (rows, columns), precision, warps=warps,
-                fragments=(2, 4), ahead=2, awaits=awaits, **how)  # fmt: skip
+                fragments=(2, 4), ahead=1, awaits=awaits, **how)  # fmt: skip
     fetch, multiply, four, room = t.fetch, t.multiply, t.four, t.room
     threads = WARP * warps
     EACH = t.high * t.wide // 4 // threads

@@ -16,7 +16,8 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.kernels.intrinsics import load, store, store4
-from course.kernels.layer_tiles import parts_of, taken_by
+from course.kernels.layer_tiles import taken_by
+from course.kernels.split_factors import parts_of
 from course.kernels.warps import WARP, lanes_sum
 from course.models.vae.forward import Forward
 from course.models.vae.gradients import BIASES, SIDE, Layer, biases_of, tile_maker
