@@ -651,11 +651,10 @@ beside("product-epilogue", hidden_layer)
 # weights change (section 9), is a formula for each element of d_W. So it follows **in the same
 # tile**: no gradient of a weight is ever stored.
 #
-# The third makes one launch of many, by blocks that wait for each other. What an image becomes
-# depends on no other image. So a group of blocks takes 16 images forward and back, and only the
-# blocks of a group wait for each other between layers (`course/models/vae/forward.py`). A second
-# launch updates all weights (`update.py`). It writes the new ones beside the old ones, so that on a
-# new GPU it may begin while the first still reads: its blocks, too, wait for nothing but numbers.
+# The third makes one launch of many. What an image becomes depends on no other image. So a group of
+# blocks takes 16 images forward and back, and only a group's blocks wait for each other between
+# layers (`course/models/vae/forward.py`). A second launch updates all weights (`update.py`). It
+# writes new ones beside the old, so a new GPU may begin it while the first launch still reads.
 
 # %% [markdown]
 # Two trainers, then: `LayeredTrainer`, a launch for each operation, and `FusedTrainer`, two
@@ -683,7 +682,7 @@ found = len(many), round(sum(many) / sum(two), 1)
 predict.answer("launches, layered; bytes, layered / fused", found, how="counted")
 
 # %% [markdown]
-# Bytes fall to two fifths, launches to a twentieth. Section 12 has the times.
+# Bytes fall to less than half, launches to a twentieth. Section 12 has the times.
 
 # %% [markdown]
 # ## 9 Adam in one kernel
