@@ -115,13 +115,13 @@ def test_the_judge_names_who_would_get_the_new_weight(weight):
 # --- bytes ----------------------------------------------------------------------------------------
 
 
-def test_two_launches_touch_two_fifths_of_the_bytes_of_many():
+def test_two_launches_touch_less_than_half_of_the_bytes_of_many():
     begun = Training.begun(VAEShape(64, 128, 8), batch=32, seed=1)
     images = data.digits(held_out=False).images
     many, two = bytes_of_layered(begun, images), bytes_of_fused(begun, images)
     assert (len(many), len(two)) == (42, 2)
-    assert 2.4 < sum(many) / sum(two) < 2.7
-    assert sum(two) > 3 * 4 * begun.shape.count  # weights and moments, each once
+    assert 2.1 < sum(many) / sum(two) < 2.4
+    assert sum(two) > 4 * 4 * begun.shape.count  # weights and moments, and the new weights
 
 
 # --- a generator with a state ---------------------------------------------------------------------
