@@ -1,0 +1,283 @@
+"""Rebuild an image from its SVD, step 11: Hopper's tensor cores, fed by TMA.
+
+The same three products of halves as step 10, by warpgroups (`course.kernels.hopper`): after every
+64 values of i the sum is taken out and added to a float32 sum. While one warpgroup adds, the tensor
+cores multiply for the other.
+
+Factors are split once, but stay matrices: TMA brings tiles, zeros beyond the edge. The upper halves
+of u, (rows, depth), lie above the lower ones; those of s vt, (depth, columns), likewise. A block
+keeps a ring of slots, each with one tile of both factors:
+
+    slot 0: lower u, upper vt    slot 1: upper u, lower vt    slot 2: the next 64 values of i ...
+
+so two slots hold what three products need: lower upper', upper lower', upper upper'.
+"""
+
+import functools
+from collections.abc import Callable
+
+from numba import float32, int32, uint64
+from numba.types import float16
+
+from course.backend import cuda
+from course.kernels.fragments import quotient
+from course.kernels.halves.common import DEPTH, tile_of
+from course.kernels.halves.roles import GROUP, PIECE, Shape
+from course.kernels.hopper import (
+    fence_mbarriers,
+    mbarrier_arrive,
+    mbarrier_expect,
+    mbarrier_init,
+    mbarrier_wait,
+    setmaxnreg_dec,
+    setmaxnreg_inc,
+    spread,
+    tma_load,
+    wgmma_nn,
+    wgmma_sums,
+    wgmma_zeros,
+)
+from course.kernels.intrinsics import load, load4, store, store2, store4
+from course.kernels.reconstruct.fragments import power_near
+
+CUT, PITCH = 32, 33  # rows, or columns, that a block splits, a warp each; and one more
+THREADS = 1024  # that split
+#: Tiles of the result: rows are 64 for each warpgroup that multiplies; a ring of slots.
+SHAPES = (Shape(2, 192, 5, True), Shape(2, 128, 7, True))
+
+
+# --- split ----------------------------------------------------------------------------------------
+
+
+@functools.cache
+def splitter(aligned: bool) -> Callable:
+    """The kernel of (u, s, vt, k, of_u, of_vt, scale_u, scale_vt) that splits both factors.
+
+    Mapping: a warp has a row of u, 32 to a block; the blocks behind them have 32 columns of vt.
+    Memory: factors are read twice, for the largest and to be split; 16 bytes at once if `aligned`.
+    """
+
+    @cuda.jit(device=True)
+    def four(array, row, column, end):
+        """Four neighbours of a row, zeros from the column `end` on."""
+        if aligned and column + 4 <= end:
+            return load4(array, (row, column))
+        a, b, c, d = float32(0), float32(0), float32(0), float32(0)
+        if column < end:
+            a = load(array, (row, column))
+        if column + 1 < end:
+            b = load(array, (row, int32(column + 1)))
+        if column + 2 < end:
+            c = load(array, (row, int32(column + 2)))
+        if column + 3 < end:
+            d = load(array, (row, int32(column + 3)))
+        return a, b, c, d
+
+    @cuda.jit(device=True)
+    def larger(largest, x):
+        return max(largest, max(max(abs(x[0]), abs(x[1])), max(abs(x[2]), abs(x[3]))))
+
+    @cuda.jit(device=True)
+    def put(halves, row, lower, column, x, y, z, w):
+        """Write the upper halves of four numbers, and the lower ones so many rows below."""
+        a, b, c, d = float16(x), float16(y), float16(z), float16(w)
+        store4(halves, (row, column), (a, b, c, d))
+        x, y, z, w = x - float32(a), y - float32(b), z - float32(c), w - float32(d)
+        below = float16(x), float16(y), float16(z), float16(w)
+        store4(halves, (int32(row + lower), column), below)
+
+    @cuda.jit(device=True)
+    def split_row(u, row, k, halves, scale):
+        lane = int32(cuda.threadIdx.x) & int32(31)
+        depth = int32(halves.shape[1])
+        largest = float32(0)
+        for i in range(int32(4 * lane), k, 128):
+            largest = larger(largest, four(u, row, int32(i), k))
+        for step in range(5):
+            largest = max(largest, cuda.shfl_xor_sync(0xFFFFFFFF, largest, 16 >> step))
+        power = power_near(largest)
+        if lane == 0:
+            scale[row] = float32(1) / power
+        for i in range(int32(4 * lane), depth, 128):
+            x = four(u, row, int32(i), k)
+            lower = int32(u.shape[0])
+            put(halves, row, lower, int32(i), x[0] * power, x[1] * power, x[2] * power, x[3] * power)
+
+    @cuda.jit(device=True)
+    def split_columns(s, vt, first, k, halves, scale):
+        """Eight threads have 32 columns, four each, and 128 rows lie side by side."""
+        found = cuda.shared.array((CUT, PITCH), float32)
+        powers = cuda.shared.array(CUT, float32)
+        t = int32(cuda.threadIdx.x)
+        warp, lane = t >> 5, t & int32(31)
+        mine = int32(4 * (t & 7))
+        column, columns = int32(first + mine), int32(vt.shape[1])
+        depth = int32(halves.shape[0] >> 1)
+        a, b, c, d = float32(0), float32(0), float32(0), float32(0)
+        for i in range(t >> 3, k, THREADS // 8):
+            x, factor = four(vt, int32(i), column, columns), load(s, int32(i))
+            a, b = max(a, abs(factor * x[0])), max(b, abs(factor * x[1]))
+            c, d = max(c, abs(factor * x[2])), max(d, abs(factor * x[3]))
+        for step in range(2):
+            a = max(a, cuda.shfl_xor_sync(0xFFFFFFFF, a, 16 >> step))
+            b = max(b, cuda.shfl_xor_sync(0xFFFFFFFF, b, 16 >> step))
+            c = max(c, cuda.shfl_xor_sync(0xFFFFFFFF, c, 16 >> step))
+            d = max(d, cuda.shfl_xor_sync(0xFFFFFFFF, d, 16 >> step))
+        if lane < 8:
+            found[warp, mine], found[warp, mine + 1] = a, b
+            found[warp, mine + 2], found[warp, mine + 3] = c, d
+        cuda.syncthreads()
+        largest = found[lane, warp]
+        for step in range(5):
+            largest = max(largest, cuda.shfl_xor_sync(0xFFFFFFFF, largest, 16 >> step))
+        if lane == 0:
+            power = power_near(largest)
+            powers[warp] = power
+            if first + warp < columns:
+                scale[first + warp] = float32(1) / power
+        cuda.syncthreads()
+        if column < halves.shape[1]:
+            a, b, c, d = powers[mine], powers[mine + 1], powers[mine + 2], powers[mine + 3]
+            for i in range(t >> 3, depth, THREADS // 8):
+                x, y, z, w = float32(0), float32(0), float32(0), float32(0)
+                if i < k:
+                    four_of = four(vt, int32(i), column, columns)
+                    factor = load(s, int32(i))
+                    x, y = factor * four_of[0] * a, factor * four_of[1] * b
+                    z, w = factor * four_of[2] * c, factor * four_of[3] * d
+                put(halves, int32(i), depth, column, x, y, z, w)
+
+    @cuda.jit(launch_bounds=(THREADS, 1))
+    def split_factors(u, s, vt, k, of_u, of_vt, scale_u, scale_vt):
+        block, k = int32(cuda.blockIdx.x), int32(k)
+        blocks_of_u = int32((u.shape[0] + CUT - 1) >> 5)
+        if block < blocks_of_u:
+            row = int32(block * CUT) + (int32(cuda.threadIdx.x) >> 5)
+            if row < u.shape[0]:
+                split_row(u, row, k, of_u, scale_u)
+        else:
+            split_columns(s, vt, int32((block - blocks_of_u) * CUT), k, of_vt, scale_vt)
+
+    return split_factors
+
+
+# --- multiply -------------------------------------------------------------------------------------
+
+
+@functools.cache
+def warpgroup_tiles(shape: Shape, aligned: bool) -> Callable:
+    """The kernel of (u, vt as tensor maps, scale_u, scale_vt, out, depth, band).
+
+    Mapping: block i has the tiles i, i + blocks, ...; of a tile, warpgroup 1 + w has the rows 64 w
+    to 64 w + 63. `aligned`: two neighbouring results can be written at once.
+    """
+    CONSUMERS, COLUMNS, SLOTS, _ = shape
+    ROWS, SLOT, BYTES, SUMS = shape.rows, shape.stage, 2 * shape.stage, COLUMNS // 2
+
+    @cuda.jit(device=True, forceinline=True)
+    def add(total, part):
+        for e in range(SUMS):
+            total[e] += part[e]
+
+    @cuda.jit(device=True)
+    def scaled(x, a, b):
+        """x a b: the smaller first, so that nothing between is too large."""
+        return x * min(a, b) * max(a, b)
+
+    @cuda.jit(device=True, forceinline=True)
+    def save(out, total, row, column, scale_u, scale_vt):
+        rows, columns = int32(out.shape[0]), int32(out.shape[1])
+        a = load(scale_u, min(row, int32(rows - 1)))
+        b = load(scale_u, min(int32(row + 8), int32(rows - 1)))
+        for j in range(COLUMNS // 8):
+            c = int32(column + 8 * j)
+            if c < columns:
+                x = load(scale_vt, c)
+                y = load(scale_vt, min(int32(c + 1), int32(columns - 1)))
+                for h in range(2):
+                    i, z = int32(row + 8 * h), b if h else a
+                    if i < rows:
+                        left = scaled(total[4 * j + 2 * h], z, x)
+                        right = scaled(total[4 * j + 2 * h + 1], z, y)
+                        if aligned:
+                            store2(out, (i, c), (left, right))
+                        else:
+                            store(out, (i, c), left)
+                            if c + 1 < columns:
+                                store(out, (i, int32(c + 1)), right)
+
+    @cuda.jit(launch_bounds=(shape.threads, 1))
+    def reconstruct_warpgroups(u, vt, scale_u, scale_vt, out, depth, band):
+        tiles = cuda.shared.array(0, float16, alignment=1024)
+        full = cuda.shared.array(SLOTS, uint64)
+        empty = cuda.shared.array(SLOTS, uint64)
+        t = int32(cuda.threadIdx.x)
+        group = int32(t >> 7)
+        if t == 0:
+            for s in range(SLOTS):
+                mbarrier_init(full, int32(s), int32(1))
+                mbarrier_init(empty, int32(s), int32(4 * CONSUMERS))  # a warp each
+            fence_mbarriers()
+        cuda.syncthreads()
+        rows, depth = int32(out.shape[0]), int32(depth)
+        down = quotient(int32(rows + ROWS - 1), int32(ROWS))
+        across = quotient(int32(int32(out.shape[1]) + COLUMNS - 1), int32(COLUMNS))
+        slot, parity = int32(0), int32(0)
+        if group == 0:  # the warpgroup that copies, one thread of it
+            setmaxnreg_dec(40)
+            if t == 0:
+                for tile in range(
+                    int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)
+                ):
+                    tile_row, tile_column = tile_of(int32(tile), down, across, int32(band))
+                    row, column = int32(tile_row * ROWS), int32(tile_column * COLUMNS)
+                    for i in range(0, depth, DEPTH):
+                        for half in range(2):  # lower u and upper vt, then upper u and lower vt
+                            mbarrier_wait(empty, slot, int32(parity ^ 1))
+                            mbarrier_expect(full, slot, int32(BYTES))
+                            at, below = int32(slot * SLOT), int32(row + (1 - half) * rows)
+                            tma_load(tiles, at, u, (below, int32(i)), full, slot)
+                            at = int32(at + ROWS * DEPTH)
+                            for p in range(COLUMNS // 64):
+                                place = (int32(i + half * depth), int32(column + 64 * p))
+                                tma_load(tiles, int32(at + PIECE * p), vt, place, full, slot)
+                            slot = int32(slot + 1)
+                            if slot == SLOTS:
+                                slot, parity = int32(0), int32(parity ^ 1)
+        else:  # the warpgroups that multiply
+            setmaxnreg_inc(232)
+            part = cuda.local.array(SUMS, float32)
+            total = cuda.local.array(SUMS, float32)
+            who = int32(group - 1)
+            warp, lane = int32(t >> 5 & 3), int32(t & 31)
+            for tile in range(int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)):
+                tile_row, tile_column = tile_of(int32(tile), down, across, int32(band))
+                spread(total, wgmma_zeros(COLUMNS))
+                sums = wgmma_zeros(COLUMNS)
+                for _ in range(0, depth, DEPTH):
+                    mbarrier_wait(full, slot, parity)
+                    first, at = slot, int32(slot * SLOT)
+                    a, b = int32(at + PIECE * who), int32(at + ROWS * DEPTH)
+                    sums = wgmma_nn(sums, tiles, a, tiles, b, 0)
+                    slot = int32(slot + 1)
+                    if slot == SLOTS:
+                        slot, parity = int32(0), int32(parity ^ 1)
+                    mbarrier_wait(full, slot, parity)
+                    second, at = slot, int32(slot * SLOT)
+                    a = int32(at + PIECE * who)
+                    sums = wgmma_nn(sums, tiles, a, tiles, int32(at + ROWS * DEPTH), 1)
+                    sums = wgmma_nn(sums, tiles, a, tiles, b, 1)
+                    slot = int32(slot + 1)
+                    if slot == SLOTS:
+                        slot, parity = int32(0), int32(parity ^ 1)
+                    sums = wgmma_sums(sums)
+                    if lane == 0:
+                        mbarrier_arrive(empty, first)
+                        mbarrier_arrive(empty, second)
+                    spread(part, sums)
+                    add(total, part)
+                row = int32(tile_row * ROWS + 64 * who + 16 * warp + (lane >> 2))
+                column = int32(tile_column * COLUMNS + 2 * (lane & 3))
+                save(out, total, row, column, scale_u, scale_vt)
+
+    return reconstruct_warpgroups
