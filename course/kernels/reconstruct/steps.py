@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba.types import float16
 
 from course import backend
 from course.backend import cuda
@@ -223,7 +222,8 @@ class WarpgroupStep(ImageStep):
             for length, width in ((rows, depth), (depth, wide))
         )
         scales = workspace(rows, np.float32), workspace(columns, np.float32)
-        split = warpgroup_tiles.splitter(are_aligned(u, vt))
+        whole = u.shape[1] % WIDE == 0 and vt.shape[1] % WIDE == 0 and are_aligned(u, vt)
+        split = warpgroup_tiles.splitter(whole)
         cut = warpgroup_tiles.CUT
         call = split[-(-rows // cut) + -(-wide // cut), warpgroup_tiles.THREADS, stream]
         blocks = int(getattr(cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))

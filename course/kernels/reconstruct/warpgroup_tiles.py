@@ -22,7 +22,7 @@ from numba.types import float16
 from course.backend import cuda
 from course.kernels.fragments import quotient
 from course.kernels.halves.common import DEPTH, tile_of
-from course.kernels.halves.roles import GROUP, PIECE, Shape
+from course.kernels.halves.roles import PIECE, Shape
 from course.kernels.hopper import (
     fence_mbarriers,
     mbarrier_arrive,
@@ -53,33 +53,33 @@ SHAPES = (Shape(2, 192, 5, True), Shape(2, 128, 7, True))
 def splitter(aligned: bool) -> Callable:
     """The kernel of (u, s, vt, k, of_u, of_vt, scale_u, scale_vt) that splits both factors.
 
-    Mapping: a warp has a row of u, 32 to a block; the blocks behind them have 32 columns of vt.
-    Memory: factors are read twice, for the largest and to be split; 16 bytes at once if `aligned`.
+    Mapping: a block has 32 columns of vt; the blocks behind them 32 rows of u, a warp each.
+    Memory: factors are read twice, for the largest and to be split; 16 bytes at once if `aligned`,
+    rows of whole fours.
     """
 
     @cuda.jit(device=True)
     def four(array, row, column, end):
-        """Four neighbours of a row, zeros from the column `end` on."""
-        if aligned and column + 4 <= end:
-            return load4(array, (row, column))
-        a, b, c, d = float32(0), float32(0), float32(0), float32(0)
-        if column < end:
-            a = load(array, (row, column))
-        if column + 1 < end:
-            b = load(array, (row, int32(column + 1)))
-        if column + 2 < end:
-            c = load(array, (row, int32(column + 2)))
-        if column + 3 < end:
-            d = load(array, (row, int32(column + 3)))
-        return a, b, c, d
+        """Four neighbours of a row, zeros from the column `end` on: read without a branch."""
+        if aligned:
+            a, b, c, d = load4(array, (row, min(column, int32(array.shape[1] - 4))))
+        else:
+            last = int32(end - 1)
+            a = load(array, (row, min(column, last)))
+            b = load(array, (row, min(int32(column + 1), last)))
+            c = load(array, (row, min(int32(column + 2), last)))
+            d = load(array, (row, min(int32(column + 3), last)))
+        a, b = a if column < end else float32(0), b if column + 1 < end else float32(0)
+        return a, b, c if column + 2 < end else float32(0), d if column + 3 < end else float32(0)
 
     @cuda.jit(device=True)
     def larger(largest, x):
         return max(largest, max(max(abs(x[0]), abs(x[1])), max(abs(x[2]), abs(x[3]))))
 
     @cuda.jit(device=True)
-    def put(halves, row, lower, column, x, y, z, w):
+    def put(halves, row, lower, column, four):
         """Write the upper halves of four numbers, and the lower ones so many rows below."""
+        x, y, z, w = four
         a, b, c, d = float16(x), float16(y), float16(z), float16(w)
         store4(halves, (row, column), (a, b, c, d))
         x, y, z, w = x - float32(a), y - float32(b), z - float32(c), w - float32(d)
@@ -100,8 +100,8 @@ def splitter(aligned: bool) -> Callable:
             scale[row] = float32(1) / power
         for i in range(int32(4 * lane), depth, 128):
             x = four(u, row, int32(i), k)
-            lower = int32(u.shape[0])
-            put(halves, row, lower, int32(i), x[0] * power, x[1] * power, x[2] * power, x[3] * power)
+            y = x[0] * power, x[1] * power, x[2] * power, x[3] * power
+            put(halves, row, int32(u.shape[0]), int32(i), y)
 
     @cuda.jit(device=True)
     def split_columns(s, vt, first, k, halves, scale):
@@ -139,24 +139,23 @@ def splitter(aligned: bool) -> Callable:
         if column < halves.shape[1]:
             a, b, c, d = powers[mine], powers[mine + 1], powers[mine + 2], powers[mine + 3]
             for i in range(t >> 3, depth, THREADS // 8):
-                x, y, z, w = float32(0), float32(0), float32(0), float32(0)
-                if i < k:
-                    four_of = four(vt, int32(i), column, columns)
-                    factor = load(s, int32(i))
-                    x, y = factor * four_of[0] * a, factor * four_of[1] * b
-                    z, w = factor * four_of[2] * c, factor * four_of[3] * d
-                put(halves, int32(i), depth, column, x, y, z, w)
+                near = min(int32(i), int32(k - 1))
+                x = four(vt, near, column, columns)
+                factor = load(s, near)
+                factor = factor if i < k else float32(0)
+                y = factor * x[0] * a, factor * x[1] * b, factor * x[2] * c, factor * x[3] * d
+                put(halves, int32(i), depth, column, y)
 
     @cuda.jit(launch_bounds=(THREADS, 1))
     def split_factors(u, s, vt, k, of_u, of_vt, scale_u, scale_vt):
         block, k = int32(cuda.blockIdx.x), int32(k)
-        blocks_of_u = int32((u.shape[0] + CUT - 1) >> 5)
-        if block < blocks_of_u:
-            row = int32(block * CUT) + (int32(cuda.threadIdx.x) >> 5)
+        blocks_of_vt = int32((of_vt.shape[1] + CUT - 1) >> 5)  # they read from memory twice: first
+        if block < blocks_of_vt:
+            split_columns(s, vt, int32(block * CUT), k, of_vt, scale_vt)
+        else:
+            row = int32((block - blocks_of_vt) * CUT) + (int32(cuda.threadIdx.x) >> 5)
             if row < u.shape[0]:
                 split_row(u, row, k, of_u, scale_u)
-        else:
-            split_columns(s, vt, int32((block - blocks_of_u) * CUT), k, of_vt, scale_vt)
 
     return split_factors
 
