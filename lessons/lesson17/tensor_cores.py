@@ -528,9 +528,9 @@ products = reports[-1].total("shared", "load")
 print("shared wavefronts that conflicts add in the product:", products.conflicts)
 
 # %%
-print(ladder.Table(["warp tiles", "tensor cores", "tf32"]))
+print(ladder.Table(["warp tiles", "tensor cores", "warpgroups", "tf32"]))
 print()
-for name in ("cupy", "warp tiles", "tensor cores", "tf32"):
+for name in ("cupy", "warp tiles", "tensor cores", "warpgroups", "tf32"):
     error = ladder.recorded(name, "error")
     print(f"{name:13} error {error.median:.1e}" if error else f"{name:13} not recorded")
 

@@ -221,11 +221,11 @@ class WarpgroupStep(ImageStep):
             workspace((2 * length, width), np.float16)
             for length, width in ((rows, depth), (depth, wide))
         )
-        scales = workspace(rows, np.float32), workspace(columns, np.float32)
+        scales = workspace(rows, np.float32), workspace(wide, np.float32)
         whole = u.shape[1] % WIDE == 0 and vt.shape[1] % WIDE == 0 and are_aligned(u, vt)
         split = warpgroup_tiles.splitter(whole)
-        cut = warpgroup_tiles.CUT
-        call = split[-(-rows // cut) + -(-wide // cut), warpgroup_tiles.THREADS, stream]
+        parts = -(-wide // warpgroup_tiles.CUT) + -(-rows // warpgroup_tiles.WARPS)
+        call = split[parts, warpgroup_tiles.THREADS, stream]
         blocks = int(getattr(cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
         shape = tile_for(rows, columns, blocks)
         multiply = warpgroup_tiles.warpgroup_tiles(shape, columns % 2 == 0 and are_aligned(out))

@@ -37,11 +37,12 @@ from course.kernels.hopper import (
     wgmma_sums,
     wgmma_zeros,
 )
-from course.kernels.intrinsics import load, load4, store, store2, store4
+from course.kernels.intrinsics import load, load2, load4, store, store2, store4
 from course.kernels.reconstruct.fragments import power_near
 
-CUT, PITCH = 32, 33  # rows, or columns, that a block splits, a warp each; and one more
-THREADS = 1024  # that split
+WARPS = 16  # of a block that splits
+THREADS = 32 * WARPS
+CUT = 32  # columns of vt that such a block has; or it has WARPS rows of u
 #: Tiles of the result: rows are 64 for each warpgroup that multiplies; a ring of slots.
 SHAPES = (Shape(2, 192, 5, True), Shape(2, 128, 7, True))
 
@@ -53,10 +54,11 @@ SHAPES = (Shape(2, 192, 5, True), Shape(2, 128, 7, True))
 def splitter(aligned: bool) -> Callable:
     """The kernel of (u, s, vt, k, of_u, of_vt, scale_u, scale_vt) that splits both factors.
 
-    Mapping: a block has 32 columns of vt; the blocks behind them 32 rows of u, a warp each.
+    Mapping: a block has 32 columns of vt; the blocks behind them 16 rows of u, a warp each.
     Memory: factors are read twice, for the largest and to be split; 16 bytes at once if `aligned`,
-    rows of whole fours.
+    rows of whole fours. Two reads are under way before what they bring is written.
     """
+    SIDE = THREADS // 8  # rows of vt side by side
 
     @cuda.jit(device=True)
     def four(array, row, column, end):
@@ -77,13 +79,14 @@ def splitter(aligned: bool) -> Callable:
         return max(largest, max(max(abs(x[0]), abs(x[1])), max(abs(x[2]), abs(x[3]))))
 
     @cuda.jit(device=True)
-    def put(halves, row, lower, column, four):
-        """Write the upper halves of four numbers, and the lower ones so many rows below."""
-        x, y, z, w = four
-        a, b, c, d = float16(x), float16(y), float16(z), float16(w)
-        store4(halves, (row, column), (a, b, c, d))
-        x, y, z, w = x - float32(a), y - float32(b), z - float32(c), w - float32(d)
-        below = float16(x), float16(y), float16(z), float16(w)
+    def put(halves, row, lower, column, x, a, b, c, d):
+        """Write the upper halves of four numbers times powers; the lower ones so many rows below."""
+        e, f, g, h = x[0] * a, x[1] * b, x[2] * c, x[3] * d
+        upper = float16(e), float16(f), float16(g), float16(h)
+        store4(halves, (row, column), upper)
+        e, f = e - float32(upper[0]), f - float32(upper[1])
+        g, h = g - float32(upper[2]), h - float32(upper[3])
+        below = float16(e), float16(f), float16(g), float16(h)
         store4(halves, (int32(row + lower), column), below)
 
     @cuda.jit(device=True)
@@ -98,26 +101,36 @@ def splitter(aligned: bool) -> Callable:
         power = power_near(largest)
         if lane == 0:
             scale[row] = float32(1) / power
-        for i in range(int32(4 * lane), depth, 128):
-            x = four(u, row, int32(i), k)
-            y = x[0] * power, x[1] * power, x[2] * power, x[3] * power
-            put(halves, row, int32(u.shape[0]), int32(i), y)
+        lower = int32(u.shape[0])
+        for i in range(int32(4 * lane), depth, 256):
+            x, y = four(u, row, int32(i), k), four(u, row, int32(i + 128), k)
+            put(halves, row, lower, int32(i), x, power, power, power, power)
+            if i + 128 < depth:
+                put(halves, row, lower, int32(i + 128), y, power, power, power, power)
+
+    @cuda.jit(device=True)
+    def four_of_vt(s, vt, i, column, k):
+        """Four neighbours of row i of s vt, zeros from row k on."""
+        near = min(i, int32(k - 1))
+        x = four(vt, near, column, int32(vt.shape[1]))
+        factor = load(s, near)
+        factor = factor if i < k else float32(0)
+        return factor * x[0], factor * x[1], factor * x[2], factor * x[3]
 
     @cuda.jit(device=True)
     def split_columns(s, vt, first, k, halves, scale):
-        """Eight threads have 32 columns, four each, and 128 rows lie side by side."""
-        found = cuda.shared.array((CUT, PITCH), float32)
+        """Eight threads have 32 columns, four each; 64 rows lie side by side."""
+        found = cuda.shared.array((WARPS, CUT), float32)
         powers = cuda.shared.array(CUT, float32)
         t = int32(cuda.threadIdx.x)
         warp, lane = t >> 5, t & int32(31)
         mine = int32(4 * (t & 7))
-        column, columns = int32(first + mine), int32(vt.shape[1])
-        depth = int32(halves.shape[0] >> 1)
+        column, depth = int32(first + mine), int32(halves.shape[0] >> 1)
         a, b, c, d = float32(0), float32(0), float32(0), float32(0)
-        for i in range(t >> 3, k, THREADS // 8):
-            x, factor = four(vt, int32(i), column, columns), load(s, int32(i))
-            a, b = max(a, abs(factor * x[0])), max(b, abs(factor * x[1]))
-            c, d = max(c, abs(factor * x[2])), max(d, abs(factor * x[3]))
+        for i in range(t >> 3, k, SIDE):
+            x = four_of_vt(s, vt, int32(i), column, k)
+            a, b = max(a, abs(x[0])), max(b, abs(x[1]))
+            c, d = max(c, abs(x[2])), max(d, abs(x[3]))
         for step in range(2):
             a = max(a, cuda.shfl_xor_sync(0xFFFFFFFF, a, 16 >> step))
             b = max(b, cuda.shfl_xor_sync(0xFFFFFFFF, b, 16 >> step))
@@ -127,33 +140,31 @@ def splitter(aligned: bool) -> Callable:
             found[warp, mine], found[warp, mine + 1] = a, b
             found[warp, mine + 2], found[warp, mine + 3] = c, d
         cuda.syncthreads()
-        largest = found[lane, warp]
-        for step in range(5):
-            largest = max(largest, cuda.shfl_xor_sync(0xFFFFFFFF, largest, 16 >> step))
-        if lane == 0:
-            power = power_near(largest)
-            powers[warp] = power
-            if first + warp < columns:
-                scale[first + warp] = float32(1) / power
+        if warp == 0:
+            largest = found[0, lane]
+            for other in range(1, WARPS):
+                largest = max(largest, found[other, lane])
+            powers[lane] = power_near(largest)
+            if first + lane < halves.shape[1]:
+                scale[first + lane] = float32(1) / powers[lane]
         cuda.syncthreads()
         if column < halves.shape[1]:
             a, b, c, d = powers[mine], powers[mine + 1], powers[mine + 2], powers[mine + 3]
-            for i in range(t >> 3, depth, THREADS // 8):
-                near = min(int32(i), int32(k - 1))
-                x = four(vt, near, column, columns)
-                factor = load(s, near)
-                factor = factor if i < k else float32(0)
-                y = factor * x[0] * a, factor * x[1] * b, factor * x[2] * c, factor * x[3] * d
-                put(halves, int32(i), depth, column, y)
+            for i in range(t >> 3, depth, 2 * SIDE):
+                x = four_of_vt(s, vt, int32(i), column, k)
+                y = four_of_vt(s, vt, int32(i + SIDE), column, k)
+                put(halves, int32(i), depth, column, x, a, b, c, d)
+                if i + SIDE < depth:
+                    put(halves, int32(i + SIDE), depth, column, y, a, b, c, d)
 
-    @cuda.jit(launch_bounds=(THREADS, 1))
+    @cuda.jit(launch_bounds=(THREADS, 2))
     def split_factors(u, s, vt, k, of_u, of_vt, scale_u, scale_vt):
         block, k = int32(cuda.blockIdx.x), int32(k)
-        blocks_of_vt = int32((of_vt.shape[1] + CUT - 1) >> 5)  # they read from memory twice: first
+        blocks_of_vt = int32((of_vt.shape[1] + CUT - 1) >> 5)  # they take longer, so they go first
         if block < blocks_of_vt:
             split_columns(s, vt, int32(block * CUT), k, of_vt, scale_vt)
         else:
-            row = int32((block - blocks_of_vt) * CUT) + (int32(cuda.threadIdx.x) >> 5)
+            row = int32((block - blocks_of_vt) * WARPS) + (int32(cuda.threadIdx.x) >> 5)
             if row < u.shape[0]:
                 split_row(u, row, k, of_u, scale_u)
 
@@ -184,20 +195,21 @@ def warpgroup_tiles(shape: Shape, aligned: bool) -> Callable:
         return x * min(a, b) * max(a, b)
 
     @cuda.jit(device=True, forceinline=True)
-    def save(out, total, row, column, scale_u, scale_vt):
+    def save(out, total, first, scales, row, column, scale_u, scale_vt):
+        """Write 64 columns of sums, from the 32nd of `total` on; all scales are loaded first."""
         rows, columns = int32(out.shape[0]), int32(out.shape[1])
-        a = load(scale_u, min(row, int32(rows - 1)))
-        b = load(scale_u, min(int32(row + 8), int32(rows - 1)))
-        for j in range(COLUMNS // 8):
-            c = int32(column + 8 * j)
-            if c < columns:
-                x = load(scale_vt, c)
-                y = load(scale_vt, min(int32(c + 1), int32(columns - 1)))
-                for h in range(2):
-                    i, z = int32(row + 8 * h), b if h else a
-                    if i < rows:
-                        left = scaled(total[4 * j + 2 * h], z, x)
-                        right = scaled(total[4 * j + 2 * h + 1], z, y)
+        for j in range(8):
+            near = min(int32(column + 8 * j), int32(scale_vt.size - 2))
+            scales[2 * j], scales[2 * j + 1] = load2(scale_vt, near)
+        for h in range(2):
+            i = int32(row + 8 * h)
+            if i < rows:
+                z = load(scale_u, i)
+                for j in range(8):
+                    c, e = int32(column + 8 * j), int32(first + 4 * j + 2 * h)
+                    left = scaled(total[e], z, scales[2 * j])
+                    right = scaled(total[e + 1], z, scales[2 * j + 1])
+                    if c < columns:
                         if aligned:
                             store2(out, (i, c), (left, right))
                         else:
@@ -247,6 +259,7 @@ def warpgroup_tiles(shape: Shape, aligned: bool) -> Callable:
             setmaxnreg_inc(232)
             part = cuda.local.array(SUMS, float32)
             total = cuda.local.array(SUMS, float32)
+            scales = cuda.local.array(16, float32)
             who = int32(group - 1)
             warp, lane = int32(t >> 5 & 3), int32(t & 31)
             for tile in range(int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)):
@@ -277,6 +290,9 @@ def warpgroup_tiles(shape: Shape, aligned: bool) -> Callable:
                     add(total, part)
                 row = int32(tile_row * ROWS + 64 * who + 16 * warp + (lane >> 2))
                 column = int32(tile_column * COLUMNS + 2 * (lane & 3))
-                save(out, total, row, column, scale_u, scale_vt)
+                save(out, total, 0, scales, row, column, scale_u, scale_vt)
+                save(out, total, 32, scales, row, int32(column + 64), scale_u, scale_vt)
+                if COLUMNS > 128:
+                    save(out, total, 64, scales, row, int32(column + 128), scale_u, scale_vt)
 
     return reconstruct_warpgroups
