@@ -56,8 +56,8 @@ def one_image(bench, rows, columns, r, k, steps):
                       shape=shape, **limit, **work_of(name, rows, columns, k))  # fmt: skip
     if cupy:
         name, _ = step_for("auto", rows, columns, k)
-        bench.variant("reconstruct", "as called", reconstruct, (*map(cupy.asarray, there), k),
-                      expected=expected, shape=shape, **work_of(name, rows, columns, k))  # fmt: skip
+        bench.variant("reconstruct", "as called", reconstruct, (*pair, k), expected=expected,
+                      shape=shape, **work_of(name, rows, columns, k))  # fmt: skip
 
 
 def exact(bench, u, s, vt):

@@ -41,6 +41,8 @@ from course.kernels.reconstruct.steps import (
 __all__ = ["FRAGMENTS", "LADDER", "OLDER", "ImageStep", "factors_are_aligned", "reconstruct"]
 
 ENOUGH = 2e9  # operations from which tensor cores win, splitting included, on an H200
+#: Operations and singular values from which Hopper's warpgroups win, likewise.
+GROUPS_ENOUGH, GROUPS_FROM = 5e8, 64
 #: Singular values from which tensor cores win without that pass, likewise: of one image, and the
 #: pixels that it must have, and of each image of a stack.
 THIN_FROM, THIN_PIXELS, THIN_OF_MANY = 40, 2**22, 32
@@ -138,9 +140,9 @@ def step_for(
     `images` is how many are in a stack, 0 for one that is in none.
 
     "auto" takes the fastest that is as accurate as float32: tensor cores for few singular values
-    and where there is enough work for a pass that splits the factors, warp tiles between, and the
-    naive kernel for what fills no tile. In the simulator it takes the naive kernel, which costs
-    least there, and warp tiles for stacks.
+    and where there is enough work for a pass that splits the factors, Hopper's by warpgroups, warp
+    tiles between, and the naive kernel for what fills no tile. In the simulator it takes the naive
+    kernel, which costs least there, and warp tiles for stacks.
 
     Raises
     ------
@@ -157,6 +159,9 @@ def step_for(
             thin &= columns % 4 == 0 and (images > 0 or rows * columns >= THIN_PIXELS)
             enough = 2 * rows * columns * k >= ENOUGH and capability >= (7, 5) and not images
             method = "tensor cores" if thin or enough else "warp tiles"
+            many = 2 * rows * columns * k >= GROUPS_ENOUGH and k >= GROUPS_FROM
+            if many and not images and not no_warpgroups():
+                method = "warpgroups"
     step = LADDER[method]
     if capability < (8, 0) and method in OLDER:
         step = OLDER[method]

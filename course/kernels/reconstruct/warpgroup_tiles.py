@@ -80,7 +80,7 @@ def splitter(aligned: bool) -> Callable:
 
     @cuda.jit(device=True)
     def put(halves, row, lower, column, x, a, b, c, d):
-        """Write the upper halves of four numbers times powers; the lower ones so many rows below."""
+        """Write the upper halves of four numbers times powers, and the lower ones further below."""
         e, f, g, h = x[0] * a, x[1] * b, x[2] * c, x[3] * d
         upper = float16(e), float16(f), float16(g), float16(h)
         store4(halves, (row, column), upper)
@@ -157,7 +157,7 @@ def splitter(aligned: bool) -> Callable:
                 if i + SIDE < depth:
                     put(halves, int32(i + SIDE), depth, column, y, a, b, c, d)
 
-    @cuda.jit(launch_bounds=(THREADS, 2))
+    @cuda.jit(launch_bounds=(THREADS, 3))
     def split_factors(u, s, vt, k, of_u, of_vt, scale_u, scale_vt):
         block, k = int32(cuda.blockIdx.x), int32(k)
         blocks_of_vt = int32((of_vt.shape[1] + CUT - 1) >> 5)  # they take longer, so they go first
@@ -196,7 +196,7 @@ def warpgroup_tiles(shape: Shape, aligned: bool) -> Callable:
 
     @cuda.jit(device=True, forceinline=True)
     def save(out, total, first, scales, row, column, scale_u, scale_vt):
-        """Write 64 columns of sums, from the 32nd of `total` on; all scales are loaded first."""
+        """Write 64 columns: the sums from `first` on. Scales are loaded before anything is stored."""
         rows, columns = int32(out.shape[0]), int32(out.shape[1])
         for j in range(8):
             near = min(int32(column + 8 * j), int32(scale_vt.size - 2))
