@@ -196,7 +196,7 @@ def warpgroup_tiles(shape: Shape, aligned: bool) -> Callable:
 
     @cuda.jit(device=True, forceinline=True)
     def save(out, total, first, scales, row, column, scale_u, scale_vt):
-        """Write 64 columns: the sums from `first` on. Scales are loaded before anything is stored."""
+        """Write 64 columns: the sums from `first` on. All scales are loaded before stores."""
         rows, columns = int32(out.shape[0]), int32(out.shape[1])
         for j in range(8):
             near = min(int32(column + 8 * j), int32(scale_vt.size - 2))
