@@ -157,7 +157,7 @@ def splitter(aligned: bool) -> Callable:
                 if i + SIDE < depth:
                     put(halves, int32(i + SIDE), depth, column, y, a, b, c, d)
 
-    @cuda.jit(launch_bounds=(THREADS, 3))
+    @cuda.jit(launch_bounds=(THREADS, 2))
     def split_factors(u, s, vt, k, of_u, of_vt, scale_u, scale_vt):
         block, k = int32(cuda.blockIdx.x), int32(k)
         blocks_of_vt = int32((of_vt.shape[1] + CUT - 1) >> 5)  # they take longer, so they go first
