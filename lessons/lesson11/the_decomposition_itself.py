@@ -1105,27 +1105,12 @@ for size in (64, 128, 256, 512):
 #
 # So if your matrices are random, take the one that wins in this table. If they are images or may
 # lack rank, look first at how far the results are off, in the tables before.
-#
-# Where ours takes longer, would faster products help? A sweep is a launch for each turn of the
-# blocks. What would a turn have to take, for ours to be as fast as `gesvda`?
-
-# %%
-print("µs a turn".ljust(20) + f"{'ours':>8}{'gesvda':>8}")
-for batch, size in ((8, 64), (64, 128), (1, 256), (1, 512), (256, 256), (256, 512)):
-    wanted = {"kernel": "svd normal", "shape": f"{batch}x{size}x{size}", "gpu": "H200"}
-    (sweeps,) = recorded("svd", variant="auto", metric="sweeps", **wanted)
-    turns = sweeps.median * (size // 32 - 1)
-    line = f"{batch} of {size} x {size}".ljust(20)
-    for name in ("auto", "torch gesvda"):
-        (each,) = recorded("svd", variant=name, **wanted)
-        line += f"{1e3 * each.median / turns:8.0f}"
-    print(line)
 
 # %% [markdown]
-# For few matrices, no. The 63 rounds of a turn (section 8) come one after the other; they take
-# about 80 µs, more than a turn may take in all. For many, yes. Products and what they bring and
-# write are over half of such a turn (`course/kernels/svd/blocks.py`). Were they twice as fast, ours
-# would win these, too.
+# Would faster products help where ours takes longer? For few matrices, no: the 63 rounds of a turn
+# take about 80 µs, one after the other, and `gesvda`'s whole time leaves 40 to 75 for each. For
+# many, yes: products are over half of a turn (`course/kernels/svd/blocks.py`). Twice as fast, ours
+# would win there, too.
 #
 # Last, **less than everything**: rank 50 of the same 64 matrices. "Above best" is the error divided
 # by the least possible one.
