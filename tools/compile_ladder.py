@@ -47,11 +47,13 @@ def steps() -> Iterator[tuple[str, str, Compiled]]:
 
 def warpgroups() -> tuple[Any, tuple[Any, ...]]:
     """The kernel that multiplies at the ladder's shape on an H200, and its types."""
-    shape = tile_for(*LADDER_SHAPE[:2], 132)
-    maps = (TensorMapType(types.float16, (rows, DEPTH), True) for rows in (shape.rows, DEPTH))
+    tile = tile_for(*LADDER_SHAPE[:2], 132)
+    maps = (
+        TensorMapType(types.float16, (rows, DEPTH), True) for rows in (warpgroup_tiles.ROWS, DEPTH)
+    )
     line, sizes = types.float32[::1], (types.int32, types.int32)
     given = (*maps, line, line, types.float32[:, ::1], *sizes)
-    return warpgroup_tiles.warpgroup_tiles(shape, True), given
+    return warpgroup_tiles.warpgroup_tiles(tile, True), given
 
 
 def row(name: str, target: str, found: Compiled) -> tuple:

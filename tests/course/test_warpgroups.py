@@ -33,14 +33,14 @@ def drawn(rng, rows, columns, k):
 
 
 @pytest.mark.skipif(gpu() is not None, reason="traces in the simulator")
-@pytest.mark.parametrize("shape", warpgroup_tiles.SHAPES)
+@pytest.mark.parametrize("tile", warpgroup_tiles.TILES)
 @pytest.mark.parametrize(
     ("rows", "columns", "k", "blocks"), [(133, 195, 130, 1), (128, 400, 65, 3), (7, 36, 3, 1)]
 )
 def test_blocks_that_take_tile_after_tile_are_without_a_finding(
-    monkeypatch, rng, shape, rows, columns, k, blocks
+    monkeypatch, rng, tile, rows, columns, k, blocks
 ):
-    monkeypatch.setattr(steps, "tile_for", lambda *_: shape)
+    monkeypatch.setattr(steps, "tile_for", lambda *_: tile)
     u, s, vt = drawn(rng, rows, columns, k + 2)
     expected = exact(u, s, vt, k)
     for factor in (u[:, k:], s[k:], vt[k:]):  # never factors: 0 times infinity is no zero
@@ -80,7 +80,7 @@ def test_what_is_not_a_number_stays_in_its_row_and_zeros_are_zeros():
 
 
 def test_images_take_the_tile_that_fills_the_last_wave():
-    large, small = warpgroup_tiles.SHAPES
+    large, small = warpgroup_tiles.TILES
     assert steps.tile_for(8192, 8192, 132) == large  # 21 waves of 192 columns, or 32 of 128
     assert steps.tile_for(4096, 4096, 132) == small  # 6 waves, or 8
 
@@ -99,13 +99,13 @@ def test_other_gpus_and_older_numba_are_refused_in_one_sentence(monkeypatch):
 
 @needs_hopper
 @pytest.mark.parametrize("aligned", [True, False])
-@pytest.mark.parametrize("shape", warpgroup_tiles.SHAPES)
-def test_all_sums_are_in_registers_and_nothing_is_called(shape, aligned):
-    kernel = warpgroup_tiles.warpgroup_tiles(shape, aligned)
-    halves = TensorMapType(types.float16, (shape.rows, 64), True)
+@pytest.mark.parametrize("tile", warpgroup_tiles.TILES)
+def test_all_sums_are_in_registers_and_nothing_is_called(tile, aligned):
+    kernel = warpgroup_tiles.warpgroup_tiles(tile, aligned)
+    halves = TensorMapType(types.float16, (warpgroup_tiles.ROWS, 64), True)
     kinds = halves, TensorMapType(types.float16, (64, 64), True), *[f4[::1]] * 2, f4[:, ::1], i4, i4
     facts = compiled(kernel, kinds, "sm_90a")
-    assert facts.registers <= 65536 // shape.threads and not facts.spills + facts.local_bytes
+    assert facts.registers <= 65536 // tile.threads and not facts.spills + facts.local_bytes
     assert "wgmma.mma_async" in facts.ptx and "call" not in facts.ptx
     assert not facts.float64_lines and not remarks(kernel, kinds, "sm_90a")
 

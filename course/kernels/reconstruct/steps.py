@@ -14,6 +14,7 @@ from course.kernels.arrays import WIDE, Array, are_aligned
 from course.kernels.halves.common import DEPTH
 from course.kernels.launching import allow_shared
 from course.kernels.reconstruct import fragments, thin_tiles, warpgroup_tiles
+from course.kernels.reconstruct.warpgroup_tiles import ROWS, TILES, Tile
 from course.kernels.tensor_maps import TensorMap
 
 FEW = 64  # values of i up to which one warp splits a fragment
@@ -191,18 +192,14 @@ def no_warpgroups() -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def tile_for(rows: int, columns: int, blocks: int) -> warpgroup_tiles.Shape:
+def tile_for(rows: int, columns: int, blocks: int) -> Tile:
     """The tile whose waves over so many blocks take the least time."""
-
-    def time(shape: warpgroup_tiles.Shape) -> int:
-        return -(-tiles_of(shape, rows, columns) // blocks) * shape.columns
-
-    return min(warpgroup_tiles.SHAPES, key=time)
+    return min(TILES, key=lambda its: -(-tiles_of(its, rows, columns) // blocks) * its.columns)
 
 
-def tiles_of(shape: warpgroup_tiles.Shape, rows: int, columns: int) -> int:
+def tiles_of(tile: Tile, rows: int, columns: int) -> int:
     """How many tiles an image has."""
-    return -(-rows // shape.rows) * -(-columns // shape.columns)
+    return -(-rows // ROWS) * -(-columns // tile.columns)
 
 
 @dataclass(frozen=True)
@@ -227,20 +224,20 @@ class WarpgroupStep(ImageStep):
         parts = -(-wide // warpgroup_tiles.CUT) + -(-rows // warpgroup_tiles.WARPS)
         call = split[parts, warpgroup_tiles.THREADS, stream]
         blocks = int(getattr(cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
-        shape = tile_for(rows, columns, blocks)
-        multiply = warpgroup_tiles.warpgroup_tiles(shape, columns % 2 == 0 and are_aligned(out))
-        maps = TensorMap(of_u, shape.rows, DEPTH), TensorMap(of_vt, DEPTH, DEPTH)
+        tile = tile_for(rows, columns, blocks)
+        multiply = warpgroup_tiles.warpgroup_tiles(tile, columns % 2 == 0 and are_aligned(out))
+        maps = TensorMap(of_u, ROWS, DEPTH), TensorMap(of_vt, DEPTH, DEPTH)
         given = (*maps, *scales, out, np.int32(depth), np.int32(BAND))
         if backend.gpu() is not None:
             kinds = tuple(
                 one.numba_type() if hasattr(one, "numba_type") else multiply.typeof_pyval(one)
                 for one in given
             )
-            allow_shared(multiply, kinds, shape.shared)
-        grid = min(tiles_of(shape, rows, columns), blocks)
+            allow_shared(multiply, kinds, tile.shared)
+        grid = min(tiles_of(tile, rows, columns), blocks)
         return [
             (call, (u, s, vt, k, of_u, of_vt, *scales)),
-            (multiply[grid, shape.threads, stream, shape.shared], given),
+            (multiply[grid, tile.threads, stream, tile.shared], given),
         ]
 
     def configured(

@@ -15,6 +15,7 @@ so two slots hold what three products need: lower upper', upper lower', upper up
 
 import functools
 from collections.abc import Callable
+from typing import NamedTuple
 
 from numba import float32, int32, uint64
 from numba.types import float16
@@ -22,7 +23,7 @@ from numba.types import float16
 from course.backend import cuda
 from course.kernels.fragments import quotient
 from course.kernels.halves.common import DEPTH, tile_of
-from course.kernels.halves.roles import PIECE, Shape
+from course.kernels.halves.roles import GROUP, PIECE
 from course.kernels.hopper import (
     fence_mbarriers,
     mbarrier_arrive,
@@ -43,8 +44,22 @@ from course.kernels.reconstruct.fragments import power_near
 WARPS = 16  # of a block that splits
 THREADS = 32 * WARPS
 CUT = 32  # columns of vt that such a block has; or it has WARPS rows of u
-#: Tiles of the result: rows are 64 for each warpgroup that multiplies; a ring of slots.
-SHAPES = (Shape(2, 192, 5, True), Shape(2, 128, 7, True))
+CONSUMERS = 2  # warpgroups that multiply, 64 rows of results each
+ROWS = 64 * CONSUMERS
+
+
+class Tile(NamedTuple):
+    """A block's tile of results, `ROWS` high: its columns, and slots for tiles of the factors."""
+
+    columns: int
+    slots: int
+
+    threads = property(lambda self: GROUP * (CONSUMERS + 1))
+    slot = property(lambda self: (ROWS + self.columns) * DEPTH)  # elements
+    shared = property(lambda self: 2 * self.slots * self.slot)  # bytes
+
+
+TILES = (Tile(192, 5), Tile(128, 7))
 
 
 # --- split ----------------------------------------------------------------------------------------
@@ -175,14 +190,14 @@ def splitter(aligned: bool) -> Callable:
 
 
 @functools.cache
-def warpgroup_tiles(shape: Shape, aligned: bool) -> Callable:
+def warpgroup_tiles(tile: Tile, aligned: bool) -> Callable:
     """The kernel of (u, vt as tensor maps, scale_u, scale_vt, out, depth, band).
 
     Mapping: block i has the tiles i, i + blocks, ...; of a tile, warpgroup 1 + w has the rows 64 w
     to 64 w + 63. `aligned`: two neighbouring results can be written at once.
     """
-    CONSUMERS, COLUMNS, SLOTS, _ = shape
-    ROWS, SLOT, BYTES, SUMS = shape.rows, shape.stage, 2 * shape.stage, COLUMNS // 2
+    COLUMNS, SLOTS = tile
+    SLOT, BYTES, SUMS = tile.slot, 2 * tile.slot, COLUMNS // 2
 
     @cuda.jit(device=True, forceinline=True)
     def add(total, part):
@@ -217,7 +232,7 @@ def warpgroup_tiles(shape: Shape, aligned: bool) -> Callable:
                             if c + 1 < columns:
                                 store(out, (i, int32(c + 1)), right)
 
-    @cuda.jit(launch_bounds=(shape.threads, 1))
+    @cuda.jit(launch_bounds=(tile.threads, 1))
     def reconstruct_warpgroups(u, vt, scale_u, scale_vt, out, depth, band):
         tiles = cuda.shared.array(0, float16, alignment=1024)
         full = cuda.shared.array(SLOTS, uint64)
@@ -237,10 +252,10 @@ def warpgroup_tiles(shape: Shape, aligned: bool) -> Callable:
         if group == 0:  # the warpgroup that copies, one thread of it
             setmaxnreg_dec(40)
             if t == 0:
-                for tile in range(
+                for number in range(
                     int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)
                 ):
-                    tile_row, tile_column = tile_of(int32(tile), down, across, int32(band))
+                    tile_row, tile_column = tile_of(int32(number), down, across, int32(band))
                     row, column = int32(tile_row * ROWS), int32(tile_column * COLUMNS)
                     for i in range(0, depth, DEPTH):
                         for half in range(2):  # lower u and upper vt, then upper u and lower vt
@@ -262,8 +277,10 @@ def warpgroup_tiles(shape: Shape, aligned: bool) -> Callable:
             scales = cuda.local.array(16, float32)
             who = int32(group - 1)
             warp, lane = int32(t >> 5 & 3), int32(t & 31)
-            for tile in range(int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)):
-                tile_row, tile_column = tile_of(int32(tile), down, across, int32(band))
+            for number in range(
+                int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)
+            ):
+                tile_row, tile_column = tile_of(int32(number), down, across, int32(band))
                 spread(total, wgmma_zeros(COLUMNS))
                 sums = wgmma_zeros(COLUMNS)
                 for _ in range(0, depth, DEPTH):
