@@ -10,11 +10,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import Any
+
+from numba import types
 
 from course.compiler.facts import Compiled, CompilerMissing, compiled
 from course.compiler.together import compiled_together
 from course.files import write_whole
-from course.kernels.reconstruct.ladder import LADDER, OLDER
+from course.kernels.halves.common import DEPTH
+from course.kernels.reconstruct import warpgroup_tiles
+from course.kernels.reconstruct.ladder import LADDER, LADDER_SHAPE, OLDER
+from course.kernels.reconstruct.steps import tile_for
+from course.kernels.tensor_maps import TensorMapType
 from lessons.lesson06 import ladder
 from tools.compile_cases import of_factors
 from tools.lessons import ROOT
@@ -31,15 +38,28 @@ def steps() -> Iterator[tuple[str, str, Compiled]]:
         capability = int(target[3:-1]), int(target[-1])
         for name, newest in LADDER.items():
             step = OLDER.get(name, newest) if capability < (8, 0) else newest
-            if step.capability <= capability:
-                types = of_factors(step.kind, many=False)
-                yield name, target, compiled(step.kernel, types, target=target)
+            if name == "warpgroups" and step.capability <= capability:
+                yield name, target, compiled(*warpgroups(), target=f"{target}a")
+            elif step.capability <= capability:
+                factors = of_factors(step.kind, many=False)
+                yield name, target, compiled(step.kernel, factors, target=target)
+
+
+def warpgroups() -> tuple[Any, tuple[Any, ...]]:
+    """The kernel that multiplies at the ladder's shape on an H200, and its types."""
+    tile = tile_for(*LADDER_SHAPE[:2], 132)
+    maps = (
+        TensorMapType(types.float16, (rows, DEPTH), True) for rows in (warpgroup_tiles.ROWS, DEPTH)
+    )
+    line, sizes = types.float32[::1], (types.int32, types.int32)
+    given = (*maps, line, line, types.float32[:, ::1], *sizes)
+    return warpgroup_tiles.warpgroup_tiles(tile, True), given
 
 
 def row(name: str, target: str, found: Compiled) -> tuple:
     """One line of the file; tensor cores' products are no float32 instructions."""
     its = name, target, found.registers, found.spills, found.shared_bytes
-    if LADDER[name].kind is not None or not ladder.has_products(found.ptx):
+    if LADDER[name].kind or name == "warpgroups" or not ladder.has_products(found.ptx):
         return (*its, "", "", "")
     loop = ladder.inner_loop(found.ptx)
     return (*its, loop.instructions, loop.products, loop.reads)

@@ -270,8 +270,7 @@ def measure(name: str, shape: tuple[int, int, int] = SHAPE) -> str:
     """
     step = LADDER[name]
     if backend.gpu() is None:
-        call = step.kernel[step.grid(*shape[:2]), step.block]
-        bound = benchmark(call, gpu="H200", name=name, **work(name, shape)).bound
+        bound = benchmark(step.configured, gpu="H200", name=name, **work(name, shape)).bound
         lines = [f"{name}: no GPU here, so no time", f"  {bound.sentence}"]
     elif tuple(backend.cuda.get_current_device().compute_capability) < step.capability:
         wanted = ".".join(map(str, step.capability))

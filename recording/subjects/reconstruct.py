@@ -1,12 +1,18 @@
 """Rebuilding images from their SVD: every step of the ladder beside CuPy and PyTorch.
 
 The peers' work is the whole expression ``(u[:, :k] * s[:k]) @ vt[:k]`` on the device, the product
-in float32 without TF32.
+in float32 without TF32. "as called" is the front door with arrays of CuPy, what it chooses.
 """
 
 import numpy as np
 
-from course.kernels.reconstruct.ladder import LADDER, LADDER_SHAPE, work_of
+from course.kernels.reconstruct.ladder import (
+    LADDER,
+    LADDER_SHAPE,
+    reconstruct,
+    step_for,
+    work_of,
+)
 
 #: rows, columns, r, k where the last steps meet the peers.
 SHAPES = (
@@ -17,7 +23,7 @@ SHAPES = (
     (4096, 4096, 4096, 50),
     (4093, 4099, 4093, 1021),
 )
-LAST = ("warp tiles", "tensor cores", "tf32")
+LAST = ("warp tiles", "tensor cores", "warpgroups", "tf32")
 #: images, rows, columns, k of a stack.
 STACK = (1024, 256, 256, 50)
 TF32_LIMIT = 1e-3
@@ -48,6 +54,10 @@ def one_image(bench, rows, columns, r, k, steps):
         limit = {"limit": TF32_LIMIT} if name == "tf32" else {}
         bench.variant("reconstruct", name, call, (*there, k, out), out=out, expected=expected,
                       shape=shape, **limit, **work_of(name, rows, columns, k))  # fmt: skip
+    if cupy:
+        name, _ = step_for("auto", rows, columns, k)
+        bench.variant("reconstruct", "as called", reconstruct, (*pair, k), expected=expected,
+                      shape=shape, **work_of(name, rows, columns, k))  # fmt: skip
 
 
 def exact(bench, u, s, vt):

@@ -57,7 +57,7 @@ def test_every_step_agrees_with_float64(rng, step, shape):
         # k float32 products and sums: each is off by at most 2**-24 of the terms' sizes
         terms = (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k])
         # two halves keep 23 bits of a factor, TF32 11, where float32 has 24
-        terms *= {"tensor cores": 4, "tf32": 2**13}.get(step, 1)
+        terms *= {"tensor cores": 4, "warpgroups": 4, "tf32": 2**13}.get(step, 1)
         assert np.all(np.abs(rebuilt - expected) <= (k + 2) * 2.0**-24 * terms + 1e-12)
 
 
@@ -222,7 +222,10 @@ def test_thin_factors_may_have_rows_of_u_anywhere(rng):
 @pytest.mark.parametrize(
     ("card", "work", "chosen"),
     [
-        ("H200", (4096, 4096, 1024), "tensor cores"),
+        ("H200", (4096, 4096, 1024), "warpgroups"),
+        ("H200", (1024, 1024, 256), "warpgroups"),
+        ("H200", (4096, 4096, 60), "tensor cores"),
+        ("A100", (4096, 4096, 1024), "tensor cores"),
         ("H200", (4096, 4096, 50), "tensor cores"),
         ("H200", (1024, 1024, 64), "warp tiles"),
         ("H200", (256, 256, 50, 1000), "tensor cores"),
@@ -279,7 +282,7 @@ def test_steps_of_older_gpus_are_right(monkeypatch, rng, name):
     assert relative_error(rebuilt, float64_reference(u, s, vt, 37)) < 1e-6
 
 
-@pytest.mark.parametrize("step", [name for name in LADDER if name not in FIRST])
+@pytest.mark.parametrize("step", [name for name in LADDER if name not in (*FIRST, "warpgroups")])
 def test_register_tiles_load_what_they_say_and_have_no_error(rng, step):
     rows, columns, k = 128, 128, 32
     u, s, vt = (rng.random(shape, dtype=np.float32) for shape in ((rows, k), k, (k, columns)))

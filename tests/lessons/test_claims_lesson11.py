@@ -305,6 +305,22 @@ def test_gesvda_is_faster_for_one_large_matrix_some_small_ones_and_many_large_on
     assert 1.2 < slower(64, 512) < slower(256, 512) == pytest.approx(1.5, abs=0.02)
 
 
+def test_few_matrices_leave_less_for_a_turn_than_its_rounds_take():
+    rounds, without = 0.079, {(256, 256): 0.236, (256, 512): 0.870}  # ms: course.kernels.svd.blocks
+
+    def turn(variant, batch, size):
+        shape = f"{batch}x{size}x{size}"
+        turns = recorded("auto", shape, "sweeps") * (size // 32 - 1)
+        return recorded(variant, shape) / turns
+
+    for batch, size in ((8, 64), (64, 64), (64, 128), (1, 256), (1, 512)):
+        assert 0.038 < turn(GESVDA, batch, size) < 0.076 < rounds
+    for (batch, size), products in without.items():
+        ours = turn("auto", batch, size)
+        assert ours > turn(GESVDA, batch, size) > ours - products / 2
+        assert products > ours / 2
+
+
 def test_ours_is_faster_for_some_batches():
     for shape in ("8x256x256", BATCH, "1024x64x64"):
         assert recorded(GESVDA, shape) > 1.15 * recorded("auto", shape)

@@ -13,6 +13,7 @@ from course import backend, cuda, trace
 from course.checks.exercises import find_exercise
 from course.kernels.reconstruct import register_tiles
 from course.kernels.reconstruct.ladder import LADDER
+from course.measure.recorded import recorded
 from lessons.lesson06 import exercises, ladder
 from tests.course.compiled_samples import needs_compiler
 from tools import compile_ladder
@@ -169,6 +170,16 @@ def test_tensor_cores_go_past_cublas_and_are_more_accurate():
     assert ladder.of_peer(ladder.recorded("tensor cores")) > 1.2
     errors = [ladder.recorded(name, "error").median for name in ("tensor cores", "cupy")]
     assert errors[0] < errors[1] < 1e-6
+
+
+def test_warpgroups_are_three_times_as_fast_as_cublas_and_more_accurate():
+    assert ladder.of_peer(ladder.recorded("warpgroups")) > 3
+    errors = [ladder.recorded(name, "error").median for name in ("warpgroups", "cupy")]
+    assert errors[0] < errors[1] < 1e-6
+    for shape in ("8192x8192x2048", "4096x4096x1024"):  # and as called, with arrays of CuPy
+        found = recorded("reconstruct", metric="time", shape=shape, gpu="H200")
+        ms = {figure.variant: figure.median for figure in found}
+        assert ms["cupy"] > 3 * ms["as called"]
 
 
 def test_two_halves_lose_at_most_the_last_bit_of_a_float32():

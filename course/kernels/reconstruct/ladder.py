@@ -2,9 +2,10 @@
 
 Steps 1 to 4 are in `course.kernels.reconstruct.first_steps`, 5 to 8 in
 `course.kernels.reconstruct.register_tiles`, 9 in `course.kernels.reconstruct.warp_tiles`, 10 in
-`course.kernels.reconstruct.fragments` and `course.kernels.reconstruct.tensor_tiles`, and for few
-singular values in `course.kernels.reconstruct.thin_tiles`. Here is how each is launched, and the
-front door:
+`course.kernels.reconstruct.fragments` and `course.kernels.reconstruct.tensor_tiles`, for few
+singular values in `course.kernels.reconstruct.thin_tiles`, and 11 in
+`course.kernels.reconstruct.warpgroup_tiles`. How each is launched is in
+`course.kernels.reconstruct.steps`. Here are their names, and the front door:
 
 >>> out = reconstruct(u, s, vt, k)                     # NumPy in, NumPy out
 >>> reconstruct(u, s, vt, k, out=out)                  # CuPy or Numba device arrays stay there
@@ -13,23 +14,15 @@ front door:
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from course.backend import cuda, gpu
 from course.door.door import Door, Result, Stream
-from course.door.layout import workspace
 from course.door.libraries import Seen
-from course.kernels.arrays import WIDE, Array, are_aligned, known
-from course.kernels.reconstruct import (
-    fragments,
-    register_tiles,
-    tensor_tiles,
-    thin_tiles,
-    warp_tiles,
-)
+from course.kernels.arrays import Array, known
+from course.kernels.reconstruct import register_tiles, tensor_tiles, thin_tiles, warp_tiles
 from course.kernels.reconstruct.first_steps import (
     TILE,
     reconstruct_float32,
@@ -37,163 +30,22 @@ from course.kernels.reconstruct.first_steps import (
     reconstruct_original,
     reconstruct_tiled,
 )
+from course.kernels.reconstruct.steps import (
+    FRAGMENTS,
+    ImageStep,
+    WarpgroupStep,
+    factors_are_aligned,
+    no_warpgroups,
+)
+
+__all__ = ["FRAGMENTS", "LADDER", "OLDER", "ImageStep", "factors_are_aligned", "reconstruct"]
 
 ENOUGH = 2e9  # operations from which tensor cores win, splitting included, on an H200
+#: Operations and singular values from which Hopper's warpgroups win, likewise.
+GROUPS_ENOUGH, GROUPS_FROM = 5e8, 64
 #: Singular values from which tensor cores win without that pass, likewise: of one image, and the
 #: pixels that it must have, and of each image of a stack.
 THIN_FROM, THIN_PIXELS, THIN_OF_MANY = 40, 2**22, 32
-
-
-@dataclass(frozen=True)
-class ImageStep:
-    """A step of the ladder: its kernels, and how to launch them.
-
-    Attributes
-    ----------
-    kernel : kernel
-        Called with (u, s, vt, k, out); where `unaligned` is given, for aligned arrays.
-    x_walks : {"rows", "columns"}
-        What the grid's x direction runs over.
-    block : (int, int)
-        Threads in x and y.
-    tile : (int, int), optional
-        Rows and columns of pixels that a block computes; without it, one a thread.
-    unaligned : kernel, optional
-        The same where a row starts anywhere.
-    many, many_unaligned : kernel, optional
-        The same for stacks of images, one more axis in front, one image for each z of the grid.
-    capability : (int, int)
-        The oldest compute capability that has the instructions.
-    kind : {"halves", "tf32"}, optional
-        The kernels take the factors as fragments of this kind, and one launch becomes three.
-    thin : ImageStep, optional
-        What takes its place where k is at most `course.kernels.reconstruct.thin_tiles.DEEPEST`.
-    u_anywhere : bool
-        Rows of u may start anywhere for the kernels of aligned arrays, too.
-    """
-
-    kernel: Callable
-    x_walks: str = "columns"
-    block: tuple[int, int] = (16, 16)
-    tile: tuple[int, int] | None = None
-    unaligned: Callable | None = None
-    many: Callable | None = None
-    many_unaligned: Callable | None = None
-    capability: tuple[int, int] = (5, 0)
-    kind: str | None = None
-    thin: "ImageStep | None" = None
-    u_anywhere: bool = False
-
-    def grid(self, rows: int, columns: int) -> tuple[int, int]:
-        """Return the blocks in x and y that cover rows x columns pixels."""
-        down, across = self.tile or self.block[::-1]
-        if self.x_walks == "rows":
-            return -(-rows // self.block[0]), -(-columns // self.block[1])
-        return -(-columns // across), -(-rows // down)
-
-    def for_k(self, k: int) -> "ImageStep":
-        """The step that is launched for k singular values: this one, or its `thin`."""
-        return self.thin if self.thin and k <= thin_tiles.DEEPEST else self
-
-    def launches(
-        self, u: Array, s: Array, vt: Array, k: int, out: Array, stream: Any = 0
-    ) -> list[tuple[Callable, tuple]]:
-        """What is launched for arrays on the GPU: configured kernels, and their arguments.
-
-        One kernel, or for a step that multiplies fragments three, and memory for the fragments, as
-        much as for the k columns of u and rows of vt.
-
-        Raises
-        ------
-        ValueError
-            For stacks of images, where the step takes one image only.
-        """
-        if (chosen := self.for_k(k)) is not self:
-            return chosen.launches(u, s, vt, k, out, stream)
-        fits = factors_are_aligned(vt if self.u_anywhere else u, vt, out)
-        grid: tuple[int, ...] = self.grid(*out.shape[-2:])
-        if out.ndim == 2:
-            kernel = self.kernel if fits or self.unaligned is None else self.unaligned
-        else:
-            grid = (*grid, out.shape[0])
-            kernel = self.many if fits else self.many_unaligned
-        if kernel is None:
-            raise ValueError(
-                "this step takes one image, u (rows, r), and not a stack, u (images, rows, r); "
-                f"{', '.join(name for name, step in LADDER.items() if step.many)} take both"
-            )
-        call = kernel[grid, self.block, stream]
-        if self.kind is None:
-            return [(call, (u, s, vt, k, out))]
-        of_u, of_vt, scale_u, scale_vt = self.room(k, out)
-        split_u, split_vt = (
-            kernel[blocks, threads, stream] for kernel, blocks, threads in self.split(k, out)
-        )
-        return [
-            (split_u, (u, k, of_u, scale_u)),
-            (split_vt, (s, vt, k, of_vt, scale_vt)),
-            (call, (of_u, of_vt, scale_u, scale_vt, out)),
-        ]
-
-    def configured(
-        self, u: Array, vt: Array, k: int, out: Array, stream: Any = 0
-    ) -> Callable[..., None]:
-        """The step, ready to be called with (u, s, vt, k, out) of these shapes and alignments.
-
-        See `launches`: for one kernel that is the kernel with its launch configuration; memory for
-        fragments lives as long as what is returned. Nothing is waited for.
-        """
-        launches = self.launches(u, None, vt, k, out, stream)
-        if len(launches) == 1:
-            return launches[0][0]
-        (split_u, (*_, of_u, scale_u)), (split_vt, (*_, of_vt, scale_vt)), (call, _) = launches
-
-        def launch(u: Array, s: Array, vt: Array, k: int, out: Array) -> None:
-            split_u(u, k, of_u, scale_u)
-            split_vt(s, vt, k, of_vt, scale_vt)
-            call(of_u, of_vt, scale_u, scale_vt, out)
-
-        return launch
-
-    def fragments(self, out: Array) -> tuple[int, int]:
-        """Return the fragments of u and of vt, for whole blocks."""
-        if self.tile is None or self.kind is None:
-            raise ValueError("this step takes no fragments")
-        down, across = (
-            -(-size // tile) * tile for size, tile in zip(out.shape[-2:], self.tile, strict=True)
-        )
-        return down // fragments.ROWS, across // fragments.COLUMNS
-
-    def room(self, k: int, out: Array) -> tuple[Array, Array, Array, Array]:
-        """Memory on the GPU for the fragments of u and of s vt, and for their scales."""
-        down, across = self.fragments(out)
-        tiles, word = -(-k // fragments.DEPTH), fragments.WORDS[self.kind]
-        front = out.shape[:-2]
-        return (
-            workspace((*front, down, tiles, fragments.U_WORDS), word),
-            workspace((*front, across, tiles, fragments.VT_WORDS), word),
-            workspace((*front, down * fragments.ROWS), np.float32),
-            workspace((*front, across * fragments.COLUMNS), np.float32),
-        )
-
-    def split(self, k: int, out: Array) -> list[tuple[Callable, tuple[int, int], tuple[int, int]]]:
-        """The kernels that fill that room, u's and vt's, each with its grid and block."""
-        kernels, images = FRAGMENTS[self.kind], 1
-        pair = (kernels.u, kernels.vt)
-        if out.ndim == 3:
-            pair, images = (kernels.many_u, kernels.many_vt), out.shape[0]
-        warps = 1 if k <= FEW else fragments.WARPS  # for a fragment
-        block = 32 * warps, fragments.WARPS // warps
-        return [
-            (kernel, (count // block[1], images), block)
-            for kernel, count in zip(pair, self.fragments(out), strict=True)
-        ]
-
-
-def factors_are_aligned(u: Array, vt: Array, out: Array) -> bool:
-    """Whether rows of these device arrays can be accessed 16 bytes at a time."""
-    whole = vt.shape[-1] % WIDE == 0 and out.shape[-1] % WIDE == 0
-    return whole and are_aligned(u, vt, out)
 
 
 def _tiles(make: Callable, block: int, tile: tuple[int, int], **more: Any) -> ImageStep:
@@ -235,10 +87,6 @@ _COLUMN = (
     (register_tiles.COLUMN_ROWS, register_tiles.COLUMN_COLUMNS),
 )
 
-#: What splits the factors, by kind: for one image u and s vt, for many u and s vt.
-FRAGMENTS = {kind: fragments.splitters(kind) for kind in ("halves", "tf32")}
-FEW = 64  # values of i up to which one warp splits a fragment
-
 #: The steps by name, in the order of the ladder.
 LADDER: dict[str, ImageStep] = {
     "original": ImageStep(reconstruct_original, x_walks="rows"),
@@ -252,6 +100,7 @@ LADDER: dict[str, ImageStep] = {
     "asynchronous": _tiles(register_tiles.asynchronous, *_SQUARE, capability=(8, 0)),
     "warp tiles": _warp_tiles("sm_90"),
     "tensor cores": _tensor_tiles("sm_90", "halves", (8, 0)),
+    "warpgroups": WarpgroupStep(None, capability=(9, 0)),
     "tf32": _tensor_tiles("sm_90", "tf32", (8, 0)),
 }
 #: What takes a step's place on GPUs before 8.0.
@@ -271,7 +120,7 @@ def work_of(name: str, m: int, n: int, k: int, images: int = 1) -> dict[str, Any
     work = {"bytes": 4 * images * (m * k + k + k * n + m * n), "operations": {"float32": needed}}
     if name == "original":
         work["operations"] = {"float64": needed}
-    if name == "tensor cores":
+    if name in ("tensor cores", "warpgroups"):
         work |= {"operations": {"tensor_float16": 3 * needed}, "needed": needed}
         work["dtype"] = "tensor_float16"  # what is multiplied: three products for one
     if name == "tf32":
@@ -291,9 +140,9 @@ def step_for(
     `images` is how many are in a stack, 0 for one that is in none.
 
     "auto" takes the fastest that is as accurate as float32: tensor cores for few singular values
-    and where there is enough work for a pass that splits the factors, warp tiles between, and the
-    naive kernel for what fills no tile. In the simulator it takes the naive kernel, which costs
-    least there, and warp tiles for stacks.
+    and where there is enough work for a pass that splits the factors, Hopper's by warpgroups, warp
+    tiles between, and the naive kernel for what fills no tile. In the simulator it takes the naive
+    kernel, which costs least there, and warp tiles for stacks.
 
     Raises
     ------
@@ -310,14 +159,20 @@ def step_for(
             thin &= columns % 4 == 0 and (images > 0 or rows * columns >= THIN_PIXELS)
             enough = 2 * rows * columns * k >= ENOUGH and capability >= (7, 5) and not images
             method = "tensor cores" if thin or enough else "warp tiles"
+            many = 2 * rows * columns * k >= GROUPS_ENOUGH and k >= GROUPS_FROM
+            if many and not images and not no_warpgroups():
+                method = "warpgroups"
     step = LADDER[method]
     if capability < (8, 0) and method in OLDER:
         step = OLDER[method]
-    if capability < step.capability:
+    why = no_warpgroups() if isinstance(step, WarpgroupStep) else ""
+    if capability < step.capability and not why:
         wanted, have = (".".join(map(str, pair)) for pair in (step.capability, capability))
+        why = f"needs compute capability {wanted}, this GPU has {have}"
+    if why:
         raise ValueError(
-            f"the step {method!r} needs compute capability {wanted}, this GPU has {have}: choose "
-            "another method, or without a GPU another one to simulate, course.simulate('H200')"
+            f"the step {method!r} {why}: choose another method, or without a GPU another one to "
+            "simulate, course.simulate('H200')"
         )
     return method, step
 

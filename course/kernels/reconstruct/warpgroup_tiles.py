@@ -1,0 +1,315 @@
+"""Rebuild an image from its SVD, step 11: Hopper's tensor cores, fed by TMA.
+
+The same three products of halves as step 10, by warpgroups (`course.kernels.hopper`): after every
+64 values of i the sum is taken out and added to a float32 sum. While one warpgroup adds, the tensor
+cores multiply for the other.
+
+Factors are split once, but stay matrices: TMA brings tiles, zeros beyond the edge. The upper halves
+of u, (rows, depth), lie above the lower ones; those of s vt, (depth, columns), likewise. A block
+keeps a ring of slots, each with one tile of both factors:
+
+    slot 0: lower u, upper vt    slot 1: upper u, lower vt    slot 2: the next 64 values of i ...
+
+so two slots hold what three products need: lower upper', upper lower', upper upper'.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+from numba import float32, int32, uint64
+from numba.types import float16
+
+from course.backend import cuda
+from course.kernels.fragments import quotient
+from course.kernels.halves.common import DEPTH, tile_of
+from course.kernels.halves.roles import GROUP, PIECE
+from course.kernels.hopper import (
+    fence_mbarriers,
+    mbarrier_arrive,
+    mbarrier_expect,
+    mbarrier_init,
+    mbarrier_wait,
+    setmaxnreg_dec,
+    setmaxnreg_inc,
+    spread,
+    tma_load,
+    wgmma_nn,
+    wgmma_sums,
+    wgmma_zeros,
+)
+from course.kernels.intrinsics import load, load2, load4, store, store2, store4
+from course.kernels.reconstruct.fragments import power_near
+
+WARPS = 16  # of a block that splits
+THREADS = 32 * WARPS
+CUT = 32  # columns of vt that such a block has; or it has WARPS rows of u
+CONSUMERS = 2  # warpgroups that multiply, 64 rows of results each
+ROWS = 64 * CONSUMERS
+
+
+class Tile(NamedTuple):
+    """A block's tile of results, `ROWS` high: its columns, and slots for tiles of the factors."""
+
+    columns: int
+    slots: int
+
+    threads = property(lambda self: GROUP * (CONSUMERS + 1))
+    slot = property(lambda self: (ROWS + self.columns) * DEPTH)  # elements
+    shared = property(lambda self: 2 * self.slots * self.slot)  # bytes
+
+
+TILES = (Tile(192, 5), Tile(128, 7))
+
+
+# --- split ----------------------------------------------------------------------------------------
+
+
+@functools.cache
+def splitter(aligned: bool) -> Callable:
+    """The kernel of (u, s, vt, k, of_u, of_vt, scale_u, scale_vt) that splits both factors.
+
+    Mapping: a block has 32 columns of vt; the blocks behind them 16 rows of u, a warp each.
+    Memory: factors are read twice, for the largest and to be split; 16 bytes at once if `aligned`,
+    rows of whole fours. Two reads are under way before what they bring is written.
+    """
+    SIDE = THREADS // 8  # rows of vt side by side
+
+    @cuda.jit(device=True)
+    def four(array, row, column, end):
+        """Four neighbours of a row, zeros from the column `end` on: read without a branch."""
+        if aligned:
+            a, b, c, d = load4(array, (row, min(column, int32(array.shape[1] - 4))))
+        else:
+            last = int32(end - 1)
+            a = load(array, (row, min(column, last)))
+            b = load(array, (row, min(int32(column + 1), last)))
+            c = load(array, (row, min(int32(column + 2), last)))
+            d = load(array, (row, min(int32(column + 3), last)))
+        a, b = a if column < end else float32(0), b if column + 1 < end else float32(0)
+        return a, b, c if column + 2 < end else float32(0), d if column + 3 < end else float32(0)
+
+    @cuda.jit(device=True)
+    def larger(largest, x):
+        return max(largest, max(max(abs(x[0]), abs(x[1])), max(abs(x[2]), abs(x[3]))))
+
+    @cuda.jit(device=True)
+    def put(halves, row, lower, column, x, a, b, c, d):
+        """Write the upper halves of four numbers times powers, and the lower ones further below."""
+        e, f, g, h = x[0] * a, x[1] * b, x[2] * c, x[3] * d
+        upper = float16(e), float16(f), float16(g), float16(h)
+        store4(halves, (row, column), upper)
+        e, f = e - float32(upper[0]), f - float32(upper[1])
+        g, h = g - float32(upper[2]), h - float32(upper[3])
+        below = float16(e), float16(f), float16(g), float16(h)
+        store4(halves, (int32(row + lower), column), below)
+
+    @cuda.jit(device=True)
+    def split_row(u, row, k, halves, scale):
+        lane = int32(cuda.threadIdx.x) & int32(31)
+        depth = int32(halves.shape[1])
+        largest = float32(0)
+        for i in range(int32(4 * lane), k, 128):
+            largest = larger(largest, four(u, row, int32(i), k))
+        for step in range(5):
+            largest = max(largest, cuda.shfl_xor_sync(0xFFFFFFFF, largest, 16 >> step))
+        power = power_near(largest)
+        if lane == 0:
+            scale[row] = float32(1) / power
+        lower = int32(u.shape[0])
+        for i in range(int32(4 * lane), depth, 256):
+            x, y = four(u, row, int32(i), k), four(u, row, int32(i + 128), k)
+            put(halves, row, lower, int32(i), x, power, power, power, power)
+            if i + 128 < depth:
+                put(halves, row, lower, int32(i + 128), y, power, power, power, power)
+
+    @cuda.jit(device=True)
+    def four_of_vt(s, vt, i, column, k):
+        """Four neighbours of row i of s vt, zeros from row k on."""
+        near = min(i, int32(k - 1))
+        x = four(vt, near, column, int32(vt.shape[1]))
+        factor = load(s, near)
+        factor = factor if i < k else float32(0)
+        return factor * x[0], factor * x[1], factor * x[2], factor * x[3]
+
+    @cuda.jit(device=True)
+    def split_columns(s, vt, first, k, halves, scale):
+        """Eight threads have 32 columns, four each; 64 rows lie side by side."""
+        found = cuda.shared.array((WARPS, CUT), float32)
+        powers = cuda.shared.array(CUT, float32)
+        t = int32(cuda.threadIdx.x)
+        warp, lane = t >> 5, t & int32(31)
+        mine = int32(4 * (t & 7))
+        column, depth = int32(first + mine), int32(halves.shape[0] >> 1)
+        a, b, c, d = float32(0), float32(0), float32(0), float32(0)
+        for i in range(t >> 3, k, SIDE):
+            x = four_of_vt(s, vt, int32(i), column, k)
+            a, b = max(a, abs(x[0])), max(b, abs(x[1]))
+            c, d = max(c, abs(x[2])), max(d, abs(x[3]))
+        for step in range(2):
+            a = max(a, cuda.shfl_xor_sync(0xFFFFFFFF, a, 16 >> step))
+            b = max(b, cuda.shfl_xor_sync(0xFFFFFFFF, b, 16 >> step))
+            c = max(c, cuda.shfl_xor_sync(0xFFFFFFFF, c, 16 >> step))
+            d = max(d, cuda.shfl_xor_sync(0xFFFFFFFF, d, 16 >> step))
+        if lane < 8:
+            found[warp, mine], found[warp, mine + 1] = a, b
+            found[warp, mine + 2], found[warp, mine + 3] = c, d
+        cuda.syncthreads()
+        if warp == 0:
+            largest = found[0, lane]
+            for other in range(1, WARPS):
+                largest = max(largest, found[other, lane])
+            powers[lane] = power_near(largest)
+            if first + lane < halves.shape[1]:
+                scale[first + lane] = float32(1) / powers[lane]
+        cuda.syncthreads()
+        if column < halves.shape[1]:
+            a, b, c, d = powers[mine], powers[mine + 1], powers[mine + 2], powers[mine + 3]
+            for i in range(t >> 3, depth, 2 * SIDE):
+                x = four_of_vt(s, vt, int32(i), column, k)
+                y = four_of_vt(s, vt, int32(i + SIDE), column, k)
+                put(halves, int32(i), depth, column, x, a, b, c, d)
+                if i + SIDE < depth:
+                    put(halves, int32(i + SIDE), depth, column, y, a, b, c, d)
+
+    @cuda.jit(launch_bounds=(THREADS, 2))
+    def split_factors(u, s, vt, k, of_u, of_vt, scale_u, scale_vt):
+        block, k = int32(cuda.blockIdx.x), int32(k)
+        blocks_of_vt = int32((of_vt.shape[1] + CUT - 1) >> 5)  # they take longer, so they go first
+        if block < blocks_of_vt:
+            split_columns(s, vt, int32(block * CUT), k, of_vt, scale_vt)
+        else:
+            row = int32((block - blocks_of_vt) * WARPS) + (int32(cuda.threadIdx.x) >> 5)
+            if row < u.shape[0]:
+                split_row(u, row, k, of_u, scale_u)
+
+    return split_factors
+
+
+# --- multiply -------------------------------------------------------------------------------------
+
+
+@functools.cache
+def warpgroup_tiles(tile: Tile, aligned: bool) -> Callable:
+    """The kernel of (u, vt as tensor maps, scale_u, scale_vt, out, depth, band).
+
+    Mapping: block i has the tiles i, i + blocks, ...; of a tile, warpgroup 1 + w has the rows 64 w
+    to 64 w + 63. `aligned`: two neighbouring results can be written at once.
+    """
+    COLUMNS, SLOTS = tile
+    SLOT, BYTES, SUMS = tile.slot, 2 * tile.slot, COLUMNS // 2
+
+    @cuda.jit(device=True, forceinline=True)
+    def add(total, part):
+        for e in range(SUMS):
+            total[e] += part[e]
+
+    @cuda.jit(device=True)
+    def scaled(x, a, b):
+        """x a b: the smaller first, so that nothing between is too large."""
+        return x * min(a, b) * max(a, b)
+
+    @cuda.jit(device=True, forceinline=True)
+    def save(out, total, first, scales, row, column, scale_u, scale_vt):
+        """Write 64 columns: the sums from `first` on. All scales are loaded before stores."""
+        rows, columns = int32(out.shape[0]), int32(out.shape[1])
+        for j in range(8):
+            near = min(int32(column + 8 * j), int32(scale_vt.size - 2))
+            scales[2 * j], scales[2 * j + 1] = load2(scale_vt, near)
+        for h in range(2):
+            i = int32(row + 8 * h)
+            if i < rows:
+                z = load(scale_u, i)
+                for j in range(8):
+                    c, e = int32(column + 8 * j), int32(first + 4 * j + 2 * h)
+                    left = scaled(total[e], z, scales[2 * j])
+                    right = scaled(total[e + 1], z, scales[2 * j + 1])
+                    if c < columns:
+                        if aligned:
+                            store2(out, (i, c), (left, right))
+                        else:
+                            store(out, (i, c), left)
+                            if c + 1 < columns:
+                                store(out, (i, int32(c + 1)), right)
+
+    @cuda.jit(launch_bounds=(tile.threads, 1))
+    def reconstruct_warpgroups(u, vt, scale_u, scale_vt, out, depth, band):
+        tiles = cuda.shared.array(0, float16, alignment=1024)
+        full = cuda.shared.array(SLOTS, uint64)
+        empty = cuda.shared.array(SLOTS, uint64)
+        t = int32(cuda.threadIdx.x)
+        group = int32(t >> 7)
+        if t == 0:
+            for s in range(SLOTS):
+                mbarrier_init(full, int32(s), int32(1))
+                mbarrier_init(empty, int32(s), int32(4 * CONSUMERS))  # a warp each
+            fence_mbarriers()
+        cuda.syncthreads()
+        rows, depth = int32(out.shape[0]), int32(depth)
+        down = quotient(int32(rows + ROWS - 1), int32(ROWS))
+        across = quotient(int32(int32(out.shape[1]) + COLUMNS - 1), int32(COLUMNS))
+        slot, parity = int32(0), int32(0)
+        if group == 0:  # the warpgroup that copies, one thread of it
+            setmaxnreg_dec(40)
+            if t == 0:
+                for number in range(
+                    int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)
+                ):
+                    tile_row, tile_column = tile_of(int32(number), down, across, int32(band))
+                    row, column = int32(tile_row * ROWS), int32(tile_column * COLUMNS)
+                    for i in range(0, depth, DEPTH):
+                        for half in range(2):  # lower u and upper vt, then upper u and lower vt
+                            mbarrier_wait(empty, slot, int32(parity ^ 1))
+                            mbarrier_expect(full, slot, int32(BYTES))
+                            at, below = int32(slot * SLOT), int32(row + (1 - half) * rows)
+                            tma_load(tiles, at, u, (below, int32(i)), full, slot)
+                            at = int32(at + ROWS * DEPTH)
+                            for p in range(COLUMNS // 64):
+                                place = (int32(i + half * depth), int32(column + 64 * p))
+                                tma_load(tiles, int32(at + PIECE * p), vt, place, full, slot)
+                            slot = int32(slot + 1)
+                            if slot == SLOTS:
+                                slot, parity = int32(0), int32(parity ^ 1)
+        else:  # the warpgroups that multiply
+            setmaxnreg_inc(232)
+            part = cuda.local.array(SUMS, float32)
+            total = cuda.local.array(SUMS, float32)
+            scales = cuda.local.array(16, float32)
+            who = int32(group - 1)
+            warp, lane = int32(t >> 5 & 3), int32(t & 31)
+            for number in range(
+                int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)
+            ):
+                tile_row, tile_column = tile_of(int32(number), down, across, int32(band))
+                spread(total, wgmma_zeros(COLUMNS))
+                sums = wgmma_zeros(COLUMNS)
+                for _ in range(0, depth, DEPTH):
+                    mbarrier_wait(full, slot, parity)
+                    first, at = slot, int32(slot * SLOT)
+                    a, b = int32(at + PIECE * who), int32(at + ROWS * DEPTH)
+                    sums = wgmma_nn(sums, tiles, a, tiles, b, 0)
+                    slot = int32(slot + 1)
+                    if slot == SLOTS:
+                        slot, parity = int32(0), int32(parity ^ 1)
+                    mbarrier_wait(full, slot, parity)
+                    second, at = slot, int32(slot * SLOT)
+                    a = int32(at + PIECE * who)
+                    sums = wgmma_nn(sums, tiles, a, tiles, int32(at + ROWS * DEPTH), 1)
+                    sums = wgmma_nn(sums, tiles, a, tiles, b, 1)
+                    slot = int32(slot + 1)
+                    if slot == SLOTS:
+                        slot, parity = int32(0), int32(parity ^ 1)
+                    sums = wgmma_sums(sums)
+                    if lane == 0:
+                        mbarrier_arrive(empty, first)
+                        mbarrier_arrive(empty, second)
+                    spread(part, sums)
+                    add(total, part)
+                row = int32(tile_row * ROWS + 64 * who + 16 * warp + (lane >> 2))
+                column = int32(tile_column * COLUMNS + 2 * (lane & 3))
+                save(out, total, 0, scales, row, column, scale_u, scale_vt)
+                save(out, total, 32, scales, row, int32(column + 64), scale_u, scale_vt)
+                if COLUMNS > 128:
+                    save(out, total, 64, scales, row, int32(column + 128), scale_u, scale_vt)
+
+    return reconstruct_warpgroups

@@ -1,0 +1,120 @@
+"""Images rebuilt by warpgroups: right at edges, for any magnitude, without a finding; compiled."""
+
+import numpy as np
+import pytest
+from numba import types
+
+from course import backend, gpu, trace
+from course.backend import cuda
+from course.compiler.facts import compiled
+from course.kernels.reconstruct import steps, warpgroup_tiles
+from course.kernels.reconstruct.ladder import LADDER, reconstruct, step_for
+from course.kernels.tensor_maps import TensorMapType
+from tests.course.test_halves_compiled import needs_hopper, remarks
+from warpsim.host import gpus
+
+f4, i4 = types.float32, types.int32
+STEP = LADDER["warpgroups"]
+
+
+@pytest.fixture(autouse=True)
+def simulated_h200(monkeypatch):
+    """The GPU that has the instructions."""
+    monkeypatch.setattr(gpus, "_chosen", gpus.find("H200"))
+
+
+def exact(u, s, vt, k):
+    u, s, vt = (factor.astype(np.float64) for factor in (u, s, vt))
+    return (u[:, :k] * s[:k]) @ vt[:k]
+
+
+def drawn(rng, rows, columns, k):
+    return (rng.standard_normal(size).astype(np.float32) for size in ((rows, k), k, (k, columns)))
+
+
+@pytest.mark.skipif(gpu() is not None, reason="traces in the simulator")
+@pytest.mark.parametrize("tile", warpgroup_tiles.TILES)
+@pytest.mark.parametrize(
+    ("rows", "columns", "k", "blocks"), [(133, 195, 130, 1), (128, 400, 65, 3), (7, 36, 3, 1)]
+)
+def test_blocks_that_take_tile_after_tile_are_without_a_finding(
+    monkeypatch, rng, tile, rows, columns, k, blocks
+):
+    monkeypatch.setattr(steps, "tile_for", lambda *_: tile)
+    u, s, vt = drawn(rng, rows, columns, k + 2)
+    expected = exact(u, s, vt, k)
+    for factor in (u[:, k:], s[k:], vt[k:]):  # never factors: 0 times infinity is no zero
+        factor[:] = np.inf
+    out = cuda.to_device(np.full((rows, columns), np.nan, np.float32))
+    split, multiply = STEP.launches(*map(cuda.to_device, (u, s, vt)), k, out)
+    for array in split[1][-4:]:
+        array.copy_to_device(np.full(array.shape, np.nan, array.dtype))
+    for (configured, arguments), grid in ((split, split[0].grid), (multiply, blocks)):
+        shared = configured.sharedmem
+        report = trace(configured.kernel, grid, configured.block, *arguments,
+                       dynamic_shared=shared, gpu="H200")  # fmt: skip
+        assert not [finding for finding in report.findings if finding.is_error], report
+    error = np.linalg.norm(out.copy_to_host() - expected) / np.linalg.norm(expected)
+    assert error < 2e-7
+
+
+def test_each_row_and_column_may_have_a_magnitude_of_its_own(rng):
+    """From 1e-30 to 1e30, and products from both ends: each result is right to float32's digits."""
+    u, s, vt = drawn(rng, 40, 72, 50)
+    u *= np.logspace(-30, 30, 40, dtype=np.float32)[:, None]
+    vt *= np.logspace(25, -30, 72, dtype=np.float32)
+    rebuilt, expected = reconstruct(u, s, vt, 50, method="warpgroups"), exact(u, s, vt, 50)
+    terms = (np.abs(u).astype(float) * np.abs(s)) @ np.abs(vt).astype(float)
+    there = (terms > 1e-35) & (terms < 1e37)
+    assert there.mean() > 0.6
+    assert np.all(np.abs(rebuilt - expected)[there] <= 5e-7 * terms[there])
+
+
+def test_what_is_not_a_number_stays_in_its_row_and_zeros_are_zeros():
+    u, s, vt = np.zeros((8, 4), np.float32), np.ones(4, np.float32), np.ones((4, 8), np.float32)
+    assert not reconstruct(u, s, vt, 4, method="warpgroups").any()
+    u[3, 1], u[5, 2] = np.nan, np.inf
+    rebuilt = reconstruct(u, s, vt, 4, method="warpgroups")
+    assert not np.isfinite(rebuilt[[3, 5]]).any()
+    assert not np.delete(rebuilt, (3, 5), 0).any()
+
+
+def test_images_take_the_tile_that_fills_the_last_wave():
+    large, small = warpgroup_tiles.TILES
+    assert steps.tile_for(8192, 8192, 132) == large  # 21 waves of 192 columns, or 32 of 128
+    assert steps.tile_for(4096, 4096, 132) == small  # 6 waves, or 8
+
+
+@pytest.mark.skipif(gpu() is not None, reason="names a GPU that is not there")
+def test_other_gpus_and_older_numba_are_refused_in_one_sentence(monkeypatch):
+    monkeypatch.setattr(gpus, "_chosen", gpus.find("A100"))
+    with pytest.raises(ValueError, match="'warpgroups' needs compute capability 9.0, this GPU"):
+        step_for("warpgroups", 512, 512, 64)
+    monkeypatch.setattr(gpus, "_chosen", gpus.find("H200"))
+    monkeypatch.setattr(backend, "gpu", lambda: "H200")
+    monkeypatch.setattr(backend, "installed_version", lambda _: "0.29.1")
+    with pytest.raises(ValueError, match="needs numba-cuda 0.30, and 0.29.1 is installed"):
+        step_for("warpgroups", 512, 512, 64)
+
+
+@needs_hopper
+@pytest.mark.parametrize("aligned", [True, False])
+@pytest.mark.parametrize("tile", warpgroup_tiles.TILES)
+def test_all_sums_are_in_registers_and_nothing_is_called(tile, aligned):
+    kernel = warpgroup_tiles.warpgroup_tiles(tile, aligned)
+    halves = TensorMapType(types.float16, (warpgroup_tiles.ROWS, 64), True)
+    kinds = halves, TensorMapType(types.float16, (64, 64), True), *[f4[::1]] * 2, f4[:, ::1], i4, i4
+    facts = compiled(kernel, kinds, "sm_90a")
+    assert facts.registers <= 65536 // tile.threads and not facts.spills + facts.local_bytes
+    assert "wgmma.mma_async" in facts.ptx and "call" not in facts.ptx
+    assert not facts.float64_lines and not remarks(kernel, kinds, "sm_90a")
+
+
+@needs_hopper
+@pytest.mark.parametrize("aligned", [True, False])
+def test_what_splits_fits_two_blocks_and_has_no_float64(aligned):
+    plane, line, halves = f4[:, ::1], f4[::1], types.float16[:, ::1]
+    kinds = plane, line, plane, types.int64, halves, halves, line, line
+    facts = compiled(warpgroup_tiles.splitter(aligned), kinds, "sm_90")
+    assert facts.registers <= 64 and not facts.spills + facts.local_bytes
+    assert not facts.float64_lines
