@@ -75,7 +75,8 @@ def test_dev_has_the_extra_cluster_so_that_its_tests_run():
 
 def test_every_extra_that_is_mentioned_exists():
     extras = set(PROJECT["project"]["optional-dependencies"])
-    for file in ("README.md", "CONTRIBUTING.md", "environment.yml", ".github/workflows/test.yml"):
+    files = ("README.md", "CONTRIBUTING.md", "INSTRUCTORS.md", "environment.yml")
+    for file in (*files, ".github/workflows/test.yml"):
         text = (ROOT / file).read_text(encoding="utf-8")
         for names in re.findall(r'pip install -e "\.\[([\w,]+)\]"', text):
             assert set(names.split(",")) <= extras, f"{file} mentions {names}"
@@ -228,7 +229,7 @@ def test_the_readmes_picture_is_that_of_the_solution(tmp_path):
 
 
 def test_every_relative_link_of_the_documents_leads_somewhere():
-    for name in ("README.md", "CONTRIBUTING.md", "data/README.md"):
+    for name in ("README.md", "CONTRIBUTING.md", "INSTRUCTORS.md", "data/README.md"):
         path = ROOT / name
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text(encoding="utf-8")):
             assert (path.parent / target).exists(), f"{name} links to {target}"
