@@ -349,22 +349,27 @@ def test_the_wheel_works_by_itself_and_holds_the_data(tmp_path):
         if path.is_relative_to(ROOT / "data")
     }
     assert data, "the repository has no data"
-    assert data <= names
+    notebooks = sorted((ROOT / "notebooks").glob("*.ipynb"))
+    assert data | {f"lessons/notebooks/{path.name}" for path in notebooks} <= names
     tops = {name.split("/")[0] for name in names}
     packages = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     assert {top for top in tops if not top.endswith(".dist-info")} == set(packages)
     # outside the clone, with nothing of it on the path
-    program = "from course.files import data_path; print(data_path('README.md'))"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert Path(done.stdout.strip()).is_relative_to(tmp_path / "site")
+
+    def python(*words):
+        done = subprocess.run(
+            [sys.executable, *words],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return done.stdout
+
+    found = python("-c", "from course.files import data_path; print(data_path('README.md'))")
+    assert Path(found.strip()).is_relative_to(tmp_path / "site")
+    python("-m", "course", "lessons", "mine")
+    brought = {path.name: path.read_bytes() for path in (tmp_path / "mine").glob("*.ipynb")}
+    assert brought == {path.name: path.read_bytes() for path in notebooks}
+    assert "installed by pip" in python("-m", "course", "doctor")
 
 
 def test_the_plan_and_the_lessons_that_are_there_agree():
