@@ -20,7 +20,7 @@ FORCE ?=
 REPO ?=
 TAG ?=
 
-.PHONY: help setup lab test test-all notebooks bench badges lint clean
+.PHONY: help setup lab test test-all notebooks bench badges lint release clean
 
 help:
 	@echo "make setup      make $(VENV) with everything: what lab needs, and what test needs"
@@ -31,6 +31,7 @@ help:
 	@echo "make bench      time the simulator"
 	@echo "make badges     REPO=owner/name TAG=v1: change the public address everywhere"
 	@echo "make lint       check format and lint"
+	@echo "make release    build the wheel, and name what is amiss before a version is published"
 	@echo "make clean      remove $(VENV) and caches"
 
 setup: $(READY)
@@ -83,6 +84,9 @@ bench: $(READY)
 
 badges: $(READY)
 	$(BIN)/python -m tools.badges $(if $(REPO),--repository $(REPO)) $(if $(TAG),--tag $(TAG))
+
+release: $(READY)
+	$(BIN)/python -m tools.release
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache build dist

@@ -10,6 +10,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from course import __version__
 from course.files import write_whole
 from tools import lessons, readme_picture, syllabus, tracks
 
@@ -145,6 +146,27 @@ def refresh_readme(address: Address, root: Path = lessons.ROOT) -> None:
     if picture := readme_picture.found(root):
         readme_picture.write(root, picture[0])
     write_whole(path, readme(path.read_text(encoding="utf-8"), address, root))
+
+
+def citation(address: Address) -> str:
+    """Return the text of CITATION.cff: version and address have their own one place each."""
+    return f"""\
+# generated: make notebooks, make badges
+cff-version: 1.2.0
+message: If you teach with this course or build on it, please cite it as below.
+title: Fast GPU code from Python, one step at a time
+type: software
+authors:
+  - name: The authors of this course
+version: {__version__}
+license: [MIT, CC-BY-4.0]
+repository-code: {address.url}
+"""
+
+
+def refresh_citation(address: Address, root: Path = lessons.ROOT) -> None:
+    """Write CITATION.cff."""
+    write_whole(root / "CITATION.cff", citation(address))
 
 
 def refresh_instructors(root: Path = lessons.ROOT) -> None:

@@ -406,6 +406,7 @@ def main(arguments: list[str] | None = None) -> None:
             problems += build(path, where, root, options.force)
     if not options.check_format and not options.lessons:
         address.refresh_readme(where)
+        address.refresh_citation(where)
         address.refresh_instructors()
     if problems:
         sys.exit("\n".join(problems))
