@@ -43,13 +43,12 @@ def check(name: str, answer: Any, *, wrong_on_purpose: bool = False) -> Verdict 
         When the environment has COURSE_STRICT=1 and the verdict is not "passed".
     """
     exercise = find_exercise(name)
+    if os.environ.get("COURSE_GRADING") == "1" and not wrong_on_purpose:
+        return grading.graded(exercise, answer)
     verdict = judging.judge(exercise, answer)
     if wrong_on_purpose:
         return verdict
     progress.record(exercise, verdict, answer)
-    if os.environ.get("COURSE_GRADING") == "1":
-        print(verdict)
-        return grading.points(exercise, answer, verdict)
     if os.environ.get("COURSE_STRICT") == "1" and not verdict:
         raise VerdictError(verdict)
     return verdict

@@ -6,10 +6,14 @@ cases. Not started, without an end, or the work of all threads done by one or by
 
 from __future__ import annotations
 
+import contextlib
+import io
+import warnings
 from dataclasses import replace
 from typing import Any
 
 from course import backend
+from course.checks import judging, progress
 from course.checks.answers import plain_function
 from course.checks.exercises import Exercise, FunctionExercise, KernelExercise
 from course.checks.functions import call_once
@@ -22,6 +26,21 @@ FOR_WRONG = 0.5  # of the points, where an answer is right in all cases and yet 
 WORTH_NOTHING = ("not-a-kernel", "not-a-function", "wrong-arguments", "typing") + (
     "endless-loop", "deadlock", "not-parallel",
 )  # fmt: skip
+
+
+def graded(exercise: Exercise, answer: Any) -> float:
+    """Judge an answer, print the verdict and return the points.
+
+    Nothing goes to standard error, not even an answer's own warning: nbgrader gives 0 to a cell
+    that writes there.
+    """
+    with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        verdict = judging.judge(exercise, answer)
+        earned = points(exercise, answer, verdict)
+    progress.record(exercise, verdict, answer)
+    print(verdict)
+    return earned
 
 
 def points(exercise: Exercise, answer: Any, verdict: Verdict) -> float:

@@ -1,5 +1,9 @@
 """What an answer is worth in a class: its verdict, in points."""
 
+import sys
+import warnings
+
+import numpy as np
 import pytest
 
 from course import check
@@ -50,6 +54,21 @@ def test_under_grading_a_check_prints_its_verdict_and_returns_points(monkeypatch
     stub = found.define("@cuda.jit\ndef fill_index(out):\n    pass\n", "stub")
     assert check("fill-index", stub) == 0.0
     assert check("fill-index", stub, wrong_on_purpose=True).kind == "not-started"
+
+
+def test_a_right_answer_that_warns_writes_nothing_that_nbgrader_takes_for_an_error(
+    monkeypatch, capsys, recwarn
+):
+    def fair_ratio(old, new, old_work, new_work):
+        warnings.warn("careful", stacklevel=1)
+        print("careful", file=sys.stderr)
+        return np.median(old[1:]) * new_work / np.median(new[1:]) / old_work
+
+    monkeypatch.setenv("COURSE_GRADING", "1")
+    assert check("fair-ratio", fair_ratio) == 2.0
+    written = capsys.readouterr()
+    assert written.err == "" and written.out.startswith("✓ fair-ratio: passed\n")
+    assert not recwarn.list
 
 
 def test_an_exercise_worth_nothing_is_refused():
