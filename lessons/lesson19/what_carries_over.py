@@ -177,9 +177,10 @@ for stage, milliseconds in stages.items():
     print(f"{stage:10} {milliseconds:6.2f} ms  {100 * milliseconds / sum(stages.values()):3.0f}%")
 
 # %% [markdown]
-# "Write" writes a PNG, so it compresses: that is the CPU, not the disk. Nothing here is bound by
-# I/O; the factorisation is the largest part. Give it to the GPU, and what decodes and writes is the
-# largest: the answer changes as you mend.
+# "Write" compresses a PNG before it writes some 30 kB: most of that is the CPU's work, not the
+# disk's. So by one thread this program is bound by the CPU, and the factorisation is the largest
+# part. Give it to the GPU, and what decodes and writes is the largest: the answer changes as you
+# mend.
 #
 # So mend one stage at a time, the right one. You know what each takes now, and the least that it
 # could take (its bound, by counting). Stages run one after the other, or overlap, and then the
@@ -415,7 +416,7 @@ predict.answer("the kernel's share of 69.2 ms, if it takes 53.2 [percent]", shar
 # 69 ms on the T4, bound very probably by float64 arithmetic. With a good kernel the copies over the
 # bus are the longest, and the program is bound by that transfer. A thousand images from files: on
 # the CPU the factorisation binds, and compressing the PNG; with the factorisation on the GPU the
-# reading and writing, which is CPU work again. The disk was never the limit.
+# decoding and compressing, which is CPU work again.
 #
 # </details>
 
