@@ -4,7 +4,9 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
+LAB_READY := $(VENV)/.lab
 READY := $(VENV)/.ready
+EVERYTHING := lab,dev
 FIRST := $(patsubst notebooks/%,work/%,$(firstword $(wildcard notebooks/00_*.ipynb)))
 LAB_ARGS ?=
 # a few notebooks or test files at a time; the cells of one notebook stay together (conftest.py)
@@ -18,10 +20,10 @@ FORCE ?=
 REPO ?=
 TAG ?=
 
-.PHONY: help setup lab test test-all notebooks bench badges lint clean
+.PHONY: help setup lab test test-all notebooks bench badges lint release clean
 
 help:
-	@echo "make setup      make $(VENV) with everything the course needs"
+	@echo "make setup      make $(VENV) with everything: what lab needs, and what test needs"
 	@echo "make lab        set up, then open your copy of lesson 00, in work/ (LAB_ARGS=--no-browser on a server)"
 	@echo "make test       set up, lint, tests, all solutions (TEST_ARGS=... for pytest)"
 	@echo "make test-all   the same with students' notebooks, and the tests that take longest"
@@ -29,25 +31,38 @@ help:
 	@echo "make bench      time the simulator"
 	@echo "make badges     REPO=owner/name TAG=v1: change the public address everywhere"
 	@echo "make lint       check format and lint"
+	@echo "make release    build the wheel, and name what is amiss before a version is published"
 	@echo "make clean      remove $(VENV) and caches"
 
 setup: $(READY)
 
-$(READY): pyproject.toml tools/choose_extra.py tools/find_python.sh
-	@set -e; \
-	if ! { PYTHON=$(BIN)/python sh tools/find_python.sh && $(BIN)/python -m pip --version; } \
-	        >/dev/null 2>&1; then \
-	    python=$$(sh tools/find_python.sh); \
-	    echo "making $(VENV) with $$($$python --version)"; \
-	    rm -rf $(VENV); \
-	    "$$python" -m venv $(VENV); \
-	fi; \
-	extra=$$($(BIN)/python -m tools.choose_extra); \
-	echo "installing the course and what it needs into $(VENV): this takes a minute or more"; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[lab,dev$${extra:+,$$extra}]"; \
-	touch $(READY)
+# $(1): extras. Nothing is compiled that nobody imports: a fifth of the disk, a third of the time
+define install
+@set -e; \
+if ! { PYTHON=$(BIN)/python sh tools/find_python.sh && $(BIN)/python -m pip --version; } \
+        >/dev/null 2>&1; then \
+    python=$$(sh tools/find_python.sh); \
+    echo "making $(VENV) with $$($$python --version)"; \
+    rm -rf $(VENV); \
+    "$$python" -m venv $(VENV); \
+fi; \
+extra=$$($(BIN)/python -m tools.choose_extra); \
+echo "installing the course and what it needs into $(VENV): this takes a minute or so"; \
+$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
+    -e ".[$(1)$${extra:+,$$extra}]"
+endef
 
-lab: $(READY)
+INPUTS := pyproject.toml tools/choose_extra.py tools/find_python.sh
+
+$(LAB_READY): $(INPUTS)
+	$(call install,lab)
+	@touch $@
+
+$(READY): $(INPUTS)
+	$(call install,$(EVERYTHING))
+	@touch $(LAB_READY) $@
+
+lab: $(LAB_READY)
 	$(BIN)/python -m tools.work
 	$(BIN)/python -m jupyterlab --LabApp.default_url=/lab/tree/$(FIRST) $(LAB_ARGS)
 
@@ -69,6 +84,9 @@ bench: $(READY)
 
 badges: $(READY)
 	$(BIN)/python -m tools.badges $(if $(REPO),--repository $(REPO)) $(if $(TAG),--tag $(TAG))
+
+release: $(READY)
+	$(BIN)/python -m tools.release
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache build dist

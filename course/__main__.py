@@ -1,4 +1,4 @@
-"""The command line: course, or python -m course, doctor | reconstruct | vae | bench | run."""
+"""The command line: course, or python -m course, and one of the commands below."""
 
 import argparse
 import os
@@ -6,6 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
+from course import __version__
 from course.models.vae import command as vae
 from course.pipeline import command as reconstructing
 from course.pipeline.stopping import INTERRUPTED, at_once, called
@@ -42,6 +43,18 @@ def make_parser() -> argparse.ArgumentParser:
         description="Report versions, driver and GPUs: what works, what does not, what to do.",
     )
     doctor.set_defaults(run=run_doctor)
+
+    lessons = commands.add_parser(
+        "lessons",
+        help="bring the course's notebooks to a folder; a file that you changed stays yours",
+        description="Copy the notebooks of this version to DIR. What you changed there is never "
+        "written over; a copy that you did not change becomes the lesson of this version.",
+    )
+    lessons.set_defaults(run=run_lessons)
+    lessons.add_argument("folder", metavar="DIR", type=Path, help="where you work; made if need be")
+    lessons.add_argument(
+        "--new", metavar="NN", help="put lesson NN, as it is in this version, beside yours"
+    )
 
     reconstructing.add(commands)
     vae.add(commands)
@@ -81,6 +94,30 @@ def run_doctor(arguments: argparse.Namespace) -> None:
     from course.diagnosis.report import doctor
 
     print(doctor())
+
+
+def run_lessons(arguments: argparse.Namespace) -> None:
+    """Copy the lessons' notebooks, and say how to open them."""
+    from importlib.util import find_spec
+
+    from course.diagnosis.probes import pip
+    from lessons.copies import Copies, notebooks
+
+    folder = arguments.folder
+    work = Copies(folder, notebooks(), str(folder), f"{called()} lessons {folder}")
+    if arguments.new is not None:
+        try:
+            print("\n".join(work.put_beside(arguments.new)))
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        return
+    for line in work.fill():
+        print(line)
+    print(
+        f"{folder}: {len(work.originals)} lessons, as in version {__version__} or as you have them"
+    )
+    install = "" if find_spec("jupyterlab") else f"{pip('jupyterlab')}, then "
+    print(f"Open them: {install}jupyter lab {folder}")
 
 
 def run_bench(arguments: argparse.Namespace) -> int:

@@ -10,8 +10,9 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from course import __version__
 from course.files import write_whole
-from tools import lessons, readme_picture, tracks
+from tools import lessons, readme_picture, syllabus, tracks
 
 _COLAB = "https://colab.research.google.com"
 
@@ -118,12 +119,23 @@ def readme(text: str, address: Address, root: Path = lessons.ROOT) -> str:
     }
     if picture := readme_picture.found(root):
         blocks["picture"] = readme_picture.block(picture[1])
+    return with_blocks(text, blocks, "README.md")
+
+
+def with_blocks(text: str, blocks: dict[str, str], file: str) -> str:
+    """Return a document's text with its generated blocks made anew.
+
+    Raises
+    ------
+    ValueError
+        If the document has no such block.
+    """
     for name, block in blocks.items():
         begin, end = f"<!-- generated: {name} -->\n", f"<!-- end: {name} -->"
         before, found, after = text.partition(begin)
         _, closed, after = after.partition(end)
         if not found or not closed:
-            raise ValueError(f"README.md has no block {begin.strip()} ... {end.strip()}")
+            raise ValueError(f"{file} has no block {begin.strip()} ... {end.strip()}")
         text = f"{before}{begin}{block}\n{end}{after}"
     return text
 
@@ -134,3 +146,31 @@ def refresh_readme(address: Address, root: Path = lessons.ROOT) -> None:
     if picture := readme_picture.found(root):
         readme_picture.write(root, picture[0])
     write_whole(path, readme(path.read_text(encoding="utf-8"), address, root))
+
+
+def citation(address: Address) -> str:
+    """Return the text of CITATION.cff: version and address have their own one place each."""
+    return f"""\
+# generated: make notebooks, make badges
+cff-version: 1.2.0
+message: If you teach with this course or build on it, please cite it as below.
+title: Fast GPU code from Python, one step at a time
+type: software
+authors:
+  - name: The authors of this course
+version: {__version__}
+license: [MIT, CC-BY-4.0]
+repository-code: {address.url}
+"""
+
+
+def refresh_citation(address: Address, root: Path = lessons.ROOT) -> None:
+    """Write CITATION.cff."""
+    write_whole(root / "CITATION.cff", citation(address))
+
+
+def refresh_instructors(root: Path = lessons.ROOT) -> None:
+    """Make the generated blocks of INSTRUCTORS.md anew."""
+    path = root / "INSTRUCTORS.md"
+    text = path.read_text(encoding="utf-8")
+    write_whole(path, with_blocks(text, syllabus.blocks(root), path.name))

@@ -1,7 +1,8 @@
 """Change the repository's public address, and all that is generated from it.
 
 ``python -m tools.badges --repository owner/name --tag v1`` (``make badges``) writes the address to
-``pyproject.toml``, the README, and badge and set-up cell of every notebook. Nothing is executed.
+``pyproject.toml``, README and CITATION.cff, and badge and set-up cell of every notebook. Nothing is
+executed.
 """
 
 import argparse
@@ -26,6 +27,7 @@ def main(arguments: list[str] | None = None) -> None:
             raise ValueError("\n".join(changed))
         address.write(then, options.root)
         address.refresh_readme(then, options.root)
+        address.refresh_citation(then, options.root)
         count = build_notebooks.refresh_address(then, options.root)
     except ValueError as error:
         sys.exit(f"make badges: {error}")

@@ -24,6 +24,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode, v4
 
+from course.checks.exercises import exercises
 from course.files import write_whole
 from tools import address, lessons, seals
 from tools.lessons import Cell
@@ -88,18 +89,28 @@ def notebook(path: Path, kind: str, where: address.Address) -> NotebookNode:
 
 
 def _mark_for_nbgrader(cells: list[NotebookNode]) -> None:
-    """Say which cells a student answers in, and which give a point; the same in both notebooks."""
-    counts = {"exercise": 0, "check": 0}
+    """Say which cells a student answers in, and which give points; the same in both notebooks.
+
+    A check has its exercise's name and points, the cell with the answer that name and "-answer".
+    """
+    known, answer = exercises(), None
     for cell in cells:
-        for tag in counts.keys() & set(cell.metadata.get("tags", ())):
-            counts[tag] += 1
-            grade = tag == "check"
-            cell.metadata["nbgrader"] = {
-                "schema_version": 3, "grade_id": f"{tag}-{counts[tag]}", "grade": grade,
-                "solution": not grade, "locked": grade, "task": False,
-            }  # fmt: skip
-            if grade:
-                cell.metadata["nbgrader"]["points"] = 1
+        tags = cell.metadata.get("tags", ())
+        if "exercise" in tags:
+            answer = cell
+        elif "check" in tags:
+            name = lessons.checked(cell.source)
+            points = known[name].points if name in known else 1  # a lesson that only a test has
+            cell.metadata["nbgrader"] = {**_mark(name, grade=True), "points": points}
+            answer.metadata["nbgrader"] = _mark(f"{name}-answer", grade=False)
+
+
+def _mark(name: str, grade: bool) -> dict:
+    """Return the metadata by which nbgrader knows a cell: a check that is graded, or an answer."""
+    return {
+        "schema_version": 3, "grade_id": name, "grade": grade,
+        "solution": not grade, "locked": grade, "task": False,
+    }  # fmt: skip
 
 
 def source_hash(path: Path) -> str:
@@ -312,15 +323,22 @@ def _lacks_seal(target: Path, made: NotebookNode) -> bool:
 
 
 def _take_outputs(target: Path, solution: NotebookNode) -> bool:
-    """Give `solution` the outputs in the file `target` if all cells are the same; tell whether."""
+    """Give `solution` the outputs in the file `target` if all cells say the same; tell whether."""
     stored = seals.read(target)
-    if stored is None or _cell_difference(stored, solution) is not None:
+    if stored is None or [_said(cell) for cell in stored.cells] != [
+        _said(cell) for cell in solution.cells
+    ]:
         return False
     for cell, old in zip(solution.cells, stored.cells, strict=True):
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = old.outputs, old.execution_count
     _describe(solution)
     return True
+
+
+def _said(cell: NotebookNode) -> tuple[str, str, str]:
+    """Return what a cell's output follows from; its metadata change nothing in that."""
+    return cell.cell_type, cell.id, cell.source
 
 
 def difference(stored: NotebookNode, made: NotebookNode) -> str | None:
@@ -388,6 +406,8 @@ def main(arguments: list[str] | None = None) -> None:
             problems += build(path, where, root, options.force)
     if not options.check_format and not options.lessons:
         address.refresh_readme(where)
+        address.refresh_citation(where)
+        address.refresh_instructors()
     if problems:
         sys.exit("\n".join(problems))
 

@@ -151,7 +151,7 @@ def stub(source: str) -> str:
             inside = False
         elif not inside:
             kept.append(line)
-    return _without_guesses("\n".join(kept))
+    return without_guesses("\n".join(kept))
 
 
 def predictions(source: str) -> list[ast.Call]:
@@ -167,7 +167,13 @@ def predictions(source: str) -> list[ast.Call]:
     return sorted(calls, key=lambda call: call.lineno)
 
 
-def _without_guesses(source: str) -> str:
+def checked(source: str) -> str:
+    """Return the name of the exercise that a check cell, ``check("name", function)``, is about."""
+    return ast.parse(source).body[0].value.args[0].value
+
+
+def without_guesses(source: str) -> str:
+    """Return a cell's code with dots in place of each prediction's sample guess."""
     lines = source.encode().split(b"\n")  # Python's syntax tree counts columns in bytes
     for call in reversed(predictions(source)):
         if guesses := call.args[1:]:

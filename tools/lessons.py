@@ -19,6 +19,7 @@ from tools.cells import (
     ROOT,
     Cell,
     LessonError,
+    checked,
     counted_lines,
     label,
     name,
@@ -29,6 +30,7 @@ from tools.cells import (
     stub,
     with_nbval_tag,
     with_room,
+    without_guesses,
 )
 from tools.sections import ABOUT, core_minutes, section_minutes
 
@@ -37,6 +39,7 @@ __all__ = [
     "ROOT",
     "Cell",
     "LessonError",
+    "checked",
     "core_minutes",
     "label",
     "name",
@@ -48,6 +51,7 @@ __all__ = [
     "stub",
     "with_nbval_tag",
     "with_room",
+    "without_guesses",
 ]
 
 TAGS = {"exercise", "check", "long"}
@@ -175,6 +179,8 @@ def _exercise_problems(cells: list[Cell]) -> list[str]:
                 found.append(f"{unchecked}: no `check` cell follows before the next exercise")
             unchecked = cell
         elif "check" in cell.tags:
+            if unchecked is None:
+                found.append(f"{cell}: no `exercise` cell stands above it")
             unchecked = None
             if not _is_one_check(cell.source):
                 found.append(f'{cell}: a check cell is one call like check("name", function)')

@@ -12,6 +12,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from lessons.copies import notebooks_in
 from tools import command, lessons
 
 KINDS = ("notebooks", "solutions")
@@ -67,7 +68,7 @@ def all_refusals(root: Path = lessons.ROOT) -> list[str]:
 
 def notebooks(root: Path, kind: str) -> list[Path]:
     """Return the notebooks in the folder `kind` of a repository, in order."""
-    return sorted((root / kind).glob("[0-9][0-9]_*.ipynb"))
+    return notebooks_in(root / kind)
 
 
 def _refusal(target: Path) -> str:

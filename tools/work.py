@@ -1,193 +1,23 @@
 """Fill ``work/``, where students work, from ``notebooks/``, and lose nothing there.
 
-``python -m tools.work`` copies the lessons that ``work/`` does not have. A file that its student
-changed is left alone; where its lesson has changed as well, that is said. A copy that nobody
-changed becomes the new lesson. ``python -m tools.work --new 05`` puts the new lesson 05 beside the
-student's file.
-
-``work/.copied.json`` holds the SHA-256 of each file's original when it was copied.
+``python -m tools.work`` copies the lessons that ``work/`` does not have, and renews copies that
+nobody changed (`lessons.copies`). ``python -m tools.work --new 05`` puts the new lesson 05 beside
+the student's file. Where the course came from pip, ``course lessons DIR`` does the same.
 """
 
 import argparse
-import hashlib
-import json
-import os
 import sys
 from pathlib import Path
 
-from course.files import write_whole
+from lessons.copies import Copies
 from tools import command, lessons, seals
 
-RECORD = ".copied.json"
-EDITED = "edited:"  # before the hash of an original that somebody changed
 
-
-class Work:
-    """The folder ``work/`` of a repository.
-
-    Parameters
-    ----------
-    root
-        The repository's folder.
-    """
-
-    def __init__(self, root: Path = lessons.ROOT) -> None:
-        self.folder = root / "work"
-        self.folder.mkdir(exist_ok=True)
-        self.originals = {path.name: path for path in seals.notebooks(root, "notebooks")}
-        self.said: list[str] = []
-        self._record = self._read_record()
-
-    def fill(self) -> list[str]:
-        """Copy new lessons, renew copies that nobody changed; return what there is to say."""
-        added = []
-        try:
-            for name, original in self.originals.items():
-                if _put(original.read_bytes(), self.folder / name):
-                    self._record[name] = _mark(original)
-                    added.append(name)
-                else:
-                    self._follow(name, original)
-            self._say_what_moved(added)
-        finally:
-            self._write_record()
-        if added:
-            numbers = ", ".join(name[:2] for name in added)
-            self.said.insert(0, f"work/: copied from notebooks/: {numbers}")
-        return self.said
-
-    def put_beside(self, lesson: str) -> list[str]:
-        """Put a lesson as it is now beside the student's file; return what there is to say.
-
-        Parameters
-        ----------
-        lesson
-            The lesson's number or its file's name.
-
-        Raises
-        ------
-        ValueError
-            If there is no such lesson.
-        """
-        name = self._find(lesson)
-        content = self.originals[name].read_bytes()
-        mine = self.folder / name
-        if mine.exists() and mine.read_bytes() == content:
-            return [f"work/{name}: this is the lesson as it is now"]
-        target, count = mine, 1
-        while not _put(content, target) and target.read_bytes() != content:
-            target = mine.with_suffix(f".new{'' if count == 1 else count}.ipynb")
-            count += 1
-        self._record[name] = _mark(self.originals[name])
-        self._write_record()
-        kept = "" if target == mine else f"; work/{name} is kept as it is"
-        return [f"work/{target.name}: the lesson as it is now{kept}"]
-
-    def _follow(self, name: str, original: Path) -> None:
-        """Look whether the lesson of a file that is there has changed, and what that means."""
-        target = self.folder / name
-        copied, now = self._record.get(name), _mark(original)
-        if copied == now:
-            return
-        content, mine = original.read_bytes(), target.read_bytes()
-        if mine == content:
-            self._record[name] = now
-        elif copied == _hash(mine):
-            _replace(content, target)
-            self._record[name] = now
-            self.said.append(
-                f"work/{name}: the lesson has changed, and you had not changed your copy: "
-                "it is the new lesson now"
-            )
-        else:
-            why = "the lesson has changed since you copied it"
-            if copied is None or copied.startswith(EDITED):
-                # said once; else again and again, until the student has the new one
-                self._record[name] = now
-                why = "this is not the lesson that is in notebooks/ now"
-            self.said.append(
-                f"work/{name}: {why}; your file is kept. "
-                f"`{command('tools.work')} --new {name[:2]}` puts the lesson as it is now beside "
-                f"it, as {target.stem}.new.ipynb"
-            )
-
-    def _say_what_moved(self, added: list[str]) -> None:
-        """Name the student's files whose lesson has another number now, or is gone."""
-        for path in seals.notebooks(self.folder.parent, self.folder.name):
-            if path.name in self.originals:
-                continue
-            copied = self._record.pop(path.name, None)
-            untouched = copied == _hash(path.read_bytes())
-            fate = "You have not changed it: delete it if you like" if untouched else "It is kept"
-            moved = [name for name in self.originals if name[2:] == path.name[2:]]
-            if moved and moved[0] in added:
-                self.said.append(
-                    f"work/{path.name}: this lesson has the number {moved[0][:2]} now, and is "
-                    f"work/{moved[0]}. {fate}"
-                )
-            elif copied is not None and not moved:
-                self.said.append(f"work/{path.name}: the course has no such lesson now. {fate}")
-        for name in set(self._record) - set(self.originals):
-            del self._record[name]
-
-    def _find(self, lesson: str) -> str:
-        number = lesson.zfill(2) if lesson.isdigit() else ""
-        for name in self.originals:
-            if name[:2] == number or Path(lesson).name in (name, Path(name).stem):
-                return name
-        there = ", ".join(name[:2] for name in self.originals)
-        raise ValueError(f"there is no lesson {lesson!r}; give one of these numbers: {there}")
-
-    def _read_record(self) -> dict[str, str]:
-        path = self.folder / RECORD
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-            return {str(name): str(mark) for name, mark in record.items()}
-        except FileNotFoundError:
-            return {}
-        except (ValueError, AttributeError) as error:
-            self.said.append(f"work/{RECORD}: not as it was written, so it starts anew ({error})")
-            return {}
-
-    def _write_record(self) -> None:
-        text = json.dumps(self._record, indent=1, sort_keys=True)
-        write_whole(self.folder / RECORD, text + "\n")
-
-
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _mark(original: Path) -> str:
-    """Return an original's SHA-256; marked, if it holds an answer, which no copy may lose."""
-    return ("" if seals.is_as_written(original) else EDITED) + _hash(original.read_bytes())
-
-
-def _put(content: bytes, target: Path) -> bool:
-    """Write a new file, whole or not at all and never over another; tell whether."""
-    part = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        if target.exists():
-            return False
-        part.write_bytes(content)
-        try:
-            os.link(part, target)  # unlike a renaming, this fails where a file came meanwhile
-        except FileExistsError:
-            return False
-        except OSError:  # a file system without links
-            part.replace(target)
-        return True
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _replace(content: bytes, target: Path) -> None:
-    part = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        part.write_bytes(content)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+def copies(root: Path = lessons.ROOT) -> Copies:
+    """Return the folder ``work/`` of a repository."""
+    return Copies(
+        root / "work", root / "notebooks", "work", command("tools.work"), seals.is_as_written
+    )
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -197,7 +27,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--root", type=Path, default=lessons.ROOT, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     try:
-        work = Work(options.root)
+        work = copies(options.root)
         said = work.fill() if options.new is None else work.put_beside(options.new)
     except (OSError, ValueError) as error:
         sys.exit(f"work/: {error}")

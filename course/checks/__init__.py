@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from course.checks import judging, progress
+from course.checks import grading, judging, progress
 from course.checks.exercises import find_exercise
 from course.checks.verdicts import Verdict, VerdictError
 
 
-def check(name: str, answer: Any, *, wrong_on_purpose: bool = False) -> Verdict:
+def check(name: str, answer: Any, *, wrong_on_purpose: bool = False) -> Verdict | float:
     """Try an answer in all cases of an exercise and say what came out.
 
     Parameters
@@ -32,7 +32,8 @@ def check(name: str, answer: Any, *, wrong_on_purpose: bool = False) -> Verdict:
     -------
     Verdict
         Shows itself. On a GPU machine the answer is simulated first, and launched on the GPU only
-        if the simulation is clean.
+        if the simulation is clean. Where the environment has COURSE_GRADING=1 it is printed, and
+        the answer's points are returned, a number: nbgrader takes that for the cell's score.
 
     Raises
     ------
@@ -42,6 +43,8 @@ def check(name: str, answer: Any, *, wrong_on_purpose: bool = False) -> Verdict:
         When the environment has COURSE_STRICT=1 and the verdict is not "passed".
     """
     exercise = find_exercise(name)
+    if os.environ.get("COURSE_GRADING") == "1" and not wrong_on_purpose:
+        return grading.graded(exercise, answer)
     verdict = judging.judge(exercise, answer)
     if wrong_on_purpose:
         return verdict

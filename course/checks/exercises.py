@@ -129,6 +129,7 @@ class Exercise:
 
     `mistakes` tell a learner where wrong values come from, by sentences that end "That is what you
     get when ...": each computes what a typical slip gives (`mistaken` says in which two forms).
+    `points` are what it is worth in a class (`course.checks.grading`).
     """
 
     name: str
@@ -139,10 +140,13 @@ class Exercise:
     tolerance: Tolerance = FEW_ROUNDINGS
     hints: Mapping[str, str] = field(default_factory=dict)
     mistakes: Mapping[str, Any] = field(default_factory=dict)
+    points: int = 2
 
     def __post_init__(self) -> None:
         if not self.cases:
             raise ValueError(f"exercise {self.name!r} has no cases; give at least one Case")
+        if self.points < 1:
+            raise ValueError(f"exercise {self.name!r}: points are 1 or more; got {self.points}")
         unknown = [kind for kind in self.hints if kind not in FAILURES]
         if unknown:
             raise ValueError(
@@ -224,6 +228,7 @@ class KernelExercise(Exercise):
     cancels: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     gpu: str = "T4"
     rivals: Any = None
+    points: int = 4
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -48,7 +48,7 @@ def judge_function(exercise: FunctionExercise, answer: Any) -> str:
             if twin_is_right:
                 _call_on_gpu(exercise, number, answer)
             else:
-                _call_once(exercise, number, answer)
+                call_once(exercise, number, answer)
     return all_cases([case.name for case in exercise.cases])
 
 
@@ -60,7 +60,7 @@ def _is_right(exercise: FunctionExercise, twin: Callable[..., Any]) -> bool:
     for number in range(len(exercise.cases)):
         with named_case(exercise, number):
             try:
-                _call_once(exercise, number, twin)
+                call_once(exercise, number, twin)
             except Failure as failure:
                 if failure.kind in HARMFUL:
                     raise
@@ -71,13 +71,14 @@ def _is_right(exercise: FunctionExercise, twin: Callable[..., Any]) -> bool:
 def _call_on_gpu(exercise: FunctionExercise, number: int, answer: Any) -> None:
     """Call a function whose simulated twin is right; its kernels now run on the real GPU."""
     try:
-        _call_once(exercise, number, answer)
+        call_once(exercise, number, answer)
     except Failure as failure:
         message = f"Right when simulated, but not on this machine's GPU. {failure.message}"
         raise Failure("gpu-result", message, failure.line, failure.code) from failure
 
 
-def _call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
+def call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
+    """Call a function in one case; raise what is wrong with it there, or NotStarted."""
     before = exercise.arguments(number)
     arguments = {name: copied(value) for name, value in before.items()}
     function = answers.plain_function(answer)

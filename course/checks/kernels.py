@@ -62,7 +62,7 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
     for number in range(len(exercise.cases)):
         with named_case(exercise, number):
             try:
-                reports.append(_simulate(exercise, number, answer))
+                reports.append(simulate_case(exercise, number, answer))
             except Failure as failure:
                 _for_all_warps(exercise, number, answer, failure)
                 raise
@@ -103,7 +103,7 @@ def _arguments(exercise: KernelExercise, number: int) -> dict[str, Any]:
     return prepared(exercise, number, references(exercise, exercise.arguments(number)))
 
 
-def _simulate(exercise: KernelExercise, number: int, answer: Any) -> Any:
+def simulate_case(exercise: KernelExercise, number: int, answer: Any) -> Any:
     """Simulate one case and raise its first fault."""
     expected = references(exercise, exercise.arguments(number))
     arguments = prepared(exercise, number, expected)

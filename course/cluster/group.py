@@ -149,10 +149,9 @@ def dask_processes() -> Any:
     try:
         from course.cluster import processes as cluster_processes
     except ImportError as error:
-        raise ImportError(
-            f"Dask cannot be imported ({error}); it comes with the extra cluster: "
-            "pip install 'dask[distributed]', or -e '.[cluster]' in a clone of the course"
-        ) from error
+        from course.diagnosis.installed import bring
+
+        raise ImportError(f"Dask cannot be imported ({error}): {bring('cluster')}") from error
     return cluster_processes
 
 

@@ -20,9 +20,10 @@ from typing import Any
 
 from course import backend
 from course.diagnosis import wheels as toolkits
+from course.diagnosis.installed import CLONE, bring, installed_as
 from warpsim.host import gpus
 
-INSTALL_EXTRA = 'python -m pip install -e ".[compile]"'
+COMPILED_WITH = "13.0"  # the toolkit's release in the extra compile
 
 
 class CompilerMissing(RuntimeError):
@@ -48,13 +49,15 @@ def _missing(what: str) -> CompilerMissing:
             "",
         )
     bindings = backend.version_tuple(backend.installed_version("cuda-bindings") or "13.0")
-    release = "12.9" if bindings[0] == 12 else "13.0"
+    release = "12.9" if bindings[0] == 12 else COMPILED_WITH
     wheels = toolkits.WHEELS[int(release[:2])].values()
     listed = " ".join(f'"{name}=={release}.*"' for name in wheels)
+    install = f"python -m pip install numba-cuda {listed}"
+    if installed_as() == CLONE and release == COMPILED_WITH:
+        install = bring("compile")
     return CompilerMissing(
         f"compiling a kernel needs NVIDIA's compilers, and {what}",
-        f"install the extra compile (in a clone of the course: {INSTALL_EXTRA}) or these: "
-        f"python -m pip install numba-cuda {listed}; everything else works without them.",
+        f"{install} brings them; everything else works without them.",
     )
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from course import backend
 from course.checks.verdicts import count
 from course.diagnosis import wheels
+from course.diagnosis.installed import CLONE, COLAB, WHEEL, installed_as
 from course.driver import Driver, read_driver
 
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
@@ -75,6 +76,19 @@ def probe_python(facts: Facts) -> Probe:
         f"{text} is outside of what the course is tested with, 3.11 to 3.13",
         "Make a virtual environment with one of these: python3.12 -m venv .venv",
     )
+
+
+def probe_course(facts: Facts) -> Probe:
+    """Which version of the course is this, how did it come here, where are its notebooks?"""
+    from course import __version__
+
+    kind = installed_as()
+    said, advice = {
+        CLONE: ("in a clone", ""),
+        COLAB: ("as the notebook's first cell installed it", ""),
+        WHEEL: ("installed by pip", "Its notebooks: course lessons FOLDER"),
+    }[kind]
+    return Probe("course", "ok", f"{__version__}, {said}", advice)
 
 
 def probe_platform(facts: Facts) -> Probe:
@@ -339,10 +353,7 @@ def probe_compilers(facts: Facts) -> Probe:
     try:
         toolchain.require()
     except toolchain.CompilerMissing as error:
-        advice = error.advice
-        if toolchain.INSTALL_EXTRA in advice:  # there it has all wheels, too long for a report
-            advice = f"Only `compiled` needs them; in a clone: {toolchain.INSTALL_EXTRA}"
-        return Probe(name, "absent", error.reason, advice)
+        return Probe(name, "absent", error.reason, error.advice)
     try:
         made = compiled(_increment, "void(float32[::1])", "sm_75")
     except toolchain.CompilerMissing as error:
@@ -390,6 +401,7 @@ def probe_cupy(facts: Facts) -> Probe:
 
 PROBES: tuple[Callable[[Facts], Probe | list[Probe] | None], ...] = (
     probe_python,
+    probe_course,
     probe_platform,
     probe_packages,
     probe_driver,

@@ -1,14 +1,15 @@
 """The doctor names each trouble, says what to do, and never fails itself."""
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from course import backend
+from course import __version__, backend
 from course.compiler import facts as compile
 from course.compiler import toolchain
-from course.diagnosis import probes
+from course.diagnosis import installed, probes
 from course.diagnosis import report as diagnosis
 from course.diagnosis import wheels as toolkits
 from course.diagnosis.probes import Facts
@@ -215,9 +216,26 @@ def test_without_compilers_the_doctor_says_what_to_install_and_sees_no_problem(m
     probe = report["compilers"]
     assert probe.status == "absent"
     assert probe.detail == "compiling a kernel needs NVIDIA's compilers, and NVRTC is not here"
-    assert probe.advice == (
-        'Only `compiled` needs them; in a clone: python -m pip install -e ".[compile]"'
-    )
+    brings = "brings them; everything else works without them."
+    assert probe.advice == f'python -m pip install -e ".[compile]" {brings}'
+    monkeypatch.setattr(installed, "_ROOT", Path("/nowhere"))
+    wheels = doctor()["compilers"].advice
+    assert "-e" not in wheels.split() and wheels.endswith(brings)
+    assert '"nvidia-cuda-nvrtc==13.0.*" "nvidia-nvvm==13.0.*"' in wheels
+
+
+def test_the_doctor_says_how_the_course_came_and_how_more_of_it_comes(monkeypatch):
+    probe = doctor()["course"]
+    assert (probe.detail, probe.advice) == (f"{__version__}, in a clone", "")
+    assert installed.bring("cluster") == 'python -m pip install -e ".[cluster]"'
+    monkeypatch.setattr(installed, "_ROOT", Path("/nowhere"))
+    probe = doctor()["course"]
+    assert probe.detail.endswith("installed by pip") and "course lessons FOLDER" in probe.advice
+    assert installed.bring("cluster") == 'python -m pip install "dask[distributed]>=2025.1"'
+    monkeypatch.setitem(sys.modules, "google.colab", None)
+    probe = doctor()["course"]
+    assert "first cell" in probe.detail and probe.advice == ""
+    assert installed.bring("cluster") == 'python -m pip install "dask[distributed]>=2025.1"'
 
 
 def test_a_mac_is_told_that_it_cannot_have_the_compilers(monkeypatch):

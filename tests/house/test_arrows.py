@@ -28,8 +28,9 @@ BELOW = {
     "recording": {"lessons", "course", "warpsim"},
     "tools": {"recording", "lessons", "course", "warpsim"},
 }
-#: `python -m course bench` starts the recording of figures, and imports it only then.
-UPWARDS = {("course.__main__", "recording")}
+#: `python -m course bench` starts the recording of figures, `lessons` copies notebooks: each is
+#: imported only then.
+UPWARDS = {("course.__main__", "recording"), ("course.__main__", "lessons")}
 #: check() finds the exercises in the lessons' folders by their names.
 BY_NAME = {("course.checks.exercises", "lessons")}
 #: Files that import each other on purpose; the docstring of one of them says why.

@@ -112,10 +112,10 @@ def test_nbgrader_finds_what_is_answered_and_what_is_graded(lesson):
         marks = [cell.metadata.get("nbgrader") for cell in node.cells]
         same = {"schema_version": 3, "task": False}
         assert [mark for mark in marks if mark] == [
-            same | {"grade_id": "exercise-1", "grade": False, "solution": True, "locked": False},
+            same | {"grade_id": "square-answer", "grade": False, "solution": True, "locked": False},
             same
             | {
-                "grade_id": "check-1",
+                "grade_id": "square",
                 "grade": True,
                 "solution": False,
                 "locked": True,

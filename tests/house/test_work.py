@@ -8,6 +8,9 @@ import sys
 
 import pytest
 
+from course import __version__
+from course.__main__ import main
+from lessons import copies
 from tests.house.little_course import LESSON, answer, build, edit, make, nbval_of
 from tools import lessons, seals, work
 
@@ -28,7 +31,7 @@ def root(built, tmp_path):
 
 
 def fill(root):
-    return work.Work(root).fill()
+    return work.copies(root).fill()
 
 
 def change_the_lesson(root, text="It squares numbers."):
@@ -52,9 +55,9 @@ def original(root):
 
 
 def test_a_new_clone_gets_all_lessons_and_then_has_nothing_more_to_say(root):
-    assert fill(root) == ["work/: copied from notebooks/: 00"]
+    assert fill(root) == ["work: copied lessons 00"]
     assert files(root).pop(NAME) == original(root)
-    assert sorted(files(root)) == [work.RECORD, NAME]
+    assert sorted(files(root)) == [copies.RECORD, NAME]
     before = files(root)
     assert fill(root) == []
     assert files(root) == before
@@ -92,7 +95,7 @@ def test_a_changed_file_is_kept_where_its_lesson_changes_until_the_new_one_is_be
         assert said.startswith(f"work/{NAME}: the lesson has changed since you copied it")
         assert "-m tools.work --new 00` puts" in said and "00_sample.new.ipynb" in said
         assert files(root)[NAME] == mine
-    work.Work(root).put_beside("0")
+    work.copies(root).put_beside("0")
     assert files(root)[NAME] == mine
     assert files(root)["00_sample.new.ipynb"] == original(root)
     assert fill(root) == []
@@ -103,7 +106,7 @@ def test_a_changed_file_is_kept_where_its_lesson_changes_until_the_new_one_is_be
     change_the_lesson(root, "It cubes.")
     assert len(fill(root)) == 1
     for _ in range(2):
-        (said,) = work.Work(root).put_beside(NAME)
+        (said,) = work.copies(root).put_beside(NAME)
         assert said.startswith("work/00_sample.new2.ipynb: ")
     assert files(root) == {
         **files(root),
@@ -151,7 +154,7 @@ def test_an_answer_in_notebooks_is_copied_and_stays_when_the_change_there_is_tak
     # and beside another answer, as `make notebooks` advises
     edit(root, "notebooks", answer)
     assert "--new 00` copies it" in seals.all_refusals(root)[0]
-    work.Work(root).put_beside("00")
+    work.copies(root).put_beside("00")
     assert files(root)["00_sample.new.ipynb"] == original(root)
     assert files(root)[NAME] == mine
 
@@ -163,7 +166,7 @@ def test_without_its_record_nothing_is_lost(root, record):
     fill(root)
     edit(root, "work", answer)
     mine = files(root)[NAME]
-    path = root / "work" / work.RECORD
+    path = root / "work" / copies.RECORD
     path.unlink() if record is None else path.write_text(record)
     change_the_lesson(root)
     assert any("your file is kept" in said for said in fill(root))
@@ -179,7 +182,7 @@ def test_a_lesson_with_a_new_number_comes_beside_the_file_with_the_old_one(root,
     mine = files(root)[NAME]
     renumber_the_lesson(root, 11)
     (added, said) = fill(root)
-    assert added == "work/: copied from notebooks/: 11"
+    assert added == "work: copied lessons 11"
     assert said.startswith(f"work/{NAME}: this lesson has the number 11 now")
     assert said.endswith("It is kept" if changed else "delete it if you like")
     assert files(root)[NAME] == mine
@@ -206,7 +209,7 @@ def test_a_file_that_comes_in_between_is_not_written_over(root, monkeypatch):
     monkeypatch.setattr(os, "link", late)
     fill(root)
     assert files(root)[NAME] == b"mine"
-    assert sorted(files(root)) == [work.RECORD, NAME]
+    assert sorted(files(root)) == [copies.RECORD, NAME]
 
 
 @pytest.mark.parametrize(
@@ -222,25 +225,25 @@ def test_a_copy_that_is_stopped_leaves_nothing_half(root, monkeypatch, stop, lin
 
     with monkeypatch.context() as patch:
         if stop == "the record":
-            patch.setattr(work, "write_whole", stopped)
+            patch.setattr(copies, "write_whole", stopped)
         else:
-            patch.setattr(work.Path, stop, stopped)
+            patch.setattr(copies.Path, stop, stopped)
         if not links:
             patch.setattr(os, "link", no_links)
         with pytest.raises(KeyboardInterrupt):
             fill(root)
-    assert set(files(root)) <= {NAME, work.RECORD}
+    assert set(files(root)) <= {NAME, copies.RECORD}
     assert files(root).get(NAME, original(root)) == original(root)
     there = NAME in files(root)
-    assert fill(root) == ([] if there else ["work/: copied from notebooks/: 00"])
-    assert json.loads(files(root)[work.RECORD]) == {NAME: work._hash(original(root))}
+    assert fill(root) == ([] if there else ["work: copied lessons 00"])
+    assert json.loads(files(root)[copies.RECORD]) == {NAME: copies._hash(original(root))}
 
 
 def test_a_lesson_that_does_not_exist_is_answered_with_those_that_do(root, capsys):
     with pytest.raises(SystemExit, match="no lesson '77'; give one of these numbers: 00"):
         work.main(["--root", str(root), "--new", "77"])
     work.main(["--root", str(root)])
-    assert capsys.readouterr().out == "work/: copied from notebooks/: 00\n"
+    assert capsys.readouterr().out == "work: copied lessons 00\n"
     work.main(["--root", str(root)])
     assert capsys.readouterr().out == ""
 
@@ -250,3 +253,38 @@ def test_work_is_ignored_by_git():
         pytest.skip("no git clone")
     ask = ["git", "-C", str(lessons.ROOT), "check-ignore", "-q", "work/00_x.ipynb"]
     assert subprocess.run(ask, check=False).returncode == 0
+
+
+# --- where the course came from pip ---------------------------------------------------------------
+
+
+def test_the_command_lessons_brings_all_notebooks_and_never_writes_over_work(tmp_path, capsys):
+    folder = tmp_path / "new" / "mine"
+    assert main(["lessons", str(folder)]) == 0
+    said = capsys.readouterr().out
+    everything = {
+        path.name: path.read_bytes() for path in seals.notebooks(lessons.ROOT, "notebooks")
+    }
+    assert f"{folder}: {len(everything)} lessons, as in version {__version__}" in said
+    assert f"jupyter lab {folder}" in said
+    (first, second, *_) = everything
+    (folder / first).write_text("mine")
+    (folder / second).unlink()
+    assert main(["lessons", str(folder)]) == 0
+    assert f"{folder}: copied lessons {second[:2]}\n" in capsys.readouterr().out
+    assert (folder / first).read_text() == "mine"
+    assert main(["lessons", str(folder), "--new", first[:2]]) == 0
+    assert f"{first} is kept as it is" in capsys.readouterr().out
+    beside = folder / first.replace(".ipynb", ".new.ipynb")
+    assert beside.read_bytes() == everything[first]
+    assert (folder / first).read_text() == "mine"
+
+
+def test_the_command_lessons_says_in_a_line_what_cannot_be(tmp_path, capsys, monkeypatch):
+    (tmp_path / "file").write_text("")
+    for words in (["lessons", f"{tmp_path}/file"], ["lessons", f"{tmp_path}/new", "--new", "77"]):
+        assert main(words) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    monkeypatch.setattr(copies, "_HERE", tmp_path / "nowhere")
+    assert main(["lessons", f"{tmp_path}/new"]) == 2
+    assert "the course's notebooks are missing; install" in capsys.readouterr().err
