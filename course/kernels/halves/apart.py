@@ -1,7 +1,7 @@
-"""What an epilogue does, as a kernel of its own: what fusing saves. And a product that comes turned.
+"""What an epilogue does, as a kernel of its own: what fusing saves. And a product turned.
 
->>> apart(y, bias, "gelu")                      # of rows (rows, columns), in place
->>> apart(y, None, "", residual)
+>>> launches(y, bias, None, y, "gelu")          # y = gelu(y + bias)
+>>> launches(y, None, residual, out)            # out = y + residual
 >>> product_turned(a, b)                        # (a b')', without a transposition
 """
 
@@ -59,10 +59,9 @@ def launches(
 ) -> list[tuple[Callable, tuple]]:  # fmt: skip
     """The launch of activation(x + bias) + residual, for device arrays (rows, columns); in place,
     too."""
-    given = [one for one in (x, residual, out) if one is not None]
-    wide = x.shape[1] % 2 == 0 and not any(
-        one.__cuda_array_interface__["data"][0] % 4 for one in (*given, *[bias] * (bias is not None))
-    )
+    given = [one for one in (x, bias, residual, out) if one is not None]
+    starts = [one.__cuda_array_interface__["data"][0] for one in given]
+    wide = x.shape[1] % 2 == 0 and not any(start % 4 for start in starts)
     kernel = finished_apart(
         name_of(x.dtype), activation, bias is not None, residual is not None, wide
     )

@@ -85,6 +85,7 @@ class ViT:
         }
         self._device = cuda.get_current_device().id
         self._whole = Door("vit", ("images",), self._scores, self._all_launches)
+        self._tokens = Door("tokens", ("images",), self._embedded, self._token_launches)
         self._block = Door("block", ("x",), self._same, self._block_launches)
 
     def __call__(self, images: Array, out: Array | None = None, stream: Stream = None) -> Array:
@@ -106,6 +107,15 @@ class ViT:
         if self.flags.buffers == "asynchronous":
             return self._asynchronously(images, out, stream)
         return self._whole.enter((images,), (), out, stream)
+
+    def tokens(self, images: Array, out: Array | None = None, stream: Stream = None) -> Array:
+        """What images are before the first block: (n, tokens, width), float16."""
+        if self.flags.patches not in ON_GPU:
+            raise ValueError(
+                f"patches {self.flags.patches!r} come by way of the host: ask embedding.embed, or "
+                f"choose one of {', '.join(ON_GPU)}"
+            )
+        return self._tokens.enter((images,), (), out, stream)
 
     def block(
         self, number: int, x: Array, out: Array | None = None, stream: Stream = None
@@ -292,6 +302,15 @@ class ViT:
         steps = self.steps(len(scores))
         views = self._views(len(scores), steps) | {"images": images, "scores": scores}
         return [launch for step in steps for launch in step.launches(views, stream)]
+
+    def _embedded(self, images: Seen) -> Result:
+        self._scores(images)
+        return (images.shape[0], self.shape.tokens, self.shape.width), HALF
+
+    def _token_launches(self, images: Array, out: Array, stream: Any) -> Launches:
+        views = {"images": images, "x": out.reshape(-1, self.shape.width)}
+        views["rows"] = workspace(self.shapes(len(images))["rows"], HALF)
+        return self._patches(views, stream)
 
     def _same(self, x: Seen, number: int) -> Result:
         x.must_be_beside("x", "the weights", self._device)

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass, fields
 
 from course.kernels.halves import products
-from course.kernels.norm import LADDER
+from course.kernels.norm import BOTH, LADDER
 from course.kernels.patches import WAYS
 
 EPSILON = 1e-6  # of both timm's and torchvision's LayerNorm
@@ -146,7 +146,7 @@ class Flags:
     def choices() -> dict[str, tuple[str, ...]]:
         """What each flag can be."""
         return {
-            "patches": WAYS, "norm": ("auto", *LADDER), "attention": ("auto",),
+            "patches": WAYS, "norm": ("auto", *(its for its in LADDER if its != BOTH)), "attention": ("auto",),
             "mlp": ("fused", "unfused"), "residual": ("epilogue", "apart"),
             "product": ("auto", *products.METHODS), "gelu": ("gelu", "gelu tanh"),
             "buffers": ("arena", "apart", "asynchronous"),

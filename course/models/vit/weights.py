@@ -37,7 +37,8 @@ _NO_FILE = (
 )
 #: torchvision's name, timm's; of what a block has behind "encoder.layers.encoder_layer_3.".
 _OUTSIDE = {"class_token": "cls_token", "encoder.pos_embedding": "pos_embed",
-            "conv_proj.": "patch_embed.proj.", "encoder.ln.": "norm.", "heads.head.": "head."}  # fmt: skip
+            "conv_proj.": "patch_embed.proj.", "encoder.ln.": "norm.",
+            "heads.head.": "head."}  # fmt: skip
 _INSIDE = {"ln_1.": "norm1.", "self_attention.in_proj_": "attn.qkv.", "ln_2.": "norm2.",
            "self_attention.out_proj.": "attn.proj.", "mlp.linear_1.": "mlp.fc1.",
            "mlp.linear_2.": "mlp.fc2.", "mlp.0.": "mlp.fc1.", "mlp.3.": "mlp.fc2."}  # fmt: skip
@@ -133,14 +134,15 @@ def shape_of(found: Mapping[str, np.ndarray], heads: int | None = None, what: st
             raise ValueError(f"{what} is no vision transformer with a class token: no {name!r}")
         if found[name].ndim != count:
             raise ValueError(f"{what}: {name} has the shape {found[name].shape}, not {count} axes")
-    tokens, (width, channels, patch, _) = found["pos_embed"].shape[1], found[
-        "patch_embed.proj.weight"
-    ].shape
+    tokens, (width, channels, patch, _) = (
+        found["pos_embed"].shape[1],
+        found["patch_embed.proj.weight"].shape,
+    )
     side = math.isqrt(max(tokens - 1, 0))
     if side**2 != tokens - 1 or not side:
         raise ValueError(f"{what}: pos_embed has {tokens} tokens; it must be a square and 1 more")
     if heads is None and width % HEAD:
-        raise ValueError(f"{what}: a width of {width} is not of heads of {HEAD}: say how many heads")
+        raise ValueError(f"{what}: a width of {width} is not of heads of {HEAD}: give heads")
     numbers = [int(m[1]) for m in map(re.compile(r"blocks\.(\d+)\.").match, found) if m]
     return ViTShape(
         image=side * patch, patch=patch, width=width, depth=max(numbers) + 1,
@@ -186,8 +188,9 @@ def read(path: str | os.PathLike[str]) -> Weights:
         header = json.loads(bytes(content[8 : 8 + length]))
         header.pop("__metadata__", None)
         arrays = {
-            name: _array(content[8 + length :], name, its["dtype"], its["shape"],
-                         *its["data_offsets"])  # fmt: skip
+            name: _array(
+                content[8 + length :], name, its["dtype"], its["shape"], *its["data_offsets"]
+            )  # fmt: skip
             for name, its in header.items()
         }
     except (ValueError, LookupError, TypeError, AttributeError) as problem:
