@@ -1,0 +1,144 @@
+"""The front door to attention, and which step a call takes.
+
+>>> qkv = product(x, weight, "nt", bias).reshape(batch, tokens, 3, heads, 64)
+>>> y = attention(qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2])     # views: nothing is copied
+
+==========  ==========================================  ==========================================
+method      a block                                     needs
+==========  ==========================================  ==========================================
+"scores"    three launches, scores in memory            memory for tokens x tokens of each head
+"fused"     64 queries, a thread each, and all keys     shared memory for a head's keys and values
+==========  ==========================================  ==========================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from course import backend
+from course.door.door import Door, Result, Stream
+from course.door.layout import name_of, workspace
+from course.door.libraries import Seen
+from course.kernels import launching, softmax
+from course.kernels.arrays import Array, in_order, known
+from course.kernels.attention import first_steps
+from course.kernels.halves.products import HALVES
+
+METHODS = ("scores", "fused")
+SIZES = (32, 64, 128)  # of a head
+
+
+def result(q: Seen, k: Seen, v: Seen, scale: float | None, method: str) -> Result:
+    """Shape and type of the output, of what is right."""
+    known(method, "method", ("auto", *METHODS))
+    for array, name in ((q, "q"), (k, "k"), (v, "v")):
+        if array.dtype not in HALVES or array.dtype != q.dtype:
+            raise TypeError(
+                f"{name} holds {name_of(array.dtype)}; q, k and v must all hold float16 or bfloat16"
+            )
+        if array.ndim != 4 or array.shape != q.shape:
+            raise ValueError(
+                f"{name} has the shape {array.shape}; q, k and v must have the same one, "
+                f"(batch, tokens, heads, size)"
+            )
+    batch, tokens, heads, size = q.shape
+    if size not in SIZES:
+        raise ValueError(f"heads have {size} numbers; they must have one of {SIZES}")
+    if scale is not None and not (isinstance(scale, int | float) and 0 < scale < math.inf):
+        raise ValueError(f"scale is {scale!r}; give a number above 0, or None for size ** -0.5")
+    return (batch, tokens, heads * size), q.dtype
+
+
+def launches(
+    q: Array, k: Array, v: Array, out: Array, scale: float | None = None, method: str = "auto",
+    stream: Any = 0,
+) -> list[tuple[Callable, tuple]]:  # fmt: skip
+    """What attention launches, for device arrays; ValueError for a method they cannot have."""
+    in_order(out, "out")
+    for array, name in ((q, "q"), (k, "k"), (v, "v")):
+        if array.strides[-1] != array.dtype.itemsize:
+            raise ValueError(
+                f"{name} has the strides {tuple(array.strides)} bytes; the numbers of each head "
+                f"must lie side by side: copy it to C order first"
+            )
+    batch, tokens, heads, size = q.shape
+    scale = np.float32(size**-0.5 if scale is None else scale)
+    if method == "auto":
+        method = "scores"
+    if method == "scores":
+        scores = workspace((batch * heads * tokens, tokens), np.float32)
+        side = first_steps.SIDE
+        down, grid = -(-tokens // side), (side, side)
+        first = first_steps.scores_in_memory[(down, down, batch * heads), grid, stream]
+        middle = softmax.configured(scores, scores, stream=stream)
+        last = first_steps.values_of_scores[(-(-size // side), down, batch * heads), grid, stream]
+        return [
+            (first, (q, k, scale, scores)),
+            (middle, (scores, scores)),
+            (last, (scores, v, out)),
+        ]
+    kernel = first_steps.fused(name_of(out.dtype), size)
+    shared, most = 2 * tokens * size * 2, launching.room()[0]
+    if shared > most:
+        raise ValueError(
+            f"method 'fused' keeps the keys and values of a head in shared memory: those of "
+            f"{tokens:,} tokens are {shared:,} bytes, and a block has {most:,}: choose 'scores'"
+        )
+    grid = -(-tokens // first_steps.QUERIES), batch * heads
+    return [_launch(kernel, grid, first_steps.QUERIES, stream, shared, (q, k, v, scale, out))]
+
+
+def _launch(
+    kernel: Any, grid: Any, threads: int, stream: Any, size: int, arguments: tuple
+) -> tuple[Callable, tuple]:
+    if backend.gpu() is not None:
+        kinds = tuple(
+            one.numba_type() if hasattr(one, "numba_type") else kernel.typeof_pyval(one)
+            for one in arguments
+        )
+        launching.allow_shared(kernel, kinds, size)
+    return kernel[grid, threads, stream, size], arguments
+
+
+_DOOR = Door("attention", ("q", "k", "v"), result, launches)
+
+
+def attention(
+    q: Array, k: Array, v: Array, scale: float | None = None, out: Array | None = None,
+    method: str = "auto", stream: Stream = None,
+) -> Array:  # fmt: skip
+    """``softmax(scale q k^T) v`` of each head, without a mask; sums in float32. Forward alone.
+
+    Parameters
+    ----------
+    q, k, v : array, shape (batch, tokens, heads, size), float16 or bfloat16
+        Of NumPy, CuPy, PyTorch or numba.cuda; size is 32, 64 or 128. On the GPU the numbers of a
+        head lie side by side; the other axes may have any strides, so views of one product
+        (batch, tokens, 3, heads, size) do.
+    scale : float, optional
+        Above 0; without it ``size ** -0.5``.
+    out : array, shape (batch, tokens, heads * size), optional
+        Where to write, in C order; none of the others.
+    method : str
+        Of `METHODS`, or "auto".
+    stream : stream, optional
+        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one of q's library.
+
+    Returns
+    -------
+    array, shape (batch, tokens, heads * size), of q's type
+        `out`, if it is given; else of q's kind. A NaN in q makes its row of the head NaN; one in k
+        or v, all rows of the head; other heads and images stay as they are.
+
+    Raises
+    ------
+    TypeError
+        For no array, or elements of another type.
+    ValueError
+        For shapes or strides that do not fit, an unknown method, a method that they cannot have.
+    """
+    return _DOOR.enter((q, k, v), (scale, method), out, stream)
