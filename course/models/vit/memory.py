@@ -196,7 +196,7 @@ def _tile(residual: bool, method: str, depth: int) -> Traffic:
 def _attention(method: str, tokens: int, head: int) -> Traffic:
     whole = _filled((1, tokens, 3, 1, head))
     three = (whole[:, :, n] for n in range(3))
-    return _counted(attention.launches(*three, _filled((1, tokens, head)), method))
+    return _counted(attention.launches(*three, _filled((1, tokens, head)), None, method))
 
 
 def _filled(shape: tuple[int, ...]) -> Any:

@@ -224,7 +224,7 @@ class ViT:
             whole = views[qkv].reshape(-1, *sizes)
             out = views[heads].reshape(-1, self.shape.tokens, self.shape.width)
             three = (part(whole, 2, n) for n in range(3))
-            return attention.launches(*three, out, self.flags.attention, stream)
+            return attention.launches(*three, out, None, self.flags.attention, stream)
 
         return launches
 

@@ -15,6 +15,7 @@ import functools
 import math
 from dataclasses import dataclass, fields
 
+from course.kernels.attention import METHODS
 from course.kernels.halves import products
 from course.kernels.norm import BOTH, LADDER
 from course.kernels.patches import WAYS
@@ -146,7 +147,8 @@ class Flags:
     def choices() -> dict[str, tuple[str, ...]]:
         """What each flag can be."""
         return {
-            "patches": WAYS, "norm": ("auto", *(its for its in LADDER if its != BOTH)), "attention": ("auto",),
+            "patches": WAYS, "norm": ("auto", *(its for its in LADDER if its != BOTH)),
+            "attention": ("auto", *METHODS),
             "mlp": ("fused", "unfused"), "residual": ("epilogue", "apart"),
             "product": ("auto", *products.METHODS), "gelu": ("gelu", "gelu tanh"),
             "buffers": ("arena", "apart", "asynchronous"),
