@@ -50,7 +50,8 @@ SHAPE = ViTShape()
 LIMIT = 5e-3
 #: What one flag is worth: the whole with another.
 OTHERS = ({"mlp": "unfused"}, {"residual": "apart"}, {"patches": "kept"}, {"buffers": "apart"},
-          {"mlp": "unfused", "residual": "apart"}, {"gelu": "gelu tanh"})  # fmt: skip
+          {"mlp": "unfused", "residual": "apart"}, {"gelu": "gelu tanh"}, {"last": "class"},
+          {"buffers": "asynchronous"})  # fmt: skip
 SETS, WORK = 4, 2e12  # arrays that take turns; operations of a graph of one component
 WAYS_TIMED = 7
 

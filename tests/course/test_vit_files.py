@@ -1,4 +1,4 @@
-"""A vision transformer's files: weights of timm's and torchvision's names, images; what is wrong."""
+"""A vision transformer's files: weights by timm's and torchvision's names, images; errors."""
 
 import json
 import re

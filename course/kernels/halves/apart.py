@@ -57,8 +57,10 @@ def launches(
     x: Array, bias: Array | None, residual: Array | None, out: Array, activation: str = "",
     stream: Any = 0,
 ) -> list[tuple[Callable, tuple]]:  # fmt: skip
-    """The launch of activation(x + bias) + residual, for device arrays (rows, columns); in place,
-    too."""
+    """The launch of activation(x + bias) + residual, for device arrays (rows, columns).
+
+    `out` may be x or the residual; the rows of x may lie apart.
+    """
     given = [one for one in (x, bias, residual, out) if one is not None]
     starts = [one.__cuda_array_interface__["data"][0] for one in given]
     wide = x.shape[1] % 2 == 0 and not any(start % 4 for start in starts)
@@ -66,9 +68,9 @@ def launches(
         name_of(x.dtype), activation, bias is not None, residual is not None, wide
     )
     arguments = (
-        in_order(x, "x"),
-        flat(x, "x") if bias is None else in_order(bias, "bias"),
-        x if residual is None else in_order(residual, "residual"),
+        in_order(x, "x", rows=True),
+        flat(out, "out") if bias is None else in_order(bias, "bias"),
+        out if residual is None else in_order(residual, "residual"),
         in_order(out, "out"),
     )
     return [(kernel[x.shape[0], THREADS, stream], arguments)]

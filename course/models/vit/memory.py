@@ -104,7 +104,7 @@ def memory_of(flags: Flags | None = None, batch: int = 1, shape: ViTShape | None
     """
     flags, shape = flags or Flags(), shape or ViTShape()
     toy = _toy(replace(shape, depth=1), flags)
-    sizes, steps, arena = toy.shapes(batch), toy.steps(batch), toy.arena(batch)
+    sizes, steps, arena = toy.shapes(batch), toy.steps(), toy.arena(batch)
     parameters = {name: 2 * math.prod(its) for name, its in shape.parameters.items()}
     images = 2 * batch * shape.channels * shape.image**2
     scores = 2 * batch * shape.classes
@@ -168,7 +168,7 @@ def _traffic(toy: ViT, step: Step, sizes: dict[str, tuple[int, int]], batch: int
         return found.plus(each, len(listed) - len(gathers))
     rows = sizes[step.touches[0]][0]
     views = {name: _filled((ROWS, sizes[name][1])) for name in step.touches}
-    if step.name == "norm":  # of each image's first token
+    if "class" in step.touches[-1] and "class" not in step.touches[0]:  # each image's first token
         rows = batch
         views[step.touches[0]] = _filled((ROWS * shape.tokens, shape.width))
     return Traffic().plus(_counted(step.launches(views, 0)), rows / ROWS)

@@ -126,41 +126,66 @@ class ViT:
         return self._block.enter((x,), (number,), out, stream)
 
     # ------------------------------------------------------------------ what is done
-    def steps(self, batch: int) -> list[Step]:
+    def steps(self) -> list[Step]:
         """A forward pass; its input is the buffer "images", or "tokens" that the host made."""
         x, found = "x", []
         if self.flags.patches in ON_GPU:
             found.append(Step("patch_embed", "patches", ("images", "rows", x), self._patches))
         else:
             x = "images"
-        for number in range(self.shape.depth):
+        for number in range(self.shape.depth - 1):
             found += self._block_steps(number, x, "x")
             x = "x"
-        found.append(self._norm("norm", x, "last", first_only=True))
-        found.append(self._product("head", "last", "scores"))
-        return found
+        alone = self.flags.last == "class"
+        found += self._block_steps(self.shape.depth - 1, x, "x", alone)
+        if alone:
+            found.append(self._norm("norm", "class.x", "class.last"))
+        else:
+            found.append(self._norm("norm", "x", "class.last", first_only=True))
+        return [*found, self._product("head", "class.last", "scores")]
 
-    def _block_steps(self, number: int, x: str, out: str) -> list[Step]:
-        """A block from buffer x to buffer out, which may be x."""
+    def _block_steps(self, number: int, x: str, out: str, alone: bool = False) -> list[Step]:
+        """A block from buffer x to buffer out, which may be x.
+
+        With `alone` each image's first token alone goes on after the attention, to "class.x".
+        """
 
         def its(name: str) -> str:
             return f"blocks.{number}.{name}"
 
         normed, qkv, heads, hidden = (its(name) for name in ("norm1", "qkv", "heads", "hidden"))
-        fused, gelu = self.flags.mlp == "fused", self.flags.gelu
-        attend = Step(its("attn"), "attention", (qkv, heads), self._attention(qkv, heads))
+        second, fused = its("norm2"), self.flags.mlp == "fused"
         found = [
             self._norm(its("norm1"), x, normed),
             self._product(its("attn.qkv"), normed, qkv),
-            attend,
-            *self._added(its("attn.proj"), heads, x, out),
-            self._norm(its("norm2"), out, its("norm2")),
+            Step(its("attn"), "attention", (qkv, heads), self._attention(qkv, heads)),
         ]
-        found.append(self._product(its("mlp.fc1"), its("norm2"), hidden,
-                                   activation=gelu if fused else "", bias=fused))  # fmt: skip
+        if alone:
+            firsts = [f"class.{name}" for name in ("heads", "x", "hidden", "norm2")]
+            found += [self._firsts(heads, firsts[0]), self._firsts(x, firsts[1])]
+            heads, x, hidden, second = firsts
+            out = x
+        activation = self.flags.gelu if fused else ""
+        found += [
+            *self._added(its("attn.proj"), heads, x, out),
+            self._norm(its("norm2"), out, second),
+            self._product(its("mlp.fc1"), second, hidden, activation=activation, bias=fused),
+        ]
         if not fused:
-            found.append(self._apart(its("mlp.fc1"), hidden, hidden, activation=gelu))
+            found.append(self._apart(its("mlp.fc1"), hidden, hidden, activation=self.flags.gelu))
         return [*found, *self._added(its("mlp.fc2"), hidden, out, out)]
+
+    def _first_tokens(self, x: Array) -> Array:
+        """Of each image, as a matrix whose rows lie apart."""
+        return part(x.reshape(-1, self.shape.tokens, self.shape.width), 1, 0)
+
+    def _firsts(self, x: str, out: str) -> Step:
+        """The first token of each image, copied."""
+
+        def launches(views: Views, stream: Any) -> Launches:
+            return apart.launches(self._first_tokens(views[x]), None, None, views[out], "", stream)
+
+        return Step(f"{out}, copied", "apart", (x, out), launches)
 
     def _patches(self, views: Views, stream: Any) -> Launches:
         given = views["images"], views["rows"], views["x"]
@@ -171,9 +196,7 @@ class ViT:
         """LayerNorm of each token, or of each image's first."""
 
         def launches(views: Views, stream: Any) -> Launches:
-            given = views[x]
-            if first_only:
-                given = part(given.reshape(-1, self.shape.tokens, self.shape.width), 1, 0)
+            given = self._first_tokens(views[x]) if first_only else views[x]
             factors = (self._there[f"{layer}.{which}"] for which in ("weight", "bias"))
             how = EPSILON, views[out], self.flags.norm, None, stream
             return norm.prepared(given, *factors, *how)
@@ -200,7 +223,7 @@ class ViT:
         """x weight' + bias + residual, added within the product or by a kernel of its own."""
         if self.flags.residual == "epilogue":
             return [self._product(layer, x, out, residual)]
-        alone = f"{layer} alone"
+        alone = f"{x}, {layer} alone"
         return [self._product(layer, x, alone), self._apart(layer, alone, out, residual)]
 
     def _apart(
@@ -234,13 +257,18 @@ class ViT:
         d, rows = self.shape.width, batch * self.shape.tokens
         wide = {"rows": self.embedding.rows_of(self.flags.patches), "qkv": 3 * d,
                 "hidden": self.shape.mlp}  # fmt: skip
-        names = {name for step in self.steps(batch) for name in step.touches}
-        found = {name: (rows, wide.get(name.rpartition(".")[2], d)) for name in names}
-        return found | {"last": (batch, d)}
+        names = {name for step in self.steps() for name in step.touches}
+        return {
+            name: (
+                batch if name.startswith("class") else rows,
+                wide.get(name.rpartition(".")[2].removesuffix(" alone"), d),
+            )
+            for name in names
+        }
 
     def arena(self, batch: int, steps: Sequence[Step] | None = None) -> Arena:
         """Where the buffers of so many images lie; of these steps, or of all."""
-        steps = self.steps(batch) if steps is None else steps
+        steps = self.steps() if steps is None else steps
         lives = lifetimes(step.touches for step in steps)
         lives = {name: life for name, life in lives.items() if name not in OUTSIDE}
         shapes = self.shapes(batch)
@@ -264,7 +292,7 @@ class ViT:
             scores = cuda.as_cuda_array(out, sync=False)
         queue = 0 if stream is None else handle_of(stream)
         numba_stream = cuda.external_stream(queue) if queue else 0
-        steps, shapes = self.steps(batch), self.shapes(batch)
+        steps, shapes = self.steps(), self.shapes(batch)
         outside = {"images": images, "scores": scores}
 
         def launching(step: Step) -> Callable[[Views], None]:
@@ -299,7 +327,7 @@ class ViT:
         return (self._batch(images.shape), self.shape.classes), HALF
 
     def _all_launches(self, images: Array, scores: Array, stream: Any) -> Launches:
-        steps = self.steps(len(scores))
+        steps = self.steps()
         views = self._views(len(scores), steps) | {"images": images, "scores": scores}
         return [launch for step in steps for launch in step.launches(views, stream)]
 

@@ -122,6 +122,9 @@ class Flags:
         "epilogue": added within the product; "apart": by a kernel of its own.
     gelu : str
         "gelu", with erf, as all trained ViTs here have it, or "gelu tanh".
+    last : str
+        "all": all tokens go through the last block, as through others; "class": after its attention
+        the class tokens alone, since nothing reads what becomes of the others.
     buffers : str
         "arena": buffers whose lives do not meet share memory; "apart": each has its own;
         "asynchronous": taken from the driver's pool and given back between launches.
@@ -134,6 +137,7 @@ class Flags:
     residual: str = "epilogue"
     product: str = "auto"
     gelu: str = "gelu"
+    last: str = "all"
     buffers: str = "arena"
 
     def __post_init__(self) -> None:
@@ -151,5 +155,5 @@ class Flags:
             "attention": ("auto", *METHODS),
             "mlp": ("fused", "unfused"), "residual": ("epilogue", "apart"),
             "product": ("auto", *products.METHODS), "gelu": ("gelu", "gelu tanh"),
-            "buffers": ("arena", "apart", "asynchronous"),
+            "last": ("all", "class"), "buffers": ("arena", "apart", "asynchronous"),
         }  # fmt: skip
