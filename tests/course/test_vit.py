@@ -8,7 +8,7 @@ import pytest
 from course import backend, cuda
 from course.kernels.halves import apart
 from course.kernels.halves.products import product
-from course.models.vit import TOY, Flags, ViT, ViTShape, initial, reference
+from course.models.vit import TOY, Flags, Graph, ViT, ViTShape, initial, reference
 from course.models.vit.buffers import lifetimes, packed
 from course.models.vit.memory import memory_of
 from warpsim.host import gpus
@@ -184,3 +184,19 @@ def test_memory_adds_up():
     apart_ones = memory_of(Flags(buffers="apart", mlp="unfused", residual="apart"), 2, TOY)
     assert apart_ones.buffers > found.buffers and len(apart_ones.rows) == len(found.rows) + 3
     assert "mlp.fc1, apart" in str(apart_ones)
+
+
+@pytest.mark.skipif(backend.gpu() is None, reason="a CUDA graph needs a GPU")
+def test_a_graph_of_the_whole_and_of_a_block_replays_what_is_launched():
+    cupy = pytest.importorskip("cupy")
+    for flags in (Flags(), Flags(buffers="asynchronous")):
+        vit = ViT(TOY, WEIGHTS, flags)
+        images = cupy.asarray(IMAGES)
+        replay = Graph(vit, images)
+        for _ in range(3):
+            images[:] = cupy.random.standard_normal(images.shape).astype(np.float16)
+            exact = reference.forward(TOY, WEIGHTS, images.get())
+            assert error(replay().get(), exact) < LIMIT
+    x = cupy.random.standard_normal((2, TOY.tokens, TOY.width)).astype(np.float16)
+    block = Graph(lambda x, out=None: vit.block(0, x, out), x)
+    assert error(block().get(), reference.block(TOY, WEIGHTS, 0, x.get().astype(float))) < LIMIT

@@ -23,7 +23,7 @@ import numpy as np
 from course.backend import cuda
 from course.door.door import Door, Result, Stream
 from course.door.layout import Layout, in_c_order, workspace
-from course.door.libraries import Seen, handle_of
+from course.door.libraries import Seen, handle_of, look_for
 from course.kernels import attention, norm
 from course.kernels.arrays import Array, holds
 from course.kernels.halves import apart, products
@@ -83,6 +83,7 @@ class ViT:
             for name, its in weights.items()
             if name.startswith(("blocks", "norm", "head"))
         }
+        cuda.synchronize()  # they are there for any stream
         self._device = cuda.get_current_device().id
         self._whole = Door("vit", ("images",), self._scores, self._all_launches)
         self._tokens = Door("tokens", ("images",), self._embedded, self._token_launches)
@@ -100,10 +101,13 @@ class ViT:
         ValueError
             For images of another shape.
         """
-        if self.flags.patches not in ON_GPU:
-            checked_images(images, *self._sizes)
-            images, _ = self.embedding.embed(np.asarray(images), self.flags.patches,
-                                             method=self.flags.product)  # fmt: skip
+        if (way := self.flags.patches) not in ON_GPU:
+            if not isinstance(images, np.ndarray):
+                raise TypeError(
+                    f"images are {type(images).__name__}; patches {way!r} begin on the host: give "
+                    "NumPy's, or choose the patches 'gemm'"
+                )
+            images, _ = self.embedding.embed(images, way, method=self.flags.product)
         if self.flags.buffers == "asynchronous":
             return self._asynchronously(images, out, stream)
         return self._whole.enter((images,), (), out, stream)
@@ -284,14 +288,22 @@ class ViT:
 
     def _asynchronously(self, images: Array, out: Array | None, stream: Stream) -> Array:
         """A forward pass whose buffers come from the driver's pool and go back to it."""
-        host = isinstance(images, np.ndarray)
-        images = cuda.to_device(images) if host else cuda.as_cuda_array(images, sync=False)
-        batch = self._batch(images.shape)
-        scores = cuda.device_array((batch, self.shape.classes), HALF)
-        if out is not None and not host:
-            scores = cuda.as_cuda_array(out, sync=False)
-        queue = 0 if stream is None else handle_of(stream)
+        if isinstance(images, np.ndarray):
+            found = self._asynchronously(cuda.to_device(images), None, stream).copy_to_host()
+            if out is None:
+                return found
+            out[...] = found
+            return out
+        seen = Seen(look_for(images)(images)[0])
+        result, library = self._scores(seen), seen.library
+        if out is None:
+            out = library.empty(*result, seen.device)
+        queue = library.stream(seen.device) if stream is None else handle_of(stream)
         numba_stream = cuda.external_stream(queue) if queue else 0
+        batch, images, scores = (
+            len(out),
+            *(cuda.as_cuda_array(one, sync=False) for one in (images, out)),
+        )
         steps, shapes = self.steps(), self.shapes(batch)
         outside = {"images": images, "scores": scores}
 
@@ -309,7 +321,7 @@ class ViT:
             for step in steps
         ]
         in_turn(todo, sizes, queue)
-        return scores.copy_to_host() if host else out if out is not None else scores
+        return out
 
     # ------------------------------------------------------------------ the doors
     @property

@@ -42,7 +42,6 @@ _OUTSIDE = {"class_token": "cls_token", "encoder.pos_embedding": "pos_embed",
 _INSIDE = {"ln_1.": "norm1.", "self_attention.in_proj_": "attn.qkv.", "ln_2.": "norm2.",
            "self_attention.out_proj.": "attn.proj.", "mlp.linear_1.": "mlp.fc1.",
            "mlp.linear_2.": "mlp.fc2.", "mlp.0.": "mlp.fc1.", "mlp.3.": "mlp.fc2."}  # fmt: skip
-_LAYER = "encoder.layers.encoder_layer_"
 
 
 def initial(shape: ViTShape, seed: int = 0) -> Weights:
@@ -92,25 +91,26 @@ def checked(shape: ViTShape, weights: Mapping[str, np.ndarray], what: str = "wei
 
 def timms(name: str) -> str:
     """Timm's name of what torchvision calls so; any other stays as it is."""
-    table = _OUTSIDE
-    before, number, rest = "", "", name
-    if match := re.match(rf"{re.escape(_LAYER)}(\d+)\.", name):
-        table, number, rest = _INSIDE, match[1], name[match.end() :]
-        before = f"blocks.{number}."
-    for theirs, ours in table.items():
-        if rest.startswith(theirs):
-            return before + ours + rest.removeprefix(theirs)
-    return name
+    if match := re.match(r"encoder\.layers\.encoder_layer_(\d+)\.", name):
+        return f"blocks.{match[1]}." + _renamed(name[match.end() :], _INSIDE)
+    return _renamed(name, _OUTSIDE)
 
 
 def torchvisions(name: str) -> str:
-    """Torchvision's name of what timm calls so, as `torchvision.models.vit_b_16` takes it."""
-    table, before, rest = _OUTSIDE, "", name
+    """Torchvision's name of what timm calls so, as its model `vit_b_16` takes it."""
+    outside, inside = (
+        {ours: theirs for theirs, ours in table.items()} for table in (_OUTSIDE, _INSIDE)
+    )
     if match := re.match(r"blocks\.(\d+)\.", name):
-        table, before, rest = _INSIDE, f"{_LAYER}{match[1]}.", name[match.end() :]
-    for theirs, ours in reversed(table.items()):
-        if rest.startswith(ours):
-            return before + theirs + rest.removeprefix(ours)
+        before = f"encoder.layers.encoder_layer_{match[1]}."
+        return before + _renamed(name[match.end() :], inside)
+    return _renamed(name, outside)
+
+
+def _renamed(name: str, table: Mapping[str, str]) -> str:
+    for old, new in table.items():
+        if name.startswith(old):
+            return new + name.removeprefix(old)
     return name
 
 
