@@ -108,7 +108,7 @@ def warpgroups(element: str, shape: Shape) -> Callable:
     """
     GROUPS, KEYS, STAGES, HELD, _ = shape
     ELEMENT, pack = ELEMENTS[element], PACK[element]
-    THREADS, STAGE, AHEAD, BUFFERS = shape.threads, shape.stage, shape.ahead, shape.buffers
+    THREADS, STAGE, AHEAD = shape.threads, shape.stage, shape.ahead
     QUERIES, MINE = STAGES * STAGE, GROUPS * TILE  # where queries begin; those of an item
     KEY_BYTES, QUERY_BYTES = 2 * shape.box * SIZE, 2 * MINE
     COLUMNS, SCORES, WORDS = shape.columns, shape.columns // 2, KEYS // 4
@@ -168,16 +168,20 @@ def warpgroups(element: str, shape: Shape) -> Callable:
         steps = int32(1) if HELD else quotient(int32(tokens + (KEYS - 1)), int32(KEYS))
         # what is copied next, by thread 0
         next_item, next_step, next_buffer = int32(cuda.blockIdx.x), int32(0), int32(0)
-        next_stage, next_parity, begun = int32(0), int32(1), int32(0)
-        stage, parity, buffer, position = int32(0), int32(0), int32(0), int32(0)
+        next_stage, next_parity, lead = int32(0), int32(1), int32(0)
+        stage, parity, buffer = int32(0), int32(0), int32(0)
         for item in range(int32(cuda.blockIdx.x), int32(items), int32(cuda.gridDim.x)):
+            if HELD:
+                buffer = stage
             mine = int32(QUERIES + buffer * MINE + TILE * group)
             largest0, largest1, weights0, weights1 = LOWEST, LOWEST, ZERO, ZERO
             for e in range(SUMS):
                 total[e] = ZERO
             for step in range(steps):
                 if t == 0:
-                    while begun <= position + AHEAD and next_item < items:
+                    while lead <= AHEAD and next_item < items:
+                        if HELD:
+                            next_buffer = next_stage
                         head = quotient(next_item, int32(parts))
                         image = quotient(head, int32(heads))
                         row, column = int32(image * tokens), int32((head - image * heads) * SIZE)
@@ -198,16 +202,14 @@ def warpgroups(element: str, shape: Shape) -> Callable:
                         corner, to = (int32(row + first), column), int32(next_stage * STAGE)
                         tma_load(tiles, to, k, corner, full, next_stage)
                         tma_load(tiles, int32(to + VALUES), v, corner, filled, next_stage)
-                        begun += int32(1)
+                        lead = int32(lead + 1)
                         next_stage = int32(next_stage + 1)
                         if next_stage == STAGES:
                             next_stage, next_parity = int32(0), int32(next_parity ^ 1)
                         next_step = int32(next_step + 1)
                         if next_step == steps:
                             next_step, next_item = int32(0), int32(next_item + cuda.gridDim.x)
-                            next_buffer = int32(next_buffer + 1)
-                            if next_buffer == BUFFERS:
-                                next_buffer = int32(0)
+                            next_buffer = int32(next_buffer ^ 1)
                 cuda.syncwarp()
                 mbarrier_wait(full, stage, parity)
                 sums = wgmma_zeros(COLUMNS)
@@ -238,13 +240,18 @@ def warpgroups(element: str, shape: Shape) -> Callable:
                 spread(fresh, sums2)
                 for j in range(SUMS // 4):
                     for e in range(2):
+                        if HELD:
+                            old0, old1 = ZERO, ZERO
                         total[4 * j + e] = total[4 * j + e] * old0 + fresh[4 * j + e]
                         total[4 * j + 2 + e] = total[4 * j + 2 + e] * old1 + fresh[4 * j + 2 + e]
                 if step == steps - 1:
                     scale0 = float32(1) / sum_of_four(weights0)
                     scale1 = float32(1) / sum_of_four(weights1)
                     named_barrier(int32(1 + group), int32(128))  # all have read the queries
-                    line = int32(mine + (16 * warp + (lane & 15)) * SIZE)
+                    # the lane anew: addresses that the compiler finds unchanged in the loop would
+                    # be kept in registers all the time
+                    its = cuda.shfl_sync(ALL, lane, lane)
+                    line = int32(mine + (16 * warp + (its & 15)) * SIZE)
                     for j in range(4):
                         n = 8 * j
                         four = (
@@ -253,29 +260,27 @@ def warpgroups(element: str, shape: Shape) -> Callable:
                             pack(total[n + 4] * scale0, total[n + 5] * scale0),
                             pack(total[n + 6] * scale1, total[n + 7] * scale1),
                         )
-                        chunk = int32(2 * j + (lane >> 4)) ^ int32(lane & 7)
+                        chunk = int32(2 * j + (its >> 4)) ^ int32(its & 7)
                         stmatrix4(tiles, int32(line + (chunk << 3)), four)
                     cuda.syncwarp()
                     head = quotient(int32(item), int32(parts))
                     image = quotient(head, int32(heads))
-                    column = int32((head - image * heads) * SIZE + 4 * (lane & 15))
+                    column = int32((head - image * heads) * SIZE + 4 * (its & 15))
                     top = int32((item - head * parts) * (64 * GROUPS) + 64 * group + 16 * warp)
                     for go in range(8):
-                        r = int32(2 * go + (lane >> 4))
-                        chunk = int32((lane & 15) >> 1) ^ int32(r & 7)
+                        r = int32(2 * go + (its >> 4))
+                        chunk = int32((its & 15) >> 1) ^ int32(r & 7)
                         if top + r < tokens:
-                            at = int32(mine + (16 * warp + r) * SIZE + (chunk << 3) + 4 * (lane & 1))
+                            at = int32(mine + (16 * warp + r) * SIZE + (chunk << 3) + 4 * (its & 1))
                             store4(out, (image, int32(top + r), column), load4(tiles, at))
                     fence_async()  # the next queries are copied over them
                     cuda.syncwarp()
                 if lane == 0:
                     mbarrier_arrive(empty, stage)
-                position += int32(1)
+                lead = int32(lead - 1)
                 stage = int32(stage + 1)
                 if stage == STAGES:
                     stage, parity = int32(0), int32(parity ^ 1)
-            buffer = int32(buffer + 1)
-            if buffer == BUFFERS:
-                buffer = int32(0)
+            buffer = int32(buffer ^ 1)
 
     return attention_warpgroups
