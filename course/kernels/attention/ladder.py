@@ -8,11 +8,13 @@ method      a block                                     needs
 ==========  ==========================================  ==========================================
 "scores"    three launches, scores in memory            memory for tokens x tokens of each head
 "fused"     64 queries, a thread each, and all keys     shared memory for a head's keys and values
+"wgmma"     64 to 256 queries, warpgroups, TMA          9.0; heads of 64; strides that TMA takes
 ==========  ==========================================  ==========================================
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -20,15 +22,18 @@ from typing import Any
 import numpy as np
 
 from course import backend
+from course.backend import cuda
 from course.door.door import Door, Result, Stream
-from course.door.layout import name_of, workspace
+from course.door.layout import Layout, name_of, workspace
 from course.door.libraries import Seen
 from course.kernels import launching, softmax
 from course.kernels.arrays import Array, in_order, known
 from course.kernels.attention import first_steps
+from course.kernels.attention.warpgroups import SIZE, Shape, warpgroups
 from course.kernels.halves.products import HALVES
+from course.kernels.tensor_maps import TensorMap
 
-METHODS = ("scores", "fused")
+METHODS = ("scores", "fused", "wgmma")
 SIZES = (32, 64, 128)  # of a head
 
 
@@ -67,8 +72,17 @@ def launches(
             )
     batch, tokens, heads, size = q.shape
     scale = np.float32(size**-0.5 if scale is None else scale)
+    if not out.size:
+        return []
+    wrong = why_not(q, k, v, out) if method in ("auto", "wgmma") else ""
+    if method == "wgmma" and wrong:
+        raise ValueError(f"method 'wgmma' {wrong}: choose 'auto'")
     if method == "auto":
-        method = "scores"
+        method = "scores" if wrong or backend.gpu() is None else "wgmma"
+    if method == "wgmma":
+        processors = int(getattr(cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
+        shape = shape_of(tokens, batch * heads, processors)
+        return [by_warpgroups(q, k, v, out, scale, shape, stream)]
     if method == "scores":
         scores = workspace((batch * heads * tokens, tokens), np.float32)
         side = first_steps.SIDE
@@ -102,6 +116,68 @@ def _launch(
         )
         launching.allow_shared(kernel, kinds, size)
     return kernel[grid, threads, stream, size], arguments
+
+
+#: Of at most so many tokens all scores of a query are in registers.
+HELD = 200
+LONG = Shape(3, 128, 4)  # a step of more tokens
+
+
+def shape_of(tokens: int, heads: int, processors: int) -> Shape:
+    """How blocks of "wgmma" work, for so many heads of all images."""
+    if tokens > HELD:
+        return LONG
+    keys, tiles = -(-tokens // 16) * 16, -(-tokens // 64)
+    if heads >= processors:
+        return Shape(tiles, keys, 2, tokens)
+    return Shape(1, keys, 1, tokens, 3)
+
+
+def why_not(q: Array, k: Array, v: Array, out: Array) -> str:
+    """What "wgmma" needs and does not find, in words; else nothing."""
+    capability = tuple(cuda.get_current_device().compute_capability)
+    if capability != (9, 0):
+        return "needs compute capability 9.0, and this GPU has {}.{}".format(*capability)
+    batch, tokens, _, size = q.shape
+    if size != SIZE:
+        return f"takes heads of {SIZE}, not of {size}"
+    for array in (q, k, v):
+        image, token, head, _ = array.strides
+        if token % 16 or array.__cuda_array_interface__["data"][0] % 16:
+            return "needs tokens that begin at multiples of 16 bytes"
+        if (head != 2 * size and array.shape[2] > 1) or (image != tokens * token and batch > 1):
+            return "needs a token's heads side by side, and an image's tokens after the one before's"
+    if out.__cuda_array_interface__["data"][0] % 8:
+        return "needs an output that begins at a multiple of 8 bytes"
+    return ""
+
+
+def _rows(array: Array) -> Layout:
+    """All tokens of all images as the rows of a matrix, of numbers of all heads."""
+    batch, tokens, heads, size = array.shape
+    shape, strides = (batch * tokens, heads * size), (array.strides[1], array.dtype.itemsize)
+    if isinstance(array, Layout):
+        return dataclasses.replace(array, shape=shape, strides=strides)
+    about = array.__cuda_array_interface__ | {"shape": shape, "strides": strides}
+    return cuda.from_cuda_array_interface(about, owner=array, sync=False)
+
+
+def by_warpgroups(
+    q: Array, k: Array, v: Array, out: Array, scale: Any, shape: Shape, stream: Any = 0
+) -> tuple[Callable, tuple]:
+    """The launch of "wgmma" with a shape of blocks."""
+    batch, tokens, heads, _ = q.shape
+    processors = int(getattr(cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
+    parts = -(-tokens // (64 * shape.groups))
+    items = batch * heads * parts
+    maps = (TensorMap(_rows(one), rows, SIZE) for one, rows in
+            ((q, 64), (k, shape.box), (v, shape.box)))  # fmt: skip
+    sizes = (np.int32(n) for n in (tokens, heads, parts, items))
+    factor = np.float32(scale / math.log(2))
+    grid = items if shape.stages == 1 else min(items, processors * shape.blocks)
+    kernel = warpgroups(name_of(out.dtype), shape)
+    return _launch(kernel, grid, shape.threads, stream, shape.shared,
+                   (*maps, out, *sizes, factor))  # fmt: skip
 
 
 _DOOR = Door("attention", ("q", "k", "v"), result, launches)
