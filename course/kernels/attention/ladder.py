@@ -146,7 +146,9 @@ def why_not(q: Array, k: Array, v: Array, out: Array) -> str:
         if token % 16 or array.__cuda_array_interface__["data"][0] % 16:
             return "needs tokens that begin at multiples of 16 bytes"
         if (head != 2 * size and array.shape[2] > 1) or (image != tokens * token and batch > 1):
-            return "needs a token's heads side by side, and an image's tokens after the one before's"
+            return (
+                "needs a token's heads side by side, and an image's tokens after the one before's"
+            )
     if out.__cuda_array_interface__["data"][0] % 8:
         return "needs an output that begins at a multiple of 8 bytes"
     return ""

@@ -185,8 +185,10 @@ def warpgroups(element: str, shape: Shape) -> Callable:
                         head = quotient(next_item, int32(parts))
                         image = quotient(head, int32(heads))
                         row, column = int32(image * tokens), int32((head - image * heads) * SIZE)
-                        first = int32(0) if HELD else int32(
-                            min(int32(next_step * KEYS), int32(tokens - KEYS))
+                        first = (
+                            int32(0)
+                            if HELD
+                            else int32(min(int32(next_step * KEYS), int32(tokens - KEYS)))
                         )
                         mbarrier_wait(empty, next_stage, next_parity)
                         if next_step == 0:
@@ -230,9 +232,7 @@ def warpgroups(element: str, shape: Shape) -> Callable:
                     words[n] = pack(scores[2 * n], scores[2 * n + 1]) if n < COLUMNS // 4 else NONE
                 mbarrier_wait(filled, stage, parity)
                 sums2 = wgmma_zeros(SIZE)
-                sums2 = wgmma_rn(
-                    sums2, words, tiles, int32(stage * STAGE + VALUES), KEYS, int32(0)
-                )
+                sums2 = wgmma_rn(sums2, words, tiles, int32(stage * STAGE + VALUES), KEYS, int32(0))
                 old0 = math.exp2((before0 - largest0) * factor)
                 old1 = math.exp2((before1 - largest1) * factor)
                 weights0, weights1 = weights0 * old0 + new0, weights1 * old1 + new1

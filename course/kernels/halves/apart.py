@@ -17,7 +17,7 @@ from course.backend import cuda
 from course.door.door import Stream
 from course.door.layout import name_of
 from course.kernels.arrays import Array, flat, in_order
-from course.kernels.halves.common import ELEMENTS, epilogue, epilogue2
+from course.kernels.halves.common import ACTIVATIONS, ELEMENTS
 from course.kernels.halves.products import product
 from course.kernels.intrinsics import load2, store2
 
@@ -33,8 +33,19 @@ def finished_apart(
     Mapping: a block has a row; thread t its numbers 2 t and 2 t + 1, then those 512 on.
     Memory: `wide`, a warp reads 128 bytes of the row at a time; the bias comes from L2.
     """
-    ELEMENT = ELEMENTS[element]
-    one, two = epilogue(activation, biased, added), epilogue2(activation, biased, added)
+    ELEMENT, act = ELEMENTS[element], ACTIVATIONS[activation] or ACTIVATIONS["gelu"]
+    active, ZERO = bool(activation), float32(0)
+
+    @cuda.jit(device=True)
+    def finished(x, b, r):
+        y = float32(x)
+        if biased:
+            y += float32(b)
+        if active:
+            y = act(y)
+        if added:
+            y += float32(r)
+        return ELEMENT(y)
 
     @cuda.jit
     def apart_kernel(x, bias, other, out):
@@ -42,13 +53,16 @@ def finished_apart(
         if wide:
             for column in range(2 * t, x.shape[1], 2 * THREADS):
                 c = int32(column)
-                pair = load2(x, (row, c))
-                p, q = two(float32(pair[0]), float32(pair[1]), bias, other, row, c, True)
-                store2(out, (row, c), (ELEMENT(p), ELEMENT(q)))
+                two = load2(x, (row, c))
+                b = load2(bias, c) if biased else two
+                r = load2(other, (row, c)) if added else two
+                store2(out, (row, c), (finished(two[0], b[0], r[0]), finished(two[1], b[1], r[1])))
         else:
             for column in range(t, x.shape[1], THREADS):
                 c = int32(column)
-                out[row, c] = ELEMENT(one(float32(x[row, c]), bias, other, row, c))
+                b = float32(bias[c]) if biased else ZERO
+                r = float32(other[row, c]) if added else ZERO
+                out[row, c] = finished(x[row, c], b, r)
 
     return apart_kernel
 
