@@ -22,6 +22,7 @@ from numba import float32, int32, uint32, uint64
 
 from course.backend import cuda
 from course.kernels.attention.first_steps import LOWEST
+from course.kernels.attention.online import row_softmax, sum_of_four
 from course.kernels.fragments import quotient, stmatrix4
 from course.kernels.halves.common import ELEMENTS, PACK
 from course.kernels.hopper import (
@@ -80,20 +81,6 @@ class Shape(NamedTuple):
     ahead = property(lambda self: max(self.stages - 2, min(self.stages - 1, 1)))  # steps, copied
 
 
-@cuda.jit(device=True)
-def largest_of_four(x):
-    """Of four neighbouring lanes, which have parts of one row."""
-    x = max(x, cuda.shfl_xor_sync(ALL, x, 1))
-    return max(x, cuda.shfl_xor_sync(ALL, x, 2))
-
-
-@cuda.jit(device=True)
-def sum_of_four(x):
-    """The same for a sum."""
-    x += cuda.shfl_xor_sync(ALL, x, 1)
-    return x + cuda.shfl_xor_sync(ALL, x, 2)
-
-
 @functools.cache
 def warpgroups(element: str, shape: Shape) -> Callable:
     """The kernel of (q, k, v as tensor maps, out, tokens, heads, parts, items, factor).
@@ -114,32 +101,8 @@ def warpgroups(element: str, shape: Shape) -> Callable:
     COLUMNS, SCORES, WORDS = shape.columns, shape.columns // 2, KEYS // 4
     SUMS, VALUES = SIZE // 2, KEYS * SIZE
     ZERO, NONE = float32(0), uint32(0)
-
-    @cuda.jit(device=True, forceinline=True)
-    def mask(scores, first, low, high, lane):
-        """Keys before `low` and from `high` on count nothing; those before `first` are not asked."""
-        for j in range(first // 8, COLUMNS // 8):
-            for e in range(4):
-                key = int32(8 * j + 2 * (lane & 3) + (e & 1))
-                if key < low or key >= high:
-                    scores[4 * j + e] = LOWEST
-
-    @cuda.jit(device=True, forceinline=True)
-    def largest_score(scores, half, largest):
-        for j in range(COLUMNS // 8):
-            largest = max(largest, max(scores[4 * j + 2 * half], scores[4 * j + 2 * half + 1]))
-        return largest_of_four(largest)
-
-    @cuda.jit(device=True, forceinline=True)
-    def weigh(scores, half, factor, shift):
-        """Scores become weights; their sum, of this lane's."""
-        total = ZERO
-        for j in range(COLUMNS // 8):
-            for e in range(2):
-                n = 4 * j + 2 * half + e
-                scores[n] = math.exp2(scores[n] * factor - shift)
-                total += scores[n]
-        return total
+    pieces = row_softmax(COLUMNS)
+    mask, largest_score, weigh = pieces.mask, pieces.largest_score, pieces.weigh
 
     @cuda.jit(launch_bounds=(shape.threads, shape.blocks), fastmath=True)
     def attention_warpgroups(q, k, v, out, tokens, heads, parts, items, factor):
@@ -185,8 +148,10 @@ def warpgroups(element: str, shape: Shape) -> Callable:
                         head = quotient(next_item, int32(parts))
                         image = quotient(head, int32(heads))
                         row, column = int32(image * tokens), int32((head - image * heads) * SIZE)
-                        first = int32(0) if HELD else int32(
-                            min(int32(next_step * KEYS), int32(tokens - KEYS))
+                        first = (
+                            int32(0)
+                            if HELD
+                            else int32(min(int32(next_step * KEYS), int32(tokens - KEYS)))
                         )
                         mbarrier_wait(empty, next_stage, next_parity)
                         if next_step == 0:
@@ -230,9 +195,7 @@ def warpgroups(element: str, shape: Shape) -> Callable:
                     words[n] = pack(scores[2 * n], scores[2 * n + 1]) if n < COLUMNS // 4 else NONE
                 mbarrier_wait(filled, stage, parity)
                 sums2 = wgmma_zeros(SIZE)
-                sums2 = wgmma_rn(
-                    sums2, words, tiles, int32(stage * STAGE + VALUES), KEYS, int32(0)
-                )
+                sums2 = wgmma_rn(sums2, words, tiles, int32(stage * STAGE + VALUES), KEYS, int32(0))
                 old0 = math.exp2((before0 - largest0) * factor)
                 old1 = math.exp2((before1 - largest1) * factor)
                 weights0, weights1 = weights0 * old0 + new0, weights1 * old1 + new1
