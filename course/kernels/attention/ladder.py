@@ -8,6 +8,7 @@ method      a block                                     needs
 ==========  ==========================================  ==========================================
 "scores"    three launches, scores in memory            memory for tokens x tokens of each head
 "fused"     64 queries, a thread each, and all keys     shared memory for a head's keys and values
+"online"    64 queries by mma, keys 64 at a time        8.0; tokens at multiples of 16 bytes
 "wgmma"     64 to 256 queries, warpgroups, TMA          9.0; heads of 64; strides that TMA takes
 ==========  ==========================================  ==========================================
 """
@@ -28,13 +29,15 @@ from course.door.layout import Layout, name_of, workspace
 from course.door.libraries import Seen
 from course.kernels import launching, softmax
 from course.kernels.arrays import Array, in_order, known
-from course.kernels.attention import first_steps
+from course.kernels.attention import first_steps, online
 from course.kernels.attention.warpgroups import SIZE, Shape, warpgroups
 from course.kernels.halves.products import HALVES
 from course.kernels.tensor_maps import TensorMap
 
-METHODS = ("scores", "fused", "wgmma")
+METHODS = ("scores", "fused", "online", "wgmma")
 SIZES = (32, 64, 128)  # of a head
+FASTEST = ("wgmma", "online", "scores")  # "auto" takes the first that fits
+MOST = 65_535  # blocks along the second and the third axis of a grid
 
 
 def result(q: Seen, k: Seen, v: Seen, scale: float | None, method: str) -> Result:
@@ -70,40 +73,57 @@ def launches(
                 f"{name} has the strides {tuple(array.strides)} bytes; the numbers of each head "
                 f"must lie side by side: copy it to C order first"
             )
-    batch, tokens, heads, size = q.shape
-    scale = np.float32(size**-0.5 if scale is None else scale)
     if not out.size:
         return []
-    wrong = why_not(q, k, v, out) if method in ("auto", "wgmma") else ""
-    if method == "wgmma" and wrong:
-        raise ValueError(f"method 'wgmma' {wrong}: choose 'auto'")
+    scale = np.float32(q.shape[-1] ** -0.5 if scale is None else scale)
     if method == "auto":
-        method = "scores" if wrong or backend.gpu() is None else "wgmma"
-    if method == "wgmma":
-        processors = int(getattr(cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
-        shape = shape_of(tokens, batch * heads, processors)
-        return [by_warpgroups(q, k, v, out, scale, shape, stream)]
-    if method == "scores":
-        scores = workspace((batch * heads * tokens, tokens), np.float32)
-        side = first_steps.SIDE
-        down, grid = -(-tokens // side), (side, side)
-        first = first_steps.scores_in_memory[(down, down, batch * heads), grid, stream]
-        middle = softmax.configured(scores, scores, stream=stream)
-        last = first_steps.values_of_scores[(-(-size // side), down, batch * heads), grid, stream]
-        return [
-            (first, (q, k, scale, scores)),
-            (middle, (scores, scores)),
-            (last, (scores, v, out)),
-        ]
+        fast = FASTEST if backend.gpu() is not None else FASTEST[1:]  # the simulator takes longest
+        method = next(name for name in fast if not why_not(name, q, k, v, out))
+    wrong = why_not(method, q, k, v, out)
+    if wrong:
+        raise ValueError(f"method {method!r} {wrong}: choose 'auto'")
+    return _STEPS[method](q, k, v, out, scale, stream)
+
+
+def _in_memory(
+    q: Array, k: Array, v: Array, out: Array, scale: Any, stream: Any
+) -> list[tuple[Callable, tuple]]:
+    batch, tokens, heads, size = q.shape
+    scores = workspace((batch * heads * tokens, tokens), np.float32)
+    side = first_steps.SIDE
+    down, block = -(-tokens // side), (side, side)
+    first = first_steps.scores_in_memory[(down, down, batch * heads), block, stream]
+    middle = softmax.configured(scores, scores, stream=stream)
+    last = first_steps.values_of_scores[(-(-size // side), down, batch * heads), block, stream]
+    return [(first, (q, k, scale, scores)), (middle, (scores, scores)), (last, (scores, v, out))]
+
+
+def _fused(
+    q: Array, k: Array, v: Array, out: Array, scale: Any, stream: Any
+) -> list[tuple[Callable, tuple]]:
+    batch, tokens, heads, size = q.shape
     kernel = first_steps.fused(name_of(out.dtype), size)
-    shared, most = 2 * tokens * size * 2, launching.room()[0]
-    if shared > most:
-        raise ValueError(
-            f"method 'fused' keeps the keys and values of a head in shared memory: those of "
-            f"{tokens:,} tokens are {shared:,} bytes, and a block has {most:,}: choose 'scores'"
-        )
     grid = -(-tokens // first_steps.QUERIES), batch * heads
+    shared = 4 * tokens * size
     return [_launch(kernel, grid, first_steps.QUERIES, stream, shared, (q, k, v, scale, out))]
+
+
+def _online(
+    q: Array, k: Array, v: Array, out: Array, scale: Any, stream: Any
+) -> list[tuple[Callable, tuple]]:
+    batch, tokens, heads, size = q.shape
+    parts = -(-tokens // (online.WARPS * online.ROWS))
+    sizes, factor = map(np.int32, (heads, parts)), np.float32(scale / math.log(2))
+    kernel, shared = online.online(name_of(out.dtype), size), online.shared_bytes(size)
+    return [_launch(kernel, batch * heads * parts, online.THREADS, stream, shared,
+                    (q, k, v, *sizes, factor, out))]  # fmt: skip
+
+
+def _wgmma(
+    q: Array, k: Array, v: Array, out: Array, scale: Any, stream: Any
+) -> list[tuple[Callable, tuple]]:
+    shape = shape_of(q.shape[1], q.shape[0] * q.shape[2], _processors())
+    return [by_warpgroups(q, k, v, out, scale, shape, stream)]
 
 
 def _launch(
@@ -133,22 +153,33 @@ def shape_of(tokens: int, heads: int, processors: int) -> Shape:
     return Shape(1, keys, 1, tokens, 3)
 
 
-def why_not(q: Array, k: Array, v: Array, out: Array) -> str:
-    """What "wgmma" needs and does not find, in words; else nothing."""
+def why_not(method: str, q: Array, k: Array, v: Array, out: Array) -> str:
+    """What a method needs and does not find, in words; else nothing."""
+    batch, tokens, heads, size = q.shape
+    given = [(*array.strides, array.__cuda_array_interface__["data"][0]) for array in (q, k, v)]
     capability = tuple(cuda.get_current_device().compute_capability)
-    if capability != (9, 0):
-        return "needs compute capability 9.0, and this GPU has {}.{}".format(*capability)
-    batch, tokens, _, size = q.shape
+    least = {"online": (8, 0), "wgmma": (9, 0)}.get(method, capability)
+    if capability < least or (method == "wgmma" and capability != least):
+        has = "{}.{}".format(*capability)
+        return "needs compute capability {}.{}, and this GPU has ".format(*least) + has
+    if method in ("scores", "fused") and batch * heads > MOST:
+        return f"takes at most {MOST:,} heads of all images, not {batch * heads:,}"
+    if method == "fused" and 4 * tokens * size > (most := launching.room()[0]):
+        return (
+            f"keeps a head's keys and values in shared memory: those of {tokens:,} tokens are "
+            f"{4 * tokens * size:,} bytes, and a block has {most:,}"
+        )
+    if method in ("online", "wgmma") and any(
+        n % 16 for four in given for n in (*four[:3], four[4])
+    ):
+        return "needs images, tokens and heads that begin at multiples of 16 bytes"
+    if method != "wgmma":
+        return ""
     if size != SIZE:
         return f"takes heads of {SIZE}, not of {size}"
-    for array in (q, k, v):
-        image, token, head, _ = array.strides
-        if token % 16 or array.__cuda_array_interface__["data"][0] % 16:
-            return "needs tokens that begin at multiples of 16 bytes"
-        if (head != 2 * size and array.shape[2] > 1) or (image != tokens * token and batch > 1):
-            return (
-                "needs a token's heads side by side, and an image's tokens after the one before's"
-            )
+    for image, token, head, _, _ in given:
+        if (heads > 1 and head != 2 * size) or (batch > 1 and image != tokens * token):
+            return "needs a token's heads side by side, and images one after another"
     if out.__cuda_array_interface__["data"][0] % 8:
         return "needs an output that begins at a multiple of 8 bytes"
     return ""
@@ -169,19 +200,23 @@ def by_warpgroups(
 ) -> tuple[Callable, tuple]:
     """The launch of "wgmma" with a shape of blocks."""
     batch, tokens, heads, _ = q.shape
-    processors = int(getattr(cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
     parts = -(-tokens // (64 * shape.groups))
     items = batch * heads * parts
     maps = (TensorMap(_rows(one), rows, SIZE) for one, rows in
             ((q, 64), (k, shape.box), (v, shape.box)))  # fmt: skip
     sizes = (np.int32(n) for n in (tokens, heads, parts, items))
     factor = np.float32(scale / math.log(2))
-    grid = items if shape.stages == 1 else min(items, processors * shape.blocks)
+    grid = items if shape.stages == 1 else min(items, _processors() * shape.blocks)
     kernel = warpgroups(name_of(out.dtype), shape)
     return _launch(kernel, grid, shape.threads, stream, shape.shared,
                    (*maps, out, *sizes, factor))  # fmt: skip
 
 
+def _processors() -> int:
+    return int(getattr(cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
+
+
+_STEPS = {"scores": _in_memory, "fused": _fused, "online": _online, "wgmma": _wgmma}
 _DOOR = Door("attention", ("q", "k", "v"), result, launches)
 
 

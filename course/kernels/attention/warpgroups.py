@@ -22,6 +22,7 @@ from numba import float32, int32, uint32, uint64
 
 from course.backend import cuda
 from course.kernels.attention.first_steps import LOWEST
+from course.kernels.attention.online import row_softmax, sum_of_four
 from course.kernels.fragments import quotient, stmatrix4
 from course.kernels.halves.common import ELEMENTS, PACK
 from course.kernels.hopper import (
@@ -56,7 +57,7 @@ class Shape(NamedTuple):
     keys : int
         Of a step, a multiple of 16, at most 256.
     stages : int
-        Steps whose keys and values are in shared memory; of one alone, a block has one step.
+        Steps whose keys and values are in shared memory, 1, 2 or 4; of 1, a block has one step.
     held : int
         Tokens, if one step has them all, else 0.
     blocks : int
@@ -80,20 +81,6 @@ class Shape(NamedTuple):
     ahead = property(lambda self: max(self.stages - 2, min(self.stages - 1, 1)))  # steps, copied
 
 
-@cuda.jit(device=True)
-def largest_of_four(x):
-    """Of four neighbouring lanes, which have parts of one row."""
-    x = max(x, cuda.shfl_xor_sync(ALL, x, 1))
-    return max(x, cuda.shfl_xor_sync(ALL, x, 2))
-
-
-@cuda.jit(device=True)
-def sum_of_four(x):
-    """The same for a sum."""
-    x += cuda.shfl_xor_sync(ALL, x, 1)
-    return x + cuda.shfl_xor_sync(ALL, x, 2)
-
-
 @functools.cache
 def warpgroups(element: str, shape: Shape) -> Callable:
     """The kernel of (q, k, v as tensor maps, out, tokens, heads, parts, items, factor).
@@ -108,38 +95,15 @@ def warpgroups(element: str, shape: Shape) -> Callable:
     """
     GROUPS, KEYS, STAGES, HELD, _ = shape
     ELEMENT, pack = ELEMENTS[element], PACK[element]
-    THREADS, STAGE, AHEAD = shape.threads, shape.stage, shape.ahead
-    QUERIES, MINE = STAGES * STAGE, GROUPS * TILE  # where queries begin; those of an item
-    KEY_BYTES, QUERY_BYTES = 2 * shape.box * SIZE, 2 * MINE
+    THREADS, STAGE, AHEAD, BUFFERS = shape.threads, shape.stage, shape.ahead, shape.buffers
+    TURNS = STAGES.bit_length() - 1
+    QUERIES, ITEM = STAGES * STAGE, GROUPS * TILE  # where queries begin; those of an item
+    KEY_BYTES, QUERY_BYTES = 2 * shape.box * SIZE, 2 * ITEM
     COLUMNS, SCORES, WORDS = shape.columns, shape.columns // 2, KEYS // 4
     SUMS, VALUES = SIZE // 2, KEYS * SIZE
     ZERO, NONE = float32(0), uint32(0)
-
-    @cuda.jit(device=True, forceinline=True)
-    def mask(scores, first, low, high, lane):
-        """Keys before `low` and from `high` on count nothing; those before `first` are not asked."""
-        for j in range(first // 8, COLUMNS // 8):
-            for e in range(4):
-                key = int32(8 * j + 2 * (lane & 3) + (e & 1))
-                if key < low or key >= high:
-                    scores[4 * j + e] = LOWEST
-
-    @cuda.jit(device=True, forceinline=True)
-    def largest_score(scores, half, largest):
-        for j in range(COLUMNS // 8):
-            largest = max(largest, max(scores[4 * j + 2 * half], scores[4 * j + 2 * half + 1]))
-        return largest_of_four(largest)
-
-    @cuda.jit(device=True, forceinline=True)
-    def weigh(scores, half, factor, shift):
-        """Scores become weights; their sum, of this lane's."""
-        total = ZERO
-        for j in range(COLUMNS // 8):
-            for e in range(2):
-                n = 4 * j + 2 * half + e
-                scores[n] = math.exp2(scores[n] * factor - shift)
-                total += scores[n]
-        return total
+    pieces = row_softmax(COLUMNS)
+    mask, largest_score, weigh = pieces.mask, pieces.largest_score, pieces.weigh
 
     @cuda.jit(launch_bounds=(shape.threads, shape.blocks), fastmath=True)
     def attention_warpgroups(q, k, v, out, tokens, heads, parts, items, factor):
@@ -166,56 +130,46 @@ def warpgroups(element: str, shape: Shape) -> Callable:
             fence_async()
         cuda.syncthreads()
         steps = int32(1) if HELD else quotient(int32(tokens + (KEYS - 1)), int32(KEYS))
-        # what is copied next, by thread 0
-        next_item, next_step, next_buffer = int32(cuda.blockIdx.x), int32(0), int32(0)
-        next_stage, next_parity, lead = int32(0), int32(1), int32(0)
-        stage, parity, buffer = int32(0), int32(0), int32(0)
-        for item in range(int32(cuda.blockIdx.x), int32(items), int32(cuda.gridDim.x)):
-            if HELD:
-                buffer = stage
-            mine = int32(QUERIES + buffer * MINE + TILE * group)
+        mine, grid = int32(cuda.blockIdx.x), int32(cuda.gridDim.x)
+        count = quotient(int32(items - mine + grid - 1), grid)  # items of this block
+        turn, begun = int32(0), int32(0)  # steps of the block; those whose copies have begun
+        for number in range(count):
+            queries = int32(QUERIES + (number & (BUFFERS - 1)) * ITEM + TILE * group)
             largest0, largest1, weights0, weights1 = LOWEST, LOWEST, ZERO, ZERO
             for e in range(SUMS):
                 total[e] = ZERO
             for step in range(steps):
                 if t == 0:
-                    while lead <= AHEAD and next_item < items:
-                        if HELD:
-                            next_buffer = next_stage
-                        head = quotient(next_item, int32(parts))
+                    while begun <= turn + AHEAD and begun < count * steps:
+                        n = begun if HELD else quotient(begun, steps)
+                        item, next_step = int32(mine + n * grid), int32(begun - n * steps)
+                        head = quotient(item, int32(parts))
                         image = quotient(head, int32(heads))
                         row, column = int32(image * tokens), int32((head - image * heads) * SIZE)
-                        first = (
-                            int32(0)
-                            if HELD
-                            else int32(min(int32(next_step * KEYS), int32(tokens - KEYS)))
-                        )
-                        mbarrier_wait(empty, next_stage, next_parity)
+                        stage = int32(begun & (STAGES - 1))
+                        mbarrier_wait(empty, stage, int32((begun >> TURNS & 1) ^ 1))
+                        bytes_due = int32(KEY_BYTES)
                         if next_step == 0:
-                            mbarrier_expect(full, next_stage, int32(KEY_BYTES + QUERY_BYTES))
-                            top = int32(row + (next_item - head * parts) * (64 * GROUPS))
-                            to = int32(QUERIES + next_buffer * MINE)
+                            bytes_due = int32(KEY_BYTES + QUERY_BYTES)
+                        mbarrier_expect(full, stage, bytes_due)
+                        mbarrier_expect(filled, stage, int32(KEY_BYTES))
+                        if next_step == 0:
+                            top = int32(row + (item - head * parts) * (64 * GROUPS))
+                            to = int32(QUERIES + (n & (BUFFERS - 1)) * ITEM)
                             for g in range(GROUPS):
                                 corner = (int32(top + 64 * g), column)
-                                tma_load(tiles, int32(to + TILE * g), q, corner, full, next_stage)
-                        else:
-                            mbarrier_expect(full, next_stage, int32(KEY_BYTES))
-                        mbarrier_expect(filled, next_stage, int32(KEY_BYTES))
-                        corner, to = (int32(row + first), column), int32(next_stage * STAGE)
-                        tma_load(tiles, to, k, corner, full, next_stage)
-                        tma_load(tiles, int32(to + VALUES), v, corner, filled, next_stage)
-                        lead = int32(lead + 1)
-                        next_stage = int32(next_stage + 1)
-                        if next_stage == STAGES:
-                            next_stage, next_parity = int32(0), int32(next_parity ^ 1)
-                        next_step = int32(next_step + 1)
-                        if next_step == steps:
-                            next_step, next_item = int32(0), int32(next_item + cuda.gridDim.x)
-                            next_buffer = int32(next_buffer ^ 1)
+                                tma_load(tiles, int32(to + TILE * g), q, corner, full, stage)
+                        if not HELD:
+                            row += int32(min(int32(next_step * KEYS), int32(tokens - KEYS)))
+                        corner, to = (row, column), int32(stage * STAGE)
+                        tma_load(tiles, to, k, corner, full, stage)
+                        tma_load(tiles, int32(to + VALUES), v, corner, filled, stage)
+                        begun = int32(begun + 1)
+                stage, parity = int32(turn & (STAGES - 1)), int32(turn >> TURNS & 1)
                 cuda.syncwarp()
                 mbarrier_wait(full, stage, parity)
                 sums = wgmma_zeros(COLUMNS)
-                sums = wgmma_nt(sums, tiles, mine, tiles, int32(stage * STAGE), int32(0))
+                sums = wgmma_nt(sums, tiles, queries, tiles, int32(stage * STAGE), int32(0))
                 sums = wgmma_sums(sums)
                 spread(scores, sums)
                 if HELD:
@@ -251,7 +205,7 @@ def warpgroups(element: str, shape: Shape) -> Callable:
                     # the lane anew: addresses that the compiler finds unchanged in the loop would
                     # be kept in registers all the time
                     its = cuda.shfl_sync(ALL, lane, lane)
-                    line = int32(mine + (16 * warp + (its & 15)) * SIZE)
+                    line = int32(queries + (16 * warp + (its & 15)) * SIZE)
                     for j in range(4):
                         n = 8 * j
                         four = (
@@ -263,7 +217,8 @@ def warpgroups(element: str, shape: Shape) -> Callable:
                         chunk = int32(2 * j + (its >> 4)) ^ int32(its & 7)
                         stmatrix4(tiles, int32(line + (chunk << 3)), four)
                     cuda.syncwarp()
-                    head = quotient(int32(item), int32(parts))
+                    item = int32(mine + number * grid)
+                    head = quotient(item, int32(parts))
                     image = quotient(head, int32(heads))
                     column = int32((head - image * heads) * SIZE + 4 * (its & 15))
                     top = int32((item - head * parts) * (64 * GROUPS) + 64 * group + 16 * warp)
@@ -271,16 +226,13 @@ def warpgroups(element: str, shape: Shape) -> Callable:
                         r = int32(2 * go + (its >> 4))
                         chunk = int32((its & 15) >> 1) ^ int32(r & 7)
                         if top + r < tokens:
-                            at = int32(mine + (16 * warp + r) * SIZE + (chunk << 3) + 4 * (its & 1))
+                            at = int32(queries + (16 * warp + r) * SIZE)
+                            at = int32(at + (chunk << 3) + 4 * (its & 1))
                             store4(out, (image, int32(top + r), column), load4(tiles, at))
                     fence_async()  # the next queries are copied over them
                     cuda.syncwarp()
                 if lane == 0:
                     mbarrier_arrive(empty, stage)
-                lead = int32(lead - 1)
-                stage = int32(stage + 1)
-                if stage == STAGES:
-                    stage, parity = int32(0), int32(parity ^ 1)
-            buffer = int32(buffer ^ 1)
+                turn = int32(turn + 1)
 
     return attention_warpgroups
