@@ -97,16 +97,14 @@ def gather(wide: bool, begins: bool) -> Callable:
 
 
 def gathered(
-    images: Array, rows: Array, table: Array, tokens: Array | None, patch: int, first: int = 0,
-    channels: int | None = None, stream: Any = 0,
+    images: Array, rows: Array, table: Array, tokens: Array | None, patch: int, first: int,
+    channels: int, stream: Any = 0,
 ) -> Launches:  # fmt: skip
     """The launch that gathers rows (images * tokens, depth), and begins `tokens` if there are."""
-    channels = images.shape[1] if channels is None else channels
-    there = [images, rows, table, *([] if tokens is None else [tokens])]
-    wide = patch % WIDE == 0 and table.shape[1] % WIDE == 0 and are_aligned(*there)
-    kernel = gather(wide, tokens is not None)
-    sizes = tuple(map(np.int32, (patch, first, channels)))
     out = rows if tokens is None else tokens
+    wide = patch % WIDE == 0 and table.shape[1] % WIDE == 0
+    wide = wide and are_aligned(images, rows, table, out)
+    kernel, sizes = gather(wide, tokens is not None), map(np.int32, (patch, first, channels))
     return [(kernel[rows.shape[0], THREADS, stream], (images, rows, table, out, *sizes))]
 
 
@@ -175,11 +173,9 @@ class PatchEmbedding:
         flat = weight.reshape(self.width, self.channels, self.area).astype(np.float16)
         self.weight = cuda.to_device(_padded(flat.reshape(self.width, -1)))
         self.by_channel = [cuda.to_device(_padded(flat[:, n])) for n in range(self.channels)]
-
+        wide = self.depth, self.width
         self._pinned = functools.lru_cache(1)(
-            lambda count: [
-                cuda.pinned_array((count, n), np.float16) for n in (self.depth, self.width)
-            ]
+            lambda count: [cuda.pinned_array((count, n), np.float16) for n in wide]
         )
 
     @property
@@ -202,19 +198,13 @@ class PatchEmbedding:
             The result.
         """
 
-        def product(rows: Array, weight: Array) -> Launches:
-            return products.launches(
-                rows, weight, None, tokens, tokens, "nt", "", method, stream
-            )  # fmt: skip
-
-        if way == "gemm":
-            found = gathered(images, rows, self.table, tokens, self.patch, stream=stream)
-            return found + product(rows, self.weight)
-        found = []
-        for n, weight in enumerate(self.by_channel):
+        found, how = [], ("nt", "", method, stream)
+        parts = [self.weight] if way == "gemm" else self.by_channel
+        for n, weight in enumerate(parts):
+            place = n, self.channels // len(parts)
             begun = tokens if n == 0 else None
-            found += gathered(images, rows, self.table, begun, self.patch, n, 1, stream)
-            found += product(rows, weight)
+            found += gathered(images, rows, self.table, begun, self.patch, *place, stream)
+            found += products.launches(rows, weight, None, tokens, tokens, *how)
         return found
 
     def rows_of(self, way: str) -> int:
@@ -269,7 +259,7 @@ class PatchEmbedding:
             there = counts.bring(np.ascontiguousarray(images[:, n : n + 1]))
             rows = cuda.device_array((len(found), up(self.area)), np.float16)
             out = cuda.device_array(found.shape, np.float16)
-            counts.launch(gathered(there, rows, self.table, None, self.patch))
+            counts.launch(gathered(there, rows, self.table, None, self.patch, 0, 1))
             counts.launch(products.launches(rows, weight, None, None, out, "nt", "", method))
             counts.fetch(out, part)
             total += part
@@ -283,8 +273,7 @@ class PatchEmbedding:
         if pinned:  # locking memory takes longer than all else: it is done once
             rows, back = self._pinned(len(found))
         else:
-            rows = np.empty((len(found), self.depth), np.float16)
-            back = np.empty_like(found)
+            rows, back = np.empty((len(found), self.depth), np.float16), np.empty_like(found)
         rows[...] = sorted_rows(images, self.patch, self.tokens, self.depth)
         streams, kept = [cuda.stream() if pinned else 0 for _ in range(parts)], []
         for stream, start, end in zip(streams, ends, ends[1:], strict=False):
@@ -292,11 +281,8 @@ class PatchEmbedding:
                 continue
             there = counts.bring(rows[start:end], stream)
             out = cuda.device_array((end - start, self.width), np.float16, stream=stream)
-            counts.launch(
-                products.launches(
-                    there, self.weight, None, None, out, "nt", "", method, stream
-                )  # fmt: skip
-            )
+            how = "nt", "", method, stream
+            counts.launch(products.launches(there, self.weight, None, None, out, *how))
             counts.fetch(out, back[start:end], stream)
             kept.append((there, out))  # until all is done
         for stream in streams if pinned else []:

@@ -43,8 +43,11 @@ def error(found, exact):
 
 WEIGHTS, IMAGES = some()
 EXACT = reference.forward(TOY, WEIGHTS, IMAGES)
-FIRST = ["patches", "mlp", "residual", "last", "attention"]
-OTHERS = [name for name in CHOICES if name not in FIRST]
+GROUPS = (
+    ("patches", "mlp", "residual", "last"),
+    ("norm", "buffers"),
+    ("attention", "gelu", "last"),
+)
 
 
 def combinations(names):
@@ -52,7 +55,7 @@ def combinations(names):
     return [dict(zip(names, values, strict=True)) for values in every]
 
 
-@pytest.mark.parametrize("given", combinations(FIRST) + combinations(OTHERS), ids=str)
+@pytest.mark.parametrize("given", sum(map(combinations, GROUPS), []), ids=str)
 def test_every_combination_gives_float64s_scores(given):
     found = ViT(TOY, WEIGHTS, Flags(**given))(IMAGES)
     assert found.dtype == np.float16 and found.shape == EXACT.shape
