@@ -55,7 +55,13 @@ def combinations(names):
     return [dict(zip(names, values, strict=True)) for values in every]
 
 
-@pytest.mark.parametrize("given", sum(map(combinations, GROUPS), []), ids=str)
+def some_of_all(count=24):
+    """Combinations of all flags, drawn."""
+    rng = np.random.default_rng(0)
+    return [{name: str(rng.choice(its)) for name, its in CHOICES.items()} for _ in range(count)]
+
+
+@pytest.mark.parametrize("given", sum(map(combinations, GROUPS), some_of_all()), ids=str)
 def test_every_combination_gives_float64s_scores(given):
     found = ViT(TOY, WEIGHTS, Flags(**given))(IMAGES)
     assert found.dtype == np.float16 and found.shape == EXACT.shape

@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import math
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ import numpy as np
 from course.backend import cuda
 from course.kernels import attention
 from course.kernels.halves import products
+from course.kernels.patches import ON_GPU
 from course.models.vit.network import OUTSIDE, Launches, Step, ViT
 from course.models.vit.shape import Flags, ViTShape
 from course.models.vit.weights import initial
@@ -48,17 +49,9 @@ class Traffic(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What one step takes.
+    """What one step takes: bytes on the host and on the GPU, its weights among them; traffic.
 
-    Attributes
-    ----------
-    name, kind : str
-    times : int
-        How often a forward pass does it: once a block.
-    host, device : int
-        Bytes on the host, and on the GPU, its weights among them.
-    traffic : Traffic
-        Of one time.
+    A forward pass does it so many `times`: once, or once a block.
     """
 
     name: str
@@ -69,9 +62,8 @@ class Row(NamedTuple):
     traffic: Traffic
 
 
-@dataclass(frozen=True)
-class Memory:
-    """A forward pass's memory: a row a kernel; bytes of weights, of buffers, and at the peak."""
+class Memory(NamedTuple):
+    """A forward pass: a row a step; bytes of weights, of buffers, the least that these could be."""
 
     rows: tuple[Row, ...]
     weights: int
@@ -80,17 +72,14 @@ class Memory:
     peak: int
 
     def __str__(self) -> str:
-        head = f"{'kernel':28}{'times':>6}{'host MB':>9}{'GPU MB':>9}" + "".join(
-            f"{name:>12}" for name in ("loads", "sectors", "stores", "sectors")
-        )
-        lines = [
-            f"{row.name:28}{row.times:6}{row.host / 1e6:9.2f}{row.device / 1e6:9.2f}"
-            + "".join(f"{round(number):12,}" for number in row.traffic)
-            for row in self.rows
-        ]
-        total = (f"weights {self.weights / 1e6:.1f} MB, buffers {self.buffers / 1e6:.1f} (at least "
-                 f"{self.least / 1e6:.1f}), peak {self.peak / 1e6:.1f}")  # fmt: skip
-        return "\n".join([head, *lines, total])
+        words = "loads", "sectors", "stores", "sectors"
+        lines = [f"{'step':28}{'times':>6}{'host MB':>9}{'GPU MB':>9}"
+                 + "".join(f"{word:>13}" for word in words)]  # fmt: skip
+        for name, _, times, host, device, traffic in self.rows:
+            numbers = "".join(f"{round(number):13,}" for number in traffic)
+            lines.append(f"{name:28}{times:6}{host / 1e6:9.2f}{device / 1e6:9.2f}{numbers}")
+        sizes = (f"{word} {size / 1e6:.1f} MB" for word, size in zip(self._fields[1:], self[1:]))
+        return "\n".join([*lines, ", ".join(sizes)])
 
 
 def memory_of(flags: Flags | None = None, batch: int = 1, shape: ViTShape | None = None) -> Memory:
@@ -105,38 +94,33 @@ def memory_of(flags: Flags | None = None, batch: int = 1, shape: ViTShape | None
     """
     flags, shape = flags or Flags(), shape or ViTShape()
     toy = _toy(replace(shape, depth=1), flags)
-    sizes, steps, arena = toy.shapes(batch), toy.steps(), toy.arena(batch)
-    parameters = {name: 2 * math.prod(its) for name, its in shape.parameters.items()}
-    images = 2 * batch * shape.channels * shape.image**2
-    scores = 2 * batch * shape.classes
-    outside = {"images": images, "scores": scores}
-    if flags.patches in ("channels", "sorted", "streams"):  # the tokens come from the host
-        outside["images"] = 2 * batch * shape.tokens * shape.width
-    rows, inside = [], set()
-    for step in steps:
+    sizes, arena = toy.shapes(batch), toy.arena(batch)
+    held = {name: 2 * math.prod(its) for name, its in sizes.items()}
+    held["images"] = 2 * batch * shape.channels * shape.image**2
+    if flags.patches not in ON_GPU:  # the tokens come from the host
+        held["images"] = 2 * batch * shape.tokens * shape.width
+    held["scores"] = 2 * batch * shape.classes
+    parameters = {name.removeprefix("blocks.0."): 2 * math.prod(its)
+                  for name, its in shape.parameters.items()}  # fmt: skip
+    rows, seen = [], set()
+    for step in toy.steps():
         name = step.name.removeprefix("blocks.0.")
-        held = sum(outside.get(its) or 2 * math.prod(sizes[its]) for its in set(step.touches))
-        layer = name.removesuffix(", apart")
-        if step.kind == "patches":
-            layer = "patch_embed.proj"
-        own = sum(
-            size for its, size in parameters.items()
-            if its.removeprefix("blocks.0.").startswith(f"{layer}.")
-        )  # fmt: skip
-        host = sum(outside[its] for its in step.touches if its in OUTSIDE and its not in inside)
-        inside.update(step.touches)
+        layer = name.removesuffix(", apart") + "."
+        own = sum(size for its, size in parameters.items() if its.startswith(layer))
+        touched = set(step.touches)
+        host = sum(held[its] for its in touched & set(OUTSIDE) - seen)
+        seen |= touched
+        device = own + sum(held[its] for its in touched)
         times = shape.depth if step.name.startswith("blocks") else 1
         traffic = _traffic(toy, step, sizes, batch)
-        rows.append(Row(name, step.kind, times, host, held + own, traffic))
-    weights = sum(parameters.values())
-    buffers, least = (arena.apart if flags.buffers == "apart" else arena.size), arena.least
+        rows.append(Row(name, step.kind, times, host, device, traffic))
+    buffers = arena.least if flags.buffers == "asynchronous" else arena.size
     if flags.buffers == "apart":  # each block has its own
-        own = sum(2 * math.prod(its) for name, its in sizes.items() if name.startswith("blocks"))
-        buffers += (shape.depth - 1) * own
-    if flags.buffers == "asynchronous":
-        buffers = least
-    held = weights + buffers + sum(outside.values())
-    return Memory(tuple(rows), weights, buffers, least, held)
+        inside = sum(size for name, size in held.items() if name.startswith("blocks"))
+        buffers = arena.apart + (shape.depth - 1) * inside
+    weights = sum(2 * math.prod(its) for its in shape.parameters.values())
+    peak = weights + buffers + held["images"] + held["scores"]
+    return Memory(tuple(rows), weights, buffers, arena.least, peak)
 
 
 @functools.lru_cache(4)
@@ -146,33 +130,29 @@ def _toy(shape: ViTShape, flags: Flags) -> ViT:
 
 def _traffic(toy: ViT, step: Step, sizes: dict[str, tuple[int, int]], batch: int) -> Traffic:
     """What one step moves, from its toy."""
-    shape, flags = toy.shape, toy.flags
+    shape, flags, nothing = toy.shape, toy.flags, Traffic()
+    method = "plain" if flags.product == "auto" else flags.product
+    first, out = step.touches[0], step.touches[-1]
     if step.kind == "product":
-        (rows, depth), out = sizes[step.touches[0]], step.touches[-1]
+        rows, depth = sizes[first]
         columns = shape.classes if out == "scores" else sizes[out][1]
-        method = "plain" if flags.product == "auto" else flags.product
-        residual = len(step.touches) == 3 and step.name != "head"
-        return _product(residual, method, rows, columns, depth)
+        return _product(len(step.touches) == 3, method, rows, columns, depth)
     if step.kind == "attention":
-        return Traffic().plus(
-            _attention(flags.attention, shape.tokens, shape.head), batch * shape.heads
-        )
+        one = _attention(flags.attention, shape.tokens, shape.head)
+        return nothing.plus(one, batch * shape.heads)
     if step.kind == "patches":
-        images = _filled((1, shape.channels, shape.image, shape.image))
         one = toy.shapes(1)
-        views = {"images": images, "rows": _filled(one["rows"]), "x": _filled(one["x"])}
+        views = {name: _filled(one[name]) for name in ("rows", "x")}
+        views["images"] = _filled((1, shape.channels, shape.image, shape.image))
         listed = step.launches(views, 0)
-        gathers = [launch for launch in listed if launch[0].kernel.__name__ == "patch_rows"]
-        found = Traffic().plus(_counted(gathers), batch)
-        method = "plain" if flags.product == "auto" else flags.product
+        gathers = [launch for launch in listed if kernel_of(launch[0]).__name__ == "patch_rows"]
         each = _product(True, method, batch * shape.tokens, shape.width, one["rows"][1])
+        found = nothing.plus(_counted(gathers), batch)
         return found.plus(each, len(listed) - len(gathers))
-    rows = sizes[step.touches[0]][0]
-    views = {name: _filled((ROWS, sizes[name][1])) for name in step.touches}
-    if "class" in step.touches[-1] and "class" not in step.touches[0]:  # each image's first token
-        rows = batch
-        views[step.touches[0]] = _filled((ROWS * shape.tokens, shape.width))
-    return Traffic().plus(_counted(step.launches(views, 0)), rows / ROWS)
+    rows, views = sizes[out][0], {name: _filled((ROWS, sizes[name][1])) for name in step.touches}
+    if sizes[first][0] > rows:  # of each image's first token
+        views[first] = _filled((ROWS * shape.tokens, shape.width))
+    return nothing.plus(_counted(step.launches(views, 0)), rows / ROWS)
 
 
 @functools.cache
@@ -207,14 +187,19 @@ def _filled(shape: tuple[int, ...]) -> Any:
     return cuda.to_device(np.ones(shape, np.float16))
 
 
+def kernel_of(call: Any) -> Any:
+    """The kernel of a launch, of numba.cuda or of the simulator."""
+    return getattr(call, "dispatcher", None) or call.kernel
+
+
 def _counted(listed: Launches) -> Traffic:
     """What launches move, traced."""
     found = Traffic()
     for call, arguments in listed:
-        kernel = getattr(call, "dispatcher", None) or call.kernel
-        sizes = [getattr(call, name, None) or getattr(call, other)
-                 for name, other in (("griddim", "grid"), ("blockdim", "block"))]  # fmt: skip
-        report = trace(kernel, *sizes, *arguments, dynamic_shared=call.sharedmem or 0, gpu=GPU)
+        real = hasattr(call, "dispatcher")
+        sizes = (call.griddim, call.blockdim) if real else (call.grid, call.block)
+        how = {"dynamic_shared": call.sharedmem or 0, "gpu": GPU}
+        report = trace(kernel_of(call), *sizes, *arguments, **how)
         load, store = (report.total("global", op) for op in ("load", "store"))
         found = found.plus(Traffic(load.requests, load.sectors, store.requests, store.sectors))
     return found
