@@ -13,6 +13,7 @@ kernel         what is measured
 others         one component; of PyTorch, what it needs for the same
 ``patches``    the five ways of `course.kernels.patches`, by the host's clock, and what they count
 ``image``      whole, 8 images of other sizes
+``pillow``     a JPEG file of 500 x 375 pixels to what a model takes, by the host's clock, one thread
 =============  =====================================================================================
 
 `COURSE_VIT` chooses parts by name, such as "whole 64,patches".
@@ -22,10 +23,13 @@ from __future__ import annotations
 
 import os
 import statistics
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from course import backend
 from course.kernels.attention import attention
@@ -36,6 +40,7 @@ from course.measure import event_clock
 from course.measure.recorded import Figure
 from course.measure.roofline import refuse_impossible
 from course.models.vit import reference
+from course.models.vit.images import read_images
 from course.models.vit.network import ViT
 from course.models.vit.shape import EPSILON, Flags, ViTShape
 from course.models.vit.weights import Weights, initial
@@ -64,7 +69,7 @@ def run(bench):
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     weights = initial(SHAPE)
     kinds = [f"{what} {n}" for n in BATCHES for what in ("whole", "block", "components")]
-    kinds += ["flags", "patches", *[f"image {n}" for n in SIZES]]
+    kinds += ["flags", "patches", "pillow", *[f"image {n}" for n in SIZES]]
     chosen = os.environ.get("COURSE_VIT", "").split(",")
     kinds = [kind for kind in kinds if not chosen[0] or kind in chosen]
     for part in bench.parts(kinds):
@@ -79,6 +84,8 @@ def run(bench):
             flags(bench, torch, weights)
         elif what == "patches":
             patches(bench, weights)
+        elif what == "pillow":
+            pillow(bench)
         else:
             shape = ViTShape(image=int(number))
             whole(bench, torch, initial(shape), 8, shape, "image", compiled=False)
@@ -284,3 +291,18 @@ def patches(bench: Any, weights: Weights, batch: int = 8) -> None:
                 bench.figure("patches", variant, f"{batch} images", "float16", what, unit,
                              getattr(counts, what))  # fmt: skip
             bench.say(f"  patches {variant}: {median:.3f} ms, {counts}")
+
+
+def pillow(bench: Any, count: int = 16) -> None:
+    """Images from files, to be compared with the time that the network takes for them."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder, f"{n}.jpg") for n in range(count)]
+        for n, path in enumerate(paths):
+            levels = np.random.default_rng(n).integers(0, 256, (25, 20, 3), np.uint8)
+            Image.fromarray(levels).resize((500, 375), Image.Resampling.BICUBIC).save(path)
+        wall = event_clock.clock().wall
+        its = [wall(lambda: read_images(paths)) / count for _ in range(WAYS_TIMED)]
+    q1, median, q3 = statistics.quantiles(its, n=4)
+    bench.rows.append(Figure("pillow", "read_images", "500x375", "float16", "time", "ms", median, q1,
+                             q3, len(its)))  # fmt: skip
+    bench.say(f"  pillow: {median:.3f} ms an image")

@@ -24,7 +24,12 @@ def bench(monkeypatch):
     if backend.gpu() is None:
         backend.simulate("H200")
     monkeypatch.setattr(vit, "SHAPE", TOY)
-    monkeypatch.setattr(event_clock, "clock", lambda: SimpleNamespace(wall=lambda call: 2.0))
+
+    def wall(call):
+        call()
+        return 2.0
+
+    monkeypatch.setattr(event_clock, "clock", lambda: SimpleNamespace(wall=wall))
     made = Bench("vit", ROOFS, say=lambda _: None)
     monkeypatch.setattr(made, "peer", lambda name: None)
     return made
@@ -45,6 +50,12 @@ def test_a_wrong_way_is_no_row(bench, monkeypatch):
     monkeypatch.setattr(reference, "tokens", lambda *_: np.ones((2, TOY.tokens, TOY.width)))
     vit.patches(bench, initial(TOY), batch=2)
     assert not bench.rows and len(bench.failures) == 8
+
+
+def test_images_are_timed_from_files(bench):
+    vit.pillow(bench, count=2)
+    (row,) = bench.rows
+    assert (row.kernel, row.median, row.unit) == ("pillow", 1.0, "ms")
 
 
 def test_without_pytorch_nothing_is_measured(bench):
