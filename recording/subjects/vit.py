@@ -13,7 +13,7 @@ kernel         what is measured
 others         one component; of PyTorch, what it needs for the same
 ``patches``    the five ways of `course.kernels.patches`, by the host's clock, and what they count
 ``image``      whole, 8 images of other sizes
-``pillow``     a JPEG file of 500 x 375 pixels to what a model takes, by the host's clock, one thread
+``pillow``     JPEG files of 500 x 375 pixels to what a model takes, by the host's clock, a thread
 =============  =====================================================================================
 
 `COURSE_VIT` chooses parts by name, such as "whole 64,patches".
@@ -58,7 +58,7 @@ OTHERS = ({"mlp": "unfused"}, {"residual": "apart"}, {"patches": "kept"}, {"buff
           {"mlp": "unfused", "residual": "apart"}, {"gelu": "gelu tanh"}, {"last": "class"},
           {"buffers": "asynchronous"})  # fmt: skip
 SETS, WORK = 4, 2e12  # arrays that take turns; operations of a graph of one component
-WAYS_TIMED = 7
+CALLS_CLOCKED = 7
 
 
 def run(bench):
@@ -280,12 +280,8 @@ def patches(bench: Any, weights: Weights, batch: int = 8) -> None:
             if not error <= LIMIT:
                 bench.failures.append(f"patches {way}: the error is {error:.3g}")
                 continue
-            wall = event_clock.clock().wall
-            its = [wall(call) for _ in range(WAYS_TIMED)]
-            q1, median, q3 = statistics.quantiles(its, n=4)
             variant = f"streams, {streams}" if way == "streams" else way
-            bench.rows.append(Figure("patches", variant, f"{batch} images", "float16", "time", "ms",
-                                     median, q1, q3, len(its)))  # fmt: skip
+            median = clocked(bench, "patches", variant, f"{batch} images", call)
             for what in ("launches", "synchronisations", "to_gpu", "to_host"):
                 unit = "bytes" if what.startswith("to") else what
                 bench.figure("patches", variant, f"{batch} images", "float16", what, unit,
@@ -300,9 +296,16 @@ def pillow(bench: Any, count: int = 16) -> None:
         for n, path in enumerate(paths):
             levels = np.random.default_rng(n).integers(0, 256, (25, 20, 3), np.uint8)
             Image.fromarray(levels).resize((500, 375), Image.Resampling.BICUBIC).save(path)
-        wall = event_clock.clock().wall
-        its = [wall(lambda: read_images(paths)) / count for _ in range(WAYS_TIMED)]
+        median = clocked(bench, "pillow", "read_images", f"{count}x500x375",
+                         lambda: read_images(paths))  # fmt: skip
+    bench.say(f"  pillow: {median / count:.3f} ms an image")
+
+
+def clocked(bench: Any, kernel: str, variant: str, name: str, call: Callable[[], Any]) -> float:
+    """Keep what a call takes by the host's clock, its waiting included; the median."""
+    wall = event_clock.clock().wall
+    its = [wall(call) for _ in range(CALLS_CLOCKED)]
     q1, median, q3 = statistics.quantiles(its, n=4)
-    bench.rows.append(Figure("pillow", "read_images", "500x375", "float16", "time", "ms", median, q1,
-                             q3, len(its)))  # fmt: skip
-    bench.say(f"  pillow: {median:.3f} ms an image")
+    figure = Figure(kernel, variant, name, "float16", "time", "ms", median, q1, q3, len(its))
+    bench.rows.append(figure)
+    return median
