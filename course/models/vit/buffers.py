@@ -18,6 +18,7 @@ arXiv:2001.03288 (greedy by size).
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -93,33 +94,21 @@ def packed(lives: Mapping[str, tuple[int, int]], sizes: Mapping[str, int]) -> Ar
     )
 
 
-class Taken:
-    """Memory from the driver's pool in a stream's order, for as long as a `with`; without a GPU an
-    array that lives as long.
+def taken(size: int, stream: int) -> tuple[Any, Callable[[], None]]:
+    """Bytes from the driver's pool, as a device array; and what gives them back.
 
-    The stream's earlier work may still use what is handed out, its later work what is given back:
-    the host waits for nothing, and in a CUDA graph both are nodes of their own.
+    Both happen in the stream's order: its earlier work may still use what is handed out, its later
+    work what is given back. The host waits for nothing, and in a CUDA graph they are nodes.
 
     Source: NVIDIA, CUDA Driver API, "Stream Ordered Memory Allocator".
     """
-
-    def __init__(self, size: int, stream: int):
-        self.size, self.stream = size, stream
-
-    def array(self) -> Any:
-        """The memory, as a device array of bytes."""
-        if backend.gpu() is None:
-            return backend.cuda.device_array(self.size, np.uint8)
-        self.address = ctypes.c_uint64()
-        how = ctypes.c_size_t(self.size), ctypes.c_void_p(self.stream)
-        asked("cuMemAllocAsync", ctypes.byref(self.address), *how)
-        place = Memory(self.address.value, (self.size,), (1,), "|u1", self)
-        return backend.cuda.as_cuda_array(place, sync=False)
-
-    def give(self) -> None:
-        """Hand it back, behind what the stream was given so far."""
-        if backend.gpu() is not None:
-            asked("cuMemFreeAsync", self.address, ctypes.c_void_p(self.stream))
+    if backend.gpu() is None:
+        return backend.cuda.device_array(size, np.uint8), lambda: None
+    address, queue = ctypes.c_uint64(), ctypes.c_void_p(stream)
+    asked("cuMemAllocAsync", ctypes.byref(address), ctypes.c_size_t(size), queue)
+    place = Memory(address.value, (size,), (1,), "|u1", None)
+    give = functools.partial(asked, "cuMemFreeAsync", address, queue)
+    return backend.cuda.as_cuda_array(place, sync=False), give
 
 
 def in_turn(
@@ -131,13 +120,12 @@ def in_turn(
     A buffer is taken before the first step that touches it and given back after the last.
     """
     lives = lifetimes(names for names, _ in steps)
-    there: dict[str, tuple[Taken, Any]] = {}
-    for number, (_, launch) in enumerate(steps):
-        for name, (first, _) in lives.items():
-            if first == number:
-                taken = Taken(sizes[name], stream)
-                there[name] = taken, taken.array()
-        launch({name: array for name, (_, array) in there.items()})
-        for name, (_, last) in lives.items():
-            if last == number:
-                there.pop(name)[0].give()
+    there: dict[str, tuple[Any, Callable[[], None]]] = {}
+    for number, (names, launch) in enumerate(steps):
+        for name in names:
+            if name not in there:
+                there[name] = taken(sizes[name], stream)
+        launch({name: there[name][0] for name in names})
+        for name in names:
+            if lives[name][1] == number and name in there:
+                there.pop(name)[1]()

@@ -14,6 +14,7 @@ what it launches. All buffers are matrices of float16, a row a token.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -299,27 +300,21 @@ class ViT:
         if out is None:
             out = library.empty(*result, seen.device)
         queue = library.stream(seen.device) if stream is None else handle_of(stream)
-        numba_stream = cuda.external_stream(queue) if queue else 0
-        batch, images, scores = (
-            len(out),
-            *(cuda.as_cuda_array(one, sync=False) for one in (images, out)),
-        )
-        steps, shapes = self.steps(), self.shapes(batch)
-        outside = {"images": images, "scores": scores}
+        there = cuda.external_stream(queue) if queue else 0
+        shapes = self.shapes(len(out))
+        ends = {"images": images, "scores": out}
+        ends = {name: cuda.as_cuda_array(its, sync=False) for name, its in ends.items()}
 
-        def launching(step: Step) -> Callable[[Views], None]:
-            def launch(memory: Views) -> None:
-                views = {name: view(its, 0, shapes[name]) for name, its in memory.items()}
-                for call, arguments in step.launches(views | outside, numba_stream):
-                    call(*arguments)
+        def done(step: Step, memory: Views) -> None:
+            views = {name: view(its, 0, shapes[name]) for name, its in memory.items()}
+            for call, arguments in step.launches(views | ends, there):
+                call(*arguments)
 
-            return launch
-
-        sizes = {name: HALF.itemsize * math.prod(its) for name, its in shapes.items()}
         todo = [
-            (tuple(name for name in step.touches if name not in OUTSIDE), launching(step))
-            for step in steps
+            ([name for name in step.touches if name not in OUTSIDE], functools.partial(done, step))
+            for step in self.steps()
         ]
+        sizes = {name: HALF.itemsize * math.prod(its) for name, its in shapes.items()}
         in_turn(todo, sizes, queue)
         return out
 
