@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from course import backend, cuda
+from course.door.layout import Layout, planning
 from course.kernels.halves import apart
 from course.kernels.halves.products import product
 from course.models.vit import TOY, Flags, Graph, ViT, ViTShape, initial, reference
@@ -193,6 +194,32 @@ def test_memory_adds_up():
     apart_ones = memory_of(Flags(buffers="apart", mlp="unfused", residual="apart"), 2, TOY)
     assert apart_ones.buffers > found.buffers and len(apart_ones.rows) == len(found.rows) + 3
     assert "mlp.fc1, apart" in str(apart_ones)
+
+
+@pytest.mark.parametrize("given", [{}, {"last": "class", "residual": "apart", "mlp": "unfused"},
+                                   {"patches": "kept", "buffers": "apart"}])  # fmt: skip
+def test_launches_can_be_prepared_without_memory(given):
+    """As a plan does for a GPU: the same kernels with arrays of the same shapes and strides."""
+    vit = ViT(TOY, WEIGHTS, Flags(**given))
+    x = np.zeros((1, TOY.tokens, TOY.width), np.float16)
+
+    def prepared(launches, *arrays):
+        def of(one):
+            return (one.shape, one.strides) if hasattr(one, "strides") else type(one)
+
+        listed = launches(*arrays)
+        return [(call.kernel.__name__, call.grid, list(map(of, args))) for call, args in listed]
+
+    for launches, first, out in (
+        (lambda *two: vit._all_launches(*two, 0), IMAGES, EXACT.astype(np.float16)),
+        (lambda *two: vit._token_launches(*two, 0), IMAGES, x),
+        (lambda *two: vit._block_launches(*two, 0, 0), x, x),
+    ):
+        there = prepared(launches, cuda.to_device(first), cuda.to_device(out))
+        layouts = [Layout(n, one.shape, one.strides, one.dtype) for n, one in
+                   enumerate((first, out))]  # fmt: skip
+        with planning(2):
+            assert prepared(launches, *layouts) == there
 
 
 @pytest.mark.skipif(backend.gpu() is None, reason="a CUDA graph needs a GPU")

@@ -180,9 +180,13 @@ class ViT:
             found.append(self._apart(its("mlp.fc1"), hidden, hidden, activation=self.flags.gelu))
         return [*found, *self._added(its("mlp.fc2"), hidden, out, out)]
 
+    def _by_image(self, rows: Array, *sizes: int) -> Array:
+        """Rows, a token each, as (images, tokens, *sizes)."""
+        return rows.reshape(rows.shape[0] // self.shape.tokens, self.shape.tokens, *sizes)
+
     def _first_tokens(self, x: Array) -> Array:
         """Of each image, as a matrix whose rows lie apart."""
-        return part(x.reshape(-1, self.shape.tokens, self.shape.width), 1, 0)
+        return part(self._by_image(x, self.shape.width), 1, 0)
 
     def _firsts(self, x: str, out: str) -> Step:
         """The first token of each image, copied."""
@@ -246,23 +250,23 @@ class ViT:
 
     def _attention(self, qkv: str, heads: str) -> Callable[[Views, Any], Launches]:
         """Attention that reads the product's layout: (images, tokens, 3, heads, head)."""
-        sizes = self.shape.tokens, 3, self.shape.heads, self.shape.head
 
         def launches(views: Views, stream: Any) -> Launches:
-            whole = views[qkv].reshape(-1, *sizes)
-            out = views[heads].reshape(-1, self.shape.tokens, self.shape.width)
+            whole = self._by_image(views[qkv], 3, self.shape.heads, self.shape.head)
+            out = self._by_image(views[heads], self.shape.width)
             three = (part(whole, 2, n) for n in range(3))
             return attention.launches(*three, out, None, self.flags.attention, stream)
 
         return launches
 
     # ------------------------------------------------------------------ memory
-    def shapes(self, batch: int) -> dict[str, tuple[int, int]]:
-        """Rows and columns of each buffer, float16; but for images and scores."""
+    def shapes(self, batch: int, steps: Sequence[Step] | None = None) -> dict[str, tuple[int, int]]:
+        """Rows and columns of each buffer of these steps, or of all, but for images and scores."""
+        steps = self.steps() if steps is None else steps
         d, rows = self.shape.width, batch * self.shape.tokens
         wide = {"rows": self.embedding.rows_of(self.flags.patches), "qkv": 3 * d,
                 "hidden": self.shape.mlp}  # fmt: skip
-        names = {name for step in self.steps() for name in step.touches}
+        names = {name for step in steps for name in step.touches}
         return {
             name: (
                 batch if name.startswith("class") else rows,
@@ -276,12 +280,12 @@ class ViT:
         steps = self.steps() if steps is None else steps
         lives = lifetimes(step.touches for step in steps)
         lives = {name: life for name, life in lives.items() if name not in OUTSIDE}
-        shapes = self.shapes(batch)
+        shapes = self.shapes(batch, steps)
         return packed(lives, {name: HALF.itemsize * math.prod(shapes[name]) for name in lives})
 
     def _views(self, batch: int, steps: Sequence[Step]) -> Views:
         """The buffers as arrays, in memory that belongs to a plan."""
-        shapes, arena = self.shapes(batch), self.arena(batch, steps)
+        shapes, arena = self.shapes(batch, steps), self.arena(batch, steps)
         if self.flags.buffers == "apart":
             return {name: workspace(shapes[name], HALF) for name in arena.offsets}
         memory = workspace(arena.size, np.uint8)
@@ -343,7 +347,7 @@ class ViT:
         return (images.shape[0], self.shape.tokens, self.shape.width), HALF
 
     def _token_launches(self, images: Array, out: Array, stream: Any) -> Launches:
-        views = {"images": images, "x": out.reshape(-1, self.shape.width)}
+        views = {"images": images, "x": rows_of(out)}
         views["rows"] = workspace(self.shapes(len(images))["rows"], HALF)
         return self._patches(views, stream)
 
@@ -356,8 +360,8 @@ class ViT:
         return x.shape, HALF
 
     def _block_launches(self, x: Array, out: Array, number: int, stream: Any) -> Launches:
-        steps, width = self._block_steps(number, "images", "scores"), self.shape.width
-        ends = {"images": x.reshape(-1, width), "scores": out.reshape(-1, width)}
+        steps = self._block_steps(number, "images", "scores")
+        ends = {"images": rows_of(x), "scores": rows_of(out)}
         views = self._views(len(x), steps) | ends
         return [launch for step in steps for launch in step.launches(views, stream)]
 
@@ -372,6 +376,11 @@ def part(array: Array, axis: int, number: int) -> Array:
     offset = array.offset + number * array.strides[axis]
     left = [sizes[:axis] + sizes[axis + 1 :] for sizes in (array.shape, array.strides)]
     return Layout(array.slot, *left, array.dtype, offset, array.beyond)
+
+
+def rows_of(array: Array) -> Array:
+    """Tokens (images, tokens, width) as rows."""
+    return array.reshape(array.shape[0] * array.shape[1], array.shape[2])
 
 
 def view(memory: Array, place: int, shape: tuple[int, ...]) -> Array:
