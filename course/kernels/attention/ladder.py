@@ -138,9 +138,11 @@ def _launch(
     return kernel[grid, threads, stream, size], arguments
 
 
-#: Of at most so many tokens all scores of a query are in registers.
-HELD = 200
-LONG = Shape(3, 128, 4)  # a step of more tokens
+#: Of at most so many tokens all scores of a query are in registers; of at most `NARROW`, in those
+#: of a thread when 512 share a multiprocessor.
+HELD, NARROW = 256, 200
+#: A step of more tokens: three steps or more, or queries would be overwritten.
+LONG = Shape(3, 128, 4)
 
 
 def shape_of(tokens: int, heads: int, processors: int) -> Shape:
@@ -148,9 +150,11 @@ def shape_of(tokens: int, heads: int, processors: int) -> Shape:
     if tokens > HELD:
         return LONG
     keys, tiles = -(-tokens // 16) * 16, -(-tokens // 64)
-    if heads >= processors:
-        return Shape(tiles, keys, 2, tokens)
-    return Shape(1, keys, 1, tokens, 3)
+    if heads < processors:
+        return Shape(1, keys, 1, tokens, 3 if tokens <= NARROW else 2)
+    if tokens > NARROW:
+        return Shape(2, keys, 2, tokens)
+    return Shape(tiles, keys, 2, tokens, max(1, 4 // tiles))
 
 
 def why_not(method: str, q: Array, k: Array, v: Array, out: Array) -> str:

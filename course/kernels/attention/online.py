@@ -51,12 +51,13 @@ def sum_of_four(x):
 
 
 @functools.cache
-def row_softmax(columns: int) -> SimpleNamespace:
+def row_softmax(element: str, columns: int) -> SimpleNamespace:
     """Device functions of a warp's scores, 16 rows of so many columns.
 
     Of lane l, ``scores[4 * j + e]`` is row l // 4 + 8 (e // 2), column 8 j + 2 (l % 4) + e % 2. The
     upper and the lower row are the halves 0 and 1.
     """
+    pack = PACK[element]
 
     @cuda.jit(device=True, forceinline=True)
     def mask(scores, first, low, high, lane):
@@ -69,21 +70,25 @@ def row_softmax(columns: int) -> SimpleNamespace:
 
     @cuda.jit(device=True, forceinline=True)
     def largest_score(scores, half, largest):
-        """Of a row and what was the largest before."""
+        """Of a row and what was the largest before: two chains, so half the latency."""
+        other = largest
         for j in range(columns // 8):
-            largest = max(largest, max(scores[4 * j + 2 * half], scores[4 * j + 2 * half + 1]))
-        return largest_of_four(largest)
+            largest = max(largest, scores[4 * j + 2 * half])
+            other = max(other, scores[4 * j + 2 * half + 1])
+        return largest_of_four(max(largest, other))
 
     @cuda.jit(device=True, forceinline=True)
-    def weigh(scores, half, factor, shift):
-        """Scores become weights; the sum of this lane's."""
-        total = float32(0)
+    def weigh(scores, words, half, factor, shift):
+        """Scores become weights, two in a word; the sum of this lane's, before they are rounded."""
+        total, other = float32(0), float32(0)
         for j in range(columns // 8):
-            for e in range(2):
-                n = 4 * j + 2 * half + e
-                scores[n] = math.exp2(scores[n] * factor - shift)
-                total += scores[n]
-        return total
+            n = 4 * j + 2 * half
+            x = math.exp2(scores[n] * factor - shift)
+            y = math.exp2(scores[n + 1] * factor - shift)
+            total += x
+            other += y
+            words[2 * j + half] = pack(x, y)
+        return total + other
 
     return SimpleNamespace(mask=mask, largest_score=largest_score, weigh=weigh)
 
@@ -97,11 +102,12 @@ def online(element: str, size: int) -> Callable:
     In shared memory chunk c of row r lies at c ^ (r % 8), of rows of 64 bytes at c ^ (r // 2 % 4),
     so that ldmatrix, eight rows at a time, meets each bank once.
     """
-    ELEMENT, pack = ELEMENTS[element], PACK[element]
+    ELEMENT = ELEMENTS[element]
     mma = mma_bf16 if element == "bfloat16" else mma_f16
     CHUNKS, DEEP, ACROSS, SUMS = size // 8, size // 16, size // 16, size // 2
     QUERIES, STEP, SCORES = WARPS * ROWS * size, KEYS * size, KEYS // 2  # elements
-    pieces = row_softmax(KEYS)
+    WORDS = KEYS // 4
+    pieces = row_softmax(element, KEYS)
     mask, largest_score, weigh = pieces.mask, pieces.largest_score, pieces.weigh
     half_rows = size < 64
 
@@ -139,14 +145,10 @@ def online(element: str, size: int) -> Callable:
                         scores[n + e] = c4[e]
 
     @cuda.jit(device=True)
-    def add_values(total, weights, tiles, start, lane):
+    def add_values(total, words, tiles, start, lane):
         """Add the step's values by their weights."""
         for j in range(KEYS // 16):
-            w = 8 * j
-            a4 = (
-                pack(weights[w], weights[w + 1]), pack(weights[w + 2], weights[w + 3]),
-                pack(weights[w + 4], weights[w + 5]), pack(weights[w + 6], weights[w + 7]),
-            )  # fmt: skip
+            a4 = words[4 * j], words[4 * j + 1], words[4 * j + 2], words[4 * j + 3]
             row = int32(16 * j + (lane & 15))
             for i in range(ACROSS):
                 chunk = int32(2 * i + (lane >> 4))
@@ -163,6 +165,7 @@ def online(element: str, size: int) -> Callable:
         tiles = cuda.shared.array(0, ELEMENT, alignment=128)
         queries = cuda.local.array((DEEP, 4), uint32)
         scores = cuda.local.array(SCORES, float32)
+        words = cuda.local.array(WORDS, uint32)
         total = cuda.local.array(SUMS, float32)
         t, tokens = int32(cuda.threadIdx.x), int32(q.shape[1])
         warp, lane = int32(t >> 5), int32(t & 31)
@@ -199,13 +202,13 @@ def online(element: str, size: int) -> Callable:
             largest1 = largest_score(scores, 1, largest1)
             old0 = math.exp2((before0 - largest0) * factor)
             old1 = math.exp2((before1 - largest1) * factor)
-            weights0 = weights0 * old0 + weigh(scores, 0, factor, largest0 * factor)
-            weights1 = weights1 * old1 + weigh(scores, 1, factor, largest1 * factor)
+            weights0 = weights0 * old0 + weigh(scores, words, 0, factor, largest0 * factor)
+            weights1 = weights1 * old1 + weigh(scores, words, 1, factor, largest1 * factor)
             for n in range(SUMS // 4):
                 for e in range(2):
                     total[4 * n + e] *= old0
                     total[4 * n + 2 + e] *= old1
-            add_values(total, scores, tiles, int32(start + STEP), lane)
+            add_values(total, words, tiles, int32(start + STEP), lane)
             wait_copies(0)
             cuda.syncthreads()
             start, other = other, start

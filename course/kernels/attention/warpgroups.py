@@ -101,8 +101,8 @@ def warpgroups(element: str, shape: Shape) -> Callable:
     KEY_BYTES, QUERY_BYTES = 2 * shape.box * SIZE, 2 * ITEM
     COLUMNS, SCORES, WORDS = shape.columns, shape.columns // 2, KEYS // 4
     SUMS, VALUES = SIZE // 2, KEYS * SIZE
-    ZERO, NONE = float32(0), uint32(0)
-    pieces = row_softmax(COLUMNS)
+    ZERO = float32(0)
+    pieces = row_softmax(element, COLUMNS)
     mask, largest_score, weigh = pieces.mask, pieces.largest_score, pieces.weigh
 
     @cuda.jit(launch_bounds=(shape.threads, shape.blocks), fastmath=True)
@@ -179,11 +179,11 @@ def warpgroups(element: str, shape: Shape) -> Callable:
                     mask(scores, 0, seen, int32(KEYS), lane)
                 before0, before1 = largest0, largest1
                 largest0 = largest_score(scores, 0, largest0)
+                new0 = weigh(scores, words, 0, factor, largest0 * factor)
                 largest1 = largest_score(scores, 1, largest1)
-                new0 = weigh(scores, 0, factor, largest0 * factor)
-                new1 = weigh(scores, 1, factor, largest1 * factor)
-                for n in range(WORDS):
-                    words[n] = pack(scores[2 * n], scores[2 * n + 1]) if n < COLUMNS // 4 else NONE
+                new1 = weigh(scores, words, 1, factor, largest1 * factor)
+                for n in range(COLUMNS // 4, WORDS):
+                    words[n] = uint32(0)
                 mbarrier_wait(filled, stage, parity)
                 sums2 = wgmma_zeros(SIZE)
                 sums2 = wgmma_rn(sums2, words, tiles, int32(stage * STAGE + VALUES), KEYS, int32(0))
@@ -192,12 +192,15 @@ def warpgroups(element: str, shape: Shape) -> Callable:
                 weights0, weights1 = weights0 * old0 + new0, weights1 * old1 + new1
                 sums2 = wgmma_sums(sums2)
                 spread(fresh, sums2)
-                for j in range(SUMS // 4):
-                    for e in range(2):
-                        if HELD:
-                            old0, old1 = ZERO, ZERO
-                        total[4 * j + e] = total[4 * j + e] * old0 + fresh[4 * j + e]
-                        total[4 * j + 2 + e] = total[4 * j + 2 + e] * old1 + fresh[4 * j + 2 + e]
+                if HELD:
+                    for n in range(SUMS):
+                        total[n] = fresh[n]
+                else:
+                    for j in range(SUMS // 4):
+                        for e in range(2):
+                            n = 4 * j + e
+                            total[n] = total[n] * old0 + fresh[n]
+                            total[n + 2] = total[n + 2] * old1 + fresh[n + 2]
                 if step == steps - 1:
                     scale0 = float32(1) / sum_of_four(weights0)
                     scale1 = float32(1) / sum_of_four(weights1)
