@@ -73,23 +73,29 @@ def run(bench):
     chosen = os.environ.get("COURSE_VIT", "").split(",")
     kinds = [kind for kind in kinds if not chosen[0] or kind in chosen]
     for part in bench.parts(kinds):
-        what, _, number = part.partition(" ")
-        if what == "whole":
-            whole(bench, torch, weights, int(number))
-        elif what == "block":
-            block(bench, torch, weights, int(number))
-        elif what == "components":
-            components(bench, torch, weights, int(number))
-        elif what == "flags":
-            flags(bench, torch, weights)
-        elif what == "patches":
-            patches(bench, weights)
-        elif what == "pillow":
-            pillow(bench)
-        else:
-            shape = ViTShape(image=int(number))
-            whole(bench, torch, initial(shape), 8, shape, "image", compiled=False)
+        try:
+            measured(bench, torch, weights, *part.split())
+        except Exception as problem:  # the other parts are still measured
+            bench.failures.append(f"{part}: {backend.one_line(problem, 400)}")
+            bench.say(f"  FAILED {bench.failures[-1]}")
         torch.cuda.empty_cache()
+
+
+def measured(bench: Any, torch: Any, weights: Weights, what: str, number: str = "0") -> None:
+    """One part."""
+    if what == "image":
+        shape = ViTShape(image=int(number))
+        whole(bench, torch, initial(shape), 8, shape, "image", compiled=False)
+    elif what == "patches":
+        patches(bench, weights)
+    elif what == "pillow":
+        pillow(bench)
+    elif what == "flags":
+        flags(bench, torch, weights)
+    else:
+        {"whole": whole, "block": block, "components": components}[what](
+            bench, torch, weights, int(number)
+        )
 
 
 Programs = dict[str, tuple[Callable[[int], Any], Any]]  # name -> call, what is right
