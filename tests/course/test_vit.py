@@ -106,6 +106,7 @@ def test_tokens_are_those_of_the_reference():
         (lambda: Flags(mlp="split"), "no mlp 'split': choose fused, unfused"),
         (lambda: ViTShape(image=30), "image is 30; it must be a multiple of patch, 16"),
         (lambda: ViTShape(depth=0), "depth is 0"),
+        (lambda: ViT(ViTShape(width=960), {}), r"heads have 80 numbers; attention takes one of"),
     ],
 )
 def test_refusals_name_what_was_given(change, words):

@@ -70,10 +70,19 @@ class ViT:
         By timm's names, see `course.models.vit.weights`; rounded to float16 once, here.
     flags : Flags, optional
         Which implementation each part takes.
+
+    Raises
+    ------
+    ValueError
+        For weights that do not fit, or heads of a size that attention does not take.
     """
 
     def __init__(self, shape: ViTShape, weights: Weights, flags: Flags = Flags()):  # noqa: B008
         self.shape, self.flags = shape, flags
+        if shape.head not in attention.SIZES:
+            raise ValueError(
+                f"heads have {shape.head} numbers; attention takes one of {attention.SIZES}"
+            )
         weights = checked(shape, weights)
         self.embedding = PatchEmbedding(
             weights["patch_embed.proj.weight"], weights["patch_embed.proj.bias"],
