@@ -184,8 +184,8 @@ class PatchEmbedding:
         return up(self.channels * self.area)
 
     def launches(
-        self, images: Array, rows: Array, tokens: Array, way: str = "gemm", method: str = "auto",
-        stream: Any = 0,
+        self, images: Array, rows: Array, begun: Array, tokens: Array, way: str = "gemm",
+        method: str = "auto", stream: Any = 0,
     ) -> Launches:  # fmt: skip
         """What "gemm" and "kept" launch, for arrays on the GPU.
 
@@ -194,17 +194,18 @@ class PatchEmbedding:
         images : device array, shape (n, channels, side, side), float16
         rows : device array, shape (n * tokens, depth)
             Scratch; of "kept", a channel's.
-        tokens : device array, shape (n * tokens, width)
-            The result.
+        begun, tokens : device array, shape (n * tokens, width)
+            Scratch, and the result: products read one and write the other, by turns.
         """
 
         found, how = [], ("nt", "", method, stream)
         parts = [self.weight] if way == "gemm" else self.by_channel
+        source, target = (begun, tokens) if len(parts) % 2 else (tokens, begun)
         for n, weight in enumerate(parts):
-            place = n, self.channels // len(parts)
-            begun = tokens if n == 0 else None
-            found += gathered(images, rows, self.table, begun, self.patch, *place, stream)
-            found += products.launches(rows, weight, None, tokens, tokens, *how)
+            place, first = (n, self.channels // len(parts)), source if n == 0 else None
+            found += gathered(images, rows, self.table, first, self.patch, *place, stream)
+            found += products.launches(rows, weight, None, source, target, *how)
+            source, target = target, source
         return found
 
     def rows_of(self, way: str) -> int:
@@ -241,8 +242,8 @@ class PatchEmbedding:
         if way in ON_GPU:
             there = counts.bring(images)
             rows = cuda.device_array((count, self.rows_of(way)), np.float16)
-            tokens = cuda.device_array(found.shape, np.float16)
-            counts.launch(self.launches(there, rows, tokens, way, method))
+            begun, tokens = (cuda.device_array(found.shape, np.float16) for _ in range(2))
+            counts.launch(self.launches(there, rows, begun, tokens, way, method))
             counts.fetch(tokens, found)
         elif way == "channels":
             self._channel_by_channel(images, found, counts, method)

@@ -142,7 +142,7 @@ def _traffic(toy: ViT, step: Step, sizes: dict[str, tuple[int, int]], batch: int
         return nothing.plus(one, batch * shape.heads)
     if step.kind == "patches":
         one = toy.shapes(1)
-        views = {name: _filled(one[name]) for name in ("rows", "x")}
+        views = {name: _filled(one[name]) for name in ("rows", "begun", "x")}
         views["images"] = _filled((1, shape.channels, shape.image, shape.image))
         listed = step.launches(views, 0)
         gathers = [launch for launch in listed if kernel_of(launch[0]).__name__ == "patch_rows"]

@@ -144,50 +144,49 @@ class ViT:
         """A forward pass; its input is the buffer "images", or "tokens" that the host made."""
         x, found = "x", []
         if self.flags.patches in ON_GPU:
-            found.append(Step("patch_embed", "patches", ("images", "rows", x), self._patches))
+            found.append(
+                Step("patch_embed", "patches", ("images", "rows", "begun", x), self._patches)
+            )
         else:
             x = "images"
-        for number in range(self.shape.depth - 1):
-            found += self._block_steps(number, x, "x")
-            x = "x"
-        alone = self.flags.last == "class"
-        found += self._block_steps(self.shape.depth - 1, x, "x", alone)
-        if alone:
-            found.append(self._norm("norm", "class.x", "class.last"))
-        else:
-            found.append(self._norm("norm", "x", "class.last", first_only=True))
+        alone = False
+        for number in range(self.shape.depth):
+            alone = self.flags.last == "class" and number == self.shape.depth - 1
+            out = "class.x" if alone else f"blocks.{number}.x"
+            found += self._block_steps(number, x, out, alone)
+            x = out
+        found.append(self._norm("norm", x, "class.last", first_only=not alone))
         return [*found, self._product("head", "class.last", "scores")]
 
     def _block_steps(self, number: int, x: str, out: str, alone: bool = False) -> list[Step]:
-        """A block from buffer x to buffer out, which may be x.
+        """A block from buffer x to buffer out, another one; no product writes what it adds.
 
-        With `alone` each image's first token alone goes on after the attention, to "class.x".
+        With `alone` each image's first token alone goes on after the attention.
         """
 
         def its(name: str) -> str:
             return f"blocks.{number}.{name}"
 
         normed, qkv, heads, hidden = (its(name) for name in ("norm1", "qkv", "heads", "hidden"))
-        second, fused = its("norm2"), self.flags.mlp == "fused"
+        middle, second, fused = its("middle"), its("norm2"), self.flags.mlp == "fused"
         found = [
             self._norm(its("norm1"), x, normed),
             self._product(its("attn.qkv"), normed, qkv),
             Step(its("attn"), "attention", (qkv, heads), self._attention(qkv, heads)),
         ]
         if alone:
-            firsts = [f"class.{name}" for name in ("heads", "x", "hidden", "norm2")]
+            firsts = [f"class.{name}" for name in ("heads", "before", "hidden", "norm2", "middle")]
             found += [self._firsts(heads, firsts[0]), self._firsts(x, firsts[1])]
-            heads, x, hidden, second = firsts
-            out = x
+            heads, x, hidden, second, middle = firsts
         activation = self.flags.gelu if fused else ""
         found += [
-            *self._added(its("attn.proj"), heads, x, out),
-            self._norm(its("norm2"), out, second),
+            *self._added(its("attn.proj"), heads, x, middle),
+            self._norm(its("norm2"), middle, second),
             self._product(its("mlp.fc1"), second, hidden, activation=activation, bias=fused),
         ]
         if not fused:
             found.append(self._apart(its("mlp.fc1"), hidden, hidden, activation=self.flags.gelu))
-        return [*found, *self._added(its("mlp.fc2"), hidden, out, out)]
+        return [*found, *self._added(its("mlp.fc2"), hidden, middle, out)]
 
     def _by_image(self, rows: Array, *sizes: int) -> Array:
         """Rows, a token each, as (images, tokens, *sizes)."""
@@ -206,7 +205,7 @@ class ViT:
         return Step(f"{out}, copied", "apart", (x, out), launches)
 
     def _patches(self, views: Views, stream: Any) -> Launches:
-        given = views["images"], views["rows"], views["x"]
+        given = (views[name] for name in ("images", "rows", "begun", "x"))
         how = self.flags.patches, self.flags.product
         return self.embedding.launches(*given, *how, stream)
 
@@ -328,7 +327,8 @@ class ViT:
             for step in self.steps()
         ]
         sizes = {name: HALF.itemsize * math.prod(its) for name, its in shapes.items()}
-        in_turn(todo, sizes, queue)
+        with cuda.defer_cleanup():  # what Numba frees would break a graph that is captured
+            in_turn(todo, sizes, queue)
         return out
 
     # ------------------------------------------------------------------ the doors
@@ -357,7 +357,8 @@ class ViT:
 
     def _token_launches(self, images: Array, out: Array, stream: Any) -> Launches:
         views = {"images": images, "x": rows_of(out)}
-        views["rows"] = workspace(self.shapes(len(images))["rows"], HALF)
+        shapes = self.shapes(len(images))
+        views |= {name: workspace(shapes[name], HALF) for name in ("rows", "begun")}
         return self._patches(views, stream)
 
     def _same(self, x: Seen, number: int) -> Result:
