@@ -1,4 +1,4 @@
-"""Products of a warpgroup whose first factor is in registers: what one product made, the next takes.
+"""Products of a warpgroup whose first factor is in registers: what another product made.
 
 The registers of a factor are those of `course.kernels.intrinsics.mma_f16`: for 16 deep four words,
 and with s the sums of a product of 64 rows (`course.kernels.hopper`), those are
@@ -15,7 +15,6 @@ Source: NVIDIA, PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16".
 from __future__ import annotations
 
 from llvmlite import ir
-from numba import types
 
 from course.door.bfloat import bfloat16
 from course.kernels.fragments import shared_place
@@ -64,4 +63,4 @@ def wgmma_rn(typing, sums, words, b, index, depth, keep):
         lines.append("wgmma.commit_group.sync.aligned; }")
         return _tied(builder, context, kind, args[0], "\n".join(lines), given)
 
-    return sums(sums, words, b, index, types.unliteral(depth), keep), generate
+    return sums(sums, words, b, index, depth, keep), generate  # each depth is a code of its own

@@ -10,6 +10,7 @@ thread.
 
 from __future__ import annotations
 
+import importlib
 import statistics
 from collections.abc import Callable
 from functools import partial
@@ -75,14 +76,15 @@ def of_attention(bench: Any, torch: Any, batch: int, heads: int, tokens: int, dt
     def ours(i: int, method: str) -> Any:
         return attention(*qkv[i].unbind(2), out=outs[i], method=method)
 
-    backends = torch.nn.attention.SDPBackend
+    sdpa = importlib.import_module("torch.nn.attention")
+    backends = sdpa.SDPBackend
     peers = {
         "FlashAttention": backends.FLASH_ATTENTION, "cuDNN": backends.CUDNN_ATTENTION,
         "efficient": backends.EFFICIENT_ATTENTION,
     }  # fmt: skip
 
     def theirs(i: int, which: Any, given: list[Any]) -> Any:
-        with torch.nn.attention.sdpa_kernel([which]):
+        with sdpa.sdpa_kernel([which]):
             return torch.nn.functional.scaled_dot_product_attention(*given[i])
 
     programs = {
@@ -117,10 +119,8 @@ def of_norm(bench: Any, torch: Any, rows: int) -> None:
         x[0].double(), (WIDTH,), gamma.double(), beta.double(), EPS
     )
     layer_norm = torch.nn.functional.layer_norm
-    compiled = torch.compile(layer_norm, dynamic=False)
     programs: dict[str, Callable] = {
         "PyTorch": lambda i: layer_norm(x[i], (WIDTH,), gamma, beta, EPS),
-        "torch.compile": lambda i: compiled(x[i], (WIDTH,), gamma, beta, EPS),
         "ours": lambda i: norm.layer_norm(x[i], gamma, beta, EPS, outs[i]),
     }
     makes = {name: made for name, made in halves.HALVES.items() if name != "wide"}

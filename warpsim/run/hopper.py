@@ -72,9 +72,7 @@ class Hopper(Tiles):
         )
         return self._begin(sums, None, operands, outputs, 64, keep, bfloat, site)
 
-    def wgmma_rn(
-        self, sums, words: Array, b: Array, b_index, depth, keep, bfloat, site
-    ) -> tuple:
+    def wgmma_rn(self, sums, words: Array, b: Array, b_index, depth, keep, bfloat, site) -> tuple:
         """The same of 64 columns, so deep; its first factor is in registers, four for 16 deep."""
         self.needs(HOPPER, "a product of a warpgroup (wgmma)", site)
         outputs = tuple(np.full(32, np.nan, np.float32) for _ in sums)

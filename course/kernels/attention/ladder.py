@@ -141,8 +141,7 @@ def _launch(
 #: Of at most so many tokens all scores of a query are in registers; of at most `NARROW`, in those
 #: of a thread when 512 share a multiprocessor.
 HELD, NARROW = 256, 200
-#: A step of more tokens: three steps or more, or queries would be overwritten.
-LONG = Shape(3, 128, 4)
+LONG = Shape(2, 128, 2, 0, 2)  # for more tokens
 
 
 def shape_of(tokens: int, heads: int, processors: int) -> Shape:

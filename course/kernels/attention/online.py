@@ -50,7 +50,6 @@ def sum_of_four(x):
     return x + cuda.shfl_xor_sync(ALL, x, 2)
 
 
-@functools.cache
 def row_softmax(element: str, columns: int) -> SimpleNamespace:
     """Device functions of a warp's scores, 16 rows of so many columns.
 
