@@ -8,7 +8,8 @@ Requests and sectors are the simulator's: it traces each kernel on a toy, and wh
 scaled. LayerNorm and what is apart from a product go by rows; patches by images; attention by
 images and heads; a product by its tiles: what its factors take grows with rows x tiles across x
 depth and columns x tiles down x depth, what its epilogue takes with rows x columns. Products are
-traced as "plain" unless the flags name another method, whose tile is then the toy's.
+traced as "plain" unless the flags name another method, whose tile is then the toy's; attention as
+"wgmma" where the simulated GPU and the heads allow it.
 """
 
 from __future__ import annotations

@@ -77,8 +77,8 @@ class ViT:
         For weights that do not fit, or heads of a size that attention does not take.
     """
 
-    def __init__(self, shape: ViTShape, weights: Weights, flags: Flags = Flags()):  # noqa: B008
-        self.shape, self.flags = shape, flags
+    def __init__(self, shape: ViTShape, weights: Weights, flags: Flags | None = None):
+        self.shape, self.flags = shape, flags or Flags()
         if shape.head not in attention.SIZES:
             raise ValueError(
                 f"heads have {shape.head} numbers; attention takes one of {attention.SIZES}"
