@@ -82,7 +82,7 @@ def test_every_step_is_float64s(method, shape, element):
 #: one begins earlier.
 SHAPES = [
     (Shape(1, 48, 2, 37), (2, 37, 3)), (Shape(2, 112, 2, 100), (2, 100, 2)),
-    (Shape(1, 48, 1, 41, 3), (1, 41, 2)), (Shape(1, 32, 4), (2, 70, 2)),
+    (Shape(1, 48, 1, 41, 3), (1, 41, 2)), (Shape(1, 32, 2), (2, 70, 2)),
     (Shape(2, 32, 2), (1, 140, 3)),
 ]  # fmt: skip
 

@@ -78,7 +78,7 @@ def launches(
     scale = np.float32(q.shape[-1] ** -0.5 if scale is None else scale)
     if method == "auto":
         fast = FASTEST if backend.gpu() is not None else FASTEST[1:]  # the simulator takes longest
-        method = next(name for name in fast if not why_not(name, q, k, v, out))
+        method = next((name for name in fast if not why_not(name, q, k, v, out)), fast[-1])
     wrong = why_not(method, q, k, v, out)
     if wrong:
         raise ValueError(f"method {method!r} {wrong}: choose 'auto'")

@@ -5,10 +5,10 @@ tokens those are all: the softmax takes one pass, and nothing is ever corrected.
 `keys` at a time (online softmax). The weights stay where they are: as the first factor of the
 second product (`course.kernels.register_products`).
 
-Thread 0 also begins the copies, of a step ahead or more. It waits for the other warpgroups to be
-done with a stage, so its own is the last in each step, and the others are where they need another
-part of the machine. Before an item's last stage is free its results have left shared memory: they
-lie where the queries were.
+Thread 0 also begins the copies, a step ahead. It waits for the other warpgroups to be done with a
+stage, so its own is the last in each step, and the others are where they need another part of the
+machine. Before an item's last stage is free its results have left shared memory: they lie where the
+queries were.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Shape(NamedTuple):
     keys : int
         Of a step, a multiple of 16, at most 256.
     stages : int
-        Steps whose keys and values are in shared memory, 1, 2 or 4; of 1, a block has one step.
+        Steps whose keys and values are in shared memory, 1 or 2; of 1, a block has one step alone.
     held : int
         Tokens, if one step has them all, else 0.
     blocks : int
@@ -78,7 +78,7 @@ class Shape(NamedTuple):
     shared = property(
         lambda self: 2 * (self.stages * self.stage + self.buffers * self.groups * TILE)
     )
-    ahead = property(lambda self: max(self.stages - 2, min(self.stages - 1, 1)))  # steps, copied
+    ahead = property(lambda self: self.stages - 1)  # steps that copies run ahead
 
 
 @functools.cache
