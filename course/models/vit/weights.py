@@ -114,7 +114,9 @@ def _renamed(name: str, table: Mapping[str, str]) -> str:
     return name
 
 
-def shape_of(found: Mapping[str, np.ndarray], heads: int | None = None, what: str = "weights"):
+def shape_of(
+    found: Mapping[str, np.ndarray], heads: int | None = None, what: str = "weights"
+) -> ViTShape:
     """The `ViTShape` that weights of timm's names have.
 
     Parameters
@@ -134,10 +136,8 @@ def shape_of(found: Mapping[str, np.ndarray], heads: int | None = None, what: st
             raise ValueError(f"{what} is no vision transformer with a class token: no {name!r}")
         if found[name].ndim != count:
             raise ValueError(f"{what}: {name} has the shape {found[name].shape}, not {count} axes")
-    tokens, (width, channels, patch, _) = (
-        found["pos_embed"].shape[1],
-        found["patch_embed.proj.weight"].shape,
-    )
+    tokens = found["pos_embed"].shape[1]
+    width, channels, patch, _ = found["patch_embed.proj.weight"].shape
     side = math.isqrt(max(tokens - 1, 0))
     if side**2 != tokens - 1 or not side:
         raise ValueError(f"{what}: pos_embed has {tokens} tokens; it must be a square and 1 more")
