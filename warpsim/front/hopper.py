@@ -27,7 +27,7 @@ HALVES = (types.float16, bfloat16, types.uint16, types.int16)
 #: Types of the elements of an array that an instruction takes, by what the table calls it.
 ELEMENTS = {
     "array": None, "halves": HALVES, "factor": (types.float16, bfloat16), "barriers": (u8,),
-    "floats": (f4,),
+    "floats": (f4,), "words": (u4,),
 }  # fmt: skip
 
 
@@ -74,6 +74,7 @@ INSTRUCTIONS = {
     "wgmma_nt": Instruction(_PRODUCT, "sums", "wgmma", (False, False)),
     "wgmma_nn": Instruction(_PRODUCT, "sums", "wgmma", (False, True)),
     "wgmma_tn": Instruction(_PRODUCT, "sums", "wgmma", (True, True)),
+    "wgmma_rn": Instruction("sums words factor index literal number", "sums"),
     "wgmma_wait": Instruction("literal"),
     "wgmma_sums": Instruction("sums", "sums"),
     "spread": Instruction("floats sums"),
@@ -124,6 +125,8 @@ def refusal(name: str, kinds: tuple[types.Type, ...], named: tuple[str, ...]) ->
         wrong = _unfit(take, kind, kinds[place - 1])
         if wrong:
             return f"argument {place + 1} of {name} is {wrong}, not {kind}"
+    if name == "wgmma_rn" and len(kinds[0]) != 32:
+        return f"wgmma_rn makes 64 columns, not {2 * len(kinds[0])}"
     if name.startswith(("wgmma_n", "wgmma_t")):
         a, b, columns = kinds[1].dtype, kinds[3].dtype, 2 * len(kinds[0])
         if a != b:
@@ -175,6 +178,10 @@ def instruction_type(typer: Expressions, node: ast.Call, name: str) -> types.Typ
     if wrong is not None:
         raise source.refused(node, wrong)
     typer.typing.operands[node] = kinds
+    if name == "wgmma_rn":
+        depth = source.static(node.args[4])
+        if depth % 16 or not 16 <= depth <= 256:
+            raise source.refused(node, f"wgmma_rn multiplies 16, 32, ... 256 deep, not {depth}")
     if instruction.gives == "sums":
         return kinds[0]
     if instruction.gives == "zeros":
@@ -192,7 +199,8 @@ def instruction_code(emitter: Emitter, node: ast.Call, name: str) -> str:
     if name == "cluster":
         emitter.cluster = source.static(node.args[0])
     codes = []
-    for take, argument in zip(instruction.takes.split(), node.args, strict=True):
+    takes = instruction.takes.split()
+    for take, argument in zip(takes, node.args, strict=True):
         kind = plain(emitter.typing.of[argument])
         if take == "literal":
             codes.append(repr(source.static(argument)))
@@ -202,12 +210,13 @@ def instruction_code(emitter: Emitter, node: ast.Call, name: str) -> str:
             codes.append(emitter.operand(argument, TYPES[take]))
         else:
             codes.append(emitter.expression(argument))
-    if "factor" in instruction.takes:
-        codes.append(repr(emitter.typing.operands[node][1].dtype == bfloat16))
+    if "factor" in takes:
+        factor = emitter.typing.operands[node][takes.index("factor")]
+        codes.append(repr(factor.dtype == bfloat16))
     if name == "mma_bf16":
         emitter.count("tensor", 128)
     codes += [repr(part) for part in instruction.more]
-    place = 2 if name == "tma_store" else 1 if name.startswith("wgmma_") else 0
+    place = 2 if name == "tma_store" else takes.index("factor") if "factor" in takes else 0
     array = ast.unparse(node.args[place]) if place < len(node.args) else ""
     codes.append(f"site={emitter.site(node, array)}")
     return f"T.{instruction.method or name}({', '.join(codes)})"

@@ -17,6 +17,7 @@ import numpy as np
 from warpsim.run.fragments import widened
 from warpsim.run.mbarriers import HOPPER
 from warpsim.run.memory import Array
+from warpsim.run.mma_layout import place_in_a
 from warpsim.run.operands import chunks_of, matrix_of, registers_of, taken
 from warpsim.run.tma import Store, Tiles
 
@@ -26,6 +27,7 @@ ndarray = np.ndarray
 class Product(NamedTuple):
     """This warp's 16 rows of a wgmma product under way."""
 
+    left: ndarray | None  # the first factor, if it came in registers
     operands: list[tuple[ndarray, bool]]  # chunks in shared memory, transposed or not
     bfloat: bool
     inputs: tuple | None  # sums to add to
@@ -64,19 +66,42 @@ class Hopper(Tiles):
         if None in starts:
             return outputs
         self._together((*starts, columns), site)
-        step, operands = self.its.clocks.begin(self.multiplying), []
-        for array, start, first, rows, turned in (
-            (a, starts[0], 16 * (self.warp % 4), 16, a_turned),
-            (b, starts[1], 0, columns, b_turned),
-        ):  # fmt: skip
-            chunks = chunks_of(start, first, rows, turned)
-            operands.append((chunks, turned))
+        operands = (
+            (a, chunks_of(starts[0], 16 * (self.warp % 4), 16, a_turned), a_turned),
+            (b, chunks_of(starts[1], 0, columns, b_turned), b_turned),
+        )
+        return self._begin(sums, None, operands, outputs, 64, keep, bfloat, site)
+
+    def wgmma_rn(self, sums, words: Array, b: Array, b_index, depth, keep, bfloat, site) -> tuple:
+        """The same of 64 columns, so deep; its first factor is in registers, four for 16 deep."""
+        self.needs(HOPPER, "a product of a warpgroup (wgmma)", site)
+        outputs = tuple(np.full(32, np.nan, np.float32) for _ in sums)
+        if not self.mask:
+            return outputs
+        self._whole_warps(site)
+        start = self._tile(b, b_index, 128 * depth, 1024, "multiplies", site)
+        if start is None:
+            return outputs
+        self._together((start, depth), site)
+        left = np.empty((16, depth), np.float32)
+        for number in range(depth // 4):
+            pair = self._pair(self.load(words, (number,), site), bfloat)
+            for part in range(2):
+                row, column = place_in_a(number % 4, part)
+                left[row, column + number // 4 * 16] = pair[:, part]
+        operands = ((b, chunks_of(start, 0, depth, False), True),)
+        return self._begin(sums, left, operands, outputs, depth, keep, bfloat, site)
+
+    def _begin(self, sums, left, operands, outputs, depth, keep, bfloat, site) -> tuple:
+        step = self.its.clocks.begin(self.multiplying)
+        for array, chunks, _ in operands:
             places = (chunks.reshape(-1, 1) * 16 + np.arange(16)).ravel()
             self.ordered(self.its, self.multiplying, step, places, site, False, array.name)
         if self.counters is not None:
-            self.counters.operations["tensor"] += 2 * 16 * columns * 64
+            self.counters.operations["tensor"] += 2 * 16 * 2 * len(sums) * depth
         inputs = sums if self.uniform(keep, site) else None
-        self.products.append(Product(operands, bfloat, inputs, outputs, step))
+        taking = [operand[1:] for operand in operands]
+        self.products.append(Product(left, taking, bfloat, inputs, outputs, step))
         return outputs
 
     def _together(self, made: tuple, site: int) -> None:
@@ -110,11 +135,11 @@ class Hopper(Tiles):
             self.its.clocks.done(self.number, self.multiplying, product.step)
 
     def _finish(self, product: Product) -> None:
-        left, right = (
+        *left, right = (
             widened(taken(self.its.memory, *operand), product.bfloat)
             for operand in product.operands
         )
-        total = left @ right.T
+        total = (left[0] if left else product.left) @ right.T
         if product.inputs is not None:
             rows = [np.broadcast_to(np.float32(value), (32,)) for value in product.inputs]
             total += matrix_of(np.stack(rows))

@@ -1,7 +1,8 @@
 """Normalise the rows of a matrix on the GPU (LayerNorm): the ladder, and the front door.
 
 Each step stands beside its launch: 1 to 5 in `course.kernels.norm.first_steps`, 6, 7 and 9 in
-`course.kernels.norm.registers`, 8 in `course.kernels.norm.long_rows`. Gradients are in
+`course.kernels.norm.registers`, 8 in `course.kernels.norm.long_rows`; 16-bit numbers have a ladder
+of their own, `course.kernels.norm.halves`, whose last step "auto" takes. Gradients are in
 `course.kernels.norm.backward` and `course.kernels.norm.backward_registers`.
 
 >>> y = layer_norm(x, gamma, beta)                          # NumPy in, NumPy out
@@ -33,6 +34,7 @@ from course.kernels.arrays import (
 )
 from course.kernels.launching import allow_shared, room
 from course.kernels.norm.first_steps import ACTIVATIONS, FIRST_STEPS, Form, NormStep
+from course.kernels.norm.halves import prepared_wide, takes_wide
 from course.kernels.norm.long_rows import IN_BOTH, longest_split
 from course.kernels.norm.registers import ELEMENTS, IN_REGISTERS, ROW_THREADS, SHORT
 
@@ -197,6 +199,8 @@ def prepared(
     activation, else one.
     """
     rows, columns = x.shape
+    if method == "auto" and activation is None and takes_wide(x, gamma, beta, out):
+        return prepared_wide(x, gamma, beta, eps, out, stream)
     aligned = rows_are_aligned(x, out, gamma, beta)
     matters = method == BOTH or (method == "auto" and columns > min(ALONE.values()))
     whole = not matters or _are_whole(x, out)

@@ -1,0 +1,229 @@
+"""Attention, step 3: mma, keys by the step, and a softmax that is corrected as they come.
+
+The online softmax: what was summed before with the largest score so far is multiplied by
+``exp(old largest - new largest)``. So no score is kept, and tokens may be any number.
+Source: Milakov, Gimelshein, "Online normalizer calculation for softmax", arXiv:1805.02867; Dao et
+al., "FlashAttention", arXiv:2205.14135.
+
+The scores of a product lie in registers as the first factor of the next one must: the weights go
+from one product to the other without leaving their lane.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from types import SimpleNamespace
+
+from numba import float32, int32, uint32
+
+from course.backend import cuda
+from course.kernels.attention.first_steps import LOWEST
+from course.kernels.fragments import (
+    copy8_async,
+    ldmatrix4,
+    ldmatrix4_trans,
+    mma_bf16,
+    quotient,
+)
+from course.kernels.halves.common import ELEMENTS, PACK
+from course.kernels.intrinsics import commit_copies, mma_f16, store2, wait_copies
+from course.kernels.warps import ALL
+
+WARPS, ROWS = 4, 16  # of a block; queries of a warp
+KEYS = 64  # of a step
+THREADS = 32 * WARPS
+
+
+@cuda.jit(device=True)
+def largest_of_four(x):
+    """Of four neighbouring lanes, which have parts of one row."""
+    x = max(x, cuda.shfl_xor_sync(ALL, x, 1))
+    return max(x, cuda.shfl_xor_sync(ALL, x, 2))
+
+
+@cuda.jit(device=True)
+def sum_of_four(x):
+    """The same for a sum."""
+    x += cuda.shfl_xor_sync(ALL, x, 1)
+    return x + cuda.shfl_xor_sync(ALL, x, 2)
+
+
+def row_softmax(element: str, columns: int) -> SimpleNamespace:
+    """Device functions of a warp's scores, 16 rows of so many columns.
+
+    Of lane l, ``scores[4 * j + e]`` is row l // 4 + 8 (e // 2), column 8 j + 2 (l % 4) + e % 2. The
+    upper and the lower row are the halves 0 and 1.
+    """
+    pack = PACK[element]
+
+    @cuda.jit(device=True, forceinline=True)
+    def mask(scores, first, low, high, lane):
+        """Keys before `low` and from `high` on count nothing; from column `first` on."""
+        for j in range(first // 8, columns // 8):
+            for e in range(4):
+                key = int32(8 * j + 2 * (lane & 3) + (e & 1))
+                if key < low or key >= high:
+                    scores[4 * j + e] = LOWEST
+
+    @cuda.jit(device=True, forceinline=True)
+    def largest_score(scores, half, largest):
+        """Of a row and what was the largest before: two chains, so half the latency."""
+        other = largest
+        for j in range(columns // 8):
+            largest = max(largest, scores[4 * j + 2 * half])
+            other = max(other, scores[4 * j + 2 * half + 1])
+        return largest_of_four(max(largest, other))
+
+    @cuda.jit(device=True, forceinline=True)
+    def weigh(scores, words, half, factor, shift):
+        """Scores become weights, two in a word; the sum of this lane's, before they are rounded."""
+        total, other = float32(0), float32(0)
+        for j in range(columns // 8):
+            n = 4 * j + 2 * half
+            x = math.exp2(scores[n] * factor - shift)
+            y = math.exp2(scores[n + 1] * factor - shift)
+            total += x
+            other += y
+            words[2 * j + half] = pack(x, y)
+        return total + other
+
+    return SimpleNamespace(mask=mask, largest_score=largest_score, weigh=weigh)
+
+
+@functools.cache
+def online(element: str, size: int) -> Callable:
+    """Step 3, (q, k, v, heads, parts, factor, out); factor is the scale times log2(e).
+
+    Mapping: block i has the part i % parts of a head's queries, 64 of them, a warp 16.
+    Memory: 16 bytes a thread; while a step is computed, the next one's keys and values are copied.
+    In shared memory chunk c of row r lies at c ^ (r % 8), of rows of 64 bytes at c ^ (r // 2 % 4),
+    so that ldmatrix, eight rows at a time, meets each bank once.
+    """
+    ELEMENT = ELEMENTS[element]
+    mma = mma_bf16 if element == "bfloat16" else mma_f16
+    CHUNKS, DEEP, ACROSS, SUMS = size // 8, size // 16, size // 16, size // 2
+    QUERIES, STEP, SCORES = WARPS * ROWS * size, KEYS * size, KEYS // 2  # elements
+    WORDS = KEYS // 4
+    pieces = row_softmax(element, KEYS)
+    mask, largest_score, weigh = pieces.mask, pieces.largest_score, pieces.weigh
+    half_rows = size < 64
+
+    @cuda.jit(device=True)
+    def place(row, chunk):
+        other = (row >> 1) & 3 if half_rows else row & 7
+        return int32(row * size + ((chunk ^ other) << 3))
+
+    @cuda.jit(device=True)
+    def fetch(source, tiles, start, first, rows, image, head):
+        """Begin to copy rows of a head, zeros beyond the last token."""
+        for n in range(int32(cuda.threadIdx.x), int32(rows * CHUNKS), THREADS):
+            row, chunk = int32(n // CHUNKS), int32(n % CHUNKS)
+            inside = first + row < source.shape[1]
+            token = int32(first + row) if inside else int32(0)
+            there = image, token, head, int32(8 * chunk)
+            copy8_async(tiles, int32(start + place(row, chunk)), source, there, 8 if inside else 0)
+
+    @cuda.jit(device=True)
+    def multiply(scores, queries, tiles, start, lane):
+        """Scores of 16 queries and the keys of a step."""
+        for n in range(KEYS // 2):
+            scores[n] = float32(0)
+        for j in range(KEYS // 16):
+            row = int32(16 * j + (lane & 7) + ((lane >> 4) << 3))
+            for kk in range(DEEP):
+                chunk = int32(2 * kk + (lane >> 3 & 1))
+                x = ldmatrix4(tiles, int32(start + place(row, chunk)))
+                a4 = (queries[kk, 0], queries[kk, 1], queries[kk, 2], queries[kk, 3])
+                for h in range(2):
+                    n = 8 * j + 4 * h
+                    c4 = (scores[n], scores[n + 1], scores[n + 2], scores[n + 3])
+                    c4 = mma(c4, a4, (x[2], x[3]) if h else (x[0], x[1]))
+                    for e in range(4):
+                        scores[n + e] = c4[e]
+
+    @cuda.jit(device=True)
+    def add_values(total, words, tiles, start, lane):
+        """Add the step's values by their weights."""
+        for j in range(KEYS // 16):
+            a4 = words[4 * j], words[4 * j + 1], words[4 * j + 2], words[4 * j + 3]
+            row = int32(16 * j + (lane & 15))
+            for i in range(ACROSS):
+                chunk = int32(2 * i + (lane >> 4))
+                x = ldmatrix4_trans(tiles, int32(start + place(row, chunk)))
+                for h in range(2):
+                    n = 8 * i + 4 * h
+                    c4 = (total[n], total[n + 1], total[n + 2], total[n + 3])
+                    c4 = mma(c4, a4, (x[2], x[3]) if h else (x[0], x[1]))
+                    for e in range(4):
+                        total[n + e] = c4[e]
+
+    @cuda.jit(launch_bounds=(THREADS, 2), fastmath=True)
+    def attention_online(q, k, v, heads, parts, factor, out):
+        tiles = cuda.shared.array(0, ELEMENT, alignment=128)
+        queries = cuda.local.array((DEEP, 4), uint32)
+        scores = cuda.local.array(SCORES, float32)
+        words = cuda.local.array(WORDS, uint32)
+        total = cuda.local.array(SUMS, float32)
+        t, tokens = int32(cuda.threadIdx.x), int32(q.shape[1])
+        warp, lane = int32(t >> 5), int32(t & 31)
+        of_all = quotient(int32(cuda.blockIdx.x), int32(parts))
+        image = quotient(of_all, int32(heads))
+        head = int32(of_all - image * heads)
+        first = int32((int32(cuda.blockIdx.x) - of_all * parts) * (WARPS * ROWS))
+        fetch(q, tiles, int32(0), first, WARPS * ROWS, image, head)
+        fetch(k, tiles, int32(QUERIES), int32(0), KEYS, image, head)
+        fetch(v, tiles, int32(QUERIES + STEP), int32(0), KEYS, image, head)
+        commit_copies()
+        wait_copies(0)
+        cuda.syncthreads()
+        for kk in range(DEEP):
+            row, chunk = int32(ROWS * warp + (lane & 15)), int32(2 * kk + (lane >> 4))
+            x = ldmatrix4(tiles, place(row, chunk))
+            for e in range(4):
+                queries[kk, e] = x[e]
+        for n in range(SUMS):
+            total[n] = float32(0)
+        largest0, largest1 = LOWEST, LOWEST
+        weights0, weights1 = float32(0), float32(0)
+        start, other = int32(QUERIES), int32(QUERIES + 2 * STEP)
+        for key in range(0, tokens, KEYS):
+            if key + KEYS < tokens:
+                fetch(k, tiles, other, int32(key + KEYS), KEYS, image, head)
+                fetch(v, tiles, int32(other + STEP), int32(key + KEYS), KEYS, image, head)
+            commit_copies()
+            multiply(scores, queries, tiles, start, lane)
+            if key + KEYS > tokens:
+                mask(scores, 0, int32(0), int32(tokens - key), lane)
+            before0, before1 = largest0, largest1
+            largest0 = largest_score(scores, 0, largest0)
+            largest1 = largest_score(scores, 1, largest1)
+            old0 = math.exp2((before0 - largest0) * factor)
+            old1 = math.exp2((before1 - largest1) * factor)
+            weights0 = weights0 * old0 + weigh(scores, words, 0, factor, largest0 * factor)
+            weights1 = weights1 * old1 + weigh(scores, words, 1, factor, largest1 * factor)
+            for n in range(SUMS // 4):
+                for e in range(2):
+                    total[4 * n + e] *= old0
+                    total[4 * n + 2 + e] *= old1
+            add_values(total, words, tiles, int32(start + STEP), lane)
+            wait_copies(0)
+            cuda.syncthreads()
+            start, other = other, start
+        scale0, scale1 = float32(1) / sum_of_four(weights0), float32(1) / sum_of_four(weights1)
+        for half in range(2):
+            row = int32(first + ROWS * warp + 8 * half + (lane >> 2))
+            scale = scale1 if half else scale0
+            if row < tokens:
+                for n in range(SUMS // 4):
+                    column = int32(head * size + 8 * n + 2 * (lane & 3))
+                    x, y = total[4 * n + 2 * half], total[4 * n + 2 * half + 1]
+                    store2(out, (image, row, column), (ELEMENT(x * scale), ELEMENT(y * scale)))
+
+    return attention_online
+
+
+def shared_bytes(size: int) -> int:
+    """Of a block: queries, two steps of keys and values."""
+    return 2 * (WARPS * ROWS + 4 * KEYS) * size

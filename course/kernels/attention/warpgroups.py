@@ -1,0 +1,241 @@
+"""Attention, step 4: wgmma on 64 queries a warpgroup, keys and values by TMA, persistent blocks.
+
+A product of four warps has the scores of 64 queries and up to 256 keys in registers. Up to 256
+tokens those are all: the softmax takes one pass, and nothing is ever corrected. Longer rows come
+`keys` at a time (online softmax). The weights stay where they are: as the first factor of the
+second product (`course.kernels.register_products`).
+
+Thread 0 also begins the copies, a step ahead. It waits for the other warpgroups to be done with a
+stage, so its own is the last in each step, and the others are where they need another part of the
+machine. Before an item's last stage is free its results have left shared memory: they lie where the
+queries were.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from numba import float32, int32, uint32, uint64
+
+from course.backend import cuda
+from course.kernels.attention.first_steps import LOWEST
+from course.kernels.attention.online import row_softmax, sum_of_four
+from course.kernels.fragments import quotient, stmatrix4
+from course.kernels.halves.common import ELEMENTS, PACK
+from course.kernels.hopper import (
+    fence_async,
+    fence_mbarriers,
+    mbarrier_arrive,
+    mbarrier_expect,
+    mbarrier_init,
+    mbarrier_wait,
+    named_barrier,
+    spread,
+    tma_load,
+    wgmma_nt,
+    wgmma_sums,
+    wgmma_zeros,
+)
+from course.kernels.intrinsics import load4, store4
+from course.kernels.register_products import wgmma_rn
+from course.kernels.warps import ALL
+
+SIZE = 64  # of a head: 128 bytes, a swizzled row
+TILE = 64 * SIZE  # elements of 64 queries
+
+
+class Shape(NamedTuple):
+    """How a block works.
+
+    Attributes
+    ----------
+    groups : int
+        Warpgroups, 64 queries each.
+    keys : int
+        Of a step, a multiple of 16, at most 256.
+    stages : int
+        Steps whose keys and values are in shared memory, 1 or 2; of 1, a block has one step alone.
+    held : int
+        Tokens, if one step has them all, else 0.
+    blocks : int
+        Of a multiprocessor.
+    """
+
+    groups: int
+    keys: int
+    stages: int
+    held: int = 0
+    blocks: int = 1
+
+    threads = property(lambda self: 128 * self.groups)
+    box = property(lambda self: self.held or self.keys)  # rows of a copy
+    stage = property(lambda self: 2 * self.keys * SIZE)  # elements
+    columns = property(lambda self: -(-self.held // 8) * 8 or self.keys)  # of scores
+    buffers = property(lambda self: self.stages if self.held else 2)  # of queries
+    shared = property(
+        lambda self: 2 * (self.stages * self.stage + self.buffers * self.groups * TILE)
+    )
+    ahead = property(lambda self: self.stages - 1)  # steps that copies run ahead
+
+
+@functools.cache
+def warpgroups(element: str, shape: Shape) -> Callable:
+    """The kernel of (q, k, v as tensor maps, out, tokens, heads, parts, items, factor).
+
+    An item is one of the `parts` of a head's queries, 64 * groups of them; factor is the scale
+    times log2(e).
+    Mapping: block i has the items i, i + blocks, ...; warp w of a group the rows 16 w to 16 w + 15,
+    and four lanes a row.
+    Memory: q, k and v of an item are read once, rows of 128 bytes. A box has `held` rows, so rows
+    beyond the last token are never those of the next image: they are zeros from the beginning. The
+    last step of a longer row begins earlier for the same reason, and what was seen is masked.
+    """
+    GROUPS, KEYS, STAGES, HELD, _ = shape
+    ELEMENT, pack = ELEMENTS[element], PACK[element]
+    THREADS, STAGE, AHEAD, BUFFERS = shape.threads, shape.stage, shape.ahead, shape.buffers
+    TURNS = STAGES.bit_length() - 1
+    QUERIES, ITEM = STAGES * STAGE, GROUPS * TILE  # where queries begin; those of an item
+    KEY_BYTES, QUERY_BYTES = 2 * shape.box * SIZE, 2 * ITEM
+    COLUMNS, SCORES, WORDS = shape.columns, shape.columns // 2, KEYS // 4
+    SUMS, VALUES = SIZE // 2, KEYS * SIZE
+    ZERO = float32(0)
+    pieces = row_softmax(element, COLUMNS)
+    mask, largest_score, weigh = pieces.mask, pieces.largest_score, pieces.weigh
+
+    @cuda.jit(launch_bounds=(shape.threads, shape.blocks), fastmath=True)
+    def attention_warpgroups(q, k, v, out, tokens, heads, parts, items, factor):
+        tiles = cuda.shared.array(0, ELEMENT, alignment=1024)
+        full = cuda.shared.array(STAGES, uint64)  # queries and keys are there
+        filled = cuda.shared.array(STAGES, uint64)  # values are
+        empty = cuda.shared.array(STAGES, uint64)
+        scores = cuda.local.array(SCORES, float32)
+        words = cuda.local.array(WORDS, uint32)
+        fresh = cuda.local.array(SUMS, float32)
+        total = cuda.local.array(SUMS, float32)
+        t = int32(cuda.threadIdx.x)
+        group, warp, lane = int32(t >> 7), int32(t >> 5 & 3), int32(t & 31)
+        if t == 0:
+            for s in range(STAGES):
+                mbarrier_init(full, int32(s), int32(1))
+                mbarrier_init(filled, int32(s), int32(1))
+                mbarrier_init(empty, int32(s), int32(4 * GROUPS))  # a warp each
+            fence_mbarriers()
+        if HELD:
+            for s in range(2 * STAGES):
+                for n in range(t, (KEYS - HELD) * SIZE, THREADS):
+                    tiles[int32((s * KEYS + HELD) * SIZE + n)] = ELEMENT(ZERO)
+            fence_async()
+        cuda.syncthreads()
+        steps = int32(1) if HELD else quotient(int32(tokens + (KEYS - 1)), int32(KEYS))
+        mine, grid = int32(cuda.blockIdx.x), int32(cuda.gridDim.x)
+        count = quotient(int32(items - mine + grid - 1), grid)  # items of this block
+        turn, begun = int32(0), int32(0)  # steps of the block; those whose copies have begun
+        for number in range(count):
+            queries = int32(QUERIES + (number & (BUFFERS - 1)) * ITEM + TILE * group)
+            largest0, largest1, weights0, weights1 = LOWEST, LOWEST, ZERO, ZERO
+            for e in range(SUMS):
+                total[e] = ZERO
+            for step in range(steps):
+                if t == 0:
+                    while begun <= turn + AHEAD and begun < count * steps:
+                        n = begun if HELD else quotient(begun, steps)
+                        item, next_step = int32(mine + n * grid), int32(begun - n * steps)
+                        head = quotient(item, int32(parts))
+                        image = quotient(head, int32(heads))
+                        row, column = int32(image * tokens), int32((head - image * heads) * SIZE)
+                        stage = int32(begun & (STAGES - 1))
+                        mbarrier_wait(empty, stage, int32((begun >> TURNS & 1) ^ 1))
+                        bytes_due = int32(KEY_BYTES)
+                        if next_step == 0:
+                            bytes_due = int32(KEY_BYTES + QUERY_BYTES)
+                        mbarrier_expect(full, stage, bytes_due)
+                        mbarrier_expect(filled, stage, int32(KEY_BYTES))
+                        if next_step == 0:
+                            top = int32(row + (item - head * parts) * (64 * GROUPS))
+                            to = int32(QUERIES + (n & (BUFFERS - 1)) * ITEM)
+                            for g in range(GROUPS):
+                                corner = (int32(top + 64 * g), column)
+                                tma_load(tiles, int32(to + TILE * g), q, corner, full, stage)
+                        if not HELD:
+                            row += int32(min(int32(next_step * KEYS), int32(tokens - KEYS)))
+                        corner, to = (row, column), int32(stage * STAGE)
+                        tma_load(tiles, to, k, corner, full, stage)
+                        tma_load(tiles, int32(to + VALUES), v, corner, filled, stage)
+                        begun = int32(begun + 1)
+                stage, parity = int32(turn & (STAGES - 1)), int32(turn >> TURNS & 1)
+                cuda.syncwarp()
+                mbarrier_wait(full, stage, parity)
+                sums = wgmma_zeros(COLUMNS)
+                sums = wgmma_nt(sums, tiles, queries, tiles, int32(stage * STAGE), int32(0))
+                sums = wgmma_sums(sums)
+                spread(scores, sums)
+                if HELD:
+                    mask(scores, HELD, int32(0), int32(HELD), lane)
+                elif step > 0 and step == steps - 1:
+                    seen = int32(step * KEYS - (tokens - KEYS))
+                    mask(scores, 0, seen, int32(KEYS), lane)
+                before0, before1 = largest0, largest1
+                largest0 = largest_score(scores, 0, largest0)
+                new0 = weigh(scores, words, 0, factor, largest0 * factor)
+                largest1 = largest_score(scores, 1, largest1)
+                new1 = weigh(scores, words, 1, factor, largest1 * factor)
+                for n in range(COLUMNS // 4, WORDS):
+                    words[n] = uint32(0)
+                mbarrier_wait(filled, stage, parity)
+                sums2 = wgmma_zeros(SIZE)
+                sums2 = wgmma_rn(sums2, words, tiles, int32(stage * STAGE + VALUES), KEYS, int32(0))
+                old0 = math.exp2((before0 - largest0) * factor)
+                old1 = math.exp2((before1 - largest1) * factor)
+                weights0, weights1 = weights0 * old0 + new0, weights1 * old1 + new1
+                sums2 = wgmma_sums(sums2)
+                spread(fresh, sums2)
+                if HELD:
+                    for n in range(SUMS):
+                        total[n] = fresh[n]
+                else:
+                    for j in range(SUMS // 4):
+                        for e in range(2):
+                            n = 4 * j + e
+                            total[n] = total[n] * old0 + fresh[n]
+                            total[n + 2] = total[n + 2] * old1 + fresh[n + 2]
+                if step == steps - 1:
+                    scale0 = float32(1) / sum_of_four(weights0)
+                    scale1 = float32(1) / sum_of_four(weights1)
+                    named_barrier(int32(1 + group), int32(128))  # all have read the queries
+                    # the lane anew: addresses that the compiler finds unchanged in the loop would
+                    # be kept in registers all the time
+                    its = cuda.shfl_sync(ALL, lane, lane)
+                    line = int32(queries + (16 * warp + (its & 15)) * SIZE)
+                    for j in range(4):
+                        n = 8 * j
+                        four = (
+                            pack(total[n] * scale0, total[n + 1] * scale0),
+                            pack(total[n + 2] * scale1, total[n + 3] * scale1),
+                            pack(total[n + 4] * scale0, total[n + 5] * scale0),
+                            pack(total[n + 6] * scale1, total[n + 7] * scale1),
+                        )
+                        chunk = int32(2 * j + (its >> 4)) ^ int32(its & 7)
+                        stmatrix4(tiles, int32(line + (chunk << 3)), four)
+                    cuda.syncwarp()
+                    item = int32(mine + number * grid)
+                    head = quotient(item, int32(parts))
+                    image = quotient(head, int32(heads))
+                    column = int32((head - image * heads) * SIZE + 4 * (its & 15))
+                    top = int32((item - head * parts) * (64 * GROUPS) + 64 * group + 16 * warp)
+                    for go in range(8):
+                        r = int32(2 * go + (its >> 4))
+                        chunk = int32((its & 15) >> 1) ^ int32(r & 7)
+                        if top + r < tokens:
+                            at = int32(queries + (16 * warp + r) * SIZE)
+                            at = int32(at + (chunk << 3) + 4 * (its & 1))
+                            store4(out, (image, int32(top + r), column), load4(tiles, at))
+                    fence_async()  # the next queries are copied over them
+                    cuda.syncwarp()
+                if lane == 0:
+                    mbarrier_arrive(empty, stage)
+                turn = int32(turn + 1)
+
+    return attention_warpgroups

@@ -1,0 +1,113 @@
+"""What an epilogue does, as a kernel of its own: what fusing saves. And a product turned.
+
+>>> launches(y, bias, None, y, "gelu")          # y = gelu(y + bias)
+>>> launches(y, None, residual, out)            # out = y + residual
+>>> product_turned(a, b)                        # (a b')', without a transposition
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from numba import float32, int32
+
+from course.backend import cuda
+from course.door.door import Stream
+from course.door.layout import name_of
+from course.kernels.arrays import Array, flat, in_order
+from course.kernels.halves.common import ACTIVATIONS, ELEMENTS
+from course.kernels.halves.products import product
+from course.kernels.intrinsics import load2, store2
+
+THREADS = 256
+
+
+@functools.cache
+def finished_apart(
+    element: str, activation: str, biased: bool, added: bool, wide: bool = True
+) -> Callable:
+    """The kernel of (x, bias, other, out): activation(x + bias) + other, for each element.
+
+    Mapping: a block has a row; thread t its numbers 2 t and 2 t + 1, then those 512 on.
+    Memory: `wide`, a warp reads 128 bytes of the row at a time; the bias comes from L2.
+    """
+    ELEMENT, act = ELEMENTS[element], ACTIVATIONS[activation] or ACTIVATIONS["gelu"]
+    active, ZERO = bool(activation), float32(0)
+
+    @cuda.jit(device=True)
+    def finished(x, b, r):
+        y = float32(x)
+        if biased:
+            y += float32(b)
+        if active:
+            y = act(y)
+        if added:
+            y += float32(r)
+        return ELEMENT(y)
+
+    @cuda.jit
+    def apart_kernel(x, bias, other, out):
+        row, t = int32(cuda.blockIdx.x), int32(cuda.threadIdx.x)
+        if wide:
+            for column in range(2 * t, x.shape[1], 2 * THREADS):
+                c = int32(column)
+                two = load2(x, (row, c))
+                b = load2(bias, c) if biased else two
+                r = load2(other, (row, c)) if added else two
+                store2(out, (row, c), (finished(two[0], b[0], r[0]), finished(two[1], b[1], r[1])))
+        else:
+            for column in range(t, x.shape[1], THREADS):
+                c = int32(column)
+                b = float32(bias[c]) if biased else ZERO
+                r = float32(other[row, c]) if added else ZERO
+                out[row, c] = finished(x[row, c], b, r)
+
+    return apart_kernel
+
+
+def launches(
+    x: Array, bias: Array | None, residual: Array | None, out: Array, activation: str = "",
+    stream: Any = 0,
+) -> list[tuple[Callable, tuple]]:  # fmt: skip
+    """The launch of activation(x + bias) + residual, for device arrays (rows, columns).
+
+    `out` may be x or the residual; the rows of x may lie apart.
+    """
+    given = [one for one in (x, bias, residual, out) if one is not None]
+    starts = [one.__cuda_array_interface__["data"][0] for one in given]
+    wide = x.shape[1] % 2 == 0 and not any(start % 4 for start in starts)
+    kernel = finished_apart(
+        name_of(x.dtype), activation, bias is not None, residual is not None, wide
+    )
+    arguments = (
+        in_order(x, "x", rows=True),
+        flat(out, "out") if bias is None else in_order(bias, "bias"),
+        out if residual is None else in_order(residual, "residual"),
+        in_order(out, "out"),
+    )
+    return [(kernel[x.shape[0], THREADS, stream], arguments)]
+
+
+def product_turned(
+    a: Array, b: Array, layout: str = "nt", out: Array | None = None, method: str = "auto",
+    stream: Stream = None,
+) -> Array:  # fmt: skip
+    """The transposed product (columns, rows), by swapping the operands: (A B)' = B' A'.
+
+    What lies transposed as the second factor is what a first factor is, and the other way round:
+    "nt" of (b, a) is "nt" of (a, b), turned, and so with "tn". Nothing is copied. A result in
+    column-major order is the same: its memory is that of the transposed in row-major order.
+
+    Raises
+    ------
+    ValueError
+        For "nn", which turned is "tt": no product here takes both factors transposed.
+    """
+    if layout == "nn":
+        raise ValueError(
+            "the layout 'nn' turned would be 'tt', which there is not: give b as (columns, depth), "
+            "layout 'nt', or a as (depth, rows), layout 'tn'"
+        )
+    return product(b, a, layout, out=out, method=method, stream=stream)

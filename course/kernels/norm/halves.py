@@ -1,0 +1,247 @@
+"""LayerNorm of 16-bit numbers, as a ladder of its own: tokens a block, numbers a thread.
+
+float16 and bfloat16 halve the bytes, so one number an access wastes more of it than before. Sums
+stay float32: of 768 numbers near 60 the squares alone overflow float16, and its sums stop at 2,048.
+
+============  =====================================================  ================
+step          what is new                                            reads of x
+============  =====================================================  ================
+"tree"        a block a token, a tree in shared memory               3, 2 bytes each
+"pairs"       two numbers an access                                  3, 4 bytes
+"block"       shuffles in the warps, one barrier between them        3, 4 bytes
+"tokens"      a warp a token, several tokens a block, no barrier     3, 4 bytes
+"registers"   several numbers a thread, loops unrolled, kept         1, 8 bytes
+"wide"        eight numbers an access                                1, 16 bytes
+============  =====================================================  ================
+
+The first four find a token's numbers in a cache when they read them again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import float32, int32
+
+from course.backend import cuda
+from course.door.layout import Layout, name_of
+from course.kernels.arrays import WORDS, Array
+from course.kernels.fragments import pack_bf16, pack_f16, unpack_bf16, unpack_f16
+from course.kernels.intrinsics import load2, load4, load4_streaming, store2, store4_streaming
+from course.kernels.norm.first_steps import TREE, Form, Launch, RowShape, layer_norm_tree, tree_sum
+from course.kernels.norm.registers import rows_in_registers
+from course.kernels.warps import WARP, lanes_sum
+
+EIGHT = 8  # numbers of an access of 16 bytes
+TOKENS = 4  # of a block
+LONGEST = 1024  # numbers of a token in a warp's registers
+
+add_lanes = lanes_sum(WARP)
+
+
+@functools.cache
+def pairs(kind: str, tokens: int = 0) -> Callable:
+    """Steps 2 to 4, of (x, gamma, beta, eps, out): two neighbours an access, columns are even.
+
+    Mapping: without `tokens` block i has row i, as a tree; with 1 the same by shuffles; with more,
+    warp w of block i has row ``tokens * i + w``.
+    """
+    word, ROWS = WORDS[kind], max(tokens, 1)
+    WARPS, SHARED = TREE // WARP, TREE
+
+    @cuda.jit(device=True)
+    def of_block(value, shared):
+        t = int32(cuda.threadIdx.x)
+        value = add_lanes(value)
+        if t % WARP == 0:
+            shared[t // WARP] = value
+        cuda.syncthreads()
+        total = float32(0)
+        for warp in range(WARPS):
+            total += shared[warp]
+        cuda.syncthreads()
+        return total
+
+    if tokens > 1:
+        lanes = WARP
+
+        @cuda.jit(device=True)
+        def summed(value, shared):
+            return add_lanes(value)
+    else:
+        lanes = TREE
+        summed = of_block if tokens else tree_sum
+
+    @cuda.jit(fastmath=True)
+    def layer_norm_pairs(x, gamma, beta, eps, out):
+        shared = cuda.shared.array(SHARED, float32)
+        t, columns = int32(cuda.threadIdx.x), int32(x.shape[1])
+        row = int32(cuda.blockIdx.x) * int32(ROWS) + t // int32(lanes)
+        first = int32(2) * (t % int32(lanes))
+        if row < x.shape[0]:
+            total = float32(0)
+            for column in range(first, columns, 2 * lanes):
+                a, b = load2(x, (row, column))
+                total += float32(a) + float32(b)
+            mean = summed(total, shared) / float32(columns)
+            total = float32(0)
+            for column in range(first, columns, 2 * lanes):
+                a, b = load2(x, (row, column))
+                da, db = float32(a) - mean, float32(b) - mean
+                total += da * da + db * db
+            variance = summed(total, shared) / float32(columns)
+            scale = float32(1) / math.sqrt(variance + eps)
+            for column in range(first, columns, 2 * lanes):
+                a, b = load2(x, (row, column))
+                y = (float32(a) - mean) * scale
+                z = (float32(b) - mean) * scale
+                y = y * float32(gamma[column]) + float32(beta[column])
+                z = z * float32(gamma[column + 1]) + float32(beta[column + 1])
+                store2(out, (row, column), (word(y), word(z)))
+
+    return layer_norm_pairs
+
+
+@functools.cache
+def wide(kind: str, columns: int, tokens: int = TOKENS, factors: bool = True) -> Callable:
+    """Step 6, of (x, gamma, beta, eps, out) as words of two numbers: a warp a token, kept.
+
+    Memory: an access has 16 bytes, all accesses to a token are under way together.
+    """
+    unpack, pack = (
+        (unpack_bf16, pack_bf16) if kind == "bfloat16" else (unpack_f16, pack_f16)
+    )  # fmt: skip
+    ACCESSES = -(-columns // (WARP * EIGHT))
+    WIDTH, NUMBERS, FULL = columns // 2, ACCESSES * EIGHT, columns // (WARP * EIGHT)
+    INVERSE = float32(1 / columns)
+
+    @cuda.jit(fastmath=True)
+    def layer_norm_wide(x, gamma, beta, eps, out):
+        values = cuda.local.array(NUMBERS, float32)
+        t = int32(cuda.threadIdx.x)
+        wanted = int32(cuda.blockIdx.x) * int32(tokens) + t // int32(WARP)
+        row = min(wanted, int32(x.shape[0] - 1))  # beyond the last, the last once more
+        first = int32(4) * (t % int32(WARP))
+        total = float32(0)
+        for n in range(ACCESSES):
+            column = first + int32(4 * WARP * n)
+            near = column if n < FULL else min(column, int32(WIDTH - 4))
+            four = load4_streaming(x, (row, near))
+            for e in range(4):
+                a, b = unpack(four[e])
+                values[EIGHT * n + 2 * e], values[EIGHT * n + 2 * e + 1] = a, b
+                total += a + b if n < FULL or column < WIDTH else float32(0)
+        mean = add_lanes(total) * INVERSE
+        total = float32(0)
+        for n in range(ACCESSES):
+            column = first + int32(4 * WARP * n)
+            for e in range(EIGHT):
+                difference = values[EIGHT * n + e] - mean
+                inside = n < FULL or column < WIDTH
+                total += difference * difference if inside else float32(0)
+        scale = float32(1) / math.sqrt(add_lanes(total) * INVERSE + eps)
+        for n in range(ACCESSES):
+            column = first + int32(4 * WARP * n)
+            if wanted < x.shape[0] and (n < FULL or column < WIDTH):
+                for e in range(EIGHT):
+                    values[EIGHT * n + e] = (values[EIGHT * n + e] - mean) * scale
+                if factors:
+                    g, b = load4(gamma, column), load4(beta, column)
+                    for e in range(4):
+                        g0, g1 = unpack(g[e])
+                        b0, b1 = unpack(b[e])
+                        m = EIGHT * n + 2 * e
+                        values[m] = values[m] * g0 + b0
+                        values[m + 1] = values[m + 1] * g1 + b1
+                m = EIGHT * n
+                words = (
+                    pack(values[m], values[m + 1]), pack(values[m + 2], values[m + 3]),
+                    pack(values[m + 4], values[m + 5]), pack(values[m + 6], values[m + 7]),
+                )  # fmt: skip
+                store4_streaming(out, (row, column), words)
+
+    return layer_norm_wide
+
+
+# --- launches -------------------------------------------------------------------------------------
+
+
+def tokens_sweep(columns: int) -> dict[int, RowShape]:
+    """Blocks with 1 to 32 tokens, a warp each: for `in_registers`, by tokens a block."""
+    elements = -(-columns // (4 * WARP)) * 4
+    return {tokens: RowShape(WARP, tokens, elements) for tokens in (1, 2, 4, 8, 16, 32)}
+
+
+def elements_sweep(columns: int) -> dict[int, RowShape]:
+    """Blocks with one token and as many threads as it needs, by numbers a thread."""
+    shapes = {}
+    for elements in (4, 8, 12, 16, 24, 32):
+        warps = -(-columns // (elements * WARP))
+        if warps * WARP <= 1024:
+            shapes[elements] = RowShape(WARP * warps, 1, elements)
+    return shapes
+
+
+def in_registers(shape: RowShape, rows: int, columns: int, form: Form) -> Launch:
+    """Step 5 with a shape of either sweep."""
+    form = dataclasses.replace(form, full=shape.full(columns, form.aligned))
+    return Launch(rows_in_registers(shape, form), -(-rows // shape.rows), shape.threads)
+
+
+#: The steps by name: rows, columns and form to kernel, blocks and threads. All take (x, gamma,
+#: beta, eps, out), x and out as matrices; those of "wide" as `as_words`.
+HALVES: dict[str, Callable[[int, int, Form], Launch]] = {
+    "tree": lambda rows, columns, form: Launch(layer_norm_tree, rows, TREE),
+    "pairs": lambda rows, columns, form: Launch(pairs(form.kind), rows, TREE),
+    "block": lambda rows, columns, form: Launch(pairs(form.kind, 1), rows, TREE),
+    "tokens": lambda rows, columns, form: Launch(
+        pairs(form.kind, TOKENS), -(-rows // TOKENS), TOKENS * WARP
+    ),
+    "registers": lambda rows, columns, form: in_registers(
+        tokens_sweep(columns)[TOKENS], rows, columns, form
+    ),
+    "wide": lambda rows, columns, form: Launch(
+        wide(form.kind, columns, TOKENS, form.gamma), -(-rows // TOKENS), TOKENS * WARP
+    ),
+}
+
+
+def takes_wide(x: Array, gamma: Array | None, beta: Array | None, out: Array) -> bool:
+    """Whether step 6 can have these arrays on the GPU: all of 16 bits, eight numbers an access."""
+    there = [array for array in (x, out, gamma, beta) if array is not None]
+    return (
+        x.shape[1] % EIGHT == 0
+        and x.shape[1] <= LONGEST
+        and (gamma is None) == (beta is None)
+        and all(array.dtype == out.dtype and array.dtype.itemsize == 2 for array in there)
+        and not any(array.__cuda_array_interface__["data"][0] % 16 for array in there)
+        and not any(array.strides[0] % 16 for array in (x, out))
+        and tuple(cuda.get_current_device().compute_capability) >= (8, 0)
+    )
+
+
+def as_words(array: Array) -> Array:
+    """An array of 16-bit numbers on the device as uint32, two neighbours each, in its memory."""
+    shape = *array.shape[:-1], array.shape[-1] // 2
+    strides = *array.strides[:-1], 4
+    if isinstance(array, Layout):
+        return dataclasses.replace(array, shape=shape, strides=strides, dtype=np.dtype(np.uint32))
+    about = dict(array.__cuda_array_interface__)
+    about |= {"shape": shape, "strides": strides, "typestr": "<u4", "descr": [("", "<u4")]}
+    return cuda.from_cuda_array_interface(about, owner=array, sync=False)
+
+
+def prepared_wide(
+    x: Array, gamma: Array | None, beta: Array | None, eps: float, out: Array, stream: Any = 0
+) -> list[tuple[Callable, tuple]]:
+    """What step 6 launches, as `course.kernels.norm.prepared`, for arrays that it takes."""
+    form = Form(name_of(out.dtype), gamma=gamma is not None, beta=beta is not None)
+    made = HALVES["wide"](*x.shape, form)
+    factors = (as_words(x), as_words(x)) if gamma is None else (as_words(gamma), as_words(beta))
+    call = made.kernel[made.blocks, made.threads, stream]
+    return [(call, (as_words(x), *factors, np.float32(eps), as_words(out)))]

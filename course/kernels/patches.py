@@ -1,0 +1,319 @@
+"""Patch embedding, five ways: an image's patches become rows, and a product makes tokens of them.
+
+    tokens[n, 0] = cls + position[0],   tokens[n, 1 + p] = W patch p of image n + bias + position
+
+A patch is a row of channels x patch x patch pixels, W a matrix (width, that many): PyTorch's
+convolution whose stride is its size. The ways are what one thinks of, one after the other:
+
+============  ====================================================================================
+way           what is done
+============  ====================================================================================
+"channels"    a channel after the other: to the GPU, its product, back; the host adds them up
+"sorted"      the host sorts all pixels to rows, then one product; back
+"streams"     the same in parts, each on a stream of its own, from pinned memory
+"kept"        all stays on the GPU: rows and product of each channel, added there; one copy back
+"gemm"        one kernel gathers rows and begins the tokens, one product adds itself to them
+============  ====================================================================================
+
+>>> tokens, counts = PatchEmbedding(weight, bias, cls, position).embed(images, "streams")
+>>> counts.launches, counts.synchronisations, counts.to_gpu, counts.to_host
+
+`counts` counts as the work is done. A launch for each dot product of 16 pixels, which is how one
+may begin, is 7.2 million launches for an image of 224 x 224.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import float32, int32
+from numba.types import float16
+
+from course.backend import cuda
+from course.kernels.arrays import Array, are_aligned, known
+from course.kernels.fragments import quotient
+from course.kernels.halves import products
+from course.kernels.intrinsics import load4, store4
+
+Launches = list[tuple[Callable, tuple]]
+WAYS = ("channels", "sorted", "streams", "kept", "gemm")
+ON_GPU = ("kept", "gemm")  # which never need the host
+THREADS, WIDE = 192, 4
+ZERO = float32(0)
+
+
+@functools.cache
+def gather(wide: bool, begins: bool) -> Callable:
+    """The kernel of (images, rows, table, tokens, patch, first, channels), float16.
+
+    ``rows[image * tokens + 1 + p]`` becomes the pixels of patch p, of `channels` channels from
+    `first` on; row 0 of an image, the class token's, and what is beyond the pixels, 0. With
+    `begins`, ``tokens`` becomes the table, image after image.
+
+    Mapping: a block has a row; thread t its numbers 4 t to 4 t + 3, then those 768 on.
+    Memory: `wide`, four pixels an access: a line of 16 pixels is a sector, read once.
+    """
+    EACH = WIDE if wide else 1
+
+    @cuda.jit
+    def patch_rows(images, rows, table, tokens, patch, first, channels):
+        row, t = int32(cuda.blockIdx.x), int32(cuda.threadIdx.x)
+        side, count = int32(patch), int32(table.shape[0])
+        area, across = int32(side * side), quotient(int32(images.shape[3]), side)
+        image = quotient(row, count)
+        token = int32(row - image * count)
+        down = quotient(int32(token - 1), across)
+        top, left = int32(down * side), int32((token - 1 - down * across) * side)
+        for column in range(t * EACH, rows.shape[1], THREADS * EACH):
+            c = int32(column)
+            channel = quotient(c, area)
+            place = int32(c - channel * area)
+            i = quotient(place, side)
+            y, x = int32(top + i), int32(left + place - i * side)
+            inside = token > 0 and channel < channels
+            if wide:
+                four = float16(ZERO), float16(ZERO), float16(ZERO), float16(ZERO)
+                if inside:
+                    four = load4(images, (image, int32(first + channel), y, x))
+                store4(rows, (row, c), four)
+            else:
+                value = float16(ZERO)
+                if inside:
+                    value = images[image, int32(first + channel), y, x]
+                rows[row, c] = value
+        if begins:
+            for column in range(t * EACH, tokens.shape[1], THREADS * EACH):
+                c = int32(column)
+                if wide:
+                    store4(tokens, (row, c), load4(table, (token, c)))
+                else:
+                    tokens[row, c] = table[token, c]
+
+    return patch_rows
+
+
+def gathered(
+    images: Array, rows: Array, table: Array, tokens: Array | None, patch: int, first: int,
+    channels: int, stream: Any = 0,
+) -> Launches:  # fmt: skip
+    """The launch that gathers rows (images * tokens, depth), and begins `tokens` if there are."""
+    out = rows if tokens is None else tokens
+    wide = patch % WIDE == 0 and table.shape[1] % WIDE == 0
+    wide = wide and are_aligned(images, rows, table, out)
+    kernel, sizes = gather(wide, tokens is not None), map(np.int32, (patch, first, channels))
+    return [(kernel[rows.shape[0], THREADS, stream], (images, rows, table, out, *sizes))]
+
+
+def up(number: int) -> int:
+    """The next multiple of 8: rows of halves begin at multiples of 16 bytes."""
+    return -(-number // 8) * 8
+
+
+# --- what is counted ------------------------------------------------------------------------------
+
+
+@dataclass
+class Counts:
+    """What was done: launches, waits of the host, bytes that were copied."""
+
+    launches: int = 0
+    synchronisations: int = 0
+    to_gpu: int = 0
+    to_host: int = 0
+
+    def launch(self, listed: Launches) -> None:
+        """Launch, and count."""
+        for call, arguments in listed:
+            call(*arguments)
+        self.launches += len(listed)
+
+    def bring(self, array: np.ndarray, stream: Any = 0) -> Array:
+        """An array's copy on the GPU; without a stream, the host waits for it."""
+        self.to_gpu += array.nbytes
+        self.synchronisations += not stream
+        return cuda.to_device(array, stream)
+
+    def fetch(self, array: Array, to: np.ndarray, stream: Any = 0) -> None:
+        """Copy to the host; without a stream, the host waits for it."""
+        self.to_host += to.nbytes
+        self.synchronisations += not stream
+        array.copy_to_host(to, stream)
+
+    def wait(self, stream: Any) -> None:
+        """Wait for a stream."""
+        stream.synchronize()
+        self.synchronisations += 1
+
+
+# --- the ways -------------------------------------------------------------------------------------
+
+
+class PatchEmbedding:
+    """What makes tokens of images, of float16; its weights are on the GPU.
+
+    Parameters
+    ----------
+    weight : ndarray, shape (width, channels, patch, patch)
+    bias, cls : ndarray, shape (width,)
+    position : ndarray, shape (1 + patches, width)
+    """
+
+    def __init__(self, weight: np.ndarray, bias: np.ndarray, cls: np.ndarray, position: np.ndarray):
+        self.width, self.channels, self.patch, _ = weight.shape
+        self.tokens, self.area = len(position), self.patch**2
+        #: What a token is besides its product. Sums are rounded once, here.
+        self.host_table = position.astype(np.float32) + np.vstack(
+            [cls.astype(np.float32), np.tile(bias.astype(np.float32), (self.tokens - 1, 1))]
+        )
+        self.table = cuda.to_device(self.host_table.astype(np.float16))
+        flat = weight.reshape(self.width, self.channels, self.area).astype(np.float16)
+        self.weight = cuda.to_device(_padded(flat.reshape(self.width, -1)))
+        self.by_channel = [cuda.to_device(_padded(flat[:, n])) for n in range(self.channels)]
+        wide = self.depth, self.width
+        self._pinned = functools.lru_cache(1)(
+            lambda count: [cuda.pinned_array((count, n), np.float16) for n in wide]
+        )
+
+    @property
+    def depth(self) -> int:
+        """Numbers of a row, up to a multiple of 8."""
+        return up(self.channels * self.area)
+
+    def launches(
+        self, images: Array, rows: Array, begun: Array, tokens: Array, way: str = "gemm",
+        method: str = "auto", stream: Any = 0,
+    ) -> Launches:  # fmt: skip
+        """What "gemm" and "kept" launch, for arrays on the GPU.
+
+        Parameters
+        ----------
+        images : device array, shape (n, channels, side, side), float16
+        rows : device array, shape (n * tokens, depth)
+            Scratch; of "kept", a channel's.
+        begun, tokens : device array, shape (n * tokens, width)
+            Scratch, and the result: products read one and write the other, by turns.
+        """
+
+        found, how = [], ("nt", "", method, stream)
+        parts = [self.weight] if way == "gemm" else self.by_channel
+        source, target = (begun, tokens) if len(parts) % 2 else (tokens, begun)
+        for n, weight in enumerate(parts):
+            place, first = (n, self.channels // len(parts)), source if n == 0 else None
+            found += gathered(images, rows, self.table, first, self.patch, *place, stream)
+            found += products.launches(rows, weight, None, source, target, *how)
+            source, target = target, source
+        return found
+
+    def rows_of(self, way: str) -> int:
+        """How many numbers a row has that `launches` needs."""
+        return up(self.area) if way == "kept" else self.depth
+
+    def embed(
+        self, images: np.ndarray, way: str = "gemm", streams: int = 4, method: str = "auto"
+    ) -> tuple[np.ndarray, Counts]:
+        """Tokens of images that lie on the host, and what it took.
+
+        Parameters
+        ----------
+        images : ndarray, shape (n, channels, side, side), float16
+        way : str
+            Of `WAYS`.
+        streams : int
+            Of "streams": the rows are cut into so many parts.
+
+        Returns
+        -------
+        tokens : ndarray, shape (n * tokens, width), float16
+        counts : Counts
+
+        Raises
+        ------
+        ValueError
+            For another way, or images that do not fit the positions.
+        """
+        known(way, "way", WAYS)
+        checked_images(images, self.channels, self.patch, self.tokens)
+        counts, count = Counts(), len(images) * self.tokens
+        found = np.empty((count, self.width), np.float16)
+        if way in ON_GPU:
+            there = counts.bring(images)
+            rows = cuda.device_array((count, self.rows_of(way)), np.float16)
+            begun, tokens = (cuda.device_array(found.shape, np.float16) for _ in range(2))
+            counts.launch(self.launches(there, rows, begun, tokens, way, method))
+            counts.fetch(tokens, found)
+        elif way == "channels":
+            self._channel_by_channel(images, found, counts, method)
+        else:
+            parts = streams if way == "streams" else 1
+            self._sorted(images, found, counts, parts, way == "streams", method)
+        return found, counts
+
+    def _channel_by_channel(
+        self, images: np.ndarray, found: np.ndarray, counts: Counts, method: str
+    ) -> None:
+        total, part = np.tile(self.host_table, (len(images), 1)), np.empty_like(found)
+        for n, weight in enumerate(self.by_channel):
+            there = counts.bring(np.ascontiguousarray(images[:, n : n + 1]))
+            rows = cuda.device_array((len(found), up(self.area)), np.float16)
+            out = cuda.device_array(found.shape, np.float16)
+            counts.launch(gathered(there, rows, self.table, None, self.patch, 0, 1))
+            counts.launch(products.launches(rows, weight, None, None, out, "nt", "", method))
+            counts.fetch(out, part)
+            total += part
+        found[...] = total
+
+    def _sorted(
+        self, images: np.ndarray, found: np.ndarray, counts: Counts, parts: int, pinned: bool,
+        method: str,
+    ) -> None:  # fmt: skip
+        ends = [len(found) * n // parts for n in range(parts + 1)]
+        if pinned:  # locking memory takes longer than all else: it is done once
+            rows, back = self._pinned(len(found))
+        else:
+            rows, back = np.empty((len(found), self.depth), np.float16), np.empty_like(found)
+        rows[...] = sorted_rows(images, self.patch, self.tokens, self.depth)
+        streams, kept = [cuda.stream() if pinned else 0 for _ in range(parts)], []
+        for stream, start, end in zip(streams, ends, ends[1:], strict=False):
+            if start == end:
+                continue
+            there = counts.bring(rows[start:end], stream)
+            out = cuda.device_array((end - start, self.width), np.float16, stream=stream)
+            how = "nt", "", method, stream
+            counts.launch(products.launches(there, self.weight, None, None, out, *how))
+            counts.fetch(out, back[start:end], stream)
+            kept.append((there, out))  # until all is done
+        for stream in streams if pinned else []:
+            counts.wait(stream)
+        found[...] = back + np.tile(self.host_table, (len(images), 1))
+
+
+def sorted_rows(images: np.ndarray, patch: int, tokens: int, depth: int) -> np.ndarray:
+    """What `gather` makes, on the host: (n * tokens, depth), of the images' type."""
+    n, channels, high, wide = images.shape
+    down, across = high // patch, wide // patch
+    cut = images.reshape(n, channels, down, patch, across, patch).transpose(0, 2, 4, 1, 3, 5)
+    rows = np.zeros((n, tokens, depth), images.dtype)
+    rows[:, 1:, : channels * patch**2] = cut.reshape(n, down * across, -1)
+    return rows.reshape(n * tokens, depth)
+
+
+def checked_images(images: Any, channels: int, patch: int, tokens: int) -> None:
+    """Refuse what are no images of float16 whose patches are those of the positions."""
+    shape, dtype = getattr(images, "shape", None), getattr(images, "dtype", type(images).__name__)
+    if dtype != np.float16:
+        raise TypeError(f"the images hold {dtype}; they must hold float16: convert them")
+    fits = len(shape) == 4 and shape[1] == channels and not (shape[2] % patch or shape[3] % patch)
+    if not fits or shape[2] // patch * (shape[3] // patch) != tokens - 1:
+        raise ValueError(
+            f"the images have the shape {shape}; it must be (n, {channels}, rows, columns), with "
+            f"{tokens - 1} patches of {patch} x {patch}"
+        )
+
+
+def _padded(matrix: np.ndarray) -> np.ndarray:
+    """A matrix whose rows begin at multiples of 16 bytes, with zeros."""
+    return np.pad(matrix, ((0, 0), (0, up(matrix.shape[1]) - matrix.shape[1])))

@@ -1,0 +1,131 @@
+"""Memory by lifetimes: buffers that are never needed at the same time may lie in the same place.
+
+Each step of a forward pass reads some buffers and writes one. A buffer lives from the step that
+writes it to the last that reads it. All of them are put into one arena, the largest first, each at
+the lowest place where none lies whose life meets its own.
+
+>>> lives = lifetimes([("a",), ("b", "a"), ("c", "b")])       # what each step touches
+>>> arena = packed(lives, {"a": 100, "b": 50, "c": 100})      # bytes
+>>> arena.offsets, arena.size, arena.least
+({'a': 0, 'c': 0, 'b': 256}, 512, 150)
+
+How good that is: no arena can be smaller than what lives at one time, `least`.
+
+Source: Pisarchyk, Lee, "Efficient memory management for deep neural net inference",
+arXiv:2001.03288 (greedy by size).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from course import backend
+from course.door.launches import asked
+from course.measure.event_clock import Memory
+
+ALIGNED = 256  # bytes: a GPU's own allocations begin at multiples of that
+
+
+class Arena(NamedTuple):
+    """Where buffers lie.
+
+    Attributes
+    ----------
+    offsets : dict of str to int
+        Bytes from the arena's start.
+    size : int
+        Bytes of the arena.
+    least : int
+        The most that lives at one time.
+    apart : int
+        What the buffers would take without sharing.
+    """
+
+    offsets: dict[str, int]
+    size: int
+    least: int
+    apart: int
+
+
+def lifetimes(steps: Iterable[Sequence[str]]) -> dict[str, tuple[int, int]]:
+    """The first and the last step that touches each buffer, from what each step touches."""
+    found: dict[str, tuple[int, int]] = {}
+    for number, names in enumerate(steps):
+        for name in names:
+            found[name] = found.get(name, (number,))[0], number
+    return found
+
+
+def packed(lives: Mapping[str, tuple[int, int]], sizes: Mapping[str, int]) -> Arena:
+    """Put buffers of these lives and bytes into an arena."""
+    offsets: dict[str, int] = {}
+
+    def up(size: int) -> int:
+        return -(-size // ALIGNED) * ALIGNED
+
+    for name in sorted(lives, key=lambda name: -sizes[name]):
+        first, last = lives[name]
+        others = sorted(
+            (offsets[other], offsets[other] + up(sizes[other]))
+            for other in offsets
+            if lives[other][0] <= last and first <= lives[other][1]
+        )
+        place = 0
+        for begin, end in others:
+            if place + sizes[name] <= begin:
+                break
+            place = max(place, end)
+        offsets[name] = place
+    moments = range(1 + max((last for _, last in lives.values()), default=-1))
+    alive = (
+        sum(sizes[name] for name, (first, last) in lives.items() if first <= now <= last)
+        for now in moments
+    )
+    return Arena(
+        offsets,
+        max((offsets[name] + up(sizes[name]) for name in lives), default=0),
+        max(alive, default=0),
+        sum(up(sizes[name]) for name in lives),
+    )
+
+
+def taken(size: int, stream: int) -> tuple[Any, Callable[[], None]]:
+    """Bytes from the driver's pool, as a device array; and what gives them back.
+
+    Both happen in the stream's order: its earlier work may still use what is handed out, its later
+    work what is given back. The host waits for nothing, and in a CUDA graph they are nodes.
+
+    Source: NVIDIA, CUDA Driver API, "Stream Ordered Memory Allocator".
+    """
+    if backend.gpu() is None:
+        return backend.cuda.device_array(size, np.uint8), lambda: None
+    address, queue = ctypes.c_uint64(), ctypes.c_void_p(stream)
+    asked("cuMemAllocAsync", ctypes.byref(address), ctypes.c_size_t(size), queue)
+    place = Memory(address.value, (size,), (1,), "|u1", None)
+    give = functools.partial(asked, "cuMemFreeAsync", address, queue)
+    return backend.cuda.as_cuda_array(place, sync=False), give
+
+
+def in_turn(
+    steps: Sequence[tuple[Sequence[str], Callable[[dict[str, Any]], None]]],
+    sizes: Mapping[str, int], stream: int = 0,
+) -> None:  # fmt: skip
+    """Do steps, each of the names of its buffers and what launches it, given their memory.
+
+    A buffer is taken before the first step that touches it and given back after the last.
+    """
+    lives = lifetimes(names for names, _ in steps)
+    there: dict[str, tuple[Any, Callable[[], None]]] = {}
+    for number, (names, launch) in enumerate(steps):
+        for name in names:
+            if name not in there:
+                there[name] = taken(sizes[name], stream)
+        launch({name: there[name][0] for name in names})
+        for name in names:
+            if lives[name][1] == number and name in there:
+                there.pop(name)[1]()

@@ -1,0 +1,115 @@
+"""Images in, as trained vision transformers want them: resized, cut, normalised.
+
+>>> x = read_images(["cat.png", "dog.jpg"])                    # (2, 3, 224, 224), float16
+>>> x = read_images(paths, like="timm")                        # grey levels to -1 ... 1
+
+The shorter side becomes `resize` pixels, the middle of `side` x `side` is cut out, and levels from
+0 to 1 have their mean taken away and are divided by their deviation, a channel each. What a model
+was trained with is part of it: with other numbers it is wrong more often, and nothing says so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+Three = tuple[float, float, float]
+RESAMPLES = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What is done to an image.
+
+    Attributes
+    ----------
+    resize, side : int
+        Pixels of the shorter side, and of what is cut out.
+    mean, deviation : tuple of float
+        Of red, green and blue, from 0 to 1.
+    resample : str
+        "bicubic" or "bilinear".
+    """
+
+    resize: int = 256
+    side: int = 224
+    mean: Three = (0.485, 0.456, 0.406)  # of ImageNet
+    deviation: Three = (0.229, 0.224, 0.225)
+    resample: str = "bicubic"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.side <= self.resize:
+            raise ValueError(f"side is {self.side}; it must be from 1 to resize, {self.resize}")
+        if self.resample not in RESAMPLES:
+            raise ValueError(f"there is no resample {self.resample!r}: choose bicubic, bilinear")
+
+    def __call__(self, image: Image.Image) -> np.ndarray:
+        """An image of any size and mode as (3, side, side), float32."""
+        image = image.convert("RGB")
+        short = min(image.size)
+        size = tuple(max(self.side, length * self.resize // short) for length in image.size)
+        image = image.resize(size, RESAMPLES[self.resample])
+        left, top = (round((length - self.side) / 2) for length in size)
+        cut = image.crop((left, top, left + self.side, top + self.side))
+        levels = np.asarray(cut, np.float32) / 255
+        x = (levels - np.float32(self.mean)) / np.float32(self.deviation)
+        return np.ascontiguousarray(x.transpose(2, 0, 1))
+
+
+#: As models of torchvision's, and most of timm's, were trained: `vit_b_16`, `vit_base_patch16_224`.
+LIKE = {
+    "imagenet": Preprocessing(),
+    "torchvision": Preprocessing(resample="bilinear"),
+    "timm": Preprocessing(resize=248, mean=(0.5,) * 3, deviation=(0.5,) * 3),
+}
+
+
+def read_images(
+    files: Iterable[str | os.PathLike[str] | Image.Image], like: str | Preprocessing = "imagenet",
+    side: int = 224,
+) -> np.ndarray:  # fmt: skip
+    """Images as a vision transformer takes them.
+
+    Parameters
+    ----------
+    files : iterable of path or PIL.Image.Image
+    like : str or Preprocessing
+        Of `LIKE`, whose sizes are for a side of 224, and grow with it.
+    side : int
+        Pixels of a model's images, `ViTShape.image`.
+
+    Returns
+    -------
+    ndarray, shape (n, 3, side, side), float16
+
+    Raises
+    ------
+    ValueError
+        Where a file is no image, or broken; for another word.
+    OSError
+        Where a file cannot be read at all.
+    """
+    if isinstance(like, str):
+        if like not in LIKE:
+            raise ValueError(f"there is no preprocessing {like!r}: choose {', '.join(LIKE)}")
+        how = LIKE[like]
+        like = replace(how, resize=max(side, round(how.resize * side / how.side)), side=side)
+    found = [like(file if isinstance(file, Image.Image) else _opened(file)) for file in files]
+    return np.array(found, np.float16).reshape(-1, 3, like.side, like.side)
+
+
+def _opened(path: str | os.PathLike[str]) -> Image.Image:
+    try:
+        with Image.open(path) as image:
+            image.load()
+            return image
+    except (UnidentifiedImageError, SyntaxError):
+        raise ValueError(f"{os.fspath(path)} is no image that Pillow can read") from None
+    except OSError as problem:
+        if problem.errno is not None:  # not there, or not allowed
+            raise
+        raise ValueError(f"{os.fspath(path)} is a broken image: {problem}") from None

@@ -1,0 +1,316 @@
+"""A vision transformer, ViT-Base in float16: components, a block and the whole, beside PyTorch.
+
+All have the same weights, and are called through front doors with PyTorch's arrays, in CUDA graphs
+of PyTorch that are replayed by turns, as `recording.subjects.halves` says. "eager" and "compiled"
+are PyTorch's; ratios over 1 say how much faster than the named peer ours is. Errors are relative,
+against PyTorch's model in float64 with the weights that float16 holds.
+
+=============  =====================================================================================
+kernel         what is measured
+=============  =====================================================================================
+``whole``      images to scores, by batches; variants name the flags that are not the default
+``block``      tokens to tokens, one block
+others         one component; of PyTorch, what it needs for the same
+``patches``    the five ways of `course.kernels.patches`, by the host's clock, and what they count
+``image``      whole, 8 images of other sizes
+``pillow``     JPEG files of 500 x 375 pixels to what a model takes, by the host's clock, a thread
+=============  =====================================================================================
+
+`COURSE_VIT` chooses parts by name, such as "whole 64,patches".
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from course import backend
+from course.kernels.attention import attention
+from course.kernels.halves.products import product
+from course.kernels.norm import layer_norm
+from course.kernels.patches import WAYS
+from course.measure import event_clock
+from course.measure.recorded import Figure
+from course.measure.roofline import refuse_impossible
+from course.models.vit import reference
+from course.models.vit.images import read_images
+from course.models.vit.network import ViT
+from course.models.vit.shape import EPSILON, Flags, ViTShape
+from course.models.vit.weights import Weights, initial
+from recording.frame import WrongResult
+from recording.peers.vit_torch import network
+from recording.subjects.halves import METRIC, by_turns, captured
+
+BATCHES = (64, 8, 1)
+SIZES = (64, 128, 224, 384)  # pixels of a side
+STREAMS = (1, 2, 4, 8)
+SHAPE = ViTShape()
+LIMIT = 5e-3
+#: What one flag is worth: the whole with another.
+OTHERS = ({"last": "class"}, {"mlp": "unfused"}, {"residual": "apart"}, {"patches": "kept"},
+          {"buffers": "apart"}, {"buffers": "asynchronous"})  # fmt: skip
+SETS, WORK = 4, 2e12  # arrays that take turns; operations of a graph of one component
+CALLS_CLOCKED = 7
+
+
+def run(bench):
+    """Time everything that is chosen."""
+    if not (torch := bench.peer("torch")):
+        return
+    torch.set_grad_enabled(False)
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    weights = initial(SHAPE)
+    kinds = [f"{what} {n}" for what in ("whole", "components", "block") for n in BATCHES]
+    kinds += ["patches", "pillow", "flags", *[f"image {n}" for n in SIZES]]
+    chosen = os.environ.get("COURSE_VIT", "").split(",")
+    kinds = [kind for kind in kinds if not chosen[0] or kind in chosen]
+    for part in bench.parts(kinds):
+        try:
+            measured(bench, torch, weights, *part.split())
+        except Exception as problem:  # the other parts are still measured
+            bench.failures.append(f"{part}: {backend.one_line(problem, 400)}")
+            bench.say(f"  FAILED {bench.failures[-1]}")
+        torch.cuda.empty_cache()
+
+
+def measured(bench: Any, torch: Any, weights: Weights, what: str, number: str = "0") -> None:
+    """One part."""
+    if what == "image":
+        shape = ViTShape(image=int(number))
+        whole(bench, torch, initial(shape), 8, shape, "image", compiled=False)
+    elif what == "patches":
+        patches(bench, weights)
+    elif what == "pillow":
+        pillow(bench)
+    elif what == "flags":
+        flags(bench, torch, weights)
+    else:
+        {"whole": whole, "block": block, "components": components}[what](
+            bench, torch, weights, int(number)
+        )
+
+
+Programs = dict[str, tuple[Callable[[int], Any], Any]]  # name -> call, what is right
+
+
+def timed(
+    bench: Any, torch: Any, kernel: str, name: str, programs: Programs, calls: int = 1,
+    operations: float | None = None, bytes: float | None = None, limit: float = LIMIT,
+) -> None:  # fmt: skip
+    """Check programs, replay their graphs by turns, keep times, errors, ratios to "ours"."""
+    graphs = {}
+    for variant, (call, expected) in programs.items():
+        try:
+            found = call(0).double()
+            error = float((found - expected).norm() / expected.norm())
+            if not error <= limit:
+                raise WrongResult(f"the relative error is {error:.3g}; {limit:.3g} is allowed")
+            graphs[variant] = captured(torch, call, calls, SETS)
+            bench.figure(kernel, variant, name, "float16", "error", "relative", error)
+        except Exception as problem:  # the others are still measured
+            bench.failures.append(f"{variant} {kernel} {name}: {backend.one_line(problem, 400)}")
+            bench.say(f"  FAILED {bench.failures[-1]}")
+    times = by_turns(torch, graphs, calls)
+    work = {"tensor_float16": operations} if operations else None
+    for variant, its in times.items():
+        q1, median, q3 = statistics.quantiles(its, n=4)
+        refuse_impossible(median, None, work, bench.roofs, what=variant)
+        bench.rows.append(Figure(kernel, variant, name, "float16", METRIC, "ms", median, q1, q3,
+                                 len(its), bytes, operations))  # fmt: skip
+    told = [f"{variant} {1e3 * statistics.median(its):.2f} µs" for variant, its in times.items()]
+    for peer in ("eager", "compiled"):
+        if peer in times and "ours" in times:
+            ratios = [x / y for x, y in zip(times[peer], times["ours"], strict=True)]
+            q1, median, q3 = statistics.quantiles(ratios, n=4)
+            bench.rows.append(Figure(kernel, f"{peer} / ours", name, "float16", "ratio", "ratio",
+                                     median, q1, q3, len(ratios)))  # fmt: skip
+            told.append(f"{peer} / ours {median:.3f}")
+    bench.say(f"  {kernel} {name}: {', '.join(told)}")
+
+
+def some(torch: Any, *shape: int, seed: int = 0) -> list[Any]:
+    """Arrays of random numbers that take turns."""
+    generator = torch.Generator(device="cuda").manual_seed(seed)
+    return [torch.randn(*shape, device="cuda", generator=generator).half() for _ in range(SETS)]
+
+
+def in_float64(torch: Any, shape: ViTShape, weights: Weights) -> Any:
+    """PyTorch's model, with what float16 holds of the weights."""
+    return network(torch, shape, weights).double()
+
+
+def whole(
+    bench: Any, torch: Any, weights: Weights, batch: int, shape: ViTShape = SHAPE,
+    kernel: str = "whole", compiled: bool = True,
+) -> None:  # fmt: skip
+    """Images to scores; and the memory that each takes at its peak besides weights and images."""
+    images = some(torch, batch, shape.channels, shape.image, shape.image)
+    vit, model = ViT(shape, weights), network(torch, shape, weights)
+    exact = in_float64(torch, shape, weights)(images[0].double())
+    programs: Programs = {"ours": (lambda i: vit(images[i]), exact),
+                          "eager": (lambda i: model(images[i]), exact)}  # fmt: skip
+    if compiled:
+        torch._dynamo.reset()
+        fast = torch.compile(model, dynamic=False)
+        programs["compiled"] = lambda i: fast(images[i]), exact
+    name = f"{batch}x{shape.image}x{shape.image}"
+    for variant, (call, _) in programs.items():
+        call(0)
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        call(0)
+        torch.cuda.synchronize()
+        peak = torch.cuda.max_memory_allocated() - before
+        bench.figure(kernel, variant, name, "float16", "peak memory", "bytes", peak)
+    timed(bench, torch, kernel, name, programs, operations=shape.operations(batch))
+
+
+def flags(bench: Any, torch: Any, weights: Weights, batch: int = 64) -> None:
+    """The whole, with other flags."""
+    images = some(torch, batch, SHAPE.channels, SHAPE.image, SHAPE.image)
+    exact = in_float64(torch, SHAPE, weights)(images[0].double())
+    programs: Programs = {}
+    for other in ({}, *OTHERS):
+        vit = ViT(SHAPE, weights, Flags(**other))
+        words = ", ".join(f"{name} {value}" for name, value in other.items())
+        programs[f"ours, {words}" if words else "ours"] = lambda i, vit=vit: vit(images[i]), exact
+    name = f"{batch}x{SHAPE.image}x{SHAPE.image}"
+    timed(bench, torch, "flags", name, programs, operations=SHAPE.operations(batch))
+
+
+def block(bench: Any, torch: Any, weights: Weights, batch: int) -> None:
+    """One block, eager and compiled beside ours."""
+    x = some(torch, batch, SHAPE.tokens, SHAPE.width)
+    vit, model = ViT(SHAPE, weights), network(torch, SHAPE, weights).blocks[0]
+    exact = in_float64(torch, SHAPE, weights).blocks[0](x[0].double())
+    torch._dynamo.reset()
+    fast = torch.compile(model, dynamic=False)
+    programs: Programs = {
+        "ours": (lambda i: vit.block(0, x[i]), exact),
+        "eager": (lambda i: model(x[i]), exact),
+        "compiled": (lambda i: fast(x[i]), exact),
+    }
+    name = f"{batch}x{SHAPE.tokens}x{SHAPE.width}"
+    timed(bench, torch, "block", name, programs, calls=4)
+
+
+def components(bench: Any, torch: Any, weights: Weights, batch: int) -> None:
+    """Each part of a block, and the patch embedding."""
+    functional, d, rows = torch.nn.functional, SHAPE.width, batch * SHAPE.tokens
+    half = {name: torch.from_numpy(its).cuda().half() for name, its in weights.items()
+            if name.startswith("blocks.0.")}  # fmt: skip
+    x, wide, other = (some(torch, rows, n, seed=n) for n in (d, SHAPE.mlp, d))
+    qkv = some(torch, batch, SHAPE.tokens, 3, SHAPE.heads, SHAPE.head)
+    images = some(torch, batch, SHAPE.channels, SHAPE.image, SHAPE.image)
+    vit, model = ViT(SHAPE, weights), network(torch, SHAPE, weights)
+
+    def of(layer: str) -> tuple[Any, Any]:
+        return half[f"blocks.0.{layer}.weight"], half[f"blocks.0.{layer}.bias"]
+
+    def attend(i: int, double: bool = False) -> Any:
+        three = (qkv[i].double() if double else qkv[i]).permute(2, 0, 3, 1, 4)
+        heads = functional.scaled_dot_product_attention(*three)
+        return heads.transpose(1, 2).reshape(batch, SHAPE.tokens, d)
+
+    def linear(layer: str, given: list, residual: bool, gelu: bool) -> tuple[Callable, Callable]:
+        weight, bias = of(layer)
+
+        def theirs(i: int, double: bool = False) -> Any:
+            parts = given[i], weight, bias, other[i]
+            a, w, b, r = (part.double() for part in parts) if double else parts
+            y = functional.linear(a, w, b)
+            y = functional.gelu(y) if gelu else y
+            return y + r if residual else y
+
+        def ours(i: int) -> Any:
+            return product(given[i], weight, "nt", bias, "gelu" if gelu else "",
+                           other[i] if residual else None)  # fmt: skip
+
+        return ours, theirs
+
+    def normed(i: int, double: bool = False) -> Any:
+        parts = (x[i], *of("norm1"))
+        a, w, b = (part.double() for part in parts) if double else parts
+        return functional.layer_norm(a, (d,), w, b, EPSILON)
+
+    def embedded(i: int, double: bool = False) -> Any:
+        return exact_model.tokens(images[i].double()) if double else model.tokens(images[i])
+
+    exact_model = in_float64(torch, SHAPE, weights)
+    pixels = SHAPE.channels * SHAPE.patch**2
+    ends = {"attention": 4 * batch * SHAPE.tokens**2 * d, "norm": 0,
+            "patch embedding": 2 * batch * (SHAPE.tokens - 1) * d * pixels}  # fmt: skip
+    parts = {
+        "norm": (lambda i: layer_norm(x[i], *of("norm1"), EPSILON), normed),
+        "qkv": linear("attn.qkv", x, False, False),
+        "attention": (lambda i: attention(*qkv[i].unbind(2)), attend),
+        "proj + residual": linear("attn.proj", x, True, False),
+        "fc1 + GELU": linear("mlp.fc1", x, False, True),
+        "fc2 + residual": linear("mlp.fc2", wide, True, False),
+        "patch embedding": (lambda i: vit.tokens(images[i]), embedded),
+    }
+    layers = {"qkv": "attn.qkv", "proj + residual": "attn.proj", "fc1 + GELU": "mlp.fc1",
+              "fc2 + residual": "mlp.fc2"}  # fmt: skip
+    for name, (ours, theirs) in parts.items():
+        exact = theirs(0, True)
+        work = ends[name] if name in ends else 2 * rows * of(layers[name])[0].numel()
+        calls = max(4, min(40, int(WORK / max(work, WORK / 40))))
+        programs = {"ours": (ours, exact), "eager": (theirs, exact)}
+        timed(bench, torch, name, f"{batch} images", programs, calls, work or None)
+
+
+def patches(bench: Any, weights: Weights, batch: int = 8) -> None:
+    """The five ways from images on the host to tokens on the host; and what each counts."""
+    images = np.random.default_rng(0).standard_normal(
+        (batch, SHAPE.channels, SHAPE.image, SHAPE.image)
+    )
+    images, vit = images.astype(np.float16), ViT(SHAPE, weights)
+    exact = reference.tokens(SHAPE, weights, images).reshape(-1, SHAPE.width)
+    for way in WAYS:
+        for streams in STREAMS if way == "streams" else (1,):
+
+            def call(way: str = way, streams: int = streams) -> Any:
+                return vit.embedding.embed(images, way, streams)
+
+            found, counts = call()
+            error = np.linalg.norm(found - exact) / np.linalg.norm(exact)
+            if not error <= LIMIT:
+                bench.failures.append(f"patches {way}: the error is {error:.3g}")
+                continue
+            variant = f"streams, {streams}" if way == "streams" else way
+            median = clocked(bench, "patches", variant, f"{batch} images", call)
+            for what in ("launches", "synchronisations", "to_gpu", "to_host"):
+                unit = "bytes" if what.startswith("to") else what
+                bench.figure("patches", variant, f"{batch} images", "float16", what, unit,
+                             getattr(counts, what))  # fmt: skip
+            bench.say(f"  patches {variant}: {median:.3f} ms, {counts}")
+
+
+def pillow(bench: Any, count: int = 16) -> None:
+    """Images from files, to be compared with the time that the network takes for them."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder, f"{n}.jpg") for n in range(count)]
+        for n, path in enumerate(paths):
+            levels = np.random.default_rng(n).integers(0, 256, (25, 20, 3), np.uint8)
+            Image.fromarray(levels).resize((500, 375), Image.Resampling.BICUBIC).save(path)
+        median = clocked(bench, "pillow", "read_images", f"{count}x500x375",
+                         lambda: read_images(paths))  # fmt: skip
+    bench.say(f"  pillow: {median / count:.3f} ms an image")
+
+
+def clocked(bench: Any, kernel: str, variant: str, name: str, call: Callable[[], Any]) -> float:
+    """Keep what a call takes by the host's clock, its waiting included; the median."""
+    wall = event_clock.clock().wall
+    its = [wall(call) for _ in range(CALLS_CLOCKED)]
+    q1, median, q3 = statistics.quantiles(its, n=4)
+    figure = Figure(kernel, variant, name, "float16", "time", "ms", median, q1, q3, len(its))
+    bench.rows.append(figure)
+    return median

@@ -1,0 +1,220 @@
+"""Attention, simulated: every step against float64, views, what is refused, NaN."""
+
+import numpy as np
+import pytest
+
+from course import backend, cuda, trace
+from course.door.bfloat import BFLOAT16
+from course.kernels.attention import METHODS, attention, first_steps, launches, online
+from course.kernels.attention.ladder import FASTEST, by_warpgroups, shape_of, why_not
+from course.kernels.attention.warpgroups import Shape, warpgroups
+from warpsim.front.bfloat import rounded, widened
+from warpsim.host import gpus
+
+ERRORS = {"race", "out-of-bounds", "uninitialised-read", "barrier-divergence", "deadlock"}
+#: Half of the last place: of float16's 11 bits, of bfloat16's 8.
+ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+
+
+@pytest.fixture(autouse=True)
+def simulated_h200(monkeypatch):
+    """The GPU that has all instructions."""
+    monkeypatch.setattr(gpus, "_chosen", None)
+    if backend.gpu() is None:
+        backend.simulate("H200")
+
+
+def stored(values, element):
+    if element == "float16":
+        return np.asarray(values, np.float16)
+    return np.asarray(rounded(np.asarray(values, np.float32))).view(BFLOAT16)
+
+
+def numbers(array):
+    array = array.copy_to_host() if hasattr(array, "copy_to_host") else array
+    return (widened(array.view(np.uint16)) if array.dtype == BFLOAT16 else array).astype(float)
+
+
+def given(batch, tokens, heads, size, element="float16", seed=3):
+    """One product (batch, tokens, 3, heads, size), with scores that are far from even."""
+    rng = np.random.default_rng(seed)
+    return stored(2 * rng.standard_normal((batch, tokens, 3, heads, size)), element)
+
+
+def exact(qkv, scale=None):
+    """The output in float64, and what the weights' rounding may be multiplied by."""
+    q, k, v = (numbers(qkv)[:, :, n].transpose(0, 2, 1, 3) for n in range(3))
+    scores = q @ k.transpose(0, 1, 3, 2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    parts = (weights @ v, weights @ np.abs(v))
+    return [y.transpose(0, 2, 1, 3).reshape(*qkv.shape[:2], -1) for y in parts]
+
+
+def views(qkv):
+    there = cuda.to_device(qkv)
+    return there[:, :, 0], there[:, :, 1], there[:, :, 2]
+
+
+def near(found, qkv, element, scale=None):
+    """Rounded once, and each weight rounded once."""
+    wanted, sums = exact(qkv, scale)
+    return np.abs(numbers(found) - wanted) <= ROUNDING[element] * (np.abs(wanted) + 2 * sums) + 1e-6
+
+
+@pytest.mark.parametrize("element", ROUNDING)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "shape", [(2, 37, 2, 64), (1, 130, 1, 64), (1, 1, 3, 64), (1, 19, 2, 32), (1, 70, 1, 128)]
+)
+def test_every_step_is_float64s(method, shape, element):
+    qkv = given(*shape, element)
+    if method == "wgmma" and shape[3] != 64:
+        with pytest.raises(ValueError, match="takes heads of 64, not of"):
+            attention(*views(qkv), method=method)
+        return
+    found = attention(*views(qkv), method=method)
+    assert found.shape == (*shape[:2], shape[2] * shape[3])
+    assert near(found, qkv, element).all()
+
+
+#: Held scores of one and of two warpgroups, blocks with several items; a ring of steps, whose last
+#: one begins earlier.
+SHAPES = [
+    (Shape(1, 48, 2, 37), (2, 37, 3)), (Shape(2, 112, 2, 100), (2, 100, 2)),
+    (Shape(1, 48, 1, 41, 3), (1, 41, 2)), (Shape(1, 32, 2), (2, 70, 2)),
+    (Shape(2, 32, 2), (1, 140, 3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "size"), SHAPES)
+def test_warpgroups_wait_for_what_they_read(shape, size):
+    qkv = given(*size, 64)
+    out = cuda.to_device(np.full((*size[:2], size[2] * 64), np.nan, np.float16))
+    _, arguments = by_warpgroups(*views(qkv), out, np.float32(0.125), shape)
+    grid = size[0] * size[2] * -(-size[1] // (64 * shape.groups)) if shape.stages == 1 else 2
+    report = trace(warpgroups("float16", shape), grid, shape.threads, *arguments,
+                   dynamic_shared=shape.shared, gpu="H200")  # fmt: skip
+    assert not ERRORS & {finding.kind for finding in report.findings}
+    assert near(out, qkv, "float16").all()
+    written = report.total("global", "store")
+    assert written.sectors == out.size * 2 // 32  # whole sectors, each once
+
+
+@pytest.mark.parametrize("method", ["online", "fused"])
+def test_older_steps_are_without_a_finding(method):
+    qkv = given(1, 70, 2, 64)
+    out = cuda.to_device(np.full((1, 70, 128), np.nan, np.float16))
+    ((configured, arguments),) = launches(*views(qkv), out, method=method)
+    q_bytes = online.shared_bytes(64) if method == "online" else 4 * 70 * 64
+    kernel = (
+        online.online("float16", 64) if method == "online" else first_steps.fused("float16", 64)
+    )
+    grid, threads = (4, online.THREADS) if method == "online" else ((2, 2), 64)
+    report = trace(kernel, grid, threads, *arguments, dynamic_shared=q_bytes, gpu="H200")
+    assert not ERRORS & {finding.kind for finding in report.findings}
+    assert near(out, qkv, "float16").all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("scale", [0.01, 3.0])
+def test_any_scale_is_as_in_float64(method, scale):
+    qkv = given(1, 40, 1, 64)
+    found = attention(*views(qkv), scale, method=method)
+    wanted, sums = exact(qkv, scale)
+    # a score's own error, of sums in float32, is multiplied by the scale before it is an exponent
+    bound = ROUNDING["float16"] * (np.abs(wanted) + 2 * sums) + scale * 2e-4 * sums + 1e-6
+    assert (np.abs(numbers(found) - wanted) <= bound).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_nan_and_infinity_stay_in_their_row_head_and_image(method):
+    qkv = given(2, 37, 2, 64)
+    qkv[0, 5, 0, 0, 3] = np.nan  # a query
+    qkv[1, 36, 2, 1, 7] = np.nan  # a value
+    qkv[1, 0, 1, 0, 2] = np.inf  # a key
+    found = attention(*views(qkv), method=method).copy_to_host().reshape(2, 37, 2, 64)
+    wrong = ~np.isfinite(found)
+    assert wrong[0, 5, 0].all() and wrong[0].sum() == 64
+    assert wrong[1, :, 1, 7].all() and wrong[1, :, 1].sum() == 37
+    q = numbers(qkv)[1, :, 0, 0, 2]
+    assert np.isnan(found[1, q > 0, 0]).all()  # infinity over infinity, as in PyTorch
+    assert np.isfinite(found[1, q < 0, 0]).all()  # a weight of zero
+
+
+@pytest.mark.parametrize("method", ["online", "wgmma"])
+def test_large_scores_do_not_overflow(method):
+    """Scores of float16 beyond 65,504: exponents of differences are never above 0."""
+    qkv = given(1, 33, 1, 64)
+    qkv[:, :, :2] *= np.float16(40)
+    found = attention(*views(qkv), 1.0, method=method).copy_to_host()
+    assert np.isfinite(found).all()
+    scores = numbers(qkv)[0, :, 0, 0] @ numbers(qkv)[0, :, 1, 0].T
+    best = np.sort(scores, 1)
+    clear = best[:, -1] - best[:, -2] > 50
+    assert clear.any() and np.abs(scores).max() > 65_504
+    assert (found[0][clear] == numbers(qkv)[0, scores.argmax(1)[clear], 2, 0]).all()
+
+
+def test_auto_takes_the_fastest_that_fits():
+    """What each method lacks, in words; what it lacks is another's."""
+
+    def lacks(method, qkv, tokens=None):
+        q, k, v = views(qkv)
+        out = cuda.device_array((*q.shape[:2], q.shape[2] * q.shape[3]), np.float16)
+        return why_not(method, q, k, v, out)
+
+    assert FASTEST[0] == "wgmma" and not lacks("wgmma", given(2, 37, 2, 64))
+    assert "heads of 64" in lacks("wgmma", given(1, 5, 1, 32))
+    shared = "shared memory: those of 1,000 tokens are 256,000 bytes"
+    assert shared in lacks("fused", np.zeros((1, 1000, 3, 1, 64), np.float16))
+    apart = cuda.to_device(np.zeros((2, 8, 2, 3, 64), np.float16))[:, :, :, 0]
+    out = cuda.device_array((2, 8, 128), np.float16)
+    assert "side by side" in why_not("wgmma", apart, apart, apart, out)
+    odd = cuda.to_device(np.zeros((2, 8, 2, 68), np.float16))[:, :, :, 4:]
+    assert "multiples of 16 bytes" in why_not("online", odd, odd, odd, out)
+    assert not why_not("scores", odd, odd, odd, out)
+    if backend.gpu() is None:
+        backend.simulate("T4")
+        assert "needs compute capability 8.0, and this GPU has 7.5" in lacks(
+            "online", given(1, 5, 1, 64)
+        )
+        qkv = given(1, 5, 1, 64)
+        assert near(attention(*views(qkv)), qkv, "float16").all()
+
+
+def test_how_blocks_are_cut_follows_from_tokens_and_heads():
+    assert shape_of(197, 768, 132) == Shape(4, 208, 2, 197)
+    assert shape_of(197, 12, 132).groups == 1
+    assert shape_of(50, 768, 132).groups == 1
+    assert shape_of(4096, 64, 132).held == 0
+    for tokens in (1, 64, 197, 200, 201, 257, 4096):
+        for heads in (1, 96, 768):
+            assert shape_of(tokens, heads, 132).shared <= 227 * 1024 - 1024
+
+
+def test_host_arrays_no_tokens_and_out():
+    qkv = given(1, 9, 2, 64)
+    q, k, v = (np.ascontiguousarray(qkv[:, :, n]) for n in range(3))
+    assert near(attention(q, k, v), qkv, "float16").all()
+    out = np.empty((1, 9, 128), np.float16)
+    assert attention(q, k, v, out=out) is out and near(out, qkv, "float16").all()
+    assert attention(q[:, :0], k[:, :0], v[:, :0]).shape == (1, 0, 128)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x: attention(x, x, x.astype(np.float32)), "v holds float32; q, k and v must"),
+        (lambda x: attention(x, x[:, :4], x), r"k has the shape \(1, 4, 2, 64\); q, k and v must"),
+        (lambda x: attention(x[0], x[0], x[0]), r"q has the shape \(8, 2, 64\)"),
+        (lambda x: attention(*[x[..., :48]] * 3), "heads have 48 numbers"),
+        (lambda x: attention(x, x, x, -1.0), "scale is -1.0"),
+        (lambda x: attention(x, x, x, method="flash"), "no method 'flash': choose auto, scores"),
+        (lambda x: attention(x, x, x, out=np.empty((1, 8, 2, 64), np.float16)), "out is float16"),
+        (lambda x: attention(*[cuda.to_device(x)[..., ::-1]] * 3), "must lie side by side"),
+    ],
+)
+def test_refusals_name_what_was_given(call, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        call(np.ones((1, 8, 2, 64), np.float16))

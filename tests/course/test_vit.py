@@ -1,0 +1,239 @@
+"""A vision transformer, simulated: every flag against float64, blocks, buffers, what is refused."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from course import backend, cuda
+from course.door.layout import Layout, planning
+from course.kernels.halves import apart
+from course.kernels.halves.products import product
+from course.models.vit import TOY, Flags, Graph, ViT, ViTShape, initial, reference
+from course.models.vit.buffers import lifetimes, packed
+from course.models.vit.memory import memory_of
+from warpsim.host import gpus
+
+#: Of float16 in a dozen steps; what is wrong is wrong by much more.
+LIMIT = 2e-3
+CHOICES = {name: its for name, its in Flags.choices().items() if name != "product"}
+
+
+@pytest.fixture(autouse=True)
+def simulated_h200(monkeypatch):
+    """A GPU that has all instructions."""
+    monkeypatch.setattr(gpus, "_chosen", None)
+    if backend.gpu() is None:
+        backend.simulate("H200")
+
+
+def some(shape=TOY, n=1, seed=1):
+    """Weights that float16 holds, and far from 0; images."""
+    rng = np.random.default_rng(seed)
+    weights = {
+        name: (its + 0.1 * rng.standard_normal(its.shape)).astype(np.float16).astype(np.float32)
+        for name, its in initial(shape, seed).items()
+    }
+    side = shape.image
+    return weights, rng.standard_normal((n, shape.channels, side, side)).astype(np.float16)
+
+
+def error(found, exact):
+    return np.linalg.norm(found - exact) / np.linalg.norm(exact)
+
+
+WEIGHTS, IMAGES = some()
+EXACT = reference.forward(TOY, WEIGHTS, IMAGES)
+GROUPS = (
+    ("patches", "mlp", "residual", "last"),
+    ("norm", "buffers"),
+    ("attention", "gelu", "last"),
+)
+
+
+def combinations(names):
+    every = itertools.product(*(CHOICES[name] for name in names))
+    return [dict(zip(names, values, strict=True)) for values in every]
+
+
+def some_of_all(count=24):
+    """Combinations of all flags, drawn."""
+    rng = np.random.default_rng(0)
+    return [{name: str(rng.choice(its)) for name, its in CHOICES.items()} for _ in range(count)]
+
+
+@pytest.mark.parametrize("given", sum(map(combinations, GROUPS), some_of_all()), ids=str)
+def test_every_combination_gives_float64s_scores(given):
+    found = ViT(TOY, WEIGHTS, Flags(**given))(IMAGES)
+    assert found.dtype == np.float16 and found.shape == EXACT.shape
+    # GELU by tanh is another function, by at most 5e-4
+    assert error(found, EXACT) < LIMIT * (2 if given.get("gelu") == "gelu tanh" else 1)
+
+
+@pytest.mark.parametrize("method", ["plain", "roles"])
+@pytest.mark.parametrize("given", [{}, {"mlp": "unfused", "residual": "apart", "patches": "kept"}])
+def test_products_of_any_method_give_float64s_scores(method, given):
+    shape = ViTShape(image=8, patch=4, width=128, depth=2, heads=2, mlp=192, classes=8)
+    weights, images = some(shape, n=2)
+    found = ViT(shape, weights, Flags(product=method, **given))(images)
+    assert error(found, reference.forward(shape, weights, images)) < LIMIT
+
+
+def test_a_block_gives_float64s_tokens_and_leaves_its_input():
+    shape = ViTShape(image=8, patch=4, width=64, depth=2, heads=1, mlp=24, classes=3)
+    weights, _ = some(shape)
+    x = np.random.default_rng(2).standard_normal((3, shape.tokens, 64)).astype(np.float16)
+    there = cuda.to_device(x)
+    found = ViT(shape, weights).block(1, there).copy_to_host()
+    assert error(found, reference.block(shape, weights, 1, x.astype(float))) < LIMIT
+    assert np.array_equal(there.copy_to_host(), x)
+
+
+def test_tokens_are_those_of_the_reference():
+    vit = ViT(TOY, WEIGHTS)
+    assert error(vit.tokens(IMAGES), reference.tokens(TOY, WEIGHTS, IMAGES)) < LIMIT
+    with pytest.raises(ValueError, match="come by way of the host"):
+        ViT(TOY, WEIGHTS, Flags(patches="sorted")).tokens(IMAGES)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda: ViT(TOY, WEIGHTS)(IMAGES.astype(np.float32)), "images hold float32"),
+        (lambda: ViT(TOY, WEIGHTS)(IMAGES[..., :4]), "with 4 patches of 4 x 4"),
+        (lambda: ViT(TOY, WEIGHTS).block(1, IMAGES), "block is 1; it must be from 0 to 0"),
+        (lambda: ViT(TOY, WEIGHTS).block(0, IMAGES), r"x has the shape .* must be \(n, 5, 128\)"),
+        (lambda: Flags(mlp="split"), "no mlp 'split': choose fused, unfused"),
+        (lambda: ViTShape(image=30), "image is 30; it must be a multiple of patch, 16"),
+        (lambda: ViTShape(depth=0), "depth is 0"),
+        (lambda: ViT(ViTShape(width=960), {}), r"heads have 80 numbers; attention takes one of"),
+    ],
+)
+def test_refusals_name_what_was_given(change, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        change()
+
+
+# --- after a product ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", [40, 7])
+def test_what_is_apart_is_what_the_epilogue_does(columns):
+    rng = np.random.default_rng(3)
+    x, residual = (rng.standard_normal((5, columns)).astype(np.float16) for _ in range(2))
+    bias = rng.standard_normal(columns).astype(np.float16)
+    given = [cuda.to_device(one) for one in (x, bias, residual)]
+    out = cuda.to_device(np.full_like(x, np.nan))
+    for call, arguments in apart.launches(*given, out, "gelu"):
+        call(*arguments)
+    exact = reference.gelu(x.astype(float) + bias) + residual
+    assert np.allclose(out.copy_to_host(), exact, rtol=2.0**-10, atol=1e-6)
+
+
+@pytest.mark.parametrize("layout", ["nt", "tn"])
+def test_a_product_is_turned_by_swapping_its_operands(layout):
+    rng = np.random.default_rng(4)
+    sizes = ((16, 24), (8, 24)) if layout == "nt" else ((24, 16), (24, 8))
+    a, b = (rng.standard_normal(s).astype(np.float16) for s in sizes)
+    found = apart.product_turned(a, b, layout)
+    assert np.array_equal(found, product(a, b, layout).T)
+    with pytest.raises(ValueError, match="would be 'tt'"):
+        apart.product_turned(a, b, "nn")
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def test_buffers_that_live_together_do_not_meet_and_others_do():
+    rng = np.random.default_rng(5)
+    for _ in range(30):
+        names = [f"b{n}" for n in range(12)]
+        steps = [tuple(rng.choice(names, 3, replace=False)) for _ in range(10)]
+        lives = lifetimes(steps)
+        sizes = {name: int(rng.integers(1, 5000)) for name in names}
+        arena = packed(lives, sizes)
+        for one, other in itertools.combinations(lives, 2):
+            if lives[one][0] <= lives[other][1] and lives[other][0] <= lives[one][1]:
+                first, second = sorted((one, other), key=arena.offsets.get)
+                assert arena.offsets[first] + sizes[first] <= arena.offsets[second]
+        assert all(arena.offsets[name] + sizes[name] <= arena.size for name in lives)
+        assert arena.least <= arena.size <= arena.apart
+
+
+def test_an_arena_for_vit_base_is_as_small_as_can_be():
+    deep = ViTShape(image=8, patch=4, width=128, depth=3, heads=2, mlp=512, classes=5)
+    vit = ViT(deep, initial(deep))
+    arena = vit.arena(batch=64)
+    assert arena.size == arena.least  # x, its normalised copy and 4 x its width at a time
+    assert arena.size == 2 * 64 * deep.tokens * (128 + 128 + 512)
+    assert arena.apart > 3 * 2 * 64 * deep.tokens * (128 + 3 * 128 + 128 + 128 + 512)
+
+
+def test_memory_is_scaled_from_toys_to_what_a_larger_trace_counts():
+    from course.models.vit.memory import _counted, _filled
+
+    shape = ViTShape(image=56, patch=8, width=128, depth=1, heads=2, mlp=256, classes=128)
+    vit, batch = ViT(shape, initial(shape), Flags(product="plain")), 128 // 2
+    found = memory_of(Flags(product="plain"), batch, shape)
+    sizes = vit.shapes(batch)
+    views = {name: _filled(its) for name, its in sizes.items()}
+    views["images"], views["scores"] = _filled((batch, 3, 56, 56)), _filled((batch, 128))
+    for step, row in zip(vit.steps(), found.rows, strict=True):
+        if step.kind in ("attention", "patches"):
+            continue  # large in the simulator
+        counted = _counted(step.launches(views, 0))
+        # a last tile that is not full has other shares of its rows in a warp
+        assert np.allclose(counted, row.traffic, rtol=0.12), (step.name, counted, row.traffic)
+
+
+def test_memory_adds_up():
+    found = memory_of(Flags(), 2, TOY)
+    assert found.weights == 2 * TOY.count
+    images, scores = 2 * 2 * 3 * 8 * 8, 2 * 2 * 5
+    assert found.peak == found.weights + found.buffers + images + scores
+    assert found.rows[0].host == images and found.rows[-1].host == scores
+    apart_ones = memory_of(Flags(buffers="apart", mlp="unfused", residual="apart"), 2, TOY)
+    assert apart_ones.buffers > found.buffers and len(apart_ones.rows) == len(found.rows) + 3
+    assert "mlp.fc1, apart" in str(apart_ones)
+
+
+@pytest.mark.parametrize("given", [{}, {"last": "class", "residual": "apart", "mlp": "unfused"},
+                                   {"patches": "kept", "buffers": "apart"}])  # fmt: skip
+def test_launches_can_be_prepared_without_memory(given):
+    """As a plan does for a GPU: the same kernels with arrays of the same shapes and strides."""
+    vit = ViT(TOY, WEIGHTS, Flags(**given))
+    x = np.zeros((1, TOY.tokens, TOY.width), np.float16)
+
+    def prepared(launches, *arrays):
+        def of(one):
+            return (one.shape, one.strides) if hasattr(one, "strides") else type(one)
+
+        listed = launches(*arrays)
+        return [(call.kernel.__name__, call.grid, list(map(of, args))) for call, args in listed]
+
+    for launches, first, out in (
+        (lambda *two: vit._all_launches(*two, 0), IMAGES, EXACT.astype(np.float16)),
+        (lambda *two: vit._token_launches(*two, 0), IMAGES, x),
+        (lambda *two: vit._block_launches(*two, 0, 0), x, x),
+    ):
+        there = prepared(launches, cuda.to_device(first), cuda.to_device(out))
+        layouts = [Layout(n, one.shape, one.strides, one.dtype) for n, one in
+                   enumerate((first, out))]  # fmt: skip
+        with planning(2):
+            assert prepared(launches, *layouts) == there
+
+
+@pytest.mark.skipif(backend.gpu() is None, reason="a CUDA graph needs a GPU")
+def test_a_graph_of_the_whole_and_of_a_block_replays_what_is_launched():
+    cupy = pytest.importorskip("cupy")
+    for flags in (Flags(), Flags(buffers="asynchronous")):
+        vit = ViT(TOY, WEIGHTS, flags)
+        images = cupy.asarray(IMAGES)
+        replay = Graph(vit, images)
+        for _ in range(3):
+            images[:] = cupy.random.standard_normal(images.shape).astype(np.float16)
+            exact = reference.forward(TOY, WEIGHTS, images.get())
+            assert error(replay().get(), exact) < LIMIT
+    x = cupy.random.standard_normal((2, TOY.tokens, TOY.width)).astype(np.float16)
+    block = Graph(lambda x, out=None: vit.block(0, x, out), x)
+    assert error(block().get(), reference.block(TOY, WEIGHTS, 0, x.get().astype(float))) < LIMIT

@@ -1,0 +1,198 @@
+"""A vision transformer's files: weights by timm's and torchvision's names, images; errors."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from course import backend
+from course.models.vit import TOY, ViT, ViTShape, initial, load, reference, save
+from course.models.vit.images import LIKE, Preprocessing, read_images
+from course.models.vit.weights import checked, read, shape_of, timms, torchvisions, write
+from warpsim.host import gpus
+
+WEIGHTS = initial(TOY, 3)
+#: Of torchvision's vit_b_16, as its published file has them, and as its newer releases save them.
+TORCHVISION = {
+    "class_token": "cls_token", "conv_proj.weight": "patch_embed.proj.weight",
+    "conv_proj.bias": "patch_embed.proj.bias", "encoder.pos_embedding": "pos_embed",
+    "encoder.layers.encoder_layer_11.ln_1.weight": "blocks.11.norm1.weight",
+    "encoder.layers.encoder_layer_0.self_attention.in_proj_weight": "blocks.0.attn.qkv.weight",
+    "encoder.layers.encoder_layer_0.self_attention.in_proj_bias": "blocks.0.attn.qkv.bias",
+    "encoder.layers.encoder_layer_0.self_attention.out_proj.weight": "blocks.0.attn.proj.weight",
+    "encoder.layers.encoder_layer_0.ln_2.bias": "blocks.0.norm2.bias",
+    "encoder.layers.encoder_layer_0.mlp.0.weight": "blocks.0.mlp.fc1.weight",
+    "encoder.layers.encoder_layer_0.mlp.3.bias": "blocks.0.mlp.fc2.bias",
+    "encoder.ln.weight": "norm.weight", "heads.head.weight": "head.weight",
+}  # fmt: skip
+OLDER = {
+    "encoder.layers.encoder_layer_0.mlp.linear_1.weight": "blocks.0.mlp.fc1.weight",
+    "encoder.layers.encoder_layer_0.mlp.linear_2.bias": "blocks.0.mlp.fc2.bias",
+}
+
+
+@pytest.mark.parametrize(("theirs", "ours"), (TORCHVISION | OLDER).items())
+def test_names_of_torchvision_are_known(theirs, ours):
+    assert timms(theirs) == ours
+    if theirs in TORCHVISION:
+        assert torchvisions(ours) == theirs
+
+
+def test_vit_base_has_the_names_and_shapes_of_timms():
+    shapes = ViTShape(classes=1000).parameters
+    assert len(shapes) == 152 and ViTShape(classes=1000).count == 86_567_656
+    assert shapes["blocks.11.attn.qkv.weight"] == (2304, 768)
+    assert shapes["pos_embed"] == (1, 197, 768) and shapes["head.weight"] == (1000, 768)
+    assert len({torchvisions(name) for name in shapes}) == 152
+    assert all(timms(torchvisions(name)) == name for name in shapes)
+
+
+@pytest.mark.parametrize("names", ["timm", "torchvision"])
+def test_somebodys_trained_vit_runs(tmp_path, names, monkeypatch):
+    monkeypatch.setattr(gpus, "_chosen", None)
+    if backend.gpu() is None:
+        backend.simulate("H200")
+    save(tmp_path / "vit.safetensors", TOY, WEIGHTS, names)
+    there = read(tmp_path / "vit.safetensors")
+    assert ("class_token" in there) == (names == "torchvision")
+    shape, weights = load(tmp_path / "vit.safetensors")
+    assert shape == TOY and all(np.array_equal(weights[name], WEIGHTS[name]) for name in WEIGHTS)
+    images = read_images([Image.effect_noise((20, 13), 50)], side=8)
+    exact = reference.forward(shape, weights, images)
+    found = ViT(shape, weights)(images)
+    assert np.linalg.norm(found - exact) < 2e-3 * np.linalg.norm(exact)
+
+
+def test_the_library_reads_what_is_written_and_writes_what_is_read(tmp_path):
+    library = pytest.importorskip("safetensors.numpy")
+    rng = np.random.default_rng(0)
+    arrays = {"a": rng.random((3, 5), np.float32), "b": rng.random(7).astype(np.float16)}
+    write(tmp_path / "ours", arrays)
+    theirs = library.load_file(tmp_path / "ours")
+    assert all(np.array_equal(theirs[name], its) for name, its in arrays.items())
+    library.save_file(arrays | {"c": rng.random(4)}, tmp_path / "theirs", {"format": "pt"})
+    ours = read(tmp_path / "theirs")
+    assert np.array_equal(ours["a"], arrays["a"]) and ours["c"].dtype == np.float32
+
+
+def test_bfloat16_is_read(tmp_path):
+    header = {"x": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}
+    text = json.dumps(header).encode()
+    bits = np.array([0x3F80, 0xC040], np.uint16).tobytes()
+    (tmp_path / "f").write_bytes(len(text).to_bytes(8, "little") + text + bits)
+    assert read(tmp_path / "f")["x"].tolist() == [1, -3]
+
+
+def changed(**arrays):
+    found = dict(WEIGHTS)
+    for name, its in arrays.items():
+        name = name.replace("__", ".")
+        if its is None:
+            del found[name]
+        else:
+            found[name] = its
+    return found
+
+
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        (changed(norm__bias=None), "it lacks norm.bias"),
+        (changed(blocks__0__ls1__gamma=np.ones(3)), "has beside those of a ViT blocks.0.ls1.gamma"),
+        (changed(norm__bias=np.ones(3)), r"norm.bias has the shape \(3,\); it must be \(128,\)"),
+        (changed(norm__bias=np.full(128, np.nan)), "not finite"),
+        (changed(norm__bias=np.full(128, 7e4)), "above 65504, the largest of float16: 70000"),
+    ],
+)
+def test_weights_that_do_not_fit_are_named(weights, words):
+    with pytest.raises(ValueError, match=words):
+        checked(TOY, weights, "file")
+
+
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        (changed(head__weight=None), "no vision transformer with a class token: no 'head.weight'"),
+        (changed(pos_embed=np.ones((1, 4, 128))), "4 tokens; it must be a square and 1 more"),
+        (changed(pos_embed=np.ones(4)), r"pos_embed has the shape \(4,\), not 3 axes"),
+    ],
+)
+def test_what_is_no_vit_is_named(weights, words):
+    with pytest.raises(ValueError, match=words):
+        shape_of(weights)
+    narrow = ViTShape(image=8, patch=4, width=40, depth=1, heads=2, mlp=8, classes=2)
+    with pytest.raises(ValueError, match="width of 40 is not of heads of 64: give heads"):
+        shape_of(initial(narrow))
+    assert shape_of(initial(narrow), heads=2) == narrow
+
+
+def with_header(text, data=b""):
+    return len(text).to_bytes(8, "little") + text + data
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "no safetensors file, or is cut off"),
+        (b"PK\x03\x04 a zip of PyTorch's", "safetensors.torch.save_file"),
+        (with_header(b'{"x": 3}'), "no safetensors file"),
+        (with_header(b"[1]"), "no safetensors file"),
+        (with_header(b'{"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}', b"1234"),
+         re.escape("(x is said to lie in bytes 0 to 8 of 4)")),
+        (with_header(b'{"x": {"dtype": "I8", "shape": [1], "data_offsets": [0, 1]}}', b"1"),
+         "x holds I8; it must be one of F64, F32, F16, BF16"),
+    ],
+)  # fmt: skip
+def test_files_that_are_none_are_refused(tmp_path, content, words):
+    (tmp_path / "f").write_bytes(content)
+    with pytest.raises(ValueError, match=words):
+        load(tmp_path / "f")
+    with pytest.raises(OSError):
+        load(tmp_path / "nothing")
+    with pytest.raises(ValueError, match="no names 'keras'"):
+        save(tmp_path / "g", TOY, WEIGHTS, "keras")
+
+
+# --- images ---------------------------------------------------------------------------------------
+
+
+def test_an_image_is_resized_cut_and_normalised(tmp_path):
+    grey = Image.new("L", (500, 300), 128)
+    grey.save(tmp_path / "grey.png")
+    x = read_images([tmp_path / "grey.png", grey])
+    assert x.shape == (2, 3, 224, 224) and x.dtype == np.float16 and np.array_equal(x[0], x[1])
+    wanted = (128 / 255 - np.array([0.485, 0.456, 0.406])) / np.array([0.229, 0.224, 0.225])
+    assert np.allclose(x[0].reshape(3, -1), wanted[:, None], atol=1e-3)
+    assert np.allclose(read_images([grey], "timm"), 128 / 255 * 2 - 1, atol=1e-3)
+
+
+def test_the_middle_is_cut_out():
+    levels = np.zeros((256, 512, 3), np.uint8)
+    levels[16:240, 144:368] = 255
+    x = Preprocessing(mean=(0, 0, 0), deviation=(1, 1, 1))(Image.fromarray(levels))
+    assert (x == 1).all()
+    assert LIKE["torchvision"].resample == "bilinear" and LIKE["timm"].resize == 248
+
+
+def test_sizes_grow_with_the_model():
+    long = Image.new("RGB", (10, 1000))
+    assert read_images([long], side=384).shape == (1, 3, 384, 384)
+    assert read_images([], side=8).shape == (0, 3, 8, 8)
+
+
+def test_what_is_no_image_is_named(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"no image")
+    with pytest.raises(ValueError, match="a.png is no image that Pillow can read"):
+        read_images([tmp_path / "a.png"])
+    Image.effect_noise((64, 64), 50).save(tmp_path / "b.png")
+    (tmp_path / "b.png").write_bytes((tmp_path / "b.png").read_bytes()[:900])
+    with pytest.raises(ValueError, match="b.png is a broken image"):
+        read_images([tmp_path / "b.png"])
+    with pytest.raises(FileNotFoundError):
+        read_images([tmp_path / "c.png"])
+    with pytest.raises(ValueError, match="no preprocessing 'keras'"):
+        read_images([], "keras")
+    with pytest.raises(ValueError, match="side is 300"):
+        Preprocessing(side=300)
