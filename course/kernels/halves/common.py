@@ -58,18 +58,19 @@ def epilogue(activation: str, biased: bool, added: bool) -> Callable:
 
 @functools.cache
 def epilogue2(activation: str, biased: bool, added: bool) -> Callable:
-    """The same of two neighbours, ``(x, y, bias, other, row, column, inside) -> (x, y)``.
+    """The same of two neighbours: ``(x, y, bias, other, row, column, last, inside) -> (x, y)``.
 
-    Elsewhere than `inside` nothing is read. The result's columns, and the first one, are even.
+    Of the residual nothing is read unless `inside`. Of the bias something always is, at `last` where
+    the column is beyond: no branch keeps the loads of several columns apart.
     """
     act: Any = ACTIVATIONS[activation]
     active = act is not None
     act = act if active else gelu
 
     @cuda.jit(device=True)
-    def finished(x, y, bias, other, row, column, inside):
-        if biased and inside:
-            b = load2(bias, int32(column))
+    def finished(x, y, bias, other, row, column, last, inside):
+        if biased:
+            b = load2(bias, min(int32(column), int32(last)))
             x += float32(b[0])
             y += float32(b[1])
         if active:

@@ -145,11 +145,6 @@ def launches(
         grid = -(-rows // plain.HIGH) * -(-columns // plain.WIDE)
         return [_launch(kernel, grid, plain.THREADS, stream, size, arguments)]
     blocks = int(getattr(cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
-    if method == "split" and layout != "nt":
-        raise ValueError(
-            f"method 'split' takes the layout 'nt', not {layout!r}, of which an H200 made wrong "
-            f"results: choose 'roles'"
-        )
     shape, splits = fastest(rows, columns, depth, blocks), 1
     if method == "split":
         shape, splits = SPLIT

@@ -29,6 +29,7 @@ from course.kernels.hopper import (
     named_barrier,
     spread,
     tma_load,
+    tma_prefetch,
     wgmma_sums,
     wgmma_wait,
     wgmma_zeros,
@@ -56,11 +57,11 @@ def product(
     turn_a, turn_b = layout == "tn", layout != "nt"
     multiply, finished = WGMMA[layout], epilogue2(activation, biased, added)
     ELEMENT = ELEMENTS[element]
-    CONSUMERS, WIDE, STAGES, _ = shape
+    CONSUMERS, WIDE, STAGES, _, BESIDE = shape
     ROWS, STAGE, BYTES, THREADS = shape.rows, shape.stage, 2 * shape.stage, shape.threads
     SUMS, PITCH, FOURS = WIDE // 2, WIDE + MORE, WIDE // 4
 
-    @cuda.jit(launch_bounds=(shape.threads, 1), fastmath=True)
+    @cuda.jit(launch_bounds=(shape.threads, BESIDE), fastmath=True)
     def product_split(a, b, out, bias, other, rows, columns, depth):
         cluster(splits)
         tiles = cuda.shared.array(0, ELEMENT, alignment=1024)
@@ -68,8 +69,10 @@ def product(
         full = cuda.shared.array(STAGES, uint64)
         empty = cuda.shared.array(STAGES, uint64)
         t = int32(cuda.threadIdx.x)
-        group = int32(t >> 7)
-        if t == 0:
+        who = int32(t >> 7)
+        if t == GROUP * CONSUMERS:
+            tma_prefetch(a)
+            tma_prefetch(b)
             for s in range(STAGES):
                 mbarrier_init(full, int32(s), int32(1))
                 mbarrier_init(empty, int32(s), int32(4 * CONSUMERS))
@@ -84,8 +87,8 @@ def product(
         first = quotient(int32(steps * rank), int32(splits))
         end = quotient(int32(steps * (rank + 1)), int32(splits))
         stage, parity = int32(0), int32(0)
-        if group == 0:
-            if t == 0:
+        if who == CONSUMERS:
+            if t == GROUP * CONSUMERS:
                 for step in range(first, end):
                     k = int32(step << 6)
                     mbarrier_wait(empty, stage, int32(parity ^ 1))
@@ -109,7 +112,6 @@ def product(
                         stage, parity = int32(0), int32(parity ^ 1)
         else:
             local = cuda.local.array(SUMS, float32)
-            who = int32(group - 1)
             warp, lane = int32(t >> 5 & 3), int32(t & 31)
             sums = wgmma_zeros(WIDE)
             last = int32(-1)
@@ -132,7 +134,7 @@ def product(
                 if stage == STAGES:
                     stage, parity = int32(0), int32(parity ^ 1)
             sums = wgmma_sums(sums)
-            named_barrier(1, int32(GROUP * CONSUMERS))  # all tiles have been read
+            named_barrier(1, GROUP * CONSUMERS)  # all tiles have been read
             spread(local, sums)
             r = int32(64 * who + 16 * warp + (lane >> 2))
             for j in range(WIDE // 8):
@@ -140,6 +142,7 @@ def product(
                 store2(parts, at, (local[4 * j], local[4 * j + 1]))
                 store2(parts, int32(at + 8 * PITCH), (local[4 * j + 2], local[4 * j + 3]))
         cluster_barrier()
+        last = int32(columns - 2)
         for n in range(int32(rank * THREADS + t), ROWS * FOURS, THREADS * splits):
             r = quotient(int32(n), int32(FOURS))
             c = int32((n - r * FOURS) << 2)
@@ -152,8 +155,8 @@ def product(
                     z += four[2]
                     w += four[3]
                 i, j = int32(row + r), int32(column + c)
-                x, y = finished(x, y, bias, other, i, j, True)
-                z, w = finished(z, w, bias, other, i, int32(j + 2), True)
+                x, y = finished(x, y, bias, other, i, j, last, True)
+                z, w = finished(z, w, bias, other, i, int32(j + 2), last, True)
                 store4(out, (i, j), (ELEMENT(x), ELEMENT(y), ELEMENT(z), ELEMENT(w)))
         cluster_barrier()  # no block ends while another reads its sums
 
