@@ -100,18 +100,6 @@ def test_blocks_that_take_tile_after_tile_are_without_a_finding(shape):
     assert near(out.copy_to_host(), exact_a @ exact_b, exact_a, exact_b, "float16")
 
 
-def test_a_block_alone_that_takes_a_second_tile_is_a_race():
-    shape = Shape(1, 64, 2, True)
-    out = cuda.to_device(np.ones((128, 64), np.float16))
-    a, b = (cuda.to_device(np.ones((n, 128), np.float16)) for n in (128, 64))
-    maps = TensorMap(a, 64, 64), TensorMap(b, 64, 64), TensorMap(out, 64, 64)
-    kernel = roles.product("nt", "float16", shape)
-    sizes = (np.int32(n) for n in (128, 64, 128, 2))
-    report = trace(kernel, 1, shape.threads, *maps, out.reshape(out.size), out, *sizes,
-                   dynamic_shared=shape.shared, gpu="H200")  # fmt: skip
-    assert "race" in {finding.kind for finding in report.findings}
-
-
 def test_matmul_takes_halves_and_a_turing_gpu_multiplies_float16(monkeypatch):
     a, b, exact_a, exact_b = given(40, 24, 72, "nn", "float16")
     assert near(matmul(a, b), exact_a @ exact_b, exact_a, exact_b, "float16")

@@ -152,15 +152,15 @@ def launches(
         TensorMap(a, *((64, DEPTH) if layout == "tn" else (shape.rows, DEPTH))),
         TensorMap(b, *((shape.columns, DEPTH) if layout == "nt" else (DEPTH, 64))),
     )
-    tiles = tiles_of(shape, rows, columns)
+    down, across = -(-rows // shape.rows), -(-columns // shape.columns)
     if splits > 1:
         kernel = split.product(layout, element, shape, splits, *epilogue)
         arguments = (*maps, out, *extra, *sizes)
-        return [_launch(kernel, tiles * splits, shape.threads, stream, split.shared_bytes(shape),
-                        arguments)]  # fmt: skip
+        return [_launch(kernel, (splits, down, across), shape.threads, stream,
+                        split.shared_bytes(shape), arguments)]  # fmt: skip
     kernel = roles.product(layout, element, shape, *epilogue)
     arguments = (*maps, TensorMap(out, 64, 64), *extra, *sizes, np.int32(BAND))
-    grid = min(tiles, blocks * (2 if shape.shared < 2**17 - 2**14 else 1))
+    grid = (down, across) if shape.alone else min(down * across, blocks * shape.beside)
     return [_launch(kernel, grid, shape.threads, stream, shape.shared, arguments)]
 
 
@@ -176,7 +176,7 @@ def _feed(element: str, wrong: str, *factors: Array) -> str:
 
 
 def _launch(
-    kernel: Any, grid: int, threads: int, stream: Any, size: int, arguments: tuple
+    kernel: Any, grid: Any, threads: int, stream: Any, size: int, arguments: tuple
 ) -> tuple[Callable, tuple]:
     if backend.gpu() is not None:
         kinds = tuple(

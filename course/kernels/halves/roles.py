@@ -89,7 +89,8 @@ def product(
 ) -> Callable:  # fmt: skip
     """The kernel of (a, b, out as tensor maps, bias, residual, rows, columns, depth, band).
 
-    Mapping: block i has the tiles i, i + blocks, ...; of a tile, warpgroup w has the rows 64 w
+    Mapping: block i has the tiles i, i + blocks, ...; a block alone has the tile of its place in the
+    grid, rows along x, without a division before its first copy. Of a tile, warpgroup w has the rows 64 w
     to 64 w + 63.
     Memory: a tile is read once for all of its results; TMA makes zeros of what lies outside.
     """
@@ -146,13 +147,16 @@ def product(
         down = quotient(int32(int32(rows) + int32(ROWS - 1)), int32(ROWS))
         across = quotient(int32(int32(columns) + int32(WIDE - 1)), int32(WIDE))
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
+        tile = int32(0 if alone else cuda.blockIdx.x)
+        tiles_in_all = int32(1 if alone else down * across)
         stage, parity = int32(0), int32(0)
         if who == CONSUMERS:  # the warp that copies, one thread of it
             if t == GROUP * CONSUMERS:
-                for tile in range(
-                    int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)
-                ):
-                    tile_row, tile_column = tile_of(int32(tile), down, across, int32(band))
+                while tile < tiles_in_all:
+                    if alone:
+                        tile_row, tile_column = int32(cuda.blockIdx.x), int32(cuda.blockIdx.y)
+                    else:
+                        tile_row, tile_column = tile_of(tile, down, across, int32(band))
                     row, column = int32(tile_row * ROWS), int32(tile_column * WIDE)
                     for step in range(steps):
                         k = int32(step << 6)
@@ -175,14 +179,18 @@ def product(
                         stage = int32(stage + 1)
                         if stage == STAGES:
                             stage, parity = int32(0), int32(parity ^ 1)
+                    tile = int32(tile + cuda.gridDim.x)
         else:  # the warpgroups that multiply
             local = cuda.local.array(SUMS, float32)
             warp, lane = int32(t >> 5 & 3), int32(t & 31)
             leader = t & 127 == 0
             mine = int32(RESULTS + who * OWN)
             line = int32(mine + (16 * warp + (lane & 15)) * 64)
-            for tile in range(int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)):
-                tile_row, tile_column = tile_of(int32(tile), down, across, int32(band))
+            while tile < tiles_in_all:
+                if alone:
+                    tile_row, tile_column = int32(cuda.blockIdx.x), int32(cuda.blockIdx.y)
+                else:
+                    tile_row, tile_column = tile_of(tile, down, across, int32(band))
                 row = int32(tile_row * ROWS + 64 * who)
                 column = int32(tile_column * WIDE)
                 sums = wgmma_zeros(WIDE)
@@ -224,6 +232,7 @@ def product(
                         corner = (row, int32(column + 16 * min(4 * p, LAST)))
                         tma_store(out, corner, tiles, int32(mine + PIECE * p))
                     commit_stores()
+                tile = int32(tile + cuda.gridDim.x)
             if leader:
                 wait_stores(0)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from numba import float32, int32, uint64
 
 from course.backend import cuda
-from course.kernels.fragments import quotient, remainder
+from course.kernels.fragments import quotient
 from course.kernels.halves.common import DEPTH, ELEMENTS, epilogue2
 from course.kernels.halves.roles import GROUP, PIECE, WGMMA, Shape
 from course.kernels.hopper import (
@@ -51,8 +51,8 @@ def product(
 ) -> Callable:  # fmt: skip
     """The kernel of (a, b as tensor maps, out, bias, residual, rows, columns, depth).
 
-    Mapping: cluster i has tile i, down the rows first; its block s the steps of the depth from
-    s / splits on. Of the sums, block s adds up every `splits`-th line of its threads.
+    Mapping: the grid is splits x tiles down x tiles across; block s of a cluster has the steps of the
+    depth from s / splits on. Of the sums, block s adds up every `splits`-th line of its threads.
     """
     turn_a, turn_b = layout == "tn", layout != "nt"
     multiply, finished = WGMMA[layout], epilogue2(activation, biased, added)
@@ -79,10 +79,7 @@ def product(
             fence_mbarriers()
         cuda.syncthreads()
         rank = cluster_rank()
-        number = quotient(int32(cuda.blockIdx.x), int32(splits))
-        down = quotient(int32(int32(rows) + int32(ROWS - 1)), int32(ROWS))
-        row = int32(remainder(number, down) * ROWS)
-        column = int32(quotient(number, down) * WIDE)
+        row, column = int32(cuda.blockIdx.y * ROWS), int32(cuda.blockIdx.z * WIDE)
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
         first = quotient(int32(steps * rank), int32(splits))
         end = quotient(int32(steps * (rank + 1)), int32(splits))
