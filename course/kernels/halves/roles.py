@@ -19,7 +19,7 @@ from numba import float32, int32, uint64
 
 from course.backend import cuda
 from course.kernels.fragments import quotient, stmatrix4
-from course.kernels.halves.common import DEPTH, ELEMENTS, PACK, epilogue2, tile_of
+from course.kernels.halves.common import DEPTH, ELEMENTS, PACK, epilogue2, inwards, tile_of
 from course.kernels.hopper import (
     commit_stores,
     fence_async,
@@ -98,6 +98,7 @@ def product(
     multiply, pack, finished = WGMMA[layout], PACK[element], epilogue2(activation, biased, added)
     ELEMENT = ELEMENTS[element]
     CONSUMERS, WIDE, STAGES, alone, _ = shape
+    shared = not added  # a residual may be the result: it must not be added twice
     ROWS, STAGE, BYTES = shape.rows, shape.stage, 2 * shape.stage
     RESULTS, PIECES, SUMS = shape.results, shape.pieces, WIDE // 2
     OWN, LAST = PIECES * PIECE, WIDE // 16 - 4  # where the last piece begins, in 16 columns
@@ -158,6 +159,8 @@ def product(
                     else:
                         tile_row, tile_column = tile_of(tile, down, across, int32(band))
                     row, column = int32(tile_row * ROWS), int32(tile_column * WIDE)
+                    if shared:
+                        row, column = inwards(row, ROWS, rows), inwards(column, WIDE, columns)
                     for step in range(steps):
                         k = int32(step << 6)
                         mbarrier_wait(empty, stage, int32(parity ^ 1))
@@ -191,8 +194,10 @@ def product(
                     tile_row, tile_column = int32(cuda.blockIdx.x), int32(cuda.blockIdx.y)
                 else:
                     tile_row, tile_column = tile_of(tile, down, across, int32(band))
-                row = int32(tile_row * ROWS + 64 * who)
-                column = int32(tile_column * WIDE)
+                row, column = int32(tile_row * ROWS), int32(tile_column * WIDE)
+                if shared:
+                    row, column = inwards(row, ROWS, rows), inwards(column, WIDE, columns)
+                row = int32(row + 64 * who)
                 sums = wgmma_zeros(WIDE)
                 last = int32(-1)
                 for step in range(steps):

@@ -14,7 +14,7 @@ from numba import float32, int32, uint64
 
 from course.backend import cuda
 from course.kernels.fragments import quotient
-from course.kernels.halves.common import DEPTH, ELEMENTS, epilogue2
+from course.kernels.halves.common import DEPTH, ELEMENTS, epilogue2, inwards
 from course.kernels.halves.roles import GROUP, PIECE, WGMMA, Shape
 from course.kernels.hopper import (
     cluster,
@@ -80,6 +80,8 @@ def product(
         cuda.syncthreads()
         rank = cluster_rank()
         row, column = int32(cuda.blockIdx.y * ROWS), int32(cuda.blockIdx.z * WIDE)
+        if not added:
+            row, column = inwards(row, ROWS, rows), inwards(column, WIDE, columns)
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
         first = quotient(int32(steps * rank), int32(splits))
         end = quotient(int32(steps * (rank + 1)), int32(splits))
