@@ -36,6 +36,7 @@ from course.kernels.hopper import (
 )
 from course.kernels.intrinsics import store2, store4
 
+AHEAD = 4  # lines of four sums that a thread adds up at a time
 MORE = 8  # numbers between rows of sums: so eight rows lie in different banks
 
 
@@ -60,6 +61,7 @@ def product(
     CONSUMERS, WIDE, STAGES, _, BESIDE = shape
     ROWS, STAGE, BYTES, THREADS = shape.rows, shape.stage, 2 * shape.stage, shape.threads
     SUMS, PITCH, FOURS = WIDE // 2, WIDE + MORE, WIDE // 4
+    TURNS = -(-ROWS * FOURS // (THREADS * splits))
 
     @cuda.jit(launch_bounds=(shape.threads, BESIDE), fastmath=True)
     def product_split(a, b, out, bias, other, rows, columns, depth):
@@ -142,21 +144,29 @@ def product(
                 store2(parts, int32(at + 8 * PITCH), (local[4 * j + 2], local[4 * j + 3]))
         cluster_barrier()
         last = int32(columns - 2)
-        for n in range(int32(rank * THREADS + t), ROWS * FOURS, THREADS * splits):
-            r = quotient(int32(n), int32(FOURS))
-            c = int32((n - r * FOURS) << 2)
-            if row + r < rows and column + c < columns:
-                x, y, z, w = float32(0), float32(0), float32(0), float32(0)
+        total = cuda.local.array((AHEAD, 4), float32)
+        for turn in range(0, TURNS, AHEAD):
+            begin = int32(int32(turn * splits + rank) * THREADS + t)
+            for u in range(AHEAD):  # from far away: several loads are under way
+                n = min(int32(begin + u * splits * THREADS), int32(ROWS * FOURS - 1))
+                r = quotient(n, int32(FOURS))
+                at = int32(r * PITCH + ((n - r * FOURS) << 2))
+                for e in range(4):
+                    total[u, e] = float32(0)
                 for s in range(splits):
-                    four = load4_cluster(parts, int32(r * PITCH + c), int32(s))
-                    x += four[0]
-                    y += four[1]
-                    z += four[2]
-                    w += four[3]
-                i, j = int32(row + r), int32(column + c)
-                x, y = finished(x, y, bias, other, i, j, last, True)
-                z, w = finished(z, w, bias, other, i, int32(j + 2), last, True)
-                store4(out, (i, j), (ELEMENT(x), ELEMENT(y), ELEMENT(z), ELEMENT(w)))
+                    four = load4_cluster(parts, at, int32(s))
+                    for e in range(4):
+                        total[u, e] += four[e]
+            for u in range(AHEAD):
+                n = int32(begin + u * splits * THREADS)
+                r = quotient(n, int32(FOURS))
+                i, j = int32(row + r), int32(column + ((n - r * FOURS) << 2))
+                if n < ROWS * FOURS and i < rows and j < columns:
+                    x, y = finished(total[u, 0], total[u, 1], bias, other, i, j, last, True)
+                    z, w = finished(
+                        total[u, 2], total[u, 3], bias, other, i, int32(j + 2), last, True
+                    )
+                    store4(out, (i, j), (ELEMENT(x), ELEMENT(y), ELEMENT(z), ELEMENT(w)))
         cluster_barrier()  # no block ends while another reads its sums
 
     return product_split
