@@ -51,8 +51,8 @@ __all__ = [
     "cluster", "cluster_barrier", "cluster_rank", "commit_stores", "fence_async",
     "fence_mbarriers", "load4_cluster", "mbarrier_arrive", "mbarrier_arrive_at", "mbarrier_expect",
     "mbarrier_init", "mbarrier_wait", "named_barrier", "setmaxnreg_dec", "setmaxnreg_inc", "spread",
-    "tma_load", "tma_load_multicast", "tma_prefetch", "tma_store", "wait_stores", "wgmma_nn", "wgmma_nt",
-    "wgmma_sums", "wgmma_tn", "wgmma_wait", "wgmma_zeros",
+    "tma_load", "tma_load_multicast", "tma_prefetch", "tma_store", "wait_stores", "wgmma_nn",
+    "wgmma_nt", "wgmma_sums", "wgmma_tn", "wgmma_wait", "wgmma_zeros",
 ]  # fmt: skip
 
 i4 = types.int32

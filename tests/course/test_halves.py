@@ -83,7 +83,7 @@ def test_bias_activation_and_residual_come_in_this_order(method):
     assert near(found, exact, exact_a, exact_b, "float16")
 
 
-@pytest.mark.parametrize("shape", [Shape(2, 256, 3), Shape(2, 192, 2), Shape(1, 112, 2)])
+@pytest.mark.parametrize("shape", [Shape(2, 256, 3), Shape(2, 192, 2), Shape(1, 104, 2, 2)])
 def test_blocks_that_take_tile_after_tile_are_without_a_finding(shape):
     layout = "nt" if shape.columns % 64 else "nn"  # pieces of 64 columns
     rows, columns, depth = 2 * shape.rows - 5, 2 * shape.columns - 8, 200
@@ -124,11 +124,12 @@ def test_memory_that_begins_anywhere_is_multiplied_element_by_element():
 
 
 def test_a_product_takes_the_tile_that_fills_the_last_wave():
-    assert fastest(197, 768, 768, 132) == Shape(1, 64, 6)
-    assert fastest(4096, 4096, 4096, 132) == Shape(2, 256, 3)
-    assert fastest(12608, 768, 768, 132) == Shape(2, 192, 4)  # 396 tiles: three waves
-    alone = fastest(1576, 2304, 768, 132)
-    assert alone.alone and products.tiles_of(alone, 1576, 2304) <= 132
+    few, eight, many = (fastest("nt", rows, 768, 768, 132)[0] for rows in (197, 1576, 12608))
+    assert (few.rows, few.columns, few.turns) == (64, 64, 1)
+    assert (eight.rows, eight.columns, eight.turns) == (64, 160, 1)  # 125 tiles
+    assert (many.rows, many.columns, many.turns) == (128, 192, 3)  # 396 tiles: three waves
+    assert fastest("nt", 4096, 4096, 4096, 132) == (Shape(2, 256, 3), 1)
+    assert all(fastest("nn", rows, 760, 768, 132)[0].columns % 64 == 0 for rows in (8, 197, 5000))
 
 
 def test_no_depth_gives_zeros_and_no_rows_nothing():

@@ -79,8 +79,8 @@ def epilogue(activation: str, biased: bool, added: bool) -> Callable:
 def epilogue2(activation: str, biased: bool, added: bool) -> Callable:
     """The same of two neighbours: ``(x, y, bias, other, row, column, last, inside) -> (x, y)``.
 
-    Of the residual nothing is read unless `inside`. Of the bias something always is, at `last` where
-    the column is beyond: no branch keeps the loads of several columns apart.
+    Of the residual nothing is read unless `inside`. Of the bias something always is, at `last`
+    where the column is beyond: no branch keeps the loads of several columns apart.
     """
     act: Any = ACTIVATIONS[activation]
     active = act is not None

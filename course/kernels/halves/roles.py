@@ -1,4 +1,4 @@
-"""Step 4 to 7: warps with roles. One warp copies by TMA, the warpgroups before it multiply by wgmma.
+"""Step 4 to 7: warps with roles. The last warp copies by TMA, the warpgroups multiply by wgmma.
 
 A block keeps `stages` tiles of both factors in shared memory, and two barriers for each: `full`,
 when TMA's bytes have come, and `empty`, when all who multiply have read. Who copies waits for
@@ -55,26 +55,24 @@ class Shape(NamedTuple):
     consumers : int
         Warpgroups that multiply, 64 rows of results each.
     columns : int
-        Of the tile: 64 to 256, a multiple of 16; of 64, where neighbours of b lie along them.
+        Of the tile: 64 to 256, a multiple of 8; of 64, where neighbours of b lie along them.
     stages : int
         Tiles of both factors, 64 deep, that are under way.
-    alone : bool
-        A block has one tile of the results, so these may lie where the factors' tiles were.
-    beside : int
-        Blocks of a multiprocessor.
+    turns : int
+        Tiles of the results that a block takes, one after the other; 3 for more. Results of an only
+        tile lie where the factors' tiles were; of one or two a piece is stored when it is there.
     """
 
     consumers: int
     columns: int
     stages: int
-    alone: bool = False
-    beside: int = 1
+    turns: int = 3
 
     rows = property(lambda self: 64 * self.consumers)
     threads = property(lambda self: GROUP * self.consumers + 32)
     pieces = property(lambda self: -(-self.columns // 64))
     stage = property(lambda self: (self.rows + self.columns) * DEPTH)  # elements
-    results = property(lambda self: 0 if self.alone else self.stages * self.stage)  # begin there
+    results = property(lambda self: (self.turns > 1) * self.stages * self.stage)  # begin there
     shared = property(
         lambda self: 2 * max(
             self.stages * self.stage, self.results + self.rows * 64 * self.pieces
@@ -89,19 +87,21 @@ def product(
 ) -> Callable:  # fmt: skip
     """The kernel of (a, b, out as tensor maps, bias, residual, rows, columns, depth, band).
 
-    Mapping: block i has the tiles i, i + blocks, ...; a block alone has the tile of its place in the
-    grid, rows along x, without a division before its first copy. Of a tile, warpgroup w has the rows 64 w
-    to 64 w + 63.
+    Mapping: block i has the tiles i, i + blocks, ...; an only tile is that of the block's place in
+    the grid, rows along x: no division before the first copy. Warpgroup w has the rows 64 w to
+    64 w + 63 of a tile.
     Memory: a tile is read once for all of its results; TMA makes zeros of what lies outside.
     """
     turn_a, turn_b = layout == "tn", layout != "nt"  # neighbours lie along the results
     multiply, pack, finished = WGMMA[layout], PACK[element], epilogue2(activation, biased, added)
     ELEMENT = ELEMENTS[element]
-    CONSUMERS, WIDE, STAGES, alone, _ = shape
+    CONSUMERS, WIDE, STAGES, turns = shape
+    alone, soon = turns == 1, turns < 3 or added  # a residual leaves no register for waiting
     shared = not added  # a residual may be the result: it must not be added twice
     ROWS, STAGE, BYTES = shape.rows, shape.stage, 2 * shape.stage
     RESULTS, PIECES, SUMS = shape.results, shape.pieces, WIDE // 2
-    OWN, LAST = PIECES * PIECE, WIDE // 16 - 4  # where the last piece begins, in 16 columns
+    OWN, LAST = PIECES * PIECE, WIDE // 8 - 8  # where the last piece begins, in 8 columns
+    COLUMN1, COLUMN2, COLUMN3 = (8 * min(8 * piece, LAST) for piece in (1, 2, 3))
 
     # 64 columns at a time: of a loop that the compiler does not unroll, the sums are in memory
     @cuda.jit(device=True, forceinline=True)
@@ -113,23 +113,33 @@ def product(
         """
         lane = int32(t & 31)
         last = int32(columns - 2)
-        first = min(4 * piece, LAST)
+        r = int32(row + 16 * (t >> 5 & 3) + (lane >> 2))
+        low, high = r < rows, r + 8 < rows
+        first = min(8 * piece, LAST)
         for n in range(4):
-            j = int32(first + n)
-            e = int32(8 * j)
-            r = int32(row + 16 * (t >> 5 & 3) + (lane >> 2))
-            c = int32(column + 16 * j + 2 * (lane & 3))
+            e = int32(4 * (first + 2 * n))
+            c = int32(column + 8 * (first + 2 * n) + 2 * (lane & 3))
             d = int32(c + 8)
-            low, high, left, right = r < rows, r + 8 < rows, c < columns, d < columns
-            x0, y0 = finished(local[e], local[e + 1], bias, other, r, c, last, low and left)
-            x1, y1 = finished(local[e + 2], local[e + 3], bias, other, r + 8, c, last, high and left)
-            x2, y2 = finished(local[e + 4], local[e + 5], bias, other, r, d, last, low and right)
-            x3, y3 = finished(local[e + 6], local[e + 7], bias, other, r + 8, d, last, high and right)
-            four = pack(x0, y0), pack(x1, y1), pack(x2, y2), pack(x3, y3)
+            left, right = c < columns, d < columns
+            x, y = finished(local[e], local[e + 1], bias, other, r, c, last, low and left)
+            one = pack(x, y)
+            x, y = finished(local[e + 2], local[e + 3], bias, other, r + 8, c, last, high and left)
+            two = pack(x, y)
+            x, y = finished(local[e + 4], local[e + 5], bias, other, r, d, last, low and right)
+            three = pack(x, y)
+            x, y = finished(local[e + 6], local[e + 7], bias, other, r + 8, d, last, high and right)
             chunk = int32(2 * n + (lane >> 4)) ^ int32(lane & 7)
-            stmatrix4(tiles, int32(line + PIECE * piece + (chunk << 3)), four)
+            at = int32(line + PIECE * piece + (chunk << 3))
+            stmatrix4(tiles, at, (one, two, three, pack(x, y)))
 
-    @cuda.jit(launch_bounds=(shape.threads, shape.beside), fastmath=True)
+    @cuda.jit(device=True)
+    def ready(who, leader):
+        """A warpgroup's results are where TMA sees them; whether this thread shall store them."""
+        fence_async()
+        named_barrier(int32(1 + who), GROUP)
+        return leader
+
+    @cuda.jit(launch_bounds=(shape.threads, 1), fastmath=True)
     def product_roles(a, b, out, bias, other, rows, columns, depth, band):
         tiles = cuda.shared.array(0, ELEMENT, alignment=1024)
         full = cuda.shared.array(STAGES, uint64)
@@ -224,17 +234,30 @@ def product(
                 else:
                     named_barrier(int32(1 + who), GROUP)
                 put(tiles, local, 0, line, row, column, t, rows, columns, bias, other)
+                if soon and ready(who, leader):
+                    tma_store(out, (row, column), tiles, mine)
+                    commit_stores()
                 if PIECES > 1:
                     put(tiles, local, 1, line, row, column, t, rows, columns, bias, other)
+                    if soon and ready(who, leader):
+                        corner = row, int32(column + COLUMN1)
+                        tma_store(out, corner, tiles, int32(mine + PIECE))
+                        commit_stores()
                 if PIECES > 2:
                     put(tiles, local, 2, line, row, column, t, rows, columns, bias, other)
+                    if soon and ready(who, leader):
+                        corner = row, int32(column + COLUMN2)
+                        tma_store(out, corner, tiles, int32(mine + 2 * PIECE))
+                        commit_stores()
                 if PIECES > 3:
                     put(tiles, local, 3, line, row, column, t, rows, columns, bias, other)
-                fence_async()
-                named_barrier(int32(1 + who), GROUP)
-                if leader:
+                    if soon and ready(who, leader):
+                        corner = row, int32(column + COLUMN3)
+                        tma_store(out, corner, tiles, int32(mine + 3 * PIECE))
+                        commit_stores()
+                if not soon and ready(who, leader):
                     for p in range(PIECES):
-                        corner = (row, int32(column + 16 * min(4 * p, LAST)))
+                        corner = (row, int32(column + 8 * min(8 * p, LAST)))
                         tma_store(out, corner, tiles, int32(mine + PIECE * p))
                     commit_stores()
                 tile = int32(tile + cuda.gridDim.x)

@@ -52,18 +52,18 @@ def product(
 ) -> Callable:  # fmt: skip
     """The kernel of (a, b as tensor maps, out, bias, residual, rows, columns, depth).
 
-    Mapping: the grid is splits x tiles down x tiles across; block s of a cluster has the steps of the
-    depth from s / splits on. Of the sums, block s adds up every `splits`-th line of its threads.
+    Mapping: the grid is splits x tiles down x tiles across; block s of a cluster has the steps of
+    the depth from s / splits on, and adds up every `splits`-th line of sums of its threads.
     """
     turn_a, turn_b = layout == "tn", layout != "nt"
     multiply, finished = WGMMA[layout], epilogue2(activation, biased, added)
     ELEMENT = ELEMENTS[element]
-    CONSUMERS, WIDE, STAGES, _, BESIDE = shape
+    CONSUMERS, WIDE, STAGES, _ = shape
     ROWS, STAGE, BYTES, THREADS = shape.rows, shape.stage, 2 * shape.stage, shape.threads
     SUMS, PITCH, FOURS = WIDE // 2, WIDE + MORE, WIDE // 4
     TURNS = -(-ROWS * FOURS // (THREADS * splits))
 
-    @cuda.jit(launch_bounds=(shape.threads, BESIDE), fastmath=True)
+    @cuda.jit(launch_bounds=(shape.threads, 1), fastmath=True)
     def product_split(a, b, out, bias, other, rows, columns, depth):
         cluster(splits)
         tiles = cuda.shared.array(0, ELEMENT, alignment=1024)
