@@ -83,6 +83,14 @@ def test_bias_activation_and_residual_come_in_this_order(method):
     assert near(found, exact, exact_a, exact_b, "float16")
 
 
+@pytest.mark.parametrize("method", TMA)
+def test_a_residual_that_is_the_result_is_added_once_also_where_tiles_end_beyond(method):
+    a, b, exact_a, exact_b = given(72, 136, 64, "nt", "float16")
+    out = cuda.to_device(np.full((72, 136), 8, np.float16))
+    product(cuda.to_device(a), cuda.to_device(b), "nt", residual=out, out=out, method=method)
+    assert near(out.copy_to_host(), exact_a @ exact_b + 8, exact_a, exact_b, "float16")
+
+
 @pytest.mark.parametrize("shape", [Shape(2, 256, 3), Shape(2, 192, 2), Shape(1, 104, 2, 2)])
 def test_blocks_that_take_tile_after_tile_are_without_a_finding(shape):
     layout = "nt" if shape.columns % 64 else "nn"  # pieces of 64 columns

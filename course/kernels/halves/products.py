@@ -7,12 +7,12 @@ method     a block                                   needs
 =========  ========================================  ============================================
 "plain"    128 x 128 by mma.sync                     7.5; bfloat16: 8.0. Any shape, any alignment
 "roles"    up to 128 x 256, TMA and wgmma            9.0; rows that begin at multiples of 16 bytes
-"split"    the same; a cluster shares the depth      the same, and the layout "nt"; by name only
+"split"    the same; a cluster shares the depth      the same
 =========  ========================================  ============================================
 
 "auto" takes what the model of `fastest` has the fewest cycles for: waves of tiles on the GPU's
-multiprocessors, times what a step of the depth costs, which is the tensor core's time or that of
-the tiles' way from L2.
+multiprocessors, times what a step of the depth costs, which is the tensor cores' time or that of
+shared memory. "split" is for few tiles and a long depth.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ BAND = 16  # rows of tiles that are walked together
 ROOM = 226 * 1024  # bytes of shared memory for a block's tiles, beside its barriers
 STAGES = 3, 12  # at least and at most
 SPLITS = (2, 3, 4)
-SHARED = 0.92  # of shared memory's time in a step is seen
-#: Cycles of one multiprocessor, by measurements on an H200.
+#: By measurements on an H200, in cycles of one multiprocessor.
+SHARED = 0.92  # what is seen of shared memory's time
 TILE = 6  # that a tile takes besides its steps, for each of its columns
-ADDING = 600, 500  # that the sums of a cluster's blocks take, and of each of them
+ADDING = 600, 500  # to add the sums of a cluster's blocks, and those of each
 SLOWER = 1.025  # a narrower tile than 256 is read more often
 
 
