@@ -12,7 +12,6 @@
 `named_barrier`                     some warps of a block meet
 `tma_load`, `tma_load_multicast`    begin to copy a box of a matrix to shared memory
 `tma_store`                         begin to copy one back
-`tma_prefetch`                      bring a map where TMA has it at once
 `commit_stores`, `wait_stores`      close a group of those; wait until they have read
 `cluster`, `cluster_rank`           blocks side by side that reach each other's shared memory
 `cluster_barrier`                   their threads meet
@@ -51,8 +50,8 @@ __all__ = [
     "cluster", "cluster_barrier", "cluster_rank", "commit_stores", "fence_async",
     "fence_mbarriers", "load4_cluster", "mbarrier_arrive", "mbarrier_arrive_at", "mbarrier_expect",
     "mbarrier_init", "mbarrier_wait", "named_barrier", "setmaxnreg_dec", "setmaxnreg_inc", "spread",
-    "tma_load", "tma_load_multicast", "tma_prefetch", "tma_store", "wait_stores", "wgmma_nn",
-    "wgmma_nt", "wgmma_sums", "wgmma_tn", "wgmma_wait", "wgmma_zeros",
+    "tma_load", "tma_load_multicast", "tma_store", "wait_stores", "wgmma_nn", "wgmma_nt",
+    "wgmma_sums", "wgmma_tn", "wgmma_wait", "wgmma_zeros",
 ]  # fmt: skip
 
 i4 = types.int32
@@ -359,18 +358,6 @@ def tma_store(typing, tensor, corner, source, index):
         return done(context)
 
     return types.none(tensor, corner, source, index), generate
-
-
-@_piece
-def tma_prefetch(typing, tensor):
-    """``tma_prefetch(map)``: begin to bring the map itself to TMA; one thread does it."""
-    _needs_hopper("tma_prefetch")
-
-    def generate(context, builder, signature, args):
-        _assembly(builder, _VOID, [(args[0], "l")], "prefetch.tensormap [$0];")
-        return done(context)
-
-    return types.none(tensor), generate
 
 
 @_piece

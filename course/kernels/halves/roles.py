@@ -31,7 +31,6 @@ from course.kernels.hopper import (
     named_barrier,
     spread,
     tma_load,
-    tma_prefetch,
     tma_store,
     wait_stores,
     wgmma_nn,
@@ -41,6 +40,7 @@ from course.kernels.hopper import (
     wgmma_wait,
     wgmma_zeros,
 )
+from course.kernels.tensor_maps import tma_prefetch
 
 WGMMA = {"nt": wgmma_nt, "nn": wgmma_nn, "tn": wgmma_tn}
 PIECE = 64 * DEPTH  # elements of 64 rows of 128 bytes

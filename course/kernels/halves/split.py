@@ -29,12 +29,12 @@ from course.kernels.hopper import (
     named_barrier,
     spread,
     tma_load,
-    tma_prefetch,
     wgmma_sums,
     wgmma_wait,
     wgmma_zeros,
 )
 from course.kernels.intrinsics import store2, store4
+from course.kernels.tensor_maps import tma_prefetch
 
 AHEAD = 4  # lines of four sums that a thread adds up at a time
 MORE = 8  # numbers between rows of sums: so eight rows lie in different banks
