@@ -55,7 +55,7 @@ class Shape(NamedTuple):
     consumers : int
         Warpgroups that multiply, 64 rows of results each.
     columns : int
-        Of the tile: 64 to 256, a multiple of 8; of 64, where neighbours of b lie along them.
+        Of the tile: 64 to 256, a multiple of 16; of 64, where neighbours of b lie along them.
     stages : int
         Tiles of both factors, 64 deep, that are under way.
     turns : int
@@ -100,8 +100,8 @@ def product(
     shared = not added  # a residual may be the result: it must not be added twice
     ROWS, STAGE, BYTES = shape.rows, shape.stage, 2 * shape.stage
     RESULTS, PIECES, SUMS = shape.results, shape.pieces, WIDE // 2
-    OWN, LAST = PIECES * PIECE, WIDE // 8 - 8  # where the last piece begins, in 8 columns
-    COLUMN1, COLUMN2, COLUMN3 = (8 * min(8 * piece, LAST) for piece in (1, 2, 3))
+    OWN, LAST = PIECES * PIECE, WIDE // 16 - 4  # where the last piece begins, in 16 columns
+    COLUMN1, COLUMN2, COLUMN3 = (16 * min(4 * piece, LAST) for piece in (1, 2, 3))
 
     # 64 columns at a time: of a loop that the compiler does not unroll, the sums are in memory
     @cuda.jit(device=True, forceinline=True)
@@ -113,24 +113,25 @@ def product(
         """
         lane = int32(t & 31)
         last = int32(columns - 2)
-        r = int32(row + 16 * (t >> 5 & 3) + (lane >> 2))
-        low, high = r < rows, r + 8 < rows
-        first = min(8 * piece, LAST)
+        first = min(4 * piece, LAST)
         for n in range(4):
-            e = int32(4 * (first + 2 * n))
-            c = int32(column + 8 * (first + 2 * n) + 2 * (lane & 3))
+            j = int32(first + n)
+            e = int32(8 * j)
+            r = int32(row + 16 * (t >> 5 & 3) + (lane >> 2))
+            c = int32(column + 16 * j + 2 * (lane & 3))
             d = int32(c + 8)
-            left, right = c < columns, d < columns
-            x, y = finished(local[e], local[e + 1], bias, other, r, c, last, low and left)
-            one = pack(x, y)
-            x, y = finished(local[e + 2], local[e + 3], bias, other, r + 8, c, last, high and left)
-            two = pack(x, y)
-            x, y = finished(local[e + 4], local[e + 5], bias, other, r, d, last, low and right)
-            three = pack(x, y)
-            x, y = finished(local[e + 6], local[e + 7], bias, other, r + 8, d, last, high and right)
+            low, high, left, right = r < rows, r + 8 < rows, c < columns, d < columns
+            x0, y0 = finished(local[e], local[e + 1], bias, other, r, c, last, low and left)
+            x1, y1 = finished(
+                local[e + 2], local[e + 3], bias, other, r + 8, c, last, high and left
+            )
+            x2, y2 = finished(local[e + 4], local[e + 5], bias, other, r, d, last, low and right)
+            x3, y3 = finished(
+                local[e + 6], local[e + 7], bias, other, r + 8, d, last, high and right
+            )
+            four = pack(x0, y0), pack(x1, y1), pack(x2, y2), pack(x3, y3)
             chunk = int32(2 * n + (lane >> 4)) ^ int32(lane & 7)
-            at = int32(line + PIECE * piece + (chunk << 3))
-            stmatrix4(tiles, at, (one, two, three, pack(x, y)))
+            stmatrix4(tiles, int32(line + PIECE * piece + (chunk << 3)), four)
 
     @cuda.jit(device=True)
     def ready(who, leader):
@@ -257,7 +258,7 @@ def product(
                         commit_stores()
                 if not soon and ready(who, leader):
                     for p in range(PIECES):
-                        corner = (row, int32(column + 8 * min(8 * p, LAST)))
+                        corner = (row, int32(column + 16 * min(4 * p, LAST)))
                         tma_store(out, corner, tiles, int32(mine + PIECE * p))
                     commit_stores()
                 tile = int32(tile + cuda.gridDim.x)
