@@ -4,7 +4,7 @@ A map is 128 bytes: where the matrix lies, its shape and strides, the box that o
 rows are swizzled in shared memory. It holds an address, so map and array are kept together. In a
 kernel it is an argument by value, in the constant memory of the launch, and only the kernel's own
 body can use it: `course.kernels.hopper.tma_load`. A kernel's maps are its **first** arguments, so
-that they lie at multiples of 64 bytes.
+that they lie at multiples of 64 bytes. `tma_prefetch` brings one to TMA before it is needed.
 
 Source: NVIDIA, CUDA Driver API, "Tensor Map Object Management"; PTX ISA, "Tensors".
 """
@@ -16,12 +16,15 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
+from llvmlite import ir
 from numba import types
 from numba.core.typing.typeof import typeof_impl
 
 from course.door.bfloat import BFLOAT16, bfloat16
 from course.door.launches import NotPacked, asked
 from course.door.layout import Layout
+from course.kernels.fragments import done
+from course.kernels.intrinsics import _assembly, _piece
 
 WORDS = 16  # of 8 bytes
 #: A map lies at a multiple of 64 bytes, and Hopper's parameters begin 16 bytes beyond one: so six
@@ -156,6 +159,17 @@ def _address_is_first() -> bool:
     return one[0] == SOMEWHERE and other[0] == 3 * SOMEWHERE and one[1:] == other[1:]
 
 
+@_piece
+def tma_prefetch(typing, tensor):
+    """``tma_prefetch(map)``: begin to bring the map itself to TMA; one thread does it."""
+
+    def generate(context, builder, signature, args):
+        _assembly(builder, ir.VoidType(), [(args[0], "l")], "prefetch.tensormap [$0];")
+        return done(context)
+
+    return types.none(tensor), generate
+
+
 @typeof_impl.register(TensorMap)
 def _type_of(value: TensorMap, context: Any) -> TensorMapType:
     return value._numba_type_
@@ -164,7 +178,6 @@ def _type_of(value: TensorMap, context: Any) -> TensorMapType:
 def _register() -> None:
     """Tell numba.cuda how a map is passed; where it is missing, nothing is compiled."""
     try:
-        from llvmlite import ir
         from numba.cuda.datamodel.models import UniTupleModel
         from numba.cuda.models import register_model
         from numba.cuda.typing.typeof import typeof_impl as of_cuda

@@ -87,31 +87,29 @@ def test_bias_activation_and_residual_come_in_this_order(method):
     assert near(found, exact, exact_a, exact_b, "float16")
 
 
-@pytest.mark.parametrize("shape", [Shape(2, 256, 3), Shape(2, 192, 2), Shape(1, 128, 2)])
+@pytest.mark.parametrize("method", TMA)
+def test_a_residual_that_is_the_result_is_added_once_also_where_tiles_end_beyond(method):
+    a, b, exact_a, exact_b = given(72, 136, 64, "nt", "float16")
+    out = cuda.to_device(np.full((72, 136), 8, np.float16))
+    product(cuda.to_device(a), cuda.to_device(b), "nt", residual=out, out=out, method=method)
+    assert near(out.copy_to_host(), exact_a @ exact_b + 8, exact_a, exact_b, "float16")
+
+
+@pytest.mark.parametrize("shape", [Shape(2, 256, 3), Shape(2, 192, 2), Shape(1, 112, 2, 2)])
 def test_blocks_that_take_tile_after_tile_are_without_a_finding(shape):
+    layout = "nt" if shape.columns % 64 else "nn"  # pieces of 64 columns
     rows, columns, depth = 2 * shape.rows - 5, 2 * shape.columns - 8, 200
-    a, b, exact_a, exact_b = given(rows, columns, depth, "nn", "float16")
+    a, b, exact_a, exact_b = given(rows, columns, depth, layout, "float16")
     out = cuda.to_device(np.full((rows, columns), np.nan, np.float16))
     a, b = cuda.to_device(a), cuda.to_device(b)
-    maps = TensorMap(a, shape.rows, 64), TensorMap(b, 64, 64), TensorMap(out, 64, 64)
-    kernel = roles.product("nn", "float16", shape)
+    box = shape.columns if layout == "nt" else 64
+    maps = TensorMap(a, shape.rows, 64), TensorMap(b, box, 64), TensorMap(out, 64, 64)
+    kernel = roles.product(layout, "float16", shape)
     sizes = (np.int32(n) for n in (rows, columns, depth, 2))
     report = trace(kernel, 1, shape.threads, *maps, out.reshape(out.size), out, *sizes,
                    dynamic_shared=shape.shared, gpu="H200")  # fmt: skip
     assert not ERRORS & {finding.kind for finding in report.findings}
     assert near(out.copy_to_host(), exact_a @ exact_b, exact_a, exact_b, "float16")
-
-
-def test_a_block_alone_that_takes_a_second_tile_is_a_race():
-    shape = Shape(1, 64, 2, True)
-    out = cuda.to_device(np.ones((128, 64), np.float16))
-    a, b = (cuda.to_device(np.ones((n, 128), np.float16)) for n in (128, 64))
-    maps = TensorMap(a, 64, 64), TensorMap(b, 64, 64), TensorMap(out, 64, 64)
-    kernel = roles.product("nt", "float16", shape)
-    sizes = (np.int32(n) for n in (128, 64, 128, 2))
-    report = trace(kernel, 1, shape.threads, *maps, out.reshape(out.size), out, *sizes,
-                   dynamic_shared=shape.shared, gpu="H200")  # fmt: skip
-    assert "race" in {finding.kind for finding in report.findings}
 
 
 def test_matmul_takes_halves_and_a_turing_gpu_multiplies_float16(monkeypatch):
@@ -138,11 +136,13 @@ def test_memory_that_begins_anywhere_is_multiplied_element_by_element():
 
 
 def test_a_product_takes_the_tile_that_fills_the_last_wave():
-    assert fastest(197, 768, 768, 132) == Shape(1, 64, 6)
-    assert fastest(4096, 4096, 4096, 132) == Shape(2, 256, 3)
-    assert fastest(12608, 768, 768, 132) == Shape(2, 192, 4)  # 396 tiles: three waves
-    alone = fastest(1576, 2304, 768, 132)
-    assert alone.alone and products.tiles_of(alone, 1576, 2304) <= 132
+    few, eight, many = (fastest("nt", rows, 768, 768, 132)[0] for rows in (197, 1576, 12608))
+    assert (few.rows, few.columns, few.turns) == (64, 64, 1)
+    assert (eight.rows, eight.columns, eight.turns) == (64, 160, 1)  # 125 tiles
+    assert (many.rows, many.columns, many.turns) == (128, 192, 3)  # 396 tiles: three waves
+    assert fastest("nt", 197, 768, 3072, 132) == (Shape(1, 96, 8, 1), 3)  # 32 tiles
+    assert fastest("nt", 4096, 4096, 4096, 132) == (Shape(2, 256, 3), 1)
+    assert all(fastest("nn", rows, 760, 768, 132)[0].columns % 64 == 0 for rows in (8, 197, 5000))
 
 
 def test_no_depth_gives_zeros_and_no_rows_nothing():

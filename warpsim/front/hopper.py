@@ -91,6 +91,7 @@ INSTRUCTIONS = {
         f"array index map corner {_BARRIER} number", None, "tma_load"
     ),
     "tma_store": Instruction("map corner array index"),
+    "tma_prefetch": Instruction("map", method="nothing"),
     "commit_stores": Instruction(),
     "wait_stores": Instruction("literal"),
     "cluster": Instruction("literal", method="nothing"),

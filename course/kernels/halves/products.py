@@ -7,17 +7,18 @@ method     a block                                   needs
 =========  ========================================  ============================================
 "plain"    128 x 128 by mma.sync                     7.5; bfloat16: 8.0. Any shape, any alignment
 "roles"    up to 128 x 256, TMA and wgmma            9.0; rows that begin at multiples of 16 bytes
-"split"    the same; a cluster shares the depth      the same, and the layout "nt"; by name only
+"split"    the same; a cluster shares the depth      the same, and the layout "nt"
 =========  ========================================  ============================================
 
 "auto" takes what the model of `fastest` has the fewest cycles for: waves of tiles on the GPU's
-multiprocessors, times what a step of the depth costs, which is the tensor core's time or that of
-the tiles' way from L2.
+multiprocessors, times what a step of the depth costs, which is the tensor cores' time or that of
+shared memory. "split" is for few tiles and a long depth.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -40,40 +41,60 @@ HALVES = (np.dtype(np.float16), BFLOAT16)
 METHODS = ("plain", "roles", "split")
 SIDES = {"nn": ("rk", "kc"), "nt": ("rk", "ck"), "tn": ("kr", "kc")}
 BAND = 16  # rows of tiles that are walked together
-SHAPES = (Shape(2, 256, 3), Shape(2, 192, 4), Shape(2, 128, 6), Shape(1, 192, 6), Shape(1, 128, 8),
-          Shape(1, 64, 6))  # fmt: skip
-#: Of which no block has more than one.
-ALONE = (Shape(2, 256, 4, True), Shape(2, 128, 7, True), Shape(1, 192, 7, True),
-         Shape(1, 128, 9, True))  # fmt: skip
-#: A tile whose depth a cluster of so many blocks shares. On an H200 results of "nt" were right in
-#: every run, some of "nn" and "tn" wrong. The likely cause: a block's rank, in its addresses, got
-#: into a field of the descriptors that "nt" has no use for. Addresses are cut now, which has not
-#: run on a GPU; until then the two are refused, and "auto" shares no depth.
-SPLIT = Shape(1, 128, 4), 4
-#: Cycles of one multiprocessor, by measurements on an H200.
-TILE = 1500  # that a tile takes besides its steps
+ROOM = 226 * 1024  # bytes of shared memory for a block's tiles, beside its barriers
+STAGES = 3, 8  # at least and at most
+#: Blocks of a cluster. On an H200 results of "nt" were right in every run, some of "nn" and "tn"
+#: wrong. The likely cause: a block's rank, in its addresses, got into a field of the descriptors
+#: that "nt" has no use for. Addresses are cut now; until the two have run there, they are refused.
+SPLITS = (2, 3, 4)
+#: By measurements on an H200, in cycles of one multiprocessor.
+SHARED = 0.92  # what is seen of shared memory's time
+TILE = 6  # that a tile takes besides its steps, for each of its columns
+ADDING = 600, 500  # to add the sums of a cluster's blocks, and those of each
 SLOWER = 1.025  # a narrower tile than 256 is read more often
 
 
-def tiles_of(shape: Shape, rows: int, columns: int) -> int:
-    """How many tiles a product has."""
-    return -(-rows // shape.rows) * -(-columns // shape.columns)
-
-
-def _cycles(shape: Shape, rows: int, columns: int, steps: int, blocks: int) -> float:
-    """What a product takes on so many multiprocessors."""
-    waves = -(-tiles_of(shape, rows, columns) // blocks)
-    sums = 2 * shape.consumers * shape.columns  # 64 x 64 deep, 2,048 multiplications a cycle
-    step = max(sums, 1.5 * (shape.rows + shape.columns))
-    each = steps * step * (SLOWER if shape.columns < 256 else 1)
-    return waves * (each + TILE - 300 * shape.alone)
+def shape_of(consumers: int, columns: int, turns: int) -> Shape:
+    """A tile with as many stages as fit."""
+    bare = Shape(consumers, columns, 0, turns)
+    stages = (ROOM - 2 * (turns > 1) * bare.rows * 64 * bare.pieces) // (2 * bare.stage)
+    return bare._replace(stages=min(stages, STAGES[1]))
 
 
 @functools.lru_cache(maxsize=1024)
-def fastest(rows: int, columns: int, depth: int, blocks: int) -> Shape:
-    """The tile of a product."""
-    several = [*SHAPES, *(its for its in ALONE if tiles_of(its, rows, columns) <= blocks)]
-    return min(several, key=lambda its: _cycles(its, rows, columns, -(-depth // DEPTH), blocks))
+def fastest(
+    layout: str,
+    rows: int,
+    columns: int,
+    depth: int,
+    blocks: int,
+    methods: tuple[str, ...] = METHODS,
+) -> tuple[Shape, int]:
+    """The tile of a product, and how many blocks share its depth.
+
+    Counted are a block's cycles: its tiles, times their steps, times what takes longest in a step:
+    the tensor cores' 2,048 multiplications a cycle, or shared memory's 128 bytes a cycle. TMA
+    writes them once; each consumer reads its part of a, and all of b. Clusters lie in a part of the
+    GPU each, so only three quarters of the multiprocessors are sure to have one.
+    """
+    steps, best = -(-depth // DEPTH), []
+    for consumers, wide in itertools.product((1, 2), range(64, 257, 16 if layout == "nt" else 64)):
+        tiles = -(-rows // (64 * consumers)) * -(-columns // wide)
+        step = max(2 * consumers * wide, SHARED * (128 * consumers + wide * (consumers + 1)))
+        step *= SLOWER if wide < 256 else 1
+        if "roles" in methods:
+            turns = -(-tiles // blocks)
+            shape = shape_of(consumers, wide, min(turns, 3))
+            if shape.stages >= STAGES[0]:
+                best.append((turns * (steps * step + TILE * wide), shape, 1))
+        shape = shape_of(consumers, wide, 1)
+        for splits in SPLITS if "split" in methods else ():
+            fits = 4 * tiles * splits <= 3 * blocks or methods == ("split",)
+            if fits and split.shared_bytes(shape) <= ROOM:
+                cycles = -(-steps // splits) * step + TILE * wide + ADDING[0] + ADDING[1] * splits
+                best.append((cycles, shape, splits))
+    _, shape, splits = min(best)
+    return shape, splits
 
 
 def why_not(out: Array, *factors: Array) -> str:
@@ -131,7 +152,7 @@ def launches(
     depth = a.shape[0 if layout == "tn" else 1]
     wrong = why_not(out, a, b)
     if method == "auto":
-        method = "plain" if wrong or backend.gpu() is None else "roles"
+        method = "plain" if wrong or backend.gpu() is None else "auto"
     elif method != "plain" and wrong:
         raise ValueError(f"method {method!r} {wrong}: choose 'plain'")
     element, epilogue = name_of(out.dtype), (activation, bias is not None, residual is not None)
@@ -150,22 +171,21 @@ def launches(
             f"method 'split' takes the layout 'nt', not {layout!r}, of which an H200 made wrong "
             f"results: choose 'roles'"
         )
-    shape, splits = fastest(rows, columns, depth, blocks), 1
-    if method == "split":
-        shape, splits = SPLIT
+    methods = (method,) if method != "auto" else METHODS if layout == "nt" else ("roles",)
+    shape, splits = fastest(layout, rows, columns, depth, blocks, methods)
     maps = (
         TensorMap(a, *((64, DEPTH) if layout == "tn" else (shape.rows, DEPTH))),
         TensorMap(b, *((shape.columns, DEPTH) if layout == "nt" else (DEPTH, 64))),
     )
-    tiles = tiles_of(shape, rows, columns)
+    down, across = -(-rows // shape.rows), -(-columns // shape.columns)
     if splits > 1:
         kernel = split.product(layout, element, shape, splits, *epilogue)
         arguments = (*maps, out, *extra, *sizes)
-        return [_launch(kernel, tiles * splits, shape.threads, stream, split.shared_bytes(shape),
-                        arguments)]  # fmt: skip
+        return [_launch(kernel, (splits, down, across), shape.threads, stream,
+                        split.shared_bytes(shape), arguments)]  # fmt: skip
     kernel = roles.product(layout, element, shape, *epilogue)
     arguments = (*maps, TensorMap(out, 64, 64), *extra, *sizes, np.int32(BAND))
-    grid = min(tiles, blocks * (2 if shape.shared < 2**17 - 2**14 else 1))
+    grid = (down, across) if shape.turns == 1 else min(down * across, blocks)
     return [_launch(kernel, grid, shape.threads, stream, shape.shared, arguments)]
 
 
@@ -181,7 +201,7 @@ def _feed(element: str, wrong: str, *factors: Array) -> str:
 
 
 def _launch(
-    kernel: Any, grid: int, threads: int, stream: Any, size: int, arguments: tuple
+    kernel: Any, grid: Any, threads: int, stream: Any, size: int, arguments: tuple
 ) -> tuple[Callable, tuple]:
     if backend.gpu() is not None:
         kinds = tuple(

@@ -1,4 +1,4 @@
-"""Step 4 to 7: warps with roles. One warpgroup copies by TMA, the others multiply by wgmma.
+"""Step 4 to 7: warps with roles. The last warp copies by TMA, the warpgroups multiply by wgmma.
 
 A block keeps `stages` tiles of both factors in shared memory, and two barriers for each: `full`,
 when TMA's bytes have come, and `empty`, when all who multiply have read. Who copies waits for
@@ -18,8 +18,8 @@ from typing import NamedTuple
 from numba import float32, int32, uint64
 
 from course.backend import cuda
-from course.kernels.fragments import stmatrix4
-from course.kernels.halves.common import DEPTH, ELEMENTS, PACK, epilogue2, tile_of
+from course.kernels.fragments import quotient, stmatrix4
+from course.kernels.halves.common import DEPTH, ELEMENTS, PACK, epilogue2, inwards, tile_of
 from course.kernels.hopper import (
     commit_stores,
     fence_async,
@@ -29,8 +29,6 @@ from course.kernels.hopper import (
     mbarrier_init,
     mbarrier_wait,
     named_barrier,
-    setmaxnreg_dec,
-    setmaxnreg_inc,
     spread,
     tma_load,
     tma_store,
@@ -42,6 +40,7 @@ from course.kernels.hopper import (
     wgmma_wait,
     wgmma_zeros,
 )
+from course.kernels.tensor_maps import tma_prefetch
 
 WGMMA = {"nt": wgmma_nt, "nn": wgmma_nn, "tn": wgmma_tn}
 PIECE = 64 * DEPTH  # elements of 64 rows of 128 bytes
@@ -56,25 +55,29 @@ class Shape(NamedTuple):
     consumers : int
         Warpgroups that multiply, 64 rows of results each.
     columns : int
-        Of the tile: 64, 128, 192 or 256.
+        Of the tile: 64 to 256, a multiple of 16; of 64, where neighbours of b lie along them.
     stages : int
-        Tiles of both factors that a block has room for.
-    alone : bool
-        A block has one tile of the results, so these may lie where the factors' tiles were.
+        Tiles of both factors, 64 deep, that are under way.
+    turns : int
+        Tiles of the results that a block takes, one after the other; 3 for more. Results of an only
+        tile lie where the factors' tiles were; of one or two a piece is stored when it is there.
     """
 
     consumers: int
     columns: int
     stages: int
-    alone: bool = False
+    turns: int = 3
 
     rows = property(lambda self: 64 * self.consumers)
-    threads = property(lambda self: GROUP * (self.consumers + 1))
+    threads = property(lambda self: GROUP * self.consumers + 32)
+    pieces = property(lambda self: -(-self.columns // 64))
     stage = property(lambda self: (self.rows + self.columns) * DEPTH)  # elements
-    results = property(lambda self: 0 if self.alone else self.stages * self.stage)  # begin there
+    results = property(lambda self: (self.turns > 1) * self.stages * self.stage)  # begin there
     shared = property(
-        lambda self: 2 * max(self.stages * self.stage, self.results + self.rows * self.columns)
-    )
+        lambda self: 2 * max(
+            self.stages * self.stage, self.results + self.rows * 64 * self.pieces
+        )
+    )  # fmt: skip
 
 
 @functools.cache
@@ -84,36 +87,58 @@ def product(
 ) -> Callable:  # fmt: skip
     """The kernel of (a, b, out as tensor maps, bias, residual, rows, columns, depth, band).
 
-    Mapping: block i has the tiles i, i + blocks, ...; of a tile, warpgroup 1 + w has the rows 64 w
-    to 64 w + 63.
+    Mapping: block i has the tiles i, i + blocks, ...; an only tile is that of the block's place in
+    the grid, rows along x: no division before the first copy. Warpgroup w has the rows 64 w to
+    64 w + 63 of a tile.
     Memory: a tile is read once for all of its results; TMA makes zeros of what lies outside.
     """
     turn_a, turn_b = layout == "tn", layout != "nt"  # neighbours lie along the results
     multiply, pack, finished = WGMMA[layout], PACK[element], epilogue2(activation, biased, added)
     ELEMENT = ELEMENTS[element]
-    CONSUMERS, WIDE, STAGES, alone = shape
+    CONSUMERS, WIDE, STAGES, turns = shape
+    alone, soon = turns == 1, turns < 3 or added  # a residual leaves no register for waiting
+    shared = not added  # a residual may be the result: it must not be added twice
     ROWS, STAGE, BYTES = shape.rows, shape.stage, 2 * shape.stage
-    RESULTS, OWN, SUMS = shape.results, 64 * WIDE, WIDE // 2
-    many = CONSUMERS > 1
+    RESULTS, PIECES, SUMS = shape.results, shape.pieces, WIDE // 2
+    OWN, LAST = PIECES * PIECE, WIDE // 16 - 4  # where the last piece begins, in 16 columns
+    COLUMN1, COLUMN2, COLUMN3 = (16 * min(4 * piece, LAST) for piece in (1, 2, 3))
 
     # 64 columns at a time: of a loop that the compiler does not unroll, the sums are in memory
     @cuda.jit(device=True, forceinline=True)
-    def put(tiles, local, first, line, row, column, t, rows, columns, bias, other):
-        """Finish 64 columns of sums, from the 16 n-th on, and put them into the tile of results."""
+    def put(tiles, local, piece, line, row, column, t, rows, columns, bias, other):
+        """Finish 64 columns of sums and put them into the tile of results.
+
+        Where the tile is not a multiple of 64, the last piece has some columns of the one before,
+        and the same numbers.
+        """
         lane = int32(t & 31)
+        last = int32(columns - 2)
+        first = min(4 * piece, LAST)
         for n in range(4):
             j = int32(first + n)
             e = int32(8 * j)
             r = int32(row + 16 * (t >> 5 & 3) + (lane >> 2))
             c = int32(column + 16 * j + 2 * (lane & 3))
-            low, high, left, right = r < rows, r + 8 < rows, c < columns, c + 8 < columns
-            x0, y0 = finished(local[e], local[e + 1], bias, other, r, c, low and left)
-            x1, y1 = finished(local[e + 2], local[e + 3], bias, other, r + 8, c, high and left)
-            x2, y2 = finished(local[e + 4], local[e + 5], bias, other, r, c + 8, low and right)
-            x3, y3 = finished(local[e + 6], local[e + 7], bias, other, r + 8, c + 8, high and right)
+            d = int32(c + 8)
+            low, high, left, right = r < rows, r + 8 < rows, c < columns, d < columns
+            x0, y0 = finished(local[e], local[e + 1], bias, other, r, c, last, low and left)
+            x1, y1 = finished(
+                local[e + 2], local[e + 3], bias, other, r + 8, c, last, high and left
+            )
+            x2, y2 = finished(local[e + 4], local[e + 5], bias, other, r, d, last, low and right)
+            x3, y3 = finished(
+                local[e + 6], local[e + 7], bias, other, r + 8, d, last, high and right
+            )
             four = pack(x0, y0), pack(x1, y1), pack(x2, y2), pack(x3, y3)
-            chunk = int32(2 * (j & 3) + (lane >> 4)) ^ int32(lane & 7)
-            stmatrix4(tiles, int32(line + PIECE * (j >> 2) + (chunk << 3)), four)
+            chunk = int32(2 * n + (lane >> 4)) ^ int32(lane & 7)
+            stmatrix4(tiles, int32(line + PIECE * piece + (chunk << 3)), four)
+
+    @cuda.jit(device=True)
+    def ready(who, leader):
+        """A warpgroup's results are where TMA sees them; whether this thread shall store them."""
+        fence_async()
+        named_barrier(int32(1 + who), GROUP)
+        return leader
 
     @cuda.jit(launch_bounds=(shape.threads, 1), fastmath=True)
     def product_roles(a, b, out, bias, other, rows, columns, depth, band):
@@ -121,28 +146,32 @@ def product(
         full = cuda.shared.array(STAGES, uint64)
         empty = cuda.shared.array(STAGES, uint64)
         t = int32(cuda.threadIdx.x)
-        group = int32(t >> 7)
-        if t == 0:
+        who = int32(t >> 7)
+        if t == GROUP * CONSUMERS:
+            tma_prefetch(a)
+            tma_prefetch(b)
+            tma_prefetch(out)
             for s in range(STAGES):
                 mbarrier_init(full, int32(s), int32(1))
                 mbarrier_init(empty, int32(s), int32(4 * CONSUMERS))  # a warp each
             fence_mbarriers()
         cuda.syncthreads()
-        down = int32((int32(rows) + int32(ROWS - 1)) >> 6)
-        if many:
-            down = int32(down >> 1)
-        across = int32((int32(columns) + int32(WIDE - 1)) // int32(WIDE))
+        down = quotient(int32(int32(rows) + int32(ROWS - 1)), int32(ROWS))
+        across = quotient(int32(int32(columns) + int32(WIDE - 1)), int32(WIDE))
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
+        tile = int32(0 if alone else cuda.blockIdx.x)
+        tiles_in_all = int32(1 if alone else down * across)
         stage, parity = int32(0), int32(0)
-        if group == 0:  # the warpgroup that copies, one thread of it
-            if many:
-                setmaxnreg_dec(40)
-            if t == 0:
-                for tile in range(
-                    int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)
-                ):
-                    tile_row, tile_column = tile_of(int32(tile), down, across, int32(band))
+        if who == CONSUMERS:  # the warp that copies, one thread of it
+            if t == GROUP * CONSUMERS:
+                while tile < tiles_in_all:
+                    if alone:
+                        tile_row, tile_column = int32(cuda.blockIdx.x), int32(cuda.blockIdx.y)
+                    else:
+                        tile_row, tile_column = tile_of(tile, down, across, int32(band))
                     row, column = int32(tile_row * ROWS), int32(tile_column * WIDE)
+                    if shared:
+                        row, column = inwards(row, ROWS, rows), inwards(column, WIDE, columns)
                     for step in range(steps):
                         k = int32(step << 6)
                         mbarrier_wait(empty, stage, int32(parity ^ 1))
@@ -164,19 +193,22 @@ def product(
                         stage = int32(stage + 1)
                         if stage == STAGES:
                             stage, parity = int32(0), int32(parity ^ 1)
+                    tile = int32(tile + cuda.gridDim.x)
         else:  # the warpgroups that multiply
-            if many:
-                setmaxnreg_inc(232)
             local = cuda.local.array(SUMS, float32)
-            who = int32(group - 1)
             warp, lane = int32(t >> 5 & 3), int32(t & 31)
             leader = t & 127 == 0
             mine = int32(RESULTS + who * OWN)
             line = int32(mine + (16 * warp + (lane & 15)) * 64)
-            for tile in range(int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)):
-                tile_row, tile_column = tile_of(int32(tile), down, across, int32(band))
-                row = int32(tile_row * ROWS + 64 * who)
-                column = int32(tile_column * WIDE)
+            while tile < tiles_in_all:
+                if alone:
+                    tile_row, tile_column = int32(cuda.blockIdx.x), int32(cuda.blockIdx.y)
+                else:
+                    tile_row, tile_column = tile_of(tile, down, across, int32(band))
+                row, column = int32(tile_row * ROWS), int32(tile_column * WIDE)
+                if shared:
+                    row, column = inwards(row, ROWS, rows), inwards(column, WIDE, columns)
+                row = int32(row + 64 * who)
                 sums = wgmma_zeros(WIDE)
                 last = int32(-1)
                 for step in range(steps):
@@ -203,19 +235,33 @@ def product(
                 else:
                     named_barrier(int32(1 + who), GROUP)
                 put(tiles, local, 0, line, row, column, t, rows, columns, bias, other)
-                if WIDE > 64:
-                    put(tiles, local, 4, line, row, column, t, rows, columns, bias, other)
-                if WIDE > 128:
-                    put(tiles, local, 8, line, row, column, t, rows, columns, bias, other)
-                if WIDE > 192:
-                    put(tiles, local, 12, line, row, column, t, rows, columns, bias, other)
-                fence_async()
-                named_barrier(int32(1 + who), GROUP)
-                if leader:
-                    for p in range(WIDE // 64):
-                        corner = (row, int32(column + 64 * p))
+                if soon and ready(who, leader):
+                    tma_store(out, (row, column), tiles, mine)
+                    commit_stores()
+                if PIECES > 1:
+                    put(tiles, local, 1, line, row, column, t, rows, columns, bias, other)
+                    if soon and ready(who, leader):
+                        corner = row, int32(column + COLUMN1)
+                        tma_store(out, corner, tiles, int32(mine + PIECE))
+                        commit_stores()
+                if PIECES > 2:
+                    put(tiles, local, 2, line, row, column, t, rows, columns, bias, other)
+                    if soon and ready(who, leader):
+                        corner = row, int32(column + COLUMN2)
+                        tma_store(out, corner, tiles, int32(mine + 2 * PIECE))
+                        commit_stores()
+                if PIECES > 3:
+                    put(tiles, local, 3, line, row, column, t, rows, columns, bias, other)
+                    if soon and ready(who, leader):
+                        corner = row, int32(column + COLUMN3)
+                        tma_store(out, corner, tiles, int32(mine + 3 * PIECE))
+                        commit_stores()
+                if not soon and ready(who, leader):
+                    for p in range(PIECES):
+                        corner = (row, int32(column + 16 * min(4 * p, LAST)))
                         tma_store(out, corner, tiles, int32(mine + PIECE * p))
                     commit_stores()
+                tile = int32(tile + cuda.gridDim.x)
             if leader:
                 wait_stores(0)
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from numba import float32, int32, uint64
 
 from course.backend import cuda
-from course.kernels.fragments import quotient, remainder
-from course.kernels.halves.common import DEPTH, ELEMENTS, epilogue2
+from course.kernels.fragments import quotient
+from course.kernels.halves.common import DEPTH, ELEMENTS, epilogue2, inwards
 from course.kernels.halves.roles import GROUP, PIECE, WGMMA, Shape
 from course.kernels.hopper import (
     cluster,
@@ -34,7 +34,9 @@ from course.kernels.hopper import (
     wgmma_zeros,
 )
 from course.kernels.intrinsics import store2, store4
+from course.kernels.tensor_maps import tma_prefetch
 
+AHEAD = 4  # lines of four sums that a thread adds up at a time
 MORE = 8  # numbers between rows of sums: so eight rows lie in different banks
 
 
@@ -50,8 +52,8 @@ def product(
 ) -> Callable:  # fmt: skip
     """The kernel of (a, b as tensor maps, out, bias, residual, rows, columns, depth).
 
-    Mapping: cluster i has tile i, down the rows first; its block s the steps of the depth from
-    s / splits on. Of the sums, block s adds up every `splits`-th line of its threads.
+    Mapping: the grid is splits x tiles down x tiles across; block s of a cluster has the steps of
+    the depth from s / splits on, and adds up every `splits`-th line of sums of its threads.
     """
     turn_a, turn_b = layout == "tn", layout != "nt"
     multiply, finished = WGMMA[layout], epilogue2(activation, biased, added)
@@ -59,6 +61,7 @@ def product(
     CONSUMERS, WIDE, STAGES, _ = shape
     ROWS, STAGE, BYTES, THREADS = shape.rows, shape.stage, 2 * shape.stage, shape.threads
     SUMS, PITCH, FOURS = WIDE // 2, WIDE + MORE, WIDE // 4
+    TURNS = -(-ROWS * FOURS // (THREADS * splits))
 
     @cuda.jit(launch_bounds=(shape.threads, 1), fastmath=True)
     def product_split(a, b, out, bias, other, rows, columns, depth):
@@ -68,24 +71,25 @@ def product(
         full = cuda.shared.array(STAGES, uint64)
         empty = cuda.shared.array(STAGES, uint64)
         t = int32(cuda.threadIdx.x)
-        group = int32(t >> 7)
-        if t == 0:
+        who = int32(t >> 7)
+        if t == GROUP * CONSUMERS:
+            tma_prefetch(a)
+            tma_prefetch(b)
             for s in range(STAGES):
                 mbarrier_init(full, int32(s), int32(1))
                 mbarrier_init(empty, int32(s), int32(4 * CONSUMERS))
             fence_mbarriers()
         cuda.syncthreads()
         rank = cluster_rank()
-        number = quotient(int32(cuda.blockIdx.x), int32(splits))
-        down = quotient(int32(int32(rows) + int32(ROWS - 1)), int32(ROWS))
-        row = int32(remainder(number, down) * ROWS)
-        column = int32(quotient(number, down) * WIDE)
+        row, column = int32(cuda.blockIdx.y * ROWS), int32(cuda.blockIdx.z * WIDE)
+        if not added:
+            row, column = inwards(row, ROWS, rows), inwards(column, WIDE, columns)
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
         first = quotient(int32(steps * rank), int32(splits))
         end = quotient(int32(steps * (rank + 1)), int32(splits))
         stage, parity = int32(0), int32(0)
-        if group == 0:
-            if t == 0:
+        if who == CONSUMERS:
+            if t == GROUP * CONSUMERS:
                 for step in range(first, end):
                     k = int32(step << 6)
                     mbarrier_wait(empty, stage, int32(parity ^ 1))
@@ -109,7 +113,6 @@ def product(
                         stage, parity = int32(0), int32(parity ^ 1)
         else:
             local = cuda.local.array(SUMS, float32)
-            who = int32(group - 1)
             warp, lane = int32(t >> 5 & 3), int32(t & 31)
             sums = wgmma_zeros(WIDE)
             last = int32(-1)
@@ -132,7 +135,7 @@ def product(
                 if stage == STAGES:
                     stage, parity = int32(0), int32(parity ^ 1)
             sums = wgmma_sums(sums)
-            named_barrier(1, int32(GROUP * CONSUMERS))  # all tiles have been read
+            named_barrier(1, GROUP * CONSUMERS)  # all tiles have been read
             spread(local, sums)
             r = int32(64 * who + 16 * warp + (lane >> 2))
             for j in range(WIDE // 8):
@@ -140,21 +143,30 @@ def product(
                 store2(parts, at, (local[4 * j], local[4 * j + 1]))
                 store2(parts, int32(at + 8 * PITCH), (local[4 * j + 2], local[4 * j + 3]))
         cluster_barrier()
-        for n in range(int32(rank * THREADS + t), ROWS * FOURS, THREADS * splits):
-            r = quotient(int32(n), int32(FOURS))
-            c = int32((n - r * FOURS) << 2)
-            if row + r < rows and column + c < columns:
-                x, y, z, w = float32(0), float32(0), float32(0), float32(0)
+        last = int32(columns - 2)
+        total = cuda.local.array((AHEAD, 4), float32)
+        for turn in range(0, TURNS, AHEAD):
+            begin = int32(int32(turn * splits + rank) * THREADS + t)
+            for u in range(AHEAD):  # from far away: several loads are under way
+                n = min(int32(begin + u * splits * THREADS), int32(ROWS * FOURS - 1))
+                r = quotient(n, int32(FOURS))
+                at = int32(r * PITCH + ((n - r * FOURS) << 2))
+                for e in range(4):
+                    total[u, e] = float32(0)
                 for s in range(splits):
-                    four = load4_cluster(parts, int32(r * PITCH + c), int32(s))
-                    x += four[0]
-                    y += four[1]
-                    z += four[2]
-                    w += four[3]
-                i, j = int32(row + r), int32(column + c)
-                x, y = finished(x, y, bias, other, i, j, True)
-                z, w = finished(z, w, bias, other, i, int32(j + 2), True)
-                store4(out, (i, j), (ELEMENT(x), ELEMENT(y), ELEMENT(z), ELEMENT(w)))
+                    four = load4_cluster(parts, at, int32(s))
+                    for e in range(4):
+                        total[u, e] += four[e]
+            for u in range(AHEAD):
+                n = int32(begin + u * splits * THREADS)
+                r = quotient(n, int32(FOURS))
+                i, j = int32(row + r), int32(column + ((n - r * FOURS) << 2))
+                if n < ROWS * FOURS and i < rows and j < columns:
+                    x, y = finished(total[u, 0], total[u, 1], bias, other, i, j, last, True)
+                    z, w = finished(
+                        total[u, 2], total[u, 3], bias, other, i, int32(j + 2), last, True
+                    )
+                    store4(out, (i, j), (ELEMENT(x), ELEMENT(y), ELEMENT(z), ELEMENT(w)))
         cluster_barrier()  # no block ends while another reads its sums
 
     return product_split
