@@ -120,9 +120,16 @@ def _runs_anyway(reason: str):
 
 def _testing(support: Any) -> python_types.ModuleType:
     """The decorators and the base class of ``numba.cuda.testing`` for a machine like a T4."""
+    from warpsim.host import settings
 
     class CUDATestCase(support.TestCase):
         FLOAT16_RTOL = 2.0**-10
+
+        def setUp(self) -> None:
+            super().setUp()  # as numba-cuda's own: few blocks are no fault of a test
+            kept = contextlib.ExitStack()
+            kept.enter_context(settings.quiet())
+            self.addCleanup(kept.close)
 
         def _only_compiled(self, *args: Any, **kwargs: Any) -> None:
             self.skipTest("looks at compiled code")
@@ -201,6 +208,7 @@ def _make_stand_ins() -> None:
     from numba.cuda.tests import support
 
     from warpsim import cuda as host
+    from warpsim.host import redirect
     from warpsim.run import launch
 
     class NoLeaks:
@@ -218,6 +226,11 @@ def _make_stand_ins() -> None:
     core = _Fallback("numba.cuda.core", numba.cuda.core)
     core.errors = _errors(numba.cuda.core.errors)
     cuda.core = core
+    drivers = {}
+    for name, own in (("driver", redirect.DRIVER), ("devicearray", redirect.DEVICEARRAY)):
+        real = importlib.import_module(f"numba.cuda.cudadrv.{name}")
+        drivers[name] = _Fallback(real.__name__, real, **own)
+    cuda.cudadrv = _Fallback("numba.cuda.cudadrv", numba.cuda.cudadrv, **drivers)
     cuda.tests = _Fallback("numba.cuda.tests", importlib.import_module("numba.cuda.tests"))
     cuda.tests.support = _Fallback(
         "numba.cuda.tests.support", support, MemoryLeakMixin=NoLeaks, EnableNRTStatsMixin=NoLeaks
@@ -242,6 +255,8 @@ def _make_stand_ins() -> None:
             "numba.cuda.core": core,
             "numba.cuda.core.errors": core.errors,
             "numba.cuda.tests.support": cuda.tests.support,
+            "numba.cuda.cudadrv": cuda.cudadrv,
+            **{f"numba.cuda.cudadrv.{name}": module for name, module in drivers.items()},
         }
     )
 

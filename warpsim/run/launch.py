@@ -16,8 +16,9 @@ from warpsim.front.operators import CONVERT
 from warpsim.front.oracle import dtype_of, of_value, plain, tuple_type
 from warpsim.front.programs import program_of
 from warpsim.host import gpus
-from warpsim.host.device import copied
+from warpsim.host.device import copied, wait_for
 from warpsim.host.interface import device_memory
+from warpsim.host.settings import warn_of_host_array
 from warpsim.run.memory import Array, global_array
 from warpsim.run.operands import Box
 from warpsim.run.progress import announced
@@ -143,6 +144,7 @@ class Arguments:
         if isinstance(value, np.void) and value.dtype.names is not None:
             return self._record(value, name, direction)
         if isinstance(value, np.ndarray):
+            warn_of_host_array()
             copy = copied(value, f"argument {name!r}")
             if value.flags.writeable and direction != "in":
                 self.back.append(lambda: np.copyto(value, copy))
@@ -151,6 +153,7 @@ class Arguments:
         if hasattr(value, "__cuda_array_interface__"):
             memory = device_memory(value)
             if memory is not None:
+                wait_for(value.__cuda_array_interface__)
                 return self._array(memory, name)
             return self._real_device_array(value, name)
         if isinstance(value, tuple):
