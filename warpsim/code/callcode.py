@@ -11,6 +11,7 @@ from numba import types
 
 from warpsim.code.accesscode import spelled_tuple
 from warpsim.front import operators
+from warpsim.front.allocations import assigned_name, is_carray
 from warpsim.front.elementwise import total_code, ufunc_code
 from warpsim.front.intrinsics import GRID_GROUP
 from warpsim.front.names import MISSING, KernelName
@@ -70,6 +71,12 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
     if isinstance(function, np.ufunc) and isinstance(typing.of[node], types.Array):
         return ufunc_code(emitter, node, function)
     operands = typing.operands[node]
+    if is_carray(function):
+        kind, codes = typing.of[node], [emitter.expression(part) for part in operands]
+        dtype = emitter.constant(dtype_of(kind.dtype), str(kind.dtype))
+        site, fortran = emitter.site(node), function.__name__ == "farray"
+        name = assigned_name(emitter.source.tree, node) or function.__name__
+        return f"T.array_at({codes[0]}, {codes[1]}, {dtype}, {fortran}, {name!r}, {site})"
     if function in (min, max) and len(node.args) == 1:
         return _extreme_of_tuple(emitter, node, function)
     codes = [emitter.operand(a, k) for a, k in zip(node.args, operands, strict=True)]
@@ -205,7 +212,7 @@ def _intrinsic(emitter: Emitter, node: ast.Call, path: str) -> str:
         emitter.may_read_unset = True
         sizes = typing.shapes[node]
         (dtype,) = typing.operands[node]
-        name = _assigned_name(emitter, node) or ast.unparse(node)
+        name = assigned_name(emitter.source.tree, node) or ast.unparse(node)
         site = emitter.site(node, name)
         kind = emitter.element_type(dtype, ast.unparse(node))
         named = {keyword.arg: emitter.source.static(keyword.value) for keyword in node.keywords}
@@ -250,14 +257,6 @@ def _intrinsic(emitter: Emitter, node: ast.Call, path: str) -> str:
         raise emitter.source.unsupported(node, f"cuda.{path}")
     codes.append(str(emitter.site(node)))
     return f"T.{path}({', '.join(codes)})"
-
-
-def _assigned_name(emitter: Emitter, node: ast.Call) -> str | None:
-    for statement in walk(emitter.source.tree):
-        if isinstance(statement, ast.Assign) and statement.value is node:
-            target = statement.targets[0]
-            return target.id if isinstance(target, ast.Name) else None
-    return None
 
 
 def _atomic(emitter: Emitter, node: ast.Call, name: str) -> str:

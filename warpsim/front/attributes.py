@@ -8,6 +8,7 @@ from typing import Any
 
 from numba import types
 
+from warpsim.front.allocations import Pointer
 from warpsim.front.names import KERNEL_NAMES, MISSING, KernelName, Source
 from warpsim.front.oracle import attribute_type, dtype_of, plain
 
@@ -51,6 +52,8 @@ class Attributes:
         found = None
         if isinstance(kind, types.Array):
             found = self._of_array(kind, name)
+        elif isinstance(kind, types.ArrayCTypes) and name == "data":
+            found = types.uintp
         elif isinstance(kind, types.Record):
             return self.field(node, kind, name)
         elif isinstance(kind, types.BaseNamedTuple) and name in kind.fields:
@@ -67,6 +70,10 @@ class Attributes:
 
     @staticmethod
     def _of_array(kind: types.Array, name: str) -> types.Type | None:
+        if isinstance(kind, Pointer):
+            return None
+        if name == "ctypes":
+            return types.ArrayCTypes(kind)
         if name in ("shape", "strides"):
             return types.UniTuple(types.intp, kind.ndim)
         if name in ("ndim", "size", "itemsize", "nbytes"):

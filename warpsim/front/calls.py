@@ -12,6 +12,13 @@ from numba import types
 from numba.np.numpy_support import ufunc_find_matching_loop
 
 from warpsim.front import intrinsics
+from warpsim.front.allocations import (
+    Pointer,
+    array_type,
+    carray_type,
+    constant_dtype,
+    is_carray,
+)
 from warpsim.front.bfloat import ALONE, bfloat16, castable
 from warpsim.front.elementwise import total_type, ufunc_type
 from warpsim.front.names import MISSING, KernelName, Source
@@ -52,7 +59,7 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
             return _method(typer, node)
         if isinstance(node.func, ast.Name) and node.func.id == source.name:
             raise source.unsupported(node, f"recursion: {source.name} calls itself")
-        raise source.refused(node, f"cannot call {ast.unparse(node.func)}: it is not known")
+        raise source.refused(node, f"NameError: name {ast.unparse(node.func)!r} is not defined")
     if any(isinstance(argument, ast.Starred) for argument in node.args):
         _spread(typer, node)
     if any(isinstance(argument, ast.Starred) for argument in node.args):
@@ -62,6 +69,8 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
     if is_device_function(function):
         _check_device(typer, node, function)
         return _device(typer, node, function)
+    if is_carray(function):
+        return carray_type(typer, node, function)
     if node.keywords:
         raise source.unsupported(node, f"keyword arguments of {ast.unparse(node.func)}")
     if function is print:
@@ -106,6 +115,9 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
         raise source.refused(
             node, f"{name} is not available in a kernel here: loop over the elements"
         )
+    if isinstance(node.func, ast.Attribute) and isinstance(source.static(node.func.value), type):
+        of = ast.unparse(node.func.value)
+        raise source.refused(node, f"Unknown attribute {node.func.attr!r} of type class({of})")
     raise source.unsupported(node, f"the call of {name}")
 
 
@@ -235,7 +247,7 @@ def _printable(kind: types.Type) -> bool:
 
 def _length(typer: Expressions, node: ast.Call) -> types.Type:
     kind = typer.expression(node.args[0]) if len(node.args) == 1 else None
-    if not isinstance(kind, types.Array | types.BaseTuple):
+    if not isinstance(kind, types.Array | types.BaseTuple) or isinstance(kind, Pointer):
         raise typer.source.refused(node, f"len of {kind}")
     return types.intp
 
@@ -334,7 +346,7 @@ def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
             )
         return types.intp if dimensions == 1 else types.UniTuple(types.intp, dimensions)
     if path in ("shared.array", "local.array"):
-        return _array(typer, node, path)
+        return array_type(typer, node, path)
     if path == "const.array_like":
         value = source.static(node.args[0]) if len(node.args) == 1 else MISSING
         if not isinstance(value, np.ndarray):
@@ -357,43 +369,6 @@ def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
         )
     typer.typing.operands[node] = tuple(found[1])
     return found[0]
-
-
-def array_parts(node: ast.Call) -> tuple[ast.expr | None, ast.expr | None]:
-    """The shape and dtype nodes of ``cuda.shared.array(shape, dtype)``."""
-    named = {keyword.arg: keyword.value for keyword in node.keywords}
-    shape = node.args[0] if node.args else named.get("shape")
-    dtype = node.args[1] if len(node.args) > 1 else named.get("dtype")
-    return shape, dtype
-
-
-def _array(typer: Expressions, node: ast.Call, path: str) -> types.Type:
-    source = typer.source
-    shape_node, dtype_node = array_parts(node)
-    if shape_node is None or dtype_node is None:
-        raise source.refused(node, f"cuda.{path} needs a shape and a dtype")
-    typer.expression(shape_node)
-    shape = typer.literal(shape_node)
-    if shape is MISSING:
-        raise source.refused(
-            node,
-            f"the shape of cuda.{path} must be a compile-time constant: a literal, or a name from "
-            f"outside the kernel that holds an integer; {ast.unparse(shape_node)} is neither. "
-            "Compute it outside and use its name",
-        )
-    sizes = shape if isinstance(shape, tuple) else (shape,)
-    dynamic = path == "shared.array" and len(sizes) == 1
-    if math.prod(sizes) <= 0 and not dynamic:
-        raise source.refused(node, f"array length <= 0: cuda.{path} of shape {shape}")
-    typer.typing.shapes[node] = (0,) if math.prod(sizes) <= 0 else sizes
-    dtype = constant_dtype(typer, dtype_node)
-    if dtype is None:
-        named = source.static(dtype_node)
-        if isinstance(named, str):
-            raise source.refused(node, f"Invalid NumPy dtype specified: {named!r}")
-        raise source.refused(node, f"{ast.unparse(dtype_node)} is not an element type")
-    typer.typing.operands[node] = (dtype,)
-    return types.Array(dtype, len(sizes), "C")
 
 
 def _atomic(typer: Expressions, node: ast.Call, name: str) -> types.Type:
@@ -424,14 +399,3 @@ def _atomic(typer: Expressions, node: ast.Call, name: str) -> types.Type:
             raise source.refused(node, f"cuda.atomic.{name}: value of type {kind}")
     typer.typing.operands[node] = (array.dtype,) * len(values)
     return array.dtype
-
-
-def constant_dtype(typer: Expressions, node: ast.expr) -> types.Type | None:
-    """The element type named by ``float32``, ``np.float32`` or ``x.dtype``."""
-    value = typer.source.static(node)
-    if value is not MISSING:
-        return of_dtype(value) if not isinstance(value, np.ndarray) else None
-    if isinstance(node, ast.Attribute) and node.attr == "dtype":
-        kind = typer.expression(node.value)
-        return kind.dtype if isinstance(kind, types.Array) else None
-    return None

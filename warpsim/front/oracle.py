@@ -150,6 +150,23 @@ def best_signature(
     return None if found is None else cases.index(found)
 
 
+def check_choice(function: Any, declared: tuple, arguments: tuple[types.Type, ...]) -> None:
+    """Refuse a launch that fits two signatures equally well, in Numba's words.
+
+    Raises
+    ------
+    TypeError
+        Which signatures fit.
+    """
+    context, override = _context()
+    cases = [types.none(*kinds) for kinds in declared]
+    with override():
+        try:
+            context.resolve_overload(function, cases, arguments, {}, allow_ambiguous=False)
+        except NumbaError:
+            pass  # no signature fits without a loss: the nearest is taken
+
+
 @cache
 def attribute_type(kind: types.Type, name: str) -> types.Type | None:
     """Type of an attribute of a value, by Numba's rules; None if it has none."""

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 from numba import types
+from numba.core.errors import TypingError
 
 from warpsim.code.statements import LaneProgram, Writer
-from warpsim.front.names import MISSING, KernelName, Source, Unsupported, read
+from warpsim.front.names import MISSING, KernelName, Source, Unsupported, read, typing_error
 from warpsim.front.rewriting import rewrite
 from warpsim.front.trees import walk
 from warpsim.front.types import Typer, Typing
@@ -57,7 +58,15 @@ class Program:
                     f"{inner.source.name} takes {len(inner.source.arguments)} arguments, "
                     f"{len(arguments)} given",
                 )
-            return inner.typing(arguments, (*callers, self))
+            try:
+                return inner.typing(arguments, (*callers, self))
+            except TypingError as error:
+                raise typing_error(
+                    f"{error.args[0]}\n\nDuring: resolving callee type: "
+                    f"type(CUDADispatcher({inner.source.name}))\n"
+                    f"line {source.line(node)} of {source.name}:\n"
+                    f"    {source.code(source.line(node))}"
+                ) from None
 
         source = self.source
         if any(isinstance(node, ast.Starred) for node in walk(source.tree)):

@@ -14,8 +14,8 @@ from numba.core.errors import NumbaInvalidConfigWarning, UnsupportedError
 from numba.core.sigutils import normalize_signature
 from numba.core.typing import Signature
 
+from warpsim.front.allocations import declared
 from warpsim.front.names import typing_error
-from warpsim.front.oracle import plain
 from warpsim.front.programs import program_of
 from warpsim.front.types import Typing
 from warpsim.host.gpus import current
@@ -55,9 +55,8 @@ class Kernel:
         self.extensions: list[Any] = list(self.targetoptions.get("extensions", ()))
         self.specialized = False
         self.specializations: dict[tuple[types.Type, ...], Kernel] = {}
-        declared = [kinds for kinds, _ in signatures or []]
-        self.overloads = {kinds: Overload(self, kinds) for kinds in declared}
-        for kinds in declared:
+        self.overloads = {kinds: Overload(self, kinds) for kinds, _ in signatures or []}
+        for kinds in self.overloads:
             self._type_now(kinds)
 
     @property
@@ -271,7 +270,7 @@ def jit(
             raise _no_function(func_or_sig)
         for one in func_or_sig if isinstance(func_or_sig, list) else [func_or_sig]:
             arguments, result = normalize_signature(one)
-            signatures.append((tuple(plain(kind) for kind in arguments), result))
+            signatures.append((tuple(map(declared, arguments)), result))
             if not device and result not in (None, types.void):
                 raise TypeError("CUDA kernel must have void return type.")
 

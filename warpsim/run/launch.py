@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from warpsim.front.allocations import Pointer
 from warpsim.front.names import Site, typing_error
 from warpsim.front.operators import CONVERT
-from warpsim.front.oracle import dtype_of, of_value, plain, tuple_type
+from warpsim.front.oracle import check_choice, dtype_of, of_value, plain, tuple_type
 from warpsim.front.programs import program_of
 from warpsim.host import gpus
 from warpsim.host.device import copied, wait_for
 from warpsim.host.interface import device_memory
 from warpsim.host.settings import warn_of_host_array
+from warpsim.run.addresses import pointed
 from warpsim.run.memory import Array, global_array
 from warpsim.run.operands import Box
 from warpsim.run.progress import announced
@@ -223,8 +225,10 @@ class Arguments:
         if len(declared) != len(self.types):
             return False
         for given, wanted in zip(self.types, declared, strict=True):
+            if isinstance(wanted, Pointer) and isinstance(given, types.Integer):
+                continue
             if isinstance(given, types.Array) and isinstance(wanted, types.Array):
-                if (given.dtype, given.ndim) != (wanted.dtype, wanted.ndim):
+                if given.ndim != wanted.ndim or not _same_bytes(given.dtype, wanted.dtype, exact):
                     return False
                 if wanted.mutable and not given.mutable:
                     return False
@@ -260,9 +264,27 @@ class Arguments:
                     f"argument {self._name(i)!r} is a {plain(given)}, the signature says {wanted}: "
                     "Numba converts no such number at a launch; give int(...)"
                 )
+            if isinstance(wanted, Pointer) and isinstance(given, types.Integer):
+                dtype = dtype_of(wanted.dtype)
+                self.types[i] = wanted
+                self.values[i] = pointed(self.values[i], dtype, self._name(i))
+            if isinstance(given, types.Array) and given.dtype != wanted.dtype:
+                array = self.values[i]
+                flat = array.flat.view(dtype_of(wanted.dtype))
+                self.types[i] = given.copy(dtype=wanted.dtype)
+                self.values[i] = Array(
+                    flat, array.shape, array.strides, "global", array.name, array.offset
+                )
+                self.values[i].address = array.address
             if wanted in CONVERT and plain(given) != wanted:
                 self.values[i] = CONVERT[wanted](self.values[i])
                 self.types[i] = wanted
+
+
+def _same_bytes(given: types.Type, wanted: types.Type, exact: bool) -> bool:
+    """May an array's elements be taken for others? A compiled kernel does not look at them."""
+    whole = isinstance(given, types.Integer) and isinstance(wanted, types.Integer)
+    return given == wanted or (not exact and whole and given.bitwidth == wanted.bitwidth)
 
 
 def types_of(values: tuple) -> tuple[types.Type, ...]:
@@ -296,6 +318,8 @@ def run_kernel(
     if signatures:
         exact = [one for one in signatures if taken.fits(one, exact=True)]
         near = sorted((one for one in signatures if taken.fits(one)), key=taken.losses)
+        if len(near) > 1 and not exact:
+            check_choice(program.source.function, tuple(near), tuple(map(plain, taken.types)))
         taken.convert((exact or near or signatures)[0])
     kinds = tuple(taken.types)
     if not isinstance(program.typing(kinds).result, types.NoneType):

@@ -12,6 +12,7 @@ from warpsim.front.elementwise import Elementwise
 from warpsim.front.names import Unsupported
 from warpsim.front.operators import FAR_BELOW
 from warpsim.run import masks, standstill
+from warpsim.run.addresses import Addresses
 from warpsim.run.atomics import Atomics
 from warpsim.run.fragments import Fragments
 from warpsim.run.masks import Control, EndlessLoop, Loop, Mask
@@ -100,6 +101,7 @@ class Threads(
     Fragments,
     Ragged,
     Records,
+    Addresses,
     Elementwise,
     Atomics,
     Races,
