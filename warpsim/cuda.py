@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.front.names import KERNEL_NAMES, KernelName
+from warpsim.front.names import KERNEL_NAMES, kernel_name
 from warpsim.host import gpus as models
 from warpsim.host.device import (
     Context,
@@ -34,9 +34,9 @@ from warpsim.watch.report import KernelError
 
 for _name in KERNEL_NAMES:
     if "." not in _name:
-        globals()[_name] = KernelName(_name)
+        globals()[_name] = kernel_name(_name)
 del _name
-warpsize = KernelName("warpsize")
+warpsize = kernel_name("warpsize")
 _handles = count(1)  # of streams
 
 

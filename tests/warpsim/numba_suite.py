@@ -309,11 +309,14 @@ def _run(command: Any, **options: Any) -> subprocess.CompletedProcess:
     """``subprocess.run``; Python code is run here, with the simulator and what it prints kept."""
     if list(command[:2]) != [sys.executable, "-c"]:
         return subprocess.run(command, **options)
-    printed = io.StringIO()
+    printed, warned = io.StringIO(), io.StringIO()
     names = {"__name__": "__main__", "__builtins__": dict(vars(builtins), __import__=_import)}
-    with contextlib.redirect_stdout(printed):
-        _exec(command[2], names)
-    return subprocess.CompletedProcess(command, 0, printed.getvalue().encode(), b"")
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(warned):
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            _exec(command[2], names)
+    outputs = printed.getvalue().encode(), warned.getvalue().encode()
+    return subprocess.CompletedProcess(command, 0, *outputs)
 
 
 # ---------------------------------------------------------------------- running

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import math
 from typing import TYPE_CHECKING
+from warnings import warn
 
 import numpy as np
 from numba import types
+from numba.core.errors import NumbaWarning
 
 from warpsim.code.accesscode import spelled_tuple
 from warpsim.front import operators
@@ -18,6 +20,7 @@ from warpsim.front.names import MISSING, KernelName
 from warpsim.front.oracle import dtype_of, plain
 from warpsim.front.pieces import piece_code
 from warpsim.front.trees import walk
+from warpsim.front.vectortypes import VECTORS, vector_code
 from warpsim.run.halves import FUNCTIONS
 from warpsim.run.libdevice import runs
 
@@ -62,6 +65,8 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
         kind = typing.of[node.args[0]]
         code = emitter.expression(node.args[0])
         return f"{code}.shape[0]" if isinstance(kind, types.Array) else str(len(kind))
+    if function is tuple:
+        return emitter.expression(node.args[0])
     if function is MISSING:
         return _method(emitter, node)
     if function is sum and not isinstance(typing.of[node.args[0]], types.Array):
@@ -163,12 +168,15 @@ def _device(emitter: Emitter, node: ast.Call) -> str:
     function, arguments = emitter.typing.callees[node]
     program = emitter.program_of(function, arguments, emitter.traced)
     name = program.name
+    codes = [emitter.operand(a, k) for a, k in zip(node.args, arguments, strict=True)]
+    if program.run is None:  # the function itself: its places are the same
+        code = f"T.again({', '.join([name, *codes])})"
+        return emitter.convert(code, program.result, emitter.typing.of[node])
     # another function of this name, or a variable of the caller
     taken = name == emitter.source.name or name in emitter.names.values()
     if taken or emitter.namespace.setdefault(name, program.run) is not program.run:
         name = emitter.temporary(f"{name}_")
         emitter.namespace[name] = program.run
-    codes = [emitter.operand(a, k) for a, k in zip(node.args, arguments, strict=True)]
     base = len(emitter.sites)
     emitter.sites.extend(program.sites)
     emitter.cooperative |= program.cooperative
@@ -181,7 +189,22 @@ def _device(emitter: Emitter, node: ast.Call) -> str:
     return emitter.convert(code, program.result, emitter.typing.of[node])
 
 
+#: More values than CUDA's printf takes. Source: numba.cuda.printimpl of 0.30.4.
+MOST_PRINTED = 32
+
+
 def _print(emitter: Emitter, node: ast.Call) -> str:
+    if len(node.args) > MOST_PRINTED:
+        warn(
+            NumbaWarning(
+                "CUDA print() cannot print more than 32 items. The raw format string will be "
+                "emitted by the kernel instead."
+            ),
+            stacklevel=2,
+        )
+        forms = [_format_of(emitter.typing.of[argument]) for argument in node.args]
+        raw = " ".join(forms).replace("%d", "%lld").replace("%", "%%")
+        return f"T.print(({raw!r}, ()))"
     parts = []
     for argument in node.args:
         kind = emitter.typing.of[argument]
@@ -201,6 +224,8 @@ def _format_of(kind: types.Type) -> str:
 
 def _intrinsic(emitter: Emitter, node: ast.Call, path: str) -> str:
     typing = emitter.typing
+    if path in VECTORS:
+        return vector_code(emitter, node, path)
     if path.startswith("pieces."):
         return piece_code(emitter, node, path[7:])
     if path == "cg.this_grid":

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import keyword
 import math
+import os
 import re
 from collections import Counter
 from enum import Enum
@@ -48,9 +49,12 @@ _TEMPORARY = re.compile(r"_(then|else|outer|loop|value|array|index|m|k|s)_?\d*")
 class Emitter(Accesses, DoubtfulReads):
     """Writes the lane program of one typed function."""
 
-    def __init__(self, typing: Typing, device: bool, traced: bool, program_of):
+    def __init__(
+        self, typing: Typing, device: bool, traced: bool, program_of, checked: bool = False
+    ):
         self.typing, self.source = typing, typing.source
         self.device, self.traced, self.program_of = device, traced, program_of
+        self.checked = checked  # divisors are looked at, as under debug=True
         self.cooperative = False  # waits for the whole grid: all blocks run in one chunk
         self.turns, self.cluster = False, 1  # its warps wait for each other; blocks of a cluster
         self.out: list[str] = []
@@ -119,6 +123,11 @@ class Emitter(Accesses, DoubtfulReads):
     def place(self, node: ast.AST, code: str) -> str:
         """The last argument of what steers a loop: its place, where that matters."""
         return f", site={self.site(node, code=code)}" if self.traced else ""
+
+    def where_in_file(self, node: ast.AST) -> str:
+        """A place as Numba's errors of a running kernel tell it."""
+        file, line = self.source.in_file(self.source.line(node))
+        return f"In function {self.source.name!r}, file {os.path.abspath(file)}, line {line}, "
 
     def line_site(self, node: ast.AST) -> int:
         """The place of a whole line, for operations."""
@@ -227,6 +236,8 @@ class Emitter(Accesses, DoubtfulReads):
             return f"({left} + {right})"
         if not self._is_constant(node):
             self._count_binary(op, kind, right_node)
+        if self.checked and isinstance(op, ast.Div | ast.FloorDiv | ast.Mod):
+            right = f"T.divisor({right}, {self.where_in_file(node)!r})"
         if type(op) in _HELPER:
             code = f"{_HELPER[type(op)]}({left}, {right})"
             if type(op) is ast.Pow:

@@ -341,23 +341,23 @@ class Writer(Emitter):
         self.line(f"T.give(frame, {code})" if self.framed else f"return {bare(code)}")
 
     def write_Assert(self, node: ast.Assert) -> None:
-        message = _constant_message(node.msg)
-        self.line(
-            f"T.require(frame, {self.condition(node.test)}, 'AssertionError', {message!r}, "
-            f"{self.site(node)})"
-        )
+        arguments = () if node.msg is None else (_constant_of(node.msg),)
+        self._require(node, self.condition(node.test), AssertionError, arguments)
 
     def write_Raise(self, node: ast.Raise) -> None:
-        name, message = "Exception", ""
-        if isinstance(node.exc, ast.Call):
-            name = ast.unparse(node.exc.func)
-            message = _constant_message(node.exc.args[0] if node.exc.args else None)
-        elif node.exc is not None:
-            name = ast.unparse(node.exc)
-        self.line(f"T.require(frame, False, {name!r}, {message!r}, {self.site(node)})")
+        made = isinstance(node.exc, ast.Call)
+        arguments = tuple(map(_constant_of, node.exc.args)) if made else ()
+        kind = node.exc and self.source.static(node.exc.func if made else node.exc)
+        known = isinstance(kind, type) and issubclass(kind, BaseException)
+        self._require(node, "False", kind if known else RuntimeError, arguments)
+
+    def _require(self, node: ast.stmt, holds: str, error: type, arguments: tuple) -> None:
+        kind = self.constant(error, error.__name__)
+        place = self.where_in_file(node)
+        self.line(f"T.require(frame, {holds}, {kind}, {arguments!r}, {place!r})")
 
 
-def _constant_message(node: ast.expr | None) -> Any:
+def _constant_of(node: ast.expr) -> Any:
     return node.value if isinstance(node, ast.Constant) else ""
 
 

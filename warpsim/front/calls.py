@@ -25,6 +25,7 @@ from warpsim.front.names import MISSING, KernelName, Source
 from warpsim.front.oracle import best_signature, method_type, of_dtype, plain, resolve
 from warpsim.front.pieces import piece_type
 from warpsim.front.trees import walk
+from warpsim.front.vectortypes import VECTORS, VectorType, vector_type
 
 if TYPE_CHECKING:
     from warpsim.front.expressions import Expressions
@@ -57,8 +58,6 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
         typer.check_attribute(node.func)
         if isinstance(node.func, ast.Attribute):
             return _method(typer, node)
-        if isinstance(node.func, ast.Name) and node.func.id == source.name:
-            raise source.unsupported(node, f"recursion: {source.name} calls itself")
         raise source.refused(node, f"NameError: name {ast.unparse(node.func)!r} is not defined")
     if any(isinstance(argument, ast.Starred) for argument in node.args):
         _spread(typer, node)
@@ -77,6 +76,11 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
         return _print(typer, node)
     if function is len:
         return _length(typer, node)
+    if function is tuple and len(node.args) == 1:
+        kind = plain(typer.expression(node.args[0]))
+        if isinstance(kind, types.BaseTuple):
+            return kind
+        raise source.refused(node, f"tuple({kind}): only a tuple can be made one")
     cast = _cast_type(function)
     arguments = tuple(plain(typer.expression(argument)) for argument in node.args)
     if cast is not None:
@@ -247,7 +251,9 @@ def _printable(kind: types.Type) -> bool:
 
 def _length(typer: Expressions, node: ast.Call) -> types.Type:
     kind = typer.expression(node.args[0]) if len(node.args) == 1 else None
-    if not isinstance(kind, types.Array | types.BaseTuple) or isinstance(kind, Pointer):
+    if not isinstance(kind, types.Array | types.BaseTuple) or isinstance(
+        kind, Pointer | VectorType
+    ):
         raise typer.source.refused(node, f"len of {kind}")
     return types.intp
 
@@ -336,6 +342,8 @@ def _declared(typer: Expressions, node: ast.Call, function: Any, arguments: tupl
 # ---------------------------------------------------------------------- CUDA's own
 def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
     source = typer.source
+    if path in VECTORS:
+        return vector_type(typer, node, path)
     if path.startswith("pieces."):
         return piece_type(typer, node, path[7:])
     if path in ("grid", "gridsize"):

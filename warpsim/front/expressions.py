@@ -7,16 +7,20 @@ import operator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
+from warnings import warn
 
 from numba import types
+from numba.core.errors import NumbaWarning
 
 from warpsim.front import intrinsics
 from warpsim.front.attributes import Attributes
 from warpsim.front.bfloat import ALONE, bfloat16
 from warpsim.front.calls import call
 from warpsim.front.decisions import COMPARE, Decisions
-from warpsim.front.names import FOLDED, MISSING, KernelName, Source, folded
+from warpsim.front.names import FOLDED, MISSING, KernelName, NotYet, Source, folded
 from warpsim.front.oracle import of_value, plain, resolve
+from warpsim.front.vectortypes import VectorType
+from warpsim.host.settings import setting
 
 BINARY = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
@@ -98,7 +102,7 @@ class Expressions(Attributes, Decisions):
         if node.id in self.source.assigned:
             kind = self.environment.get(node.id, MISSING)
             if kind is MISSING:
-                raise self.source.refused(node, f"variable {node.id!r} is used before it is set")
+                kind = self._never_set(node)
             if isinstance(kind, Conflict):
                 listed = " and ".join(str(k) for k in kind.kinds)
                 raise self.source.refused(
@@ -106,6 +110,16 @@ class Expressions(Attributes, Decisions):
                 )
             return kind
         return self._static(node)
+
+    def _never_set(self, node: ast.Name) -> types.Type:
+        """Type of a variable that only other ways have set: as in Numba it is zero here."""
+        stores = self.typing.targets.items()
+        kinds = [k for n, k in stores if isinstance(n, ast.Name) and n.id == node.id]
+        if not kinds or not isinstance(kinds[0], types.Number | types.Boolean):
+            raise self.source.refused(node, f"variable {node.id!r} is used before it is set")
+        if setting("ALWAYS_WARN_UNINIT_VAR", 0):
+            warn(NumbaWarning(f"Detected uninitialized variable {node.id}"), stacklevel=2)
+        return kinds[0]
 
     def _static(self, node: ast.expr) -> types.Type:
         value = self.source.static(node)
@@ -180,7 +194,15 @@ class Expressions(Attributes, Decisions):
             return plain(self.expression(node.body if decided else node.orelse))
         self.typing.known.pop(node, None)
         self.condition(node.test)
-        return self.unified(node, [self.expression(node.body), self.expression(node.orelse)])
+        kinds = []
+        for arm in (node.body, node.orelse):
+            try:
+                kinds.append(self.expression(arm))
+            except NotYet:  # what calls itself has the type of the other arm, for now
+                pass
+        if not kinds:
+            raise NotYet
+        return self.unified(node, kinds)
 
     def unified(self, node: ast.AST, kinds: list) -> types.Type:
         merged = self._unify([plain(kind) for kind in kinds])
@@ -232,6 +254,9 @@ class Expressions(Attributes, Decisions):
 
     def _tuple_item(self, node: ast.Subscript, base: types.BaseTuple) -> types.Type:
         index = self.source.static(node.slice)
+        if isinstance(base, VectorType):
+            text = f"{ast.unparse(node.value)} is {base}: it has the parts {', '.join(base.fields)}"
+            raise self.source.refused(node, f"No implementation of getitem({base}): {text}")
         if isinstance(node.slice, ast.Slice):
             parts = [node.slice.lower, node.slice.upper, node.slice.step]
             limits = [None if part is None else self.source.static(part) for part in parts]

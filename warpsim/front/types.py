@@ -17,7 +17,7 @@ from numba import types
 
 from warpsim.front.bfloat import storable
 from warpsim.front.expressions import Conflict, Expressions, items_of
-from warpsim.front.names import MISSING, Source, folded, typing_error
+from warpsim.front.names import MISSING, NotYet, Source, folded, typing_error
 from warpsim.front.oracle import plain, unify
 
 #: The variables that have a value at some point, each with the type of that version. Under
@@ -40,6 +40,7 @@ class Typing:
     indices: dict[ast.Subscript, list[ast.expr]] = field(default_factory=dict)  # without "..."
     known: dict[ast.AST, bool] = field(default_factory=dict)  # conditions that the types decide
     shapes: dict[ast.Call, tuple[int, ...]] = field(default_factory=dict)  # of arrays it makes
+    returns: bool = True  # some way ends, though not by a call of itself
     optional: bool = False  # on some ways it returns no value, on others one
     dead: set[ast.stmt] = field(default_factory=set)  # statements that are never reached
     edges: dict[tuple[str, ast.AST], list[tuple[str, types.Type, types.Type]]] = field(
@@ -62,6 +63,7 @@ class Typer(Expressions):
     def run(self) -> Typing:
         self.block(self.source.tree.body)
         nothing = self.returns_nothing or self.environment is not None
+        self.typing.returns = nothing or not isinstance(self.typing.result, types.NoneType)
         self.typing.optional = nothing and not isinstance(self.typing.result, types.NoneType)
         return self.typing
 
@@ -111,7 +113,13 @@ class Typer(Expressions):
             handler = getattr(self, f"do_{type(statement).__name__}", None)
             if handler is None:
                 raise self.unknown_syntax(statement, "statement")
-            handler(statement)
+            depth = len(self.loops)
+            try:
+                handler(statement)
+            except NotYet:  # the first pass: what calls itself ends elsewhere
+                del self.loops[depth:]
+                self.environment = None
+                return
 
     def do_Pass(self, node: ast.Pass) -> None:
         pass

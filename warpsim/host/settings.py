@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 from warnings import warn
 
+import numpy as np
 from numba.core.errors import NumbaPerformanceWarning
 
 #: Where numba-cuda keeps its settings: its own module, or in older releases that of Numba.
@@ -38,11 +39,14 @@ def warn_of_few_blocks(blocks: int) -> None:
         warn(NumbaPerformanceWarning(f"{text} occupancy."), stacklevel=4)
 
 
-def warn_of_host_array() -> None:
-    """Numba's warning of an array that is copied to the GPU and back at a launch."""
-    if _wanted("CUDA_WARN_ON_IMPLICIT_COPY"):
-        text = "Host array used in CUDA kernel will incur copy overhead to/from device."
-        warn(NumbaPerformanceWarning(text), stacklevel=2)
+def warn_of_host_arrays(arguments: tuple) -> None:
+    """Numba's warning of arrays that are copied to the GPU and back at a launch."""
+    if not _wanted("CUDA_WARN_ON_IMPLICIT_COPY"):
+        return
+    for value in arguments:
+        if isinstance(value, np.ndarray) and not hasattr(value, "_memory"):
+            text = "Host array used in CUDA kernel will incur copy overhead to/from device."
+            warn(NumbaPerformanceWarning(text), stacklevel=3)
 
 
 @contextmanager

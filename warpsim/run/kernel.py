@@ -19,7 +19,7 @@ from warpsim.front.names import typing_error
 from warpsim.front.programs import program_of
 from warpsim.front.types import Typing
 from warpsim.host.gpus import current
-from warpsim.host.settings import setting, warn_of_few_blocks
+from warpsim.host.settings import setting, warn_of_few_blocks, warn_of_host_arrays
 from warpsim.run.launch import (
     NO_CONFIGURATION,
     Launch,
@@ -67,7 +67,11 @@ class Kernel:
     def _type_now(self, kinds: tuple[types.Type, ...]) -> None:
         """Type a declared signature where it is declared, as Numba compiles it there."""
         try:
-            program_of(self).typing(kinds)
+            program = program_of(self)
+            known = program.source.environment.get(self.__name__)
+            if self.device and hasattr(known, "py_func"):
+                program.source.environment[self.__name__] = self  # calls itself as it is declared
+            program.typing(kinds)
         except (UnsupportedError, ValueError):
             pass  # the simulator's own limits, and names not yet set, matter at the launch only
         except TypeError as error:
@@ -159,6 +163,7 @@ class Configured:
 
     def __call__(self, *args: Any) -> None:
         kernel = self.kernel
+        warn_of_host_arrays(args)
         if kernel.extensions:
             args = tuple(map(self._prepared, args))
         launch = run_kernel(

@@ -19,7 +19,6 @@ from warpsim.front.programs import program_of
 from warpsim.host import gpus
 from warpsim.host.device import copied, wait_for
 from warpsim.host.interface import device_memory
-from warpsim.host.settings import warn_of_host_array
 from warpsim.run.addresses import pointed
 from warpsim.run.memory import Array, global_array
 from warpsim.run.operands import Box
@@ -146,7 +145,6 @@ class Arguments:
         if isinstance(value, np.void) and value.dtype.names is not None:
             return self._record(value, name, direction)
         if isinstance(value, np.ndarray):
-            warn_of_host_array()
             copy = copied(value, f"argument {name!r}")
             if value.flags.writeable and direction != "in":
                 self.back.append(lambda: np.copyto(value, copy))
@@ -327,7 +325,8 @@ def run_kernel(
             f"CUDA kernel must have void return type: {program.source.name} returns "
             f"{program.typing(kinds).result}; write the result into an array"
         )
-    lanes = program.lane_program(kinds, counters is not None, device=False)
+    checked = debug and not getattr(kernel, "targetoptions", {}).get("fastmath")
+    lanes = program.lane_program(kinds, counters is not None, device=False, checked=checked)
     launch = Launch(lanes.name, gpu, lanes.sites, dynamic_shared, debug, counters, signature=kinds)
     padded = -(-math.prod(block) // 32) * 32
     blocks, chunk = math.prod(grid), max(1, CHUNK_LANES // padded)

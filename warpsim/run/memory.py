@@ -429,7 +429,8 @@ class Memory:
 
     def local_array(self, shape: tuple[int, ...], dtype, site: int, alignment: int = 1) -> Array:
         """``cuda.local.array``: one copy for each lane."""
-        found = self._allocated.get(self.base + site)
+        key = self.base + site, self.depth
+        found = self._allocated.get(key)
         if found is not None:
             return found
         size = math.prod(shape)
@@ -439,5 +440,5 @@ class Memory:
             array.rows = flat.reshape(size, self.lanes)
         if self.counters is not None:
             array.written = np.zeros(flat.size, _BOOL)
-        self._allocated[self.base + site] = array
+        self._allocated[key] = array
         return array

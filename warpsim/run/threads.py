@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -28,6 +29,8 @@ from warpsim.watch.report import ERRORS, Finding, KernelError, Where, in_functio
 from warpsim.watch.unwritten import Unwritten
 
 ndarray = np.ndarray
+#: How deep a device function may call itself, and the Python frames that this takes.
+DEEPEST, FRAMES = 1_000, 12_000
 Dim3 = tuple[int, int, int]
 
 
@@ -136,6 +139,7 @@ class Threads(
         self._highest: dict = {}
         self._scaled: dict = {}
         self._allocated: dict = {}
+        self.depth = 0  # calls of functions by themselves
         self.counted_apart = False  # the elements of one access, touched one by one
         self.copies: list[Any] = []  # asynchronous copies under way, oldest first
         self.groups: Any = 0  # of copies that each thread has closed
@@ -163,6 +167,24 @@ class Threads(
             return program(self, *arguments)
         finally:
             self.base, self.calling = outer, calling
+
+    def again(self, program, *arguments):
+        """Call the device function that is running, from inside itself."""
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise RecursionError(
+                f"{self.launch.name}: {program.__name__} calls itself more than {DEEPEST:,} times "
+                "deep; a GPU's stack is full long before"
+            )
+        limit = sys.getrecursionlimit()
+        if limit < FRAMES:
+            sys.setrecursionlimit(FRAMES)
+        try:
+            return program(self, *arguments)
+        finally:
+            self.depth -= 1
+            if limit < FRAMES:
+                sys.setrecursionlimit(limit)
 
     def grid(self, dimensions: int):
         indices = self.geometry.indices
@@ -245,6 +267,9 @@ class Threads(
         )
 
     def outside_tuple(self, index: int, size: int, site: int) -> None:
+        if self.launch.debug:
+            text = f"tuple index out of range: element {index} of {size}, {self.site(site).code}"
+            self.raised(IndexError, (text,), "", int(self.mask.indices[0]))
         self.found(
             "out-of-bounds",
             f"takes element {index} of a tuple of {size}",
@@ -361,20 +386,32 @@ class Threads(
                 f"{self.launch.gpu.name} has 49,152 for shared.array and {limit:,} in all"
             )
 
-    def require(self, frame, condition, error: str, message: Any, site: int) -> None:
+    def require(self, frame, condition, error: type, arguments: tuple, place: str) -> None:
         """``assert`` and ``raise``: with ``debug=True`` an error, else the thread ends."""
         holds, fails = self.split(condition)
         if not fails:
             return
         if self.launch.debug:
-            where = self.where(int(fails.indices[0]))
-            kind = _builtin(error)
-            thread = ", ".join(map(str, where.thread))
-            block = ", ".join(map(str, where.block))
-            raise kind(f"tid=[{thread}] ctaid=[{block}]: {message}")
+            self.raised(error, arguments, place, int(fails.indices[0]))
         self.mask = fails
         self.give(frame)
         self.mask = holds
+
+    def divisor(self, value, place: str):
+        """What is divided by under ``debug=True``: not zero."""
+        zero = self.mask.active & (np.asarray(value) == 0)
+        if zero.any():
+            lane = int(np.flatnonzero(zero)[0])
+            self.raised(ZeroDivisionError, ("division by zero",), place, lane)
+        return value
+
+    def raised(self, error: type, arguments: tuple, place: str, lane: int) -> None:
+        """Raise what a thread raises, with its place in Numba's words."""
+        where = self.where(lane)
+        text = f"{place}tid={[*where.thread]} ctaid={[*where.block]}"
+        if arguments:
+            text = f"{text}: {arguments[0]}"
+        raise error(text, *arguments[1:])
 
     def print(self, *parts) -> None:
         """``print``: a line for each active thread, in their order."""
@@ -396,13 +433,6 @@ def _leaves(value):
 
 def _flat(value, lane: int):
     return value[lane] if type(value) is ndarray else value
-
-
-def _builtin(name: str):
-    import builtins
-
-    kind = getattr(builtins, name, None)
-    return kind if isinstance(kind, type) and issubclass(kind, Exception) else RuntimeError
 
 
 def _unravel(number: int, shape: Dim3) -> Dim3:
