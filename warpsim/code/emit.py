@@ -26,6 +26,7 @@ from warpsim.code.callcode import emit_call, is_pure
 from warpsim.front import operators
 from warpsim.front.assigned import DoubtfulReads
 from warpsim.front.bfloat import bfloat16
+from warpsim.front.dates import DATES
 from warpsim.front.liveness import Scopes
 from warpsim.front.names import FOLDED, MISSING, Site, folded
 from warpsim.front.oracle import of_value, plain, unify
@@ -164,6 +165,8 @@ class Emitter(Accesses, DoubtfulReads):
             return f"convert_tuple({code}, ({functions},))"
         if old == bfloat16:
             code = f"widened({bare(code)})"
+        if isinstance(new, DATES):
+            return f"{self.constant(operators.CONVERT[new], str(new))}({bare(code)})"
         literal = _literal(code)
         if literal is not None:
             value = operators.CONVERT[new](literal)

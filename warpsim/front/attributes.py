@@ -9,6 +9,7 @@ from typing import Any
 from numba import types
 
 from warpsim.front.allocations import Pointer
+from warpsim.front.dates import SCALARS
 from warpsim.front.names import KERNEL_NAMES, MISSING, KernelName, Source
 from warpsim.front.oracle import attribute_type, dtype_of, plain
 
@@ -127,6 +128,6 @@ class Attributes:
         found = record.typeof(name)
         if isinstance(found, types.NestedArray):
             found, axes = found.dtype, axes + found.ndim
-        if not isinstance(found, types.Number | types.Boolean | types.Record):
+        if not isinstance(found, SCALARS | types.Record):
             return None
         return types.Array(found, axes, "A", readonly) if axes else found

@@ -8,6 +8,7 @@ from typing import Any
 
 from numba import types
 
+from warpsim.front.dates import SCALARS
 from warpsim.front.names import MISSING, Source, folded
 from warpsim.front.oracle import plain, unify
 
@@ -126,7 +127,7 @@ class Decisions:
                 self.pairs(node, one, other)
                 continue
             for kind in (one, other):
-                if not isinstance(kind, types.Number | types.Boolean):
+                if not isinstance(kind, SCALARS):
                     raise self.source.unsupported(node, f"a comparison of tuples with {kind}")
             if unify(plain(one), plain(other)) is None:
                 raise self.source.refused(node, f"{one} and {other} cannot be compared")

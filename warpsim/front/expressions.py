@@ -16,6 +16,7 @@ from warpsim.front import intrinsics
 from warpsim.front.attributes import Attributes
 from warpsim.front.bfloat import ALONE, bfloat16
 from warpsim.front.calls import call
+from warpsim.front.dates import SCALARS
 from warpsim.front.decisions import COMPARE, Decisions
 from warpsim.front.names import FOLDED, MISSING, KernelName, NotYet, Source, folded
 from warpsim.front.oracle import of_value, plain, resolve
@@ -115,7 +116,7 @@ class Expressions(Attributes, Decisions):
         """Type of a variable that only other ways have set: as in Numba it is zero here."""
         stores = self.typing.targets.items()
         kinds = [k for n, k in stores if isinstance(n, ast.Name) and n.id == node.id]
-        if not kinds or not isinstance(kinds[0], types.Number | types.Boolean):
+        if not kinds or not isinstance(kinds[0], SCALARS):
             raise self.source.refused(node, f"variable {node.id!r} is used before it is set")
         if setting("ALWAYS_WARN_UNINIT_VAR", 0):
             warn(NumbaWarning(f"Detected uninitialized variable {node.id}"), stacklevel=2)

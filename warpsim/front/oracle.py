@@ -18,6 +18,7 @@ from numba import from_dtype, types
 from numba.core.errors import NumbaError, UnsupportedError
 
 from warpsim.front.bfloat import BFLOAT16, bfloat16
+from warpsim.front.dates import DATES, SCALARS, date_dtype
 from warpsim.host.interface import device_memory
 
 #: In CUDA these give floats: the same float type, float64 for integers. Core Numba says int64.
@@ -129,7 +130,7 @@ def unify(first: types.Type, second: types.Type) -> types.Type | None:
     context, override = _context()
     with override():
         kind = context.unify_types(first, second)
-    return kind if isinstance(kind, types.Number | types.Boolean) else None
+    return kind if isinstance(kind, SCALARS) else None
 
 
 @cache
@@ -242,9 +243,9 @@ def tuple_type(value: tuple, parts: list[types.Type]) -> types.Type:
 
 def of_dtype(dtype: Any) -> types.Type | None:
     """The Numba type of a NumPy dtype, of a scalar type or of a Numba type itself."""
-    elements = types.Number | types.Boolean | types.Record
+    elements = SCALARS | types.Record
     if isinstance(dtype, types.Type):
-        known = isinstance(dtype, types.Record) or str(dtype) in _ELEMENTS
+        known = isinstance(dtype, types.Record | DATES) or str(dtype) in _ELEMENTS
         return dtype if known else None
     if dtype is float:
         return types.float64
@@ -276,6 +277,8 @@ def dtype_of(kind: types.Type) -> np.dtype:
     """The NumPy dtype of a number's or a record's type."""
     if isinstance(kind, types.Record):
         return kind.dtype
+    if isinstance(kind, DATES):
+        return date_dtype(kind)
     name = {"bool": "bool_", "boolean": "bool_", "bfloat16": "uint16"}.get(str(kind), str(kind))
     if not hasattr(np, name):
         raise UnsupportedError(f"elements of type {kind} are not supported by the simulator")

@@ -16,6 +16,7 @@ from typing import Any
 from numba import types
 
 from warpsim.front.bfloat import storable
+from warpsim.front.dates import date_storable
 from warpsim.front.expressions import Conflict, Expressions, items_of
 from warpsim.front.names import MISSING, NotYet, Source, folded, typing_error
 from warpsim.front.oracle import plain, unify
@@ -214,6 +215,8 @@ class Typer(Expressions):
         if isinstance(part, types.Record):
             if not isinstance(given, types.Record) or not _alike(part, given):
                 raise self.source.refused(target, f"Cannot cast {kind} to {element}: {array}")
+            return
+        if date_storable(given, part):
             return
         number = types.Number | types.Boolean
         if isinstance(part, types.EnumMember | types.IntEnumMember) and part == given:

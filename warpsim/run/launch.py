@@ -12,6 +12,7 @@ import numpy as np
 from numba import types
 
 from warpsim.front.allocations import Pointer
+from warpsim.front.dates import SCALARS
 from warpsim.front.names import Site, typing_error
 from warpsim.front.operators import CONVERT
 from warpsim.front.oracle import check_choice, dtype_of, of_value, plain, tuple_type
@@ -165,7 +166,7 @@ class Arguments:
         kind = of_value(value)
         if isinstance(kind, types.EnumMember):
             return kind, CONVERT[kind.dtype](value.value)
-        if kind is None or not isinstance(kind, types.Number | types.Boolean):
+        if kind is None or not isinstance(kind, SCALARS):
             shown = type(value).__name__
             raise TypeError(
                 f"argument {name!r} is a {shown}: a kernel takes arrays (NumPy or device), numbers "

@@ -134,7 +134,7 @@ def ConstantArray(value: ndarray) -> Array:
 
 def item(value):
     """An element of memory as a uniform value."""
-    return value if value.dtype.char in "efF" else value.item()
+    return value if value.dtype.char in "efFmM" else value.item()
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -385,6 +385,8 @@ class Memory:
         """What a load from outside gives: NaN, or the type's largest value."""
         if dtype.kind in "fc":
             return dtype.type(np.nan)
+        if dtype.kind in "mM":
+            return dtype.type("NaT")
         return dtype.type(True) if dtype == _BOOL else np.iinfo(dtype).max
 
     # ------------------------------------------------------------------ allocation

@@ -65,7 +65,11 @@ class Vectorized:
     """A function of scalars that works on whole arrays, element by element."""
 
     def __init__(self, function: Callable, signatures: list[tuple[tuple, Any]]):
-        self.py_func, self.signatures = function, signatures
+        self.py_func = function
+        self.signatures = [  # a result that is not declared is that of the function
+            (kinds, result or program_of(function).typing(kinds).result)
+            for kinds, result in signatures
+        ]
         self.__name__, self.__doc__ = function.__name__, function.__doc__
 
     def __call__(self, *arguments: Any, out: Any = None, stream: Any = 0) -> Any:
@@ -135,8 +139,6 @@ def vectorize(ftylist_or_function: Any = (), target: str = "cuda", **options: An
     signatures = []
     for one in given:
         kinds, result = normalize_signature(one)
-        if result is None:
-            raise TypeError(f"cuda.vectorize: the signature {one!r} has no result type")
         signatures.append((tuple(kinds), result))
     if not signatures:
         raise TypeError('cuda.vectorize needs signatures: ["float32(float32, float32)"]')
