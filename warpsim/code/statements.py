@@ -15,6 +15,7 @@ from numba import types
 from warpsim.code.accesscode import bare
 from warpsim.code.emit import Emitter
 from warpsim.front.expressions import items_of
+from warpsim.front.idle import idle_variables
 from warpsim.front.names import Site
 
 _serial = count()
@@ -224,7 +225,10 @@ class Writer(Emitter):
         self.edge("exit", node)
         loop = self.temporary("loop")
         frame = "frame" if self.framed else "None"
-        self.line(f"{loop} = T.loop({frame}, {self.source.line(node)})")
+        idle = idle_variables(node) if isinstance(node, ast.While) else ()
+        own = sorted({code for (name, _), code in self.names.items() if name in idle})
+        more = f", {tuple(own)}" if own else ""
+        self.line(f"{loop} = T.loop({frame}, {self.source.line(node)}{more})")
         self.loops.append((loop, node))
         return loop
 

@@ -111,7 +111,7 @@ def _shown(typer: Expressions, node: ast.expr) -> str:
     if isinstance(node, ast.Tuple):
         values = [typer.literal(element) for element in node.elts]
         kinds = [
-            plain(typer.expression(element)) if value is MISSING else types.literal(value)
+            types.literal(value) if type(value) is int else plain(typer.expression(element))
             for value, element in zip(values, node.elts, strict=True)
         ]
         return str(types.Tuple(kinds))

@@ -21,6 +21,7 @@ from warpsim.host import gpus
 from warpsim.host.device import copied, wait_for
 from warpsim.host.interface import device_memory
 from warpsim.run.addresses import pointed
+from warpsim.run.gpu_arrays import Copies
 from warpsim.run.memory import Array, global_array
 from warpsim.run.operands import Box
 from warpsim.run.progress import announced
@@ -118,12 +119,12 @@ def check_cooperative(name: str, blocks: int, threads: int, gpu: gpus.GPU) -> No
 class Arguments:
     """Arguments of a launch: their types, their values in the kernel, and the way back."""
 
-    def __init__(self, names: list[str]):
+    def __init__(self, names: list[str], values: tuple = ()):
         self.names = names
+        self.gpu = Copies(values)
         self.types: list[types.Type] = []
         self.values: list[Any] = []
         self.back: list[Callable[[], None]] = []
-        self._copies: dict[tuple[int, int], np.ndarray] = {}  # by address and bytes on a real GPU
 
     def add(self, value: Any, position: int) -> None:
         kind, inside = self.take(value, self._name(position))
@@ -203,20 +204,9 @@ class Arguments:
         return kind, global_array(memory, name)
 
     def _real_device_array(self, value: Any, name: str) -> tuple[types.Type, Array]:
-        """An array on a real GPU: simulated on a copy, which goes back at the end.
-
-        Arguments that are the same memory have one copy.
-        """
-        numba = hasattr(value, "copy_to_host")
-        copy = np.ascontiguousarray(value.copy_to_host() if numba else value.get())
-        interface = value.__cuda_array_interface__
-        if interface.get("strides") is None and copy.nbytes:  # in C order
-            place = interface["data"][0], copy.nbytes
-            if place in self._copies:
-                same = self._copies[place].reshape(-1).view(copy.dtype)
-                return self._array(same.reshape(copy.shape), name)
-            self._copies[place] = copy
-        self.back.append(lambda: value.copy_to_device(copy) if numba else value.set(copy))
+        """An array on a real GPU: simulated on a copy, which goes back at the end."""
+        copy = self.gpu.of(value)
+        self.back.append(lambda: Copies.back(value, copy))
         return self._array(copy, name)
 
     def fits(self, declared: tuple[types.Type, ...], exact: bool = False) -> bool:
@@ -288,7 +278,7 @@ def _same_bytes(given: types.Type, wanted: types.Type, exact: bool) -> bool:
 
 def types_of(values: tuple) -> tuple[types.Type, ...]:
     """The types of some arguments in a kernel."""
-    taken = Arguments([])
+    taken = Arguments([], values)
     for position, value in enumerate(values):
         taken.add(value, position)
     return tuple(taken.types)
@@ -311,7 +301,7 @@ def run_kernel(
     grid, block = dimensions(grid, "griddim"), dimensions(block, "blockdim")
     check_configuration(grid, block, dynamic_shared, gpu)
     program = program_of(kernel)
-    taken = Arguments(program.source.arguments)
+    taken = Arguments(program.source.arguments, arguments)
     for position, value in enumerate(arguments):
         taken.add(value, position)
     if signatures:

@@ -49,7 +49,9 @@ class Array:
         self.dtype, self.ndim = flat.dtype, len(shape)
         self.root = self if root is None else root
         self.ragged = any(type(size) is ndarray for size in shape)  # the shape differs by lane
-        self.simple = type(offset) is not ndarray and all(stride >= 0 for stride in strides)
+        self.simple = type(offset) is not ndarray and all(
+            type(s) is int and s >= 0 for s in strides
+        )
         self.address = 0  # bytes from a 256-byte boundary (global) or in shared memory
         self.pitch = flat.dtype.itemsize  # bytes from one element to the next
         self.fields = None  # records: field name -> Array, made when first used

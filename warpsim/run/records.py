@@ -169,6 +169,17 @@ class Records:
             for place in self.places(array):
                 self.store(array, place, value, site)
             return
+        if array.ragged and isinstance(value, tuple):
+            wrong = self.mask.active & (np.asarray(array.shape[0]) != len(value))
+            if wrong.any():
+                size = int(np.asarray(array.shape[0])[np.flatnonzero(wrong)[0]])
+                raise ValueError(
+                    f"line {self.site(site).line}: cannot assign {len(value)} values to a slice of "
+                    f"{size} elements"
+                )
+            for number, element in enumerate(value):
+                self.store(array, (number,), element, site)
+            return
         if array.ragged or getattr(value, "ragged", False):
             raise Unsupported(
                 f"line {self.site(site).line}: several values for a slice whose limits differ by "

@@ -321,7 +321,7 @@ class Threads(
         """Stop a loop that is past its limit, or in which nothing changes from pass to pass."""
         if loop.steps > self.step_limit:
             self.endless(loop)
-        now = standstill.variables(self, frame)
+        now = standstill.variables(self, frame, loop.idle)
         same = now is not None and loop.seen[:1] == (now,)
         if same and len(loop.seen) == 1:
             loop.seen = (now, standstill.memory(self, frame))
