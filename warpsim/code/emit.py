@@ -30,7 +30,7 @@ from warpsim.front.dates import DATES
 from warpsim.front.liveness import Scopes
 from warpsim.front.names import FOLDED, MISSING, Site, folded
 from warpsim.front.oracle import of_value, plain, unify
-from warpsim.front.trees import walk
+from warpsim.front.trees import Once, walk
 from warpsim.front.types import Typing
 from warpsim.run.memory import ConstantArray
 from warpsim.watch.flows import stored_loads
@@ -55,6 +55,7 @@ class Emitter(Accesses, DoubtfulReads):
     ):
         self.typing, self.source = typing, typing.source
         self.device, self.traced, self.program_of = device, traced, program_of
+        self.here: ast.AST = typing.source.tree  # the statement that is written
         self.checked = checked  # divisors are looked at, as under debug=True
         self.cooperative = False  # waits for the whole grid: all blocks run in one chunk
         self.turns, self.cluster = False, 1  # its warps wait for each other; blocks of a cluster
@@ -163,6 +164,11 @@ class Emitter(Accesses, DoubtfulReads):
             parts = [self.convert("x", a, b) for a, b in zip(old, new, strict=True)]
             functions = ", ".join(f"lambda x: {part}" for part in parts)
             return f"convert_tuple({code}, ({functions},))"
+        if isinstance(new, types.Optional):
+            return self._optional(code, old, new)
+        if isinstance(old, types.Optional):
+            code = f"T.some({code}, {self.line_site(self.here)})"
+            return self.convert(code, old.type, new)
         if old == bfloat16:
             code = f"widened({bare(code)})"
         if isinstance(new, DATES):
@@ -175,12 +181,26 @@ class Emitter(Accesses, DoubtfulReads):
             return self.constant(value, f"{new}({code})")
         return f"{operators.name_of(new)}({bare(code)})"
 
+    def _optional(self, code: str, old: types.Type, new: types.Optional) -> str:
+        """Code of a value that may be None: whether it is, and what it is otherwise."""
+        if isinstance(old, types.NoneType):
+            return f"(True, {self.convert('0', types.int64, new.type)})"
+        if isinstance(old, types.Optional):
+            return f"(lambda x: (x[0], {self.convert('x[1]', old.type, new.type)}))({code})"
+        return f"(False, {self.convert(code, old, new.type)})"
+
+    def may_be_none(self, node: ast.expr) -> bool:
+        """Is a value taken in an expression that may be None?"""
+        return any(isinstance(self.typing.of.get(n), types.Optional) for n in walk(node))
+
     def operand(self, node: ast.expr, kind: types.Type) -> str:
         return self.convert(self.expression(node), self.typing.of[node], kind)
 
     def condition(self, node: ast.expr) -> str:
         kind = self.typing.of[node]
         code = self.expression(node)
+        if isinstance(kind, types.Optional):
+            code, kind = self.convert(code, kind, kind.type), kind.type
         if isinstance(kind, types.BaseTuple):
             return str(len(kind) > 0)
         return code if isinstance(kind, types.Boolean) else f"truth({code})"
@@ -298,7 +318,7 @@ class Emitter(Accesses, DoubtfulReads):
             return self._valued(node, node.values, kind)
         code = self.condition(node.values[0])
         for value in node.values[1:]:
-            if is_pure(value):
+            if is_pure(value) and not self.may_be_none(value):
                 code = f"({code} {'&' if both else '|'} {self.condition(value)})"
             else:
                 right = self.counted(value, lambda value=value: self.condition(value))
@@ -333,9 +353,14 @@ class Emitter(Accesses, DoubtfulReads):
             return str(self.typing.known[node])
         nodes = [node.left, *node.comparators]
         kinds = self.typing.operands[node]
+        for side, kind in zip(nodes, kinds[0], strict=False):
+            if isinstance(node.ops[0], ast.Is | ast.IsNot) and isinstance(kind, types.Optional):
+                none = f"{self.expression(side)}[0]"
+                return none if isinstance(node.ops[0], ast.Is) else f"negate({none})"
 
         def pair(number: int, left: str) -> str:
-            right_node, (a, b) = nodes[number + 1], kinds[number]
+            right_node = nodes[number + 1]
+            a, b = map(_compared_as, kinds[number])
             old = self.typing.of[nodes[number]]
             right = self.expression(right_node)
             last = number == len(node.ops) - 1
@@ -364,8 +389,19 @@ class Emitter(Accesses, DoubtfulReads):
 
         return pair(0, self.expression(node.left))
 
+    def code_Once(self, node: Once) -> str:
+        name = "_value_" + "_".join(map(str, node.place))
+        return f"({name} := {self.expression(node.value)})" if node.first else name
+
     def code_Call(self, node: ast.Call) -> str:
         return emit_call(self, node)
+
+
+def _compared_as(kind: types.Type) -> types.Type:
+    """Members of an enumeration whose values are tuples are compared as these."""
+    if isinstance(kind, types.EnumMember) and isinstance(kind.dtype, types.BaseTuple):
+        return kind.dtype
+    return kind
 
 
 def comparison_plan(left: types.BaseTuple, right: types.BaseTuple) -> tuple:

@@ -58,6 +58,11 @@ class Writer(Emitter):
                 head.append(f"    {variable} = UNSET")
                 head.append(f"    _m_{variable} = None")
         head += [f"    _s_{name} = None" for name in self.watched_names]
+        if isinstance(self.typing.result, types.Optional) and not isinstance(
+            source.tree.body[-1], ast.Return
+        ):
+            nothing = self.convert("None", types.none, self.typing.result)
+            self.line(f"if T.mask: T.give(frame, {nothing})")
         if self.framed:
             self.line("return T.leave(frame)")
         text = "\n".join([*head, *(self.out or ["    pass"])]) + "\n"
@@ -98,6 +103,7 @@ class Writer(Emitter):
 
     def statement(self, node: ast.stmt, last: bool) -> None:
         self.counts.append(Counter())
+        self.here = node
         place = len(self.out)
         handler = getattr(self, f"write_{type(node).__name__}")
         if isinstance(node, ast.Return):
@@ -336,7 +342,10 @@ class Writer(Emitter):
         if isinstance(kind, types.NoneType):
             if isinstance(node.value, ast.Call):
                 self.line(self.expression(node.value))
-            if self.framed:
+            if isinstance(self.typing.result, types.Optional):
+                nothing = self.convert("None", types.none, self.typing.result)
+                self.line(f"T.give(frame, {nothing})" if self.framed else f"return {nothing}")
+            elif self.framed:
                 self.line("T.give(frame)")
             else:
                 self.line("return None")

@@ -22,9 +22,9 @@ from warpsim.front.allocations import (
 from warpsim.front.bfloat import ALONE, bfloat16, castable
 from warpsim.front.elementwise import total_type, ufunc_type
 from warpsim.front.names import MISSING, KernelName, Source
-from warpsim.front.oracle import best_signature, method_type, of_dtype, plain, resolve
+from warpsim.front.oracle import best_signature, held, method_type, of_dtype, plain, resolve
 from warpsim.front.pieces import piece_type
-from warpsim.front.trees import walk
+from warpsim.front.trees import Once, walk
 from warpsim.front.vectortypes import VECTORS, VectorType, vector_type
 
 if TYPE_CHECKING:
@@ -61,8 +61,6 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
         raise source.refused(node, f"NameError: name {ast.unparse(node.func)!r} is not defined")
     if any(isinstance(argument, ast.Starred) for argument in node.args):
         _spread(typer, node)
-    if any(isinstance(argument, ast.Starred) for argument in node.args):
-        raise source.unsupported(node, "a call with *", "Write the elements one by one.")
     if isinstance(function, KernelName):
         return _intrinsic(typer, node, function.path)
     if is_device_function(function):
@@ -82,7 +80,7 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
             return kind
         raise source.refused(node, f"tuple({kind}): only a tuple can be made one")
     cast = _cast_type(function)
-    arguments = tuple(plain(typer.expression(argument)) for argument in node.args)
+    arguments = tuple(held(typer.expression(argument)) for argument in node.args)
     if cast is not None:
         return _cast(typer, node, function, cast, arguments)
     if function in (min, max) and len(arguments) == 1:
@@ -126,12 +124,10 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
 
 
 def _spread(typer: Expressions, node: ast.Call) -> None:
-    """``f(*t)`` of a tuple that costs nothing to evaluate again: ``f(t[0], t[1])``."""
+    """``f(*t)`` as ``f(t[0], t[1])``; what reads memory or calls something does it once."""
     arguments = []
     for argument in node.args:
-        if not isinstance(argument, ast.Starred) or any(
-            isinstance(part, ast.Subscript) for part in walk(argument)
-        ):
+        if not isinstance(argument, ast.Starred):
             arguments.append(argument)
             continue
         kind = typer.expression(argument.value)
@@ -139,7 +135,10 @@ def _spread(typer: Expressions, node: ast.Call) -> None:
             raise typer.source.refused(node, f"* needs a tuple, not {kind}")
         for number in range(len(kind)):
             index = ast.copy_location(ast.Constant(number), argument)
-            value = copy.deepcopy(argument.value)
+            value: ast.expr = copy.deepcopy(argument.value)
+            if any(isinstance(part, ast.Subscript | ast.Call) for part in walk(value)):
+                place = node.lineno, node.col_offset, len(arguments) - number
+                value = ast.copy_location(Once(value, place, number == 0), argument)
             arguments.append(ast.copy_location(ast.Subscript(value, index, ast.Load()), argument))
     node.args = arguments
 
@@ -365,7 +364,7 @@ def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
     low, high = intrinsics.ARITY.get(path, (0, -1))
     if not low <= len(node.args) <= high or node.keywords:
         raise source.refused(node, f"cuda.{path} takes {low} arguments, {len(node.args)} given")
-    arguments = tuple(plain(typer.expression(argument)) for argument in node.args)
+    arguments = tuple(held(typer.expression(argument)) for argument in node.args)
     found = intrinsics.FUNCTIONS[path](*arguments)
     if isinstance(found, str):
         raise source.refused(node, found)
@@ -402,7 +401,7 @@ def _atomic(typer: Expressions, node: ast.Call, name: str) -> types.Type:
         if count != array.ndim or not all(isinstance(part, types.Integer) for part in parts):
             raise source.refused(node, f"cuda.atomic.{name}: index {index} for {array}")
     for value in values:
-        kind = plain(typer.expression(value))
+        kind = held(typer.expression(value))
         if not isinstance(kind, types.Integer | types.Float | types.Boolean):
             raise source.refused(node, f"cuda.atomic.{name}: value of type {kind}")
     typer.typing.operands[node] = (array.dtype,) * len(values)

@@ -141,7 +141,12 @@ class Decisions:
         if isinstance(left, types.Array | types.BaseTuple | types.Record) and left == right:
             raise self.source.unsupported(node, f"is between values of type {left}")
         self.typing.operands[node] = ((left, right),)
-        if left != right or isinstance(left, types.NoneType):
+        maybe = isinstance(left, types.Optional), isinstance(right, types.Optional)
+        if any(maybe):
+            if not isinstance(right if maybe[0] else left, types.NoneType):
+                raise self.source.unsupported(node, f"is between values of type {left}, {right}")
+            self.typing.known.pop(node, None)
+        elif left != right or isinstance(left, types.NoneType):
             same = left == right
             self.typing.known[node] = same is isinstance(node.ops[0], ast.Is)
         else:

@@ -19,7 +19,8 @@ from warpsim.front.calls import call
 from warpsim.front.dates import SCALARS
 from warpsim.front.decisions import COMPARE, Decisions
 from warpsim.front.names import FOLDED, MISSING, KernelName, NotYet, Source, folded
-from warpsim.front.oracle import of_value, plain, resolve
+from warpsim.front.oracle import held, of_value, plain, resolve
+from warpsim.front.trees import Once
 from warpsim.front.vectortypes import VectorType
 from warpsim.host.settings import setting
 
@@ -79,7 +80,7 @@ class Expressions(Attributes, Decisions):
 
     # ------------------------------------------------------------------ expressions
     def condition(self, node: ast.expr) -> None:
-        kind = self.expression(node)
+        kind = held(self.expression(node))
         if not isinstance(kind, types.Number | types.Boolean | types.BaseTuple):
             raise self.source.refused(node, f"{ast.unparse(node)} is {kind}, not a condition")
         if plain(kind) == bfloat16:
@@ -147,6 +148,7 @@ class Expressions(Attributes, Decisions):
         return self.binary(node, node.op, self.expression(node.left), self.expression(node.right))
 
     def binary(self, node: ast.AST, op: ast.operator, left, right) -> types.Type:
+        left, right = held(left), held(right)
         if isinstance(left, types.BaseTuple) and isinstance(right, types.BaseTuple):
             if isinstance(op, ast.Add):
                 self.typing.operands[node] = (left, right)
@@ -163,6 +165,7 @@ class Expressions(Attributes, Decisions):
 
     def call_type(self, node: ast.AST, function: Any, arguments: tuple) -> types.Type:
         """Ask Numba for the type of a call; remember what its operands are converted to."""
+        arguments = tuple(held(kind) for kind in arguments)
         if any(isinstance(kind, types.Array) for kind in arguments):
             found = None
         else:
@@ -316,7 +319,7 @@ class Expressions(Attributes, Decisions):
 
     def index(self, node: ast.AST, base: types.Array, index: ast.expr) -> int:
         """Check one index; how many dimensions it stands for (a tuple variable: several)."""
-        kind = plain(self.expression(index))
+        kind = held(self.expression(index))
         if isinstance(kind, types.BaseTuple) and all(isinstance(k, types.Integer) for k in kind):
             return len(kind)
         if not isinstance(kind, types.Integer):
@@ -328,6 +331,9 @@ class Expressions(Attributes, Decisions):
         return 1
 
     # ------------------------------------------------------------------ calls and loops
+    def see_Once(self, node: Once) -> types.Type:
+        return self.expression(node.value)
+
     def see_Call(self, node: ast.Call) -> types.Type:
         return call(self, node)
 
@@ -336,7 +342,7 @@ class Expressions(Attributes, Decisions):
         if isinstance(node, ast.Call):
             function = self.source.static(node.func)
             if function is range:
-                kinds = tuple(plain(self.expression(argument)) for argument in node.args)
+                kinds = tuple(held(self.expression(argument)) for argument in node.args)
                 found = resolve(range, kinds) if not node.keywords else None
                 if found is None:
                     listed = ", ".join(str(kind) for kind in kinds)

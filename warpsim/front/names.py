@@ -152,12 +152,20 @@ class Source:
     arguments: list[str]
     assigned: frozenset[str]
     constants: dict[str, Any] = field(default_factory=dict)
+    takes_rest: bool = False  # the last argument is ``*args``: a tuple of all that is left
     label: str = ""  # of a function inside another
 
     @property
     def name(self) -> str:
         name = self.label or self.function.__name__
         return name if name.isidentifier() else "lambda_"
+
+    def packed(self, values: tuple) -> tuple:
+        """What a launch gives, with what ``*args`` takes in a tuple of its own."""
+        if not self.takes_rest:
+            return tuple(values)
+        own = len(self.arguments) - 1
+        return *values[:own], tuple(values[own:])
 
     def line(self, node: ast.AST) -> int:
         """The node's line, counted from the line of ``def`` as 1."""
@@ -330,15 +338,17 @@ def read(function: FunctionType) -> Source:
     """
     lines, tree = _source_of(function)
     spec, name = tree.args, tree.name
-    if spec.vararg or spec.kwarg or spec.kwonlyargs:
-        raise Unsupported(f"{name} has *args, **kwargs or keyword-only arguments: name each one")
+    if spec.kwarg or spec.kwonlyargs:
+        raise Unsupported(f"{name} has **kwargs or keyword-only arguments: name each one")
+    rest = [spec.vararg] if spec.vararg else []
     source = Source(
         function=function,
         tree=tree,
         lines=lines,
         environment={**function.__globals__, **_outer_variables(function)},
-        arguments=[argument.arg for argument in (*spec.posonlyargs, *spec.args)],
+        arguments=[argument.arg for argument in (*spec.posonlyargs, *spec.args, *rest)],
         assigned=frozenset(),
+        takes_rest=bool(rest),
     )
     return complete(source)
 

@@ -70,6 +70,12 @@ def plain(kind: types.Type) -> types.Type:
     return types.unliteral(kind)
 
 
+def held(kind: types.Type) -> types.Type:
+    """The type of the value that may be None; any other type as it is."""
+    kind = plain(kind)
+    return kind.type if isinstance(kind, types.Optional) else kind
+
+
 @cache
 def resolve(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
     """Result type and operand types of a call, by Numba's rules; None if there is no such call."""
@@ -127,6 +133,11 @@ def unify(first: types.Type, second: types.Type) -> types.Type | None:
             return None
         parts = [unify(a, b) for a, b in zip(first, second, strict=True)]
         return None if None in parts else types.Tuple(parts)
+    given = {type(first), type(second)}
+    if given & {types.NoneType, types.Optional}:
+        parts = [held(kind) for kind in (first, second) if not isinstance(kind, types.NoneType)]
+        both = parts[0] if len(parts) == 1 else unify(*parts)
+        return types.Optional(both) if isinstance(both, SCALARS) else None
     context, override = _context()
     with override():
         kind = context.unify_types(first, second)
@@ -228,7 +239,8 @@ def of_value(value: Any) -> types.Type | None:
         return None if None in parts else tuple_type(value, parts)
     if isinstance(value, Enum):
         kind = of_value(value.value)
-        return types.EnumMember(type(value), kind) if isinstance(kind, types.Number) else None
+        whole = isinstance(kind, types.Number | types.BaseTuple)
+        return types.EnumMember(type(value), kind) if whole else None
     return None
 
 

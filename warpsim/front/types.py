@@ -16,10 +16,10 @@ from typing import Any
 from numba import types
 
 from warpsim.front.bfloat import storable
-from warpsim.front.dates import date_storable
+from warpsim.front.dates import SCALARS, date_storable
 from warpsim.front.expressions import Conflict, Expressions, items_of
 from warpsim.front.names import MISSING, NotYet, Source, folded, typing_error
-from warpsim.front.oracle import plain, unify
+from warpsim.front.oracle import held, plain, unify
 
 #: The variables that have a value at some point, each with the type of that version. Under
 #: ``(name,)`` stands the value of a version that is a literal.
@@ -65,7 +65,10 @@ class Typer(Expressions):
         self.block(self.source.tree.body)
         nothing = self.returns_nothing or self.environment is not None
         self.typing.returns = nothing or not isinstance(self.typing.result, types.NoneType)
-        self.typing.optional = nothing and not isinstance(self.typing.result, types.NoneType)
+        if nothing and isinstance(self.typing.result, SCALARS):
+            self.typing.result = types.Optional(self.typing.result)
+        value = not isinstance(self.typing.result, types.NoneType | types.Optional)
+        self.typing.optional = nothing and value
         return self.typing
 
     # ------------------------------------------------------------------ joins
@@ -188,7 +191,7 @@ class Typer(Expressions):
         """Check that an element can be set to a value of some type."""
         self.check_mutable(target, array)
         self.typing.targets[target] = element
-        part, given = element, plain(kind)
+        part, given = element, held(kind)
         if isinstance(element, types.Array) and self.sets_field(target):
             same = isinstance(given, types.Array) and given.dtype == element.dtype
             if not isinstance(array, types.Record) or not same or given.ndim != element.ndim:

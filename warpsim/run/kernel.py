@@ -120,7 +120,9 @@ class Kernel:
 
     def lane_program(self, *arguments: Any, traced: bool = False) -> str:
         """The Python source that the simulator runs for such arguments."""
-        return program_of(self).lane_program(types_of(arguments), traced, self.device).text
+        program = program_of(self)
+        kinds = types_of(program.source.packed(arguments))
+        return program.lane_program(kinds, traced, self.device).text
 
     def get_max_threads_per_block(self, signature: Any = None) -> Any:
         """The most threads that a block may have here, for a signature or for each that was met.

@@ -166,7 +166,7 @@ class Arguments:
             return types.none, None
         kind = of_value(value)
         if isinstance(kind, types.EnumMember):
-            return kind, CONVERT[kind.dtype](value.value)
+            return kind, inside_enumeration(kind.dtype, value.value)
         if kind is None or not isinstance(kind, SCALARS):
             shown = type(value).__name__
             raise TypeError(
@@ -270,6 +270,13 @@ class Arguments:
                 self.types[i] = wanted
 
 
+def inside_enumeration(kind: types.Type, value: Any) -> Any:
+    """The value of a member of an enumeration, a number or a tuple of them, in a kernel."""
+    if isinstance(kind, types.BaseTuple):
+        return tuple(map(inside_enumeration, kind, value))
+    return CONVERT[kind](value)
+
+
 def _same_bytes(given: types.Type, wanted: types.Type, exact: bool) -> bool:
     """May an array's elements be taken for others? A compiled kernel does not look at them."""
     whole = isinstance(given, types.Integer) and isinstance(wanted, types.Integer)
@@ -301,6 +308,7 @@ def run_kernel(
     grid, block = dimensions(grid, "griddim"), dimensions(block, "blockdim")
     check_configuration(grid, block, dynamic_shared, gpu)
     program = program_of(kernel)
+    arguments = program.source.packed(arguments)
     taken = Arguments(program.source.arguments, arguments)
     for position, value in enumerate(arguments):
         taken.add(value, position)

@@ -19,6 +19,7 @@ from warpsim.run.fragments import Fragments
 from warpsim.run.masks import Control, EndlessLoop, Loop, Mask
 from warpsim.run.memory import Array, Memory, contiguous_strides
 from warpsim.run.ragged import Ragged
+from warpsim.run.raising import Raising
 from warpsim.run.records import Records
 from warpsim.run.vectors import Vectors
 from warpsim.run.warp import Warps
@@ -105,6 +106,7 @@ class Threads(
     Ragged,
     Records,
     Addresses,
+    Raising,
     Elementwise,
     Atomics,
     Races,
@@ -266,17 +268,6 @@ class Threads(
             lane,
         )
 
-    def outside_tuple(self, index: int, size: int, site: int) -> None:
-        if self.launch.debug:
-            text = f"tuple index out of range: element {index} of {size}, {self.site(site).code}"
-            self.raised(IndexError, (text,), "", int(self.mask.indices[0]))
-        self.found(
-            "out-of-bounds",
-            f"takes element {index} of a tuple of {size}",
-            site,
-            int(self.mask.indices[0]),
-        )
-
     def barrier_divergence(
         self, arrived: int, expected: int, lane: int, site: int, of: str = "block"
     ) -> None:
@@ -385,33 +376,6 @@ class Threads(
                 f"{self.launch.name}: {self.shared_bytes:,} bytes of shared memory a block; the "
                 f"{self.launch.gpu.name} has 49,152 for shared.array and {limit:,} in all"
             )
-
-    def require(self, frame, condition, error: type, arguments: tuple, place: str) -> None:
-        """``assert`` and ``raise``: with ``debug=True`` an error, else the thread ends."""
-        holds, fails = self.split(condition)
-        if not fails:
-            return
-        if self.launch.debug:
-            self.raised(error, arguments, place, int(fails.indices[0]))
-        self.mask = fails
-        self.give(frame)
-        self.mask = holds
-
-    def divisor(self, value, place: str):
-        """What is divided by under ``debug=True``: not zero."""
-        zero = self.mask.active & (np.asarray(value) == 0)
-        if zero.any():
-            lane = int(np.flatnonzero(zero)[0])
-            self.raised(ZeroDivisionError, ("division by zero",), place, lane)
-        return value
-
-    def raised(self, error: type, arguments: tuple, place: str, lane: int) -> None:
-        """Raise what a thread raises, with its place in Numba's words."""
-        where = self.where(lane)
-        text = f"{place}tid={[*where.thread]} ctaid={[*where.block]}"
-        if arguments:
-            text = f"{text}: {arguments[0]}"
-        raise error(text, *arguments[1:])
 
     def print(self, *parts) -> None:
         """``print``: a line for each active thread, in their order."""
