@@ -152,6 +152,10 @@ def _method(emitter: Emitter, node: ast.Call) -> str:
         return f"T.view_as({code}, {emitter.constant(dtype, dtype.name)}, {site})"
     if name == "transpose":
         return f"{code}.transposed"
+    if name == "copy":
+        emitter.may_read_unset = True
+        made = emitter.site(node, assigned_name(emitter.source.tree, node) or ast.unparse(node))
+        return f"T.copied({code}, {made})"
     shape = [emitter.expression(argument) for argument in node.args]
     whole = isinstance(emitter.typing.of[node.args[0]], types.BaseTuple)
     return f"T.reshape({code}, {shape[0] if whole else spelled_tuple(shape)}, {site})"

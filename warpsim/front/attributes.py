@@ -6,6 +6,7 @@ import ast
 import difflib
 from typing import Any
 
+import numpy as np
 from numba import types
 
 from warpsim.front.allocations import Pointer
@@ -35,6 +36,8 @@ class Attributes:
         root = self.source.static(node.value)
         if root is MISSING or hasattr(root, "__cuda_array_interface__"):
             return
+        if isinstance(root, np.ndarray) and hasattr(root, node.attr):
+            return  # a method of an array from outside
         if isinstance(root, KernelName):
             known = [n.rpartition(".")[2] for n in KERNEL_NAMES if n.startswith(f"{root.path}.")]
         else:

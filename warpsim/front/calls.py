@@ -26,6 +26,7 @@ from warpsim.front.oracle import best_signature, held, method_type, of_dtype, pl
 from warpsim.front.pieces import piece_type
 from warpsim.front.trees import Once, walk
 from warpsim.front.vectortypes import VECTORS, VectorType, vector_type
+from warpsim.host.settings import setting
 
 if TYPE_CHECKING:
     from warpsim.front.expressions import Expressions
@@ -291,6 +292,14 @@ def _array_method(typer: Expressions, node: ast.Call, kind: types.Array, name: s
             return total_type(typer, node, kind, name)
         if name == "transpose":
             return kind.copy(layout="A")
+        if name == "copy" and setting("CUDA_ENABLE_NRT", 0):
+            return types.Array(kind.dtype, kind.ndim, "C")
+        if name == "copy":
+            raise typer.source.refused(
+                node,
+                "Numba needs memory to copy an array, which a kernel cannot allocate (NRT required "
+                "but not enabled: NUMBA_CUDA_ENABLE_NRT=1): loop over the elements",
+            )
     raise typer.source.refused(
         node, f"kernels have no array method .{name}(): loop over the elements"
     )

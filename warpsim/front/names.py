@@ -138,7 +138,8 @@ def attribute(value: Any, name: str) -> Any:
         return KernelName(path) if path in KERNEL_NAMES else MISSING
     if _is_cuda_module(value) and name in KERNEL_NAMES:
         return kernel_name(name)
-    return as_kernel_name(getattr(value, name, MISSING))
+    found = as_kernel_name(getattr(value, name, MISSING))
+    return MISSING if isinstance(value, np.ndarray) and callable(found) else found
 
 
 @dataclass
