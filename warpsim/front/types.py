@@ -16,7 +16,7 @@ from typing import Any
 from numba import types
 
 from warpsim.front.bfloat import storable
-from warpsim.front.dates import SCALARS, date_storable
+from warpsim.front.dates import DATES, SCALARS, date_storable
 from warpsim.front.expressions import Conflict, Expressions, items_of
 from warpsim.front.names import MISSING, NotYet, Source, folded, typing_error
 from warpsim.front.oracle import held, plain, unify
@@ -221,6 +221,8 @@ class Typer(Expressions):
             return
         if date_storable(given, part):
             return
+        if isinstance(part, DATES):
+            raise self.source.refused(target, f"Cannot cast {kind} to {element}: {array}")
         number = types.Number | types.Boolean
         if isinstance(part, types.EnumMember | types.IntEnumMember) and part == given:
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from numbers import Integral
 from typing import Any
 
@@ -121,10 +122,15 @@ class Arguments:
 
     def __init__(self, names: list[str], values: tuple = ()):
         self.names = names
-        self.gpu = Copies(values)
+        self.given = values
         self.types: list[types.Type] = []
         self.values: list[Any] = []
         self.back: list[Callable[[], None]] = []
+
+    @cached_property
+    def gpu(self) -> Copies:
+        """Copies of what lies on a real GPU, made when the first such array comes."""
+        return Copies(self.given)
 
     def add(self, value: Any, position: int) -> None:
         kind, inside = self.take(value, self._name(position))

@@ -30,7 +30,8 @@ def variables(control: Any, frame: FrameType | None, idle: tuple[str, ...]) -> i
     while frame is not None:
         if frame.f_code.co_filename.startswith(PROGRAM):
             for name, value in frame.f_locals.items():
-                if name not in idle and name.removeprefix("_m_") not in idle:
+                passing = bool(idle) and name.startswith("_value")  # made anew in each pass
+                if not passing and name.removeprefix("_m_") not in idle:
                     number = _of(value, number)
             idle = ()
         frame = frame.f_back
