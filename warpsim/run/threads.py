@@ -326,7 +326,7 @@ class Threads(
     def stuck(self, loop: Loop) -> None:
         sites = self.sites[self.base :]
         after = [s for s in sites if s.line >= loop.line and not s.code.endswith(":")]
-        first = min(after, key=lambda site: site.line, default=None)
+        first = min(after, key=lambda site: (not site.array, site.line), default=None)
         at = f", at {first.code}" if first is not None else ""
         raise EndlessLoop(
             f"{self.launch.name}, line {loop.line}: {self.mask.count:,} threads wait for ever in "
