@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numba import carray, farray, float32, int32, types, uint8, uint32
+from numba import float32, int32, types, uint8, uint32
 from numba.core.errors import TypingError
 
 from warpsim import KernelError, cuda, trace
 from warpsim.front.names import Unsupported
+
+try:
+    from numba.cuda.np.numpy_support import carray, farray
+except ImportError:  # older releases take Numba's
+    from numba import carray, farray
 
 
 @cuda.jit(types.void(types.CPointer(uint8), uint32))

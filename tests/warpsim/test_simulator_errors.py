@@ -249,7 +249,7 @@ def test_recursion_by_way_of_another_function_is_named():
     def starts(x):
         x[0] = deeper(x, 3)
 
-    refuses(starts, *arrays(4), match="recursion by way of other functions", kind=Unsupported)
+    refuses(starts, *arrays(4), match="recursion by way of other functions")
 
 
 def test_kernels_without_source_say_what_to_do():

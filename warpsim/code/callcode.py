@@ -14,7 +14,7 @@ from numba.core.errors import NumbaWarning
 from warpsim.code.accesscode import spelled_tuple
 from warpsim.front import operators
 from warpsim.front.allocations import assigned_name, is_carray
-from warpsim.front.elementwise import total_code, ufunc_code
+from warpsim.front.elementwise import REDUCTIONS, is_reduction, total_code, ufunc_code
 from warpsim.front.intrinsics import GRID_GROUP
 from warpsim.front.names import MISSING, KernelName
 from warpsim.front.oracle import dtype_of, plain
@@ -71,8 +71,8 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
         return _method(emitter, node)
     if function is sum and not isinstance(typing.of[node.args[0]], types.Array):
         return _sum_of_tuple(emitter, node)
-    if function in (sum, np.sum, np.mean):
-        return total_code(emitter, node, node.args[0], function.__name__)
+    if function is sum or is_reduction(function):
+        return total_code(emitter, node, node.args[0], REDUCTIONS.get(function, "sum"))
     if isinstance(function, np.ufunc) and isinstance(typing.of[node], types.Array):
         return ufunc_code(emitter, node, function)
     operands = typing.operands[node]
@@ -142,7 +142,7 @@ def _method(emitter: Emitter, node: ast.Call) -> str:
     if name == "bit_count":
         return f"popc({emitter.operand(owner, kind)}, 64)"
     code = emitter.expression(owner)
-    if name in ("sum", "mean"):
+    if name in REDUCTIONS.values():
         return total_code(emitter, node, owner, name)
     if name == "conjugate":
         return f"conjugate({code})"
@@ -152,6 +152,9 @@ def _method(emitter: Emitter, node: ast.Call) -> str:
         return f"T.view_as({code}, {emitter.constant(dtype, dtype.name)}, {site})"
     if name == "transpose":
         return f"{code}.transposed"
+    if name == "fill":
+        site = emitter.site(node, ast.unparse(owner))
+        return f"T.store_all({code}, {emitter.operand(node.args[0], kind.dtype)}, {site}, None)"
     if name == "copy":
         emitter.may_read_unset = True
         made = emitter.site(node, assigned_name(emitter.source.tree, node) or ast.unparse(node))

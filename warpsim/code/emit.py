@@ -199,8 +199,6 @@ class Emitter(Accesses, DoubtfulReads):
     def condition(self, node: ast.expr) -> str:
         kind = self.typing.of[node]
         code = self.expression(node)
-        if isinstance(kind, types.Optional):
-            code, kind = self.convert(code, kind, kind.type), kind.type
         if isinstance(kind, types.BaseTuple):
             return str(len(kind) > 0)
         return code if isinstance(kind, types.Boolean) else f"truth({code})"

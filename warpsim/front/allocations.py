@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -149,10 +151,23 @@ def constant_dtype(typer: Expressions, node: ast.expr) -> types.Type | None:
 
 # ---------------------------------------------------------------------- addresses
 def is_carray(function: Any) -> bool:
-    """``carray`` and ``farray``: Numba's functions that make an array of an address."""
-    module = str(getattr(function, "__module__", ""))
-    named = getattr(function, "__name__", "") in ("carray", "farray")
-    return named and module.partition(".")[0] in ("numba", "numba_cuda")
+    """``carray`` and ``farray`` of Numba-CUDA, which make an array of an address.
+
+    Where it has none of its own, those of Numba.
+    """
+    return any(function is one for one in _carrays())
+
+
+@cache
+def _carrays() -> tuple[Any, ...]:
+    for place in ("numba.cuda.np.numpy_support", "numba"):
+        try:
+            module = importlib.import_module(place)
+        except ImportError:
+            continue
+        if hasattr(module, "carray"):
+            return module.carray, module.farray
+    return ()
 
 
 def carray_type(typer: Expressions, node: ast.Call, function: Any) -> types.Type:

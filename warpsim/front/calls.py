@@ -20,7 +20,8 @@ from warpsim.front.allocations import (
     is_carray,
 )
 from warpsim.front.bfloat import ALONE, bfloat16, castable
-from warpsim.front.elementwise import total_type, ufunc_type
+from warpsim.front.dates import SCALARS
+from warpsim.front.elementwise import REDUCTIONS, is_reduction, total_type, ufunc_type
 from warpsim.front.names import MISSING, KernelName, Source
 from warpsim.front.oracle import best_signature, held, method_type, of_dtype, plain, resolve
 from warpsim.front.pieces import piece_type
@@ -104,9 +105,9 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
     if function is sum and len(arguments) == 1 and resolve(sum, arguments) is not None:
         typer.typing.operands[node] = (resolve(sum, arguments)[0],)
         return typer.typing.operands[node][0]
-    if function in (np.sum, np.mean) and len(arguments) == 1:
+    if is_reduction(function) and len(arguments) == 1:
         if isinstance(arguments[0], types.Array):
-            return total_type(typer, node, arguments[0], function.__name__)
+            return total_type(typer, node, arguments[0], REDUCTIONS[function])
     name = ast.unparse(node.func)
     if callable(function) and hasattr(function, "__code__"):
         raise source.refused(
@@ -287,8 +288,14 @@ def _array_method(typer: Expressions, node: ast.Call, kind: types.Array, name: s
         parts = list(kinds[0]) if isinstance(kinds[0], types.BaseTuple) else kinds
         if all(isinstance(part, types.Integer) for part in parts):
             return kind.copy(ndim=len(parts), layout="C")
+    if not node.keywords and name == "fill" and len(node.args) == 1:
+        typer.check_mutable(node, kind)
+        value = held(typer.expression(node.args[0]))
+        if isinstance(value, SCALARS) and isinstance(kind.dtype, SCALARS):
+            typer.typing.operands[node] = (kind.dtype,)
+            return types.none
     if not node.keywords and not node.args:
-        if name in ("sum", "mean"):
+        if name in REDUCTIONS.values():
             return total_type(typer, node, kind, name)
         if name == "transpose":
             return kind.copy(layout="A")

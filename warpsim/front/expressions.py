@@ -80,7 +80,7 @@ class Expressions(Attributes, Decisions):
 
     # ------------------------------------------------------------------ expressions
     def condition(self, node: ast.expr) -> None:
-        kind = held(self.expression(node))
+        kind = self.expression(node)
         if not isinstance(kind, types.Number | types.Boolean | types.BaseTuple):
             raise self.source.refused(node, f"{ast.unparse(node)} is {kind}, not a condition")
         if plain(kind) == bfloat16:
@@ -319,7 +319,7 @@ class Expressions(Attributes, Decisions):
 
     def index(self, node: ast.AST, base: types.Array, index: ast.expr) -> int:
         """Check one index; how many dimensions it stands for (a tuple variable: several)."""
-        kind = held(self.expression(index))
+        kind = plain(self.expression(index))
         if isinstance(kind, types.BaseTuple) and all(isinstance(k, types.Integer) for k in kind):
             return len(kind)
         if not isinstance(kind, types.Integer):

@@ -73,8 +73,10 @@ class Program:
         def callee(source: Source, node: ast.AST, function: Any, arguments: Signature) -> Typing:
             inner = program_of(function)
             if inner is not self and inner in callers:
-                raise source.unsupported(
-                    node, f"recursion by way of other functions: {inner.source.name} calls itself"
+                raise source.refused(
+                    node,
+                    f"recursion by way of other functions: {inner.source.name} calls itself; "
+                    "Numba-CUDA takes a function that calls itself directly",
                 )
             if len(arguments) != len(inner.source.arguments):
                 raise source.refused(

@@ -11,7 +11,7 @@ import importlib
 import math
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any
 
@@ -119,6 +119,13 @@ def _stand_ins() -> dict[str, ModuleType]:
     module("numba.cuda.cudadrv.error", {"CudaSupportError": error})
     module("numba.cuda.cudadrv.driver", DRIVER | {"Event": _TimelessEvent})
     module("numba.cuda.cudadrv.devicearray", DEVICEARRAY)
+    module("numba.cuda.np", {})
+    support = importlib.import_module(numba.from_dtype.__module__)
+    names = ("carray", "farray", "from_dtype", "as_dtype")
+    with suppress(ImportError):  # older releases use Numba's
+        support = importlib.import_module("numba.cuda.np.numpy_support")
+    found = {name: getattr(support, name) for name in names if hasattr(support, name)}
+    module("numba.cuda.np.numpy_support", found)
     made["numba"] = _Numba("numba")
     made["numba"].vectorize = _either(host.vectorize, numba.vectorize)
     made["numba"].guvectorize = _either(host.guvectorize, numba.guvectorize)

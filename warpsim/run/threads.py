@@ -21,6 +21,7 @@ from warpsim.run.memory import Array, Memory, contiguous_strides
 from warpsim.run.ragged import Ragged
 from warpsim.run.raising import Raising
 from warpsim.run.records import Records
+from warpsim.run.reductions import Reductions
 from warpsim.run.vectors import Vectors
 from warpsim.run.warp import Warps
 from warpsim.watch.advice import bounds_cure
@@ -108,6 +109,7 @@ class Threads(
     Addresses,
     Raising,
     Elementwise,
+    Reductions,
     Atomics,
     Races,
     Unwritten,
