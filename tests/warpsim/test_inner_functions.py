@@ -34,7 +34,7 @@ def test_it_reads_the_kernels_variables_as_they_are_when_it_is_called():
         g = lambda a: a * a + i  # noqa: E731
         out[i] = f(x[i]) + g(2) * 100 + f(1, w=i)
         i += 1
-        out[i - 1] += 10_000 * g(1)
+        out[i - 1] += 10_000 * (lambda a: g(a))(1)
 
     def expected(i):
         f = i * 3 + 2 if i > 4 else i - 2

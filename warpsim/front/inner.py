@@ -120,6 +120,17 @@ class _Taker(ast.NodeTransformer):
         tree = ast.FunctionDef(target.id, node.value.args, body, [])
         return self._take(ast.copy_location(tree, node), "<lambda>")
 
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """``(lambda a: a + 1)(x)`` is called by a name of its own."""
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Lambda):
+            name = f"lambda_{len(self.found)}"
+            body = [ast.copy_location(ast.Return(node.func.body), node.func)]
+            tree = ast.FunctionDef(name, node.func.args, body, [])
+            self._take(ast.copy_location(tree, node), "<lambda>")
+            node.func = ast.copy_location(ast.Name(name, ast.Load()), node.func)
+        return node
+
     def _take(self, tree: ast.FunctionDef, code_name: str) -> ast.stmt:
         spec = tree.args
         if tree.name in self.found:
