@@ -158,7 +158,7 @@ def test_a_value_that_may_be_none_is_a_number_where_it_is_none_of_that(function)
         z = None
         if i == 2:
             z = i * 0.5
-        if z is None:
+        if z == None:  # noqa: E711
             z = 0.25
         out[i] += z
 

@@ -352,9 +352,11 @@ class Emitter(Accesses, DoubtfulReads):
         nodes = [node.left, *node.comparators]
         kinds = self.typing.operands[node]
         for side, kind in zip(nodes, kinds[0], strict=False):
-            if isinstance(node.ops[0], ast.Is | ast.IsNot) and isinstance(kind, types.Optional):
+            asked = types.none in kinds[0] and isinstance(kind, types.Optional)
+            if asked and isinstance(node.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
                 none = f"{self.expression(side)}[0]"
-                return none if isinstance(node.ops[0], ast.Is) else f"negate({none})"
+                same = isinstance(node.ops[0], ast.Is | ast.Eq)
+                return none if same else f"negate({none})"
 
         def pair(number: int, left: str) -> str:
             right_node = nodes[number + 1]

@@ -82,7 +82,13 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
             return kind
         raise source.refused(node, f"tuple({kind}): only a tuple can be made one")
     cast = _cast_type(function)
-    arguments = tuple(held(typer.expression(argument)) for argument in node.args)
+    given = tuple(plain(typer.expression(argument)) for argument in node.args)
+    arguments = tuple(map(held, given))
+    if cast is not None and function not in CASTS and given != arguments:
+        text = (
+            f"{ast.unparse(node.func)}({given[0]}) of what may be None: take int(...) or float(...)"
+        )
+        raise source.refused(node, text)
     if cast is not None:
         return _cast(typer, node, function, cast, arguments)
     if function in (min, max) and len(arguments) == 1:
@@ -380,7 +386,7 @@ def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
     low, high = intrinsics.ARITY.get(path, (0, -1))
     if not low <= len(node.args) <= high or node.keywords:
         raise source.refused(node, f"cuda.{path} takes {low} arguments, {len(node.args)} given")
-    arguments = tuple(held(typer.expression(argument)) for argument in node.args)
+    arguments = tuple(plain(typer.expression(argument)) for argument in node.args)
     found = intrinsics.FUNCTIONS[path](*arguments)
     if isinstance(found, str):
         raise source.refused(node, found)

@@ -218,6 +218,8 @@ class Expressions(Attributes, Decisions):
         left = self.expression(node.left)
         if any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
             return self.identity(node, left)
+        if isinstance(left, types.Optional) and self.source.static(node.comparators[0]) is None:
+            return self.identity(node, left)  # == None
         operands = []
         for op, right_node in zip(node.ops, node.comparators, strict=True):
             if type(op) not in COMPARE:
