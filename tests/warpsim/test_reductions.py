@@ -76,9 +76,19 @@ def agree(found, expected):
         np.testing.assert_array_equal(found, expected.astype(float))
 
 
+def typed(function):
+    """What numba-cuda infers for a row; older releases ask NVIDIA's compiler on the way."""
+    try:
+        return inferred(function, (of_value(rows("float32")[0]),))
+    except Exception as error:
+        if "libNVVM" in str(error):
+            pytest.skip("needs NVIDIA's compilers")
+        raise
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_numba_cuda_types_it_so(name):
-    assert inferred(METHODS[name][0], (of_value(rows("float32")[0]),)) is not None
+    assert typed(METHODS[name][0]) is not None
 
 
 def test_what_each_thread_reduces_may_have_a_length_of_its_own():
@@ -108,7 +118,7 @@ def test_the_place_of_nothing_is_an_error():
 @pytest.mark.parametrize("function", [lambda x: x.max(), lambda x: np.min(x), lambda x: x.cumsum()])
 def test_what_numba_cuda_refuses_is_refused(function):
     with pytest.raises(TypingError):
-        inferred(function, (of_value(rows("float32")[0]),))
+        typed(function)
     with pytest.raises(TypingError):
         of_rows(function, rows("float32"), "float32")
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import math
-from functools import cache
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -155,19 +154,9 @@ def is_carray(function: Any) -> bool:
 
     Where it has none of its own, those of Numba.
     """
-    return any(function is one for one in _carrays())
-
-
-@cache
-def _carrays() -> tuple[Any, ...]:
-    for place in ("numba.cuda.np.numpy_support", "numba"):
-        try:
-            module = importlib.import_module(place)
-        except ImportError:
-            continue
-        if hasattr(module, "carray"):
-            return module.carray, module.farray
-    return ()
+    modules = [sys.modules.get(place) for place in ("numba.cuda.np.numpy_support", "numba")]
+    having = [module for module in modules if hasattr(module, "carray")]
+    return any(function is one for m in having[:1] for one in (m.carray, m.farray))
 
 
 def carray_type(typer: Expressions, node: ast.Call, function: Any) -> types.Type:
