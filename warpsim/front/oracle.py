@@ -17,6 +17,7 @@ import numpy as np
 from numba import from_dtype, types
 from numba.core.errors import NumbaError, UnsupportedError
 
+from warpsim.front.answers import kept
 from warpsim.front.bfloat import BFLOAT16, bfloat16
 from warpsim.front.dates import DATES, SCALARS, date_dtype
 from warpsim.host.interface import device_memory
@@ -84,11 +85,18 @@ def resolve(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
 
 
 def _asked(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
+    told = _flat(function, arguments)
+    return None if told is None else (told[0], told[1:])
+
+
+@kept("call")
+def _flat(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
+    """The result's type and those of the operands, by Numba's rules."""
     if function in _FLOAT_ROUNDING and len(arguments) == 1:
         if isinstance(arguments[0], types.Float):
-            return arguments[0], arguments
+            return arguments[0], *arguments
         wide = types.uint64 if getattr(arguments[0], "signed", True) is False else types.int64
-        return types.float64, (wide,)
+        return types.float64, wide
     if function in (min, max) and types.boolean in arguments:
         return None  # as numba-cuda; core Numba takes them
     context, override = _context()
@@ -114,7 +122,7 @@ def _asked(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
     operands = tuple(plain(kind) for kind in signature.args)
     if len(operands) != len(arguments):
         operands = arguments
-    return plain(signature.return_type), operands
+    return plain(signature.return_type), *operands
 
 
 @cache
@@ -138,10 +146,16 @@ def unify(first: types.Type, second: types.Type) -> types.Type | None:
         parts = [held(kind) for kind in (first, second) if not isinstance(kind, types.NoneType)]
         both = parts[0] if len(parts) == 1 else unify(*parts)
         return types.Optional(both) if isinstance(both, SCALARS) else None
+    told = _unified(None, (first, second))
+    return told if told is None else told[0]
+
+
+@kept("unify")
+def _unified(_: None, kinds: tuple[types.Type, types.Type]) -> tuple | None:
     context, override = _context()
     with override():
-        kind = context.unify_types(first, second)
-    return kind if isinstance(kind, SCALARS) else None
+        kind = context.unify_types(*kinds)
+    return (kind,) if isinstance(kind, SCALARS) else None
 
 
 @cache
