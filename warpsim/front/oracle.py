@@ -58,7 +58,7 @@ def _context() -> tuple[Any, Any]:
         context.refresh()
         return context, lambda: target_override("cuda")
     except (ImportError, AttributeError):
-        return _core_context(), nullcontext
+        return _core_cmath(), nullcontext
 
 
 def load_rules() -> None:
