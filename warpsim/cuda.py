@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.front.names import KERNEL_NAMES, KernelName
+from warpsim.front.names import KERNEL_NAMES, kernel_name
 from warpsim.host import gpus as models
 from warpsim.host.device import (
     Context,
@@ -21,7 +21,9 @@ from warpsim.host.device import (
     Event,
     MemoryInfo,
     Stream,
-    copied,
+    copied_as_it_lies,
+    deallocations,
+    wait_for,
 )
 from warpsim.host.gpus import simulate
 from warpsim.host.interface import describe, memory_of
@@ -32,9 +34,9 @@ from warpsim.watch.report import KernelError
 
 for _name in KERNEL_NAMES:
     if "." not in _name:
-        globals()[_name] = KernelName(_name)
+        globals()[_name] = kernel_name(_name)
 del _name
-warpsize = KernelName("warpsize")
+warpsize = kernel_name("warpsize")
 _handles = count(1)  # of streams
 
 
@@ -47,14 +49,14 @@ def to_device(obj: Any, stream: Any = 0, copy: bool = True, to: DeviceNDArray | 
     if to is not None:
         to.copy_to_device(values)
         return to
-    return DeviceNDArray(copied(values, "the array"), stream)
+    return DeviceNDArray(deallocations.watch(copied_as_it_lies(values, "the array")), stream)
 
 
 def device_array(
     shape: Any, dtype: Any = np.float64, strides: Any = None, order: str = "C", stream: Any = 0
 ):
     """An array on the device whose elements are not set: filled with NaN or the largest value."""
-    return DeviceNDArray(_unset(shape, dtype, order, strides), stream)
+    return DeviceNDArray(deallocations.watch(_unset(shape, dtype, order, strides)), stream)
 
 
 def device_array_like(ary: Any, stream: Any = 0) -> DeviceNDArray:
@@ -161,11 +163,13 @@ def as_cuda_array(obj: Any, sync: bool = True) -> DeviceNDArray:
         return obj
     if not is_cuda_array(obj):
         raise TypeError(f"{type(obj).__name__} is not a device array; use cuda.to_device")
-    return from_cuda_array_interface(obj.__cuda_array_interface__)
+    return from_cuda_array_interface(obj.__cuda_array_interface__, sync=sync)
 
 
 def from_cuda_array_interface(desc: dict[str, Any], owner: Any = None, sync: bool = True):
     """A device array over the memory that a CUDA array interface describes."""
+    if sync:
+        wait_for(desc)
     handle = desc.get("stream")
     return DeviceNDArray(memory_of(desc), Stream(handle, external=True) if handle else 0)
 

@@ -120,9 +120,16 @@ def _runs_anyway(reason: str):
 
 def _testing(support: Any) -> python_types.ModuleType:
     """The decorators and the base class of ``numba.cuda.testing`` for a machine like a T4."""
+    from warpsim.host import settings
 
     class CUDATestCase(support.TestCase):
         FLOAT16_RTOL = 2.0**-10
+
+        def setUp(self) -> None:
+            super().setUp()  # as numba-cuda's own: few blocks are no fault of a test
+            kept = contextlib.ExitStack()
+            kept.enter_context(settings.quiet())
+            self.addCleanup(kept.close)
 
         def _only_compiled(self, *args: Any, **kwargs: Any) -> None:
             self.skipTest("looks at compiled code")
@@ -201,6 +208,7 @@ def _make_stand_ins() -> None:
     from numba.cuda.tests import support
 
     from warpsim import cuda as host
+    from warpsim.host import redirect
     from warpsim.run import launch
 
     class NoLeaks:
@@ -218,6 +226,11 @@ def _make_stand_ins() -> None:
     core = _Fallback("numba.cuda.core", numba.cuda.core)
     core.errors = _errors(numba.cuda.core.errors)
     cuda.core = core
+    drivers = {}
+    for name, own in (("driver", redirect.DRIVER), ("devicearray", redirect.DEVICEARRAY)):
+        real = importlib.import_module(f"numba.cuda.cudadrv.{name}")
+        drivers[name] = _Fallback(real.__name__, real, **own)
+    cuda.cudadrv = _Fallback("numba.cuda.cudadrv", numba.cuda.cudadrv, **drivers)
     cuda.tests = _Fallback("numba.cuda.tests", importlib.import_module("numba.cuda.tests"))
     cuda.tests.support = _Fallback(
         "numba.cuda.tests.support", support, MemoryLeakMixin=NoLeaks, EnableNRTStatsMixin=NoLeaks
@@ -242,6 +255,8 @@ def _make_stand_ins() -> None:
             "numba.cuda.core": core,
             "numba.cuda.core.errors": core.errors,
             "numba.cuda.tests.support": cuda.tests.support,
+            "numba.cuda.cudadrv": cuda.cudadrv,
+            **{f"numba.cuda.cudadrv.{name}": module for name, module in drivers.items()},
         }
     )
 
@@ -294,11 +309,14 @@ def _run(command: Any, **options: Any) -> subprocess.CompletedProcess:
     """``subprocess.run``; Python code is run here, with the simulator and what it prints kept."""
     if list(command[:2]) != [sys.executable, "-c"]:
         return subprocess.run(command, **options)
-    printed = io.StringIO()
+    printed, warned = io.StringIO(), io.StringIO()
     names = {"__name__": "__main__", "__builtins__": dict(vars(builtins), __import__=_import)}
-    with contextlib.redirect_stdout(printed):
-        _exec(command[2], names)
-    return subprocess.CompletedProcess(command, 0, printed.getvalue().encode(), b"")
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(warned):
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            _exec(command[2], names)
+    outputs = printed.getvalue().encode(), warned.getvalue().encode()
+    return subprocess.CompletedProcess(command, 0, *outputs)
 
 
 # ---------------------------------------------------------------------- running

@@ -49,5 +49,54 @@ def test_two_arguments_of_one_memory_are_one_memory():
 def test_a_transposed_view_keeps_its_order():
     memory, other = np.arange(9.0).reshape(3, 3), np.arange(9.0).reshape(3, 3)
     expected = memory + memory.T
-    trace(adds, 1, (4, 4), OnGPU(memory), OnGPU(other.T))
+    trace(adds, 1, (4, 4), OnGPU(memory), OnGPU(other.T, base=1 << 41))
     assert (memory == expected).all() and (other == np.arange(9.0).reshape(3, 3)).all()
+
+
+def part(memory, index):
+    """A view of a GPU's array, at its address there."""
+    view = memory[index]
+    start = view.__array_interface__["data"][0] - memory.__array_interface__["data"][0]
+    return OnGPU(view, base=(1 << 40) + start)
+
+
+@cuda.jit
+def writes_by_column_and_row(column, row):
+    i = cuda.grid(1)
+    if i < column.size:
+        column[i] = i + 1
+        row[i] += 10
+
+
+def test_a_row_and_a_column_of_one_matrix_are_one_memory():
+    memory = np.zeros((4, 4), np.float32)
+    report = trace(writes_by_column_and_row, 1, 4, part(memory, np.s_[:, 1]), part(memory, 2))
+    expected = np.zeros((4, 4))
+    expected[:, 1] = [1, 2, 3, 4]
+    expected[2] += 10
+    np.testing.assert_array_equal(memory, expected)
+    assert "race" in {finding.kind for finding in report.findings}  # [2, 1] by threads 1 and 2
+
+
+@cuda.jit
+def shifts(to, out_of):
+    i = cuda.grid(1)
+    if i < to.size:
+        to[i] = out_of[i] + 1
+
+
+def test_parts_that_overlap_keep_what_each_of_them_got():
+    memory = np.arange(10.0)
+    trace(shifts, 1, 32, part(memory, np.s_[:6]), part(memory, np.s_[6:2:-1]))
+    assert (memory[6:] == np.arange(6.0, 10)).all() and (memory[:3] == [7, 6, 5]).all()
+    other = np.arange(8, dtype=np.int32)
+    whole, bytes_ = OnGPU(other), OnGPU(other.view(np.uint8))
+    trace(shifts, 1, 8, whole, bytes_)
+    assert (other == [1, 1, 1, 1, 2, 1, 1, 1]).all()  # bytes of 0 and 1, read before
+
+
+def test_arrays_side_by_side_and_empty_ones_are_apart():
+    memory = np.arange(8.0)
+    trace(shifts, 1, 32, part(memory, np.s_[:4]), part(memory, np.s_[4:]))
+    assert (memory == [5, 6, 7, 8, 4, 5, 6, 7]).all()
+    trace(shifts, 1, 32, OnGPU(np.zeros(0)), part(memory, np.s_[:0]))

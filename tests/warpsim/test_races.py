@@ -336,3 +336,29 @@ def test_a_block_histogram_without_its_second_barrier_is_a_race():
             counts[t] = mine[t]
 
     assert "race" in kinds(block_histogram, 1, SIZE, np.arange(64) % 8, np.zeros(8, np.int32))
+
+
+# ---------------------------------------------------------------------- other ways to store
+RECORDS = np.dtype([("x", "f4"), ("y", "f4")])
+
+
+@cuda.jit
+def sets_a_field(records, out):
+    records[0].x = cuda.grid(1)
+
+
+@cuda.jit
+def sets_by_a_ufunc(x, out):
+    np.maximum(x, cuda.grid(1), out)
+
+
+@cuda.jit
+def fills(x, out):
+    out.fill(cuda.grid(1))
+
+
+@pytest.mark.parametrize("kernel", [sets_a_field, sets_by_a_ufunc, fills])
+def test_a_store_without_an_index_races_too(kernel):
+    first = np.zeros(3, RECORDS) if kernel is sets_a_field else np.zeros(3)
+    assert "race" in {f.kind for f in trace(kernel, 1, 32, first, np.zeros(3)).findings}
+    assert "race" not in {f.kind for f in trace(kernel, 1, 1, first, np.zeros(3)).findings}

@@ -48,6 +48,27 @@ def lock_of_a_function(x, lock):
 
 
 @cuda.jit
+def lock_that_counts(x, lock):
+    spins, doubled = 0, 0.0
+    while cuda.atomic.cas(lock, 0, 0, 1) != 0:
+        spins += 1
+        if lock[0] == 1:
+            doubled = spins * 2.0
+    x[0] += doubled
+    cuda.atomic.exch(lock, 0, 0)
+
+
+@cuda.jit
+def lock_that_keeps_what_it_saw(x, lock):
+    spins = 0
+    seen = cuda.atomic.cas(lock, 0, 0, 1)
+    while seen != 0:
+        spins, seen = spins + 1, cuda.atomic.cas(lock, 0, 0, 1)
+    x[0] += spins
+    cuda.atomic.exch(lock, 0, 0)
+
+
+@cuda.jit
 def blocks_that_meet(x, count):
     if cuda.threadIdx.x == 0:
         cuda.atomic.add(count, 0, 1)
@@ -72,6 +93,8 @@ def _trace(kernel, *arguments):
         (ticket, 3, "lock[1]"),
         (lock_of_a_function, 2, "cuda.atomic.cas(lock, 0, 0, 1)"),
         (blocks_that_meet, 4, "count[0]"),
+        (lock_that_counts, 3, "cuda.atomic.cas(lock, 0, 0, 1)"),
+        (lock_that_keeps_what_it_saw, 4, "cuda.atomic.cas(lock, 0, 0, 1)"),
     ],
 )
 def test_threads_that_wait_for_ever_are_named_within_two_seconds(kernel, line, code, launch):
@@ -105,6 +128,27 @@ def collatz(x, least):
 
 
 @cuda.jit
+def gives_up(x, least):
+    i = cuda.grid(1)
+    tries = 0
+    while x[i] == 0:
+        tries += 1
+        if tries >= least[0]:
+            break
+    x[i] = tries
+
+
+@cuda.jit
+def waits_longer_each_time(x, least):
+    i = cuda.grid(1)
+    pause, passes = 1.0, 0
+    while pause < 1e30 or passes < least[0]:
+        pause = min(pause * 1.5, 2e30)
+        passes += 1
+    x[i] = passes
+
+
+@cuda.jit
 def memory_counts(x, least):
     i = cuda.grid(1)
     while x[i] < least[0]:
@@ -124,7 +168,7 @@ def test_what_goes_on_is_left_alone():
     x = np.zeros(1)
     polite_lock[3, 64](x, np.zeros(2, np.int32))
     assert x[0] == 192
-    for kernel in (collatz, memory_counts, local_counts):
+    for kernel in (collatz, gives_up, waits_longer_each_time, memory_counts, local_counts):
         x = np.zeros(192)
         kernel[3, 64](x, np.full(1, 500, np.int32))
         assert (x == 500).all(), kernel

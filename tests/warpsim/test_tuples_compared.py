@@ -10,7 +10,7 @@ import pytest
 from numba import float32, types, uint32
 from numba.core.errors import TypingError, UnsupportedError
 
-from warpsim import cuda, trace
+from warpsim import KernelError, cuda, trace
 from warpsim.front.names import Unsupported
 
 PAIRS = [
@@ -147,14 +147,53 @@ def passes_on(v):
 
 
 @pytest.mark.parametrize("function", [falls_through, says_none, passes_on])
-def test_a_value_that_may_be_none_is_refused_with_its_line(function):
+def test_a_value_that_may_be_none_is_a_number_where_it_is_none_of_that(function):
     @cuda.jit
     def kernel(out):
         i = cuda.grid(1)
         y = function(i)
+        out[i] = -1
+        if y is not None and y < 14:
+            out[i] = y
+        z = None
+        if i == 2:
+            z = i * 0.5
+        if z == None:  # noqa: E711
+            z = 0.25
+        out[i] += z
+
+    out = np.zeros(8)
+    kernel[1, 8](out)
+    assert list(out) == [-0.75, -0.75, 0, -0.75, 8.25, 10.25, 12.25, -0.75]
+    assert not [f for f in trace(kernel, 1, 8, out).findings if f.kind == "uninitialised-read"]
+
+
+def test_none_taken_as_a_number_is_found_with_its_line():
+    @cuda.jit
+    def kernel(out):
+        i = cuda.grid(1)
+        y = falls_through(i)
         out[i] = y
 
-    with pytest.raises(Unsupported, match=r"may be None(.|\n)*line [23] of (kernel|passes_on)"):
+    with pytest.raises(KernelError, match="(?s)line 4.*which is None"):
+        kernel[1, 8](np.zeros(8))
+    (found,) = (f for f in trace(kernel, 1, 8, np.zeros(8)).findings if f.line == 4)
+    assert found.kind == "uninitialised-read" and found.where.thread == (0, 0, 0)
+
+
+@cuda.jit(device=True)
+def pair_or_nothing(v):
+    if v > 3:
+        return v, v
+
+
+def test_a_tuple_that_may_be_none_is_refused_with_its_line():
+    @cuda.jit
+    def kernel(out):
+        y = pair_or_nothing(2)
+        out[0] = y[0]
+
+    with pytest.raises(Unsupported, match=r"may be None(.|\n)*line 2 of kernel"):
         kernel[1, 8](np.zeros(8))
 
 

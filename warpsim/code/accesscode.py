@@ -29,7 +29,11 @@ class Accesses:
         if self.is_field(node):
             return self._field_value(node)
         code = self.expression(node.value)
+        if isinstance(kind, types.ArrayCTypes):
+            return f"T.address_of({code})"
         if isinstance(kind, types.Array):
+            if name == "ctypes":
+                return code
             if name in ("real", "imag"):
                 real = not isinstance(kind.dtype, types.Complex)
                 return code if real else f"T.component({code}, {name!r})"

@@ -5,18 +5,22 @@ from __future__ import annotations
 import ast
 import math
 from typing import TYPE_CHECKING
+from warnings import warn
 
 import numpy as np
 from numba import types
+from numba.core.errors import NumbaWarning
 
 from warpsim.code.accesscode import spelled_tuple
 from warpsim.front import operators
-from warpsim.front.elementwise import total_code, ufunc_code
+from warpsim.front.allocations import assigned_name, is_carray
+from warpsim.front.elementwise import REDUCTIONS, is_reduction, total_code, ufunc_code
 from warpsim.front.intrinsics import GRID_GROUP
 from warpsim.front.names import MISSING, KernelName
 from warpsim.front.oracle import dtype_of, plain
 from warpsim.front.pieces import piece_code
 from warpsim.front.trees import walk
+from warpsim.front.vectortypes import VECTORS, vector_code
 from warpsim.run.halves import FUNCTIONS
 from warpsim.run.libdevice import runs
 
@@ -61,15 +65,23 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
         kind = typing.of[node.args[0]]
         code = emitter.expression(node.args[0])
         return f"{code}.shape[0]" if isinstance(kind, types.Array) else str(len(kind))
+    if function is tuple:
+        return emitter.expression(node.args[0])
     if function is MISSING:
         return _method(emitter, node)
     if function is sum and not isinstance(typing.of[node.args[0]], types.Array):
         return _sum_of_tuple(emitter, node)
-    if function in (sum, np.sum, np.mean):
-        return total_code(emitter, node, node.args[0], function.__name__)
+    if function is sum or is_reduction(function):
+        return total_code(emitter, node, node.args[0], REDUCTIONS.get(function, "sum"))
     if isinstance(function, np.ufunc) and isinstance(typing.of[node], types.Array):
         return ufunc_code(emitter, node, function)
     operands = typing.operands[node]
+    if is_carray(function):
+        kind, codes = typing.of[node], [emitter.expression(part) for part in operands]
+        dtype = emitter.constant(dtype_of(kind.dtype), str(kind.dtype))
+        site, fortran = emitter.site(node), function.__name__ == "farray"
+        name = assigned_name(emitter.source.tree, node) or function.__name__
+        return f"T.array_at({codes[0]}, {codes[1]}, {dtype}, {fortran}, {name!r}, {site})"
     if function in (min, max) and len(node.args) == 1:
         return _extreme_of_tuple(emitter, node, function)
     codes = [emitter.operand(a, k) for a, k in zip(node.args, operands, strict=True)]
@@ -130,7 +142,7 @@ def _method(emitter: Emitter, node: ast.Call) -> str:
     if name == "bit_count":
         return f"popc({emitter.operand(owner, kind)}, 64)"
     code = emitter.expression(owner)
-    if name in ("sum", "mean"):
+    if name in REDUCTIONS.values():
         return total_code(emitter, node, owner, name)
     if name == "conjugate":
         return f"conjugate({code})"
@@ -140,6 +152,13 @@ def _method(emitter: Emitter, node: ast.Call) -> str:
         return f"T.view_as({code}, {emitter.constant(dtype, dtype.name)}, {site})"
     if name == "transpose":
         return f"{code}.transposed"
+    if name == "fill":
+        site = emitter.site(node, ast.unparse(owner))
+        return f"T.store_all({code}, {emitter.operand(node.args[0], kind.dtype)}, {site}, None)"
+    if name == "copy":
+        emitter.may_read_unset = True
+        made = emitter.site(node, assigned_name(emitter.source.tree, node) or ast.unparse(node))
+        return f"T.copied({code}, {made})"
     shape = [emitter.expression(argument) for argument in node.args]
     whole = isinstance(emitter.typing.of[node.args[0]], types.BaseTuple)
     return f"T.reshape({code}, {shape[0] if whole else spelled_tuple(shape)}, {site})"
@@ -156,12 +175,15 @@ def _device(emitter: Emitter, node: ast.Call) -> str:
     function, arguments = emitter.typing.callees[node]
     program = emitter.program_of(function, arguments, emitter.traced)
     name = program.name
+    codes = [emitter.operand(a, k) for a, k in zip(node.args, arguments, strict=True)]
+    if program.run is None:  # the function itself: its places are the same
+        code = f"T.again({', '.join([name, *codes])})"
+        return emitter.convert(code, program.result, emitter.typing.of[node])
     # another function of this name, or a variable of the caller
     taken = name == emitter.source.name or name in emitter.names.values()
     if taken or emitter.namespace.setdefault(name, program.run) is not program.run:
         name = emitter.temporary(f"{name}_")
         emitter.namespace[name] = program.run
-    codes = [emitter.operand(a, k) for a, k in zip(node.args, arguments, strict=True)]
     base = len(emitter.sites)
     emitter.sites.extend(program.sites)
     emitter.cooperative |= program.cooperative
@@ -174,7 +196,22 @@ def _device(emitter: Emitter, node: ast.Call) -> str:
     return emitter.convert(code, program.result, emitter.typing.of[node])
 
 
+#: More values than CUDA's printf takes. Source: numba.cuda.printimpl of 0.30.4.
+MOST_PRINTED = 32
+
+
 def _print(emitter: Emitter, node: ast.Call) -> str:
+    if len(node.args) > MOST_PRINTED:
+        warn(
+            NumbaWarning(
+                "CUDA print() cannot print more than 32 items. The raw format string will be "
+                "emitted by the kernel instead."
+            ),
+            stacklevel=2,
+        )
+        forms = [_format_of(emitter.typing.of[argument]) for argument in node.args]
+        raw = " ".join(forms).replace("%d", "%lld").replace("%", "%%")
+        return f"T.print(({raw!r}, ()))"
     parts = []
     for argument in node.args:
         kind = emitter.typing.of[argument]
@@ -194,6 +231,8 @@ def _format_of(kind: types.Type) -> str:
 
 def _intrinsic(emitter: Emitter, node: ast.Call, path: str) -> str:
     typing = emitter.typing
+    if path in VECTORS:
+        return vector_code(emitter, node, path)
     if path.startswith("pieces."):
         return piece_code(emitter, node, path[7:])
     if path == "cg.this_grid":
@@ -205,7 +244,7 @@ def _intrinsic(emitter: Emitter, node: ast.Call, path: str) -> str:
         emitter.may_read_unset = True
         sizes = typing.shapes[node]
         (dtype,) = typing.operands[node]
-        name = _assigned_name(emitter, node) or ast.unparse(node)
+        name = assigned_name(emitter.source.tree, node) or ast.unparse(node)
         site = emitter.site(node, name)
         kind = emitter.element_type(dtype, ast.unparse(node))
         named = {keyword.arg: emitter.source.static(keyword.value) for keyword in node.keywords}
@@ -250,14 +289,6 @@ def _intrinsic(emitter: Emitter, node: ast.Call, path: str) -> str:
         raise emitter.source.unsupported(node, f"cuda.{path}")
     codes.append(str(emitter.site(node)))
     return f"T.{path}({', '.join(codes)})"
-
-
-def _assigned_name(emitter: Emitter, node: ast.Call) -> str | None:
-    for statement in walk(emitter.source.tree):
-        if isinstance(statement, ast.Assign) and statement.value is node:
-            target = statement.targets[0]
-            return target.id if isinstance(target, ast.Name) else None
-    return None
 
 
 def _atomic(emitter: Emitter, node: ast.Call, name: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import keyword
 import math
+import os
 import re
 from collections import Counter
 from enum import Enum
@@ -25,10 +26,11 @@ from warpsim.code.callcode import emit_call, is_pure
 from warpsim.front import operators
 from warpsim.front.assigned import DoubtfulReads
 from warpsim.front.bfloat import bfloat16
+from warpsim.front.dates import DATES
 from warpsim.front.liveness import Scopes
 from warpsim.front.names import FOLDED, MISSING, Site, folded
 from warpsim.front.oracle import of_value, plain, unify
-from warpsim.front.trees import walk
+from warpsim.front.trees import Once, walk
 from warpsim.front.types import Typing
 from warpsim.run.memory import ConstantArray
 from warpsim.watch.flows import stored_loads
@@ -48,9 +50,13 @@ _TEMPORARY = re.compile(r"_(then|else|outer|loop|value|array|index|m|k|s)_?\d*")
 class Emitter(Accesses, DoubtfulReads):
     """Writes the lane program of one typed function."""
 
-    def __init__(self, typing: Typing, device: bool, traced: bool, program_of):
+    def __init__(
+        self, typing: Typing, device: bool, traced: bool, program_of, checked: bool = False
+    ):
         self.typing, self.source = typing, typing.source
         self.device, self.traced, self.program_of = device, traced, program_of
+        self.here: ast.AST = typing.source.tree  # the statement that is written
+        self.checked = checked  # divisors are looked at, as under debug=True
         self.cooperative = False  # waits for the whole grid: all blocks run in one chunk
         self.turns, self.cluster = False, 1  # its warps wait for each other; blocks of a cluster
         self.out: list[str] = []
@@ -120,6 +126,11 @@ class Emitter(Accesses, DoubtfulReads):
         """The last argument of what steers a loop: its place, where that matters."""
         return f", site={self.site(node, code=code)}" if self.traced else ""
 
+    def where_in_file(self, node: ast.AST) -> str:
+        """A place as Numba's errors of a running kernel tell it."""
+        file, line = self.source.in_file(self.source.line(node))
+        return f"In function {self.source.name!r}, file {os.path.abspath(file)}, line {line}, "
+
     def line_site(self, node: ast.AST) -> int:
         """The place of a whole line, for operations."""
         return self.site(node, code=self.source.code(self.source.line(node)))
@@ -153,8 +164,15 @@ class Emitter(Accesses, DoubtfulReads):
             parts = [self.convert("x", a, b) for a, b in zip(old, new, strict=True)]
             functions = ", ".join(f"lambda x: {part}" for part in parts)
             return f"convert_tuple({code}, ({functions},))"
+        if isinstance(new, types.Optional):
+            return self._optional(code, old, new)
+        if isinstance(old, types.Optional):
+            code = f"T.some({code}, {self.line_site(self.here)})"
+            return self.convert(code, old.type, new)
         if old == bfloat16:
             code = f"widened({bare(code)})"
+        if isinstance(new, DATES):
+            return f"{self.constant(operators.CONVERT[new], str(new))}({bare(code)})"
         literal = _literal(code)
         if literal is not None:
             value = operators.CONVERT[new](literal)
@@ -162,6 +180,18 @@ class Emitter(Accesses, DoubtfulReads):
                 return f"({value!r})" if value < 0 else repr(value)
             return self.constant(value, f"{new}({code})")
         return f"{operators.name_of(new)}({bare(code)})"
+
+    def _optional(self, code: str, old: types.Type, new: types.Optional) -> str:
+        """Code of a value that may be None: whether it is, and what it is otherwise."""
+        if isinstance(old, types.NoneType):
+            return f"(True, {self.convert('0', types.int64, new.type)})"
+        if isinstance(old, types.Optional):
+            return f"(lambda x: (x[0], {self.convert('x[1]', old.type, new.type)}))({code})"
+        return f"(False, {self.convert(code, old, new.type)})"
+
+    def may_be_none(self, node: ast.expr) -> bool:
+        """Is a value taken in an expression that may be None?"""
+        return any(isinstance(self.typing.of.get(n), types.Optional) for n in walk(node))
 
     def operand(self, node: ast.expr, kind: types.Type) -> str:
         return self.convert(self.expression(node), self.typing.of[node], kind)
@@ -227,6 +257,8 @@ class Emitter(Accesses, DoubtfulReads):
             return f"({left} + {right})"
         if not self._is_constant(node):
             self._count_binary(op, kind, right_node)
+        if self.checked and isinstance(op, ast.Div | ast.FloorDiv | ast.Mod):
+            right = f"T.divisor({right}, {self.where_in_file(node)!r})"
         if type(op) in _HELPER:
             code = f"{_HELPER[type(op)]}({left}, {right})"
             if type(op) is ast.Pow:
@@ -284,7 +316,7 @@ class Emitter(Accesses, DoubtfulReads):
             return self._valued(node, node.values, kind)
         code = self.condition(node.values[0])
         for value in node.values[1:]:
-            if is_pure(value):
+            if is_pure(value) and not self.may_be_none(value):
                 code = f"({code} {'&' if both else '|'} {self.condition(value)})"
             else:
                 right = self.counted(value, lambda value=value: self.condition(value))
@@ -319,9 +351,16 @@ class Emitter(Accesses, DoubtfulReads):
             return str(self.typing.known[node])
         nodes = [node.left, *node.comparators]
         kinds = self.typing.operands[node]
+        for side, kind in zip(nodes, kinds[0], strict=False):
+            asked = types.none in kinds[0] and isinstance(kind, types.Optional)
+            if asked and isinstance(node.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
+                none = f"{self.expression(side)}[0]"
+                same = isinstance(node.ops[0], ast.Is | ast.Eq)
+                return none if same else f"negate({none})"
 
         def pair(number: int, left: str) -> str:
-            right_node, (a, b) = nodes[number + 1], kinds[number]
+            right_node = nodes[number + 1]
+            a, b = map(_compared_as, kinds[number])
             old = self.typing.of[nodes[number]]
             right = self.expression(right_node)
             last = number == len(node.ops) - 1
@@ -350,8 +389,19 @@ class Emitter(Accesses, DoubtfulReads):
 
         return pair(0, self.expression(node.left))
 
+    def code_Once(self, node: Once) -> str:
+        name = "_value_" + "_".join(map(str, node.place))
+        return f"({name} := {self.expression(node.value)})" if node.first else name
+
     def code_Call(self, node: ast.Call) -> str:
         return emit_call(self, node)
+
+
+def _compared_as(kind: types.Type) -> types.Type:
+    """Members of an enumeration whose values are tuples are compared as these."""
+    if isinstance(kind, types.EnumMember) and isinstance(kind.dtype, types.BaseTuple):
+        return kind.dtype
+    return kind
 
 
 def comparison_plan(left: types.BaseTuple, right: types.BaseTuple) -> tuple:

@@ -15,6 +15,7 @@ from numba import types
 from warpsim.code.accesscode import bare
 from warpsim.code.emit import Emitter
 from warpsim.front.expressions import items_of
+from warpsim.front.idle import idle_variables
 from warpsim.front.names import Site
 
 _serial = count()
@@ -57,6 +58,11 @@ class Writer(Emitter):
                 head.append(f"    {variable} = UNSET")
                 head.append(f"    _m_{variable} = None")
         head += [f"    _s_{name} = None" for name in self.watched_names]
+        if isinstance(self.typing.result, types.Optional) and not isinstance(
+            source.tree.body[-1], ast.Return
+        ):
+            nothing = self.convert("None", types.none, self.typing.result)
+            self.line(f"if T.mask: T.give(frame, {nothing})")
         if self.framed:
             self.line("return T.leave(frame)")
         text = "\n".join([*head, *(self.out or ["    pass"])]) + "\n"
@@ -97,6 +103,7 @@ class Writer(Emitter):
 
     def statement(self, node: ast.stmt, last: bool) -> None:
         self.counts.append(Counter())
+        self.here = node
         place = len(self.out)
         handler = getattr(self, f"write_{type(node).__name__}")
         if isinstance(node, ast.Return):
@@ -224,7 +231,10 @@ class Writer(Emitter):
         self.edge("exit", node)
         loop = self.temporary("loop")
         frame = "frame" if self.framed else "None"
-        self.line(f"{loop} = T.loop({frame}, {self.source.line(node)})")
+        idle = idle_variables(node) if isinstance(node, ast.While) else ()
+        own = sorted({code for (name, _), code in self.names.items() if name in idle})
+        more = f", {tuple(own)}" if own else ""
+        self.line(f"{loop} = T.loop({frame}, {self.source.line(node)}{more})")
         self.loops.append((loop, node))
         return loop
 
@@ -332,7 +342,10 @@ class Writer(Emitter):
         if isinstance(kind, types.NoneType):
             if isinstance(node.value, ast.Call):
                 self.line(self.expression(node.value))
-            if self.framed:
+            if isinstance(self.typing.result, types.Optional):
+                nothing = self.convert("None", types.none, self.typing.result)
+                self.line(f"T.give(frame, {nothing})" if self.framed else f"return {nothing}")
+            elif self.framed:
                 self.line("T.give(frame)")
             else:
                 self.line("return None")
@@ -341,23 +354,23 @@ class Writer(Emitter):
         self.line(f"T.give(frame, {code})" if self.framed else f"return {bare(code)}")
 
     def write_Assert(self, node: ast.Assert) -> None:
-        message = _constant_message(node.msg)
-        self.line(
-            f"T.require(frame, {self.condition(node.test)}, 'AssertionError', {message!r}, "
-            f"{self.site(node)})"
-        )
+        arguments = () if node.msg is None else (_constant_of(node.msg),)
+        self._require(node, self.condition(node.test), AssertionError, arguments)
 
     def write_Raise(self, node: ast.Raise) -> None:
-        name, message = "Exception", ""
-        if isinstance(node.exc, ast.Call):
-            name = ast.unparse(node.exc.func)
-            message = _constant_message(node.exc.args[0] if node.exc.args else None)
-        elif node.exc is not None:
-            name = ast.unparse(node.exc)
-        self.line(f"T.require(frame, False, {name!r}, {message!r}, {self.site(node)})")
+        made = isinstance(node.exc, ast.Call)
+        arguments = tuple(map(_constant_of, node.exc.args)) if made else ()
+        kind = node.exc and self.source.static(node.exc.func if made else node.exc)
+        known = isinstance(kind, type) and issubclass(kind, BaseException)
+        self._require(node, "False", kind if known else RuntimeError, arguments)
+
+    def _require(self, node: ast.stmt, holds: str, error: type, arguments: tuple) -> None:
+        kind = self.constant(error, error.__name__)
+        place = self.where_in_file(node)
+        self.line(f"T.require(frame, {holds}, {kind}, {arguments!r}, {place!r})")
 
 
-def _constant_message(node: ast.expr | None) -> Any:
+def _constant_of(node: ast.expr) -> Any:
     return node.value if isinstance(node, ast.Constant) else ""
 
 

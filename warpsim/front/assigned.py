@@ -89,6 +89,8 @@ class DoubtfulReads:
 def _dtypes(kind: types.Type) -> Any:
     """The dtype of a variable by name; of a tuple a tuple; None for what is no number."""
     kind = plain(kind)
+    if isinstance(kind, types.Optional):
+        return "bool", _dtypes(kind.type)
     if isinstance(kind, types.BaseTuple):
         return tuple(_dtypes(part) for part in kind)
     return dtype_of(kind).name if isinstance(kind, types.Number | types.Boolean) else None

@@ -6,8 +6,11 @@ import ast
 import difflib
 from typing import Any
 
+import numpy as np
 from numba import types
 
+from warpsim.front.allocations import Pointer
+from warpsim.front.dates import SCALARS
 from warpsim.front.names import KERNEL_NAMES, MISSING, KernelName, Source
 from warpsim.front.oracle import attribute_type, dtype_of, plain
 
@@ -33,6 +36,8 @@ class Attributes:
         root = self.source.static(node.value)
         if root is MISSING or hasattr(root, "__cuda_array_interface__"):
             return
+        if isinstance(root, np.ndarray) and hasattr(root, node.attr):
+            return  # a method of an array from outside
         if isinstance(root, KernelName):
             known = [n.rpartition(".")[2] for n in KERNEL_NAMES if n.startswith(f"{root.path}.")]
         else:
@@ -51,6 +56,8 @@ class Attributes:
         found = None
         if isinstance(kind, types.Array):
             found = self._of_array(kind, name)
+        elif isinstance(kind, types.ArrayCTypes) and name == "data":
+            found = types.uintp
         elif isinstance(kind, types.Record):
             return self.field(node, kind, name)
         elif isinstance(kind, types.BaseNamedTuple) and name in kind.fields:
@@ -67,6 +74,10 @@ class Attributes:
 
     @staticmethod
     def _of_array(kind: types.Array, name: str) -> types.Type | None:
+        if isinstance(kind, Pointer):
+            return None
+        if name == "ctypes":
+            return types.ArrayCTypes(kind)
         if name in ("shape", "strides"):
             return types.UniTuple(types.intp, kind.ndim)
         if name in ("ndim", "size", "itemsize", "nbytes"):
@@ -120,6 +131,6 @@ class Attributes:
         found = record.typeof(name)
         if isinstance(found, types.NestedArray):
             found, axes = found.dtype, axes + found.ndim
-        if not isinstance(found, types.Number | types.Boolean | types.Record):
+        if not isinstance(found, SCALARS | types.Record):
             return None
         return types.Array(found, axes, "A", readonly) if axes else found

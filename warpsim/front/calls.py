@@ -12,12 +12,22 @@ from numba import types
 from numba.np.numpy_support import ufunc_find_matching_loop
 
 from warpsim.front import intrinsics
+from warpsim.front.allocations import (
+    Pointer,
+    array_type,
+    carray_type,
+    constant_dtype,
+    is_carray,
+)
 from warpsim.front.bfloat import ALONE, bfloat16, castable
-from warpsim.front.elementwise import total_type, ufunc_type
+from warpsim.front.dates import SCALARS
+from warpsim.front.elementwise import REDUCTIONS, is_reduction, total_type, ufunc_type
 from warpsim.front.names import MISSING, KernelName, Source
-from warpsim.front.oracle import best_signature, method_type, of_dtype, plain, resolve
+from warpsim.front.oracle import best_signature, held, method_type, of_dtype, plain, resolve
 from warpsim.front.pieces import piece_type
-from warpsim.front.trees import walk
+from warpsim.front.trees import Once, walk
+from warpsim.front.vectortypes import VECTORS, VectorType, vector_type
+from warpsim.host.settings import setting
 
 if TYPE_CHECKING:
     from warpsim.front.expressions import Expressions
@@ -50,26 +60,35 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
         typer.check_attribute(node.func)
         if isinstance(node.func, ast.Attribute):
             return _method(typer, node)
-        if isinstance(node.func, ast.Name) and node.func.id == source.name:
-            raise source.unsupported(node, f"recursion: {source.name} calls itself")
-        raise source.refused(node, f"cannot call {ast.unparse(node.func)}: it is not known")
+        raise source.refused(node, f"NameError: name {ast.unparse(node.func)!r} is not defined")
     if any(isinstance(argument, ast.Starred) for argument in node.args):
         _spread(typer, node)
-    if any(isinstance(argument, ast.Starred) for argument in node.args):
-        raise source.unsupported(node, "a call with *", "Write the elements one by one.")
     if isinstance(function, KernelName):
         return _intrinsic(typer, node, function.path)
     if is_device_function(function):
         _check_device(typer, node, function)
         return _device(typer, node, function)
+    if is_carray(function):
+        return carray_type(typer, node, function)
     if node.keywords:
         raise source.unsupported(node, f"keyword arguments of {ast.unparse(node.func)}")
     if function is print:
         return _print(typer, node)
     if function is len:
         return _length(typer, node)
+    if function is tuple and len(node.args) == 1:
+        kind = plain(typer.expression(node.args[0]))
+        if isinstance(kind, types.BaseTuple):
+            return kind
+        raise source.refused(node, f"tuple({kind}): only a tuple can be made one")
     cast = _cast_type(function)
-    arguments = tuple(plain(typer.expression(argument)) for argument in node.args)
+    given = tuple(plain(typer.expression(argument)) for argument in node.args)
+    arguments = tuple(map(held, given))
+    if cast is not None and function not in CASTS and given != arguments:
+        text = (
+            f"{ast.unparse(node.func)}({given[0]}) of what may be None: take int(...) or float(...)"
+        )
+        raise source.refused(node, text)
     if cast is not None:
         return _cast(typer, node, function, cast, arguments)
     if function in (min, max) and len(arguments) == 1:
@@ -92,9 +111,9 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
     if function is sum and len(arguments) == 1 and resolve(sum, arguments) is not None:
         typer.typing.operands[node] = (resolve(sum, arguments)[0],)
         return typer.typing.operands[node][0]
-    if function in (np.sum, np.mean) and len(arguments) == 1:
+    if is_reduction(function) and len(arguments) == 1:
         if isinstance(arguments[0], types.Array):
-            return total_type(typer, node, arguments[0], function.__name__)
+            return total_type(typer, node, arguments[0], REDUCTIONS[function])
     name = ast.unparse(node.func)
     if callable(function) and hasattr(function, "__code__"):
         raise source.refused(
@@ -106,16 +125,17 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
         raise source.refused(
             node, f"{name} is not available in a kernel here: loop over the elements"
         )
+    if isinstance(node.func, ast.Attribute) and isinstance(source.static(node.func.value), type):
+        of = ast.unparse(node.func.value)
+        raise source.refused(node, f"Unknown attribute {node.func.attr!r} of type class({of})")
     raise source.unsupported(node, f"the call of {name}")
 
 
 def _spread(typer: Expressions, node: ast.Call) -> None:
-    """``f(*t)`` of a tuple that costs nothing to evaluate again: ``f(t[0], t[1])``."""
+    """``f(*t)`` as ``f(t[0], t[1])``; what reads memory or calls something does it once."""
     arguments = []
     for argument in node.args:
-        if not isinstance(argument, ast.Starred) or any(
-            isinstance(part, ast.Subscript) for part in walk(argument)
-        ):
+        if not isinstance(argument, ast.Starred):
             arguments.append(argument)
             continue
         kind = typer.expression(argument.value)
@@ -123,7 +143,10 @@ def _spread(typer: Expressions, node: ast.Call) -> None:
             raise typer.source.refused(node, f"* needs a tuple, not {kind}")
         for number in range(len(kind)):
             index = ast.copy_location(ast.Constant(number), argument)
-            value = copy.deepcopy(argument.value)
+            value: ast.expr = copy.deepcopy(argument.value)
+            if any(isinstance(part, ast.Subscript | ast.Call) for part in walk(value)):
+                place = node.lineno, node.col_offset, len(arguments) - number
+                value = ast.copy_location(Once(value, place, number == 0), argument)
             arguments.append(ast.copy_location(ast.Subscript(value, index, ast.Load()), argument))
     node.args = arguments
 
@@ -235,7 +258,9 @@ def _printable(kind: types.Type) -> bool:
 
 def _length(typer: Expressions, node: ast.Call) -> types.Type:
     kind = typer.expression(node.args[0]) if len(node.args) == 1 else None
-    if not isinstance(kind, types.Array | types.BaseTuple):
+    if not isinstance(kind, types.Array | types.BaseTuple) or isinstance(
+        kind, Pointer | VectorType
+    ):
         raise typer.source.refused(node, f"len of {kind}")
     return types.intp
 
@@ -269,11 +294,25 @@ def _array_method(typer: Expressions, node: ast.Call, kind: types.Array, name: s
         parts = list(kinds[0]) if isinstance(kinds[0], types.BaseTuple) else kinds
         if all(isinstance(part, types.Integer) for part in parts):
             return kind.copy(ndim=len(parts), layout="C")
+    if not node.keywords and name == "fill" and len(node.args) == 1:
+        typer.check_mutable(node, kind)
+        value = held(typer.expression(node.args[0]))
+        if isinstance(value, SCALARS) and isinstance(kind.dtype, SCALARS):
+            typer.typing.operands[node] = (kind.dtype,)
+            return types.none
     if not node.keywords and not node.args:
-        if name in ("sum", "mean"):
+        if name in REDUCTIONS.values():
             return total_type(typer, node, kind, name)
         if name == "transpose":
             return kind.copy(layout="A")
+        if name == "copy" and setting("CUDA_ENABLE_NRT", 0):
+            return types.Array(kind.dtype, kind.ndim, "C")
+        if name == "copy":
+            raise typer.source.refused(
+                node,
+                "Numba needs memory to copy an array, which a kernel cannot allocate (NRT required "
+                "but not enabled: NUMBA_CUDA_ENABLE_NRT=1): loop over the elements",
+            )
     raise typer.source.refused(
         node, f"kernels have no array method .{name}(): loop over the elements"
     )
@@ -324,6 +363,8 @@ def _declared(typer: Expressions, node: ast.Call, function: Any, arguments: tupl
 # ---------------------------------------------------------------------- CUDA's own
 def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
     source = typer.source
+    if path in VECTORS:
+        return vector_type(typer, node, path)
     if path.startswith("pieces."):
         return piece_type(typer, node, path[7:])
     if path in ("grid", "gridsize"):
@@ -334,7 +375,7 @@ def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
             )
         return types.intp if dimensions == 1 else types.UniTuple(types.intp, dimensions)
     if path in ("shared.array", "local.array"):
-        return _array(typer, node, path)
+        return array_type(typer, node, path)
     if path == "const.array_like":
         value = source.static(node.args[0]) if len(node.args) == 1 else MISSING
         if not isinstance(value, np.ndarray):
@@ -357,43 +398,6 @@ def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
         )
     typer.typing.operands[node] = tuple(found[1])
     return found[0]
-
-
-def array_parts(node: ast.Call) -> tuple[ast.expr | None, ast.expr | None]:
-    """The shape and dtype nodes of ``cuda.shared.array(shape, dtype)``."""
-    named = {keyword.arg: keyword.value for keyword in node.keywords}
-    shape = node.args[0] if node.args else named.get("shape")
-    dtype = node.args[1] if len(node.args) > 1 else named.get("dtype")
-    return shape, dtype
-
-
-def _array(typer: Expressions, node: ast.Call, path: str) -> types.Type:
-    source = typer.source
-    shape_node, dtype_node = array_parts(node)
-    if shape_node is None or dtype_node is None:
-        raise source.refused(node, f"cuda.{path} needs a shape and a dtype")
-    typer.expression(shape_node)
-    shape = typer.literal(shape_node)
-    if shape is MISSING:
-        raise source.refused(
-            node,
-            f"the shape of cuda.{path} must be a compile-time constant: a literal, or a name from "
-            f"outside the kernel that holds an integer; {ast.unparse(shape_node)} is neither. "
-            "Compute it outside and use its name",
-        )
-    sizes = shape if isinstance(shape, tuple) else (shape,)
-    dynamic = path == "shared.array" and len(sizes) == 1
-    if math.prod(sizes) <= 0 and not dynamic:
-        raise source.refused(node, f"array length <= 0: cuda.{path} of shape {shape}")
-    typer.typing.shapes[node] = (0,) if math.prod(sizes) <= 0 else sizes
-    dtype = constant_dtype(typer, dtype_node)
-    if dtype is None:
-        named = source.static(dtype_node)
-        if isinstance(named, str):
-            raise source.refused(node, f"Invalid NumPy dtype specified: {named!r}")
-        raise source.refused(node, f"{ast.unparse(dtype_node)} is not an element type")
-    typer.typing.operands[node] = (dtype,)
-    return types.Array(dtype, len(sizes), "C")
 
 
 def _atomic(typer: Expressions, node: ast.Call, name: str) -> types.Type:
@@ -419,19 +423,8 @@ def _atomic(typer: Expressions, node: ast.Call, name: str) -> types.Type:
         if count != array.ndim or not all(isinstance(part, types.Integer) for part in parts):
             raise source.refused(node, f"cuda.atomic.{name}: index {index} for {array}")
     for value in values:
-        kind = plain(typer.expression(value))
+        kind = held(typer.expression(value))
         if not isinstance(kind, types.Integer | types.Float | types.Boolean):
             raise source.refused(node, f"cuda.atomic.{name}: value of type {kind}")
     typer.typing.operands[node] = (array.dtype,) * len(values)
     return array.dtype
-
-
-def constant_dtype(typer: Expressions, node: ast.expr) -> types.Type | None:
-    """The element type named by ``float32``, ``np.float32`` or ``x.dtype``."""
-    value = typer.source.static(node)
-    if value is not MISSING:
-        return of_dtype(value) if not isinstance(value, np.ndarray) else None
-    if isinstance(node, ast.Attribute) and node.attr == "dtype":
-        kind = typer.expression(node.value)
-        return kind.dtype if isinstance(kind, types.Array) else None
-    return None

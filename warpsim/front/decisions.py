@@ -8,6 +8,7 @@ from typing import Any
 
 from numba import types
 
+from warpsim.front.dates import SCALARS
 from warpsim.front.names import MISSING, Source, folded
 from warpsim.front.oracle import plain, unify
 
@@ -126,7 +127,7 @@ class Decisions:
                 self.pairs(node, one, other)
                 continue
             for kind in (one, other):
-                if not isinstance(kind, types.Number | types.Boolean):
+                if not isinstance(kind, SCALARS):
                     raise self.source.unsupported(node, f"a comparison of tuples with {kind}")
             if unify(plain(one), plain(other)) is None:
                 raise self.source.refused(node, f"{one} and {other} cannot be compared")
@@ -140,7 +141,12 @@ class Decisions:
         if isinstance(left, types.Array | types.BaseTuple | types.Record) and left == right:
             raise self.source.unsupported(node, f"is between values of type {left}")
         self.typing.operands[node] = ((left, right),)
-        if left != right or isinstance(left, types.NoneType):
+        maybe = isinstance(left, types.Optional), isinstance(right, types.Optional)
+        if any(maybe):
+            if not isinstance(right if maybe[0] else left, types.NoneType):
+                raise self.source.unsupported(node, f"is between values of type {left}, {right}")
+            self.typing.known.pop(node, None)
+        elif left != right or isinstance(left, types.NoneType):
             same = left == right
             self.typing.known[node] = same is isinstance(node.ops[0], ast.Is)
         else:

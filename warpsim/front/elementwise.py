@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -77,38 +76,42 @@ def ufunc_code(emitter: Emitter, node: ast.Call, function: np.ufunc) -> str:
     return f"T.ufunc({run}, {emitter.expression(out)}, {convert}, {site}, {', '.join(inputs)})"
 
 
+#: NumPy's functions, and the methods of arrays, that make one number of an array.
+REDUCTIONS = {
+    getattr(np, name): name
+    for name in ("sum", "mean", "prod", "any", "all", "argmin", "argmax", "var", "std")
+}
+
+
+def is_reduction(function: Any) -> bool:
+    """Is it one of NumPy's functions that make one number of an array?"""
+    return isinstance(function, Hashable) and function in REDUCTIONS
+
+
 def total_type(typer: Expressions, node: ast.Call, kind: types.Array, name: str) -> types.Type:
-    """Type of ``x.sum()`` and ``x.mean()``: each thread goes through the whole array."""
+    """Type of ``x.sum()`` and its like: each thread goes through the whole array."""
     plainly = types.Array(kind.dtype, kind.ndim, "C")
-    found = method_type(plainly, name) if isinstance(kind.dtype, types.Number) else None
-    if not isinstance(found, types.Number):
+    number = isinstance(kind.dtype, types.Number | types.Boolean)
+    found = method_type(plainly, name) if number else None
+    if not isinstance(found, types.Number | types.Boolean):
         raise typer.source.refused(node, f"No implementation of function {name} of {kind}")
     typer.typing.operands[node] = (found,)
     return found
 
 
 def total_code(emitter: Emitter, node: ast.Call, array: ast.expr, name: str) -> str:
-    """Code of the sum or the mean of an array."""
+    """Code of a reduction of an array."""
     kind = emitter.typing.of[node]
     heading, site = operators.group_of(kind), emitter.site(node, ast.unparse(array))
     convert = operators.name_of(kind)
     code = emitter.expression(array)
+    if name not in ("sum", "mean"):
+        return f"T.reduced({name!r}, {code}, {convert}, {heading!r}, {site})"
     return f"T.total({code}, {convert}, {name == 'mean'}, {heading!r}, {site})"
 
 
 class Elementwise:
     """What lane programs do with whole arrays."""
-
-    def total(self, array: Array, convert: Callable, mean: bool, heading: str, site: int):
-        """The sum or the mean of all elements, one after the other, in the result's type."""
-        value, size = convert(0), math.prod(array.shape)
-        counted = {heading: 1, "in double": 1} if heading == "float64" else {heading: 1}
-        for index in self.places(array):
-            more = convert(value + convert(self.load(array, index, site)))
-            value = np.where(self.mask.active, more, value) if array.ragged else more
-            if self.counters is not None:
-                self.count(site, counted)
-        return convert(operators.divide(value, convert(size))) if mean else value
 
     def ufunc(self, run: Callable, out: Array, convert: Callable, site: int, *inputs: Any) -> Array:
         """``out[...] = run(inputs)``, the inputs broadcast to the shape of ``out``."""

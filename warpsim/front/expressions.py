@@ -7,16 +7,22 @@ import operator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
+from warnings import warn
 
 from numba import types
+from numba.core.errors import NumbaWarning
 
 from warpsim.front import intrinsics
 from warpsim.front.attributes import Attributes
 from warpsim.front.bfloat import ALONE, bfloat16
 from warpsim.front.calls import call
+from warpsim.front.dates import SCALARS
 from warpsim.front.decisions import COMPARE, Decisions
-from warpsim.front.names import FOLDED, MISSING, KernelName, Source, folded
-from warpsim.front.oracle import of_value, plain, resolve
+from warpsim.front.names import FOLDED, MISSING, KernelName, NotYet, Source, folded
+from warpsim.front.oracle import held, of_value, plain, resolve
+from warpsim.front.trees import Once
+from warpsim.front.vectortypes import VectorType
+from warpsim.host.settings import setting
 
 BINARY = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
@@ -34,7 +40,7 @@ REFUSED = {
     "Set": "kernels have no sets",
     "SetComp": "kernels have no sets",
     "GeneratorExp": "kernels have no generators: write the loop",
-    "Lambda": "kernels have no lambdas: write a function with @cuda.jit(device=True)",
+    "Lambda": "call a lambda, or give it a name first; as a value kernels have none",
     "JoinedStr": "kernels have no f-strings: give print the values, separated by commas",
     "Yield": "kernels have no generators",
     "Await": "kernels cannot wait for Python",
@@ -42,7 +48,6 @@ REFUSED = {
     "With": "kernels have no with",
     "Import": "import at the top of the file, not inside a kernel",
     "ImportFrom": "import at the top of the file, not inside a kernel",
-    "FunctionDef": "define device functions outside the kernel, with @cuda.jit(device=True)",
     "ClassDef": "kernels have no classes",
     "Global": "kernels cannot change global variables: write into an array argument",
     "Nonlocal": "kernels cannot change outer variables: write into an array argument",
@@ -98,7 +103,7 @@ class Expressions(Attributes, Decisions):
         if node.id in self.source.assigned:
             kind = self.environment.get(node.id, MISSING)
             if kind is MISSING:
-                raise self.source.refused(node, f"variable {node.id!r} is used before it is set")
+                kind = self._never_set(node)
             if isinstance(kind, Conflict):
                 listed = " and ".join(str(k) for k in kind.kinds)
                 raise self.source.refused(
@@ -106,6 +111,16 @@ class Expressions(Attributes, Decisions):
                 )
             return kind
         return self._static(node)
+
+    def _never_set(self, node: ast.Name) -> types.Type:
+        """Type of a variable that only other ways have set: as in Numba it is zero here."""
+        stores = self.typing.targets.items()
+        kinds = [k for n, k in stores if isinstance(n, ast.Name) and n.id == node.id]
+        if not kinds or not isinstance(kinds[0], SCALARS):
+            raise self.source.refused(node, f"variable {node.id!r} is used before it is set")
+        if setting("ALWAYS_WARN_UNINIT_VAR", 0):
+            warn(NumbaWarning(f"Detected uninitialized variable {node.id}"), stacklevel=2)
+        return kinds[0]
 
     def _static(self, node: ast.expr) -> types.Type:
         value = self.source.static(node)
@@ -132,6 +147,7 @@ class Expressions(Attributes, Decisions):
         return self.binary(node, node.op, self.expression(node.left), self.expression(node.right))
 
     def binary(self, node: ast.AST, op: ast.operator, left, right) -> types.Type:
+        left, right = held(left), held(right)
         if isinstance(left, types.BaseTuple) and isinstance(right, types.BaseTuple):
             if isinstance(op, ast.Add):
                 self.typing.operands[node] = (left, right)
@@ -148,6 +164,7 @@ class Expressions(Attributes, Decisions):
 
     def call_type(self, node: ast.AST, function: Any, arguments: tuple) -> types.Type:
         """Ask Numba for the type of a call; remember what its operands are converted to."""
+        arguments = tuple(held(kind) for kind in arguments)
         if any(isinstance(kind, types.Array) for kind in arguments):
             found = None
         else:
@@ -180,7 +197,15 @@ class Expressions(Attributes, Decisions):
             return plain(self.expression(node.body if decided else node.orelse))
         self.typing.known.pop(node, None)
         self.condition(node.test)
-        return self.unified(node, [self.expression(node.body), self.expression(node.orelse)])
+        kinds = []
+        for arm in (node.body, node.orelse):
+            try:
+                kinds.append(self.expression(arm))
+            except NotYet:  # what calls itself has the type of the other arm, for now
+                pass
+        if not kinds:
+            raise NotYet
+        return self.unified(node, kinds)
 
     def unified(self, node: ast.AST, kinds: list) -> types.Type:
         merged = self._unify([plain(kind) for kind in kinds])
@@ -193,6 +218,8 @@ class Expressions(Attributes, Decisions):
         left = self.expression(node.left)
         if any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
             return self.identity(node, left)
+        if isinstance(left, types.Optional) and self.source.static(node.comparators[0]) is None:
+            return self.identity(node, left)  # == None
         operands = []
         for op, right_node in zip(node.ops, node.comparators, strict=True):
             if type(op) not in COMPARE:
@@ -232,6 +259,9 @@ class Expressions(Attributes, Decisions):
 
     def _tuple_item(self, node: ast.Subscript, base: types.BaseTuple) -> types.Type:
         index = self.source.static(node.slice)
+        if isinstance(base, VectorType):
+            text = f"{ast.unparse(node.value)} is {base}: it has the parts {', '.join(base.fields)}"
+            raise self.source.refused(node, f"No implementation of getitem({base}): {text}")
         if isinstance(node.slice, ast.Slice):
             parts = [node.slice.lower, node.slice.upper, node.slice.step]
             limits = [None if part is None else self.source.static(part) for part in parts]
@@ -302,6 +332,9 @@ class Expressions(Attributes, Decisions):
         return 1
 
     # ------------------------------------------------------------------ calls and loops
+    def see_Once(self, node: Once) -> types.Type:
+        return self.expression(node.value)
+
     def see_Call(self, node: ast.Call) -> types.Type:
         return call(self, node)
 
@@ -310,7 +343,7 @@ class Expressions(Attributes, Decisions):
         if isinstance(node, ast.Call):
             function = self.source.static(node.func)
             if function is range:
-                kinds = tuple(plain(self.expression(argument)) for argument in node.args)
+                kinds = tuple(held(self.expression(argument)) for argument in node.args)
                 found = resolve(range, kinds) if not node.keywords else None
                 if found is None:
                     listed = ", ".join(str(kind) for kind in kinds)

@@ -14,7 +14,7 @@ import inspect
 import sys
 import textwrap
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import EnumType
 from functools import cache
 from types import FunctionType, ModuleType
@@ -25,6 +25,7 @@ from numba import types
 from numba.core.errors import TypingError, UnsupportedError
 
 from warpsim.front.trees import consists_of, walk
+from warpsim.front.vectortypes import ALIASES, VECTORS
 from warpsim.run import halves, libdevice
 
 #: Names that only mean something inside a kernel. A dot stands for an attribute.
@@ -40,12 +41,16 @@ KERNEL_NAMES = frozenset(
     shfl_xor_sync any_sync all_sync eq_sync ballot_sync match_any_sync match_all_sync activemask
     lanemask_lt nanosleep cg cg.this_grid
     """.split()
-).union(halves.NAMES, libdevice.NAMES)
+).union(halves.NAMES, libdevice.NAMES, VECTORS, ALIASES)
 
 #: Objects from elsewhere that stand for a name of a kernel, by their identity.
 _REGISTERED: dict[int, tuple[Any, KernelName]] = {}
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
+
+
+class NotYet(Exception):
+    """The result of a function that calls itself is not known yet."""
 
 
 class Unsupported(UnsupportedError):
@@ -84,6 +89,14 @@ class KernelName:
         return f"cuda.{self.path}"
 
 
+def kernel_name(path: str) -> KernelName:
+    """The name of a kernel's function or value; ``float4`` is ``float32x4``."""
+    return _kernel_name(ALIASES.get(path, path))
+
+
+_kernel_name = cache(KernelName)
+
+
 def _is_cuda_module(value: Any) -> bool:
     return isinstance(value, ModuleType) and value.__name__ in (
         "numba.cuda",
@@ -107,7 +120,7 @@ def as_kernel_name(value: Any) -> Any:
     if real is not None and not isinstance(value, int | float | str | tuple | type(None)):
         name = _names_in(real).get(id(value))
         if name is not None and getattr(real, name, MISSING) is value:
-            return KernelName(name)
+            return kernel_name(name)
     return value
 
 
@@ -124,8 +137,9 @@ def attribute(value: Any, name: str) -> Any:
         path = f"{value.path}.{name}"
         return KernelName(path) if path in KERNEL_NAMES else MISSING
     if _is_cuda_module(value) and name in KERNEL_NAMES:
-        return KernelName(name)
-    return as_kernel_name(getattr(value, name, MISSING))
+        return kernel_name(name)
+    found = as_kernel_name(getattr(value, name, MISSING))
+    return MISSING if isinstance(value, np.ndarray) and callable(found) else found
 
 
 @dataclass
@@ -139,11 +153,20 @@ class Source:
     arguments: list[str]
     assigned: frozenset[str]
     constants: dict[str, Any] = field(default_factory=dict)
+    takes_rest: bool = False  # the last argument is ``*args``: a tuple of all that is left
+    label: str = ""  # of a function inside another
 
     @property
     def name(self) -> str:
-        name = self.function.__name__
+        name = self.label or self.function.__name__
         return name if name.isidentifier() else "lambda_"
+
+    def packed(self, values: tuple) -> tuple:
+        """What a launch gives, with what ``*args`` takes in a tuple of its own."""
+        if not self.takes_rest:
+            return tuple(values)
+        own = len(self.arguments) - 1
+        return *values[:own], tuple(values[own:])
 
     def line(self, node: ast.AST) -> int:
         """The node's line, counted from the line of ``def`` as 1."""
@@ -316,24 +339,50 @@ def read(function: FunctionType) -> Source:
     """
     lines, tree = _source_of(function)
     spec, name = tree.args, tree.name
-    if spec.vararg or spec.kwarg or spec.kwonlyargs:
-        raise Unsupported(f"{name} has *args, **kwargs or keyword-only arguments: name each one")
-    arguments = [argument.arg for argument in (*spec.posonlyargs, *spec.args)]
-    stores: dict[str, list[ast.AST]] = {}
-    for node in walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            stores.setdefault(node.id, []).append(node)
-    variables = inspect.getclosurevars(function)
+    if spec.kwarg or spec.kwonlyargs:
+        raise Unsupported(f"{name} has **kwargs or keyword-only arguments: name each one")
+    rest = [spec.vararg] if spec.vararg else []
     source = Source(
         function=function,
         tree=tree,
         lines=lines,
-        environment={**function.__globals__, **variables.nonlocals},
-        arguments=arguments,
-        assigned=frozenset(arguments) | frozenset(stores),
+        environment={**function.__globals__, **_outer_variables(function)},
+        arguments=[argument.arg for argument in (*spec.posonlyargs, *spec.args, *rest)],
+        assigned=frozenset(),
+        takes_rest=bool(rest),
     )
-    _find_constants(source, stores)
-    return source
+    return complete(source)
+
+
+def _outer_variables(function: FunctionType) -> dict[str, Any]:
+    """The variables that a function finds outside itself; its own name may have no value yet.
+
+    Raises
+    ------
+    ValueError
+        If another one has none yet.
+    """
+    found = {}
+    pairs = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    for name, cell in pairs:
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:
+            if name != function.__name__:
+                raise
+    return found
+
+
+def complete(source: Source) -> Source:
+    """A source with the names that its tree assigns, and those that are constant."""
+    stores: dict[str, list[ast.AST]] = {}
+    for node in walk(source.tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            stores.setdefault(node.id, []).append(node)
+    assigned = frozenset(source.arguments) | frozenset(stores)
+    made = replace(source, assigned=assigned, constants={})
+    _find_constants(made, stores)
+    return made
 
 
 def _find_constants(source: Source, stores: dict[str, list[ast.AST]]) -> None:

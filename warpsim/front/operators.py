@@ -16,7 +16,9 @@ import numpy as np
 from numba import types
 
 from warpsim.front.bfloat import bfloat16, rounded, widened
+from warpsim.front.dates import DATES, date_converter
 from warpsim.run import complexes
+from warpsim.run.bits import brev, clz, ffs, popc
 
 ndarray = np.ndarray
 _I8, _U8, _F8, _B = (np.dtype(name) for name in ("int64", "uint64", "float64", "bool"))
@@ -116,42 +118,6 @@ def _kind(x) -> str:
         if hasattr(x, "dtype")
         else {int: "i", float: "f", bool: "b", complex: "c"}[type(x)]
     )
-
-
-def popc(x, bits):
-    if type(x) is int:
-        return (x & ((1 << bits) - 1)).bit_count()
-    return np.bitwise_count(x.astype(f"u{bits // 8}")).astype(np.int64)
-
-
-def clz(x, bits):
-    if type(x) is int:
-        return bits - (x & ((1 << bits) - 1)).bit_length()
-    value = x.astype(f"u{bits // 8}")
-    length = np.zeros(len(value), np.int64)
-    for step in (32, 16, 8, 4, 2, 1):
-        if step < bits:
-            high = value >> step
-            big = high > 0
-            value = np.where(big, high, value).astype(value.dtype)
-            length += np.where(big, step, 0)
-    return bits - length - (value > 0)
-
-
-def ffs(x, bits):
-    """Position of the lowest set bit, counted from 1; 0 if there is none."""
-    if type(x) is int:
-        return (x & -x).bit_length() if x & ((1 << bits) - 1) else 0
-    value = x.astype(f"u{bits // 8}")
-    lowest = value & (~value + value.dtype.type(1))
-    return np.where(value == 0, 0, bits - clz(lowest, bits))
-
-
-def brev(x, bits):
-    """The bits in reverse order."""
-    if type(x) is int:
-        return int(f"{x & ((1 << bits) - 1):0{bits}b}"[::-1], 2)
-    return np.array([brev(int(value), bits) for value in x], f"u{bits // 8}")
 
 
 # ---------------------------------------------------------------------- any number
@@ -329,13 +295,24 @@ def complex128(x):
     return x.astype(np.complex128) if type(x) is ndarray else complex(x)
 
 
-CONVERT: dict[types.Type, Callable] = {
-    types.boolean: bool_,
-    types.int64: int64,
-    types.float64: float64,
-    types.complex128: complex128,
-    bfloat16: rounded,
-}
+class _Converters(dict):
+    """Type -> conversion; those of dates are made for each unit."""
+
+    def __missing__(self, kind: types.Type) -> Callable:
+        if not isinstance(kind, DATES):
+            raise KeyError(kind)
+        return date_converter(kind)
+
+
+CONVERT: dict[types.Type, Callable] = _Converters(
+    {
+        types.boolean: bool_,
+        types.int64: int64,
+        types.float64: float64,
+        types.complex128: complex128,
+        bfloat16: rounded,
+    }
+)
 for _name in ("int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64"):
     CONVERT[getattr(types, _name)] = _to_integer(np.dtype(_name))
 for _name in ("float16", "float32", "complex64"):

@@ -17,7 +17,9 @@ import numpy as np
 from numba import from_dtype, types
 from numba.core.errors import NumbaError, UnsupportedError
 
+from warpsim.front.answers import kept
 from warpsim.front.bfloat import BFLOAT16, bfloat16
+from warpsim.front.dates import DATES, SCALARS, date_dtype
 from warpsim.host.interface import device_memory
 
 #: In CUDA these give floats: the same float type, float64 for integers. Core Numba says int64.
@@ -56,7 +58,7 @@ def _context() -> tuple[Any, Any]:
         context.refresh()
         return context, lambda: target_override("cuda")
     except (ImportError, AttributeError):
-        return _core_context(), nullcontext
+        return _core_cmath(), nullcontext
 
 
 def load_rules() -> None:
@@ -69,6 +71,12 @@ def plain(kind: types.Type) -> types.Type:
     return types.unliteral(kind)
 
 
+def held(kind: types.Type) -> types.Type:
+    """The type of the value that may be None; any other type as it is."""
+    kind = plain(kind)
+    return kind.type if isinstance(kind, types.Optional) else kind
+
+
 @cache
 def resolve(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
     """Result type and operand types of a call, by Numba's rules; None if there is no such call."""
@@ -77,11 +85,18 @@ def resolve(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
 
 
 def _asked(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
+    told = _flat(function, arguments)
+    return None if told is None else (told[0], told[1:])
+
+
+@kept("call")
+def _flat(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
+    """The result's type and those of the operands, by Numba's rules."""
     if function in _FLOAT_ROUNDING and len(arguments) == 1:
         if isinstance(arguments[0], types.Float):
-            return arguments[0], arguments
+            return arguments[0], *arguments
         wide = types.uint64 if getattr(arguments[0], "signed", True) is False else types.int64
-        return types.float64, (wide,)
+        return types.float64, wide
     if function in (min, max) and types.boolean in arguments:
         return None  # as numba-cuda; core Numba takes them
     context, override = _context()
@@ -107,7 +122,7 @@ def _asked(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
     operands = tuple(plain(kind) for kind in signature.args)
     if len(operands) != len(arguments):
         operands = arguments
-    return plain(signature.return_type), operands
+    return plain(signature.return_type), *operands
 
 
 @cache
@@ -126,10 +141,21 @@ def unify(first: types.Type, second: types.Type) -> types.Type | None:
             return None
         parts = [unify(a, b) for a, b in zip(first, second, strict=True)]
         return None if None in parts else types.Tuple(parts)
+    given = {type(first), type(second)}
+    if given & {types.NoneType, types.Optional}:
+        parts = [held(kind) for kind in (first, second) if not isinstance(kind, types.NoneType)]
+        both = parts[0] if len(parts) == 1 else unify(*parts)
+        return types.Optional(both) if isinstance(both, SCALARS) else None
+    told = _unified(None, (first, second))
+    return told if told is None else told[0]
+
+
+@kept("unify")
+def _unified(_: None, kinds: tuple[types.Type, types.Type]) -> tuple | None:
     context, override = _context()
     with override():
-        kind = context.unify_types(first, second)
-    return kind if isinstance(kind, types.Number | types.Boolean) else None
+        kind = context.unify_types(*kinds)
+    return (kind,) if isinstance(kind, SCALARS) else None
 
 
 @cache
@@ -148,6 +174,23 @@ def best_signature(
         except NumbaError:
             return None
     return None if found is None else cases.index(found)
+
+
+def check_choice(function: Any, declared: tuple, arguments: tuple[types.Type, ...]) -> None:
+    """Refuse a launch that fits two signatures equally well, in Numba's words.
+
+    Raises
+    ------
+    TypeError
+        Which signatures fit.
+    """
+    context, override = _context()
+    cases = [types.none(*kinds) for kinds in declared]
+    with override():
+        try:
+            context.resolve_overload(function, cases, arguments, {}, allow_ambiguous=False)
+        except NumbaError:
+            pass  # no signature fits without a loss: the nearest is taken
 
 
 @cache
@@ -210,7 +253,8 @@ def of_value(value: Any) -> types.Type | None:
         return None if None in parts else tuple_type(value, parts)
     if isinstance(value, Enum):
         kind = of_value(value.value)
-        return types.EnumMember(type(value), kind) if isinstance(kind, types.Number) else None
+        whole = isinstance(kind, types.Number | types.BaseTuple)
+        return types.EnumMember(type(value), kind) if whole else None
     return None
 
 
@@ -225,9 +269,9 @@ def tuple_type(value: tuple, parts: list[types.Type]) -> types.Type:
 
 def of_dtype(dtype: Any) -> types.Type | None:
     """The Numba type of a NumPy dtype, of a scalar type or of a Numba type itself."""
-    elements = types.Number | types.Boolean | types.Record
+    elements = SCALARS | types.Record
     if isinstance(dtype, types.Type):
-        known = isinstance(dtype, types.Record) or str(dtype) in _ELEMENTS
+        known = isinstance(dtype, types.Record | DATES) or str(dtype) in _ELEMENTS
         return dtype if known else None
     if dtype is float:
         return types.float64
@@ -259,6 +303,8 @@ def dtype_of(kind: types.Type) -> np.dtype:
     """The NumPy dtype of a number's or a record's type."""
     if isinstance(kind, types.Record):
         return kind.dtype
+    if isinstance(kind, DATES):
+        return date_dtype(kind)
     name = {"bool": "bool_", "boolean": "bool_", "bfloat16": "uint16"}.get(str(kind), str(kind))
     if not hasattr(np, name):
         raise UnsupportedError(f"elements of type {kind} are not supported by the simulator")

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 from numba import types
+from numba.core.errors import TypingError
 
 from warpsim.code.statements import LaneProgram, Writer
-from warpsim.front.names import MISSING, KernelName, Source, Unsupported, read
+from warpsim.front.inner import Inner, hand_over, lift
+from warpsim.front.names import MISSING, KernelName, NotYet, Source, Unsupported, read, typing_error
 from warpsim.front.rewriting import rewrite
 from warpsim.front.trees import walk
 from warpsim.front.types import Typer, Typing
@@ -23,17 +25,38 @@ from warpsim.watch.flows import stored_arguments
 Signature = tuple[types.Type, ...]
 
 
+#: Passes over a function that calls itself until the type of its result stands still.
+MOST_PASSES = 8
+#: Types of the arguments with which a function may call itself.
+DEEPEST_TYPES = 16
+RUNAWAY = "cannot type infer runaway recursion: no way through {} ends without a call of itself"
+
+
+@dataclass(frozen=True)
+class _Itself:
+    """A function inside itself, before its name has a value."""
+
+    py_func: FunctionType
+
+
 class Program:
     """All translations of one function."""
 
     def __init__(self, function: FunctionType | Source):
-        self.source = function if isinstance(function, Source) else read(function)
+        self.source = lift(function if isinstance(function, Source) else read(function))
+        name = self.source.name
+        if name not in self.source.assigned:  # a declared function has no value yet
+            self.source.environment.setdefault(name, _Itself(self.source.function))
         rewrite(self.source)
+        hand_over(self.source)
         _bind_functions(self.source)
         self._looking = False
         self.bound: dict[tuple, Program] = {}
         self._typings: dict[Signature, Typing] = {}
-        self._programs: dict[tuple[Signature, bool, bool], LaneProgram] = {}
+        self._guesses: dict[Signature, Any] = {}  # results of what calls itself, while it is typed
+        self._recursive: set[Signature] = set()
+        self._writing: set[tuple] = set()
+        self._programs: dict[tuple[Signature, bool, bool, bool], LaneProgram] = {}
 
     def typing(self, signature: Signature, callers: tuple[Program, ...] = ()) -> Typing:
         """The types of all variables for some argument types."""
@@ -49,21 +72,63 @@ class Program:
 
         def callee(source: Source, node: ast.AST, function: Any, arguments: Signature) -> Typing:
             inner = program_of(function)
-            if inner is self or inner in callers:
-                raise source.unsupported(node, f"recursion: {inner.source.name} calls itself")
+            if inner is not self and inner in callers:
+                raise source.refused(
+                    node,
+                    f"recursion by way of other functions: {inner.source.name} calls itself; "
+                    "Numba-CUDA takes a function that calls itself directly",
+                )
             if len(arguments) != len(inner.source.arguments):
                 raise source.refused(
                     node,
                     f"{inner.source.name} takes {len(inner.source.arguments)} arguments, "
                     f"{len(arguments)} given",
                 )
-            return inner.typing(arguments, (*callers, self))
+            if inner is self and arguments in self._guesses:
+                return self._guessed(source, node, arguments)
+            try:
+                return inner.typing(arguments, (*callers, self))
+            except TypingError as error:
+                raise typing_error(
+                    f"{error.args[0]}\n\nDuring: resolving callee type: "
+                    f"type(CUDADispatcher({inner.source.name}))\n"
+                    f"line {source.line(node)} of {source.name}:\n"
+                    f"    {source.code(source.line(node))}"
+                ) from None
 
-        source = self.source
-        if any(isinstance(node, ast.Starred) for node in walk(source.tree)):
-            source = replace(source, tree=copy.deepcopy(source.tree))  # typing spells out the *
-        found = self._typings[signature] = Typer(source, signature, callee).run()
+        if len(self._guesses) >= DEEPEST_TYPES:
+            raise typing_error(RUNAWAY.format(self.source.name))
+        guess = self._guesses[signature] = MISSING
+        try:
+            for _ in range(MOST_PASSES):
+                found = Typer(self._fresh(), signature, callee).run()
+                if signature not in self._recursive or found.result == guess:
+                    break
+                if not found.returns:
+                    raise typing_error(RUNAWAY.format(self.source.name))
+                guess = self._guesses[signature] = found.result
+            else:
+                raise typing_error(
+                    f"Return type of recursive function does not converge: {self.source.name}"
+                )
+        finally:
+            del self._guesses[signature]
+        self._typings[signature] = found
         return found
+
+    def _fresh(self) -> Source:
+        if any(isinstance(node, ast.Starred) for node in walk(self.source.tree)):
+            return replace(self.source, tree=copy.deepcopy(self.source.tree))  # * is spelled out
+        return self.source
+
+    def _guessed(self, source: Source, node: ast.AST, signature: Signature) -> Typing:
+        """What a call of the function by itself gives, as far as is known."""
+        if next(reversed(self._guesses)) != signature:
+            raise source.unsupported(node, "recursion by way of other types of the arguments")
+        self._recursive.add(signature)
+        if self._guesses[signature] is MISSING:
+            raise NotYet
+        return Typing(source, signature, self._guesses[signature])
 
     @cached_property
     def stored(self) -> frozenset[str]:
@@ -76,13 +141,24 @@ class Program:
         finally:
             self._looking = False
 
-    def lane_program(self, signature: Signature, traced: bool, device: bool) -> LaneProgram:
-        """The translation for some argument types, with or without counting."""
-        key = (signature, traced, device)
+    def lane_program(
+        self, signature: Signature, traced: bool, device: bool, checked: bool = False
+    ) -> LaneProgram:
+        """The translation for some argument types, with or without counting.
+
+        If it is ``checked``, a division by zero is an error, as under ``debug=True``.
+        """
+        key = (signature, traced, device, checked)
         found = self._programs.get(key)
+        if found is None and key in self._writing:  # it calls itself
+            return LaneProgram(self.source.name, "", None, (), result=self.typing(signature).result)
         if found is None:
-            writer = Writer(self.typing(signature), device, traced, _device_program)
-            found = self._programs[key] = writer.program()
+            self._writing.add(key)
+            try:
+                writer = Writer(self.typing(signature), device, traced, _device_program, checked)
+                found = self._programs[key] = writer.program()
+            finally:
+                self._writing.discard(key)
         return found
 
 
@@ -180,6 +256,10 @@ def program_of(kernel: Any) -> Program:
     """The program of a kernel of the simulator, of ``numba.cuda``, or of a plain function."""
     if isinstance(kernel, _Bound):
         return kernel.program()
+    if isinstance(kernel, Inner):
+        if kernel.made is None:
+            kernel.made = Program(kernel.source)
+        return kernel.made
     function = getattr(kernel, "py_func", kernel)
     if not isinstance(function, FunctionType):
         raise Unsupported(f"{kernel!r} is not a kernel: give a function decorated with @cuda.jit")

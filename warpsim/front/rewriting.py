@@ -114,12 +114,22 @@ def _operation(function: Any, node: ast.Call) -> ast.expr:
     return node
 
 
+def _hand_on(source: Source, node: ast.Call, own: int) -> None:
+    """``f(a, *t)`` of a function with ``own`` arguments and ``*args``: these are the tuple."""
+    if len(node.args) != own + 1 or not isinstance(node.args[-1], ast.Starred):
+        raise source.unsupported(node, "* that spreads over the arguments before *args")
+    node.args[-1] = node.args[-1].value
+
+
 def _all_by_position(source: Source, function: Any, node: ast.Call) -> None:
     """Arguments of a device function that are named or left out take their places."""
-    if any(isinstance(argument, ast.Starred) for argument in node.args):
-        return
     parameters = inspect.signature(function.py_func).parameters
-    if not node.keywords and len(node.args) >= len(parameters):
+    rest = next((p for p in parameters.values() if p.kind is p.VAR_POSITIONAL), None)
+    if any(isinstance(argument, ast.Starred) for argument in node.args):
+        if rest is not None:
+            _hand_on(source, node, len(parameters) - 1)
+        return
+    if not node.keywords and len(node.args) >= len(parameters) and rest is None:
         return
     named = {keyword.arg: keyword.value for keyword in node.keywords}
     if None in named or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
@@ -138,6 +148,9 @@ def _all_by_position(source: Source, function: Any, node: ast.Call) -> None:
         if name in bound.arguments
         else ast.copy_location(ast.Constant(parameter.default), node)
         for name, parameter in parameters.items()
-        if parameter.kind is not parameter.VAR_POSITIONAL
+        if parameter is not rest
     ]
+    if rest is not None:
+        given = ast.Tuple([*bound.arguments.get(rest.name, ())], ast.Load())
+        node.args.append(ast.copy_location(given, node))
     node.keywords = []

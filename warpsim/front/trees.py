@@ -8,6 +8,16 @@ import ast
 _SKIPPED = {"id", "attr", "arg", "asname", "module", "kind", "type_comment", "ctx", "op", "ops"}
 
 
+class Once(ast.expr):
+    """An expression whose value several places of a call share: the ``first`` evaluates it."""
+
+    _fields = ("value",)
+
+    def __init__(self, value: ast.expr, place: tuple[int, ...], first: bool):
+        super().__init__()
+        self.value, self.place, self.first = value, place, first
+
+
 class _Parts(dict):
     """For each kind of node the fields in which others may stand."""
 

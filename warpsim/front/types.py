@@ -16,9 +16,10 @@ from typing import Any
 from numba import types
 
 from warpsim.front.bfloat import storable
+from warpsim.front.dates import DATES, SCALARS, date_storable
 from warpsim.front.expressions import Conflict, Expressions, items_of
-from warpsim.front.names import MISSING, Source, folded, typing_error
-from warpsim.front.oracle import plain, unify
+from warpsim.front.names import MISSING, NotYet, Source, folded, typing_error
+from warpsim.front.oracle import held, plain, unify
 
 #: The variables that have a value at some point, each with the type of that version. Under
 #: ``(name,)`` stands the value of a version that is a literal.
@@ -40,6 +41,7 @@ class Typing:
     indices: dict[ast.Subscript, list[ast.expr]] = field(default_factory=dict)  # without "..."
     known: dict[ast.AST, bool] = field(default_factory=dict)  # conditions that the types decide
     shapes: dict[ast.Call, tuple[int, ...]] = field(default_factory=dict)  # of arrays it makes
+    returns: bool = True  # some way ends, though not by a call of itself
     optional: bool = False  # on some ways it returns no value, on others one
     dead: set[ast.stmt] = field(default_factory=set)  # statements that are never reached
     edges: dict[tuple[str, ast.AST], list[tuple[str, types.Type, types.Type]]] = field(
@@ -62,7 +64,11 @@ class Typer(Expressions):
     def run(self) -> Typing:
         self.block(self.source.tree.body)
         nothing = self.returns_nothing or self.environment is not None
-        self.typing.optional = nothing and not isinstance(self.typing.result, types.NoneType)
+        self.typing.returns = nothing or not isinstance(self.typing.result, types.NoneType)
+        if nothing and isinstance(self.typing.result, SCALARS):
+            self.typing.result = types.Optional(self.typing.result)
+        value = not isinstance(self.typing.result, types.NoneType | types.Optional)
+        self.typing.optional = nothing and value
         return self.typing
 
     # ------------------------------------------------------------------ joins
@@ -111,7 +117,13 @@ class Typer(Expressions):
             handler = getattr(self, f"do_{type(statement).__name__}", None)
             if handler is None:
                 raise self.unknown_syntax(statement, "statement")
-            handler(statement)
+            depth = len(self.loops)
+            try:
+                handler(statement)
+            except NotYet:  # the first pass: what calls itself ends elsewhere
+                del self.loops[depth:]
+                self.environment = None
+                return
 
     def do_Pass(self, node: ast.Pass) -> None:
         pass
@@ -179,7 +191,7 @@ class Typer(Expressions):
         """Check that an element can be set to a value of some type."""
         self.check_mutable(target, array)
         self.typing.targets[target] = element
-        part, given = element, plain(kind)
+        part, given = element, held(kind)
         if isinstance(element, types.Array) and self.sets_field(target):
             same = isinstance(given, types.Array) and given.dtype == element.dtype
             if not isinstance(array, types.Record) or not same or given.ndim != element.ndim:
@@ -207,6 +219,10 @@ class Typer(Expressions):
             if not isinstance(given, types.Record) or not _alike(part, given):
                 raise self.source.refused(target, f"Cannot cast {kind} to {element}: {array}")
             return
+        if date_storable(given, part):
+            return
+        if isinstance(part, DATES):
+            raise self.source.refused(target, f"Cannot cast {kind} to {element}: {array}")
         number = types.Number | types.Boolean
         if isinstance(part, types.EnumMember | types.IntEnumMember) and part == given:
             return

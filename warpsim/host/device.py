@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from numba import types
 from warpsim.front.oracle import of_value
 from warpsim.host.gpus import GPU
 from warpsim.host.interface import describe
+from warpsim.host.settings import setting
 
 #: What Numba says of an array with gaps.
 NOT_CONTIGUOUS = (
@@ -47,6 +49,16 @@ def copied(array: np.ndarray, what: str) -> np.ndarray:
     return copy
 
 
+def copied_as_it_lies(array: np.ndarray, what: str) -> np.ndarray:
+    """A copy on the device with the same strides: what broadcasting made takes no memory there."""
+    spread = [stride == 0 and size > 1 for stride, size in zip(array.strides, array.shape)]
+    if not any(spread):
+        return copied(array, what)
+    core = copied(array[tuple(slice(0, 1) if one else slice(None) for one in spread)], what)
+    strides = [0 if one else step for one, step in zip(spread, core.strides)]
+    return np.ndarray(array.shape, array.dtype, core, strides=strides)
+
+
 class DeviceNDArray:
     """An array on the simulated device.
 
@@ -57,6 +69,7 @@ class DeviceNDArray:
         self._memory, self.stream = memory, stream
 
     is_record = False
+    __cuda_memory__ = __cuda_ndarray__ = True  # how Numba's own functions know such an array
     shape = property(lambda self: self._memory.shape)
     dtype = property(lambda self: self._memory.dtype)
     strides = property(lambda self: self._memory.strides)
@@ -67,6 +80,11 @@ class DeviceNDArray:
     flags = property(lambda self: self._memory.flags)
     alloc_size = nbytes
     __cuda_array_interface__ = property(lambda self: describe(self._memory, self.stream))
+
+    @property
+    def gpu_data(self) -> MemoryPointer:
+        """Where its first element lies."""
+        return MemoryPointer(self.__cuda_array_interface__["data"][0], self.nbytes)
 
     @property
     def device_ctypes_pointer(self) -> ctypes.c_void_p:
@@ -167,13 +185,16 @@ class DeviceNDArray:
         return DeviceNDArray(part) if isinstance(part, np.ndarray) else part
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._memory[index] = value._memory if isinstance(value, DeviceNDArray) else value
+        self.setitem(index, value)
 
     def getitem(self, index: Any, stream: Any = 0) -> Any:
         return self[index]
 
     def setitem(self, index: Any, value: Any, stream: Any = 0) -> None:
-        self[index] = value
+        """Set elements; without a stream of its own, the call waits for the default one."""
+        self._memory[index] = value._memory if isinstance(value, DeviceNDArray) else value
+        if not (stream or self.stream):
+            Stream().synchronize()
 
     def __len__(self) -> int:
         return len(self._memory)
@@ -185,6 +206,24 @@ class DeviceNDArray:
 
     def __repr__(self) -> str:
         return f"<device array of shape {self.shape}, {self.dtype}, simulated>"
+
+
+class MemoryPointer(NamedTuple):
+    """An address on the device, and how many bytes lie there."""
+
+    device_pointer: int
+    size: int
+
+    @property
+    def device_pointer_value(self) -> int:
+        return self.device_pointer
+
+    @property
+    def device_ctypes_pointer(self) -> ctypes.c_void_p:
+        return ctypes.c_void_p(self.device_pointer)
+
+    def __int__(self) -> int:
+        return self.device_pointer
 
 
 class DeviceRecord(DeviceNDArray):
@@ -214,6 +253,13 @@ class Stream:
 
     def __repr__(self) -> str:
         return "<simulated CUDA stream>"
+
+
+def wait_for(interface: dict[str, Any]) -> None:
+    """Wait for the stream in which an array of another library is written, if it has one."""
+    handle = interface.get("stream")
+    if handle and setting("CUDA_ARRAY_INTERFACE_SYNC", 1):
+        Stream(handle, external=True).synchronize()
 
 
 class Event:
@@ -280,11 +326,40 @@ class Device:
         return f"<simulated CUDA device 0 '{self.gpu.name}'>"
 
 
+class Deallocations:
+    """The memory of device arrays that nobody has any more, until the queue is emptied."""
+
+    def __init__(self):
+        self.freed: list[int] = []
+
+    def watch(self, memory: np.ndarray) -> np.ndarray:
+        """Count an allocation once it is gone."""
+        weakref.finalize(memory, self.freed.append, memory.nbytes).atexit = False
+        return memory
+
+    def __len__(self) -> int:
+        return len(self.freed)
+
+    def clear(self) -> None:
+        self.freed.clear()
+
+
+#: The queue of all device arrays that ``to_device`` and ``device_array`` made.
+deallocations = Deallocations()
+
+
 class Context:
     """The context of the simulated device."""
 
+    deallocations = deallocations
+
     def __init__(self, gpu: GPU):
         self.device = Device(gpu)
+
+    @property
+    def memory_manager(self) -> Context:
+        """Itself: it knows the memory that is to be freed, and how much there is."""
+        return self
 
     def get_memory_info(self) -> MemoryInfo:
         """Bytes of the GPU that is simulated; arrays live in the host's memory."""

@@ -25,14 +25,45 @@ def _start(memory: np.ndarray) -> int:
     return memory.__array_interface__["data"][0]
 
 
-def describe(memory: np.ndarray, stream: Any) -> dict[str, Any]:
-    """The interface, version 3, of an array in simulated device memory."""
+def address_of(memory: np.ndarray) -> int:
+    """The address of an array's first byte, which :func:`memory_from` knows from now on."""
     owner = _owner(memory)
     _given[_start(owner)] = owner
+    return _start(memory)
+
+
+def memory_from(address: int, dtype: np.dtype) -> np.ndarray:
+    """The elements from an address on, to the end of the allocation in which it lies.
+
+    Raises
+    ------
+    TypeError
+        If the address is not one of the simulator.
+    """
+    flat, start = _allocation_at(address)
+    count = (flat.size - (address - start)) // dtype.itemsize
+    return np.ndarray(count, dtype, flat, address - start)
+
+
+def _allocation_at(address: int) -> tuple[np.ndarray, int]:
+    """The bytes of the allocation in which an address lies, and where it starts."""
+    for start, owner in list(_given.items()):
+        flat = owner.reshape(-1, order="A").view(np.uint8)
+        if start <= address < start + flat.size:
+            return flat, start
+    raise TypeError(
+        f"address {address:#x} is no memory of the simulator: an array on a real GPU cannot be "
+        "used here; copy it to the host first"
+    )
+
+
+def describe(memory: np.ndarray, stream: Any) -> dict[str, Any]:
+    """The interface, version 3, of an array in simulated device memory."""
+    address = address_of(memory)
     return {
         "shape": memory.shape,
         "strides": None if memory.flags.c_contiguous else memory.strides,
-        "data": (_start(memory) if memory.size else 0, False),
+        "data": (address if memory.size else 0, False),
         "typestr": memory.dtype.str,
         "descr": memory.dtype.descr,
         "stream": int(stream.handle) if hasattr(stream, "handle") else None,
@@ -58,16 +89,10 @@ def memory_of(interface: dict[str, Any]) -> np.ndarray:
     dtype = np.dtype(interface["descr"]) if described.kind == "V" else described
     if 0 in shape:
         return np.empty(shape, dtype)
-    for start, owner in list(_given.items()):
-        flat = owner.reshape(-1, order="A").view(np.uint8)
-        if start <= address < start + flat.size:
-            memory = np.ndarray(shape, dtype, flat, address - start, strides)
-            memory.flags.writeable = not readonly
-            return memory
-    raise TypeError(
-        f"address {address:#x} is no memory of the simulator: an array on a real GPU cannot be "
-        "used here; copy it to the host first"
-    )
+    flat, start = _allocation_at(address)
+    memory = np.ndarray(shape, dtype, flat, address - start, strides)
+    memory.flags.writeable = not readonly
+    return memory
 
 
 def device_memory(value: Any) -> np.ndarray | None:

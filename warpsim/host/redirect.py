@@ -11,7 +11,7 @@ import importlib
 import math
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any
 
@@ -19,11 +19,30 @@ import numba
 from numba.core import types
 
 from warpsim import cuda as host
+from warpsim.host import device, settings
 from warpsim.host.device import DeviceNDArray, Event
 from warpsim.run import libdevice
 
 #: Packages that get the real module; the course decides by itself which of the two it takes.
 _UNTOUCHED = frozenset({"numba", "numba_cuda", "warpsim", "course"})
+
+
+def _require(value: Any) -> None:
+    if not host.is_cuda_array(value):
+        raise ValueError("require an cuda ndarray object")
+
+
+#: What programs ask of modules inside numba.cuda, by their names there.
+DEVICEARRAY = {
+    "DeviceNDArray": DeviceNDArray,
+    "DeviceRecord": device.DeviceRecord,
+    "is_cuda_ndarray": host.is_cuda_array,
+    "require_cuda_ndarray": _require,
+    "verify_cuda_ndarray_interface": _require,
+}
+DRIVER = {name: getattr(device, name) for name in ("Context", "Device", "Event", "Stream")}
+DRIVER |= {"MemoryPointer": device.MemoryPointer}
+DRIVER |= {"CudaAPIError": type("CudaAPIError", (RuntimeError,), {})}
 
 
 class _Numba(ModuleType):
@@ -92,16 +111,21 @@ def _stand_ins() -> dict[str, ModuleType]:
     states = {name: value for name, value in vars(host.random).items() if "xoroshiro" in name}
     module("numba.cuda.random", states)
     made["numba.cuda.types"] = types
-    device = {name: getattr(host.libdevice, name) for name in libdevice.CALLS}
-    module("numba.cuda.libdevice", device)
+    functions = {name: getattr(host.libdevice, name) for name in libdevice.CALLS}
+    module("numba.cuda.libdevice", functions)
     error = type("CudaSupportError", (ImportError,), {})
-    failed = type("CudaAPIError", (RuntimeError,), {})
     made["numba.cuda"].CudaSupportError = error
     module("numba.cuda.cudadrv", {})
     module("numba.cuda.cudadrv.error", {"CudaSupportError": error})
-    module("numba.cuda.cudadrv.driver", {"CudaAPIError": failed})
-    arrays = {"DeviceNDArray": DeviceNDArray, "is_cuda_ndarray": host.is_cuda_array}
-    module("numba.cuda.cudadrv.devicearray", arrays)
+    module("numba.cuda.cudadrv.driver", DRIVER | {"Event": _TimelessEvent})
+    module("numba.cuda.cudadrv.devicearray", DEVICEARRAY)
+    module("numba.cuda.np", {})
+    support = importlib.import_module(numba.from_dtype.__module__)
+    names = ("carray", "farray", "from_dtype", "as_dtype")
+    with suppress(ImportError):  # older releases use Numba's
+        support = importlib.import_module("numba.cuda.np.numpy_support")
+    found = {name: getattr(support, name) for name in names if hasattr(support, name)}
+    module("numba.cuda.np.numpy_support", found)
     made["numba"] = _Numba("numba")
     made["numba"].vectorize = _either(host.vectorize, numba.vectorize)
     made["numba"].guvectorize = _either(host.guvectorize, numba.guvectorize)
@@ -154,6 +178,7 @@ def redirected() -> Iterator[None]:
 
     builtins.__import__, importlib.import_module = find, import_module
     try:
-        yield
+        with settings.quiet():
+            yield
     finally:
         builtins.__import__, importlib.import_module = real, real_import_module

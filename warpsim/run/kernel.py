@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
+from warnings import warn
 
 from numba import types
-from numba.core.errors import UnsupportedError
+from numba.core.errors import NumbaInvalidConfigWarning, UnsupportedError
 from numba.core.sigutils import normalize_signature
 from numba.core.typing import Signature
 
+from warpsim.front.allocations import declared
 from warpsim.front.names import typing_error
-from warpsim.front.oracle import plain
 from warpsim.front.programs import program_of
+from warpsim.front.types import Typing
 from warpsim.host.gpus import current
+from warpsim.host.settings import setting, warn_of_few_blocks, warn_of_host_arrays
 from warpsim.run.launch import (
     NO_CONFIGURATION,
     Launch,
@@ -43,7 +47,7 @@ class Kernel:
     ):
         self.py_func, self.device, self.debug = function, device, debug
         self.targetoptions = options or {}  # for the compiler: course.compiler.facts reads them
-        self.signatures = [] if device else [kinds for kinds, _ in signatures or []]
+        self.declared = [] if device else [kinds for kinds, _ in signatures or []]
         self.device_signatures = signatures or [] if device else []
         self.__name__, self.__doc__ = function.__name__, function.__doc__
         self.__module__, self.__qualname__ = function.__module__, function.__qualname__
@@ -51,15 +55,23 @@ class Kernel:
         self.extensions: list[Any] = list(self.targetoptions.get("extensions", ()))
         self.specialized = False
         self.specializations: dict[tuple[types.Type, ...], Kernel] = {}
-        declared = [kinds for kinds, _ in signatures or []]
-        self.overloads = {kinds: Overload(self, kinds) for kinds in declared}
-        for kinds in declared:
+        self.overloads = {kinds: Overload(self, kinds) for kinds, _ in signatures or []}
+        for kinds in self.overloads:
             self._type_now(kinds)
+
+    @property
+    def signatures(self) -> list[tuple[types.Type, ...]]:
+        """The argument types that were declared, or met at launches."""
+        return list(self.overloads)
 
     def _type_now(self, kinds: tuple[types.Type, ...]) -> None:
         """Type a declared signature where it is declared, as Numba compiles it there."""
         try:
-            program_of(self).typing(kinds)
+            program = program_of(self)
+            known = program.source.environment.get(self.__name__)
+            if self.device and hasattr(known, "py_func"):
+                program.source.environment[self.__name__] = self  # calls itself as it is declared
+            program.typing(kinds)
         except (UnsupportedError, ValueError):
             pass  # the simulator's own limits, and names not yet set, matter at the launch only
         except TypeError as error:
@@ -67,7 +79,7 @@ class Kernel:
 
     def specialize(self, *args: Any) -> Kernel:
         """This kernel for the types of some arguments, or for some types, and no others."""
-        if self.signatures or self.specialized:
+        if self.declared or self.specialized:
             raise RuntimeError("Dispatcher already specialized")
         kinds = tuple(a if isinstance(a, types.Type) else types_of((a,))[0] for a in args)
         if kinds not in self.specializations:
@@ -108,7 +120,22 @@ class Kernel:
 
     def lane_program(self, *arguments: Any, traced: bool = False) -> str:
         """The Python source that the simulator runs for such arguments."""
-        return program_of(self).lane_program(types_of(arguments), traced, self.device).text
+        program = program_of(self)
+        kinds = types_of(program.source.packed(arguments))
+        return program.lane_program(kinds, traced, self.device).text
+
+    def get_max_threads_per_block(self, signature: Any = None) -> Any:
+        """The most threads that a block may have here, for a signature or for each that was met.
+
+        A GPU may allow fewer to a kernel that needs many registers, which the simulator has not.
+        """
+        most = current().threads_per_block
+        return most if signature is not None else dict.fromkeys(self.overloads, most)
+
+    def inspect_types(self, file: Any = None) -> None:
+        """Print the source, and below each line the types of the variables that it sets."""
+        for overload in self.overloads.values():
+            overload.inspect_types(file)
 
     def _only_compiled(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
@@ -134,9 +161,11 @@ class Configured:
         self.grid = dimensions(griddim, "griddim")
         self.block = dimensions(blockdim, "blockdim")
         check_configuration(self.grid, self.block, sharedmem, current())
+        warn_of_few_blocks(math.prod(self.grid))
 
     def __call__(self, *args: Any) -> None:
         kernel = self.kernel
+        warn_of_host_arrays(args)
         if kernel.extensions:
             args = tuple(map(self._prepared, args))
         launch = run_kernel(
@@ -147,7 +176,7 @@ class Configured:
             dynamic_shared=self.sharedmem,
             counters=Counters() if onlookers else None,
             debug=kernel.debug,
-            signatures=kernel.signatures,
+            signatures=kernel.declared,
         )
         if launch.signature not in kernel.overloads:
             kernel.overloads[launch.signature] = Overload(kernel, launch.signature)
@@ -169,6 +198,17 @@ class Overload:
         self.kernel, self.signature = kernel, signature
 
     @property
+    def _type_annotation(self) -> Annotation:
+        return Annotation(program_of(self.kernel).typing(self.signature))
+
+    def inspect_types(self, file: Any = None) -> None:
+        """Print the source with the types of its variables."""
+        print(self.kernel.__name__, self.signature, file=file)
+        print("-" * 80, file=file)
+        print(self._type_annotation, file=file)
+        print("=" * 80, file=file)
+
+    @property
     def cooperative(self) -> bool:
         """Does it wait for the whole grid?"""
         return program_of(self.kernel).lane_program(self.signature, False, False).cooperative
@@ -180,6 +220,29 @@ class Overload:
 
     def __repr__(self) -> str:
         return f"<{self.kernel.__name__}({', '.join(map(str, self.signature))}), simulated>"
+
+
+class Annotation:
+    """The types of a kernel's variables, by name and line."""
+
+    def __init__(self, typing: Typing):
+        self.source = typing.source
+        first = zip(self.source.arguments, typing.arguments, strict=True)
+        self.typemap: dict[str, types.Type] = dict(first)
+        self.lines: dict[int, dict[str, types.Type]] = {1: dict(self.typemap)}
+        for node, kind in typing.targets.items():
+            if isinstance(node, ast.Name):
+                self.typemap.setdefault(node.id, kind)
+                self.lines.setdefault(self.source.line(node), {})[node.id] = kind
+
+    def __str__(self) -> str:
+        text = []
+        for number, line in enumerate(self.source.text.splitlines(), 1):
+            text.append(line)
+            margin = " " * (len(line) - len(line.lstrip()))
+            found = self.lines.get(number, {})
+            text += [f"{margin}# {name} :: {kind}" for name, kind in found.items()]
+        return "\n".join(text)
 
 
 def jit(
@@ -198,29 +261,30 @@ def jit(
     All options of ``numba.cuda.jit`` are accepted; of them ``device`` and ``debug`` matter here;
     the compiler gets the others.
     """
+    debug = bool(setting("CUDA_DEBUGINFO_DEFAULT", 0) if debug is None else debug)
+    if debug and (setting("OPT", 3) != 0 if opt is None else opt):
+        text = "debug=True with opt=True is not supported by CUDA. This may result in a crash"
+        warn(NumbaInvalidConfigWarning(f"{text} - set debug=False or opt=False."), stacklevel=2)
     given = {"device": device, "inline": inline, "link": link, "opt": opt, **options}
     kept = {name: value for name, value in given.items() if value not in (None, ())}
     if isinstance(func_or_sig, FunctionType):
-        return Kernel(func_or_sig, device, bool(debug), options=kept)
-    if isinstance(func_or_sig, Kernel):
-        raise TypeError(
-            "A jit decorator was called on an already jitted function: "
-            f"{func_or_sig.__name__} is decorated with @cuda.jit twice"
-        )
+        return Kernel(func_or_sig, device, debug, options=kept)
+    if isinstance(func_or_sig, Kernel):  # as in Numba, the function anew
+        return Kernel(func_or_sig.py_func, device, debug, options=kept)
     signatures = []
     if func_or_sig is not None:
         if callable(func_or_sig) and not isinstance(func_or_sig, types.Type | Signature):
             raise _no_function(func_or_sig)
         for one in func_or_sig if isinstance(func_or_sig, list) else [func_or_sig]:
             arguments, result = normalize_signature(one)
-            signatures.append((tuple(plain(kind) for kind in arguments), result))
+            signatures.append((tuple(map(declared, arguments)), result))
             if not device and result not in (None, types.void):
                 raise TypeError("CUDA kernel must have void return type.")
 
     def decorate(function: FunctionType) -> Kernel:
         if not isinstance(function, FunctionType):
             raise _no_function(function)
-        return Kernel(function, device, bool(debug), signatures, kept)
+        return Kernel(function, device, debug, signatures, kept)
 
     return decorate
 

@@ -5,19 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numba import types
 
+from warpsim.front.allocations import Pointer
+from warpsim.front.dates import SCALARS
 from warpsim.front.names import Site, typing_error
 from warpsim.front.operators import CONVERT
-from warpsim.front.oracle import dtype_of, of_value, plain, tuple_type
+from warpsim.front.oracle import check_choice, dtype_of, of_value, plain, tuple_type
 from warpsim.front.programs import program_of
 from warpsim.host import gpus
-from warpsim.host.device import copied
+from warpsim.host.device import copied, wait_for
 from warpsim.host.interface import device_memory
+from warpsim.run.addresses import pointed
+from warpsim.run.gpu_arrays import Copies
 from warpsim.run.memory import Array, global_array
 from warpsim.run.operands import Box
 from warpsim.run.progress import announced
@@ -115,12 +120,17 @@ def check_cooperative(name: str, blocks: int, threads: int, gpu: gpus.GPU) -> No
 class Arguments:
     """Arguments of a launch: their types, their values in the kernel, and the way back."""
 
-    def __init__(self, names: list[str]):
+    def __init__(self, names: list[str], values: tuple = ()):
         self.names = names
+        self.given = values
         self.types: list[types.Type] = []
         self.values: list[Any] = []
         self.back: list[Callable[[], None]] = []
-        self._copies: dict[tuple[int, int], np.ndarray] = {}  # by address and bytes on a real GPU
+
+    @cached_property
+    def gpu(self) -> Copies:
+        """Copies of what lies on a real GPU, made when the first such array comes."""
+        return Copies(self.given)
 
     def add(self, value: Any, position: int) -> None:
         kind, inside = self.take(value, self._name(position))
@@ -151,6 +161,7 @@ class Arguments:
         if hasattr(value, "__cuda_array_interface__"):
             memory = device_memory(value)
             if memory is not None:
+                wait_for(value.__cuda_array_interface__)
                 return self._array(memory, name)
             return self._real_device_array(value, name)
         if isinstance(value, tuple):
@@ -161,8 +172,8 @@ class Arguments:
             return types.none, None
         kind = of_value(value)
         if isinstance(kind, types.EnumMember):
-            return kind, CONVERT[kind.dtype](value.value)
-        if kind is None or not isinstance(kind, types.Number | types.Boolean):
+            return kind, inside_enumeration(kind.dtype, value.value)
+        if kind is None or not isinstance(kind, SCALARS):
             shown = type(value).__name__
             raise TypeError(
                 f"argument {name!r} is a {shown}: a kernel takes arrays (NumPy or device), numbers "
@@ -199,20 +210,9 @@ class Arguments:
         return kind, global_array(memory, name)
 
     def _real_device_array(self, value: Any, name: str) -> tuple[types.Type, Array]:
-        """An array on a real GPU: simulated on a copy, which goes back at the end.
-
-        Arguments that are the same memory have one copy.
-        """
-        numba = hasattr(value, "copy_to_host")
-        copy = np.ascontiguousarray(value.copy_to_host() if numba else value.get())
-        interface = value.__cuda_array_interface__
-        if interface.get("strides") is None and copy.nbytes:  # in C order
-            place = interface["data"][0], copy.nbytes
-            if place in self._copies:
-                same = self._copies[place].reshape(-1).view(copy.dtype)
-                return self._array(same.reshape(copy.shape), name)
-            self._copies[place] = copy
-        self.back.append(lambda: value.copy_to_device(copy) if numba else value.set(copy))
+        """An array on a real GPU: simulated on a copy, which goes back at the end."""
+        copy = self.gpu.of(value)
+        self.back.append(lambda: Copies.back(value, copy))
         return self._array(copy, name)
 
     def fits(self, declared: tuple[types.Type, ...], exact: bool = False) -> bool:
@@ -220,8 +220,10 @@ class Arguments:
         if len(declared) != len(self.types):
             return False
         for given, wanted in zip(self.types, declared, strict=True):
+            if isinstance(wanted, Pointer) and isinstance(given, types.Integer):
+                continue
             if isinstance(given, types.Array) and isinstance(wanted, types.Array):
-                if (given.dtype, given.ndim) != (wanted.dtype, wanted.ndim):
+                if given.ndim != wanted.ndim or not _same_bytes(given.dtype, wanted.dtype, exact):
                     return False
                 if wanted.mutable and not given.mutable:
                     return False
@@ -257,14 +259,39 @@ class Arguments:
                     f"argument {self._name(i)!r} is a {plain(given)}, the signature says {wanted}: "
                     "Numba converts no such number at a launch; give int(...)"
                 )
+            if isinstance(wanted, Pointer) and isinstance(given, types.Integer):
+                dtype = dtype_of(wanted.dtype)
+                self.types[i] = wanted
+                self.values[i] = pointed(self.values[i], dtype, self._name(i))
+            if isinstance(given, types.Array) and given.dtype != wanted.dtype:
+                array = self.values[i]
+                flat = array.flat.view(dtype_of(wanted.dtype))
+                self.types[i] = given.copy(dtype=wanted.dtype)
+                self.values[i] = Array(
+                    flat, array.shape, array.strides, "global", array.name, array.offset
+                )
+                self.values[i].address = array.address
             if wanted in CONVERT and plain(given) != wanted:
                 self.values[i] = CONVERT[wanted](self.values[i])
                 self.types[i] = wanted
 
 
+def inside_enumeration(kind: types.Type, value: Any) -> Any:
+    """The value of a member of an enumeration, a number or a tuple of them, in a kernel."""
+    if isinstance(kind, types.BaseTuple):
+        return tuple(map(inside_enumeration, kind, value))
+    return CONVERT[kind](value)
+
+
+def _same_bytes(given: types.Type, wanted: types.Type, exact: bool) -> bool:
+    """May an array's elements be taken for others? A compiled kernel does not look at them."""
+    whole = isinstance(given, types.Integer) and isinstance(wanted, types.Integer)
+    return given == wanted or (not exact and whole and given.bitwidth == wanted.bitwidth)
+
+
 def types_of(values: tuple) -> tuple[types.Type, ...]:
     """The types of some arguments in a kernel."""
-    taken = Arguments([])
+    taken = Arguments([], values)
     for position, value in enumerate(values):
         taken.add(value, position)
     return tuple(taken.types)
@@ -287,12 +314,15 @@ def run_kernel(
     grid, block = dimensions(grid, "griddim"), dimensions(block, "blockdim")
     check_configuration(grid, block, dynamic_shared, gpu)
     program = program_of(kernel)
-    taken = Arguments(program.source.arguments)
+    arguments = program.source.packed(arguments)
+    taken = Arguments(program.source.arguments, arguments)
     for position, value in enumerate(arguments):
         taken.add(value, position)
     if signatures:
         exact = [one for one in signatures if taken.fits(one, exact=True)]
         near = sorted((one for one in signatures if taken.fits(one)), key=taken.losses)
+        if len(near) > 1 and not exact:
+            check_choice(program.source.function, tuple(near), tuple(map(plain, taken.types)))
         taken.convert((exact or near or signatures)[0])
     kinds = tuple(taken.types)
     if not isinstance(program.typing(kinds).result, types.NoneType):
@@ -300,7 +330,8 @@ def run_kernel(
             f"CUDA kernel must have void return type: {program.source.name} returns "
             f"{program.typing(kinds).result}; write the result into an array"
         )
-    lanes = program.lane_program(kinds, counters is not None, device=False)
+    checked = debug and not getattr(kernel, "targetoptions", {}).get("fastmath")
+    lanes = program.lane_program(kinds, counters is not None, device=False, checked=checked)
     launch = Launch(lanes.name, gpu, lanes.sites, dynamic_shared, debug, counters, signature=kinds)
     padded = -(-math.prod(block) // 32) * 32
     blocks, chunk = math.prod(grid), max(1, CHUNK_LANES // padded)

@@ -94,10 +94,14 @@ class Loop:
     """One execution of a loop: the lanes that came in and those that said ``continue``."""
 
     __slots__ = (
-        "broken", "entry", "frame", "line", "patience", "returned", "seen", "skipped", "steps",
+        "broken", "entry", "frame", "idle", "line", "patience", "returned", "seen", "skipped",
+        "steps",
     )  # fmt: skip
 
-    def __init__(self, entry: Mask, frame: Frame | None, line: int, patience: int):
+    def __init__(
+        self, entry: Mask, frame: Frame | None, line: int, patience: int, idle: tuple[str, ...]
+    ):
+        self.idle = idle  # variables that steer nothing in it
         self.entry, self.frame, self.line, self.patience = entry, frame, line, patience
         self.seen: tuple = ()  # what variables and memory were, while it is looked at
         self.returned = None if frame is None else frame.returned
@@ -261,8 +265,8 @@ class Control:
             self.mask = frame.entry
         return None if frame.value is UNSET else frame.value
 
-    def loop(self, frame: Frame | None, line: int) -> Loop:
-        return Loop(self.mask, frame, line, min(PATIENCE, self.step_limit))
+    def loop(self, frame: Frame | None, line: int, idle: tuple[str, ...] = ()) -> Loop:
+        return Loop(self.mask, frame, line, min(PATIENCE, self.step_limit), idle)
 
     def stop(self, loop: Loop | None = None) -> None:
         """``break``, from a loop that has an else."""

@@ -49,7 +49,9 @@ class Array:
         self.dtype, self.ndim = flat.dtype, len(shape)
         self.root = self if root is None else root
         self.ragged = any(type(size) is ndarray for size in shape)  # the shape differs by lane
-        self.simple = type(offset) is not ndarray and all(stride >= 0 for stride in strides)
+        self.simple = type(offset) is not ndarray and all(
+            type(s) is int and s >= 0 for s in strides
+        )
         self.address = 0  # bytes from a 256-byte boundary (global) or in shared memory
         self.pitch = flat.dtype.itemsize  # bytes from one element to the next
         self.fields = None  # records: field name -> Array, made when first used
@@ -134,7 +136,7 @@ def ConstantArray(value: ndarray) -> Array:
 
 def item(value):
     """An element of memory as a uniform value."""
-    return value if value.dtype.char in "efF" else value.item()
+    return value if value.dtype.char in "efFmM" else value.item()
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -385,6 +387,8 @@ class Memory:
         """What a load from outside gives: NaN, or the type's largest value."""
         if dtype.kind in "fc":
             return dtype.type(np.nan)
+        if dtype.kind in "mM":
+            return dtype.type("NaT")
         return dtype.type(True) if dtype == _BOOL else np.iinfo(dtype).max
 
     # ------------------------------------------------------------------ allocation
@@ -429,7 +433,8 @@ class Memory:
 
     def local_array(self, shape: tuple[int, ...], dtype, site: int, alignment: int = 1) -> Array:
         """``cuda.local.array``: one copy for each lane."""
-        found = self._allocated.get(self.base + site)
+        key = self.base + site, self.depth
+        found = self._allocated.get(key)
         if found is not None:
             return found
         size = math.prod(shape)
@@ -439,5 +444,5 @@ class Memory:
             array.rows = flat.reshape(size, self.lanes)
         if self.counters is not None:
             array.written = np.zeros(flat.size, _BOOL)
-        self._allocated[self.base + site] = array
+        self._allocated[key] = array
         return array

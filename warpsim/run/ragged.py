@@ -6,7 +6,6 @@ from itertools import product
 
 import numpy as np
 
-from warpsim.front.names import Unsupported
 from warpsim.run.memory import Array
 
 ndarray = np.ndarray
@@ -18,12 +17,13 @@ class Ragged:
     def varying_slice(self, array: Array, part: slice, size, site: int):
         """Start, length and step of a slice in each lane, by Python's rules."""
         step = 1 if part.step is None else part.step
-        if type(step) is ndarray or step == 0:
-            raise Unsupported(
-                f"line {self.site(site).line}: a slice of {array.name} whose step differs by thread"
-            )
+        if np.any(self.mask.active & (np.asarray(step) == 0)):
+            raise ValueError(f"line {self.site(site).line}: slice step cannot be zero")
         size = np.broadcast_to(np.asarray(size, np.int64), (self.lanes,))
-        low, high = (0, size) if step > 0 else (-1, size - 1)
+        if type(step) is ndarray:
+            step = np.where(step == 0, 1, step)  # of lanes that are not there
+        up = np.asarray(step) > 0
+        low, high = np.where(up, 0, -1), np.where(up, size, size - 1)
 
         def limit(given, missing):
             if given is None:
@@ -31,8 +31,8 @@ class Ragged:
             given = np.asarray(given, np.int64)
             return np.clip(np.where(given < 0, given + size, given), low, high)
 
-        start = limit(part.start, 0 if step > 0 else size - 1)
-        stop = limit(part.stop, size if step > 0 else -1)
+        start = limit(part.start, np.where(up, 0, size - 1))
+        stop = limit(part.stop, np.where(up, size, -1))
         length = np.maximum(0, -(-(stop - start) // step))
         return start, np.broadcast_to(length, (self.lanes,)), step
 

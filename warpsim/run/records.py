@@ -163,11 +163,31 @@ class Records:
                     part = self.view(source, inner, site)
                     yield from self._numbers(target, index + inner, part, site)
 
+    def copied(self, array: Array, site: int) -> Array:
+        """``array.copy()``: an array of each thread's own, a new one every time."""
+        if array.ragged:
+            raise Unsupported(f"line {self.site(site).line}: .copy() of a shape that differs")
+        self._allocated.pop((self.base + site, self.depth), None)
+        made = self.local_array(array.shape, array.dtype, site)
+        self.store_all(made, array, site, None if array.dtype.names else lambda value: value)
+        return made
+
     def store_all(self, array: Array, value, site: int, convert: Callable | None) -> None:
         """``array[...] = value``: each thread sets all elements; an array is read before that."""
         if not isinstance(value, tuple | Array):
             for place in self.places(array):
                 self.store(array, place, value, site)
+            return
+        if array.ragged and isinstance(value, tuple):
+            wrong = self.mask.active & (np.asarray(array.shape[0]) != len(value))
+            if wrong.any():
+                size = int(np.asarray(array.shape[0])[np.flatnonzero(wrong)[0]])
+                raise ValueError(
+                    f"line {self.site(site).line}: cannot assign {len(value)} values to a slice of "
+                    f"{size} elements"
+                )
+            for number, element in enumerate(value):
+                self.store(array, (number,), element, site)
             return
         if array.ragged or getattr(value, "ragged", False):
             raise Unsupported(

@@ -2,6 +2,7 @@
 
 Threads run in step. A pass that leaves every variable, every active lane and all memory as they
 were is followed by another such pass, for ever: a lock or a flag whose owner waits for its waiters.
+Variables that steer nothing in the loop, such as a count of its passes, may go on changing.
 """
 
 from __future__ import annotations
@@ -18,15 +19,21 @@ from warpsim.run.memory import Array
 PROGRAM = "<lane program"
 
 
-def variables(control: Any, frame: FrameType | None) -> int | None:
-    """A number that changes when a variable or the active lanes do; None outside lane programs."""
+def variables(control: Any, frame: FrameType | None, idle: tuple[str, ...]) -> int | None:
+    """A number that changes when a variable or the active lanes do; None outside lane programs.
+
+    The ``idle`` variables of the loop itself, such as a count of its passes, are left out.
+    """
     if frame is None or not frame.f_code.co_filename.startswith(PROGRAM):
         return None
     number = _of(control.mask, 0)
     while frame is not None:
         if frame.f_code.co_filename.startswith(PROGRAM):
-            for value in frame.f_locals.values():
-                number = _of(value, number)
+            for name, value in frame.f_locals.items():
+                passing = bool(idle) and name.startswith("_value")  # made anew in each pass
+                if not passing and name.removeprefix("_m_") not in idle:
+                    number = _of(value, number)
+            idle = ()
         frame = frame.f_back
     return number
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -12,12 +13,15 @@ from warpsim.front.elementwise import Elementwise
 from warpsim.front.names import Unsupported
 from warpsim.front.operators import FAR_BELOW
 from warpsim.run import masks, standstill
+from warpsim.run.addresses import Addresses
 from warpsim.run.atomics import Atomics
 from warpsim.run.fragments import Fragments
 from warpsim.run.masks import Control, EndlessLoop, Loop, Mask
 from warpsim.run.memory import Array, Memory, contiguous_strides
 from warpsim.run.ragged import Ragged
+from warpsim.run.raising import Raising
 from warpsim.run.records import Records
+from warpsim.run.reductions import Reductions
 from warpsim.run.vectors import Vectors
 from warpsim.run.warp import Warps
 from warpsim.watch.advice import bounds_cure
@@ -27,6 +31,8 @@ from warpsim.watch.report import ERRORS, Finding, KernelError, Where, in_functio
 from warpsim.watch.unwritten import Unwritten
 
 ndarray = np.ndarray
+#: How deep a device function may call itself, and the Python frames that this takes.
+DEEPEST, FRAMES = 1_000, 12_000
 Dim3 = tuple[int, int, int]
 
 
@@ -100,7 +106,10 @@ class Threads(
     Fragments,
     Ragged,
     Records,
+    Addresses,
+    Raising,
     Elementwise,
+    Reductions,
     Atomics,
     Races,
     Unwritten,
@@ -134,6 +143,7 @@ class Threads(
         self._highest: dict = {}
         self._scaled: dict = {}
         self._allocated: dict = {}
+        self.depth = 0  # calls of functions by themselves
         self.counted_apart = False  # the elements of one access, touched one by one
         self.copies: list[Any] = []  # asynchronous copies under way, oldest first
         self.groups: Any = 0  # of copies that each thread has closed
@@ -161,6 +171,24 @@ class Threads(
             return program(self, *arguments)
         finally:
             self.base, self.calling = outer, calling
+
+    def again(self, program, *arguments):
+        """Call the device function that is running, from inside itself."""
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise RecursionError(
+                f"{self.launch.name}: {program.__name__} calls itself more than {DEEPEST:,} times "
+                "deep; a GPU's stack is full long before"
+            )
+        limit = sys.getrecursionlimit()
+        if limit < FRAMES:
+            sys.setrecursionlimit(FRAMES)
+        try:
+            return program(self, *arguments)
+        finally:
+            self.depth -= 1
+            if limit < FRAMES:
+                sys.setrecursionlimit(limit)
 
     def grid(self, dimensions: int):
         indices = self.geometry.indices
@@ -242,14 +270,6 @@ class Threads(
             lane,
         )
 
-    def outside_tuple(self, index: int, size: int, site: int) -> None:
-        self.found(
-            "out-of-bounds",
-            f"takes element {index} of a tuple of {size}",
-            site,
-            int(self.mask.indices[0]),
-        )
-
     def barrier_divergence(
         self, arrived: int, expected: int, lane: int, site: int, of: str = "block"
     ) -> None:
@@ -294,7 +314,7 @@ class Threads(
         """Stop a loop that is past its limit, or in which nothing changes from pass to pass."""
         if loop.steps > self.step_limit:
             self.endless(loop)
-        now = standstill.variables(self, frame)
+        now = standstill.variables(self, frame, loop.idle)
         same = now is not None and loop.seen[:1] == (now,)
         if same and len(loop.seen) == 1:
             loop.seen = (now, standstill.memory(self, frame))
@@ -308,7 +328,7 @@ class Threads(
     def stuck(self, loop: Loop) -> None:
         sites = self.sites[self.base :]
         after = [s for s in sites if s.line >= loop.line and not s.code.endswith(":")]
-        first = min(after, key=lambda site: site.line, default=None)
+        first = min(after, key=lambda site: (not site.array, site.line), default=None)
         at = f", at {first.code}" if first is not None else ""
         raise EndlessLoop(
             f"{self.launch.name}, line {loop.line}: {self.mask.count:,} threads wait for ever in "
@@ -359,21 +379,6 @@ class Threads(
                 f"{self.launch.gpu.name} has 49,152 for shared.array and {limit:,} in all"
             )
 
-    def require(self, frame, condition, error: str, message: Any, site: int) -> None:
-        """``assert`` and ``raise``: with ``debug=True`` an error, else the thread ends."""
-        holds, fails = self.split(condition)
-        if not fails:
-            return
-        if self.launch.debug:
-            where = self.where(int(fails.indices[0]))
-            kind = _builtin(error)
-            thread = ", ".join(map(str, where.thread))
-            block = ", ".join(map(str, where.block))
-            raise kind(f"tid=[{thread}] ctaid=[{block}]: {message}")
-        self.mask = fails
-        self.give(frame)
-        self.mask = holds
-
     def print(self, *parts) -> None:
         """``print``: a line for each active thread, in their order."""
         template = " ".join(form for form, _ in parts)
@@ -394,13 +399,6 @@ def _leaves(value):
 
 def _flat(value, lane: int):
     return value[lane] if type(value) is ndarray else value
-
-
-def _builtin(name: str):
-    import builtins
-
-    kind = getattr(builtins, name, None)
-    return kind if isinstance(kind, type) and issubclass(kind, Exception) else RuntimeError
 
 
 def _unravel(number: int, shape: Dim3) -> Dim3:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from typing import Any
+from warnings import warn
 
 import numpy as np
 from numba import types
@@ -17,6 +18,7 @@ from warpsim.front.programs import program_of
 from warpsim.host import gpus
 from warpsim.host.device import DeviceNDArray
 from warpsim.host.interface import device_memory
+from warpsim.host.settings import warn_of_few_blocks
 from warpsim.run.launch import CHUNK_LANES, Launch
 from warpsim.run.masks import Mask
 from warpsim.run.memory import Array, contiguous_strides
@@ -63,7 +65,11 @@ class Vectorized:
     """A function of scalars that works on whole arrays, element by element."""
 
     def __init__(self, function: Callable, signatures: list[tuple[tuple, Any]]):
-        self.py_func, self.signatures = function, signatures
+        self.py_func = function
+        self.signatures = [  # a result that is not declared is that of the function
+            (kinds, result or program_of(function).typing(kinds).result)
+            for kinds, result in signatures
+        ]
         self.__name__, self.__doc__ = function.__name__, function.__doc__
 
     def __call__(self, *arguments: Any, out: Any = None, stream: Any = 0) -> Any:
@@ -122,6 +128,8 @@ def vectorize(ftylist_or_function: Any = (), target: str = "cuda", **options: An
         raise TypeError(
             'cuda.vectorize needs signatures: @cuda.vectorize(["float32(float32, float32)"])'
         )
+    if "nopython" in options:
+        warn("nopython kwarg for cuda target is redundant", RuntimeWarning, stacklevel=2)
     if options.pop("nopython", True) is not True:
         raise TypeError("nopython flag must be True")
     unknown = sorted(set(options) - {"cache", "identity"})
@@ -131,8 +139,6 @@ def vectorize(ftylist_or_function: Any = (), target: str = "cuda", **options: An
     signatures = []
     for one in given:
         kinds, result = normalize_signature(one)
-        if result is None:
-            raise TypeError(f"cuda.vectorize: the signature {one!r} has no result type")
         signatures.append((tuple(kinds), result))
     if not signatures:
         raise TypeError('cuda.vectorize needs signatures: ["float32(float32, float32)"]')
@@ -163,8 +169,7 @@ class GeneralisedUfunc:
         arguments, out = [on_device(argument) for argument in arguments], on_device(out)
         device = any(isinstance(argument, DeviceNDArray) for argument in arguments)
         arrays = [a._memory if isinstance(a, DeviceNDArray) else np.asarray(a) for a in arguments]
-        numbers = [not isinstance(a, DeviceNDArray | np.ndarray) for a in arguments]
-        kinds = self._choose(arrays, numbers)
+        kinds = self._choose(arrays, arguments)
         sizes: dict[str, int] = {}
         loops = []
         for number, (array, names) in enumerate(zip(arrays, self.inputs, strict=True)):
@@ -185,8 +190,10 @@ class GeneralisedUfunc:
         self._run(arrays, results, kinds, loop, sizes)
         return self._deliver(results, out, device)
 
-    def _choose(self, arrays: list[np.ndarray], numbers: list[bool]) -> tuple[types.Type, ...]:
-        for convertible in ([False] * len(arrays), numbers):  # single numbers are converted last
+    def _choose(self, arrays: list[np.ndarray], given: list[Any]) -> tuple[types.Type, ...]:
+        """The signature that fits: as it is, with numbers converted, with host arrays converted."""
+
+        def fits(convertible: list[bool]) -> tuple[types.Type, ...] | None:
             for kinds in self.signatures:
                 if len(kinds) == len(self.inputs) + len(self.outputs) and all(
                     np.can_cast(
@@ -195,6 +202,19 @@ class GeneralisedUfunc:
                     for array, kind, loose in zip(arrays, kinds, convertible, strict=False)
                 ):
                     return kinds
+            return None
+
+        numbers = [not isinstance(a, DeviceNDArray | np.ndarray) for a in given]
+        host = [not isinstance(a, DeviceNDArray) for a in given]
+        for convertible in ([False] * len(arrays), numbers, host):
+            kinds = fits(convertible)
+            if kinds is not None:
+                return kinds
+        if fits([True] * len(arrays)) is not None:
+            raise TypeError(
+                f"{self.__name__}: a compatible signature is possible by casting but "
+                f"{DeviceNDArray} does not support .astype(): give it the type of the signature"
+            )
         raise TypeError(
             f"No matching signature for {self.__name__}"
             f"({', '.join(str(array.dtype) for array in arrays)})"
@@ -206,6 +226,7 @@ class GeneralisedUfunc:
         launch = Launch(lanes.name, gpus.current(), lanes.sites, 0, False, None)
         size = math.prod(loop)
         blocks = -(-size // 128)
+        warn_of_few_blocks(blocks)
         names = self.inputs + self.outputs
         flat = []
         for array, kind, core in zip(arrays, kinds, names, strict=False):

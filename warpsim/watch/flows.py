@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+import numpy as np
+
 from warpsim.front.names import MISSING, KernelName, Source
 from warpsim.front.trees import walk
 
@@ -23,7 +25,7 @@ def stored_arguments(source, callee_stores) -> frozenset[str]:
     """
     stored, aliases = set(), []
     for node in walk(source.tree):
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
             stored.add(_root(node.value))
         elif isinstance(node, ast.Call):
             function = source.static(node.func)
@@ -33,6 +35,10 @@ def stored_arguments(source, callee_stores) -> frozenset[str]:
                 for position in callee_stores(function):
                     if position < len(node.args):
                         stored.add(_root(node.args[position]))
+            elif isinstance(function, np.ufunc):
+                stored |= {_root(argument) for argument in node.args[function.nin :]}
+            elif function is MISSING and getattr(node.func, "attr", "") == "fill":
+                stored.add(_root(node.func))
         elif isinstance(node, ast.Assign):
             names = [n.id for t in node.targets for n in walk(t) if isinstance(n, ast.Name)]
             used = {n.id for n in walk(node.value) if isinstance(n, ast.Name)}

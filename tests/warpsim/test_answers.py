@@ -1,0 +1,112 @@
+"""Numba's answers about types of numbers are kept on disk, and are Numba's."""
+
+import json
+import math
+import operator
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from numba import types
+
+from warpsim.front import answers, oracle
+
+MUL = "call _operator.mul float32 float32"
+PROGRAM = """
+import sys
+import numpy as np
+from warpsim import cuda
+
+@cuda.jit
+def scaled(a, out, factor):
+    i = cuda.grid(1)
+    if i < out.size:
+        total = 0.0
+        for n in range(4):
+            total += a[i] * factor + n % 3
+        out[i] = total
+
+given = np.arange(100, dtype=np.float32)
+out = np.zeros_like(given)
+scaled[1, 128](given, out, np.float32(2))
+assert np.array_equal(out, 8 * given + 3)
+print(any(name.endswith("typing.templates") and "cuda" in name for name in sys.modules))
+"""
+
+
+def run(folder, tmp_path):
+    """Whether a program with a kernel had Numba's rules loaded."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(program)], capture_output=True, text=True,
+        env={**os.environ, "WARPSIM_CACHE": str(folder)},
+    )  # fmt: skip
+    assert not done.returncode, done.stderr
+    return done.stdout.strip() == "True"
+
+
+def test_the_second_process_loads_no_rules(tmp_path):
+    before = run(tmp_path / "kept", tmp_path)
+    (file,) = (tmp_path / "kept").iterdir()
+    assert json.loads(file.read_text())[MUL]
+    assert not run(tmp_path / "kept", tmp_path)
+    assert run("off", tmp_path) == before  # core Numba has rules of another name
+
+
+@pytest.mark.parametrize("text", ["", "[1, 2", f'{{"{MUL}": ["no"]}}', "3"])
+def test_a_broken_file_is_no_error(text, tmp_path):
+    run(tmp_path / "kept", tmp_path)
+    (file,) = (tmp_path / "kept").iterdir()
+    file.write_text(text)
+    run(tmp_path / "kept", tmp_path)
+    assert json.loads(file.read_text())[MUL] == ["float32"] * 3
+
+
+def test_a_folder_that_cannot_be_made_is_no_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    run(tmp_path / "file" / "folder", tmp_path)
+
+
+KINDS = types.int8, types.uint32, types.int64, types.float16, types.float32, types.complex64
+
+
+FUNCTIONS = operator.add, operator.floordiv, math.sin, pow, np.hypot, max
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_kept_answers_are_numbas(function, tmp_path, monkeypatch):
+    monkeypatch.setenv("WARPSIM_CACHE", str(tmp_path))
+    for cached in (answers._file, answers._load):
+        cached.cache_clear()
+    monkeypatch.setattr(answers, "_found", {})
+    monkeypatch.setattr(answers, "_new", set())
+    ask = oracle._flat.__wrapped__
+    count = 1 if function is math.sin else 2
+    for first in KINDS:
+        for second in KINDS:
+            given = (first, second)[:count]
+            told = ask(function, given)
+            assert oracle._flat(function, given) == told == oracle._flat(function, given)
+    answers.save()
+    answers._found.clear()
+    answers._load.cache_clear()
+    for question, words in json.loads(answers._file().read_text()).items():
+        _, _, *names = question.split()
+        assert oracle._flat(function, tuple(answers._KINDS[name] for name in names)) == (
+            None if words is None else tuple(answers._KINDS[name] for name in words)
+        )
+    for cached in (answers._file, answers._load):
+        cached.cache_clear()
+
+
+def test_other_questions_are_not_kept():
+    def own(a):
+        return a
+
+    assert answers._question("call", own, (types.int64,)) is None
+    assert answers._question("call", operator.add, (types.Array(types.int8, 1, "C"),)) is None
+    own.__module__, own.__name__ = "math", "sin"
+    assert answers._question("call", own, (types.int64,)) is None

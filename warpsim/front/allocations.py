@@ -1,0 +1,185 @@
+"""Types of the arrays that a kernel makes, and of the addresses of arrays."""
+
+from __future__ import annotations
+
+import ast
+import math
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba import types
+
+from warpsim.front.names import MISSING
+from warpsim.front.oracle import of_dtype, plain
+from warpsim.front.trees import walk
+
+if TYPE_CHECKING:
+    from warpsim.front.expressions import Expressions
+
+#: Bytes of a pointer: no alignment is smaller.
+POINTER_BYTES = 8
+
+
+class Pointer(types.Array):
+    """``CPointer(dtype)``: elements from an address on, whose number the kernel does not know."""
+
+    def __init__(self, dtype: types.Type):
+        super().__init__(dtype, 1, "C")
+        self.name = f"{dtype}*"
+
+
+def declared(kind: types.Type) -> types.Type:
+    """The type of an argument as a signature declares it."""
+    if isinstance(kind, types.CPointer) and of_dtype(kind.dtype) is not None:
+        return Pointer(kind.dtype)
+    return plain(kind)
+
+
+# ---------------------------------------------------------------------- shared and local arrays
+def array_parts(node: ast.Call) -> tuple[ast.expr | None, ast.expr | None]:
+    """The shape and dtype nodes of ``cuda.shared.array(shape, dtype)``."""
+    named = {keyword.arg: keyword.value for keyword in node.keywords}
+    shape = node.args[0] if node.args else named.get("shape")
+    dtype = node.args[1] if len(node.args) > 1 else named.get("dtype")
+    return shape, dtype
+
+
+def array_type(typer: Expressions, node: ast.Call, path: str) -> types.Type:
+    """Type of ``cuda.shared.array`` or ``cuda.local.array``; notes its shape."""
+    source = typer.source
+    shape_node, dtype_node = array_parts(node)
+    if shape_node is None or dtype_node is None:
+        raise source.refused(node, f"cuda.{path} needs a shape and a dtype")
+    dtype = constant_dtype(typer, dtype_node)
+    if dtype is None:
+        raise _no_element_type(typer, node, dtype_node)
+    if not isinstance(shape_node, ast.List):
+        typer.expression(shape_node)
+    shape = typer.literal(shape_node)
+    if shape is MISSING:
+        raise _no_such_shape(typer, node, path, shape_node, dtype)
+    _check_alignment(typer, node)
+    sizes = shape if isinstance(shape, tuple) else (shape,)
+    dynamic = path == "shared.array" and len(sizes) == 1
+    if math.prod(sizes) <= 0 and not dynamic:
+        raise source.refused(node, f"array length <= 0: cuda.{path} of shape {shape}")
+    typer.typing.shapes[node] = (0,) if math.prod(sizes) <= 0 else sizes
+    typer.typing.operands[node] = (dtype,)
+    return types.Array(dtype, len(sizes), "C")
+
+
+def _no_element_type(typer: Expressions, node: ast.Call, dtype_node: ast.expr) -> Exception:
+    source, named = typer.source, typer.source.static(dtype_node)
+    if isinstance(named, str):
+        return source.refused(node, f"Invalid NumPy dtype specified: {named!r}")
+    text = f"{ast.unparse(dtype_node)} is not an element type"
+    name = assigned_name(source.tree, node)
+    return source.refused(node, f"Cannot infer the type of variable {name!r}: {text}")
+
+
+def assigned_name(tree: ast.AST, node: ast.AST) -> str | None:
+    """The variable that an expression is assigned to."""
+    for statement in walk(tree):
+        if isinstance(statement, ast.Assign) and statement.value is node:
+            target = statement.targets[0]
+            return target.id if isinstance(target, ast.Name) else None
+    return None
+
+
+def _no_such_shape(
+    typer: Expressions, node: ast.Call, path: str, shape: ast.expr, dtype: types.Type
+) -> Exception:
+    """The error of a shape that is not known when the kernel is compiled, as Numba words it."""
+    given = _shown(typer, shape)
+    return typer.source.refused(
+        node,
+        f"No implementation of function Function(<function {path}>) found for signature:\n \n >>> "
+        f"array(shape={given}, dtype=class({dtype}))\n\n"
+        f"the shape of cuda.{path} must be a compile-time constant: a literal, or a name from "
+        f"outside the kernel that holds an integer; {ast.unparse(shape)} is neither. Compute it "
+        "outside and use its name",
+    )
+
+
+def _shown(typer: Expressions, node: ast.expr) -> str:
+    """A shape's type as Numba's error shows it."""
+    if isinstance(node, ast.List):
+        values = [typer.literal(element) for element in node.elts]
+        kinds = {plain(typer.expression(element)) for element in node.elts}
+        inner = kinds.pop() if len(kinds) == 1 else "?"
+        return f"list({inner})" + ("" if MISSING in values else f"<iv={values}>")
+    if isinstance(node, ast.Tuple):
+        values = [typer.literal(element) for element in node.elts]
+        kinds = [
+            types.literal(value) if type(value) is int else plain(typer.expression(element))
+            for value, element in zip(values, node.elts, strict=True)
+        ]
+        return str(types.Tuple(kinds))
+    return str(plain(typer.expression(node)))
+
+
+def _check_alignment(typer: Expressions, node: ast.Call) -> None:
+    for keyword in node.keywords:
+        if keyword.arg != "alignment":
+            continue
+        value = typer.source.static(keyword.value)
+        if value is None:
+            continue
+        if type(value) is not int:
+            text = "RequireLiteralValue: alignment must be a constant integer"
+            raise typer.source.refused(node, text)
+        if value <= 0:
+            raise ValueError(f"Alignment must be positive: it is {value}")
+        if value & (value - 1):
+            raise ValueError(f"Alignment must be a power of 2: it is {value}")
+        if value % POINTER_BYTES:
+            raise ValueError(f"Alignment must be a multiple of {POINTER_BYTES}: it is {value}")
+
+
+def constant_dtype(typer: Expressions, node: ast.expr) -> types.Type | None:
+    """The element type named by ``float32``, ``np.float32`` or ``x.dtype``."""
+    value = typer.source.static(node)
+    if value is not MISSING:
+        return of_dtype(value) if not isinstance(value, np.ndarray) else None
+    if isinstance(node, ast.Attribute) and node.attr == "dtype":
+        kind = typer.expression(node.value)
+        return kind.dtype if isinstance(kind, types.Array) else None
+    return None
+
+
+# ---------------------------------------------------------------------- addresses
+def is_carray(function: Any) -> bool:
+    """``carray`` and ``farray`` of Numba-CUDA, which make an array of an address.
+
+    Where it has none of its own, those of Numba.
+    """
+    modules = [sys.modules.get(place) for place in ("numba.cuda.np.numpy_support", "numba")]
+    having = [module for module in modules if hasattr(module, "carray")]
+    return any(function is one for m in having[:1] for one in (m.carray, m.farray))
+
+
+def carray_type(typer: Expressions, node: ast.Call, function: Any) -> types.Type:
+    """Type of ``carray(address, shape, dtype)``."""
+    source, name = typer.source, function.__name__
+    named = {keyword.arg: keyword.value for keyword in node.keywords}
+    parts = [*node.args, *(named[part] for part in ("shape", "dtype") if part in named)]
+    if len(parts) not in (2, 3) or set(named) - {"shape", "dtype"}:
+        raise source.refused(node, f"{name} takes an address, a shape and a dtype")
+    given = typer.expression(parts[0])
+    shape = plain(typer.expression(parts[1]))
+    dtype = constant_dtype(typer, parts[2]) if len(parts) == 3 else getattr(given, "dtype", None)
+    axes = list(shape) if isinstance(shape, types.BaseTuple) else [shape]
+    if not isinstance(given, types.Integer | types.ArrayCTypes | Pointer) or dtype is None:
+        raise source.refused(node, f"{name}({given}, {shape}) needs an address and a dtype")
+    if not all(isinstance(axis, types.Integer) for axis in axes):
+        raise source.refused(node, f"{name}: {shape} is no shape")
+    typer.typing.operands[node] = (parts[0], parts[1])
+    layout = "F" if name == "farray" and len(axes) > 1 else "C"
+    return types.Array(dtype, len(axes), layout)
+
+
+__all__ = [
+    "POINTER_BYTES", "Pointer", "array_parts", "array_type", "assigned_name", "carray_type",
+    "constant_dtype", "declared", "is_carray",
+]  # fmt: skip

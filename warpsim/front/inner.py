@@ -1,0 +1,245 @@
+"""Functions that a kernel defines for itself: each becomes a device function.
+
+What such a function reads of the kernel's variables is handed to it as further arguments; what it
+declares ``nonlocal`` comes back as its result.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field, replace
+from types import CodeType, FunctionType
+from typing import Any
+
+from warpsim.front.names import MISSING, Source, complete, folded
+from warpsim.front.trees import walk
+
+_SCOPES = ast.FunctionDef | ast.Lambda
+
+
+@dataclass(eq=False)
+class Inner:
+    """A function inside a kernel, as the kernel's program calls it."""
+
+    py_func: FunctionType  # for its name and its parameters; never run
+    tree: ast.FunctionDef
+    outer: Source
+    free: list[str] = field(default_factory=list)  # variables of the kernel that it reads
+    outward: list[str] = field(default_factory=list)  # those that it sets
+    made: Any = None
+
+    @property
+    def source(self) -> Source:
+        """The function with the variables that it is handed, and those that it gives back."""
+        arguments = [argument.arg for argument in self.tree.args.args] + self.free
+        tree = self.tree
+        if self.outward:
+            tree = _Returning(self.outward).visit(tree)
+            tree.body.append(ast.fix_missing_locations(_given(self.outward, tree.body[-1])))
+        shared = {name: self.outer.constants[name] for name in _reads(tree) & {*_known(self)}}
+        return complete(
+            replace(
+                self.outer,
+                label=tree.name,
+                tree=tree,
+                arguments=arguments,
+                environment={**self.outer.environment, **shared},
+            )
+        )
+
+
+def _known(inner: Inner) -> list[str]:
+    """Variables of the kernel that hold one literal: they may be shapes in the function, too."""
+    return [*inner.outer.constants]
+
+
+def _given(names: list[str], place: ast.AST) -> ast.stmt:
+    parts: list[ast.expr] = [ast.Name(name, ast.Load()) for name in names]
+    value = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
+    return ast.copy_location(ast.Return(value), place)
+
+
+class _Returning(ast.NodeTransformer):
+    """``return`` gives back what was declared nonlocal."""
+
+    def __init__(self, names: list[str]):
+        self.names = names
+
+    def visit_Nonlocal(self, node: ast.Nonlocal) -> ast.stmt:
+        return ast.copy_location(ast.Pass(), node)
+
+    def visit_Return(self, node: ast.Return) -> ast.stmt:
+        return ast.fix_missing_locations(_given(self.names, node))
+
+
+# ---------------------------------------------------------------------- finding them
+def lift(source: Source) -> Source:
+    """A kernel without the functions inside it, which its names stand for from now on.
+
+    Raises
+    ------
+    Unsupported
+        For one that is defined twice, or has defaults, decorators or results that cannot be kept.
+    """
+    if not any(isinstance(node, _SCOPES) for part in source.tree.body for node in walk(part)):
+        return source
+    taker = _Taker(source)
+    tree = taker.visit(source.tree)
+    if not taker.found:
+        return source
+    environment = dict(source.environment)
+    outer = complete(replace(source, tree=tree, environment=environment))
+    environment.update(taker.found)
+    for inner in taker.found.values():
+        inner.outer = outer
+        for name in inner.outward:
+            outer.constants.pop(name, None)
+    _find_free(taker.found)
+    return outer
+
+
+class _Taker(ast.NodeTransformer):
+    """Takes the functions out of a kernel's body."""
+
+    def __init__(self, source: Source):
+        self.source, self.found = source, {}
+        self.codes = [c for c in source.function.__code__.co_consts if isinstance(c, CodeType)]
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+        if node is self.source.tree:
+            return self.generic_visit(node)
+        if node.decorator_list:
+            raise self.source.unsupported(node, "a decorated function inside a kernel")
+        return self._take(node, node.name)
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        target = node.targets[0]
+        if not isinstance(node.value, ast.Lambda) or not isinstance(target, ast.Name):
+            return node
+        body = [ast.copy_location(ast.Return(node.value.body), node.value)]
+        tree = ast.FunctionDef(target.id, node.value.args, body, [])
+        return self._take(ast.copy_location(tree, node), "<lambda>")
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """``(lambda a: a + 1)(x)`` is called by a name of its own."""
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Lambda):
+            name = f"lambda_{len(self.found)}"
+            body = [ast.copy_location(ast.Return(node.func.body), node.func)]
+            tree = ast.FunctionDef(name, node.func.args, body, [])
+            self._take(ast.copy_location(tree, node), "<lambda>")
+            node.func = ast.copy_location(ast.Name(name, ast.Load()), node.func)
+        return node
+
+    def _take(self, tree: ast.FunctionDef, code_name: str) -> ast.stmt:
+        spec = tree.args
+        if tree.name in self.found:
+            raise self.source.unsupported(tree, f"a second {tree.name} inside a kernel")
+        if spec.vararg or spec.kwarg or spec.kwonlyargs or spec.posonlyargs:
+            raise self.source.unsupported(tree, "a function inside a kernel with * or **")
+        outward = [n for part in walk(tree) if isinstance(part, ast.Nonlocal) for n in part.names]
+        values = any(isinstance(part, ast.Return) and part.value for part in walk(tree))
+        if outward and values:
+            raise self.source.unsupported(tree, "a function with nonlocal variables and a result")
+        defaults = tuple(folded(node) for node in spec.defaults)
+        if MISSING in defaults:
+            raise self.source.unsupported(tree, "a default value that is no literal")
+        line = self.source.in_file(self.source.line(tree))[1]
+        code = _code_of(self.codes, code_name, line)
+        cells = tuple(_cell() for _ in code.co_freevars) if code else ()
+        made = FunctionType(
+            code or (lambda: None).__code__, self.source.function.__globals__, tree.name,
+            defaults, cells,
+        )  # fmt: skip
+        self.found[tree.name] = Inner(made, tree, self.source, outward=list(dict.fromkeys(outward)))
+        return ast.copy_location(ast.Pass(), tree)
+
+
+def _code_of(codes: list[CodeType], name: str, line: int) -> CodeType | None:
+    named = [code for code in codes if code.co_name == name]
+    exact = [code for code in named if code.co_firstlineno == line]
+    return next(iter(exact or named), None)
+
+
+def _cell() -> Any:
+    value = None
+    return (lambda: value).__closure__[0]
+
+
+def _reads(tree: ast.AST) -> set[str]:
+    return {node.id for node in walk(tree) if isinstance(node, ast.Name)}
+
+
+def _find_free(found: dict[str, Inner]) -> None:
+    """The kernel's variables that each function reads, itself or by another one."""
+    for inner in found.values():
+        own = {argument.arg for argument in inner.tree.args.args}
+        stores = {
+            node.id
+            for node in walk(inner.tree)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        } - {*inner.outward}
+        reads = {
+            node.id
+            for node in walk(inner.tree)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        }
+        branches = ast.If | ast.For | ast.While | ast.Return
+        if any(isinstance(node, branches) for node in walk(inner.tree)):
+            reads |= {*inner.outward}  # what a way leaves as it is goes back as it came
+        free = (reads & inner.outer.assigned) - own - stores - {*_known(inner)}
+        inner.free = sorted(free)
+    again = True
+    while again:
+        again = False
+        for inner in found.values():
+            for name in _reads(inner.tree) & found.keys():
+                more = set(found[name].free) - set(inner.free)
+                inner.free = sorted({*inner.free, *more})
+                again |= bool(more)
+
+
+# ---------------------------------------------------------------------- calling them
+def hand_over(source: Source) -> None:
+    """Calls of functions inside a kernel hand over its variables, and take back what is set."""
+    inners = {k: v for k, v in source.environment.items() if isinstance(v, Inner)}
+    if inners:
+        caller = _Caller(source, inners)
+        source.tree.body = [caller.visit(statement) for statement in source.tree.body]
+
+
+class _Caller(ast.NodeTransformer):
+    def __init__(self, source: Source, inners: dict[str, Inner]):
+        self.source, self.inners = source, inners
+
+    def _called(self, node: ast.AST) -> Inner | None:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id not in self.source.assigned:
+                return self.inners.get(node.func.id)
+        return None
+
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt:
+        inner = self._called(node.value)
+        if inner is None or not inner.outward:
+            return self.generic_visit(node)
+        call = self._handed(node.value, inner)
+        parts: list[ast.expr] = [ast.Name(name, ast.Store()) for name in inner.outward]
+        target = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Store())
+        return ast.fix_missing_locations(ast.copy_location(ast.Assign([target], call), node))
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        inner = self._called(node)
+        if inner is None:
+            return self.generic_visit(node)
+        if inner.outward:
+            raise self.source.unsupported(
+                node,
+                f"a call of {inner.tree.name}, which sets nonlocal variables, in an expression",
+            )
+        return self._handed(node, inner)
+
+    def _handed(self, node: ast.Call, inner: Inner) -> ast.Call:
+        self.generic_visit(node)
+        more = [ast.copy_location(ast.Name(name, ast.Load()), node) for name in inner.free]
+        node.args = [*node.args, *more]
+        return node

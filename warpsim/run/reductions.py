@@ -1,0 +1,96 @@
+"""Reductions of whole arrays: each thread goes through all elements, one after the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from warpsim.front import operators
+from warpsim.run.memory import Array
+
+
+class Reductions:
+    """What lane programs do with all elements of an array."""
+
+    mask: Any
+    counters: Any
+
+    def total(self, array: Array, convert: Callable, mean: bool, heading: str, site: int):
+        """The sum or the mean, in the result's type."""
+        value = self._folded(
+            array, convert(0), lambda old, x, _: convert(old + convert(x)), heading, site
+        )
+        return self._divided(value, array, convert) if mean else value
+
+    def _divided(self, value, array: Array, convert: Callable):
+        return convert(operators.divide(value, convert(math.prod(array.shape))))
+
+    def _folded(self, array: Array, value, step: Callable, heading: str, site: int):
+        """``step(value, element, its number)`` for all elements, from the first on."""
+        counted = {heading: 1, "in double": 1} if heading == "float64" else {heading: 1}
+        for number, index in enumerate(self.places(array)):
+            more = step(value, self.load(array, index, site), number)
+            value = self.merged(self.mask.active, more, value) if array.ragged else more
+            if self.counters is not None:
+                self.count(site, counted)
+        return value
+
+    def reduced(self, name: str, array: Array, convert: Callable, heading: str, site: int):
+        """``array.prod()``, ``any``, ``all``, ``argmin``, ``argmax``, ``var``, ``std``."""
+        return getattr(self, f"_{name}")(array, convert, heading, site)
+
+    def _prod(self, array: Array, convert: Callable, heading: str, site: int):
+        def step(old, x, _):
+            return convert(operators.wrap(old * convert(x)))
+
+        return self._folded(array, convert(1), step, heading, site)
+
+    def _any(self, array: Array, convert: Callable, heading: str, site: int):
+        return self._folded(array, False, lambda old, x, _: old | (x != 0), heading, site)
+
+    def _all(self, array: Array, convert: Callable, heading: str, site: int):
+        return self._folded(array, True, lambda old, x, _: old & (x != 0), heading, site)
+
+    def _argmax(self, array: Array, convert: Callable, heading: str, site: int):
+        return self._place(array, np.greater, heading, site)
+
+    def _argmin(self, array: Array, convert: Callable, heading: str, site: int):
+        return self._place(array, np.less, heading, site)
+
+    def _place(self, array: Array, better: Callable, heading: str, site: int):
+        """The number of the first best element; NaN is better than any other."""
+        empty = np.zeros(self.lanes, bool)
+        for size in array.shape:
+            empty |= np.asarray(size) == 0
+        if (empty & self.mask.active).any():
+            raise ValueError(f"line {self.site(site).line}: attempt to reduce an empty sequence")
+
+        def step(old, x, number):
+            place, best = old
+            if number == 0:
+                return 0, x
+            new = better(x, best) | ((x != x) & (best == best))
+            if type(new) is not np.ndarray:
+                return (number, x) if new else old
+            return np.where(new, number, place), np.where(new, x, best)
+
+        return self._folded(array, (0, array.dtype.type(0)), step, heading, site)[0]
+
+    def _var(self, array: Array, convert: Callable, heading: str, site: int):
+        mean = self.total(array, operators.CONVERT_DTYPE[_wide(array.dtype)], True, heading, site)
+
+        def step(old, x, _):
+            away = x - mean
+            return old + (away * np.conj(away)).real
+
+        return self._divided(self._folded(array, convert(0), step, heading, site), array, convert)
+
+    def _std(self, array: Array, convert: Callable, heading: str, site: int):
+        return self._var(array, convert, heading, site) ** 0.5
+
+
+def _wide(dtype: np.dtype) -> np.dtype:
+    return np.dtype("complex128" if dtype.kind == "c" else "float64")
