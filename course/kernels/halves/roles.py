@@ -97,7 +97,9 @@ def product(
     ELEMENT = ELEMENTS[element]
     CONSUMERS, WIDE, STAGES, turns = shape
     alone, soon = turns == 1, turns < 3 or added  # a residual leaves no register for waiting
-    shared = not added  # a residual may be the result: it must not be added twice
+    # a residual may be the result. So it must not be added twice: tiles share nothing, and what the
+    # last piece reads of it again is stored after that
+    shared, HELD = not added, shape.pieces - 2 if added and WIDE % 64 else -1
     ROWS, STAGE, BYTES = shape.rows, shape.stage, 2 * shape.stage
     RESULTS, PIECES, SUMS = shape.results, shape.pieces, WIDE // 2
     OWN, LAST = PIECES * PIECE, WIDE // 16 - 4  # where the last piece begins, in 16 columns
@@ -235,24 +237,32 @@ def product(
                 else:
                     named_barrier(int32(1 + who), GROUP)
                 put(tiles, local, 0, line, row, column, t, rows, columns, bias, other)
-                if soon and ready(who, leader):
+                if soon and HELD != 0 and ready(who, leader):
                     tma_store(out, (row, column), tiles, mine)
                     commit_stores()
                 if PIECES > 1:
                     put(tiles, local, 1, line, row, column, t, rows, columns, bias, other)
-                    if soon and ready(who, leader):
+                    if soon and HELD != 1 and ready(who, leader):
+                        if HELD == 0:
+                            tma_store(out, (row, column), tiles, mine)
                         corner = row, int32(column + COLUMN1)
                         tma_store(out, corner, tiles, int32(mine + PIECE))
                         commit_stores()
                 if PIECES > 2:
                     put(tiles, local, 2, line, row, column, t, rows, columns, bias, other)
-                    if soon and ready(who, leader):
+                    if soon and HELD != 2 and ready(who, leader):
+                        if HELD == 1:
+                            corner = row, int32(column + COLUMN1)
+                            tma_store(out, corner, tiles, int32(mine + PIECE))
                         corner = row, int32(column + COLUMN2)
                         tma_store(out, corner, tiles, int32(mine + 2 * PIECE))
                         commit_stores()
                 if PIECES > 3:
                     put(tiles, local, 3, line, row, column, t, rows, columns, bias, other)
                     if soon and ready(who, leader):
+                        if HELD == 2:
+                            corner = row, int32(column + COLUMN2)
+                            tma_store(out, corner, tiles, int32(mine + 2 * PIECE))
                         corner = row, int32(column + COLUMN3)
                         tma_store(out, corner, tiles, int32(mine + 3 * PIECE))
                         commit_stores()
