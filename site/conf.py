@@ -46,7 +46,7 @@ html_theme_options = {
     "use_repository_button": True,
     "use_download_button": False,
     "use_fullscreen_button": False,
-    "show_toc_level": 2,
+    "navbar_persistent": [],  # the search stands in the sidebar
     "home_page_in_toc": True,
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",

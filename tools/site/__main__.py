@@ -38,7 +38,9 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit("\n".join(problems))
     size = sum(file.stat().st_size for file in html.rglob("*") if file.is_file())
     pages = len(list(html.rglob("*.html")))
-    print(f"{pages} pages, {size / 1e6:.0f} MB, {time.monotonic() - start:.0f} s: {html}/index.html")
+    print(
+        f"{pages} pages, {size / 1e6:.0f} MB, {time.monotonic() - start:.0f} s: {html}/index.html"
+    )
 
 
 if __name__ == "__main__":

@@ -49,9 +49,7 @@ def write(root: Path, source: Path) -> None:
     text = index.read_text(encoding="utf-8")
     head = "| subject | machine | date | rows | what it is |\n|---|---|---|---|---|"
     text = text.replace("<!-- generated: figures -->", "\n".join([head, *rows]))
-    text = text.replace(
-        "<!-- generated: contents -->", "\n".join([*others, "figures/timelines"])
-    )
+    text = text.replace("<!-- generated: contents -->", "\n".join([*others, "figures/timelines"]))
     index.write_text(text, encoding="utf-8")
 
 
@@ -79,8 +77,8 @@ def _said(header: dict[str, str]) -> str:
         f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in header.items()
     )
     line = f"**{', '.join(machine + driver)}.** " if machine else ""
-    fold = "<details class=\"site-fold\"><summary>Versions, roofs and notes</summary>"
-    return f"{line}\n\n{fold}\n<dl class=\"site-header\">\n{rest}\n</dl>\n</details>"
+    fold = '<details class="site-fold"><summary>Versions, roofs and notes</summary>'
+    return f'{line}\n\n{fold}\n<dl class="site-header">\n{rest}\n</dl>\n</details>'
 
 
 # --- benches -------------------------------------------------------------------------------------
@@ -118,8 +116,8 @@ def chart(figures: list[Figure]) -> str:
     its = [figure for figure in its if (figure.shape, figure.dtype) == place][:MOST_BARS]
     longest = max(abs(figure.median) for figure in its) or 1
     bars = "\n".join(
-        f"<tr><th scope=\"row\">{escape(figure.variant or figure.kernel)}</th>"
-        f"<td><span style=\"width:{100 * abs(figure.median) / longest:.1f}%\"></span></td>"
+        f'<tr><th scope="row">{escape(figure.variant or figure.kernel)}</th>'
+        f'<td><span style="width:{100 * abs(figure.median) / longest:.1f}%"></span></td>'
         f"<td>{escape(figure.amount)}</td></tr>"
         for figure in its
     )
@@ -129,7 +127,7 @@ def chart(figures: list[Figure]) -> str:
 
 def _table(rows: list[list[str]], summary: str) -> str:
     """Return a folded table in HTML, the first row its head."""
-    head = "".join(f"<th scope=\"col\">{escape(name)}</th>" for name in rows[0])
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in rows[0])
     body = "\n".join(
         "<tr>" + "".join(f"<td>{escape(value)}</td>" for value in row) + "</tr>" for row in rows[1:]
     )

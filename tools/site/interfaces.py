@@ -24,7 +24,9 @@ def write(source: Path) -> None:
         if family.ispkg:
             package = importlib.import_module(family.name)
             for part in pkgutil.iter_modules(package.__path__, f"{family.name}."):
-                text += _heading(part.name.removeprefix(f"{family.name}."), "-") + _module(part.name)
+                text += _heading(part.name.removeprefix(f"{family.name}."), "-") + _module(
+                    part.name
+                )
         (folder / f"{family.name}.rst").write_text(text, encoding="utf-8")
 
 

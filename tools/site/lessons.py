@@ -190,7 +190,9 @@ def cards(found: list[Lesson]) -> str:
     made = []
     for lesson in found:
         needs = ", ".join(
-            f"[{number}](lessons/{names[number]}.ipynb)" for number in lesson.needs if number in names
+            f"[{number}](lessons/{names[number]}.ipynb)"
+            for number in lesson.needs
+            if number in names
         )
         made.append(
             f"""::::{{grid-item-card}}
