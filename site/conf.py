@@ -34,6 +34,7 @@ napoleon_custom_sections = [("Attributes", "params_style")]
 # types are words, such as "array of float32 (rows, cols)": no links by chance
 napoleon_use_param = napoleon_use_rtype = False
 default_role = "code"
+add_module_names = False
 
 html_theme = "sphinx_book_theme"
 html_title = project
@@ -41,11 +42,13 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
+html_use_index = html_domain_indices = False  # the search finds names
 html_theme_options = {
     "repository_url": _ADDRESS.url,
     "use_repository_button": True,
     "use_download_button": False,
     "use_fullscreen_button": False,
+    "max_navbar_depth": 1,
     "navbar_persistent": [],  # the search stands in the sidebar
     "home_page_in_toc": True,
     "pygments_light_style": "a11y-high-contrast-light",

@@ -1,8 +1,8 @@
 """Build the site and check it: ``python -m tools.site`` (``make site``).
 
-The sources are put together in ``build/site/source``: what is in ``site/``, the executed solutions as
-pages, the recorded figures, a page for each family of kernels. Sphinx makes ``build/site/html`` of
-them, where a warning is an error. Nothing is executed.
+The sources are put together in ``build/site/source``: what is in ``site/``, the executed solutions
+as pages, the recorded figures, a page for each family of kernels. Sphinx makes ``build/site/html``
+of them, where a warning is an error. Nothing is executed.
 """
 
 import argparse

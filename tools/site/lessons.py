@@ -141,8 +141,8 @@ def _head(lesson: Lesson, where: address.Address) -> str:
     notebook = f"notebooks/{lesson.name}.ipynb"
     colab = re.search(r"\]\((https:[^)]*blob[^)]*)\)$", where.badge(notebook))[1]
     return (
-        f"Core {lesson.core} minutes, all of it {lesson.duration}. Here every answer is folded: think "
-        "first, then unfold. To answer yourself, take the exercises:\n\n"
+        f"Core {lesson.core} minutes, all of it {lesson.duration}. Here every answer is folded: "
+        "think first, then unfold. To answer yourself, take the exercises:\n\n"
         f"[Open in Colab]({colab}){{.site-button}} "
         f"{{download}}`Download the notebook <../downloads/{lesson.name}.ipynb>`"
     )
@@ -169,8 +169,8 @@ def _folded(cell: NotebookNode) -> list[NotebookNode]:
         return [asked, cell]
     if "predict.answer(" in cell.source:
         cell.metadata["tags"] = [*tags, "hide-output"]
-        about["output_prompt_show"] = "Show what came out"
-        about["output_prompt_hide"] = "Hide what came out"
+        about["code_prompt_show"] = "Show what came out"
+        about["code_prompt_hide"] = "Hide what came out"
     if lessons.predictions(cell.source):
         cell.source = stub(cell.source)
         cell.outputs = [output for output in cell.outputs if not _repeats_a_guess(output)]

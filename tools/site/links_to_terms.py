@@ -15,6 +15,7 @@ from sphinx.util import logging
 
 GLOSSARY = "glossary"
 LESSONS = "lessons/"
+MOST_USERS = 5  # lessons that are listed below a meaning
 _APART = (
     nodes.reference, nodes.literal, nodes.literal_block, nodes.title, nodes.raw, nodes.math,
     nodes.math_block, nodes.comment,
@@ -123,16 +124,19 @@ def _link(app: Sphinx, document: nodes.document, name: str) -> None:
 
 
 def _say_where(app: Sphinx, document: nodes.document) -> None:
-    """Say below each definition which lessons use the term, with a link to each."""
+    """Say below each definition which lessons use the term, with links to the first few."""
     for entry in document.findall(nodes.definition_list_item):
         term = tuple(e.astext() for e in entry.children if isinstance(e, nodes.term))
-        line = nodes.paragraph("", "Lessons ", classes=["site-users"])
         users = app.env.course_uses[term]
-        for user in users:
+        line = nodes.paragraph("", "Lesson " if len(users) == 1 else "Lessons ")
+        line["classes"] = ["site-users"]
+        for user in users[:MOST_USERS]:
             target = app.builder.get_relative_uri(GLOSSARY, user)
             number = user.removeprefix(LESSONS)[:2]
+            line += nodes.Text(", " if user is not users[0] else "")
             line += nodes.reference("", number, internal=True, refuri=target)
-            line += nodes.Text(", " if user is not users[-1] else "")
+        if len(users) > MOST_USERS:
+            line += nodes.Text(f" and {len(users) - MOST_USERS} more")
         entry.children[-1].append(line)
 
 
