@@ -165,7 +165,7 @@ def _folded(cell: NotebookNode) -> list[NotebookNode]:
         about["code_prompt_show"] = "Show an answer"
         about["code_prompt_hide"] = "Hide the answer"
         asked = v4.new_markdown_cell(f"```python\n{stub(cell.source)}\n```")
-        cell.source = _MARKER.sub("", cell.source)
+        cell.source = _MARKER.sub("", cell.source).rstrip("\n")
         return [asked, cell]
     if "predict.answer(" in cell.source:
         cell.metadata["tags"] = [*tags, "hide-output"]
