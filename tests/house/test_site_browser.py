@@ -16,7 +16,8 @@ BROWSER = next(
 SIZES = {"phone": (390, 844), "desk": (1400, 900)}
 PAGES = (
     "index.html",
-    "lessons/00_the_machine_in_front_of_you.html", "lessons/05_shared_memory.html", "lessons/02_an_image_from_its_svd.html",
+    "lessons/00_the_machine_in_front_of_you.html", "lessons/02_an_image_from_its_svd.html",
+    "lessons/05_shared_memory.html",
     "glossary.html", "figures.html", "figures/h200-reconstruct.html", "figures/timelines.html",
     "interfaces/course.html", "interfaces/course.kernels.transpose.html", "search.html",
 )  # fmt: skip

@@ -18,6 +18,14 @@ from course.plots import gantt
 from course.streams import timeline
 
 MOST_BARS = 24
+#: What was not recorded by a bench, which says in its docstring what it is.
+ABOUT = {
+    "counters": "Hardware counters of single launches, which the simulator's counts are held to.",
+    "counters-explained": "Where the simulator counts otherwise than the hardware, and why.",
+    "profile": "What Nsight Compute says of the kernels of lesson 07.",
+    "profile-norm": "What Nsight Compute says of reductions and LayerNorm.",
+    "profile-timeline": "Calls, copies and kernels of the first project's program, in time.",
+}
 
 
 def write(root: Path, source: Path) -> None:
@@ -35,8 +43,9 @@ def write(root: Path, source: Path) -> None:
         header, table = _parts(path)
         bench = table[0] == list(recorded.COLUMNS)
         body = _bench(recorded.read(path)) if bench else _table(table, "All rows")
-        about = _sentence(root / "recording/subjects" / f"{subject}.py")
-        text = f"# {subject} on {header.get('gpu', 'paper')}\n\n{about}\n\n{_said(header)}\n\n"
+        about = ABOUT.get(subject) or _sentence(root / "recording/subjects" / f"{subject}.py")
+        machine = f" on {header['gpu']}" if "gpu" in header else ""
+        text = f"# {subject}{machine}\n\n{about}\n\n{_said(header)}\n\n"
         text += f"{{download}}`{path.name} <{path.name}>`\n\n{body}\n"
         (folder / f"{path.stem}.md").write_text(text, encoding="utf-8")
         others.append(f"figures/{path.stem}")
@@ -150,7 +159,7 @@ def _timelines(paths: list[Path], folder: Path) -> str:
     ]
     for path in paths:
         header, spans = timeline.header(path), timeline.read(path)
-        title = f"{header['gpu']}, {header['date']}: {header['images']} images of {header['shape']}"
+        title = f"{header['gpu']}, {header['date']}: {header['shape']}"
         picture = gantt(spans, title, marks={"bound": float(header["bound"])})
         picture.save(folder / f"{path.stem}.png")
         parts.append(
