@@ -19,8 +19,13 @@ from tools.lessons import stub
 _MARKER = re.compile(r"^ *### (?:BEGIN|END) SOLUTION\n?", re.MULTILINE)
 _GUESS = "· "  # how an output begins that repeats a guess
 _RANGE = re.compile(r"\]\((\d\d)_\w+\.ipynb\)(\s+to\s+)?")
-#: Where the first picture of a lesson says little about it, the number of a better one.
-PICTURES: dict[str, int] = {}
+#: Where the first picture of a lesson says little about it, words of a better one's alternative.
+PICTURES = {
+    "01": "elements in 5 rows",
+    "03": "a roofline",
+    "06": "a roofline",
+    "09": "Four stages",
+}
 
 
 @dataclass(frozen=True)
@@ -89,12 +94,18 @@ def described(path: Path, solution: NotebookNode) -> Lesson:
     cells = lessons.read(path)
     number, title = lessons.title(cells)
     needs = next(cell.source for cell in cells if cell.source.startswith("## What you need"))
-    pictures = list(_pictures(solution))
-    picture, words = pictures[PICTURES.get(number, 0)]
+    wanted = PICTURES.get(number, "")
+    found = [(picture, words) for picture, words in _pictures(solution) if wanted in words]
+    if not found:
+        raise ValueError(
+            f"lesson {number} has no picture {wanted!r} for the index: change PICTURES in "
+            "tools/site/lessons.py"
+        )
+    picture, words = found[0]
     return Lesson(
         name=lessons.name(path),
         title=title,
-        summary=cells[0].source.partition("\n\n")[2].replace("\n", " "),
+        summary=cells[0].source.split("\n\n")[1].replace("\n", " "),
         core=sections.core_minutes(cells),
         duration=lessons.duration(cells),
         needs=_needed(needs),
