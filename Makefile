@@ -20,7 +20,7 @@ FORCE ?=
 REPO ?=
 TAG ?=
 
-.PHONY: help setup lab test test-all notebooks bench badges lint release clean
+.PHONY: help setup lab test test-all notebooks site bench badges lint release clean
 
 help:
 	@echo "make setup      make $(VENV) with everything: what lab needs, and what test needs"
@@ -28,6 +28,7 @@ help:
 	@echo "make test       set up, lint, tests, all solutions (TEST_ARGS=... for pytest)"
 	@echo "make test-all   the same with students' notebooks, and the tests that take longest"
 	@echo "make notebooks  make the notebooks of changed lessons (FORCE=1: all, over edited ones, too)"
+	@echo "make site       make build/site/html: lessons to read, glossary, recorded figures"
 	@echo "make bench      time the simulator"
 	@echo "make badges     REPO=owner/name TAG=v1: change the public address everywhere"
 	@echo "make lint       check format and lint"
@@ -78,6 +79,13 @@ lint: $(READY)
 
 notebooks: $(READY)
 	$(BIN)/python -m tools.build_notebooks $(if $(FORCE),--force)
+
+$(VENV)/.site: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[site]"
+	touch $@
+
+site: $(VENV)/.site
+	$(BIN)/python -m tools.site
 
 bench: $(READY)
 	$(BIN)/python -m tools.bench_simulator

@@ -65,7 +65,7 @@ class Sheet(Axes):
 class Picture(Figure):
     """A Matplotlib figure that a notebook shows as a PNG, with or without pyplot's machinery.
 
-    Its axes are `Sheet`s.
+    Each of its axes is a `Sheet`.
     """
 
     #: For a drawing of few flat colours: the file keeps so many, the most frequent ones, exactly.

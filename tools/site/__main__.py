@@ -1,0 +1,47 @@
+"""Build the site and check it: ``python -m tools.site`` (``make site``).
+
+The sources are put together in ``build/site/source``: what is in ``site/``, the executed solutions
+as pages, the recorded figures, a page for each family of kernels. Sphinx makes ``build/site/html``
+of them, where a warning is an error. Nothing is executed.
+"""
+
+import argparse
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from sphinx.cmd.build import build_main
+
+from tools.lessons import ROOT
+from tools.site import checking, figures, interfaces, lessons
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Build and check; the exit status is 1 where either finds something."""
+    parser = argparse.ArgumentParser(prog="python -m tools.site", description=__doc__)
+    parser.add_argument("--out", type=Path, default=ROOT / "build/site", help="folder to build in")
+    out = parser.parse_args(arguments).out
+    start = time.monotonic()
+    source, html = out / "source", out / "html"
+    for folder in (source, html):
+        shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(ROOT / "site", source)
+    lessons.write(ROOT, source)
+    figures.write(ROOT, source)
+    interfaces.write(source)
+    # one process for each core; all warnings are shown, and any is an error
+    options = ["-q", "-W", "--keep-going", "-j", "auto", "-b", "html", "-d", str(out / "doctrees")]
+    if status := build_main([*options, "-E", str(source), str(html)]):
+        sys.exit(status)
+    if problems := checking.problems(html):
+        sys.exit("\n".join(problems))
+    size = sum(file.stat().st_size for file in html.rglob("*") if file.is_file())
+    pages = len(list(html.rglob("*.html")))
+    print(
+        f"{pages} pages, {size / 1e6:.0f} MB, {time.monotonic() - start:.0f} s: {html}/index.html"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Pages of the packages' interfaces, which Sphinx fills from docstrings."""
+
+import importlib
+import inspect
+import pkgutil
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import course.kernels
+
+#: Of a picture, what Matplotlib's own documentation says.
+_OF_MATPLOTLIB = "add_axes, add_subplot, text, legend, set"
+
+
+def write(source: Path) -> None:
+    """Write the pages of course's face, of each family of kernels and of warpsim."""
+    folder = source / "interfaces"
+    folder.mkdir(exist_ok=True)
+    for name in ("course", "warpsim"):
+        (folder / f"{name}.rst").write_text(_face(importlib.import_module(name)), encoding="utf-8")
+    for family in pkgutil.iter_modules(course.kernels.__path__, "course.kernels."):
+        text = _heading(family.name) + _module(family.name)
+        if family.ispkg:
+            package = importlib.import_module(family.name)
+            for part in pkgutil.iter_modules(package.__path__, f"{family.name}."):
+                text += _heading(part.name.removeprefix(f"{family.name}."), "-") + _module(
+                    part.name
+                )
+        (folder / f"{family.name}.rst").write_text(text, encoding="utf-8")
+
+
+def plain_kernels() -> None:
+    """Put the Python functions of the course's kernels in their places, for autodoc to read."""
+    for module in pkgutil.walk_packages(course.kernels.__path__, "course.kernels."):
+        importlib.import_module(module.name)
+    for name, module in list(sys.modules.items()):
+        if name.startswith("course.kernels"):
+            for each, value in list(vars(module).items()):
+                if function := getattr(value, "py_func", None):
+                    setattr(module, each, function)
+
+
+def _heading(text: str, line: str = "=") -> str:
+    return f"{text}\n{line * len(text)}\n\n"
+
+
+def _module(name: str) -> str:
+    return f".. automodule:: {name}\n   :members:\n   :exclude-members: {_OF_MATPLOTLIB}\n\n"
+
+
+def _face(package: ModuleType) -> str:
+    """Return a page of the names that a package offers, modules of its own last."""
+    name = package.__name__
+    text = _heading(name) + f".. automodule:: {name}\n\n"
+    rooms = []
+    for each in package.__all__:
+        value = getattr(package, each)
+        if inspect.ismodule(value):
+            own = value.__name__.startswith(f"{name}.") and value.__name__ != f"{name}.kernels"
+            rooms += [value.__name__] if own else []
+        elif inspect.isclass(value):
+            text += f".. autoclass:: {name}.{each}\n   :members:\n\n"
+        elif callable(value) and hasattr(value, "__name__"):
+            text += f".. autofunction:: {name}.{each}\n\n"
+        elif callable(value):  # an object that is called, such as predict
+            kind = type(value)
+            text += f".. autoclass:: {kind.__module__}.{kind.__name__}\n   :members: __call__\n\n"
+    for room in rooms:
+        text += _heading(room, "-") + _module(room)
+    return text
