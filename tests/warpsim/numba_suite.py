@@ -6,7 +6,7 @@ else that has nothing to do with a GPU stays Numba's. Only the imports of the te
 changed, so Numba itself, which the simulator asks for types, is left as it is.
 
 ``python tests/warpsim/numba_suite.py cudapy.test_sync doc_examples.test_vecadd`` prints a line a
-test; with ``--json FILE`` it writes them.
+test, and how many pass; with ``--json FILE`` it writes them. Without names it runs all.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import builtins
 import contextlib
+import csv
 import importlib
 import importlib.util
 import io
@@ -33,6 +34,8 @@ from pathlib import Path
 from typing import Any
 
 TESTS = "numba.cuda.tests"
+#: The tests that do not pass, each with its kind and its reason.
+EXCEPTIONS = Path(__file__).parent / "numba_suite_exceptions.csv"
 SECONDS_EACH = 60  # a test that hangs counts as an error
 
 #: What the test modules get instead of ``numba.cuda``'s names, by the module they ask for.
@@ -431,11 +434,11 @@ def run_module(short: str) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("modules", nargs="+", help="such as cudapy.test_sync")
+    parser.add_argument("modules", nargs="*", help="such as cudapy.test_sync; without any, all")
     parser.add_argument("--json", type=Path, help="write the rows there")
     arguments = parser.parse_args()
     rows = []
-    for short in arguments.modules:
+    for short in arguments.modules or MODULES:
         found = run_module(short)
         rows += found
         if arguments.json is None:
@@ -443,6 +446,21 @@ def main() -> None:
                 print("{outcome:8} {seconds:7.3f} {module} {test}  {detail}".format(**row))
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(rows))
+    inside = in_scope(rows)
+    passed = sum(row["outcome"] == "passed" for row in inside)
+    print(f"{passed} of {len(inside)} in scope pass")
+
+
+def in_scope(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The tests about kernels and their host side: not skipped, and not listed as out of scope."""
+    with EXCEPTIONS.open(encoding="utf-8", newline="") as file:
+        listed = csv.DictReader(file)
+        out = {(row["module"], row["test"]) for row in listed if row["kind"] == "scope"}
+    return [
+        row
+        for row in rows
+        if row["outcome"] != "skipped" and (row["module"], row["test"]) not in out
+    ]
 
 
 if __name__ == "__main__":
