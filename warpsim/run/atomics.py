@@ -54,9 +54,10 @@ class Atomics:
 
     def elements(self, array: Array, uniform: int, varying: ndarray | None) -> ndarray:
         """The element of the whole allocation that each lane touches."""
-        full = np.full(self.lanes, uniform) if varying is None else varying + uniform
         if array.space == "shared" and self.blocks > 1:
-            return full + array.root.block_offset
+            own = array.root.block_offset if varying is None else self.in_blocks(varying, array)
+            return own + uniform
+        full = np.full(self.lanes, uniform) if varying is None else varying + uniform
         if array.space == "local":
             return full * self.lanes + self.lane
         return full

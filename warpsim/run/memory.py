@@ -171,6 +171,11 @@ class Memory:
             found = self._scaled[key] = index * stride
         return found
 
+    def in_blocks(self, varying: ndarray, array: Array) -> ndarray:
+        """Places in shared memory, each in its own block's; kept as long as other patterns."""
+        offset = array.root.block_offset
+        return self.pattern(varying, offset, (), lambda: varying + offset)
+
     def locate(self, array: Array, index: tuple, site: int, op: str):
         """Element numbers of an access.
 
@@ -332,7 +337,7 @@ class Memory:
             if self.blocks == 1:
                 return item(array.flat[uniform])
             return np.repeat(array.flat.reshape(self.blocks, -1)[:, uniform], self.padded)
-        full = varying + root.block_offset if self.blocks > 1 else varying
+        full = self.in_blocks(varying, array) if self.blocks > 1 else varying
         flat = array.flat[uniform:] if uniform and array.simple else array.flat
         if not array.simple:
             full = full + uniform
@@ -370,7 +375,7 @@ class Memory:
                 return
             full = (varying + uniform) * lanes + self.lane
         elif array.space == "shared" and (varying is None or self.blocks > 1):
-            full = array.root.block_offset + (uniform if varying is None else varying + uniform)
+            full = self.elements(array, uniform, varying)
         elif varying is None:
             flat[uniform] = value[mask.indices[-1]] if type(value) is ndarray else value
             return

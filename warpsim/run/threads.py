@@ -142,6 +142,7 @@ class Threads(
         self.gridDim_x, self.gridDim_y, self.gridDim_z = geometry.grid
         self._highest: dict = {}
         self._scaled: dict = {}
+        self._patterns: dict = {}
         self._allocated: dict = {}
         self.depth = 0  # calls of functions by themselves
         self.counted_apart = False  # the elements of one access, touched one by one

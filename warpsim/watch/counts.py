@@ -10,6 +10,7 @@ global memory is two accesses, of its real and of its imaginary part, as in Numb
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 
@@ -22,6 +23,7 @@ from warpsim.watch.samples import BANKS, SECTOR, Sample, keep, lanes_together
 ndarray = np.ndarray
 #: Of larger launches what each thread does is not kept.
 MOST_THREADS = 1 << 20
+PATTERNS = 64  # of accesses that are kept, with their arrays
 
 
 @dataclass
@@ -157,14 +159,15 @@ class Counting:
             return
         if varying is None:
             varying = np.zeros(len(mask.active), np.int64)
-        elements = varying + uniform if uniform else varying
         if key[2] == "atomic":  # its passes are not counted: the first request is the example
             self._sample(key, array, uniform, varying, mask, None)
             return
-        size = array.itemsize
-        passes, ideal, by_group = wavefronts(
-            elements, size, array.pitch, array.root.address, mask, loads=key[2] == "load"
-        )
+        size, pitch, loads = array.itemsize, array.pitch, key[2] == "load"
+        phase = (uniform * pitch + array.root.address) % 4  # whole words further other banks meet
+        passes, ideal, by_group = self.pattern(
+            varying, mask, (size, pitch, phase, loads),
+            lambda: wavefronts(varying, size, pitch, phase, mask, loads),
+        )  # fmt: skip
         count.wavefronts += passes
         count.ideal_wavefronts += ideal
         kept, groups = self.counters.samples.get(key), 32 // lanes_together(size)
@@ -194,17 +197,34 @@ class Counting:
             self._sample(key, array, uniform, None, mask, None)
             self.counters.touch(array, uniform)
             return
-        elements = varying + uniform if uniform else varying
         for part in range(parts):
-            start = address + part * (size // parts)
+            phase = (uniform * pitch + address + part * (size // parts)) % SECTOR
             # the ideal of the whole element: that its parts lie side by side is no one's mistake
-            requests, sectors, ideal, by_warp = sector_counts(elements, size, pitch, start, mask)
+            requests, sectors, ideal, by_warp = self.pattern(
+                varying, mask, (size, pitch, phase),
+                lambda at=phase: sector_counts(varying, size, pitch, at, mask),
+            )  # fmt: skip
             count.requests += requests
             count.sectors += sectors
             count.ideal_sectors += ideal
         self._sample(key, array, uniform, varying, mask, by_warp)
-        full = mask.count == len(elements)
-        self.counters.touch(array, elements if full else elements[mask.active])
+        if mask.count < len(varying):
+            varying = varying[mask.active]
+        self.counters.touch(array, varying + uniform if uniform else varying)
+
+    def pattern(self, varying: ndarray, mask, kind: tuple, make: Callable) -> tuple:
+        """What is counted of an access whose lanes lie as those of an earlier one, further on.
+
+        In a loop the part of an address that differs from lane to lane is often one and the same
+        array, and the rest moves all lanes by the same amount.
+        """
+        key = id(varying), id(mask), kind
+        found = self._patterns.get(key)
+        if found is None:
+            if len(self._patterns) >= PATTERNS:
+                self._patterns.clear()
+            found = self._patterns[key] = varying, mask, make()
+        return found[2]
 
 
 def sector_counts(
