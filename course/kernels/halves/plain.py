@@ -18,7 +18,10 @@ from course.kernels.halves.common import DEPTH, ELEMENTS, epilogue, tile_of
 from course.kernels.intrinsics import commit_copies, mma_f16, mma_f16_k8, wait_copies
 
 HIGH = WIDE = 128  # results of a block
-THREADS, PART = 128, 64  # four warps, each with 64 x 64 results: every fragment serves four products
+THREADS, PART = (
+    128,
+    64,
+)  # four warps, each with 64 x 64 results: every fragment serves four products
 TILES = PART // 16  # products of a warp, 16 x 16, down and across
 SIDE = HIGH * DEPTH  # elements of a tile of one factor
 LINES = THREADS // 8  # rows of a tile that are copied at a time
