@@ -70,6 +70,8 @@ class Tiles(MBarriers):
         step = self.its.clocks.begin(barrier.agent)
         where = slice(start, start + source.bytes)
         self.ordered(its, barrier.agent, step, where, site, True, what)
+        if its is not self.its:
+            its.reach(barrier.agent, step, self, self.base + site, "copies to")
         handed = np.zeros((2, barrier.agent + 1), np.int32)
         handed[:, barrier.agent] = step
         barrier.handed = joined(barrier.handed, handed)
