@@ -1,4 +1,4 @@
-"""Faults planted into the product whose clusters share a tile: each is found, before a GPU hangs."""
+"""Faults planted into the product of clusters: each is found before a GPU hangs."""
 
 import importlib.util
 import sys
@@ -25,7 +25,9 @@ FAULTS = {
     "only one block's warps are counted": ("2 * 4 * 2)", "4 * 2)", "race", "tma_load("),
     "both halves go to one place": ("SIDE + rank * HALF", "SIDE", "race", "tma_load_multicast("),
     "a half goes to one block": ("BOTH = 3", "BOTH = 1", "deadlock", "mbarrier_wait(full"),
-    "a block ends at once": ("cluster_barrier()  # no", "pass  # no", "race", "mbarrier_arrive_at("),
+    "a block ends at once": (
+        "cluster_barrier()  # no", "pass  # no", "race", "mbarrier_arrive_at(",
+    ),
     "a block begins at once": (
         "cluster_barrier()\n        down", "cuda.syncthreads()\n        down", "race",
         "tma_load_multicast(",
