@@ -75,22 +75,6 @@ def recorded_products(gpu: str = "H200") -> str:
     return "\n".join(lines)
 
 
-def recorded_ladder(gpu: str = "H200") -> str:
-    """What was recorded of each step of the ladder: TFLOP/s, and times of cuBLAS over its own."""
-    figures = recorded("halves_ladder", gpu=gpu)
-    shapes = list(dict.fromkeys(figure.shape for figure in figures))
-    lines = [f"{'step':<21}" + "".join(f"{f'{shape}, of cuBLAS':>28}" for shape in shapes)]
-    times = {(one.variant, one.shape): one for one in figures if one.metric == "time in a graph"}
-    ratios = {(one.variant, one.shape): one for one in figures if one.metric == "ratio"}
-    for step in dict.fromkeys(variant for variant, _ in times if variant != "cuBLAS"):
-        line = f"{step:<21}"
-        for shape in shapes:
-            ratio = ratios[f"cuBLAS / {step}", shape].median
-            line += f"{times[step, shape].teraflops:>14.0f} TFLOP/s, {ratio:4.2f}"
-        lines.append(line)
-    return "\n".join(lines)
-
-
 def tile_of(number: int, down: int, across: int, band: int) -> tuple[int, int]:
     """Row and column of a tile, where tiles come in bands of rows, down first in each."""
     whole, within = divmod(number, band * across)

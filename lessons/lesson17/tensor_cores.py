@@ -768,10 +768,11 @@ predict.answer("strips of a wave: row by row, bands of 8", found, how="counted")
 # | roles | some warps copy, some multiply | waiting for each other | `roles.py` |
 # | persistent | a block takes tile after tile | starts, the first wait | |
 # | staged results | out through shared memory | narrow stores | |
-# | clusters | blocks share what one brings | traffic from L2 | `multicast.py` |
+# | clusters | blocks share what one brings | traffic from L2 | |
 #
-# The files are in `course/kernels/halves`; read each beside the one before. `roles.py` has three
-# steps, and all types and layouts; the others are as short as they can be.
+# The files are in `course/kernels/halves`: read each beside the one before. `wgmma.py` and `tma.py`
+# are as short as they can be; `roles.py` has three steps, and all types and layouts. Products take
+# a step by its name, `method="tma"`.
 
 # %% [markdown]
 # **What binds the first step?** Let a warp make 64×64 sums, 128 in each lane. For 16 of k it reads
@@ -863,12 +864,8 @@ predict.answer(question, alone / shared_by_two, how="computed")
 
 # %% [markdown]
 # Fewer bytes, but now two blocks wait for each other. Whether that pays is not decided by
-# arithmetic. What each step took was recorded, by turns with cuBLAS:
-
-# %%
-print(hopper.recorded_ladder())
-
-# %% [markdown]
+# arithmetic.
+#
 # **What binds in the end?** Take 4096³ in halves, each matrix read or written once, at the measured
 # roofs. The tensor cores, or the memory?
 

@@ -31,7 +31,6 @@ COUNTERS = {
     "tma_loads": "smsp__inst_executed_op_tma_ld.sum",
     "tma_stores": "smsp__inst_executed_op_tma_st.sum",
     "tma_load_sectors": "l1tex__m_xbar2l1tex_read_sectors_mem_global_op_tma_ld_dest_self.sum",
-    "multicast_sectors": "l1tex__m_xbar2l1tex_read_sectors_mem_global_op_tma_ld_dest_multicast.sum",
     "tma_store_sectors": "l1tex__m_l1tex2xbar_write_sectors_mem_global_op_tma_st.sum",
     "copy_sectors":
         "sm__sass_l1tex_m_xbar2l1tex_read_sectors_mem_global_op_ldgsts_cache_bypass.sum",
@@ -46,19 +45,19 @@ COUNTERS = {
 }  # fmt: skip
 #: Rows, columns and depth: whole tiles, and tiles whose ends lie outside.
 SHAPES = ((256, 512, 512), (200, 264, 328))
-CASES = [(method, *shape) for method in products.METHODS for shape in SHAPES]
+METHODS = ("plain", "roles", *products.STEPS)
+CASES = [(method, *shape) for method in METHODS for shape in SHAPES]
 
 
-def prepared(method: str, rows: int, columns: int, depth: int) -> tuple[Any, tuple, Any]:
-    """A kernel, its arguments, and the result, on the device."""
+def prepared(method: str, rows: int, columns: int, depth: int) -> tuple[Any, tuple]:
+    """A kernel, ready to be called, and its arguments, on the device."""
     from course import cuda
 
     random = np.random.default_rng(0)
     a, b = (random.standard_normal(s).astype(np.float16) for s in ((rows, depth), (columns, depth)))
     out = cuda.to_device(np.zeros((rows, columns), np.float16))
     arrays = cuda.to_device(a), cuda.to_device(b)
-    kernel, arguments = products.launches(*arrays, None, None, out, "nt", "", method)[0]
-    return kernel, arguments, out
+    return products.launches(*arrays, None, None, out, "nt", "", method)[0]
 
 
 def launch(facts: Path) -> None:
@@ -66,7 +65,7 @@ def launch(facts: Path) -> None:
     from course import backend
 
     for case in CASES:
-        kernel, arguments, _ = prepared(*case)
+        kernel, arguments = prepared(*case)
         backend.cuda.synchronize()
         backend.cuda.profile_start()
         kernel(*arguments)

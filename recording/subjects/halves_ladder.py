@@ -1,7 +1,7 @@
 """The ladder of products of halves, a step a row, beside cuBLAS in float16.
 
-As `recording.subjects.halves`: in CUDA graphs of PyTorch, by turns with cuBLAS. Each shape has two
-rows beside the steps': "roles, a tile a block" is the kernel of "roles" whose blocks do not stay.
+As `recording.subjects.halves`: in CUDA graphs of PyTorch, by turns with cuBLAS. "roles, a tile a
+block" is the kernel of "roles" with as many blocks as tiles, which do not stay.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from recording.subjects import halves
 
 #: 4096 cubed, and the first layer of a vision transformer's block for 64 images.
 SHAPES = ((4096, 4096, 4096), (12608, 2304, 768))
-STEPS = ("plain", "wgmma", "tma", "roles, a tile a block", "roles", "multicast")
+STEPS = ("plain", "wgmma", "tma", "roles, a tile a block", "roles")
 KERNEL, DTYPE = "product nt", "float16"
 
 

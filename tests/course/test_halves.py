@@ -89,16 +89,6 @@ def test_steps_of_the_ladder_are_right_and_without_a_finding(step, size):
     assert near(out.copy_to_host(), exact_a @ exact_b, exact_a, exact_b, "float16")
 
 
-def test_multicast_reads_a_tile_of_b_once_for_two_blocks():
-    a, b, out = (cuda.to_device(np.ones(s, np.float16)) for s in ((256, 64), (256, 64), (256, 256)))
-    rows = {}
-    for step in ("tma", "multicast"):
-        kernel, grid, threads, shared, arguments = products.STEPS[step].launch(a, b, out, 2)
-        report = trace(kernel, grid, threads, *arguments, dynamic_shared=shared, gpu="H200")
-        rows[step] = report.total("global", "load").bytes // 128
-    assert rows == {"tma": 2 * (128 + 256), "multicast": 2 * (128 + 256 // 2)}
-
-
 @pytest.mark.parametrize("step", STEPS)
 def test_steps_of_the_ladder_go_through_the_door_and_refuse_what_they_do_not_have(step):
     a = np.ones((8, 8), np.float16)

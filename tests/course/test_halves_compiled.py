@@ -8,7 +8,7 @@ from course.compiler import toolchain
 from course.compiler.arguments import function_of
 from course.compiler.facts import compiled
 from course.compiler.real_kernels import RealKernel
-from course.kernels.halves import multicast, plain, products, roles, split, wgmma
+from course.kernels.halves import plain, products, roles, split, wgmma
 from course.kernels.halves.common import ELEMENTS
 from course.kernels.hopper import mbarrier_init, mbarrier_wait
 from course.kernels.tensor_maps import TensorMapType
@@ -88,16 +88,13 @@ def test_blocks_that_share_a_tile_have_their_sums_in_registers():
 @pytest.mark.parametrize("step", products.STEPS)
 def test_steps_of_the_ladder_have_their_sums_in_registers(step):
     plane = types.Array(types.float16, 2, "C")
-    tiles = {"wgmma": (), "tma": (128, 256), "multicast": (128, 128, 64)}[step]
+    tiles = {"wgmma": (), "tma": (128, 256)}[step]
     maps = [TensorMapType(types.float16, (rows, 64), True) for rows in tiles]
     kinds = (*maps, *[plane] * (3 - len(maps)), i4, i4, i4, i4)
     kernel = products.STEPS[step].product()
     facts = compiled(kernel, kinds, "sm_90a")
-    threads = multicast.SHAPE.threads if step == "multicast" else wgmma.THREADS
-    assert facts.registers <= 65536 // threads and not facts.spills + facts.local_bytes
+    assert facts.registers <= 65536 // wgmma.THREADS and not facts.spills + facts.local_bytes
     assert "call" not in facts.ptx and not remarks(kernel, kinds, "sm_90a")
-    # release.cluster would be a fence of the whole GPU at every step
-    assert facts.ptx.count("mbarrier.arrive.shared::cluster.b64") == 2 * (step == "multicast")
 
 
 @needs_compiler

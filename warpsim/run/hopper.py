@@ -75,6 +75,8 @@ class Hopper(Tiles):
             self.ordered(self.its, self.multiplying, step, places, site, False, array.name)
         if self.counters is not None:
             self.counters.operations["tensor"] += 2 * 16 * columns * 64
+            # four instructions of a warpgroup read both factors once; a quarter is this warp's
+            self.count_tile(site, "load", 4, 128 * (64 + columns) // 4)
         inputs = sums if self.uniform(keep, site) else None
         self.products.append(Product(operands, bfloat, inputs, outputs, step))
         return outputs

@@ -10,7 +10,7 @@ method     a block                                   needs
 "split"    the same; a cluster shares the depth      the same, and the layout "nt"; by name only
 =========  ========================================  ============================================
 
-"wgmma", "tma" and "multicast" are other steps of the ladder, to be read and timed: as "roles", of
+"wgmma" and "tma" are the steps of the ladder between them, to be read and timed: as "roles", of
 float16, in the layout "nt", with nothing after the product.
 
 "auto" takes what the model of `fastest` has the fewest cycles for: waves of tiles on the GPU's
@@ -34,13 +34,13 @@ from course.door.layout import name_of
 from course.door.libraries import Seen
 from course.kernels import launching
 from course.kernels.arrays import Array, flat, holds, in_order, known
-from course.kernels.halves import multicast, plain, roles, split, tma, wgmma
+from course.kernels.halves import plain, roles, split, tma, wgmma
 from course.kernels.halves.common import ACTIVATIONS, BAND, DEPTH
 from course.kernels.halves.roles import Shape
 from course.kernels.tensor_maps import TensorMap
 
 HALVES = (np.dtype(np.float16), BFLOAT16)
-STEPS = {"wgmma": wgmma, "tma": tma, "multicast": multicast}  # of the ladder, by name only
+STEPS = {"wgmma": wgmma, "tma": tma}  # of the ladder, by name only
 METHODS = ("plain", "roles", "split", *STEPS)
 SIDES = {"nn": ("rk", "kc"), "nt": ("rk", "ck"), "tn": ("kr", "kc")}
 SHAPES = (Shape(2, 256, 3), Shape(2, 192, 4), Shape(2, 128, 6), Shape(1, 192, 6), Shape(1, 128, 8),
