@@ -264,7 +264,7 @@ def mbarrier_expect(typing, barriers, index, size):
 
 @_piece
 def mbarrier_arrive_at(typing, barriers, index, rank):
-    """``mbarrier_arrive_at(barriers, i, rank)``: arrive at a block's barrier; hands over no stores."""
+    """``mbarrier_arrive_at(barriers, i, rank)``: arrive there; it hands over no stores."""
     text = (
         "{ .reg .b32 there; mapa.shared::cluster.u32 there, $0, $1; "
         "mbarrier.arrive.shared::cluster.b64 _, [there]; }"

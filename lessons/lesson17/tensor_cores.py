@@ -769,7 +769,8 @@ predict.answer("strips of a wave: row by row, bands of 8", found, how="counted")
 # | persistent | a block takes tile after tile | starts, the first wait | |
 # | staged results | out through shared memory | narrow stores | |
 # | clusters | blocks share what one brings | traffic from L2 | |
-#
+
+# %% [markdown]
 # The files are in `course/kernels/halves`: read each beside the one before. `wgmma.py` and `tma.py`
 # are as short as they can be; `roles.py` has three steps, and all types and layouts. Products take
 # a step by its name, `method="tma"`.

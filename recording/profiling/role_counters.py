@@ -7,6 +7,7 @@ test beside the file holds the simulator to it.
 
 from __future__ import annotations
 
+import datetime
 import json
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from course import __version__
 from course.files import write_whole
 from course.kernels.halves import products
 from recording.profiling.hardware_counters import (
@@ -95,6 +97,7 @@ def measure(path: Path, ncu: str = "ncu") -> None:
             raise CountersNotRead(f"{ncu} gave no counters:\n{done.stdout[-2000:]}{done.stderr}")
         printed, version = printed_report(ncu, report)
         found = {**json.loads(facts.read_text(encoding="utf-8")), "ncu": version}
+        found |= {"course": __version__, "date": datetime.date.today().isoformat()}
     rows = rows_of(printed)
     if len(rows) != len(CASES):
         raise CountersNotRead(f"{len(CASES)} cases were launched, {len(rows)} profiled")
