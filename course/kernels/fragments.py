@@ -1,15 +1,13 @@
 """Fragments of tensor cores, of 16-bit numbers: between shared memory, registers and products.
 
-====================================  ===========================================================
-`ldmatrix`, `ldmatrix2`, `ldmatrix4`  1, 2 or 4 matrices of 8 x 8 from shared memory (7.5)
-`ldmatrix_trans`, ...                 the same, transposed on the way
-`stmatrix`, `stmatrix2`, `stmatrix4`  the way back (9.0); `stmatrix_trans`, ... transposed
-`mma_bf16`                            as `course.kernels.intrinsics.mma_f16`, of bfloat16 (8.0)
-`pack_f16`, `pack_bf16`               two float32 to the two halves of a register
-`unpack_f16`, `unpack_bf16`           the way back
-`copy8_async`                         eight elements from global to shared memory, or zeros (8.0)
-`quotient`, `remainder`               of int32; Numba's own ``//`` divides 64 bits, by a call
-====================================  ===========================================================
+==============================  =================================================================
+`ldmatrix4`, `ldmatrix4_trans`  four matrices of 8 x 8 from shared memory; transposed (7.5)
+`stmatrix4`, `stmatrix4_trans`  the way back (9.0)
+`mma_bf16`                      as `course.kernels.intrinsics.mma_f16`, of bfloat16 (8.0)
+`pack_f16`, `pack_bf16`         two float32 to the two halves of a register
+`copy8_async`                   eight elements from global to shared memory, or zeros (8.0)
+`quotient`, `remainder`         of int32; Numba's own ``//`` divides 64 bits, by a call
+==============================  =================================================================
 
 All 32 lanes of a warp take part in ldmatrix, stmatrix and mma. Lane 8 i + r says where row r of
 matrix i lies: ``array[index]`` is the first of its 8 neighbours, at a multiple of 16 bytes. Lane l
@@ -41,10 +39,8 @@ from course.kernels.intrinsics import (
 )
 
 __all__ = [
-    "copy8_async", "ldmatrix", "ldmatrix2", "ldmatrix2_trans", "ldmatrix4", "ldmatrix4_trans",
-    "ldmatrix_trans", "mma_bf16", "pack_bf16", "pack_f16", "quotient", "remainder", "stmatrix",
-    "stmatrix2", "stmatrix2_trans", "stmatrix4", "stmatrix4_trans", "stmatrix_trans",
-    "unpack_bf16", "unpack_f16",
+    "copy8_async", "ldmatrix4", "ldmatrix4_trans", "mma_bf16", "pack_bf16", "pack_f16", "quotient",
+    "remainder", "stmatrix4", "stmatrix4_trans",
 ]  # fmt: skip
 
 _SHARED = ir.PointerType(ir.IntType(8), 3)
@@ -65,30 +61,25 @@ def done(context) -> Any:
 
 
 # ---------------------------------------------------------------------- ldmatrix, stmatrix
-def _matrices(name: str, count: int, trans: bool, stores: bool) -> Any:
-    kind = u4 if count == 1 else types.UniTuple(u4, count)
-    words = "{" + ", ".join(f"${n + stores}" for n in range(count)) + "}"
-    place = f"[${0 if stores else count}]"
-    operands = f"{place}, {words}" if stores else f"{words}, {place}"
-    what = f"{'st' if stores else 'ld'}matrix.sync.aligned.m8n8.x{count}{'.trans' * trans}"
+def _matrices(name: str, stores: bool) -> Any:
+    kind = types.UniTuple(u4, 4)
+    words = "{" + ", ".join(f"${n + stores}" for n in range(4)) + "}"
+    operands = f"[$0], {words}" if stores else f"{words}, [$4]"
+    trans = ".trans" * name.endswith("_trans")
+    what = f"{name[:8]}.sync.aligned.m8n8.x4{trans}"
     text = f"{what}.shared.b16 {operands};"
 
     def load(context, builder, signature, args):
-        made = ir.LiteralStructType([_WORD] * count) if count > 1 else _WORD
         out = _assembly(
-            builder, made, [shared_place(context, builder, signature, args, 0)], text,
-            ",".join(["=r"] * count), ("readonly", "convergent"),
+            builder, ir.LiteralStructType([_WORD] * 4),
+            [shared_place(context, builder, signature, args, 0)], text, "=r,=r,=r,=r",
+            ("readonly", "convergent"),
         )  # fmt: skip
-        if count == 1:
-            return out
-        parts = [builder.extract_value(out, e) for e in range(count)]
+        parts = [builder.extract_value(out, e) for e in range(4)]
         return context.make_tuple(builder, signature.return_type, parts)
 
     def store(context, builder, signature, args):
-        given = [args[2]] if count == 1 else [
-            builder.extract_value(args[2], e) for e in range(count)
-        ]  # fmt: skip
-        given = [(word, "r") for word in given]
+        given = [(builder.extract_value(args[2], e), "r") for e in range(4)]
         to = shared_place(context, builder, signature, args, 0)
         _assembly(builder, ir.VoidType(), [to, *given], text, attributes=("convergent",))
         return done(context)
@@ -101,18 +92,13 @@ def _matrices(name: str, count: int, trans: bool, stores: bool) -> Any:
 
     typed = store_typed if stores else load_typed
     typed.__name__ = typed.__qualname__ = name
-    matrices = f"{count} matri{'x' if count == 1 else 'ces'} of 8 x 8"
     call = f"{name}(array, index{', x' * stores})"
-    typed.__doc__ = f"``{call}``: {matrices}{', transposed' * trans}; see the module."
+    typed.__doc__ = f"``{call}``: four matrices of 8 x 8{', transposed' * bool(trans)}; see above."
     return _piece(typed)
 
 
-ldmatrix, ldmatrix_trans = (_matrices(f"ldmatrix{t}", 1, bool(t), False) for t in ("", "_trans"))
-ldmatrix2, ldmatrix2_trans = (_matrices(f"ldmatrix2{t}", 2, bool(t), False) for t in ("", "_trans"))
-ldmatrix4, ldmatrix4_trans = (_matrices(f"ldmatrix4{t}", 4, bool(t), False) for t in ("", "_trans"))
-stmatrix, stmatrix_trans = (_matrices(f"stmatrix{t}", 1, bool(t), True) for t in ("", "_trans"))
-stmatrix2, stmatrix2_trans = (_matrices(f"stmatrix2{t}", 2, bool(t), True) for t in ("", "_trans"))
-stmatrix4, stmatrix4_trans = (_matrices(f"stmatrix4{t}", 4, bool(t), True) for t in ("", "_trans"))
+ldmatrix4, ldmatrix4_trans = (_matrices(f"ldmatrix4{t}", False) for t in ("", "_trans"))
+stmatrix4, stmatrix4_trans = (_matrices(f"stmatrix4{t}", True) for t in ("", "_trans"))
 
 _bf16 = _product("mma_f16", "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32")
 
@@ -132,16 +118,6 @@ def _packed(text: str) -> Callable:
     return generate
 
 
-def _unpacked(text: str) -> Callable:
-    def generate(context, builder, signature, args):
-        kind = ir.FunctionType(ir.LiteralStructType([_FLOAT] * 2), [_WORD])
-        out = builder.call(ir.InlineAsm(kind, text, "=f,=f,r"), [args[0]])
-        parts = [builder.extract_value(out, e) for e in range(2)]
-        return context.make_tuple(builder, signature.return_type, parts)
-
-    return generate
-
-
 @_piece
 def pack_f16(typing, x, y):
     """``pack_f16(x, y)``: two float32 as float16, rounded; x in the lower half. Needs 8.0."""
@@ -152,23 +128,6 @@ def pack_f16(typing, x, y):
 def pack_bf16(typing, x, y):
     """``pack_bf16(x, y)``: two float32 as bfloat16, rounded; x in the lower half. Needs 8.0."""
     return u4(f4, f4), _packed("cvt.rn.bf16x2.f32 $0, $2, $1;")
-
-
-@_piece
-def unpack_f16(typing, word):
-    """``x, y = unpack_f16(word)``: the two float16 of a register as float32."""
-    return types.UniTuple(f4, 2)(u4), _unpacked(
-        "{ .reg .b16 l, h; mov.b32 {l, h}, $2; cvt.f32.f16 $0, l; cvt.f32.f16 $1, h; }"
-    )
-
-
-@_piece
-def unpack_bf16(typing, word):
-    """``x, y = unpack_bf16(word)``: the two bfloat16 of a register as float32."""
-    return types.UniTuple(f4, 2)(u4), _unpacked(
-        "{ .reg .b32 l, h; shl.b32 l, $2, 16; and.b32 h, $2, 0xffff0000; "
-        "mov.b32 $0, l; mov.b32 $1, h; }"
-    )
 
 
 # ---------------------------------------------------------------------- copies, division

@@ -264,10 +264,10 @@ def mbarrier_expect(typing, barriers, index, size):
 
 @_piece
 def mbarrier_arrive_at(typing, barriers, index, rank):
-    """``mbarrier_arrive_at(barriers, i, rank)``: arrive at a barrier of the cluster's block."""
+    """``mbarrier_arrive_at(barriers, i, rank)``: arrive there; it hands over no stores."""
     text = (
         "{ .reg .b32 there; mapa.shared::cluster.u32 there, $0, $1; "
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }"
+        "mbarrier.arrive.shared::cluster.b64 _, [there]; }"
     )
     return types.none(barriers, index, rank), _on_barrier(text, 2)
 

@@ -762,15 +762,20 @@ predict.answer("strips of a wave: row by row, bands of 8", found, how="counted")
 # leads there, each step for one reason. (Blackwell has others again; the reasons stay.)
 
 # %% [markdown]
-# | step | what is new | what it saves |
-# |---|---|---|
-# | mma, cp.async | copies under way | waiting for memory |
-# | wgmma | four warps give one order | fragments in registers |
-# | TMA | one thread orders a whole tile | all threads' addresses |
-# | roles | some warps copy, some multiply | waiting for each other |
-# | persistent | a block takes tile after tile | starts, the first wait |
-# | staged results | out through shared memory | narrow stores |
-# | clusters | blocks share what one brings | traffic from L2 |
+# | step | what is new | what it saves | file |
+# |---|---|---|---|
+# | mma, cp.async | copies under way | waiting for memory | `plain.py` |
+# | wgmma | four warps give one order | fragments in registers | `wgmma.py` |
+# | TMA | one thread orders a whole tile | all threads' addresses | `tma.py` |
+# | roles | some warps copy, some multiply | waiting for each other | `roles.py` |
+# | persistent | a block takes tile after tile | starts, the first wait | |
+# | staged results | out through shared memory | narrow stores | |
+# | clusters | blocks share what one brings | traffic from L2 | |
+
+# %% [markdown]
+# The files are in `course/kernels/halves`: read each beside the one before. `wgmma.py` and `tma.py`
+# are as short as they can be; `roles.py` has three steps, and all types and layouts. Products take
+# a step by its name, `method="tma"`.
 
 # %% [markdown]
 # **What binds the first step?** Let a warp make 64×64 sums, 128 in each lane. For 16 of k it reads

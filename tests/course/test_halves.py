@@ -16,6 +16,7 @@ from warpsim.host import gpus
 
 ERRORS = {"race", "out-of-bounds", "uninitialised-read", "barrier-divergence", "deadlock"}
 TMA = ("roles", "split")
+STEPS = tuple(products.STEPS)
 #: Half of the last place: of float16's 11 bits, of bfloat16's 8.
 ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 
@@ -76,7 +77,28 @@ def test_products_are_float64s_rounded_once(method, size, layout, element):
     assert near(found, exact_a @ exact_b, exact_a, exact_b, element)
 
 
-@pytest.mark.parametrize("method", products.METHODS)
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("size", [(72, 136, 200), (8, 8, 8), (136, 264, 328)])
+def test_steps_of_the_ladder_are_right_and_without_a_finding(step, size):
+    a, b, exact_a, exact_b = given(*size, "nt", "float16")
+    out = cuda.to_device(np.full(size[:2], np.nan, np.float16))
+    arrays = cuda.to_device(a), cuda.to_device(b), out
+    kernel, grid, threads, shared, arguments = products.STEPS[step].launch(*arrays, 2)
+    report = trace(kernel, grid, threads, *arguments, dynamic_shared=shared, gpu="H200")
+    assert not ERRORS & {finding.kind for finding in report.findings}
+    assert near(out.copy_to_host(), exact_a @ exact_b, exact_a, exact_b, "float16")
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_steps_of_the_ladder_go_through_the_door_and_refuse_what_they_do_not_have(step):
+    a = np.ones((8, 8), np.float16)
+    assert (product(a, a, "nt", method=step) == 8).all()
+    for options in ({"layout": "nn"}, {"activation": "gelu"}, {"residual": a}):
+        with pytest.raises(ValueError, match=f"'{step}', a step of the ladder, takes float16"):
+            product(a, a, **{"layout": "nt", **options}, method=step)
+
+
+@pytest.mark.parametrize("method", ("plain", *TMA))
 def test_bias_activation_and_residual_come_in_this_order(method):
     a, b, exact_a, exact_b = given(72, 40, 64, "nt", "float16")
     rng = np.random.default_rng(1)
@@ -158,7 +180,7 @@ def test_no_depth_gives_zeros_and_no_rows_nothing():
         (lambda a: product(a, a[:4]), "their depths must be the same"),
         (lambda a: product(a, a, bias=np.zeros(7, np.float16)), r"bias has the shape \(7,\)"),
         (lambda a: product(a, a, activation="relu"), "no activation 'relu'"),
-        (lambda a: product(a, a, method="wgmma"), "no method 'wgmma'"),
+        (lambda a: product(a, a, method="mma"), "no method 'mma'"),
         (lambda a: product(a[0], a), "two axes"),
     ],
 )

@@ -8,7 +8,7 @@ from course.compiler import toolchain
 from course.compiler.arguments import function_of
 from course.compiler.facts import compiled
 from course.compiler.real_kernels import RealKernel
-from course.kernels.halves import plain, products, roles, split
+from course.kernels.halves import plain, products, roles, split, wgmma
 from course.kernels.halves.common import ELEMENTS
 from course.kernels.hopper import mbarrier_init, mbarrier_wait
 from course.kernels.tensor_maps import TensorMapType
@@ -85,6 +85,19 @@ def test_blocks_that_share_a_tile_have_their_sums_in_registers():
     assert facts.ptx.count(", 16383;") == 2
 
 
+@needs_hopper
+@pytest.mark.parametrize("step", products.STEPS)
+def test_steps_of_the_ladder_have_their_sums_in_registers(step):
+    plane = types.Array(types.float16, 2, "C")
+    tiles = {"wgmma": (), "tma": (128, 256)}[step]
+    maps = [TensorMapType(types.float16, (rows, 64), True) for rows in tiles]
+    kinds = (*maps, *[plane] * (3 - len(maps)), i4, i4, i4, i4)
+    kernel = products.STEPS[step].product()
+    facts = compiled(kernel, kinds, "sm_90a")
+    assert facts.registers <= 65536 // wgmma.THREADS and not facts.spills + facts.local_bytes
+    assert "call" not in facts.ptx and not remarks(kernel, kinds, "sm_90a")
+
+
 @needs_compiler
 @pytest.mark.parametrize(
     ("feed", "element", "target", "instruction"),
@@ -96,12 +109,15 @@ def test_blocks_that_share_a_tile_have_their_sums_in_registers():
     ],
 )
 def test_two_plain_blocks_fit_a_multiprocessor(feed, element, target, instruction):
+    epilogue = ("gelu", True, True) if target == "sm_90" else ("", True, False)
     for layout in products.SIDES:
         kind = ELEMENTS[element]
         plane, line = types.Array(kind, 2, "C"), types.Array(kind, 1, "C")
-        kernel = plain.product(layout, element, feed, "", True, False)
+        kernel = plain.product(layout, element, feed, *epilogue)
         facts = compiled(kernel, (plane,) * 3 + (line, plane) + (i4,) * 4, target)
-        assert facts.registers <= 128 and not facts.spills + facts.local_bytes
+        assert (
+            facts.registers <= 65536 // (2 * plain.THREADS) and not facts.spills + facts.local_bytes
+        )
         assert instruction in facts.ptx
 
 

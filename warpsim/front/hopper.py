@@ -68,8 +68,6 @@ INSTRUCTIONS = {
     "copy8_async": Instruction("halves index halves index number", turns=False),
     "pack_f16": Instruction("f4 f4", u4, turns=False),
     "pack_bf16": Instruction("f4 f4", u4, turns=False),
-    "unpack_f16": Instruction("u4", types.UniTuple(f4, 2), turns=False),
-    "unpack_bf16": Instruction("u4", types.UniTuple(f4, 2), turns=False),
     "wgmma_zeros": Instruction("literal", "zeros"),
     "wgmma_nt": Instruction(_PRODUCT, "sums", "wgmma", (False, False)),
     "wgmma_nn": Instruction(_PRODUCT, "sums", "wgmma", (False, True)),
@@ -101,17 +99,15 @@ INSTRUCTIONS = {
     "setmaxnreg_dec": Instruction("literal", method="nothing"),
     "setmaxnreg_inc": Instruction("literal", method="nothing"),
 }
-for _count, _kind in (("", "u4"), ("2", "u4x2"), ("4", "u4x4")):
-    for _trans in ("", "_trans"):
-        _more, _end = (int(_count or 1), bool(_trans)), _count + _trans
-        INSTRUCTIONS |= {
-            f"ldmatrix{_end}": Instruction(
-                "halves index", TYPES[_kind], "ldmatrix", _more, turns=False
-            ),
-            f"stmatrix{_end}": Instruction(
-                f"halves index {_kind}", None, "stmatrix", _more, turns=False
-            ),
-        }
+for _trans in ("", "_trans"):
+    INSTRUCTIONS |= {
+        f"ldmatrix4{_trans}": Instruction(
+            "halves index", TYPES["u4x4"], "ldmatrix", (bool(_trans),), turns=False
+        ),
+        f"stmatrix4{_trans}": Instruction(
+            "halves index u4x4", None, "stmatrix", (bool(_trans),), turns=False
+        ),
+    }
 
 
 def refusal(name: str, kinds: tuple[types.Type, ...], named: tuple[str, ...]) -> str | None:

@@ -30,27 +30,24 @@ def rounded_bfloat(x: ndarray) -> ndarray:
 class Fragments:
     """What lane programs do with matrices of 16-bit elements."""
 
-    def ldmatrix(self, array: Array, index: tuple, count: int, transposed: bool, site: int):
-        """1, 2 or 4 matrices of 8 x 8; lane 8 i + r gives the start of row r of matrix i."""
+    def ldmatrix(self, array: Array, index: tuple, transposed: bool, site: int):
+        """Four matrices of 8 x 8; lane 8 i + r gives the start of row r of matrix i."""
         self.needs((7, 5), "ldmatrix", site)
         self._shared_rows(array, "ldmatrix", site)
-        here, self.mask = self.mask, self._rows(count)
         values = self.load_vector(array, index, 8, site) if self.mask else (0,) * 8
-        self.mask = here
         rows = np.stack([np.broadcast_to(value, (self.lanes,)) for value in values], axis=-1)
         matrices = rows.astype(array.dtype, copy=False).view(np.uint16).reshape(-1, 4, 8, 8)
         if transposed:
             matrices = matrices.swapaxes(2, 3)
         words = np.ascontiguousarray(matrices).view(np.uint32).reshape(-1, 4, 32)
-        parts = tuple(words[:, number].reshape(-1).copy() for number in range(count))
-        return parts if count > 1 else parts[0]
+        return tuple(words[:, number].reshape(-1).copy() for number in range(4))
 
-    def stmatrix(self, array: Array, index: tuple, values, count: int, transposed: bool, site: int):
-        """Write one, two or four 8 x 8 matrices, as `ldmatrix` reads them."""
+    def stmatrix(self, array: Array, index: tuple, values, transposed: bool, site: int):
+        """Write four 8 x 8 matrices, as `ldmatrix` reads them."""
         self.needs((9, 0), "stmatrix", site)
         self._shared_rows(array, "stmatrix", site)
         words = np.zeros((self.lanes // 32, 4, 32), np.uint32)
-        for number, value in enumerate(values if count > 1 else (values,)):
+        for number, value in enumerate(values):
             words[:, number] = np.broadcast_to(np.asarray(value, np.uint32), (self.lanes,)).reshape(
                 -1, 32
             )
@@ -58,14 +55,8 @@ class Fragments:
         if transposed:
             matrices = matrices.swapaxes(2, 3)
         rows = np.ascontiguousarray(matrices).reshape(-1, 8).view(array.dtype)
-        here, self.mask = self.mask, self._rows(count)
         if self.mask:
             self.store_vector(array, index, tuple(rows.T.copy()), 8, site)
-        self.mask = here
-
-    def _rows(self, count: int):
-        """The active lanes that give addresses of rows."""
-        return self.inside(self.mask.active & (self.laneid < 8 * count), self.mask)
 
     def _shared_rows(self, array: Array, name: str, site: int) -> None:
         if array.space != "shared":
@@ -98,12 +89,6 @@ class Fragments:
         pair = np.stack(np.broadcast_arrays(np.float32(x), np.float32(y)), axis=-1)
         words = np.ascontiguousarray(rounded(pair)).view(np.uint32)[..., 0]
         return words if words.ndim else words.item()
-
-    def unpack_f16(self, word, site: int):
-        return tuple(self._pair(word, False).T)
-
-    def unpack_bf16(self, word, site: int):
-        return tuple(self._pair(word, True).T)
 
     def quotient(self, x, y, site: int):
         """Division of int32 that cuts off; by zero it gives anything, as the hardware does."""

@@ -98,7 +98,11 @@ class Hopper(Tiles):
             places = (chunks.reshape(-1, 1) * 16 + np.arange(16)).ravel()
             self.ordered(self.its, self.multiplying, step, places, site, False, array.name)
         if self.counters is not None:
-            self.counters.operations["tensor"] += 2 * 16 * 2 * len(sums) * depth
+            columns, rows = 2 * len(sums), 64 if left is None else 0
+            self.counters.operations["tensor"] += 2 * 16 * columns * depth
+            # instructions of a warpgroup, 16 deep, read what is in shared memory once; a quarter of
+            # that is this warp's
+            self.count_tile(site, "load", depth // 16, 2 * depth * (rows + columns) // 4)
         inputs = sums if self.uniform(keep, site) else None
         taking = [operand[1:] for operand in operands]
         self.products.append(Product(left, taking, bfloat, inputs, outputs, step))

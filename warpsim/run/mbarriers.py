@@ -163,6 +163,9 @@ class MBarriers:
                     site, self.one_lane(),
                 )  # fmt: skip
                 continue
+            if its is not self.its:
+                step = int(self.its.clocks.now[self.number])
+                its.reach(self.number, step, self, self.base + site, "arrives at an mbarrier in")
             barrier.handed = joined(barrier.handed, self.its.clocks.release(self.number))
             barrier.announced += number * lanes
             barrier.pending -= lanes

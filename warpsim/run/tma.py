@@ -70,9 +70,12 @@ class Tiles(MBarriers):
         step = self.its.clocks.begin(barrier.agent)
         where = slice(start, start + source.bytes)
         self.ordered(its, barrier.agent, step, where, site, True, what)
+        if its is not self.its:
+            its.reach(barrier.agent, step, self, self.base + site, "copies to")
         handed = np.zeros((2, barrier.agent + 1), np.int32)
         handed[:, barrier.agent] = step
         barrier.handed = joined(barrier.handed, handed)
+        self.count_tile(site, "store", 1, source.bytes)
         chunks, memory = source.chunks + start // 16, its.memory.reshape(-1, 16)
         barrier.flying.append(lambda: memory.__setitem__(chunks, values))
         barrier.arrived += source.bytes
@@ -141,6 +144,16 @@ class Tiles(MBarriers):
         if box.array.root.shadow is not None and elements.size:
             self._look_in_box(box.array, elements.ravel(), site, op)
 
+    def count_tile(self, site: int, op: str, requests: int, size: int) -> None:
+        """Some bytes of tiles in shared memory, 128 a pass: swizzled, they have no conflicts."""
+        if self.counters is not None:
+            _, count = self.counters.of(self.sites, self.base + site, "shared", op)
+            count.requests += requests
+            count.lanes += requests
+            count.bytes += size
+            count.wavefronts += size // 128
+            count.ideal_wavefronts += size // 128
+
     def _look_in_box(self, array: Array, elements: ndarray, site: int, op: str) -> None:
         shadow, clock = array.root.shadow, self.launch.clock
         threads = np.full(elements.size, self.geometry.start + self.one_lane(), np.int32)
@@ -158,6 +171,7 @@ class Tiles(MBarriers):
         self.needs(HOPPER, "a TMA copy", site)
         for start, place, what in self._boxes(source, index, box, corner, site):
             self._count_box(box, place, site, "store")
+            self.count_tile(site, "load", 1, box.bytes)
             step = self.its.clocks.begin(self.storing)
             where = slice(start, start + box.bytes)
             self.ordered(self.its, self.storing, step, where, site, False, what)

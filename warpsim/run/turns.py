@@ -71,7 +71,13 @@ class Block:
         self.barriers: dict[int, Barrier] = {}
         self.mbarriers: dict[int, Any] = {}  # by their address
         self.products: dict[int, list] = {}  # that each warpgroup has made
+        #: Agent and place of what other blocks do here: its last step, the warp, and what it does.
+        self.reached: dict[tuple[int, int], tuple[int, Warp, str]] = {}
         self.warps: list[Warp] = []
+
+    def reach(self, agent: int, step: int, warp: Warp, site: int, does: str) -> None:
+        """Note what another block does with this one's shared memory."""
+        self.reached[agent, site] = step, warp, does
 
 
 class Warp(Hopper, Threads):
@@ -284,21 +290,26 @@ class Turns:
         return True
 
     def _ended_too_soon(self) -> None:
-        """Report reads of another block's shared memory that may come after that block's end."""
+        """Report what reaches for another block's shared memory, and may come after its end."""
         for its in self.blocks if self.launch.counters is not None else ():
             own = [warp.number for warp in its.warps]
             end = its.clocks.seen[own].max(axis=0)
             for agent, steps in its.history.readers.items():
-                last = int(steps.max())
-                if agent < len(self.warps) and agent not in own and last > end[agent]:
-                    reader = self.warps[agent]
-                    reader.base = 0
-                    reader.found(
+                if agent < len(self.warps) and agent not in own:
+                    last = int(steps.max())
+                    its.reach(
+                        agent, last, self.warps[agent], its.history.read_at[agent, last], "reads"
+                    )
+            for (agent, site), (step, warp, does) in its.reached.items():
+                if step > end[agent]:
+                    warp.base = 0
+                    warp.found(
                         "race",
-                        "reads another block's shared memory, and that block may have ended: "
-                        "cluster_barrier() comes after the last such read",
-                        its.history.read_at[agent, last], None,
+                        f"{does} another block's shared memory, and that block may have ended: "
+                        "cluster_barrier() comes after the last time",
+                        site, None,
                     )  # fmt: skip
+                    break
 
     @staticmethod
     def _deadlock(left: list[Warp]) -> None:

@@ -16,6 +16,7 @@ from course.kernels.fragments import pack_bf16, pack_f16, quotient
 from course.kernels.intrinsics import load, load2
 
 DEPTH = 64  # of a tile: 128 bytes of a row
+BAND = 16  # rows of tiles that are walked together
 ELEMENTS = {"float16": types.float16, "bfloat16": bfloat16}
 PACK = {"float16": pack_f16, "bfloat16": pack_bf16}
 HALF, SLOPE, CUBE = float32(0.5), TANH_SLOPE, float32(TANH_SLOPE * TANH_CUBE)

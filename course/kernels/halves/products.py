@@ -10,6 +10,9 @@ method     a block                                   needs
 "split"    the same; a cluster shares the depth      the same, and the layout "nt"
 =========  ========================================  ============================================
 
+"wgmma" and "tma" are the steps of the ladder between them, to be read and timed: as "roles", of
+float16, in the layout "nt", with nothing after the product.
+
 "auto" takes what the model of `fastest` has the fewest cycles for: waves of tiles on the GPU's
 multiprocessors, times what a step of the depth costs, which is the tensor cores' time or that of
 shared memory. "split" is for few tiles and a long depth.
@@ -32,15 +35,15 @@ from course.door.layout import name_of
 from course.door.libraries import Seen
 from course.kernels import launching
 from course.kernels.arrays import Array, flat, holds, in_order, known
-from course.kernels.halves import plain, roles, split
-from course.kernels.halves.common import ACTIVATIONS, DEPTH
+from course.kernels.halves import plain, roles, split, tma, wgmma
+from course.kernels.halves.common import ACTIVATIONS, BAND, DEPTH
 from course.kernels.halves.roles import Shape
 from course.kernels.tensor_maps import TensorMap
 
 HALVES = (np.dtype(np.float16), BFLOAT16)
-METHODS = ("plain", "roles", "split")
+STEPS = {"wgmma": wgmma, "tma": tma}  # of the ladder, by name only
+METHODS = ("plain", "roles", "split", *STEPS)
 SIDES = {"nn": ("rk", "kc"), "nt": ("rk", "ck"), "tn": ("kr", "kc")}
-BAND = 16  # rows of tiles that are walked together
 ROOM = 226 * 1024  # bytes of shared memory for a block's tiles, beside its barriers
 STAGES = 3, 8  # at least and at most
 #: Blocks of a cluster. On an H200 results of "nt" were right in every run, some of "nn" and "tn"
@@ -171,6 +174,14 @@ def launches(
             f"method 'split' takes the layout 'nt', not {layout!r}, of which an H200 made wrong "
             f"results: choose 'roles'"
         )
+    if method in STEPS:
+        if (layout, element, *epilogue) != ("nt", "float16", "", False, False):
+            raise ValueError(
+                f"method {method!r}, a step of the ladder, takes float16 in the layout 'nt' and "
+                f"nothing after the product: choose 'roles'"
+            )
+        kernel, grid, threads, size, arguments = STEPS[method].launch(a, b, out, blocks)
+        return [_launch(kernel, grid, threads, stream, size, arguments)]
     methods = (method,) if method != "auto" else METHODS if layout == "nt" else ("roles",)
     shape, splits = fastest(layout, rows, columns, depth, blocks, methods)
     maps = (

@@ -1,0 +1,128 @@
+"""Step 2: wgmma, fed by cp.async. A warpgroup gives one order; tensor cores read shared memory.
+
+Beside step 1: no ldmatrix, and no fragments in registers, so there is room for 64 x 256 sums of a
+warpgroup. What was copied by plain stores must be made seen by what runs asynchronously: a fence,
+then a barrier. All threads still compute addresses.
+
+The shapes are those of a ladder: float16, the layout "nt", no epilogue. `roles` has the rest.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+from numba.types import float16, float32, int32
+
+from course.backend import cuda
+from course.kernels.fragments import copy8_async
+from course.kernels.halves.common import BAND, DEPTH, tile_of
+from course.kernels.hopper import (
+    fence_async,
+    spread,
+    wgmma_nt,
+    wgmma_sums,
+    wgmma_wait,
+    wgmma_zeros,
+)
+from course.kernels.intrinsics import commit_copies, store2, wait_copies
+
+HIGH, WIDE = 128, 256  # results of a block
+THREADS = 256  # two warpgroups, 64 x 256 results each
+STAGES, SUMS = 4, WIDE // 2  # SUMS: of a thread
+SIDE, STAGE = HIGH * DEPTH, (HIGH + WIDE) * DEPTH  # elements: of a's tile, of both
+SHARED = 2 * STAGES * STAGE  # bytes
+LINES = THREADS // 8  # rows of a tile that are copied at a time
+
+
+@cuda.jit(device=True)
+def fetch(source, lines, tiles, start, first, k, high, deep):
+    """Bring `lines` rows from `first` on, 64 deep from k on, swizzled, to ``tiles[start]``.
+
+    What is beyond the depth must be 0; rows beyond the last are never stored: any will do.
+    """
+    t = int32(cuda.threadIdx.x)
+    line, chunk = int32(t >> 3), int32(t & 7)
+    to = int32(start + 64 * line + ((chunk ^ (line & 7)) << 3))
+    column = int32(k + 8 * chunk)
+    count = int32(min(int32(8), max(int32(0), int32(deep - column))))
+    for go in range(lines // LINES):
+        row = int32(min(int32(first + line + go * LINES), int32(high - 1)))
+        copy8_async(tiles, int32(to + 64 * LINES * go), source, (row, column), count)
+
+
+# 64 columns at a time: of a loop that the compiler does not unroll, the sums are in memory
+@cuda.jit(device=True, forceinline=True)
+def put(out, local, first, row, column, rows, columns):
+    """Store 64 columns of a thread's sums, the 8 first-th on: two neighbours of two rows a time."""
+    for n in range(8):
+        j = first + n
+        c = int32(column + 8 * j)
+        if c < columns:
+            if row < rows:
+                store2(out, (row, c), (float16(local[4 * j]), float16(local[4 * j + 1])))
+            if row + 8 < rows:
+                pair = float16(local[4 * j + 2]), float16(local[4 * j + 3])
+                store2(out, (int32(row + 8), c), pair)
+
+
+@functools.cache
+def product() -> Callable:
+    """The kernel of (a, b, out, rows, columns, depth, band).
+
+    Mapping: a block has 128 x 256 results, warpgroup w the rows 64 w to 64 w + 63 of them.
+    Memory: as step 1. A stage is overwritten two steps after it was multiplied, since a product of
+    the step before may still be under way.
+    """
+
+    @cuda.jit(launch_bounds=(THREADS, 1), fastmath=True)
+    def product_wgmma(a, b, out, rows, columns, depth, band):
+        tiles = cuda.shared.array(0, float16, alignment=1024)
+        local = cuda.local.array(SUMS, float32)
+        t = int32(cuda.threadIdx.x)
+        group, warp, lane = int32(t >> 7), int32(t >> 5 & 3), int32(t & 31)
+        down, across = int32((int32(rows) + 127) >> 7), int32((int32(columns) + 255) >> 8)
+        tile_row, tile_column = tile_of(int32(cuda.blockIdx.x), down, across, int32(band))
+        row, column = int32(tile_row * HIGH), int32(tile_column * WIDE)
+        steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
+        for s in range(STAGES - 2):
+            if s < steps:
+                at, k = int32(s * STAGE), int32(s * DEPTH)
+                fetch(a, HIGH, tiles, at, row, k, rows, depth)
+                fetch(b, WIDE, tiles, int32(at + SIDE), column, k, columns, depth)
+            commit_copies()
+        sums = wgmma_zeros(WIDE)
+        at, ahead = int32(0), int32((STAGES - 2) * STAGE)
+        for step in range(steps):
+            wait_copies(1)  # of STAGES - 2 groups
+            fence_async()
+            cuda.syncthreads()
+            sums = wgmma_nt(
+                sums, tiles, int32(at + 64 * DEPTH * group), tiles, int32(at + SIDE), step
+            )
+            k = int32((step + STAGES - 2) * DEPTH)
+            if k < depth:
+                fetch(a, HIGH, tiles, ahead, row, k, rows, depth)
+                fetch(b, WIDE, tiles, int32(ahead + SIDE), column, k, columns, depth)
+            commit_copies()
+            wgmma_wait(1)  # the product before has read its stage
+            at = int32(0) if at == (STAGES - 1) * STAGE else int32(at + STAGE)
+            ahead = int32(0) if ahead == (STAGES - 1) * STAGE else int32(ahead + STAGE)
+        spread(local, wgmma_sums(sums))
+        r = int32(row + 64 * group + 16 * warp + (lane >> 2))
+        c = int32(column + 2 * (lane & 3))
+        put(out, local, 0, r, c, rows, columns)
+        put(out, local, 8, r, c, rows, columns)
+        put(out, local, 16, r, c, rows, columns)
+        put(out, local, 24, r, c, rows, columns)
+
+    return product_wgmma
+
+
+def launch(a, b, out, blocks: int) -> tuple[Callable, int, int, int, tuple]:
+    """Kernel, blocks, threads, bytes of shared memory and arguments, for device arrays."""
+    (rows, columns), depth = out.shape, a.shape[1]
+    grid = -(-rows // HIGH) * -(-columns // WIDE)
+    sizes = map(np.int32, (rows, columns, depth, BAND))
+    return product(), grid, THREADS, SHARED, (a, b, out, *sizes)
