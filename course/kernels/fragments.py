@@ -5,6 +5,7 @@
 `stmatrix4`, `stmatrix4_trans`  the way back (9.0)
 `mma_bf16`                      as `course.kernels.intrinsics.mma_f16`, of bfloat16 (8.0)
 `pack_f16`, `pack_bf16`         two float32 to the two halves of a register
+`unpack_f16`, `unpack_bf16`     the way back
 `copy8_async`                   eight elements from global to shared memory, or zeros (8.0)
 `quotient`, `remainder`         of int32; Numba's own ``//`` divides 64 bits, by a call
 ==============================  =================================================================
@@ -40,7 +41,7 @@ from course.kernels.intrinsics import (
 
 __all__ = [
     "copy8_async", "ldmatrix4", "ldmatrix4_trans", "mma_bf16", "pack_bf16", "pack_f16", "quotient",
-    "remainder", "stmatrix4", "stmatrix4_trans",
+    "remainder", "stmatrix4", "stmatrix4_trans", "unpack_bf16", "unpack_f16",
 ]  # fmt: skip
 
 _SHARED = ir.PointerType(ir.IntType(8), 3)
@@ -118,6 +119,16 @@ def _packed(text: str) -> Callable:
     return generate
 
 
+def _unpacked(text: str) -> Callable:
+    def generate(context, builder, signature, args):
+        kind = ir.FunctionType(ir.LiteralStructType([_FLOAT] * 2), [_WORD])
+        out = builder.call(ir.InlineAsm(kind, text, "=f,=f,r"), [args[0]])
+        parts = [builder.extract_value(out, e) for e in range(2)]
+        return context.make_tuple(builder, signature.return_type, parts)
+
+    return generate
+
+
 @_piece
 def pack_f16(typing, x, y):
     """``pack_f16(x, y)``: two float32 as float16, rounded; x in the lower half. Needs 8.0."""
@@ -128,6 +139,23 @@ def pack_f16(typing, x, y):
 def pack_bf16(typing, x, y):
     """``pack_bf16(x, y)``: two float32 as bfloat16, rounded; x in the lower half. Needs 8.0."""
     return u4(f4, f4), _packed("cvt.rn.bf16x2.f32 $0, $2, $1;")
+
+
+@_piece
+def unpack_f16(typing, word):
+    """``x, y = unpack_f16(word)``: the two float16 of a register as float32."""
+    return types.UniTuple(f4, 2)(u4), _unpacked(
+        "{ .reg .b16 l, h; mov.b32 {l, h}, $2; cvt.f32.f16 $0, l; cvt.f32.f16 $1, h; }"
+    )
+
+
+@_piece
+def unpack_bf16(typing, word):
+    """``x, y = unpack_bf16(word)``: the two bfloat16 of a register as float32."""
+    return types.UniTuple(f4, 2)(u4), _unpacked(
+        "{ .reg .b32 l, h; shl.b32 l, $2, 16; and.b32 h, $2, 0xffff0000; "
+        "mov.b32 $0, l; mov.b32 $1, h; }"
+    )
 
 
 # ---------------------------------------------------------------------- copies, division

@@ -68,6 +68,8 @@ INSTRUCTIONS = {
     "copy8_async": Instruction("halves index halves index number", turns=False),
     "pack_f16": Instruction("f4 f4", u4, turns=False),
     "pack_bf16": Instruction("f4 f4", u4, turns=False),
+    "unpack_f16": Instruction("u4", types.UniTuple(f4, 2), turns=False),
+    "unpack_bf16": Instruction("u4", types.UniTuple(f4, 2), turns=False),
     "wgmma_zeros": Instruction("literal", "zeros"),
     "wgmma_nt": Instruction(_PRODUCT, "sums", "wgmma", (False, False)),
     "wgmma_nn": Instruction(_PRODUCT, "sums", "wgmma", (False, True)),

@@ -90,6 +90,12 @@ class Fragments:
         words = np.ascontiguousarray(rounded(pair)).view(np.uint32)[..., 0]
         return words if words.ndim else words.item()
 
+    def unpack_f16(self, word, site: int):
+        return tuple(self._pair(word, False).T)
+
+    def unpack_bf16(self, word, site: int):
+        return tuple(self._pair(word, True).T)
+
     def quotient(self, x, y, site: int):
         """Division of int32 that cuts off; by zero it gives anything, as the hardware does."""
         with np.errstate(all="ignore"):
