@@ -51,6 +51,7 @@ _PARTS = f"{{word}}[:, :, ::1], {{word}}[:, :, ::1], {_ONE}, {_ONE}, {_TWO}"
 _MANY_PARTS = f"{{word}}[:, :, :, ::1], {{word}}[:, :, :, ::1], {_TWO}, {_TWO}, {_THREE}"
 _LINEAR = f"void({_TWO}, {_TWO}, {_ONE}, {_TWO})"
 _BLOCKS = f"void({_THREE}, {_THREE}, {_ONE}, int32, {_ONE}, {_FLAGS})"
+_HEADS = "float16[:, :, :, :]"
 _SPLIT_WORDS = {"halves": "uint32", "tf32": "float32"}
 
 #: Argument types of a kernel, by its module's name below the package and its own
@@ -58,6 +59,8 @@ _SPLIT_WORDS = {"halves": "uint32", "tf32": "float32"}
 SIGNATURES: dict[str, str] = {
     "reconstruct.first_steps.*": f"void({_FACTORS})",
     "reconstruct.register_tiles.*": f"void({_FACTORS})",
+    "attention.first_steps.scores_in_memory": f"void({_HEADS}, {_HEADS}, float32, {_TWO})",
+    "attention.first_steps.values_of_scores": f"void({_TWO}, {_HEADS}, float16[:, :, ::1])",
     "reduce.fill": f"void({_ONE}, float32)",
     "softmax.forward.*": f"void({_TWO}, {_TWO})",
     "softmax.backward.*": f"void({_TWO}, {_TWO}, {_TWO})",

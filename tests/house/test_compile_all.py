@@ -11,7 +11,7 @@ from tools import compile_all
 FAMILIES = (
     "svd", "norm", "vae", "reconstruct", "spectral", "activation", "softmax", "convolution",
     "cnn", "reduce", "softmax_backward", "fragments", "linear", "transpose", "seeded", "similarity",
-    "resize", "sampling", "losses", "adam", "matmul",
+    "resize", "sampling", "losses", "adam", "matmul", "attention",
 )  # fmt: skip
 
 
