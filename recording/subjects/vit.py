@@ -15,13 +15,10 @@ others         one component; of PyTorch, what it needs for the same
 ``image``      whole, 8 images of other sizes
 ``pillow``     JPEG files of 500 x 375 pixels to what a model takes, by the host's clock, a thread
 =============  =====================================================================================
-
-`COURSE_VIT` chooses parts by name, such as "whole 64,patches".
 """
 
 from __future__ import annotations
 
-import os
 import statistics
 import tempfile
 from collections.abc import Callable
@@ -69,8 +66,6 @@ def run(bench):
     weights = initial(SHAPE)
     kinds = [f"{what} {n}" for what in ("whole", "components", "block") for n in BATCHES]
     kinds += ["patches", "pillow", "flags", *[f"image {n}" for n in SIZES]]
-    chosen = os.environ.get("COURSE_VIT", "").split(",")
-    kinds = [kind for kind in kinds if not chosen[0] or kind in chosen]
     for part in bench.parts(kinds):
         try:
             measured(bench, torch, weights, *part.split())

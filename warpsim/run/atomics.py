@@ -52,6 +52,11 @@ class Atomics:
             old[lanes] = _one_by_one(flat, places, _STEP[kind], operands)
         return old
 
+    def in_blocks(self, varying: ndarray, array: Array) -> ndarray:
+        """Places in shared memory, each in its own block's; kept as long as other patterns."""
+        offset = array.root.block_offset
+        return self.pattern(varying, offset, (), lambda: varying + offset)
+
     def elements(self, array: Array, uniform: int, varying: ndarray | None) -> ndarray:
         """The element of the whole allocation that each lane touches."""
         if array.space == "shared" and self.blocks > 1:

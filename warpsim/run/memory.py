@@ -171,11 +171,6 @@ class Memory:
             found = self._scaled[key] = index * stride
         return found
 
-    def in_blocks(self, varying: ndarray, array: Array) -> ndarray:
-        """Places in shared memory, each in its own block's; kept as long as other patterns."""
-        offset = array.root.block_offset
-        return self.pattern(varying, offset, (), lambda: varying + offset)
-
     def locate(self, array: Array, index: tuple, site: int, op: str):
         """Element numbers of an access.
 
