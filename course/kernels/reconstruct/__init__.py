@@ -6,7 +6,8 @@ from course.kernels.reconstruct.first_steps import (
     reconstruct_original,
     reconstruct_tiled,
 )
-from course.kernels.reconstruct.ladder import FRAGMENTS, LADDER, OLDER, ImageStep, reconstruct
+from course.kernels.reconstruct.ladder import FRAGMENTS, LADDER, OLDER, reconstruct
+from course.kernels.reconstruct.steps import ImageStep
 
 __all__ = [
     "FRAGMENTS", "LADDER", "OLDER", "ImageStep", "reconstruct", "reconstruct_float32",

@@ -38,7 +38,7 @@ from course.kernels.reconstruct.steps import (
     no_warpgroups,
 )
 
-__all__ = ["FRAGMENTS", "LADDER", "OLDER", "ImageStep", "factors_are_aligned", "reconstruct"]
+__all__ = ["FRAGMENTS", "LADDER", "OLDER", "factors_are_aligned", "reconstruct"]
 
 ENOUGH = 2e9  # operations from which tensor cores win, splitting included, on an H200
 #: Operations and singular values from which Hopper's warpgroups win, likewise.
