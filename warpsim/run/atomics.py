@@ -60,8 +60,11 @@ class Atomics:
     def elements(self, array: Array, uniform: int, varying: ndarray | None) -> ndarray:
         """The element of the whole allocation that each lane touches."""
         if array.space == "shared" and self.blocks > 1:
-            own = array.root.block_offset if varying is None else self.in_blocks(varying, array)
-            return own + uniform
+            if varying is None:
+                return array.root.block_offset + uniform
+            if self.counters is None:  # asked once, for a store
+                return varying + array.root.block_offset + uniform
+            return self.in_blocks(varying, array) + uniform
         full = np.full(self.lanes, uniform) if varying is None else varying + uniform
         if array.space == "local":
             return full * self.lanes + self.lane

@@ -290,6 +290,9 @@ class Threads(
         if varying is None and array.space == "local" and root.shadow is None:
             if self.is_written(root.written, uniform, mask, op):
                 return
+        if op == "load" and root.shadow is not None:
+            if self.put_off_load(array, uniform, varying, mask):
+                return
         elements = self.elements(array, uniform, varying)
         if root.pending is not None and self.meets_copy(array, elements, mask, site, op):
             return

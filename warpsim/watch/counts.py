@@ -23,7 +23,7 @@ from warpsim.watch.samples import BANKS, SECTOR, Sample, keep, lanes_together
 ndarray = np.ndarray
 #: Of larger launches what each thread does is not kept.
 MOST_THREADS = 1 << 20
-PATTERNS = 64  # of accesses that are kept, with their arrays
+PATTERNS = 32  # of accesses that are kept, with their arrays
 
 
 @dataclass

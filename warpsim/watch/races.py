@@ -11,6 +11,8 @@ Source: CUDA C++ Programming Guide, "Memory Fence Functions" and "Synchronizatio
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from warpsim.run.memory import Array
@@ -36,6 +38,13 @@ class Clock:
         self.acquired = np.zeros(blocks, np.int32)  # the last atomic before the last fence
         self.now = 0
         self.any_fence = False
+        self._of = self._units = None
+
+    def units(self, threads: ndarray) -> tuple[ndarray, ndarray]:
+        """Block and warp of each thread; kept, as mostly all threads come again."""
+        if self._of is not threads:
+            self._of, self._units = threads, (threads // self.padded, threads >> 5)
+        return self._units
 
     def spread(self, first: ndarray, second: ndarray) -> ndarray:
         """How far apart two different threads are."""
@@ -132,8 +141,9 @@ class Accesses:
         self._stamp(clock, elements, threads)
         partner = self.thread[elements]
         self._join(clock, elements, threads)
-        self._join(clock, late_elements, late_threads)
-        self._stamp(clock, late_elements, late_threads)
+        if len(mixed):
+            self._join(clock, late_elements, late_threads)
+            self._stamp(clock, late_elements, late_threads)
         return partner
 
     def _join(self, clock: Clock, elements: ndarray, threads: ndarray) -> None:
@@ -146,8 +156,9 @@ class Accesses:
             self._stamp(clock, elements, threads)
 
     def _stamp(self, clock: Clock, elements: ndarray, threads: ndarray) -> None:
-        self.block_time[elements] = clock.block[threads // clock.padded]
-        self.warp_time[elements] = clock.warp[threads >> 5]
+        blocks, warps = clock.units(threads)
+        self.block_time[elements] = clock.block[blocks]
+        self.warp_time[elements] = clock.warp[warps]
         self.fence_time[elements] = clock.now
 
 
@@ -157,7 +168,8 @@ class Shadow:
     def __init__(self, size: int):
         self.size = size
         self.kinds: dict[str, Accesses] = {}
-        self.pending: list[tuple[ndarray, ndarray]] = []
+        #: Loads that are not entered: what gives their elements and threads.
+        self.pending: list[Callable[[], tuple[ndarray, ndarray]]] = []
 
     def of(self, kind: str) -> Accesses:
         """The accesses of a kind; made when first needed, as they take memory."""
@@ -167,9 +179,20 @@ class Shadow:
 
     def flush(self, clock: Clock) -> None:
         """Enter the loads that were put off."""
-        for elements, threads in self.pending:
-            self.of("load").add(clock, elements, threads)
+        for load in self.pending:
+            self.of("load").add(clock, *load())
         self.pending.clear()
+
+    def put_off(self, clock: Clock, load: Callable[[], tuple[ndarray, ndarray]]) -> None:
+        """A load that no store has to be compared with yet, and perhaps none will."""
+        self.pending.append(load)
+        if len(self.pending) > 64:
+            self.flush(clock)
+
+    @property
+    def is_only_read(self) -> bool:
+        """Whether nothing but loads is remembered."""
+        return not any(its.used for kind, its in self.kinds.items() if kind != "load")
 
     def clear(self) -> None:
         self.pending.clear()
@@ -189,6 +212,23 @@ class Races:
         if self.counters is not None:
             array.shadow = Shadow(size)
 
+    def put_off_load(self, array, uniform, varying, mask) -> bool:
+        """Whether a load can meet nothing: then where it was is only found out if need be."""
+        root = array.root
+        if root.place is not None or root.pending is not None or not root.shadow.is_only_read:
+            return False
+        if root.written is not None and not root.written.all():
+            return False
+
+        def load() -> tuple[ndarray, ndarray]:
+            elements, threads = self.elements(array, uniform, varying), self.thread_number
+            if mask.count == self.lanes:
+                return elements, threads
+            return elements[mask.active], threads[mask.active]
+
+        root.shadow.put_off(self.launch.clock, load)
+        return True
+
     def look_for_races(self, array, elements: ndarray, mask, site: int, op: str, value) -> None:
         shadow, clock = array.root.shadow, self.launch.clock
         threads = self.thread_number
@@ -203,9 +243,7 @@ class Races:
             counts = array.space == "shared" or self.site(site).stored
             kinds = ("store", "atomic") if counts else ("store",)
             clash = self._clash(shadow, kinds, clock, elements, threads, clock.acquired)
-            shadow.pending.append((elements, threads))
-            if len(shadow.pending) > 64:
-                shadow.flush(clock)
+            shadow.put_off(clock, lambda: (elements, threads))
         elif op == "atomic":
             shadow.flush(clock)
             clash = self._clash(shadow, ("store",), clock, elements, threads)
