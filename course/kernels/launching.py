@@ -149,6 +149,19 @@ def allow_shared(kernel: Any, signature: str, size: int) -> None:
 _allowed: dict[tuple[Any, int], int] = {}  # bytes by kernel and device
 
 
+def ready(
+    kernel: Any, grid: Any, threads: int, stream: Any, size: int, arguments: tuple
+) -> tuple[Callable, tuple]:
+    """A launch that may use `size` bytes of dynamic shared memory, as (callable, arguments)."""
+    if backend.gpu() is not None:
+        kinds = tuple(
+            one.numba_type() if hasattr(one, "numba_type") else kernel.typeof_pyval(one)
+            for one in arguments
+        )
+        allow_shared(kernel, kinds, size)
+    return kernel[grid, threads, stream, size], arguments
+
+
 def _allow(function: Any, device: int, size: int) -> None:
     """Set the limit of a loaded function, which newer numba-cuda holds as a CUkernel."""
     from cuda.bindings import driver

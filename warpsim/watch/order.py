@@ -90,6 +90,8 @@ def joined(first: ndarray | None, second: ndarray) -> ndarray:
 class History:
     """Who last wrote and who last read each byte of a block's shared memory."""
 
+    is_only_read = False  # each access is looked at, at once
+
     def __init__(self, clocks: Clocks, size: int):
         self.clocks = clocks
         self.writer = np.full(size, -1, np.int16)

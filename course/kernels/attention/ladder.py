@@ -105,7 +105,9 @@ def _fused(
     kernel = first_steps.fused(name_of(out.dtype), size)
     grid = -(-tokens // first_steps.QUERIES), batch * heads
     shared = 4 * tokens * size
-    return [_launch(kernel, grid, first_steps.QUERIES, stream, shared, (q, k, v, scale, out))]
+    return [
+        launching.ready(kernel, grid, first_steps.QUERIES, stream, shared, (q, k, v, scale, out))
+    ]
 
 
 def _online(
@@ -115,7 +117,7 @@ def _online(
     parts = -(-tokens // (online.WARPS * online.ROWS))
     sizes, factor = map(np.int32, (heads, parts)), np.float32(scale / math.log(2))
     kernel, shared = online.online(name_of(out.dtype), size), online.shared_bytes(size)
-    return [_launch(kernel, batch * heads * parts, online.THREADS, stream, shared,
+    return [launching.ready(kernel, batch * heads * parts, online.THREADS, stream, shared,
                     (q, k, v, *sizes, factor, out))]  # fmt: skip
 
 
@@ -124,18 +126,6 @@ def _wgmma(
 ) -> list[tuple[Callable, tuple]]:
     shape = shape_of(q.shape[1], q.shape[0] * q.shape[2], _processors())
     return [by_warpgroups(q, k, v, out, scale, shape, stream)]
-
-
-def _launch(
-    kernel: Any, grid: Any, threads: int, stream: Any, size: int, arguments: tuple
-) -> tuple[Callable, tuple]:
-    if backend.gpu() is not None:
-        kinds = tuple(
-            one.numba_type() if hasattr(one, "numba_type") else kernel.typeof_pyval(one)
-            for one in arguments
-        )
-        launching.allow_shared(kernel, kinds, size)
-    return kernel[grid, threads, stream, size], arguments
 
 
 #: Of at most so many tokens all scores of a query are in registers; of at most `NARROW`, in those
@@ -211,7 +201,7 @@ def by_warpgroups(
     factor = np.float32(scale / math.log(2))
     grid = items if shape.stages == 1 else min(items, _processors() * shape.blocks)
     kernel = warpgroups(name_of(out.dtype), shape)
-    return _launch(kernel, grid, shape.threads, stream, shape.shared,
+    return launching.ready(kernel, grid, shape.threads, stream, shape.shared,
                    (*maps, out, *sizes, factor))  # fmt: skip
 
 

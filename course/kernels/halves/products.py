@@ -167,7 +167,7 @@ def launches(
         kernel, size = plain.product(layout, element, feed, *epilogue), plain.shared_bytes(feed)
         arguments = (a, b, out, *extra, *sizes, np.int32(BAND))
         grid = -(-rows // plain.HIGH) * -(-columns // plain.WIDE)
-        return [_launch(kernel, grid, plain.THREADS, stream, size, arguments)]
+        return [launching.ready(kernel, grid, plain.THREADS, stream, size, arguments)]
     blocks = int(getattr(cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
     if method == "split" and layout != "nt":
         raise ValueError(
@@ -181,7 +181,7 @@ def launches(
                 f"nothing after the product: choose 'roles'"
             )
         kernel, grid, threads, size, arguments = STEPS[method].launch(a, b, out, blocks)
-        return [_launch(kernel, grid, threads, stream, size, arguments)]
+        return [launching.ready(kernel, grid, threads, stream, size, arguments)]
     methods = (method,) if method != "auto" else METHODS if layout == "nt" else ("roles",)
     shape, splits = fastest(layout, rows, columns, depth, blocks, methods)
     maps = (
@@ -192,12 +192,12 @@ def launches(
     if splits > 1:
         kernel = split.product(layout, element, shape, splits, *epilogue)
         arguments = (*maps, out, *extra, *sizes)
-        return [_launch(kernel, (splits, down, across), shape.threads, stream,
+        return [launching.ready(kernel, (splits, down, across), shape.threads, stream,
                         split.shared_bytes(shape), arguments)]  # fmt: skip
     kernel = roles.product(layout, element, shape, *epilogue)
     arguments = (*maps, TensorMap(out, 64, 64), *extra, *sizes, np.int32(BAND))
     grid = (down, across) if shape.turns == 1 else min(down * across, blocks)
-    return [_launch(kernel, grid, shape.threads, stream, shape.shared, arguments)]
+    return [launching.ready(kernel, grid, shape.threads, stream, shape.shared, arguments)]
 
 
 def _feed(element: str, wrong: str, *factors: Array) -> str:
@@ -209,18 +209,6 @@ def _feed(element: str, wrong: str, *factors: Array) -> str:
     starts = [array.__cuda_array_interface__["data"][0] for array in factors]
     aligned = not any(n % 16 for n in starts + [array.strides[0] for array in factors])
     return "copied" if aligned and all(array.size for array in factors) else "loaded"
-
-
-def _launch(
-    kernel: Any, grid: Any, threads: int, stream: Any, size: int, arguments: tuple
-) -> tuple[Callable, tuple]:
-    if backend.gpu() is not None:
-        kinds = tuple(
-            one.numba_type() if hasattr(one, "numba_type") else kernel.typeof_pyval(one)
-            for one in arguments
-        )
-        launching.allow_shared(kernel, kinds, size)
-    return kernel[grid, threads, stream, size], arguments
 
 
 _DOOR = Door("product", ("a", "b", "bias", "residual"), result, launches,

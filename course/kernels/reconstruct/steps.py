@@ -12,7 +12,7 @@ from course.backend import cuda
 from course.door.layout import workspace
 from course.kernels.arrays import WIDE, Array, are_aligned
 from course.kernels.halves.common import DEPTH
-from course.kernels.launching import allow_shared
+from course.kernels.launching import ready
 from course.kernels.reconstruct import fragments, thin_tiles, warpgroup_tiles
 from course.kernels.reconstruct.warpgroup_tiles import ROWS, TILES, Tile
 from course.kernels.tensor_maps import TensorMap
@@ -228,16 +228,10 @@ class WarpgroupStep(ImageStep):
         multiply = warpgroup_tiles.warpgroup_tiles(tile, columns % 2 == 0 and are_aligned(out))
         maps = TensorMap(of_u, ROWS, DEPTH), TensorMap(of_vt, DEPTH, DEPTH)
         given = (*maps, *scales, out, np.int32(depth), np.int32(BAND))
-        if backend.gpu() is not None:
-            kinds = tuple(
-                one.numba_type() if hasattr(one, "numba_type") else multiply.typeof_pyval(one)
-                for one in given
-            )
-            allow_shared(multiply, kinds, tile.shared)
         grid = min(tiles_of(tile, rows, columns), blocks)
         return [
             (call, (u, s, vt, k, of_u, of_vt, *scales)),
-            (multiply[grid, tile.threads, stream, tile.shared], given),
+            ready(multiply, grid, tile.threads, stream, tile.shared, given),
         ]
 
     def configured(
