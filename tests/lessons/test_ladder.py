@@ -11,6 +11,7 @@ import pytest
 
 from course import backend, cuda, trace
 from course.checks.exercises import find_exercise
+from course.compiler import toolchain
 from course.kernels.reconstruct import register_tiles
 from course.kernels.reconstruct.ladder import LADDER
 from course.measure.recorded import recorded
@@ -40,6 +41,10 @@ def test_code_without_products_has_no_inner_loop():
 
 @needs_compiler
 def test_the_recorded_compiled_facts_are_what_the_compilers_say():
+    try:
+        toolchain.check_supported("sm_90a")
+    except ValueError as older:
+        pytest.skip(str(older))
     recorded = compile_ladder.FILE.read_text(encoding="utf-8").splitlines()
     now = compile_ladder.text().splitlines()
     if recorded[0] != now[0]:
