@@ -65,6 +65,23 @@ def test_a_broken_file_is_no_error(text, tmp_path):
     assert json.loads(file.read_text())[MUL] == ["float32"] * 3
 
 
+def test_answers_of_other_rules_are_kept_apart_or_not_at_all(tmp_path, monkeypatch):
+    """With numba-cuda hidden, and under Numba's own simulator, core Numba answers."""
+    (tmp_path / "hidden" / "numba_cuda").mkdir(parents=True)
+    (tmp_path / "hidden" / "sitecustomize.py").write_text(
+        "import sys\nsys.modules['numba_cuda'] = sys.modules['numba.cuda'] = None\n"
+    )
+    before = os.environ.get("PYTHONPATH", "")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'hidden'}{os.pathsep}{before}")
+    assert not run(tmp_path / "kept", tmp_path)
+    monkeypatch.setenv("PYTHONPATH", before)
+    (of_core,) = (tmp_path / "kept").iterdir()
+    run(tmp_path / "kept", tmp_path)
+    if answers.has_numba_cuda():
+        assert len(list((tmp_path / "kept").iterdir())) == 2
+        assert json.loads(of_core.read_text())[MUL] == ["float32"] * 3
+
+
 def test_a_folder_that_cannot_be_made_is_no_error(tmp_path):
     (tmp_path / "file").write_text("")
     run(tmp_path / "file" / "folder", tmp_path)

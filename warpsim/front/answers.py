@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import hashlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 import sys
@@ -46,11 +47,22 @@ def folder() -> Path | None:
 
 
 @cache
+def has_numba_cuda() -> bool:
+    """Whether numba-cuda can be imported, by the looks of it."""
+    try:
+        return importlib.util.find_spec("numba_cuda") is not None and not (
+            "numba.cuda" in sys.modules and sys.modules["numba.cuda"] is None
+        )
+    except (ImportError, ValueError):  # somebody hides it
+        return False
+
+
+@cache
 def _file() -> Path | None:
     with contextlib.suppress(RuntimeError):  # no home
         if (where := folder()) is None:
             return None
-        said = hashlib.sha256(repr(sys.version_info[:3]).encode())
+        said = hashlib.sha256(repr((*sys.version_info[:3], has_numba_cuda())).encode())
         for package in ("numba", "numba-cuda"):
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                 said.update(f"{package} {importlib.metadata.version(package)}".encode())
@@ -116,8 +128,12 @@ def _question(what: str, function: Any, kinds: tuple) -> str | None:
     return " ".join(words)
 
 
-def kept(what: str) -> Callable:
-    """Decorate a question of a function (or None) and types; its answer is types, or None."""
+def kept(what: str, by_numba_cuda: Callable[[], bool]) -> Callable:
+    """Decorate a question of a function (or None) and types; its answer is types, or None.
+
+    `by_numba_cuda` says whose rules answer: where numba-cuda is there and others do, as under
+    Numba's own simulator, nothing is kept.
+    """
 
     def decorate(ask: Callable) -> Callable:
         @wraps(ask)
@@ -129,8 +145,9 @@ def kept(what: str) -> Callable:
             if question not in _found:
                 told = ask(function, kinds)
                 names = None if told is None else [str(kind) for kind in told]
-                if names is not None and any(
-                    _KINDS.get(name) != kind for name, kind in zip(names, told, strict=True)
+                if by_numba_cuda() != has_numba_cuda() or any(
+                    _KINDS.get(name) != kind
+                    for name, kind in zip(names or (), told or (), strict=True)
                 ):
                     return told
                 _found[question] = names

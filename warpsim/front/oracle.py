@@ -89,7 +89,7 @@ def _asked(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
     return None if told is None else (told[0], told[1:])
 
 
-@kept("call")
+@kept("call", lambda: _context()[1] is not nullcontext)
 def _flat(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
     """The result's type and those of the operands, by Numba's rules."""
     if function in _FLOAT_ROUNDING and len(arguments) == 1:
@@ -150,7 +150,7 @@ def unify(first: types.Type, second: types.Type) -> types.Type | None:
     return told if told is None else told[0]
 
 
-@kept("unify")
+@kept("unify", lambda: _context()[1] is not nullcontext)
 def _unified(_: None, kinds: tuple[types.Type, types.Type]) -> tuple | None:
     context, override = _context()
     with override():
