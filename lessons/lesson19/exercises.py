@@ -101,6 +101,7 @@ FunctionExercise.declare(
             True,
         ),
         ("two stages", {"a": 1.0, "b": 8.0}, {"a": 0.1, "b": 2.0}, True),
+        ("two are worth the same", {"write": 4.0, "read": 4.0}, {"write": 1.0, "read": 1.0}, False),
         ("the largest factor", {"a": 1.0, "b": 8.0}, {"a": 0.01, "b": 6.0}, False),
     ),
     hints={

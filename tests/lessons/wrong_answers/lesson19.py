@@ -35,6 +35,13 @@ def ratio_by_hand(old, new, old_work, new_work):
 
 wrong, right = answers_to("what-to-mend")
 wrong("wrong-result", "the longest decides")({"max if overlapped else sum": "sum"})
+wrong("wrong-result", "two are worth the same")({"after < least": "after <= least"})
+wrong("wrong-result", "Try each stage alone")(
+    """
+    whole = max if overlapped else sum
+    return min((whole({**now, s: possible[s]}.values()), s) for s in now)
+    """
+)
 wrong("wrong-result", "mend one")({"{**now, stage: possible[stage]}": "possible"})
 wrong("wrong-shape", "the whole time afterwards, and the stage's name")(
     {"least, best\n": "least\n"}
