@@ -117,21 +117,27 @@ def test_a_residual_that_is_the_result_is_added_once_also_where_tiles_end_beyond
     assert near(out.copy_to_host(), exact_a @ exact_b + 8, exact_a, exact_b, "float16")
 
 
+@pytest.mark.parametrize("added", ["", "residual", "in place"])
 @pytest.mark.parametrize("shape", [Shape(2, 256, 3), Shape(2, 192, 2), Shape(1, 112, 2, 2)])
-def test_blocks_that_take_tile_after_tile_are_without_a_finding(shape):
+@pytest.mark.parametrize("depth", [200, 64])
+def test_blocks_that_take_tile_after_tile_are_without_a_finding(shape, added, depth):
     layout = "nt" if shape.columns % 64 else "nn"  # pieces of 64 columns
-    rows, columns, depth = 2 * shape.rows - 5, 2 * shape.columns - 8, 200
+    rows, columns = 2 * shape.rows - 5, 2 * shape.columns - 8
     a, b, exact_a, exact_b = given(rows, columns, depth, layout, "float16")
-    out = cuda.to_device(np.full((rows, columns), np.nan, np.float16))
+    residual = np.random.default_rng(3).standard_normal((rows, columns)).astype(np.float16)
+    other = cuda.to_device(residual if added else np.full_like(residual, np.nan))
+    out = other if added == "in place" else cuda.to_device(np.full_like(residual, np.nan))
     a, b = cuda.to_device(a), cuda.to_device(b)
     box = shape.columns if layout == "nt" else 64
     maps = TensorMap(a, shape.rows, 64), TensorMap(b, box, 64), TensorMap(out, 64, 64)
-    kernel = roles.product(layout, "float16", shape)
+    kernel = roles.product(layout, "float16", shape._replace(added=bool(added)))
     sizes = (np.int32(n) for n in (rows, columns, depth, 2))
-    report = trace(kernel, 1, shape.threads, *maps, out.reshape(out.size), out, *sizes,
-                   dynamic_shared=shape.shared, gpu="H200")  # fmt: skip
+    arguments = *maps, TensorMap(other, 64, 64), out.reshape(out.size), *sizes
+    size = shape._replace(added=bool(added)).shared
+    report = trace(kernel, 1, shape.threads, *arguments, dynamic_shared=size, gpu="H200")
     assert not ERRORS & {finding.kind for finding in report.findings}
-    assert near(out.copy_to_host(), exact_a @ exact_b, exact_a, exact_b, "float16")
+    exact = exact_a @ exact_b + (residual.astype(float) if added else 0)
+    assert near(out.copy_to_host(), exact, exact_a, exact_b, "float16")
 
 
 def test_matmul_takes_halves_and_a_turing_gpu_multiplies_float16(monkeypatch):

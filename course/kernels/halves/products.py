@@ -57,10 +57,10 @@ ADDING = 600, 500  # to add the sums of a cluster's blocks, and those of each
 SLOWER = 1.025  # a narrower tile than 256 is read more often
 
 
-def shape_of(consumers: int, columns: int, turns: int) -> Shape:
+def shape_of(consumers: int, columns: int, turns: int, added: bool = False) -> Shape:
     """A tile with as many stages as fit."""
-    bare = Shape(consumers, columns, 0, turns)
-    stages = (ROOM - 2 * (turns > 1) * bare.rows * 64 * bare.pieces) // (2 * bare.stage)
+    bare = Shape(consumers, columns, 0, turns, added)
+    stages = (ROOM - 2 * bare.apart * bare.rows * 64 * bare.pieces) // (2 * bare.stage)
     return bare._replace(stages=min(stages, STAGES[1]))
 
 
@@ -72,6 +72,7 @@ def fastest(
     depth: int,
     blocks: int,
     methods: tuple[str, ...] = METHODS,
+    added: bool = False,
 ) -> tuple[Shape, int]:
     """The tile of a product, and how many blocks share its depth.
 
@@ -87,7 +88,7 @@ def fastest(
         step *= SLOWER if wide < 256 else 1
         if "roles" in methods:
             turns = -(-tiles // blocks)
-            shape = shape_of(consumers, wide, min(turns, 3))
+            shape = shape_of(consumers, wide, min(turns, 3), added)
             if shape.stages >= STAGES[0]:
                 best.append((turns * (steps * step + TILE * wide), shape, 1))
         shape = shape_of(consumers, wide, 1)
@@ -153,12 +154,13 @@ def launches(
     if not out.size:
         return []
     depth = a.shape[0 if layout == "tn" else 1]
-    wrong = why_not(out, a, b)
+    added = residual is not None
+    wrong = why_not(out, a, b, *([residual] if added else []))
     if method == "auto":
         method = "plain" if wrong or backend.gpu() is None else "auto"
     elif method != "plain" and wrong:
         raise ValueError(f"method {method!r} {wrong}: choose 'plain'")
-    element, epilogue = name_of(out.dtype), (activation, bias is not None, residual is not None)
+    element, epilogue = name_of(out.dtype), (activation, bias is not None, added)
     extra = flat(out, "out") if bias is None else in_order(bias, "bias")
     extra = extra, out if residual is None else in_order(residual, "residual")
     sizes = tuple(map(np.int32, (rows, columns, depth)))
@@ -183,7 +185,7 @@ def launches(
         kernel, grid, threads, size, arguments = STEPS[method].launch(a, b, out, blocks)
         return [launching.ready(kernel, grid, threads, stream, size, arguments)]
     methods = (method,) if method != "auto" else METHODS if layout == "nt" else ("roles",)
-    shape, splits = fastest(layout, rows, columns, depth, blocks, methods)
+    shape, splits = fastest(layout, rows, columns, depth, blocks, methods, added)
     maps = (
         TensorMap(a, *((64, DEPTH) if layout == "tn" else (shape.rows, DEPTH))),
         TensorMap(b, *((shape.columns, DEPTH) if layout == "nt" else (DEPTH, 64))),
@@ -194,8 +196,9 @@ def launches(
         arguments = (*maps, out, *extra, *sizes)
         return [launching.ready(kernel, (splits, down, across), shape.threads, stream,
                         split.shared_bytes(shape), arguments)]  # fmt: skip
-    kernel = roles.product(layout, element, shape, *epilogue)
-    arguments = (*maps, TensorMap(out, 64, 64), *extra, *sizes, np.int32(BAND))
+    kernel = roles.product(layout, element, shape, *epilogue[:2])
+    other = TensorMap(residual, 64, 64) if added else out
+    arguments = (*maps, TensorMap(out, 64, 64), other, extra[0], *sizes, np.int32(BAND))
     grid = (down, across) if shape.turns == 1 else min(down * across, blocks)
     return [launching.ready(kernel, grid, shape.threads, stream, shape.shared, arguments)]
 
