@@ -7,7 +7,7 @@ method     a block                                   needs
 =========  ========================================  ============================================
 "plain"    128 x 128 by mma.sync                     7.5; bfloat16: 8.0. Any shape, any alignment
 "roles"    up to 128 x 256, TMA and wgmma            9.0; rows that begin at multiples of 16 bytes
-"split"    the same; a cluster shares the depth      the same, and the layout "nt"
+"split"    the same; a cluster shares the depth      the same
 =========  ========================================  ============================================
 
 "wgmma" and "tma" are the steps of the ladder between them, to be read and timed: as "roles", of
@@ -46,10 +46,7 @@ METHODS = ("plain", "roles", "split", *STEPS)
 SIDES = {"nn": ("rk", "kc"), "nt": ("rk", "ck"), "tn": ("kr", "kc")}
 ROOM = 226 * 1024  # bytes of shared memory for a block's tiles, beside its barriers
 STAGES = 3, 8  # at least and at most
-#: Blocks of a cluster. On an H200 results of "nt" were right in every run, some of "nn" and "tn"
-#: wrong. The likely cause: a block's rank, in its addresses, got into a field of the descriptors
-#: that "nt" has no use for. Addresses are cut now; until the two have run there, they are refused.
-SPLITS = (2, 3, 4)
+SPLITS = (2, 3, 4)  # blocks of a cluster
 #: By measurements on an H200, in cycles of one multiprocessor.
 SHARED = 0.92  # what is seen of shared memory's time
 TILE = 6  # that a tile takes besides its steps, for each of its columns
@@ -171,11 +168,6 @@ def launches(
         grid = -(-rows // plain.HIGH) * -(-columns // plain.WIDE)
         return [launching.ready(kernel, grid, plain.THREADS, stream, size, arguments)]
     blocks = int(getattr(cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
-    if method == "split" and layout != "nt":
-        raise ValueError(
-            f"method 'split' takes the layout 'nt', not {layout!r}, of which an H200 made wrong "
-            f"results: choose 'roles'"
-        )
     if method in STEPS:
         if (layout, element, *epilogue) != ("nt", "float16", "", False, False):
             raise ValueError(
@@ -184,7 +176,7 @@ def launches(
             )
         kernel, grid, threads, size, arguments = STEPS[method].launch(a, b, out, blocks)
         return [launching.ready(kernel, grid, threads, stream, size, arguments)]
-    methods = (method,) if method != "auto" else METHODS if layout == "nt" else ("roles",)
+    methods = METHODS if method == "auto" else (method,)
     shape, splits = fastest(layout, rows, columns, depth, blocks, methods, added)
     maps = (
         TensorMap(a, *((64, DEPTH) if layout == "tn" else (shape.rows, DEPTH))),
