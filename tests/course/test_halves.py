@@ -148,6 +148,20 @@ def test_matmul_takes_halves_and_a_turing_gpu_multiplies_float16(monkeypatch):
             matmul(a, b, method="roles")
 
 
+@pytest.mark.skipif(backend.gpu() is not None, reason="names a GPU that is not there")
+def test_an_older_numba_cuda_is_refused_in_one_sentence_and_auto_does_without(monkeypatch):
+    a = np.ones((8, 8), np.float16)
+    installed = backend.installed_version
+    monkeypatch.setattr(
+        backend, "installed_version", lambda it: "0.29.1" if it == "numba-cuda" else installed(it)
+    )
+    monkeypatch.setattr(products.launching.backend, "gpu", lambda: "H200")
+    arrays = [cuda.to_device(a) for _ in range(3)]
+    with pytest.raises(ValueError, match="'roles' needs numba-cuda 0.30, which compiles"):
+        products.launches(*arrays[:2], None, None, arrays[2], method="roles")
+    assert products.why_not(*arrays).startswith("needs numba-cuda 0.30")
+
+
 def test_memory_that_begins_anywhere_is_multiplied_element_by_element():
     flat = np.random.default_rng(2).standard_normal(1 + 24 * 40).astype(np.float16)
     a = cuda.to_device(flat)[1:].reshape(24, 40)

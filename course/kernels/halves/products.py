@@ -100,9 +100,8 @@ def fastest(
 
 def why_not(out: Array, *factors: Array) -> str:
     """What "roles" and "split" need and do not find, in words; else nothing."""
-    capability = tuple(cuda.get_current_device().compute_capability)
-    if capability != (9, 0):
-        return "needs compute capability 9.0, and this GPU has {}.{}".format(*capability)
+    if wrong := launching.no_warpgroups():
+        return wrong
     for array in (out, *factors):
         pitch, start = array.strides[0], array.__cuda_array_interface__["data"][0]
         if pitch % 16 or start % 16:
