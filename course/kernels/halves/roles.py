@@ -108,9 +108,7 @@ def product(
     alone, soon = turns == 1, turns < 3
     ROWS, STAGE, BYTES = shape.rows, shape.stage, 2 * shape.stage
     RESULTS, PIECES, SUMS = shape.results, shape.pieces, WIDE // 2
-    PARTS, EARLY = (
-        (2, 0 if alone else 2) if added else (1, 0)
-    )  # the residual's copies begin between
+    PARTS, EARLY = (2, 0 if alone else 2) if added else (1, 0)  # between, a residual is asked for
     OWN, LAST = PIECES * PIECE, WIDE // 16 - 4  # where the last piece begins, in 16 columns
     _, COLUMN1, COLUMN2, COLUMN3 = (*columns_of(WIDE), 0, 0, 0)[:4]
 
@@ -199,7 +197,7 @@ def product(
                 row = int32(row + 64 * who)
                 sums = wgmma_zeros(WIDE)
                 last = int32(-1)
-                for part in range(PARTS):  # else a branch in the loop, which is short, for one step
+                for part in range(PARTS):  # a branch in the loop would cost each step
                     begin, end = int32(0), steps
                     if added:
                         if part == 0:
