@@ -37,6 +37,7 @@ from course.backend import cuda
 from course.kernels.arrays import Array, are_aligned, known
 from course.kernels.fragments import quotient
 from course.kernels.halves import products
+from course.kernels.hopper import follow
 from course.kernels.intrinsics import load4, store4
 
 Launches = list[tuple[Callable, tuple]]
@@ -61,6 +62,7 @@ def gather(wide: bool, begins: bool) -> Callable:
 
     @cuda.jit
     def patch_rows(images, rows, table, tokens, patch, first, channels):
+        follow()
         row, t = int32(cuda.blockIdx.x), int32(cuda.threadIdx.x)
         side, count = int32(patch), int32(table.shape[0])
         area, across = int32(side * side), quotient(int32(images.shape[3]), side)

@@ -98,6 +98,7 @@ INSTRUCTIONS = {
     "cluster_rank": Instruction(gives=i4),
     "cluster_barrier": Instruction(),
     "load4_cluster": Instruction("floats index number", _SUMS),
+    "follow": Instruction(method="nothing", turns=False),
     "setmaxnreg_dec": Instruction("literal", method="nothing"),
     "setmaxnreg_inc": Instruction("literal", method="nothing"),
 }

@@ -24,6 +24,7 @@ from course.kernels.hopper import (
     commit_stores,
     fence_async,
     fence_mbarriers,
+    follow,
     mbarrier_arrive,
     mbarrier_expect,
     mbarrier_init,
@@ -158,6 +159,7 @@ def product(
                 mbarrier_init(empty, int32(s), int32(4 * CONSUMERS))  # a warp each
             fence_mbarriers()
         cuda.syncthreads()
+        follow()
         down = quotient(int32(int32(rows) + int32(ROWS - 1)), int32(ROWS))
         across = quotient(int32(int32(columns) + int32(WIDE - 1)), int32(WIDE))
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)

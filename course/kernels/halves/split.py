@@ -21,6 +21,7 @@ from course.kernels.hopper import (
     cluster_barrier,
     cluster_rank,
     fence_mbarriers,
+    follow,
     load4_cluster,
     mbarrier_arrive,
     mbarrier_expect,
@@ -80,6 +81,7 @@ def product(
                 mbarrier_init(empty, int32(s), int32(4 * CONSUMERS))
             fence_mbarriers()
         cuda.syncthreads()
+        follow()
         rank = cluster_rank()
         row, column = int32(cuda.blockIdx.y * ROWS), int32(cuda.blockIdx.z * WIDE)
         if not added:
