@@ -8,11 +8,13 @@ against PyTorch's model in float64 with the weights that float16 holds.
 =============  =====================================================================================
 kernel         what is measured
 =============  =====================================================================================
-``whole``      images to scores, by batches; variants name the flags that are not the default
+``whole``      images to scores, by batches; ``flags``: the same with flags that are no default
 ``block``      tokens to tokens, one block
-others         one component; of PyTorch, what it needs for the same
+others         one component; of PyTorch, what it needs for the same; of ours, less fused steps
 ``patches``    the five ways of `course.kernels.patches`, by the host's clock, and what they count
 ``image``      whole, 8 images of other sizes
+``streams``    whole, from pinned memory and back, a part of the images after the other on so many
+               streams, by the host's clock; with a timeline of each beside the file
 ``pillow``     JPEG files of 500 x 375 pixels to what a model takes, by the host's clock, a thread
 =============  =====================================================================================
 """
@@ -29,11 +31,12 @@ import numpy as np
 from PIL import Image
 
 from course import backend
-from course.kernels.attention import attention
+from course.door.door import Door
+from course.kernels import attention
+from course.kernels.halves import apart, products
 from course.kernels.halves.products import product
 from course.kernels.norm import layer_norm
 from course.kernels.patches import WAYS
-from course.measure import event_clock
 from course.measure.recorded import Figure
 from course.measure.roofline import refuse_impossible
 from course.models.vit import reference
@@ -43,9 +46,12 @@ from course.models.vit.shape import EPSILON, Flags, ViTShape
 from course.models.vit.weights import Weights, initial
 from recording.frame import WrongResult
 from recording.peers.vit_torch import network
+from recording.roofline_table import keep_roofs
 from recording.subjects.halves import METRIC, by_turns, captured
+from recording.vit_streams import clocked, on_streams
 
-BATCHES = (64, 8, 1)
+CHARTS = "course.plots.vit_charts"  # beside the file
+BATCHES, BETWEEN = (64, 8, 1), (32, 16, 4, 2)  # compiled by PyTorch, too; eager alone
 SIZES = (64, 128, 224, 384)  # pixels of a side
 STREAMS = (1, 2, 4, 8)
 SHAPE = ViTShape()
@@ -54,7 +60,6 @@ LIMIT = 5e-3
 OTHERS = ({"last": "class"}, {"mlp": "unfused"}, {"residual": "apart"}, {"patches": "kept"},
           {"buffers": "apart"}, {"buffers": "asynchronous"})  # fmt: skip
 SETS, WORK = 4, 2e12  # arrays that take turns; operations of a graph of one component
-CALLS_CLOCKED = 7
 
 
 def run(bench):
@@ -64,8 +69,10 @@ def run(bench):
     torch.set_grad_enabled(False)
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     weights = initial(SHAPE)
+    keep_roofs(bench)
     kinds = [f"{what} {n}" for what in ("whole", "components", "block") for n in BATCHES]
-    kinds += ["patches", "pillow", "flags", *[f"image {n}" for n in SIZES]]
+    kinds += ["patches", "pillow", "streams", *[f"image {n}" for n in SIZES]]
+    kinds += [*[f"whole {n}" for n in BETWEEN], "flags"]
     for part in bench.parts(kinds):
         try:
             measured(bench, torch, weights, *part.split())
@@ -84,6 +91,10 @@ def measured(bench: Any, torch: Any, weights: Weights, what: str, number: str = 
         patches(bench, weights)
     elif what == "pillow":
         pillow(bench)
+    elif what == "streams":
+        on_streams(bench, torch, ViT(SHAPE, weights), BATCHES[0], STREAMS)
+    elif int(number) in BETWEEN:
+        whole(bench, torch, weights, int(number), compiled=False)
     elif what == "flags":
         flags(bench, torch, weights)
     else:
@@ -231,6 +242,18 @@ def components(bench: Any, torch: Any, weights: Weights, batch: int) -> None:
 
         return ours, theirs
 
+    def apart_from(layer: str, given: list, gelu: bool) -> Callable[[int], Any]:
+        """The same with what follows the product in a kernel of its own."""
+
+        def launches(x: Any, w: Any, b: Any, r: Any, out: Any, stream: Any) -> list:
+            first, last = (None, (b, None, out, "gelu")) if gelu else (b, (None, r, out, ""))
+            return [*products.launches(x, w, first, None, out, "nt", "", "auto", stream),
+                    *apart.launches(out, *last, stream)]  # fmt: skip
+
+        names = "x", "weight", "bias", "other"
+        door = Door("apart", names, lambda x, w, *_: ((x.shape[0], w.shape[0]), x.dtype), launches)
+        return lambda i: door.enter((given[i], *of(layer), other[i]))
+
     def normed(i: int, double: bool = False) -> Any:
         parts = (x[i], *of("norm1"))
         a, w, b = (part.double() for part in parts) if double else parts
@@ -246,20 +269,35 @@ def components(bench: Any, torch: Any, weights: Weights, batch: int) -> None:
     parts = {
         "norm": (lambda i: layer_norm(x[i], *of("norm1"), EPSILON), normed),
         "qkv": linear("attn.qkv", x, False, False),
-        "attention": (lambda i: attention(*qkv[i].unbind(2)), attend),
+        "attention": (lambda i: attention.attention(*qkv[i].unbind(2)), attend),
         "proj + residual": linear("attn.proj", x, True, False),
         "fc1 + GELU": linear("mlp.fc1", x, False, True),
         "fc2 + residual": linear("mlp.fc2", wide, True, False),
         "patch embedding": (lambda i: vit.tokens(images[i]), embedded),
     }
+    less = {
+        "attention": {"ours, online": lambda i: attention.attention(*qkv[i].unbind(2),
+                                                                    method="online")},
+        "proj + residual": {"ours, apart": apart_from("attn.proj", x, False)},
+        "fc1 + GELU": {"ours, apart": apart_from("mlp.fc1", x, True)},
+        "fc2 + residual": {"ours, apart": apart_from("mlp.fc2", wide, False)},
+    }  # fmt: skip
     layers = {"qkv": "attn.qkv", "proj + residual": "attn.proj", "fc1 + GELU": "mlp.fc1",
               "fc2 + residual": "mlp.fc2"}  # fmt: skip
+    wides = {"norm": 2 * d, "qkv": 4 * d, "attention": 4 * d, "proj + residual": 3 * d,
+             "fc1 + GELU": d + SHAPE.mlp, "fc2 + residual": SHAPE.mlp + 2 * d}  # fmt: skip
     for name, (ours, theirs) in parts.items():
         exact = theirs(0, True)
-        work = ends[name] if name in ends else 2 * rows * of(layers[name])[0].numel()
+        weight = of(layers[name])[0].numel() if name in layers else 0
+        work = ends[name] if name in ends else 2 * rows * weight
+        if name in wides:
+            moved = 2 * (rows * wides[name] + weight)
+        else:  # pixels in, tokens out, weights and positions
+            moved = 2 * (images[0].numel() + (rows + SHAPE.tokens + pixels) * d)
         calls = max(4, min(40, int(WORK / max(work, WORK / 40))))
         programs = {"ours": (ours, exact), "eager": (theirs, exact)}
-        timed(bench, torch, name, f"{batch} images", programs, calls, work or None)
+        programs |= {variant: (call, exact) for variant, call in less.get(name, {}).items()}
+        timed(bench, torch, name, f"{batch} images", programs, calls, work or None, moved)
 
 
 def patches(bench: Any, weights: Weights, batch: int = 8) -> None:
@@ -299,13 +337,3 @@ def pillow(bench: Any, count: int = 16) -> None:
         median = clocked(bench, "pillow", "read_images", f"{count}x500x375",
                          lambda: read_images(paths))  # fmt: skip
     bench.say(f"  pillow: {median / count:.3f} ms an image")
-
-
-def clocked(bench: Any, kernel: str, variant: str, name: str, call: Callable[[], Any]) -> float:
-    """Keep what a call takes by the host's clock, its waiting included; the median."""
-    wall = event_clock.clock().wall
-    its = [wall(call) for _ in range(CALLS_CLOCKED)]
-    q1, median, q3 = statistics.quantiles(its, n=4)
-    figure = Figure(kernel, variant, name, "float16", "time", "ms", median, q1, q3, len(its))
-    bench.rows.append(figure)
-    return median
