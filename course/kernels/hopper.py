@@ -446,10 +446,14 @@ def follow(typing):
     """
     from numba.core.targetconfig import ConfigStack
 
-    capability = getattr(ConfigStack().top_or_none(), "compute_capability", None) or (0, 0)
-    early = tuple(capability[:2]) >= (9, 0)
-    text = "griddepcontrol.launch_dependents; griddepcontrol.wait;" if early else ""
-    return types.none(), _void(text)
+    def generate(context, builder, signature, args):
+        capability = getattr(ConfigStack().top_or_none(), "compute_capability", None) or (0, 0)
+        if tuple(capability[:2]) >= (9, 0):
+            text = "griddepcontrol.launch_dependents; griddepcontrol.wait;"
+            _assembly(builder, _VOID, [], text)
+        return done(context)
+
+    return types.none(), generate
 
 
 # ---------------------------------------------------------------------- registers

@@ -92,7 +92,7 @@ def _beside(found: dict[str, Curve], xlabel: str, per: bool, title: str) -> Pict
     _lines(right, ratios, xlabel, "times as fast", "its time / ours")
     right.set_yscale("linear")
     right.axhline(1, color=INK, linewidth=1.2, linestyle=":")
-    right.set_ylim(0, 1.1 * max(1.3, *(y for its in ratios.values() for y in its.values())))
+    right.set_ylim(0, 1.1 * max([1.3, *(y for its in ratios.values() for y in its.values())]))
     right.yaxis.set_major_locator(FixedLocator([0, 0.5, 1, 1.5, 2, 2.5, 3]))
     handles, labels = left.get_legend_handles_labels()
     picture.legend(handles, labels, loc="lower left", ncols=3, bbox_to_anchor=(0.08, 0.0))
