@@ -10,7 +10,7 @@ from course import backend, cuda, trace
 from course.compiler.facts import compiled
 from course.door import launches
 from course.kernels.attention.warpgroups import Shape, warpgroups
-from course.kernels.halves import plain, products, roles, split
+from course.kernels.halves import dots, plain, products, roles, split
 from course.kernels.hopper import follow
 from course.kernels.norm.halves import wide
 from course.kernels.patches import gather
@@ -79,6 +79,7 @@ def test_all_launches_of_a_vision_transformer_wait():
         warpgroups("float16", Shape(1, 64, 1, 64)),
         roles.product("nt", "float16", tile), split.product("nt", "float16", tile, 2),
         plain.product("nt", "float16", "copied"), wide("float16", 768), gather(True, True),
+        dots.dots("float16", True),
     ]  # fmt: skip
     for kernel in kernels:
         function = getattr(kernel, "py_func", None) or kernel.function
