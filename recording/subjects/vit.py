@@ -24,8 +24,9 @@ from __future__ import annotations
 import statistics
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -69,38 +70,60 @@ def run(bench):
     torch.set_grad_enabled(False)
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     weights = initial(SHAPE)
+    three = Three.of(torch, SHAPE, weights)
     keep_roofs(bench)
     kinds = [f"{what} {n}" for what in ("whole", "components", "block") for n in BATCHES]
     kinds += ["patches", "pillow", "streams", *[f"image {n}" for n in SIZES]]
     kinds += [*[f"whole {n}" for n in BETWEEN], "flags"]
     for part in bench.parts(kinds):
         try:
-            measured(bench, torch, weights, *part.split())
+            measured(bench, torch, three, *part.split())
         except Exception as problem:  # the other parts are still measured
             bench.failures.append(f"{part}: {backend.one_line(problem, 400)}")
             bench.say(f"  FAILED {bench.failures[-1]}")
         torch.cuda.empty_cache()
 
 
-def measured(bench: Any, torch: Any, weights: Weights, what: str, number: str = "0") -> None:
+class Three(NamedTuple):
+    """A vision transformer of ours, PyTorch's, and that in float64; their shape and weights."""
+
+    ours: ViT
+    eager: Any
+    exact: Any
+    shape: ViTShape
+    weights: Weights
+
+    @classmethod
+    def of(cls, torch: Any, shape: ViTShape, weights: Weights) -> Three:
+        models = (network(torch, shape, weights) for _ in range(2))
+        return cls(ViT(shape, weights), next(models), next(models).double(), shape, weights)
+
+
+def resized(shape: ViTShape, weights: Weights) -> Weights:
+    """The weights for another size of images: all but the positions are the same."""
+    rng = np.random.default_rng(0)
+    positions = 0.02 * rng.standard_normal(shape.parameters["pos_embed"], np.float32)
+    return weights | {"pos_embed": positions}
+
+
+def measured(bench: Any, torch: Any, three: Three, what: str, number: str = "0") -> None:
     """One part."""
     if what == "image":
-        shape = ViTShape(image=int(number))
-        whole(bench, torch, initial(shape), 8, shape, "image", compiled=False)
+        shape = replace(SHAPE, image=int(number))
+        other = Three.of(torch, shape, resized(shape, three.weights))
+        whole(bench, torch, other, 8, "image", compiled=False)
     elif what == "patches":
-        patches(bench, weights)
+        patches(bench, three.weights)
     elif what == "pillow":
         pillow(bench)
     elif what == "streams":
-        on_streams(bench, torch, ViT(SHAPE, weights), BATCHES[0], STREAMS)
-    elif int(number) in BETWEEN:
-        whole(bench, torch, weights, int(number), compiled=False)
+        on_streams(bench, torch, three.ours, BATCHES[0], STREAMS)
     elif what == "flags":
-        flags(bench, torch, weights)
+        flags(bench, torch, three)
+    elif what == "whole":
+        whole(bench, torch, three, int(number), compiled=int(number) in BATCHES)
     else:
-        {"whole": whole, "block": block, "components": components}[what](
-            bench, torch, weights, int(number)
-        )
+        {"block": block, "components": components}[what](bench, torch, three, int(number))
 
 
 Programs = dict[str, tuple[Callable[[int], Any], Any]]  # name -> call, what is right
@@ -147,25 +170,19 @@ def some(torch: Any, *shape: int, seed: int = 0) -> list[Any]:
     return [torch.randn(*shape, device="cuda", generator=generator).half() for _ in range(SETS)]
 
 
-def in_float64(torch: Any, shape: ViTShape, weights: Weights) -> Any:
-    """PyTorch's model, with what float16 holds of the weights."""
-    return network(torch, shape, weights).double()
-
-
 def whole(
-    bench: Any, torch: Any, weights: Weights, batch: int, shape: ViTShape = SHAPE,
-    kernel: str = "whole", compiled: bool = True,
-) -> None:  # fmt: skip
+    bench: Any, torch: Any, three: Three, batch: int, kernel: str = "whole", compiled: bool = True
+) -> None:
     """Images to scores; and the memory that each takes at its peak besides weights and images."""
+    vit, model, exact, shape, _ = three
     images = some(torch, batch, shape.channels, shape.image, shape.image)
-    vit, model = ViT(shape, weights), network(torch, shape, weights)
-    exact = in_float64(torch, shape, weights)(images[0].double())
-    programs: Programs = {"ours": (lambda i: vit(images[i]), exact),
-                          "eager": (lambda i: model(images[i]), exact)}  # fmt: skip
+    right = exact(images[0].double())
+    programs: Programs = {"ours": (lambda i: vit(images[i]), right),
+                          "eager": (lambda i: model(images[i]), right)}  # fmt: skip
     if compiled:
         torch._dynamo.reset()
         fast = torch.compile(model, dynamic=False)
-        programs["compiled"] = lambda i: fast(images[i]), exact
+        programs["compiled"] = lambda i: fast(images[i]), right
     name = f"{batch}x{shape.image}x{shape.image}"
     for variant, (call, _) in programs.items():
         call(0)
@@ -179,24 +196,24 @@ def whole(
     timed(bench, torch, kernel, name, programs, operations=shape.operations(batch))
 
 
-def flags(bench: Any, torch: Any, weights: Weights, batch: int = 64) -> None:
+def flags(bench: Any, torch: Any, three: Three, batch: int = 64) -> None:
     """The whole, with other flags."""
     images = some(torch, batch, SHAPE.channels, SHAPE.image, SHAPE.image)
-    exact = in_float64(torch, SHAPE, weights)(images[0].double())
+    exact = three.exact(images[0].double())
     programs: Programs = {}
     for other in ({}, *OTHERS):
-        vit = ViT(SHAPE, weights, Flags(**other))
+        vit = ViT(SHAPE, three.weights, Flags(**other)) if other else three.ours
         words = ", ".join(f"{name} {value}" for name, value in other.items())
         programs[f"ours, {words}" if words else "ours"] = lambda i, vit=vit: vit(images[i]), exact
     name = f"{batch}x{SHAPE.image}x{SHAPE.image}"
     timed(bench, torch, "flags", name, programs, operations=SHAPE.operations(batch))
 
 
-def block(bench: Any, torch: Any, weights: Weights, batch: int) -> None:
+def block(bench: Any, torch: Any, three: Three, batch: int) -> None:
     """One block, eager and compiled beside ours."""
     x = some(torch, batch, SHAPE.tokens, SHAPE.width)
-    vit, model = ViT(SHAPE, weights), network(torch, SHAPE, weights).blocks[0]
-    exact = in_float64(torch, SHAPE, weights).blocks[0](x[0].double())
+    vit, model = three.ours, three.eager.blocks[0]
+    exact = three.exact.blocks[0](x[0].double())
     torch._dynamo.reset()
     fast = torch.compile(model, dynamic=False)
     programs: Programs = {
@@ -208,15 +225,15 @@ def block(bench: Any, torch: Any, weights: Weights, batch: int) -> None:
     timed(bench, torch, "block", name, programs, calls=4)
 
 
-def components(bench: Any, torch: Any, weights: Weights, batch: int) -> None:
+def components(bench: Any, torch: Any, three: Three, batch: int) -> None:
     """Each part of a block, and the patch embedding."""
     functional, d, rows = torch.nn.functional, SHAPE.width, batch * SHAPE.tokens
-    half = {name: torch.from_numpy(its).cuda().half() for name, its in weights.items()
+    half = {name: torch.from_numpy(its).cuda().half() for name, its in three.weights.items()
             if name.startswith("blocks.0.")}  # fmt: skip
     x, wide, other = (some(torch, rows, n, seed=n) for n in (d, SHAPE.mlp, d))
     qkv = some(torch, batch, SHAPE.tokens, 3, SHAPE.heads, SHAPE.head)
     images = some(torch, batch, SHAPE.channels, SHAPE.image, SHAPE.image)
-    vit, model = ViT(SHAPE, weights), network(torch, SHAPE, weights)
+    vit, model, exact_model = three[:3]
 
     def of(layer: str) -> tuple[Any, Any]:
         return half[f"blocks.0.{layer}.weight"], half[f"blocks.0.{layer}.bias"]
@@ -262,7 +279,6 @@ def components(bench: Any, torch: Any, weights: Weights, batch: int) -> None:
     def embedded(i: int, double: bool = False) -> Any:
         return exact_model.tokens(images[i].double()) if double else model.tokens(images[i])
 
-    exact_model = in_float64(torch, SHAPE, weights)
     pixels = SHAPE.channels * SHAPE.patch**2
     ends = {"attention": 4 * batch * SHAPE.tokens**2 * d, "norm": 0,
             "patch embedding": 2 * batch * (SHAPE.tokens - 1) * d * pixels}  # fmt: skip
