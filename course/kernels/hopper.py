@@ -11,7 +11,6 @@
 `mbarrier_wait`                     until the phase of a parity is over
 `named_barrier`                     some warps of a block meet
 `tma_load`, `tma_load_multicast`    begin to copy a box of a matrix to shared memory
-`tma_fetch`                         begin to copy one from device memory to L2, no further
 `tma_store`                         begin to copy one back
 `commit_stores`, `wait_stores`      close a group of those; wait until they have read
 `cluster`, `cluster_rank`           blocks side by side that reach each other's shared memory
@@ -53,8 +52,8 @@ __all__ = [
     "cluster", "cluster_barrier", "cluster_rank", "commit_stores", "fence_async",
     "fence_mbarriers", "follow", "load4_cluster", "mbarrier_arrive", "mbarrier_arrive_at",
     "mbarrier_expect", "mbarrier_init", "mbarrier_wait", "named_barrier", "setmaxnreg_dec",
-    "setmaxnreg_inc", "spread", "tma_fetch", "tma_load", "tma_load_multicast", "tma_store",
-    "wait_stores", "wgmma_nn", "wgmma_nt", "wgmma_sums", "wgmma_tn", "wgmma_wait", "wgmma_zeros",
+    "setmaxnreg_inc", "spread", "tma_load", "tma_load_multicast", "tma_store", "wait_stores",
+    "wgmma_nn", "wgmma_nt", "wgmma_sums", "wgmma_tn", "wgmma_wait", "wgmma_zeros",
 ]  # fmt: skip
 
 i4 = types.int32
@@ -342,23 +341,6 @@ def tma_load_multicast(typing, to, index, tensor, corner, barriers, number, mask
     """
     _needs_hopper("tma_load_multicast")
     return types.none(to, index, tensor, corner, barriers, number, mask), _loader(True)
-
-
-@_piece
-def tma_fetch(typing, tensor, corner):
-    """``tma_fetch(map, (row, column))``: begin to copy a box to L2; one thread does it.
-
-    A hint: who reads the box later finds what is in memory then.
-    """
-    _needs_hopper("tma_fetch")
-    text = "cp.async.bulk.prefetch.tensor.2d.L2.global.tile [$0, {$1, $2}];"
-
-    def generate(context, builder, signature, args):
-        given = [(args[0], "l"), *_corner(context, builder, signature, args, 1)]
-        _assembly(builder, _VOID, given, text)
-        return done(context)
-
-    return types.none(tensor, corner), generate
 
 
 @_piece

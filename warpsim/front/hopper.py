@@ -90,7 +90,6 @@ INSTRUCTIONS = {
     "tma_load_multicast": Instruction(
         f"array index map corner {_BARRIER} number", None, "tma_load"
     ),
-    "tma_fetch": Instruction("map corner", method="nothing", turns=False),
     "tma_store": Instruction("map corner array index"),
     "tma_prefetch": Instruction("map", method="nothing"),
     "commit_stores": Instruction(),

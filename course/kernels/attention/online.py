@@ -27,8 +27,7 @@ from course.kernels.fragments import (
     mma_bf16,
     quotient,
 )
-from course.kernels.halves.common import ELEMENTS
-from course.kernels.halves.staging import PACK
+from course.kernels.halves.common import ELEMENTS, PACK
 from course.kernels.intrinsics import commit_copies, mma_f16, store2, wait_copies
 from course.kernels.warps import ALL
 

@@ -24,8 +24,7 @@ from course.backend import cuda
 from course.kernels.attention.first_steps import LOWEST
 from course.kernels.attention.online import row_softmax, sum_of_four
 from course.kernels.fragments import quotient, stmatrix4
-from course.kernels.halves.common import ELEMENTS
-from course.kernels.halves.staging import PACK
+from course.kernels.halves.common import ELEMENTS, PACK
 from course.kernels.hopper import (
     fence_async,
     fence_mbarriers,

@@ -35,7 +35,6 @@ from course.kernels.hopper import (
     mbarrier_wait,
     named_barrier,
     spread,
-    tma_fetch,
     tma_load,
     tma_store,
     wait_stores,
@@ -51,7 +50,6 @@ from course.kernels.tensor_maps import tma_prefetch
 WGMMA = {"nt": wgmma_nt, "nn": wgmma_nn, "tn": wgmma_tn}
 PIECE = 64 * DEPTH  # elements of 64 rows of 128 bytes
 GROUP = 128  # threads of a warpgroup
-FETCH = True
 EARLY = 2  # step of the depth at which a residual is asked for
 
 
@@ -110,7 +108,6 @@ def product(
     multiply, ELEMENT = WGMMA[layout], ELEMENTS[element]
     put = staged(element, activation, biased, added, WIDE, PIECE)
     alone, soon = turns == 1, turns < 3
-    fetched = FETCH and alone and not turn_b
     shared = not added  # a residual may be the result: if tiles shared some, it were added twice
     ROWS, STAGE, BYTES = shape.rows, shape.stage, 2 * shape.stage
     RESULTS, PIECES, SUMS = shape.results, shape.pieces, WIDE // 2
@@ -142,12 +139,6 @@ def product(
             for group in range(CONSUMERS):
                 mbarrier_init(came, int32(group), int32(1))
             fence_mbarriers()
-            if fetched:  # b comes to L2 while the launch before still works
-                column = int32(cuda.blockIdx.y * WIDE)
-                if shared:
-                    column = inwards(column, WIDE, columns)
-                for k in range(0, depth, DEPTH):
-                    tma_fetch(b, (column, int32(k)))
         cuda.syncthreads()
         follow()
         down = quotient(int32(int32(rows) + int32(ROWS - 1)), int32(ROWS))

@@ -16,7 +16,6 @@ from numba import float32, int32, uint64
 
 from course.backend import cuda
 from course.kernels.fragments import quotient
-from course.kernels.halves import roles
 from course.kernels.halves.common import DEPTH, ELEMENTS, inwards
 from course.kernels.halves.roles import GROUP, PIECE, WGMMA, Shape
 from course.kernels.halves.staging import columns_of, staged
@@ -35,7 +34,6 @@ from course.kernels.hopper import (
     mbarrier_wait,
     named_barrier,
     spread,
-    tma_fetch,
     tma_load,
     tma_store,
     wait_stores,
@@ -71,7 +69,6 @@ def product(
     the depth from s / splits on, and the results of `splits`-th parts of the warps.
     """
     turn_a, turn_b = layout == "tn", layout != "nt"
-    fetched = roles.FETCH and not turn_b
     CONSUMERS, WIDE, STAGES, _, added = shape
     multiply, ELEMENT = WGMMA[layout], ELEMENTS[element]
     put = staged(element, activation, biased, added, WIDE, WARP * 64)
@@ -109,6 +106,7 @@ def product(
                 mbarrier_init(came, int32(s), int32(1))
             fence_mbarriers()
         cuda.syncthreads()
+        follow()
         rank = cluster_rank()
         row, column = int32(cuda.blockIdx.y * ROWS), int32(cuda.blockIdx.z * WIDE)
         if not added:
@@ -116,10 +114,6 @@ def product(
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
         first = quotient(int32(steps * rank), int32(splits))
         end = quotient(int32(steps * (rank + 1)), int32(splits))
-        if fetched and t == GROUP * CONSUMERS:  # b comes to L2 while the launch before still works
-            for step in range(first, end):
-                tma_fetch(b, (column, int32(step << 6)))
-        follow()
         stage, parity = int32(0), int32(0)
         local = cuda.local.array(SUMS, float32)
         warp, lane = int32(t >> 5), int32(t & 31)
