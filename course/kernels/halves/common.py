@@ -12,12 +12,14 @@ from numba import float32, int32, types
 from course.backend import cuda
 from course.door.bfloat import bfloat16
 from course.kernels.activation import FAR, MINUS_ZERO, TANH_CUBE, TANH_SLOPE
-from course.kernels.fragments import quotient
+from course.kernels.fragments import pack_bf16, pack_f16, quotient, unpack_bf16, unpack_f16
 from course.kernels.intrinsics import load, load2
 
 DEPTH = 64  # of a tile: 128 bytes of a row
 BAND = 16  # rows of tiles that are walked together
 ELEMENTS = {"float16": types.float16, "bfloat16": bfloat16}
+PACK = {"float16": pack_f16, "bfloat16": pack_bf16}
+UNPACK = {"float16": unpack_f16, "bfloat16": unpack_bf16}
 HALF, SLOPE, CUBE = float32(0.5), TANH_SLOPE, float32(TANH_SLOPE * TANH_CUBE)
 
 

@@ -16,8 +16,7 @@ from course.backend import cuda
 from course.door.layout import name_of
 from course.kernels.arrays import Array
 from course.kernels.fragments import quotient
-from course.kernels.halves.common import ELEMENTS
-from course.kernels.halves.staging import UNPACK
+from course.kernels.halves.common import ELEMENTS, UNPACK
 from course.kernels.hopper import follow
 from course.kernels.intrinsics import load4
 from course.kernels.norm.halves import as_words

@@ -45,7 +45,7 @@ from course.kernels.hopper import (
     wgmma_wait,
     wgmma_zeros,
 )
-from course.kernels.tensor_maps import tma_prefetch
+from course.kernels.tensor_maps import same_start, tma_prefetch
 
 WGMMA = {"nt": wgmma_nt, "nn": wgmma_nn, "tn": wgmma_tn}
 PIECE = 64 * DEPTH  # elements of 64 rows of 128 bytes
@@ -108,7 +108,6 @@ def product(
     multiply, ELEMENT = WGMMA[layout], ELEMENTS[element]
     put = staged(element, activation, biased, added, WIDE, PIECE)
     alone, soon = turns == 1, turns < 3
-    shared = not added  # a residual may be the result: if tiles shared some, it were added twice
     ROWS, STAGE, BYTES = shape.rows, shape.stage, 2 * shape.stage
     RESULTS, PIECES, SUMS = shape.results, shape.pieces, WIDE // 2
     OWN, LAST = PIECES * PIECE, WIDE // 16 - 4  # where the last piece begins, in 16 columns
@@ -147,6 +146,9 @@ def product(
         tile = int32(0 if alone else cuda.blockIdx.x)
         tiles_in_all = int32(1 if alone else down * across)
         stage, parity = int32(0), int32(0)
+        shared = int32(1)  # tiles may share what both store
+        if added:
+            shared = int32(1 - same_start(out, other))  # else it were added twice
         if who == CONSUMERS:  # the warp that copies, one thread of it
             if t == GROUP * CONSUMERS:
                 while tile < tiles_in_all:

@@ -42,7 +42,7 @@ from course.kernels.hopper import (
     wgmma_zeros,
 )
 from course.kernels.intrinsics import store4
-from course.kernels.tensor_maps import tma_prefetch
+from course.kernels.tensor_maps import same_start, tma_prefetch
 
 WARP = 16  # rows of a warp's results
 
@@ -78,6 +78,20 @@ def product(
     OWN, LAST = PIECES * WARP * 64, WIDE // 16 - 4
     _, COLUMN1, COLUMN2, COLUMN3 = (*columns_of(WIDE), 0, 0, 0)[:4]
 
+    @cuda.jit(device=True, forceinline=True)
+    def add(local, parts, piece, at, rank):
+        """Add the other blocks' sums of 64 columns, the next block's first."""
+        for far in range(1, splits):
+            there = int32(rank + far)
+            if there >= splits:
+                there = int32(there - splits)
+            for n in range(8):
+                j = 8 * piece + n
+                if j < SUMS // 4:
+                    four = load4_cluster(parts, int32(at + 128 * j), there)
+                    for e in range(4):
+                        local[4 * j + e] += four[e]
+
     @cuda.jit(device=True)
     def ready(lane):
         """A warp's results are where TMA sees them; whether this lane shall store them."""
@@ -92,7 +106,7 @@ def product(
         parts = cuda.shared.array(0, float32, alignment=1024)
         full = cuda.shared.array(STAGES, uint64)
         empty = cuda.shared.array(STAGES, uint64)
-        came = cuda.shared.array(OWNED, uint64)  # a warp's part of the residual
+        came = cuda.shared.array(1, uint64)  # the residual
         t = int32(cuda.threadIdx.x)
         who = int32(t >> 7)
         if t == GROUP * CONSUMERS:
@@ -102,14 +116,16 @@ def product(
             for s in range(STAGES):
                 mbarrier_init(full, int32(s), int32(1))
                 mbarrier_init(empty, int32(s), int32(4 * CONSUMERS))
-            for s in range(OWNED):
-                mbarrier_init(came, int32(s), int32(1))
+            mbarrier_init(came, 0, int32(1))
             fence_mbarriers()
         cuda.syncthreads()
         follow()
         rank = cluster_rank()
         row, column = int32(cuda.blockIdx.y * ROWS), int32(cuda.blockIdx.z * WIDE)
-        if not added:
+        shared = int32(1)  # tiles may share what both store
+        if added:
+            shared = int32(1 - same_start(out, other))  # else it were added twice
+        if shared:
             row, column = inwards(row, ROWS, rows), inwards(column, WIDE, columns)
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
         first = quotient(int32(steps * rank), int32(splits))
@@ -119,8 +135,6 @@ def product(
         warp, lane = int32(t >> 5), int32(t & 31)
         mine = int32(warp - rank * OWNED)  # of the block's results, if they are there
         here = mine >= 0 and mine < OWNED and who < CONSUMERS
-        at_results = int32(RESULTS + mine * OWN)
-        row_here = int32(row + WARP * warp)
         if who == CONSUMERS:
             if t == GROUP * CONSUMERS:
                 for step in range(first, end):
@@ -144,14 +158,15 @@ def product(
                     stage = int32(stage + 1)
                     if stage == STAGES:
                         stage, parity = int32(0), int32(parity ^ 1)
+                if added:
+                    mbarrier_expect(came, 0, int32(2 * OWN * OWNED))
+                    for w in range(OWNED):
+                        high = int32(row + WARP * (rank * OWNED + w))
+                        for p in range(PIECES):
+                            corner = high, int32(column + 16 * min(4 * p, LAST))
+                            to = int32(RESULTS + OWN * w + WARP * 64 * p)
+                            tma_load(tiles, to, other, corner, came, 0)
         else:
-            if added:
-                if here and lane == 0:
-                    mbarrier_expect(came, mine, int32(2 * OWN))
-                    for p in range(PIECES):
-                        corner = row_here, int32(column + 16 * min(4 * p, LAST))
-                        to = int32(at_results + WARP * 64 * p)
-                        tma_load(tiles, to, other, corner, came, mine)
             sums = wgmma_zeros(WIDE)
             last = int32(-1)
             for step in range(first, end):
@@ -183,34 +198,31 @@ def product(
         cluster_barrier()
         if here:
             at = int32((warp * (SUMS // 4) * 32 + lane) << 2)
-            for far in range(1, splits):
-                there = int32(rank + far)
-                if there >= splits:
-                    there = int32(there - splits)
-                for j in range(SUMS // 4):
-                    four = load4_cluster(parts, int32(at + 128 * j), there)
-                    for e in range(4):
-                        local[4 * j + e] += four[e]
             if added:
-                mbarrier_wait(came, mine, 0)
+                mbarrier_wait(came, 0, 0)
+            at_results, row = int32(RESULTS + mine * OWN), int32(row + WARP * warp)
             line = int32(at_results + (lane & 15) * 64)
+            add(local, parts, 0, at, rank)
             put(tiles, local, 0, line, column, t, columns, bias)
             if ready(lane):
-                tma_store(out, (row_here, column), tiles, at_results)
+                tma_store(out, (row, column), tiles, at_results)
             if PIECES > 1:
+                add(local, parts, 1, at, rank)
                 put(tiles, local, 1, line, column, t, columns, bias)
                 if ready(lane):
-                    corner = row_here, int32(column + COLUMN1)
+                    corner = row, int32(column + COLUMN1)
                     tma_store(out, corner, tiles, int32(at_results + WARP * 64))
             if PIECES > 2:
+                add(local, parts, 2, at, rank)
                 put(tiles, local, 2, line, column, t, columns, bias)
                 if ready(lane):
-                    corner = row_here, int32(column + COLUMN2)
+                    corner = row, int32(column + COLUMN2)
                     tma_store(out, corner, tiles, int32(at_results + 2 * WARP * 64))
             if PIECES > 3:
+                add(local, parts, 3, at, rank)
                 put(tiles, local, 3, line, column, t, columns, bias)
                 if ready(lane):
-                    corner = row_here, int32(column + COLUMN3)
+                    corner = row, int32(column + COLUMN3)
                     tma_store(out, corner, tiles, int32(at_results + 3 * WARP * 64))
             if lane == 0:
                 commit_stores()

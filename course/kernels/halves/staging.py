@@ -13,18 +13,8 @@ from collections.abc import Callable
 from numba import int32
 
 from course.backend import cuda
-from course.kernels.fragments import (
-    ldmatrix4,
-    pack_bf16,
-    pack_f16,
-    stmatrix4,
-    unpack_bf16,
-    unpack_f16,
-)
-from course.kernels.halves.common import epilogue2
-
-PACK = {"float16": pack_f16, "bfloat16": pack_bf16}
-UNPACK = {"float16": unpack_f16, "bfloat16": unpack_bf16}
+from course.kernels.fragments import ldmatrix4, stmatrix4
+from course.kernels.halves.common import PACK, UNPACK, epilogue2
 
 
 def columns_of(wide: int) -> list[int]:
