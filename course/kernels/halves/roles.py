@@ -28,6 +28,7 @@ from course.kernels.hopper import (
     commit_stores,
     fence_async,
     fence_mbarriers,
+    follow,
     mbarrier_arrive,
     mbarrier_expect,
     mbarrier_init,
@@ -138,6 +139,7 @@ def product(
                 mbarrier_init(came, int32(group), int32(1))
             fence_mbarriers()
         cuda.syncthreads()
+        follow()
         down = quotient(int32(int32(rows) + int32(ROWS - 1)), int32(ROWS))
         across = quotient(int32(int32(columns) + int32(WIDE - 1)), int32(WIDE))
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)

@@ -25,6 +25,7 @@ from course.kernels.hopper import (
     commit_stores,
     fence_async,
     fence_mbarriers,
+    follow,
     load4_cluster,
     mbarrier_arrive,
     mbarrier_expect,
@@ -117,6 +118,7 @@ def product(
             mbarrier_init(came, 0, int32(1))
             fence_mbarriers()
         cuda.syncthreads()
+        follow()
         rank = cluster_rank()
         row, column = int32(cuda.blockIdx.y * ROWS), int32(cuda.blockIdx.z * WIDE)
         shared = int32(1)  # tiles may share what both store
