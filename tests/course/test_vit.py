@@ -237,3 +237,29 @@ def test_a_graph_of_the_whole_and_of_a_block_replays_what_is_launched():
     x = cupy.random.standard_normal((2, TOY.tokens, TOY.width)).astype(np.float16)
     block = Graph(lambda x, out=None: vit.block(0, x, out), x)
     assert error(block().get(), reference.block(TOY, WEIGHTS, 0, x.get().astype(float))) < LIMIT
+
+
+@pytest.mark.skipif(backend.gpu() is None, reason="streams and graphs need a GPU")
+@pytest.mark.parametrize("buffers", CHOICES["buffers"])
+def test_pytorchs_streams_and_graphs_take_it_in(buffers):
+    torch = pytest.importorskip("torch")
+    vit, images = ViT(TOY, WEIGHTS, Flags(buffers=buffers)), torch.from_numpy(IMAGES).cuda()
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        found = vit(images)
+        stream.synchronize()
+        torch.cuda._sleep(10**9)  # about half a second
+        vit(images, found.zero_())
+        assert not stream.query()  # no call waits for the GPU
+    stream.synchronize()
+    assert error(found.cpu().numpy(), EXACT) < LIMIT
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = vit(images)
+    for seed in range(3):
+        new = some(seed=seed)[1]
+        images.copy_(torch.from_numpy(new))
+        graph.replay()
+        exact = reference.forward(TOY, WEIGHTS, new)
+        assert error(found.cpu().numpy(), exact) < LIMIT
