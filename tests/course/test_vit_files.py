@@ -1,6 +1,5 @@
 """A vision transformer's files: weights by timm's and torchvision's names, images; errors."""
 
-import re
 import sys
 
 import numpy as np

@@ -83,8 +83,8 @@ def _has_all(wanted: Iterable[str], there: Iterable[str], what: str) -> None:
             several = sorted(names)
             more = f" and {len(several) - 4} more" if len(several) > 4 else ""
             raise ValueError(
-                f"{what}: it {word} {', '.join(several[:4])}{more}, unlike a plain ViT with a class "
-                "token and a classifier"
+                f"{what}: it {word} {', '.join(several[:4])}{more}, unlike a plain ViT of a "
+                "class token and a classifier"
             )
 
 
