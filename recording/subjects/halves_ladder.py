@@ -100,7 +100,7 @@ def configured(step: str, a: Any, b: Any, out: Any) -> tuple[Callable, tuple]:
     if alone:
         (rows, columns), depth = out.shape, a.shape[1]
         blocks = int(backend.cuda.get_current_device().MULTIPROCESSOR_COUNT)
-        shape = products.fastest(rows, columns, depth, blocks)
-        tiles = products.tiles_of(shape, rows, columns)
+        shape, _ = products.fastest("nt", rows, columns, depth, blocks, (method,))
+        tiles = -(-rows // shape.rows) * -(-columns // shape.columns)
         kernel = kernel.dispatcher[tiles, shape.threads, stream, shape.shared]
     return kernel, arguments

@@ -100,16 +100,10 @@ INSTRUCTIONS = {
     "load4_cluster": Instruction("floats index number", _SUMS),
     "setmaxnreg_dec": Instruction("literal", method="nothing"),
     "setmaxnreg_inc": Instruction("literal", method="nothing"),
+    "ldmatrix4": Instruction("halves index", TYPES["u4x4"], "ldmatrix", (False,), turns=False),
+    "ldmatrix4_trans": Instruction("halves index", TYPES["u4x4"], "ldmatrix", (True,), turns=False),
+    "stmatrix4": Instruction("halves index u4x4", None, "stmatrix", turns=False),
 }
-for _trans in ("", "_trans"):
-    INSTRUCTIONS |= {
-        f"ldmatrix4{_trans}": Instruction(
-            "halves index", TYPES["u4x4"], "ldmatrix", (bool(_trans),), turns=False
-        ),
-        f"stmatrix4{_trans}": Instruction(
-            "halves index u4x4", None, "stmatrix", (bool(_trans),), turns=False
-        ),
-    }
 
 
 def refusal(name: str, kinds: tuple[types.Type, ...], named: tuple[str, ...]) -> str | None:

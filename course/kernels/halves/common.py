@@ -12,13 +12,14 @@ from numba import float32, int32, types
 from course.backend import cuda
 from course.door.bfloat import bfloat16
 from course.kernels.activation import TANH_CUBE, TANH_SLOPE, gelu
-from course.kernels.fragments import pack_bf16, pack_f16, quotient
+from course.kernels.fragments import pack_bf16, pack_f16, quotient, unpack_bf16, unpack_f16
 from course.kernels.intrinsics import load, load2
 
 DEPTH = 64  # of a tile: 128 bytes of a row
 BAND = 16  # rows of tiles that are walked together
 ELEMENTS = {"float16": types.float16, "bfloat16": bfloat16}
 PACK = {"float16": pack_f16, "bfloat16": pack_bf16}
+UNPACK = {"float16": unpack_f16, "bfloat16": unpack_bf16}
 HALF, SLOPE, CUBE = float32(0.5), TANH_SLOPE, float32(TANH_SLOPE * TANH_CUBE)
 
 
@@ -77,28 +78,24 @@ def epilogue(activation: str, biased: bool, added: bool) -> Callable:
 
 
 @functools.cache
-def epilogue2(activation: str, biased: bool, added: bool) -> Callable:
-    """The same of two neighbours: ``(x, y, bias, other, row, column, last, inside) -> (x, y)``.
+def epilogue2(activation: str, biased: bool) -> Callable:
+    """The same of two neighbours, but for the residual: ``(x, y, bias, column, last) -> (x, y)``.
 
-    Of the residual nothing is read unless `inside`. Of the bias something always is, at `last`
-    where the column is beyond: no branch keeps the loads of several columns apart.
+    Of the bias something is always read, at `last` where the column is beyond: no branch keeps the
+    loads of several columns apart.
     """
     act: Any = ACTIVATIONS[activation]
     active = act is not None
     act = act if active else gelu
 
     @cuda.jit(device=True)
-    def finished(x, y, bias, other, row, column, last, inside):
+    def finished(x, y, bias, column, last):
         if biased:
             b = load2(bias, min(int32(column), int32(last)))
             x += float32(b[0])
             y += float32(b[1])
         if active:
             x, y = act(x), act(y)
-        if added and inside:
-            r = load2(other, (int32(row), int32(column)))
-            x += float32(r[0])
-            y += float32(r[1])
         return x, y
 
     return finished

@@ -7,7 +7,7 @@ method     a block                                   needs
 =========  ========================================  ============================================
 "plain"    128 x 128 by mma.sync                     7.5; bfloat16: 8.0. Any shape, any alignment
 "roles"    up to 128 x 256, TMA and wgmma            9.0; rows that begin at multiples of 16 bytes
-"split"    the same; a cluster shares the depth      the same, and the layout "nt"
+"split"    the same; a cluster shares the depth      the same
 =========  ========================================  ============================================
 
 "wgmma" and "tma" are the steps of the ladder between them, to be read and timed: as "roles", of
@@ -46,10 +46,7 @@ METHODS = ("plain", "roles", "split", *STEPS)
 SIDES = {"nn": ("rk", "kc"), "nt": ("rk", "ck"), "tn": ("kr", "kc")}
 ROOM = 226 * 1024  # bytes of shared memory for a block's tiles, beside its barriers
 STAGES = 3, 8  # at least and at most
-#: Blocks of a cluster. On an H200 results of "nt" were right in every run, some of "nn" and "tn"
-#: wrong. The likely cause: a block's rank, in its addresses, got into a field of the descriptors
-#: that "nt" has no use for. Addresses are cut now; until the two have run there, they are refused.
-SPLITS = (2, 3, 4)
+SPLITS = (2, 3, 4)  # blocks of a cluster
 #: By measurements on an H200, in cycles of one multiprocessor.
 SHARED = 0.92  # what is seen of shared memory's time
 TILE = 6  # that a tile takes besides its steps, for each of its columns
@@ -57,10 +54,10 @@ ADDING = 600, 500  # to add the sums of a cluster's blocks, and those of each
 SLOWER = 1.025  # a narrower tile than 256 is read more often
 
 
-def shape_of(consumers: int, columns: int, turns: int) -> Shape:
+def shape_of(consumers: int, columns: int, turns: int, added: bool = False) -> Shape:
     """A tile with as many stages as fit."""
-    bare = Shape(consumers, columns, 0, turns)
-    stages = (ROOM - 2 * (turns > 1) * bare.rows * 64 * bare.pieces) // (2 * bare.stage)
+    bare = Shape(consumers, columns, 0, turns, added)
+    stages = (ROOM - 2 * bare.apart * bare.rows * 64 * bare.pieces) // (2 * bare.stage)
     return bare._replace(stages=min(stages, STAGES[1]))
 
 
@@ -72,6 +69,7 @@ def fastest(
     depth: int,
     blocks: int,
     methods: tuple[str, ...] = METHODS,
+    added: bool = False,
 ) -> tuple[Shape, int]:
     """The tile of a product, and how many blocks share its depth.
 
@@ -87,7 +85,7 @@ def fastest(
         step *= SLOWER if wide < 256 else 1
         if "roles" in methods:
             turns = -(-tiles // blocks)
-            shape = shape_of(consumers, wide, min(turns, 3))
+            shape = shape_of(consumers, wide, min(turns, 3), added)
             if shape.stages >= STAGES[0]:
                 best.append((turns * (steps * step + TILE * wide), shape, 1))
         shape = shape_of(consumers, wide, 1)
@@ -102,9 +100,8 @@ def fastest(
 
 def why_not(out: Array, *factors: Array) -> str:
     """What "roles" and "split" need and do not find, in words; else nothing."""
-    capability = tuple(cuda.get_current_device().compute_capability)
-    if capability != (9, 0):
-        return "needs compute capability 9.0, and this GPU has {}.{}".format(*capability)
+    if wrong := launching.no_warpgroups():
+        return wrong
     for array in (out, *factors):
         pitch, start = array.strides[0], array.__cuda_array_interface__["data"][0]
         if pitch % 16 or start % 16:
@@ -153,12 +150,13 @@ def launches(
     if not out.size:
         return []
     depth = a.shape[0 if layout == "tn" else 1]
-    wrong = why_not(out, a, b)
+    added = residual is not None
+    wrong = why_not(out, a, b, *([residual] if added else []))
     if method == "auto":
         method = "plain" if wrong or backend.gpu() is None else "auto"
     elif method != "plain" and wrong:
         raise ValueError(f"method {method!r} {wrong}: choose 'plain'")
-    element, epilogue = name_of(out.dtype), (activation, bias is not None, residual is not None)
+    element, epilogue = name_of(out.dtype), (activation, bias is not None, added)
     extra = flat(out, "out") if bias is None else in_order(bias, "bias")
     extra = extra, out if residual is None else in_order(residual, "residual")
     sizes = tuple(map(np.int32, (rows, columns, depth)))
@@ -169,11 +167,6 @@ def launches(
         grid = -(-rows // plain.HIGH) * -(-columns // plain.WIDE)
         return [launching.ready(kernel, grid, plain.THREADS, stream, size, arguments)]
     blocks = int(getattr(cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
-    if method == "split" and layout != "nt":
-        raise ValueError(
-            f"method 'split' takes the layout 'nt', not {layout!r}, of which an H200 made wrong "
-            f"results: choose 'roles'"
-        )
     if method in STEPS:
         if (layout, element, *epilogue) != ("nt", "float16", "", False, False):
             raise ValueError(
@@ -182,8 +175,8 @@ def launches(
             )
         kernel, grid, threads, size, arguments = STEPS[method].launch(a, b, out, blocks)
         return [launching.ready(kernel, grid, threads, stream, size, arguments)]
-    methods = (method,) if method != "auto" else METHODS if layout == "nt" else ("roles",)
-    shape, splits = fastest(layout, rows, columns, depth, blocks, methods)
+    methods = METHODS if method == "auto" else (method,)
+    shape, splits = fastest(layout, rows, columns, depth, blocks, methods, added)
     maps = (
         TensorMap(a, *((64, DEPTH) if layout == "tn" else (shape.rows, DEPTH))),
         TensorMap(b, *((shape.columns, DEPTH) if layout == "nt" else (DEPTH, 64))),
@@ -194,8 +187,9 @@ def launches(
         arguments = (*maps, out, *extra, *sizes)
         return [launching.ready(kernel, (splits, down, across), shape.threads, stream,
                         split.shared_bytes(shape), arguments)]  # fmt: skip
-    kernel = roles.product(layout, element, shape, *epilogue)
-    arguments = (*maps, TensorMap(out, 64, 64), *extra, *sizes, np.int32(BAND))
+    kernel = roles.product(layout, element, shape, *epilogue[:2])
+    other = TensorMap(residual, 64, 64) if added else out
+    arguments = (*maps, TensorMap(out, 64, 64), other, extra[0], *sizes, np.int32(BAND))
     grid = (down, across) if shape.turns == 1 else min(down * across, blocks)
     return [launching.ready(kernel, grid, shape.threads, stream, shape.shared, arguments)]
 

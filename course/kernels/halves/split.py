@@ -33,7 +33,7 @@ from course.kernels.hopper import (
     wgmma_wait,
     wgmma_zeros,
 )
-from course.kernels.intrinsics import store2, store4
+from course.kernels.intrinsics import load4, store2, store4
 from course.kernels.tensor_maps import tma_prefetch
 
 AHEAD = 4  # lines of four sums that a thread adds up at a time
@@ -56,9 +56,9 @@ def product(
     the depth from s / splits on, and adds up every `splits`-th line of sums of its threads.
     """
     turn_a, turn_b = layout == "tn", layout != "nt"
-    multiply, finished = WGMMA[layout], epilogue2(activation, biased, added)
+    multiply, finished = WGMMA[layout], epilogue2(activation, biased)
     ELEMENT = ELEMENTS[element]
-    CONSUMERS, WIDE, STAGES, _ = shape
+    CONSUMERS, WIDE, STAGES, *_ = shape
     ROWS, STAGE, BYTES, THREADS = shape.rows, shape.stage, 2 * shape.stage, shape.threads
     SUMS, PITCH, FOURS = WIDE // 2, WIDE + MORE, WIDE // 4
     TURNS = -(-ROWS * FOURS // (THREADS * splits))
@@ -162,10 +162,12 @@ def product(
                 r = quotient(n, int32(FOURS))
                 i, j = int32(row + r), int32(column + ((n - r * FOURS) << 2))
                 if n < ROWS * FOURS and i < rows and j < columns:
-                    x, y = finished(total[u, 0], total[u, 1], bias, other, i, j, last, True)
-                    z, w = finished(
-                        total[u, 2], total[u, 3], bias, other, i, int32(j + 2), last, True
-                    )
+                    x, y = finished(total[u, 0], total[u, 1], bias, j, last)
+                    z, w = finished(total[u, 2], total[u, 3], bias, int32(j + 2), last)
+                    if added:
+                        four = load4(other, (i, j))
+                        x, y = x + float32(four[0]), y + float32(four[1])
+                        z, w = z + float32(four[2]), w + float32(four[3])
                     store4(out, (i, j), (ELEMENT(x), ELEMENT(y), ELEMENT(z), ELEMENT(w)))
         cluster_barrier()  # no block ends while another reads its sums
 
