@@ -25,6 +25,7 @@ may begin, is 7.2 million launches for an image of 224 x 224.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -135,7 +136,7 @@ class Counts:
         """An array's copy on the GPU; without a stream, the host waits for it."""
         self.to_gpu += array.nbytes
         self.synchronisations += not stream
-        return cuda.to_device(array, stream)
+        return cuda.to_device(np.ascontiguousarray(array), stream)
 
     def fetch(self, array: Array, to: np.ndarray, stream: Any = 0) -> None:
         """Copy to the host; without a stream, the host waits for it."""
@@ -239,6 +240,8 @@ class PatchEmbedding:
         checked_images(images, self.channels, self.patch, self.tokens)
         counts, count = Counts(), len(images) * self.tokens
         found = np.empty((count, self.width), np.float16)
+        if not count:
+            return found, counts
         if way in ON_GPU:
             there = counts.bring(images)
             rows = cuda.device_array((count, self.rows_of(way)), np.float16)
@@ -257,7 +260,7 @@ class PatchEmbedding:
     ) -> None:
         total, part = np.tile(self.host_table, (len(images), 1)), np.empty_like(found)
         for n, weight in enumerate(self.by_channel):
-            there = counts.bring(np.ascontiguousarray(images[:, n : n + 1]))
+            there = counts.bring(images[:, n : n + 1])
             rows = cuda.device_array((len(found), up(self.area)), np.float16)
             out = cuda.device_array(found.shape, np.float16)
             counts.launch(gathered(there, rows, self.table, None, self.patch, 0, 1))
@@ -302,15 +305,14 @@ def sorted_rows(images: np.ndarray, patch: int, tokens: int, depth: int) -> np.n
 
 
 def checked_images(images: Any, channels: int, patch: int, tokens: int) -> None:
-    """Refuse what are no images of float16 whose patches are those of the positions."""
+    """Refuse what are no square images of float16 whose patches are those of the positions."""
     shape, dtype = getattr(images, "shape", None), getattr(images, "dtype", type(images).__name__)
     if dtype != np.float16:
         raise TypeError(f"the images hold {dtype}; they must hold float16: convert them")
-    fits = len(shape) == 4 and shape[1] == channels and not (shape[2] % patch or shape[3] % patch)
-    if not fits or shape[2] // patch * (shape[3] // patch) != tokens - 1:
+    side = patch * math.isqrt(tokens - 1)
+    if shape[1:] != (channels, side, side):
         raise ValueError(
-            f"the images have the shape {shape}; it must be (n, {channels}, rows, columns), with "
-            f"{tokens - 1} patches of {patch} x {patch}"
+            f"the images have the shape {shape}; it must be (n, {channels}, {side}, {side})"
         )
 
 

@@ -101,7 +101,9 @@ def test_tokens_are_those_of_the_reference():
     ("change", "words"),
     [
         (lambda: ViT(TOY, WEIGHTS)(IMAGES.astype(np.float32)), "images hold float32"),
-        (lambda: ViT(TOY, WEIGHTS)(IMAGES[..., :4]), "with 4 patches of 4 x 4"),
+        (lambda: ViT(TOY, WEIGHTS)(IMAGES[..., :4]), r"it must be \(n, 3, 8, 8\)"),
+        (lambda: ViT(TOY, WEIGHTS)(IMAGES.reshape(1, 3, 4, 16)), r"it must be \(n, 3, 8, 8\)"),
+        (lambda: memory_of(batch=0), "batch is 0; it must be a whole number of at least 1"),
         (lambda: ViT(TOY, WEIGHTS).block(1, IMAGES), "block is 1; it must be from 0 to 0"),
         (lambda: ViT(TOY, WEIGHTS).block(0, IMAGES), r"x has the shape .* must be \(n, 5, 128\)"),
         (lambda: Flags(mlp="split"), "no mlp 'split': choose fused, unfused"),

@@ -212,6 +212,15 @@ def test_an_image_is_resized_cut_and_normalised(tmp_path):
     assert np.allclose(read_images([grey], "timm"), 128 / 255 * 2 - 1, atol=1e-3)
 
 
+def test_images_of_any_mode_and_one_alone_are_taken(tmp_path):
+    for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr"):
+        image = Image.new("RGB", (31, 17), "white").convert(mode)
+        assert np.allclose(read_images(image, "timm", 8), 1, atol=0.02)
+    Image.new("L", (1, 1)).save(tmp_path / "dot.png")
+    one = read_images(str(tmp_path / "dot.png"), "timm", 8)
+    assert one.shape == (1, 3, 8, 8) and (one == -1).all()
+
+
 def test_the_middle_is_cut_out():
     levels = np.zeros((256, 512, 3), np.uint8)
     levels[16:240, 144:368] = 255
@@ -238,5 +247,10 @@ def test_what_is_no_image_is_named(tmp_path):
         read_images([tmp_path / "c.png"])
     with pytest.raises(ValueError, match="no preprocessing 'keras'"):
         read_images([], "keras")
+    with pytest.raises(TypeError, match=r"an image is ndarray: give .* Image.fromarray"):
+        read_images([np.zeros((9, 9, 3), np.uint8)])
+    deep = Image.fromarray(np.full((9, 9), 30_000, np.uint16))
+    with pytest.raises(ValueError, match="mode 'I;16', and Pillow would cut its levels off"):
+        read_images([deep])
     with pytest.raises(ValueError, match="side is 300"):
         Preprocessing(side=300)

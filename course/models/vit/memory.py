@@ -100,6 +100,8 @@ def memory_of(flags: Flags | None = None, batch: int = 1, shape: ViTShape | None
         Without it ViT-Base.
     """
     flags, shape = flags or Flags(), shape or ViTShape()
+    if not isinstance(batch, int) or batch < 1:
+        raise ValueError(f"batch is {batch!r}; it must be a whole number of at least 1")
     depth, alone = min(shape.depth, 2), flags.last == "class"
     toy = _toy(replace(shape, depth=depth), flags)
     sizes, arena = toy.shapes(batch), toy.arena(batch)
