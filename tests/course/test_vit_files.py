@@ -250,7 +250,7 @@ def test_what_is_no_image_is_named(tmp_path):
     with pytest.raises(TypeError, match=r"an image is ndarray: give .* Image.fromarray"):
         read_images([np.zeros((9, 9, 3), np.uint8)])
     deep = Image.fromarray(np.full((9, 9), 30_000, np.uint16))
-    with pytest.raises(ValueError, match="mode 'I;16', and Pillow would cut its levels off"):
+    with pytest.raises(ValueError, match="mode 'I;16': Pillow would cut its levels off"):
         read_images([deep])
     with pytest.raises(ValueError, match="side is 300"):
         Preprocessing(side=300)

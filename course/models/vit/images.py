@@ -52,8 +52,8 @@ class Preprocessing:
         """An image of any size as (3, side, side), float32; ValueError for 16 bits and more."""
         if image.mode[0] in "IF":
             raise ValueError(
-                f"an image has the mode {image.mode!r}, and Pillow would cut its levels off at 255: "
-                "divide them first"
+                f"an image has the mode {image.mode!r}: Pillow would cut its levels off at 255, "
+                "so divide them first"
             )
         image = image.convert("RGB")
         short = min(image.size)
