@@ -5,19 +5,22 @@
 A patch is a row of channels x patch x patch pixels, W a matrix (width, that many): PyTorch's
 convolution whose stride is its size. The ways are what one thinks of, one after the other:
 
-============  ====================================================================================
-way           what is done
-============  ====================================================================================
-"channels"    a channel after the other: to the GPU, its product, back; the host adds them up
-"sorted"      the host sorts all pixels to rows, then one product; back
-"streams"     the same in parts, each on a stream of its own, from pinned memory
-"kept"        all stays on the GPU: rows and product of each channel, added there; one copy back
-"gemm"        one kernel gathers rows and begins the tokens, one product adds itself to them
-============  ====================================================================================
+============  =================================================  ========  =====  ===========
+way           what is done                                       launches  waits  copied back
+============  =================================================  ========  =====  ===========
+"channels"    a channel after the other: to the GPU, its         2 c       2 c    c x tokens
+              product, back; the host adds them up
+"sorted"      the host sorts all pixels to rows, one product     1         2      tokens
+"streams"     the same in parts, a stream each, pinned memory    s         s      tokens
+"kept"        rows and product of each channel, added there      2 c       2      tokens
+"gemm"        one kernel gathers rows and begins the tokens,     2         2      tokens
+              one product adds itself to them
+============  =================================================  ========  =====  ===========
 
 >>> tokens, counts = PatchEmbedding(weight, bias, cls, position).embed(images, "streams")
 >>> counts.launches, counts.synchronisations, counts.to_gpu, counts.to_host
 
+Of c channels and s streams; to the GPU go the pixels, or the rows that the host has sorted.
 `counts` counts as the work is done. A launch for each dot product of 16 pixels, which is how one
 may begin, is 7.2 million launches for an image of 224 x 224.
 """
