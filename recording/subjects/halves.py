@@ -11,6 +11,7 @@ is there. ``first``: the first product of a process, whose kernels are compiled 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import statistics
 import subprocess
@@ -25,7 +26,7 @@ from course import backend
 from course.kernels.halves.products import product
 from course.measure import event_clock
 from course.measure.recorded import Figure
-from course.measure.roofline import refuse_impossible
+from course.measure.roofline import known_gpu, refuse_impossible
 from course.measure.timing import timing_of
 from recording.frame import WrongResult
 
@@ -118,7 +119,7 @@ def measured(bench: Any, torch: Any, rows: int, columns: int, depth: int, dtype:
     times = by_turns(torch, graphs, calls)
     for variant, its in times.items():
         q1, median, q3 = statistics.quantiles(its, n=4)
-        refuse_impossible(median, None, {"tensor_float16": work}, bench.roofs, what=variant)
+        refuse(bench, variant, median, work)
         bench.rows.append(Figure(f"product {layout}", variant, name, dtype, METRIC, "ms", median,
                                  q1, q3, len(its), moved, work))  # fmt: skip
     pairs = [("cuBLAS", "ours")]
@@ -134,6 +135,17 @@ def measured(bench: Any, torch: Any, rows: int, columns: int, depth: int, dtype:
             bench.say(f"  {layout} {dtype} {name} {peer} / {variant}: {median:.3f} "
                       f"({q1:.3f}, {q3:.3f}), {took:.2f} µs")  # fmt: skip
     torch.cuda.empty_cache()
+
+
+def refuse(bench: Any, variant: str, median: float, work: int) -> None:
+    """Refuse what is faster than the tensor cores, by the data sheet where there is one.
+
+    Their measured roof is of a chip at its power limit; one that had a pause is a little faster.
+    """
+    roofs = bench.roofs
+    with contextlib.suppress(ValueError):
+        roofs = known_gpu(roofs.gpu)
+    refuse_impossible(median, None, {"tensor_float16": work}, roofs, what=variant)
 
 
 def checked(torch: Any, call: Callable, expected: Any, outs: list[Any], limit: float) -> float:

@@ -7,7 +7,7 @@ import pytest
 
 from course import backend, cuda, trace
 from course.door.bfloat import BFLOAT16
-from course.kernels.halves import products, roles
+from course.kernels.halves import products, roles, split
 from course.kernels.halves.products import SIDES, Shape, fastest, product
 from course.kernels.matmul import matmul
 from course.kernels.tensor_maps import TensorMap
@@ -136,6 +136,35 @@ def test_blocks_that_take_tile_after_tile_are_without_a_finding(shape, added, de
     assert near(out.copy_to_host(), exact, exact_a, exact_b, "float16")
 
 
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize(("shape", "splits"), [
+    (Shape(2, 160, 2, 1), 2), (Shape(1, 112, 2, 1), 4), (Shape(2, 64, 3, 1), 4),
+    (Shape(1, 192, 2, 1), 2),
+])  # fmt: skip
+def test_blocks_that_share_a_tile_are_without_a_finding(shape, splits, in_place):
+    layout = "nt" if shape.columns % 64 else "tn"
+    rows, columns, depth = 2 * shape.rows - 8, shape.columns + 8, 64 * 2 * splits + 72
+    a, b, exact_a, exact_b = given(rows, columns, depth, layout, "float16")
+    residual = np.random.default_rng(3).standard_normal((rows, columns)).astype(np.float16)
+    out = cuda.to_device(residual if in_place else np.full_like(residual, np.nan))
+    boxes = (
+        (64 if layout == "tn" else shape.rows, 64), (64 if layout == "tn" else shape.columns, 64),
+        (16, 64), (16, 64),
+    )  # fmt: skip
+    maps = [
+        TensorMap(cuda.to_device(x) if x is not out else x, *box)
+        for x, box in zip((a, b, out, out), boxes, strict=True)
+    ]
+    shape = shape._replace(added=in_place)
+    kernel = split.product(layout, "float16", shape, splits)
+    sizes = (np.int32(n) for n in (rows, columns, depth))
+    report = trace(kernel, (splits, 2, 2), shape.threads, *maps, out.reshape(out.size), *sizes,
+                   dynamic_shared=split.shared_bytes(shape, splits), gpu="H200")  # fmt: skip
+    assert not ERRORS & {finding.kind for finding in report.findings}
+    exact = exact_a @ exact_b + (residual.astype(float) if in_place else 0)
+    assert near(out.copy_to_host(), exact, exact_a, exact_b, "float16")
+
+
 def test_matmul_takes_halves_and_a_turing_gpu_multiplies_float16(monkeypatch):
     a, b, exact_a, exact_b = given(40, 24, 72, "nn", "float16")
     assert near(matmul(a, b), exact_a @ exact_b, exact_a, exact_b, "float16")
@@ -178,7 +207,8 @@ def test_a_product_takes_the_tile_that_fills_the_last_wave():
     assert (few.rows, few.columns, few.turns) == (64, 64, 1)
     assert (eight.rows, eight.columns, eight.turns) == (64, 160, 1)  # 125 tiles
     assert (many.rows, many.columns, many.turns) == (128, 192, 3)  # 396 tiles: three waves
-    assert fastest("nt", 197, 768, 3072, 132) == (Shape(1, 96, 8, 1), 3)  # 32 tiles
+    assert fastest("nt", 197, 768, 3072, 132) == (Shape(1, 128, 8, 1), 4)  # 24 tiles
+    assert fastest("nt", 1576, 768, 3072, 132) == (Shape(2, 160, 5, 1), 2)  # 65 tiles
     assert fastest("nt", 4096, 4096, 4096, 132) == (Shape(2, 256, 3), 1)
     assert all(fastest("nn", rows, 760, 768, 132)[0].columns % 64 == 0 for rows in (8, 197, 5000))
 

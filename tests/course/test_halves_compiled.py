@@ -43,14 +43,12 @@ CASES += [(products.shape_of(2, 256, 3, True), "nt", "bfloat16", EPILOGUES[1])]
 CASES += [(products.shape_of(2, 240, 1), "nt", "float16", EPILOGUES[2])]
 
 
-def signature(shape, layout, element, direct):
+def signature(shape, layout, element, high=64):
     kind = ELEMENTS[element]
     a = TensorMapType(kind, (64, 64) if layout == "tn" else (shape.rows, 64), True)
     b = TensorMapType(kind, (shape.columns if layout == "nt" else 64, 64), True)
     plane, line = types.Array(kind, 2, "C"), types.Array(kind, 1, "C")
-    if direct:
-        return a, b, plane, line, plane, i4, i4, i4
-    box = TensorMapType(kind, (64, 64), True)
+    box = TensorMapType(kind, (high, 64), True)
     return a, b, box, box if shape.added else plane, line, i4, i4, i4, i4
 
 
@@ -69,7 +67,7 @@ def remarks(kernel, kinds, target):
 @pytest.mark.parametrize(("shape", "layout", "element", "epilogue"), CASES)
 def test_roles_have_all_sums_in_registers_and_call_nothing(shape, layout, element, epilogue):
     kernel = roles.product(layout, element, shape, *epilogue)
-    kinds = signature(shape, layout, element, direct=False)
+    kinds = signature(shape, layout, element)
     facts = compiled(kernel, kinds, "sm_90a")
     assert facts.registers <= 65536 // shape.threads and not facts.spills + facts.local_bytes
     assert "wgmma.mma_async" in facts.ptx and "call" not in facts.ptx
@@ -78,9 +76,9 @@ def test_roles_have_all_sums_in_registers_and_call_nothing(shape, layout, elemen
 
 @needs_hopper
 def test_blocks_that_share_a_tile_have_their_sums_in_registers():
-    shape = products.shape_of(2, 160, 1)
-    kernel = split.product("nt", "bfloat16", shape, 2, "gelu", True, True)
-    kinds = signature(shape, "nt", "bfloat16", direct=True)
+    shape = products.shape_of(2, 160, 1, True, 2)
+    kernel = split.product("nt", "bfloat16", shape, 2, "gelu", True)
+    kinds = signature(shape, "nt", "bfloat16", 16)[:-1]
     facts = compiled(kernel, kinds, "sm_90a")
     assert not facts.spills + facts.local_bytes and "call" not in facts.ptx
     assert not remarks(kernel, kinds, "sm_90a")

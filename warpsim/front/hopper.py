@@ -92,6 +92,7 @@ INSTRUCTIONS = {
     ),
     "tma_store": Instruction("map corner array index"),
     "tma_prefetch": Instruction("map", method="nothing"),
+    "same_start": Instruction("map map", i4, turns=False),
     "commit_stores": Instruction(),
     "wait_stores": Instruction("literal"),
     "cluster": Instruction("literal", method="nothing"),

@@ -46,18 +46,21 @@ METHODS = ("plain", "roles", "split", *STEPS)
 SIDES = {"nn": ("rk", "kc"), "nt": ("rk", "ck"), "tn": ("kr", "kc")}
 ROOM = 226 * 1024  # bytes of shared memory for a block's tiles, beside its barriers
 STAGES = 3, 8  # at least and at most
-SPLITS = (2, 3, 4)  # blocks of a cluster
+SPLITS = (2, 4)  # blocks of a cluster; a whole number of warps for each
 #: By measurements on an H200, in cycles of one multiprocessor.
 SHARED = 0.92  # what is seen of shared memory's time
 TILE = 6  # that a tile takes besides its steps, for each of its columns
-ADDING = 600, 500  # to add the sums of a cluster's blocks, and those of each
+ADDING = 1000, 32  # to add the sums of a cluster's blocks: once, and bytes in a cycle
 SLOWER = 1.025  # a narrower tile than 256 is read more often
 
 
-def shape_of(consumers: int, columns: int, turns: int, added: bool = False) -> Shape:
-    """A tile with as many stages as fit."""
+def shape_of(
+    consumers: int, columns: int, turns: int, added: bool = False, splits: int = 1
+) -> Shape:
+    """A tile with as many stages as fit beside its results; of a split one they lie apart, too."""
     bare = Shape(consumers, columns, 0, turns, added)
-    stages = (ROOM - 2 * bare.apart * bare.rows * 64 * bare.pieces) // (2 * bare.stage)
+    results = bare.rows // splits * 64 * bare.pieces if bare.apart or splits > 1 else 0
+    stages = (ROOM - 2 * results) // (2 * bare.stage)
     return bare._replace(stages=min(stages, STAGES[1]))
 
 
@@ -76,7 +79,7 @@ def fastest(
     Counted are a block's cycles: its tiles, times their steps, times what takes longest in a step:
     the tensor cores' 2,048 multiplications a cycle, or shared memory's 128 bytes a cycle. TMA
     writes them once; each consumer reads its part of a, and all of b. Clusters lie in a part of the
-    GPU each, so only three quarters of the multiprocessors are sure to have one.
+    GPU each: pairs of multiprocessors are everywhere, of fours only three quarters are sure.
     """
     steps, best = -(-depth // DEPTH), []
     for consumers, wide in itertools.product((1, 2), range(64, 257, 16 if layout == "nt" else 64)):
@@ -88,11 +91,13 @@ def fastest(
             shape = shape_of(consumers, wide, min(turns, 3), added)
             if shape.stages >= STAGES[0]:
                 best.append((turns * (steps * step + TILE * wide), shape, 1))
-        shape = shape_of(consumers, wide, 1)
         for splits in SPLITS if "split" in methods else ():
-            fits = 4 * tiles * splits <= 3 * blocks or methods == ("split",)
-            if fits and split.shared_bytes(shape) <= ROOM:
-                cycles = -(-steps // splits) * step + TILE * wide + ADDING[0] + ADDING[1] * splits
+            shape = shape_of(consumers, wide, 1, added, splits)
+            fits = tiles * splits <= (blocks if splits == 2 else 3 * blocks // 4)
+            fits = fits or methods == ("split",)
+            if fits and split.shared_bytes(shape, splits) <= ROOM:
+                given = 4 * shape.rows * wide * (splits - 1) // splits
+                cycles = -(-steps // splits) * step + TILE * wide + ADDING[0] + given / ADDING[1]
                 best.append((cycles, shape, splits))
     _, shape, splits = min(best)
     return shape, splits
@@ -187,13 +192,14 @@ def launches(
     )
     down, across = -(-rows // shape.rows), -(-columns // shape.columns)
     if splits > 1:
-        kernel = split.product(layout, element, shape, splits, *epilogue)
-        arguments = (*maps, out, *extra, *sizes)
-        return [launching.ready(kernel, (splits, down, across), shape.threads, stream,
-                        split.shared_bytes(shape), arguments)]  # fmt: skip
+        kernel = split.product(layout, element, shape, splits, *epilogue[:2])
+        size = split.shared_bytes(shape, splits)
+        maps += (TensorMap(out, 16, 64), TensorMap(residual, 16, 64) if added else out)
+        return [launching.ready(kernel, (splits, down, across), shape.threads, stream, size,
+                                (*maps, extra[0], *sizes))]  # fmt: skip
     kernel = roles.product(layout, element, shape, *epilogue[:2])
-    other = TensorMap(residual, 64, 64) if added else out
-    arguments = (*maps, TensorMap(out, 64, 64), other, extra[0], *sizes, np.int32(BAND))
+    maps += (TensorMap(out, 64, 64), TensorMap(residual, 64, 64) if added else out)
+    arguments = (*maps, extra[0], *sizes, np.int32(BAND))
     grid = (down, across) if shape.turns == 1 else min(down * across, blocks)
     return [launching.ready(kernel, grid, shape.threads, stream, shape.shared, arguments)]
 

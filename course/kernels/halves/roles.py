@@ -21,16 +21,9 @@ from typing import NamedTuple
 from numba import float32, int32, uint64
 
 from course.backend import cuda
-from course.kernels.fragments import ldmatrix4, quotient, stmatrix4
-from course.kernels.halves.common import (
-    DEPTH,
-    ELEMENTS,
-    PACK,
-    UNPACK,
-    epilogue2,
-    inwards,
-    tile_of,
-)
+from course.kernels.fragments import quotient
+from course.kernels.halves.common import DEPTH, ELEMENTS, inwards, tile_of
+from course.kernels.halves.staging import columns_of, staged
 from course.kernels.hopper import (
     commit_stores,
     fence_async,
@@ -51,7 +44,7 @@ from course.kernels.hopper import (
     wgmma_wait,
     wgmma_zeros,
 )
-from course.kernels.tensor_maps import tma_prefetch
+from course.kernels.tensor_maps import same_start, tma_prefetch
 
 WGMMA = {"nt": wgmma_nt, "nn": wgmma_nn, "tn": wgmma_tn}
 PIECE = 64 * DEPTH  # elements of 64 rows of 128 bytes
@@ -110,50 +103,14 @@ def product(
     Memory: a tile is read once for all of its results; TMA makes zeros of what lies outside.
     """
     turn_a, turn_b = layout == "tn", layout != "nt"  # neighbours lie along the results
-    multiply, finished = WGMMA[layout], epilogue2(activation, biased)
-    pack, unpack = PACK[element], UNPACK[element]
-    ELEMENT = ELEMENTS[element]
     CONSUMERS, WIDE, STAGES, turns, added = shape
+    multiply, ELEMENT = WGMMA[layout], ELEMENTS[element]
+    put = staged(element, activation, biased, added, WIDE, PIECE)
     alone, soon = turns == 1, turns < 3
-    shared = not added  # a residual may be the result: if tiles shared some, it were added twice
     ROWS, STAGE, BYTES = shape.rows, shape.stage, 2 * shape.stage
     RESULTS, PIECES, SUMS = shape.results, shape.pieces, WIDE // 2
     OWN, LAST = PIECES * PIECE, WIDE // 16 - 4  # where the last piece begins, in 16 columns
-    COLUMN1, COLUMN2, COLUMN3 = (16 * min(4 * piece, LAST) for piece in (1, 2, 3))
-
-    @cuda.jit(device=True)
-    def plus(x, y, word):
-        left, right = unpack(word)
-        return x + left, y + right
-
-    # 64 columns at a time: of a loop that the compiler does not unroll, the sums are in memory
-    @cuda.jit(device=True, forceinline=True)
-    def put(tiles, local, piece, line, column, t, columns, bias):
-        """Finish 64 columns of sums and put them into the tile of results.
-
-        Where the tile is not a multiple of 64, the last piece has some columns of the one before,
-        and the same numbers.
-        """
-        lane, last = int32(t & 31), int32(columns - 2)
-        first, start = min(4 * piece, LAST), int32(line + PIECE * piece)
-        for n in range(4):
-            j = int32(first + n)
-            e = int32(8 * j)
-            c = int32(column + 16 * j + 2 * (lane & 3))
-            chunk = int32(2 * n + (lane >> 4)) ^ int32(lane & 7)
-            place = int32(start + (chunk << 3))
-            d = int32(c + 8)
-            x0, y0 = finished(local[e], local[e + 1], bias, c, last)
-            x1, y1 = finished(local[e + 2], local[e + 3], bias, c, last)
-            x2, y2 = finished(local[e + 4], local[e + 5], bias, d, last)
-            x3, y3 = finished(local[e + 6], local[e + 7], bias, d, last)
-            if added:
-                others = ldmatrix4(tiles, place)  # as they lie, so shall the results
-                x0, y0 = plus(x0, y0, others[0])
-                x1, y1 = plus(x1, y1, others[1])
-                x2, y2 = plus(x2, y2, others[2])
-                x3, y3 = plus(x3, y3, others[3])
-            stmatrix4(tiles, place, (pack(x0, y0), pack(x1, y1), pack(x2, y2), pack(x3, y3)))
+    _, COLUMN1, COLUMN2, COLUMN3 = (*columns_of(WIDE), 0, 0, 0)[:4]
 
     @cuda.jit(device=True)
     def ready(who, leader):
@@ -187,6 +144,9 @@ def product(
         tile = int32(0 if alone else cuda.blockIdx.x)
         tiles_in_all = int32(1 if alone else down * across)
         stage, parity = int32(0), int32(0)
+        shared = int32(1)  # tiles may share what both store
+        if added:
+            shared = int32(1 - same_start(out, other))  # else it were added twice
         if who == CONSUMERS:  # the warp that copies, one thread of it
             if t == GROUP * CONSUMERS:
                 while tile < tiles_in_all:
