@@ -187,7 +187,7 @@ def _product(
     one, two = (_tile(biased, residual, method, high, wide, n * deep, tile, _gpu()) for n in (1, 2))
     factors = two.plus(one, -1)  # of a depth of `deep`
     epilogue = one.plus(factors, -1)
-    if method != "plain" and not residual:  # a last tile is moved inwards, and is a whole one
+    if method != "plain":  # a last tile is moved inwards, and is a whole one
         rows, columns = down * high, across * wide
     read, written = (rows * across + columns * down) / (high + wide), rows * columns / (high * wide)
     # TMA makes a request for a box, wherever the matrix ends
