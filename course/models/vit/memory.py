@@ -32,6 +32,7 @@ from course.models.vit.network import OUTSIDE, Launches, Step, ViT
 from course.models.vit.shape import Flags, ViTShape
 from course.models.vit.weights import initial
 from warpsim import trace
+from warpsim.host import gpus
 
 TILE = 128  # rows and columns of a tile of "plain"
 ROWS = 8  # of a toy that is scaled by rows
@@ -198,7 +199,7 @@ def _product(
 
 @functools.lru_cache(256)
 def _tile(
-    biased: bool, residual: bool, method: str, high: int, wide: int, depth: int, tile: Any, gpu: Any
+    biased: bool, residual: bool, method: str, high: int, wide: int, depth: int, tile: Any, gpu: str
 ) -> Traffic:
     a, b, out = _filled((high, depth)), _filled((wide, depth)), _filled((high, wide))
     bias = _filled((wide,)) if biased else None
@@ -230,7 +231,7 @@ def _attention(flags: Flags, shape: ViTShape, batch: int) -> Traffic:
 
 
 @functools.lru_cache(256)
-def _head(images: int, tokens: int, size: int, method: str, how: Any, gpu: Any) -> Traffic:
+def _head(images: int, tokens: int, size: int, method: str, how: Any, gpu: str) -> Traffic:
     given, scale = _heads(images, tokens, size), np.float32(size**-0.5)
     if how is None:
         return _counted(attention.launches(*given, scale, method))
@@ -241,9 +242,13 @@ def _processors() -> int:
     return int(getattr(cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
 
 
-def _gpu() -> Any:
-    """What tells GPUs apart that have other kernels."""
-    return tuple(cuda.get_current_device().compute_capability), backend.simulated().name
+def _gpu() -> str:
+    """The simulated GPU, or one that has the instructions of the one that is here."""
+    if backend.gpu() is None:
+        return backend.simulated().name
+    most = tuple(cuda.get_current_device().compute_capability)
+    known = [gpu for gpu in gpus.GPUS.values() if gpu.compute_capability <= most]
+    return max(known, key=lambda gpu: gpu.compute_capability).name
 
 
 def _filled(shape: tuple[int, ...]) -> Any:
@@ -265,8 +270,8 @@ def _counted(listed: Launches) -> Traffic:
     """What launches move, traced."""
     found = Traffic()
     for call, arguments in listed:
-        shared = call.sharedmem or 0
-        report = trace(kernel_of(call), *sizes_of(call), *arguments, dynamic_shared=shared)
+        how = {"dynamic_shared": call.sharedmem or 0, "gpu": _gpu()}
+        report = trace(kernel_of(call), *sizes_of(call), *arguments, **how)
         load, store = (report.total("global", op) for op in ("load", "store"))
         found = found.plus(Traffic(load.requests, load.sectors, store.requests, store.sectors))
     return found
