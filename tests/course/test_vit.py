@@ -97,6 +97,16 @@ def test_tokens_are_those_of_the_reference():
         ViT(TOY, WEIGHTS, Flags(patches="sorted")).tokens(IMAGES)
 
 
+@pytest.mark.parametrize("flags", [{"buffers": its} for its in CHOICES["buffers"]] + [
+    {"patches": "sorted"}, {"patches": "channels"}], ids=str)  # fmt: skip
+def test_images_of_any_strides_and_none_are_taken(flags):
+    vit, turned = ViT(TOY, WEIGHTS, Flags(**flags)), IMAGES.transpose(0, 1, 3, 2)
+    assert error(vit(turned), reference.forward(TOY, WEIGHTS, turned)) < LIMIT
+    assert vit(IMAGES[:0]).shape == (0, 5)
+    with pytest.raises(ValueError, match=r"out is float16 of shape \(1, 4\)"):
+        vit(IMAGES, np.zeros((1, 4), np.float16))
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

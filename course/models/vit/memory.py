@@ -6,10 +6,10 @@
 
 Requests and sectors are the simulator's: it traces each kernel on a toy, and what it counts is
 scaled. LayerNorm and what is apart from a product go by rows; patches by images; attention by
-images and heads; a product by its tiles: its factors' sectors grow with rows x tiles across x depth
-and columns x tiles down x depth, its epilogue's with rows x columns. What "auto" stands for is what
-the GPU takes that is here or simulated, as in ``backend.simulate("H200")``; tiles and blocks are
-those of the sizes asked for, not of the toy.
+images and heads; a product by its tiles and its depth, but "plain", whose last tiles are cut off:
+what its factors take grows with rows x tiles across and columns x tiles down, what its epilogue
+takes with rows x columns. "auto" is what the GPU takes that is here or simulated, as by
+``backend.simulate("H200")``; tiles are those of the sizes asked for, not of the toy.
 """
 
 from __future__ import annotations
@@ -46,10 +46,9 @@ class Traffic(NamedTuple):
     store_requests: float = 0
     store_sectors: float = 0
 
-    def plus(self, other: Traffic, times: float = 1, sectors: float | None = None) -> Traffic:
-        """This and so many times the other, or its sectors so many times."""
-        each = (times, times if sectors is None else sectors) * 2
-        return Traffic(*(x + n * y for n, x, y in zip(each, self, other, strict=True)))
+    def plus(self, other: Traffic, times: float = 1) -> Traffic:
+        """This and so many times the other."""
+        return Traffic(*(x + times * y for x, y in zip(self, other, strict=True)))
 
 
 class Row(NamedTuple):
@@ -180,21 +179,21 @@ def _product(
         method = "plain"
     if method != "plain":
         methods = products.METHODS if method == "auto" else (method,)
-        tile = products.fastest("nt", rows, columns, depth, _processors(), methods, residual)
+        blocks = int(cuda.get_current_device().MULTIPROCESSOR_COUNT)
+        tile = products.fastest("nt", rows, columns, depth, blocks, methods, residual)
         (shape, splits), method = tile, "roles" if tile[1] == 1 else "split"
         high, wide, deep = shape.rows, shape.columns, DEPTH * splits
-    down, across, steps = -(-rows // high), -(-columns // wide), depth / deep
-    high, wide, tiles = min(high, rows), min(wide, columns), down * across
+    down, across = -(-rows // high), -(-columns // wide)
+    high, wide = min(high, rows), min(wide, columns)
     one, two = (_tile(biased, residual, method, high, wide, n * deep, tile, _gpu()) for n in (1, 2))
     factors = two.plus(one, -1)  # of a depth of `deep`
-    epilogue = one.plus(factors, -1)
-    if method != "plain":  # a last tile is moved inwards, and is a whole one
-        rows, columns = down * high, across * wide
-    read, written = (rows * across + columns * down) / (high + wide), rows * columns / (high * wide)
-    # TMA makes a request for a box, wherever the matrix ends
-    asked = read if method == "plain" else tiles
-    found = Traffic().plus(factors, asked * steps, read * steps)
-    return found.plus(epilogue, tiles if method == "roles" else written, written)
+    read = written = down * across  # a last tile is moved inwards, and is a whole one
+    if method == "plain":
+        read, written = (
+            (rows * across + columns * down) / (high + wide),
+            rows * columns / high / wide,
+        )
+    return Traffic().plus(factors, read * depth / deep).plus(one.plus(factors, -1), written)
 
 
 @functools.lru_cache(256)
@@ -224,7 +223,9 @@ def _attention(flags: Flags, shape: ViTShape, batch: int) -> Traffic:
     """All heads of all images; boxes of up to 64 tokens reach into the next images' rows."""
     how, method = None, _way(flags.attention, shape.tokens, shape.head)
     if method == "wgmma":
-        how = attention.shape_of(shape.tokens, batch * shape.heads, _processors())
+        how = attention.shape_of(
+            shape.tokens, batch * shape.heads, int(cuda.get_current_device().MULTIPROCESSOR_COUNT)
+        )
     few = min(batch, -(-64 // shape.tokens))
     some, more = (_head(n, shape.tokens, shape.head, method, how, _gpu()) for n in (few, few + 1))
     return Traffic().plus(some.plus(more.plus(some, -1), batch - few), shape.heads)
@@ -236,10 +237,6 @@ def _head(images: int, tokens: int, size: int, method: str, how: Any, gpu: str) 
     if how is None:
         return _counted(attention.launches(*given, scale, method))
     return _counted([attention.by_warpgroups(*given, scale, how)])
-
-
-def _processors() -> int:
-    return int(getattr(cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
 
 
 def _gpu() -> str:
