@@ -5,19 +5,22 @@
 A patch is a row of channels x patch x patch pixels, W a matrix (width, that many): PyTorch's
 convolution whose stride is its size. The ways are what one thinks of, one after the other:
 
-============  ====================================================================================
-way           what is done
-============  ====================================================================================
-"channels"    a channel after the other: to the GPU, its product, back; the host adds them up
-"sorted"      the host sorts all pixels to rows, then one product; back
-"streams"     the same in parts, each on a stream of its own, from pinned memory
-"kept"        all stays on the GPU: rows and product of each channel, added there; one copy back
-"gemm"        one kernel gathers rows and begins the tokens, one product adds itself to them
-============  ====================================================================================
+============  =================================================  ========  =====  ===========
+way           what is done                                       launches  waits  copied back
+============  =================================================  ========  =====  ===========
+"channels"    a channel after the other: to the GPU, its         2 c       2 c    c x tokens
+              product, back; the host adds them up
+"sorted"      the host sorts all pixels to rows, one product     1         2      tokens
+"streams"     the same in parts, a stream each, pinned memory    s         s      tokens
+"kept"        rows and product of each channel, added there      2 c       2      tokens
+"gemm"        one kernel gathers rows and begins the tokens,     2         2      tokens
+              one product adds itself to them
+============  =================================================  ========  =====  ===========
 
 >>> tokens, counts = PatchEmbedding(weight, bias, cls, position).embed(images, "streams")
 >>> counts.launches, counts.synchronisations, counts.to_gpu, counts.to_host
 
+Of c channels and s streams; to the GPU go the pixels, or the rows that the host has sorted.
 `counts` counts as the work is done. A launch for each dot product of 16 pixels, which is how one
 may begin, is 7.2 million launches for an image of 224 x 224.
 """
@@ -25,6 +28,7 @@ may begin, is 7.2 million launches for an image of 224 x 224.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -143,7 +147,7 @@ class Counts:
         """An array's copy on the GPU; without a stream, the host waits for it."""
         self.to_gpu += array.nbytes
         self.synchronisations += not stream
-        return cuda.to_device(array, stream)
+        return cuda.to_device(np.ascontiguousarray(array), stream)
 
     def fetch(self, array: Array, to: np.ndarray, stream: Any = 0) -> None:
         """Copy to the host; without a stream, the host waits for it."""
@@ -247,6 +251,8 @@ class PatchEmbedding:
         checked_images(images, self.channels, self.patch, self.tokens)
         counts, count = Counts(), len(images) * self.tokens
         found = np.empty((count, self.width), np.float16)
+        if not count:
+            return found, counts
         if way in ON_GPU:
             there = counts.bring(images)
             rows = cuda.device_array((count, self.rows_of(way)), np.float16)
@@ -265,7 +271,7 @@ class PatchEmbedding:
     ) -> None:
         total, part = np.tile(self.host_table, (len(images), 1)), np.empty_like(found)
         for n, weight in enumerate(self.by_channel):
-            there = counts.bring(np.ascontiguousarray(images[:, n : n + 1]))
+            there = counts.bring(images[:, n : n + 1])
             rows = cuda.device_array((len(found), up(self.area)), np.float16)
             out = cuda.device_array(found.shape, np.float16)
             counts.launch(gathered(there, rows, self.table, None, self.patch, 0, 1))
@@ -310,15 +316,14 @@ def sorted_rows(images: np.ndarray, patch: int, tokens: int, depth: int) -> np.n
 
 
 def checked_images(images: Any, channels: int, patch: int, tokens: int) -> None:
-    """Refuse what are no images of float16 whose patches are those of the positions."""
+    """Refuse what are no square images of float16 whose patches are those of the positions."""
     shape, dtype = getattr(images, "shape", None), getattr(images, "dtype", type(images).__name__)
     if dtype != np.float16:
         raise TypeError(f"the images hold {dtype}; they must hold float16: convert them")
-    fits = len(shape) == 4 and shape[1] == channels and not (shape[2] % patch or shape[3] % patch)
-    if not fits or shape[2] // patch * (shape[3] // patch) != tokens - 1:
+    side = patch * math.isqrt(tokens - 1)
+    if shape[1:] != (channels, side, side):
         raise ValueError(
-            f"the images have the shape {shape}; it must be (n, {channels}, rows, columns), with "
-            f"{tokens - 1} patches of {patch} x {patch}"
+            f"the images have the shape {shape}; it must be (n, {channels}, {side}, {side})"
         )
 
 

@@ -50,6 +50,16 @@ def test_all_ways_give_float64s_tokens(way, sizes):
     assert found.dtype == np.float16 and (np.abs(found - exact) <= bound).all()
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_images_of_any_strides_and_none_are_taken(way):
+    embedding, images, exact = some(n=3)
+    found, _ = embedding.embed(np.asfortranarray(images)[::-1], way)
+    wanted, _ = embedding.embed(images[::-1].copy(), way)
+    assert np.array_equal(found, wanted)
+    found, counts = embedding.embed(images[:0], way)
+    assert found.shape == (0, 24) and counts.launches == 0
+
+
 def test_each_way_counts_what_it_does():
     embedding, images, exact = some()
     counts = {way: embedding.embed(images, way, streams=3)[1] for way in WAYS}
@@ -97,10 +107,10 @@ def test_rows_begin_at_multiples_of_sixteen_bytes():
     ("change", "words"),
     [
         (lambda x: x.astype(np.float32), "hold float32"),
-        (lambda x: x[:, :2], r"must be \(n, 3, rows, columns\), with 9 patches of 4 x 4"),
-        (lambda x: x[:, :, :8], "9 patches"),
-        (lambda x: x[:, :, :10], "9 patches"),
-        (lambda x: x[0], "9 patches"),
+        (lambda x: x[:, :2], r"\(2, 2, 12, 12\); it must be \(n, 3, 12, 12\)"),
+        (lambda x: x[:, :, :8], "must be"),
+        (lambda x: x.reshape(2, 3, 4, 36), "must be"),  # as many patches, of another picture
+        (lambda x: x[0], "must be"),
     ],
 )
 def test_other_images_are_refused(change, words):

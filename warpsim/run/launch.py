@@ -212,7 +212,8 @@ class Arguments:
     def _real_device_array(self, value: Any, name: str) -> tuple[types.Type, Array]:
         """An array on a real GPU: simulated on a copy, which goes back at the end."""
         copy = self.gpu.of(value)
-        self.back.append(lambda: Copies.back(value, copy))
+        before = copy.tobytes()
+        self.back.append(lambda: Copies.back(value, copy, before))
         return self._array(copy, name)
 
     def fits(self, declared: tuple[types.Type, ...], exact: bool = False) -> bool:

@@ -148,8 +148,12 @@ def result(
 def launches(
     a: Array, b: Array, bias: Array | None, residual: Array | None, out: Array, layout: str = "nn",
     activation: str = "", method: str = "auto", stream: Any = 0,
+    tile: tuple[Shape, int] | None = None,
 ) -> list[tuple[Callable, tuple]]:  # fmt: skip
-    """What a product launches, for device arrays; ValueError for a method they cannot have."""
+    """What a product launches, for device arrays; ValueError for a method they cannot have.
+
+    Of "roles" and "split", `tile` is theirs in place of the one that `fastest` gives.
+    """
     a, b, out = in_order(a, "a"), in_order(b, "b"), in_order(out, "out")
     rows, columns = out.shape
     if not out.size:
@@ -181,7 +185,7 @@ def launches(
         kernel, grid, threads, size, arguments = STEPS[method].launch(a, b, out, blocks)
         return [launching.ready(kernel, grid, threads, stream, size, arguments)]
     methods = METHODS if method == "auto" else (method,)
-    shape, splits = fastest(layout, rows, columns, depth, blocks, methods, added)
+    shape, splits = tile or fastest(layout, rows, columns, depth, blocks, methods, added)
     maps = (
         TensorMap(a, *((64, DEPTH) if layout == "tn" else (shape.rows, DEPTH))),
         TensorMap(b, *((shape.columns, DEPTH) if layout == "nt" else (DEPTH, 64))),

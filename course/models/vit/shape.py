@@ -154,6 +154,7 @@ class Flags:
             "patches": WAYS, "norm": ("auto", *(its for its in LADDER if its != BOTH)),
             "attention": ("auto", *METHODS),
             "mlp": ("fused", "unfused"), "residual": ("epilogue", "apart"),
-            "product": ("auto", *products.METHODS), "gelu": ("gelu", "gelu tanh"),
+            "product": ("auto", *(its for its in products.METHODS if its not in products.STEPS)),
+            "gelu": ("gelu", "gelu tanh"),
             "last": ("all", "class"), "buffers": ("arena", "apart", "asynchronous"),
         }  # fmt: skip
