@@ -157,15 +157,14 @@ def test_counters_are_matched_with_their_case():
         hardware_counters.counters_of(case, row | {COUNTERS["global_load_sectors"]: "n/a"})
 
 
-def test_the_smallest_of_the_launches_is_written(tmp_path, monkeypatch):
+def test_the_smallest_of_the_launches_is_written(tmp_path):
     case = BY_NAME["copy of f4"]
-    monkeypatch.setattr(hardware_counters, "CASES", [case])
     metric = COUNTERS["shared_store_wavefronts"]
     rows = [row_of(case, **{metric: value}) for value in ("482", "480", "481")]
-    hardware_counters.write(tmp_path / "counters.csv", rows, {"gpu": "test"})
+    hardware_counters.write(tmp_path / "counters.csv", rows, {"gpu": "test"}, [case])
     header, figures = hardware_counters.read(tmp_path / "counters.csv")
     assert header["gpu"] == "test"
     assert "1 figures differed" in header["launches"]
     assert figures == {"copy of f4": {"shared_store_wavefronts": 480}}
     with pytest.raises(hardware_counters.CountersNotRead, match="1 cases"):
-        hardware_counters.write(tmp_path / "counters.csv", rows[:2], {})
+        hardware_counters.write(tmp_path / "counters.csv", rows[:2], {}, [case])
