@@ -189,7 +189,7 @@ def measured(cupy: Any, cuda: Any, folder: Path, name: str, kernel: Any) -> list
     ]
     places = [0] if name in RESULT_FIRST else range(len(arrays) - work.results, len(arrays))
     code = (folder / f"{name}.cubin").read_bytes()
-    symbol = re.search(rb"\.text\.([\w$]+)", code)[1].decode()  # type: ignore[index]
+    symbol = re.search(rb"\.nv\.constant0\.([\w$]+)", code)[1].decode()  # type: ignore[index]
     other = cupy.cuda.function.Module()
     other.load(code)
     theirs = other.get_function(symbol)
