@@ -142,7 +142,9 @@ def compile_here(folder: Path) -> None:
                 function, options = function_of(case.kernel)
                 kinds = arguments_of(case.kernel, compile_all.signature(case))
                 fast = {"fastmath": bool(options.get("fastmath"))}
-                codes = toolchain.compile_kernel(RealKernel(function).function, kinds, TARGET, **fast)
+                codes = toolchain.compile_kernel(
+                    RealKernel(function).function, kinds, TARGET, **fast
+                )
                 toolchain.link(codes, name, TARGET)
             else:
                 code = successor_code(case)
@@ -213,7 +215,8 @@ def measured(cupy: Any, cuda: Any, folder: Path, name: str, kernel: Any) -> list
         stream.synchronize()
         results.append([arrays[place].get().astype(np.float64) for place in places])
     difference = max(
-        float(np.abs(a - b).max() / max(np.abs(a).max(), 1e-30)) for a, b in zip(*results, strict=True)
+        float(np.abs(a - b).max() / max(np.abs(a).max(), 1e-30))
+        for a, b in zip(*results, strict=True)
     )
     graphs = []
     for call in (ours, its):

@@ -161,18 +161,6 @@ def sum_by_the_last_block(out, partial, counter, x):
         out[0] = total
 
 
-@CASES(4, 64, zeros(256, "f8"), zeros(256, "f8"), numbers(256, "f8"))
-@cuda.jit
-def two_sweeps(out, between, x):
-    """A sync of the whole grid between two stencils."""
-    i = cuda.grid(1)
-    grid = cuda.cg.this_grid()
-    left, right = (i - 1) % x.size, (i + 1) % x.size
-    between[i] = x[left] + x[right]
-    grid.sync()
-    out[i] = between[left] - between[right]
-
-
 @CASES(2, 64, zeros((2, 5)), numbers((110, 2)), scattered(110, 5, 1))
 @cuda.jit
 def sums_of_clusters(sums, points, cluster):

@@ -187,7 +187,7 @@ def reversed_bits(out, x):
 @cuda.jit
 def lanes_and_warps(out):
     i = cuda.grid(1)
-    out[i] = cuda.laneid + 100 * (cuda.threadIdx.x // cuda.warpsize)
+    out[i] = cuda.laneid + 100 * (cuda.threadIdx.x // 32)
 
 
 @CASES(2, 32, zeros(64, "i4"), np.repeat(numbers(8, "i4"), 8))
