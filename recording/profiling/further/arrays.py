@@ -1,3 +1,4 @@
+# ruff: noqa: D103 - the names say it
 """Elements of every type, grids and arrays of every shape."""
 
 from __future__ import annotations

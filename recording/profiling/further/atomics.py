@@ -1,3 +1,4 @@
+# ruff: noqa: D103 - the names say it
 """Atomics of every kind, fences, and blocks that tell each other something."""
 
 from __future__ import annotations

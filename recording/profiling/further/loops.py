@@ -1,3 +1,4 @@
+# ruff: noqa: D103 - the names say it
 """Loops that end elsewhere in each thread, functions, local and constant arrays."""
 
 from __future__ import annotations

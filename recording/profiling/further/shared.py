@@ -1,3 +1,4 @@
+# ruff: noqa: D103 - the names say it
 """Blocks that share memory: tiles, scans, sorts, queues; conflicts of every width."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# ruff: noqa: D103 - the names say it
 """Lanes of a warp that exchange: shuffles, votes, matches, and memory of a warp's own."""
 
 from __future__ import annotations
