@@ -99,12 +99,12 @@ def polynomial(out, x, coefficients):
         out[i] = total
 
 
-@CASES(2, 192, zeros(350, "c16"), numbers(350, "c16"), 0.5)
+@CASES(2, 192, zeros(350, "c16"), numbers(350, "c16"), 0.6, 0.8)
 @cuda.jit
-def turned(out, z, angle):
+def turned(out, z, cosine, sine):
     i = cuda.grid(1)
     if i < z.size:
-        out[i] = z[i] * complex(math.cos(angle), math.sin(angle))
+        out[i] = z[i] * complex(cosine, sine)
 
 
 @CASES(3, 96, zeros(270), numbers(270, "c8"))

@@ -97,17 +97,16 @@ def claimed(owner, won, wanted):
         won[i] = cuda.atomic.cas(owner, wanted[i], -1, i) == -1
 
 
-@CASES(3, 64, zeros(1, "i4"), zeros(200, "i4"), numbers(180, "i4"))
+@CASES(1, 32, zeros(1, "i4"), zeros(200, "i4"), numbers(192, "i4"))
 @cuda.jit
 def compacted(count, out, x):
-    i = cuda.grid(1)
-    if i < x.size:
+    for i in range(cuda.threadIdx.x, x.size, 32):
         value = x[i]
         if value % 3 == 0:
             out[cuda.atomic.add(count, 0, 1)] = value
 
 
-@CASES(4, 64, zeros(16, "i4"), numbers(999, "u1"))
+@CASES(4, 32, zeros(16, "i4"), numbers(1024, "u1"))
 @cuda.jit
 def histogram_of_blocks(bins, x):
     """Counts in shared memory first."""
@@ -123,7 +122,7 @@ def histogram_of_blocks(bins, x):
         cuda.atomic.add(bins, t, own[t])
 
 
-@CASES(3, 64, zeros(3, "i4"), numbers(190, "i4"))
+@CASES(6, 32, zeros(6, "i4"), numbers(190, "i4"))
 @cuda.jit
 def largest_of_blocks(out, x):
     best = cuda.shared.array(1, int32)

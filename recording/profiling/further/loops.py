@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import complex128, float32, float64, int32, int64, uint32
+from numba import complex128, float32, float64, int32, int64
 from numba.types import UniTuple
 
 from course.backend import cuda
@@ -128,7 +128,7 @@ def words_in_bytes(out, text):
 
 
 # ---------------------------------------------------------------------- for
-@CASES(2, 64, zeros(1000), numbers(1000), np.float32(3))
+@CASES(2, 64, zeros(1024), numbers(1024), np.float32(3))
 @cuda.jit
 def strided_scale(out, x, factor):
     for i in range(cuda.grid(1), out.size, cuda.gridsize(1)):
@@ -258,11 +258,7 @@ def to_polar(out, points):
 
 @cuda.jit(device=True)
 def clamped(x, place):
-    if place < 0:
-        return x[0]
-    if place >= x.size:
-        return x[x.size - 1]
-    return x[place]
+    return x[min(max(place, 0), x.size - 1)]
 
 
 @cuda.jit(device=True)
@@ -308,39 +304,43 @@ CASES(3, 64, zeros(160), numbers(160))(scaled_by(2.5, 3))
 
 
 # ---------------------------------------------------------------------- local arrays
-@CASES(2, 64, zeros((100, 6), "i4"), shuffled(600, 37, 5).reshape(100, 6))
+@CASES(2, 64, zeros((100, 6), "i4"), shuffled(600, 37, 5).reshape(100, 6), scattered(6, 40, 2))
 @cuda.jit
-def sorted_rows(out, rows):
-    """Insertion into an array of the thread's own."""
+def sorted_rows(out, rows, where):
+    """Insertion into an array of the thread's own, which has room at places that are given."""
     i = cuda.grid(1)
     if i >= out.shape[0]:
         return
-    kept = cuda.local.array(6, int32)
+    kept = cuda.local.array(40, int32)
     for k in range(rows.shape[1]):
         value, place = rows[i, k], k
-        while place > 0 and kept[place - 1] > value:
-            kept[place] = kept[place - 1]
+        while place > 0:
+            before = kept[where[place - 1]]
+            if before <= value:
+                break
+            kept[where[place]] = before
             place -= 1
-        kept[place] = value
+        kept[where[place]] = value
     for k in range(rows.shape[1]):
-        out[i, k] = kept[k]
+        out[i, k] = kept[where[k]]
 
 
-@CASES(2, 32, zeros(60, "u4"), numbers((60, 20), "u4"))
+@CASES(2, 32, zeros(60, "u4"), numbers((60, 20), "u4"), 37)
 @cuda.jit
-def commonest_digit(out, rows):
+def commonest_remainder(out, rows, divisor):
     """A histogram of each thread's own."""
     i = cuda.grid(1)
-    bins = cuda.local.array(8, uint32)
-    for k in range(8):
-        bins[k] = 0
+    bins = cuda.local.array(50, int32)
     if i < out.size:
+        for k in range(divisor):
+            bins[k] = 0
         for k in range(rows.shape[1]):
-            bins[rows[i, k] & uint32(7)] += uint32(1)
-        best = 0
-        for k in range(1, 8):
-            if bins[k] > bins[best]:
-                best = k
+            bins[rows[i, k] % divisor] += 1
+        best, most = 0, 0
+        for k in range(divisor):
+            count = bins[k]
+            if count > most:
+                best, most = k, count
         out[i] = best
 
 

@@ -25,24 +25,24 @@ def reversed_blocks(out, x):
     out[i] = tile[63 - t]
 
 
-@CASES(2, 128, zeros(256, "i4"), numbers(256, "i4"))
+@CASES(4, 32, zeros(128, "i4"), numbers(128, "i4"))
 @cuda.jit
 def running_sums(out, x):
     """Hillis and Steele, two buffers in turn."""
-    buffers = cuda.shared.array((2, 128), int32)
+    buffers = cuda.shared.array((2, 32), int32)
     i, t = cuda.grid(1), cuda.threadIdx.x
-    buffers[0, t] = x[i]
+    value = x[i]
+    buffers[0, t] = value
     cuda.syncthreads()
     source, distance = 0, 1
-    while distance < 128:
-        value = buffers[source, t]
+    while distance < 32:
         if t >= distance:
             value += buffers[source, t - distance]
         source = 1 - source
         buffers[source, t] = value
         cuda.syncthreads()
         distance *= 2
-    out[i] = buffers[source, t]
+    out[i] = value
 
 
 @CASES(3, 32, zeros(192, "f8"), numbers(192, "f8"))
@@ -129,9 +129,8 @@ def odd_even_sort(out, x):
     for turn in range(31):
         if t % 2 == turn % 2 and t + 1 < 31:
             left, right = keys[t], keys[t + 1]
-            if left > right:
-                keys[t] = right
-                keys[t + 1] = left
+            keys[t] = min(left, right)
+            keys[t + 1] = max(left, right)
         cuda.syncthreads()
     out[i] = keys[t]
 
@@ -156,19 +155,20 @@ def blurred_tiles(out, image):
 @CASES((3, 2), (16, 16), zeros((32, 48), "i4"), numbers((32, 40), "i4"), numbers((40, 48), "i4"))
 @cuda.jit
 def tiled_integer_product(out, a, b):
-    left = cuda.shared.array((16, 8), int32)
+    """Both tiles by depth, so that no two words that a thread reads lie side by side."""
+    left = cuda.shared.array((8, 17), int32)
     right = cuda.shared.array((8, 16), int32)
     j, i = cuda.threadIdx.x, cuda.threadIdx.y
     column, row = cuda.grid(2)
     total = int32(0)
     for first in range(0, a.shape[1], 8):
         if j < 8:
-            left[i, j] = a[row, first + j]
+            left[j, i] = a[row, first + j]
         if i < 8:
             right[i, j] = b[first + i, column]
         cuda.syncthreads()
         for k in range(8):
-            total += left[i, k] * right[k, j]
+            total += left[k, i] * right[k, j]
         cuda.syncthreads()
     out[row, column] = total
 
@@ -181,8 +181,9 @@ def complex_butterfly(out, z):
     i, t = cuda.grid(1), cuda.threadIdx.x
     tile[t] = z[i]
     cuda.syncthreads()
-    other = tile[t ^ 8]
-    out[i] = tile[t] + other if t & 8 == 0 else other - tile[t]
+    mine, other = tile[t], tile[t ^ 8]
+    sign = float32(1 - ((t >> 2) & 2))
+    out[i] = other + mine * sign
 
 
 @CASES(3, 32, zeros(96, "u1"), numbers(96, "u1"))
@@ -275,8 +276,9 @@ def table_lookup(out, x, step):
     """A table that all fill, read with a stride."""
     table = cuda.shared.array(512, float32)
     t = cuda.threadIdx.x
+    value = x[t]
     for k in range(4):
-        table[t + 128 * k] = x[t] * float32(k)
+        table[t + 128 * k] = value * float32(k)
     cuda.syncthreads()
     out[t] = table[t * step % 512]
 
@@ -296,21 +298,21 @@ def column_means(out, x):
         out[cuda.blockIdx.x, j] = total / float32(16)
 
 
-@CASES(2, 33, zeros(66, "i1"), numbers(66, "i1"))
+@CASES(3, 29, zeros(87, "i1"), numbers(87, "i1"))
 @cuda.jit
 def neighbours_of_bytes(out, x):
-    """A last warp of one lane."""
-    tile = cuda.shared.array(35, int8)
+    """A warp that is not whole."""
+    tile = cuda.shared.array(31, int8)
     i, t = cuda.grid(1), cuda.threadIdx.x
     tile[t + 1] = x[i]
     if t == 0:
         tile[0] = 0
-        tile[34] = 0
+        tile[30] = 0
     cuda.syncthreads()
     out[i] = tile[t] + tile[t + 2]
 
 
-@CASES(2, 64, zeros(2, "i4"), numbers(128, "i4"), np.int32(60))
+@CASES(2, 32, zeros(2, "i4"), numbers(128, "i4"), np.int32(60))
 @cuda.jit
 def breadth_first(out, x, limit):
     """A queue in shared memory, filled while it is emptied."""
@@ -321,16 +323,15 @@ def breadth_first(out, x, limit):
         queue[0] = 0
         length[0] = 1
     cuda.syncthreads()
-    done = 0
-    while done < length[0]:
-        todo = length[0]
-        cuda.syncthreads()
+    done, todo = 0, 1
+    while done < todo:
         if done + t < todo:
             node = queue[done + t]
             for child in range(2 * node + 1, 2 * node + 3):
                 if child < limit and x[child] % 5 != 0:
                     queue[cuda.atomic.add(length, 0, 1)] = child
         cuda.syncthreads()
-        done = todo
+        done, todo = todo, length[0]
+        cuda.syncthreads()
     if t == 0:
         out[cuda.blockIdx.x] = done

@@ -133,7 +133,7 @@ def exchange_within_warps(out, x):
 @CASES(3, 128, zeros(3, "f8"), numbers(380, "f8"))
 @cuda.jit
 def sums_in_two_steps(out, x):
-    """Warps add by shuffles, the first warp adds their sums."""
+    """Warps add by shuffles; then each adds their sums in the same way."""
     sums = cuda.shared.array(4, float64)
     i, t, lane = cuda.grid(1), cuda.threadIdx.x, cuda.laneid
     value = x[i] if i < x.size else 0.0
@@ -142,8 +142,11 @@ def sums_in_two_steps(out, x):
     if lane == 0:
         sums[t >> 5] = value
     cuda.syncthreads()
+    value = sums[lane & 3]
+    for step in (2, 1):
+        value += cuda.shfl_xor_sync(ALL, value, step)
     if t == 0:
-        out[cuda.blockIdx.x] = sums[0] + sums[1] + sums[2] + sums[3]
+        out[cuda.blockIdx.x] = value
 
 
 @CASES(4, 32, zeros((4, 5)), numbers((4, 80)), numbers((5, 80)))
