@@ -1,4 +1,4 @@
-"""What numba-cuda-mlir's code computes on a GPU, and how fast: `data/measurements/<gpu>-successor.csv`.
+"""What numba-cuda-mlir's code computes on a GPU, and how fast: `<gpu>-successor.csv`.
 
     python -m tools.successor_times compile FOLDER     # once in each virtual environment, no GPU
     python -m tools.successor_times measure FOLDER FILE    # with numba-cuda and CuPy, on the GPU
@@ -111,7 +111,9 @@ WORK = {
         64 * 32 * 32 * 32 // 256, 256,
         _floats((64, 16, 32, 32), (32, 16, 3, 3), (32,), (64, 32, 32, 32)),
     ),
-    "linear.linear_naive": Work((16, 64), (32, 8), _floats((512, 784), (512, 784), (512,), (512, 512))),
+    "linear.linear_naive": Work(
+        (16, 64), (32, 8), _floats((512, 784), (512, 784), (512,), (512, 512))
+    ),
     "matmul.bias_backward": Work(32, (32, 8), _floats(ROWS, (1024,))),
     "attention.first_steps.scores_in_memory": Work((13, 13, 96), (16, 16), _halves),
     "seeded.digest": Work((16, 64), 256, _digest),
@@ -253,6 +255,7 @@ def measure(folder: Path, file: Path) -> int:
     facts = {**versions(backend.gpu(), backend.cuda), "cupy": cupy.__version__}
     facts |= {"date": datetime.date.today().isoformat()}
     facts["compiled_by"] = ", ".join(one["version"] for one in known.values())
+    facts["seconds"] = "of compiling on two processor cores, the second time in a process"
     facts["times"] = f"medians of {ROUNDS} graphs of {CALLS} launches each, in turns, warm caches"
     lines, failed = [], 0
     for name, case in cases().items():
