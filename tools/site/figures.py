@@ -22,9 +22,12 @@ MOST_BARS = 24
 ABOUT = {
     "counters": "Hardware counters of single launches, which the simulator's counts are held to.",
     "counters-explained": "Where the simulator counts otherwise than the hardware, and why.",
+    "further_counters": "The same of a hundred small whole programs.",
+    "further_counters-explained": "Where the simulator counts these otherwise, and why.",
     "profile": "What Nsight Compute says of the kernels of lesson 07.",
     "profile-norm": "What Nsight Compute says of reductions and LayerNorm.",
     "profile-timeline": "Calls, copies and kernels of the first project's program, in time.",
+    "successor": "Kernels of the course compiled by numba-cuda and by its successor, side by side.",
 }
 
 

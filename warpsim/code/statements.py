@@ -119,10 +119,11 @@ class Writer(Emitter):
         """The conversions where a variable's versions of different type meet."""
         for name, old, new in self.typing.edges.get((which, node), ()):
             code = self.convert(self.variable(name, old), old, new)
-            self.merge(self.variable(name, new), code)
+            self.merge(self.variable(name, new), code, new)
 
-    def merge(self, variable: str, code: str) -> None:
-        self.line(f"{variable}, _m_{variable} = T.assign({variable}, _m_{variable}, {bare(code)})")
+    def merge(self, variable: str, code: str, kind: types.Type) -> None:
+        code = self.meeting(code, kind)
+        self.line(f"{variable}, _m_{variable} = T.assign({variable}, _m_{variable}, {code})")
 
     def write_Pass(self, node: ast.Pass) -> None:
         pass
@@ -176,7 +177,7 @@ class Writer(Emitter):
                 if not self.scopes.always_plain(target.id):
                     self.line(f"_m_{variable} = T.mask")
             else:
-                self.merge(variable, code)
+                self.merge(variable, code, kind)
             self.note_set(target.id)
         elif isinstance(target, ast.Tuple | ast.List):
             if isinstance(kind, types.Array):
@@ -351,7 +352,8 @@ class Writer(Emitter):
                 self.line("return None")
             return
         code = self.operand(node.value, self.typing.result)
-        self.line(f"T.give(frame, {code})" if self.framed else f"return {bare(code)}")
+        given = self.meeting(code, self.typing.result)
+        self.line(f"T.give(frame, {given})" if self.framed else f"return {bare(code)}")
 
     def write_Assert(self, node: ast.Assert) -> None:
         arguments = () if node.msg is None else (_constant_of(node.msg),)

@@ -244,6 +244,12 @@ class Control:
             return new
         return np.where(where, new, old)
 
+    def unsigned(self, value):
+        """A uint64 that may meet another: two of Python's integers would meet as int64."""
+        if type(value) is not int or self.mask.parent is None:
+            return value
+        return np.full(len(self.mask.active), value, np.uint64)
+
     # ------------------------------------------------------------------ calls and loops
     def frame(self, kernel: bool) -> Frame:
         return Frame(self.mask, kernel)

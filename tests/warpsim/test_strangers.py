@@ -1,0 +1,114 @@
+"""What kernels of public repositories found: refusals and crashes of what Numba compiles."""
+
+import numpy as np
+import pytest
+from numba import uint64
+
+from warpsim import cuda
+
+
+# ---------------------------------------------------------------------- uint64 that meet
+@cuda.jit
+def masks(out, x):
+    i = cuda.grid(1)
+    value = uint64(0)
+    for bit in range(64):
+        if x[i] > bit:
+            value |= uint64(1) << uint64(bit)
+    out[i] = value
+
+
+@cuda.jit
+def halved(out, x):
+    i = cuda.grid(1)
+    value = uint64(3)
+    if x[i] > 2:
+        value = uint64(5)
+    value *= uint64(0x4000000000000001)
+    out[i] = value >> uint64(1)
+
+
+@cuda.jit(device=True)
+def one_of_two(first):
+    if first:
+        return uint64(2)
+    return uint64(1)
+
+
+@cuda.jit
+def quotients(out, x):
+    i = cuda.grid(1)
+    value = one_of_two(x[i] > 2) * uint64(1 << 63) + (uint64(7) if x[i] > 1 else uint64(8))
+    out[i] = value // uint64(3)
+
+
+def test_bits_up_to_the_last_one_of_a_mask():
+    """A suppression mask of 64 boxes a word."""
+    out = np.zeros(32, np.uint64)
+    masks[1, 32](out, np.arange(32) * 3)
+    assert [int(word) for word in out] == [(1 << min(3 * i, 64)) - 1 for i in range(32)]
+
+
+def test_numbers_from_two_ways_stay_without_a_sign():
+    out = np.zeros(32, np.uint64)
+    halved[1, 32](out, np.arange(32))
+    wanted = [(5 if i > 2 else 3) * 0x4000000000000001 % 2**64 >> 1 for i in range(32)]
+    assert [int(word) for word in out] == wanted
+
+
+def test_what_a_function_and_an_expression_choose_too():
+    out = np.zeros(32, np.uint64)
+    quotients[1, 32](out, np.arange(32))
+    wanted = [((2 if i > 2 else 1) * 2**63 + (7 if i > 1 else 8)) % 2**64 // 3 for i in range(32)]
+    assert [int(word) for word in out] == wanted
+
+
+# ---------------------------------------------------------------------- functions that may be None
+@cuda.jit(device=True)
+def doubled(x):
+    return 2 * x
+
+
+def driven(driver):
+    """A kernel whose driver may be missing."""
+
+    @cuda.jit
+    def kernel(out, n):
+        i = cuda.grid(1)
+        out[i] = 1
+        if driver is not None:
+            out[i] = driver(i)
+        if n > 2 and driver is not None:
+            out[i] += driver(10)
+        elif driver == None or n > 5:  # noqa: E711 - as somebody wrote it
+            out[i] -= 5
+        out[i] += 100 if driver is None else 200
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("driver", "n", "wanted"),
+    [(None, 1, [96] * 4), (None, 3, [96] * 4), (doubled, 1, [200, 202, 204, 206]),
+     (doubled, 3, [220, 222, 224, 226])],
+)  # fmt: skip
+def test_a_function_that_may_be_none_is_asked_for(driver, n, wanted):
+    out = np.zeros(4)
+    driven(driver)[1, 4](out, n)
+    assert out.tolist() == wanted
+
+
+def test_a_call_before_the_part_that_decides_is_not_left_out():
+    missing = None
+
+    @cuda.jit
+    def kernel(out):
+        i = cuda.grid(1)
+        if cuda.atomic.add(out, 1, 1) >= 0 and missing is not None:
+            out[0] = 5
+        if i < 0 or missing is None:
+            out[2] = 7
+
+    out = np.zeros(3)
+    kernel[1, 4](out)
+    assert out.tolist() == [0, 4, 7]
