@@ -162,7 +162,7 @@ class Warp(Hopper, Threads):
         """After a wait: what others of the block did to global memory is ordered."""
         if self.counters is not None:
             for shadow in self.launch.shadows.values():
-                shadow.flush(self.launch.clock)
+                shadow.settle(self.launch.clock)
             self.launch.clock.block[self.its.number] += 1
 
     def _vote_of_block(self, predicate, site: int):
