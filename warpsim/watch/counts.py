@@ -17,13 +17,14 @@ from itertools import product
 import numpy as np
 
 from warpsim.front.names import Site
+from warpsim.run.masks import in_warps
 from warpsim.run.memory import Array
 from warpsim.watch.samples import BANKS, SECTOR, Sample, keep, lanes_together
 
 ndarray = np.ndarray
 #: Of larger launches what each thread does is not kept.
 MOST_THREADS = 1 << 20
-PATTERNS = 32  # of accesses that are kept, with their arrays
+PATTERNS = 64  # of accesses that are kept, with their arrays
 
 
 @dataclass
@@ -63,7 +64,8 @@ class Counters:
         self.float64: Counter[Site] = Counter()  # float64 operations of each line
         self.branches: dict[Site, list[int]] = {}  # if-else: warps that came, that took both sides
         self.touched: dict[int, tuple[Array, ndarray]] = {}
-        self.by_thread: dict[tuple[str, str], ndarray] = {}  # accesses of each thread
+        self._by_thread: dict[tuple[str, str], ndarray] = {}
+        self._by_mask: dict[tuple, list] = {}  # not yet added to them: mask, first thread, times
         self.barriers = np.zeros(1, np.int32)  # that each block has passed
         self.called: dict[str, Site] = {}  # functions of other modules: where they are called
         self.threads = 0  # of a block, without those that fill its last warp
@@ -73,7 +75,31 @@ class Counters:
         if blocks * padded <= MOST_THREADS:
             self.threads = threads
             kinds = product(("global", "shared"), ("load", "store", "atomic"))
-            self.by_thread = {kind: np.zeros((blocks, padded), np.int32) for kind in kinds}
+            self._by_thread = {kind: np.zeros((blocks, padded), np.int32) for kind in kinds}
+
+    def came(self, kind: tuple[str, str], mask, start: int) -> None:
+        """The threads of a mask, of which the first lane's is number ``start``, touch memory."""
+        if not self.threads:
+            return
+        key = kind, id(mask)
+        if key in self._by_mask:
+            self._by_mask[key][2] += 1
+            return
+        if len(self._by_mask) >= PATTERNS:
+            self._add_up()
+        self._by_mask[key] = [mask, start, 1]
+
+    def _add_up(self) -> None:
+        for (kind, _), (mask, start, times) in self._by_mask.items():
+            own = self._by_thread[kind].reshape(-1)[start : start + len(mask.active)]
+            own += mask.active if times == 1 else mask.active * np.int32(times)
+        self._by_mask.clear()
+
+    @property
+    def by_thread(self) -> dict[tuple[str, str], ndarray]:
+        """Accesses of each thread, by space and operation; nothing for a very large launch."""
+        self._add_up()
+        return self._by_thread
 
     def of(self, sites, number: int, space: str, op: str) -> tuple[tuple[Site, str, str], Count]:
         """The count of one kind of access at one of a launch's places, and its key."""
@@ -140,9 +166,7 @@ class Counting:
         if array.space == "local":
             count.requests += mask.warps
             return
-        if self.counters.by_thread:
-            own = self.counters.by_thread[array.space, op].reshape(-1)
-            own[self.geometry.start : self.geometry.start + self.lanes] += mask.active
+        self.counters.came((array.space, op), mask, self.geometry.start)
         if array.space == "global":
             self._record_global(count, key, array, uniform, varying, mask)
             return
@@ -208,9 +232,27 @@ class Counting:
             count.sectors += sectors
             count.ideal_sectors += ideal
         self._sample(key, array, uniform, varying, mask, by_warp)
-        if mask.count < len(varying):
-            varying = varying[mask.active]
-        self.counters.touch(array, varying + uniform if uniform else varying)
+        elements = self._distinct(varying, mask)
+        self.counters.touch(array, elements + uniform if uniform else elements)
+
+    def _distinct(self, varying: ndarray, mask) -> ndarray:
+        """The elements that active lanes touch; each once, if the same lanes come again."""
+        key = id(varying), id(mask)
+        found = self._patterns.get(key)
+        if found is None:
+            elements = varying if mask.count == len(varying) else varying[mask.indices]
+            self._keep(key, (varying, mask, elements, False))
+            return elements
+        varying, mask, elements, done = found
+        if not done:
+            first = elements.min()
+            span = int(elements.max() - first) + 1
+            if span <= 8 * len(elements):
+                touched = np.zeros(span, bool)
+                touched[elements - first] = True
+                elements = np.flatnonzero(touched) + first
+            self._patterns[key] = varying, mask, elements, True
+        return elements
 
     def pattern(self, varying: ndarray, mask, kind: tuple, make: Callable) -> tuple:
         """What is counted of an access whose lanes lie as those of an earlier one, further on.
@@ -221,10 +263,14 @@ class Counting:
         key = id(varying), id(mask), kind
         found = self._patterns.get(key)
         if found is None:
-            if len(self._patterns) >= PATTERNS:
-                self._patterns.clear()
-            found = self._patterns[key] = varying, mask, make()
+            found = varying, mask, make()
+            self._keep(key, found)
         return found[2]
+
+    def _keep(self, key: tuple, pattern: tuple) -> None:
+        if len(self._patterns) >= PATTERNS:
+            self._patterns.clear()
+        self._patterns[key] = pattern
 
 
 def sector_counts(
@@ -243,33 +289,36 @@ def sector_counts(
     address : int
         Byte address of element 0.
     """
-    rows = elements.reshape(-1, 32)
     if mask.count == len(elements):
-        requests = len(rows)
-        if not (rows[:, 1:] >= rows[:, :-1]).all():
-            rows = np.sort(rows, axis=1)
-        fresh = rows[:, 1:] != rows[:, :-1]
-        distinct = _sums(fresh) + 1
-        sector = (rows * pitch + address) >> 5
-        by_warp = _sums(sector[:, 1:] != sector[:, :-1]) + 1
+        requests = len(elements) // 32
+        if not _ascending(elements):
+            elements = np.sort(elements.reshape(-1, 32), axis=1).reshape(-1)
+        distinct = _changes(elements) + 1
+        by_warp = _changes((elements * pitch + address) >> 5) + 1
     else:
         low = -(1 << 40)  # idle lanes: below any address
-        rows = np.sort(np.where(mask.active.reshape(-1, 32), rows, low), axis=1)
-        valid = rows > low
-        busy = valid[:, -1]
-        requests = int(np.count_nonzero(busy))
-        fresh = (rows[:, 1:] != rows[:, :-1]) & valid[:, 1:]
-        distinct = (_sums(fresh) + valid[:, 0])[busy]
-        sector = (rows * pitch + address) >> 5
-        changes = (sector[:, 1:] != sector[:, :-1]) & valid[:, 1:]
-        by_warp = _sums(changes) + valid[:, 0]
+        rows = np.sort(np.where(mask.active, elements, low).reshape(-1, 32), axis=1)
+        requests, first, elements = mask.warps, rows[:, 0] > low, rows.reshape(-1)
+        distinct = _changes(elements) + first
+        by_warp = _changes((elements * pitch + address) >> 5) + first
     ideal = int((-(-distinct * size // SECTOR)).sum())
     return requests, int(by_warp.sum()), ideal, by_warp
 
 
-def _sums(rows: ndarray) -> ndarray:
-    """The number of true values in each row of at most 32."""
-    return np.einsum("ij->i", rows.view(np.uint8)).astype(np.int64)
+def _ascending(elements: ndarray) -> bool:
+    """Whether no lane of a warp comes before its neighbour on the left."""
+    steps = np.empty(len(elements), bool)
+    np.greater_equal(elements[1:], elements[:-1], out=steps[1:])
+    steps[::32] = True
+    return bool(steps.all())
+
+
+def _changes(values: ndarray) -> ndarray:
+    """How often lanes of a warp differ from their neighbour on the left, for each warp."""
+    steps = np.empty(len(values), bool)
+    np.not_equal(values[1:], values[:-1], out=steps[1:])
+    steps[::32] = False
+    return np.bitwise_count(in_warps(steps)).astype(np.int64)
 
 
 def wavefronts(

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from warpsim.run.masks import in_warps
 from warpsim.run.memory import Array
 from warpsim.watch.advice import barrier_cure
 
@@ -420,7 +421,7 @@ class Races:
         clock = self.launch.clock
         for shadow in self.shadows():
             shadow.settle(clock)
-        warps = np.flatnonzero(self.mask.active.reshape(-1, 32).any(1))
+        warps = np.flatnonzero(in_warps(self.mask.active))
         clock.warp[warps + self.geometry.start // 32] += 1
 
     def threadfence(self, site: int) -> None:
