@@ -343,7 +343,7 @@ def run_kernel(
     if counters is not None:
         launch.clock = Clock(blocks, padded)
         counters.keep_by_thread(blocks, math.prod(block), padded)
-        counters.barriers = launch.clock.block
+        counters.sites, counters.barriers = lanes.sites, launch.clock.block
         launch.watch(program.stored, dict(zip(taken.names, taken.values, strict=True)))
     chunks = [(first, min(chunk, blocks - first)) for first in range(0, blocks, chunk)]
     if counters is not None and lanes.may_read_unset and not lanes.turns:

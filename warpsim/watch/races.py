@@ -398,12 +398,12 @@ class Races:
         clock, first = self.launch.clock, self.geometry.first
         arrived = self.mask.active.reshape(self.blocks, -1).any(1)
         own = [array.shadow for array in self._allocated.values() if array.shadow is not None]
-        for shadow in own:
-            if arrived.all():
+        if len(clock.block) == 1:  # no other block touches global arrays
+            own += self.launch.shadows.values()
+        if arrived.all():
+            for shadow in own:
                 shadow.clear()  # nothing before the barrier can clash with what comes after
-            else:
-                shadow.settle(clock)
-        for shadow in self.launch.shadows.values():
+        for shadow in self.shadows():
             shadow.settle(clock)
         clock.block[first : first + self.blocks][arrived] += 1
 
