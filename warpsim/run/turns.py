@@ -164,6 +164,7 @@ class Warp(Hopper, Threads):
             for shadow in self.launch.shadows.values():
                 shadow.settle(self.launch.clock)
             self.launch.clock.block[self.its.number] += 1
+            self.launch.clock.moved = True
 
     def _vote_of_block(self, predicate, site: int):
         self._not_here("a vote of a whole block", site)

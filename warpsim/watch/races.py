@@ -39,7 +39,7 @@ class Clock:
         self.seen = np.zeros(blocks, np.int32)  # the last atomic
         self.acquired = np.zeros(blocks, np.int32)  # the last atomic before the last fence
         self.now = 0
-        self.any_fence = False
+        self.any_fence = self.moved = False  # has any of the times above moved?
 
     def spread(self, first: ndarray, second: ndarray) -> ndarray:
         """How far apart two different threads are."""
@@ -173,7 +173,7 @@ class Accesses:
 
     def settle(self, clock: Clock) -> None:
         """Write down the times of what came since the clocks moved."""
-        for elements, threads, now in self.late:
+        for elements, threads, now in self.late if clock.moved else ():  # else all times are 0
             self.block_time[elements] = clock.block[threads // clock.padded]
             self.warp_time[elements] = clock.warp[threads >> 5]
             self.fence_time[elements] = now
@@ -406,11 +406,13 @@ class Races:
         for shadow in self.shadows():
             shadow.settle(clock)
         clock.block[first : first + self.blocks][arrived] += 1
+        clock.moved = True
 
     def grid_passed(self) -> None:
         """After a barrier of the whole grid: all accesses so far are ordered."""
         if self.counters is not None:
             self.launch.clock.block += 1
+            self.launch.clock.moved = True
             for shadow in self.shadows():
                 shadow.clear()
 
@@ -423,6 +425,7 @@ class Races:
             shadow.settle(clock)
         warps = np.flatnonzero(in_warps(self.mask.active))
         clock.warp[warps + self.geometry.start // 32] += 1
+        clock.moved = True
 
     def threadfence(self, site: int) -> None:
         """What the active threads wrote is visible before what they write next."""
@@ -447,6 +450,7 @@ class Races:
         if not clock.any_fence:
             return
         clock.now += 1
+        clock.moved = True
         blocks = np.unique(threads // clock.padded)
         clock.released[blocks[clock.fenced[blocks]]] = clock.now
         clock.announces[blocks] = False
