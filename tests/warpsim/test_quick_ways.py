@@ -37,7 +37,7 @@ def through_a_row(x, y, out):
 
 def through_a_tuple(x, y, out):
     first, second = x, out
-    first[0, cuda.threadIdx.x], n = y[0, 0], second[0, 0]
+    first[0, cuda.threadIdx.x] = second[0, 0]
 
 
 def through_an_annotated_name(x, y, out):
