@@ -63,8 +63,10 @@ class Atomics:
             if varying is None:
                 return array.root.block_offset + uniform
             if self.counters is None:  # asked once, for a store
-                return varying + array.root.block_offset + uniform
-            return self.in_blocks(varying, array) + uniform
+                full = varying + array.root.block_offset
+            else:
+                full = self.in_blocks(varying, array)
+            return full + uniform if uniform else full
         full = np.full(self.lanes, uniform) if varying is None else varying + uniform
         if array.space == "local":
             return full * self.lanes + self.lane

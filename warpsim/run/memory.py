@@ -386,7 +386,7 @@ class Memory:
         if mask.count == lanes:
             flat[full] = value
         else:
-            chosen = mask.indices if mask.count * 4 < lanes else mask.active
+            chosen = mask.indices
             flat[full[chosen]] = value[chosen] if type(value) is ndarray else value
 
     @staticmethod
