@@ -22,6 +22,7 @@ from warpsim.run.memory import Array
 from warpsim.watch.samples import BANKS, SECTOR, Sample, keep, lanes_together
 
 ndarray = np.ndarray
+_sum = np.add.reduce
 #: Of larger launches what each thread does is not kept.
 MOST_THREADS = 1 << 20
 PATTERNS = 64  # of accesses that are kept, with their arrays
@@ -322,8 +323,8 @@ def sector_counts(
         requests, first, elements = mask.warps, rows[:, 0] > low, rows.reshape(-1)
         distinct = _changes(elements) + first
         by_warp = _changes((elements * pitch + address) >> 5) + first
-    ideal = int((-(-distinct * size // SECTOR)).sum())
-    return requests, int(by_warp.sum()), ideal, by_warp, int(by_warp.max())
+    ideal = _sum((distinct * np.int64(size) + (SECTOR - 1)) >> 5)
+    return requests, int(_sum(by_warp)), int(ideal), by_warp, int(by_warp.max())
 
 
 def _ascending(elements: ndarray) -> bool:
@@ -331,7 +332,7 @@ def _ascending(elements: ndarray) -> bool:
     steps = np.empty(len(elements), bool)
     np.greater_equal(elements[1:], elements[:-1], out=steps[1:])
     steps[::32] = True
-    return bool(steps.all())
+    return bool(np.logical_and.reduce(steps))
 
 
 def _changes(values: ndarray) -> ndarray:
@@ -339,7 +340,7 @@ def _changes(values: ndarray) -> ndarray:
     steps = np.empty(len(values), bool)
     np.not_equal(values[1:], values[:-1], out=steps[1:])
     steps[::32] = False
-    return np.bitwise_count(in_warps(steps)).astype(np.int64)
+    return np.bitwise_count(in_warps(steps))
 
 
 def wavefronts(
