@@ -69,7 +69,7 @@ class Counters:
         self.branches: dict[Site, list[int]] = {}  # if-else: warps that came, that took both sides
         self.touched: dict[int, tuple[Array, ndarray]] = {}
         self._by_thread: dict[tuple[str, str], ndarray] = {}
-        self._by_mask: dict[tuple, list] = {}  # not yet added to them: mask, first thread, times
+        self._by_mask: dict[tuple, list] = {}  # not yet added to them: mask, times
         self.barriers = np.zeros(1, np.int32)  # that each block has passed
         self.called: dict[str, Site] = {}  # functions of other modules: where they are called
         self.threads = 0  # of a block, without those that fill its last warp
@@ -85,16 +85,16 @@ class Counters:
         """The threads of a mask, of which the first lane's is number ``start``, touch memory."""
         if not self.threads:
             return
-        key = kind, id(mask)
+        key = kind, start, id(mask)
         if key in self._by_mask:
-            self._by_mask[key][2] += 1
+            self._by_mask[key][1] += 1
             return
         if len(self._by_mask) >= PATTERNS:
             self._add_up()
-        self._by_mask[key] = [mask, start, 1]
+        self._by_mask[key] = [mask, 1]
 
     def _add_up(self) -> None:
-        for (kind, _), (mask, start, times) in self._by_mask.items():
+        for (kind, start, _), (mask, times) in self._by_mask.items():
             own = self._by_thread[kind].reshape(-1)[start : start + len(mask.active)]
             own += mask.active if times == 1 else mask.active * np.int32(times)
         self._by_mask.clear()
