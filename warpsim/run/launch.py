@@ -45,6 +45,12 @@ NO_CONFIGURATION = (
 )
 
 
+# glibc takes a large block that is freed for a sign: from then on it keeps memory up to that size,
+# which each statement of a launch frees and asks for again, instead of handing its pages back. Page
+# faults took up to 40% of a launch.
+np.empty(1 << 24, np.uint8)
+
+
 @dataclass
 class Launch:
     """What all chunks of one launch share."""
@@ -344,19 +350,20 @@ def run_kernel(
     if counters is not None:
         launch.clock = Clock(blocks, padded)
         counters.keep_by_thread(blocks, math.prod(block), padded)
-        counters.barriers = launch.clock.block
+        counters.sites, counters.barriers = lanes.sites, launch.clock.block
         launch.watch(program.stored, dict(zip(taken.names, taken.values, strict=True)))
-    chunks = [(first, min(chunk, blocks - first)) for first in range(0, blocks, chunk)]
     if counters is not None and lanes.may_read_unset and not lanes.turns:
         launch.inputs = Inputs(taken.names, taken.values, program.stored)
     try:
         with np.errstate(all="ignore"):
             if lanes.turns:
                 run_in_turns(launch, lanes, grid, block, taken.values)
-            for part in () if lanes.turns else announced(launch.name, chunks):
+            for part in () if lanes.turns else announced(launch.name, blocks, chunk):
                 lanes.run(Threads(launch, geometry(grid, block, *part)), *taken.values)
             if launch.candidates:
-                again = Again(launch, lanes.run, [(grid, block, *part) for part in chunks])
+                starts = range(0, blocks, chunk)
+                parts = [(grid, block, first, min(chunk, blocks - first)) for first in starts]
+                again = Again(launch, lanes.run, parts)
                 launch.findings.update(again.findings())
     except KernelError as error:
         error.module = program.source.function.__module__

@@ -150,6 +150,10 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 class Memory:
     """Memory accesses of the running threads."""
 
+    #: How NumPy takes what idle lanes ask for outside. Where no lane does, "wrap" is the quickest;
+    #: of numbers far outside it would take for ever.
+    outside = "clip"
+
     # ------------------------------------------------------------------ addresses
     def highest(self, index: ndarray) -> int:
         """Largest int64 over all lanes, kept while the array lives; of one below zero, past any."""
@@ -186,10 +190,12 @@ class Memory:
         if len(index) != array.ndim:
             self.wrong_dimensions(array, index, site)
         if array.ragged:
+            self.outside = "clip"
             return self.locate_ragged(array, index, site, op)
         uniform, varying, bad = array.offset, None, None
+        self.outside = "wrap"
         if type(uniform) is ndarray:
-            uniform, varying = 0, array.offset
+            uniform, varying, self.outside = 0, array.offset, "clip"
         for axis, i in enumerate(index):
             size, stride = array.shape[axis], array.strides[axis]
             if type(i) is not ndarray:
@@ -202,6 +208,7 @@ class Memory:
             if i.dtype != _I8:
                 i = i.astype(_I8)
             if self.highest(i) >= size:
+                self.outside = "clip"
                 strange = self.mask.active & ((i < 0) | (i >= size))
                 if strange.any():
                     i, outside = self.strange_index(array, index, axis, site, op)
@@ -310,9 +317,9 @@ class Memory:
                 value = item(array.flat[uniform]) if array.flat.size else self.poison(array.dtype)
             elif array.simple and array.flat.size > uniform:
                 flat = array.flat[uniform:] if uniform else array.flat
-                value = flat.take(varying, mode="clip")
+                value = flat.take(varying, mode=self.outside)
             else:
-                value = array.flat.take(varying + uniform, mode="clip")
+                value = array.flat.take(varying + uniform, mode=self.outside)
         else:
             value = self.load_inside(array, uniform, varying, bad, site)
         if bad is not None:
@@ -327,7 +334,7 @@ class Memory:
         if root.space == "local":
             if varying is None:
                 return array.flat.reshape(-1, self.lanes)[uniform].copy()
-            return array.flat.take((varying + uniform) * self.lanes + self.lane, mode="clip")
+            return array.flat.take((varying + uniform) * self.lanes + self.lane, mode=self.outside)
         if varying is None:
             if self.blocks == 1:
                 return item(array.flat[uniform])
@@ -336,7 +343,7 @@ class Memory:
         flat = array.flat[uniform:] if uniform and array.simple else array.flat
         if not array.simple:
             full = full + uniform
-        return flat.take(full, mode="clip")
+        return flat.take(full, mode=self.outside)
 
     def store(self, array: Array, index: tuple, value, site: int) -> None:
         """Write the element of each active lane; of lanes that meet, the last one stays."""
@@ -379,7 +386,7 @@ class Memory:
         if mask.count == lanes:
             flat[full] = value
         else:
-            chosen = mask.indices if mask.count * 4 < lanes else mask.active
+            chosen = mask.indices
             flat[full[chosen]] = value[chosen] if type(value) is ndarray else value
 
     @staticmethod

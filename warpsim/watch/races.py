@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from warpsim.run.masks import in_warps
 from warpsim.run.memory import Array
 from warpsim.watch.advice import barrier_cure
 
@@ -22,6 +23,7 @@ ndarray = np.ndarray
 
 #: How far the threads of a set of accesses are spread.
 ONE_THREAD, ONE_WARP, ONE_BLOCK, SEVERAL_BLOCKS = range(4)
+NOWHERE = np.zeros(0, np.intp)
 
 
 class Clock:
@@ -37,14 +39,7 @@ class Clock:
         self.seen = np.zeros(blocks, np.int32)  # the last atomic
         self.acquired = np.zeros(blocks, np.int32)  # the last atomic before the last fence
         self.now = 0
-        self.any_fence = False
-        self._of = self._units = None
-
-    def units(self, threads: ndarray) -> tuple[ndarray, ndarray]:
-        """Block and warp of each thread; kept, as mostly all threads come again."""
-        if self._of is not threads:
-            self._of, self._units = threads, (threads // self.padded, threads >> 5)
-        return self._units
+        self.any_fence = self.moved = False  # has any of the times above moved?
 
     def spread(self, first: ndarray, second: ndarray) -> ndarray:
         """How far apart two different threads are."""
@@ -58,7 +53,8 @@ class Accesses:
     """The accesses of one kind (loads, stores or atomics) to each element of an array.
 
     For each element: one thread that made such an access, how far the others are from it, and
-    the state of the clocks at the latest of them.
+    the state of the clocks at the latest of them. A barrier mostly comes before anyone asks for
+    that state, so it is written down only when needed.
     """
 
     def __init__(self, size: int):
@@ -68,12 +64,16 @@ class Accesses:
         self.warp_time = np.zeros(size, np.int32)
         self.fence_time = np.zeros(size, np.int32)
         self.last: ndarray | None = None  # atomics: 1 + the time of each block's last one
-        self.used = False
+        self.used = self.shared = False  # anything here? Several threads at one element?
+        self.late: list[tuple[ndarray, ndarray, int]] = []  # their times are not written down
 
     def clear(self) -> None:
         if self.used:
             self.thread.fill(-1)
-            self.used = False
+            if self.shared:
+                self.spread.fill(ONE_THREAD)
+            self.used = self.shared = False
+            self.late.clear()
             self.last = None
 
     def unordered(
@@ -84,12 +84,16 @@ class Accesses:
         ``sees`` is how far each block sees what others published; else up to its last atomic.
         """
         if not self.used:
-            return np.zeros(0, np.intp)
-        before = self.thread[elements]
-        other = (before >= 0) & ((before != threads) | (self.spread[elements] > ONE_THREAD))
+            return NOWHERE
+        before = self.thread.take(elements, mode="wrap")
+        other = before != threads
+        if self.shared:
+            other |= self.spread.take(elements, mode="wrap") > ONE_THREAD
+        other &= before >= 0
+        if not other.any():
+            return NOWHERE
+        self.settle(clock)
         place = np.flatnonzero(other)
-        if not len(place):
-            return place
         element, first, thread = elements[place], before[place], threads[place]
         spread = self.spread[element]
         block, first_block = thread // clock.padded, first // clock.padded
@@ -127,9 +131,15 @@ class Accesses:
         blocks = threads // clock.padded
         self.last[blocks[~clock.announces[blocks]]] = clock.now + 1
 
-    def add(self, clock: Clock, elements: ndarray, threads: ndarray) -> ndarray:
-        """Remember accesses; returns, for each, the thread that shares its element just now."""
-        mixed = self.unordered(clock, elements, threads)
+    def add(
+        self, clock: Clock, elements: ndarray, threads: ndarray, mixed: ndarray | None = None
+    ) -> ndarray:
+        """Remember accesses; returns, for each, the thread that shares its element just now.
+
+        ``mixed`` is what :meth:`unordered` says of them, if it has been asked.
+        """
+        if mixed is None:
+            mixed = self.unordered(clock, elements, threads)
         late_elements, late_threads = elements[mixed], threads[mixed]
         if len(mixed):
             fresh = np.ones(len(elements), bool)
@@ -137,29 +147,37 @@ class Accesses:
             elements, threads = elements[fresh], threads[fresh]
         self.used = True
         self.thread[elements] = threads  # what was there is ordered before them
-        self.spread[elements] = ONE_THREAD
+        if self.shared:
+            self.spread[elements] = ONE_THREAD
         self._stamp(clock, elements, threads)
-        partner = self.thread[elements]
-        self._join(clock, elements, threads)
+        partner = self.thread.take(elements, mode="wrap")
+        self._join(clock, elements, threads, partner)
         if len(mixed):
-            self._join(clock, late_elements, late_threads)
+            self._join(clock, late_elements, late_threads, self.thread[late_elements])
             self._stamp(clock, late_elements, late_threads)
         return partner
 
-    def _join(self, clock: Clock, elements: ndarray, threads: ndarray) -> None:
+    def _join(self, clock: Clock, elements: ndarray, threads: ndarray, partner: ndarray) -> None:
         """Widen the sets of some elements by threads that are not ordered after them."""
-        others = self.thread[elements] != threads
+        others = partner != threads
         if others.any():
             elements, threads = elements[others], threads[others]
-            apart = clock.spread(self.thread[elements], threads)
-            np.maximum.at(self.spread, elements, apart)
+            self.shared = True
+            np.maximum.at(self.spread, elements, clock.spread(partner[others], threads))
             self._stamp(clock, elements, threads)
 
     def _stamp(self, clock: Clock, elements: ndarray, threads: ndarray) -> None:
-        blocks, warps = clock.units(threads)
-        self.block_time[elements] = clock.block[blocks]
-        self.warp_time[elements] = clock.warp[warps]
-        self.fence_time[elements] = clock.now
+        self.late.append((elements, threads, clock.now))
+        if len(self.late) > 16:
+            self.settle(clock)
+
+    def settle(self, clock: Clock) -> None:
+        """Write down the times of what came since the clocks moved."""
+        for elements, threads, now in self.late if clock.moved else ():  # else all times are 0
+            self.block_time[elements] = clock.block[threads // clock.padded]
+            self.warp_time[elements] = clock.warp[threads >> 5]
+            self.fence_time[elements] = now
+        self.late.clear()
 
 
 class Shadow:
@@ -182,6 +200,12 @@ class Shadow:
         for load in self.pending:
             self.of("load").add(clock, *load())
         self.pending.clear()
+
+    def settle(self, clock: Clock) -> None:
+        """Write all down before the clocks move."""
+        self.flush(clock)
+        for accesses in self.kinds.values():
+            accesses.settle(clock)
 
     def put_off(self, clock: Clock, load: Callable[[], tuple[ndarray, ndarray]]) -> None:
         """A load that no store has to be compared with yet, and perhaps none will."""
@@ -224,7 +248,7 @@ class Races:
             elements, threads = self.elements(array, uniform, varying), self.thread_number
             if mask.count == self.lanes:
                 return elements, threads
-            return elements[mask.active], threads[mask.active]
+            return elements[mask.indices], threads[mask.indices]
 
         root.shadow.put_off(self.launch.clock, load)
         return True
@@ -233,7 +257,7 @@ class Races:
         shadow, clock = array.root.shadow, self.launch.clock
         threads = self.thread_number
         if mask.count != self.lanes:
-            elements, threads = elements[mask.active], threads[mask.active]
+            elements, threads = elements[mask.indices], threads[mask.indices]
         own = elements
         if array.root.place is not None:
             own, elements, threads = self._in_units(array.root.place, elements, threads)
@@ -254,8 +278,9 @@ class Races:
         else:
             shadow.flush(clock)
             clash = self._clash(shadow, ("store", "load", "atomic"), clock, elements, threads)
-            partner = shadow.of("store").add(clock, elements, threads)
-            new = value[mask.active] if type(value) is ndarray else value
+            mixed = clash[0] if clash is not None and clash[2] == "store" else NOWHERE
+            partner = shadow.of("store").add(clock, elements, threads, mixed)
+            new = value[mask.indices] if type(value) is ndarray else value
             if type(new) is ndarray and len(own) > len(new):
                 new = np.repeat(new, len(own) // len(new))
             if clash is not None and self._same(array, own, new, clash[0]):
@@ -373,19 +398,21 @@ class Races:
         clock, first = self.launch.clock, self.geometry.first
         arrived = self.mask.active.reshape(self.blocks, -1).any(1)
         own = [array.shadow for array in self._allocated.values() if array.shadow is not None]
-        for shadow in own:
-            if arrived.all():
+        if len(clock.block) == 1:  # no other block touches global arrays
+            own += self.launch.shadows.values()
+        if arrived.all():
+            for shadow in own:
                 shadow.clear()  # nothing before the barrier can clash with what comes after
-            else:
-                shadow.flush(clock)
-        for shadow in self.launch.shadows.values():
-            shadow.flush(clock)
+        for shadow in self.shadows():
+            shadow.settle(clock)
         clock.block[first : first + self.blocks][arrived] += 1
+        clock.moved = True
 
     def grid_passed(self) -> None:
         """After a barrier of the whole grid: all accesses so far are ordered."""
         if self.counters is not None:
             self.launch.clock.block += 1
+            self.launch.clock.moved = True
             for shadow in self.shadows():
                 shadow.clear()
 
@@ -395,9 +422,10 @@ class Races:
             return
         clock = self.launch.clock
         for shadow in self.shadows():
-            shadow.flush(clock)
-        warps = np.flatnonzero(self.mask.active.reshape(-1, 32).any(1))
+            shadow.settle(clock)
+        warps = np.flatnonzero(in_warps(self.mask.active))
         clock.warp[warps + self.geometry.start // 32] += 1
+        clock.moved = True
 
     def threadfence(self, site: int) -> None:
         """What the active threads wrote is visible before what they write next."""
@@ -422,6 +450,7 @@ class Races:
         if not clock.any_fence:
             return
         clock.now += 1
+        clock.moved = True
         blocks = np.unique(threads // clock.padded)
         clock.released[blocks[clock.fenced[blocks]]] = clock.now
         clock.announces[blocks] = False
