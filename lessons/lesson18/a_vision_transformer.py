@@ -197,9 +197,7 @@ pictures.running_sums(np.arange(1, 4001), lines)
 # a half? And for scores of attention, what is infinity less infinity?
 
 # %%
-predict(
-    "sum of 768 squares near 3,600, in float16", "inf", choices=("2.8e6", "65504", "inf", "nan")
-)
+predict("768 squares near 3,600, summed in float16", "2.8e6", choices=("2.8e6", "65504", "inf"))
 
 # %%
 token = (60 + rng.standard_normal(768)).astype(np.float16)
@@ -210,7 +208,7 @@ with np.errstate(over="ignore", invalid="ignore"):
     scores = np.float16([300, 200]) * np.float16([400, 400])  # products of a query and two keys
     less = scores - scores.max()
 print("scores", scores, " less the largest", less, " shares", np.exp(less))
-predict.answer("sum of 768 squares near 3,600, in float16", str(squares), how="found")
+predict.answer("768 squares near 3,600, summed in float16", str(squares), how="found")
 
 # %% [markdown]
 # Three ways to go wrong, then: a sum of halves **stops**, **overflows**, and by infinity less
@@ -294,13 +292,17 @@ pictures.shares(images[chosen, 0].astype(float), shares, ["head 0", "head 1"])
 # ```
 #
 # For 17 tokens that is nothing. ViT-Base has 197, a larger image or a text has thousands. Scores
-# are tokens × tokens, for each head and each image. Here is what they take beside q, k and v, in
-# float16, for one image with 12 heads:
+# are tokens × tokens, for each head and each image. How many MB are they, in float16, for one image
+# of 4,096 tokens and 12 heads, where q, k and v together are 19 MB?
+
+# %%
+predict("MB of scores, 4,096 tokens, 12 heads", 400, within=1.2)
 
 # %%
 for tokens in (197, 4096):
     scores, given = 2 * 12 * tokens**2 / 1e6, 2 * 3 * tokens * 768 / 1e6
     print(f"{tokens:5} tokens: scores {scores:6.1f} MB; q, k, v {given:5.1f} MB")
+predict.answer("MB of scores, 4,096 tokens, 12 heads", round(scores), how="computed")
 
 # %% [markdown]
 # Scores grow with the square of the tokens, all else with the tokens. And they are written, read,
@@ -585,6 +587,7 @@ def forward(images):
 predict("relative error of the scores", 0.001, within=3)
 
 # %%
+# NBVAL_IGNORE_OUTPUT
 scores = forward(images[:100]).astype(np.float64)
 exact = reference.forward(shape, weights, images[:100])
 error = np.linalg.norm(scores - exact) / np.linalg.norm(exact)
@@ -659,6 +662,7 @@ print(f"\nall of it: {one:.2f} ms; 64 images {many:.2f} ms, {many / one:.1f} tim
 predict("most launches", "kept", choices=("channels", "sorted", "streams", "kept", "gemm"))
 
 # %%
+# NBVAL_IGNORE_OUTPUT
 from course.kernels.patches import WAYS, PatchEmbedding
 
 sizes = (32, 3, 4, 4), (32,), (32,), (5, 32)  # weights, bias, class token, positions
@@ -888,8 +892,11 @@ predict.answer("64 images, times as fast as the best PyTorch", round(ratio, 2))
 # part is PyTorch's eager way farthest behind?
 
 # %%
-few = ("patch embedding", "norm", "qkv", "attention", "fc1 + GELU")
-predict("the part with the largest ratio", "attention", choices=few)
+predict(
+    "the part with the largest ratio",
+    "attention",
+    choices=("patch embedding", "norm", "qkv", "attention", "fc1 + GELU"),
+)
 
 # %%
 many = machine.parts(64)

@@ -6,6 +6,7 @@ from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from lessons.cases import drawn, empty
 from lessons.edits import LessonKernel, edits
 from lessons.lesson18 import judges
+from lessons.lesson18.token_exercises import halves
 
 SIZE, QUERIES = 16, 32
 
@@ -95,14 +96,10 @@ FunctionExercise.declare(
 
 
 def _heads(name, images, tokens, heads, spread=1.0, measured=False):
-    def one(scale=1.0):
-        return lambda rng: (scale * rng.standard_normal((images, tokens, heads, SIZE))).astype(
-            np.float16
-        )
-
+    size = images, tokens, heads, SIZE
     arguments = drawn(
-        q=one(spread), k=one(spread), v=one(), scale=np.float32(0.25),
-        out=empty(images, tokens, heads * SIZE, dtype=np.float16),
+        q=halves(*size, spread=spread), k=halves(*size, spread=spread), v=halves(*size),
+        scale=np.float32(0.25), out=empty(images, tokens, heads * SIZE, dtype=np.float16),
     )  # fmt: skip
     return Case(name, arguments, QUERIES, (-(-tokens // QUERIES), heads, images), measured=measured)
 

@@ -458,6 +458,35 @@ out[step, r, lane] = a[g + r % 2 * 8, 8 * step + r // 2 * 4 + q]
         "a",
         without=_ONE_WARP,
     ),
+    "patch-rows": Twin(
+        "rows.size",
+        """
+        r, c = j // rows.shape[1], j % rows.shape[1]
+        across = images.shape[3] // patch
+        count = images.shape[2] // patch * across
+        y = r % count // across * patch + c % (patch * patch) // patch
+        x = r % count % across * patch + c % patch
+        rows[r, c] = images[r // count, c // (patch * patch), y, x]
+        """,
+        "images",
+    ),
+    "norm-of-halves": Twin(
+        "x.shape[0]",
+        """
+        columns = float32(x.shape[1])
+        total = float32(0)
+        for c in range(x.shape[1]):
+            total += float32(x[j, c])
+        square = float32(0)
+        for c in range(x.shape[1]):
+            square += (float32(x[j, c]) - total / columns) ** 2
+        scale = float32(1) / math.sqrt(square / columns + float32(1e-6))
+        for c in range(x.shape[1]):
+            z = (float32(x[j, c]) - total / columns) * scale
+            out[j, c] = z * float32(gamma[c]) + float32(beta[c])
+        """,
+        "x",
+    ),
     "attention-in-tiles": Twin(
         "out.shape[0] * out.shape[1] * q.shape[2]",
         """
@@ -490,35 +519,6 @@ out[step, r, lane] = a[g + r % 2 * 8, 8 * step + r // 2 * 4 + q]
             ("one warp does all", "one block does all"),
             "a query is an item: a lane has four of the largest case, and is told of its loads",
         ),
-    ),
-    "patch-rows": Twin(
-        "rows.size",
-        """
-        r, c = j // rows.shape[1], j % rows.shape[1]
-        across = images.shape[3] // patch
-        count = images.shape[2] // patch * across
-        y = r % count // across * patch + c % (patch * patch) // patch
-        x = r % count % across * patch + c % patch
-        rows[r, c] = images[r // count, c // (patch * patch), y, x]
-        """,
-        "images",
-    ),
-    "norm-of-halves": Twin(
-        "x.shape[0]",
-        """
-        columns = float32(x.shape[1])
-        total = float32(0)
-        for c in range(x.shape[1]):
-            total += float32(x[j, c])
-        square = float32(0)
-        for c in range(x.shape[1]):
-            square += (float32(x[j, c]) - total / columns) ** 2
-        scale = float32(1) / math.sqrt(square / columns + float32(1e-6))
-        for c in range(x.shape[1]):
-            z = (float32(x[j, c]) - total / columns) * scale
-            out[j, c] = z * float32(gamma[c]) + float32(beta[c])
-        """,
-        "x",
     ),
     "bias-gelu": Twin(
         "out.size",
