@@ -731,7 +731,8 @@ token = 2 * 16 * 32  # bytes; 16 tokens, so that numbers are round
 sizes = dict.fromkeys(("x", "normed", "heads", "middle", "normed2", "out"), token)
 sizes |= {"qkv": 3 * token, "hidden": 2 * token}
 lives = lifetimes(steps)
-print(lives)
+for name, (first, last) in lives.items():
+    print(f"{name:8} {sizes[name]:5,} bytes, steps {first} to {last}")
 
 # %% [markdown]
 # A buffer is **alive** from the step that writes it to the last that reads it. Two may share bytes

@@ -70,7 +70,7 @@ FunctionExercise.declare(
         the old sums are multiplied, the old total is not: both are relative to the old largest
             total = total * factor + -> total = total +
         the factor is turned round: it is exp(old - new), at most 1
-            np.exp(largest - new), np.exp(scores -> np.exp(new - max(largest, -100)), np.exp(scores
+            np.exp(largest - new), np.exp(scores -> np.exp(min(new - largest, 50.0)), np.exp(scores
         the largest is not kept: after a tile, largest = new; so only the last tile counts
             \n        largest = new\n -> \n
         each tile has its own largest score: take the larger one of that and the one before
