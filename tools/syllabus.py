@@ -22,7 +22,7 @@ SEMESTER = (
     (("10",), "threads that add up together; hand in 06 to 08"),
     (("13",), "what a network does between its products"),
     (("09", "11", "14"), "groups: throughput, linear algebra, networks"),
-    (("12", "15", "17"), "groups go on; hand in 10 and 13"),
+    (("12", "15", "17", "18"), "groups go on; hand in 10 and 13"),
     (("19",), "looking back; projects begin or are shown"),
 )
 DAYS = (("00", "01", "02", "03", "04"), ("05", "06", "07", "08"))

@@ -718,8 +718,8 @@ exact = np.exp(np.array(numbers) - max(numbers)).sum()
 print(f"online {total:.6f}, with the maximum known {exact:.6f}")
 
 # %% [markdown]
-# That is the **online softmax**. Lesson 18 needs it for attention, whose matrix is too large to be
-# stored at all.
+# That is the **online softmax**. [Lesson 18](18_a_vision_transformer.ipynb) needs it for attention,
+# whose matrix is too large to be stored at all.
 #
 # One lane does this for its columns. Then 32 lanes must meet, each with a pair (largest, total).
 # The same correction, now for both:

@@ -1237,5 +1237,6 @@ progress(13)
 # - J. Ba, J. Kiros and G. Hinton, [Layer normalization](https://arxiv.org/abs/1607.06450), 2016.
 # - D. Hendrycks and K. Gimpel, [GELU](https://arxiv.org/abs/1606.08415), 2016.
 # - T. Dao and others, [FlashAttention](https://arxiv.org/abs/2205.14135), 2022: attention fused,
-#   with the online softmax inside. Lesson 18 comes to it.
+#   with the online softmax inside. [Lesson
+#   18](18_a_vision_transformer.ipynb) comes to it.
 # - Next in the course: [lesson 14](14_a_network_in_one_kernel.ipynb), A network in one kernel.

@@ -266,7 +266,8 @@ check("tile-of-products", tile_of_products)
 
 # %% [markdown]
 # The sums never leave the registers until k is done. They are float32, so only the *factors* lose
-# digits. (What happens to sums that are halves themselves is a subject of lesson 18.)
+# digits. (What happens to sums that are halves themselves is a subject of [lesson
+# 18](18_a_vision_transformer.ipynb).)
 
 # %% [markdown]
 # ## 4 Two halves for one number
@@ -968,4 +969,4 @@ progress(17)
 #   CUDA C++.
 # - NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/): the sections on mma
 #   and wgmma have these pictures for all types.
-# - Next in the course: lesson 18, A vision transformer.
+# - Next in the course: [lesson 18](18_a_vision_transformer.ipynb), a vision transformer.

@@ -458,6 +458,80 @@ out[step, r, lane] = a[g + r % 2 * 8, 8 * step + r // 2 * 4 + q]
         "a",
         without=_ONE_WARP,
     ),
+    "patch-rows": Twin(
+        "rows.size",
+        """
+        r, c = j // rows.shape[1], j % rows.shape[1]
+        across = images.shape[3] // patch
+        count = images.shape[2] // patch * across
+        y = r % count // across * patch + c % (patch * patch) // patch
+        x = r % count % across * patch + c % patch
+        rows[r, c] = images[r // count, c // (patch * patch), y, x]
+        """,
+        "images",
+    ),
+    "norm-of-halves": Twin(
+        "x.shape[0]",
+        """
+        columns = float32(x.shape[1])
+        total = float32(0)
+        for c in range(x.shape[1]):
+            total += float32(x[j, c])
+        square = float32(0)
+        for c in range(x.shape[1]):
+            square += (float32(x[j, c]) - total / columns) ** 2
+        scale = float32(1) / math.sqrt(square / columns + float32(1e-6))
+        for c in range(x.shape[1]):
+            z = (float32(x[j, c]) - total / columns) * scale
+            out[j, c] = z * float32(gamma[c]) + float32(beta[c])
+        """,
+        "x",
+    ),
+    "attention-in-tiles": Twin(
+        "out.shape[0] * out.shape[1] * q.shape[2]",
+        """
+        size = q.shape[3]
+        image, rest = j // (q.shape[1] * q.shape[2]), j % (q.shape[1] * q.shape[2])
+        query, head = rest // q.shape[2], rest % q.shape[2]
+        most = float32(-3e38)
+        for key in range(q.shape[1]):
+            score = float32(0)
+            for e in range(size):
+                score += float32(q[image, query, head, e]) * float32(k[image, key, head, e])
+            most = max(most, scale * score)
+        total = float32(0)
+        for e in range(size):
+            sums[e] = float32(0)
+        for key in range(q.shape[1]):
+            score = float32(0)
+            for e in range(size):
+                score += float32(q[image, query, head, e]) * float32(k[image, key, head, e])
+            weight = math.exp(scale * score - most)
+            total += weight
+            for e in range(size):
+                sums[e] += weight * float32(v[image, key, head, e])
+        for e in range(size):
+            out[image, query, head * size + e] = sums[e] / total
+        """,
+        "q",
+        before="sums = cuda.local.array(16, float32)",
+        without=dict.fromkeys(
+            ("one warp does all", "one block does all"),
+            "a query is an item: a lane has four of the largest case, and is told of its loads",
+        ),
+    ),
+    "bias-gelu": Twin(
+        "out.size",
+        _PIXEL
+        + """\
+z = float32(bias[c])
+for k in range(x.shape[1]):
+    z += float32(x[r, k]) * float32(weight[c, k])
+inner = float32(0.7978845608) * (z + float32(0.044715) * z * z * z)
+out[r, c] = float32(0.5) * z * (float32(1) + math.tanh(inner))
+""",
+        "x",
+    ),
 }
 
 
