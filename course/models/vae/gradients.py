@@ -94,9 +94,23 @@ def tile_maker(
     return tile, t.numbers
 
 
+def reader_of(awaits: Awaits) -> Callable:
+    """Device function: four neighbours, read until all are there."""
+    take4, is_missing = taken_by(awaits)
+
+    @cuda.jit(device=True)
+    def read4(S, at):
+        of = take4(S, at)
+        while is_missing(of[0]) or is_missing(of[1]) or is_missing(of[2]) or is_missing(of[3]):
+            of = take4(S, at)
+        return of
+
+    return read4
+
+
 def biases_of(batch: int, threads: int, awaits: Awaits) -> tuple[Callable, int]:
     """Device function: Adam's step of 32 biases; and its numbers in shared memory."""
-    take4, is_missing = taken_by(awaits)
+    read4 = reader_of(awaits)
     shares = threads // QUADS  # of the batch
     of_biases = parts_of(QUADS)
 
@@ -105,11 +119,7 @@ def biases_of(batch: int, threads: int, awaits: Awaits) -> tuple[Callable, int]:
         """Four neighbours' sums over some of the rows."""
         w, x, y, z = ZERO, ZERO, ZERO, ZERO
         for row in range(share, batch, shares):
-            at = int32(above + row * columns + column)
-            of = take4(S, at)
-            while (is_missing(of[0]) or is_missing(of[1]) or is_missing(of[2])
-                   or is_missing(of[3])):  # fmt: skip
-                of = take4(S, at)
+            of = read4(S, int32(above + row * columns + column))
             w, x, y, z = w + of[0], x + of[1], y + of[2], z + of[3]
         return w, x, y, z
 

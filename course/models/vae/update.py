@@ -20,7 +20,7 @@ from course.kernels.layer_tiles import taken_by
 from course.kernels.split_factors import parts_of
 from course.kernels.warps import WARP, lanes_sum
 from course.models.vae.forward import Forward
-from course.models.vae.gradients import BIASES, SIDE, Layer, biases_of, tile_maker
+from course.models.vae.gradients import BIASES, SIDE, Layer, biases_of, reader_of, tile_maker
 from course.models.vae.meeting import MEETINGS, MISSING
 from course.models.vae.packed import I4, F, Launch, Layout, between, up
 from course.models.vae.shape import VAEShape
@@ -43,7 +43,7 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeti
     LOSSES_AT, END, SIZE, BATCH = first.losses, first.end, Layout(shape).size, batch
     INVERSE = float32(1 / batch)
     awaits, done = MEETINGS[meeting].later, MEETINGS[meeting].done
-    take4, is_missing = taken_by(awaits)
+    (take4, _), read4 = taken_by(awaits), reader_of(awaits)
 
     layers = (
         Layer(D, H, W4, LOGITS_AT, G_AT),
@@ -68,10 +68,7 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeti
         t = int32(cuda.threadIdx.x)
         total = ZERO
         for n in range(LOSSES_AT + 4 * t, END, 4 * THREADS):
-            of = take4(S, n)
-            while (is_missing(of[0]) or is_missing(of[1]) or is_missing(of[2])
-                   or is_missing(of[3])):  # fmt: skip
-                of = take4(S, n)
+            of = read4(S, n)
             total += of[0] + of[1] + of[2] + of[3]
         total = warp_sum(total)
         if t % WARP == 0:
