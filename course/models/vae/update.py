@@ -20,14 +20,14 @@ from course.kernels.layer_tiles import taken_by
 from course.kernels.split_factors import parts_of
 from course.kernels.warps import WARP, lanes_sum
 from course.models.vae.forward import Forward
-from course.models.vae.gradients import BIASES, SIDE, Layer, biases_of, reader_of, tile_maker
+from course.models.vae.gradients import BIASES, SIDE, Layer, biases_of, reader_of, tiles_of
 from course.models.vae.meeting import MEETINGS, MISSING
 from course.models.vae.packed import I4, F, Launch, Layout, between, up
 from course.models.vae.shape import VAEShape
 
-ZERO = float32(0)
+ZERO, ONE, LEVELS = float32(0), float32(1), float32(1 / 255)
 NONE_YET = (int32(MISSING),) * 4
-WARPS = 4  # of a block: so few that it fits beside one of the first launch
+WARPS = 2  # of a block: so few that two fit beside one of the first launch
 THREADS = WARP * WARPS
 CLEARING = 128  # blocks that prepare the next step
 warp_sum = lanes_sum(WARP)
@@ -51,8 +51,8 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeti
         Layer(2 * Z, H, W2, DCODE_AT, H_AT),
         Layer(H, D, W1, DH_AT, 0),
     )
-    tile, numbers = tile_maker(B, precision, WARPS, awaits)
-    first_tile, _ = tile_maker(B, precision, WARPS, awaits, layers[3])
+    tiles = tiles_of(B, precision, WARPS, awaits, layers[3])
+    fetch, multiply, multiply_first, learn = tiles[:4]
     bias, more_numbers = biases_of(B, THREADS, awaits)
     LAYER4, LAYER3, LAYER2, LAYER1 = (tuple(map(int32, its)) for its in layers)
     of4, of3, of2, of1 = (parts_of(-(-its.columns // SIDE)) for its in layers)
@@ -97,21 +97,24 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeti
             for n in range(cuda.grid(1), END // 4, CLEAR * THREADS):
                 store4(bits, (1 - half) * END + 4 * n, NONE_YET)
         size, spread = load(corrected, 2 * place), load(corrected, 2 * place + 1)
-        if i < UNTIL2:
+        if i < UNTIL1:
             if i < UNTIL4:
-                (down, right), of = of4(i), LAYER4
+                at, of = of4(i), LAYER4
             elif i < UNTIL3:
-                (down, right), of = of3(i - int32(UNTIL4)), LAYER3
+                at, of = of3(i - int32(UNTIL4)), LAYER3
+            elif i < UNTIL2:
+                at, of = of2(i - int32(UNTIL3)), LAYER2
             else:
-                (down, right), of = of2(i - int32(UNTIL3)), LAYER2
+                at, of = of1(i - int32(UNTIL2)), LAYER1
+            fetch(at, of, shared, P, M, V)
             rows, columns, _, above, below = of
-            above, below = (above, rows, int32(rows - 4)), (below, columns, int32(columns - 4))
-            tile(down, right, of, shared, P, Q, M, V, S, above, S, below, size, spread)
-        elif i < UNTIL1:
-            down, right = of1(i - int32(UNTIL2))
-            images = order, place * int32(BATCH)
-            first_tile(down, right, LAYER1, shared, P, Q, M, V, S, int32(DH_AT), data, images, size,
-                       spread)  # fmt: skip
+            above, factor = (above, rows, int32(rows - 4)), ONE
+            if i < UNTIL2:
+                multiply(at, shared, S, above, S, (below, columns, int32(columns - 4)))
+            else:
+                images, factor = (order, int32(place * BATCH)), LEVELS
+                multiply_first(at, shared, S, int32(DH_AT), data, images)
+            learn(at, of, factor, shared, Q, M, V, size, spread)
         elif i == LAST:
             book(shared, S, history, state, step, place, int32(corrected.size // 2))
         else:
@@ -124,4 +127,4 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeti
                 n, above, columns, at = i - int32(BIASES2), int32(DCODE_AT), int32(2 * Z), int32(B2)
             bias(n, shared, P, Q, M, V, S, above, columns, at, size, spread)
 
-    return Launch(update, TYPES, LAST + 1, THREADS, 4 * max(numbers, more_numbers))
+    return Launch(update, TYPES, LAST + 1, THREADS, 4 * max(tiles.numbers, more_numbers))
