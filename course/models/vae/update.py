@@ -3,8 +3,8 @@
 Where the GPU can begin it beside the first launch, each block waits for its own numbers, and the
 last layers come first, since their gradients are known first: much of it is done while the first
 launch goes back through the other layers. Three layers share one tile's code, whose sizes come with
-the call: instructions that are used once come from far, see `forward`. The last block adds up the
-loss.
+the call: instructions that are used once come from far, see `forward`. What Adam needs is under way
+to shared memory while a block waits. The last block adds up the loss.
 """
 
 from __future__ import annotations
