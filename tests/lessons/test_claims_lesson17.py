@@ -183,8 +183,7 @@ def test_products_of_halves_are_as_level_with_cublas_as_the_text_says():
 
 def test_each_step_of_the_ladder_pays_and_blocks_that_stay_more_where_tiles_are_short():
     steps = [*hopper.recorded_ladder().values()]
-    assert all(
-        new > old for two in itertools.pairwise(steps) for old, new in zip(*two, strict=True)
-    )
+    for before, after in itertools.pairwise(steps):
+        assert all(new > old for old, new in zip(before, after, strict=True))
     deep, flat = (new / old for old, new in zip(*steps[-2:], strict=True))
     assert deep < flat
