@@ -911,10 +911,10 @@ predict.answer("4096 cubed in halves: what binds", binds, how="computed")
 # the printed one: a chip that multiplies all the time comes to the limit of its power, and lowers
 # its clock.)
 #
-# The table is of `course.kernels.halves`, all steps but clusters with multicast, beside cuBLAS, which
-# took turns with it. 1,576 and 197 rows are a vision transformer's 8 images and 1: there a launch,
-# and waves that are partly empty, take what the tensor cores do not. 197×768×3072 is 48 tiles of 48
-# steps; pairs of blocks share the steps of a tile, and add what they have (`split.py`).
+# The table is of `course.kernels.halves`, all steps but multicast, beside cuBLAS, which took turns
+# with it. 1,576 and 197 rows are a vision transformer's 8 images and 1: there a launch, and waves
+# that are partly empty, take what the tensor cores do not. 197×768×3072 is 48 tiles of 48 steps:
+# pairs of blocks share the steps of a tile, and add what they have (`split.py`).
 
 # %% [markdown]
 # Section 7's `warpgroups` is such a kernel for float32
