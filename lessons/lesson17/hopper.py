@@ -75,6 +75,19 @@ def recorded_products(gpu: str = "H200") -> str:
     return "\n".join(lines)
 
 
+def recorded_calls(gpu: str = "H200") -> str:
+    """What was recorded of calls by the host's clock: with NumPy's arrays, and first ones."""
+    figures = [*recorded("halves", metric="called", gpu=gpu)]
+    figures += recorded("halves", metric="first", gpu=gpu)
+    said = {"called": "with NumPy's arrays", "first": "first of a process"}
+    lines = [f"{figures[0].shape}"]
+    lines += [
+        f"{said[figure.metric]:20}  {figure.variant:14}  {figure.median:6,.0f} ms"
+        for figure in figures
+    ]
+    return "\n".join(lines)
+
+
 #: Steps of the ladder, by the names that `python -m course bench halves_ladder` gives them.
 LADDER = "plain", "wgmma", "tma", "roles, a tile a block", "roles"
 

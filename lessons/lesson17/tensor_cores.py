@@ -35,7 +35,7 @@
 #
 # About 3 hours with the six exercises. After section 3 is a good place for a break.
 #
-# Core: sections 1 to 8, 95 minutes. Deepening: sections 9 to 12, 70 minutes.
+# Core: sections 1 to 8, 95 minutes. Deepening: sections 9 to 12, 80 minutes.
 
 # %% [markdown]
 # ## 1 Units that multiply halves
@@ -756,7 +756,7 @@ predict.answer("strips of a wave: row by row, bands of 8", found, how="counted")
 # %% [markdown]
 # ## 12 The ladder to wgmma
 #
-# <kbd>deepening</kbd> 25 minutes
+# <kbd>deepening</kbd> 35 minutes
 #
 # On Hopper (compute capability 9.0) tensor cores have instructions that feed themselves. A ladder
 # leads there, each step for one reason. (Blackwell has others again; the reasons stay.)
@@ -915,6 +915,13 @@ predict.answer("4096 cubed in halves: what binds", binds, how="computed")
 # with it. 1,576 and 197 rows are a vision transformer's 8 images and 1: there a launch, and waves
 # that are partly empty, take what the tensor cores do not. 197×768×3072 is 48 tiles of 48 steps:
 # pairs of blocks share the steps of a tile, and add what they have (`split.py`).
+
+# %% [markdown]
+# **And a single call?** With NumPy's arrays most of it is copies. The first product of a process
+# needs its kernel, which is compiled once and then kept on disk.
+
+# %%
+print(hopper.recorded_calls())
 
 # %% [markdown]
 # Section 7's `warpgroups` is such a kernel for float32

@@ -2,7 +2,9 @@
 
 import itertools
 import linecache
+import re
 import statistics
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -179,6 +181,18 @@ def test_products_of_halves_are_as_level_with_cublas_as_the_text_says():
     assert (len(ratios), len(eight), len(one)) == (6, 4, 4)
     for its, mean, least in ((ratios, 1.0, 0.97), (eight, 0.94, 0.9), (one, 1.0, 0.93)):
         assert statistics.geometric_mean(its.values()) >= mean and min(its.values()) > least
+
+
+def test_readmes_ratios_are_the_recorded_ones():
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (said,) = re.findall(
+        r"(\S+) to (\S+) times cuBLAS's speed for 4,096 rows and\nmore, (\S+) to (\S+) for few",
+        readme,
+    )
+    lines = [line.split() for line in hopper.recorded_products().splitlines()[1:]]
+    large = [ratio for shape, _, ratio in lines if int(shape.split("x")[0]) >= 4096]
+    few = [ratio for shape, _, ratio in lines if int(shape.split("x")[0]) < 4096]
+    assert said == (min(large), max(large), min(few), max(few))
 
 
 def test_each_step_of_the_ladder_pays_and_blocks_that_stay_more_where_tiles_are_short():

@@ -15,7 +15,8 @@ float16, in the layout "nt", with nothing after the product.
 
 "auto" takes what the model of `fastest` has the fewest cycles for: waves of tiles on the GPU's
 multiprocessors, times what a step of the depth costs, which is the tensor cores' time or that of
-shared memory. "split" is for few tiles and a long depth.
+shared memory. "split" is for few tiles and a long depth. Lesson 17, section 12, shows what all that
+takes, and a call with NumPy's arrays, and the first one of a process.
 """
 
 from __future__ import annotations
