@@ -50,6 +50,10 @@ def _gpu(figures: Iterable[Figure]) -> str:
     return next((its.gpu for its in figures if its.gpu), "")
 
 
+def _words(shape: str) -> str:
+    return "1 image" if shape == "1 images" else shape
+
+
 def _curves(figures: Iterable[Figure], kernel: str, axis: int) -> dict[str, Curve]:
     """Milliseconds of each program by a number of the shape, "64x224x224"."""
     found: dict[str, Curve] = {}
@@ -159,7 +163,7 @@ def parts(figures: Iterable[Figure], shape: str = "64 images") -> Picture:
         raise ValueError(f"no part was timed for {shape}")
     height = 1.2 + 0.46 * len(rows)
     picture = Picture(7.4, height)
-    title = f"A ViT's parts, {shape}, float16, {_gpu(figures)}"
+    title = f"A ViT's parts, {_words(shape)}, float16, {_gpu(figures)}"
     headline(picture, title)
     axes = picture.add_axes((0.19, 0.75 / height, 0.66, 1 - 1.1 / height))
     for place, (_, ours, theirs) in enumerate(rows):
@@ -198,7 +202,7 @@ def in_roofline(figures: Sequence[Figure], shape: str = "64 images") -> Picture:
                 found[f"{name}, {program}"] = its
     if not found:
         raise ValueError(f"no part with bytes was timed for {shape}")
-    title = f"A ViT's parts, {shape}, {_gpu(figures)}"
+    title = f"A ViT's parts, {_words(shape)}, {_gpu(figures)}"
     return roofline(roofs_in(figures), found, pipes=("tensor_float16",), title=title)
 
 

@@ -73,8 +73,8 @@ def run(bench):
     three = Three.of(torch, SHAPE, weights)
     keep_roofs(bench)
     kinds = [f"{what} {n}" for what in ("whole", "components", "block") for n in BATCHES]
-    kinds += ["patches", "pillow", "streams", *[f"image {n}" for n in SIZES]]
-    kinds += [*[f"whole {n}" for n in BETWEEN], "flags"]
+    kinds += ["streams", *[f"whole {n}" for n in BETWEEN], *[f"image {n}" for n in SIZES]]
+    kinds += ["flags", "patches", "pillow"]
     for part in bench.parts(kinds):
         try:
             measured(bench, torch, three, *part.split())
