@@ -34,53 +34,58 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import float32, int32
+from numba import float32, int32, uint32
 from numba.types import float16
 
 from course.backend import cuda
-from course.kernels.arrays import Array, are_aligned, known
+from course.kernels.arrays import Array, known
 from course.kernels.fragments import quotient
 from course.kernels.halves import products
+from course.kernels.hopper import follow
 from course.kernels.intrinsics import load4, store4
+from course.kernels.norm.halves import as_words
 
 Launches = list[tuple[Callable, tuple]]
 WAYS = ("channels", "sorted", "streams", "kept", "gemm")
 ON_GPU = ("kept", "gemm")  # which never need the host
-THREADS, WIDE = 192, 4
+THREADS, WIDE = 96, 4
 ZERO = float32(0)
 
 
 @functools.cache
 def gather(wide: bool, begins: bool) -> Callable:
-    """The kernel of (images, rows, table, tokens, patch, first, channels), float16.
+    """The kernel of (images, rows, table, tokens, patch, first, channels), float16 or words of two.
 
     ``rows[image * tokens + 1 + p]`` becomes the pixels of patch p, of `channels` channels from
     `first` on; row 0 of an image, the class token's, and what is beyond the pixels, 0. With
     `begins`, ``tokens`` becomes the table, image after image.
 
-    Mapping: a block has a row; thread t its numbers 4 t to 4 t + 3, then those 768 on.
-    Memory: `wide`, four pixels an access: a line of 16 pixels is a sector, read once.
+    Mapping: a block has a row; thread t its numbers 8 t to 8 t + 7, then those 768 on.
+    Memory: `wide`, arrays are words of two pixels, and an access has four: a line of 16 pixels is a
+    sector, read once.
     """
-    EACH = WIDE if wide else 1
+    EACH, TWO = (WIDE, 1) if wide else (1, 0)
 
     @cuda.jit
     def patch_rows(images, rows, table, tokens, patch, first, channels):
+        follow()
         row, t = int32(cuda.blockIdx.x), int32(cuda.threadIdx.x)
         side, count = int32(patch), int32(table.shape[0])
-        area, across = int32(side * side), quotient(int32(images.shape[3]), side)
+        line = int32(side >> TWO)
+        area, across = int32(side * line), quotient(int32(images.shape[3]), line)
         image = quotient(row, count)
         token = int32(row - image * count)
         down = quotient(int32(token - 1), across)
-        top, left = int32(down * side), int32((token - 1 - down * across) * side)
+        top, left = int32(down * side), int32((token - 1 - down * across) * line)
         for column in range(t * EACH, rows.shape[1], THREADS * EACH):
             c = int32(column)
             channel = quotient(c, area)
             place = int32(c - channel * area)
-            i = quotient(place, side)
-            y, x = int32(top + i), int32(left + place - i * side)
+            i = quotient(place, line)
+            y, x = int32(top + i), int32(left + place - i * line)
             inside = token > 0 and channel < channels
             if wide:
-                four = float16(ZERO), float16(ZERO), float16(ZERO), float16(ZERO)
+                four = uint32(0), uint32(0), uint32(0), uint32(0)
                 if inside:
                     four = load4(images, (image, int32(first + channel), y, x))
                 store4(rows, (row, c), four)
@@ -106,10 +111,13 @@ def gathered(
 ) -> Launches:  # fmt: skip
     """The launch that gathers rows (images * tokens, depth), and begins `tokens` if there are."""
     out = rows if tokens is None else tokens
-    wide = patch % WIDE == 0 and table.shape[1] % WIDE == 0
-    wide = wide and are_aligned(images, rows, table, out)
+    arrays = images, rows, table, out
+    wide = not any(n % (2 * WIDE) for n in (patch, table.shape[1]))
+    places = [(its.__cuda_array_interface__["data"][0], *its.strides[:-1]) for its in arrays]
+    wide = wide and not any(n % 16 for place in places for n in place)
     kernel, sizes = gather(wide, tokens is not None), map(np.int32, (patch, first, channels))
-    return [(kernel[rows.shape[0], THREADS, stream], (images, rows, table, out, *sizes))]
+    arrays = map(as_words, arrays) if wide else arrays
+    return [(kernel[rows.shape[0], THREADS, stream], (*arrays, *sizes))]
 
 
 def up(number: int) -> int:

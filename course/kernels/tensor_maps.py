@@ -181,7 +181,8 @@ def same_start(typing, tensor, other):
     def generate(context, builder, signature, args):
         kind = ir.FunctionType(ir.IntType(32), [ir.IntType(64)] * 2)
         text = (
-            "{ .reg .b64 x, y; .reg .pred same; ld.b64 x, [$1]; ld.b64 y, [$2]; "
+            "{ .reg .b64 x, y; .reg .pred same; cvta.to.param.u64 x, $1; cvta.to.param.u64 y, $2; "
+            "ld.param.b64 x, [x]; ld.param.b64 y, [y]; "
             "setp.eq.b64 same, x, y; selp.u32 $0, 1, 0, same; }"
         )
         return builder.call(ir.InlineAsm(kind, text, "=r,l,l"), list(args))

@@ -74,7 +74,7 @@ def test_each_way_counts_what_it_does():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("patch", [4, 3])
+@pytest.mark.parametrize("patch", [8, 4, 3])
 def test_rows_are_gathered_as_the_host_sorts_them(patch):
     embedding, images, exact = some(patch=patch, side=4 * patch)
     rows = cuda.to_device(np.full((len(exact), embedding.depth), np.nan, np.float16))
@@ -82,7 +82,7 @@ def test_rows_are_gathered_as_the_host_sorts_them(patch):
     ((call, arguments),) = gathered(
         cuda.to_device(images), rows, embedding.table, tokens, patch, 0, 3
     )
-    report = trace(getattr(call, "dispatcher", None) or call.kernel, len(exact), 192, *arguments)
+    report = trace(getattr(call, "dispatcher", None) or call.kernel, len(exact), 96, *arguments)
     assert not ERRORS & {finding.kind for finding in report.findings}
     wanted = sorted_rows(images, patch, embedding.tokens, embedding.depth)
     assert np.array_equal(rows.copy_to_host(), wanted)
@@ -94,7 +94,7 @@ def test_a_line_of_sixteen_pixels_is_one_sector():
     embedding, images, _ = some(width=128, patch=16, side=32, n=1)
     rows = cuda.device_array((5, embedding.depth), np.float16)
     ((call, arguments),) = gathered(cuda.to_device(images), rows, embedding.table, None, 16, 0, 3)
-    report = trace(getattr(call, "dispatcher", None) or call.kernel, 5, 192, *arguments)
+    report = trace(getattr(call, "dispatcher", None) or call.kernel, 5, 96, *arguments)
     load, store = (report.total("global", op) for op in ("load", "store"))
     assert load.sectors == images.nbytes // 32 and store.sectors == rows.nbytes // 32
 

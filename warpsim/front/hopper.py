@@ -99,6 +99,7 @@ INSTRUCTIONS = {
     "cluster_rank": Instruction(gives=i4),
     "cluster_barrier": Instruction(),
     "load4_cluster": Instruction("floats index number", _SUMS),
+    "follow": Instruction(method="nothing", turns=False),
     "setmaxnreg_dec": Instruction("literal", method="nothing"),
     "setmaxnreg_inc": Instruction("literal", method="nothing"),
     "ldmatrix4": Instruction("halves index", TYPES["u4x4"], "ldmatrix", (False,), turns=False),

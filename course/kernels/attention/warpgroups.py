@@ -28,6 +28,7 @@ from course.kernels.halves.common import ELEMENTS, PACK
 from course.kernels.hopper import (
     fence_async,
     fence_mbarriers,
+    follow,
     mbarrier_arrive,
     mbarrier_expect,
     mbarrier_init,
@@ -129,6 +130,7 @@ def warpgroups(element: str, shape: Shape) -> Callable:
                     tiles[int32((s * KEYS + HELD) * SIZE + n)] = ELEMENT(ZERO)
             fence_async()
         cuda.syncthreads()
+        follow()
         steps = int32(1) if HELD else quotient(int32(tokens + (KEYS - 1)), int32(KEYS))
         mine, grid = int32(cuda.blockIdx.x), int32(cuda.gridDim.x)
         count = quotient(int32(items - mine + grid - 1), grid)  # items of this block

@@ -15,6 +15,7 @@ from numba import float32, int32, uint32
 from course.backend import cuda
 from course.kernels.fragments import copy8_async, ldmatrix4, ldmatrix4_trans, mma_bf16
 from course.kernels.halves.common import DEPTH, ELEMENTS, epilogue, tile_of
+from course.kernels.hopper import follow
 from course.kernels.intrinsics import commit_copies, mma_f16, mma_f16_k8, wait_copies
 
 HIGH = WIDE = 128  # results of a block
@@ -143,6 +144,7 @@ def product(
                 for h in range(2):
                     for e in range(4):
                         total[i, j, h, e] = ZERO
+        follow()
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
         for s in range(COUNT - 1):
             if s < steps:

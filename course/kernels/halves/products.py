@@ -50,7 +50,7 @@ SPLITS = (2, 4)  # blocks of a cluster; a whole number of warps for each
 #: By measurements on an H200, in cycles of one multiprocessor.
 SHARED = 0.92  # what is seen of shared memory's time
 TILE = 6  # that a tile takes besides its steps, for each of its columns
-ADDING = 1000, 32  # to add the sums of a cluster's blocks: once, and bytes in a cycle
+ADDING = 1000, 10  # to add the sums of a cluster's blocks: once, and bytes in a cycle
 SLOWER = 1.025  # a narrower tile than 256 is read more often
 
 

@@ -28,6 +28,7 @@ from course.kernels.hopper import (
     commit_stores,
     fence_async,
     fence_mbarriers,
+    follow,
     mbarrier_arrive,
     mbarrier_expect,
     mbarrier_init,
@@ -49,7 +50,6 @@ from course.kernels.tensor_maps import same_start, tma_prefetch
 WGMMA = {"nt": wgmma_nt, "nn": wgmma_nn, "tn": wgmma_tn}
 PIECE = 64 * DEPTH  # elements of 64 rows of 128 bytes
 GROUP = 128  # threads of a warpgroup
-EARLY = 2  # step of the depth at which a residual is asked for
 
 
 class Shape(NamedTuple):
@@ -109,6 +109,7 @@ def product(
     alone, soon = turns == 1, turns < 3
     ROWS, STAGE, BYTES = shape.rows, shape.stage, 2 * shape.stage
     RESULTS, PIECES, SUMS = shape.results, shape.pieces, WIDE // 2
+    PARTS, EARLY = (2, 0 if alone else 2) if added else (1, 0)  # between, a residual is asked for
     OWN, LAST = PIECES * PIECE, WIDE // 16 - 4  # where the last piece begins, in 16 columns
     _, COLUMN1, COLUMN2, COLUMN3 = (*columns_of(WIDE), 0, 0, 0)[:4]
 
@@ -138,6 +139,7 @@ def product(
                 mbarrier_init(came, int32(group), int32(1))
             fence_mbarriers()
         cuda.syncthreads()
+        follow()
         down = quotient(int32(int32(rows) + int32(ROWS - 1)), int32(ROWS))
         across = quotient(int32(int32(columns) + int32(WIDE - 1)), int32(WIDE))
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
@@ -185,7 +187,7 @@ def product(
             leader = t & 127 == 0
             mine = int32(RESULTS + who * OWN)
             line = int32(mine + (16 * warp + (lane & 15)) * 64)
-            early, turn = int32(min(EARLY, int32(steps - 1))), int32(0)
+            early, turn = int32(min(EARLY, steps)), int32(0)
             while tile < tiles_in_all:
                 if alone:
                     tile_row, tile_column = int32(cuda.blockIdx.x), int32(cuda.blockIdx.y)
@@ -197,26 +199,32 @@ def product(
                 row = int32(row + 64 * who)
                 sums = wgmma_zeros(WIDE)
                 last = int32(-1)
-                for step in range(steps):
-                    mbarrier_wait(full, stage, parity)
-                    at = int32(stage * STAGE)
-                    sums = multiply(
-                        sums, tiles, int32(at + PIECE * who), tiles, int32(at + ROWS * DEPTH), step
-                    )
-                    wgmma_wait(1)  # the product before has read its tiles
-                    if lane == 0 and last >= 0:
-                        mbarrier_arrive(empty, last)
+                for part in range(PARTS):  # a branch in the loop would cost each step
+                    begin, end = int32(0), steps
                     if added:
-                        if leader and step == early:
-                            wait_stores(0)  # the results before have left shared memory
-                            mbarrier_expect(came, who, int32(2 * OWN))
-                            for p in range(PIECES):
-                                corner = row, int32(column + 16 * min(4 * p, LAST))
-                                tma_load(tiles, int32(mine + PIECE * p), other, corner, came, who)
-                    last = stage
-                    stage = int32(stage + 1)
-                    if stage == STAGES:
-                        stage, parity = int32(0), int32(parity ^ 1)
+                        if part == 0:
+                            end = early
+                        else:
+                            begin = early
+                            if leader:
+                                wait_stores(0)  # the results before have left shared memory
+                                mbarrier_expect(came, who, int32(2 * OWN))
+                                for p in range(PIECES):
+                                    corner = row, int32(column + 16 * min(4 * p, LAST))
+                                    to = int32(mine + PIECE * p)
+                                    tma_load(tiles, to, other, corner, came, who)
+                    for step in range(begin, end):
+                        mbarrier_wait(full, stage, parity)
+                        at = int32(stage * STAGE)
+                        at_a, at_b = int32(at + PIECE * who), int32(at + ROWS * DEPTH)
+                        sums = multiply(sums, tiles, at_a, tiles, at_b, step)
+                        wgmma_wait(1)  # the product before has read its tiles
+                        if lane == 0 and last >= 0:
+                            mbarrier_arrive(empty, last)
+                        last = stage
+                        stage = int32(stage + 1)
+                        if stage == STAGES:
+                            stage, parity = int32(0), int32(parity ^ 1)
                 sums = wgmma_sums(sums)
                 if lane == 0:
                     mbarrier_arrive(empty, last)

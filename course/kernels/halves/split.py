@@ -1,10 +1,9 @@
 """For few tiles: the blocks of a cluster share the depth of one tile, and add what they have.
 
-1,576 x 768 results are 125 tiles of 64 x 160. Or they are 65 of 128 x 160, two blocks for each,
-which take half of the steps: larger tiles read less from shared memory. The 16 rows of each warp
-end in one of the blocks. There the warp adds, to its own sums, those that the same warps of the
-other blocks left in their shared memory: no memory beside, no second launch, and always the same
-order, so the same bits.
+197 x 768 results are 48 tiles of 64 x 64, where a GPU has 132 multiprocessors. So two or four
+blocks take a part of the depth each. The 16 rows of each warp end in one of the blocks: there the
+warp adds, to its own sums, those that the same warps of the other blocks left in their shared
+memory. No memory beside, no second launch, and always the same order, so the same bits.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from course.kernels.hopper import (
     commit_stores,
     fence_async,
     fence_mbarriers,
+    follow,
     load4_cluster,
     mbarrier_arrive,
     mbarrier_expect,
@@ -118,6 +118,7 @@ def product(
             mbarrier_init(came, 0, int32(1))
             fence_mbarriers()
         cuda.syncthreads()
+        follow()
         rank = cluster_rank()
         row, column = int32(cuda.blockIdx.y * ROWS), int32(cuda.blockIdx.z * WIDE)
         shared = int32(1)  # tiles may share what both store

@@ -27,7 +27,7 @@ from course.door.layout import Layout, in_c_order, workspace
 from course.door.libraries import Seen, handle_of
 from course.kernels import attention, norm
 from course.kernels.arrays import Array, holds
-from course.kernels.halves import apart, products
+from course.kernels.halves import apart, dots, products
 from course.kernels.launching import captured
 from course.kernels.patches import ON_GPU, PatchEmbedding, checked_images
 from course.models.vit.buffers import Arena, in_turn, lifetimes, packed
@@ -156,7 +156,7 @@ class ViT:
             found += self._block_steps(number, x, out, alone)
             x = out
         found.append(self._norm("norm", x, "class.last", first_only=not alone))
-        return [*found, self._product("head", "class.last", "scores")]
+        return [*found, self._product("head", "class.last", "scores", few=True)]
 
     def _block_steps(self, number: int, x: str, out: str, alone: bool = False) -> list[Step]:
         """A block from buffer x to buffer out, another one; no product writes what it adds.
@@ -222,14 +222,16 @@ class ViT:
 
     def _product(
         self, layer: str, x: str, out: str, residual: str | None = None, activation: str = "",
-        bias: bool = True,
+        bias: bool = True, few: bool = False,
     ) -> Step:  # fmt: skip
-        """activation(x weight' + bias) + residual."""
+        """activation(x weight' + bias) + residual; `few` results may take a warp each."""
 
         def launches(views: Views, stream: Any) -> Launches:
             weight = self._there[f"{layer}.weight"]
             added = self._there[f"{layer}.bias"] if bias else None
             other = None if residual is None else views[residual]
+            if few and self.flags.product == "auto" and dots.takes(views[x], weight, views[out]):
+                return dots.launches(views[x], weight, added, views[out], stream)
             return products.launches(views[x], weight, added, other, views[out], "nt", activation,
                                      self.flags.product, stream)  # fmt: skip
 
