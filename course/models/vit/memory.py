@@ -145,10 +145,10 @@ def _traffic(toy: ViT, step: Step, sizes: dict[str, tuple[int, int]], batch: int
     shape, flags, nothing = toy.shape, toy.flags, Traffic()
     first, out = step.touches[0], step.touches[-1]
     (rows, depth), columns = sizes[first], sizes[out][1]
-    short = out == "scores" and flags.product == "auto" and rows * columns <= dots.MOST
-    if step.kind == "product" and not short:
+    method = "auto" if out == "scores" else flags.product
+    if step.kind == "product" and not (out == "scores" and rows * columns <= dots.MOST):
         parts = flags.mlp == "fused" or not step.name.endswith("fc1"), len(step.touches) == 3
-        return _product(*parts, flags.product, rows, columns, depth)
+        return _product(*parts, method, rows, columns, depth)
     if step.kind == "attention":
         return _attention(flags, shape, batch)
     if step.kind == "patches":
