@@ -247,7 +247,7 @@ class Packed:
 def early(configured: Any) -> tuple[Attribute, ...]:
     """What lets a launch begin before the one in front of it is done, if its kernel waits for it.
 
-    Such a kernel calls `course.kernels.hopper.follow`.
+    Such a kernel calls `course.kernels.following.follow`.
     """
     new = tuple(backend.cuda.get_current_device().compute_capability) >= (9, 0)
     dispatcher = getattr(configured, "dispatcher", None)

@@ -18,11 +18,9 @@
 `load4_cluster`                     read another block's shared memory
 `mbarrier_arrive_at`                arrive at another block's barrier
 `setmaxnreg_dec`, `setmaxnreg_inc`  give registers back; take more
-`follow`                            wait for the launch before, having let the next begin
 ==================================  =============================================================
 
-All need compute capability 9.0, and numba-cuda 0.30, which compiles for "sm_90a"; `follow` is
-nothing on older GPUs. A piece is 64
+All need compute capability 9.0, and numba-cuda 0.30, which compiles for "sm_90a". A piece is 64
 columns of 16 bits, 128 bytes a row, and begins at a multiple of 1,024 bytes; the chunks of 16 bytes
 of its row r lie at chunk ^ (r % 8), so a column of chunks meets each bank once, too.
 TMA writes pieces like that (`course.kernels.tensor_maps`), and wgmma reads them.
@@ -50,10 +48,10 @@ from course.kernels.intrinsics import _FLOAT, _LONG, _WORD, _assembly, _piece, f
 
 __all__ = [
     "cluster", "cluster_barrier", "cluster_rank", "commit_stores", "fence_async",
-    "fence_mbarriers", "follow", "load4_cluster", "mbarrier_arrive", "mbarrier_arrive_at",
-    "mbarrier_expect", "mbarrier_init", "mbarrier_wait", "named_barrier", "setmaxnreg_dec",
-    "setmaxnreg_inc", "spread", "tma_load", "tma_load_multicast", "tma_store", "wait_stores",
-    "wgmma_nn", "wgmma_nt", "wgmma_sums", "wgmma_tn", "wgmma_wait", "wgmma_zeros",
+    "fence_mbarriers", "load4_cluster", "mbarrier_arrive", "mbarrier_arrive_at", "mbarrier_expect",
+    "mbarrier_init", "mbarrier_wait", "named_barrier", "setmaxnreg_dec", "setmaxnreg_inc", "spread",
+    "tma_load", "tma_load_multicast", "tma_store", "wait_stores", "wgmma_nn", "wgmma_nt",
+    "wgmma_sums", "wgmma_tn", "wgmma_wait", "wgmma_zeros",
 ]  # fmt: skip
 
 i4 = types.int32
@@ -433,27 +431,6 @@ def load4_cluster(typing, array, index, rank):
         return context.make_tuple(builder, signature.return_type, parts)
 
     return types.UniTuple(f4, 4)(array, index, rank), generate
-
-
-# ---------------------------------------------------------------------- launches
-@_piece
-def follow(typing):
-    """``follow()``: let the next launch begin where there is room, and wait for the one before.
-
-    For all threads, after what needs no other launch's results: barriers, tensor maps. A launch
-    that follows another of its plan begins early then, see `course.door.plans`. Each waits until
-    the one before is done, so all that were before that are, too.
-    """
-    from numba.core.targetconfig import ConfigStack
-
-    def generate(context, builder, signature, args):
-        capability = getattr(ConfigStack().top_or_none(), "compute_capability", None) or (0, 0)
-        if tuple(capability[:2]) >= (9, 0):
-            text = "griddepcontrol.launch_dependents; griddepcontrol.wait;"
-            _assembly(builder, _VOID, [], text)
-        return done(context)
-
-    return types.none(), generate
 
 
 # ---------------------------------------------------------------------- registers

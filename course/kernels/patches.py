@@ -39,9 +39,9 @@ from numba.types import float16
 
 from course.backend import cuda
 from course.kernels.arrays import Array, known
+from course.kernels.following import follow
 from course.kernels.fragments import quotient
 from course.kernels.halves import products
-from course.kernels.hopper import follow
 from course.kernels.intrinsics import load4, store4
 from course.kernels.norm.halves import as_words
 

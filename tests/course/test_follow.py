@@ -10,8 +10,8 @@ from course import backend, cuda, trace
 from course.compiler.facts import compiled
 from course.door import launches
 from course.kernels.attention.warpgroups import Shape, warpgroups
+from course.kernels.following import follow
 from course.kernels.halves import dots, plain, products, roles, split
-from course.kernels.hopper import follow
 from course.kernels.norm.halves import wide
 from course.kernels.patches import gather
 from tests.course.compiled_samples import needs_compiler

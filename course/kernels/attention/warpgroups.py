@@ -23,12 +23,12 @@ from numba import float32, int32, uint32, uint64
 from course.backend import cuda
 from course.kernels.attention.first_steps import LOWEST
 from course.kernels.attention.online import row_softmax, sum_of_four
+from course.kernels.following import follow
 from course.kernels.fragments import quotient, stmatrix4
 from course.kernels.halves.common import ELEMENTS, PACK
 from course.kernels.hopper import (
     fence_async,
     fence_mbarriers,
-    follow,
     mbarrier_arrive,
     mbarrier_expect,
     mbarrier_init,

@@ -15,9 +15,9 @@ from numba import float32, int32
 from course.backend import cuda
 from course.door.layout import name_of
 from course.kernels.arrays import Array
+from course.kernels.following import follow
 from course.kernels.fragments import quotient
 from course.kernels.halves.common import ELEMENTS, UNPACK
-from course.kernels.hopper import follow
 from course.kernels.intrinsics import load4
 from course.kernels.norm.halves import as_words
 from course.kernels.warps import WARP, lanes_sum

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from numba import float32, int32, uint32
 
 from course.backend import cuda
+from course.kernels.following import follow
 from course.kernels.fragments import copy8_async, ldmatrix4, ldmatrix4_trans, mma_bf16
 from course.kernels.halves.common import DEPTH, ELEMENTS, epilogue, tile_of
-from course.kernels.hopper import follow
 from course.kernels.intrinsics import commit_copies, mma_f16, mma_f16_k8, wait_copies
 
 HIGH = WIDE = 128  # results of a block

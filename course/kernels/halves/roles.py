@@ -21,6 +21,7 @@ from typing import NamedTuple
 from numba import float32, int32, uint64
 
 from course.backend import cuda
+from course.kernels.following import follow
 from course.kernels.fragments import quotient
 from course.kernels.halves.common import DEPTH, ELEMENTS, inwards, tile_of
 from course.kernels.halves.staging import columns_of, staged
@@ -28,7 +29,6 @@ from course.kernels.hopper import (
     commit_stores,
     fence_async,
     fence_mbarriers,
-    follow,
     mbarrier_arrive,
     mbarrier_expect,
     mbarrier_init,

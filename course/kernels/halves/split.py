@@ -14,6 +14,7 @@ from collections.abc import Callable
 from numba import float32, int32, uint64
 
 from course.backend import cuda
+from course.kernels.following import follow
 from course.kernels.fragments import quotient
 from course.kernels.halves.common import DEPTH, ELEMENTS, inwards
 from course.kernels.halves.roles import GROUP, PIECE, WGMMA, Shape
@@ -25,7 +26,6 @@ from course.kernels.hopper import (
     commit_stores,
     fence_async,
     fence_mbarriers,
-    follow,
     load4_cluster,
     mbarrier_arrive,
     mbarrier_expect,

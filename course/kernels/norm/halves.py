@@ -31,8 +31,8 @@ from numba import float32, int32
 from course.backend import cuda
 from course.door.layout import Layout, name_of
 from course.kernels.arrays import WORDS, Array
+from course.kernels.following import follow
 from course.kernels.fragments import pack_bf16, pack_f16, unpack_bf16, unpack_f16
-from course.kernels.hopper import follow
 from course.kernels.intrinsics import load2, load4, load4_streaming, store2, store4_streaming
 from course.kernels.norm.first_steps import TREE, Form, Launch, RowShape, layer_norm_tree, tree_sum
 from course.kernels.norm.registers import rows_in_registers
