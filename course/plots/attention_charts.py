@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 
 from course.measure.recorded import Figure
 from course.measure.roofline import time_text
@@ -77,6 +77,8 @@ def programs(figures: Iterable[Figure], kernel: str = "attention") -> Picture:
         axes.set(xscale="log", xlim=(min(every) / 2, max(every) * 2.2))
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.set_title(_words(shape), loc="left")
+        subs = (1, 2, 5) if max(every) < 100 * min(every) else (1,)
+        axes.xaxis.set_major_locator(LogLocator(subs=subs))
         axes.xaxis.set_minor_locator(NullLocator())
         in_plain_numbers(axes.xaxis, words=plain)
         style(axes, "x")

@@ -170,7 +170,7 @@ def launches(
     extra = extra, out if residual is None else in_order(residual, "residual")
     sizes = tuple(map(np.int32, (rows, columns, depth)))
     if method == "plain":
-        feed = _feed(element, wrong, a, b)
+        feed = _feed(element, a, b, out)
         kernel, size = plain.product(layout, element, feed, *epilogue), plain.shared_bytes(feed)
         arguments = (a, b, out, *extra, *sizes, np.int32(BAND))
         grid = -(-rows // plain.HIGH) * -(-columns // plain.WIDE)
@@ -204,15 +204,17 @@ def launches(
     return [launching.ready(kernel, grid, shape.threads, stream, shape.shared, arguments)]
 
 
-def _feed(element: str, wrong: str, *factors: Array) -> str:
-    """How "plain" brings its tiles."""
+def _feed(element: str, a: Array, b: Array, out: Array) -> str:
+    """How "plain" brings its tiles: by copies of 16 bytes where it can, and stores pairs then."""
     if tuple(cuda.get_current_device().compute_capability) < (8, 0):
         if element == "bfloat16":
             raise ValueError("products of bfloat16 need compute capability 8.0: convert to float16")
         return "turing"
-    starts = [array.__cuda_array_interface__["data"][0] for array in factors]
-    aligned = not any(n % 16 for n in starts + [array.strides[0] for array in factors])
-    return "copied" if aligned and all(array.size for array in factors) else "loaded"
+    aligned = all(
+        array.size and not (array.strides[0] | array.__cuda_array_interface__["data"][0]) % size
+        for array, size in ((a, 16), (b, 16), (out, 4))
+    )
+    return "copied" if aligned else "loaded"
 
 
 _DOOR = Door("product", ("a", "b", "bias", "residual"), result, launches,
