@@ -74,6 +74,8 @@ def test_somebodys_trained_vit_runs(tmp_path, names, monkeypatch):
     shape, weights = load(tmp_path / "vit.safetensors")
     assert shape == TOY and all(np.array_equal(weights[name], WEIGHTS[name]) for name in WEIGHTS)
     assert load(tmp_path / "vit.safetensors", heads=4)[0].heads == 4
+    with pytest.raises(ValueError, match="heads is 0; it must be a whole number of at least 1"):
+        load(tmp_path / "vit.safetensors", heads=0)
     images = read_images([Image.effect_noise((20, 13), 50)], side=8)
     exact = reference.forward(shape, weights, images)
     found = ViT(shape, weights)(images)
@@ -163,6 +165,7 @@ def test_weights_that_do_not_fit_are_named(weights, words):
         ({"conv1.weight": np.ones(3)}, "it has conv1.weight, unlike a plain ViT"),
         (changed(pos_embed=np.ones((1, 4, 128))), "4 tokens; it must be a square and 1 more"),
         (changed(pos_embed=np.ones(4)), r"pos_embed has the shape \(4,\), not 3 axes"),
+        (changed(blocks__99__norm1__bias=np.ones(128)), "it has blocks.99.norm1.bias, unlike a"),
         (WEIGHTS, "nothing says how many heads a width of 128 has: give heads"),
     ],
 )

@@ -83,7 +83,8 @@ def read_images(
     ----------
     files : iterable of path or PIL.Image.Image, or one of them
     like : str or Preprocessing
-        Of `LIKE`, whose sizes are for a side of 224, and grow with it.
+        Of `LIKE`, whose sizes are for a side of 224, and grow with it. Timm's models of 384 pixels
+        cut nothing off: ``Preprocessing(384, 384, (0.5,) * 3, (0.5,) * 3)``.
     side : int
         Pixels of a model's images, `ViTShape.image`.
 

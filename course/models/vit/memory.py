@@ -25,7 +25,7 @@ from course import backend
 from course.backend import cuda
 from course.kernels import launching
 from course.kernels.attention import ladder as attention
-from course.kernels.halves import products
+from course.kernels.halves import dots, products
 from course.kernels.halves.common import DEPTH
 from course.kernels.patches import ON_GPU
 from course.models.vit.network import OUTSIDE, Launches, Step, ViT
@@ -104,12 +104,11 @@ def memory_of(flags: Flags | None = None, batch: int = 1, shape: ViTShape | None
         raise ValueError(f"batch is {batch!r}; it must be a whole number of at least 1")
     depth, alone = min(shape.depth, 2), flags.last == "class"
     toy = _toy(replace(shape, depth=depth), flags)
-    sizes, arena = toy.shapes(batch), toy.arena(batch)
+    sizes, arena = toy.shapes(batch) | {"scores": (batch, shape.classes)}, toy.arena(batch)
     held = {name: 2 * math.prod(its) for name, its in sizes.items()}
     held["images"] = 2 * batch * shape.channels * shape.image**2
     if flags.patches not in ON_GPU:  # the tokens come from the host
         held["images"] = 2 * batch * shape.tokens * shape.width
-    held["scores"] = 2 * batch * shape.classes
     tokens, heads = shape.tokens, batch * shape.heads
     kept = 4 * heads * tokens**2 if _way(flags.attention, tokens, shape.head) == "scores" else 0
     rows, seen = [], set()
@@ -145,11 +144,11 @@ def _traffic(toy: ViT, step: Step, sizes: dict[str, tuple[int, int]], batch: int
     """What one step moves, from its toy."""
     shape, flags, nothing = toy.shape, toy.flags, Traffic()
     first, out = step.touches[0], step.touches[-1]
-    if step.kind == "product":
-        rows, depth = sizes[first]
-        columns = shape.classes if out == "scores" else sizes[out][1]
+    (rows, depth), columns = sizes[first], sizes[out][1]
+    method = "auto" if out == "scores" else flags.product
+    if step.kind == "product" and not (out == "scores" and rows * columns <= dots.MOST):
         parts = flags.mlp == "fused" or not step.name.endswith("fc1"), len(step.touches) == 3
-        return _product(*parts, flags.product, rows, columns, depth)
+        return _product(*parts, method, rows, columns, depth)
     if step.kind == "attention":
         return _attention(flags, shape, batch)
     if step.kind == "patches":

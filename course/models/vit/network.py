@@ -230,10 +230,11 @@ class ViT:
             weight = self._there[f"{layer}.weight"]
             added = self._there[f"{layer}.bias"] if bias else None
             other = None if residual is None else views[residual]
-            if few and self.flags.product == "auto" and dots.takes(views[x], weight, views[out]):
+            if few and dots.takes(views[x], weight, views[out]):
                 return dots.launches(views[x], weight, added, views[out], stream)
+            method = "auto" if few else self.flags.product  # any number of classes goes with any
             return products.launches(views[x], weight, added, other, views[out], "nt", activation,
-                                     self.flags.product, stream)  # fmt: skip
+                                     method, stream)  # fmt: skip
 
         others = () if residual is None else (residual,)
         return Step(layer, "product", (x, *others, out), launches)

@@ -115,7 +115,7 @@ class Flags:
     patches : str
         Of `course.kernels.patches.WAYS`.
     norm, attention, product : str
-        The method of LayerNorm, of attention, of products.
+        The method of LayerNorm, of attention, of products but the last, of any number of classes.
     mlp : str
         "fused": bias and GELU within the product; "unfused": a kernel of their own.
     residual : str

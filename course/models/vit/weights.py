@@ -120,9 +120,8 @@ def shape_of(
     ValueError
         Where a name is missing or too many, or what tells the sizes has other axes.
     """
-    numbers = [int(m[1]) for m in map(re.compile(r"blocks\.(\d+)\.").match, found) if m]
-    depth = 1 + max(numbers, default=0)
-    _has_all(ViTShape(depth=depth).parameters, found, what)
+    depth = len({m[1] for m in map(re.compile(r"blocks\.(\d+)\.").match, found) if m})
+    _has_all(ViTShape(depth=max(depth, 1)).parameters, found, what)
     axes = {"pos_embed": 3, "patch_embed.proj.weight": 4, "head.weight": 2,
             "blocks.0.mlp.fc1.weight": 2}  # fmt: skip
     for name, count in axes.items():
@@ -133,10 +132,11 @@ def shape_of(
     side = math.isqrt(max(tokens - 1, 0))
     if side**2 != tokens - 1 or not side:
         raise ValueError(f"{what}: pos_embed has {tokens} tokens; it must be a square and 1 more")
-    if heads is None and width not in HEADS:
+    heads = HEADS.get(width) if heads is None else heads
+    if heads is None:
         raise ValueError(f"{what}: nothing says how many heads a width of {width} has: give heads")
     return ViTShape(
-        image=side * patch, patch=patch, width=width, depth=depth, heads=heads or HEADS[width],
+        image=side * patch, patch=patch, width=width, depth=depth, heads=heads,
         mlp=len(found["blocks.0.mlp.fc1.weight"]), classes=len(found["head.weight"]),
         channels=channels,
     )  # fmt: skip
