@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import uint64
 
-from warpsim import cuda
+from warpsim import cuda, trace
 
 
 # ---------------------------------------------------------------------- uint64 that meet
@@ -112,3 +112,58 @@ def test_a_call_before_the_part_that_decides_is_not_left_out():
     out = np.zeros(3)
     kernel[1, 4](out)
     assert out.tolist() == [0, 4, 7]
+
+
+# ---------------------------------------------------------------------- locks between blocks
+@cuda.jit(device=True)
+def lock(mutex):
+    while cuda.atomic.compare_and_swap(mutex, 0, 1) != 0:
+        pass
+    cuda.threadfence()
+
+
+@cuda.jit(device=True)
+def unlock(mutex):
+    cuda.threadfence()
+    cuda.atomic.exch(mutex, 0, 0)
+
+
+@cuda.jit
+def nearest(depth, owner, mutex, z):
+    """A thread of each block for all: what lies nearest, and whose it is."""
+    if cuda.threadIdx.x == 0:
+        block = cuda.blockIdx.x
+        place = block % 4
+        lock(mutex[place : place + 1])
+        if z[block] < depth[place]:
+            depth[place] = z[block]
+            owner[place] = block
+        unlock(mutex[place : place + 1])
+
+
+@cuda.jit
+def unordered(depth, owner, mutex, z):
+    if cuda.threadIdx.x == 0:
+        while cuda.atomic.cas(mutex, 0, 0, 1) != 0:
+            continue
+        if z[cuda.blockIdx.x] < depth[0]:
+            depth[0] = z[cuda.blockIdx.x]
+        cuda.atomic.exch(mutex, 0, 0)
+
+
+def drawn(blocks=50):
+    z = np.random.default_rng(3).random(blocks)
+    return np.full(4, 2.0), np.full(4, -1), np.zeros(4, np.int32), z
+
+
+def test_a_lock_between_blocks_is_taken_and_given_back():
+    depth, owner, mutex, z = drawn()
+    nearest[50, 32](depth, owner, mutex, z)
+    assert depth.tolist() == [z[place::4].min() for place in range(4)]
+    assert z[owner].tolist() == depth.tolist() and not mutex.any()
+    assert not [one for one in trace(nearest, 50, 32, *drawn()).findings if one.is_error]
+
+
+def test_a_lock_without_fences_orders_nothing():
+    found = [one for one in trace(unordered, 50, 32, *drawn()).findings if one.is_error]
+    assert {one.kind for one in found} == {"race"} and "depth[0]" in found[0].code
