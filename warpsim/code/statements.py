@@ -122,8 +122,11 @@ class Writer(Emitter):
     def edge(self, which: str, node: ast.AST) -> None:
         """The conversions where a variable's versions of different type meet."""
         for name, old, new in self.typing.edges.get((which, node), ()):
-            code = self.convert(self.variable(name, old), old, new)
-            self.merge(self.variable(name, new), code, new)
+            before = self.variable(name, old)
+            self.line(f"if {before} is not UNSET:")
+            self.indent += 1
+            self.merge(self.variable(name, new), self.convert(before, old, new), new)
+            self.indent -= 1
 
     def merge(self, variable: str, code: str, kind: types.Type) -> None:
         code = self.meeting(code, kind)
