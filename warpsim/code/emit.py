@@ -58,6 +58,7 @@ class Emitter(Accesses, DoubtfulReads):
         self.here: ast.AST = typing.source.tree  # the statement that is written
         self.checked = checked  # divisors are looked at, as under debug=True
         self.cooperative = False  # waits for the whole grid: all blocks run in one chunk
+        self.locks = False  # see `statements.LaneProgram`
         self.turns, self.cluster = False, 1  # its warps wait for each other; blocks of a cluster
         self.out: list[str] = []
         self.indent = 1

@@ -347,6 +347,8 @@ def run_kernel(
     if lanes.cooperative:
         check_cooperative(lanes.name, blocks, math.prod(block), gpu)
         chunk = blocks
+    elif lanes.locks:  # who holds a lock is a block that has ended
+        chunk = 1
     if counters is not None:
         launch.clock = Clock(blocks, padded)
         counters.keep_by_thread(blocks, math.prod(block), padded)
