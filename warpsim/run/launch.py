@@ -28,10 +28,10 @@ from warpsim.run.operands import Box
 from warpsim.run.progress import announced
 from warpsim.run.threads import Dim3, Threads, geometry
 from warpsim.run.turns import run_in_turns
+from warpsim.watch.accesses import Clock, Shadow
 from warpsim.watch.counts import Counters
 from warpsim.watch.overlaps import Span, watch
 from warpsim.watch.places import place_of
-from warpsim.watch.races import Clock, Shadow
 from warpsim.watch.report import ERRORS, Finding, KernelError, Report, cost_findings
 from warpsim.watch.uninitialised import Again, Inputs
 from warpsim.watch.unwritten import Candidate
