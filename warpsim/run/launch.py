@@ -347,7 +347,13 @@ def run_kernel(
         check_cooperative(lanes.name, blocks, math.prod(block), gpu)
         chunk = blocks
     if counters is not None:
-        launch.clock = Clock(blocks, padded)
+        try:
+            launch.clock = Clock(blocks, padded)
+        except MemoryError:
+            raise MemoryError(
+                f"{lanes.name}: a trace remembers something of each of its {blocks:,} blocks, more "
+                "than this machine has memory for; trace fewer, which do the same"
+            ) from None
         counters.keep_by_thread(blocks, math.prod(block), padded)
         counters.sites, counters.barriers = lanes.sites, launch.clock.block
         launch.watch(program.stored, dict(zip(taken.names, taken.values, strict=True)))
