@@ -44,6 +44,9 @@ PASSES = 50  # of naive's loop where threads grow
 SIDES = 16, 32, 64, 128, 256, 512, 1024  # of its image
 STATEMENTS = 1, 3, 10, 30, 100, 300, 1000  # passes, where they grow
 LINES = 10, 30, 100, 300, 1000
+IDLE = 2**21, 2**26, 2**31  # threads, of which so many have work:
+AT_WORK = 2**20
+WAYS = "plain", "traced"
 FIRST = "first launch"  # of a process
 
 
@@ -152,11 +155,7 @@ def launches() -> dict[str, Callable[[], Callable[[], object]]]:
     """Launches that are compared, by name: what makes each."""
     cases = {"naive": product(naive, 256, 50), "tiled": product(tiled, 256, 64)}
     cases |= simulated_kernels.brought_along()
-    return {
-        f"{name}, {how}": getattr(case, how)
-        for name, case in cases.items()
-        for how in ("plain", "traced")
-    }
+    return {f"{name}, {how}": getattr(case, how) for name, case in cases.items() for how in WAYS}
 
 
 def work() -> None:
@@ -231,31 +230,34 @@ def compare(name: str, ways: list[Callable[[], float]], turns: int) -> None:
 
 
 # ---------------------------------------------------------------------- growth
-def growth(samples: int, sides=SIDES, statements=STATEMENTS, lines=LINES) -> Iterator[tuple]:
-    """Rows of the file: how the time of a launch grows, and that of a first launch."""
-    ways = "plain", "traced"
+def growth(samples: int, sides=SIDES, statements=STATEMENTS, lines=LINES, idle=IDLE) -> Iterator:
+    """Rows of the file: how the time of a launch grows, that of a first one, and some kernels'."""
+
+    def both(curve: str, case: Case, count: int, *numbers: int | str) -> Iterator[tuple]:
+        for how in WAYS:
+            times = process_times(getattr(case, how)(), count)
+            yield curve, how, *numbers, "ms", *spread(times), count
+
     for side in sides:
-        for how in ways:
-            times = process_times(getattr(product(naive, side, PASSES), how)(), samples)
-            yield "threads", how, side * side, PASSES, "", "ms", *spread(times), samples
+        yield from both("threads", product(naive, side, PASSES), samples, side * side, PASSES, "")
     for count in statements:
-        for how in ways:
-            times = process_times(getattr(product(naive, 256, count), how)(), samples)
-            yield "statements", how, 65_536, count, "", "ms", *spread(times), samples
+        yield from both("statements", product(naive, 256, count), samples, 65_536, count, "")
     x = np.ones(32, np.float32)
     for count in lines:
-        for how in ways:
-            times = [
-                of_calls(
-                    getattr(
-                        Case(simulated_kernels.cuda.jit(of_lines(count)), 1, 32, lambda: (x, x)),
-                        how,
-                    )(),
-                    1,
-                )
+        for how in WAYS:
+            cases = [
+                Case(simulated_kernels.cuda.jit(of_lines(count)), 1, 32, lambda: (x, x))
                 for _ in range(samples + 1)
             ]
+            times = [of_calls(getattr(case, how)(), 1) for case in cases]
             yield "lines", how, 32, "", count, "ms", *spread(times[1:]), samples
+    y = np.ones(AT_WORK, np.float32)
+    for threads in idle:
+        case = Case(add, threads // 256, 256, lambda: (y, y, np.empty_like(y)))
+        yield from both("idle", case, min(samples, 3), threads, "", "")
+    for name, case in simulated_kernels.brought_along().items():
+        threads = int(np.prod(case.grid) * np.prod(case.block))
+        yield from both(name, case, samples, threads, "", "")
 
 
 def file_name() -> str:
@@ -296,28 +298,39 @@ def growth_table(rows: list[dict[str, str]]) -> list[str]:
         "threads": f"threads, {PASSES} statements each",
         "statements": "statements of each of 65,536 threads",
         "lines": "lines of source, first launch",
+        "idle": f"threads, of which {AT_WORK:,} add two numbers",
     }
-    for curve, title in titles.items():
-        its = [row for row in rows if row["curve"] == curve]
-        for plain, traced in zip(its[::2], its[1::2], strict=True):
-            times = [f"{float(row['median']):.3g}" for row in (plain, traced)]
-            out.append(f"| {title} | {int(plain[curve]):,} | {times[0]} | {times[1]} |")
-            title = ""
+    of = {(row["curve"], row["variant"], row[number_of(row)]): row["median"] for row in rows}
+    last = ""
+    for curve, how, number in of:
+        if how == "traced":
+            continue
+        ms = [float(of[curve, way, number]) for way in WAYS]
+        times = [f"{value:,.0f}" if value >= 1000 else f"{value:.3g}" for value in ms]
+        title = titles.get(curve, f"threads: {curve}") if curve != last else ""
+        out.append("| {} | {:,} | {} | {} |".format(title, int(number), *times))
+        last = curve
     return out
+
+
+def number_of(row: dict[str, str]) -> str:
+    """The column of what grows along a row's curve."""
+    return row["curve"] if row["curve"] in row else "threads"
 
 
 def growth_sentences(rows: list[dict[str, str]]) -> list[str]:
     """What the ends of the curves say: constants, and the price of a million lane-statements."""
     out = []
-    for how in ("plain", "traced"):
-        threads = [row for row in rows if (row["curve"], row["variant"]) == ("threads", how)]
-        least, most = (float(row["median"]) / PASSES for row in (threads[0], threads[-1]))
-        million = most / int(threads[-1]["threads"]) * 1e6
-        lines = [row for row in rows if (row["curve"], row["variant"]) == ("lines", how)][-1]
-        each = float(lines["median"]) / int(lines["lines"])
+    for how in WAYS:
+        its = [row for row in rows if row["variant"] == how]
+        times = {(row["curve"], int(row[number_of(row)])): float(row["median"]) for row in its}
+        threads = sorted(number for curve, number in times if curve == "threads")
+        few, many = (times["threads", number] / PASSES for number in (threads[0], threads[-1]))
+        lines = max(number for curve, number in times if curve == "lines")
         out.append(
-            f"- {how}: {least * 1e3:.2g} µs for a statement of few threads, {million:.2g} ms for "
-            f"one of a million, {each:.2g} ms for a line that is new"
+            f"- {how}: {few * 1e3:.2g} µs for a statement of {threads[0]} threads, "
+            f"{many / threads[-1] * 1e6:.2g} ms for one of a million; "
+            f"{times['lines', lines] / lines:.2g} ms for a line of source, once"
         )
     return out
 

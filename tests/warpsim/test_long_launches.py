@@ -60,6 +60,15 @@ def test_two_billion_threads_say_within_their_first_parts_how_long_they_take(mon
         assert capsys.readouterr().err == f"warpsim: fill: {said}\n"
 
 
+def test_more_blocks_than_a_trace_can_remember_are_one_sentence(monkeypatch):
+    def missing(*_):
+        raise MemoryError("Unable to allocate 8.00 GiB")
+
+    monkeypatch.setattr(launch, "Clock", missing)
+    with pytest.raises(MemoryError, match="fill: .* 2,147,483,647 blocks.*trace fewer"):
+        trace(fill, 2**31 - 1, 1, np.zeros(64))
+
+
 def test_a_quick_launch_says_nothing(clock, capsys):
     clock(1)
     fill[8, 64](np.zeros(512))

@@ -28,10 +28,10 @@ from warpsim.run.operands import Box
 from warpsim.run.progress import announced
 from warpsim.run.threads import Dim3, Threads, geometry
 from warpsim.run.turns import run_in_turns
+from warpsim.watch.accesses import Clock, Shadow
 from warpsim.watch.counts import Counters
 from warpsim.watch.overlaps import Span, watch
 from warpsim.watch.places import place_of
-from warpsim.watch.races import Clock, Shadow
 from warpsim.watch.report import ERRORS, Finding, KernelError, Report, cost_findings
 from warpsim.watch.uninitialised import Again, Inputs
 from warpsim.watch.unwritten import Candidate
@@ -350,7 +350,13 @@ def run_kernel(
     elif lanes.locks:  # who holds a lock is a block that has ended
         chunk = 1
     if counters is not None:
-        launch.clock = Clock(blocks, padded)
+        try:
+            launch.clock = Clock(blocks, padded)
+        except MemoryError:
+            raise MemoryError(
+                f"{lanes.name}: a trace remembers something of each of its {blocks:,} blocks, more "
+                "than this machine has memory for; trace fewer, which do the same"
+            ) from None
         counters.keep_by_thread(blocks, math.prod(block), padded)
         counters.sites, counters.barriers = lanes.sites, launch.clock.block
         launch.watch(program.stored, dict(zip(taken.names, taken.values, strict=True)))

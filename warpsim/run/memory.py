@@ -56,7 +56,7 @@ class Array:
         self.pitch = flat.dtype.itemsize  # bytes from one element to the next
         self.fields = None  # records: field name -> Array, made when first used
         self.block_offset = None  # shared: element of each lane's own copy
-        self.shadow = None  # traced and watched for races: warpsim.watch.races.Shadow
+        self.shadow = None  # traced and watched for races: warpsim.watch.accesses.Shadow
         self.place = None  # in a shadow of several arrays: its first unit, units of an element
         self.written = None  # traced shared and local arrays: which elements hold a value
         self.pending = None  # traced shared arrays: elements that asynchronous copies fill
@@ -270,24 +270,6 @@ class Memory:
                 i, _ = self.strange_index(array, index, axis, site, "view")
             offset = offset + i * stride
         return array.derived(tuple(shape), tuple(strides), offset)
-
-    def items(self, array: Array, site: int):
-        """The elements of a 1-D array, or the rows of one with more dimensions, one by one."""
-        for i in self.lane_range(array.shape[0]):
-            yield self.item(array, i, site)
-
-    def item(self, array: Array, i: int, site: int):
-        whole = array.ndim == 1 and array.dtype.names is None
-        return self.load(array, (i,), site) if whole else self.view(array, (i,), site)
-
-    def unpack(self, array: Array, count: int, site: int) -> tuple:
-        """``a, b = array``: so many elements, of which there must be no more."""
-        if np.any(self.mask.active & (np.asarray(array.shape[0]) > count)):
-            raise ValueError(
-                f"line {self.site(site).line}: {array.name} has more than the {count} elements "
-                "that are unpacked: slice it"
-            )
-        return tuple(self.item(array, i, site) for i in range(count))
 
     def active_part(self, bad: ndarray | None) -> Mask:
         """The active lanes, less those whose address is bad."""
