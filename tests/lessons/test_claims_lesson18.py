@@ -189,9 +189,11 @@ def test_gemm_goes_by_columns_and_refuses_what_does_not_fit():
     out = np.zeros((5, 4))  # by columns 4 x 5
     toy_gemm.gemm(4, 5, 3, a.T.copy(), 4, b.T.copy(), 3, out, 4)
     assert np.allclose(out.T, a @ b)
-    with pytest.raises(ValueError, match="ldb is 2: a column of this matrix has 3 numbers"):
+    with pytest.raises(ValueError, match="ld_second is 2: a column of this matrix has 3 numbers"):
         toy_gemm.gemm(4, 5, 3, a, 4, b, 2, out, 4)
-    with pytest.raises(ValueError, match="lda is 9: 3 columns of 4 numbers would end at number 22"):
+    with pytest.raises(
+        ValueError, match="ld_first is 9: 3 columns of 4 numbers would end at number 22"
+    ):
         toy_gemm.gemm(4, 5, 3, a, 9, b, 3, out, 4)
 
 
