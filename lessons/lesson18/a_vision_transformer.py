@@ -58,7 +58,7 @@ from course import check, cuda, predict, progress, recorded, trace
 from course.models.vit import reference
 from lessons.lesson18 import machine, parts, pictures
 from lessons.lesson18.parts import CUBE, KEYS, LOWEST, QUERIES, SIZE, SLOPE, TILE
-from lessons.lesson18.parts import dot_in_tiles, fill_tile, row_sum
+from lessons.lesson18.parts import dot_in_tiles, fill_tile, load_query, row_sum
 
 rng = np.random.default_rng(0)
 shape, weights = parts.trained()
@@ -373,10 +373,10 @@ check("attend-online", attend)
 # ### Exercise: attention of one head in tiles
 #
 # `q`, `k`, `v` are (images, tokens, heads, SIZE), float16; `out` is (images, tokens, heads · SIZE).
-# `fill_tile(tile, source, image, head, first)` brings 16 tokens from `first` on, by all threads of
-# the block, as float32; it waits for nobody. You write what follows in a round, and the store. The
-# last tile may hold fewer keys: `min(KEYS, tokens - first)`. Threads without a query fill tiles,
-# too; they compute with another one's, and store nothing.
+# `load_query` brings the query's numbers, times `scale`, to `mine`. `fill_tile` brings 16 tokens
+# from `first` on, by all threads of the block; it waits for nobody. You write what follows in a
+# round, and the store. The last tile may hold fewer keys: `min(KEYS, tokens - first)`. Threads
+# without a query fill tiles, too; they compute with the last query, and store nothing.
 #
 # <details><summary>Hint 1: a tile</summary>
 #
@@ -402,8 +402,8 @@ def attention_in_tiles(q, k, v, scale, out):
     sums = cuda.local.array(SIZE, float32)
     head, image = cuda.blockIdx.y, cuda.blockIdx.z
     query, tokens = cuda.blockIdx.x * QUERIES + cuda.threadIdx.x, q.shape[1]
+    load_query(mine, q, scale, image, head, query)
     for e in range(SIZE):
-        mine[e] = scale * float32(q[image, min(query, tokens - 1), head, e])
         sums[e] = float32(0)
     largest, total = LOWEST, float32(0)
     for first in range(0, tokens, KEYS):

@@ -159,9 +159,8 @@ LessonKernel.declare(
         "barrier-divergence": "All threads fill and meet at each barrier, those without a query, "
         "too: guard the store alone.",
         "out-of-bounds": "n counts within a tile, from 0 to min(KEYS, tokens - first). Threads of "
-        "the last block have no query: store only if query < tokens, "
-        "and read q at min(query, tokens - 1). A tile has KEYS rows of SIZE numbers; a head's "
-        "columns of out begin at head * SIZE.",
+        "the last block have no query: store only if query < tokens. A tile has KEYS rows of SIZE "
+        "numbers; a head's columns of out begin at head * SIZE.",
         "wrong-result": "NaN comes out where exp(score) overflows: the largest so far is taken "
         "away. For each key n of the tile: score = the sum of mine[e] * keys[n, e]; new = "
         "max(largest, score); factor = exp(largest - new); weight = exp(score - new); total = "
