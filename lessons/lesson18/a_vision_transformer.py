@@ -214,7 +214,8 @@ predict.answer("768 squares near 3,600, summed in float16", str(squares), how="f
 # %% [markdown]
 # Three ways to go wrong, then: a sum of halves **stops**, **overflows**, and by infinity less
 # infinity becomes **NaN**. A NaN in one score is one in the whole row, and after the next product
-# everywhere. (So a first attention of others, of 768 × 768 scores in halves, gave NaN alone.)
+# everywhere. (The project that this lesson follows met all three: in LayerNorm of 768 numbers, and
+# in attention of 768 × 768, which gave NaN.)
 #
 # The cure is cheap: **store halves, add in float32**. A sum lives in a register, where float32
 # costs no bytes. In Numba a product of two float16 numbers is float16, so convert *before* you
