@@ -58,7 +58,7 @@ from course import check, cuda, predict, progress, recorded, trace
 from course.models.vit import reference
 from lessons.lesson18 import machine, parts, pictures
 from lessons.lesson18.parts import CUBE, KEYS, LOWEST, QUERIES, SIZE, SLOPE, TILE
-from lessons.lesson18.parts import dot_in_tiles, fill_tile, row_sum
+from lessons.lesson18.parts import dot_in_tiles, fill_tile, load_query, row_sum
 
 rng = np.random.default_rng(0)
 shape, weights = parts.trained()
@@ -76,16 +76,17 @@ pictures.patches(images[chosen, 0].astype(float))
 pictures.network(shape)
 
 # %% [markdown]
-# | part | what it does to X, 17 × 32 |
+# | part | does to the tokens, 17 × 32 |
 # |---|---|
 # | norm | LayerNorm of each row |
 # | q, k, v | a product with 32 × 96 weights, and a bias |
 # | attention | mixes the rows |
 # | proj, + | a product with 32 × 32, added to what came in |
-# | fc1, GELU | a product with 32 × 64, then a curve |
+# | fc1, GELU | a product with 32 × 64, a curve |
 # | fc2, + | a product with 64 × 32, added to what came in |
 #
-# The "+" is called the **residual**: a block changes its tokens, it does not replace them.
+# The "+" is called the **residual**: a block changes its tokens, it does not replace them. In one
+# sentence: norms and products work on each token alone, attention mixes them.
 
 # %% [markdown]
 # ## 2 Patches as rows
@@ -112,7 +113,7 @@ predict.answer("launches for an image, a dot product each", dots, how="computed"
 
 # %% [markdown]
 # More than a minute, for work that the GPU does in microseconds. All these dot products are **one
-# matrix product**: rows of pixels times weights. It only needs the patches as rows: a copy.
+# matrix product**, of patches as rows and weights. So all it takes is to copy patches to rows.
 #
 # ### Exercise: patches as rows
 #
@@ -193,8 +194,8 @@ pictures.running_sums(np.arange(1, 4001), lines)
 # the sum **stops**. No error, no warning. Before that it only loses digits.
 #
 # That was one way to go wrong. LayerNorm of a token needs a mean and a mean of squares. Take tokens
-# of 768 numbers with a mean of 60, as real networks have them. What is the sum of their squares in
-# a half? And for scores of attention, what is infinity less infinity?
+# of 768 numbers with a mean of 60. What is the sum of their squares in a half? And what is infinity
+# less infinity, which a softmax meets if two scores overflow?
 
 # %%
 predict("768 squares near 3,600, summed in float16", "2.8e6", choices=("2.8e6", "65504", "inf"))
@@ -212,8 +213,9 @@ predict.answer("768 squares near 3,600, summed in float16", str(squares), how="f
 
 # %% [markdown]
 # Three ways to go wrong, then: a sum of halves **stops**, **overflows**, and by infinity less
-# infinity becomes **NaN**. A NaN in one score is a NaN in the whole row, and after the next product
-# everywhere.
+# infinity becomes **NaN**. A NaN in one score is one in the whole row, and after the next product
+# everywhere. (The project that this lesson follows met all three: in LayerNorm of 768 numbers, and
+# in attention of 768 × 768, which gave NaN.)
 #
 # The cure is cheap: **store halves, add in float32**. A sum lives in a register, where float32
 # costs no bytes. In Numba a product of two float16 numbers is float16, so convert *before* you
@@ -286,7 +288,7 @@ pictures.shares(images[chosen, 0].astype(float), shares, ["head 0", "head 1"])
 
 # %% [markdown]
 # ```text
-# scores = q k' / 4              17 x 17 for each head; 4 is the root of a head's 16 numbers
+# scores = q k' / 4              17 x 17 for each head; k' is k transposed, 4 the root of 16
 # shares = softmax of each row
 # out    = shares v              17 x 16
 # ```
@@ -372,10 +374,10 @@ check("attend-online", attend)
 # ### Exercise: attention of one head in tiles
 #
 # `q`, `k`, `v` are (images, tokens, heads, SIZE), float16; `out` is (images, tokens, heads · SIZE).
-# `fill_tile(tile, source, image, head, first)` brings 16 tokens from `first` on, by all threads of
-# the block, as float32; it waits for nobody. You write what follows in a round, and the store. The
-# last tile may hold fewer keys: `min(KEYS, tokens - first)`. Threads without a query fill tiles,
-# too; they compute with another one's, and store nothing.
+# `load_query` brings the query's numbers, times `scale`, to `mine`. `fill_tile` brings 16 tokens
+# from `first` on, by all threads of the block; it waits for nobody. You write what follows in a
+# round, and the store. The last tile may hold fewer keys: `min(KEYS, tokens - first)`. Threads
+# without a query fill tiles, too; they compute with the last query, and store nothing.
 #
 # <details><summary>Hint 1: a tile</summary>
 #
@@ -401,8 +403,8 @@ def attention_in_tiles(q, k, v, scale, out):
     sums = cuda.local.array(SIZE, float32)
     head, image = cuda.blockIdx.y, cuda.blockIdx.z
     query, tokens = cuda.blockIdx.x * QUERIES + cuda.threadIdx.x, q.shape[1]
+    load_query(mine, q, scale, image, head, query)
     for e in range(SIZE):
-        mine[e] = scale * float32(q[image, min(query, tokens - 1), head, e])
         sums[e] = float32(0)
     largest, total = LOWEST, float32(0)
     for first in range(0, tokens, KEYS):
@@ -486,9 +488,9 @@ def linear_gelu(x, weight, bias, out):
 check("bias-gelu", linear_gelu)
 
 # %% [markdown]
-# A library's product often has no place for a vector, but takes a **matrix** that it adds, as large
-# as the result. So somebody fills each row of a matrix with the bias, hands it over, and calls that
-# fused. Three ways to add a bias:
+# A product of the BLAS libraries has no place for a vector, but takes a **matrix** that it adds, as
+# large as the result. So somebody fills each row of a matrix with the bias, hands it over, and
+# calls that fused. Three ways to add a bias:
 #
 # - apart: the product writes, a second kernel reads and writes again;
 # - a matrix: one kernel writes it, the product's epilogue reads it;
@@ -607,7 +609,7 @@ predict.answer("relative error of the scores", float(f"{error:.0e}"), how="compu
 #
 # ViT-Base's forward pass in float16, on an H200. Three things take time, at least:
 #
-# - **launches**: 5, and 7 a block, one behind the other;
+# - **launches**: 5 and 7 a block, as in section 7, each with an empty kernel's recorded time;
 # - **weights**: 86 million, 2 bytes each, read once from memory;
 # - **operations**: at the rate that tensor cores were measured at.
 #
@@ -642,7 +644,8 @@ print(f"\nall of it: {one:.2f} ms; 64 images {many:.2f} ms, {many / one:.1f} tim
 # All are bound by memory, where the weights are nearly all that is read. And none is near its
 # bound: a kernel with a microsecond's work still has to begin, to wait for its first bytes, and to
 # end. Against it help a CUDA graph ([lesson 08](08_streams.ipynb)), which takes the host out; fewer
-# kernels, by epilogues; and waiting for more images, if your users can.
+# kernels, by epilogues; and waiting for more images, if your users can. In one sentence: what does
+# not grow with the batch decides when the batch is small.
 
 # %% [markdown]
 # ## 9 What is saved, counted
@@ -656,10 +659,10 @@ print(f"\nall of it: {one:.2f} ms; 64 images {many:.2f} ms, {many / one:.1f} tim
 # - "sorted": the host sorts pixels into rows, one product. "streams": the same in parts.
 # - "kept": all stays on the GPU, channel by channel. "gemm": one copy, one product.
 #
-# Which of them launches most?
+# Which of them has the fewest launches?
 
 # %%
-predict("most launches", "kept", choices=("channels", "sorted", "streams", "kept", "gemm"))
+predict("fewest launches", "gemm", choices=("channels", "sorted", "streams", "kept", "gemm"))
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -677,14 +680,12 @@ for way in WAYS:
           f"{counts.to_gpu:10,}{counts.to_host:6,}")  # fmt: skip
 off = max(np.abs(its - found["gemm"]).max() for its in found.values())
 print("all the same, to halves:", off < 0.01)
-most = max(launched.values())
-answer = "kept" if launched["kept"] == most else max(launched, key=launched.get)
-predict.answer("most launches", answer, how="counted")
+predict.answer("fewest launches", min(launched, key=launched.get), how="counted")
 
 # %% [markdown]
-# "channels" and "kept" launch equally often: what "kept" saves are waits and copies. "sorted" has
-# few launches, but the host sorts. "gemm" has two launches, and copies each pixel once. Section 12
-# shows their times.
+# "sorted" has the fewest, but there the host sorts all pixels. "channels" and "kept" launch equally
+# often: what "kept" saves are waits and copies. "gemm" has two launches, and copies each pixel
+# once. Launches alone do not decide; section 12 shows times.
 
 # %% [markdown]
 # And what do attention's tiles save? Take 64 tokens of one head. The course's first step keeps
@@ -714,13 +715,18 @@ ratio = round(asked["in memory"] / max(asked["in tiles"], 1), 1)
 predict.answer("bytes asked for: scores in memory / all in tiles", ratio, how="counted")
 
 # %% [markdown]
+# Each of 64 × 64 threads reads a query and a key, 64 bytes, so a key is read 64 times. In tiles it
+# is read by two blocks, once each. And the softmax, with its readings of the scores, and the
+# product with the values are still to come.
+
+# %% [markdown]
 # ## 10 Memory by lifetimes
 #
 # <kbd>deepening</kbd> 20 minutes
 #
 # Between its launches a forward pass has **buffers**: normed tokens, q k v, what attention gives,
 # and so on. Each is needed for a few steps only. Then its bytes could hold another one. Here are a
-# block's buffers in steps 0 to 6, each at the first free place. x and out are the block's ends:
+# block's buffers, and in which of its steps 0 to 6 each is needed; x comes in, out goes out:
 
 # %%
 from course.models.vit.buffers import lifetimes, packed
@@ -931,9 +937,9 @@ print(machine.table_of_attention())
 
 # %% [markdown]
 # Why is it not here? What is lost is not seen in an error of a product, but in how many images are
-# still recognised, and that takes a trained network and its data set. This course ships neither, so
-# a number here would be a speed without its price. Nothing in the kernels stands against it: type,
-# scale and one more step in the epilogue.
+# still recognised, and that takes a trained network of this size and its data set. This course
+# ships neither, so a number here would be a speed without its price. Nothing in the kernels stands
+# against it: a type, a scale, and one more step in the epilogue.
 
 # %%
 progress(18)
@@ -957,7 +963,7 @@ progress(18)
 # 3. A tile's scores are all smaller than the largest so far. What is the factor?
 # 4. Why do threads without a query fill tiles?
 # 5. What would change in the result if all scores of a query were 5 larger?
-# 6. A norm reads and writes 19 MB each at 64 images. Would two fused norms be twice as fast?
+# 6. A norm of 64 images reads 19 MB and writes 19 MB. Could a block's two norms be fused?
 # 7. Why does the fixed share fall from 1 image to 64, and what does not fall with it?
 #
 # <details><summary>Answers</summary>
@@ -967,8 +973,8 @@ progress(18)
 # 3. exp(0) = 1: what was kept stays. The tile's weights are below 1.
 # 4. Each brings its part of the tile; without them it has holes. And they must meet the barriers.
 # 5. Nothing: the softmax takes the largest away.
-# 6. There is a product between them, so they cannot be fused with each other. Fused with what
-#    stands before, a norm would save a read and a write.
+# 6. No, the second needs what all between them makes. Fused with the addition before it, a norm
+#    would save a reading.
 # 7. Launches and weights are the same, operations grow with the images. What each *image* takes of
 #    the operations stays.
 #

@@ -89,7 +89,16 @@ FunctionExercise.declare(
             weights.sum() -> scores.sum()
         the sign of the exponential is turned round: exp(score - new)
             np.exp(scores - new) -> np.exp(new - scores)
-    """),
+    """)
+    | {
+        "each tile has a softmax of its own, and their results are added": (
+            lambda tiles, size: sum(_attended([tile], size) for tile in tiles)
+        ),
+        "each tile has a softmax of its own, and their results are averaged; tiles do not count "
+        "alike": (
+            lambda tiles, size: sum(_attended([tile], size) for tile in tiles) / len(tiles)
+        ),
+    },
 )  # fmt: skip
 
 # --- a head in tiles ------------------------------------------------------------------------------
@@ -149,9 +158,9 @@ LessonKernel.declare(
         "filling again. And each head has columns of its own in out, from head * SIZE on.",
         "barrier-divergence": "All threads fill and meet at each barrier, those without a query, "
         "too: guard the store alone.",
-        "out-of-bounds": "Threads of the last block have no query: store only if query < tokens, "
-        "and read q at min(query, tokens - 1). A tile has KEYS rows of SIZE numbers; a head's "
-        "columns of out begin at head * SIZE.",
+        "out-of-bounds": "n counts within a tile, from 0 to min(KEYS, tokens - first). Threads of "
+        "the last block have no query: store only if query < tokens. A tile has KEYS rows of SIZE "
+        "numbers; a head's columns of out begin at head * SIZE.",
         "wrong-result": "NaN comes out where exp(score) overflows: the largest so far is taken "
         "away. For each key n of the tile: score = the sum of mine[e] * keys[n, e]; new = "
         "max(largest, score); factor = exp(largest - new); weight = exp(score - new); total = "
@@ -192,6 +201,10 @@ LessonKernel.declare(
         keys are filled from v, and values from k
             fill_tile(keys, k, -> fill_tile(keys, v,
             fill_tile(values, v, -> fill_tile(values, k,
+        the rows and columns of the tile of keys are exchanged: keys[n, e]
+            keys[n, e] -> keys[e, n]
+        the factor is of this key's score: it is exp(largest - new)
+            math.exp(largest - new) -> math.exp(min(largest - score, float32(80)))
         the keys are averaged: it is the values
             weight * values[n, e] -> weight * keys[n, e]
         each block takes the first head: it is blockIdx.y

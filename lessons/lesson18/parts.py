@@ -69,6 +69,14 @@ def dot_in_tiles(x, weight):
 
 
 @cuda.jit(device=True)
+def load_query(mine, q, scale, image, head, query):
+    """A query's numbers times the scale; beyond the last token, those of the last."""
+    place = min(query, q.shape[1] - 1)
+    for e in range(SIZE):
+        mine[e] = scale * float32(q[image, place, head, e])
+
+
+@cuda.jit(device=True)
 def fill_tile(tile, source, image, head, first):
     """tile[n, e] = source[image, first + n, head, e], for KEYS tokens; 0 beyond the last."""
     for n in range(cuda.threadIdx.x, KEYS * SIZE, QUERIES):

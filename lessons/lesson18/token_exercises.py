@@ -84,6 +84,8 @@ LessonKernel.declare(
             image, place = row // count, row % count -> image, place = 0, row % count
         all columns are of the first channel: it is column // patch²
             images[image, channel -> images[image, 0
+        the line of patches is place // patch: a line has `across` patches
+            place // across -> place // patch
         y of the patch is missing: only the line within it is taken
             place // across * patch + pixel // patch -> pixel // patch
         x of the patch is missing: only the place within its line is taken

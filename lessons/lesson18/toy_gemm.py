@@ -1,6 +1,8 @@
 """A product as BLAS libraries offer it: matrices by columns, each with a leading dimension.
 
->>> gemm(m, n, k, a, lda, b, ldb, out, ldc)     # out (m x n) = a (m x k) times b (k x n)
+>>> gemm(m, n, k, first, ld_first, second, ld_second, out, ld_out)
+
+makes out (m x n) of first (m x k) times second (k x n).
 
 Element (i, j) of a matrix lies at ``memory[i + j * ld]``, so ``ld`` is how far one column is from
 the next. Arrays are taken as memory alone: what shape NumPy gives them does not matter.
@@ -12,10 +14,10 @@ import numpy as np
 
 
 def gemm(
-    m: int, n: int, k: int, a: np.ndarray, lda: int, b: np.ndarray, ldb: int, out: np.ndarray,
-    ldc: int,
+    m: int, n: int, k: int, first: np.ndarray, ld_first: int, second: np.ndarray, ld_second: int,
+    out: np.ndarray, ld_out: int,
 ) -> None:  # fmt: skip
-    """out = a b, by columns; see above.
+    """out = first second, by columns; see above.
 
     Raises
     ------
@@ -23,7 +25,11 @@ def gemm(
         For a leading dimension below the column's length, or a matrix that is larger than its
         memory.
     """
-    parts = {"lda": (a, lda, m, k), "ldb": (b, ldb, k, n), "ldc": (out, ldc, m, n)}
+    parts = {
+        "ld_first": (first, ld_first, m, k),
+        "ld_second": (second, ld_second, k, n),
+        "ld_out": (out, ld_out, m, n),
+    }
     matrices = [_by_columns(name, *part) for name, part in parts.items()]
     matrices[2][...] = matrices[0] @ matrices[1]
 

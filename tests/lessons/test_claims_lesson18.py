@@ -8,6 +8,7 @@ from numba import float32
 
 from course import cuda, recorded, trace
 from course.compiler.facts import compiled
+from course.measure.recorded import Figure
 from course.models.vit import reference
 from course.models.vit.buffers import lifetimes, packed
 from course.models.vit.weights import initial
@@ -35,7 +36,8 @@ def test_the_weights_that_ship_are_of_the_training_and_recognise_unseen_digits()
     images, labels = parts.unseen()
     assert shape == train_vit.SHAPE and shape.head == parts.SIZE
     found = reference.forward(shape, weights, images).argmax(1)
-    assert (found == labels).mean() > 0.95
+    said = (lessons.ROOT / "data/README.md").read_text(encoding="utf-8")
+    assert f"it recognises {(found == labels).mean():.1%}" in said
     assert f"{shape.count:,}" in train_vit.__doc__ + open(train_vit.__file__).read()
 
 
@@ -189,9 +191,11 @@ def test_gemm_goes_by_columns_and_refuses_what_does_not_fit():
     out = np.zeros((5, 4))  # by columns 4 x 5
     toy_gemm.gemm(4, 5, 3, a.T.copy(), 4, b.T.copy(), 3, out, 4)
     assert np.allclose(out.T, a @ b)
-    with pytest.raises(ValueError, match="ldb is 2: a column of this matrix has 3 numbers"):
+    with pytest.raises(ValueError, match="ld_second is 2: a column of this matrix has 3 numbers"):
         toy_gemm.gemm(4, 5, 3, a, 4, b, 2, out, 4)
-    with pytest.raises(ValueError, match="lda is 9: 3 columns of 4 numbers would end at number 22"):
+    with pytest.raises(
+        ValueError, match="ld_first is 9: 3 columns of 4 numbers would end at number 22"
+    ):
         toy_gemm.gemm(4, 5, 3, a, 9, b, 3, out, 4)
 
 
@@ -267,6 +271,32 @@ def test_what_is_gained_is_gained_between_products():
     for name in ("norm", "attention", "fc1 + GELU"):
         assert ratios[name] > 1.15
     assert machine.whole(64, "compiled").median > 1.1 * machine.whole(64).median
+
+
+def test_the_tables_of_files_that_come_are_read_by_their_names(monkeypatch):
+    """As `recording.subjects.vit` and `attention` name their rows."""
+
+    def row(kernel, variant, shape, metric, median):
+        return Figure(kernel, variant, shape, "float16", metric, "", median, median, median, 1)
+
+    counts = {"time": 0.5, "launches": 2, "synchronisations": 3, "to_gpu": 2.4e6, "to_host": 2.4e6}
+    ways = ["channels", "sorted", "streams, 1", "streams, 4", "kept", "gemm"]
+    rows = {
+        "vit": [row("patches", way, "8 images", *pair) for way in ways for pair in counts.items()],
+        "attention": [
+            row("attention", way, shape, machine.METRIC, time)
+            for shape in ("8x12x197x64", "64x12x197x64")
+            for way, time in (("ours", 0.01), ("scores", 0.5), ("cuDNN", 0.012))
+        ],
+    }
+    monkeypatch.setattr(machine, "recorded", lambda subject, **more: rows[subject])
+    told = machine.table_of_patches().splitlines()
+    assert [line.split()[0] for line in told[1:]] == list(machine.WAYS)
+    assert told[3].split() == ["streams", "0.50", "2", "3", "2.4", "2.4"]
+    told = machine.table_of_attention().splitlines()
+    assert [line.split() for line in told[1:]] == [
+        ["scores", "500.0"], ["cuDNN", "12.0"], ["ours", "10.0"],
+    ]  # fmt: skip
 
 
 def test_tables_have_what_was_recorded_and_say_what_was_not(monkeypatch):

@@ -169,6 +169,20 @@ def outcome_of(text, guess, truth):
         ("share of the clocks, wgmma of 64 x 256", 1, 0.625),  # "nothing changes"
         ("stages of 128 x 64 and 64 x 256 halves", 2, 4),  # "four bytes a number"
         ("multicast to two: times fewer numbers from L2", 2, 1.5),  # "half of all"
+        ("4,000 ones, added in float16", 4000, 2048),  # "it only loses digits"
+        ("768 squares near 3,600, summed in float16", "65504", "inf"),  # "it stays at the largest"
+        (
+            "launches for an image, a dot product each",
+            150_528,
+            7_225_344,
+        ),  # "a token's number each"
+        ("MB of scores, 4,096 tokens, 12 heads", 34, 403),  # "one head"
+        ("bytes / result: apart, a matrix, a vector", (3, 2, 1), (3.0, 3.0, 1.0)),
+        ("relative error of the scores", 0.01, 0.0009),  # "nineteen roundings add up"
+        ("launches and weights, % at 1 image and at 64", (5, 5), (76, 5)),
+        ("fewest launches", "gemm", "sorted"),
+        ("units of memory for a block's buffers", 11, 5),
+        ("the first factor that is handed over", "A", "B"),
     ],
 )
 def test_a_misconception_is_not_right(text, guess, truth):
@@ -204,6 +218,9 @@ def test_a_misconception_is_not_right(text, guess, truth):
         ("products for a number: 16 x 8, 16 x 16, 128 x 128", (5.33, 8, 64), (5.3, 8.0, 64.0)),
         ("registers of the tile's place, by division", 24, 22),
         ("4096 cubed in halves: what binds", "Tensor cores", "tensor cores"),
+        ("launches for an image, a dot product each", 7e6, 7_225_344),
+        ("launches and weights, % at 1 image and at 64", (70, 6), (76, 5)),
+        ("MB of scores, 4,096 tokens, 12 heads", 384, 403),  # by 1,024
     ],
 )
 def test_a_good_guess_is_right(text, guess, truth):
