@@ -34,7 +34,7 @@ REQUIRED = ("gpu", "course", "date")
 #: Subjects whose files are no benches, such as profiles: see recording/profiling/README.md.
 OTHER_LAYOUT = (
     "counters", "counters-explained", "profile", "profile-norm", "profile-timeline",
-    "role_counters", "vae_micro-table",
+    "role_counters", "vae_micro-table", "vit_counters",
 )  # fmt: skip
 TIMELINE = "timeline-"  # `course.streams.timeline` reads these
 
