@@ -35,7 +35,7 @@ REQUIRED = ("gpu", "course", "date")
 OTHER_LAYOUT = (
     "further_counters", "further_counters-explained", "successor",
     "counters", "counters-explained", "profile", "profile-norm", "profile-timeline",
-    "role_counters", "simulator", "vae_micro-table",
+    "role_counters", "simulator", "vae_micro-table", "vit_counters",
 )  # fmt: skip
 TIMELINE = "timeline-"  # `course.streams.timeline` reads these
 
