@@ -154,10 +154,10 @@ def why_not(method: str, q: Array, k: Array, v: Array, out: Array) -> str:
     batch, tokens, heads, size = q.shape
     given = [(*array.strides, array.__cuda_array_interface__["data"][0]) for array in (q, k, v)]
     capability = tuple(cuda.get_current_device().compute_capability)
-    least = {"online": (8, 0), "wgmma": (9, 0)}.get(method, capability)
-    if capability < least or (method == "wgmma" and capability != least):
-        has = "{}.{}".format(*capability)
-        return "needs compute capability {}.{}, and this GPU has ".format(*least) + has
+    if method == "wgmma" and (lacks := launching.no_warpgroups()):
+        return lacks
+    if method == "online" and capability < (8, 0):
+        return "needs compute capability 8.0, and this GPU has {}.{}".format(*capability)
     if method in ("scores", "fused") and batch * heads > MOST:
         return f"takes at most {MOST:,} heads of all images, not {batch * heads:,}"
     if method == "fused" and 4 * tokens * size > (most := launching.room()[0]):
