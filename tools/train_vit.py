@@ -1,4 +1,4 @@
-"""Train lesson 18's vision transformer on digits: ``data/models/vit_digits.safetensors``.
+"""Train lesson 18's vision transformer on digits: ``data/models/vit_digits.npz``.
 
     python -m tools.train_vit
 
@@ -16,10 +16,10 @@ from course.models.spectral.network import erf
 from course.models.vae.data import Digits, digits
 from course.models.vit.reference import forward
 from course.models.vit.shape import EPSILON, ViTShape
-from course.models.vit.weights import Weights, initial, save
+from course.models.vit.weights import Weights, initial
 from tools.lessons import ROOT
 
-FILE = ROOT / "data" / "models" / "vit_digits.safetensors"
+FILE = ROOT / "data" / "models" / "vit_digits.npz"
 #: 16 patches of 2 x 2 pixels and the class token; 18,218 numbers are learned.
 SHAPE = ViTShape(image=8, patch=2, width=32, depth=2, heads=2, mlp=64, classes=10, channels=1)
 SEED, BATCH, EPOCHS = 18, 32, 300
@@ -184,7 +184,7 @@ def train(epochs: int = EPOCHS, shape: ViTShape = SHAPE) -> Weights:
 def main() -> None:
     """Train, save, and say how many of the held-out digits are recognised."""
     weights = train()
-    save(FILE, SHAPE, weights)
+    np.savez(FILE, **weights)
     unseen = digits(held_out=True)
     found = forward(SHAPE, weights, pixels(unseen)).argmax(1)
     print(f"{FILE.name}: {SHAPE.count:,} numbers, {FILE.stat().st_size:,} bytes")

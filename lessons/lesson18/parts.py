@@ -19,7 +19,7 @@ from course.kernels.warps import lanes_sum
 from course.models.vae.data import digits
 from course.models.vit import reference
 from course.models.vit.shape import ViTShape
-from course.models.vit.weights import Weights, load
+from course.models.vit.weights import Weights, checked, shape_of
 
 TILE, PITCH = 16, 17  # threads of a block along an axis; numbers of a row of a tile
 SIZE, KEYS, QUERIES = (
@@ -128,7 +128,10 @@ def with_positions(patches, cls, position, out):
 
 def trained() -> tuple[ViTShape, Weights]:
     """The small network's sizes and weights."""
-    return load(data_path("models/vit_digits.safetensors"), heads=2)
+    with np.load(path := data_path("models/vit_digits.npz")) as file:
+        arrays = dict(file)
+    shape = shape_of(arrays, 2, str(path))
+    return shape, checked(shape, arrays, str(path))
 
 
 def unseen() -> tuple[np.ndarray, np.ndarray]:
