@@ -912,9 +912,9 @@ predict.answer("the part with the largest ratio", largest)
 pictures.parts(many, "64 images on an H200")
 
 # %% [markdown]
-# Where a product decides, both are equal: the same tensor cores, near their rate. What is gained,
-# is gained **between** products: copying patches, norms, GELU, attention. That is fusion, and it is
-# what sections 2 to 6 were about. What binds the parts now:
+# qkv is a product and a bias alone: there both are near each other, on the same tensor cores. Most
+# of what is gained, is gained **around** products: copying patches, norms, attention, GELU. That is
+# fusion, and it is what sections 2 to 6 were about. What binds the parts now:
 
 # %%
 print(machine.table_of_parts(64))
@@ -999,7 +999,7 @@ progress(18)
 # - *"Attention is slow because of its operations."* Below some thousand tokens it is what goes
 #   through memory.
 # - *"Fused is fused."* If the fused part reads a matrix, the bytes are still there.
-# - *"One image takes a 64th of 64 images' time."* It takes a tenth: launches and weights stay.
+# - *"One image takes a 64th of 64 images' time."* It takes about a tenth: launches and weights stay.
 # - *"For a library by columns I must transpose."* Exchange the factors.
 
 # %% [markdown]

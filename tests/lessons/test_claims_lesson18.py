@@ -258,7 +258,7 @@ def test_one_image_is_bound_by_launches_and_weights_and_many_by_operations():
         what, least = machine.bound(name, 1)
         assert what == "memory"  # "All are bound by memory"
         assert least < 0.5 * machine.parts(1)[name]["ours"]  # "And none is near its bound"
-    assert 8 < machine.whole(64).median / machine.whole(1).median < 12  # "It takes a tenth"
+    assert 8 < machine.whole(64).median / machine.whole(1).median < 12  # "about a tenth"
     for name in ("qkv", "proj + residual", "fc1 + GELU", "fc2 + residual"):
         assert machine.bound(name, 64)[0] == "tensor cores"
 
@@ -266,8 +266,7 @@ def test_one_image_is_bound_by_launches_and_weights_and_many_by_operations():
 def test_what_is_gained_is_gained_between_products():
     ratios = {name: its["PyTorch"] / its["ours"] for name, its in machine.parts(64).items()}
     assert max(ratios, key=ratios.get) == "patch embedding" and ratios["patch embedding"] > 4
-    for name in ("qkv", "proj + residual", "fc2 + residual"):  # "both are equal"
-        assert 0.9 < ratios[name] < 1.2
+    assert 0.9 < ratios["qkv"] < 1.15  # "both are near each other"
     for name in ("norm", "attention", "fc1 + GELU"):
         assert ratios[name] > 1.15
     assert machine.whole(64, "compiled").median > 1.1 * machine.whole(64).median
