@@ -999,7 +999,8 @@ progress(18)
 # - *"Attention is slow because of its operations."* Below some thousand tokens it is what goes
 #   through memory.
 # - *"Fused is fused."* If the fused part reads a matrix, the bytes are still there.
-# - *"One image takes a 64th of 64 images' time."* It takes about a tenth: launches and weights stay.
+# - *"One image takes a 64th of 64 images' time."* It takes about a tenth: launches and weights
+#   stay.
 # - *"For a library by columns I must transpose."* Exchange the factors.
 
 # %% [markdown]
