@@ -18,9 +18,9 @@ BENCH_HELP = """\
 Check and time the course's kernels on the GPU in this machine, beside CuPy and PyTorch.
 
 Each SUBJECT becomes a file GPU-SUBJECT.csv, written as soon as the subject is done; activation,
-cluster, cnn, norm, reduce and vae_micro have charts beside it, as PNG. Only right results are
-timed: compared with float64, on random inputs. Figures above the GPU's measured roofs are refused.
-Without a GPU nothing is timed: what is recorded is shown.
+attention, cluster, cnn, norm, reduce, vae_micro and vit have charts beside it, as PNG. Only right
+results are timed: compared with float64, on random inputs. Figures above the GPU's measured roofs
+are refused. Without a GPU nothing is timed: what is recorded is shown.
 """
 
 

@@ -2,9 +2,6 @@
 
 `cuda` and `xp` are decided once, when they are first asked for. Nothing is hidden: a GPU that is
 there and cannot be used is left alone; `why()` and `course.doctor()` say what stands in the way.
-
-A circle on purpose: the kernel that tries a GPU is kept on disk as any other, by
-`course.door.disk`, which asks this module for the GPU once it is known.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ from typing import Any
 from course import backend
 from course.files import table_text, write_whole
 from course.measure import recorded
+from course.measure.measured_roofs import ROOF, roofs_in
 from course.measure.recorded import BadMeasurements, Figure
 from course.measure.roofline import Roofs
-from lessons.lesson16.pictures import ROOF, roofs_in
 from recording.graph_times import METRIC
 
 COLUMNS = (

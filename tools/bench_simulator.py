@@ -1,107 +1,56 @@
-"""How fast the simulator is, beside Numba's own, on the machine in front of you.
+"""How fast the simulator is, beside Numba's own and as it was, on the machine in front of you.
 
-Usage: python tools/bench_simulator.py [--quick]
+Usage: python -m tools.bench_simulator [--quick | --against COMMIT [NAME ...] | --growth [--write]]
 
-Numba's simulator runs in a process of its own, as it replaces ``numba.cuda``. Times are medians of
-several runs after a first one (which translates the kernel); the simulator's times say nothing
-about a GPU.
+Without an option: usual launches with a bound for each, and Numba's simulator, which runs in a
+process of its own, as it replaces ``numba.cuda``; medians after a first run, which translates the
+kernel. ``--against`` times the same launches with the simulator of another commit, two processes
+by turns, and gives ratios. ``--growth`` measures how the time grows with threads, with statements
+that run and with lines of source; ``--write`` keeps that in data/measurements, from where the table
+in warpsim/README.md is taken. Ratios and growth are in process time, so that other programs on the
+machine matter less. None of it says anything about a GPU.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import datetime
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
 
 import numpy as np
-from numba import float32
 
-TILE = 16
+from course.files import table_text, write_whole
+from tools import simulated_kernels
+from tools.simulated_kernels import Case, add, layer_norm, naive, of_lines, product, tiled
 
-if __name__ == "__main__" and "--numba" in sys.argv:
-    from numba import cuda
-else:
-    from warpsim import cuda
-
-
-@cuda.jit
-def naive(u, s, vt, out, k):
-    """One thread an element; x walks along columns."""
-    col, row = cuda.grid(2)
-    if row < out.shape[0] and col < out.shape[1]:
-        total = float32(0)
-        for i in range(k):
-            total += u[row, i] * s[i] * vt[i, col]
-        out[row, col] = total
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "data/measurements"
+COLUMNS = "curve", "variant", "threads", "statements", "lines", "unit", "median", "q1", "q3", "n"
+TURNS = 11
+PASSES = 50  # of naive's loop where threads grow
+SIDES = 16, 32, 64, 128, 256, 512, 1024  # of its image
+STATEMENTS = 1, 3, 10, 30, 100, 300, 1000  # passes, where they grow
+LINES = 10, 30, 100, 300, 1000
+IDLE = 2**21, 2**26, 2**31  # threads, of which so many have work:
+AT_WORK = 2**20
+WAYS = "plain", "traced"
+FIRST = "first launch"  # of a process
 
 
-@cuda.jit
-def tiled(u, s, vt, out, k):
-    """As ``naive``, through tiles in shared memory."""
-    left = cuda.shared.array((TILE, TILE), float32)
-    right = cuda.shared.array((TILE, TILE), float32)
-    col, row = cuda.grid(2)
-    x, y = cuda.threadIdx.x, cuda.threadIdx.y
-    total = float32(0)
-    for start in range(0, k, TILE):
-        left[y, x] = float32(0)
-        right[y, x] = float32(0)
-        if row < u.shape[0] and start + x < k:
-            left[y, x] = u[row, start + x] * s[start + x]
-        if col < vt.shape[1] and start + y < k:
-            right[y, x] = vt[start + y, col]
-        cuda.syncthreads()
-        for i in range(TILE):
-            total += left[y, i] * right[i, x]
-        cuda.syncthreads()
-    if row < out.shape[0] and col < out.shape[1]:
-        out[row, col] = total
-
-
-@cuda.jit
-def layer_norm(x, out):
-    """One warp a row: sums by shuffles."""
-    row, lane = cuda.blockIdx.x, cuda.threadIdx.x
-    total = float32(0)
-    squares = float32(0)
-    for j in range(lane, x.shape[1], 32):
-        total += x[row, j]
-        squares += x[row, j] * x[row, j]
-    step = 16
-    while step > 0:
-        total += cuda.shfl_xor_sync(0xFFFFFFFF, total, step)
-        squares += cuda.shfl_xor_sync(0xFFFFFFFF, squares, step)
-        step >>= 1
-    mean = total / float32(x.shape[1])
-    scale = float32(1) / (squares / float32(x.shape[1]) - mean * mean) ** float32(0.5)
-    for j in range(lane, x.shape[1], 32):
-        out[row, j] = (x[row, j] - mean) * scale
-
-
-@cuda.jit
-def add(x, y, out):
-    """One thread an element."""
-    i = cuda.grid(1)
-    if i < out.size:
-        out[i] = x[i] + y[i]
-
-
-def factors(size: int, k: int) -> list:
-    rng = np.random.default_rng(0)
-    return [
-        rng.random((size, k), dtype=np.float32),
-        rng.random(k, dtype=np.float32),
-        rng.random((k, size), dtype=np.float32),
-        np.zeros((size, size), np.float32),
-        k,
-    ]
-
-
+# ---------------------------------------------------------------------- usual launches, bounds
 def seconds(run: Callable[[], object], repeats: int) -> tuple[float, float]:
     """First call and median of the others."""
     times = []
@@ -112,49 +61,53 @@ def seconds(run: Callable[[], object], repeats: int) -> tuple[float, float]:
     return times[0], statistics.median(times[1:])
 
 
-def launch(kernel, size: int, k: int) -> Callable[[], object]:
-    arguments, blocks = factors(size, k), -(-size // TILE)
-    return lambda: kernel[(blocks, blocks), (TILE, TILE)](*arguments)
-
-
 def numba_seconds(size: int, k: int) -> float:
-    """The same kernel in Numba's simulator, in a process of its own."""
-    command = [sys.executable, __file__, "--numba", str(size), str(k)]
+    """The naive kernel in Numba's simulator, in a process of its own."""
+    command = [sys.executable, "-m", "tools.bench_simulator", "--numba", str(size), str(k)]
     environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
-    found = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    found = subprocess.run(
+        command, env=environment, check=True, capture_output=True, text=True, cwd=ROOT
+    )
     return float(found.stdout)
 
 
-def main(quick: bool) -> int:
-    """Measure and print; the exit status says whether all bounds were kept."""
-    from warpsim import trace
+def host() -> str:
+    """The machine and what runs on it."""
+    return (
+        f"{cpu()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
+        f"NumPy {np.__version__}"
+    )
 
+
+def cpu() -> str:
+    """The processor's name, as far as the system tells it."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        text = ""
+    found = re.search(r"model name\s*: (.+)", text)
+    return found[1].strip() if found else platform.processor() or platform.machine()
+
+
+def usual(quick: bool) -> int:
+    """Measure and print; the exit status says whether all bounds were kept."""
     rng = np.random.default_rng(1)
     x, y, out = (rng.random(256, dtype=np.float32) for _ in range(3))
-    small, tiles, large = factors(256, 50), factors(256, 64), factors(2048, 10)
-    rows_in = rng.random((256, 768), dtype=np.float32)
-    rows_out = np.zeros_like(rows_in)
+    inputs = rng.random((256, 768), dtype=np.float32)
+    norm = Case(layer_norm, 256, 32, lambda: (inputs, np.zeros_like(inputs)))
     rows: list[tuple[str, Callable[[], object], float, int]] = [
-        ("add, 256 elements", lambda: add[1, 256](x, y, out), 200e-6, 200),
-        ("naive 64x64, k = 50", launch(naive, 64, 50), 0.02, 20),
-        ("naive 256x256, k = 50", launch(naive, 256, 50), 0.05, 10),
-        ("naive 256x256, k = 50, traced",
-         lambda: trace(naive, (16, 16), (16, 16), *small), 0.1, 5),
-        ("tiled 256x256, k = 64", launch(tiled, 256, 64), 0.1, 5),
-        ("tiled 256x256, k = 64, traced",
-         lambda: trace(tiled, (16, 16), (16, 16), *tiles), 0.2, 5),
-        ("LayerNorm by shuffles, 256x768",
-         lambda: layer_norm[256, 32](rows_in, rows_out), 0.02, 5),
-        ("naive 2048x2048, k = 10", launch(naive, 2048, 10), 1.0, 2),
-        ("naive 2048x2048, k = 10, traced",
-         lambda: trace(naive, (128, 128), (16, 16), *large), 2.0, 1),
-        ("naive 1024x1024, k = 64", launch(naive, 1024, 64), 1.5, 1 if quick else 3),
-    ]  # fmt: skip
-    print(
-        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, ",
-        end="",
-    )
-    print(f"NumPy {np.__version__}")
+        ("add, 256 elements", Case(add, 1, 256, lambda: (x, y, out)).plain(), 200e-6, 200),
+        ("naive 64x64, k = 50", product(naive, 64, 50).plain(), 0.02, 20),
+        ("naive 256x256, k = 50", product(naive, 256, 50).plain(), 0.03, 10),
+        ("naive 256x256, k = 50, traced", product(naive, 256, 50).traced(), 0.05, 5),
+        ("tiled 256x256, k = 64", product(tiled, 256, 64).plain(), 0.05, 5),
+        ("tiled 256x256, k = 64, traced", product(tiled, 256, 64).traced(), 0.1, 5),
+        ("LayerNorm by shuffles, 256x768", norm.plain(), 0.02, 5),
+        ("naive 2048x2048, k = 10", product(naive, 2048, 10).plain(), 1.0, 2),
+        ("naive 2048x2048, k = 10, traced", product(naive, 2048, 10).traced(), 2.0, 1),
+        ("naive 1024x1024, k = 64", product(naive, 1024, 64).plain(), 1.5, 1 if quick else 3),
+    ]
+    print(host())
     print(f"{'':34}{'first':>12}{'median':>12}{'bound':>12}")
     kept = True
     medians = {}
@@ -173,11 +126,248 @@ def main(quick: bool) -> int:
     return 0 if kept else 1
 
 
-if __name__ == "__main__":
-    if "--numba" in sys.argv:
-        run = launch(naive, int(sys.argv[-2]), int(sys.argv[-1]))
-        print(seconds(run, 1)[1])
-        sys.exit()
+# ---------------------------------------------------------------------- process time
+def process_times(run: Callable[[], object], samples: int) -> list[float]:
+    """Process time of a call, in ms, so often, after one that is not counted; 20 ms at least."""
+    run()
+    start = time.process_time()
+    run()
+    repeats = max(1, min(100, int(0.02 / max(time.process_time() - start, 1e-5))))
+    return [of_calls(run, repeats) for _ in range(samples)]
+
+
+def of_calls(run: Callable[[], object], repeats: int) -> float:
+    """Process time of one of so many calls, in ms."""
+    start = time.process_time()
+    for _ in range(repeats):
+        run()
+    return (time.process_time() - start) / repeats * 1e3
+
+
+def spread(times: list[float]) -> tuple[float, float, float]:
+    """Median and quartiles."""
+    q1, _, q3 = statistics.quantiles(times, n=4, method="inclusive")
+    return statistics.median(times), q1, q3
+
+
+# ---------------------------------------------------------------------- against another commit
+def launches() -> dict[str, Callable[[], Callable[[], object]]]:
+    """Launches that are compared, by name: what makes each."""
+    cases = {"naive": product(naive, 256, 50), "tiled": product(tiled, 256, 64)}
+    cases |= simulated_kernels.brought_along()
+    return {f"{name}, {how}": getattr(case, how) for name, case in cases.items() for how in WAYS}
+
+
+def work() -> None:
+    """Be one of two processes: time what the other end of the pipe asks for."""
+    made = {}
+    for line in sys.stdin:
+        name, repeats = line.strip().rsplit(":", 1)
+        if name not in made:
+            made[name] = launches()[name]()
+        print(of_calls(made[name], int(repeats)), flush=True)
+
+
+def first_launch() -> None:
+    """The first launch of a process, of a kernel of ten lines."""
+    kernel, x = simulated_kernels.cuda.jit(of_lines(7)), np.ones(256, np.float32)
+    print(of_calls(lambda: kernel[1, 256](x, x), 1))
+
+
+def started(tree: Path, mode: str) -> subprocess.Popen:
+    """This file in a process whose simulator is that of another folder."""
+    path = os.pathsep.join((str(tree), str(ROOT)))
+    return subprocess.Popen(
+        [sys.executable, __file__, mode], cwd=tree, env={**os.environ, "PYTHONPATH": path},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def against(commit: str, turns: int, only: list[str]) -> int:
+    """Print, for each launch, the times of another commit's simulator, of this one, and ratios."""
+    wanted = [n for n in (*launches(), FIRST) if not only or any(part in n for part in only)]
+    command = ["git", "-C", str(ROOT), "archive", commit, "warpsim"]
+    archive = subprocess.run(command, check=True, capture_output=True).stdout
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(fileobj=BytesIO(archive)) as tar:
+            tar.extractall(folder, filter="data")
+        trees = Path(folder), ROOT
+        print(f"{host()}; process time, medians (quartiles) of {turns} turns")
+        print(f"{'':24}{commit[:12]:>24} ms{'here':>24} ms   ratio")
+
+        def ask(worker: subprocess.Popen, name: str, repeats: int) -> float:
+            print(f"{name}:{repeats}", file=worker.stdin, flush=True)
+            return float(worker.stdout.readline())
+
+        def first(tree: Path) -> float:
+            return float(started(tree, "--first").communicate()[0])
+
+        workers = [started(tree, "--work") for tree in trees]
+        try:
+            for name in wanted:
+                if name == FIRST:
+                    compare(name, [lambda tree=tree: first(tree) for tree in trees], turns)
+                    continue
+                ones = [[ask(worker, name, 1) for _ in range(3)][-1] for worker in workers]
+                repeats = max(1, min(50, int(50 / max(ones))))
+                compare(name, [lambda w=w, n=name, r=repeats: ask(w, n, r) for w in workers], turns)
+        finally:
+            for worker in workers:
+                worker.stdin.close()
+                worker.wait()
+    return 0
+
+
+def compare(name: str, ways: list[Callable[[], float]], turns: int) -> None:
+    """Take both ways by turns, each first as often as second, and print a line."""
+    times: list[list[float]] = [[], []]
+    for turn in range(turns):
+        for which in (0, 1) if turn % 2 else (1, 0):
+            times[which].append(ways[which]())
+    (then, *of_then), (now, *of_now) = map(spread, times)
+    shown = ("{:.2f} ({:.2f}-{:.2f})".format(*all_) for all_ in ((then, *of_then), (now, *of_now)))
+    print("{:24}{:>27}{:>27}{:8.2f}".format(name, *shown, now / then), flush=True)
+
+
+# ---------------------------------------------------------------------- growth
+def growth(samples: int, sides=SIDES, statements=STATEMENTS, lines=LINES, idle=IDLE) -> Iterator:
+    """Rows of the file: how the time of a launch grows, that of a first one, and some kernels'."""
+
+    def both(curve: str, case: Case, count: int, *numbers: int | str) -> Iterator[tuple]:
+        for how in WAYS:
+            times = process_times(getattr(case, how)(), count)
+            yield curve, how, *numbers, "ms", *spread(times), count
+
+    for side in sides:
+        yield from both("threads", product(naive, side, PASSES), samples, side * side, PASSES, "")
+    for count in statements:
+        yield from both("statements", product(naive, 256, count), samples, 65_536, count, "")
+    x = np.ones(32, np.float32)
+    for count in lines:
+        for how in WAYS:
+            cases = [
+                Case(simulated_kernels.cuda.jit(of_lines(count)), 1, 32, lambda: (x, x))
+                for _ in range(samples + 1)
+            ]
+            times = [of_calls(getattr(case, how)(), 1) for case in cases]
+            yield "lines", how, 32, "", count, "ms", *spread(times[1:]), samples
+    y = np.ones(AT_WORK, np.float32)
+    for threads in idle:
+        case = Case(add, threads // 256, 256, lambda: (y, y, np.empty_like(y)))
+        yield from both("idle", case, min(samples, 3), threads, "", "")
+    for name, case in simulated_kernels.brought_along().items():
+        threads = int(np.prod(case.grid) * np.prod(case.block))
+        yield from both(name, case, samples, threads, "", "")
+
+
+def file_name() -> str:
+    """Name of the file of this machine's figures."""
+    words = re.sub(r"[^a-z0-9]+", " ", cpu().lower()).split()
+    return "".join(words[:3]) + "-simulator.csv"
+
+
+def write(rows: list[tuple]) -> Path:
+    """Keep the rows in data/measurements."""
+    from importlib.metadata import version
+
+    header = {
+        "host": f"{cpu()}, {os.cpu_count()} cores, {platform.system()}",
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("numpy", "numba", "numba-cuda")},
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "times": "process time of a launch; of a first launch where lines of source grow",
+        "command": "python -m tools.bench_simulator --growth --write",
+    }
+    shown = [[f"{v:.5g}" if isinstance(v, float) else v for v in row] for row in rows]
+    path = FOLDER / file_name()
+    write_whole(path, table_text(path.name, header, COLUMNS, shown, ValueError))
+    return path
+
+
+def read(path: Path) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """The header and the rows of such a file."""
+    text = path.read_text(encoding="utf-8").splitlines()
+    head = dict(line[2:].split("=", 1) for line in text if line.startswith("# "))
+    return head, list(csv.DictReader(line for line in text if not line.startswith("#")))
+
+
+def growth_table(rows: list[dict[str, str]]) -> list[str]:
+    """The rows as a table: what grows, and the time of a launch, plain and traced."""
+    out = ["| what grows | | plain, ms | traced, ms |", "|---|---:|---:|---:|"]
+    titles = {
+        "threads": f"threads, {PASSES} statements each",
+        "statements": "statements of each of 65,536 threads",
+        "lines": "lines of source, first launch",
+        "idle": f"threads, of which {AT_WORK:,} add two numbers",
+    }
+    of = {(row["curve"], row["variant"], row[number_of(row)]): row["median"] for row in rows}
+    last = ""
+    for curve, how, number in of:
+        if how == "traced":
+            continue
+        ms = [float(of[curve, way, number]) for way in WAYS]
+        times = [f"{value:,.0f}" if value >= 1000 else f"{value:.3g}" for value in ms]
+        title = titles.get(curve, f"threads: {curve}") if curve != last else ""
+        out.append("| {} | {:,} | {} | {} |".format(title, int(number), *times))
+        last = curve
+    return out
+
+
+def number_of(row: dict[str, str]) -> str:
+    """The column of what grows along a row's curve."""
+    return row["curve"] if row["curve"] in row else "threads"
+
+
+def growth_sentences(rows: list[dict[str, str]]) -> list[str]:
+    """What the ends of the curves say: constants, and the price of a million lane-statements."""
+    out = []
+    for how in WAYS:
+        its = [row for row in rows if row["variant"] == how]
+        times = {(row["curve"], int(row[number_of(row)])): float(row["median"]) for row in its}
+        threads = sorted(number for curve, number in times if curve == "threads")
+        few, many = (times["threads", number] / PASSES for number in (threads[0], threads[-1]))
+        lines = max(number for curve, number in times if curve == "lines")
+        out.append(
+            f"- {how}: {few * 1e3:.2g} µs for a statement of {threads[0]} threads, "
+            f"{many / threads[-1] * 1e6:.2g} ms for one of a million; "
+            f"{times['lines', lines] / lines:.2g} ms for a line of source, once"
+        )
+    return out
+
+
+def grow(keep: bool) -> int:
+    """Measure the growth, print it, and keep it if wanted."""
+    print(host())
+    rows = list(growth(TURNS))
+    given = [dict(zip(COLUMNS, map(str, row), strict=True)) for row in rows]
+    print("\n".join([*growth_table(given), "", *growth_sentences(given)]))
+    if keep:
+        print(f"kept in {write(rows).relative_to(ROOT)}; take the table into warpsim/README.md")
+    return 0
+
+
+def main(arguments: list[str]) -> int:
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one run of the largest case")
-    sys.exit(main(parser.parse_args().quick))
+    parser.add_argument("--against", metavar="COMMIT", help="ratios to another commit's simulator")
+    parser.add_argument("names", nargs="*", help="parts of the names of launches to compare")
+    parser.add_argument("--turns", type=int, default=TURNS, help="of each process (default: 11)")
+    parser.add_argument("--growth", action="store_true", help="how the time grows")
+    parser.add_argument("--write", action="store_true", help="keep the growth")
+    given = parser.parse_args(arguments)
+    if given.against:
+        return against(given.against, given.turns, given.names)
+    return grow(given.write) if given.growth else usual(given.quick)
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")  # of small launches and of arrays that are copied
+    if "--numba" in sys.argv:
+        print(seconds(product(naive, int(sys.argv[-2]), int(sys.argv[-1])).plain(), 1)[1])
+    elif "--work" in sys.argv:
+        work()
+    elif "--first" in sys.argv:
+        first_launch()
+    else:
+        sys.exit(main(sys.argv[1:]))

@@ -63,6 +63,8 @@ class Door:
         There is something to launch for a first array without elements.
     whole : bool
         `launches` does the work itself, on the default stream, and returns nothing.
+    packs : bool
+        Launches may be packed: `launches` does nothing between them.
     """
 
     def __init__(
@@ -76,10 +78,12 @@ class Door:
         scalar: bool = False,
         empty: bool = False,
         whole: bool = False,
+        packs: bool = True,
     ):
         self.name, self.names, self.result, self.launches = name, tuple(names), result, launches
         self.optional, self.part = tuple(optional), part
         self.scalar, self.empty, self.whole = scalar, empty, whole
+        self.packs = packs and not whole
         self.plans: dict[tuple, Callable[..., Any]] = {}
         self._lock = threading.Lock()
         #: Call the front door: ``enter(arrays, options, out, stream)``.
@@ -199,7 +203,7 @@ class Door:
             _check_devices(seen, names)
             about = About(self, options, seen, results, has_out, remains[0] if remains else None)
             plan = NumbaPlan(about)
-            if first.device >= 0 and not self.whole:
+            if first.device >= 0 and self.packs:
                 plan = self._packed(about) or plan
         with contextlib.suppress(TypeError), self._lock:
             while len(self.plans) >= MOST_PLANS:

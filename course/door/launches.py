@@ -244,6 +244,18 @@ class Packed:
         checked(status, "a kernel's launch")
 
 
+def early(configured: Any) -> tuple[Attribute, ...]:
+    """What lets a launch begin before the one in front of it is done, if its kernel waits for it.
+
+    Such a kernel calls `course.kernels.following.follow`.
+    """
+    new = tuple(backend.cuda.get_current_device().compute_capability) >= (9, 0)
+    dispatcher = getattr(configured, "dispatcher", None)
+    function = getattr(dispatcher, "py_func", None)
+    waits = function is not None and "follow" in function.__code__.co_names
+    return (Attribute.early(),) if new and waits else ()
+
+
 def _handle(function: Any) -> int:
     """The driver's handle of a loaded function, in the current context.
 

@@ -121,7 +121,10 @@ class PackedPlan:
         with planning(len(layouts)) as workspaces:
             listed = about.listed(layouts, 0)
             slots = len(layouts) + len(workspaces)
-            self.launches = [packing.Packed(*launch, slots) for launch in listed]
+            self.launches = [
+                packing.Packed(*launch, slots, packing.early(launch[0]) if n else ())
+                for n, launch in enumerate(listed)
+            ]
         self.workspaces: list[Workspace] = workspaces
         self.rooms: dict[tuple[int, int], list[Array]] = {}
         self.lends = [

@@ -2,7 +2,7 @@
 
 ==============================  =================================================================
 `ldmatrix4`, `ldmatrix4_trans`  four matrices of 8 x 8 from shared memory; transposed (7.5)
-`stmatrix4`, `stmatrix4_trans`  the way back (9.0)
+`stmatrix4`                     the way back, not transposed (9.0)
 `mma_bf16`                      as `course.kernels.intrinsics.mma_f16`, of bfloat16 (8.0)
 `pack_f16`, `pack_bf16`         two float32 to the two halves of a register
 `unpack_f16`, `unpack_bf16`     the way back
@@ -41,7 +41,7 @@ from course.kernels.intrinsics import (
 
 __all__ = [
     "copy8_async", "ldmatrix4", "ldmatrix4_trans", "mma_bf16", "pack_bf16", "pack_f16", "quotient",
-    "remainder", "stmatrix4", "stmatrix4_trans", "unpack_bf16", "unpack_f16",
+    "remainder", "stmatrix4", "unpack_bf16", "unpack_f16",
 ]  # fmt: skip
 
 _SHARED = ir.PointerType(ir.IntType(8), 3)
@@ -99,7 +99,7 @@ def _matrices(name: str, stores: bool) -> Any:
 
 
 ldmatrix4, ldmatrix4_trans = (_matrices(f"ldmatrix4{t}", False) for t in ("", "_trans"))
-stmatrix4, stmatrix4_trans = (_matrices(f"stmatrix4{t}", True) for t in ("", "_trans"))
+stmatrix4 = _matrices("stmatrix4", True)
 
 _bf16 = _product("mma_f16", "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32")
 

@@ -20,6 +20,7 @@ from typing import Any
 from course import backend
 from course.door import disk
 
+_NUMBA = (0, 30)  # compiles for "sm_90a"
 Stream = Any  # of numba.cuda; 0 is the default stream
 
 # --- graphs ---------------------------------------------------------------------------------------
@@ -178,3 +179,17 @@ def _allow(function: Any, device: int, size: int) -> None:
             f"the driver refuses {size:,} bytes of shared memory for a block ({status.name}): "
             "choose a method or a shape that needs less"
         )
+
+
+# --- what a GPU lacks -----------------------------------------------------------------------------
+
+
+def no_warpgroups() -> str:
+    """What kernels of `course.kernels.hopper` need and do not find, in words; else nothing."""
+    capability = tuple(backend.cuda.get_current_device().compute_capability)
+    if capability != (9, 0):
+        return "needs compute capability 9.0, and this GPU has {}.{}".format(*capability)
+    version = backend.installed_version("numba-cuda") or ""
+    if backend.gpu() is not None and backend.version_tuple(version) < _NUMBA:
+        return f"needs numba-cuda 0.30, which compiles for sm_90a, and {version} is installed"
+    return ""

@@ -28,7 +28,7 @@ from numba import float32, int32, uint32
 
 from course.backend import cuda
 from course.kernels.intrinsics import load, load2, load4, mma_tf32, store2, store4
-from course.kernels.split_factors import in_two, lane_of, mma_plain, of_lanes, parts_of
+from course.kernels.split_factors import in_two, lane_of, mma_plain, of_lanes
 from course.kernels.warps import ALL
 
 PRECISIONS = ("tf32x3", "tf32", "float32")
@@ -110,9 +110,8 @@ def _always(size: int) -> Callable:
 
 def tile_of(
     layout: str, rows: int, columns: int, depth: int, leads: tuple[int, int], precision: str, *,
-    warps: int, fragments: tuple[int, int], ahead: int = 1, beside: tuple[int, int] = (1, 1),
-    halves: int = 0, exact: str = "", places: str = "",
-    awaits: Awaits = None, given: bool = False,
+    warps: int, fragments: tuple[int, int], ahead: int = 1, halves: int = 0, exact: str = "",
+    places: str = "", awaits: Awaits = None, given: bool = False,
 ) -> Tile:  # fmt: skip
     """A tile of a product (rows, columns) of that depth; all three multiples of four.
 
@@ -128,8 +127,6 @@ def tile_of(
         Of a warp, 16 rows and 8 columns each. In "tn" (2, 4); in "nn" 2 or 4 wide.
     ahead : int
         Rounds of which `fetch` loads the second factor.
-    beside : (int, int)
-        Warps, or groups of those that share the depth, that lie below and beside each other.
     halves : int
         The second half of the tile's columns lies so many columns behind the first, in "nt".
     exact : str
@@ -145,16 +142,15 @@ def tile_of(
     """
     down, across = fragments
     high, wide = 16 * down, 8 * across
-    all_high, all_wide = high * beside[0], wide * beside[1]
     upright_a, upright_b = layout == "tn", layout != "nt"
     four_wide = across == 4
     # rows of the sums so far apart that what a warp stores at once lies in different banks
-    pitch = all_wide
-    if layout == "nt" and all_wide % 32 not in (8, 24):
+    pitch = wide
+    if layout == "nt" and wide % 32 not in (8, 24):
         pitch += 8
     elif layout == "nn" and four_wide:
         pitch += 4
-    part = all_high * pitch
+    part = high * pitch
     lead_a, lead_b = leads
     each = DEEP * warps
     rounds = min(ahead, -(-depth // each))
@@ -351,63 +347,56 @@ def tile_of(
         return load_b, load_a, some_lack, products
 
     all_b, all_a, any_lacks, all_products = first_rounds(0)
-    of_warps, of_beside = parts_of(warps), parts_of(beside[1])
-
-    @cuda.jit(device=True)
-    def whose():
-        """Where this thread's warp begins: down and across in the tile, in the depth; its part."""
-        at, share = of_warps(of_lanes(cuda.threadIdx.x)[0])
-        i, j = of_beside(at)
-        return int32(i * high), int32(j * wide), int32(share * DEEP), share
 
     @cuda.jit(device=True)
     def fetch(B, b0, column, b):
         if not looped:
-            _, more_across, start, _ = whose()
-            all_b(B, b0, column + more_across, start, b)
+            warp, _ = of_lanes(cuda.threadIdx.x)
+            all_b(B, b0, column, int32(warp * DEEP), b)
 
     @cuda.jit(device=True)
     def multiply(shared, A, a0, B, b0, row, column, b):
         a = cuda.local.array((rounds, down, 2, 4), float32)
         total = cuda.local.array((down, across, 4), float32)
         g, q = lane_of()
-        more_down, more_across, start, share = whose()
+        warp, _ = of_lanes(cuda.threadIdx.x)
+        start = int32(warp * DEEP)
         for m in range(down):
             for n in range(across):
                 for e in range(4):
                     total[m, n, e] = ZERO
         if looped:
             while start < depth:
-                all_b(B, b0, column + more_across, start, b)
-                all_a(A, a0, row + more_down, start, a)
+                all_b(B, b0, column, start, b)
+                all_a(A, a0, row, start, a)
                 if waits:
                     while cuda.any_sync(ALL, any_lacks(start, a, b)):
                         pause(A, a0, row)
-                        all_b(B, b0, column + more_across, start, b)
-                        all_a(A, a0, row + more_down, start, a)
+                        all_b(B, b0, column, start, b)
+                        all_a(A, a0, row, start, a)
                 all_products(start, a, b, total)
                 start += int32(rounds * each)
         else:
-            all_a(A, a0, row + more_down, start, a)
+            all_a(A, a0, row, start, a)
             if waits:
                 while cuda.any_sync(ALL, any_lacks(start, a, b)):
                     if upright_a:
                         pause(A, a0, row)
                     if waits_b:
-                        all_b(B, b0, column + more_across, start, b)
-                    all_a(A, a0, row + more_down, start, a)
+                        all_b(B, b0, column, start, b)
+                    all_a(A, a0, row, start, a)
             all_products(start, a, b, total)
             start += int32(rounds * each)
             while more and start < depth:
-                bring_b(B, b0, column + more_across, start, 0, b, 0)
-                bring_a(A, a0, row + more_down, start, 0, a, 0)
+                bring_b(B, b0, column, start, 0, b, 0)
+                bring_a(A, a0, row, start, 0, a, 0)
                 if waits:
                     while cuda.any_sync(ALL, lacks(a, b, 0)):
-                        bring_a(A, a0, row + more_down, start, 0, a, 0)
+                        bring_a(A, a0, row, start, 0, a, 0)
                 add(a, b, total, 0)
                 start += int32(each)
         cuda.syncthreads()  # whoever still reads what lay here is done
-        base = int32(share * part + more_down * pitch + more_across)
+        base = int32(warp * part)
         for m in range(down):
             for h in range(2):
                 r = 4 * g + 2 * m + h if upright_a else 16 * m + 8 * h + g
@@ -447,4 +436,4 @@ def tile_of(
             w, x, y, z = w + of[0], x + of[1], y + of[2], z + of[3]
         return w, x, y, z
 
-    return Tile(fetch, multiply, four, all_high, all_wide, warps * part, (rounds, across, 4))
+    return Tile(fetch, multiply, four, high, wide, warps * part, (rounds, across, 4))

@@ -5,19 +5,22 @@
 A patch is a row of channels x patch x patch pixels, W a matrix (width, that many): PyTorch's
 convolution whose stride is its size. The ways are what one thinks of, one after the other:
 
-============  ====================================================================================
-way           what is done
-============  ====================================================================================
-"channels"    a channel after the other: to the GPU, its product, back; the host adds them up
-"sorted"      the host sorts all pixels to rows, then one product; back
-"streams"     the same in parts, each on a stream of its own, from pinned memory
-"kept"        all stays on the GPU: rows and product of each channel, added there; one copy back
-"gemm"        one kernel gathers rows and begins the tokens, one product adds itself to them
-============  ====================================================================================
+============  =================================================  ========  =====  ===========
+way           what is done                                       launches  waits  copied back
+============  =================================================  ========  =====  ===========
+"channels"    a channel after the other: to the GPU, its         2 c       2 c    c x tokens
+              product, back; the host adds them up
+"sorted"      the host sorts all pixels to rows, one product     1         2      tokens
+"streams"     the same in parts, a stream each, pinned memory    s         s      tokens
+"kept"        rows and product of each channel, added there      2 c       2      tokens
+"gemm"        one kernel gathers rows and begins the tokens,     2         2      tokens
+              one product adds itself to them
+============  =================================================  ========  =====  ===========
 
 >>> tokens, counts = PatchEmbedding(weight, bias, cls, position).embed(images, "streams")
 >>> counts.launches, counts.synchronisations, counts.to_gpu, counts.to_host
 
+Of c channels and s streams; to the GPU go the pixels, or the rows that the host has sorted.
 `counts` counts as the work is done. A launch for each dot product of 16 pixels, which is how one
 may begin, is 7.2 million launches for an image of 224 x 224.
 """
@@ -25,58 +28,64 @@ may begin, is 7.2 million launches for an image of 224 x 224.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import float32, int32
+from numba import float32, int32, uint32
 from numba.types import float16
 
 from course.backend import cuda
-from course.kernels.arrays import Array, are_aligned, known
+from course.kernels.arrays import Array, known
+from course.kernels.following import follow
 from course.kernels.fragments import quotient
 from course.kernels.halves import products
 from course.kernels.intrinsics import load4, store4
+from course.kernels.norm.halves import as_words
 
 Launches = list[tuple[Callable, tuple]]
 WAYS = ("channels", "sorted", "streams", "kept", "gemm")
 ON_GPU = ("kept", "gemm")  # which never need the host
-THREADS, WIDE = 192, 4
+THREADS, WIDE = 96, 4
 ZERO = float32(0)
 
 
 @functools.cache
 def gather(wide: bool, begins: bool) -> Callable:
-    """The kernel of (images, rows, table, tokens, patch, first, channels), float16.
+    """The kernel of (images, rows, table, tokens, patch, first, channels), float16 or words of two.
 
     ``rows[image * tokens + 1 + p]`` becomes the pixels of patch p, of `channels` channels from
     `first` on; row 0 of an image, the class token's, and what is beyond the pixels, 0. With
     `begins`, ``tokens`` becomes the table, image after image.
 
-    Mapping: a block has a row; thread t its numbers 4 t to 4 t + 3, then those 768 on.
-    Memory: `wide`, four pixels an access: a line of 16 pixels is a sector, read once.
+    Mapping: a block has a row; thread t its numbers 8 t to 8 t + 7, then those 768 on.
+    Memory: `wide`, arrays are words of two pixels, and an access has four: a line of 16 pixels is a
+    sector, read once.
     """
-    EACH = WIDE if wide else 1
+    EACH, TWO = (WIDE, 1) if wide else (1, 0)
 
     @cuda.jit
     def patch_rows(images, rows, table, tokens, patch, first, channels):
+        follow()
         row, t = int32(cuda.blockIdx.x), int32(cuda.threadIdx.x)
         side, count = int32(patch), int32(table.shape[0])
-        area, across = int32(side * side), quotient(int32(images.shape[3]), side)
+        line = int32(side >> TWO)
+        area, across = int32(side * line), quotient(int32(images.shape[3]), line)
         image = quotient(row, count)
         token = int32(row - image * count)
         down = quotient(int32(token - 1), across)
-        top, left = int32(down * side), int32((token - 1 - down * across) * side)
+        top, left = int32(down * side), int32((token - 1 - down * across) * line)
         for column in range(t * EACH, rows.shape[1], THREADS * EACH):
             c = int32(column)
             channel = quotient(c, area)
             place = int32(c - channel * area)
-            i = quotient(place, side)
-            y, x = int32(top + i), int32(left + place - i * side)
+            i = quotient(place, line)
+            y, x = int32(top + i), int32(left + place - i * line)
             inside = token > 0 and channel < channels
             if wide:
-                four = float16(ZERO), float16(ZERO), float16(ZERO), float16(ZERO)
+                four = uint32(0), uint32(0), uint32(0), uint32(0)
                 if inside:
                     four = load4(images, (image, int32(first + channel), y, x))
                 store4(rows, (row, c), four)
@@ -102,10 +111,13 @@ def gathered(
 ) -> Launches:  # fmt: skip
     """The launch that gathers rows (images * tokens, depth), and begins `tokens` if there are."""
     out = rows if tokens is None else tokens
-    wide = patch % WIDE == 0 and table.shape[1] % WIDE == 0
-    wide = wide and are_aligned(images, rows, table, out)
+    arrays = images, rows, table, out
+    wide = not any(n % (2 * WIDE) for n in (patch, table.shape[1]))
+    places = [(its.__cuda_array_interface__["data"][0], *its.strides[:-1]) for its in arrays]
+    wide = wide and not any(n % 16 for place in places for n in place)
     kernel, sizes = gather(wide, tokens is not None), map(np.int32, (patch, first, channels))
-    return [(kernel[rows.shape[0], THREADS, stream], (images, rows, table, out, *sizes))]
+    arrays = map(as_words, arrays) if wide else arrays
+    return [(kernel[rows.shape[0], THREADS, stream], (*arrays, *sizes))]
 
 
 def up(number: int) -> int:
@@ -135,7 +147,7 @@ class Counts:
         """An array's copy on the GPU; without a stream, the host waits for it."""
         self.to_gpu += array.nbytes
         self.synchronisations += not stream
-        return cuda.to_device(array, stream)
+        return cuda.to_device(np.ascontiguousarray(array), stream)
 
     def fetch(self, array: Array, to: np.ndarray, stream: Any = 0) -> None:
         """Copy to the host; without a stream, the host waits for it."""
@@ -239,6 +251,8 @@ class PatchEmbedding:
         checked_images(images, self.channels, self.patch, self.tokens)
         counts, count = Counts(), len(images) * self.tokens
         found = np.empty((count, self.width), np.float16)
+        if not count:
+            return found, counts
         if way in ON_GPU:
             there = counts.bring(images)
             rows = cuda.device_array((count, self.rows_of(way)), np.float16)
@@ -257,7 +271,7 @@ class PatchEmbedding:
     ) -> None:
         total, part = np.tile(self.host_table, (len(images), 1)), np.empty_like(found)
         for n, weight in enumerate(self.by_channel):
-            there = counts.bring(np.ascontiguousarray(images[:, n : n + 1]))
+            there = counts.bring(images[:, n : n + 1])
             rows = cuda.device_array((len(found), up(self.area)), np.float16)
             out = cuda.device_array(found.shape, np.float16)
             counts.launch(gathered(there, rows, self.table, None, self.patch, 0, 1))
@@ -302,15 +316,14 @@ def sorted_rows(images: np.ndarray, patch: int, tokens: int, depth: int) -> np.n
 
 
 def checked_images(images: Any, channels: int, patch: int, tokens: int) -> None:
-    """Refuse what are no images of float16 whose patches are those of the positions."""
+    """Refuse what are no square images of float16 whose patches are those of the positions."""
     shape, dtype = getattr(images, "shape", None), getattr(images, "dtype", type(images).__name__)
     if dtype != np.float16:
         raise TypeError(f"the images hold {dtype}; they must hold float16: convert them")
-    fits = len(shape) == 4 and shape[1] == channels and not (shape[2] % patch or shape[3] % patch)
-    if not fits or shape[2] // patch * (shape[3] // patch) != tokens - 1:
+    side = patch * math.isqrt(tokens - 1)
+    if shape[1:] != (channels, side, side):
         raise ValueError(
-            f"the images have the shape {shape}; it must be (n, {channels}, rows, columns), with "
-            f"{tokens - 1} patches of {patch} x {patch}"
+            f"the images have the shape {shape}; it must be (n, {channels}, {side}, {side})"
         )
 
 

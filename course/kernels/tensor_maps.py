@@ -4,7 +4,8 @@ A map is 128 bytes: where the matrix lies, its shape and strides, the box that o
 rows are swizzled in shared memory. It holds an address, so map and array are kept together. In a
 kernel it is an argument by value, in the constant memory of the launch, and only the kernel's own
 body can use it: `course.kernels.hopper.tma_load`. A kernel's maps are its **first** arguments, so
-that they lie at multiples of 64 bytes. `tma_prefetch` brings one to TMA before it is needed.
+that they lie at multiples of 64 bytes. `tma_prefetch` brings one to TMA before it is needed;
+`same_start` compares two.
 
 Source: NVIDIA, CUDA Driver API, "Tensor Map Object Management"; PTX ISA, "Tensors".
 """
@@ -168,6 +169,25 @@ def tma_prefetch(typing, tensor):
         return done(context)
 
     return types.none(tensor), generate
+
+
+@_piece
+def same_start(typing, tensor, other):
+    """``same_start(map, other)``: 1 if two maps of one box are of the same memory, else 0.
+
+    Maps of the same memory and box are equal; their first words tell others apart.
+    """
+
+    def generate(context, builder, signature, args):
+        kind = ir.FunctionType(ir.IntType(32), [ir.IntType(64)] * 2)
+        text = (
+            "{ .reg .b64 x, y; .reg .pred same; cvta.to.param.u64 x, $1; cvta.to.param.u64 y, $2; "
+            "ld.param.b64 x, [x]; ld.param.b64 y, [y]; "
+            "setp.eq.b64 same, x, y; selp.u32 $0, 1, 0, same; }"
+        )
+        return builder.call(ir.InlineAsm(kind, text, "=r,l,l"), list(args))
+
+    return types.int32(tensor, other), generate
 
 
 @typeof_impl.register(TensorMap)

@@ -44,10 +44,9 @@ class Cut(NamedTuple):
     """How a product is cut, in words of `tile_of`; a block's threads, and registers of each."""
 
     fragments: tuple[int, int]
-    beside: tuple[int, int]
     warps: int
     ahead: int
-    threads = property(lambda self: WARP * self.warps * self.beside[0] * self.beside[1])
+    threads = property(lambda self: WARP * self.warps)
     # a multiprocessor's quarters have a quarter of them each: 10 warps count as 12
     quarter = property(lambda self: -(-self.threads // (4 * WARP)) * 4 * WARP)
     registers = property(lambda self: min(255, REGISTERS // self.quarter // 8 * 8))
@@ -68,10 +67,10 @@ def cut_of(layout: str, rows: int, columns: int, depth: int) -> Cut:
     each, besides = 8 * down + 4 * across, 4 * down * across + 8 * down + 4 * across + 40
     rounds = -(-depth // DEEP)
     for ahead in range(1, rounds + 1):
-        cut = Cut(fragments, (1, 1), -(-rounds // ahead), ahead)
+        cut = Cut(fragments, -(-rounds // ahead), ahead)
         if cut.warps <= most and each * ahead + besides <= cut.registers:
             return cut
-    cut = Cut(fragments, (1, 1), min(most, 8), 1)
+    cut = Cut(fragments, min(most, 8), 1)
     return cut._replace(ahead=max(1, (cut.registers - besides) // each))
 
 

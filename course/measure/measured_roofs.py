@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from course import backend
-from course.measure.roofline import Roofs, known_gpu
+from course.measure.roofline import PIPES, Roofs, known_gpu
 from course.measure.timing import Timing, measure
 from warpsim.host.device import NoTime
 
 if TYPE_CHECKING:
     from course.measure.recorded import Figure
 
+ROOF = "roof"  # rows of a file of figures that say what the GPU can do
 BIG = 512 * 1024**2  # bytes of an array that no cache holds
 PASSES = 40  # over data that stays in L2
 ABOVE_MEMORY = 1.1  # so many times faster than device memory L2 must be, to be a roof of its own
@@ -77,6 +78,30 @@ def recorded_roofs(gpu: str) -> Roofs:
         measured=True,
         source="recorded in data/measurements",
         multiprocessors=known_gpu(name).multiprocessors,
+    )
+
+
+def roofs_in(figures: Iterable[Figure]) -> Roofs:
+    """The roofs that a file of figures has as rows.
+
+    Raises
+    ------
+    ValueError
+        When it has none.
+    """
+    rows = [its for its in figures if its.kernel == ROOF and its.metric == "peak"]
+    found = {its.variant: its.median for its in rows}
+    if "memory" not in found:
+        raise ValueError("the figures have no roofs: benches such as vae_micro and vit write them")
+    return Roofs(
+        gpu=rows[0].gpu or "this GPU",
+        bandwidth=found["memory"],
+        rates={pipe: found[pipe] for pipe in PIPES if pipe in found},
+        l2_bytes=0,
+        read_bandwidth=found.get("reading"),
+        l2_bandwidth=found.get("L2"),
+        measured=True,
+        source="rows of the same file",
     )
 
 

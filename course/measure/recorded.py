@@ -33,8 +33,9 @@ COLUMNS = (
 REQUIRED = ("gpu", "course", "date")
 #: Subjects whose files are no benches, such as profiles: see recording/profiling/README.md.
 OTHER_LAYOUT = (
+    "further_counters", "further_counters-explained", "successor",
     "counters", "counters-explained", "profile", "profile-norm", "profile-timeline",
-    "role_counters", "vae_micro-table",
+    "role_counters", "simulator", "vae_micro-table", "vit_counters",
 )  # fmt: skip
 TIMELINE = "timeline-"  # `course.streams.timeline` reads these
 

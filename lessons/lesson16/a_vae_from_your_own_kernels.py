@@ -832,7 +832,7 @@ for kind in (NumpyTrainer, LayeredTrainer, FusedTrainer):
     print(f"{kind.__name__:15}", *(f"{loss:7.1f}" for loss in trainer.losses))
 
 # %% [markdown]
-# Without a GPU the kernels' steps are simulated, some tenths of a second each. NumPy takes a
+# Without a GPU the kernels' steps are simulated, a tenth of a second and more each. NumPy takes a
 # millisecond for a step of a network this small. So here NumPy trains; where there is a GPU, the
 # fused kernels do. Two epochs (a loss by natural logarithms is in *nats*):
 

@@ -7,13 +7,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from course.kernels.matmul import LADDER
+from course.measure.measured_roofs import roofs_in
 from course.measure.recorded import Figure
-from course.measure.roofline import PIPES, Roofs
+from course.measure.roofline import Roofs
 from course.models.vae.shape import VAEShape
 from course.plots.image_charts import image_grid
 from course.plots.roofline_chart import roofline
@@ -42,36 +43,11 @@ from warpsim.draw.palette import (
     pale,
 )
 
-ROOF = "roof"  # rows of a file that say what the GPU can do
 LARGEST = "4096x4096x4096"
 PEERS = ("cuBLAS", "cuBLAS TF32")
 #: What each operation is drawn by: its fastest strategy among those that the course has.
 OPERATIONS = ("leaky relu", "sample", "bce", "bce gradient", "kl", "adam", "bias gradient")
 MOVING = ("transpose", "gather")
-
-
-def roofs_in(figures: Iterable[Figure]) -> Roofs:
-    """The roofs that a file of figures has as rows.
-
-    Raises
-    ------
-    ValueError
-        When it has none.
-    """
-    rows = [its for its in figures if its.kernel == ROOF and its.metric == "peak"]
-    found = {its.variant: its.median for its in rows}
-    if "memory" not in found:
-        raise ValueError("the figures have no roofs: python -m course bench vae_micro writes them")
-    return Roofs(
-        gpu=rows[0].gpu or "this GPU",
-        bandwidth=found["memory"],
-        rates={pipe: found[pipe] for pipe in PIPES if pipe in found},
-        l2_bytes=0,
-        read_bandwidth=found.get("reading"),
-        l2_bandwidth=found.get("L2"),
-        measured=True,
-        source="rows of the same file",
-    )
 
 
 def of_products(figures: Sequence[Figure], shape: str = LARGEST) -> Picture:

@@ -75,6 +75,31 @@ def recorded_products(gpu: str = "H200") -> str:
     return "\n".join(lines)
 
 
+def recorded_calls(gpu: str = "H200") -> str:
+    """What was recorded of calls by the host's clock: with NumPy's arrays, and first ones."""
+    figures = [*recorded("halves", metric="called", gpu=gpu)]
+    figures += recorded("halves", metric="first", gpu=gpu)
+    said = {"called": "with NumPy's arrays", "first": "first of a process"}
+    lines = [f"{figures[0].shape}"]
+    lines += [
+        f"{said[figure.metric]:20}  {figure.variant:14}  {figure.median:6,.0f} ms"
+        for figure in figures
+    ]
+    return "\n".join(lines)
+
+
+#: Steps of the ladder, by the names that `python -m course bench halves_ladder` gives them.
+LADDER = "plain", "wgmma", "tma", "roles, a tile a block", "roles"
+
+
+def recorded_ladder(gpu: str = "H200") -> dict[str, list[float]]:
+    """TFLOP/s that were recorded of the ladder's steps, of each at a depth of 4,096 and of 768."""
+    figures = recorded("halves_ladder", metric="time in a graph", gpu=gpu)
+    return {
+        step: [figure.teraflops for figure in figures if figure.variant == step] for step in LADDER
+    }
+
+
 def tile_of(number: int, down: int, across: int, band: int) -> tuple[int, int]:
     """Row and column of a tile, where tiles come in bands of rows, down first in each."""
     whole, within = divmod(number, band * across)

@@ -35,7 +35,7 @@
 #
 # About 3 hours with the six exercises. After section 3 is a good place for a break.
 #
-# Core: sections 1 to 8, 95 minutes. Deepening: sections 9 to 12, 70 minutes.
+# Core: sections 1 to 8, 95 minutes. Deepening: sections 9 to 12, 80 minutes.
 
 # %% [markdown]
 # ## 1 Units that multiply halves
@@ -757,7 +757,7 @@ predict.answer("strips of a wave: row by row, bands of 8", found, how="counted")
 # %% [markdown]
 # ## 12 The ladder to wgmma
 #
-# <kbd>deepening</kbd> 25 minutes
+# <kbd>deepening</kbd> 35 minutes
 #
 # On Hopper (compute capability 9.0) tensor cores have instructions that feed themselves. A ladder
 # leads there, each step for one reason. (Blackwell has others again; the reasons stay.)
@@ -869,6 +869,28 @@ predict.answer(question, alone / shared_by_two, how="computed")
 # %% [markdown]
 # Fewer bytes, but now two blocks wait for each other. Whether that pays is not decided by
 # arithmetic.
+
+# %% [markdown]
+# **When do blocks that stay gain most?** They bring the next tile while they store the one before.
+# Two products were recorded: 4096³, and 12608×2304 results of a depth of 768. For which do blocks
+# that stay gain the larger factor over a block for each tile?
+
+# %%
+predict("the depth at which blocks that stay gain more", "768", choices=("4096", "768"))
+
+# %%
+recorded_steps = hopper.recorded_ladder()
+print(f"{'TFLOP/s, k =':22}  4096   768")
+for step, (deep, flat) in recorded_steps.items():
+    print(f"{step:22}  {deep:4.0f}  {flat:4.0f}")
+before, after = recorded_steps["roles, a tile a block"], recorded_steps["roles"]
+deep, flat = (new / old for old, new in zip(before, after))
+question = "the depth at which blocks that stay gain more"
+predict.answer(question, "4096" if deep > flat else "768", how="found")
+
+# %% [markdown]
+# A tile of depth 768 is 12 steps: its beginning and its end are a larger part of it. Each step of
+# the ladder pays, at both depths.
 #
 # **What binds in the end?** Take 4096³ in halves, each matrix read or written once, at the measured
 # roofs. The tensor cores, or the memory?
@@ -890,9 +912,17 @@ predict.answer("4096 cubed in halves: what binds", binds, how="computed")
 # the printed one: a chip that multiplies all the time comes to the limit of its power, and lowers
 # its clock.)
 #
-# The table is of `course.kernels.halves`, all steps but clusters, beside cuBLAS, which took turns
-# with it: level where there are many tiles. 1,576 and 197 rows are a vision transformer's 8 images
-# and 1: there a launch, and waves that are partly empty, take what the tensor cores do not.
+# The table is of `course.kernels.halves`, all steps but multicast, beside cuBLAS, which took turns
+# with it. 1,576 and 197 rows are a vision transformer's 8 images and 1: there a launch, and waves
+# that are partly empty, take what the tensor cores do not. 197×768×3072 is 48 tiles of 48 steps:
+# pairs of blocks share the steps of a tile, and add what they have (`split.py`).
+
+# %% [markdown]
+# **And a single call?** With NumPy's arrays most of it is copies. The first product of a process
+# needs its kernel, which is compiled once and then kept on disk.
+
+# %%
+print(hopper.recorded_calls())
 
 # %% [markdown]
 # Section 7's `warpgroups` is such a kernel for float32

@@ -1,7 +1,8 @@
 """Compare the simulator's counts with counters that were read from a GPU.
 
 ``python -m recording.profiling.counter_agreement data/measurements/h200-counters.csv`` shows how
-many figures are equal and lists those that are not. Needs no GPU.
+many figures are equal and lists those that are not; so it does with ``h200-further_counters.csv``.
+Needs no GPU.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from recording.profiling import further
 from recording.profiling.counter_cases import CASES, Case
 from recording.profiling.hardware_counters import read
 from warpsim import cuda as host
@@ -92,12 +94,17 @@ def explained_path(path: Path) -> Path:
     return path.with_name(f"{path.stem}-explained.csv")
 
 
+def cases_of(path: Path) -> list[Case]:
+    """The cases whose counters a file has."""
+    return further.CASES if path.stem.endswith("further_counters") else CASES
+
+
 def figures(path: Path) -> list[Figure]:
     """All figures that are not zero on both sides."""
     _, recorded = read(path)
     explained = explanations(explained_path(path)) if explained_path(path).exists() else {}
     out = []
-    for case in CASES:
+    for case in cases_of(path):
         ours, theirs = simulated(case), measured(recorded.get(case.name, {}))
         for counter in sorted({*ours, *theirs}):
             _, reason = explained.get((case.name, counter), (0, None))
@@ -112,13 +119,17 @@ def main() -> None:
     parser.add_argument(
         "counters", type=Path, help="a file of recording.profiling.hardware_counters"
     )
-    found = figures(parser.parse_args().counters)
+    path = parser.parse_args().counters
+    found = figures(path)
     for figure in found:
         if not figure.equal:
             print(f"{figure.case}: {figure.counter} {figure.measured}, simulated "
                   f"{figure.simulated}: {figure.reason or 'not explained'}")  # fmt: skip
     equal = sum(figure.equal for figure in found)
-    print(f"{len(CASES)} cases, {len(found):,} figures, {equal:,} equal ({equal / len(found):.1%})")
+    print(
+        f"{len(cases_of(path))} cases, {len(found):,} figures, {equal:,} equal "
+        f"({equal / len(found):.1%})"
+    )
 
 
 if __name__ == "__main__":

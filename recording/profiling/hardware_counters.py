@@ -1,8 +1,9 @@
 """Read a GPU's counters for every case of `recording.profiling.counter_cases`.
 
 ``python -m recording.profiling.hardware_counters data/measurements/<gpu>-counters.csv`` on a
-machine with a GPU and Nsight Compute. One process launches all cases, one after the other, under
-``ncu``; the counters are matched with the cases by order, kernel name, grid and block.
+machine with a GPU and Nsight Compute; with ``--further`` those of `recording.profiling.further`.
+One process launches all cases, one after the other, under ``ncu``; the counters are matched with
+the cases by order, kernel name, grid and block.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import tempfile
 from pathlib import Path
 
 from course import __version__
+from recording.profiling import further
 from recording.profiling.counter_cases import CASES, COUNTERS, Case
 
 COLUMNS = ("case", "kernel", "grid", "block", "counter", "value")
@@ -37,22 +39,24 @@ class CountersNotRead(RuntimeError):
 
 
 # ---------------------------------------------------------------------- the launching process
-def launch(facts: Path, sass: Path | None) -> None:
-    """Launch every case once; write which GPU and versions did it, and the machine code."""
+def launch(cases: list[Case], launches: int, facts: Path, sass: Path | None) -> None:
+    """Launch every case; write which GPU and versions did it, and the machine code."""
     from course import backend
+    from course.door import disk
     from recording.profiling.counter_kernels import shared_wide
 
     if backend.gpu() is None:
         raise SystemExit(f"there is no GPU to read counters from: {backend.why()}")
     cuda, wide = backend.cuda, shared_wide()
     launched = {}
-    for case in CASES:
+    for case in cases:
         kernel = wide if case.kernel is None else case.kernel
+        disk.keep(kernel)
         arguments = case.arguments(cuda.to_device)
         launched.setdefault(id(kernel), (kernel, case.name))
         cuda.synchronize()
         cuda.profile_start()
-        for _ in range(LAUNCHES):
+        for _ in range(launches):
             kernel[case.grid, case.block](*arguments)
         cuda.synchronize()
         cuda.profile_stop()
@@ -81,7 +85,9 @@ def versions(gpu: str, cuda) -> dict[str, str]:
 
 
 # ---------------------------------------------------------------------- Nsight Compute
-def run_nsight_compute(ncu: str, sass: Path | None) -> tuple[list[dict[str, str]], dict[str, str]]:
+def run_nsight_compute(
+    ncu: str, sass: Path | None, options: list[str]
+) -> tuple[list[dict[str, str]], dict[str, str]]:
     """Launch all cases under ``ncu``; returns its rows, one a launch, and the versions."""
     with tempfile.TemporaryDirectory() as folder:
         report, facts = Path(folder, "counters.ncu-rep"), Path(folder, "facts.json")
@@ -89,6 +95,7 @@ def run_nsight_compute(ncu: str, sass: Path | None) -> tuple[list[dict[str, str]
             sys.executable,
             "-m",
             "recording.profiling.hardware_counters",
+            *options,
             "--launch",
             str(facts),
         ]
@@ -159,13 +166,19 @@ def counters_of(case: Case, row: dict[str, str]) -> dict[str, int]:
 
 
 # ---------------------------------------------------------------------- the data file
-def write(path: Path, rows: list[dict[str, str]], facts: dict[str, str]) -> int:
+def write(
+    path: Path,
+    rows: list[dict[str, str]],
+    facts: dict[str, str],
+    cases: list[Case] = CASES,
+    times: int = LAUNCHES,
+) -> int:
     """Write the data file; returns the number of figures in it."""
-    if len(rows) != len(CASES) * LAUNCHES:
-        raise CountersNotRead(f"{len(CASES)} cases were launched, {len(rows) / LAUNCHES} profiled")
+    if len(rows) != len(cases) * times:
+        raise CountersNotRead(f"{len(cases)} cases were launched, {len(rows) / times} profiled")
     lines, uneven = [], 0
-    for number, case in enumerate(CASES):
-        its_rows = rows[number * LAUNCHES : (number + 1) * LAUNCHES]
+    for number, case in enumerate(cases):
+        its_rows = rows[number * times : (number + 1) * times]
         launches = [counters_of(case, row) for row in its_rows]
         kernel = WIDE if case.kernel is None else case.kernel.__name__
         shapes = ["x".join(map(str, triple(sizes))) for sizes in (case.grid, case.block)]
@@ -175,7 +188,7 @@ def write(path: Path, rows: list[dict[str, str]], facts: dict[str, str]) -> int:
             if min(values):
                 lines.append((case.name, kernel, *shapes, counter, min(values)))
     header = {**facts, "course": __version__, "date": datetime.date.today().isoformat()}
-    header["launches"] = f"{LAUNCHES} of each case, the smallest figure; {uneven} figures differed"
+    header["launches"] = f"{times} of each case, the smallest figure; {uneven} figures differed"
     header["figures"] = "a counter of a case that is not listed was 0"
     with path.open("w", encoding="utf-8", newline="") as file:
         for key, value in {**header, **COUNTERS}.items():
@@ -203,10 +216,19 @@ def main() -> None:
     parser.add_argument("output", nargs="?", type=Path, help="the data file to write")
     parser.add_argument("--sass", type=Path, help="write the kernels' machine code to this file")
     parser.add_argument("--ncu", default=shutil.which("ncu") or "ncu", help="path of ncu")
+    parser.add_argument(
+        "--further", action="store_true", help="the kernels of recording.profiling.further"
+    )
+    parser.add_argument(
+        "--launches", type=int, default=LAUNCHES, help="of each case; the smallest figure is kept"
+    )
     parser.add_argument("--launch", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
+    cases, options = CASES, ["--launches", str(chosen.launches)]
+    if chosen.further:
+        cases, options = further.CASES, [*options, "--further"]
     if chosen.launch:
-        launch(chosen.launch, chosen.sass)
+        launch(cases, chosen.launches, chosen.launch, chosen.sass)
         return
     if chosen.output is None:
         parser.error("which file shall be written?")
@@ -214,11 +236,11 @@ def main() -> None:
         raise SystemExit(f"there is no {chosen.ncu}: install Nsight Compute, or give --ncu PATH")
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
     try:
-        rows, facts = run_nsight_compute(chosen.ncu, chosen.sass)
-        count = write(chosen.output, rows, facts)
+        rows, facts = run_nsight_compute(chosen.ncu, chosen.sass, options)
+        count = write(chosen.output, rows, facts, cases, chosen.launches)
     except CountersNotRead as error:
         raise SystemExit(str(error)) from None
-    print(f"{chosen.output}: {len(CASES)} cases, {count} figures")
+    print(f"{chosen.output}: {len(cases)} cases, {count} figures")
 
 
 if __name__ == "__main__":

@@ -4,18 +4,30 @@ All is called through front doors, with PyTorch's arrays, in CUDA graphs of PyTo
 turns so that none is found in L2. A fast program brings the chip to its power limit, so who comes
 second is slower: the graphs are replayed by turns, and a ratio is that of neighbours in time. Rows
 "cuBLAS / ours" are medians and quartiles of these ratios; over 1 is faster than cuBLAS.
+
+Two metrics are of the host's clock. ``called``: with NumPy's arrays, from the call until the result
+is there. ``first``: the first product of a process, whose kernels are compiled or kept.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import statistics
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from course import backend
 from course.kernels.halves.products import product
+from course.measure import event_clock
 from course.measure.recorded import Figure
-from course.measure.roofline import refuse_impossible
+from course.measure.roofline import known_gpu, refuse_impossible
+from course.measure.timing import timing_of
 from recording.frame import WrongResult
 
 TOKENS = 197  # of an image in a vision transformer
@@ -27,6 +39,20 @@ BEYOND_L2, MOST_SETS = 150_000_000, 10  # bytes of inputs and outputs that take 
 ROUNDS, WARM_UP = 21, 3
 GRAPH = 4e12  # operations of a graph, so that one takes milliseconds
 METRIC = "time in a graph"
+CALLED = (TOKENS * IMAGES[0], *LAYERS[0][::-1])  # rows, columns and depth of what is called once
+#: A process of its own that multiplies once, then by cuBLAS; it prints the milliseconds of both.
+ALONE = """
+import sys, time, torch
+from course.kernels.halves.products import product
+rows, columns, depth = map(int, sys.argv[1:])
+a, b = (torch.ones(n, depth, device="cuda", dtype=torch.half) for n in (rows, columns))
+for multiply in (lambda: product(a, b, "nt"), lambda: torch.mm(a, b.t())):
+    torch.cuda.synchronize()
+    begun = time.perf_counter()
+    multiply()
+    torch.cuda.synchronize()
+    print(1e3 * (time.perf_counter() - begun))
+"""
 
 
 def run(bench):
@@ -41,6 +67,8 @@ def run(bench):
         measured(bench, torch, *shape, "float16", "nt")
     for dtype, layout in (("bfloat16", "nt"), ("float16", "nn"), ("float16", "tn")):
         measured(bench, torch, 4096, 4096, 4096, dtype, layout)
+    with_numpys_arrays(bench, torch)
+    first_of_a_process(bench)
 
 
 def measured(bench: Any, torch: Any, rows: int, columns: int, depth: int, dtype: str, layout: str):
@@ -91,7 +119,7 @@ def measured(bench: Any, torch: Any, rows: int, columns: int, depth: int, dtype:
     times = by_turns(torch, graphs, calls)
     for variant, its in times.items():
         q1, median, q3 = statistics.quantiles(its, n=4)
-        refuse_impossible(median, None, {"tensor_float16": work}, bench.roofs, what=variant)
+        refuse(bench, variant, median, work)
         bench.rows.append(Figure(f"product {layout}", variant, name, dtype, METRIC, "ms", median,
                                  q1, q3, len(its), moved, work))  # fmt: skip
     pairs = [("cuBLAS", "ours")]
@@ -107,6 +135,17 @@ def measured(bench: Any, torch: Any, rows: int, columns: int, depth: int, dtype:
             bench.say(f"  {layout} {dtype} {name} {peer} / {variant}: {median:.3f} "
                       f"({q1:.3f}, {q3:.3f}), {took:.2f} µs")  # fmt: skip
     torch.cuda.empty_cache()
+
+
+def refuse(bench: Any, variant: str, median: float, work: int) -> None:
+    """Refuse what is faster than the tensor cores, by the data sheet where there is one.
+
+    Their measured roof is of a chip at its power limit; one that had a pause is a little faster.
+    """
+    roofs = bench.roofs
+    with contextlib.suppress(ValueError):
+        roofs = known_gpu(roofs.gpu)
+    refuse_impossible(median, None, {"tensor_float16": work}, roofs, what=variant)
 
 
 def checked(torch: Any, call: Callable, expected: Any, outs: list[Any], limit: float) -> float:
@@ -146,3 +185,39 @@ def by_turns(torch: Any, graphs: dict[str, Any], calls: int) -> dict[str, list[f
             if turn >= WARM_UP:
                 times[variant].append(start.elapsed_time(end) / calls)
     return times
+
+
+def with_numpys_arrays(bench: Any, torch: Any) -> None:
+    """Time calls whose arrays and results are on the host: copies are most of them."""
+    rows, columns, depth = CALLED
+    a, b = (bench.random(n, depth, dtype=np.float16) for n in (rows, columns))
+    clock = event_clock.clock()
+
+    def peer() -> None:
+        torch.mm(torch.from_numpy(a).cuda(), torch.from_numpy(b).cuda().t()).cpu()
+
+    for variant, call in (("ours", lambda: product(a, b, "nt")), ("cuBLAS", peer)):
+        call()
+        timing = timing_of([clock.wall(call) for _ in range(ROUNDS)])
+        shape = "x".join(map(str, CALLED))
+        bench.row("product nt", variant, shape, "float16", timing, metric="called")
+
+
+def first_of_a_process(bench: Any) -> None:
+    """Time the first product of a process: without and with the kernels that one before kept."""
+    shape = "x".join(map(str, CALLED))
+    with tempfile.TemporaryDirectory() as folder:
+        for kept in ("compiled", "kept"):
+            done = subprocess.run(
+                [sys.executable, "-c", ALONE, *map(str, CALLED)], capture_output=True, text=True,
+                env={**os.environ, "COURSE_CACHE": folder}, check=False,
+            )  # fmt: skip
+            if done.returncode:
+                bench.failures.append(f"a process of its own: {done.stderr[-400:]}")
+                return
+            ours, peer = map(float, done.stdout.split())
+            for variant, took in ((f"ours, {kept}", ours), ("cuBLAS", peer)):
+                if variant == "cuBLAS" and kept == "compiled":
+                    continue
+                bench.figure("product nt", variant, shape, "float16", "first", "ms", took)
+                bench.say(f"  the first product of a process, {variant}: {took:.1f} ms")

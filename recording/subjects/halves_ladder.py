@@ -14,7 +14,6 @@ from typing import Any
 from course import backend
 from course.kernels.halves import products
 from course.measure.recorded import Figure
-from course.measure.roofline import refuse_impossible
 from recording.frame import compiled_facts
 from recording.subjects import halves
 
@@ -66,7 +65,7 @@ def measured(bench: Any, torch: Any, rows: int, columns: int, depth: int) -> Non
     times = halves.by_turns(torch, graphs, calls)
     for variant, its in times.items():
         q1, median, q3 = statistics.quantiles(its, n=4)
-        refuse_impossible(median, None, {"tensor_float16": work}, bench.roofs, what=variant)
+        halves.refuse(bench, variant, median, work)
         bench.rows.append(Figure(KERNEL, variant, name, DTYPE, halves.METRIC, "ms", median, q1, q3,
                                  len(its), moved, work))  # fmt: skip
         ratios = [x / y for x, y in zip(times["cuBLAS"], its, strict=True)]
@@ -100,7 +99,7 @@ def configured(step: str, a: Any, b: Any, out: Any) -> tuple[Callable, tuple]:
     if alone:
         (rows, columns), depth = out.shape, a.shape[1]
         blocks = int(backend.cuda.get_current_device().MULTIPROCESSOR_COUNT)
-        shape = products.fastest(rows, columns, depth, blocks)
-        tiles = products.tiles_of(shape, rows, columns)
+        shape, _ = products.fastest("nt", rows, columns, depth, blocks, (method,))
+        tiles = -(-rows // shape.rows) * -(-columns // shape.columns)
         kernel = kernel.dispatcher[tiles, shape.threads, stream, shape.shared]
     return kernel, arguments

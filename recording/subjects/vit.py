@@ -8,11 +8,13 @@ against PyTorch's model in float64 with the weights that float16 holds.
 =============  =====================================================================================
 kernel         what is measured
 =============  =====================================================================================
-``whole``      images to scores, by batches; variants name the flags that are not the default
+``whole``      images to scores, by batches; ``flags``: the same with flags that are no default
 ``block``      tokens to tokens, one block
-others         one component; of PyTorch, what it needs for the same
+others         one component; of PyTorch, what it needs for the same; of ours, less fused steps
 ``patches``    the five ways of `course.kernels.patches`, by the host's clock, and what they count
 ``image``      whole, 8 images of other sizes
+``streams``    whole, from pinned memory and back, a part of the images after the other on so many
+               streams, by the host's clock; with a timeline of each beside the file
 ``pillow``     JPEG files of 500 x 375 pixels to what a model takes, by the host's clock, a thread
 =============  =====================================================================================
 """
@@ -22,18 +24,20 @@ from __future__ import annotations
 import statistics
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
 
 from course import backend
-from course.kernels.attention import attention
+from course.door.door import Door
+from course.kernels import attention
+from course.kernels.halves import apart, products
 from course.kernels.halves.products import product
 from course.kernels.norm import layer_norm
 from course.kernels.patches import WAYS
-from course.measure import event_clock
 from course.measure.recorded import Figure
 from course.measure.roofline import refuse_impossible
 from course.models.vit import reference
@@ -43,9 +47,12 @@ from course.models.vit.shape import EPSILON, Flags, ViTShape
 from course.models.vit.weights import Weights, initial
 from recording.frame import WrongResult
 from recording.peers.vit_torch import network
+from recording.roofline_table import keep_roofs
 from recording.subjects.halves import METRIC, by_turns, captured
+from recording.vit_streams import clocked, on_streams
 
-BATCHES = (64, 8, 1)
+CHARTS = "course.plots.vit_charts"  # beside the file
+BATCHES, BETWEEN = (64, 8, 1), (32, 16, 4, 2)  # compiled by PyTorch, too; eager alone
 SIZES = (64, 128, 224, 384)  # pixels of a side
 STREAMS = (1, 2, 4, 8)
 SHAPE = ViTShape()
@@ -54,7 +61,6 @@ LIMIT = 5e-3
 OTHERS = ({"last": "class"}, {"mlp": "unfused"}, {"residual": "apart"}, {"patches": "kept"},
           {"buffers": "apart"}, {"buffers": "asynchronous"})  # fmt: skip
 SETS, WORK = 4, 2e12  # arrays that take turns; operations of a graph of one component
-CALLS_CLOCKED = 7
 
 
 def run(bench):
@@ -64,32 +70,60 @@ def run(bench):
     torch.set_grad_enabled(False)
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     weights = initial(SHAPE)
+    three = Three.of(torch, SHAPE, weights)
+    keep_roofs(bench)
     kinds = [f"{what} {n}" for what in ("whole", "components", "block") for n in BATCHES]
-    kinds += ["patches", "pillow", "flags", *[f"image {n}" for n in SIZES]]
+    kinds += ["streams", *[f"whole {n}" for n in BETWEEN], *[f"image {n}" for n in SIZES]]
+    kinds += ["flags", "patches", "pillow"]
     for part in bench.parts(kinds):
         try:
-            measured(bench, torch, weights, *part.split())
+            measured(bench, torch, three, *part.split())
         except Exception as problem:  # the other parts are still measured
             bench.failures.append(f"{part}: {backend.one_line(problem, 400)}")
             bench.say(f"  FAILED {bench.failures[-1]}")
         torch.cuda.empty_cache()
 
 
-def measured(bench: Any, torch: Any, weights: Weights, what: str, number: str = "0") -> None:
+class Three(NamedTuple):
+    """A vision transformer of ours, PyTorch's, and that in float64; their shape and weights."""
+
+    ours: ViT
+    eager: Any
+    exact: Any
+    shape: ViTShape
+    weights: Weights
+
+    @classmethod
+    def of(cls, torch: Any, shape: ViTShape, weights: Weights) -> Three:
+        models = (network(torch, shape, weights) for _ in range(2))
+        return cls(ViT(shape, weights), next(models), next(models).double(), shape, weights)
+
+
+def resized(shape: ViTShape, weights: Weights) -> Weights:
+    """The weights for another size of images: all but the positions are the same."""
+    rng = np.random.default_rng(0)
+    positions = 0.02 * rng.standard_normal(shape.parameters["pos_embed"], np.float32)
+    return weights | {"pos_embed": positions}
+
+
+def measured(bench: Any, torch: Any, three: Three, what: str, number: str = "0") -> None:
     """One part."""
     if what == "image":
-        shape = ViTShape(image=int(number))
-        whole(bench, torch, initial(shape), 8, shape, "image", compiled=False)
+        shape = replace(SHAPE, image=int(number))
+        other = Three.of(torch, shape, resized(shape, three.weights))
+        whole(bench, torch, other, 8, "image", compiled=False)
     elif what == "patches":
-        patches(bench, weights)
+        patches(bench, three.weights)
     elif what == "pillow":
         pillow(bench)
+    elif what == "streams":
+        on_streams(bench, torch, three.ours, BATCHES[0], STREAMS)
     elif what == "flags":
-        flags(bench, torch, weights)
+        flags(bench, torch, three)
+    elif what == "whole":
+        whole(bench, torch, three, int(number), compiled=int(number) in BATCHES)
     else:
-        {"whole": whole, "block": block, "components": components}[what](
-            bench, torch, weights, int(number)
-        )
+        {"block": block, "components": components}[what](bench, torch, three, int(number))
 
 
 Programs = dict[str, tuple[Callable[[int], Any], Any]]  # name -> call, what is right
@@ -136,25 +170,19 @@ def some(torch: Any, *shape: int, seed: int = 0) -> list[Any]:
     return [torch.randn(*shape, device="cuda", generator=generator).half() for _ in range(SETS)]
 
 
-def in_float64(torch: Any, shape: ViTShape, weights: Weights) -> Any:
-    """PyTorch's model, with what float16 holds of the weights."""
-    return network(torch, shape, weights).double()
-
-
 def whole(
-    bench: Any, torch: Any, weights: Weights, batch: int, shape: ViTShape = SHAPE,
-    kernel: str = "whole", compiled: bool = True,
-) -> None:  # fmt: skip
+    bench: Any, torch: Any, three: Three, batch: int, kernel: str = "whole", compiled: bool = True
+) -> None:
     """Images to scores; and the memory that each takes at its peak besides weights and images."""
+    vit, model, exact, shape, _ = three
     images = some(torch, batch, shape.channels, shape.image, shape.image)
-    vit, model = ViT(shape, weights), network(torch, shape, weights)
-    exact = in_float64(torch, shape, weights)(images[0].double())
-    programs: Programs = {"ours": (lambda i: vit(images[i]), exact),
-                          "eager": (lambda i: model(images[i]), exact)}  # fmt: skip
+    right = exact(images[0].double())
+    programs: Programs = {"ours": (lambda i: vit(images[i]), right),
+                          "eager": (lambda i: model(images[i]), right)}  # fmt: skip
     if compiled:
         torch._dynamo.reset()
         fast = torch.compile(model, dynamic=False)
-        programs["compiled"] = lambda i: fast(images[i]), exact
+        programs["compiled"] = lambda i: fast(images[i]), right
     name = f"{batch}x{shape.image}x{shape.image}"
     for variant, (call, _) in programs.items():
         call(0)
@@ -168,24 +196,24 @@ def whole(
     timed(bench, torch, kernel, name, programs, operations=shape.operations(batch))
 
 
-def flags(bench: Any, torch: Any, weights: Weights, batch: int = 64) -> None:
+def flags(bench: Any, torch: Any, three: Three, batch: int = 64) -> None:
     """The whole, with other flags."""
     images = some(torch, batch, SHAPE.channels, SHAPE.image, SHAPE.image)
-    exact = in_float64(torch, SHAPE, weights)(images[0].double())
+    exact = three.exact(images[0].double())
     programs: Programs = {}
     for other in ({}, *OTHERS):
-        vit = ViT(SHAPE, weights, Flags(**other))
+        vit = ViT(SHAPE, three.weights, Flags(**other)) if other else three.ours
         words = ", ".join(f"{name} {value}" for name, value in other.items())
         programs[f"ours, {words}" if words else "ours"] = lambda i, vit=vit: vit(images[i]), exact
     name = f"{batch}x{SHAPE.image}x{SHAPE.image}"
     timed(bench, torch, "flags", name, programs, operations=SHAPE.operations(batch))
 
 
-def block(bench: Any, torch: Any, weights: Weights, batch: int) -> None:
+def block(bench: Any, torch: Any, three: Three, batch: int) -> None:
     """One block, eager and compiled beside ours."""
     x = some(torch, batch, SHAPE.tokens, SHAPE.width)
-    vit, model = ViT(SHAPE, weights), network(torch, SHAPE, weights).blocks[0]
-    exact = in_float64(torch, SHAPE, weights).blocks[0](x[0].double())
+    vit, model = three.ours, three.eager.blocks[0]
+    exact = three.exact.blocks[0](x[0].double())
     torch._dynamo.reset()
     fast = torch.compile(model, dynamic=False)
     programs: Programs = {
@@ -197,15 +225,15 @@ def block(bench: Any, torch: Any, weights: Weights, batch: int) -> None:
     timed(bench, torch, "block", name, programs, calls=4)
 
 
-def components(bench: Any, torch: Any, weights: Weights, batch: int) -> None:
+def components(bench: Any, torch: Any, three: Three, batch: int) -> None:
     """Each part of a block, and the patch embedding."""
     functional, d, rows = torch.nn.functional, SHAPE.width, batch * SHAPE.tokens
-    half = {name: torch.from_numpy(its).cuda().half() for name, its in weights.items()
+    half = {name: torch.from_numpy(its).cuda().half() for name, its in three.weights.items()
             if name.startswith("blocks.0.")}  # fmt: skip
     x, wide, other = (some(torch, rows, n, seed=n) for n in (d, SHAPE.mlp, d))
     qkv = some(torch, batch, SHAPE.tokens, 3, SHAPE.heads, SHAPE.head)
     images = some(torch, batch, SHAPE.channels, SHAPE.image, SHAPE.image)
-    vit, model = ViT(SHAPE, weights), network(torch, SHAPE, weights)
+    vit, model, exact_model = three[:3]
 
     def of(layer: str) -> tuple[Any, Any]:
         return half[f"blocks.0.{layer}.weight"], half[f"blocks.0.{layer}.bias"]
@@ -231,6 +259,18 @@ def components(bench: Any, torch: Any, weights: Weights, batch: int) -> None:
 
         return ours, theirs
 
+    def apart_from(layer: str, given: list, gelu: bool) -> Callable[[int], Any]:
+        """The same with what follows the product in a kernel of its own."""
+
+        def launches(x: Any, w: Any, b: Any, r: Any, out: Any, stream: Any) -> list:
+            first, last = (None, (b, None, out, "gelu")) if gelu else (b, (None, r, out, ""))
+            return [*products.launches(x, w, first, None, out, "nt", "", "auto", stream),
+                    *apart.launches(out, *last, stream)]  # fmt: skip
+
+        names = "x", "weight", "bias", "other"
+        door = Door("apart", names, lambda x, w, *_: ((x.shape[0], w.shape[0]), x.dtype), launches)
+        return lambda i: door.enter((given[i], *of(layer), other[i]))
+
     def normed(i: int, double: bool = False) -> Any:
         parts = (x[i], *of("norm1"))
         a, w, b = (part.double() for part in parts) if double else parts
@@ -239,27 +279,41 @@ def components(bench: Any, torch: Any, weights: Weights, batch: int) -> None:
     def embedded(i: int, double: bool = False) -> Any:
         return exact_model.tokens(images[i].double()) if double else model.tokens(images[i])
 
-    exact_model = in_float64(torch, SHAPE, weights)
     pixels = SHAPE.channels * SHAPE.patch**2
     ends = {"attention": 4 * batch * SHAPE.tokens**2 * d, "norm": 0,
             "patch embedding": 2 * batch * (SHAPE.tokens - 1) * d * pixels}  # fmt: skip
     parts = {
         "norm": (lambda i: layer_norm(x[i], *of("norm1"), EPSILON), normed),
         "qkv": linear("attn.qkv", x, False, False),
-        "attention": (lambda i: attention(*qkv[i].unbind(2)), attend),
+        "attention": (lambda i: attention.attention(*qkv[i].unbind(2)), attend),
         "proj + residual": linear("attn.proj", x, True, False),
         "fc1 + GELU": linear("mlp.fc1", x, False, True),
         "fc2 + residual": linear("mlp.fc2", wide, True, False),
         "patch embedding": (lambda i: vit.tokens(images[i]), embedded),
     }
+    less = {
+        "attention": {"ours, online": lambda i: attention.attention(*qkv[i].unbind(2),
+                                                                    method="online")},
+        "proj + residual": {"ours, apart": apart_from("attn.proj", x, False)},
+        "fc1 + GELU": {"ours, apart": apart_from("mlp.fc1", x, True)},
+        "fc2 + residual": {"ours, apart": apart_from("mlp.fc2", wide, False)},
+    }  # fmt: skip
     layers = {"qkv": "attn.qkv", "proj + residual": "attn.proj", "fc1 + GELU": "mlp.fc1",
               "fc2 + residual": "mlp.fc2"}  # fmt: skip
+    wides = {"norm": 2 * d, "qkv": 4 * d, "attention": 4 * d, "proj + residual": 3 * d,
+             "fc1 + GELU": d + SHAPE.mlp, "fc2 + residual": SHAPE.mlp + 2 * d}  # fmt: skip
     for name, (ours, theirs) in parts.items():
         exact = theirs(0, True)
-        work = ends[name] if name in ends else 2 * rows * of(layers[name])[0].numel()
+        weight = of(layers[name])[0].numel() if name in layers else 0
+        work = ends[name] if name in ends else 2 * rows * weight
+        if name in wides:
+            moved = 2 * (rows * wides[name] + weight)
+        else:  # pixels in, tokens out, weights and positions
+            moved = 2 * (images[0].numel() + (rows + SHAPE.tokens + pixels) * d)
         calls = max(4, min(40, int(WORK / max(work, WORK / 40))))
         programs = {"ours": (ours, exact), "eager": (theirs, exact)}
-        timed(bench, torch, name, f"{batch} images", programs, calls, work or None)
+        programs |= {variant: (call, exact) for variant, call in less.get(name, {}).items()}
+        timed(bench, torch, name, f"{batch} images", programs, calls, work or None, moved)
 
 
 def patches(bench: Any, weights: Weights, batch: int = 8) -> None:
@@ -299,13 +353,3 @@ def pillow(bench: Any, count: int = 16) -> None:
         median = clocked(bench, "pillow", "read_images", f"{count}x500x375",
                          lambda: read_images(paths))  # fmt: skip
     bench.say(f"  pillow: {median / count:.3f} ms an image")
-
-
-def clocked(bench: Any, kernel: str, variant: str, name: str, call: Callable[[], Any]) -> float:
-    """Keep what a call takes by the host's clock, its waiting included; the median."""
-    wall = event_clock.clock().wall
-    its = [wall(call) for _ in range(CALLS_CLOCKED)]
-    q1, median, q3 = statistics.quantiles(its, n=4)
-    figure = Figure(kernel, variant, name, "float16", "time", "ms", median, q1, q3, len(its))
-    bench.rows.append(figure)
-    return median

@@ -153,7 +153,9 @@ def test_large_scores_do_not_overflow(method):
     best = np.sort(scores, 1)
     clear = best[:, -1] - best[:, -2] > 50
     assert clear.any() and np.abs(scores).max() > 65_504
-    assert (found[0][clear] == numbers(qkv)[0, scores.argmax(1)[clear], 2, 0]).all()
+    wanted = numbers(qkv)[0, scores.argmax(1)[clear], 2, 0]
+    # a GPU's 2 ** (x - largest x) has the rounding of x in it, so a weight is near 1
+    assert np.allclose(found[0][clear], wanted, rtol=2.0**-10, atol=0)
 
 
 def test_auto_takes_the_fastest_that_fits():
@@ -212,7 +214,7 @@ def test_host_arrays_no_tokens_and_out():
         (lambda x: attention(x, x, x, -1.0), "scale is -1.0"),
         (lambda x: attention(x, x, x, method="flash"), "no method 'flash': choose auto, scores"),
         (lambda x: attention(x, x, x, out=np.empty((1, 8, 2, 64), np.float16)), "out is float16"),
-        (lambda x: attention(*[cuda.to_device(x)[..., ::-1]] * 3), "must lie side by side"),
+        (lambda x: attention(*[cuda.to_device(x)[:, :, :, ::2]] * 3), "must lie side by side"),
     ],
 )
 def test_refusals_name_what_was_given(call, words):

@@ -5,7 +5,7 @@ from numba import types
 
 from course.compiler.facts import compiled
 from course.kernels.attention import first_steps, online
-from course.kernels.attention.ladder import LONG, shape_of
+from course.kernels.attention.ladder import LONG, LONGER, shape_of
 from course.kernels.attention.warpgroups import warpgroups
 from course.kernels.halves.common import ELEMENTS
 from course.kernels.norm import Form
@@ -27,7 +27,8 @@ def arrays(element):
 @needs_hopper
 @pytest.mark.parametrize("element", KINDS)
 @pytest.mark.parametrize(
-    "shape", [shape_of(197, 768, 132), LONG, shape_of(197, 12, 132), shape_of(256, 768, 132)]
+    "shape",
+    [shape_of(197, 768, 132), LONG, shape_of(197, 12, 132), shape_of(256, 768, 132), LONGER],
 )
 def test_warpgroups_have_all_scores_in_registers_and_call_nothing(shape, element):
     kernel, kind = warpgroups(element, shape), ELEMENTS[element]
@@ -36,7 +37,8 @@ def test_warpgroups_have_all_scores_in_registers_and_call_nothing(shape, element
     facts = compiled(kernel, kinds, "sm_90a")
     assert facts.registers <= 65536 // (shape.threads * shape.blocks)
     # with 128 registers, a dozen or two words of 1,600 instructions do not fit
-    assert facts.spills <= (160 if shape.threads * shape.blocks == 512 else 0)
+    few = shape.threads * shape.blocks == 512 or shape == LONGER
+    assert facts.spills <= (160 if few else 0)
     assert "call" not in facts.ptx
     # in one process, so that code for one depth is not taken for another
     assert facts.ptx.count("wgmma.mma_async") == 4 + shape.keys // 16

@@ -73,6 +73,42 @@ def test_usable_gpu_means_numba_cuda_itself(monkeypatch):
     assert backend.cuda is module
 
 
+def test_the_kernel_that_tries_a_gpu_runs_once_though_it_is_kept_on_disk(monkeypatch, tmp_path):
+    """What keeps it must not ask for the GPU that is still being tried."""
+    numba = pytest.importorskip("numba")
+    pytest.importorskip("numba_cuda")
+    runs = []
+
+    class Tried:
+        targetoptions, _cache = {}, None
+
+        def __init__(self, function):
+            self.py_func = function
+
+        def __getitem__(self, configuration):
+            return self
+
+        def __call__(self, array):
+            runs.append(array)
+            self._cache.load_overload("float32[:]", None)
+            array.values = 2 * array.values
+
+    fake = types.ModuleType("numba.cuda")
+    fake.__file__ = "/packages/numba_cuda/numba/cuda/__init__.py"
+    fake.jit, fake.is_available, fake.grid = Tried, lambda: True, None
+    to_host = property(lambda self: lambda: self.values)
+    on_device = type("Array", (types.SimpleNamespace,), {"copy_to_host": to_host})
+    fake.to_device = lambda values: on_device(values=values)
+    fake.get_current_device = lambda: types.SimpleNamespace(compute_capability=(7, 5))
+    fake.runtime = types.SimpleNamespace(get_version=lambda: (13, 0))
+    monkeypatch.setitem(sys.modules, "numba.cuda", fake)
+    monkeypatch.setattr(numba, "cuda", fake, raising=False)
+    monkeypatch.setattr(backend, "read_driver", lambda: WITH_GPU)
+    monkeypatch.setenv("COURSE_CACHE", str(tmp_path / "kept"))
+    assert backend.machine().gpu == "Tesla T4"
+    assert len(runs) == 1
+
+
 def test_gpu_whose_first_kernel_fails_is_left_alone_with_the_reason(monkeypatch):
     monkeypatch.setattr(backend, "read_driver", lambda: WITH_GPU)
     monkeypatch.setattr(backend, "numpy_too_new", lambda: None)

@@ -1,6 +1,6 @@
 """Blocks of a cluster: arrivals at each other's barriers, tiles that one copy brings to both.
 
-An H200 did both with these results, too, there with waits that give up.
+`test_clusters_on_gpu` runs the right ones on a GPU.
 """
 
 import numpy as np

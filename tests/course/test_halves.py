@@ -7,7 +7,7 @@ import pytest
 
 from course import backend, cuda, trace
 from course.door.bfloat import BFLOAT16
-from course.kernels.halves import products, roles
+from course.kernels.halves import products, roles, split
 from course.kernels.halves.products import SIDES, Shape, fastest, product
 from course.kernels.matmul import matmul
 from course.kernels.tensor_maps import TensorMap
@@ -68,10 +68,6 @@ def near(found, exact, a, b, element):
 )
 def test_products_are_float64s_rounded_once(method, size, layout, element):
     a, b, exact_a, exact_b = given(*size, layout, element)
-    if method == "split" and layout != "nt":
-        with pytest.raises(ValueError, match=f"takes the layout 'nt', not '{layout}'"):
-            product(a, b, layout, method=method)
-        return
     found = product(a, b, layout, method=method)
     assert found.shape == size[:2] and found.dtype == a.dtype
     assert near(found, exact_a @ exact_b, exact_a, exact_b, element)
@@ -117,21 +113,56 @@ def test_a_residual_that_is_the_result_is_added_once_also_where_tiles_end_beyond
     assert near(out.copy_to_host(), exact_a @ exact_b + 8, exact_a, exact_b, "float16")
 
 
+@pytest.mark.parametrize("added", ["", "residual", "in place"])
 @pytest.mark.parametrize("shape", [Shape(2, 256, 3), Shape(2, 192, 2), Shape(1, 112, 2, 2)])
-def test_blocks_that_take_tile_after_tile_are_without_a_finding(shape):
+@pytest.mark.parametrize("depth", [200, 64])
+def test_blocks_that_take_tile_after_tile_are_without_a_finding(shape, added, depth):
     layout = "nt" if shape.columns % 64 else "nn"  # pieces of 64 columns
-    rows, columns, depth = 2 * shape.rows - 5, 2 * shape.columns - 8, 200
+    rows, columns = 2 * shape.rows - 5, 2 * shape.columns - 8
     a, b, exact_a, exact_b = given(rows, columns, depth, layout, "float16")
-    out = cuda.to_device(np.full((rows, columns), np.nan, np.float16))
+    residual = np.random.default_rng(3).standard_normal((rows, columns)).astype(np.float16)
+    other = cuda.to_device(residual if added else np.full_like(residual, np.nan))
+    out = other if added == "in place" else cuda.to_device(np.full_like(residual, np.nan))
     a, b = cuda.to_device(a), cuda.to_device(b)
     box = shape.columns if layout == "nt" else 64
     maps = TensorMap(a, shape.rows, 64), TensorMap(b, box, 64), TensorMap(out, 64, 64)
-    kernel = roles.product(layout, "float16", shape)
+    kernel = roles.product(layout, "float16", shape._replace(added=bool(added)))
     sizes = (np.int32(n) for n in (rows, columns, depth, 2))
-    report = trace(kernel, 1, shape.threads, *maps, out.reshape(out.size), out, *sizes,
-                   dynamic_shared=shape.shared, gpu="H200")  # fmt: skip
+    arguments = *maps, TensorMap(other, 64, 64), out.reshape(out.size), *sizes
+    size = shape._replace(added=bool(added)).shared
+    report = trace(kernel, 1, shape.threads, *arguments, dynamic_shared=size, gpu="H200")
     assert not ERRORS & {finding.kind for finding in report.findings}
-    assert near(out.copy_to_host(), exact_a @ exact_b, exact_a, exact_b, "float16")
+    exact = exact_a @ exact_b + (residual.astype(float) if added else 0)
+    assert near(out.copy_to_host(), exact, exact_a, exact_b, "float16")
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize(("shape", "splits"), [
+    (Shape(2, 160, 2, 1), 2), (Shape(1, 112, 2, 1), 4), (Shape(2, 64, 3, 1), 4),
+    (Shape(1, 192, 2, 1), 2),
+])  # fmt: skip
+def test_blocks_that_share_a_tile_are_without_a_finding(shape, splits, in_place):
+    layout = "nt" if shape.columns % 64 else "tn"
+    rows, columns, depth = 2 * shape.rows - 8, shape.columns + 8, 64 * 2 * splits + 72
+    a, b, exact_a, exact_b = given(rows, columns, depth, layout, "float16")
+    residual = np.random.default_rng(3).standard_normal((rows, columns)).astype(np.float16)
+    out = cuda.to_device(residual if in_place else np.full_like(residual, np.nan))
+    boxes = (
+        (64 if layout == "tn" else shape.rows, 64), (64 if layout == "tn" else shape.columns, 64),
+        (16, 64), (16, 64),
+    )  # fmt: skip
+    maps = [
+        TensorMap(cuda.to_device(x) if x is not out else x, *box)
+        for x, box in zip((a, b, out, out), boxes, strict=True)
+    ]
+    shape = shape._replace(added=in_place)
+    kernel = split.product(layout, "float16", shape, splits)
+    sizes = (np.int32(n) for n in (rows, columns, depth))
+    report = trace(kernel, (splits, 2, 2), shape.threads, *maps, out.reshape(out.size), *sizes,
+                   dynamic_shared=split.shared_bytes(shape, splits), gpu="H200")  # fmt: skip
+    assert not ERRORS & {finding.kind for finding in report.findings}
+    exact = exact_a @ exact_b + (residual.astype(float) if in_place else 0)
+    assert near(out.copy_to_host(), exact, exact_a, exact_b, "float16")
 
 
 def test_matmul_takes_halves_and_a_turing_gpu_multiplies_float16(monkeypatch):
@@ -144,6 +175,20 @@ def test_matmul_takes_halves_and_a_turing_gpu_multiplies_float16(monkeypatch):
             matmul(*given(8, 8, 8, "nn", "bfloat16")[:2])
         with pytest.raises(ValueError, match="'roles' needs compute capability 9.0"):
             matmul(a, b, method="roles")
+
+
+@pytest.mark.skipif(backend.gpu() is not None, reason="names a GPU that is not there")
+def test_an_older_numba_cuda_is_refused_in_one_sentence_and_auto_does_without(monkeypatch):
+    a = np.ones((8, 8), np.float16)
+    installed = backend.installed_version
+    monkeypatch.setattr(
+        backend, "installed_version", lambda it: "0.29.1" if it == "numba-cuda" else installed(it)
+    )
+    monkeypatch.setattr(products.launching.backend, "gpu", lambda: "H200")
+    arrays = [cuda.to_device(a) for _ in range(3)]
+    with pytest.raises(ValueError, match="'roles' needs numba-cuda 0.30, which compiles"):
+        products.launches(*arrays[:2], None, None, arrays[2], method="roles")
+    assert products.why_not(*arrays).startswith("needs numba-cuda 0.30")
 
 
 def test_memory_that_begins_anywhere_is_multiplied_element_by_element():
@@ -162,7 +207,8 @@ def test_a_product_takes_the_tile_that_fills_the_last_wave():
     assert (few.rows, few.columns, few.turns) == (64, 64, 1)
     assert (eight.rows, eight.columns, eight.turns) == (64, 160, 1)  # 125 tiles
     assert (many.rows, many.columns, many.turns) == (128, 192, 3)  # 396 tiles: three waves
-    assert fastest("nt", 197, 768, 3072, 132) == (Shape(1, 96, 8, 1), 3)  # 32 tiles
+    assert fastest("nt", 197, 768, 3072, 132) == (Shape(1, 64, 8, 1), 2)  # 48 tiles
+    assert fastest("nt", 1576, 768, 3072, 132) == (Shape(1, 160, 8, 1), 1)  # 125 tiles
     assert fastest("nt", 4096, 4096, 4096, 132) == (Shape(2, 256, 3), 1)
     assert all(fastest("nn", rows, 760, 768, 132)[0].columns % 64 == 0 for rows in (8, 197, 5000))
 

@@ -10,9 +10,10 @@ from tests.course.compiled_samples import needs_compiler
 
 HALF, i4 = types.float16, types.int32
 LINE, PLANE, STACK = (types.Array(HALF, n, "C") for n in (1, 2, 4))
+WORDS = tuple(types.Array(types.uint32, n, "C") for n in (4, 2, 2, 2))
 CASES = {
     f"gather, wide {wide}, begins {begins}": (
-        gather(wide, begins), (STACK, PLANE, PLANE, PLANE, i4, i4, i4)
+        gather(wide, begins), (*(WORDS if wide else (STACK, PLANE, PLANE, PLANE)), i4, i4, i4)
     )
     for wide in (True, False) for begins in (True, False)
 } | {
@@ -32,7 +33,7 @@ def test_they_need_no_local_memory_and_no_float64(case, target):
 
 
 @needs_compiler
-def test_four_pixels_are_one_access():
+def test_eight_pixels_are_one_access():
     kernel, kinds = CASES["gather, wide True, begins True"]
     loads = compiled(kernel, kinds, "sm_90").load_widths["global"]
     assert all(width.startswith("v4") for width in loads)

@@ -33,8 +33,6 @@ BELOW = {
 UPWARDS = {("course.__main__", "recording"), ("course.__main__", "lessons")}
 #: check() finds the exercises in the lessons' folders by their names.
 BY_NAME = {("course.checks.exercises", "lessons")}
-#: Files that import each other on purpose; the docstring of one of them says why.
-CIRCLES = {frozenset({"course.backend", "course.door.disk"})}
 
 #: Of the course, a lesson's text imports these too; the last where PyTorch is.
 SHARED = ("course.kernels", "course.models", "course.torch")
@@ -199,9 +197,7 @@ def test_no_files_import_each_other_in_a_circle():
         module: {target(one) for one in imports(module) if not one.typing} - {None, module}
         for module in files()
     }
-    assert circles(edges) == CIRCLES
-    for group in CIRCLES:
-        assert any("circle" in (ast.get_docstring(tree(module)) or "") for module in group), group
+    assert circles(edges) == set()
 
 
 # --- lessons -------------------------------------------------------------------------------------

@@ -219,15 +219,119 @@ class _Author:
         self.line(depth + 1, f"cuda.atomic.add(f, {place}, {total})")
         self.out(depth, f"cuda.shfl_sync(0xFFFFFFFF, {total}, 0)")
 
+    def handed_on(self, depth: int) -> None:
+        """A block's value behind a flag, which the next block takes if it is there already."""
+        place, flag = self.room(self.grid), self.counter(self.grid)
+        came = self.name("came")
+        swap = self.random.random() < 0.5
+        self.line(depth, "if t == 0:")
+        self.line(depth + 1, f"f[{place} + cuda.blockIdx.x] = x[i]")
+        self.line(depth + 1, FENCE)
+        word = "exch" if swap else "or_"
+        self.line(depth + 1, f"cuda.atomic.{word}(c, {flag} + cuda.blockIdx.x, 1)")
+        before = f"{flag} + (cuda.blockIdx.x + {self.grid - 1}) % {self.grid}"
+        ask = self.random.choice(
+            [f"cuda.atomic.add(c, {before}, 0)", f"cuda.atomic.cas(c, {before}, 1, 1)"]
+        )
+        self.line(depth + 1, f"{came} = {ask}")
+        self.line(depth + 1, f"if {came} == 1:")
+        self.line(depth + 2, FENCE)
+        self.out(depth + 2, f"f[{place} + (cuda.blockIdx.x + {self.grid - 1}) % {self.grid}] + 1")
+
+    def bits(self, depth: int) -> None:
+        """Bits, largest and smallest numbers of all blocks, which the last block reads."""
+        start = self.counter(4)
+
+        def publish(depth: int) -> bool:
+            for place, word in enumerate(
+                self.random.sample(["or_", "xor", "max", "min", "and_"], 3)
+            ):
+                self.line(depth, f"cuda.atomic.{word}(c, {start + place}, n[i])")
+            return True
+
+        def read(depth: int) -> None:
+            self.line(depth, "if t < 4:")
+            self.out(depth + 1, f"c[{start} + t] * 2", "t")
+
+        self.last_block(depth, publish, read)
+
+    def warps_room(self, depth: int) -> None:
+        """Shared memory of each warp's own, ordered by syncwarp alone; twice, in two halves."""
+        lane, half = self.name("lane"), self.random.randrange(2)
+        distance = self.random.randrange(1, 32)
+        self.line(depth, f"{lane} = t - t % 32")
+        self.line(depth, f"room[{half}, t] = x[i]")
+        self.line(depth, "cuda.syncwarp()")
+        other = f"room[{half}, min({lane} + (t + {distance}) % 32, {self.block - 1})]"
+        value = self.name("value")
+        self.line(depth, f"{value} = {other}")
+        if self.random.random() < 0.5:
+            self.line(depth, "cuda.syncwarp()")
+            self.line(depth, f"room[{half}, t] = {value} + 1")
+        self.out(depth, f"{value} - n[i]")
+        self.line(depth, "cuda.syncthreads()")
+
+    def two_rooms(self, depth: int) -> None:
+        """A value goes round the block: written to one half while the other is read."""
+        turns, turn = self.random.randrange(2, 5), self.name("turn")
+        value = self.name("value")
+        self.line(depth, "room[0, t] = x[i]")
+        self.line(depth, f"for {turn} in range({turns}):")
+        self.line(depth + 1, "cuda.syncthreads()")
+        self.line(depth + 1, f"{value} = room[{turn} & 1, (t + 1) % {self.block}]")
+        self.line(depth + 1, f"room[1 - ({turn} & 1), t] = {value} + n[i]")
+        self.line(depth, "cuda.syncthreads()")
+        self.out(depth, f"room[{turns} & 1, t]")
+        self.line(depth, "cuda.syncthreads()")
+
+    def asked(self, depth: int) -> None:
+        """Votes, matches and shuffles of whole warps; one lane acts for those that agree."""
+        if self.block % 32:
+            self.old_value(depth)
+            return
+        same, place, mine = self.name("same"), self.counter(16), self.name("mine")
+        all_lanes = "0xFFFFFFFF"
+        if self.random.random() < 0.5:
+            self.line(depth, f"{same} = cuda.match_any_sync({all_lanes}, n[i])")
+            self.line(depth, f"if cuda.ffs({same}) - 1 == cuda.laneid:")
+            self.line(depth + 1, f"cuda.atomic.add(c, {place} + n[i], cuda.popc({same}))")
+        else:
+            self.line(depth, f"{same} = cuda.ballot_sync({all_lanes}, n[i] % 2 == 0)")
+            self.line(depth, "if cuda.laneid == 0:")
+            self.line(depth + 1, f"cuda.atomic.add(c, {place}, cuda.popc({same}))")
+        self.line(depth, f"{mine} = n[i]")
+        self.line(depth, f"while cuda.any_sync({all_lanes}, {mine} > 2):")
+        self.line(depth + 1, f"{mine} = cuda.shfl_xor_sync({all_lanes}, {mine}, 1) >> 1")
+        step = self.random.choice(["up", "down"])
+        self.out(depth, f"{mine} + cuda.shfl_{step}_sync({all_lanes}, n[i], 3)")
+
+    def rounds(self, depth: int) -> None:
+        """A ring of tickets by inc and dec: who draws zero counts a round."""
+        place, mine = self.counter(3), self.name("mine")
+        word = self.random.choice(["inc", "dec"])
+        self.line(depth, f"{mine} = cuda.atomic.{word}(c, {place}, {self.random.randrange(3, 40)})")
+        self.line(depth, f"if {mine} == 0:")
+        self.line(depth + 1, f"cuda.atomic.add(c, {place + 1}, 1)")
+        self.line(depth, f"cuda.atomic.max(c, {place + 2}, {mine})")
+
     def write(self) -> str:
         self.line(0, "def kernel(x, n, f, c, out):")
         self.line(1, "last = cuda.shared.array(1, int32)")
         self.line(1, "bins = cuda.shared.array(4, int32)")
         self.line(1, "best = cuda.shared.array(1, float32)")
+        self.line(1, "room = cuda.shared.array((2, 96), float32)")
         self.line(1, "t = cuda.threadIdx.x")
         self.line(1, "i = cuda.grid(1)")
         acts = [self.partials, self.histogram, self.look_ahead, self.swap, self.ranks, self.own]
         acts += [self.old_value, self.shuffled, self.partials, self.histogram]
+        acts += [
+            self.handed_on,
+            self.bits,
+            self.warps_room,
+            self.two_rooms,
+            self.asked,
+            self.rounds,
+        ]
         if self.random.random() < 0.4:
             acts += [self.whole_grid] * 3
         for _ in range(self.random.randrange(2, 6)):

@@ -100,3 +100,18 @@ def test_arrays_side_by_side_and_empty_ones_are_apart():
     trace(shifts, 1, 32, part(memory, np.s_[:4]), part(memory, np.s_[4:]))
     assert (memory == [5, 6, 7, 8, 4, 5, 6, 7]).all()
     trace(shifts, 1, 32, OnGPU(np.zeros(0)), part(memory, np.s_[:0]))
+
+
+class WithoutGaps(OnGPU):
+    """As numba.cuda copies: one region at a time."""
+
+    def copy_to_device(self, values):
+        if not (self.memory.flags.c_contiguous or self.memory.flags.f_contiguous):
+            raise ValueError("Array contains non-contiguous buffer")
+        super().copy_to_device(values)
+
+
+def test_a_view_with_gaps_that_is_only_read_does_not_go_back():
+    memory, other = np.zeros((3, 2)), np.arange(12.0).reshape(3, 4)
+    trace(adds, 1, (4, 4), WithoutGaps(memory), WithoutGaps(other[:, ::2], base=1 << 41))
+    assert np.array_equal(memory, [[0, 2], [4, 6], [8, 10]])

@@ -51,15 +51,13 @@ def test_ldmatrix(trans):
     assert loads.wavefronts == 4 * 2  # each matrix is one pass
 
 
-@pytest.mark.parametrize("trans", ["", "_trans"])
-def test_stmatrix(trans):
-    store = getattr(fragments, f"stmatrix4{trans}")
-
+def test_stmatrix():
     @cuda.jit
     def kernel(words, out):
         tile = cuda.shared.array((32, 8), uint16)
         t = cuda.threadIdx.x
-        store(tile, (t, 0), (words[t, 0], words[t, 1], words[t, 2], words[t, 3]))
+        four = words[t, 0], words[t, 1], words[t, 2], words[t, 3]
+        fragments.stmatrix4(tile, (t, 0), four)
         cuda.syncthreads()
         for e in range(8):
             out[t, e] = tile[t, e]
@@ -72,7 +70,7 @@ def test_stmatrix(trans):
         for lane in LANES:
             for e in range(2):
                 matrix[lane // 4, 2 * (lane % 4) + e] = words[lane, i] >> 16 * e & 0xFFFF
-        assert np.array_equal(out[8 * i : 8 * i + 8], matrix.T if trans else matrix)
+        assert np.array_equal(out[8 * i : 8 * i + 8], matrix)
 
 
 def test_a_product_of_bfloat16():

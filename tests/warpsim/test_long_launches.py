@@ -37,6 +37,38 @@ def test_past_ten_seconds_there_is_one_line_on_stderr(clock, capsys, traced):
     assert (x == np.arange(512)).all()
 
 
+def test_two_billion_threads_say_within_their_first_parts_how_long_they_take(monkeypatch, capsys):
+    """2³¹ threads, here until the line is there; blocks of one thread make the most parts."""
+
+    class Stopped(Exception):
+        pass
+
+    def clock():
+        if not times:
+            raise Stopped
+        return times.pop()
+
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    monkeypatch.setattr(progress, "clock", clock)
+    for grid, block, said in (
+        (2**23, 256, "64 of 8,388,608 blocks after 11 s, about 17 days more"),
+        (2**31 - 1, 1, "512 of 2,147,483,647 blocks after 11 s, about 534 days more"),
+    ):
+        times = [11, 5, 0]
+        with pytest.raises(Stopped):
+            fill[grid, block](np.zeros(64))
+        assert capsys.readouterr().err == f"warpsim: fill: {said}\n"
+
+
+def test_more_blocks_than_a_trace_can_remember_are_one_sentence(monkeypatch):
+    def missing(*_):
+        raise MemoryError("Unable to allocate 8.00 GiB")
+
+    monkeypatch.setattr(launch, "Clock", missing)
+    with pytest.raises(MemoryError, match="fill: .* 2,147,483,647 blocks.*trace fewer"):
+        trace(fill, 2**31 - 1, 1, np.zeros(64))
+
+
 def test_a_quick_launch_says_nothing(clock, capsys):
     clock(1)
     fill[8, 64](np.zeros(512))

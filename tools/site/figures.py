@@ -22,9 +22,13 @@ MOST_BARS = 24
 ABOUT = {
     "counters": "Hardware counters of single launches, which the simulator's counts are held to.",
     "counters-explained": "Where the simulator counts otherwise than the hardware, and why.",
+    "further_counters": "The same of a hundred small whole programs.",
+    "further_counters-explained": "Where the simulator counts these otherwise, and why.",
     "profile": "What Nsight Compute says of the kernels of lesson 07.",
     "profile-norm": "What Nsight Compute says of reductions and LayerNorm.",
+    "simulator": "How long the simulator takes: process time on a host, no time of a GPU.",
     "profile-timeline": "Calls, copies and kernels of the first project's program, in time.",
+    "successor": "Kernels of the course compiled by numba-cuda and by its successor, side by side.",
 }
 
 
@@ -44,13 +48,14 @@ def write(root: Path, source: Path) -> None:
         bench = table[0] == list(recorded.COLUMNS)
         body = _bench(recorded.read(path)) if bench else _table(table, "All rows")
         about = ABOUT.get(subject) or _sentence(root / "recording/subjects" / f"{subject}.py")
-        machine = f" on {header['gpu']}" if "gpu" in header else ""
+        where = header.get("gpu") or header.get("host", "")
+        machine = f" on {where}" if where else ""
         text = f"# {subject}{machine}\n\n{about}\n\n{_said(header)}\n\n"
         text += f"{{download}}`{path.name} <{path.name}>`\n\n{body}\n"
         (folder / f"{path.stem}.md").write_text(text, encoding="utf-8")
         others.append(f"figures/{path.stem}")
         rows.append(
-            f"| [{subject}](figures/{path.stem}.md) | {header.get('gpu', '')} "
+            f"| [{subject}](figures/{path.stem}.md) | {where} "
             f"| {header.get('date', '')} | {len(table) - 1:,} | {about} |"
         )
     (folder / "timelines.md").write_text(_timelines(timelines, folder), encoding="utf-8")
@@ -80,7 +85,7 @@ def _sentence(program: Path) -> str:
 
 def _said(header: dict[str, str]) -> str:
     """Return what a file says of its machine, as a folded list below its first line."""
-    machine = [header[key] for key in ("gpu", "date") if key in header]
+    machine = [header[key] for key in ("gpu", "host", "date") if key in header]
     driver = [f"driver {header['driver']}"] if "driver" in header else []
     rest = "\n".join(
         f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in header.items()

@@ -188,6 +188,7 @@ def _device(emitter: Emitter, node: ast.Call) -> str:
     emitter.sites.extend(program.sites)
     emitter.cooperative |= program.cooperative
     emitter.turns |= program.turns
+    emitter.locks |= program.locks
     emitter.may_read_unset |= program.may_read_unset
     here, there = emitter.source.function.__module__, function.py_func.__module__
     line = emitter.source.line(node)

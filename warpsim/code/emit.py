@@ -58,6 +58,7 @@ class Emitter(Accesses, DoubtfulReads):
         self.here: ast.AST = typing.source.tree  # the statement that is written
         self.checked = checked  # divisors are looked at, as under debug=True
         self.cooperative = False  # waits for the whole grid: all blocks run in one chunk
+        self.locks = False  # see `statements.LaneProgram`
         self.turns, self.cluster = False, 1  # its warps wait for each other; blocks of a cluster
         self.out: list[str] = []
         self.indent = 1
@@ -330,10 +331,14 @@ class Emitter(Accesses, DoubtfulReads):
             return first
         rest = self.counted(values[1], lambda: self._valued(node, values[1:], kind))
         value = self.temporary("value")
-        arms = [f"lambda: {rest}", f"lambda: {value}"]
+        arms = [f"lambda: {self.meeting(arm, kind)}" for arm in (rest, value)]
         if isinstance(node.op, ast.Or):
             arms.reverse()
         return f"(lambda {value}: T.choose(truth({value}), {', '.join(arms)}))({first})"
+
+    def meeting(self, code: str, kind: types.Type) -> str:
+        """The code of a value that other lanes' values join, see `Masks.unsigned`."""
+        return f"T.unsigned({bare(code)})" if plain(kind) == types.uint64 else bare(code)
 
     def code_IfExp(self, node: ast.IfExp) -> str:
         kind = self.typing.of[node]
@@ -341,7 +346,7 @@ class Emitter(Accesses, DoubtfulReads):
             return self.operand(node.body if self.typing.known[node] else node.orelse, kind)
         test = self.condition(node.test)
         arms = [
-            self.counted(arm, lambda arm=arm: self.operand(arm, kind))
+            self.counted(arm, lambda arm=arm: self.meeting(self.operand(arm, kind), kind))
             for arm in (node.body, node.orelse)
         ]
         return f"T.choose({test}, lambda: {arms[0]}, lambda: {arms[1]})"

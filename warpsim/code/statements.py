@@ -18,6 +18,8 @@ from warpsim.front.expressions import items_of
 from warpsim.front.idle import idle_variables
 from warpsim.front.names import Site
 
+#: Atomics that take a lock.
+LOCKING = ("cas", "compare_and_swap", "exch")
 _serial = count()
 
 
@@ -34,6 +36,7 @@ class LaneProgram:
     may_read_unset: bool = False  # has shared or local arrays, or variables perhaps not set
     turns: bool = False  # its warps wait for each other
     cluster: int = 1  # blocks that run together
+    locks: bool = False  # a thread spins until it has a lock: blocks run one after another
 
 
 class Writer(Emitter):
@@ -79,6 +82,7 @@ class Writer(Emitter):
             self.may_read_unset,
             self.turns,
             self.cluster,
+            self.locks,
         )
 
     # ------------------------------------------------------------------ suites
@@ -118,11 +122,15 @@ class Writer(Emitter):
     def edge(self, which: str, node: ast.AST) -> None:
         """The conversions where a variable's versions of different type meet."""
         for name, old, new in self.typing.edges.get((which, node), ()):
-            code = self.convert(self.variable(name, old), old, new)
-            self.merge(self.variable(name, new), code)
+            before = self.variable(name, old)
+            self.line(f"if {before} is not UNSET:")
+            self.indent += 1
+            self.merge(self.variable(name, new), self.convert(before, old, new), new)
+            self.indent -= 1
 
-    def merge(self, variable: str, code: str) -> None:
-        self.line(f"{variable}, _m_{variable} = T.assign({variable}, _m_{variable}, {bare(code)})")
+    def merge(self, variable: str, code: str, kind: types.Type) -> None:
+        code = self.meeting(code, kind)
+        self.line(f"{variable}, _m_{variable} = T.assign({variable}, _m_{variable}, {code})")
 
     def write_Pass(self, node: ast.Pass) -> None:
         pass
@@ -176,7 +184,7 @@ class Writer(Emitter):
                 if not self.scopes.always_plain(target.id):
                     self.line(f"_m_{variable} = T.mask")
             else:
-                self.merge(variable, code)
+                self.merge(variable, code, kind)
             self.note_set(target.id)
         elif isinstance(target, ast.Tuple | ast.List):
             if isinstance(kind, types.Array):
@@ -253,6 +261,7 @@ class Writer(Emitter):
         self.loops.pop()
 
     def write_While(self, node: ast.While) -> None:
+        self.locks |= _spins(node)
         loop = self._enter_loop(node)
         test = self.counted(node.test, lambda: self.condition(node.test))
         site = self.place(node, f"while {ast.unparse(node.test)}:")
@@ -351,7 +360,8 @@ class Writer(Emitter):
                 self.line("return None")
             return
         code = self.operand(node.value, self.typing.result)
-        self.line(f"T.give(frame, {code})" if self.framed else f"return {bare(code)}")
+        given = self.meeting(code, self.typing.result)
+        self.line(f"T.give(frame, {given})" if self.framed else f"return {bare(code)}")
 
     def write_Assert(self, node: ast.Assert) -> None:
         arguments = () if node.msg is None else (_constant_of(node.msg),)
@@ -392,3 +402,11 @@ def ends_lanes(node: ast.AST) -> bool:
 
 
 __all__ = ["LaneProgram", "Writer", "ends_lanes"]
+
+
+def _spins(node: ast.While) -> bool:
+    """``while cuda.atomic.cas(lock, 0, 0, 1) != 0: pass``"""
+    called = [part.func for part in ast.walk(node.test) if isinstance(part, ast.Call)]
+    return all(isinstance(line, ast.Pass | ast.Continue) for line in node.body) and any(
+        isinstance(one, ast.Attribute) and one.attr in LOCKING for one in called
+    )

@@ -1,4 +1,4 @@
-"""Numba's answers about types of numbers, kept on disk: its rules take over a second to load.
+"""Numba's answers about types of numbers, kept on disk: its rules take half a second to load.
 
 Only questions about numbers, put to functions of Python's and NumPy's own, are kept: nobody gives
 these other answers. The file belongs to the versions of Numba, numba-cuda and Python, and to the

@@ -104,7 +104,8 @@ class Attributes:
     def field(self, node: ast.expr, kind: types.Type, name: Any) -> types.Type:
         """Type of a record's field, or of one field of an array of records."""
         record = kind.dtype if isinstance(kind, types.Array) else kind
-        if type(name) is int and kind is record and 0 <= name < len(record.fields):
+        count = len(record.fields)
+        if type(name) is int and kind is record and -count <= name < count:
             name = list(record.fields)[name]
         if not isinstance(name, str) or name not in record.fields:
             listed = ", ".join(record.fields)

@@ -37,16 +37,35 @@ class Decisions:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             inner = self.decided(node.operand)
             return None if inner is None else not inner
+        if isinstance(node, ast.BoolOp):
+            return self._decided_together(node)
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _DECIDERS:
             sides = [self.constant(side) for side in (node.left, *node.comparators)]
             if MISSING not in sides:
                 return bool(_DECIDERS[type(node.ops[0])](*sides))
-            if isinstance(node.ops[0], ast.Is | ast.IsNot):
+            if isinstance(node.ops[0], ast.Is | ast.IsNot) or self.asks_for_a_function(node):
                 self.see_Compare(node)
                 return self.typing.known.get(node)
             return None
         value = self.constant(node)
         return bool(value) if isinstance(value, bool | int | float | None) else None
+
+    def _decided_together(self, node: ast.BoolOp) -> bool | None:
+        """``and``, ``or``: Python's bytecode has a branch for each part, and Numba decides each.
+
+        One part decides all, unless a call before it would be left out.
+        """
+        ends = isinstance(node.op, ast.Or)
+        open_ones = False
+        for value in node.values:
+            found = self.decided(value)
+            if found is ends:
+                return ends
+            if found is None:
+                if any(isinstance(part, ast.Call) for part in ast.walk(value)):
+                    return None
+                open_ones = True
+        return None if open_ones else not ends
 
     def constant(self, node: ast.expr) -> Any:
         """A literal, a global, None, ``x.ndim`` or ``len(a tuple)``; MISSING for all else."""
@@ -131,6 +150,16 @@ class Decisions:
                     raise self.source.unsupported(node, f"a comparison of tuples with {kind}")
             if unify(plain(one), plain(other)) is None:
                 raise self.source.refused(node, f"{one} and {other} cannot be compared")
+
+    def asks_for_a_function(self, node: ast.Compare) -> bool:
+        """``function is None``, of a name from outside: Numba decides it before it types names."""
+        sides = [self.source.static(side) for side in (node.left, *node.comparators)]
+        if len(sides) != 2 or None not in sides or not any(map(callable, sides)):
+            return False
+        if MISSING in sides or not isinstance(node.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
+            return False
+        self.typing.known[node] = isinstance(node.ops[0], ast.IsNot | ast.NotEq)
+        return True
 
     def identity(self, node: ast.Compare, left: types.Type) -> types.Type:
         """``is``: None by its type; numbers of one type by their value, as in Numba."""

@@ -215,6 +215,8 @@ class Expressions(Attributes, Decisions):
         return merged
 
     def see_Compare(self, node: ast.Compare) -> types.Type:
+        if self.asks_for_a_function(node):
+            return types.boolean
         left = self.expression(node.left)
         if any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
             return self.identity(node, left)

@@ -92,24 +92,20 @@ INSTRUCTIONS = {
     ),
     "tma_store": Instruction("map corner array index"),
     "tma_prefetch": Instruction("map", method="nothing"),
+    "same_start": Instruction("map map", i4, turns=False),
     "commit_stores": Instruction(),
     "wait_stores": Instruction("literal"),
     "cluster": Instruction("literal", method="nothing"),
     "cluster_rank": Instruction(gives=i4),
     "cluster_barrier": Instruction(),
     "load4_cluster": Instruction("floats index number", _SUMS),
+    "follow": Instruction(method="nothing", turns=False),
     "setmaxnreg_dec": Instruction("literal", method="nothing"),
     "setmaxnreg_inc": Instruction("literal", method="nothing"),
+    "ldmatrix4": Instruction("halves index", TYPES["u4x4"], "ldmatrix", (False,), turns=False),
+    "ldmatrix4_trans": Instruction("halves index", TYPES["u4x4"], "ldmatrix", (True,), turns=False),
+    "stmatrix4": Instruction("halves index u4x4", None, "stmatrix", turns=False),
 }
-for _trans in ("", "_trans"):
-    INSTRUCTIONS |= {
-        f"ldmatrix4{_trans}": Instruction(
-            "halves index", TYPES["u4x4"], "ldmatrix", (bool(_trans),), turns=False
-        ),
-        f"stmatrix4{_trans}": Instruction(
-            "halves index u4x4", None, "stmatrix", (bool(_trans),), turns=False
-        ),
-    }
 
 
 def refusal(name: str, kinds: tuple[types.Type, ...], named: tuple[str, ...]) -> str | None:

@@ -355,12 +355,9 @@ def read(function: FunctionType) -> Source:
 
 
 def _outer_variables(function: FunctionType) -> dict[str, Any]:
-    """The variables that a function finds outside itself; its own name may have no value yet.
+    """The variables that a function finds outside itself; MISSING for one that has no value yet.
 
-    Raises
-    ------
-    ValueError
-        If another one has none yet.
+    Its own name is left out then.
     """
     found = {}
     pairs = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
@@ -369,7 +366,7 @@ def _outer_variables(function: FunctionType) -> dict[str, Any]:
             found[name] = cell.cell_contents
         except ValueError:
             if name != function.__name__:
-                raise
+                found[name] = MISSING
     return found
 
 

@@ -196,6 +196,8 @@ def check_choice(function: Any, declared: tuple, arguments: tuple[types.Type, ..
 @cache
 def attribute_type(kind: types.Type, name: str) -> types.Type | None:
     """Type of an attribute of a value, by Numba's rules; None if it has none."""
+    if isinstance(kind, types.Complex) and name in ("real", "imag"):  # without loading the rules
+        return kind.underlying_float
     context, override = _context()
     with override():
         try:

@@ -51,6 +51,7 @@ class Program:
         hand_over(self.source)
         _bind_functions(self.source)
         self._looking = False
+        self._unset = any(value is MISSING for value in self.source.environment.values())
         self.bound: dict[tuple, Program] = {}
         self._typings: dict[Signature, Typing] = {}
         self._guesses: dict[Signature, Any] = {}  # results of what calls itself, while it is typed
@@ -111,6 +112,10 @@ class Program:
                 raise typing_error(
                     f"Return type of recursive function does not converge: {self.source.name}"
                 )
+        except TypingError:
+            if self._unset:  # what it lacks may be there the next time
+                _programs.pop(self.source.function, None)
+            raise
         finally:
             del self._guesses[signature]
         self._typings[signature] = found

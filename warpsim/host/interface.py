@@ -86,7 +86,7 @@ def memory_of(interface: dict[str, Any]) -> np.ndarray:
     address, readonly = interface["data"]
     shape, strides = tuple(interface["shape"]), interface.get("strides")
     described = np.dtype(interface["typestr"])
-    dtype = np.dtype(interface["descr"]) if described.kind == "V" else described
+    dtype = np.dtype(interface.get("descr", described)) if described.kind == "V" else described
     if 0 in shape:
         return np.empty(shape, dtype)
     flat, start = _allocation_at(address)

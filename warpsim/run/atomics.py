@@ -63,8 +63,10 @@ class Atomics:
             if varying is None:
                 return array.root.block_offset + uniform
             if self.counters is None:  # asked once, for a store
-                return varying + array.root.block_offset + uniform
-            return self.in_blocks(varying, array) + uniform
+                full = varying + array.root.block_offset
+            else:
+                full = self.in_blocks(varying, array)
+            return full + uniform if uniform else full
         full = np.full(self.lanes, uniform) if varying is None else varying + uniform
         if array.space == "local":
             return full * self.lanes + self.lane
@@ -76,7 +78,7 @@ def _running_sums(flat: ndarray, places: ndarray, values: ndarray, negative: boo
     values = values.astype(flat.dtype)
     if negative:
         values = -values
-    order = np.argsort(places, kind="stable")
+    order = _by_place(places)
     place, value = places[order], values[order]
     before = np.cumsum(value, dtype=flat.dtype) - value
     starts = np.r_[True, place[1:] != place[:-1]]
@@ -85,6 +87,14 @@ def _running_sums(flat: ndarray, places: ndarray, values: ndarray, negative: boo
     old[order] = flat[place] + (before - before[first])
     np.add.at(flat, places, values)
     return old
+
+
+def _by_place(places: ndarray) -> ndarray:
+    """The order of a stable sort; NumPy sorts numbers many times faster than it says how."""
+    if (places[1:] >= places[:-1]).all():
+        return np.arange(len(places))
+    bits = len(places).bit_length()
+    return np.sort(places << bits | np.arange(len(places))) & ((1 << bits) - 1)
 
 
 def _one_by_one(flat: ndarray, places: ndarray, step: Callable, operands: list[ndarray]) -> ndarray:

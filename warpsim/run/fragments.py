@@ -42,7 +42,7 @@ class Fragments:
         words = np.ascontiguousarray(matrices).view(np.uint32).reshape(-1, 4, 32)
         return tuple(words[:, number].reshape(-1).copy() for number in range(4))
 
-    def stmatrix(self, array: Array, index: tuple, values, transposed: bool, site: int):
+    def stmatrix(self, array: Array, index: tuple, values, site: int):
         """Write four 8 x 8 matrices, as `ldmatrix` reads them."""
         self.needs((9, 0), "stmatrix", site)
         self._shared_rows(array, "stmatrix", site)
@@ -51,10 +51,7 @@ class Fragments:
             words[:, number] = np.broadcast_to(np.asarray(value, np.uint32), (self.lanes,)).reshape(
                 -1, 32
             )
-        matrices = words.view(np.uint16).reshape(-1, 4, 8, 8)
-        if transposed:
-            matrices = matrices.swapaxes(2, 3)
-        rows = np.ascontiguousarray(matrices).reshape(-1, 8).view(array.dtype)
+        rows = words.view(np.uint16).reshape(-1, 8).view(array.dtype)
         if self.mask:
             self.store_vector(array, index, tuple(rows.T.copy()), 8, site)
 

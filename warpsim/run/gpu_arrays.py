@@ -72,7 +72,9 @@ class Copies:
         return np.ascontiguousarray(copy)
 
     @staticmethod
-    def back(value: Any, values: np.ndarray) -> None:
-        """Write what the launch left in the copy to the GPU."""
+    def back(value: Any, values: np.ndarray, before: bytes) -> None:
+        """Write what the launch changed in the copy to the GPU."""
         values = np.ascontiguousarray(values)
+        if values.tobytes() == before:
+            return  # a view that is only read may have gaps, which Numba does not copy to
         (value.copy_to_device if hasattr(value, "copy_to_host") else value.set)(values)

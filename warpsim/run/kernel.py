@@ -281,7 +281,9 @@ def jit(
             if not device and result not in (None, types.void):
                 raise TypeError("CUDA kernel must have void return type.")
 
-    def decorate(function: FunctionType) -> Kernel:
+    def decorate(function: FunctionType | Kernel) -> Kernel:
+        if isinstance(function, Kernel):
+            function = function.py_func
         if not isinstance(function, FunctionType):
             raise _no_function(function)
         return Kernel(function, device, debug, signatures, kept)

@@ -28,10 +28,10 @@ from warpsim.run.operands import Box
 from warpsim.run.progress import announced
 from warpsim.run.threads import Dim3, Threads, geometry
 from warpsim.run.turns import run_in_turns
+from warpsim.watch.accesses import Clock, Shadow
 from warpsim.watch.counts import Counters
 from warpsim.watch.overlaps import Span, watch
 from warpsim.watch.places import place_of
-from warpsim.watch.races import Clock, Shadow
 from warpsim.watch.report import ERRORS, Finding, KernelError, Report, cost_findings
 from warpsim.watch.uninitialised import Again, Inputs
 from warpsim.watch.unwritten import Candidate
@@ -43,6 +43,12 @@ NO_CONFIGURATION = (
     "Kernel launch configuration was not specified. Use the syntax:\n\n"
     "kernel_function[blockspergrid, threadsperblock](arg0, arg1, ..., argN)"
 )
+
+
+# glibc takes a large block that is freed for a sign: from then on it keeps memory up to that size,
+# which each statement of a launch frees and asks for again, instead of handing its pages back. Page
+# faults took up to 40% of a launch.
+np.empty(1 << 24, np.uint8)
 
 
 @dataclass
@@ -212,7 +218,8 @@ class Arguments:
     def _real_device_array(self, value: Any, name: str) -> tuple[types.Type, Array]:
         """An array on a real GPU: simulated on a copy, which goes back at the end."""
         copy = self.gpu.of(value)
-        self.back.append(lambda: Copies.back(value, copy))
+        before = copy.tobytes()
+        self.back.append(lambda: Copies.back(value, copy, before))
         return self._array(copy, name)
 
     def fits(self, declared: tuple[types.Type, ...], exact: bool = False) -> bool:
@@ -340,22 +347,31 @@ def run_kernel(
     if lanes.cooperative:
         check_cooperative(lanes.name, blocks, math.prod(block), gpu)
         chunk = blocks
+    elif lanes.locks:  # who holds a lock is a block that has ended
+        chunk = 1
     if counters is not None:
-        launch.clock = Clock(blocks, padded)
+        try:
+            launch.clock = Clock(blocks, padded)
+        except MemoryError:
+            raise MemoryError(
+                f"{lanes.name}: a trace remembers something of each of its {blocks:,} blocks, more "
+                "than this machine has memory for; trace fewer, which do the same"
+            ) from None
         counters.keep_by_thread(blocks, math.prod(block), padded)
-        counters.barriers = launch.clock.block
+        counters.sites, counters.barriers = lanes.sites, launch.clock.block
         launch.watch(program.stored, dict(zip(taken.names, taken.values, strict=True)))
-    chunks = [(first, min(chunk, blocks - first)) for first in range(0, blocks, chunk)]
     if counters is not None and lanes.may_read_unset and not lanes.turns:
         launch.inputs = Inputs(taken.names, taken.values, program.stored)
     try:
         with np.errstate(all="ignore"):
             if lanes.turns:
                 run_in_turns(launch, lanes, grid, block, taken.values)
-            for part in () if lanes.turns else announced(launch.name, chunks):
+            for part in () if lanes.turns else announced(launch.name, blocks, chunk):
                 lanes.run(Threads(launch, geometry(grid, block, *part)), *taken.values)
             if launch.candidates:
-                again = Again(launch, lanes.run, [(grid, block, *part) for part in chunks])
+                starts = range(0, blocks, chunk)
+                parts = [(grid, block, first, min(chunk, blocks - first)) for first in starts]
+                again = Again(launch, lanes.run, parts)
                 launch.findings.update(again.findings())
     except KernelError as error:
         error.module = program.source.function.__module__

@@ -17,6 +17,11 @@ STEP_LIMIT = 4_000_000
 PATIENCE = 100
 
 
+def in_warps(lanes: ndarray) -> ndarray:
+    """The lanes of each warp that are on: bit l of its number is lane l."""
+    return np.packbits(lanes, bitorder="little").view("<u4")
+
+
 class Mask:
     """A set of active lanes, inside the set of its parent.
 
@@ -44,7 +49,7 @@ class Mask:
     def warps(self) -> int:
         """Number of warps with at least one active lane."""
         if self._warps is None:
-            self._warps = int(np.count_nonzero(self.active.reshape(-1, 32).any(1)))
+            self._warps = int(np.count_nonzero(in_warps(self.active)))
         return self._warps
 
     @property
@@ -56,8 +61,8 @@ class Mask:
     def whole_in(self, root: Mask) -> bool:
         """Whether each warp has all lanes of the `root`, always the same one, or none of them."""
         if self._whole is None:
-            lost = (root.active & ~self.active).reshape(-1, 32).any(1)
-            self._whole = not (lost & self.active.reshape(-1, 32).any(1)).any()
+            here, all_ = in_warps(self.active), in_warps(root.active)
+            self._whole = not ((here != 0) & (here != all_)).any()
         return self._whole
 
 
@@ -136,7 +141,7 @@ class Control:
             return (mask, EMPTY) if condition else (EMPTY, mask)
         yes = mask.active & condition
         if site is not None:
-            both = yes.reshape(-1, 32).any(1) & (mask.active & ~condition).reshape(-1, 32).any(1)
+            both = (in_warps(yes) != 0) & (in_warps(mask.active & ~condition) != 0)
             self.count_branch(site, mask.warps, int(np.count_nonzero(both)))
         count = int(np.count_nonzero(yes))
         if count == 0:
@@ -243,6 +248,12 @@ class Control:
         if type(new) is type(old) and type(new) is not ndarray and new == old:
             return new
         return np.where(where, new, old)
+
+    def unsigned(self, value):
+        """A uint64 that may meet another: two of Python's integers would meet as int64."""
+        if type(value) is not int or self.mask.parent is None:
+            return value
+        return np.full(len(self.mask.active), value, np.uint64)
 
     # ------------------------------------------------------------------ calls and loops
     def frame(self, kernel: bool) -> Frame:

@@ -56,7 +56,7 @@ class Array:
         self.pitch = flat.dtype.itemsize  # bytes from one element to the next
         self.fields = None  # records: field name -> Array, made when first used
         self.block_offset = None  # shared: element of each lane's own copy
-        self.shadow = None  # traced and watched for races: warpsim.watch.races.Shadow
+        self.shadow = None  # traced and watched for races: warpsim.watch.accesses.Shadow
         self.place = None  # in a shadow of several arrays: its first unit, units of an element
         self.written = None  # traced shared and local arrays: which elements hold a value
         self.pending = None  # traced shared arrays: elements that asynchronous copies fill
@@ -150,6 +150,10 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 class Memory:
     """Memory accesses of the running threads."""
 
+    #: How NumPy takes what idle lanes ask for outside. Where no lane does, "wrap" is the quickest;
+    #: of numbers far outside it would take for ever.
+    outside = "clip"
+
     # ------------------------------------------------------------------ addresses
     def highest(self, index: ndarray) -> int:
         """Largest int64 over all lanes, kept while the array lives; of one below zero, past any."""
@@ -186,10 +190,12 @@ class Memory:
         if len(index) != array.ndim:
             self.wrong_dimensions(array, index, site)
         if array.ragged:
+            self.outside = "clip"
             return self.locate_ragged(array, index, site, op)
         uniform, varying, bad = array.offset, None, None
+        self.outside = "wrap"
         if type(uniform) is ndarray:
-            uniform, varying = 0, array.offset
+            uniform, varying, self.outside = 0, array.offset, "clip"
         for axis, i in enumerate(index):
             size, stride = array.shape[axis], array.strides[axis]
             if type(i) is not ndarray:
@@ -202,6 +208,7 @@ class Memory:
             if i.dtype != _I8:
                 i = i.astype(_I8)
             if self.highest(i) >= size:
+                self.outside = "clip"
                 strange = self.mask.active & ((i < 0) | (i >= size))
                 if strange.any():
                     i, outside = self.strange_index(array, index, axis, site, op)
@@ -264,24 +271,6 @@ class Memory:
             offset = offset + i * stride
         return array.derived(tuple(shape), tuple(strides), offset)
 
-    def items(self, array: Array, site: int):
-        """The elements of a 1-D array, or the rows of one with more dimensions, one by one."""
-        for i in self.lane_range(array.shape[0]):
-            yield self.item(array, i, site)
-
-    def item(self, array: Array, i: int, site: int):
-        whole = array.ndim == 1 and array.dtype.names is None
-        return self.load(array, (i,), site) if whole else self.view(array, (i,), site)
-
-    def unpack(self, array: Array, count: int, site: int) -> tuple:
-        """``a, b = array``: so many elements, of which there must be no more."""
-        if np.any(self.mask.active & (np.asarray(array.shape[0]) > count)):
-            raise ValueError(
-                f"line {self.site(site).line}: {array.name} has more than the {count} elements "
-                "that are unpacked: slice it"
-            )
-        return tuple(self.item(array, i, site) for i in range(count))
-
     def active_part(self, bad: ndarray | None) -> Mask:
         """The active lanes, less those whose address is bad."""
         if bad is None:
@@ -310,9 +299,9 @@ class Memory:
                 value = item(array.flat[uniform]) if array.flat.size else self.poison(array.dtype)
             elif array.simple and array.flat.size > uniform:
                 flat = array.flat[uniform:] if uniform else array.flat
-                value = flat.take(varying, mode="clip")
+                value = flat.take(varying, mode=self.outside)
             else:
-                value = array.flat.take(varying + uniform, mode="clip")
+                value = array.flat.take(varying + uniform, mode=self.outside)
         else:
             value = self.load_inside(array, uniform, varying, bad, site)
         if bad is not None:
@@ -327,7 +316,7 @@ class Memory:
         if root.space == "local":
             if varying is None:
                 return array.flat.reshape(-1, self.lanes)[uniform].copy()
-            return array.flat.take((varying + uniform) * self.lanes + self.lane, mode="clip")
+            return array.flat.take((varying + uniform) * self.lanes + self.lane, mode=self.outside)
         if varying is None:
             if self.blocks == 1:
                 return item(array.flat[uniform])
@@ -336,7 +325,7 @@ class Memory:
         flat = array.flat[uniform:] if uniform and array.simple else array.flat
         if not array.simple:
             full = full + uniform
-        return flat.take(full, mode="clip")
+        return flat.take(full, mode=self.outside)
 
     def store(self, array: Array, index: tuple, value, site: int) -> None:
         """Write the element of each active lane; of lanes that meet, the last one stays."""
@@ -379,7 +368,7 @@ class Memory:
         if mask.count == lanes:
             flat[full] = value
         else:
-            chosen = mask.indices if mask.count * 4 < lanes else mask.active
+            chosen = mask.indices
             flat[full[chosen]] = value[chosen] if type(value) is ndarray else value
 
     @staticmethod

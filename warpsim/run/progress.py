@@ -10,21 +10,20 @@ SECONDS = 10.0
 clock = time.monotonic
 
 
-def announced(name: str, parts: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def announced(name: str, blocks: int, most: int) -> Iterator[tuple[int, int]]:
     """The parts of a launch, each its first block and how many; past 10 s a line on stderr.
 
     A notebook gets none: its cells' output would depend on the machine.
     """
     began, silent = clock(), "ipykernel" in sys.modules
-    blocks = sum(parts[-1])
-    for part in parts:
-        passed, done = clock() - began, part[0]
+    for done in range(0, blocks, most):
+        passed = clock() - began
         if passed >= SECONDS and done and not silent:
             silent = True
             more = span(passed * (blocks - done) / done)
             line = f"{done:,} of {blocks:,} blocks after {passed:.0f} s, about {more} more"
             print(f"warpsim: {name}: {line}", file=sys.stderr, flush=True)
-        yield part
+        yield done, min(most, blocks - done)
 
 
 def span(seconds: float) -> str:

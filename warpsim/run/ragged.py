@@ -1,4 +1,4 @@
-"""Views whose shape differs by thread, such as ``x[cuda.grid(1):]``."""
+"""Views whose shape differs by thread, such as ``x[cuda.grid(1):]``; elements one by one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ndarray = np.ndarray
 
 
 class Ragged:
-    """Indices into arrays whose axes have another size in each lane."""
+    """Indices into arrays whose axes may have another size in each lane, and all indices."""
 
     def varying_slice(self, array: Array, part: slice, size, site: int):
         """Start, length and step of a slice in each lane, by Python's rules."""
@@ -48,6 +48,24 @@ class Ragged:
                 for rest in self.places(array, axis + 1):
                     yield i, *rest
             self.mask = entry
+
+    def items(self, array: Array, site: int):
+        """The elements of a 1-D array, or the rows of one with more dimensions, one by one."""
+        for i in self.lane_range(array.shape[0]):
+            yield self.item(array, i, site)
+
+    def item(self, array: Array, i: int, site: int):
+        whole = array.ndim == 1 and array.dtype.names is None
+        return self.load(array, (i,), site) if whole else self.view(array, (i,), site)
+
+    def unpack(self, array: Array, count: int, site: int) -> tuple:
+        """``a, b = array``: so many elements, of which there must be no more."""
+        if np.any(self.mask.active & (np.asarray(array.shape[0]) > count)):
+            raise ValueError(
+                f"line {self.site(site).line}: {array.name} has more than the {count} elements "
+                "that are unpacked: slice it"
+            )
+        return tuple(self.item(array, i, site) for i in range(count))
 
     def ragged_index(self, array: Array, index: tuple, axis: int, site: int, op: str):
         """One index in each lane, negative ones wrapped, and the lanes where it is outside."""

@@ -36,41 +36,66 @@ DEEPEST, FRAMES = 1_000, 12_000
 Dim3 = tuple[int, int, int]
 
 
-class Geometry:
-    """The indices of the threads of some consecutive blocks.
+class Lanes:
+    """Lanes within their blocks: the same for each part of a launch.
 
-    Blocks are padded to whole warps; a value that all threads share is a Python int.
+    Parameters
+    ----------
+    shape : (x, y, z)
+        Of a block.
+    block, inside : ndarray of int64, (lanes,)
+        Which of the part's blocks a lane belongs to, and its number in there; from the shape's
+        number of threads on it only fills its block's last warp.
     """
 
-    def __init__(self, grid: Dim3, block: Dim3, first: int, blocks: int):
-        self.grid, self.block_shape, self.first, self.blocks = grid, block, first, blocks
-        self.threads = math.prod(block)
-        self.padded = -(-self.threads // 32) * 32
-        self.lanes = blocks * self.padded
-        self.lane = np.arange(self.lanes)
-        self.start = first * self.padded  # number of the first lane's thread in the grid
-        self.block = self.lane // self.padded
-        inside = self.lane % self.padded
-        active = inside < self.threads
-        self.root = Mask(active, blocks * self.threads, None)
+    def __init__(self, shape: Dim3, block: ndarray, inside: ndarray):
+        self.shape, self.block, self.lane = shape, block, np.arange(len(inside))
+        active = inside < math.prod(shape)
+        self.root = Mask(active, int(np.count_nonzero(active)), None)
         self.inside = np.where(active, inside, 0)
         self.laneid = inside % 32
 
-    def _thread_axis(self, axis: int):
-        size = self.block_shape[axis]
-        below = math.prod(self.block_shape[:axis])
+    def _axis(self, axis: int):
+        size = self.shape[axis]
+        below = math.prod(self.shape[:axis])
         return self.inside // below % size if size > 1 else 0
+
+    threadIdx = cached_property(lambda self: tuple(map(self._axis, range(3))))
+
+
+@lru_cache(maxsize=8)
+def whole_blocks(shape: Dim3, blocks: int) -> Lanes:
+    """The lanes of so many blocks, each padded to whole warps."""
+    padded = -(-math.prod(shape) // 32) * 32
+    block, inside = np.divmod(np.arange(blocks * padded), padded)
+    return Lanes(shape, block, inside)
+
+
+class Geometry:
+    """The indices of the threads of some consecutive blocks, or of a warp in one.
+
+    A value that all threads share is a Python int. ``start`` is the number of the first lane's
+    thread in the grid, whose blocks are padded to whole warps.
+    """
+
+    def __init__(self, grid: Dim3, first: int, blocks: int, lanes: Lanes, warp: int = 0):
+        self.grid, self.block_shape, self.first, self.blocks = grid, lanes.shape, first, blocks
+        self.threads = math.prod(lanes.shape)
+        self.padded = -(-self.threads // 32) * 32
+        self.start = first * self.padded + 32 * warp
+        self.lanes, self.lane, self.block = len(lanes.lane), lanes.lane, lanes.block
+        self.root, self.laneid = lanes.root, lanes.laneid
+        self.threadIdx_x, self.threadIdx_y, self.threadIdx_z = self.threadIdx = lanes.threadIdx
+        self._indices: dict[int, Any] = {}
 
     def _block_axis(self, axis: int):
         size = self.grid[axis]
         below = math.prod(self.grid[:axis])
         if self.blocks == 1:
             return self.first // below % size
-        return (self.block + self.first) // below % size if size > 1 else 0
+        numbers = np.arange(self.first, self.first + self.blocks)
+        return np.repeat(numbers // below % size, self.padded) if size > 1 else 0
 
-    threadIdx_x = cached_property(lambda self: self._thread_axis(0))
-    threadIdx_y = cached_property(lambda self: self._thread_axis(1))
-    threadIdx_z = cached_property(lambda self: self._thread_axis(2))
     blockIdx_x = cached_property(lambda self: self._block_axis(0))
     blockIdx_y = cached_property(lambda self: self._block_axis(1))
     blockIdx_z = cached_property(lambda self: self._block_axis(2))
@@ -80,19 +105,23 @@ class Geometry:
         """Number of each lane's thread in the whole grid, blocks padded to whole warps."""
         return (self.lane + self.start).astype(np.int32)
 
-    @cached_property
+    def index(self, axis: int):
+        """The thread's index in the whole grid along an axis."""
+        if axis not in self._indices:
+            first = self._block_axis(axis) * self.block_shape[axis]
+            self._indices[axis] = first + self.threadIdx[axis]
+        return self._indices[axis]
+
+    @property
     def indices(self) -> tuple:
-        """The thread's index in the whole grid, by axis."""
-        return tuple(
-            self._block_axis(axis) * self.block_shape[axis] + self._thread_axis(axis)
-            for axis in range(3)
-        )
+        """The same along each axis."""
+        return tuple(map(self.index, range(3)))
 
 
 @lru_cache(maxsize=32)
 def geometry(grid: Dim3, block: Dim3, first: int, blocks: int) -> Geometry:
     """The indices of some blocks; kept, as launches come back with the same shapes."""
-    return Geometry(grid, block, first, blocks)
+    return Geometry(grid, first, blocks, whole_blocks(block, blocks))
 
 
 def _of_geometry(name: str) -> property:
@@ -192,8 +221,8 @@ class Threads(
                 sys.setrecursionlimit(limit)
 
     def grid(self, dimensions: int):
-        indices = self.geometry.indices
-        return indices[0] if dimensions == 1 else indices[:dimensions]
+        index = self.geometry.index
+        return index(0) if dimensions == 1 else tuple(map(index, range(dimensions)))
 
     def gridsize(self, dimensions: int):
         geometry = self.geometry

@@ -44,6 +44,11 @@ class Tiles(MBarriers):
             )  # fmt: skip
             store.copy()
 
+    def same_start(self, source: Box, other: Box, site: int) -> int:
+        """Whether two tensors begin in one place."""
+        begins = (one.matrix.__array_interface__["data"][0] for one in (source, other))
+        return int(next(begins) == next(begins))
+
     def tma_load(
         self, to: Array, index, source: Box, corner, bars: Array, bar, mask=None, *, site: int
     ) -> None:
@@ -130,7 +135,7 @@ class Tiles(MBarriers):
         """A box is one request, of the sectors that its rows lie in; races are of its elements."""
         if self.counters is None:
             return
-        _, count = self.counters.of(self.sites, self.base + site, "global", op)
+        _, count = self.counters.of(self.base + site, "global", op)
         elements, size = box.elements(corner), box.array.itemsize
         first = elements[:, :1] * size + box.array.root.address
         sectors = (first + elements.shape[1] * size - 1) // 32 - first // 32 + 1
@@ -147,7 +152,7 @@ class Tiles(MBarriers):
     def count_tile(self, site: int, op: str, requests: int, size: int) -> None:
         """Some bytes of tiles in shared memory, 128 a pass: swizzled, they have no conflicts."""
         if self.counters is not None:
-            _, count = self.counters.of(self.sites, self.base + site, "shared", op)
+            _, count = self.counters.of(self.base + site, "shared", op)
             count.requests += requests
             count.lanes += requests
             count.bytes += size

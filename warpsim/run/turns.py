@@ -18,27 +18,11 @@ import numpy as np
 
 from warpsim.front.names import Unsupported
 from warpsim.run.hopper import Hopper
-from warpsim.run.masks import Mask
 from warpsim.run.memory import Array, contiguous_strides
-from warpsim.run.threads import Dim3, Geometry, Threads
+from warpsim.run.threads import Dim3, Geometry, Lanes, Threads
 from warpsim.watch.order import Clocks, History, joined
 
 ndarray = np.ndarray
-
-
-class WarpGeometry(Geometry):
-    """The indices of one warp of a block."""
-
-    def __init__(self, grid: Dim3, block: Dim3, number: int, warp: int):
-        self.grid, self.block_shape, self.first, self.blocks = grid, block, number, 1
-        self.threads, self.lanes = math.prod(block), 32
-        self.padded = -(-self.threads // 32) * 32
-        self.start = number * self.padded + 32 * warp
-        self.lane, self.block = np.arange(32), np.zeros(32, np.int64)
-        inside = 32 * warp + self.lane
-        active = inside < self.threads
-        self.root = Mask(active, int(np.count_nonzero(active)), None)
-        self.inside, self.laneid = np.where(active, inside, 0), inside % 32
 
 
 class Barrier:
@@ -85,7 +69,7 @@ class Warp(Hopper, Threads):
 
     turns: Turns
 
-    def __init__(self, launch: Any, geometry: WarpGeometry, block: Block, number: int):
+    def __init__(self, launch: Any, geometry: Geometry, block: Block, number: int):
         super().__init__(launch, geometry)
         self.its, self.number = block, number  # among the warps of the cluster
         self.turn = threading.Semaphore(0)
@@ -162,8 +146,9 @@ class Warp(Hopper, Threads):
         """After a wait: what others of the block did to global memory is ordered."""
         if self.counters is not None:
             for shadow in self.launch.shadows.values():
-                shadow.flush(self.launch.clock)
+                shadow.settle(self.launch.clock)
             self.launch.clock.block[self.its.number] += 1
+            self.launch.clock.moved = True
 
     def _vote_of_block(self, predicate, site: int):
         self._not_here("a vote of a whole block", site)
@@ -228,7 +213,8 @@ class Turns:
         self.blocks = [Block(launch, number, clocks) for number in numbers]
         for rank, its in enumerate(self.blocks):
             for warp in range(own):
-                made = WarpGeometry(grid, block, its.number, warp)
+                inside = Lanes(block, np.zeros(32, np.int64), np.arange(32 * warp, 32 * warp + 32))
+                made = Geometry(grid, its.number, 1, inside, warp)
                 its.warps.append(Warp(launch, made, its, rank * own + warp))
         self.warps = [warp for its in self.blocks for warp in its.warps]
         self.agents: dict[int, str] = {}  # what is asynchronous, in words

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from warpsim.run.masks import in_warps
+
 ndarray = np.ndarray
 WHOLE_WARP = 0xFFFFFFFF
 
@@ -197,7 +199,7 @@ class Warps:
         rows = np.broadcast_to(np.asarray(value), (self.lanes,)).reshape(-1, 32)
         active = self.mask.active.reshape(-1, 32)
         same = (rows[:, :, None] == rows[:, None, :]) & active[:, None, :]
-        return (same.astype(np.int64) << np.arange(32)).sum(2).reshape(-1)
+        return in_warps(same).astype(np.int64)
 
     def _ballot(self, predicate) -> ndarray:
         """Bit l of the result is lane l's predicate, for each warp, told to all its lanes."""
@@ -206,8 +208,7 @@ class Warps:
 
 def _bits(lanes: ndarray) -> ndarray:
     """A bit for each lane of its warp, told to all of them."""
-    rows = lanes.reshape(-1, 32).astype(np.int64)
-    return np.repeat((rows << np.arange(32)).sum(1), 32)
+    return np.repeat(in_warps(lanes).astype(np.int64), 32)
 
 
 def _signed(bits: ndarray) -> ndarray:

@@ -17,13 +17,15 @@ from itertools import product
 import numpy as np
 
 from warpsim.front.names import Site
+from warpsim.run.masks import Mask, in_warps
 from warpsim.run.memory import Array
 from warpsim.watch.samples import BANKS, SECTOR, Sample, keep, lanes_together
 
 ndarray = np.ndarray
+_sum = np.add.reduce
 #: Of larger launches what each thread does is not kept.
 MOST_THREADS = 1 << 20
-PATTERNS = 32  # of accesses that are kept, with their arrays
+PATTERNS = 64  # of accesses that are kept, with their arrays
 
 
 @dataclass
@@ -42,6 +44,8 @@ class Count:
     lanes: int = 0
     bytes: int = 0
 
+    example = 0  # sectors or wavefronts of the request that is kept for the pictures
+
     @property
     def conflicts(self) -> int:
         """Wavefronts beyond the ideal."""
@@ -55,15 +59,17 @@ class Count:
 class Counters:
     """The counts of one traced launch."""
 
-    def __init__(self) -> None:
+    def __init__(self, sites: tuple[Site, ...] = ()) -> None:
+        self.sites = sites  # the launch's places
         self.accesses: dict[tuple[Site, str, str], Count] = defaultdict(Count)
         self.by_number: dict[tuple[int, str, str], tuple] = {}  # the same, found sooner
         self.samples: dict[tuple[Site, str, str], Sample] = {}  # for the pictures
         self.operations: Counter = Counter()
-        self.float64: Counter[Site] = Counter()  # float64 operations of each line
+        self.doubles: dict[int, int] = defaultdict(int)  # float64 operations, by place
         self.branches: dict[Site, list[int]] = {}  # if-else: warps that came, that took both sides
         self.touched: dict[int, tuple[Array, ndarray]] = {}
-        self.by_thread: dict[tuple[str, str], ndarray] = {}  # accesses of each thread
+        self._by_thread: dict[tuple[str, str], ndarray] = {}
+        self._by_mask: dict[tuple, list] = {}  # not yet added to them: mask, times
         self.barriers = np.zeros(1, np.int32)  # that each block has passed
         self.called: dict[str, Site] = {}  # functions of other modules: where they are called
         self.threads = 0  # of a block, without those that fill its last warp
@@ -73,14 +79,46 @@ class Counters:
         if blocks * padded <= MOST_THREADS:
             self.threads = threads
             kinds = product(("global", "shared"), ("load", "store", "atomic"))
-            self.by_thread = {kind: np.zeros((blocks, padded), np.int32) for kind in kinds}
+            self._by_thread = {kind: np.zeros((blocks, padded), np.int32) for kind in kinds}
 
-    def of(self, sites, number: int, space: str, op: str) -> tuple[tuple[Site, str, str], Count]:
-        """The count of one kind of access at one of a launch's places, and its key."""
+    def came(self, kind: tuple[str, str], mask, start: int) -> None:
+        """The threads of a mask, of which the first lane's is number ``start``, touch memory."""
+        if not self.threads:
+            return
+        key = kind, start, id(mask)
+        if key in self._by_mask:
+            self._by_mask[key][1] += 1
+            return
+        if len(self._by_mask) >= PATTERNS:
+            self._add_up()
+        self._by_mask[key] = [mask, 1]
+
+    def _add_up(self) -> None:
+        for (kind, start, _), (mask, times) in self._by_mask.items():
+            own = self._by_thread[kind].reshape(-1)[start : start + len(mask.active)]
+            own += mask.active if times == 1 else mask.active * np.int32(times)
+        self._by_mask.clear()
+
+    @property
+    def by_thread(self) -> dict[tuple[str, str], ndarray]:
+        """Accesses of each thread, by space and operation; nothing for a very large launch."""
+        self._add_up()
+        return self._by_thread
+
+    def of(self, number: int, space: str, op: str) -> tuple[tuple[Site, str, str], Count]:
+        """The count of one kind of access at one of the launch's places, and its key."""
         found = self.by_number.get((number, space, op))
         if found is None:
-            key = (sites[number], space, op)
+            key = (self.sites[number], space, op)
             found = self.by_number[number, space, op] = key, self.accesses[key]
+        return found
+
+    @property
+    def float64(self) -> Counter[Site]:
+        """The float64 operations of each line."""
+        found: Counter[Site] = Counter()
+        for number, amount in self.doubles.items():
+            found[self.sites[number]] += amount
         return found
 
     def touch(self, array: Array, elements) -> None:
@@ -106,7 +144,7 @@ class Counting:
         lanes, counters = self.mask.count, self.counters
         for kind, amount in operations.items():
             if kind == "in double":
-                counters.float64[self.site(site)] += amount * lanes
+                counters.doubles[self.base + site] += amount * lanes
             else:
                 counters.operations[kind] += amount * lanes
 
@@ -134,15 +172,13 @@ class Counting:
         mask = self.active_part(bad)
         if not mask:
             return
-        key, count = self.counters.of(self.sites, self.base + site, array.space, op)
+        key, count = self.counters.of(self.base + site, array.space, op)
         count.lanes += mask.count
         count.bytes += mask.count * array.itemsize
         if array.space == "local":
             count.requests += mask.warps
             return
-        if self.counters.by_thread:
-            own = self.counters.by_thread[array.space, op].reshape(-1)
-            own[self.geometry.start : self.geometry.start + self.lanes] += mask.active
+        self.counters.came((array.space, op), mask, self.geometry.start)
         if array.space == "global":
             self._record_global(count, key, array, uniform, varying, mask)
             return
@@ -155,37 +191,47 @@ class Counting:
             if key[2] != "atomic":
                 count.wavefronts += mask.warps
                 count.ideal_wavefronts += mask.warps
-            self._sample(key, array, uniform, None, mask, None)
+            self._sample(count, key, array, uniform, None, mask, 1)
             return
         if varying is None:
             varying = np.zeros(len(mask.active), np.int64)
         if key[2] == "atomic":  # its passes are not counted: the first request is the example
-            self._sample(key, array, uniform, varying, mask, None)
+            self._sample(count, key, array, uniform, varying, mask, 1)
             return
         size, pitch, loads = array.itemsize, array.pitch, key[2] == "load"
         phase = (uniform * pitch + array.root.address) % 4  # whole words further other banks meet
         passes, ideal, by_group = self.pattern(
             varying, mask, (size, pitch, phase, loads),
-            lambda: wavefronts(varying, size, pitch, phase, mask, loads),
+            lambda: self._wavefronts(varying, mask, size, pitch, phase, loads),
         )  # fmt: skip
         count.wavefronts += passes
         count.ideal_wavefronts += ideal
-        kept, groups = self.counters.samples.get(key), 32 // lanes_together(size)
-        if kept is None or passes > ideal or kept.amount < groups:
+        groups = 32 // lanes_together(size)
+        if passes > ideal or count.example < groups:
             by_warp = by_group if groups == 1 else by_group.reshape(-1, groups).sum(1)
-            self._sample(key, array, uniform, varying, mask, by_warp)
+            self._sample(count, key, array, uniform, varying, mask, int(by_warp.max()), by_warp)
 
-    def _sample(self, key, array: Array, uniform, varying, mask, by_warp: ndarray | None) -> None:
+    def _wavefronts(self, varying: ndarray, mask, size: int, *how) -> tuple[int, int, ndarray]:
+        """Of all blocks; where all do as the first one does, by that one, which is the example."""
+        padded, blocks = self.padded, self.blocks
+        if (
+            blocks > 1
+            and (varying[padded:] == varying[:-padded]).all()
+            and (mask.count == self.lanes or (mask.active[padded:] == mask.active[:-padded]).all())
+        ):
+            one = Mask(mask.active[:padded], mask.count // blocks, None)
+            passes, ideal, by_group = wavefronts(varying[:padded], size, *how[:2], one, how[2])
+            return passes * blocks, ideal * blocks, by_group
+        return wavefronts(varying, size, *how[:2], mask, how[2])
+
+    def _sample(
+        self, count: Count, key, array: Array, uniform, varying, mask, most: int, by_warp=None
+    ) -> None:
         """Keep the first request with the most sectors or wavefronts as this place's example."""
-        samples = self.counters.samples
-        kept = samples.get(key)
-        if by_warp is None:
-            if kept is None:
-                row = int(mask.indices[0]) // 32
-                keep(samples, key, self, array, uniform, varying, mask.active, row, 1)
-        elif kept is None or by_warp.max() > kept.amount:
-            row = int(by_warp.argmax())
-            keep(samples, key, self, array, uniform, varying, mask.active, row, by_warp[row])
+        if most > count.example:
+            row = int(mask.indices[0]) // 32 if by_warp is None else int(by_warp.argmax())
+            keep(self.counters.samples, key, self, array, uniform, varying, mask.active, row, most)
+            count.example = most
 
     def _record_global(self, count: Count, key, array: Array, uniform, varying, mask) -> None:
         size, pitch, address = array.itemsize, array.pitch, array.root.address
@@ -194,23 +240,41 @@ class Counting:
             count.requests += mask.warps * parts
             count.sectors += mask.warps * parts
             count.ideal_sectors += mask.warps * parts
-            self._sample(key, array, uniform, None, mask, None)
+            self._sample(count, key, array, uniform, None, mask, 1)
             self.counters.touch(array, uniform)
             return
         for part in range(parts):
             phase = (uniform * pitch + address + part * (size // parts)) % SECTOR
             # the ideal of the whole element: that its parts lie side by side is no one's mistake
-            requests, sectors, ideal, by_warp = self.pattern(
+            requests, sectors, ideal, by_warp, most = self.pattern(
                 varying, mask, (size, pitch, phase),
                 lambda at=phase: sector_counts(varying, size, pitch, at, mask),
             )  # fmt: skip
             count.requests += requests
             count.sectors += sectors
             count.ideal_sectors += ideal
-        self._sample(key, array, uniform, varying, mask, by_warp)
-        if mask.count < len(varying):
-            varying = varying[mask.active]
-        self.counters.touch(array, varying + uniform if uniform else varying)
+        self._sample(count, key, array, uniform, varying, mask, most, by_warp)
+        elements = self._distinct(varying, mask)
+        self.counters.touch(array, elements + uniform if uniform else elements)
+
+    def _distinct(self, varying: ndarray, mask) -> ndarray:
+        """The elements that active lanes touch; each once, if the same lanes come again."""
+        key = id(varying), id(mask)
+        found = self._patterns.get(key)
+        if found is None:
+            elements = varying if mask.count == len(varying) else varying[mask.indices]
+            self._keep(key, (varying, mask, elements, False))
+            return elements
+        varying, mask, elements, done = found
+        if not done:
+            first = elements.min()
+            span = int(elements.max() - first) + 1
+            if span <= 8 * len(elements):
+                touched = np.zeros(span, bool)
+                touched[elements - first] = True
+                elements = np.flatnonzero(touched) + first
+            self._patterns[key] = varying, mask, elements, True
+        return elements
 
     def pattern(self, varying: ndarray, mask, kind: tuple, make: Callable) -> tuple:
         """What is counted of an access whose lanes lie as those of an earlier one, further on.
@@ -221,16 +285,20 @@ class Counting:
         key = id(varying), id(mask), kind
         found = self._patterns.get(key)
         if found is None:
-            if len(self._patterns) >= PATTERNS:
-                self._patterns.clear()
-            found = self._patterns[key] = varying, mask, make()
+            found = varying, mask, make()
+            self._keep(key, found)
         return found[2]
+
+    def _keep(self, key: tuple, pattern: tuple) -> None:
+        if len(self._patterns) >= PATTERNS:
+            self._patterns.clear()
+        self._patterns[key] = pattern
 
 
 def sector_counts(
     elements: ndarray, size: int, pitch: int, address: int, mask
-) -> tuple[int, int, int, ndarray]:
-    """Requests, sectors and ideal sectors of one access, and the sectors of each warp.
+) -> tuple[int, int, int, ndarray, int]:
+    """Requests, sectors and ideal sectors of one access, the sectors of each warp and the most.
 
     Parameters
     ----------
@@ -243,33 +311,36 @@ def sector_counts(
     address : int
         Byte address of element 0.
     """
-    rows = elements.reshape(-1, 32)
     if mask.count == len(elements):
-        requests = len(rows)
-        if not (rows[:, 1:] >= rows[:, :-1]).all():
-            rows = np.sort(rows, axis=1)
-        fresh = rows[:, 1:] != rows[:, :-1]
-        distinct = _sums(fresh) + 1
-        sector = (rows * pitch + address) >> 5
-        by_warp = _sums(sector[:, 1:] != sector[:, :-1]) + 1
+        requests = len(elements) // 32
+        if not _ascending(elements):
+            elements = np.sort(elements.reshape(-1, 32), axis=1).reshape(-1)
+        distinct = _changes(elements) + 1
+        by_warp = _changes((elements * pitch + address) >> 5) + 1
     else:
         low = -(1 << 40)  # idle lanes: below any address
-        rows = np.sort(np.where(mask.active.reshape(-1, 32), rows, low), axis=1)
-        valid = rows > low
-        busy = valid[:, -1]
-        requests = int(np.count_nonzero(busy))
-        fresh = (rows[:, 1:] != rows[:, :-1]) & valid[:, 1:]
-        distinct = (_sums(fresh) + valid[:, 0])[busy]
-        sector = (rows * pitch + address) >> 5
-        changes = (sector[:, 1:] != sector[:, :-1]) & valid[:, 1:]
-        by_warp = _sums(changes) + valid[:, 0]
-    ideal = int((-(-distinct * size // SECTOR)).sum())
-    return requests, int(by_warp.sum()), ideal, by_warp
+        rows = np.sort(np.where(mask.active, elements, low).reshape(-1, 32), axis=1)
+        requests, first, elements = mask.warps, rows[:, 0] > low, rows.reshape(-1)
+        distinct = _changes(elements) + first
+        by_warp = _changes((elements * pitch + address) >> 5) + first
+    ideal = _sum((distinct * np.int64(size) + (SECTOR - 1)) >> 5)
+    return requests, int(_sum(by_warp)), int(ideal), by_warp, int(by_warp.max())
 
 
-def _sums(rows: ndarray) -> ndarray:
-    """The number of true values in each row of at most 32."""
-    return np.einsum("ij->i", rows.view(np.uint8)).astype(np.int64)
+def _ascending(elements: ndarray) -> bool:
+    """Whether no lane of a warp comes before its neighbour on the left."""
+    steps = np.empty(len(elements), bool)
+    np.greater_equal(elements[1:], elements[:-1], out=steps[1:])
+    steps[::32] = True
+    return bool(np.logical_and.reduce(steps))
+
+
+def _changes(values: ndarray) -> ndarray:
+    """How often lanes of a warp differ from their neighbour on the left, for each warp."""
+    steps = np.empty(len(values), bool)
+    np.not_equal(values[1:], values[:-1], out=steps[1:])
+    steps[::32] = False
+    return np.bitwise_count(in_warps(steps))
 
 
 def wavefronts(
@@ -298,17 +369,15 @@ def wavefronts(
         active = np.concatenate([active] * extra, axis=1)
     busy = active.any(1)
     ideal = int(np.count_nonzero(busy))
-    big = 1 << 40
-    low = (words if whole else np.where(active, words, big)).min(1)
-    high = (words if whole else np.where(active, words, -1)).max(1)
-    hard = busy & (high - low >= BANKS)
+    rows = np.sort(words if whole else np.where(active, words, -1), axis=1)
+    low = rows[:, 0] if whole else np.where(active, words, 1 << 40).min(1)
+    hard = busy & (rows[:, -1] - low >= BANKS)
     if not hard.any():
         return ideal, ideal, busy
-    rows = np.sort(np.where(active[hard], words[hard], -1), axis=1)
-    first = np.ones(rows.shape, bool)
-    first[:, 1:] = rows[:, 1:] != rows[:, :-1]
-    first &= rows >= 0
-    bank = (np.arange(len(rows))[:, None] * BANKS + rows % BANKS)[first]
+    rows = rows if hard.all() else rows[hard]
+    first = rows >= 0
+    first[:, 1:] &= rows[:, 1:] != rows[:, :-1]
+    bank = (np.arange(len(rows))[:, None] * BANKS + (rows & (BANKS - 1)))[first]
     passes = np.bincount(bank, minlength=len(rows) * BANKS).reshape(-1, BANKS).max(1)
     by_group = busy.astype(np.int64)
     by_group[hard] = passes

@@ -39,14 +39,12 @@ def stored_arguments(source, callee_stores) -> frozenset[str]:
                 stored |= {_root(argument) for argument in node.args[function.nin :]}
             elif function is MISSING and getattr(node.func, "attr", "") == "fill":
                 stored.add(_root(node.func))
-        elif isinstance(node, ast.Assign):
-            names = [n.id for t in node.targets for n in walk(t) if isinstance(n, ast.Name)]
-            used = {n.id for n in walk(node.value) if isinstance(n, ast.Name)}
-            aliases += [(name, used) for name in names]
-        elif isinstance(node, ast.For):
-            names = [n.id for n in walk(node.target) if isinstance(n, ast.Name)]
-            used = {n.id for n in walk(node.iter) if isinstance(n, ast.Name)}
-            aliases += [(name, used) for name in names]
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.For):
+            value = node.iter if isinstance(node, ast.For) else node.value
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            used = {name.id for name in _names([value])} if value else set()
+            # names that are bound: not those of `tile[i] = x`, which copies an element
+            aliases += [(n.id, used) for n in _names(targets) if isinstance(n.ctx, ast.Store)]
     grown = True
     while grown:
         before = len(stored)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.run.memory import Array
-from warpsim.watch.races import Shadow
+from warpsim.watch.accesses import Shadow
 
 #: Larger allocations are watched only where an argument lies: a device array from outside the
 #: kernel that reaches further is watched apart.

@@ -11,193 +11,14 @@ Source: CUDA C++ Programming Guide, "Memory Fence Functions" and "Synchronizatio
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
+from warpsim.run.masks import in_warps
 from warpsim.run.memory import Array
+from warpsim.watch.accesses import NOWHERE, ONE_WARP, Clock, Shadow
 from warpsim.watch.advice import barrier_cure
 
 ndarray = np.ndarray
-
-#: How far the threads of a set of accesses are spread.
-ONE_THREAD, ONE_WARP, ONE_BLOCK, SEVERAL_BLOCKS = range(4)
-
-
-class Clock:
-    """How many barriers each block and each warp has passed, and which blocks have published."""
-
-    def __init__(self, blocks: int, padded: int):
-        self.padded = padded
-        self.block = np.zeros(blocks, np.int32)
-        self.warp = np.zeros(blocks * padded // 32, np.int32)
-        self.fenced = np.zeros(blocks, bool)
-        self.announces = np.zeros(blocks, bool)  # has fenced since its last atomic
-        self.released = np.zeros(blocks, np.int32)
-        self.seen = np.zeros(blocks, np.int32)  # the last atomic
-        self.acquired = np.zeros(blocks, np.int32)  # the last atomic before the last fence
-        self.now = 0
-        self.any_fence = False
-        self._of = self._units = None
-
-    def units(self, threads: ndarray) -> tuple[ndarray, ndarray]:
-        """Block and warp of each thread; kept, as mostly all threads come again."""
-        if self._of is not threads:
-            self._of, self._units = threads, (threads // self.padded, threads >> 5)
-        return self._units
-
-    def spread(self, first: ndarray, second: ndarray) -> ndarray:
-        """How far apart two different threads are."""
-        same_block = first // self.padded == second // self.padded
-        return np.where(
-            first >> 5 == second >> 5, ONE_WARP, np.where(same_block, ONE_BLOCK, SEVERAL_BLOCKS)
-        ).astype(np.uint8)
-
-
-class Accesses:
-    """The accesses of one kind (loads, stores or atomics) to each element of an array.
-
-    For each element: one thread that made such an access, how far the others are from it, and
-    the state of the clocks at the latest of them.
-    """
-
-    def __init__(self, size: int):
-        self.thread = np.full(size, -1, np.int32)
-        self.spread = np.zeros(size, np.uint8)
-        self.block_time = np.zeros(size, np.int32)
-        self.warp_time = np.zeros(size, np.int32)
-        self.fence_time = np.zeros(size, np.int32)
-        self.last: ndarray | None = None  # atomics: 1 + the time of each block's last one
-        self.used = False
-
-    def clear(self) -> None:
-        if self.used:
-            self.thread.fill(-1)
-            self.used = False
-            self.last = None
-
-    def unordered(
-        self, clock: Clock, elements: ndarray, threads: ndarray, sees: ndarray | None = None
-    ) -> ndarray:
-        """Positions in ``elements`` whose earlier accesses are by others and not ordered.
-
-        ``sees`` is how far each block sees what others published; else up to its last atomic.
-        """
-        if not self.used:
-            return np.zeros(0, np.intp)
-        before = self.thread[elements]
-        other = (before >= 0) & ((before != threads) | (self.spread[elements] > ONE_THREAD))
-        place = np.flatnonzero(other)
-        if not len(place):
-            return place
-        element, first, thread = elements[place], before[place], threads[place]
-        spread = self.spread[element]
-        block, first_block = thread // clock.padded, first // clock.padded
-        ordered = (
-            (first_block == block)
-            & (spread <= ONE_BLOCK)
-            & (self.block_time[element] < clock.block[block])
-        )
-        ordered |= (
-            (first >> 5 == thread >> 5)
-            & (spread <= ONE_WARP)
-            & (self.warp_time[element] < clock.warp[thread >> 5])
-        )
-        if clock.any_fence:
-            sees = clock.seen if sees is None else sees
-            alone = spread < SEVERAL_BLOCKS
-            released = np.where(alone, clock.released[first_block], clock.released.min())
-            fits = (self.fence_time[element] < released) & (released <= sees[block])
-            if self.last is not None:
-                fits = np.where(alone, fits, self._all_published(clock, block, sees))
-            ordered |= fits
-        return place[~ordered]
-
-    def _all_published(self, clock: Clock, block: ndarray, sees: ndarray) -> ndarray:
-        """Whether each block sees the atomics of all the others here."""
-        did = self.last > 0
-        open_ = did & (self.last > clock.released)
-        others = np.count_nonzero(open_) - open_[block]
-        return (others == 0) & (clock.released[did].max(initial=0) <= sees[block])
-
-    def note(self, clock: Clock, threads: ndarray) -> None:
-        """Remember which blocks did atomics here; those that announce a fence count nothing."""
-        if self.last is None:
-            self.last = np.zeros(len(clock.block), np.int32)
-        blocks = threads // clock.padded
-        self.last[blocks[~clock.announces[blocks]]] = clock.now + 1
-
-    def add(self, clock: Clock, elements: ndarray, threads: ndarray) -> ndarray:
-        """Remember accesses; returns, for each, the thread that shares its element just now."""
-        mixed = self.unordered(clock, elements, threads)
-        late_elements, late_threads = elements[mixed], threads[mixed]
-        if len(mixed):
-            fresh = np.ones(len(elements), bool)
-            fresh[mixed] = False
-            elements, threads = elements[fresh], threads[fresh]
-        self.used = True
-        self.thread[elements] = threads  # what was there is ordered before them
-        self.spread[elements] = ONE_THREAD
-        self._stamp(clock, elements, threads)
-        partner = self.thread[elements]
-        self._join(clock, elements, threads)
-        if len(mixed):
-            self._join(clock, late_elements, late_threads)
-            self._stamp(clock, late_elements, late_threads)
-        return partner
-
-    def _join(self, clock: Clock, elements: ndarray, threads: ndarray) -> None:
-        """Widen the sets of some elements by threads that are not ordered after them."""
-        others = self.thread[elements] != threads
-        if others.any():
-            elements, threads = elements[others], threads[others]
-            apart = clock.spread(self.thread[elements], threads)
-            np.maximum.at(self.spread, elements, apart)
-            self._stamp(clock, elements, threads)
-
-    def _stamp(self, clock: Clock, elements: ndarray, threads: ndarray) -> None:
-        blocks, warps = clock.units(threads)
-        self.block_time[elements] = clock.block[blocks]
-        self.warp_time[elements] = clock.warp[warps]
-        self.fence_time[elements] = clock.now
-
-
-class Shadow:
-    """All accesses to one array since its threads were last in step."""
-
-    def __init__(self, size: int):
-        self.size = size
-        self.kinds: dict[str, Accesses] = {}
-        #: Loads that are not entered: what gives their elements and threads.
-        self.pending: list[Callable[[], tuple[ndarray, ndarray]]] = []
-
-    def of(self, kind: str) -> Accesses:
-        """The accesses of a kind; made when first needed, as they take memory."""
-        if kind not in self.kinds:
-            self.kinds[kind] = Accesses(self.size)
-        return self.kinds[kind]
-
-    def flush(self, clock: Clock) -> None:
-        """Enter the loads that were put off."""
-        for load in self.pending:
-            self.of("load").add(clock, *load())
-        self.pending.clear()
-
-    def put_off(self, clock: Clock, load: Callable[[], tuple[ndarray, ndarray]]) -> None:
-        """A load that no store has to be compared with yet, and perhaps none will."""
-        self.pending.append(load)
-        if len(self.pending) > 64:
-            self.flush(clock)
-
-    @property
-    def is_only_read(self) -> bool:
-        """Whether nothing but loads is remembered."""
-        return not any(its.used for kind, its in self.kinds.items() if kind != "load")
-
-    def clear(self) -> None:
-        self.pending.clear()
-        for accesses in self.kinds.values():
-            accesses.clear()
 
 
 class Races:
@@ -224,7 +45,7 @@ class Races:
             elements, threads = self.elements(array, uniform, varying), self.thread_number
             if mask.count == self.lanes:
                 return elements, threads
-            return elements[mask.active], threads[mask.active]
+            return elements[mask.indices], threads[mask.indices]
 
         root.shadow.put_off(self.launch.clock, load)
         return True
@@ -233,7 +54,7 @@ class Races:
         shadow, clock = array.root.shadow, self.launch.clock
         threads = self.thread_number
         if mask.count != self.lanes:
-            elements, threads = elements[mask.active], threads[mask.active]
+            elements, threads = elements[mask.indices], threads[mask.indices]
         own = elements
         if array.root.place is not None:
             own, elements, threads = self._in_units(array.root.place, elements, threads)
@@ -254,8 +75,9 @@ class Races:
         else:
             shadow.flush(clock)
             clash = self._clash(shadow, ("store", "load", "atomic"), clock, elements, threads)
-            partner = shadow.of("store").add(clock, elements, threads)
-            new = value[mask.active] if type(value) is ndarray else value
+            mixed = clash[0] if clash is not None and clash[2] == "store" else NOWHERE
+            partner = shadow.of("store").add(clock, elements, threads, mixed)
+            new = value[mask.indices] if type(value) is ndarray else value
             if type(new) is ndarray and len(own) > len(new):
                 new = np.repeat(new, len(own) // len(new))
             if clash is not None and self._same(array, own, new, clash[0]):
@@ -373,19 +195,21 @@ class Races:
         clock, first = self.launch.clock, self.geometry.first
         arrived = self.mask.active.reshape(self.blocks, -1).any(1)
         own = [array.shadow for array in self._allocated.values() if array.shadow is not None]
-        for shadow in own:
-            if arrived.all():
+        if len(clock.block) == 1:  # no other block touches global arrays
+            own += self.launch.shadows.values()
+        if arrived.all():
+            for shadow in own:
                 shadow.clear()  # nothing before the barrier can clash with what comes after
-            else:
-                shadow.flush(clock)
-        for shadow in self.launch.shadows.values():
-            shadow.flush(clock)
+        for shadow in self.shadows():
+            shadow.settle(clock)
         clock.block[first : first + self.blocks][arrived] += 1
+        clock.moved = True
 
     def grid_passed(self) -> None:
         """After a barrier of the whole grid: all accesses so far are ordered."""
         if self.counters is not None:
             self.launch.clock.block += 1
+            self.launch.clock.moved = True
             for shadow in self.shadows():
                 shadow.clear()
 
@@ -395,9 +219,10 @@ class Races:
             return
         clock = self.launch.clock
         for shadow in self.shadows():
-            shadow.flush(clock)
-        warps = np.flatnonzero(self.mask.active.reshape(-1, 32).any(1))
+            shadow.settle(clock)
+        warps = np.flatnonzero(in_warps(self.mask.active))
         clock.warp[warps + self.geometry.start // 32] += 1
+        clock.moved = True
 
     def threadfence(self, site: int) -> None:
         """What the active threads wrote is visible before what they write next."""
@@ -422,6 +247,7 @@ class Races:
         if not clock.any_fence:
             return
         clock.now += 1
+        clock.moved = True
         blocks = np.unique(threads // clock.padded)
         clock.released[blocks[clock.fenced[blocks]]] = clock.now
         clock.announces[blocks] = False

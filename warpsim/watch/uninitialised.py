@@ -136,7 +136,7 @@ class Again:
         captured = {key: inputs.renewed(x, copies) for key, x in self.launch.captured.items()}
         launch = replace(
             self.launch,
-            counters=Counters(),
+            counters=Counters(self.launch.sites),
             findings={},
             candidates={},
             shadows={},

@@ -52,7 +52,9 @@ class Unwritten:
     def watch_unwritten(self, array: Array, elements: ndarray, mask, site: int, op: str) -> None:
         """An access to shared or local memory by the lanes of ``mask``."""
         written = array.root.written
-        chosen = elements if mask.count == self.lanes else elements[mask.active]
+        if op == "load" and written.all():
+            return
+        chosen = elements if mask.count == self.lanes else elements[mask.indices]
         if op != "store":
             fresh = ~written[chosen]
             if fresh.any() and self.site(site) not in self.launch.candidates:

@@ -23,6 +23,7 @@ from numba import float32, int32, uint32, uint64
 from course.backend import cuda
 from course.kernels.attention.first_steps import LOWEST
 from course.kernels.attention.online import row_softmax, sum_of_four
+from course.kernels.following import follow
 from course.kernels.fragments import quotient, stmatrix4
 from course.kernels.halves.common import ELEMENTS, PACK
 from course.kernels.hopper import (
@@ -129,6 +130,7 @@ def warpgroups(element: str, shape: Shape) -> Callable:
                     tiles[int32((s * KEYS + HELD) * SIZE + n)] = ELEMENT(ZERO)
             fence_async()
         cuda.syncthreads()
+        follow()
         steps = int32(1) if HELD else quotient(int32(tokens + (KEYS - 1)), int32(KEYS))
         mine, grid = int32(cuda.blockIdx.x), int32(cuda.gridDim.x)
         count = quotient(int32(items - mine + grid - 1), grid)  # items of this block

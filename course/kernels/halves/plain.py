@@ -1,6 +1,7 @@
 """Step 1: mma.sync, fed by cp.async; and what any GPU, shape and alignment can have.
 
->>> product("nt", "float16", "copied")      # cp.async: 8.0, rows at multiples of 16 bytes
+>>> product("nt", "float16", "copied")      # cp.async: 8.0, rows at multiples of 16 bytes;
+...                                         # of the results at multiples of 4
 >>> product("nt", "bfloat16", "loaded")     # element by element: any memory
 >>> product("nt", "float16", "turing")      # the same for 7.5, whose products are 8 deep
 """
@@ -13,15 +14,13 @@ from collections.abc import Callable
 from numba import float32, int32, uint32
 
 from course.backend import cuda
+from course.kernels.following import follow
 from course.kernels.fragments import copy8_async, ldmatrix4, ldmatrix4_trans, mma_bf16
 from course.kernels.halves.common import DEPTH, ELEMENTS, epilogue, tile_of
-from course.kernels.intrinsics import commit_copies, mma_f16, mma_f16_k8, wait_copies
+from course.kernels.intrinsics import commit_copies, mma_f16, mma_f16_k8, store2, wait_copies
 
 HIGH = WIDE = 128  # results of a block
-THREADS, PART = (
-    128,
-    64,
-)  # four warps, each with 64 x 64 results: every fragment serves four products
+THREADS, PART = 128, 64  # four warps of 64 x 64 results: every fragment serves four products
 TILES = PART // 16  # products of a warp, 16 x 16, down and across
 SIDE = HIGH * DEPTH  # elements of a tile of one factor
 LINES = THREADS // 8  # rows of a tile that are copied at a time
@@ -83,9 +82,11 @@ def product(
     # One at a time, here and below: where the compiler leaves a loop a loop, loads and products
     # take turns, and the sums are in memory.
     @cuda.jit(device=True, forceinline=True)
-    def multiply(total, tiles, kk, at_a, at_b, lane):
-        """Add the product of a warp's parts of two tiles that begin at `at_a` and `at_b`."""
-        fa, fb = cuda.local.array((TILES, 4), uint32), cuda.local.array((TILES, 4), uint32)
+    def load(fa, fb, tiles, kk, at_a, at_b, lane):
+        """Load a warp's fragments, 16 deep, of two tiles' parts that begin at `at_a` and `at_b`.
+
+        Those of even and odd `kk` have registers of their own: loads run ahead of the products.
+        """
         low, eight, sixteen = int32(lane & 7), int32(lane >> 3 & 1), int32(lane >> 4)
         for i in range(TILES):
             if turn_a:
@@ -94,7 +95,7 @@ def product(
                 line, chunk, more = int32(low + 8 * eight), int32(2 * kk + sixteen), 16 * i
             x = load_a(tiles, int32(at_a + 64 * line + ((chunk ^ low) << 3)) + 64 * more)
             for e in range(4):
-                fa[i, e] = x[e]
+                fa[kk % 2, i, e] = x[e]
         for j in range(TILES):
             if turn_b:
                 line, chunk, more = int32(low + 8 * eight), int32(2 * j + sixteen), 16 * kk
@@ -102,36 +103,50 @@ def product(
                 line, chunk, more = int32(low + 8 * sixteen), int32(2 * kk + eight), 16 * j
             x = load_b(tiles, int32(at_b + 64 * line + ((chunk ^ low) << 3)) + 64 * more)
             for e in range(4):
-                fb[j, e] = x[e]
+                fb[kk % 2, j, e] = x[e]
+
+    @cuda.jit(device=True, forceinline=True)
+    def multiply(total, fa, fb, kk):
+        """Add the product of a warp's fragments."""
+        p = kk % 2
         for i in range(TILES):
             for j in range(TILES):
                 for h in range(2):
                     c = total[i, j, h, 0], total[i, j, h, 1], total[i, j, h, 2], total[i, j, h, 3]
                     if turing:
-                        c = mma_f16_k8(c, (fa[i, 0], fa[i, 1]), fb[j, 2 * h])
-                        c = mma_f16_k8(c, (fa[i, 2], fa[i, 3]), fb[j, 2 * h + 1])
+                        c = mma_f16_k8(c, (fa[p, i, 0], fa[p, i, 1]), fb[p, j, 2 * h])
+                        c = mma_f16_k8(c, (fa[p, i, 2], fa[p, i, 3]), fb[p, j, 2 * h + 1])
                     else:
-                        a = fa[i, 0], fa[i, 1], fa[i, 2], fa[i, 3]
-                        c = mma(c, a, (fb[j, 2 * h], fb[j, 2 * h + 1]))
+                        a = fa[p, i, 0], fa[p, i, 1], fa[p, i, 2], fa[p, i, 3]
+                        c = mma(c, a, (fb[p, j, 2 * h], fb[p, j, 2 * h + 1]))
                     for e in range(4):
                         total[i, j, h, e] = c[e]
 
     @cuda.jit(device=True, forceinline=True)
     def put(out, total, j, row, column, rows, columns, bias, other):
-        """Finish and store 16 columns of sums, from the 16 j-th on."""
+        """Finish and store 16 columns of sums, from the 16 j-th on; two at once where they may."""
         for i in range(TILES):
             for half in range(2):
                 for h in range(2):
-                    for e in range(2):
-                        r, c = int32(row + 16 * i + 8 * half), int32(column + 16 * j + 8 * h + e)
+                    r, c = int32(row + 16 * i + 8 * half), int32(column + 16 * j + 8 * h)
+                    d = int32(c + 1)
+                    x, y = total[i, j, h, 2 * half], total[i, j, h, 2 * half + 1]
+                    if copied:
                         if r < rows and c < columns:
-                            x = total[i, j, h, 2 * half + e]
+                            x = finished(x, bias, other, r, c)
+                            y = finished(y, bias, other, r, d)
+                            store2(out, (r, c), (ELEMENT(x), ELEMENT(y)))
+                    else:
+                        if r < rows and c < columns:
                             out[r, c] = finished(x, bias, other, r, c)
+                        if r < rows and d < columns:
+                            out[r, d] = finished(y, bias, other, r, d)
 
     @cuda.jit(launch_bounds=(THREADS, 2), fastmath=True)
     def product_plain(a, b, out, bias, other, rows, columns, depth, band):
         tiles = cuda.shared.array(0, ELEMENT, alignment=1024)
         total = cuda.local.array((TILES, TILES, 2, 4), float32)
+        fa, fb = cuda.local.array((2, TILES, 4), uint32), cuda.local.array((2, TILES, 4), uint32)
         t = int32(cuda.threadIdx.x)
         warp, lane = int32(t >> 5), int32(t & 31)
         high, wide = int32((int32(rows) + 127) >> 7), int32((int32(columns) + 127) >> 7)
@@ -143,6 +158,7 @@ def product(
                 for h in range(2):
                     for e in range(4):
                         total[i, j, h, e] = ZERO
+        follow()
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
         for s in range(COUNT - 1):
             if s < steps:
@@ -156,6 +172,9 @@ def product(
             if copied:
                 wait_copies(LEFT)
             cuda.syncthreads()
+            at_a, at_b = int32(at + DEPTH * down), int32(at + SIDE + DEPTH * across)
+            if copied:
+                load(fa, fb, tiles, 0, at_a, at_b, lane)  # first: to order copies takes long
             k = int32(DEPTH * (step + COUNT - 1))
             if k < depth:
                 fetch(a, turn_a, tiles, ahead, row, k, rows, depth)
@@ -164,11 +183,14 @@ def product(
                 commit_copies()
             else:
                 cuda.syncthreads()
-            at_a, at_b = int32(at + DEPTH * down), int32(at + SIDE + DEPTH * across)
-            multiply(total, tiles, 0, at_a, at_b, lane)
-            multiply(total, tiles, 1, at_a, at_b, lane)
-            multiply(total, tiles, 2, at_a, at_b, lane)
-            multiply(total, tiles, 3, at_a, at_b, lane)
+                load(fa, fb, tiles, 0, at_a, at_b, lane)
+            load(fa, fb, tiles, 1, at_a, at_b, lane)
+            multiply(total, fa, fb, 0)
+            load(fa, fb, tiles, 2, at_a, at_b, lane)
+            multiply(total, fa, fb, 1)
+            load(fa, fb, tiles, 3, at_a, at_b, lane)
+            multiply(total, fa, fb, 2)
+            multiply(total, fa, fb, 3)
             at = int32(0) if at == 2 * SIDE * (COUNT - 1) else int32(at + 2 * SIDE)
             ahead = int32(0) if ahead == 2 * SIDE * (COUNT - 1) else int32(ahead + 2 * SIDE)
         r, c = int32(row + down + (lane >> 2)), int32(column + across + 2 * (lane & 3))

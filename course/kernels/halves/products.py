@@ -7,7 +7,7 @@ method     a block                                   needs
 =========  ========================================  ============================================
 "plain"    128 x 128 by mma.sync                     7.5; bfloat16: 8.0. Any shape, any alignment
 "roles"    up to 128 x 256, TMA and wgmma            9.0; rows that begin at multiples of 16 bytes
-"split"    the same; a cluster shares the depth      the same, and the layout "nt"
+"split"    the same; a cluster shares the depth      the same
 =========  ========================================  ============================================
 
 "wgmma" and "tma" are the steps of the ladder between them, to be read and timed: as "roles", of
@@ -15,7 +15,8 @@ float16, in the layout "nt", with nothing after the product.
 
 "auto" takes what the model of `fastest` has the fewest cycles for: waves of tiles on the GPU's
 multiprocessors, times what a step of the depth costs, which is the tensor cores' time or that of
-shared memory. "split" is for few tiles and a long depth.
+shared memory. "split" is for few tiles and a long depth. Lesson 17, section 12, shows what all that
+takes, and a call with NumPy's arrays, and the first one of a process.
 """
 
 from __future__ import annotations
@@ -46,21 +47,21 @@ METHODS = ("plain", "roles", "split", *STEPS)
 SIDES = {"nn": ("rk", "kc"), "nt": ("rk", "ck"), "tn": ("kr", "kc")}
 ROOM = 226 * 1024  # bytes of shared memory for a block's tiles, beside its barriers
 STAGES = 3, 8  # at least and at most
-#: Blocks of a cluster. On an H200 results of "nt" were right in every run, some of "nn" and "tn"
-#: wrong. The likely cause: a block's rank, in its addresses, got into a field of the descriptors
-#: that "nt" has no use for. Addresses are cut now; until the two have run there, they are refused.
-SPLITS = (2, 3, 4)
+SPLITS = (2, 4)  # blocks of a cluster; a whole number of warps for each
 #: By measurements on an H200, in cycles of one multiprocessor.
 SHARED = 0.92  # what is seen of shared memory's time
 TILE = 6  # that a tile takes besides its steps, for each of its columns
-ADDING = 600, 500  # to add the sums of a cluster's blocks, and those of each
+ADDING = 1000, 10  # to add the sums of a cluster's blocks: once, and bytes in a cycle
 SLOWER = 1.025  # a narrower tile than 256 is read more often
 
 
-def shape_of(consumers: int, columns: int, turns: int) -> Shape:
-    """A tile with as many stages as fit."""
-    bare = Shape(consumers, columns, 0, turns)
-    stages = (ROOM - 2 * (turns > 1) * bare.rows * 64 * bare.pieces) // (2 * bare.stage)
+def shape_of(
+    consumers: int, columns: int, turns: int, added: bool = False, splits: int = 1
+) -> Shape:
+    """A tile with as many stages as fit beside its results; of a split one they lie apart, too."""
+    bare = Shape(consumers, columns, 0, turns, added)
+    results = bare.rows // splits * 64 * bare.pieces if bare.apart or splits > 1 else 0
+    stages = (ROOM - 2 * results) // (2 * bare.stage)
     return bare._replace(stages=min(stages, STAGES[1]))
 
 
@@ -72,13 +73,14 @@ def fastest(
     depth: int,
     blocks: int,
     methods: tuple[str, ...] = METHODS,
+    added: bool = False,
 ) -> tuple[Shape, int]:
     """The tile of a product, and how many blocks share its depth.
 
     Counted are a block's cycles: its tiles, times their steps, times what takes longest in a step:
     the tensor cores' 2,048 multiplications a cycle, or shared memory's 128 bytes a cycle. TMA
     writes them once; each consumer reads its part of a, and all of b. Clusters lie in a part of the
-    GPU each, so only three quarters of the multiprocessors are sure to have one.
+    GPU each: pairs of multiprocessors are everywhere, of fours only three quarters are sure.
     """
     steps, best = -(-depth // DEPTH), []
     for consumers, wide in itertools.product((1, 2), range(64, 257, 16 if layout == "nt" else 64)):
@@ -87,14 +89,16 @@ def fastest(
         step *= SLOWER if wide < 256 else 1
         if "roles" in methods:
             turns = -(-tiles // blocks)
-            shape = shape_of(consumers, wide, min(turns, 3))
+            shape = shape_of(consumers, wide, min(turns, 3), added)
             if shape.stages >= STAGES[0]:
                 best.append((turns * (steps * step + TILE * wide), shape, 1))
-        shape = shape_of(consumers, wide, 1)
         for splits in SPLITS if "split" in methods else ():
-            fits = 4 * tiles * splits <= 3 * blocks or methods == ("split",)
-            if fits and split.shared_bytes(shape) <= ROOM:
-                cycles = -(-steps // splits) * step + TILE * wide + ADDING[0] + ADDING[1] * splits
+            shape = shape_of(consumers, wide, 1, added, splits)
+            fits = tiles * splits <= (blocks if splits == 2 else 3 * blocks // 4)
+            fits = fits or methods == ("split",)
+            if fits and split.shared_bytes(shape, splits) <= ROOM:
+                given = 4 * shape.rows * wide * (splits - 1) // splits
+                cycles = -(-steps // splits) * step + TILE * wide + ADDING[0] + given / ADDING[1]
                 best.append((cycles, shape, splits))
     _, shape, splits = min(best)
     return shape, splits
@@ -102,9 +106,8 @@ def fastest(
 
 def why_not(out: Array, *factors: Array) -> str:
     """What "roles" and "split" need and do not find, in words; else nothing."""
-    capability = tuple(cuda.get_current_device().compute_capability)
-    if capability != (9, 0):
-        return "needs compute capability 9.0, and this GPU has {}.{}".format(*capability)
+    if wrong := launching.no_warpgroups():
+        return wrong
     for array in (out, *factors):
         pitch, start = array.strides[0], array.__cuda_array_interface__["data"][0]
         if pitch % 16 or start % 16:
@@ -146,34 +149,34 @@ def result(
 def launches(
     a: Array, b: Array, bias: Array | None, residual: Array | None, out: Array, layout: str = "nn",
     activation: str = "", method: str = "auto", stream: Any = 0,
+    tile: tuple[Shape, int] | None = None,
 ) -> list[tuple[Callable, tuple]]:  # fmt: skip
-    """What a product launches, for device arrays; ValueError for a method they cannot have."""
+    """What a product launches, for device arrays; ValueError for a method they cannot have.
+
+    Of "roles" and "split", `tile` is theirs in place of the one that `fastest` gives.
+    """
     a, b, out = in_order(a, "a"), in_order(b, "b"), in_order(out, "out")
     rows, columns = out.shape
     if not out.size:
         return []
     depth = a.shape[0 if layout == "tn" else 1]
-    wrong = why_not(out, a, b)
+    added = residual is not None
+    wrong = why_not(out, a, b, *([residual] if added else []))
     if method == "auto":
         method = "plain" if wrong or backend.gpu() is None else "auto"
     elif method != "plain" and wrong:
         raise ValueError(f"method {method!r} {wrong}: choose 'plain'")
-    element, epilogue = name_of(out.dtype), (activation, bias is not None, residual is not None)
+    element, epilogue = name_of(out.dtype), (activation, bias is not None, added)
     extra = flat(out, "out") if bias is None else in_order(bias, "bias")
     extra = extra, out if residual is None else in_order(residual, "residual")
     sizes = tuple(map(np.int32, (rows, columns, depth)))
     if method == "plain":
-        feed = _feed(element, wrong, a, b)
+        feed = _feed(element, a, b, out)
         kernel, size = plain.product(layout, element, feed, *epilogue), plain.shared_bytes(feed)
         arguments = (a, b, out, *extra, *sizes, np.int32(BAND))
         grid = -(-rows // plain.HIGH) * -(-columns // plain.WIDE)
         return [launching.ready(kernel, grid, plain.THREADS, stream, size, arguments)]
     blocks = int(getattr(cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
-    if method == "split" and layout != "nt":
-        raise ValueError(
-            f"method 'split' takes the layout 'nt', not {layout!r}, of which an H200 made wrong "
-            f"results: choose 'roles'"
-        )
     if method in STEPS:
         if (layout, element, *epilogue) != ("nt", "float16", "", False, False):
             raise ValueError(
@@ -182,33 +185,37 @@ def launches(
             )
         kernel, grid, threads, size, arguments = STEPS[method].launch(a, b, out, blocks)
         return [launching.ready(kernel, grid, threads, stream, size, arguments)]
-    methods = (method,) if method != "auto" else METHODS if layout == "nt" else ("roles",)
-    shape, splits = fastest(layout, rows, columns, depth, blocks, methods)
+    methods = METHODS if method == "auto" else (method,)
+    shape, splits = tile or fastest(layout, rows, columns, depth, blocks, methods, added)
     maps = (
         TensorMap(a, *((64, DEPTH) if layout == "tn" else (shape.rows, DEPTH))),
         TensorMap(b, *((shape.columns, DEPTH) if layout == "nt" else (DEPTH, 64))),
     )
     down, across = -(-rows // shape.rows), -(-columns // shape.columns)
     if splits > 1:
-        kernel = split.product(layout, element, shape, splits, *epilogue)
-        arguments = (*maps, out, *extra, *sizes)
-        return [launching.ready(kernel, (splits, down, across), shape.threads, stream,
-                        split.shared_bytes(shape), arguments)]  # fmt: skip
-    kernel = roles.product(layout, element, shape, *epilogue)
-    arguments = (*maps, TensorMap(out, 64, 64), *extra, *sizes, np.int32(BAND))
+        kernel = split.product(layout, element, shape, splits, *epilogue[:2])
+        size = split.shared_bytes(shape, splits)
+        maps += (TensorMap(out, 16, 64), TensorMap(residual, 16, 64) if added else out)
+        return [launching.ready(kernel, (splits, down, across), shape.threads, stream, size,
+                                (*maps, extra[0], *sizes))]  # fmt: skip
+    kernel = roles.product(layout, element, shape, *epilogue[:2])
+    maps += (TensorMap(out, 64, 64), TensorMap(residual, 64, 64) if added else out)
+    arguments = (*maps, extra[0], *sizes, np.int32(BAND))
     grid = (down, across) if shape.turns == 1 else min(down * across, blocks)
     return [launching.ready(kernel, grid, shape.threads, stream, shape.shared, arguments)]
 
 
-def _feed(element: str, wrong: str, *factors: Array) -> str:
-    """How "plain" brings its tiles."""
+def _feed(element: str, a: Array, b: Array, out: Array) -> str:
+    """How "plain" brings its tiles: by copies of 16 bytes where it can, and stores pairs then."""
     if tuple(cuda.get_current_device().compute_capability) < (8, 0):
         if element == "bfloat16":
             raise ValueError("products of bfloat16 need compute capability 8.0: convert to float16")
         return "turing"
-    starts = [array.__cuda_array_interface__["data"][0] for array in factors]
-    aligned = not any(n % 16 for n in starts + [array.strides[0] for array in factors])
-    return "copied" if aligned and all(array.size for array in factors) else "loaded"
+    aligned = all(
+        array.size and not (array.strides[0] | array.__cuda_array_interface__["data"][0]) % size
+        for array, size in ((a, 16), (b, 16), (out, 4))
+    )
+    return "copied" if aligned else "loaded"
 
 
 _DOOR = Door("product", ("a", "b", "bias", "residual"), result, launches,

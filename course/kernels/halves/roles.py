@@ -7,6 +7,9 @@ at first a wait for `empty` with parity 1 is over at once.
 
 Blocks stay and take tile after tile, so that the next tile's copies are under way while results are
 stored. Results go through shared memory: rows of 128 bytes by TMA in place of 16 bytes a row.
+
+A residual comes by TMA, too, while the block still multiplies, to where the results will be: a
+thread finds what it adds in the place in which it will store.
 """
 
 from __future__ import annotations
@@ -18,8 +21,10 @@ from typing import NamedTuple
 from numba import float32, int32, uint64
 
 from course.backend import cuda
-from course.kernels.fragments import quotient, stmatrix4
-from course.kernels.halves.common import DEPTH, ELEMENTS, PACK, epilogue2, inwards, tile_of
+from course.kernels.following import follow
+from course.kernels.fragments import quotient
+from course.kernels.halves.common import DEPTH, ELEMENTS, inwards, tile_of
+from course.kernels.halves.staging import columns_of, staged
 from course.kernels.hopper import (
     commit_stores,
     fence_async,
@@ -40,7 +45,7 @@ from course.kernels.hopper import (
     wgmma_wait,
     wgmma_zeros,
 )
-from course.kernels.tensor_maps import tma_prefetch
+from course.kernels.tensor_maps import same_start, tma_prefetch
 
 WGMMA = {"nt": wgmma_nt, "nn": wgmma_nn, "tn": wgmma_tn}
 PIECE = 64 * DEPTH  # elements of 64 rows of 128 bytes
@@ -61,18 +66,22 @@ class Shape(NamedTuple):
     turns : int
         Tiles of the results that a block takes, one after the other; 3 for more. Results of an only
         tile lie where the factors' tiles were; of one or two a piece is stored when it is there.
+    added : bool
+        A residual is added. It comes early, so no tile of the factors can lie there.
     """
 
     consumers: int
     columns: int
     stages: int
     turns: int = 3
+    added: bool = False
 
     rows = property(lambda self: 64 * self.consumers)
     threads = property(lambda self: GROUP * self.consumers + 32)
     pieces = property(lambda self: -(-self.columns // 64))
     stage = property(lambda self: (self.rows + self.columns) * DEPTH)  # elements
-    results = property(lambda self: (self.turns > 1) * self.stages * self.stage)  # begin there
+    apart = property(lambda self: self.turns > 1 or self.added)  # results, from the factors' tiles
+    results = property(lambda self: self.apart * self.stages * self.stage)  # begin there
     shared = property(
         lambda self: 2 * max(
             self.stages * self.stage, self.results + self.rows * 64 * self.pieces
@@ -82,10 +91,11 @@ class Shape(NamedTuple):
 
 @functools.cache
 def product(
-    layout: str, element: str, shape: Shape, activation: str = "", biased: bool = False,
-    added: bool = False,
-) -> Callable:  # fmt: skip
-    """The kernel of (a, b, out as tensor maps, bias, residual, rows, columns, depth, band).
+    layout: str, element: str, shape: Shape, activation: str = "", biased: bool = False
+) -> Callable:
+    """The kernel of (a, b, out, residual as tensor maps, bias, rows, columns, depth, band).
+
+    Without a residual its place takes anything.
 
     Mapping: block i has the tiles i, i + blocks, ...; an only tile is that of the block's place in
     the grid, rows along x: no division before the first copy. Warpgroup w has the rows 64 w to
@@ -93,47 +103,15 @@ def product(
     Memory: a tile is read once for all of its results; TMA makes zeros of what lies outside.
     """
     turn_a, turn_b = layout == "tn", layout != "nt"  # neighbours lie along the results
-    multiply, pack, finished = WGMMA[layout], PACK[element], epilogue2(activation, biased, added)
-    ELEMENT = ELEMENTS[element]
-    CONSUMERS, WIDE, STAGES, turns = shape
-    alone, soon = turns == 1, turns < 3 or added  # a residual leaves no register for waiting
-    # a residual may be the result. So it must not be added twice: tiles share nothing, and what the
-    # last piece reads of it again is stored after that
-    shared, HELD = not added, shape.pieces - 2 if added and WIDE % 64 else -1
+    CONSUMERS, WIDE, STAGES, turns, added = shape
+    multiply, ELEMENT = WGMMA[layout], ELEMENTS[element]
+    put = staged(element, activation, biased, added, WIDE, PIECE)
+    alone, soon = turns == 1, turns < 3
     ROWS, STAGE, BYTES = shape.rows, shape.stage, 2 * shape.stage
     RESULTS, PIECES, SUMS = shape.results, shape.pieces, WIDE // 2
+    PARTS, EARLY = (2, 0 if alone else 2) if added else (1, 0)  # between, a residual is asked for
     OWN, LAST = PIECES * PIECE, WIDE // 16 - 4  # where the last piece begins, in 16 columns
-    COLUMN1, COLUMN2, COLUMN3 = (16 * min(4 * piece, LAST) for piece in (1, 2, 3))
-
-    # 64 columns at a time: of a loop that the compiler does not unroll, the sums are in memory
-    @cuda.jit(device=True, forceinline=True)
-    def put(tiles, local, piece, line, row, column, t, rows, columns, bias, other):
-        """Finish 64 columns of sums and put them into the tile of results.
-
-        Where the tile is not a multiple of 64, the last piece has some columns of the one before,
-        and the same numbers.
-        """
-        lane = int32(t & 31)
-        last = int32(columns - 2)
-        first = min(4 * piece, LAST)
-        for n in range(4):
-            j = int32(first + n)
-            e = int32(8 * j)
-            r = int32(row + 16 * (t >> 5 & 3) + (lane >> 2))
-            c = int32(column + 16 * j + 2 * (lane & 3))
-            d = int32(c + 8)
-            low, high, left, right = r < rows, r + 8 < rows, c < columns, d < columns
-            x0, y0 = finished(local[e], local[e + 1], bias, other, r, c, last, low and left)
-            x1, y1 = finished(
-                local[e + 2], local[e + 3], bias, other, r + 8, c, last, high and left
-            )
-            x2, y2 = finished(local[e + 4], local[e + 5], bias, other, r, d, last, low and right)
-            x3, y3 = finished(
-                local[e + 6], local[e + 7], bias, other, r + 8, d, last, high and right
-            )
-            four = pack(x0, y0), pack(x1, y1), pack(x2, y2), pack(x3, y3)
-            chunk = int32(2 * n + (lane >> 4)) ^ int32(lane & 7)
-            stmatrix4(tiles, int32(line + PIECE * piece + (chunk << 3)), four)
+    _, COLUMN1, COLUMN2, COLUMN3 = (*columns_of(WIDE), 0, 0, 0)[:4]
 
     @cuda.jit(device=True)
     def ready(who, leader):
@@ -143,10 +121,11 @@ def product(
         return leader
 
     @cuda.jit(launch_bounds=(shape.threads, 1), fastmath=True)
-    def product_roles(a, b, out, bias, other, rows, columns, depth, band):
+    def product_roles(a, b, out, other, bias, rows, columns, depth, band):
         tiles = cuda.shared.array(0, ELEMENT, alignment=1024)
         full = cuda.shared.array(STAGES, uint64)
         empty = cuda.shared.array(STAGES, uint64)
+        came = cuda.shared.array(CONSUMERS, uint64)  # a warpgroup's part of the residual
         t = int32(cuda.threadIdx.x)
         who = int32(t >> 7)
         if t == GROUP * CONSUMERS:
@@ -156,14 +135,20 @@ def product(
             for s in range(STAGES):
                 mbarrier_init(full, int32(s), int32(1))
                 mbarrier_init(empty, int32(s), int32(4 * CONSUMERS))  # a warp each
+            for group in range(CONSUMERS):
+                mbarrier_init(came, int32(group), int32(1))
             fence_mbarriers()
         cuda.syncthreads()
+        follow()
         down = quotient(int32(int32(rows) + int32(ROWS - 1)), int32(ROWS))
         across = quotient(int32(int32(columns) + int32(WIDE - 1)), int32(WIDE))
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
         tile = int32(0 if alone else cuda.blockIdx.x)
         tiles_in_all = int32(1 if alone else down * across)
         stage, parity = int32(0), int32(0)
+        shared = int32(1)  # tiles may share what both store
+        if added:
+            shared = int32(1 - same_start(out, other))  # else it were added twice
         if who == CONSUMERS:  # the warp that copies, one thread of it
             if t == GROUP * CONSUMERS:
                 while tile < tiles_in_all:
@@ -202,6 +187,7 @@ def product(
             leader = t & 127 == 0
             mine = int32(RESULTS + who * OWN)
             line = int32(mine + (16 * warp + (lane & 15)) * 64)
+            early, turn = int32(min(EARLY, steps)), int32(0)
             while tile < tiles_in_all:
                 if alone:
                     tile_row, tile_column = int32(cuda.blockIdx.x), int32(cuda.blockIdx.y)
@@ -213,56 +199,63 @@ def product(
                 row = int32(row + 64 * who)
                 sums = wgmma_zeros(WIDE)
                 last = int32(-1)
-                for step in range(steps):
-                    mbarrier_wait(full, stage, parity)
-                    at = int32(stage * STAGE)
-                    sums = multiply(
-                        sums, tiles, int32(at + PIECE * who), tiles, int32(at + ROWS * DEPTH), step
-                    )
-                    wgmma_wait(1)  # the product before has read its tiles
-                    if lane == 0 and last >= 0:
-                        mbarrier_arrive(empty, last)
-                    last = stage
-                    stage = int32(stage + 1)
-                    if stage == STAGES:
-                        stage, parity = int32(0), int32(parity ^ 1)
+                for part in range(PARTS):  # a branch in the loop would cost each step
+                    begin, end = int32(0), steps
+                    if added:
+                        if part == 0:
+                            end = early
+                        else:
+                            begin = early
+                            if leader:
+                                wait_stores(0)  # the results before have left shared memory
+                                mbarrier_expect(came, who, int32(2 * OWN))
+                                for p in range(PIECES):
+                                    corner = row, int32(column + 16 * min(4 * p, LAST))
+                                    to = int32(mine + PIECE * p)
+                                    tma_load(tiles, to, other, corner, came, who)
+                    for step in range(begin, end):
+                        mbarrier_wait(full, stage, parity)
+                        at = int32(stage * STAGE)
+                        at_a, at_b = int32(at + PIECE * who), int32(at + ROWS * DEPTH)
+                        sums = multiply(sums, tiles, at_a, tiles, at_b, step)
+                        wgmma_wait(1)  # the product before has read its tiles
+                        if lane == 0 and last >= 0:
+                            mbarrier_arrive(empty, last)
+                        last = stage
+                        stage = int32(stage + 1)
+                        if stage == STAGES:
+                            stage, parity = int32(0), int32(parity ^ 1)
                 sums = wgmma_sums(sums)
                 if lane == 0:
                     mbarrier_arrive(empty, last)
                 spread(local, sums)
-                if leader:
-                    wait_stores(0)  # the results before have left shared memory
-                if alone:
+                if added:
+                    mbarrier_wait(came, who, turn)
+                    turn = int32(turn ^ 1)
+                elif alone:
                     named_barrier(15, GROUP * CONSUMERS)  # all have read the factors' tiles
                 else:
+                    if leader:
+                        wait_stores(0)  # the results before have left shared memory
                     named_barrier(int32(1 + who), GROUP)
-                put(tiles, local, 0, line, row, column, t, rows, columns, bias, other)
-                if soon and HELD != 0 and ready(who, leader):
+                put(tiles, local, 0, line, column, t, columns, bias)
+                if soon and ready(who, leader):
                     tma_store(out, (row, column), tiles, mine)
                     commit_stores()
                 if PIECES > 1:
-                    put(tiles, local, 1, line, row, column, t, rows, columns, bias, other)
-                    if soon and HELD != 1 and ready(who, leader):
-                        if HELD == 0:
-                            tma_store(out, (row, column), tiles, mine)
-                        corner = row, int32(column + COLUMN1)
-                        tma_store(out, corner, tiles, int32(mine + PIECE))
+                    put(tiles, local, 1, line, column, t, columns, bias)
+                    if soon and ready(who, leader):
+                        tma_store(out, (row, int32(column + COLUMN1)), tiles, int32(mine + PIECE))
                         commit_stores()
                 if PIECES > 2:
-                    put(tiles, local, 2, line, row, column, t, rows, columns, bias, other)
-                    if soon and HELD != 2 and ready(who, leader):
-                        if HELD == 1:
-                            corner = row, int32(column + COLUMN1)
-                            tma_store(out, corner, tiles, int32(mine + PIECE))
+                    put(tiles, local, 2, line, column, t, columns, bias)
+                    if soon and ready(who, leader):
                         corner = row, int32(column + COLUMN2)
                         tma_store(out, corner, tiles, int32(mine + 2 * PIECE))
                         commit_stores()
                 if PIECES > 3:
-                    put(tiles, local, 3, line, row, column, t, rows, columns, bias, other)
+                    put(tiles, local, 3, line, column, t, columns, bias)
                     if soon and ready(who, leader):
-                        if HELD == 2:
-                            corner = row, int32(column + COLUMN2)
-                            tma_store(out, corner, tiles, int32(mine + 2 * PIECE))
                         corner = row, int32(column + COLUMN3)
                         tma_store(out, corner, tiles, int32(mine + 3 * PIECE))
                         commit_stores()

@@ -1,8 +1,9 @@
-"""For few rows: the blocks of a cluster share the depth of one tile, and add what they have.
+"""For few tiles: the blocks of a cluster share the depth of one tile, and add what they have.
 
-197 rows make two rows of tiles, where a GPU has 132 multiprocessors. So `splits` blocks take a part
-of the depth each, leave their sums in shared memory, and read each other's: no memory beside, no
-second launch, and always the same order, so the same bits.
+197 x 768 results are 48 tiles of 64 x 64, where a GPU has 132 multiprocessors. So two or four
+blocks take a part of the depth each. The 16 rows of each warp end in one of the blocks: there the
+warp adds, to its own sums, those that the same warps of the other blocks left in their shared
+memory. No memory beside, no second launch, and always the same order, so the same bits.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ from collections.abc import Callable
 from numba import float32, int32, uint64
 
 from course.backend import cuda
+from course.kernels.following import follow
 from course.kernels.fragments import quotient
-from course.kernels.halves.common import DEPTH, ELEMENTS, epilogue2, inwards
+from course.kernels.halves.common import DEPTH, ELEMENTS, inwards
 from course.kernels.halves.roles import GROUP, PIECE, WGMMA, Shape
+from course.kernels.halves.staging import columns_of, staged
 from course.kernels.hopper import (
     cluster,
     cluster_barrier,
     cluster_rank,
+    commit_stores,
+    fence_async,
     fence_mbarriers,
     load4_cluster,
     mbarrier_arrive,
@@ -29,65 +34,106 @@ from course.kernels.hopper import (
     named_barrier,
     spread,
     tma_load,
+    tma_store,
+    wait_stores,
     wgmma_sums,
     wgmma_wait,
     wgmma_zeros,
 )
-from course.kernels.intrinsics import store2, store4
-from course.kernels.tensor_maps import tma_prefetch
+from course.kernels.intrinsics import store4
+from course.kernels.tensor_maps import same_start, tma_prefetch
 
-AHEAD = 4  # lines of four sums that a thread adds up at a time
-MORE = 8  # numbers between rows of sums: so eight rows lie in different banks
+WARP = 16  # rows of a warp's results
 
 
-def shared_bytes(shape: Shape) -> int:
-    """Bytes of a block: its tiles, or later its sums, in the same place."""
-    return max(2 * shape.stages * shape.stage, 4 * shape.rows * (shape.columns + MORE))
+def results_at(shape: Shape) -> int:
+    """Where a block's results begin, in elements: beyond its tiles, or later its sums, there."""
+    return max(shape.stages * shape.stage, 2 * shape.rows * shape.columns)
+
+
+def shared_bytes(shape: Shape, splits: int) -> int:
+    """Bytes of a block: tiles or sums, and results."""
+    return 2 * (results_at(shape) + shape.rows // splits * 64 * shape.pieces)
 
 
 @functools.cache
 def product(
-    layout: str, element: str, shape: Shape, splits: int, activation: str = "",
-    biased: bool = False, added: bool = False,
-) -> Callable:  # fmt: skip
-    """The kernel of (a, b as tensor maps, out, bias, residual, rows, columns, depth).
+    layout: str, element: str, shape: Shape, splits: int, activation: str = "", biased: bool = False
+) -> Callable:
+    """The kernel of (a, b, out, residual as tensor maps, bias, rows, columns, depth).
+
+    Boxes of the result and the residual are 16 x 64. Without a residual its place takes anything.
 
     Mapping: the grid is splits x tiles down x tiles across; block s of a cluster has the steps of
-    the depth from s / splits on, and adds up every `splits`-th line of sums of its threads.
+    the depth from s / splits on, and the results of `splits`-th parts of the warps.
     """
     turn_a, turn_b = layout == "tn", layout != "nt"
-    multiply, finished = WGMMA[layout], epilogue2(activation, biased, added)
-    ELEMENT = ELEMENTS[element]
-    CONSUMERS, WIDE, STAGES, _ = shape
+    CONSUMERS, WIDE, STAGES, _, added = shape
+    multiply, ELEMENT = WGMMA[layout], ELEMENTS[element]
+    put = staged(element, activation, biased, added, WIDE, WARP * 64)
     ROWS, STAGE, BYTES, THREADS = shape.rows, shape.stage, 2 * shape.stage, shape.threads
-    SUMS, PITCH, FOURS = WIDE // 2, WIDE + MORE, WIDE // 4
-    TURNS = -(-ROWS * FOURS // (THREADS * splits))
+    SUMS, PIECES, RESULTS = WIDE // 2, shape.pieces, results_at(shape)
+    OWNED = 4 * CONSUMERS // splits  # warps whose results a block has
+    OWN, LAST = PIECES * WARP * 64, WIDE // 16 - 4
+    _, COLUMN1, COLUMN2, COLUMN3 = (*columns_of(WIDE), 0, 0, 0)[:4]
 
-    @cuda.jit(launch_bounds=(shape.threads, 1), fastmath=True)
-    def product_split(a, b, out, bias, other, rows, columns, depth):
+    @cuda.jit(device=True, forceinline=True)
+    def add(local, parts, piece, at, rank):
+        """Add the other blocks' sums of 64 columns, the next block's first."""
+        for far in range(1, splits):
+            there = int32(rank + far)
+            if there >= splits:
+                there = int32(there - splits)
+            for n in range(8):
+                j = 8 * piece + n
+                if j < SUMS // 4:
+                    four = load4_cluster(parts, int32(at + 128 * j), there)
+                    for e in range(4):
+                        local[4 * j + e] += four[e]
+
+    @cuda.jit(device=True)
+    def ready(lane):
+        """A warp's results are where TMA sees them; whether this lane shall store them."""
+        fence_async()
+        cuda.syncwarp()
+        return lane == 0
+
+    @cuda.jit(launch_bounds=(THREADS, 1), fastmath=True)
+    def product_split(a, b, out, other, bias, rows, columns, depth):
         cluster(splits)
         tiles = cuda.shared.array(0, ELEMENT, alignment=1024)
         parts = cuda.shared.array(0, float32, alignment=1024)
         full = cuda.shared.array(STAGES, uint64)
         empty = cuda.shared.array(STAGES, uint64)
+        came = cuda.shared.array(1, uint64)  # the residual
         t = int32(cuda.threadIdx.x)
         who = int32(t >> 7)
         if t == GROUP * CONSUMERS:
             tma_prefetch(a)
             tma_prefetch(b)
+            tma_prefetch(out)
             for s in range(STAGES):
                 mbarrier_init(full, int32(s), int32(1))
                 mbarrier_init(empty, int32(s), int32(4 * CONSUMERS))
+            mbarrier_init(came, 0, int32(1))
             fence_mbarriers()
         cuda.syncthreads()
+        follow()
         rank = cluster_rank()
         row, column = int32(cuda.blockIdx.y * ROWS), int32(cuda.blockIdx.z * WIDE)
-        if not added:
+        shared = int32(1)  # tiles may share what both store
+        if added:
+            shared = int32(1 - same_start(out, other))  # else it were added twice
+        if shared:
             row, column = inwards(row, ROWS, rows), inwards(column, WIDE, columns)
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
         first = quotient(int32(steps * rank), int32(splits))
         end = quotient(int32(steps * (rank + 1)), int32(splits))
         stage, parity = int32(0), int32(0)
+        local = cuda.local.array(SUMS, float32)
+        warp, lane = int32(t >> 5), int32(t & 31)
+        mine = int32(warp - rank * OWNED)  # of the block's results, if they are there
+        here = mine >= 0 and mine < OWNED and who < CONSUMERS
         if who == CONSUMERS:
             if t == GROUP * CONSUMERS:
                 for step in range(first, end):
@@ -111,9 +157,15 @@ def product(
                     stage = int32(stage + 1)
                     if stage == STAGES:
                         stage, parity = int32(0), int32(parity ^ 1)
+                if added:
+                    mbarrier_expect(came, 0, int32(2 * OWN * OWNED))
+                    for w in range(OWNED):
+                        high = int32(row + WARP * (rank * OWNED + w))
+                        for p in range(PIECES):
+                            corner = high, int32(column + 16 * min(4 * p, LAST))
+                            to = int32(RESULTS + OWN * w + WARP * 64 * p)
+                            tma_load(tiles, to, other, corner, came, 0)
         else:
-            local = cuda.local.array(SUMS, float32)
-            warp, lane = int32(t >> 5 & 3), int32(t & 31)
             sums = wgmma_zeros(WIDE)
             last = int32(-1)
             for step in range(first, end):
@@ -137,36 +189,43 @@ def product(
             sums = wgmma_sums(sums)
             named_barrier(1, GROUP * CONSUMERS)  # all tiles have been read
             spread(local, sums)
-            r = int32(64 * who + 16 * warp + (lane >> 2))
-            for j in range(WIDE // 8):
-                at = int32(r * PITCH + 8 * j + 2 * (lane & 3))
-                store2(parts, at, (local[4 * j], local[4 * j + 1]))
-                store2(parts, int32(at + 8 * PITCH), (local[4 * j + 2], local[4 * j + 3]))
+            at = int32((warp * (SUMS // 4) * 32 + lane) << 2)
+            if not here:
+                for j in range(SUMS // 4):
+                    four = local[4 * j], local[4 * j + 1], local[4 * j + 2], local[4 * j + 3]
+                    store4(parts, int32(at + 128 * j), four)
         cluster_barrier()
-        last = int32(columns - 2)
-        total = cuda.local.array((AHEAD, 4), float32)
-        for turn in range(0, TURNS, AHEAD):
-            begin = int32(int32(turn * splits + rank) * THREADS + t)
-            for u in range(AHEAD):  # from far away: several loads are under way
-                n = min(int32(begin + u * splits * THREADS), int32(ROWS * FOURS - 1))
-                r = quotient(n, int32(FOURS))
-                at = int32(r * PITCH + ((n - r * FOURS) << 2))
-                for e in range(4):
-                    total[u, e] = float32(0)
-                for s in range(splits):
-                    four = load4_cluster(parts, at, int32(s))
-                    for e in range(4):
-                        total[u, e] += four[e]
-            for u in range(AHEAD):
-                n = int32(begin + u * splits * THREADS)
-                r = quotient(n, int32(FOURS))
-                i, j = int32(row + r), int32(column + ((n - r * FOURS) << 2))
-                if n < ROWS * FOURS and i < rows and j < columns:
-                    x, y = finished(total[u, 0], total[u, 1], bias, other, i, j, last, True)
-                    z, w = finished(
-                        total[u, 2], total[u, 3], bias, other, i, int32(j + 2), last, True
-                    )
-                    store4(out, (i, j), (ELEMENT(x), ELEMENT(y), ELEMENT(z), ELEMENT(w)))
+        if here:
+            at = int32((warp * (SUMS // 4) * 32 + lane) << 2)
+            if added:
+                mbarrier_wait(came, 0, 0)
+            at_results, row = int32(RESULTS + mine * OWN), int32(row + WARP * warp)
+            line = int32(at_results + (lane & 15) * 64)
+            add(local, parts, 0, at, rank)
+            put(tiles, local, 0, line, column, t, columns, bias)
+            if ready(lane):
+                tma_store(out, (row, column), tiles, at_results)
+            if PIECES > 1:
+                add(local, parts, 1, at, rank)
+                put(tiles, local, 1, line, column, t, columns, bias)
+                if ready(lane):
+                    corner = row, int32(column + COLUMN1)
+                    tma_store(out, corner, tiles, int32(at_results + WARP * 64))
+            if PIECES > 2:
+                add(local, parts, 2, at, rank)
+                put(tiles, local, 2, line, column, t, columns, bias)
+                if ready(lane):
+                    corner = row, int32(column + COLUMN2)
+                    tma_store(out, corner, tiles, int32(at_results + 2 * WARP * 64))
+            if PIECES > 3:
+                add(local, parts, 3, at, rank)
+                put(tiles, local, 3, line, column, t, columns, bias)
+                if ready(lane):
+                    corner = row, int32(column + COLUMN3)
+                    tma_store(out, corner, tiles, int32(at_results + 3 * WARP * 64))
+            if lane == 0:
+                commit_stores()
+                wait_stores(0)
         cluster_barrier()  # no block ends while another reads its sums
 
     return product_split

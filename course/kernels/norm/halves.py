@@ -31,6 +31,7 @@ from numba import float32, int32
 from course.backend import cuda
 from course.door.layout import Layout, name_of
 from course.kernels.arrays import WORDS, Array
+from course.kernels.following import follow
 from course.kernels.fragments import pack_bf16, pack_f16, unpack_bf16, unpack_f16
 from course.kernels.intrinsics import load2, load4, load4_streaming, store2, store4_streaming
 from course.kernels.norm.first_steps import TREE, Form, Launch, RowShape, layer_norm_tree, tree_sum
@@ -123,6 +124,7 @@ def wide(kind: str, columns: int, tokens: int = TOKENS, factors: bool = True) ->
     @cuda.jit(fastmath=True)
     def layer_norm_wide(x, gamma, beta, eps, out):
         values = cuda.local.array(NUMBERS, float32)
+        follow()
         t = int32(cuda.threadIdx.x)
         wanted = int32(cuda.blockIdx.x) * int32(tokens) + t // int32(WARP)
         row = min(wanted, int32(x.shape[0] - 1))  # beyond the last, the last once more

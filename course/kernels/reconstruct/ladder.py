@@ -22,6 +22,7 @@ from course.backend import cuda, gpu
 from course.door.door import Door, Result, Stream
 from course.door.libraries import Seen
 from course.kernels.arrays import Array, known
+from course.kernels.launching import no_warpgroups
 from course.kernels.reconstruct import register_tiles, tensor_tiles, thin_tiles, warp_tiles
 from course.kernels.reconstruct.first_steps import (
     TILE,
@@ -35,7 +36,6 @@ from course.kernels.reconstruct.steps import (
     ImageStep,
     WarpgroupStep,
     factors_are_aligned,
-    no_warpgroups,
 )
 
 __all__ = ["FRAGMENTS", "LADDER", "OLDER", "factors_are_aligned", "reconstruct"]

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from course import backend
 from course.backend import cuda
 from course.door.layout import workspace
 from course.kernels.arrays import WIDE, Array, are_aligned
@@ -177,18 +176,6 @@ def factors_are_aligned(u: Array, vt: Array, out: Array) -> bool:
 # --- Hopper's tensor cores ------------------------------------------------------------------------
 
 BAND = 16  # rows of tiles that are walked together
-_NUMBA = (0, 30)  # compiles for "sm_90a"
-
-
-def no_warpgroups() -> str:
-    """What `WarpgroupStep` needs and does not find, in words; else nothing."""
-    capability = tuple(cuda.get_current_device().compute_capability)
-    if capability != (9, 0):
-        return "needs compute capability 9.0, this GPU has {}.{}".format(*capability)
-    version = backend.installed_version("numba-cuda") or ""
-    if backend.gpu() is not None and backend.version_tuple(version) < _NUMBA:
-        return f"needs numba-cuda 0.30, and {version} is installed"
-    return ""
 
 
 @functools.lru_cache(maxsize=1024)

@@ -8,8 +8,8 @@ Each instruction is used once or twice a step, so instructions come from far: of
 warp waited for the next one in 29% of a profiler's samples on an H200. Shifts for `//` and `%`,
 which Numba does in 64 bits, and addresses that differ by constants took a third of them away.
 
-Beside a block of 256 threads with up to 184 registers there is room on a multiprocessor for one of
-`update`, which begins early where the GPU can do that.
+Beside a block of 256 threads with up to 184 registers there is room on a multiprocessor for two of
+`update`, of 64, which begin early where the GPU can do that.
 
     h = leaky(x W' + b)
     mean, log variance = h W' + b; z = mean + exp(log variance / 2) e; KL

@@ -13,20 +13,23 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.kernels.adam import adam_of
-from course.kernels.intrinsics import load, load4, store, store4
+from course.kernels.intrinsics import (
+    commit_copies,
+    copy4_async,
+    load,
+    load4,
+    store,
+    store4,
+    wait_copies,
+)
 from course.kernels.layer_tiles import Awaits, taken_by, tile_of
 from course.kernels.split_factors import parts_of
 from course.kernels.warps import WARP
 
 ZERO = float32(0)
 SIDE = 32  # of a tile
-BIASES = 32  # that a block sums
+BIASES = 8  # that a block sums
 QUADS = BIASES // 4
-
-
-@cuda.jit(device=True)
-def _fours(known, n, which):
-    return known[n, which, 0], known[n, which, 1], known[n, which, 2], known[n, which, 3]
 
 
 class Layer(NamedTuple):
@@ -39,64 +42,144 @@ class Layer(NamedTuple):
     below: int
 
 
-def tile_maker(
-    batch: int, precision: str, warps: int, awaits: Awaits, first: Layer | None = None
-) -> tuple[Callable, int]:
-    """Device function: a tile of a layer's weights, 32 x 32, by warps that share the batch.
+class Tiles(NamedTuple):
+    """Device functions that make a tile of a layer's weights, 32 x 32; `at` is (down, right).
 
-    Also its numbers in shared memory. It takes a `Layer`'s numbers; or it is of the `first` one
-    alone, whose factor below are pixels.
+    Attributes
+    ----------
+    fetch : device function of (at, layer, shared, P, M, V)
+        Begins to copy what Adam needs to shared memory.
+    multiply : device function of (at, shared, S, above, B, below)
+        Of a layer whose factors are numbers: they begin there, with elements from row to row, and
+        columns less four. Warps share the batch; their sums come to shared memory.
+    multiply_first : device function of (at, shared, S, above, B, images)
+        Of the first layer, whose factor below are pixels.
+    learn : device function of (at, layer, factor, shared, Q, M, V, size, spread)
+        Adam's step, the sums times a factor.
+    numbers : int
+        float32 in shared memory.
     """
-    rows, columns = (first.rows, first.columns) if first else (0, 0)
-    how = {"exact": "b", "places": "b"} if first else {"given": True}
-    t = tile_of("tn", rows, columns, batch, (rows, columns), precision, warps=warps,
-                fragments=(2, 4), ahead=1, awaits=awaits, **how)  # fmt: skip
-    fetch, multiply, four, room = t.fetch, t.multiply, t.four, t.room
-    threads = WARP * warps
-    EACH = t.high * t.wide // 4 // threads
-    of_quads = parts_of(t.wide // 4)
-    factor = float32(1 / 255 if first else 1)
+
+    fetch: Callable
+    multiply: Callable
+    multiply_first: Callable
+    learn: Callable
+    numbers: int
+
+
+@cuda.jit(device=True)
+def _copied(to, index, source, place):
+    store4(to, index, load4(source, place))
+
+
+@cuda.jit(device=True)
+def _nothing():
+    pass
+
+
+@cuda.jit(device=True)
+def _arrived():
+    wait_copies(0)
+
+
+def copies_of(precision: str) -> tuple[Callable, Callable, Callable]:
+    """Device functions: begin to copy four numbers to shared memory; close a group; wait for all.
+
+    Of a thread's own. For plain cores, where a GPU may lack such copies, they are load and store.
+    """
+    if precision == "float32":
+        return _copied, _nothing, _nothing
+    return copy4_async, commit_copies, _arrived
+
+
+def tiles_of(batch: int, precision: str, warps: int, awaits: Awaits, first: Layer) -> Tiles:
+    """Functions for tiles of all layers, of which the first has pixels below."""
+    how = {"warps": warps, "fragments": (2, 4), "awaits": awaits}
+    t = tile_of("tn", 0, 0, batch, (0, 0), precision, given=True, **how)
+    sizes = first.rows, first.columns
+    t1 = tile_of("tn", *sizes, batch, sizes, precision, exact="b", places="b", **how)
+    begin_numbers, multiply_numbers, four = t.fetch, t.multiply, t.four
+    begin_pixels, multiply_pixels = t1.fetch, t1.multiply
+    room, room1, threads = t.room, t1.room, WARP * warps
+    copy, commit, arrive = copies_of(precision)
+    KEPT, PART, FOURS = t.numbers, 4 * threads, SIDE * SIDE // 4
+    EACH = FOURS // threads
+    of_quads = parts_of(SIDE // 4)
 
     @cuda.jit(device=True)
-    def place(n, row, column, layer):
-        """Row and column of this thread's n-th four, where it lies, and whether it does."""
-        r, quad = of_quads(int32(cuda.threadIdx.x + n * threads))
+    def place(n, at, layer):
+        """Row and column of a tile's n-th four, where it lies, and whether it does."""
+        r, quad = of_quads(n)
         c = int32(4 * quad)
-        at = int32(layer[2] + (row + r) * layer[1] + column + c)
-        return r, c, at, row + r < layer[0] and column + c < layer[1]
+        row, column = int32(at[0] * SIDE + r), int32(at[1] * SIDE + c)
+        return r, c, int32(layer[2] + row * layer[1] + column), row < layer[0] and column < layer[1]
+
+    @cuda.jit(device=True)
+    def fetch(at, layer, shared, P, M, V):
+        t = int32(cuda.threadIdx.x)
+        for n in range(EACH):
+            _, _, here, there = place(int32(t + n * threads), at, layer)
+            if there:
+                to = KEPT + 3 * n * PART + 4 * t
+                copy(shared, to, P, here)
+                copy(shared, to + PART, M, here)
+                copy(shared, to + 2 * PART, V, here)
+        commit()
+
+    @cuda.jit(device=True)
+    def multiply(at, shared, S, above, B, below):
+        b = cuda.local.array(room, float32)
+        row, column = int32(at[0] * SIDE), int32(at[1] * SIDE)
+        begin_numbers(B, below, column, b)
+        multiply_numbers(shared, S, above, B, below, row, column, b)
+
+    @cuda.jit(device=True)
+    def multiply_first(at, shared, S, above, B, images):
+        b = cuda.local.array(room1, float32)
+        row, column = int32(at[0] * SIDE), int32(at[1] * SIDE)
+        begin_pixels(B, images, column, b)
+        multiply_pixels(shared, S, above, B, images, row, column, b)
 
     @cuda.jit(device=True, fastmath=True)
-    def tile(down, right, layer, shared, P, Q, M, V, S, a0, B, b0, size, spread):
-        b = cuda.local.array(room, float32)
-        # all that is read before anything is written: writes might change what is read
-        known = cuda.local.array((EACH, 3, 4), float32)
-        row, column = int32(down * SIDE), int32(right * SIDE)
-        fetch(B, b0, column, b)
-        multiply(shared, S, a0, B, b0, row, column, b)
-        for n in range(EACH):
-            at, there = place(n, row, column, layer)[2:]
-            if there:
-                p, m, v = load4(P, at), load4(M, at), load4(V, at)
-                for e in range(4):
-                    known[n, 0, e], known[n, 1, e], known[n, 2, e] = p[e], m[e], v[e]
-        for n in range(EACH):
-            r, c, at, there = place(n, row, column, layer)
+    def learn(at, layer, factor, shared, Q, M, V, size, spread):
+        t = int32(cuda.threadIdx.x)
+        arrive()
+        to, n = int32(KEPT + 4 * t), t
+        while n < FOURS:  # a loop that is not unrolled: it would be so much more code
+            r, c, here, there = place(n, at, layer)
             if there:
                 s = four(shared, r, c)
+                p, m, v = load4(shared, to), load4(shared, to + PART), load4(shared, to + 2 * PART)
+                made = cuda.local.array((3, 4), float32)
                 for e in range(4):
-                    p, m, v = known[n, 0, e], known[n, 1, e], known[n, 2, e]
-                    p, m, v = adam_of(p, s[e] * factor, m, v, size, spread)
-                    known[n, 0, e], known[n, 1, e], known[n, 2, e] = p, m, v
-                store4(Q, at, _fours(known, n, 0))
-                store4(M, at, _fours(known, n, 1))
-                store4(V, at, _fours(known, n, 2))
+                    made[0, e], made[1, e], made[2, e] = adam_of(
+                        p[e], s[e] * factor, m[e], v[e], size, spread
+                    )
+                store4(Q, here, (made[0, 0], made[0, 1], made[0, 2], made[0, 3]))
+                store4(M, here, (made[1, 0], made[1, 1], made[1, 2], made[1, 3]))
+                store4(V, here, (made[2, 0], made[2, 1], made[2, 2], made[2, 3]))
+            n, to = int32(n + threads), int32(to + 3 * PART)
 
-    return tile, t.numbers
+    return Tiles(fetch, multiply, multiply_first, learn, KEPT + 3 * EACH * PART)
+
+
+def reader_of(awaits: Awaits) -> Callable:
+    """Device function: four neighbours, read until all are there."""
+    take4, is_missing = taken_by(awaits)
+
+    @cuda.jit(device=True)
+    def read4(S, at):
+        of = take4(S, at)
+        while is_missing(of[0]) or is_missing(of[1]) or is_missing(of[2]) or is_missing(of[3]):
+            of = take4(S, at)
+        return of
+
+    return read4
 
 
 def biases_of(batch: int, threads: int, awaits: Awaits) -> tuple[Callable, int]:
-    """Device function: Adam's step of 32 biases; and its numbers in shared memory."""
-    take4, is_missing = taken_by(awaits)
+    """Device function: Adam's step of some biases; and its numbers in shared memory."""
+    read4 = reader_of(awaits)
     shares = threads // QUADS  # of the batch
     of_biases = parts_of(QUADS)
 
@@ -105,17 +188,13 @@ def biases_of(batch: int, threads: int, awaits: Awaits) -> tuple[Callable, int]:
         """Four neighbours' sums over some of the rows."""
         w, x, y, z = ZERO, ZERO, ZERO, ZERO
         for row in range(share, batch, shares):
-            at = int32(above + row * columns + column)
-            of = take4(S, at)
-            while (is_missing(of[0]) or is_missing(of[1]) or is_missing(of[2])
-                   or is_missing(of[3])):  # fmt: skip
-                of = take4(S, at)
+            of = read4(S, int32(above + row * columns + column))
             w, x, y, z = w + of[0], x + of[1], y + of[2], z + of[3]
         return w, x, y, z
 
     @cuda.jit(device=True, fastmath=True)
     def bias(i, shared, P, Q, M, V, S, above, columns, at, size, spread):
-        """The i-th 32 of `columns` biases, which begin in P at `at`: sums of what is `above`."""
+        """The i-th `BIASES` of `columns`, which begin in P at `at`: sums of what is `above`."""
         t = int32(cuda.threadIdx.x)
         share, quad = of_biases(t)
         column = int32(i * int32(BIASES) + 4 * quad)

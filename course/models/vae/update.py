@@ -3,8 +3,8 @@
 Where the GPU can begin it beside the first launch, each block waits for its own numbers, and the
 last layers come first, since their gradients are known first: much of it is done while the first
 launch goes back through the other layers. Three layers share one tile's code, whose sizes come with
-the call: instructions that are used once come from far, see `forward`. The last block adds up the
-loss.
+the call: instructions that are used once come from far, see `forward`. What Adam needs is under way
+to shared memory while a block waits. The last block adds up the loss.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from course.kernels.layer_tiles import taken_by
 from course.kernels.split_factors import parts_of
 from course.kernels.warps import WARP, lanes_sum
 from course.models.vae.forward import Forward
-from course.models.vae.gradients import BIASES, SIDE, Layer, biases_of, tile_maker
+from course.models.vae.gradients import BIASES, SIDE, Layer, biases_of, reader_of, tiles_of
 from course.models.vae.meeting import MEETINGS, MISSING
 from course.models.vae.packed import I4, F, Launch, Layout, between, up
 from course.models.vae.shape import VAEShape
 
-ZERO = float32(0)
+ZERO, ONE, LEVELS = float32(0), float32(1), float32(1 / 255)
 NONE_YET = (int32(MISSING),) * 4
-WARPS = 4  # of a block: so few that it fits beside one of the first launch
+WARPS = 2  # of a block: so few that two fit beside one of the first launch
 THREADS = WARP * WARPS
 CLEARING = 128  # blocks that prepare the next step
 warp_sum = lanes_sum(WARP)
@@ -43,7 +43,7 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeti
     LOSSES_AT, END, SIZE, BATCH = first.losses, first.end, Layout(shape).size, batch
     INVERSE = float32(1 / batch)
     awaits, done = MEETINGS[meeting].later, MEETINGS[meeting].done
-    take4, is_missing = taken_by(awaits)
+    (take4, _), read4 = taken_by(awaits), reader_of(awaits)
 
     layers = (
         Layer(D, H, W4, LOGITS_AT, G_AT),
@@ -51,8 +51,8 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeti
         Layer(2 * Z, H, W2, DCODE_AT, H_AT),
         Layer(H, D, W1, DH_AT, 0),
     )
-    tile, numbers = tile_maker(B, precision, WARPS, awaits)
-    first_tile, _ = tile_maker(B, precision, WARPS, awaits, layers[3])
+    tiles = tiles_of(B, precision, WARPS, awaits, layers[3])
+    fetch, multiply, multiply_first, learn = tiles[:4]
     bias, more_numbers = biases_of(B, THREADS, awaits)
     LAYER4, LAYER3, LAYER2, LAYER1 = (tuple(map(int32, its)) for its in layers)
     of4, of3, of2, of1 = (parts_of(-(-its.columns // SIDE)) for its in layers)
@@ -68,10 +68,7 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeti
         t = int32(cuda.threadIdx.x)
         total = ZERO
         for n in range(LOSSES_AT + 4 * t, END, 4 * THREADS):
-            of = take4(S, n)
-            while (is_missing(of[0]) or is_missing(of[1]) or is_missing(of[2])
-                   or is_missing(of[3])):  # fmt: skip
-                of = take4(S, n)
+            of = read4(S, n)
             total += of[0] + of[1] + of[2] + of[3]
         total = warp_sum(total)
         if t % WARP == 0:
@@ -100,21 +97,24 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeti
             for n in range(cuda.grid(1), END // 4, CLEAR * THREADS):
                 store4(bits, (1 - half) * END + 4 * n, NONE_YET)
         size, spread = load(corrected, 2 * place), load(corrected, 2 * place + 1)
-        if i < UNTIL2:
+        if i < UNTIL1:
             if i < UNTIL4:
-                (down, right), of = of4(i), LAYER4
+                at, of = of4(i), LAYER4
             elif i < UNTIL3:
-                (down, right), of = of3(i - int32(UNTIL4)), LAYER3
+                at, of = of3(i - int32(UNTIL4)), LAYER3
+            elif i < UNTIL2:
+                at, of = of2(i - int32(UNTIL3)), LAYER2
             else:
-                (down, right), of = of2(i - int32(UNTIL3)), LAYER2
+                at, of = of1(i - int32(UNTIL2)), LAYER1
+            fetch(at, of, shared, P, M, V)
             rows, columns, _, above, below = of
-            above, below = (above, rows, int32(rows - 4)), (below, columns, int32(columns - 4))
-            tile(down, right, of, shared, P, Q, M, V, S, above, S, below, size, spread)
-        elif i < UNTIL1:
-            down, right = of1(i - int32(UNTIL2))
-            images = order, place * int32(BATCH)
-            first_tile(down, right, LAYER1, shared, P, Q, M, V, S, int32(DH_AT), data, images, size,
-                       spread)  # fmt: skip
+            above, factor = (above, rows, int32(rows - 4)), ONE
+            if i < UNTIL2:
+                multiply(at, shared, S, above, S, (below, columns, int32(columns - 4)))
+            else:
+                images, factor = (order, int32(place * BATCH)), LEVELS
+                multiply_first(at, shared, S, int32(DH_AT), data, images)
+            learn(at, of, factor, shared, Q, M, V, size, spread)
         elif i == LAST:
             book(shared, S, history, state, step, place, int32(corrected.size // 2))
         else:
@@ -127,4 +127,4 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeti
                 n, above, columns, at = i - int32(BIASES2), int32(DCODE_AT), int32(2 * Z), int32(B2)
             bias(n, shared, P, Q, M, V, S, above, columns, at, size, spread)
 
-    return Launch(update, TYPES, LAST + 1, THREADS, 4 * max(numbers, more_numbers))
+    return Launch(update, TYPES, LAST + 1, THREADS, 4 * max(tiles.numbers, more_numbers))

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,20 +112,24 @@ def taken(size: int, stream: int) -> tuple[Any, Callable[[], None]]:
 
 
 def in_turn(
-    steps: Sequence[tuple[Sequence[str], Callable[[dict[str, Any]], None]]],
+    steps: Sequence[tuple[Sequence[str], Callable[[dict[str, Any]], Iterable]]],
     sizes: Mapping[str, int], stream: int = 0,
-) -> None:  # fmt: skip
-    """Do steps, each of the names of its buffers and what launches it, given their memory.
+) -> Iterator:  # fmt: skip
+    """What steps list, each of the names of its buffers and a call that is given their memory.
 
     A buffer is taken before the first step that touches it and given back after the last.
     """
     lives = lifetimes(names for names, _ in steps)
     there: dict[str, tuple[Any, Callable[[], None]]] = {}
-    for number, (names, launch) in enumerate(steps):
-        for name in names:
-            if name not in there:
-                there[name] = taken(sizes[name], stream)
-        launch({name: there[name][0] for name in names})
-        for name in names:
-            if lives[name][1] == number and name in there:
-                there.pop(name)[1]()
+    try:
+        for number, (names, listed) in enumerate(steps):
+            for name in names:
+                if name not in there:
+                    there[name] = taken(sizes[name], stream)
+            yield from listed({name: there[name][0] for name in names})
+            for name in set(names):
+                if lives[name][1] == number:
+                    there.pop(name)[1]()
+    finally:
+        for _, give in there.values():
+            give()

@@ -18,6 +18,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 Three = tuple[float, float, float]
+Source = str | os.PathLike[str] | Image.Image
 RESAMPLES = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 
 
@@ -48,7 +49,12 @@ class Preprocessing:
             raise ValueError(f"there is no resample {self.resample!r}: choose bicubic, bilinear")
 
     def __call__(self, image: Image.Image) -> np.ndarray:
-        """An image of any size and mode as (3, side, side), float32."""
+        """An image of any size as (3, side, side), float32; ValueError for 16 bits and more."""
+        if image.mode[0] in "IF":
+            raise ValueError(
+                f"an image has the mode {image.mode!r}: Pillow would cut its levels off at 255, "
+                "so divide them first"
+            )
         image = image.convert("RGB")
         short = min(image.size)
         size = tuple(max(self.side, length * self.resize // short) for length in image.size)
@@ -69,16 +75,16 @@ LIKE = {
 
 
 def read_images(
-    files: Iterable[str | os.PathLike[str] | Image.Image], like: str | Preprocessing = "imagenet",
-    side: int = 224,
+    files: Iterable[Source] | Source, like: str | Preprocessing = "imagenet", side: int = 224
 ) -> np.ndarray:  # fmt: skip
     """Images as a vision transformer takes them.
 
     Parameters
     ----------
-    files : iterable of path or PIL.Image.Image
+    files : iterable of path or PIL.Image.Image, or one of them
     like : str or Preprocessing
-        Of `LIKE`, whose sizes are for a side of 224, and grow with it.
+        Of `LIKE`, whose sizes are for a side of 224, and grow with it. Timm's models of 384 pixels
+        cut nothing off: ``Preprocessing(384, 384, (0.5,) * 3, (0.5,) * 3)``.
     side : int
         Pixels of a model's images, `ViTShape.image`.
 
@@ -88,8 +94,10 @@ def read_images(
 
     Raises
     ------
+    TypeError
+        For something else.
     ValueError
-        Where a file is no image, or broken; for another word.
+        Where a file is no image, or broken, or of more than 8 bits; for another word.
     OSError
         Where a file cannot be read at all.
     """
@@ -98,11 +106,18 @@ def read_images(
             raise ValueError(f"there is no preprocessing {like!r}: choose {', '.join(LIKE)}")
         how = LIKE[like]
         like = replace(how, resize=max(side, round(how.resize * side / how.side)), side=side)
+    if isinstance(files, str | os.PathLike | Image.Image):
+        files = [files]
     found = [like(file if isinstance(file, Image.Image) else _opened(file)) for file in files]
     return np.array(found, np.float16).reshape(-1, 3, like.side, like.side)
 
 
 def _opened(path: str | os.PathLike[str]) -> Image.Image:
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(
+            f"an image is {type(path).__name__}: give a path, or an image of Pillow's, such as "
+            "Image.fromarray(array)"
+        )
     try:
         with Image.open(path) as image:
             image.load()

@@ -6,34 +6,36 @@
 
 Requests and sectors are the simulator's: it traces each kernel on a toy, and what it counts is
 scaled. LayerNorm and what is apart from a product go by rows; patches by images; attention by
-images and heads; a product by its tiles: what its factors take grows with rows x tiles across x
-depth and columns x tiles down x depth, what its epilogue takes with rows x columns. Products are
-traced as "plain" unless the flags name another method, whose tile is then the toy's; attention as
-"wgmma" where the simulated GPU and the heads allow it.
+images and heads; a product by its tiles and its depth, but "plain", whose last tiles are cut off:
+what its factors take grows with rows x tiles across and columns x tiles down, what its epilogue
+takes with rows x columns. "auto" is what the GPU takes that is here or simulated, as by
+``backend.simulate("H200")``; tiles are those of the sizes asked for, not of the toy.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from course import backend
 from course.backend import cuda
-from course.kernels import attention
-from course.kernels.halves import products
+from course.kernels import launching
+from course.kernels.attention import ladder as attention
+from course.kernels.halves import dots, products
+from course.kernels.halves.common import DEPTH
 from course.kernels.patches import ON_GPU
 from course.models.vit.network import OUTSIDE, Launches, Step, ViT
 from course.models.vit.shape import Flags, ViTShape
 from course.models.vit.weights import initial
 from warpsim import trace
+from warpsim.host import gpus
 
-TILE = 128  # rows, columns and depth of the product that is traced
+TILE = 128  # rows and columns of a tile of "plain"
 ROWS = 8  # of a toy that is scaled by rows
-GPU = "H200"  # whose instructions the toy may have
 
 
 class Traffic(NamedTuple):
@@ -64,12 +66,16 @@ class Row(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """A forward pass: a row a step; bytes of weights, of buffers, the least that these could be."""
+    """A forward pass: a row a step; bytes of weights, of buffers, the least that these could be.
+
+    `scores` are attention's where they lie in memory; `peak` has images and results, too.
+    """
 
     rows: tuple[Row, ...]
     weights: int
     buffers: int
     least: int
+    scores: int
     peak: int
 
     def __str__(self) -> str:
@@ -84,7 +90,7 @@ class Memory(NamedTuple):
 
 
 def memory_of(flags: Flags | None = None, batch: int = 1, shape: ViTShape | None = None) -> Memory:
-    """What a forward pass of so many images moves and holds; always simulated.
+    """What a forward pass of so many images moves and holds; traffic is always simulated.
 
     Parameters
     ----------
@@ -94,34 +100,39 @@ def memory_of(flags: Flags | None = None, batch: int = 1, shape: ViTShape | None
         Without it ViT-Base.
     """
     flags, shape = flags or Flags(), shape or ViTShape()
-    toy = _toy(replace(shape, depth=1), flags)
-    sizes, arena = toy.shapes(batch), toy.arena(batch)
+    if not isinstance(batch, int) or batch < 1:
+        raise ValueError(f"batch is {batch!r}; it must be a whole number of at least 1")
+    depth, alone = min(shape.depth, 2), flags.last == "class"
+    toy = _toy(replace(shape, depth=depth), flags)
+    sizes, arena = toy.shapes(batch) | {"scores": (batch, shape.classes)}, toy.arena(batch)
     held = {name: 2 * math.prod(its) for name, its in sizes.items()}
     held["images"] = 2 * batch * shape.channels * shape.image**2
     if flags.patches not in ON_GPU:  # the tokens come from the host
         held["images"] = 2 * batch * shape.tokens * shape.width
-    held["scores"] = 2 * batch * shape.classes
-    parameters = {name.removeprefix("blocks.0."): 2 * math.prod(its)
-                  for name, its in shape.parameters.items()}  # fmt: skip
+    tokens, heads = shape.tokens, batch * shape.heads
+    kept = 4 * heads * tokens**2 if _way(flags.attention, tokens, shape.head) == "scores" else 0
     rows, seen = [], set()
     for step in toy.steps():
-        name = step.name.removeprefix("blocks.0.")
-        layer = name.removesuffix(", apart") + "."
-        own = sum(size for its, size in parameters.items() if its.startswith(layer))
+        if step.name.startswith("blocks.1.") and not alone:
+            continue  # as the first block
+        layer = step.name.removesuffix(", apart") + "."
+        own = sum(2 * math.prod(its) for name, its in toy.shape.parameters.items()
+                  if name.startswith(layer))  # fmt: skip
         touched = set(step.touches)
         host = sum(held[its] for its in touched & set(OUTSIDE) - seen)
         seen |= touched
-        device = own + sum(held[its] for its in touched)
-        times = shape.depth if step.name.startswith("blocks") else 1
+        device = own + sum(held[its] for its in touched) + kept * (step.kind == "attention")
+        times = shape.depth - alone * (depth - 1) if step.name.startswith("blocks.0.") else 1
         traffic = _traffic(toy, step, sizes, batch)
+        name = step.name.removeprefix("blocks.0.").replace("blocks.1.", "last ")
         rows.append(Row(name, step.kind, times, host, device, traffic))
     buffers = arena.least if flags.buffers == "asynchronous" else arena.size
     if flags.buffers == "apart":  # each block has its own
-        inside = sum(size for name, size in held.items() if name.startswith("blocks"))
-        buffers = arena.apart + (shape.depth - 1) * inside
+        inside = sum(size for name, size in held.items() if name.startswith("blocks.0."))
+        buffers = arena.apart + (shape.depth - depth) * inside
     weights = sum(2 * math.prod(its) for its in shape.parameters.values())
-    peak = weights + buffers + held["images"] + held["scores"]
-    return Memory(tuple(rows), weights, buffers, arena.least, peak)
+    peak = weights + buffers + kept + held["images"] + held["scores"]
+    return Memory(tuple(rows), weights, buffers, arena.least, kept, peak)
 
 
 @functools.lru_cache(4)
@@ -132,56 +143,108 @@ def _toy(shape: ViTShape, flags: Flags) -> ViT:
 def _traffic(toy: ViT, step: Step, sizes: dict[str, tuple[int, int]], batch: int) -> Traffic:
     """What one step moves, from its toy."""
     shape, flags, nothing = toy.shape, toy.flags, Traffic()
-    method = "plain" if flags.product == "auto" else flags.product
     first, out = step.touches[0], step.touches[-1]
-    if step.kind == "product":
-        rows, depth = sizes[first]
-        columns = shape.classes if out == "scores" else sizes[out][1]
-        return _product(len(step.touches) == 3, method, rows, columns, depth)
+    (rows, depth), columns = sizes[first], sizes[out][1]
+    method = "auto" if out == "scores" else flags.product
+    if step.kind == "product" and not (out == "scores" and rows * columns <= dots.MOST):
+        parts = flags.mlp == "fused" or not step.name.endswith("fc1"), len(step.touches) == 3
+        return _product(*parts, method, rows, columns, depth)
     if step.kind == "attention":
-        one = _attention(flags.attention, shape.tokens, shape.head)
-        return nothing.plus(one, batch * shape.heads)
+        return _attention(flags, shape, batch)
     if step.kind == "patches":
         one = toy.shapes(1)
         views = {name: _filled(one[name]) for name in ("rows", "begun", "x")}
         views["images"] = _filled((1, shape.channels, shape.image, shape.image))
         listed = step.launches(views, 0)
         gathers = [launch for launch in listed if kernel_of(launch[0]).__name__ == "patch_rows"]
-        each = _product(True, method, batch * shape.tokens, shape.width, one["rows"][1])
+        sizes = batch * shape.tokens, shape.width, one["rows"][1]
+        each = _product(False, True, flags.product, *sizes)
         found = nothing.plus(_counted(gathers), batch)
         return found.plus(each, len(listed) - len(gathers))
-    rows, views = sizes[out][0], {name: _filled((ROWS, sizes[name][1])) for name in step.touches}
+    rows = sizes[out][0]
+    few = min(rows, ROWS)
+    views = {name: _filled((few, sizes[name][1])) for name in step.touches}
     if sizes[first][0] > rows:  # of each image's first token
-        views[first] = _filled((ROWS * shape.tokens, shape.width))
-    return nothing.plus(_counted(step.launches(views, 0)), rows / ROWS)
+        views[first] = _filled((few * shape.tokens, shape.width))
+    return nothing.plus(_counted(step.launches(views, 0)), rows / few)
 
 
-@functools.cache
-def _product(residual: bool, method: str, rows: int, columns: int, depth: int) -> Traffic:
-    """A product of this size with a bias, from two toys of one tile: of one depth and of two."""
-    one, two = (_tile(residual, method, n * TILE) for n in (1, 2))
-    factors = two.plus(one, -1)  # of a depth of one tile
-    epilogue = one.plus(factors, -1)
-    tiles = rows * -(-columns // TILE) + columns * -(-rows // TILE)
-    found = Traffic().plus(factors, tiles * depth / (2 * TILE * TILE))
-    return found.plus(epilogue, rows * columns / TILE**2)
+def _product(
+    biased: bool, residual: bool, method: str, rows: int, columns: int, depth: int
+) -> Traffic:
+    """A product of this size, from two toys of one tile: of one depth and of two."""
+    high, wide, deep, tile = TILE, TILE, TILE, None
+    if method == "auto" and (launching.no_warpgroups() or depth % 8 or columns % 8):
+        method = "plain"
+    if method != "plain":
+        methods = products.METHODS if method == "auto" else (method,)
+        blocks = int(cuda.get_current_device().MULTIPROCESSOR_COUNT)
+        tile = products.fastest("nt", rows, columns, depth, blocks, methods, residual)
+        (shape, splits), method = tile, "roles" if tile[1] == 1 else "split"
+        high, wide, deep = shape.rows, shape.columns, DEPTH * splits
+    down, across = -(-rows // high), -(-columns // wide)
+    high, wide = min(high, rows), min(wide, columns)
+    one, two = (_tile(biased, residual, method, high, wide, n * deep, tile, _gpu()) for n in (1, 2))
+    factors = two.plus(one, -1)  # of a depth of `deep`
+    read = written = down * across  # a last tile is moved inwards, and is a whole one
+    if method == "plain":
+        read, written = (
+            (rows * across + columns * down) / (high + wide),
+            rows * columns / high / wide,
+        )
+    return Traffic().plus(factors, read * depth / deep).plus(one.plus(factors, -1), written)
 
 
-@functools.cache
-def _tile(residual: bool, method: str, depth: int) -> Traffic:
-    a, b, bias = _filled((TILE, depth)), _filled((TILE, depth)), _filled((TILE,))
-    other, out = _filled((TILE, TILE)) if residual else None, _filled((TILE, TILE))
-    return _counted(products.launches(a, b, bias, other, out, "nt", "", method))
+@functools.lru_cache(256)
+def _tile(
+    biased: bool, residual: bool, method: str, high: int, wide: int, depth: int, tile: Any, gpu: str
+) -> Traffic:
+    a, b, out = _filled((high, depth)), _filled((wide, depth)), _filled((high, wide))
+    bias = _filled((wide,)) if biased else None
+    other = _filled((high, wide)) if residual else None
+    return _counted(products.launches(a, b, bias, other, out, "nt", "", method, tile=tile))
 
 
-@functools.cache
-def _attention(method: str, tokens: int, head: int) -> Traffic:
-    whole = _filled((1, tokens, 3, 1, head))
-    given = (*(whole[:, :, n] for n in range(3)), _filled((1, tokens, head)), None)
-    if method == "auto":  # without a GPU it is a step that any GPU has
-        with suppress(ValueError):
-            return _counted(attention.launches(*given, "wgmma"))
-    return _counted(attention.launches(*given, method))
+def _heads(images: int, tokens: int, size: int) -> tuple[Any, ...]:
+    """Of images with a head each: q, k, v, output."""
+    whole = _filled((images, tokens, 3, 1, size))
+    return *(whole[:, :, n] for n in range(3)), _filled((images, tokens, size))
+
+
+def _way(method: str, tokens: int, size: int) -> str:
+    """The method of attention that "auto" stands for."""
+    given = _heads(2, tokens, size)
+    fast = [name for name in attention.FASTEST if not attention.why_not(name, *given)]
+    return fast[0] if method == "auto" else method
+
+
+def _attention(flags: Flags, shape: ViTShape, batch: int) -> Traffic:
+    """All heads of all images; boxes of up to 64 tokens reach into the next images' rows."""
+    how, method = None, _way(flags.attention, shape.tokens, shape.head)
+    if method == "wgmma":
+        how = attention.shape_of(
+            shape.tokens, batch * shape.heads, int(cuda.get_current_device().MULTIPROCESSOR_COUNT)
+        )
+    few = min(batch, -(-64 // shape.tokens))
+    some, more = (_head(n, shape.tokens, shape.head, method, how, _gpu()) for n in (few, few + 1))
+    return Traffic().plus(some.plus(more.plus(some, -1), batch - few), shape.heads)
+
+
+@functools.lru_cache(256)
+def _head(images: int, tokens: int, size: int, method: str, how: Any, gpu: str) -> Traffic:
+    given, scale = _heads(images, tokens, size), np.float32(size**-0.5)
+    if how is None:
+        return _counted(attention.launches(*given, scale, method))
+    return _counted([attention.by_warpgroups(*given, scale, how)])
+
+
+def _gpu() -> str:
+    """The simulated GPU, or one that has the instructions of the one that is here."""
+    if backend.gpu() is None:
+        return backend.simulated().name
+    most = tuple(cuda.get_current_device().compute_capability)
+    known = [gpu for gpu in gpus.GPUS.values() if gpu.compute_capability <= most]
+    return max(known, key=lambda gpu: gpu.compute_capability).name
 
 
 def _filled(shape: tuple[int, ...]) -> Any:
@@ -193,14 +256,18 @@ def kernel_of(call: Any) -> Any:
     return getattr(call, "dispatcher", None) or call.kernel
 
 
+def sizes_of(call: Any) -> tuple[Any, Any]:
+    """Grid and block of a launch, of numba.cuda or of the simulator."""
+    real = hasattr(call, "dispatcher")
+    return (call.griddim, call.blockdim) if real else (call.grid, call.block)
+
+
 def _counted(listed: Launches) -> Traffic:
     """What launches move, traced."""
     found = Traffic()
     for call, arguments in listed:
-        real = hasattr(call, "dispatcher")
-        sizes = (call.griddim, call.blockdim) if real else (call.grid, call.block)
-        how = {"dynamic_shared": call.sharedmem or 0, "gpu": GPU}
-        report = trace(kernel_of(call), *sizes, *arguments, **how)
+        how = {"dynamic_shared": call.sharedmem or 0, "gpu": _gpu()}
+        report = trace(kernel_of(call), *sizes_of(call), *arguments, **how)
         load, store = (report.total("global", op) for op in ("load", "store"))
         found = found.plus(Traffic(load.requests, load.sectors, store.requests, store.sectors))
     return found

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,10 +24,10 @@ import numpy as np
 from course.backend import cuda
 from course.door.door import Door, Result, Stream
 from course.door.layout import Layout, in_c_order, workspace
-from course.door.libraries import Seen, handle_of, look_for
+from course.door.libraries import Seen, handle_of
 from course.kernels import attention, norm
 from course.kernels.arrays import Array, holds
-from course.kernels.halves import apart, products
+from course.kernels.halves import apart, dots, products
 from course.kernels.launching import captured
 from course.kernels.patches import ON_GPU, PatchEmbedding, checked_images
 from course.models.vit.buffers import Arena, in_turn, lifetimes, packed
@@ -95,7 +95,9 @@ class ViT:
         }
         cuda.synchronize()  # they are there for any stream
         self._device = cuda.get_current_device().id
-        self._whole = Door("vit", ("images",), self._scores, self._all_launches)
+        pool = self.flags.buffers == "asynchronous"
+        launches = self._pool_launches if pool else self._all_launches
+        self._whole = Door("vit", ("images",), self._scores, launches, packs=not pool)
         self._tokens = Door("tokens", ("images",), self._embedded, self._token_launches)
         self._block = Door("block", ("x",), self._same, self._block_launches)
 
@@ -118,8 +120,6 @@ class ViT:
                     "NumPy's, or choose the patches 'gemm'"
                 )
             images, _ = self.embedding.embed(images, way, method=self.flags.product)
-        if self.flags.buffers == "asynchronous":
-            return self._asynchronously(images, out, stream)
         return self._whole.enter((images,), (), out, stream)
 
     def tokens(self, images: Array, out: Array | None = None, stream: Stream = None) -> Array:
@@ -156,7 +156,7 @@ class ViT:
             found += self._block_steps(number, x, out, alone)
             x = out
         found.append(self._norm("norm", x, "class.last", first_only=not alone))
-        return [*found, self._product("head", "class.last", "scores")]
+        return [*found, self._product("head", "class.last", "scores", few=True)]
 
     def _block_steps(self, number: int, x: str, out: str, alone: bool = False) -> list[Step]:
         """A block from buffer x to buffer out, another one; no product writes what it adds.
@@ -222,16 +222,19 @@ class ViT:
 
     def _product(
         self, layer: str, x: str, out: str, residual: str | None = None, activation: str = "",
-        bias: bool = True,
+        bias: bool = True, few: bool = False,
     ) -> Step:  # fmt: skip
-        """activation(x weight' + bias) + residual."""
+        """activation(x weight' + bias) + residual; `few` results may take a warp each."""
 
         def launches(views: Views, stream: Any) -> Launches:
             weight = self._there[f"{layer}.weight"]
             added = self._there[f"{layer}.bias"] if bias else None
             other = None if residual is None else views[residual]
+            if few and dots.takes(views[x], weight, views[out]):
+                return dots.launches(views[x], weight, added, views[out], stream)
+            method = "auto" if few else self.flags.product  # any number of classes goes with any
             return products.launches(views[x], weight, added, other, views[out], "nt", activation,
-                                     self.flags.product, stream)  # fmt: skip
+                                     method, stream)  # fmt: skip
 
         others = () if residual is None else (residual,)
         return Step(layer, "product", (x, *others, out), launches)
@@ -299,37 +302,21 @@ class ViT:
         memory = workspace(arena.size, np.uint8)
         return {name: view(memory, place, shapes[name]) for name, place in arena.offsets.items()}
 
-    def _asynchronously(self, images: Array, out: Array | None, stream: Stream) -> Array:
+    def _pool_launches(self, images: Array, scores: Array, stream: Any) -> Iterator:
         """A forward pass whose buffers come from the driver's pool and go back to it."""
-        if isinstance(images, np.ndarray):
-            found = self._asynchronously(cuda.to_device(images), None, stream).copy_to_host()
-            if out is None:
-                return found
-            out[...] = found
-            return out
-        seen = Seen(look_for(images)(images)[0])
-        result, library = self._scores(seen), seen.library
-        if out is None:
-            out = library.empty(*result, seen.device)
-        queue = library.stream(seen.device) if stream is None else handle_of(stream)
-        there = cuda.external_stream(queue) if queue else 0
-        shapes = self.shapes(len(out))
-        ends = {"images": images, "scores": out}
-        ends = {name: cuda.as_cuda_array(its, sync=False) for name, its in ends.items()}
+        shapes, ends = self.shapes(len(scores)), {"images": images, "scores": scores}
 
-        def done(step: Step, memory: Views) -> None:
+        def listed(step: Step, memory: Views) -> Launches:
             views = {name: view(its, 0, shapes[name]) for name, its in memory.items()}
-            for call, arguments in step.launches(views | ends, there):
-                call(*arguments)
+            return step.launches(views | ends, stream)
 
         todo = [
-            ([name for name in step.touches if name not in OUTSIDE], functools.partial(done, step))
+            ([name for name in step.touches if name not in ends], functools.partial(listed, step))
             for step in self.steps()
         ]
         sizes = {name: HALF.itemsize * math.prod(its) for name, its in shapes.items()}
         with cuda.defer_cleanup():  # what Numba frees would break a graph that is captured
-            in_turn(todo, sizes, queue)
-        return out
+            yield from in_turn(todo, sizes, handle_of(stream))
 
     # ------------------------------------------------------------------ the doors
     @property

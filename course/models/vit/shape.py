@@ -115,7 +115,7 @@ class Flags:
     patches : str
         Of `course.kernels.patches.WAYS`.
     norm, attention, product : str
-        The method of LayerNorm, of attention, of products.
+        The method of LayerNorm, of attention, of products but the last, of any number of classes.
     mlp : str
         "fused": bias and GELU within the product; "unfused": a kernel of their own.
     residual : str
@@ -154,6 +154,7 @@ class Flags:
             "patches": WAYS, "norm": ("auto", *(its for its in LADDER if its != BOTH)),
             "attention": ("auto", *METHODS),
             "mlp": ("fused", "unfused"), "residual": ("epilogue", "apart"),
-            "product": ("auto", *products.METHODS), "gelu": ("gelu", "gelu tanh"),
+            "product": ("auto", *(its for its in products.METHODS if its not in products.STEPS)),
+            "gelu": ("gelu", "gelu tanh"),
             "last": ("all", "class"), "buffers": ("arena", "apart", "asynchronous"),
         }  # fmt: skip

@@ -1,0 +1,215 @@
+"""Who touched which element, and when: what the search for races remembers.
+
+Times are counts of barriers, warp barriers and publications (fences and atomics), of each block and
+warp for itself: :class:`Clock`. See :mod:`warpsim.watch.races` for what orders two accesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+ndarray = np.ndarray
+
+#: How far the threads of a set of accesses are spread.
+ONE_THREAD, ONE_WARP, ONE_BLOCK, SEVERAL_BLOCKS = range(4)
+NOWHERE = np.zeros(0, np.intp)
+
+
+class Clock:
+    """How many barriers each block and each warp has passed, and which blocks have published."""
+
+    def __init__(self, blocks: int, padded: int):
+        self.padded = padded
+        self.block = np.zeros(blocks, np.int32)
+        self.warp = np.zeros(blocks * padded // 32, np.int32)
+        self.fenced = np.zeros(blocks, bool)
+        self.announces = np.zeros(blocks, bool)  # has fenced since its last atomic
+        self.released = np.zeros(blocks, np.int32)
+        self.seen = np.zeros(blocks, np.int32)  # the last atomic
+        self.acquired = np.zeros(blocks, np.int32)  # the last atomic before the last fence
+        self.now = 0
+        self.any_fence = self.moved = False  # has any of the times above moved?
+
+    def spread(self, first: ndarray, second: ndarray) -> ndarray:
+        """How far apart two different threads are."""
+        same_block = first // self.padded == second // self.padded
+        return np.where(
+            first >> 5 == second >> 5, ONE_WARP, np.where(same_block, ONE_BLOCK, SEVERAL_BLOCKS)
+        ).astype(np.uint8)
+
+
+class Accesses:
+    """The accesses of one kind (loads, stores or atomics) to each element of an array.
+
+    For each element: one thread that made such an access, how far the others are from it, and
+    the state of the clocks at the latest of them. A barrier mostly comes before anyone asks for
+    that state, so it is written down only when needed.
+    """
+
+    def __init__(self, size: int):
+        self.thread = np.full(size, -1, np.int32)
+        self.spread = np.zeros(size, np.uint8)
+        self.block_time = np.zeros(size, np.int32)
+        self.warp_time = np.zeros(size, np.int32)
+        self.fence_time = np.zeros(size, np.int32)
+        self.last: ndarray | None = None  # atomics: 1 + the time of each block's last one
+        self.used = self.shared = False  # anything here? Several threads at one element?
+        self.late: list[tuple[ndarray, ndarray, int]] = []  # their times are not written down
+
+    def clear(self) -> None:
+        if self.used:
+            self.thread.fill(-1)
+            if self.shared:
+                self.spread.fill(ONE_THREAD)
+            self.used = self.shared = False
+            self.late.clear()
+            self.last = None
+
+    def unordered(
+        self, clock: Clock, elements: ndarray, threads: ndarray, sees: ndarray | None = None
+    ) -> ndarray:
+        """Positions in ``elements`` whose earlier accesses are by others and not ordered.
+
+        ``sees`` is how far each block sees what others published; else up to its last atomic.
+        """
+        if not self.used:
+            return NOWHERE
+        before = self.thread.take(elements, mode="wrap")
+        other = before != threads
+        if self.shared:
+            other |= self.spread.take(elements, mode="wrap") > ONE_THREAD
+        other &= before >= 0
+        if not other.any():
+            return NOWHERE
+        self.settle(clock)
+        place = np.flatnonzero(other)
+        element, first, thread = elements[place], before[place], threads[place]
+        spread = self.spread[element]
+        block, first_block = thread // clock.padded, first // clock.padded
+        ordered = (
+            (first_block == block)
+            & (spread <= ONE_BLOCK)
+            & (self.block_time[element] < clock.block[block])
+        )
+        ordered |= (
+            (first >> 5 == thread >> 5)
+            & (spread <= ONE_WARP)
+            & (self.warp_time[element] < clock.warp[thread >> 5])
+        )
+        if clock.any_fence:
+            sees = clock.seen if sees is None else sees
+            alone = spread < SEVERAL_BLOCKS
+            released = np.where(alone, clock.released[first_block], clock.released.min())
+            fits = (self.fence_time[element] < released) & (released <= sees[block])
+            if self.last is not None:
+                fits = np.where(alone, fits, self._all_published(clock, block, sees))
+            ordered |= fits
+        return place[~ordered]
+
+    def _all_published(self, clock: Clock, block: ndarray, sees: ndarray) -> ndarray:
+        """Whether each block sees the atomics of all the others here."""
+        did = self.last > 0
+        open_ = did & (self.last > clock.released)
+        others = np.count_nonzero(open_) - open_[block]
+        return (others == 0) & (clock.released[did].max(initial=0) <= sees[block])
+
+    def note(self, clock: Clock, threads: ndarray) -> None:
+        """Remember which blocks did atomics here; those that announce a fence count nothing."""
+        if self.last is None:
+            self.last = np.zeros(len(clock.block), np.int32)
+        blocks = threads // clock.padded
+        self.last[blocks[~clock.announces[blocks]]] = clock.now + 1
+
+    def add(
+        self, clock: Clock, elements: ndarray, threads: ndarray, mixed: ndarray | None = None
+    ) -> ndarray:
+        """Remember accesses; returns, for each, the thread that shares its element just now.
+
+        ``mixed`` is what :meth:`unordered` says of them, if it has been asked.
+        """
+        if mixed is None:
+            mixed = self.unordered(clock, elements, threads)
+        late_elements, late_threads = elements[mixed], threads[mixed]
+        if len(mixed):
+            fresh = np.ones(len(elements), bool)
+            fresh[mixed] = False
+            elements, threads = elements[fresh], threads[fresh]
+        self.used = True
+        self.thread[elements] = threads  # what was there is ordered before them
+        if self.shared:
+            self.spread[elements] = ONE_THREAD
+        self._stamp(clock, elements, threads)
+        partner = self.thread.take(elements, mode="wrap")
+        self._join(clock, elements, threads, partner)
+        if len(mixed):
+            self._join(clock, late_elements, late_threads, self.thread[late_elements])
+            self._stamp(clock, late_elements, late_threads)
+        return partner
+
+    def _join(self, clock: Clock, elements: ndarray, threads: ndarray, partner: ndarray) -> None:
+        """Widen the sets of some elements by threads that are not ordered after them."""
+        others = partner != threads
+        if others.any():
+            elements, threads = elements[others], threads[others]
+            self.shared = True
+            np.maximum.at(self.spread, elements, clock.spread(partner[others], threads))
+            self._stamp(clock, elements, threads)
+
+    def _stamp(self, clock: Clock, elements: ndarray, threads: ndarray) -> None:
+        self.late.append((elements, threads, clock.now))
+        if len(self.late) > 16:
+            self.settle(clock)
+
+    def settle(self, clock: Clock) -> None:
+        """Write down the times of what came since the clocks moved."""
+        for elements, threads, now in self.late if clock.moved else ():  # else all times are 0
+            self.block_time[elements] = clock.block[threads // clock.padded]
+            self.warp_time[elements] = clock.warp[threads >> 5]
+            self.fence_time[elements] = now
+        self.late.clear()
+
+
+class Shadow:
+    """All accesses to one array since its threads were last in step."""
+
+    def __init__(self, size: int):
+        self.size = size
+        self.kinds: dict[str, Accesses] = {}
+        #: Loads that are not entered: what gives their elements and threads.
+        self.pending: list[Callable[[], tuple[ndarray, ndarray]]] = []
+
+    def of(self, kind: str) -> Accesses:
+        """The accesses of a kind; made when first needed, as they take memory."""
+        if kind not in self.kinds:
+            self.kinds[kind] = Accesses(self.size)
+        return self.kinds[kind]
+
+    def flush(self, clock: Clock) -> None:
+        """Enter the loads that were put off."""
+        for load in self.pending:
+            self.of("load").add(clock, *load())
+        self.pending.clear()
+
+    def settle(self, clock: Clock) -> None:
+        """Write all down before the clocks move."""
+        self.flush(clock)
+        for accesses in self.kinds.values():
+            accesses.settle(clock)
+
+    def put_off(self, clock: Clock, load: Callable[[], tuple[ndarray, ndarray]]) -> None:
+        """A load that no store has to be compared with yet, and perhaps none will."""
+        self.pending.append(load)
+        if len(self.pending) > 64:
+            self.flush(clock)
+
+    @property
+    def is_only_read(self) -> bool:
+        """Whether nothing but loads is remembered."""
+        return not any(its.used for kind, its in self.kinds.items() if kind != "load")
+
+    def clear(self) -> None:
+        self.pending.clear()
+        for accesses in self.kinds.values():
+            accesses.clear()
