@@ -685,7 +685,7 @@ predict.answer("fewest launches", min(launched, key=launched.get), how="counted"
 # %% [markdown]
 # "sorted" has the fewest, but there the host sorts all pixels. "channels" and "kept" launch equally
 # often: what "kept" saves are waits and copies. "gemm" has two launches, and copies each pixel
-# once. Launches alone do not decide; section 12 shows times.
+# once. Launches alone do not decide.
 
 # %% [markdown]
 # And what do attention's tiles save? Take 64 tokens of one head. The course's first step keeps
@@ -920,14 +920,18 @@ pictures.parts(many, "64 images on an H200")
 print(machine.table_of_parts(64))
 
 # %% [markdown]
-# With 64 images operations bind the products, as section 8 said. The same five ways of the patch
-# embedding, of 8 images from the host and back to it; and the ladder of attention, whose steps are
-# in `course/kernels/attention`:
+# With 64 images operations bind the products, as section 8 said. And here is the ladder of attention
+# for 8 images, whose steps are in `course/kernels/attention`, beside PyTorch's kernels; the last
+# step is called "ours". Below it, where they were recorded, the five ways of section 9:
 
 # %%
-print(machine.table_of_patches())
-print()
 print(machine.table_of_attention())
+print()
+print("patches:", machine.table_of_patches())
+
+# %% [markdown]
+# From scores in memory to the last step it is a factor of a hundred. "fused" writes no scores, but
+# multiplies without tensor cores, as your kernel does. The next two steps hand tiles to them.
 
 # %% [markdown]
 # **And FP8?** Hopper's tensor cores take floats of 8 bits at twice the rate of halves, and weights

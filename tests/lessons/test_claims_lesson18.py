@@ -298,6 +298,14 @@ def test_the_tables_of_files_that_come_are_read_by_their_names(monkeypatch):
     ]  # fmt: skip
 
 
+def test_attention_is_a_hundred_times_faster_than_with_scores_in_memory():
+    given = {"kernel": "attention", "metric": machine.METRIC, "gpu": "H200"}
+    times = {its.variant: its.median for its in recorded("attention", **given)
+             if its.shape.startswith("8x12x197") and its.dtype == "float16"}  # fmt: skip
+    assert 80 < times["scores"] / times["ours"] < 150
+    assert times["scores"] > times["fused"] > 10 * times["online"] > 10 * times["ours"]
+
+
 def test_tables_have_what_was_recorded_and_say_what_was_not(monkeypatch):
     assert re.search(r"\n +64 +\d\.\d\d ms", machine.table_of_wholes())
     assert "fc2 + residual   memory" in machine.table_of_parts(1)
