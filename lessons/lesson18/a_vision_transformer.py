@@ -920,9 +920,9 @@ pictures.parts(many, "64 images on an H200")
 print(machine.table_of_parts(64))
 
 # %% [markdown]
-# With 64 images operations bind the products, as section 8 said. And here is the ladder of attention
-# for 8 images, whose steps are in `course/kernels/attention`, beside PyTorch's kernels; the last
-# step is called "ours". Below it, where they were recorded, the five ways of section 9:
+# With 64 images operations bind the products, as section 8 said. And here is the ladder of
+# attention for 8 images, whose steps are in `course/kernels/attention`, beside PyTorch's kernels;
+# the last step is called "ours". Below it, where they were recorded, the five ways of section 9:
 
 # %%
 print(machine.table_of_attention())
