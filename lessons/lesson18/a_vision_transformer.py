@@ -685,7 +685,7 @@ predict.answer("fewest launches", min(launched, key=launched.get), how="counted"
 # %% [markdown]
 # "sorted" has the fewest, but there the host sorts all pixels. "channels" and "kept" launch equally
 # often: what "kept" saves are waits and copies. "gemm" has two launches, and copies each pixel
-# once. Launches alone do not decide; section 12 shows times.
+# once. Launches alone do not decide.
 
 # %% [markdown]
 # And what do attention's tiles save? Take 64 tokens of one head. The course's first step keeps
@@ -912,22 +912,26 @@ predict.answer("the part with the largest ratio", largest)
 pictures.parts(many, "64 images on an H200")
 
 # %% [markdown]
-# Where a product decides, both are equal: the same tensor cores, near their rate. What is gained,
-# is gained **between** products: copying patches, norms, GELU, attention. That is fusion, and it is
-# what sections 2 to 6 were about. What binds the parts now:
+# qkv is a product and a bias alone: there both are near each other, on the same tensor cores. Most
+# of what is gained, is gained **around** products: copying patches, norms, attention, GELU. That is
+# fusion, and it is what sections 2 to 6 were about. What binds the parts now:
 
 # %%
 print(machine.table_of_parts(64))
 
 # %% [markdown]
-# With 64 images operations bind the products, as section 8 said. The same five ways of the patch
-# embedding, of 8 images from the host and back to it; and the ladder of attention, whose steps are
-# in `course/kernels/attention`:
+# With 64 images operations bind the products, as section 8 said. And here is the ladder of
+# attention for 8 images, whose steps are in `course/kernels/attention`, beside PyTorch's kernels;
+# the last step is called "ours". Below it, where they were recorded, the five ways of section 9:
 
 # %%
-print(machine.table_of_patches())
-print()
 print(machine.table_of_attention())
+print()
+print("patches:", machine.table_of_patches())
+
+# %% [markdown]
+# From scores in memory to the last step it is a factor of a hundred. "fused" writes no scores, but
+# multiplies without tensor cores, as your kernel does. The next two steps hand tiles to them.
 
 # %% [markdown]
 # **And FP8?** Hopper's tensor cores take floats of 8 bits at twice the rate of halves, and weights
@@ -999,7 +1003,8 @@ progress(18)
 # - *"Attention is slow because of its operations."* Below some thousand tokens it is what goes
 #   through memory.
 # - *"Fused is fused."* If the fused part reads a matrix, the bytes are still there.
-# - *"One image takes a 64th of 64 images' time."* It takes a tenth: launches and weights stay.
+# - *"One image takes a 64th of 64 images' time."* It takes about a tenth: launches and weights
+#   stay.
 # - *"For a library by columns I must transpose."* Exchange the factors.
 
 # %% [markdown]

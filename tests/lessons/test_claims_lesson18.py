@@ -258,7 +258,7 @@ def test_one_image_is_bound_by_launches_and_weights_and_many_by_operations():
         what, least = machine.bound(name, 1)
         assert what == "memory"  # "All are bound by memory"
         assert least < 0.5 * machine.parts(1)[name]["ours"]  # "And none is near its bound"
-    assert 8 < machine.whole(64).median / machine.whole(1).median < 12  # "It takes a tenth"
+    assert 8 < machine.whole(64).median / machine.whole(1).median < 12  # "about a tenth"
     for name in ("qkv", "proj + residual", "fc1 + GELU", "fc2 + residual"):
         assert machine.bound(name, 64)[0] == "tensor cores"
 
@@ -266,8 +266,7 @@ def test_one_image_is_bound_by_launches_and_weights_and_many_by_operations():
 def test_what_is_gained_is_gained_between_products():
     ratios = {name: its["PyTorch"] / its["ours"] for name, its in machine.parts(64).items()}
     assert max(ratios, key=ratios.get) == "patch embedding" and ratios["patch embedding"] > 4
-    for name in ("qkv", "proj + residual", "fc2 + residual"):  # "both are equal"
-        assert 0.9 < ratios[name] < 1.2
+    assert 0.9 < ratios["qkv"] < 1.15  # "both are near each other"
     for name in ("norm", "attention", "fc1 + GELU"):
         assert ratios[name] > 1.15
     assert machine.whole(64, "compiled").median > 1.1 * machine.whole(64).median
@@ -297,6 +296,14 @@ def test_the_tables_of_files_that_come_are_read_by_their_names(monkeypatch):
     assert [line.split() for line in told[1:]] == [
         ["scores", "500.0"], ["cuDNN", "12.0"], ["ours", "10.0"],
     ]  # fmt: skip
+
+
+def test_attention_is_a_hundred_times_faster_than_with_scores_in_memory():
+    given = {"kernel": "attention", "metric": machine.METRIC, "gpu": "H200"}
+    times = {its.variant: its.median for its in recorded("attention", **given)
+             if its.shape.startswith("8x12x197") and its.dtype == "float16"}  # fmt: skip
+    assert 80 < times["scores"] / times["ours"] < 150
+    assert times["scores"] > times["fused"] > 10 * times["online"] > 10 * times["ours"]
 
 
 def test_tables_have_what_was_recorded_and_say_what_was_not(monkeypatch):
