@@ -418,7 +418,8 @@ print("never")
 """
     (tmp_path / "program.py").write_text(text, encoding="utf-8")
     done = apart(tmp_path, "warpsim", "--seconds", "2", "program.py")
-    assert (done.returncode, done.stdout) == (124, "begun\n")
+    assert done.returncode == 124
+    assert done.stdout in ("begun\n", "")  # a busy machine may not come so far
     assert done.stderr == "warpsim: the program was ended after --seconds 2\n"
 
 
