@@ -51,7 +51,7 @@ from recording.roofline_table import keep_roofs
 from recording.subjects.halves import METRIC, by_turns, captured
 from recording.vit_streams import clocked, on_streams
 
-CHARTS = "course.plots.vit_charts"  # beside the file
+CHARTS = "recording.vit_charts"  # beside the file
 BATCHES, BETWEEN = (64, 8, 1), (32, 16, 4, 2)  # compiled by PyTorch, too; eager alone
 SIZES = (64, 128, 224, 384)  # pixels of a side
 STREAMS = (1, 2, 4, 8)

@@ -3,8 +3,8 @@
 import pytest
 
 from course.measure.recorded import Figure
-from course.plots import vit_charts
 from course.plots.roofline_chart import intensity
+from recording import vit_charts
 from tests.pictures import assert_drawn, picture_texts
 
 

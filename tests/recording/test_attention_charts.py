@@ -3,7 +3,7 @@
 import pytest
 
 from course.measure.recorded import Figure
-from course.plots import attention_charts
+from recording import attention_charts
 from tests.pictures import assert_drawn, picture_texts
 
 
