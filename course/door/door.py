@@ -119,6 +119,8 @@ class Door:
                     plan = plans[tuple(facts)]
                     latest = facts, plan
             except (KeyError, TypeError, ValueError, RuntimeError):  # or no option for a key
+                plan = None
+            if plan is None:  # outside of the handler: what is refused shows its own error alone
                 plan = planned(tuple(facts), len(addresses))
             return plan(arrays, addresses, out, stream)
 
