@@ -22,15 +22,22 @@ from typing import Any
 ASKED = ((6, 0), (7, 5))
 #: The one that `course.door.bfloat` asks for, where a kernel stores bfloat16.
 ASKED_FOR_BFLOAT16 = (8, 0)
+#: The one that `course.kernels.following.follow` asks for, which kernels themselves call.
+ASKED_TO_FOLLOW = (9, 0)
 
 Answers = tuple[bool, ...]
 
 
-def answers(capability: tuple[int, int], signature: tuple[Any, ...] | None = None) -> Answers:
-    """What Numba learns of a target: for argument types of a kernel, or for all there are."""
+def answers(
+    capability: tuple[int, int], signature: tuple[Any, ...] | None = None,
+    kernel: FunctionType | None = None,
+) -> Answers:  # fmt: skip
+    """What Numba learns of a target: for a kernel and its argument types, or for all there are."""
     asked = ASKED
     if signature is None or any("bfloat16" in str(kind) for kind in signature):
-        asked = (*ASKED, ASKED_FOR_BFLOAT16)
+        asked = (*asked, ASKED_FOR_BFLOAT16)
+    if kernel is not None and "follow" in kernel.__code__.co_names:
+        asked = (*asked, ASKED_TO_FOLLOW)
     return tuple(capability >= one for one in asked)
 
 

@@ -9,9 +9,17 @@ import pytest
 from course.compiler import facts, toolchain
 from course.compiler.facts import compiled
 from course.compiler.real_kernels import RealKernel
-from course.compiler.together import ASKED, ASKED_FOR_BFLOAT16, answers, common, compiled_together
+from course.compiler.together import (
+    ASKED,
+    ASKED_FOR_BFLOAT16,
+    ASKED_TO_FOLLOW,
+    answers,
+    common,
+    compiled_together,
+)
 from course.kernels import activation
 from course.kernels.arrays import WORDS
+from course.kernels.following import follow
 from course.kernels.svd import rotate
 from tests.course.compiled_samples import VECTOR, bend_each, needs_compiler, scaled
 from tools import compile_all
@@ -123,6 +131,22 @@ def test_targets_differ_in_what_is_asked_only():
     words = (*vector, WORDS["bfloat16"][::1])
     assert answers((7, 5), words) != answers((8, 0), words) == answers((9, 0), words)
     assert answers((7, 5)) == answers((7, 5), words)
+    assert answers((8, 0), vector, behind) != answers((9, 0), vector, behind)
+
+
+def behind(x):
+    follow()
+    x[0] = x[1]
+
+
+@needs_compiler
+def test_a_kernel_that_follows_another_waits_where_launches_begin_early_only():
+    with compiled_together():
+        waits = {
+            target: "griddepcontrol.wait" in compiled(behind, (VECTOR,), target=target).ptx
+            for target in ("sm_80", "sm_90", "sm_75")
+        }
+    assert waits == {"sm_75": False, "sm_80": False, "sm_90": True}
 
 
 @needs_compiler
@@ -134,15 +158,16 @@ def test_numba_asks_for_no_other_capability():
     for folder, left_out in (
         (numba_cuda / "numba" / "cuda", {"tests", "simulator", "testing.py", "cudadrv"}),
         (course / "door", set()),
+        (course / "kernels" / "following.py", set()),
     ):
-        for path in folder.rglob("*.py"):
+        for path in folder.rglob("*.py") if folder.is_dir() else [folder]:
             if left_out.isdisjoint(path.relative_to(folder).parts):
                 text = path.read_text(encoding="utf-8")
-                readers = {"compute_capability"}
+                readers = {"compute_capability", r"\bcapability\[:2\]"}
                 # numba-cuda's tanh asks a function, and keeps its answer as `cc`
                 if "def get_compute_capability" in text:
                     readers.add(r"\bcc")
                 for reader in readers:
                     found = re.findall(rf"{reader}\)? *[<>=!]=? *\((\d+), *(\d+)\)", text)
                     asked |= {(int(major), int(minor)) for major, minor in found}
-    assert asked == {*ASKED, ASKED_FOR_BFLOAT16}
+    assert asked == {*ASKED, ASKED_FOR_BFLOAT16, ASKED_TO_FOLLOW}

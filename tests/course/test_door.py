@@ -189,7 +189,9 @@ def test_what_does_not_fit_gets_one_sentence(call, kind, words):
     with pytest.raises(kind, match=words) as raised:
         call()
     problem = raised.value
-    assert problem.__context__ is None or problem.__suppress_context__  # no traceback of ours before
+    assert (
+        problem.__context__ is None or problem.__suppress_context__
+    )  # no traceback of ours before
 
 
 def test_more_that_does_not_fit():
