@@ -82,7 +82,7 @@ class Bench:
         """Items such as sizes, each a part: what is measured of one is kept when the next begins.
 
         A part that a stopped run has measured is not measured again: its rows and notes are taken.
-        One in which something failed is not kept.
+        One in which something failed, or that gave no row, is not kept.
         """
         for item in items:
             name = str(item)
@@ -95,7 +95,7 @@ class Bench:
                 continue
             first, noted, failed = len(self.rows), len(self.notes), len(self.failures)
             yield item
-            if len(self.failures) == failed:
+            if len(self.failures) == failed and len(self.rows) > first:
                 self.unfinished.add(name, self.rows[first:], self.notes[noted:])
 
     # ------------------------------------------------------------------ one program
