@@ -8,7 +8,8 @@
 # %% [markdown]
 # ## What you will do
 #
-# - Cut images into rows, normalise tokens of halves, and compute attention without storing a score.
+# - Cut images into rows, normalise tokens of halves (float16), and compute attention without
+#   storing a score.
 # - Put a bias and GELU into a product's epilogue.
 # - Run a small trained network on your own kernels, and read digits with it.
 # - See sums in float16 stop, overflow and become NaN.
@@ -79,10 +80,10 @@ pictures.network(shape)
 # | part | does to the tokens, 17 × 32 |
 # |---|---|
 # | norm | LayerNorm of each row |
-# | q, k, v | a product with 32 × 96 weights, and a bias |
+# | q, k, v | a product with 32 × 96, a bias |
 # | attention | mixes the rows |
-# | proj, + | a product with 32 × 32, added to what came in |
-# | fc1, GELU | a product with 32 × 64, a curve |
+# | proj, + | projection: a product with 32 × 32, added to what came in |
+# | fc1, GELU | fully connected: a product with 32 × 64, a curve |
 # | fc2, + | a product with 64 × 32, added to what came in |
 #
 # The "+" is called the **residual**: a block changes its tokens, it does not replace them. In one
@@ -98,7 +99,7 @@ pictures.network(shape)
 # of one line of 16 pixels in one channel, launched again and again.
 #
 # Take ViT-Base, the usual size. Its images have 224 × 224 pixels in three colours, its 196 patches
-# 16 × 16, its tokens 768 numbers; 12 blocks of 12 heads follow, 86 million weights. How many
+# 16 × 16, its tokens 768 numbers; 12 blocks follow, with 86 million weights in all. How many
 # launches does an image take?
 
 # %%
@@ -162,9 +163,10 @@ check("patch-rows", patch_rows)
 #
 # <kbd>core</kbd> 30 minutes
 #
-# All matrices here are float16: half the bytes, and tensor cores take nothing longer at full speed.
-# A half has 11 bits, and ends at 65,504. What does that do to a **sum**? One thread adds 4,000
-# ones, once in a half, once in float32. Where does the half end?
+# All matrices here are float16, **halves**: half the bytes, and tensor cores, a GPU's units for
+# products of small matrices, take nothing longer at full speed. A half has 11 bits of digits, and
+# ends at 65,504. What does that do to a **sum**? One thread adds 4,000 ones, once in a half, once
+# in float32. Where does the half end?
 
 # %%
 predict("4,000 ones, added in float16", 4000, exact=True)
@@ -293,9 +295,9 @@ pictures.shares(images[chosen, 0].astype(float), shares, ["head 0", "head 1"])
 # out    = shares v              17 x 16
 # ```
 #
-# For 17 tokens that is nothing. ViT-Base has 197, a larger image or a text has thousands. Scores
-# are tokens × tokens, for each head and each image. How many MB are they, in float16, for one image
-# of 4,096 tokens and 12 heads, where q, k and v together are 19 MB?
+# For 17 tokens that is nothing. ViT-Base has 197, and 12 heads; a larger image or a text has
+# thousands of tokens. Scores are tokens × tokens, for each head and each image. How many MB are
+# they, in float16, for one image of 4,096 tokens and 12 heads, where q, k and v together are 19 MB?
 
 # %%
 predict("MB of scores, 4,096 tokens, 12 heads", 400, within=1.2)
@@ -326,7 +328,7 @@ pictures.tiles(11, 4)
 # In NumPy, to get it right before it is a kernel. `tiles` gives `(scores, values)` of a tile of
 # keys, (keys,) and (keys, size). Return the average of all values by the softmax of all scores,
 # an array of `size` numbers. A tile comes **once**, and what it held is gone when the next one
-# comes, so go through `tiles` with one loop.
+# comes, so go through `tiles` with one loop, and keep no copies: the last case has 4,096 keys.
 #
 # <details><summary>Hint 1: the start</summary>
 #
@@ -375,7 +377,7 @@ check("attend-online", attend)
 #
 # `q`, `k`, `v` are (images, tokens, heads, SIZE), float16; `out` is (images, tokens, heads · SIZE).
 # `load_query` brings the query's numbers, times `scale`, to `mine`. `fill_tile` brings 16 tokens
-# from `first` on, by all threads of the block; it waits for nobody. You write what follows in a
+# from `first` on, by all threads of the block; it has no barrier. You write what follows in a
 # round, and the store. The last tile may hold fewer keys: `min(KEYS, tokens - first)`. Threads
 # without a query fill tiles, too; they compute with the last query, and store nothing.
 #
@@ -445,8 +447,9 @@ check("attention-in-tiles", attention_in_tiles)
 #
 # <kbd>core</kbd> 15 minutes
 #
-# fc1 is a product, a bias and a curve. **GELU** lets positive numbers through and cuts negative
-# ones off, smoothly. With z the product and its bias:
+# A product's **epilogue** is what its kernel does with the sums before it stores them. That of fc1
+# adds a bias and takes a curve. **GELU** lets positive numbers through and cuts negative ones off,
+# smoothly. With z the product and its bias:
 #
 # ```text
 # GELU(z) = z / 2 · (1 + tanh(0.79788 (z + 0.044715 z³)))        0.79788 is the root of 2 / π
@@ -561,7 +564,9 @@ predict.answer("bytes / result: apart, a matrix, a vector", found, how="counted"
 #
 # Four kernels are yours. `parts.Layers` launches them, and three that are given: a product with
 # bias, one that is added to a residual, and one that adds positions. The network then reads like
-# its picture. What is not written yet gives NaN.
+# its picture; weights have their usual names. ("head" is the last product, of 32 × 10, which makes
+# the scores. With the heads of attention it shares the name only.) What is not written yet gives
+# NaN.
 
 # %%
 layers = parts.Layers(shape, weights, patch_rows, norm_rows, attention_in_tiles, linear_gelu)
@@ -609,7 +614,8 @@ predict.answer("relative error of the scores", float(f"{error:.0e}"), how="compu
 #
 # ViT-Base's forward pass in float16, on an H200. Three things take time, at least:
 #
-# - **launches**: 5 and 7 a block, as in section 7, each with an empty kernel's recorded time;
+# - **launches**: 5 and 7 a block, as in section 7, each with an empty kernel's recorded time,
+#   1.4 µs on the GPU (the 11 µs of section 2 are the host's, which may be ahead of it);
 # - **weights**: 86 million, 2 bytes each, read once from memory;
 # - **operations**: at the rate that tensor cores were measured at.
 #
@@ -878,10 +884,10 @@ check("product-by-rows", product_by_rows)
 #
 # <kbd>deepening</kbd> 10 minutes
 #
-# `course.models.vit` is the whole at full size, somebody's trained ViT-B/16 of timm or torchvision,
-# too. It was timed on an NVIDIA H200 in float16, beside PyTorch with the same weights, *eager* and
-# compiled, each in a CUDA graph, by turns. How many times as fast is it as the best of PyTorch's,
-# for 64 images?
+# `course.models.vit` is the whole at full size; it takes a trained ViT-B/16 of the libraries timm
+# or torchvision, too. It was timed on an NVIDIA H200 in float16, beside PyTorch with the same
+# weights: *eager*, a kernel for each operation, and *compiled*, which fuses some. Each ran in a
+# CUDA graph, by turns. How many times as fast is it as the best of PyTorch's, for 64 images?
 
 # %%
 predict("64 images, times as fast as the best PyTorch", 1, within=1.2, no_effect=1)
@@ -931,7 +937,9 @@ print("patches:", machine.table_of_patches())
 
 # %% [markdown]
 # From scores in memory to the last step it is a factor of a hundred. "fused" writes no scores, but
-# multiplies without tensor cores, as your kernel does. The next two steps hand tiles to them.
+# multiplies without tensor cores, as your kernel does. The next two steps, "online" and "ours",
+# hand tiles to them. The others are kernels of PyTorch, given parts of one array of q, k and v, or
+# ("in C order") copies of them.
 
 # %% [markdown]
 # **And FP8?** Hopper's tensor cores take floats of 8 bits at twice the rate of halves, and weights

@@ -45,20 +45,23 @@ FunctionExercise.declare(
         _tiles("scores near 1,000", 4, 4, 3, shift=1000, spread=3),
         _tiles("scores near -1,000", 4, 4, 3, shift=-1000, spread=3),
         _tiles("scores far apart", 8, 8, 8, size=16, spread=40),
+        _tiles("64 tiles of 64 keys", *[64] * 64, size=16),
     ],
     tolerance=Tolerance(
         1e4, "a few dozen sums in float64", magnitude=lambda size: 1.0
     ),
     hints={
-        "wrong-result": "NaN comes out where an exponential overflows, since the largest score so "
-        "far was not taken away; or where a tile was read again after the next one had come. "
-        "Three things are kept: largest, total, sums. For a tile: new = "
+        "wrong-result": "Three things are kept: largest, total, sums. For a tile: new = "
         "max(largest, scores.max()); factor = np.exp(largest - new); weights = np.exp(scores - "
         "new). Then total = total * factor + weights.sum(), sums = sums * factor + weights @ "
-        "values, and largest = new. At the end sums / total.",
+        "values, and largest = new. At the end sums / total. NaN comes out where an exponential "
+        "overflows, since `new` was not taken away; where total is 0, since largest began above "
+        "the scores; or where a tile was read again after the next one had come.",
         "wrong-shape": "Return an array of `size` numbers: weights @ values has as many.",
         "raised": "tiles gives pairs: for scores, values in tiles. It can be gone through once, "
-        "and has no length.",
+        "and has no length. Shapes: scores (keys,), values (keys, size), so weights @ values is "
+        "(size,); the largest of a tile is one number, scores.max().",
+        "limit": "For each tile: correct what was kept, and add. A second loop is not needed.",
     },
     mistakes=edits(r"""
         what was kept is not multiplied when a larger score comes: total and sums are relative to
@@ -89,6 +92,12 @@ FunctionExercise.declare(
             weights.sum() -> scores.sum()
         the sign of the exponential is turned round: exp(score - new)
             np.exp(scores - new) -> np.exp(new - scores)
+        each tile's weights are made shares of their own: only the end divides
+            \n        total = -> \n        weights = weights / weights.sum()\n        total =
+        `return` stands in the loop: the first tile alone counts
+            \n        largest = new\n -> \n        return sums / total\n
+        the factor is of this tile's largest score: it is exp(largest - new)
+            np.exp(largest - new) -> np.exp(min(largest - scores.max(), 700.0))
     """)
     | {
         "each tile has a softmax of its own, and their results are added": (
@@ -161,18 +170,19 @@ LessonKernel.declare(
         "out-of-bounds": "n counts within a tile, from 0 to min(KEYS, tokens - first). Threads of "
         "the last block have no query: store only if query < tokens. A tile has KEYS rows of SIZE "
         "numbers; a head's columns of out begin at head * SIZE.",
-        "wrong-result": "NaN comes out where exp(score) overflows: the largest so far is taken "
-        "away. For each key n of the tile: score = the sum of mine[e] * keys[n, e]; new = "
-        "max(largest, score); factor = exp(largest - new); weight = exp(score - new); total = "
+        "wrong-result": "For each key n of the tile: score = the sum of mine[e] * keys[n, e]; new "
+        "= max(largest, score); factor = exp(largest - new); weight = exp(score - new); total = "
         "total * factor + weight; each sums[e] = sums[e] * factor + weight * values[n, e]; largest "
-        "= new. After all tiles sums[e] / total. The last tile has min(KEYS, tokens - first) keys.",
+        "= new. After all tiles sums[e] / total. The last tile has min(KEYS, tokens - first) keys. "
+        "NaN comes out where exp(score) overflows: the largest so far is taken away.",
         "unwritten-output": "Each thread with a query stores SIZE numbers, from column head * SIZE "
         "on, of out[image, query].",
         "uninitialised-read": "Call fill_tile for keys and for values, in each round, by all "
         "threads, before the barrier: those without a query fill, too, and return nowhere.",
         "float64": "0.0 and 1e38 are float64: write float32(0), and LOWEST.",
         "not-parallel": "Each thread has one query of its block's head and image.",
-        "typing": "fill_tile(tile, source, image, head, first). The exponential is math.exp.",
+        "typing": "fill_tile(tile, source, image, head, first). The exponential is math.exp. out "
+        "has three axes: out[image, query, head * SIZE + e].",
         "bank-conflict": "All threads read the same key at the same time: that is a broadcast.",
     },
     mistakes=edits(r"""
@@ -224,6 +234,18 @@ LessonKernel.declare(
             head * SIZE + e -> e * q.shape[2] + head
         the weight is exp(score), relative to nothing
             math.exp(score - new) -> math.exp(min(score, float32(80)))
+        the rows and columns of the tile of values are exchanged: values[n, e]
+            values[n, e] -> values[e, n]
+        the sums are divided after each tile: divide once, at the end
+            largest = new\n
+            -> largest = new\n        for e in range(SIZE):\n            sums[e] /= total\n
+            sums[e] / total -> sums[e]
+        threads without a query return, and their parts of the next tiles are missing: guard the
+        store alone
+            cuda.syncthreads()\n        for n in
+            -> if query >= tokens:\n            return\n        cuda.syncthreads()\n        for n in
+        only a score that is the largest so far is counted: the others have weights, too
+            math.exp(score - new) -> math.exp(score - new) if score == new else float32(0)
         total begins anew in each tile
             cuda.syncthreads()\n        for n in
             -> cuda.syncthreads()\n        total = float32(0)\n        for n in

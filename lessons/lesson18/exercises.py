@@ -61,12 +61,15 @@ LessonKernel.declare(
     ],
     hints={
         "wrong-result": "z = total + bias[column], then 0.5 z (1 + tanh(SLOPE (z + CUBE z³))). The "
-        "bias is added once, before GELU; z³ is z * z * z.",
+        "bias is added once, before GELU; z³ is z * z * z. NaN comes out where an exponential "
+        "overflows: math.tanh does not.",
         "out-of-bounds": "At the edges blocks stick out: read the bias and store only where row < "
         "out.shape[0] and column < out.shape[1]. The bias has one number for each column.",
-        "barrier-divergence": "dot_in_tiles has barriers: all threads call it, before any guard.",
+        "barrier-divergence": "dot_in_tiles has barriers: all threads call it, before any guard. "
+        "It needs no other barrier.",
         "unwritten-output": "Each thread with a result stores it: out[row, column].",
-        "float64": "0.5 and 1.0 are float64: write float32(0.5), float32(1).",
+        "float64": "0.5, 1.0 and what is divided by a whole number are float64: write "
+        "float32(0.5), float32(1). SLOPE and CUBE are float32. z³ is z * z * z.",
         "not-parallel": "Each thread has one result: row and column are given.",
         "typing": "The tanh is math.tanh, of a float32. A power is z * z * z.",
         "race": "Thread (column, row) stores out[row, column], its own.",
@@ -107,6 +110,8 @@ LessonKernel.declare(
             out[row, column] = -> out[column, row] =
         GELU is missing: z is stored
             float32(0.5) * z * (float32(1) + math.tanh(inner)) -> z
+        it is z times the sigmoid of 1.702 z, another approximation
+            math.tanh(inner) -> math.tanh(float32(0.851) * z)
         it is SiLU, z times the sigmoid of z: GELU has another curve
             math.tanh(inner) -> math.tanh(float32(0.5) * z)
     """),
@@ -141,6 +146,9 @@ FunctionExercise.declare(
          [*_BLOCK, *(tuple(f"{name}1" for name in step) for step in
                      [("normed", "qkv"), ("qkv", "heads")]), ("out", "normed1")],
          _SIZES | {f"{name}1": _SIZES[name] for name in ("normed", "qkv", "heads")}),
+        ("one in the way ends behind the next one",
+         [("a", "b", "c"), ("b", "c", "d"), ("c", "d", "e"), ("e",)],
+         {"a": 30, "b": 15, "c": 10, "d": 45, "e": 60}),
     ),
     hints={
         "raised": "lifetimes(steps) gives {name: (first, last)}; sizes[name] are its bytes. Keep "

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from course.checks import answers
-from course.checks.verdicts import brief
+from course.checks.verdicts import Failure, brief
 from course.models.vit.buffers import lifetimes
 from lessons.lesson18 import toy_gemm
 
 # --- tiles that come once -------------------------------------------------------------------------
+
+LARGE = 400_000  # bytes of all tiles from which on what an answer keeps is measured
 
 
 def each_once(tiles: Sequence[tuple[np.ndarray, np.ndarray]]) -> Iterator[tuple]:
@@ -25,30 +28,48 @@ def each_once(tiles: Sequence[tuple[np.ndarray, np.ndarray]]) -> Iterator[tuple]
 
 
 def call_with_tiles(answer: Callable, arguments: tuple) -> Any:
-    """Call an answer whose tiles come once."""
+    """Call an answer whose tiles come once; raise Failure where it keeps half of many."""
     tiles, *others = arguments
-    return answer(each_once(tiles), *others)
+    whole = sum(scores.nbytes + values.nbytes for scores, values in tiles)
+    if whole < LARGE or tracemalloc.is_tracing():
+        return answer(each_once(tiles), *others)
+    tracemalloc.start()
+    try:
+        result = answer(each_once(tiles), *others)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    if most > whole / 2:
+        raise Failure(
+            "limit",
+            f"Your function held {most / 1e3:,.0f} kB at a time. That is all {len(tiles)} tiles, "
+            f"and one of them has {whole / len(tiles) / 1e3:.0f} kB: they were copied, to be read "
+            "again. Use a tile when it comes, and keep largest, total and sums alone.",
+        )
+    return result
 
 
 # --- a product by columns -------------------------------------------------------------------------
 
 
 def call_with_gemm(answer: Callable, arguments: tuple) -> Any:
-    """Call an answer with a product that notes its calls; what is judged are they, and `out`."""
-    _, a, b, out = arguments
-    out, given = np.full_like(out, np.nan), []
+    """Call an answer with a product that notes its calls; judged is what it left in `out`."""
+    _, a, b, result = arguments
+    result, given = np.full_like(result, np.nan), []
+    left = result.copy()
 
     def gemm(m, n, k, first, ld_first, second, ld_second, out, ld_out):
         given.append((first, second, out))
         toy_gemm.gemm(m, n, k, first, ld_first, second, ld_second, out, ld_out)
+        left[...] = result
 
     gemm.__qualname__ = "gemm"  # as errors name it
-    answer(gemm, a, b, out)
+    answer(gemm, a, b, result)
     if not given and answers.looks_like_a_stub(answers.plain_function(answer)):
         return None
-    own = all(any(np.shares_memory(its, one) for one in (a, b, out)) for call in given
+    own = all(any(np.shares_memory(its, one) for one in (a, b, result)) for call in given
               for its in call)  # fmt: skip
-    return {"calls": len(given), "own": own, "out": out}
+    return {"calls": len(given), "own": own, "out": left}
 
 
 def judge_product(answer: dict, a: np.ndarray, b: np.ndarray, **_: Any) -> str | None:
@@ -113,7 +134,8 @@ def judge_buffers(
     if taken >= apart:
         return (
             f"Nothing overlaps, but nothing is shared either: {taken:,} bytes, and {allowed:,} do. "
-            "Buffers whose lives do not meet may have the same bytes."
+            "Buffers whose lives do not meet may have the same bytes: the largest buffer first, "
+            "each at the lowest place that is free as long as it lives."
         )
     return (
         f"Nothing overlaps, but it takes {taken:,} bytes, and {allowed:,} do: the largest buffer "

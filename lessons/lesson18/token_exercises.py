@@ -8,8 +8,8 @@ from lessons.edits import LessonKernel, edits
 
 
 def halves(*shape, mean=0.0, spread=1.0):
-    """A maker of float16, normal."""
-    return lambda rng: (mean + spread * rng.standard_normal(shape)).astype(np.float16)
+    """A maker of float16, normal; of one mean, or of one for each row."""
+    return lambda rng: (np.asarray(mean) + spread * rng.standard_normal(shape)).astype(np.float16)
 
 
 # --- patches as rows ------------------------------------------------------------------------------
@@ -63,8 +63,10 @@ LessonKernel.declare(
         "of an image's patches; patch p is in line p // across of patches, at place p % across. "
         "Column c is pixel c % patch² of channel c // patch²; pixel i is in line i // patch of its "
         "patch, at place i % patch. Both together: y = line of patches times patch + line in it.",
-        "out-of-bounds": "Blocks stick out: row < rows.shape[0] and column < rows.shape[1]. An "
-        "image has height // patch lines of patches; a pixel is images[n, channel, y, x].",
+        "out-of-bounds": "Blocks stick out: row < rows.shape[0] and column < rows.shape[1]. "
+        "Where that is guarded, an index goes wrong: an image has height // patch lines of patches "
+        "and width // patch in a line; row r is of image r // count, column c of channel c // "
+        "patch²; a pixel is images[n, channel, y, x].",
         "unwritten-output": "Thread (column, row) = cuda.grid(2) writes rows[row, column], for all "
         "images and channels.",
         "float64": "/ gives a float: places are whole numbers, by // and %.",
@@ -147,9 +149,10 @@ LessonKernel.declare(
     reference=_normed,
     cases=[
         _tokens("4 tokens of 32 numbers", 4, 32),
-        _tokens("3 tokens of 768 numbers near 60", 3, 768, mean=60),
+        _tokens("3 tokens of 768 numbers, near 0, 60 and 60", 3, 768, [[0], [60], [60]]),
         _tokens("5 tokens of 100 numbers up to 1,000", 5, 100, spread=300),
-        _tokens("2 tokens of 768 numbers near 1,500, with a spread of 3", 2, 768, 1500, 3),
+        _tokens("2 tokens of 768 numbers, near 0 and 1,500, with a spread of 3", 2, 768,
+                [[0], [1500]], 3),
         _tokens("7 tokens of 33 numbers", 7, 33),
         _tokens("3 tokens of 64 numbers up to a hundredth", 3, 64, spread=0.003),
         _tokens("1 token of 1 number", 1, 1),
@@ -159,7 +162,8 @@ LessonKernel.declare(
     forbidden={"float64", "negative-index", "uncoalesced", "same-value-race"},
     cancels={CANCELS: _far},
     limits=[
-        Limit("global", "load", "lanes", "element", 5, "Three readings of x, and gamma and beta."),
+        Limit("global", "load", "lanes", "element", 5, "A lane reads its own columns, lane, lane + "
+              "32, ..., three times, and gamma and beta; row_sum does the rest."),
         Limit("global", "store", "lanes", "element", 1, "Each result is stored once, at the end."),
     ],
     hints={
@@ -170,7 +174,8 @@ LessonKernel.declare(
         "float64": "1e-6, 1.0 and a division of whole numbers are float64: write float32(1e-6), "
         "float32(1), and float32(x.shape[1]).",
         "barrier-divergence": "All 32 lanes call row_sum, outside of any loop over columns: where "
-        "a token has 33 numbers, lanes go round a loop differently often.",
+        "a token has 33 numbers, lanes go round a loop differently often. A barrier of the block "
+        "is not needed: a warp has its row to itself.",
         "unwritten-output": "A lane stores columns lane, lane + 32, ... of its row; four rows are "
         "in a block.",
         "not-parallel": "A warp has a row, four rows a block; lane l has columns l, l + 32, ....",
@@ -216,6 +221,19 @@ LessonKernel.declare(
         gamma and beta are taken by the row: each column has one
             float32(gamma[c]) + float32(beta[c])
             -> float32(gamma[row % x.shape[1]]) + float32(beta[row % x.shape[1]])
+        gamma and beta are taken by the lane: each column has one
+            float32(gamma[c]) + float32(beta[c])
+            -> float32(gamma[lane % x.shape[1]]) + float32(beta[lane % x.shape[1]])
+        the mean is rounded to a half: it has 11 bits then; keep it in float32
+            mean = row_sum(total) / float32(x.shape[1])
+            -> mean = float32(float16(row_sum(total) / float32(x.shape[1])))
+        each lane adds all columns, and row_sum adds that up: a lane has lane, lane + 32, ...
+            range(lane, x.shape[1], 32):\n            total -> range(x.shape[1]):\n            total
+        each lane goes on by 1 from its own column: by 32
+            range(lane, x.shape[1], 32):\n            total
+            -> range(lane, x.shape[1]):\n            total
+        the small number is added to the root: it stands below it
+            math.sqrt(variance + float32(1e-6)) -> (math.sqrt(variance) + float32(1e-6))
         the first 32 columns alone are summed
             total += float32(x[row, c]) -> total += float32(x[row, c]) if c < 32 else float32(0)
         the small number is 1e-5, as in other lessons: here it is 1e-6

@@ -39,6 +39,31 @@ wrong("wrong-shape|raised", "weights @ values has as many|gone through once")(
 wrong("wrong-result", "or where a tile")(
     {"max(largest, scores.max())": "max(largest, values.max())"}
 )
+wrong("limit", "they were copied, to be read again", "64 tiles of 64 keys")(
+    "kept = [(scores.copy(), values.copy()) for scores, values in tiles]\n"
+    "scores = np.concatenate([s for s, _ in kept])\n"
+    "values = np.concatenate([v for _, v in kept])\nweights = np.exp(scores - scores.max())\n"
+    "return weights @ values / weights.sum()"
+)
+wrong("wrong-result", "where total is 0, since largest began above", "scores near -1,000")(
+    {"-3e38, 0.0": "0.0, 0.0"}
+)
+wrong("wrong-result", "shares of their own")(
+    {"        total =": "        weights /= weights.sum()\n        total ="}
+)
+wrong("wrong-result", "the first tile alone counts")(
+    {"    return sums / total": "        return sums / total"}
+)
+wrong("wrong-result", "the factor is of this tile's largest score")(
+    {"np.exp(largest - new)": "np.exp(largest - scores.max())"}
+)
+wrong("wrong-result", "not multiplied when a larger score comes")(
+    {"new = max": "new = largest = max"}
+)
+wrong("wrong-result", "since `new` was not taken away")(
+    {"np.exp(scores - new)": "np.exp(scores - largest)"}
+)
+wrong("raised", "weights @ values is (size,)")({"weights @ values": "values @ weights"})
 right({"-3e38, 0.0": "-np.inf, 0.0"})
 
 
@@ -104,6 +129,20 @@ wrong("uninitialised-read", "for keys and for values")(
 wrong("typing", "fill_tile(tile, source, image, head, first)")(
     {"fill_tile(keys, k, image, head, first)": "fill_tile(keys, k, image, head)"}
 )
+wrong("wrong-result", "their parts of the next tiles are missing")(
+    {
+        f"{BARRIER}        for n": "        if query >= tokens:\n            return\n"
+        f"{BARRIER}        for n"
+    }
+)
+wrong("wrong-result", "divided after each tile: divide once")(
+    {
+        f"{BARRIER}    if query": "        for e in range(SIZE):\n            sums[e] /= total\n"
+        f"{BARRIER}    if query",
+        "sums[e] / total": "sums[e]",
+    }
+)
+wrong("typing", "out[image, query, head * SIZE + e]")({"head * SIZE + e": "head, e"})
 right({"min(KEYS, tokens - first)": "KEYS", "            score = float32(0)": (
     "            if first + n >= tokens:\n                break\n            score = float32(0)"
 )})  # fmt: skip
@@ -177,6 +216,12 @@ wrong("typing", "An index is a whole number")({"place // across": "place / acros
 wrong("unwritten-output", "writes rows[row, column]")(
     {"if row < rows": "if row > 0 and row < rows"}
 )
+wrong("out-of-bounds", "row r is of image r // count")(
+    {"row // count, row % count": "row % count, row // count"}
+)
+wrong("out-of-bounds", "height // patch lines of patches and width // patch in a line")(
+    {"images.shape[2] // patch * across": "across * across"}
+)
 
 
 @right
@@ -225,6 +270,22 @@ wrong("barrier-divergence", "outside of any loop over columns")(
 wrong("unwritten-output", "four rows are in a block")(
     {"blockIdx.x * 4 + t // 32": "blockIdx.x + t // 32"}
 )
+wrong("wrong-result", "gamma and beta are taken by the lane")(
+    {"gamma[c]": "gamma[lane]", "beta[c]": "beta[lane]"}
+)
+wrong("wrong-result", "the mean is rounded to a half")(
+    {"mean = row_sum(total) / float32(x.shape[1])": "mean = float16(row_sum(total) / "
+     "float32(x.shape[1]))"}
+)  # fmt: skip
+wrong("wrong-result", "each lane adds all columns")(
+    {"range(lane, x.shape[1], 32):\n            total": "range(x.shape[1]):\n            total"}
+)
+wrong("wrong-result", "the small number is added to the root")(
+    {"math.sqrt(variance + float32(1e-6))": "(math.sqrt(variance) + float32(1e-6))"}
+)
+wrong("barrier-divergence", "A barrier of the block is not needed")(
+    {"        mean = row_sum": "        cuda.syncthreads()\n        mean = row_sum"}
+)
 
 
 @right
@@ -269,6 +330,24 @@ wrong("limit", "until then it is in a register|need not read back")(
 )
 wrong("wrong-result", "GELU is missing")(
     {"float32(0.5) * z * (float32(1) + math.tanh(inner))": "z"}
+)
+wrong("wrong-result", "z times the sigmoid of 1.702 z")(
+    {
+        "float32(0.5) * z * (float32(1) + math.tanh(inner))": "z / (float32(1) + "
+        "math.exp(-float32(1.702) * z))"
+    }
+)
+wrong("wrong-result", "where an exponential overflows", "far from 0")(
+    {
+        "math.tanh(inner)": "(math.exp(float32(2) * inner) - float32(1)) / "
+        "(math.exp(float32(2) * inner) + float32(1))"
+    }
+)
+wrong("float64", "what is divided by a whole number")({"float32(0.5) * z": "z / 2"})
+wrong("float64", "SLOPE and CUBE are float32")({"SLOPE * (z": "0.79788 * (z"})
+wrong("float64", "z³ is z * z * z")({"CUBE * z * z * z": "CUBE * math.pow(z, 3)"})
+wrong("barrier-divergence", "It needs no other barrier")(
+    {"        inner =": "        cuda.syncthreads()\n        inner ="}
 )
 right(
     {
@@ -316,6 +395,12 @@ wrong("wrong-result", "share bytes")(
     "            places[name] = places[free[0]] if free else place\n"
     "            place += 0 if free else sizes[name]\nreturn places"
 )
+wrong("wrong-result", "share bytes", "one in the way ends behind the next one")(
+    {"place = max(place, end)": "place = end"}
+)
+wrong("wrong-result", "the largest buffer first", "one in the way ends behind the next one")(
+    {"-sizes[name]": "lives[name][0] - lives[name][1]"}
+)
 
 
 @right
@@ -357,5 +442,8 @@ wrong("wrong-result|raised", "Read by columns|The leading dimension")(
 )
 wrong("wrong-result", "one call does it")(
     {CALL: f"{CALL}\n    gemm(columns, rows, depth, b, columns, a, depth, out, columns)"}
+)
+wrong("wrong-result", "Read by columns")(
+    {CALL: "gemm(rows, columns, depth, a, rows, b, depth, out, rows)\n    out[...] = a @ b"}
 )
 right({CALL: "gemm(b.shape[1], len(a), len(b), b.T, len(b[0]), a, len(b), out, out.shape[1])"})
