@@ -18,7 +18,11 @@ CALLS = 7
 LIMIT = 5e-3
 PART = 8  # images that travel together
 STEPS = (("copy in", "copy in"), ("kernel", "compute"), ("copy out", "copy out"))  # name, lane
-SHOWN = {"synchronous": 0, "3 streams": 3}  # beside each other as a Gantt chart
+#: Ways that are drawn beside each other as a Gantt chart: streams, and what a timeline says of it.
+SHOWN = {
+    "synchronous": (0, "a vision transformer's images, part after part; waiting at each step"),
+    "3 streams": (3, "a vision transformer's images, part after part in three streams"),
+}
 
 
 def clocked(bench: Any, kernel: str, variant: str, name: str, call: Callable[[], Any]) -> float:
@@ -103,10 +107,10 @@ def on_streams(bench: Any, torch: Any, vit: Any, images: int, counts: Sequence[i
         median = clocked(bench, "streams", variant, name, lambda count=count: fed.go(count))
         bench.say(f"  {name} by {PART}, {variant}: {median:.3f} ms")
     drawn, facts = {}, header(gpu(), bench.roofs, "python -m course bench vit")
-    for way, count in SHOWN.items():
+    for way, (count, words) in SHOWN.items():
         runs = [fed.spans(count) for _ in range(CALLS)]
         spans = min(runs, key=lambda its: max(span.end for span in its))
-        facts |= {"way": way, "images": str(images), "part": str(PART)}
+        facts |= {"way": f"{way}: {words}", "shape": f"{images} images, {PART} at a time"}
         if bench.folder is not None:
             path = bench.folder / file_name(gpu(), f"timeline-vit-{timeline.slug(way)}")
             timeline.write(path, spans, facts)

@@ -137,6 +137,8 @@ def test_all_ways_are_timed_and_two_are_drawn(bench, tmp_path):
     spans = timeline.read(tmp_path / "h200-timeline-vit-3-streams.csv")
     assert [span.name for span in spans[:3]] == ["copy in", "kernel", "copy out"]
     assert {span.stream for span in spans} == {0, 1, 2} and len(spans) == 12
+    said = timeline.header(tmp_path / "h200-timeline-vit-3-streams.csv")
+    assert said["way"].startswith("3 streams: ") and said["shape"] == "32 images, 8 at a time"
     assert (tmp_path / "h200-vit-gantt.png").stat().st_size > 1000
 
 

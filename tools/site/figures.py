@@ -159,13 +159,15 @@ def _timelines(paths: list[Path], folder: Path) -> str:
     """Draw each timeline beside the page; return the page."""
     parts = [
         "# Timelines of a batch",
-        "What the copy engines and the multiprocessors did when, for each way of [lesson "
-        "08](../lessons/08_streams.ipynb).",
+        "What the copy engines and the multiprocessors did when: for each way of [lesson "
+        "08](../lessons/08_streams.ipynb), and for the vision transformer of [lesson "
+        "18](../lessons/18_a_vision_transformer.ipynb).",
     ]
     for path in paths:
         header, spans = timeline.header(path), timeline.read(path)
         title = f"{header['gpu']}, {header['date']}: {header['shape']}"
-        picture = gantt(spans, title, marks={"bound": float(header["bound"])})
+        marks = {"bound": float(header["bound"])} if "bound" in header else None
+        picture = gantt(spans, title, marks=marks)
         picture.save(folder / f"{path.stem}.png")
         parts.append(
             f"## {header['way'].partition(':')[0]}\n\n{header['way'].partition(': ')[2]}.\n\n"
