@@ -327,12 +327,8 @@ class _Making:
         if there is None:
             return self._translated(RealKernel(self.function))
         options = self.fastmath, self.launch_bounds, self.lto
-        key = (
-            self.function,
-            self.signature,
-            options,
-            answers(capability, self.signature, self.function),
-        )
+        asked = answers(capability, self.signature, self.function)
+        key = self.function, self.signature, options, asked
         if key in there.codes:
             return [toolchain.translate(*there.codes[key], self.target)]
         with toolchain.translations() as made:

@@ -22,7 +22,7 @@ from course.kernels.intrinsics import (
     store4,
     wait_copies,
 )
-from course.kernels.layer_tiles import Awaits, taken_by, tile_of
+from course.kernels.layer_tiles import Awaits, Tile, taken_by, tile_of
 from course.kernels.split_factors import parts_of
 from course.kernels.warps import WARP
 
@@ -98,9 +98,7 @@ def tiles_of(batch: int, precision: str, warps: int, awaits: Awaits, first: Laye
     t = tile_of("tn", 0, 0, batch, (0, 0), precision, given=True, **how)
     sizes = first.rows, first.columns
     t1 = tile_of("tn", *sizes, batch, sizes, precision, exact="b", places="b", **how)
-    begin_numbers, multiply_numbers, four = t.fetch, t.multiply, t.four
-    begin_pixels, multiply_pixels = t1.fetch, t1.multiply
-    room, room1, threads = t.room, t1.room, WARP * warps
+    four, threads = t.four, WARP * warps
     copy, commit, arrive = copies_of(precision)
     KEPT, PART, FOURS = t.numbers, 4 * threads, SIDE * SIDE // 4
     EACH = FOURS // threads
@@ -126,19 +124,17 @@ def tiles_of(batch: int, precision: str, warps: int, awaits: Awaits, first: Laye
                 copy(shared, to + 2 * PART, V, here)
         commit()
 
-    @cuda.jit(device=True)
-    def multiply(at, shared, S, above, B, below):
-        b = cuda.local.array(room, float32)
-        row, column = int32(at[0] * SIDE), int32(at[1] * SIDE)
-        begin_numbers(B, below, column, b)
-        multiply_numbers(shared, S, above, B, below, row, column, b)
+    def multiplied(t: Tile) -> Callable:
+        begin, products, room = t.fetch, t.multiply, t.room
 
-    @cuda.jit(device=True)
-    def multiply_first(at, shared, S, above, B, images):
-        b = cuda.local.array(room1, float32)
-        row, column = int32(at[0] * SIDE), int32(at[1] * SIDE)
-        begin_pixels(B, images, column, b)
-        multiply_pixels(shared, S, above, B, images, row, column, b)
+        @cuda.jit(device=True)
+        def multiply(at, shared, S, above, B, below):
+            b = cuda.local.array(room, float32)
+            row, column = int32(at[0] * SIDE), int32(at[1] * SIDE)
+            begin(B, below, column, b)
+            products(shared, S, above, B, below, row, column, b)
+
+        return multiply
 
     @cuda.jit(device=True, fastmath=True)
     def learn(at, layer, factor, shared, Q, M, V, size, spread):
@@ -160,7 +156,7 @@ def tiles_of(batch: int, precision: str, warps: int, awaits: Awaits, first: Laye
                 store4(V, here, (made[2, 0], made[2, 1], made[2, 2], made[2, 3]))
             n, to = int32(n + threads), int32(to + 3 * PART)
 
-    return Tiles(fetch, multiply, multiply_first, learn, KEPT + 3 * EACH * PART)
+    return Tiles(fetch, multiplied(t), multiplied(t1), learn, KEPT + 3 * EACH * PART)
 
 
 def reader_of(awaits: Awaits) -> Callable:
