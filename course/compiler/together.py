@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
+from course.door.launches import follows
+
 #: What numba-cuda asks for while it writes LLVM's code: from 6.0 on float64 has atomics, from 7.5
 #: on tanh an instruction. tests/course/test_compiled_together.py looks for others.
 ASKED = ((6, 0), (7, 5))
@@ -36,7 +38,7 @@ def answers(
     asked = ASKED
     if signature is None or any("bfloat16" in str(kind) for kind in signature):
         asked = (*asked, ASKED_FOR_BFLOAT16)
-    if kernel is not None and "follow" in kernel.__code__.co_names:
+    if kernel is not None and follows(kernel):
         asked = (*asked, ASKED_TO_FOLLOW)
     return tuple(capability >= one for one in asked)
 

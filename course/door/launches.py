@@ -18,6 +18,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -244,16 +245,17 @@ class Packed:
         checked(status, "a kernel's launch")
 
 
-def early(configured: Any) -> tuple[Attribute, ...]:
-    """What lets a launch begin before the one in front of it is done, if its kernel waits for it.
+def follows(kernel: FunctionType) -> bool:
+    """Whether a kernel waits for the one in front, by `course.kernels.following.follow`."""
+    return "follow" in kernel.__code__.co_names
 
-    Such a kernel calls `course.kernels.following.follow`.
-    """
+
+def early(configured: Any) -> tuple[Attribute, ...]:
+    """What lets a launch begin before the one in front of it is done, if its kernel `follows`."""
     new = tuple(backend.cuda.get_current_device().compute_capability) >= (9, 0)
     dispatcher = getattr(configured, "dispatcher", None)
     function = getattr(dispatcher, "py_func", None)
-    waits = function is not None and "follow" in function.__code__.co_names
-    return (Attribute.early(),) if new and waits else ()
+    return (Attribute.early(),) if new and function is not None and follows(function) else ()
 
 
 def _handle(function: Any) -> int:
