@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
-from course.door.launches import follows
+from course.door.layout import follows
 
 #: What numba-cuda asks for while it writes LLVM's code: from 6.0 on float64 has atomics, from 7.5
 #: on tanh an instruction. tests/course/test_compiled_together.py looks for others.

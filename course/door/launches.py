@@ -18,14 +18,13 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from course import backend
 from course.door import disk
-from course.door.layout import Layout
+from course.door.layout import Layout, follows
 
 SIMULATED = -2  # the number of a GPU that is none
 _SUCCESS, _NO_CONTEXT, _DESTROYED = 0, 201, 709
@@ -243,11 +242,6 @@ class Packed:
             backend.cuda.current_context()
             status = self.launch(*self.where)
         checked(status, "a kernel's launch")
-
-
-def follows(kernel: FunctionType) -> bool:
-    """Whether a kernel waits for the one in front, by `course.kernels.following.follow`."""
-    return "follow" in kernel.__code__.co_names
 
 
 def early(configured: Any) -> tuple[Attribute, ...]:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -188,3 +189,8 @@ def workspace(shape: int | tuple[int, ...], dtype: Any, zeros: bool = False) -> 
     slot = _planning.first + len(_planning.workspaces)
     _planning.workspaces.append(Workspace(slot, shape, dtype, zeros))
     return Layout(slot, shape, in_c_order(shape, dtype.itemsize), dtype)
+
+
+def follows(kernel: FunctionType) -> bool:
+    """Whether a kernel waits for the one in front, by `course.kernels.following.follow`."""
+    return "follow" in kernel.__code__.co_names
