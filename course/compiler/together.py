@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
-from course.door.layout import follows
-
 #: What numba-cuda asks for while it writes LLVM's code: from 6.0 on float64 has atomics, from 7.5
 #: on tanh an instruction. tests/course/test_compiled_together.py looks for others.
 ASKED = ((6, 0), (7, 5))
@@ -35,6 +33,8 @@ def answers(
     kernel: FunctionType | None = None,
 ) -> Answers:  # fmt: skip
     """What Numba learns of a target: for a kernel and its argument types, or for all there are."""
+    from course.door.layout import follows  # loads numba-cuda, as compiling does
+
     asked = ASKED
     if signature is None or any("bfloat16" in str(kind) for kind in signature):
         asked = (*asked, ASKED_FOR_BFLOAT16)
