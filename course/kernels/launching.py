@@ -125,8 +125,12 @@ def room() -> tuple[int, bool]:
     return shared, tuple(device.compute_capability) >= (8, 0)
 
 
-def allow_shared(kernel: Any, signature: str, size: int) -> None:
+def allow_shared(kernel: Any, signature: str, size: int, share: int | None = None) -> None:
     """Allow a kernel so many bytes of dynamic shared memory on the current GPU.
+
+    Shared memory and L1 are one memory. By itself the driver makes as much of it shared memory as
+    this kernel's blocks need, and then another kernel's blocks find none beside them. With `share`
+    about so many hundredths are.
 
     Compiles the kernel for the signature if it is not. In the simulator nothing is to be done: it
     keeps the simulated GPU's own limit.
@@ -143,7 +147,10 @@ def allow_shared(kernel: Any, signature: str, size: int) -> None:
         disk.keep(kernel)
         kernel.compile(signature)
         for version in kernel.overloads.values():
-            _allow(version._codelibrary.get_cufunc(), key[1], size)
+            function = version._codelibrary.get_cufunc()
+            _set(function, key[1], "MAX_DYNAMIC_SHARED_SIZE_BYTES", size)
+            if share is not None:
+                _set(function, key[1], "PREFERRED_SHARED_MEMORY_CARVEOUT", share)
         _allowed[key] = size
 
 
@@ -163,21 +170,21 @@ def ready(
     return kernel[grid, threads, stream, size], arguments
 
 
-def _allow(function: Any, device: int, size: int) -> None:
-    """Set the limit of a loaded function, which newer numba-cuda holds as a CUkernel."""
+def _set(function: Any, device: int, what: str, value: int) -> None:
+    """Set an attribute of a loaded function, which newer numba-cuda holds as a CUkernel."""
     from cuda.bindings import driver
 
-    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    attribute = getattr(driver.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{what}")
     handle = int(function.handle)
     if hasattr(function, "kernel"):
         place = driver.CUkernel(handle), driver.CUdevice(device)
-        (status,) = driver.cuKernelSetAttribute(attribute, size, *place)
+        (status,) = driver.cuKernelSetAttribute(attribute, value, *place)
     else:
-        (status,) = driver.cuFuncSetAttribute(driver.CUfunction(handle), attribute, size)
+        (status,) = driver.cuFuncSetAttribute(driver.CUfunction(handle), attribute, value)
     if int(status):
         raise RuntimeError(
-            f"the driver refuses {size:,} bytes of shared memory for a block ({status.name}): "
-            "choose a method or a shape that needs less"
+            f"the driver refuses a kernel {what.lower()} = {value:,} ({status.name}): choose a "
+            "method or a shape that needs less shared memory"
         )
 
 

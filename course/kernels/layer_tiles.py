@@ -34,7 +34,7 @@ from course.kernels.warps import ALL
 PRECISIONS = ("tf32x3", "tf32", "float32")
 ZERO = float32(0)
 DEEP = 16  # along the depth, of one round of a warp
-SPREAD, PAUSE = 4, 100  # of what is awaited: rows from lane to lane; nanoseconds between looks
+SPREAD, PAUSE = 16, 400  # of what is awaited: rows from lane to lane; nanoseconds between looks
 
 
 @cuda.jit(device=True)

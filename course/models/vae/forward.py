@@ -8,8 +8,9 @@ Each instruction is used once or twice a step, so instructions come from far: of
 warp waited for the next one in 29% of a profiler's samples on an H200. Shifts for `//` and `%`,
 which Numba does in 64 bits, and addresses that differ by constants took a third of them away.
 
-Beside a block of 256 threads with up to 184 registers there is room on a multiprocessor for two of
-`update`, of 64, which begin early where the GPU can do that.
+Beside a block of 256 threads with up to 184 registers there is room on a multiprocessor for one of
+`update`, of 128. Where the GPU can do that, they begin when the gradient by the logits is there,
+their first factor; blocks that look for numbers all the time slow down whoever makes them.
 
     h = leaky(x W' + b)
     mean, log variance = h W' + b; z = mean + exp(log variance / 2) e; KL
@@ -325,7 +326,6 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
         if block == 0 and cuda.threadIdx.x == 0:
             store(state, 4, step)
             store(state, 5, place)
-        begin_next()
         layer1(shared, data, images, P, S, losses, data, images, step, seed, group, member, b1,
                known1)  # fmt: skip
         known2 = ahead2(P, S, data, images, step, seed, group, member, b2)
@@ -340,6 +340,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
         meet()
         layer4(shared, S, int32(G_AT), P, S, losses, data, images, step, seed, group, member, b4,
                known4)  # fmt: skip
+        begin_next()
         known5 = ahead5(P, S, data, images, step, seed, group, member, b5)
         meet()
         layer5(shared, S, int32(LOGITS_AT), P, S, losses, data, images, step, seed, group, member,

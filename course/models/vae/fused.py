@@ -29,6 +29,9 @@ from course.models.vae.update import update_of
 from course.models.vae.weights import Training
 
 IN_A_GRAPH = 32, 4  # steps
+#: Of a multiprocessor's memory, in hundredths, that is shared memory: enough for blocks of `update`
+#: beside one of `forward`. The rest is L1, through which weights come: 60 was slower.
+SHARE = 44
 HISTORY = 4096  # losses that wait on the GPU
 
 
@@ -156,7 +159,7 @@ class FusedTrainer:
 
     def _ready(self, its: Launch, given: tuple, *attributes: Attribute) -> Any:
         """A launch, ready to be called with a stream's handle and no addresses."""
-        allow_shared(its.kernel, its.types, its.shared)
+        allow_shared(its.kernel, its.types, its.shared, SHARE)
         configured = its.kernel[its.blocks, its.threads, 0, its.shared]
         if self._alone:
             return Packed(configured, given, 0, attributes)

@@ -27,7 +27,7 @@ from course.models.vae.shape import VAEShape
 
 ZERO, ONE, LEVELS = float32(0), float32(1), float32(1 / 255)
 NONE_YET = (int32(MISSING),) * 4
-WARPS = 2  # of a block: so few that two fit beside one of the first launch
+WARPS = 4  # of a block: so few that one fits beside one of the first launch
 THREADS = WARP * WARPS
 CLEARING = 128  # blocks that prepare the next step
 warp_sum = lanes_sum(WARP)
