@@ -148,7 +148,7 @@ def allow_shared(kernel: Any, signature: str, size: int, share: int | None = Non
         kernel.compile(signature)
         for version in kernel.overloads.values():
             function = version._codelibrary.get_cufunc()
-            _set(function, key[1], "MAX_DYNAMIC_SHARED_SIZE_BYTES", size)
+            _allow(function, key[1], size)
             if share is not None:
                 _set(function, key[1], "PREFERRED_SHARED_MEMORY_CARVEOUT", share)
         _allowed[key] = size
@@ -170,7 +170,17 @@ def ready(
     return kernel[grid, threads, stream, size], arguments
 
 
-def _set(function: Any, device: int, what: str, value: int) -> None:
+def _allow(function: Any, device: int, size: int) -> None:
+    """Set the limit of a loaded function."""
+    status = _set(function, device, "MAX_DYNAMIC_SHARED_SIZE_BYTES", size)
+    if int(status):
+        raise RuntimeError(
+            f"the driver refuses {size:,} bytes of shared memory for a block ({status.name}): "
+            "choose a method or a shape that needs less"
+        )
+
+
+def _set(function: Any, device: int, what: str, value: int) -> Any:
     """Set an attribute of a loaded function, which newer numba-cuda holds as a CUkernel."""
     from cuda.bindings import driver
 
@@ -178,14 +188,8 @@ def _set(function: Any, device: int, what: str, value: int) -> None:
     handle = int(function.handle)
     if hasattr(function, "kernel"):
         place = driver.CUkernel(handle), driver.CUdevice(device)
-        (status,) = driver.cuKernelSetAttribute(attribute, value, *place)
-    else:
-        (status,) = driver.cuFuncSetAttribute(driver.CUfunction(handle), attribute, value)
-    if int(status):
-        raise RuntimeError(
-            f"the driver refuses a kernel {what.lower()} = {value:,} ({status.name}): choose a "
-            "method or a shape that needs less shared memory"
-        )
+        return driver.cuKernelSetAttribute(attribute, value, *place)[0]
+    return driver.cuFuncSetAttribute(driver.CUfunction(handle), attribute, value)[0]
 
 
 # --- what a GPU lacks -----------------------------------------------------------------------------

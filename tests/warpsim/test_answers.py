@@ -4,6 +4,7 @@ import json
 import math
 import operator
 import os
+import shutil
 import subprocess
 import sys
 
@@ -48,20 +49,32 @@ def run(folder, tmp_path):
     return done.stdout.strip() == "True"
 
 
-def test_the_second_process_loads_no_rules(tmp_path):
-    before = run(tmp_path / "kept", tmp_path)
-    (file,) = (tmp_path / "kept").iterdir()
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """The folder that a first process left, and whether that had Numba's rules loaded."""
+    folder = tmp_path_factory.mktemp("first")
+    return folder / "kept", run(folder / "kept", folder)
+
+
+@pytest.fixture
+def kept(first, tmp_path):
+    """Such a folder of a test's own, and its file."""
+    (file,) = shutil.copytree(first[0], tmp_path / "kept").iterdir()
+    return tmp_path / "kept", file
+
+
+def test_the_second_process_loads_no_rules(first, kept, tmp_path):
+    folder, file = kept
     assert json.loads(file.read_text())[MUL]
-    assert not run(tmp_path / "kept", tmp_path)
-    assert run("off", tmp_path) == before  # core Numba has rules of another name
+    assert not run(folder, tmp_path)
+    assert run("off", tmp_path) == first[1]  # core Numba has rules of another name
 
 
 @pytest.mark.parametrize("text", ["", "[1, 2", f'{{"{MUL}": ["no"]}}', "3"])
-def test_a_broken_file_is_no_error(text, tmp_path):
-    run(tmp_path / "kept", tmp_path)
-    (file,) = (tmp_path / "kept").iterdir()
+def test_a_broken_file_is_no_error(text, kept, tmp_path):
+    folder, file = kept
     file.write_text(text)
-    run(tmp_path / "kept", tmp_path)
+    run(folder, tmp_path)
     assert json.loads(file.read_text())[MUL] == ["float32"] * 3
 
 
