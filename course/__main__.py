@@ -76,6 +76,10 @@ def make_parser() -> argparse.ArgumentParser:
         type=Path,
         help="folder for the files (COURSE_MEASUREMENTS, else ~/.course/measurements)",
     )
+    bench.add_argument(
+        "--parts", metavar="PART", nargs="+", default=(),
+        help="measure these parts of one SUBJECT alone; the other rows of its file stay",
+    )  # fmt: skip
     bench.add_argument("--list", action="store_true", help="say which subjects there are, and end")
 
     running = commands.add_parser(
@@ -137,6 +141,8 @@ def run_bench(arguments: argparse.Namespace) -> int:
             print(f"{subject:<{width}}  {what}")
         return 0
     chosen = list(dict.fromkeys(arguments.subjects)) or list(known)
+    if arguments.parts and len(chosen) != 1:
+        raise UsageError(f"--parts are those of one subject, and {len(chosen)} are named")
     if backend.gpu() is None:
         print(f"There is no GPU to measure here ({backend.why()}). This is what is recorded:")
         for subject in chosen:
@@ -144,7 +150,9 @@ def run_bench(arguments: argparse.Namespace) -> int:
         return 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     let_interrupt()
-    files, failures = bench.measure_subjects(chosen, arguments.out or own_folder())
+    files, failures = bench.measure_subjects(
+        chosen, arguments.out or own_folder(), parts=list(dict.fromkeys(arguments.parts))
+    )
     for path in files:
         text = beside(subject_of(path), path.parent)
         print(f"\n{path.stem} beside what is recorded [ms]:\n{text}" if text else "")

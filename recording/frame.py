@@ -4,7 +4,8 @@ timed.
 A program's figure is kept only if its result is right: compared with float64, on random inputs,
 into an output that held NaN before. A figure above the GPU's measured roofs is refused. Each
 subject's file is written as soon as the subject is done. Until then the parts of a long one are
-kept beside it, so that the same command goes on where it was stopped.
+kept beside it, so that the same command goes on where it was stopped. Some of them can be measured
+alone; the file's other rows stay.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -25,6 +26,7 @@ from course.measure import recorded
 from course.measure.recorded import Figure, Recording
 from course.measure.roofline import Roofs
 from course.measure.timing import Timing, compiled_versions, measure
+from recording.some_parts import beside_others
 from recording.unfinished import Unfinished, sources
 
 Item = TypeVar("Item")
@@ -52,6 +54,8 @@ class Bench:
         Where a subject may put files of its own beside its rows, such as timelines.
     unfinished : Unfinished, optional
         What a stopped run has measured.
+    only : collection of str, optional
+        The parts that are measured; without it all.
 
     Attributes
     ----------
@@ -60,11 +64,16 @@ class Bench:
     rows : list of Figure
     failures, notes : list of str
         What went wrong; what was left out, and why.
+    of_parts : dict
+        Rows of each part that was measured.
+    passed_over : list of str
+        Parts that were not to be measured.
     """
 
     def __init__(
         self, subject: str, roofs: Roofs, say: Callable[[str], None] = print,
         folder: Path | None = None, unfinished: Unfinished | None = None,
+        only: Collection[str] = (),
     ):  # fmt: skip
         self.subject, self.roofs, self.say, self.folder = subject, roofs, say, folder
         self.unfinished = unfinished or Unfinished()
@@ -73,6 +82,7 @@ class Bench:
         self.rows: list[Figure] = []
         self.failures: list[str] = []
         self.notes: list[str] = []
+        self.only, self.of_parts, self.passed_over = frozenset(only), {}, []
 
     def random(self, *shape: int, dtype: Any = np.float32) -> np.ndarray:
         """A host array of uniform random numbers from -0.5 to 0.5."""
@@ -86,6 +96,9 @@ class Bench:
         """
         for item in items:
             name = str(item)
+            if self.only and name not in self.only:
+                self.passed_over.append(name)
+                continue
             if name in self.unfinished.parts:
                 rows, notes = self.unfinished.parts[name]
                 self.rows += rows
@@ -95,6 +108,7 @@ class Bench:
                 continue
             first, noted, failed = len(self.rows), len(self.notes), len(self.failures)
             yield item
+            self.of_parts[name] = self.rows[first:]
             if len(self.failures) == failed and len(self.rows) > first:
                 self.unfinished.add(name, self.rows[first:], self.notes[noted:])
 
@@ -325,7 +339,10 @@ def subjects() -> dict[str, str]:
 
 
 def measure_subjects(
-    chosen: Iterable[str], folder: Path, say: Callable[[str], None] = print
+    chosen: Iterable[str],
+    folder: Path,
+    say: Callable[[str], None] = print,
+    parts: Collection[str] = (),
 ) -> tuple[list[Path], list[str]]:
     """Measure subjects, one after the other; each file is written as soon as it is done.
 
@@ -335,7 +352,8 @@ def measure_subjects(
     failures : list of str
         Programs that were wrong or failed; the others' figures are in the files.
 
-    A subject that was stopped goes on with the part that it was at, see `Bench.parts`.
+    A subject that was stopped goes on with the part that it was at, see `Bench.parts`. With `parts`
+    these alone are measured, anew, and take the places of such rows in the subject's file.
 
     A subject that has ``CHARTS = True`` gets those of `course.plots.speed_charts` beside its file;
     the name of another module, those of that one.
@@ -355,10 +373,20 @@ def measure_subjects(
         facts = recorded.header(gpu, None, command)
         lasting = {key: value for key, value in facts.items() if key != "date"}
         lasting["sources"] = sources()
-        unfinished = Unfinished.found(path.with_suffix(".unfinished"), lasting, say)
-        bench = Bench(subject, roofs, say, folder, unfinished)
+        unfinished, others = Unfinished(), None
+        if parts and path.exists():
+            others = recorded.read(path)
+        elif not parts:
+            unfinished = Unfinished.found(path.with_suffix(".unfinished"), lasting, say)
+        bench = Bench(subject, roofs, say, folder, unfinished, parts)
         module = importlib.import_module(f"recording.subjects.{subject}")
         module.run(bench)
+        for name in parts:
+            if name not in bench.of_parts:
+                there = ", ".join(map(repr, bench.passed_over)) or "none"
+                bench.failures.append(f"there is no part {name!r}; others are: {there}")
+        if parts:
+            bench.rows = [row for rows in bench.of_parts.values() for row in rows]
         failures += [f"{subject}: {failure}" for failure in bench.failures]
         if not bench.rows:
             say(f"  nothing was measured, so no file of {subject}")
@@ -366,6 +394,8 @@ def measure_subjects(
         facts = recorded.header(gpu, roofs, command)
         if bench.notes:
             facts["notes"] = "; ".join(bench.notes)
+        if parts:
+            facts, bench.rows = beside_others(others, facts, bench.rows, list(bench.of_parts))
         files.append(recorded.write(path, facts, bench.rows))
         unfinished.remove()
         say(f"  written: {path}")

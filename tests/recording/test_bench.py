@@ -2,41 +2,19 @@
 
 import dataclasses
 import sys
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import numpy as np
 import pytest
 
 from course import __main__ as command_line
 from course import backend
-from course.kernels import matmul
-from course.measure import event_clock, measured_roofs, recorded
-from course.measure.roofline import Roofs
+from course.measure import recorded
 from course.plots import speed_charts
 from recording import frame as bench
-from recording import unfinished
 from recording.frame import Bench, WrongResult, judged, poison
-from tests.recording.fake_gpu import FakeGPU
+from tests.recording.fake_gpu import ROOFS
 from warpsim.draw.style import Picture
-
-ROOFS = Roofs("fake", 1000.0, {"float32": 10.0}, 1 << 20, measured=True)
-
-
-@pytest.fixture
-def gpu(monkeypatch):
-    """A machine whose GPU is the fake one."""
-    fake = FakeGPU()
-    clock = event_clock.EventClock(fake, busy=fake.busy, empty_l2=fake.empty_l2, now=fake.now)
-    monkeypatch.setattr(event_clock, "clock", lambda: clock)
-    monkeypatch.setattr(backend, "gpu", lambda: "NVIDIA Fake 1")
-    monkeypatch.setattr(backend, "_cuda", lambda: fake)
-    monkeypatch.setattr(measured_roofs, "measure_roofs", lambda: ROOFS)
-    fake.runtime = SimpleNamespace(get_version=lambda: (13, 0))
-    device = fake.get_current_device()
-    device.compute_capability = (9, 9)
-    monkeypatch.setattr(fake, "get_current_device", lambda: device)
-    return fake
 
 
 def program(gpu, work, seconds=5e-6):
@@ -204,113 +182,6 @@ def test_what_is_done_is_kept_when_the_rest_is_stopped(subjects, tmp_path, capsy
     assert status == 130
     assert err == "python -m course: stopped; files that were written before are whole\n"
     assert [path.name for path in tmp_path.iterdir()] == ["fake1-good.csv"]
-
-
-@pytest.fixture
-def parted(subjects, monkeypatch):
-    """A subject of three parts that can be told to stop or to fail at one; what it measured."""
-    measured, trouble = [], {}
-
-    def run(frame):
-        frame.figure("before", "mine", "", "", "value", "units", len(measured))
-        for size in frame.parts((1, 2, 3)):
-            if trouble.get(size) == "stop":
-                raise KeyboardInterrupt
-            measured.append(size)
-            if trouble.get(size) == "leave out":  # as without a framework to compare with
-                continue
-            frame.figure("part", "mine", str(size), "", "value", "units", 10 * size)
-            frame.notes.append(f"of {size}")
-            if trouble.get(size) == "fail":
-                frame.failures.append(f"{size} is wrong")
-
-    module = ModuleType("recording.subjects.parted")
-    module.run = run
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(bench, "subjects", lambda: {"parted": "what it measures"})
-    return measured, trouble
-
-
-def test_a_stopped_subject_goes_on_with_the_part_it_was_at(parted, tmp_path, capsys):
-    measured, trouble = parted
-    assert call(capsys, "parted", "--out", tmp_path)[0] == 0
-    whole = recorded.read(tmp_path / "fake1-parted.csv")
-    (tmp_path / "fake1-parted.csv").unlink()
-    measured.clear()
-
-    trouble[3] = "stop"
-    assert call(capsys, "parted", "--out", tmp_path)[0] == 130
-    assert [path.name for path in tmp_path.iterdir()] == ["fake1-parted.unfinished"]
-    trouble.clear()
-    status, out, _ = call(capsys, "parted", "--out", tmp_path)
-    assert status == 0 and measured == [1, 2, 3]
-    assert "2: measured before this run, 1 rows are taken" in out
-    assert [path.name for path in tmp_path.iterdir()] == ["fake1-parted.csv"]
-    again = recorded.read(tmp_path / "fake1-parted.csv")
-    assert [row for row in again.figures if row.kernel == "part"] == list(whole.figures[1:])
-    assert whole.header["notes"] == "of 1; of 2; of 3"
-    earlier = "measured in an earlier run that was stopped"
-    assert again.header == whole.header | {"notes": f"of 1; 1: {earlier}; of 2; 2: {earlier}; of 3"}
-
-
-def test_a_part_in_which_something_failed_is_measured_again(parted, tmp_path, capsys):
-    measured, trouble = parted
-    trouble.update({1: "fail", 3: "stop"})
-    assert call(capsys, "parted", "--out", tmp_path)[0] == 130
-    trouble.clear()
-    assert call(capsys, "parted", "--out", tmp_path)[0] == 0
-    assert measured == [1, 2, 1, 3]
-
-
-def test_a_part_of_no_rows_is_measured_again(parted, tmp_path, capsys):
-    measured, trouble = parted
-    trouble.update({1: "leave out", 3: "stop"})
-    assert call(capsys, "parted", "--out", tmp_path)[0] == 130
-    trouble.clear()
-    assert call(capsys, "parted", "--out", tmp_path)[0] == 0
-    assert measured == [1, 2, 1, 3]
-
-
-def test_parts_of_other_code_are_not_taken(parted, tmp_path, capsys, monkeypatch):
-    measured, trouble = parted
-    trouble[2] = "stop"
-    call(capsys, "parted", "--out", tmp_path)
-    trouble.clear()
-    monkeypatch.setattr(bench, "sources", lambda: "another digest")
-    status, out, _ = call(capsys, "parted", "--out", tmp_path)
-    assert status == 0 and measured == [1, 1, 2, 3]
-    assert "fake1-parted.unfinished differs in sources: everything is measured anew" in out
-
-
-def test_a_kernel_that_was_changed_makes_another_digest(tmp_path):
-    assert any(Path(matmul.__file__).is_relative_to(room) for room in unfinished.ROOMS)
-    rooms = [tmp_path / name for name in ("one", "two")]
-    for room in rooms:
-        (room / "deep").mkdir(parents=True)
-        (room / "deep" / "kernel.py").write_text("x = 1", encoding="utf-8")
-    before = unfinished.sources(rooms)
-    assert before == unfinished.sources(rooms)
-    (rooms[1] / "deep" / "kernel.py").write_text("x = 2", encoding="utf-8")
-    assert unfinished.sources(rooms) != before
-
-
-@pytest.mark.parametrize("spoil", ["driver", "not json", "[]", '{"facts": {}}'])
-def test_parts_of_another_machine_or_of_a_broken_file_are_not_taken(
-    parted, tmp_path, capsys, spoil
-):
-    measured, trouble = parted
-    trouble[2] = "stop"
-    call(capsys, "parted", "--out", tmp_path)
-    trouble.clear()
-    kept = tmp_path / "fake1-parted.unfinished"
-    text = kept.read_text()
-    assert '"driver": "' in text
-    kept.write_text(text.replace('"driver": "', '"driver": "1') if spoil == "driver" else spoil)
-    status, out, _ = call(capsys, "parted", "--out", tmp_path)
-    says = "differs in driver" if spoil == "driver" else "cannot be read"
-    assert status == 0 and measured == [1, 1, 2, 3]
-    assert f"{kept.name} {says}" in out and "everything is measured anew" in out
-    assert not kept.exists()
 
 
 def test_charts_stand_beside_the_file_and_without_them_the_figures_are_kept(
