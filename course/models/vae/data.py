@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import struct
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
@@ -159,13 +160,14 @@ def find(place: str | os.PathLike[str] | None = None, held_out: bool | None = No
             f"there is nothing at {place}: name a folder with {PARTS['train'][0]}, a .csv, or a "
             "file that course.models.vae.data.write made"
         )
-    return _of_table(place) if place.suffix == ".csv" else read(place)
+    return _of_table(place) if place.suffix.lower() == ".csv" else read(place)
 
 
 def _of_table(path: Path) -> Digits:
     """Images of a CSV without titles: label, then pixels."""
     try:
-        table = np.loadtxt(path, delimiter=",", dtype=np.int64, ndmin=2)
+        with warnings.catch_warnings(action="ignore"):  # of no lines, which are refused below
+            table = np.loadtxt(path, np.int64, delimiter=",", ndmin=2, encoding="utf-8-sig")
     except ValueError as problem:
         raise BadDigits(f"{path.name} is no table of whole numbers: {problem}") from None
     if table.shape[1] < 2 or not len(table):
