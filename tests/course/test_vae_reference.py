@@ -117,6 +117,17 @@ def test_a_saved_training_goes_on_with_the_same_bits_in_the_middle_of_an_epoch(i
     assert not begun.first["encode.weight"].any()  # what it began from is as it was
 
 
+def test_images_and_weights_may_lie_in_any_order(images):
+    begun = Training.begun(SMALL, batch=9, seed=1)
+    turned = {name: np.asfortranarray(its) for name, its in begun.weights.items()}
+    x = np.ascontiguousarray(images[:40, : SMALL.pixels])
+    other = Training.begun(SMALL, turned, batch=9, seed=1)
+    trainers = NumpyTrainer(begun, x), NumpyTrainer(other, np.ma.array(x[::-1].copy())[::-1])
+    for trainer in trainers:
+        trainer.run(5)
+    assert trainers[0].losses == trainers[1].losses
+
+
 def test_an_epoch_has_each_image_at_most_once(images, monkeypatch):
     seen = []
     monkeypatch.setattr(

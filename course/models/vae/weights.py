@@ -45,7 +45,7 @@ def initial(shape: VAEShape, seed: int = 0, slope: float = 0.2) -> Weights:
 
 
 def checked(shape: VAEShape, weights: Mapping[str, np.ndarray], what: str = "weights") -> Weights:
-    """The weights in their order; ValueError where one is missing, too many, or does not fit."""
+    """The weights in their order, in C order; ValueError where one is missing or does not fit."""
     wrong = sorted(set(weights) ^ set(shape.parameters))
     if wrong:
         raise ValueError(f"{what}: missing or superfluous are {', '.join(wrong)}")
@@ -60,7 +60,7 @@ def checked(shape: VAEShape, weights: Mapping[str, np.ndarray], what: str = "wei
             raise ValueError(f"{what}: {name} is {given}; it must be float32 {size}")
         if not np.isfinite(array).all():
             raise ValueError(f"{what}: {name} has numbers that are not finite")
-    return {name: weights[name] for name in shape.parameters}
+    return {name: np.ascontiguousarray(weights[name]) for name in shape.parameters}
 
 
 @dataclass(frozen=True)
