@@ -124,7 +124,10 @@ def test_a_part_of_mnist_without_images_is_refused(tmp_path):
         data.find(tmp_path, held_out=True)
 
 
-def test_a_place_with_nothing_says_what_could_be_there(tmp_path):
+def test_a_place_with_nothing_says_what_could_be_there(tmp_path, monkeypatch):
+    monkeypatch.setenv(data.VARIABLE, str(tmp_path / "gone"))
+    with pytest.raises(FileNotFoundError, match="^COURSE_MNIST: there is nothing at"):
+        data.find()
     with pytest.raises(FileNotFoundError, match="nothing at .*train-images-idx3-ubyte"):
         data.find(tmp_path / "gone")
 

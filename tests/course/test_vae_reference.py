@@ -217,6 +217,7 @@ def test_numpys_numbers_are_taken_for_pythons():
         ({"numbers": np.array([0.0, 4, 0])}, "another form"),
         ({"rate": np.array(np.nan)}, "rate is nan"),
         ({"rate": np.array(1j)}, "rate is 1j"),
+        ({"second.code.bias": np.full(2 * SMALL.latent, -1, np.float32)}, "is below 0"),
         ({"sizes": np.array([np.inf, 9, 5])}, "no weights"),
         ({"sizes": np.array([1.5, 9, 5])}, "no weights"),
         ({"encode.bias": np.array([{}])}, "no weights"),  # a pickle

@@ -148,6 +148,7 @@ def find(place: str | os.PathLike[str] | None = None, held_out: bool | None = No
     BadDigits
         When what is there is no such file.
     """
+    said = f"{VARIABLE}: " if not place and os.environ.get(VARIABLE) else ""
     place = place or os.environ.get(VARIABLE) or (COLAB if COLAB.is_file() else None)
     if place is None:
         return digits(held_out)
@@ -157,8 +158,8 @@ def find(place: str | os.PathLike[str] | None = None, held_out: bool | None = No
         return Digits(images.reshape(len(images), -1), labels, f"MNIST in {place}")
     if not place.exists():
         raise FileNotFoundError(
-            f"there is nothing at {place}: name a folder with {PARTS['train'][0]}, a .csv, or a "
-            "file that course.models.vae.data.write made"
+            f"{said}there is nothing at {place}: name a folder with {PARTS['train'][0]}, a .csv, "
+            "or a file that course.models.vae.data.write made"
         )
     return _of_table(place) if place.suffix.lower() == ".csv" else read(place)
 

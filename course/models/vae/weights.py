@@ -140,6 +140,8 @@ class Training:
         }
         all_three = (found, *parts.values())
         arrays = [checked(shape, its, str(path)) for its in all_three]
+        if any((its < 0).any() for its in arrays[2].values()):
+            raise ValueError(f"{path}: a second moment, a mean of squares, is below 0")
         try:
             return cls(shape, *arrays, *whole.tolist(), rate.item())
         except ValueError as problem:
