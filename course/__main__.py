@@ -207,6 +207,9 @@ def is_told(error: Exception) -> bool:
 
 def main(words: list[str] | None = None) -> int:
     """Run a command and return its exit status; what the user can repair is one line and 2."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the shell closed it, as >&- does
+            setattr(sys, name, open(os.devnull, "w"))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a console that lacks a sign shows its code
             stream.reconfigure(errors="backslashreplace")
@@ -226,7 +229,8 @@ def main(words: list[str] | None = None) -> int:
         return USAGE_ERROR
     except MemoryError as error:
         why = f" ({' '.join(str(error).split())})" if str(error) else ""
-        problem = f"out of memory{why}; choose a smaller --size, or fewer --workers"
+        less = getattr(arguments, "less", "choose a smaller --size, or fewer --workers")
+        problem = f"out of memory{why}; {less}"
         print(f"{called()}: error: {with_notes(problem, error)}", file=sys.stderr)
         return USAGE_ERROR
     except KeyboardInterrupt as error:

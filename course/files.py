@@ -6,6 +6,7 @@ In a clone the data lies beside the package, in an installed wheel inside it.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import os
@@ -61,14 +62,17 @@ def write_whole(path: Path, content: str | bytes) -> None:
     Raises
     ------
     OSError
-        When the folder does not exist or cannot be written.
+        When the folder does not exist or cannot be written, or the disk is full; it names the file.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    write_new(part, content.encode() if isinstance(content, str) else content)
     try:
+        write_new(part, content.encode() if isinstance(content, str) else content)
         os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        if isinstance(error, OSError) and error.errno:  # it names the part, a full disk nothing
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
 
@@ -84,7 +88,8 @@ def write_new(path: Path, content: bytes) -> None:
         with open(path, "wb") as file:
             file.write(content)
     except BaseException:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink()
         raise
 
 

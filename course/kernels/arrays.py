@@ -21,6 +21,7 @@ Array = Any  # of NumPy, CuPy, PyTorch or numba.cuda
 
 STORED = (np.float32, np.float16, BFLOAT16)  # what elements may be
 WIDE = 4  # elements in a wide access
+MOST = 65_535  # blocks along the second axis of a grid
 #: Numba's type of a stored element, by `name_of`.
 WORDS = {"float32": float32, "float16": float16, "bfloat16": bfloat16}
 
@@ -86,6 +87,16 @@ def known(word: str, what: str, choices: Iterable[str], before: str = "") -> Non
     """Refuse a word that is none of the choices: "there is no method 'x': choose a, b"."""
     if not isinstance(word, str) or word not in choices:
         raise ValueError(f"there is no {what} {word!r}: choose {before}{', '.join(choices)}")
+
+
+def blocks_over(rows: int, columns: int, tile: tuple[int, int], name: str) -> tuple[int, int]:
+    """The grid whose blocks, each so (wide, high), cover a matrix; ValueError for too many rows."""
+    wide, high = tile
+    if rows > MOST * high:
+        raise ValueError(
+            f"{name} has {rows:,} rows, and one launch at most {MOST * high:,}: give it in parts"
+        )
+    return -(-columns // wide), -(-rows // high)
 
 
 # --- arrays on the device -------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from course.backend import cuda
 from course.door.door import Result, Stream
 from course.door.libraries import Seen
 from course.kernels.activation import each
-from course.kernels.arrays import Array, checked_float32, flat, known
+from course.kernels.arrays import Array, blocks_over, checked_float32, flat, known
 from course.kernels.convolution import LayerLaunch, function_of, layer_door, threads_for
 from course.kernels.intrinsics import load
 from course.kernels.warps import WARP, lanes_sum
@@ -88,11 +88,10 @@ def steps(
     function = function_of(activation)
     count, outputs = out.shape
     if method == "warp":
-        how = (-(-outputs // WARPS), -(-count // ROWS)), (WARP, WARPS)
+        how = blocks_over(count, outputs, (WARPS, ROWS), "x"), (WARP, WARPS)
         return [("linear, activation", warps(function), how, (x, weight, bias, out))]
     known(method, "method", LADDER)
-    wide, high = NAIVE_BLOCK
-    how = (-(-outputs // wide), -(-count // high)), NAIVE_BLOCK
+    how = blocks_over(count, outputs, NAIVE_BLOCK, "x"), NAIVE_BLOCK
     found: list[LayerLaunch] = [("linear", linear_naive, how, (x, weight, bias, out))]
     if activation is not None:
         numbers = flat(out, "out")

@@ -43,6 +43,7 @@ from course.door.libraries import Seen
 from course.kernels.arrays import (
     WIDE,
     Array,
+    blocks_over,
     checked_float32,
     flat,
     in_order,
@@ -336,7 +337,7 @@ def launches(
     else:
         tile, block = (SQUARE, SQUARE), (SQUARE, HIGH)
         kernel = tiled(layout, 1 if method == "padded" else 0)
-    grid = -(-columns // tile[0]), -(-rows // tile[1])
+    grid = blocks_over(rows, columns, tile, "the product")
     return [(kernel[grid, block, stream], (a, b, out))]
 
 
@@ -352,8 +353,7 @@ def bias_launches(
     x: Array, bias: Array, out: Array, stream: Any = 0
 ) -> list[tuple[Callable, tuple]]:
     """What adding a bias launches, for device arrays."""
-    wide, high = NAIVE_BLOCK
-    grid = -(-x.shape[1] // wide), -(-x.shape[0] // high)
+    grid = blocks_over(*x.shape, NAIVE_BLOCK, "x")
     arrays = in_order(x, "x"), in_order(bias, "bias"), in_order(out, "out")
     return [(bias_added[grid, NAIVE_BLOCK, stream], arrays)]
 

@@ -12,7 +12,7 @@ from numba import float32
 from course.backend import cuda
 from course.door.door import Door, Result, Stream
 from course.door.libraries import Seen
-from course.kernels.arrays import Array, checked_float32, known
+from course.kernels.arrays import Array, blocks_over, checked_float32, known
 
 # --- step 0: the yardstick ------------------------------------------------------------------------
 
@@ -124,8 +124,8 @@ def launches(
     image: Array, out: Array, method: str = "padded", stream: Stream = 0
 ) -> list[tuple[Callable, tuple]]:
     """What a step launches, for device arrays."""
-    (rows, columns), (kernel, (wide, high)) = image.shape, LADDER[method]
-    return [(kernel[(-(-columns // wide), -(-rows // high)), BLOCK, stream], (out, image))]
+    kernel, tile = LADDER[method]
+    return [(kernel[blocks_over(*image.shape, tile, "image"), BLOCK, stream], (out, image))]
 
 
 _DOOR = Door("transpose", ("image",), _result, launches)

@@ -101,7 +101,7 @@ def on_a_plane(codes: np.ndarray) -> tuple[np.ndarray, list[str]]:
         return codes, ["first number of the code", "second number of the code"]
     centred = np.asarray(codes, np.float64) - codes.mean(axis=0)
     _, sizes, ways = np.linalg.svd(centred, full_matrices=False)
-    shares = sizes**2 / (sizes**2).sum()
+    shares = sizes**2 / ((sizes**2).sum() or 1)  # where all codes are one, there is none
     names = [f"principal component {n + 1} ({shares[n]:.0%} of the variance)" for n in range(2)]
     return centred @ ways[:2].T, names
 

@@ -17,14 +17,15 @@ THREADS = 128
 SCALE = np.float32(1 / 32)
 
 
-def _logits(size, spread, measured=False):
+def _logits(size, spread, scale=SCALE, measured=False):
     def logits(rng):
         return np.float32(spread) * rng.standard_normal(size, dtype=np.float32)
 
     arguments = drawn(
-        logits=logits, targets=unit(size), scale=SCALE, values=empty(size), slopes=empty(size)
+        logits=logits, targets=unit(size), scale=scale, values=empty(size), slopes=empty(size)
     )
     name = f"{size:,} logit{'s' * (size > 1)} with a spread of {spread:g}"
+    name += ", another scale" * bool(scale != SCALE)
     return Case(name, arguments, block=THREADS, measured=measured)
 
 
@@ -53,7 +54,7 @@ LessonKernel.declare(
     reference=_bce,
     cases=[
         _logits(128, 1),
-        _logits(1_003, 8),
+        _logits(1_003, 8, scale=np.float32(1 / 3)),
         Case(
             "logits as far out as 1,000",
             drawn(logits=_far, targets=_far_targets, scale=SCALE, values=empty(8), slopes=empty(8)),
@@ -95,6 +96,8 @@ LessonKernel.declare(
             (share - x) -> share
         the slope's sign is turned round: it is sigmoid - target
             (share - x) -> (x - share)
+        the scale is fixed at 1/32, that of the first case
+            scale * (share - x) -> (share - x) * float32(1 / 32)
         the slope is not multiplied by scale
             scale * (share - x) -> (share - x)
         the loss is multiplied by scale, too; only the slope is
@@ -247,6 +250,8 @@ LessonKernel.declare(
             normal4(group, counter[1], -> normal4(group, 0,
         the seed is not used
             counter[1], counter[0]) -> counter[1], 0)
+        the seed is cut to 32 bits: normal4 takes all 64 of it
+            counter[1], counter[0]) -> counter[1], counter[0] & 0xFFFFFFFF)
         the counter is the thread's number, so a thread's second group gets the noise of its first
             normal4(group, -> normal4(cuda.grid(1),
         the counter is the number's place, 4 group; it is the group
@@ -288,7 +293,7 @@ def _tiny(size):
 
     arguments = drawn(
         w=normal(size), gradient=small, first=small, second=lambda rng: small(rng) ** 2,
-        corrected=np.array([0.1, 1], np.float32),
+        corrected=np.array([0.1, 4], np.float32),
     )  # fmt: skip
     return Case(f"{size} weights with gradients near 1e-7", arguments, block=THREADS)
 
@@ -386,6 +391,10 @@ LessonKernel.declare(
         epsilon is added below the root; it is added to the root
             math.sqrt(v * corrected[1]) + float32(1e-8)
             -> math.sqrt(v * corrected[1] + float32(1e-8))
+        epsilon is added before the second correction, as in the paper's shorter form; here it is
+        added to the corrected root
+            math.sqrt(v * corrected[1]) + float32(1e-8)
+            -> math.sqrt(corrected[1]) * (math.sqrt(v) + float32(1e-8))
         the second correction is taken outside of the root; it belongs below it
             math.sqrt(v * corrected[1]) -> math.sqrt(v) * corrected[1]
         the step is added; a weight goes against its gradient
@@ -565,6 +574,13 @@ _OVERWRITTEN = (
     Work("all", ("y",), ("grid",)),
     Work("show", ("grid", "rest"), ("picture",)),
 )
+_TWO_READERS = (
+    Work("move", ("x",), ("y",)),
+    Work("look", ("y", "v"), ("z",)),
+    Work("glance", ("v",), ("a",)),
+    Work("change", ("g",), ("b", "v")),
+    Work("tell", ("v",), ("c",)),
+)
 _LATE = (
     Work("move x", ("x",), ("x",)),
     Work("use v", ("v", "x"), ("a",)),
@@ -592,6 +608,7 @@ FunctionExercise.declare(
         ("a sum that is written twice", _plain(_TWICE)),
         ("an array that three write before one reads it", _plain(_OVERWRITTEN)),
         ("an array that is changed after its last reader", _plain(_LATE)),
+        ("an array that is read late, then early, and changed after both", _plain(_TWO_READERS)),
         ("a VAE's step", _plain(STEP)),
     ),
     hints={

@@ -22,7 +22,9 @@ def judge_launches(answer: Any, work: Sequence[Work]) -> str | None:
         In an order in which one after the other is right.
     """
     works = [Work(*its) for its in work]
-    answer = answer.tolist() if isinstance(answer, np.ndarray) else answer
+    answer = _listed(answer)
+    if isinstance(answer, tuple | list):
+        answer = [*map(_listed, answer)]
     fault = _no_launches(answer, works)
     if fault:
         return fault
@@ -33,6 +35,13 @@ def judge_launches(answer: Any, work: Sequence[Work]) -> str | None:
             return _raced(number, found[0], works)
     place = {name: n for n, launch in enumerate(answer, 1) for name in launch}
     return _out_of_order(works, place) or _too_many(works, place, len(answer))
+
+
+def _listed(its: Any) -> Any:
+    """A set or an array of names as a list, in any order: in a launch there is none."""
+    if isinstance(its, set | frozenset):
+        return sorted(its, key=str)
+    return its.tolist() if isinstance(its, np.ndarray) else its
 
 
 def _no_launches(answer: Any, works: Sequence[Work]) -> str | None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from course import backend, cuda, trace
+from course.kernels import linear
 from course.kernels import matmul as kernels
 from course.kernels.matmul import LADDER, LAYOUTS, TENSOR, add_bias, bias_gradient, matmul
 from course.kernels.tensor_products import (
@@ -15,6 +16,7 @@ from course.kernels.tensor_products import (
     cut_of,
     product_of,
 )
+from course.kernels.transpose import transpose
 from warpsim.host import gpus
 
 ERRORS = {"race", "out-of-bounds", "uninitialised-read", "barrier-divergence"}
@@ -285,3 +287,20 @@ def test_what_is_not_a_number_stays_in_its_row_on_tensor_cores(hopper, layout):
 def test_tensor_cores_make_no_rows_of_none(hopper):
     none = np.zeros((0, 4), np.float32)
     assert matmul(none, np.ones((4, 8), np.float32), method="tensor_cores").shape == (0, 8)
+
+
+@pytest.mark.parametrize("method", ["naive", "padded", "vectorised"])
+def test_more_rows_than_a_grid_has_blocks_for_are_refused(method):
+    high = {"naive": 8, "padded": 32, "vectorised": 64}[method]
+    a = np.ones((65_535 * high + 1, 1), np.float32)
+    with pytest.raises(ValueError, match=f"has {len(a):,} rows, and one launch at most"):
+        matmul(a, a[:1], method=method)
+    if method != "vectorised":
+        with pytest.raises(ValueError, match=f"image has {len(a):,} rows"):
+            transpose(a, method=method)
+    if method == "naive":
+        with pytest.raises(ValueError, match="x has 524,281 rows, and one launch at most 524,280"):
+            add_bias(a, a[0])
+        for step in linear.LADDER:
+            with pytest.raises(ValueError, match="x has 524,281 rows"):
+                linear.linear(a, a[:1], a[0], method=step)

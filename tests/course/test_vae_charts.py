@@ -59,6 +59,11 @@ def test_longer_codes_lie_on_the_plane_on_which_they_are_farthest_apart():
     assert picture_texts(picture).count("7") == 1  # its mean; points are markers
 
 
+def test_codes_that_are_all_one_lie_on_a_plane():
+    points, names = vae_charts.on_a_plane(np.ones((4, 3), np.float32))
+    assert not points.any() and all("(0% of" in name for name in names)
+
+
 def test_what_has_no_picture_is_refused(digits):
     with pytest.raises(ValueError, match=r"\(23, 8\); .* square number of pixels"):
         plots.digit_grid(digits[:, :8])

@@ -1,16 +1,20 @@
 """python -m course vae: train, stop, go on with the same bits, rebuild, sample; clear mistakes."""
 
 import argparse
+import contextlib
 import signal
+import sys
 import threading
 import time
+import warnings
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from course.__main__ import main
+from course.__main__ import main, make_parser
 from course.models.vae import command, data, jobs, weights
 from course.models.vae.jobs import Run
 from course.models.vae.shape import VAEShape
@@ -164,6 +168,94 @@ def test_another_training_is_not_overwritten_unless_it_is_said(own, capsys):
     assert Training.load("vae/training.npz").seed == 5
 
 
+def files(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix != ".png"}
+
+
+class Killed(BaseException):
+    """As kill -9 does it: nothing is caught."""
+
+
+@pytest.mark.parametrize("more", [["--resume"], ["--seed", 5, "--replace"]])
+def test_killed_at_any_moment_a_training_goes_on_or_begins(
+    own, tmp_path, capsys, monkeypatch, more
+):
+    first = ["train", "--data", own, *TINY, "--epochs", 1, "--out", "cut"]
+    words = ["train", "--data", own, *TINY, "--epochs", 3, "--out"]
+    call(capsys, *words, "whole", *more)
+    moments, write, unlink = [], jobs.write_whole, Path.unlink
+
+    def counted(act):
+        def do(*given, **how):
+            moments.append(act)
+            if len(moments) == at:
+                raise Killed
+            return act(*given, **how)
+
+        return do
+
+    for at in range(1, 9):
+        with monkeypatch.context() as patch:
+            assert call(capsys, *first, "--replace")[0] == 0
+            moments.clear()
+            patch.setattr(jobs, "write_whole", counted(write))
+            patch.setattr(weights, "write_whole", counted(write))
+            patch.setattr(Path, "unlink", counted(unlink))
+            with contextlib.suppress(Killed):
+                call(capsys, *words, "cut", *more)
+        its = [] if Path("cut/training.npz").exists() else more[:2]
+        if more[0] == "--seed" and its == [] and Training.load("cut/training.npz").seed == 0:
+            assert files(tmp_path / "cut")  # the old one, as it was
+            call(capsys, *words, "cut", *more)
+        assert call(capsys, *words, "cut", *its, "--resume")[0] == 0
+        assert files(tmp_path / "cut") == files(tmp_path / "whole"), at
+
+
+def test_a_pipe_that_breaks_ends_a_training_and_what_is_done_is_kept(own, capsys, monkeypatch):
+    def tell(run, last):
+        if run.trainer.step == 4:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(Run, "tell", tell)
+    words = ["vae", "train", "--data", str(own), *TINY, "--epochs", "3"]
+    with pytest.raises(BrokenPipeError):
+        jobs.train(make_parser().parse_args(words))
+    assert Training.load("vae/training.npz").step == 4
+
+
+def test_ctrl_c_while_the_loss_is_drawn_says_that_the_training_is_whole(own, capsys, monkeypatch):
+    def draw(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(jobs.vae_charts, "loss_curve", draw)
+    status, _, err = call(capsys, "train", "--data", own, *TINY, "--epochs", 1)
+    assert status == 130 and "stopped; the training in 'vae' is whole" in err
+
+
+def test_a_rate_that_is_too_large_is_named_and_nothing_is_kept(own, tmp_path, capsys):
+    words = ["train", "--data", own, *TINY, "--epochs", 2]
+    assert "smaller --rate than 1e+08" in refused(capsys, *words, "--rate", "1e8")
+    assert list((tmp_path / "vae").iterdir()) == []
+    call(capsys, *words)
+    before = files(tmp_path / "vae")
+    refused(capsys, *words, "--rate", "1e8", "--replace")
+    assert files(tmp_path / "vae") == before
+
+
+def test_streams_that_the_shell_closed_do_not_matter(own, capsys, monkeypatch):
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+    assert main(["vae", "train", "--data", str(own), *TINY, "--epochs", "1"]) == 0
+
+
+def test_what_is_too_large_for_the_memory_is_named_by_its_options(own, capsys, monkeypatch):
+    def initial(*given):
+        raise MemoryError
+
+    monkeypatch.setattr(weights, "initial", initial)
+    assert "smaller --hidden, --latent" in refused(capsys, "train", "--data", own, *TINY)
+
+
 @pytest.mark.parametrize(
     "option",
     [("--hidden", "7"), ("--latent", "2"), ("--batch", "31"), ("--rate", ".5"), ("--seed", "9")],
@@ -185,6 +277,10 @@ def test_other_images_and_a_lost_table_are_refused(own, tmp_path, capsys):
     table = tmp_path / "vae/losses.csv"
     table.write_text("".join(table.read_text().splitlines(keepends=True)[:3]))
     assert "has 1 losses of 3 steps" in refused(capsys, *words, "--data", own, "--resume")
+    for text in ("", "\n", "# a\n", "# crc32 of the images=1\nstep,loss\n0,x\n", "\xff"):
+        table.write_text(text, encoding="latin-1")
+        line = refused(capsys, *words, "--data", own, "--resume")
+        assert "losses.csv is no table of a training's losses" in line
     table.unlink()
     assert "losses.csv" in refused(capsys, *words, "--data", own, "--resume")
 
@@ -250,6 +346,25 @@ def test_a_model_of_ones_own_is_sampled_with_and_without_its_digits(own, tmp_pat
     assert status == 0 and "100 images of own.bin" in out
 
 
+def test_one_image_is_trained_on_rebuilt_and_sampled(tmp_path, capsys):
+    data.write("one.bin", data.digits().images[:1], [0])
+    words = ["--data", "one.bin", "--out", "one"]
+    assert call(capsys, "train", *words, "--epochs", 2, "--batch", 1, "--by", "numpy")[0] == 0
+    words += ["--weights", "one/training.npz"]
+    assert "1 images of one.bin" in call(capsys, "reconstruct", *words)[1]
+    status, out, _ = call(capsys, "sample", *words, "--from", "0", "--to", "i0")
+    assert status == 0 and "walk.png" in out and "plane.png" not in out
+
+
+def test_weights_that_overflow_are_shown_as_they_are(own, tmp_path, capsys):
+    shape = VAEShape(16, 5, 2)
+    large = {name: np.float32(1e15) * its for name, its in weights.initial(shape).items()}
+    weights.save("large.npz", shape, large)
+    with warnings.catch_warnings(action="error"):
+        words = ["--weights", "large.npz", "--data", own]
+        assert "nan nats an image" in call(capsys, "reconstruct", *words)[1]
+
+
 @pytest.mark.parametrize("action", ["reconstruct", "sample"])
 def test_weights_of_other_pixels_and_pixels_of_no_square_are_refused(own, tmp_path, capsys, action):
     line = refused(capsys, action, "--data", own)
@@ -283,6 +398,8 @@ def test_mnist_is_trained_on_one_part_and_rebuilt_from_the_other(tmp_path):
         (["sample", "--count", "101"], "100 fit"),
         (["sample", "--seed", "-1"], "no whole number"),
         (["train", "--resume", "--replace"], "not allowed with"),
+        (["train", "--data", ""], "--data: the name is empty"),
+        (["sample", "--weights", ""], "--weights: the name is empty"),
         (["reconstruct", "--count", "0"], "no number of at least 1"),
         ([], "ACTION"),
     ],

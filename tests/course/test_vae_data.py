@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+import warnings
 
 import numpy as np
 import pytest
@@ -99,15 +100,34 @@ def test_the_best_digits_are_found(tmp_path, some, monkeypatch):
         ("7\n8\n", "2 lines of 1 numbers"),
         ("label,pixel\n1,2\n", "no table of whole numbers"),
         ("1,2,3\n1,2\n", "no table of whole numbers"),
+        ("\n", "0 lines"),
     ],
 )
 def test_a_table_of_other_things_is_refused(tmp_path, text, words):
     (tmp_path / "some.csv").write_text(text)
-    with pytest.raises(BadDigits, match=f"some.csv.*{words}"):
+    with (
+        warnings.catch_warnings(action="error"),
+        pytest.raises(BadDigits, match=f"some.csv.*{words}"),
+    ):
         data.find(tmp_path / "some.csv")
 
 
-def test_a_place_with_nothing_says_what_could_be_there(tmp_path):
+def test_a_table_of_a_spreadsheet_is_read(tmp_path):
+    (tmp_path / "SOME.CSV").write_text("\ufeff7,1,2\r\n3,4,5\r\n", encoding="utf-8")
+    assert data.find(tmp_path / "SOME.CSV").images.tolist() == [[1, 2], [4, 5]]
+
+
+def test_a_part_of_mnist_without_images_is_refused(tmp_path):
+    for name, axes in zip(PARTS["t10k"], ((0, 28, 28), (0,)), strict=True):
+        (tmp_path / name).write_bytes(idx(np.zeros(axes, np.uint8)))
+    with pytest.raises(BadDigits, match="t10k-images-idx3-ubyte has no image"):
+        data.find(tmp_path, held_out=True)
+
+
+def test_a_place_with_nothing_says_what_could_be_there(tmp_path, monkeypatch):
+    monkeypatch.setenv(data.VARIABLE, str(tmp_path / "gone"))
+    with pytest.raises(FileNotFoundError, match="^COURSE_MNIST: there is nothing at"):
+        data.find()
     with pytest.raises(FileNotFoundError, match="nothing at .*train-images-idx3-ubyte"):
         data.find(tmp_path / "gone")
 

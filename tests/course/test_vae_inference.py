@@ -63,6 +63,13 @@ def test_samples_are_those_of_their_seed(vae):
     assert not np.array_equal(vae.sample(5, np.array([7, 1], np.int64)), vae.sample(5, 7))
 
 
+def test_numpys_numbers_and_weights_of_any_order_do(vae, x):
+    assert np.array_equal(vae.sample(np.int64(2), np.uint8(7)), vae.sample(2, 7))
+    for turn in (np.asfortranarray, lambda its: its[::-1].copy()[::-1]):
+        other = VAE(vae.shape, {name: turn(its) for name, its in vae.weights.items()})
+        assert np.array_equal(other.reconstruct(x), vae.reconstruct(x))
+
+
 def test_results_are_of_the_inputs_kind(vae, x):
     mean, _ = vae.encode(cuda.to_device(x[:3]))
     assert type(mean) is type(cuda.to_device(x)) and mean.shape == (3, 8)
@@ -83,6 +90,9 @@ def test_what_does_not_fit_is_named(vae, x):
         vae.encode(np.ascontiguousarray(x[:, :32]))
     with pytest.raises(TypeError, match="z holds float64"):
         vae.decode(np.zeros((1, 8)))
+    for seed in (-1, 2**63):
+        with pytest.raises(ValueError, match=f"counter is {seed}; a seed is from 0"):
+            vae.sample(1, seed)
     with pytest.raises(ValueError, match="count is 0"):
         vae.sample(0)
     with pytest.raises(TypeError, match="counter is float32"):

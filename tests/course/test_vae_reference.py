@@ -117,6 +117,17 @@ def test_a_saved_training_goes_on_with_the_same_bits_in_the_middle_of_an_epoch(i
     assert not begun.first["encode.weight"].any()  # what it began from is as it was
 
 
+def test_images_and_weights_may_lie_in_any_order(images):
+    begun = Training.begun(SMALL, batch=9, seed=1)
+    turned = {name: np.asfortranarray(its) for name, its in begun.weights.items()}
+    x = np.ascontiguousarray(images[:40, : SMALL.pixels])
+    other = Training.begun(SMALL, turned, batch=9, seed=1)
+    trainers = NumpyTrainer(begun, x), NumpyTrainer(other, np.ma.array(x[::-1].copy())[::-1])
+    for trainer in trainers:
+        trainer.run(5)
+    assert trainers[0].losses == trainers[1].losses
+
+
 def test_an_epoch_has_each_image_at_most_once(images, monkeypatch):
     seen = []
     monkeypatch.setattr(
@@ -174,11 +185,64 @@ def test_weights_that_do_not_fit_are_refused(tmp_path, change, words):
 
 @pytest.mark.parametrize(
     "more, words",
-    [({"batch": 0}, "batch is 0"), ({"seed": -1}, "seed is -1"), ({"rate": 0.0}, "rate is 0.0")],
-)
+    [
+        ({"batch": 0}, "batch is 0"), ({"seed": -1}, "seed is -1"), ({"rate": 0.0}, "rate is 0.0"),
+        ({"batch": True}, "batch is True"), ({"batch": 2.0}, "batch is 2.0"),
+        ({"seed": 2**63}, "from 0 to"), ({"rate": "1"}, "rate is 1"),
+    ],
+)  # fmt: skip
 def test_a_training_that_cannot_begin_says_why(more, words):
     with pytest.raises(ValueError, match=words):
         Training.begun(SMALL, **more)
+
+
+def test_numpys_numbers_are_taken_for_pythons():
+    its, begun = np.int16(3), Training.begun(SMALL, batch=3, seed=3, rate=0.5)
+    assert VAEShape(its, its, its) == VAEShape(3, 3, 3)
+    found = Training.begun(SMALL, batch=its, seed=np.uint64(3), rate=np.float16(0.5))
+    for name in ("batch", "seed", "rate"):
+        assert type(getattr(found, name)) is type(getattr(begun, name))
+        assert getattr(found, name) == getattr(begun, name)
+    for wrong in (True, 2.0, 0, 2**31):
+        with pytest.raises(ValueError, match=f"latent is {wrong!r}"):
+            VAEShape(3, 3, wrong)
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"numbers": np.array([-1, 4, 0])}, "step is -1"),
+        ({"numbers": np.array([2**31, 4, 0])}, "step is 2147483648"),
+        ({"numbers": np.array([0, 0, 0])}, "batch is 0"),
+        ({"numbers": np.array([0.0, 4, 0])}, "another form"),
+        ({"rate": np.array(np.nan)}, "rate is nan"),
+        ({"rate": np.array(1j)}, "rate is 1j"),
+        ({"second.code.bias": np.full(2 * SMALL.latent, -1, np.float32)}, "is below 0"),
+        ({"sizes": np.array([np.inf, 9, 5])}, "no weights"),
+        ({"sizes": np.array([1.5, 9, 5])}, "no weights"),
+        ({"encode.bias": np.array([{}])}, "no weights"),  # a pickle
+    ],
+)
+def test_a_file_of_another_program_is_refused(tmp_path, change, words):
+    Training.begun(SMALL).save(tmp_path / "t.npz")
+    np.savez(tmp_path / "t.npz", **dict(np.load(tmp_path / "t.npz")) | change)
+    with pytest.raises(ValueError, match=f"t.npz.*{words}"):
+        Training.load(tmp_path / "t.npz")
+
+
+def test_whatever_byte_is_wrong_the_file_is_read_or_refused(tmp_path):
+    path, rng = tmp_path / "t.npz", np.random.default_rng(1)
+    Training.begun(SMALL).save(path)
+    np.savez_compressed(path, **np.load(path))
+    whole = path.read_bytes()
+    refused = 0
+    for place in rng.integers(0, len(whole), 300):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        try:
+            Training.load(path)
+        except ValueError as problem:
+            refused += "t.npz" in str(problem)
+    assert refused > 150  # zip's own tables repeat much of what they say
 
 
 def test_images_that_do_not_fit_are_refused(images):

@@ -66,6 +66,8 @@ def mnist_bytes(
         raise ValueError(f"MNIST has no part {part!r}: choose {', '.join(PARTS)}")
     of_images, of_labels = (_found(Path(folder), name) for name in PARTS[part])
     images, labels = read_idx(of_images, axes=3), read_idx(of_labels, axes=1)
+    if not len(images):
+        raise BadDigits(f"{of_images.name} has no image")
     if images.shape[1:] != (MNIST_SIDE, MNIST_SIDE):
         raise BadDigits(
             f"{of_images.name} has images of {images.shape[1]} x {images.shape[2]} pixels; MNIST's "

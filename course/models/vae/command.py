@@ -43,6 +43,7 @@ def add(commands: Any) -> None:
         few = f"; {SMALL[name]} for few images" if SMALL[name] != LARGE[name] else ""
         train.add_argument(f"--{name}", type=kind, metavar="N", help=f"{what} ({LARGE[name]}{few})")
     by = "what trains; auto, the usual, is the GPU where there is one"
+    train.set_defaults(less="choose a smaller --hidden, --latent or --batch")
     train.add_argument("--by", choices=("auto", "gpu", "numpy"), default="auto", help=by)
     exact = "of a GPU's products (tf32x3; float32 where there is no TF32)"
     train.add_argument("--precision", choices=("tf32x3", "tf32", "float32"), help=exact)
@@ -52,7 +53,7 @@ def add(commands: Any) -> None:
     end.add_argument("--replace", action="store_true", help="begin, though DIR holds a training")
     for its, usual in ((reconstruct, 10), (sample, 40)):
         of = "a training, or weights alone (those of the course)"
-        its.add_argument("--weights", metavar="FILE", type=Path, help=of)
+        its.add_argument("--weights", metavar="FILE", type=named, help=of)
         of = f"digits in the picture ({usual})"
         its.add_argument("--count", metavar="N", type=in_a_picture, default=usual, help=of)
     sample.add_argument("--seed", type=seed, default=0, help="of the samples (0)")
@@ -63,8 +64,10 @@ def add(commands: Any) -> None:
 
 def _action(actions: Any, name: str, what: str) -> argparse.ArgumentParser:
     its = actions.add_parser(name, help=what, description=what)
-    its.set_defaults(run=_job(name))
-    its.add_argument("--data", metavar="PLACE", help="where the digits are: see vae --help")
+    its.set_defaults(run=_job(name), less="choose smaller --data or --weights")
+    its.add_argument(
+        "--data", metavar="PLACE", type=named, help="where the digits are: see vae --help"
+    )
     its.add_argument("--out", metavar="DIR", type=folder, default=Path("vae"), help="results (vae)")
     return its
 
@@ -72,6 +75,13 @@ def _action(actions: Any, name: str, what: str) -> argparse.ArgumentParser:
 def _job(name: str) -> Callable[[argparse.Namespace], None]:
     """What does an action; NumPy and all that it needs is imported only then."""
     return lambda chosen: getattr(importlib.import_module("course.models.vae.jobs"), name)(chosen)
+
+
+def named(text: str) -> str:
+    """Return the name of a file or folder; an empty one, of a variable that is not set, is none."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name is empty")
+    return text
 
 
 def seed(text: str) -> int:

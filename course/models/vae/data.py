@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import struct
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
@@ -147,6 +148,7 @@ def find(place: str | os.PathLike[str] | None = None, held_out: bool | None = No
     BadDigits
         When what is there is no such file.
     """
+    said = f"{VARIABLE}: " if not place and os.environ.get(VARIABLE) else ""
     place = place or os.environ.get(VARIABLE) or (COLAB if COLAB.is_file() else None)
     if place is None:
         return digits(held_out)
@@ -156,16 +158,17 @@ def find(place: str | os.PathLike[str] | None = None, held_out: bool | None = No
         return Digits(images.reshape(len(images), -1), labels, f"MNIST in {place}")
     if not place.exists():
         raise FileNotFoundError(
-            f"there is nothing at {place}: name a folder with {PARTS['train'][0]}, a .csv, or a "
-            "file that course.models.vae.data.write made"
+            f"{said}there is nothing at {place}: name a folder with {PARTS['train'][0]}, a .csv, "
+            "or a file that course.models.vae.data.write made"
         )
-    return _of_table(place) if place.suffix == ".csv" else read(place)
+    return _of_table(place) if place.suffix.lower() == ".csv" else read(place)
 
 
 def _of_table(path: Path) -> Digits:
     """Images of a CSV without titles: label, then pixels."""
     try:
-        table = np.loadtxt(path, delimiter=",", dtype=np.int64, ndmin=2)
+        with warnings.catch_warnings(action="ignore"):  # of no lines, which are refused below
+            table = np.loadtxt(path, np.int64, delimiter=",", ndmin=2, encoding="utf-8-sig")
     except ValueError as problem:
         raise BadDigits(f"{path.name} is no table of whole numbers: {problem}") from None
     if table.shape[1] < 2 or not len(table):

@@ -11,6 +11,7 @@ is one launch, `course.kernels.linear`'s; of many it is product, bias and activa
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 
 import numpy as np
@@ -66,7 +67,11 @@ class VAE:
         `counter` is a seed, and the images are NumPy's; or an array of int64, seed and step, as
         `reparameterise` takes it, and they are of its kind.
         """
-        if isinstance(counter, int):
+        if isinstance(count, numbers.Integral):
+            count = int(count)
+        if isinstance(counter, numbers.Integral):
+            if not 0 <= counter < 2**63:
+                raise ValueError(f"counter is {counter}; a seed is from 0 to 2**63 - 1")
             counter = np.array([counter, 0], np.int64)
         return self._sample.enter((counter,), (count,), None, stream)
 

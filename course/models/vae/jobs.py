@@ -37,9 +37,10 @@ class Refused(ValueError):
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """Make what the model's files refuse the command's one line."""
+    """Make what the model's files refuse the command's one line; what overflows, shows itself."""
     try:
-        yield
+        with np.errstate(all="ignore"):
+            yield
     except ValueError as error:
         raise Refused(str(error)) from error
 
@@ -73,6 +74,7 @@ def train(chosen: Namespace) -> None:
     start = time.perf_counter()
     with stoppable():
         run.through(1 if by == "NumPy" else AT_ONCE)
+        chosen.stopped = f"the training in {where} is whole"
     seconds, done = time.perf_counter() - start, trainer.step - training.step
     epochs = trainer.step / trainer.steps_of_an_epoch
     _save(chosen.out, {"loss": vae_charts.loss_curve(run.losses, trainer.steps_of_an_epoch)})
@@ -101,17 +103,17 @@ class Run:
         return self._before + self.trainer.losses
 
     def through(self, steps: int) -> None:
-        """Train to the end, so many steps at once, or until Ctrl-C."""
+        """Train to the end, so many steps at once, or until Ctrl-C or a pipe that breaks."""
         trainer, of_an_epoch = self.trainer, self.trainer.steps_of_an_epoch
         first, last = trainer.step, self.epochs * of_an_epoch
         try:
             while trainer.step < last:
-                with put_off():
+                with put_off(), np.errstate(all="ignore"):  # `keep` tells of what is not finite
                     trainer.run(min(steps, of_an_epoch - trainer.step % of_an_epoch))
                     if trainer.step % of_an_epoch == 0:
                         self.keep()
                 self.tell(last)
-        except KeyboardInterrupt as error:
+        except (KeyboardInterrupt, OSError) as error:
             if trainer.step > first:
                 with put_off():
                     self.keep()
@@ -119,15 +121,23 @@ class Run:
             raise
 
     def keep(self) -> None:
-        """Write losses, then the training: what the former has of further steps is passed over."""
-        path, losses = self.out / self.LOSSES, self.losses
-        if not self._written:
-            write_whole(path, f"# crc32 of the images={self._crc}\nstep,loss\n")
-        with open(path, "a", encoding="utf-8") as file:
-            new = range(self._written, len(losses))
-            file.writelines(f"{step},{losses[step]!r}\n" for step in new)
+        """Write losses, then the training: what the former has of further steps is passed over.
+
+        Killed at any moment it leaves a training that can be gone on with, or none.
+        """
+        path, losses, training = self.out / self.LOSSES, self.losses, self.trainer.training()
+        _finite(losses, training)
+        written, self._written = self._written, 0  # after an error all of them are written again
+        rows = "".join(f"{step},{losses[step]!r}\n" for step in range(written, len(losses)))
+        if written:
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(rows)
+        else:
+            if not self._before:  # --replace: no losses of one training beside the other
+                (self.out / self.TRAINING).unlink(missing_ok=True)
+            write_whole(path, f"# crc32 of the images={self._crc}\nstep,loss\n{rows}")
         self._written = len(losses)
-        self.trainer.training().save(self.out / self.TRAINING)
+        training.save(self.out / self.TRAINING)
 
     def tell(self, last: int) -> None:
         """Say epoch, loss and images a second, now and then and at the end."""
@@ -143,6 +153,18 @@ class Run:
         self._said, self._step = time.perf_counter(), trainer.step
 
 
+def _finite(losses: list[float], training: Training) -> None:
+    """Refuse what no training can go on from."""
+    endless = np.flatnonzero(~np.isfinite(losses))
+    parts = training.weights, training.first, training.second
+    if len(endless) or not all(np.isfinite(its).all() for part in parts for its in part.values()):
+        step = endless[0] + 1 if len(endless) else training.step
+        raise Refused(
+            f"after {step:,} steps the loss or a weight is infinite: begin with a smaller"
+            f" --rate than {training.rate:g}; what was kept before is as it was"
+        )
+
+
 def _agree(chosen: Namespace, training: Training) -> None:
     """Refuse options that are not those of a training that is gone on with."""
     for name in ("batch", "hidden", "latent", "rate", "seed"):
@@ -155,13 +177,18 @@ def _agree(chosen: Namespace, training: Training) -> None:
 
 def _losses_before(path: Path, step: int, crc: int, source: str) -> list[float]:
     """The losses of a training that is gone on with, if it began with these images."""
-    title, _, *rows = path.read_text(encoding="utf-8").splitlines() or ["", ""]
-    if not title.endswith(f"={crc}"):
+    try:
+        title, _, *rows = path.read_text(encoding="utf-8").splitlines()
+        its = int(title.rpartition("=")[2])
+        losses = [float(row.partition(",")[2]) for row in rows[:step]]
+    except ValueError:
+        raise Refused(f"{path} is no table of a training's losses: begin by --replace") from None
+    if its != crc:
         raise Refused(f"--data: {source} has other images than those that the training of {path} "
                       "began with: name these, or another --out")  # fmt: skip
-    if len(rows) < step:
-        raise Refused(f"{path} has {len(rows):,} losses of {step:,} steps: begin by --replace")
-    return [float(row.partition(",")[2]) for row in rows[:step]]
+    if len(losses) < step:
+        raise Refused(f"{path} has {len(losses):,} losses of {step:,} steps: begin by --replace")
+    return losses
 
 
 def _trainer(chosen: Namespace, training: Training, images: np.ndarray) -> tuple[Any, str]:
@@ -215,7 +242,7 @@ def sample(chosen: Namespace) -> None:
             share = np.linspace(0, 1, WALK, dtype=np.float32)[:, None]
             line = (1 - share) * codes[ends[0]] + share * codes[ends[1]]
             pictures["walk"] = vae_charts.digit_walk(_grey(w, line), *map(str, found.labels[ends]))
-            if shape.latent > 1:
+            if shape.latent > 1 and len(codes) > 1:
                 pictures["plane"] = vae_charts.code_plane(codes, found.labels)
     _save(chosen.out, pictures)
 

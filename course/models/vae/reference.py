@@ -199,7 +199,7 @@ class NumpyTrainer:
 
     def __init__(self, training: Training, images: np.ndarray):
         check_images(training.shape, images, training.batch)
-        self._begun, self._images = training, images
+        self._begun, self._images = training, np.asarray(images)  # of a subclass, too
         parts = training.weights, training.first, training.second
         self._weights, self._first, self._second = map(_copied, parts)
         self.step, self.losses = training.step, []

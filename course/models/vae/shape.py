@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+import numbers
 from dataclasses import dataclass
 
 
@@ -31,8 +32,12 @@ class VAEShape:
     def __post_init__(self) -> None:
         for name in ("pixels", "hidden", "latent"):
             size = getattr(self, name)
-            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-                raise ValueError(f"{name} is {size!r}; it must be a whole number of at least 1")
+            whole = isinstance(size, numbers.Integral) and not isinstance(size, bool)
+            if not whole or not 1 <= size < 2**31:
+                raise ValueError(
+                    f"{name} is {size!r}; it must be a whole number from 1 to 2**31 - 1"
+                )
+            object.__setattr__(self, name, int(size))  # NumPy's become Python's
 
     @functools.cached_property
     def layers(self) -> dict[str, tuple[int, int]]:

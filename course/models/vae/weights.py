@@ -7,10 +7,10 @@ The weights are a dict, a float32 array by each name of `VAEShape.parameters`. F
 from __future__ import annotations
 
 import io
+import numbers
 import os
-import zipfile
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +45,7 @@ def initial(shape: VAEShape, seed: int = 0, slope: float = 0.2) -> Weights:
 
 
 def checked(shape: VAEShape, weights: Mapping[str, np.ndarray], what: str = "weights") -> Weights:
-    """The weights in their order; ValueError where one is missing, too many, or does not fit."""
+    """The weights in their order, in C order; ValueError where one is missing or does not fit."""
     wrong = sorted(set(weights) ^ set(shape.parameters))
     if wrong:
         raise ValueError(f"{what}: missing or superfluous are {', '.join(wrong)}")
@@ -60,7 +60,7 @@ def checked(shape: VAEShape, weights: Mapping[str, np.ndarray], what: str = "wei
             raise ValueError(f"{what}: {name} is {given}; it must be float32 {size}")
         if not np.isfinite(array).all():
             raise ValueError(f"{what}: {name} has numbers that are not finite")
-    return {name: weights[name] for name in shape.parameters}
+    return {name: np.ascontiguousarray(weights[name]) for name in shape.parameters}
 
 
 @dataclass(frozen=True)
@@ -87,28 +87,38 @@ class Training:
     seed: int
     rate: float
 
+    def __post_init__(self) -> None:
+        for name, least, beyond in (("step", 0, 31), ("batch", 1, 31), ("seed", 0, 63)):
+            its = getattr(self, name)
+            whole = isinstance(its, numbers.Integral) and not isinstance(its, bool)
+            if not whole or not least <= its < 2**beyond:
+                raise ValueError(
+                    f"{name} is {its!r}; it must be a whole number from {least} to 2**{beyond} - 1"
+                )
+            object.__setattr__(self, name, int(its))  # NumPy's become Python's
+        real = isinstance(self.rate, numbers.Real) and not isinstance(self.rate, bool)
+        if not real or not 0 < self.rate < np.inf:
+            raise ValueError(f"rate is {self.rate}; it must be a number above 0")
+        object.__setattr__(self, "rate", float(self.rate))
+
     @classmethod
     def begun(
         cls, shape: VAEShape, weights: Weights | None = None, *, batch: int = 128, seed: int = 0,
         rate: float = 1e-3,
     ) -> Training:  # fmt: skip
         """A training of which nothing is done, from these weights or from `initial` ones."""
-        if batch < 1:
-            raise ValueError(f"batch is {batch}; it must be at least 1")
-        if not 0 <= seed < 2**63:
-            raise ValueError(f"seed is {seed}; it must be from 0 to 2**63 - 1")
-        if not 0 < rate < np.inf:
-            raise ValueError(f"rate is {rate}; it must be above 0")
-        weights = checked(shape, weights) if weights is not None else initial(shape, seed)
-        zeros = [{name: np.zeros_like(its) for name, its in weights.items()} for _ in MOMENTS]
-        return cls(shape, dict(weights), *zeros, 0, batch, seed, rate)
+        begun = cls(shape, {}, {}, {}, 0, batch, seed, rate)  # or it is refused
+        weights = checked(shape, weights) if weights is not None else initial(shape, begun.seed)
+        zeros = {which: {name: np.zeros_like(its) for name, its in weights.items()}
+                 for which in MOMENTS}  # fmt: skip
+        return replace(begun, weights=dict(weights), **zeros)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an .npz file, whole or not at all."""
         arrays = {f"{which}.{name}": its for which in MOMENTS
                   for name, its in getattr(self, which).items()}  # fmt: skip
-        numbers = np.array([self.step, self.batch, self.seed], np.int64)
-        _save(path, self.shape, self.weights | arrays | {NUMBERS: numbers, "rate": self.rate})
+        whole = np.array([self.step, self.batch, self.seed], np.int64)
+        _save(path, self.shape, self.weights | arrays | {NUMBERS: whole, "rate": self.rate})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Training:
@@ -117,8 +127,8 @@ class Training:
         shape, found = _load(path)
         if NUMBERS not in found or "rate" not in found:
             raise ValueError(f"{path} has weights alone: a training cannot go on from it")
-        numbers, rate = found.pop(NUMBERS), found.pop("rate")
-        if numbers.shape != (3,) or numbers.dtype != np.int64 or rate.shape != ():
+        whole, rate = found.pop(NUMBERS), found.pop("rate")
+        if whole.shape != (3,) or whole.dtype != np.int64 or rate.shape != ():
             raise ValueError(f"{path}: the numbers of its training are of another form")
         parts = {
             which: {
@@ -130,7 +140,12 @@ class Training:
         }
         all_three = (found, *parts.values())
         arrays = [checked(shape, its, str(path)) for its in all_three]
-        return cls(shape, *arrays, *map(int, numbers), float(rate))
+        if any((its < 0).any() for its in arrays[2].values()):
+            raise ValueError(f"{path}: a second moment, a mean of squares, is below 0")
+        try:
+            return cls(shape, *arrays, *whole.tolist(), rate.item())
+        except ValueError as problem:
+            raise ValueError(f"{path}: {problem}") from None
 
 
 def save(path: str | os.PathLike[str], shape: VAEShape, weights: Weights) -> None:
@@ -165,12 +180,12 @@ def _save(path: str | os.PathLike[str], shape: VAEShape, arrays: Mapping[str, ob
 
 
 def _load(path: Path) -> tuple[VAEShape, Weights]:
+    content = io.BytesIO(path.read_bytes())
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with np.load(content, allow_pickle=False) as file:
             found = {name: file[name] for name in file.files}
-            sizes = found.pop(SIZES)
-            return VAEShape(*map(int, sizes)), found
-    except (zipfile.BadZipFile, EOFError, KeyError, AttributeError, TypeError, ValueError):
+            return VAEShape(*found.pop(SIZES).tolist()), found
+    except Exception:  # a dozen kinds, of zipfile, zlib and NumPy, by which byte is wrong
         raise ValueError(
             f"{path} has no weights of a VAE, or is cut off: name a file that `vae train` or "
             "course.models.vae.weights wrote"

@@ -58,6 +58,18 @@ right({"(float32(1) if logit >= float32(0) else e) / (float32(1) + e)": (
 )})  # fmt: skip
 
 
+right({LOSS: "max(-logit, float32(0)) + logit * (float32(1) - x) + math.log(float32(1) + e)"})
+right({"(float32(1) if logit >= float32(0) else e) / (float32(1) + e)": (
+    "float32(0.5) * (float32(1) + math.tanh(float32(0.5) * logit))"
+)})  # fmt: skip
+wrong("wrong-result", "values[5] is 100, right is 1000")(
+    {LOSS: f"min({LOSS}, float32(100))"}  # PyTorch cuts BCE of a sigmoid there
+)
+wrong("wrong-result", "the scale is fixed at 1/32", "another scale")(
+    {"scale * (share - x)": "(share - x) * float32(1 / 32)"}
+)
+
+
 @right
 @cuda.jit
 def bce_by_two_cases(logits, targets, scale, values, slopes):
@@ -105,6 +117,24 @@ wrong("limit", "one thread draws a group's four numbers, once")({"(z.size + 3) /
 wrong("not-parallel", "one warp does the work")({LOOP: LOOP.replace("gridsize(1)", "gridDim.x")})
 wrong("wrong-result", "noise of its first")({"normal4(group,": "normal4(cuda.grid(1),"})
 right({f"math.exp({HALF})": "math.sqrt(math.exp(log_variance[i]))"})
+
+
+wrong("wrong-result", "the seed is cut to 32 bits", "another seed")(
+    {"counter[0])": "counter[0] & 0xFFFFFFFF)"}
+)
+
+
+@right
+@cuda.jit
+def sample_from_the_last_group(mean, log_variance, counter, z, noise):
+    groups = (z.size + 3) // 4
+    for back in range(cuda.grid(1), groups, cuda.gridsize(1)):
+        group = groups - 1 - back
+        for n, e in enumerate(normal4(group, counter[1], counter[0])):
+            if 4 * group + n < z.size:
+                noise[4 * group + n] = e
+                deviation = math.exp(log_variance[4 * group + n]) ** float32(0.5)
+                z[4 * group + n] = mean[4 * group + n] + e * deviation
 
 
 @right
@@ -196,6 +226,15 @@ wrong("wrong-result", "epsilon is added below the root")(
 right({"m += float32(0.1) * (g - m)": "m = float32(0.9) * m + float32(0.1) * g"})
 
 
+right({"(g * g - v)": "(g * g - v) / float32(1000)", "float32(0.001) * ": ""})
+wrong("wrong-result", "epsilon is added before the second correction", "near 1e-7")(
+    {"corrected[0] * m / (math.sqrt(v * corrected[1]) + float32(1e-8))": (
+        "corrected[0] / math.sqrt(corrected[1]) * m / (math.sqrt(v) + float32(1e-8))"
+    )}
+)  # fmt: skip
+wrong("wrong-result", "near 1e-7")({"+ float32(1e-8)": "+ float32(1e-8) * corrected[1]"})
+
+
 @right
 @cuda.jit
 def adam_in_place(w, gradient, first, second, corrected):
@@ -255,6 +294,11 @@ right({"y if y > float32(0) else float32(0.2) * y": "max(y, float32(0.2) * y)"})
 right(
     {GUARD: "if row >= out.shape[0] or column >= out.shape[1]:\n        return\n    if True:"},
 )
+right({"y if y > float32(0) else float32(0.2) * y": "float32(0.6) * y + float32(0.4) * abs(y)"})
+right({"range(TILE)": "range(min(TILE, x.shape[1] - start))"})
+right({"w_tile[i, n]\n        cuda.syncthreads()": (
+    "w_tile[i, n]\n        if start + TILE < x.shape[1]:\n            cuda.syncthreads()"
+)})  # fmt: skip
 
 
 # --- order-the-launches ----------------------------------------------------------------------
@@ -281,6 +325,38 @@ wrong("wrong-result", "only read an array may share")(
 wrong("wrong-result", "give the name alone")(
     {"return [[name for name, _, _ in launch] for launch in launches]": "return launches"}
 )
+
+
+wrong("wrong-result", "'change' writes v, and 'glance' reads it")({APART: APART.replace(
+    "set(writes)", "set(writes[:1])"
+)})  # fmt: skip
+wrong("wrong-result", "'tell' reads v")({APART: APART.replace("_writes}", "_writes[:1]}")})
+
+
+@wrong("wrong-result", "A race in launch 2: 'change' writes v, and 'look' reads it")
+def after_the_reader_that_stands_last(work):
+    """The reader that stands last in `work` is not always the one that is launched last."""
+    wrote, read, launches = {}, {}, {}
+    for name, reads, writes in work:
+        at = 1 + max([wrote.get(a, 0) for a in reads + writes] + [read.get(a, 0) for a in writes])
+        read |= dict.fromkeys(reads, at)
+        wrote |= dict.fromkeys(writes, at)
+        launches.setdefault(at, []).append(name)
+    return [launches[at] for at in sorted(launches)]
+
+
+@right
+def round_by_round_as_sets(work):
+    left, rounds = list(work), []
+    while left:
+        now = [
+            (name, reads, writes)
+            for n, (name, reads, writes) in enumerate(left)
+            if not any({*writes} & {*r, *w} or {*reads} & {*w} for _, r, w in left[:n])
+        ]
+        rounds.append({name for name, _, _ in now})
+        left = [its for its in left if its not in now]
+    return rounds
 
 
 @wrong("wrong-result", "Nothing changes before its last reader")
