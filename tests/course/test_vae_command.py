@@ -416,3 +416,10 @@ def test_numbers_of_images_decide_what_is_usual():
     assert command.LARGE["latent"] == VAEShape().latent
     with pytest.raises(argparse.ArgumentTypeError):
         command.seed(str(2**63))
+
+
+def test_a_folder_that_cannot_be_written_is_named_before_an_epoch(capsys, own, monkeypatch):
+    monkeypatch.setattr(jobs.os, "access", lambda path, how: str(path) != "closed")
+    monkeypatch.setattr(Run, "through", lambda *_: pytest.fail("it trains"))
+    told = refused(capsys, "train", "--data", own, *TINY, "--out", "closed")
+    assert "--out 'closed' cannot be written" in told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import zlib
@@ -69,6 +70,8 @@ def train(chosen: Namespace) -> None:
             training = Training.begun(shape, batch=of["batch"], seed=of["seed"], rate=of["rate"])
         trainer, by = _trainer(chosen, training, found.images)
     chosen.out.mkdir(parents=True, exist_ok=True)
+    if not os.access(chosen.out, os.W_OK):  # said now, not after an epoch
+        raise Refused(f"--out {where} cannot be written")
     chosen.stopped = f"the training in {where} is as it was" if there else "nothing was written"
     run = Run(trainer, training.batch, chosen.out, losses, crc, chosen.epochs or usual["epochs"])
     start = time.perf_counter()
