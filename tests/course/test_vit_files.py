@@ -82,6 +82,29 @@ def test_somebodys_trained_vit_runs(tmp_path, names, monkeypatch):
     assert np.linalg.norm(found - exact) < 2e-3 * np.linalg.norm(exact)
 
 
+def test_names_of_pytorchs_wrappers_are_known(tmp_path):
+    library, path = pytest.importorskip("safetensors.numpy"), tmp_path / "f"
+    for before, named in (("module.", str), ("_orig_mod.module.", torchvisions)):
+        library.save_file({before + named(name): its for name, its in WEIGHTS.items()}, path)
+        shape, weights = load(path, heads=2)
+        assert shape == TOY and list(weights) == list(TOY.parameters)
+    library.save_file(WEIGHTS | {"module.norm.bias": WEIGHTS["norm.bias"] + 1}, path)
+    with pytest.raises(ValueError, match="f: two arrays are norm.bias, "):
+        load(path, heads=2)
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [("0", "f: heads is 0; it must be"), ("5", "f: width is 128; it must be a multiple of heads"),
+     ("9" * 5000, "f: nothing says how many heads"), ("two", "f: nothing says how many heads")],
+)  # fmt: skip
+def test_heads_that_a_file_tells_are_checked(tmp_path, told, words):
+    library = pytest.importorskip("safetensors.numpy")
+    library.save_file(WEIGHTS, tmp_path / "f", {"heads": told})
+    with pytest.raises(ValueError, match=words):
+        load(tmp_path / "f")
+
+
 def bfloat16_file(path):
     """Of 1 and -3, as no NumPy writes it."""
     header = b'{"x": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}'

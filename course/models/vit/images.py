@@ -58,7 +58,7 @@ class Preprocessing:
             )
 
     def __call__(self, image: Image.Image) -> np.ndarray:
-        """An image of any size as (3, side, side), float32; ValueError for 16 bits or none."""
+        """An image as (3, side, side), float32; ValueError for 16 bits and more, or no pixels."""
         if image.mode[0] in "IF":
             raise ValueError(
                 f"{getattr(image, 'filename', '') or 'an image'} has the mode {image.mode!r}: "
