@@ -245,9 +245,11 @@ class PatchEmbedding:
         Raises
         ------
         ValueError
-            For another way, or images that do not fit the positions.
+            For another way, no streams, or images that do not fit the positions.
         """
         known(way, "way", WAYS)
+        if streams < 1:
+            raise ValueError(f"streams is {streams}; it must be at least 1")
         checked_images(images, self.channels, self.patch, self.tokens)
         counts, count = Counts(), len(images) * self.tokens
         found = np.empty((count, self.width), np.float16)

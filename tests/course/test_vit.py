@@ -88,6 +88,7 @@ def test_a_block_gives_float64s_tokens_and_leaves_its_input():
     found = ViT(shape, weights).block(1, there).copy_to_host()
     assert error(found, reference.block(shape, weights, 1, x.astype(float))) < LIMIT
     assert np.array_equal(there.copy_to_host(), x)
+    assert np.array_equal(ViT(shape, weights).block(np.int64(1), x), found)
 
 
 def test_tokens_are_those_of_the_reference():
@@ -114,6 +115,10 @@ def test_images_of_any_strides_and_none_are_taken(flags):
         (lambda: ViT(TOY, WEIGHTS)(IMAGES[..., :4]), r"it must be \(n, 3, 8, 8\)"),
         (lambda: ViT(TOY, WEIGHTS)(IMAGES.reshape(1, 3, 4, 16)), r"it must be \(n, 3, 8, 8\)"),
         (lambda: memory_of(batch=0), "batch is 0; it must be a whole number of at least 1"),
+        (lambda: memory_of(batch=True), "batch is True; it must be a whole number"),
+        (lambda: memory_of(Flags(attention="wgmma"), 1, ViTShape(width=384)), "takes heads of 64,"),
+        (lambda: ViT(TOY, WEIGHTS).embedding.embed(IMAGES, "streams", 0), "streams is 0"),
+        (lambda: ViT(TOY, WEIGHTS).block(False, IMAGES), "block is False; it must be from 0 to 0"),
         (lambda: ViT(TOY, WEIGHTS).block(1, IMAGES), "block is 1; it must be from 0 to 0"),
         (lambda: ViT(TOY, WEIGHTS).block(0, IMAGES), r"x has the shape .* must be \(n, 5, 128\)"),
         (lambda: Flags(mlp="split"), "no mlp 'split': choose fused, unfused"),
@@ -252,6 +257,7 @@ def test_memory_adds_up():
     images, scores = 2 * 2 * 3 * 8 * 8, 2 * 2 * 5
     assert found.peak == found.weights + found.buffers + images + scores
     assert found.rows[0].host == images and found.rows[-1].host == scores
+    assert memory_of(Flags(), np.int64(2), TOY) == found
     apart_ones = memory_of(Flags(buffers="apart", mlp="unfused", residual="apart"), 2, TOY)
     assert apart_ones.buffers > found.buffers and len(apart_ones.rows) == len(found.rows) + 3
     assert "mlp.fc1, apart" in str(apart_ones)

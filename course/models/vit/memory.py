@@ -100,9 +100,9 @@ def memory_of(flags: Flags | None = None, batch: int = 1, shape: ViTShape | None
         Without it ViT-Base.
     """
     flags, shape = flags or Flags(), shape or ViTShape()
-    if not isinstance(batch, int) or batch < 1:
+    if not isinstance(batch, int | np.integer) or isinstance(batch, bool) or batch < 1:
         raise ValueError(f"batch is {batch!r}; it must be a whole number of at least 1")
-    depth, alone = min(shape.depth, 2), flags.last == "class"
+    batch, depth, alone = int(batch), min(shape.depth, 2), flags.last == "class"
     toy = _toy(replace(shape, depth=depth), flags)
     sizes, arena = toy.shapes(batch) | {"scores": (batch, shape.classes)}, toy.arena(batch)
     held = {name: 2 * math.prod(its) for name, its in sizes.items()}
@@ -212,8 +212,10 @@ def _heads(images: int, tokens: int, size: int) -> tuple[Any, ...]:
 
 
 def _way(method: str, tokens: int, size: int) -> str:
-    """The method of attention that "auto" stands for."""
+    """The method of attention that "auto" stands for; ValueError for one that cannot be had."""
     given = _heads(2, tokens, size)
+    if method != "auto" and (wrong := attention.why_not(method, *given)):
+        raise ValueError(f"attention {method!r} {wrong}: choose 'auto'")
     fast = [name for name in attention.FASTEST if not attention.why_not(name, *given)]
     return fast[0] if method == "auto" else method
 

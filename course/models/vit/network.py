@@ -135,9 +135,10 @@ class ViT:
         self, number: int, x: Array, out: Array | None = None, stream: Stream = None
     ) -> Array:
         """What block `number` makes of x (n, tokens, width), float16; `out` is not x."""
-        if not isinstance(number, int) or not 0 <= number < self.shape.depth:
+        whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
+        if not whole or not 0 <= number < self.shape.depth:
             raise ValueError(f"block is {number!r}; it must be from 0 to {self.shape.depth - 1}")
-        return self._block.enter((x,), (number,), out, stream)
+        return self._block.enter((x,), (int(number),), out, stream)
 
     # ------------------------------------------------------------------ what is done
     def steps(self) -> list[Step]:
