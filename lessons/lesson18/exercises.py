@@ -70,6 +70,8 @@ LessonKernel.declare(
         "out.shape[0] and column < out.shape[1]. The bias has one number for each column.",
         "barrier-divergence": "dot_in_tiles has barriers: all threads call it, before any guard. "
         "It needs no other barrier.",
+        "uninitialised-read": "dot_in_tiles fills its tiles by all threads of a block: all threads "
+        "call it, before any guard, and none returns earlier.",
         "unwritten-output": "Each thread with a result stores it: out[row, column].",
         "float64": "0.5, 1.0 and what is divided by a whole number are float64: write "
         "float32(0.5), float32(1). SLOPE and CUBE are float32. z³ is z * z * z.",
