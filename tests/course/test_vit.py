@@ -245,10 +245,11 @@ def test_a_last_block_of_class_tokens_is_a_row_of_its_own():
     assert rows["mlp.fc1"] == usual["mlp.fc1"]._replace(times=3)
     assert usual["mlp.fc1"].times == 4 and rows["last mlp.fc1"].times == 1
     assert rows["last mlp.fc1"].traffic.store_sectors < usual["mlp.fc1"].traffic.store_sectors / 4
-    kinds = {name: memory_of(Flags(buffers=name), 2, deep).buffers for name in CHOICES["buffers"]}
-    vit = ViT(deep, initial(deep))
-    assert kinds == {"arena": vit.arena(2).size, "asynchronous": vit.arena(2).least,
-                     "apart": vit.arena(2).apart}  # fmt: skip
+    for last in CHOICES["last"]:  # of 3 images buffers end between the places where others begin
+        arena = ViT(deep, initial(deep), Flags(last=last)).arena(3)
+        kinds = {name: memory_of(Flags(buffers=name, last=last), 3, deep).buffers
+                 for name in CHOICES["buffers"]}  # fmt: skip
+        assert kinds == {"arena": arena.size, "asynchronous": arena.least, "apart": arena.apart}
 
 
 def test_memory_adds_up():

@@ -28,6 +28,7 @@ from course.kernels.attention import ladder as attention
 from course.kernels.halves import dots, products
 from course.kernels.halves.common import DEPTH
 from course.kernels.patches import ON_GPU
+from course.models.vit.buffers import up
 from course.models.vit.network import OUTSIDE, Launches, Step, ViT
 from course.models.vit.shape import Flags, ViTShape
 from course.models.vit.weights import initial
@@ -128,7 +129,7 @@ def memory_of(flags: Flags | None = None, batch: int = 1, shape: ViTShape | None
         rows.append(Row(name, step.kind, times, host, device, traffic))
     buffers = arena.least if flags.buffers == "asynchronous" else arena.size
     if flags.buffers == "apart":  # each block has its own
-        inside = sum(size for name, size in held.items() if name.startswith("blocks.0."))
+        inside = sum(up(size) for name, size in held.items() if name.startswith("blocks.0."))
         buffers = arena.apart + (shape.depth - depth) * inside
     weights = sum(2 * math.prod(its) for its in shape.parameters.values())
     peak = weights + buffers + kept + held["images"] + held["scores"]
