@@ -91,6 +91,14 @@ def test_a_block_gives_float64s_tokens_and_leaves_its_input():
     assert np.array_equal(ViT(shape, weights).block(np.int64(1), x), found)
 
 
+def test_weights_of_any_order_are_taken():
+    """As those that are transposed views of another library's."""
+    turned = {name: np.asfortranarray(its)[::-1][::-1] for name, its in WEIGHTS.items()}
+    for its in turned.values():
+        its.flags.writeable = False
+    assert np.array_equal(ViT(TOY, turned)(IMAGES), ViT(TOY, WEIGHTS)(IMAGES))
+
+
 def test_tokens_are_those_of_the_reference():
     vit = ViT(TOY, WEIGHTS)
     assert error(vit.tokens(IMAGES), reference.tokens(TOY, WEIGHTS, IMAGES)) < LIMIT
