@@ -182,7 +182,7 @@ class PatchEmbedding:
             [cls.astype(np.float32), np.tile(bias.astype(np.float32), (self.tokens - 1, 1))]
         )
         self.table = cuda.to_device(self.host_table.astype(np.float16))
-        flat = weight.reshape(self.width, self.channels, self.area).astype(np.float16)
+        flat = weight.reshape(self.width, self.channels, self.area).astype(np.float16, "C")
         self.weight = cuda.to_device(_padded(flat.reshape(self.width, -1)))
         self.by_channel = [cuda.to_device(_padded(flat[:, n])) for n in range(self.channels)]
         wide = self.depth, self.width

@@ -89,7 +89,7 @@ class ViT:
             weights["cls_token"].reshape(-1), weights["pos_embed"][0],
         )  # fmt: skip
         self._there = {
-            name: cuda.to_device(np.ascontiguousarray(its, HALF))
+            name: cuda.to_device(its.astype(HALF))
             for name, its in weights.items()
             if name.startswith(("blocks", "norm", "head"))
         }

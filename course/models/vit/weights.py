@@ -53,7 +53,7 @@ def initial(shape: ViTShape, seed: int = 0) -> Weights:
 
 
 def checked(shape: ViTShape, weights: Mapping[str, np.ndarray], what: str = "weights") -> Weights:
-    """The weights in their order, as float32.
+    """The weights in their order, as float32 in C order.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def checked(shape: ViTShape, weights: Mapping[str, np.ndarray], what: str = "wei
     _has_all(shape.parameters, weights, what)
     found = {}
     for name, size in shape.parameters.items():
-        array = np.asarray(weights[name], np.float32)
+        array = np.asarray(weights[name], np.float32, order="C")
         if array.shape != size:
             raise ValueError(f"{what}: {name} has the shape {array.shape}; it must be {size}")
         largest = np.abs(array).max()
