@@ -129,6 +129,12 @@ def test_images_of_any_strides_and_none_are_taken(flags):
         (lambda: ViT(TOY, WEIGHTS).block(False, IMAGES), "block is False; it must be from 0 to 0"),
         (lambda: ViT(TOY, WEIGHTS).block(1, IMAGES), "block is 1; it must be from 0 to 0"),
         (lambda: ViT(TOY, WEIGHTS).block(0, IMAGES), r"x has the shape .* must be \(n, 5, 128\)"),
+        (
+            lambda: ViT(TOY, WEIGHTS).block(
+                0, cuda.to_device(np.zeros((1, 5, 256), "f2"))[..., ::2]
+            ),
+            r"x has the strides \(2560, 512, 4\) bytes; its elements must lie side by side",
+        ),
         (lambda: Flags(mlp="split"), "no mlp 'split': choose fused, unfused"),
         (lambda: ViTShape(image=30), "image is 30; it must be a multiple of patch, 16"),
         (lambda: ViTShape(depth=0), "depth is 0"),

@@ -26,7 +26,7 @@ from course.door.door import Door, Result, Stream
 from course.door.layout import Layout, in_c_order, workspace
 from course.door.libraries import Seen, handle_of
 from course.kernels import attention, norm
-from course.kernels.arrays import Array, holds
+from course.kernels.arrays import Array, holds, in_order
 from course.kernels.halves import apart, dots, products
 from course.kernels.launching import captured
 from course.kernels.patches import ON_GPU, PatchEmbedding, checked_images
@@ -359,7 +359,7 @@ class ViT:
 
     def _block_launches(self, x: Array, out: Array, number: int, stream: Any) -> Launches:
         steps = self._block_steps(number, "images", "scores")
-        ends = {"images": rows_of(x), "scores": rows_of(out)}
+        ends = {"images": rows_of(in_order(x, "x")), "scores": rows_of(out)}
         views = self._views(len(x), steps) | ends
         return [launch for step in steps for launch in step.launches(views, stream)]
 
