@@ -135,6 +135,12 @@ def test_images_of_any_strides_and_none_are_taken(flags):
             ),
             r"x has the strides \(2560, 512, 4\) bytes; its elements must lie side by side",
         ),
+        (
+            lambda: ViT(TOY, WEIGHTS).tokens(
+                cuda.to_device(IMAGES), cuda.to_device(np.zeros((1, 5, 256), "f2"))[..., ::2]
+            ),
+            r"out has the strides \(2560, 512, 4\) bytes; its elements must lie side by side",
+        ),
         (lambda: Flags(mlp="split"), "no mlp 'split': choose fused, unfused"),
         (lambda: ViTShape(image=30), "image is 30; it must be a multiple of patch, 16"),
         (lambda: ViTShape(depth=0), "depth is 0"),

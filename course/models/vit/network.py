@@ -344,7 +344,7 @@ class ViT:
         return (images.shape[0], self.shape.tokens, self.shape.width), HALF
 
     def _token_launches(self, images: Array, out: Array, stream: Any) -> Launches:
-        views = {"images": images, "x": rows_of(out)}
+        views = {"images": images, "x": rows_of(out, "out")}
         shapes = self.shapes(len(images))
         views |= {name: workspace(shapes[name], HALF) for name in ("rows", "begun")}
         return self._patches(views, stream)
@@ -359,7 +359,7 @@ class ViT:
 
     def _block_launches(self, x: Array, out: Array, number: int, stream: Any) -> Launches:
         steps = self._block_steps(number, "images", "scores")
-        ends = {"images": rows_of(in_order(x, "x")), "scores": rows_of(out)}
+        ends = {"images": rows_of(x, "x"), "scores": rows_of(out, "out")}
         views = self._views(len(x), steps) | ends
         return [launch for step in steps for launch in step.launches(views, stream)]
 
@@ -376,9 +376,9 @@ def part(array: Array, axis: int, number: int) -> Array:
     return Layout(array.slot, *left, array.dtype, offset, array.beyond)
 
 
-def rows_of(array: Array) -> Array:
-    """Tokens (images, tokens, width) as rows."""
-    return array.reshape(array.shape[0] * array.shape[1], array.shape[2])
+def rows_of(array: Array, name: str) -> Array:
+    """Tokens (images, tokens, width) as rows; ValueError where they do not lie in C order."""
+    return in_order(array, name).reshape(array.shape[0] * array.shape[1], array.shape[2])
 
 
 def view(memory: Array, place: int, shape: tuple[int, ...]) -> Array:
