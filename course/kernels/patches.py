@@ -182,7 +182,7 @@ class PatchEmbedding:
             [cls.astype(np.float32), np.tile(bias.astype(np.float32), (self.tokens - 1, 1))]
         )
         self.table = cuda.to_device(self.host_table.astype(np.float16))
-        flat = weight.reshape(self.width, self.channels, self.area).astype(np.float16)
+        flat = weight.reshape(self.width, self.channels, self.area).astype(np.float16, "C")
         self.weight = cuda.to_device(_padded(flat.reshape(self.width, -1)))
         self.by_channel = [cuda.to_device(_padded(flat[:, n])) for n in range(self.channels)]
         wide = self.depth, self.width
@@ -245,9 +245,11 @@ class PatchEmbedding:
         Raises
         ------
         ValueError
-            For another way, or images that do not fit the positions.
+            For another way, no streams, or images that do not fit the positions.
         """
         known(way, "way", WAYS)
+        if streams < 1:
+            raise ValueError(f"streams is {streams}; it must be at least 1")
         checked_images(images, self.channels, self.patch, self.tokens)
         counts, count = Counts(), len(images) * self.tokens
         found = np.empty((count, self.width), np.float16)

@@ -13,11 +13,11 @@ SIZE, QUERIES = 16, 32
 # --- one query, tile by tile ----------------------------------------------------------------------
 
 
-def _tiles(name, *counts, size=4, shift=0.0, spread=1.0, rising=False):
+def _tiles(name, *counts, size=4, shift=0.0, spread=1.0, rising=0.0):
     def arguments(rng):
         tiles = []
         for number, keys in enumerate(counts):
-            scores = shift + spread * rng.standard_normal(keys) + 3 * number * rising
+            scores = shift + spread * rng.standard_normal(keys) + number * rising
             tiles.append([scores, rng.standard_normal((keys, size))])
         return {"tiles": tiles, "size": size}
 
@@ -41,10 +41,11 @@ FunctionExercise.declare(
         _tiles("one tile of 3 keys", 3),
         _tiles("one key in each of two tiles", 1, 1),
         _tiles("tiles of 4, 4 and 2 keys", 4, 4, 2),
-        _tiles("scores that rise from tile to tile", 4, 4, 4, rising=True),
+        _tiles("scores that rise from tile to tile", 4, 4, 4, rising=3),
         _tiles("scores near 1,000", 4, 4, 3, shift=1000, spread=3),
         _tiles("scores near -1,000", 4, 4, 3, shift=-1000, spread=3),
         _tiles("scores far apart", 8, 8, 8, size=16, spread=40),
+        _tiles("scores that rise by 1,000 from tile to tile", 4, 4, 4, rising=1000),
         _tiles("64 tiles of 64 keys", *[64] * 64, size=16),
     ],
     tolerance=Tolerance(
@@ -55,8 +56,9 @@ FunctionExercise.declare(
         "max(largest, scores.max()); factor = np.exp(largest - new); weights = np.exp(scores - "
         "new). Then total = total * factor + weights.sum(), sums = sums * factor + weights @ "
         "values, and largest = new. At the end sums / total. NaN comes out where an exponential "
-        "overflows, since `new` was not taken away; where total is 0, since largest began above "
-        "the scores; or where a tile was read again after the next one had come.",
+        "overflows, since `new` was not taken away, or the first tile's largest instead; where "
+        "total is 0, since largest began above the scores; or where a tile was read again after "
+        "the next one had come.",
         "wrong-shape": "Return an array of `size` numbers: weights @ values has as many.",
         "raised": "tiles gives pairs: for scores, values in tiles. It can be gone through once, "
         "and has no length. Shapes: scores (keys,), values (keys, size), so weights @ values is "
@@ -122,6 +124,20 @@ def _heads(name, images, tokens, heads, spread=1.0, measured=False):
     return Case(name, arguments, QUERIES, (-(-tokens // QUERIES), heads, images), measured=measured)
 
 
+def _dwarfed(name, half):
+    """As many keys that count as keys that count a hundredth: sums of halves drop those."""
+    late = np.repeat([0, 1], half)[None, :, None, None]
+
+    def part(value):
+        return lambda rng: np.broadcast_to(value, (1, 2 * half, 1, SIZE)).astype(np.float16)
+
+    arguments = drawn(
+        q=part(1), k=part(-1.15 * late), v=part(1.5 - 3 * late), scale=np.float32(0.25),
+        out=empty(1, 2 * half, SIZE, dtype=np.float16),
+    )  # fmt: skip
+    return Case(name, arguments, QUERIES, (-(-2 * half // QUERIES), 1, 1))
+
+
 def _attention(q, k, v, scale):
     q, k, v = (its.transpose(0, 2, 1, 3) for its in (q, k, v))
     scores = scale * (q @ k.swapaxes(-1, -2))
@@ -149,6 +165,7 @@ LessonKernel.declare(
         _heads("33 tokens, 2 heads: a second block of queries", 1, 33, 2),
         _heads("40 tokens whose scores go to 200", 1, 40, 1, spread=8),
         _heads("1 token", 1, 1, 1),
+        _dwarfed("64 tokens, of which 32 count a hundredth", 32),
         _heads("64 tokens, 2 heads", 1, 64, 2, measured=True),
     ],
     tolerance=Tolerance(
@@ -190,6 +207,15 @@ LessonKernel.declare(
             total = total * factor + weight -> total = total + weight
         the old sums are not multiplied by the factor
             sums[e] = sums[e] * factor + -> sums[e] = sums[e] +
+        the sums are halves: they stop; add in float32
+            sums[e] = sums[e] * factor + weight * values[n, e]
+            -> sums[e] = float32(float16(sums[e] * factor + weight * values[n, e]))
+        the total is a half: it stops; add in float32
+            total = total * factor + weight -> total = float32(float16(total * factor + weight))
+        total and sums are halves: they stop; add in float32
+            total = total * factor + weight -> total = float32(float16(total * factor + weight))
+            sums[e] = sums[e] * factor + weight * values[n, e]
+            -> sums[e] = float32(float16(sums[e] * factor + weight * values[n, e]))
         neither total nor sums are multiplied by the factor when a larger score comes
             total = total * factor + weight -> total = total + weight
             sums[e] = sums[e] * factor + -> sums[e] = sums[e] +

@@ -16,13 +16,15 @@ __all__ = ["attention_exercises"]
 TILE = 16
 
 
-def _layer(rows, depth, columns, spread=1.0, measured=False):
+def _layer(rows, depth, columns, spread=1.0, mean=0.0, measured=False):
     arguments = drawn(
-        x=halves(rows, depth), weight=halves(columns, depth, spread=spread / depth**0.5),
-        bias=halves(columns), out=empty(rows, columns, dtype=np.float16),
+        x=halves(rows, depth, mean=mean),
+        weight=halves(columns, depth, mean=mean, spread=spread / depth**0.5),
+        bias=halves(columns, mean=-depth * mean**2), out=empty(rows, columns, dtype=np.float16),
     )  # fmt: skip
     grid = covering(columns, (TILE,)) + covering(rows, (TILE,))
     name = f"{rows} x {depth} to {columns}" + ", far from 0" * (spread > 1)
+    name += f", sums near {depth * mean**2:.0f}" * (mean > 0)
     return Case(name, arguments, (TILE, TILE), grid, measured=measured)
 
 
@@ -46,6 +48,7 @@ LessonKernel.declare(
         _layer(13, 75, 37, spread=3),
         _layer(5, 3, 1),
         _layer(1, 1, 1),
+        _layer(16, 16, 16, mean=4.0),
         _layer(34, 32, 64, measured=True),
     ],
     tolerance=Tolerance(
@@ -67,6 +70,8 @@ LessonKernel.declare(
         "out.shape[0] and column < out.shape[1]. The bias has one number for each column.",
         "barrier-divergence": "dot_in_tiles has barriers: all threads call it, before any guard. "
         "It needs no other barrier.",
+        "uninitialised-read": "dot_in_tiles fills its tiles by all threads of a block: all threads "
+        "call it, before any guard, and none returns earlier.",
         "unwritten-output": "Each thread with a result stores it: out[row, column].",
         "float64": "0.5, 1.0 and what is divided by a whole number are float64: write "
         "float32(0.5), float32(1). SLOPE and CUBE are float32. z³ is z * z * z.",
@@ -87,6 +92,8 @@ LessonKernel.declare(
             z = total + float32(bias[column]) -> z = total + float32(2) * float32(bias[column])
         the bias is missing
             z = total + float32(bias[column]) -> z = total
+        the sum is rounded to a half before the bias is added: until GELU it is float32
+            total + float32(bias[column]) -> float32(float16(total) + bias[column])
         the bias is added after GELU: it comes before
             z = total + float32(bias[column]) -> z = total
             math.tanh(inner)) -> math.tanh(inner)) + float32(bias[column])

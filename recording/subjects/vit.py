@@ -17,6 +17,9 @@ others         one component; of PyTorch, what it needs for the same; of ours, l
                streams, by the host's clock; with a timeline of each beside the file
 ``pillow``     JPEG files of 500 x 375 pixels to what a model takes, by the host's clock, a thread
 =============  =====================================================================================
+
+The metric ``first`` of ``whole`` is the first call of a process, by the host's clock, the model and
+images on the GPU: kernels compiled anew, or those that a process before has kept.
 """
 
 from __future__ import annotations
@@ -49,6 +52,7 @@ from recording.frame import WrongResult
 from recording.peers.vit_torch import network
 from recording.roofline_table import keep_roofs
 from recording.subjects.halves import METRIC, by_turns, captured
+from recording.vit_first import first_calls
 from recording.vit_streams import clocked, on_streams
 
 CHARTS = "recording.vit_charts"  # beside the file
@@ -74,7 +78,7 @@ def run(bench):
     keep_roofs(bench)
     kinds = [f"{what} {n}" for what in ("whole", "components", "block") for n in BATCHES]
     kinds += ["streams", *[f"whole {n}" for n in BETWEEN], *[f"image {n}" for n in SIZES]]
-    kinds += ["flags", "patches", "pillow"]
+    kinds += ["flags", "patches", "pillow", "first"]
     for part in bench.parts(kinds):
         try:
             measured(bench, torch, three, *part.split())
@@ -116,6 +120,8 @@ def measured(bench: Any, torch: Any, three: Three, what: str, number: str = "0")
         patches(bench, three.weights)
     elif what == "pillow":
         pillow(bench)
+    elif what == "first":
+        first_calls(bench, three.shape, BATCHES[0])
     elif what == "streams":
         on_streams(bench, torch, three.ours, BATCHES[0], STREAMS)
     elif what == "flags":

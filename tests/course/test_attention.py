@@ -117,7 +117,7 @@ def test_older_steps_are_without_a_finding(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("scale", [0.01, 3.0])
+@pytest.mark.parametrize("scale", [0.01, np.float32(3)])
 def test_any_scale_is_as_in_float64(method, scale):
     qkv = given(1, 40, 1, 64)
     found = attention(*views(qkv), scale, method=method)

@@ -18,12 +18,14 @@ def simulated_h200(monkeypatch):
         backend.simulate("H200")
 
 
-def some(width=24, channels=3, patch=4, side=12, n=2, seed=0):
+def some(width=24, channels=3, patch=4, side=12, n=2, seed=0, order="C"):
     """An embedding, images, and their tokens in float64."""
     rng = np.random.default_rng(seed)
     count = (side // patch) ** 2
     sizes = (width, channels, patch, patch), (width,), (width,), (count + 1, width)
-    weight, bias, cls, position = (rng.standard_normal(s).astype(np.float16) for s in sizes)
+    weight, bias, cls, position = (
+        np.asarray(rng.standard_normal(s), np.float16, order=order) for s in sizes
+    )
     images = rng.standard_normal((n, channels, side, side)).astype(np.float16)
     exact = np.zeros((n, count + 1, width))
     for p in range(count):  # a convolution, patch by patch
@@ -40,7 +42,7 @@ def some(width=24, channels=3, patch=4, side=12, n=2, seed=0):
 @pytest.mark.parametrize(
     "sizes",
     [{}, {"patch": 3, "side": 9, "n": 1}, {"width": 20, "channels": 1, "patch": 2, "side": 2},
-     {"patch": 5, "side": 15, "width": 7}],
+     {"patch": 5, "side": 15, "width": 7}, {"patch": 1, "side": 3, "order": "F"}],
 )  # fmt: skip
 def test_all_ways_give_float64s_tokens(way, sizes):
     embedding, images, exact = some(**sizes)

@@ -88,6 +88,15 @@ def test_a_block_gives_float64s_tokens_and_leaves_its_input():
     found = ViT(shape, weights).block(1, there).copy_to_host()
     assert error(found, reference.block(shape, weights, 1, x.astype(float))) < LIMIT
     assert np.array_equal(there.copy_to_host(), x)
+    assert np.array_equal(ViT(shape, weights).block(np.int64(1), x), found)
+
+
+def test_weights_of_any_order_are_taken():
+    """As those that are transposed views of another library's."""
+    turned = {name: np.asfortranarray(its)[::-1][::-1] for name, its in WEIGHTS.items()}
+    for its in turned.values():
+        its.flags.writeable = False
+    assert np.array_equal(ViT(TOY, turned)(IMAGES), ViT(TOY, WEIGHTS)(IMAGES))
 
 
 def test_tokens_are_those_of_the_reference():
@@ -114,8 +123,24 @@ def test_images_of_any_strides_and_none_are_taken(flags):
         (lambda: ViT(TOY, WEIGHTS)(IMAGES[..., :4]), r"it must be \(n, 3, 8, 8\)"),
         (lambda: ViT(TOY, WEIGHTS)(IMAGES.reshape(1, 3, 4, 16)), r"it must be \(n, 3, 8, 8\)"),
         (lambda: memory_of(batch=0), "batch is 0; it must be a whole number of at least 1"),
+        (lambda: memory_of(batch=True), "batch is True; it must be a whole number"),
+        (lambda: memory_of(Flags(attention="wgmma"), 1, ViTShape(width=384)), "takes heads of 64,"),
+        (lambda: ViT(TOY, WEIGHTS).embedding.embed(IMAGES, "streams", 0), "streams is 0"),
+        (lambda: ViT(TOY, WEIGHTS).block(False, IMAGES), "block is False; it must be from 0 to 0"),
         (lambda: ViT(TOY, WEIGHTS).block(1, IMAGES), "block is 1; it must be from 0 to 0"),
         (lambda: ViT(TOY, WEIGHTS).block(0, IMAGES), r"x has the shape .* must be \(n, 5, 128\)"),
+        (
+            lambda: ViT(TOY, WEIGHTS).block(
+                0, cuda.to_device(np.zeros((1, 5, 256), "f2"))[..., ::2]
+            ),
+            r"x has the strides \(2560, 512, 4\) bytes; its elements must lie side by side",
+        ),
+        (
+            lambda: ViT(TOY, WEIGHTS).tokens(
+                cuda.to_device(IMAGES), cuda.to_device(np.zeros((1, 5, 256), "f2"))[..., ::2]
+            ),
+            r"out has the strides \(2560, 512, 4\) bytes; its elements must lie side by side",
+        ),
         (lambda: Flags(mlp="split"), "no mlp 'split': choose fused, unfused"),
         (lambda: ViTShape(image=30), "image is 30; it must be a multiple of patch, 16"),
         (lambda: ViTShape(depth=0), "depth is 0"),
@@ -240,10 +265,11 @@ def test_a_last_block_of_class_tokens_is_a_row_of_its_own():
     assert rows["mlp.fc1"] == usual["mlp.fc1"]._replace(times=3)
     assert usual["mlp.fc1"].times == 4 and rows["last mlp.fc1"].times == 1
     assert rows["last mlp.fc1"].traffic.store_sectors < usual["mlp.fc1"].traffic.store_sectors / 4
-    kinds = {name: memory_of(Flags(buffers=name), 2, deep).buffers for name in CHOICES["buffers"]}
-    vit = ViT(deep, initial(deep))
-    assert kinds == {"arena": vit.arena(2).size, "asynchronous": vit.arena(2).least,
-                     "apart": vit.arena(2).apart}  # fmt: skip
+    for last in CHOICES["last"]:  # of 3 images buffers end between the places where others begin
+        arena = ViT(deep, initial(deep), Flags(last=last)).arena(3)
+        kinds = {name: memory_of(Flags(buffers=name, last=last), 3, deep).buffers
+                 for name in CHOICES["buffers"]}  # fmt: skip
+        assert kinds == {"arena": arena.size, "asynchronous": arena.least, "apart": arena.apart}
 
 
 def test_memory_adds_up():
@@ -252,6 +278,7 @@ def test_memory_adds_up():
     images, scores = 2 * 2 * 3 * 8 * 8, 2 * 2 * 5
     assert found.peak == found.weights + found.buffers + images + scores
     assert found.rows[0].host == images and found.rows[-1].host == scores
+    assert memory_of(Flags(), np.int64(2), TOY) == found
     apart_ones = memory_of(Flags(buffers="apart", mlp="unfused", residual="apart"), 2, TOY)
     assert apart_ones.buffers > found.buffers and len(apart_ones.rows) == len(found.rows) + 3
     assert "mlp.fc1, apart" in str(apart_ones)

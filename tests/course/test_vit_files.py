@@ -82,6 +82,29 @@ def test_somebodys_trained_vit_runs(tmp_path, names, monkeypatch):
     assert np.linalg.norm(found - exact) < 2e-3 * np.linalg.norm(exact)
 
 
+def test_names_of_pytorchs_wrappers_are_known(tmp_path):
+    library, path = pytest.importorskip("safetensors.numpy"), tmp_path / "f"
+    for before, named in (("module.", str), ("_orig_mod.module.", torchvisions)):
+        library.save_file({before + named(name): its for name, its in WEIGHTS.items()}, path)
+        shape, weights = load(path, heads=2)
+        assert shape == TOY and list(weights) == list(TOY.parameters)
+    library.save_file(WEIGHTS | {"module.norm.bias": WEIGHTS["norm.bias"] + 1}, path)
+    with pytest.raises(ValueError, match="f: two arrays are norm.bias, "):
+        load(path, heads=2)
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [("0", "f: heads is 0; it must be"), ("5", "f: width is 128; it must be a multiple of heads"),
+     ("9" * 5000, "f: nothing says how many heads"), ("two", "f: nothing says how many heads")],
+)  # fmt: skip
+def test_heads_that_a_file_tells_are_checked(tmp_path, told, words):
+    library = pytest.importorskip("safetensors.numpy")
+    library.save_file(WEIGHTS, tmp_path / "f", {"heads": told})
+    with pytest.raises(ValueError, match=words):
+        load(tmp_path / "f")
+
+
 def bfloat16_file(path):
     """Of 1 and -3, as no NumPy writes it."""
     header = b'{"x": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}'
@@ -238,6 +261,30 @@ def test_sizes_grow_with_the_model():
     assert read_images([], side=8).shape == (0, 3, 8, 8)
 
 
+def test_of_a_very_long_image_only_the_middle_is_resized(tmp_path, monkeypatch):
+    sizes, resize = [], Image.Image.resize
+    monkeypatch.setattr(
+        Image.Image, "resize", lambda self, size, how: sizes.append(size) or resize(self, size, how)
+    )
+    levels = np.zeros((2, 40_001, 3), np.uint8)
+    levels[:, 19_990:20_011] = 255
+    for long in (Image.fromarray(levels), Image.fromarray(levels.transpose(1, 0, 2))):
+        assert np.allclose(read_images(long, "timm", 32), 1)
+    assert max(map(max, sizes)) < 17 * 36
+    # up to 16 times the shorter side is resized whole, as timm and torchvision do it
+    noise = Image.effect_noise((160, 10), 90).convert("RGB")
+    whole = resize(noise, (36 * 16, 36), Image.Resampling.BICUBIC).crop((272, 2, 304, 34))
+    given = Preprocessing(36, 32, (0,) * 3, (1,) * 3)(noise).transpose(1, 2, 0)
+    assert np.array_equal(given, np.asarray(whole, np.float32) / 255)
+
+
+def test_an_image_that_pillow_holds_for_a_bomb_is_refused(tmp_path, monkeypatch):
+    Image.new("L", (100, 100)).save(tmp_path / "a.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    with pytest.raises(ValueError, match="a.png is too large for Pillow: .* exceeds limit"):
+        read_images(tmp_path / "a.png")
+
+
 def test_what_is_no_image_is_named(tmp_path):
     (tmp_path / "a.png").write_bytes(b"no image")
     with pytest.raises(ValueError, match="a.png is no image that Pillow can read"):
@@ -255,5 +302,13 @@ def test_what_is_no_image_is_named(tmp_path):
     deep = Image.fromarray(np.full((9, 9), 30_000, np.uint16))
     with pytest.raises(ValueError, match="mode 'I;16': Pillow would cut its levels off"):
         read_images([deep])
+    deep.save(tmp_path / "deep.png")
+    with pytest.raises(ValueError, match=r"deep.png has the mode 'I;16'"):
+        read_images(tmp_path / "deep.png")
+    with pytest.raises(ValueError, match="no pixels: 0 x 5"):
+        read_images(Image.new("RGB", (0, 5)))
     with pytest.raises(ValueError, match="side is 300"):
         Preprocessing(side=300)
+    for wrong in ({"deviation": (1, 1, 0)}, {"mean": (0.5, 0.5)}, {"mean": (0, 0, np.nan)}):
+        with pytest.raises(ValueError, match="they must be three numbers each"):
+            Preprocessing(**wrong)

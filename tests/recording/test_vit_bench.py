@@ -9,6 +9,7 @@ from course import backend
 from course.measure import event_clock
 from course.measure.roofline import Roofs
 from course.models.vit import TOY, initial, reference
+from recording import vit_first
 from recording.frame import Bench
 from recording.peers.vit_torch import network
 from recording.subjects import vit
@@ -63,11 +64,31 @@ def test_without_pytorch_nothing_is_measured(bench):
     assert not bench.rows and not bench.failures
 
 
-def test_pytorchs_model_is_the_reference():
+@pytest.mark.slow
+def test_the_first_calls_of_processes_are_timed(bench, monkeypatch):
+    monkeypatch.setattr(vit_first, "WAYS", ("ours",))
+    monkeypatch.setenv("COURSE_SIMULATED_GPU", "H200")
+    vit_first.first_calls(bench, TOY, 1)
+    assert not bench.failures
+    found = [(row.kernel, row.variant, row.shape, row.metric) for row in bench.rows]
+    assert found == [("whole", f"ours, {kept}", "1x8x8", "first")
+                     for kept in ("compiled anew", "kept")]  # fmt: skip
+
+
+def test_a_process_that_fails_is_no_row(bench, monkeypatch):
+    monkeypatch.setattr(vit_first, "WAYS", ("eager",))
+    vit_first.first_calls(bench, TOY, -1)
+    assert not bench.rows and "a process of its own, eager" in bench.failures[0]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_pytorchs_model_is_the_reference(device):
     torch = pytest.importorskip("torch")
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("PyTorch has no GPU here")
     weights = {name: its.astype(np.float16).astype(np.float32)
                for name, its in initial(TOY, 1).items()}  # fmt: skip
     images = np.random.default_rng(0).standard_normal((2, 3, 8, 8))
-    model = network(torch, TOY, weights, "cpu").double()
-    found = model(torch.from_numpy(images)).numpy()
+    model = network(torch, TOY, weights, device).double()
+    found = model(torch.from_numpy(images).to(device)).cpu().numpy()
     assert np.allclose(found, reference.forward(TOY, weights, images), rtol=1e-9, atol=1e-12)

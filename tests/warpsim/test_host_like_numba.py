@@ -105,6 +105,10 @@ def test_arrays_without_a_copy_in_one_piece_are_refused():
         on_device.copy_to_device(cuda.to_device(np.asfortranarray(rows)))
     with pytest.raises(NotImplementedError, match="ravel"):
         on_device[::2, ::2].ravel()
+    with pytest.raises(NotImplementedError, match="reshape would require copy"):
+        on_device[:, 1:].reshape(16)
+    assert on_device[1:3].reshape(10).copy_to_host().tolist() == list(range(5, 15))
+    assert on_device[:0, 1:].reshape(0).shape == (0,)
 
 
 def test_options_and_arguments_of_ufuncs_are_checked():

@@ -161,7 +161,11 @@ class DeviceNDArray:
             raise TypeError(f"incompatible dtype: {what} of {self.dtype} and {other.dtype}")
 
     def reshape(self, *shape: Any, **options: Any) -> DeviceNDArray:
-        return DeviceNDArray(self._memory.reshape(*shape, **options))
+        """The same elements, as a view; what would need a copy is refused, as in Numba."""
+        found = self._memory.reshape(*shape, **options)
+        if self._memory.size and not np.may_share_memory(found, self._memory):
+            raise NotImplementedError("reshape would require copy")
+        return DeviceNDArray(found)
 
     def ravel(self, order: str = "C", stream: Any = 0) -> DeviceNDArray:
         """The elements in a row, as a view; what would need a copy is refused, as in Numba."""

@@ -56,7 +56,9 @@ def result(q: Seen, k: Seen, v: Seen, scale: float | None, method: str) -> Resul
     batch, tokens, heads, size = q.shape
     if size not in SIZES:
         raise ValueError(f"heads have {size} numbers; they must have one of {SIZES}")
-    if scale is not None and not (isinstance(scale, int | float) and 0 < scale < math.inf):
+    if scale is not None and not (
+        isinstance(scale, int | float | np.floating) and 0 < scale < math.inf
+    ):
         raise ValueError(f"scale is {scale!r}; give a number above 0, or None for size ** -0.5")
     return (batch, tokens, heads * size), q.dtype
 

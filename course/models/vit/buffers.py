@@ -61,13 +61,14 @@ def lifetimes(steps: Iterable[Sequence[str]]) -> dict[str, tuple[int, int]]:
     return found
 
 
+def up(size: int) -> int:
+    """The bytes that a buffer of this size takes."""
+    return -(-size // ALIGNED) * ALIGNED
+
+
 def packed(lives: Mapping[str, tuple[int, int]], sizes: Mapping[str, int]) -> Arena:
     """Put buffers of these lives and bytes into an arena."""
     offsets: dict[str, int] = {}
-
-    def up(size: int) -> int:
-        return -(-size // ALIGNED) * ALIGNED
-
     for name in sorted(lives, key=lambda name: -sizes[name]):
         first, last = lives[name]
         others = sorted(

@@ -6,6 +6,8 @@
 The shorter side becomes `resize` pixels, the middle of `side` x `side` is cut out, and levels from
 0 to 1 have their mean taken away and are divided by their deviation, a channel each. What a model
 was trained with is part of it: with other numbers it is wrong more often, and nothing says so.
+Images stay as they are stored, whatever a camera noted of its rotation; what is transparent has
+the colour below. Both are usual, too.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 Three = tuple[float, float, float]
 Source = str | os.PathLike[str] | Image.Image
+LONGEST = 16  # times the shorter side: what is further from the middle is cut off before, not after
 RESAMPLES = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 
 
@@ -47,16 +50,26 @@ class Preprocessing:
             raise ValueError(f"side is {self.side}; it must be from 1 to resize, {self.resize}")
         if self.resample not in RESAMPLES:
             raise ValueError(f"there is no resample {self.resample!r}: choose bicubic, bilinear")
+        three = np.shape(self.mean) == np.shape(self.deviation) == (3,)
+        if not three or not np.isfinite(self.mean).all() or not np.greater(self.deviation, 0).all():
+            raise ValueError(
+                f"mean is {self.mean}, deviation {self.deviation}; they must be three numbers "
+                "each, and deviations above 0"
+            )
 
     def __call__(self, image: Image.Image) -> np.ndarray:
-        """An image of any size as (3, side, side), float32; ValueError for 16 bits and more."""
+        """An image as (3, side, side), float32; ValueError for 16 bits and more, or no pixels."""
         if image.mode[0] in "IF":
             raise ValueError(
-                f"an image has the mode {image.mode!r}: Pillow would cut its levels off at 255, "
-                "so divide them first"
+                f"{getattr(image, 'filename', '') or 'an image'} has the mode {image.mode!r}: "
+                "Pillow would cut its levels off at 255, so divide them first"
             )
+        if not (short := min(image.size)):
+            raise ValueError(f"an image has no pixels: {image.width} x {image.height}")
+        if max(image.size) > LONGEST * short:
+            ends = [(length - min(length, LONGEST * short)) // 2 for length in image.size]
+            image = ImageOps.crop(image, (*ends, *ends))
         image = image.convert("RGB")
-        short = min(image.size)
         size = tuple(max(self.side, length * self.resize // short) for length in image.size)
         image = image.resize(size, RESAMPLES[self.resample])
         left, top = (round((length - self.side) / 2) for length in size)
@@ -122,6 +135,8 @@ def _opened(path: str | os.PathLike[str]) -> Image.Image:
         with Image.open(path) as image:
             image.load()
             return image
+    except Image.DecompressionBombError as problem:
+        raise ValueError(f"{os.fspath(path)} is too large for Pillow: {problem}") from None
     except (UnidentifiedImageError, SyntaxError):
         raise ValueError(f"{os.fspath(path)} is no image that Pillow can read") from None
     except OSError as problem:

@@ -28,6 +28,7 @@ from course.kernels.attention import ladder as attention
 from course.kernels.halves import dots, products
 from course.kernels.halves.common import DEPTH
 from course.kernels.patches import ON_GPU
+from course.models.vit.buffers import up
 from course.models.vit.network import OUTSIDE, Launches, Step, ViT
 from course.models.vit.shape import Flags, ViTShape
 from course.models.vit.weights import initial
@@ -100,9 +101,9 @@ def memory_of(flags: Flags | None = None, batch: int = 1, shape: ViTShape | None
         Without it ViT-Base.
     """
     flags, shape = flags or Flags(), shape or ViTShape()
-    if not isinstance(batch, int) or batch < 1:
+    if not isinstance(batch, int | np.integer) or isinstance(batch, bool) or batch < 1:
         raise ValueError(f"batch is {batch!r}; it must be a whole number of at least 1")
-    depth, alone = min(shape.depth, 2), flags.last == "class"
+    batch, depth, alone = int(batch), min(shape.depth, 2), flags.last == "class"
     toy = _toy(replace(shape, depth=depth), flags)
     sizes, arena = toy.shapes(batch) | {"scores": (batch, shape.classes)}, toy.arena(batch)
     held = {name: 2 * math.prod(its) for name, its in sizes.items()}
@@ -128,7 +129,7 @@ def memory_of(flags: Flags | None = None, batch: int = 1, shape: ViTShape | None
         rows.append(Row(name, step.kind, times, host, device, traffic))
     buffers = arena.least if flags.buffers == "asynchronous" else arena.size
     if flags.buffers == "apart":  # each block has its own
-        inside = sum(size for name, size in held.items() if name.startswith("blocks.0."))
+        inside = sum(up(size) for name, size in held.items() if name.startswith("blocks.0."))
         buffers = arena.apart + (shape.depth - depth) * inside
     weights = sum(2 * math.prod(its) for its in shape.parameters.values())
     peak = weights + buffers + kept + held["images"] + held["scores"]
@@ -212,8 +213,10 @@ def _heads(images: int, tokens: int, size: int) -> tuple[Any, ...]:
 
 
 def _way(method: str, tokens: int, size: int) -> str:
-    """The method of attention that "auto" stands for."""
+    """The method of attention that "auto" stands for; ValueError for one that cannot be had."""
     given = _heads(2, tokens, size)
+    if method != "auto" and (wrong := attention.why_not(method, *given)):
+        raise ValueError(f"attention {method!r} {wrong}: choose 'auto'")
     fast = [name for name in attention.FASTEST if not attention.why_not(name, *given)]
     return fast[0] if method == "auto" else method
 

@@ -26,7 +26,7 @@ from course.door.door import Door, Result, Stream
 from course.door.layout import Layout, in_c_order, workspace
 from course.door.libraries import Seen, handle_of
 from course.kernels import attention, norm
-from course.kernels.arrays import Array, holds
+from course.kernels.arrays import Array, holds, in_order
 from course.kernels.halves import apart, dots, products
 from course.kernels.launching import captured
 from course.kernels.patches import ON_GPU, PatchEmbedding, checked_images
@@ -135,9 +135,10 @@ class ViT:
         self, number: int, x: Array, out: Array | None = None, stream: Stream = None
     ) -> Array:
         """What block `number` makes of x (n, tokens, width), float16; `out` is not x."""
-        if not isinstance(number, int) or not 0 <= number < self.shape.depth:
+        whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
+        if not whole or not 0 <= number < self.shape.depth:
             raise ValueError(f"block is {number!r}; it must be from 0 to {self.shape.depth - 1}")
-        return self._block.enter((x,), (number,), out, stream)
+        return self._block.enter((x,), (int(number),), out, stream)
 
     # ------------------------------------------------------------------ what is done
     def steps(self) -> list[Step]:
@@ -343,7 +344,7 @@ class ViT:
         return (images.shape[0], self.shape.tokens, self.shape.width), HALF
 
     def _token_launches(self, images: Array, out: Array, stream: Any) -> Launches:
-        views = {"images": images, "x": rows_of(out)}
+        views = {"images": images, "x": rows_of(out, "out")}
         shapes = self.shapes(len(images))
         views |= {name: workspace(shapes[name], HALF) for name in ("rows", "begun")}
         return self._patches(views, stream)
@@ -358,7 +359,7 @@ class ViT:
 
     def _block_launches(self, x: Array, out: Array, number: int, stream: Any) -> Launches:
         steps = self._block_steps(number, "images", "scores")
-        ends = {"images": rows_of(x), "scores": rows_of(out)}
+        ends = {"images": rows_of(x, "x"), "scores": rows_of(out, "out")}
         views = self._views(len(x), steps) | ends
         return [launch for step in steps for launch in step.launches(views, stream)]
 
@@ -375,9 +376,9 @@ def part(array: Array, axis: int, number: int) -> Array:
     return Layout(array.slot, *left, array.dtype, offset, array.beyond)
 
 
-def rows_of(array: Array) -> Array:
-    """Tokens (images, tokens, width) as rows."""
-    return array.reshape(array.shape[0] * array.shape[1], array.shape[2])
+def rows_of(array: Array, name: str) -> Array:
+    """Tokens (images, tokens, width) as rows; ValueError where they do not lie in C order."""
+    return in_order(array, name).reshape(array.shape[0] * array.shape[1], array.shape[2])
 
 
 def view(memory: Array, place: int, shape: tuple[int, ...]) -> Array:

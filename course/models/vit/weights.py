@@ -28,6 +28,7 @@ NAMES = ("timm", "torchvision")
 #: Heads by width, of ViT-Ti, -S, -B, -L and -H; in files of weights alone nobody says how many.
 HEADS = {192: 3, 384: 6, 768: 12, 1024: 16, 1280: 16}
 LARGEST = float(np.finfo(np.float16).max)
+_WRAPPED = re.compile(r"^((module|_orig_mod)\.)+")  # of DataParallel, of torch.compile
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 #: What torchvision's names have for timm's; of two for one, its files have the latter.
 _RENAMED = {
@@ -52,7 +53,7 @@ def initial(shape: ViTShape, seed: int = 0) -> Weights:
 
 
 def checked(shape: ViTShape, weights: Mapping[str, np.ndarray], what: str = "weights") -> Weights:
-    """The weights in their order, as float32.
+    """The weights in their order, as float32 in C order.
 
     Raises
     ------
@@ -62,7 +63,7 @@ def checked(shape: ViTShape, weights: Mapping[str, np.ndarray], what: str = "wei
     _has_all(shape.parameters, weights, what)
     found = {}
     for name, size in shape.parameters.items():
-        array = np.asarray(weights[name], np.float32)
+        array = np.asarray(weights[name], np.float32, order="C")
         if array.shape != size:
             raise ValueError(f"{what}: {name} has the shape {array.shape}; it must be {size}")
         largest = np.abs(array).max()
@@ -92,7 +93,11 @@ def _has_all(wanted: Iterable[str], there: Iterable[str], what: str) -> None:
 
 
 def timms(name: str) -> str:
-    """Timm's name of what torchvision calls so; any other stays as it is."""
+    """Timm's name of what torchvision calls so; any other stays as it is.
+
+    What PyTorch's own wrappers put before it, ``module.`` and ``_orig_mod.``, goes.
+    """
+    name = _WRAPPED.sub("", name)
     for theirs, ours in _RENAMED.items():
         name = name.replace(theirs, ours)
     return name
@@ -135,11 +140,15 @@ def shape_of(
     heads = HEADS.get(width) if heads is None else heads
     if heads is None:
         raise ValueError(f"{what}: nothing says how many heads a width of {width} has: give heads")
-    return ViTShape(
-        image=side * patch, patch=patch, width=width, depth=depth, heads=heads,
-        mlp=len(found["blocks.0.mlp.fc1.weight"]), classes=len(found["head.weight"]),
-        channels=channels,
-    )  # fmt: skip
+    sizes = {
+        "image": side * patch, "patch": patch, "width": width, "depth": depth, "heads": heads,
+        "mlp": len(found["blocks.0.mlp.fc1.weight"]), "classes": len(found["head.weight"]),
+        "channels": channels,
+    }  # fmt: skip
+    try:
+        return ViTShape(**sizes)
+    except ValueError as problem:
+        raise ValueError(f"{what}: {problem}") from None
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -163,11 +172,14 @@ def load(path: str | os.PathLike[str], heads: int | None = None) -> tuple[ViTSha
         When it cannot be read at all.
     """
     arrays, told = read(path)
-    found = {timms(name): its for name, its in arrays.items()}
+    found: Weights = {}
+    for name, its in arrays.items():
+        if found.setdefault(timms(name), its) is not its:
+            raise ValueError(f"{path}: two arrays are {timms(name)}, {name} among them")
     if not any(name.endswith("qkv.bias") for name in found):  # of a model without these
         found |= {name.replace("weight", "bias"): np.zeros(len(its), np.float32)
                   for name, its in found.items() if name.endswith("qkv.weight")}  # fmt: skip
-    if heads is None and told.get("heads", "").isdecimal():
+    if heads is None and re.fullmatch("[0-9]{1,9}", told.get("heads", "")):
         heads = int(told["heads"])
     shape = shape_of(found, heads, str(path))
     return shape, checked(shape, found, str(path))

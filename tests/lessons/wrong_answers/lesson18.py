@@ -21,8 +21,9 @@ wrong("wrong-result", "an exponential overflows", "scores near 1,000")(
 wrong("wrong-result", "not multiplied when a larger score comes")(
     {"total * factor": "total", "sums * factor": "sums"}
 )
-wrong("wrong-result", "the old sums are not")({"sums * factor": "sums"})
-wrong("wrong-result", "the old total is not")({"total * factor": "total"})
+wrong("wrong-result", "or the first tile's largest instead", "that rise by 1,000")(
+    {"max(largest, scores.max())": "scores.max() if largest < -2e38 else largest"}
+)
 wrong("wrong-result", "division by the total is missing")({"sums / total": "sums"})
 wrong("wrong-result", "a tile was read again after the next one had come")(
     "kept = list(tiles)\nscores = np.concatenate([s for s, _ in kept])\n"
@@ -328,8 +329,8 @@ wrong("limit", "until then it is in a register|need not read back")(
         "        z = float32(out[row, column])"
     }
 )
-wrong("wrong-result", "GELU is missing")(
-    {"float32(0.5) * z * (float32(1) + math.tanh(inner))": "z"}
+wrong("uninitialised-read", "all threads call it, before any guard")(
+    {"    total =": "    if row >= len(out) or column >= bias.size:\n        return\n    total ="}
 )
 wrong("wrong-result", "z times the sigmoid of 1.702 z")(
     {
