@@ -932,8 +932,7 @@ print(machine.table_of_parts(64))
 
 # %%
 print(machine.table_of_attention())
-print()
-print("patches:", machine.table_of_patches())
+print(machine.table_of_patches())
 
 # %% [markdown]
 # From scores in memory to the last step it is a factor of a hundred. "fused" writes no scores, but
