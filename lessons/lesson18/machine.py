@@ -82,11 +82,10 @@ def table_of_patches() -> str:
 
     Of whichever GPU they were recorded on; without any nothing.
     """
-    rows = []
+    figures, rows = recorded("vit", kernel="patches", metric=None), []
     for way in WAYS:
-        figures = [f for f in recorded("vit", kernel="patches", metric=None)
-                   if f.variant in (way, f"{way}, 4")]  # fmt: skip
-        its = {f.metric: f.median for f in figures if f.gpu == figures[-1].gpu}
+        its = {f.metric: f.median for f in figures
+               if f.variant in (way, f"{way}, 4") and f.gpu == figures[-1].gpu}  # fmt: skip
         if its:
             rows.append(
                 f"{way:12}{its['time']:8.2f}{its['launches']:10.0f}{its['synchronisations']:7.0f}"
