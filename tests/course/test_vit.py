@@ -1,6 +1,7 @@
 """A vision transformer, simulated: every flag against float64, blocks, buffers, what is refused."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -114,6 +115,14 @@ def test_images_of_any_strides_and_none_are_taken(flags):
     assert vit(IMAGES[:0]).shape == (0, 5)
     with pytest.raises(ValueError, match=r"out is float16 of shape \(1, 4\)"):
         vit(IMAGES, np.zeros((1, 4), np.float16))
+
+
+def test_flags_of_another_type_are_refused_and_numpys_whole_numbers_are_taken():
+    for call in (lambda: ViT(TOY, WEIGHTS, {"mlp": "fused"}), lambda: memory_of({}, 1, TOY)):
+        with pytest.raises(TypeError, match="flags are a dict; they must be Flags"):
+            call()
+    found = replace(TOY, depth=np.int64(3))
+    assert found.depth == 3 and type(found.depth) is int
 
 
 @pytest.mark.parametrize(

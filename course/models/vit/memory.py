@@ -100,7 +100,7 @@ def memory_of(flags: Flags | None = None, batch: int = 1, shape: ViTShape | None
     shape : ViTShape, optional
         Without it ViT-Base.
     """
-    flags, shape = flags or Flags(), shape or ViTShape()
+    flags, shape = Flags.given(flags), shape or ViTShape()
     if not isinstance(batch, int | np.integer) or isinstance(batch, bool) or batch < 1:
         raise ValueError(f"batch is {batch!r}; it must be a whole number of at least 1")
     batch, depth, alone = int(batch), min(shape.depth, 2), flags.last == "class"

@@ -78,7 +78,7 @@ class ViT:
     """
 
     def __init__(self, shape: ViTShape, weights: Weights, flags: Flags | None = None):
-        self.shape, self.flags = shape, flags or Flags()
+        self.shape, self.flags = shape, Flags.given(flags)
         if shape.head not in attention.SIZES:
             raise ValueError(
                 f"heads have {shape.head} numbers; attention takes one of {attention.SIZES}"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import math
+import numbers
 from dataclasses import dataclass, fields
 
 from course.kernels.attention import METHODS
@@ -50,10 +51,12 @@ class ViTShape:
     def __post_init__(self) -> None:
         for field in fields(self):
             size = getattr(self, field.name)
-            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            whole = isinstance(size, numbers.Integral) and not isinstance(size, bool)
+            if not whole or size < 1:
                 raise ValueError(
                     f"{field.name} is {size!r}; it must be a whole number of at least 1"
                 )
+            object.__setattr__(self, field.name, int(size))  # NumPy's become Python's
         for whole, part in (("image", "patch"), ("width", "heads")):
             if getattr(self, whole) % getattr(self, part):
                 raise ValueError(
@@ -146,6 +149,22 @@ class Flags:
                 raise ValueError(
                     f"there is no {name} {getattr(self, name)!r}: choose {', '.join(choices)}"
                 )
+
+    @classmethod
+    def given(cls, flags: Flags | None) -> Flags:
+        """Those that were given, or the usual ones.
+
+        Raises
+        ------
+        TypeError
+            For anything else, such as a dict of them.
+        """
+        if not isinstance(flags, Flags | None):
+            raise TypeError(
+                f"flags are a {type(flags).__name__}; they must be Flags, such as "
+                f"Flags(last='class')"
+            )
+        return flags or cls()
 
     @staticmethod
     def choices() -> dict[str, tuple[str, ...]]:
