@@ -48,8 +48,8 @@ def add(commands: Any) -> None:
     exact = "of a GPU's products (tf32x3; float32 where there is no TF32)"
     train.add_argument("--precision", choices=("tf32x3", "tf32", "float32"), help=exact)
     end = train.add_mutually_exclusive_group()
-    on = "go on with the training in DIR, with the same bits; where there is none, begin"
-    end.add_argument("--resume", action="store_true", help=on)
+    on = "go on with the training in DIR, by the same --by and --precision with the same bits"
+    end.add_argument("--resume", action="store_true", help=f"{on}; where there is none, begin")
     end.add_argument("--replace", action="store_true", help="begin, though DIR holds a training")
     for its, usual in ((reconstruct, 10), (sample, 40)):
         of = "a training, or weights alone (those of the course)"
