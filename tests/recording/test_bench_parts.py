@@ -66,18 +66,10 @@ def test_a_stopped_subject_goes_on_with_the_part_it_was_at(parted, tmp_path, cap
     assert again.header == whole.header | {"notes": f"of 1; 1: {earlier}; of 2; 2: {earlier}; of 3"}
 
 
-def test_a_part_in_which_something_failed_is_measured_again(parted, tmp_path, capsys):
+@pytest.mark.parametrize("what", ["fail", "leave out"])
+def test_a_part_that_failed_or_gave_no_rows_is_measured_again(parted, tmp_path, capsys, what):
     measured, trouble = parted
-    trouble.update({1: "fail", 3: "stop"})
-    assert call(capsys, "parted", "--out", tmp_path)[0] == 130
-    trouble.clear()
-    assert call(capsys, "parted", "--out", tmp_path)[0] == 0
-    assert measured == [1, 2, 1, 3]
-
-
-def test_a_part_of_no_rows_is_measured_again(parted, tmp_path, capsys):
-    measured, trouble = parted
-    trouble.update({1: "leave out", 3: "stop"})
+    trouble.update({1: what, 3: "stop"})
     assert call(capsys, "parted", "--out", tmp_path)[0] == 130
     trouble.clear()
     assert call(capsys, "parted", "--out", tmp_path)[0] == 0

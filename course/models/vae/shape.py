@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import functools
 import math
-import numbers
 from dataclasses import dataclass
+
+from course.models import is_whole
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,7 @@ class VAEShape:
     def __post_init__(self) -> None:
         for name in ("pixels", "hidden", "latent"):
             size = getattr(self, name)
-            whole = isinstance(size, numbers.Integral) and not isinstance(size, bool)
-            if not whole or not 1 <= size < 2**31:
+            if not is_whole(size) or not 1 <= size < 2**31:
                 raise ValueError(
                     f"{name} is {size!r}; it must be a whole number from 1 to 2**31 - 1"
                 )

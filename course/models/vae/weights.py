@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from course.files import data_path, write_whole
+from course.models import is_whole
 from course.models.vae.shape import VAEShape
 
 Weights = dict[str, np.ndarray]
@@ -90,8 +91,7 @@ class Training:
     def __post_init__(self) -> None:
         for name, least, beyond in (("step", 0, 31), ("batch", 1, 31), ("seed", 0, 63)):
             its = getattr(self, name)
-            whole = isinstance(its, numbers.Integral) and not isinstance(its, bool)
-            if not whole or not least <= its < 2**beyond:
+            if not is_whole(its) or not least <= its < 2**beyond:
                 raise ValueError(
                     f"{name} is {its!r}; it must be a whole number from {least} to 2**{beyond} - 1"
                 )

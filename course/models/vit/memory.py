@@ -28,6 +28,7 @@ from course.kernels.attention import ladder as attention
 from course.kernels.halves import dots, products
 from course.kernels.halves.common import DEPTH
 from course.kernels.patches import ON_GPU
+from course.models import is_whole
 from course.models.vit.buffers import up
 from course.models.vit.network import OUTSIDE, Launches, Step, ViT
 from course.models.vit.shape import Flags, ViTShape
@@ -101,7 +102,7 @@ def memory_of(flags: Flags | None = None, batch: int = 1, shape: ViTShape | None
         Without it ViT-Base.
     """
     flags, shape = Flags.given(flags), shape or ViTShape()
-    if not isinstance(batch, int | np.integer) or isinstance(batch, bool) or batch < 1:
+    if not is_whole(batch) or batch < 1:
         raise ValueError(f"batch is {batch!r}; it must be a whole number of at least 1")
     batch, depth, alone = int(batch), min(shape.depth, 2), flags.last == "class"
     toy = _toy(replace(shape, depth=depth), flags)

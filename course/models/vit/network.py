@@ -30,6 +30,7 @@ from course.kernels.arrays import Array, holds, in_order
 from course.kernels.halves import apart, dots, products
 from course.kernels.launching import captured
 from course.kernels.patches import ON_GPU, PatchEmbedding, checked_images
+from course.models import is_whole
 from course.models.vit.buffers import Arena, in_turn, lifetimes, packed
 from course.models.vit.shape import EPSILON, Flags, ViTShape
 from course.models.vit.weights import Weights, checked
@@ -135,8 +136,7 @@ class ViT:
         self, number: int, x: Array, out: Array | None = None, stream: Stream = None
     ) -> Array:
         """What block `number` makes of x (n, tokens, width), float16; `out` is not x."""
-        whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
-        if not whole or not 0 <= number < self.shape.depth:
+        if not is_whole(number) or not 0 <= number < self.shape.depth:
             raise ValueError(f"block is {number!r}; it must be from 0 to {self.shape.depth - 1}")
         return self._block.enter((x,), (int(number),), out, stream)
 

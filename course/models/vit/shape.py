@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import functools
 import math
-import numbers
 from dataclasses import dataclass, fields
 
 from course.kernels.attention import METHODS
 from course.kernels.halves import products
 from course.kernels.norm import BOTH, LADDER
 from course.kernels.patches import WAYS
+from course.models import is_whole
 
 EPSILON = 1e-6  # of both timm's and torchvision's LayerNorm
 
@@ -51,8 +51,7 @@ class ViTShape:
     def __post_init__(self) -> None:
         for field in fields(self):
             size = getattr(self, field.name)
-            whole = isinstance(size, numbers.Integral) and not isinstance(size, bool)
-            if not whole or size < 1:
+            if not is_whole(size) or size < 1:
                 raise ValueError(
                     f"{field.name} is {size!r}; it must be a whole number of at least 1"
                 )
@@ -162,7 +161,7 @@ class Flags:
         if not isinstance(flags, Flags | None):
             raise TypeError(
                 f"flags are a {type(flags).__name__}; they must be Flags, such as "
-                f"Flags(last='class')"
+                "Flags(last='class')"
             )
         return flags or cls()
 
