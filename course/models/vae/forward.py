@@ -35,7 +35,7 @@ from numba import float32, int32
 from course.backend import cuda
 from course.kernels.activation import leaky_relu, leaky_relu_gradient
 from course.kernels.intrinsics import load, load4, store, store4
-from course.kernels.layer_tiles import Tile, tile_of
+from course.kernels.layer_tiles import Tile, taken_by, tile_of
 from course.kernels.losses import bce_of, bce_slope, kl_of
 from course.kernels.sampling import normal4
 from course.kernels.split_factors import parts_of
@@ -52,7 +52,7 @@ WARPS = 8  # of a block; each takes its share of the depth
 #: Fragments of weights that a lane has under way, four numbers each. Each round of them is code of
 #: its own, and on plain cores 30 times as much.
 AHEAD = {"tf32x3": 20, "tf32": 20, "float32": 4}
-TYPES = f"void({F}, {F}, uint8[::1], {I4}, {I4}, uint64)"
+TYPES = f"void({F}, {F}, uint8[::1], {I4}, {I4}, {I4}, uint64)"
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,9 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
     MEMBERS = min(at_once // GROUPS, MOST)
     of_members = parts_of(MEMBERS)
 
-    awaits, meet, _, begin_next, _ = MEETINGS[meeting]
-    SIZE = Layout(shape).size
+    awaits, meet, _, begin_next, done, _, bring = MEETINGS[meeting]
+    take4, _ = taken_by(awaits)
+    LINE = 128  # bytes
 
     def tile(layout, columns, depth, leads, across, **more):
         return tile_of(layout, B, columns, depth, leads, precision, warps=WARPS,
@@ -301,11 +302,8 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
     ROOM5, ROOM6, ROOM7 = t5.room, t6.room, t7.room
 
     @cuda.jit
-    def forward(P, S, data, order, state, seed):
-        """state: of the step, in the tables; from its fifth word on the same for `update`.
-
-        Steps take turns at the halves of S and of P.
-        """
+    def forward(P, S, data, order, now, then, seed):
+        """now, then: the step, its place in the epoch, and an epoch's steps; of the next step."""
         shared = cuda.shared.array(0, float32)
         b1 = cuda.local.array(ROOM1, float32)
         b2 = cuda.local.array(ROOM2, float32)
@@ -316,16 +314,19 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
         b7 = cuda.local.array(ROOM7, float32)
         block = int32(cuda.blockIdx.x)
         group, member = of_members(block)
-        step, place = load(state, 0), load(state, 1)
-        begin = (step & 1) * END
-        S = S[begin : begin + END]
+        four = take4(now, 0)
+        step, place, steps = four[0], four[1], four[2]
         losses = S[LOSSES_AT:END]
-        P = P[(step & 1) * SIZE : (step & 1) * SIZE + SIZE]
         images = order, place * int32(BATCH)
+        n = int32(cuda.threadIdx.x)
+        row = int32(group * ROWS + member)
+        if row < B and LINE * n < D:  # each member of a group brings a row of pixels nearer
+            bring(data, int32(load(images[0], images[1] + row) + LINE * n))
+        done()
         known1 = ahead1(P, S, data, images, step, seed, group, member, b1)
-        if block == 0 and cuda.threadIdx.x == 0:
-            store(state, 4, step)
-            store(state, 5, place)
+        if block == 0 and n == 0:
+            following = int32(0) if place + 1 == steps else int32(place + 1)
+            store4(then, 0, (int32(step + 1), following, steps, int32(0)))
         layer1(shared, data, images, P, S, losses, data, images, step, seed, group, member, b1,
                known1)  # fmt: skip
         known2 = ahead2(P, S, data, images, step, seed, group, member, b2)

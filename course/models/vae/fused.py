@@ -91,8 +91,10 @@ class FusedTrainer:
         parts = training.weights, training.first, training.second
         p, m, v = (self._layout.packed(its) for its in parts)
         self._parameters = [cuda.to_device(its) for its in (np.tile(p, 2), m, v)]
+        states = np.zeros((2, 4), np.int32)
         place = training.step % self.steps_of_an_epoch
-        self._state = cuda.to_device(np.array([training.step, place, *[0] * 6], np.int32))
+        states[training.step % 2, :3] = training.step, place, self.steps_of_an_epoch
+        self._states = cuda.to_device(states.reshape(-1))
         padded = np.zeros((len(images), self._pitch), np.uint8)
         padded[:, : images.shape[1]] = images
         self._images, self._data = len(images), cuda.to_device(padded.reshape(-1))
@@ -104,19 +106,19 @@ class FusedTrainer:
         self._read: list[float] = []
         self._first = training.step  # of which the loss is not yet read
         self._graphs: dict[int, Any] = {}
-        p, m, v = self._parameters
-        results = self._between.view(np.float32)
-        first = p, results, self._data, self._order, self._state, np.uint64(training.seed)
-        second = (p, m, v, results, self._between, self._history, self._data, self._order,
-                  self._corrected, self._state)  # fmt: skip
+        ours = self._given(training.step % 2)
         #: Both launches as the simulator runs them, with their arguments: for `trace`.
         shown = forward_of(*of, at_once, "grid")
-        self.as_simulated = (shown, first), (update_of(*of, shown, "grid"), second)
+        self.as_simulated = tuple(zip((shown, update_of(*of, shown, "grid")), ours, strict=True))
         early = (Attribute.early(),) if way == "early" else ()
-        self._launches = (
-            self._ready(forward, first, Attribute.all_at_once()),
-            self._ready(update, second, *early),
-        )
+        #: Of even steps, and of odd ones: the forward launch, and the update's.
+        self._launches = [
+            (
+                self._ready(forward, first, Attribute.all_at_once(), *early),
+                self._ready(update, second, *early),
+            )
+            for first, second in map(self._given, range(2))
+        ]
         self._tables(self.step // self.steps_of_an_epoch)
 
     def run(self, steps: int) -> None:
@@ -157,6 +159,24 @@ class FusedTrainer:
         self._order.copy_to_device(np.pad(order * self._pitch, (0, 3)).astype(np.int32))
         self._corrected.copy_to_device(corrected.astype(np.float32).reshape(-1))
 
+    def _given(self, half: int) -> tuple[tuple, tuple]:
+        """What both launches get, in even or odd steps: they take turns at halves of arrays."""
+
+        def halves(array: Any) -> tuple[Any, Any]:
+            size = array.size // 2
+            parts = array[:size], array[size:]
+            return parts[half], parts[1 - half]
+
+        p, m, v = self._parameters
+        (P, Q), (now, then) = halves(p), halves(self._states)
+        S, _ = halves(self._between.view(np.float32))
+        _, bits = halves(self._between)
+        data = self._data, self._order
+        return (
+            (P, S, *data, now, then, np.uint64(self._begun.seed)),
+            (P, Q, m, v, S, bits, self._history, *data, self._corrected, now),
+        )
+
     def _ready(self, its: Launch, given: tuple, *attributes: Attribute) -> Any:
         """A launch, ready to be called with a stream's handle and no addresses."""
         allow_shared(its.kernel, its.types, its.shared, SHARE)
@@ -167,22 +187,24 @@ class FusedTrainer:
 
     def _queue(self, steps: int) -> None:
         """Queue steps of one epoch: in graphs of many, where CuPy works; the rest one by one."""
+        done = self.step % 2 if steps else 0  # graphs begin with an even step
+        self._launch(0, self.step, done)
         module, _ = backend.array_module()
         for size in IN_A_GRAPH if self._alone and hasattr(module, "cuda") else ():
-            while steps >= size:
+            while steps - done >= size:
                 if size not in self._graphs:
                     origin = module.cuda.Stream(non_blocking=True)
                     self._graphs[size], _ = captured(
                         origin,
-                        lambda: self._launch(origin.ptr, size),  # noqa: B023
+                        lambda: self._launch(origin.ptr, 0, size),  # noqa: B023
                     )
                 self._graphs[size].launch(module.cuda.Stream.null)
-                steps -= size
-        self._launch(0, steps)
+                done += size
+        self._launch(0, self.step + done, steps - done)
 
-    def _launch(self, stream: int, steps: int) -> None:
-        for _ in range(steps):
-            for launch in self._launches:
+    def _launch(self, stream: int, first: int, steps: int) -> None:
+        for step in range(first, first + steps):
+            for launch in self._launches[step % 2]:
                 launch(stream, ())
 
     def _fetch(self) -> None:

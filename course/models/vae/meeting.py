@@ -56,6 +56,21 @@ def is_missing(typing, value):
     return types.boolean(types.float32), generate
 
 
+@intrinsic
+def _prefetch(typing, array, index):
+    """Begin to bring a line of global memory to L2."""
+
+    def generate(context, builder, signature, args):
+        view = context.make_array(signature.args[0])(context, builder, args[0])
+        place = builder.gep(view.data, [args[1]])
+        kind = ir.FunctionType(ir.VoidType(), [place.type])
+        code = ir.InlineAsm(kind, "prefetch.global.L2 [$0];", "l", side_effect=True)
+        builder.call(code, [place])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), generate
+
+
 def _instruction(text: str) -> Callable:
     """A function for kernels of one instruction that takes and gives nothing."""
 
@@ -77,6 +92,16 @@ def _nothing():
 
 
 @cuda.jit(device=True)
+def _no_line(array, index):
+    pass
+
+
+@cuda.jit(device=True)
+def _line(array, index):
+    _prefetch(array, index)
+
+
+@cuda.jit(device=True)
 def _all():
     cuda.cg.this_grid().sync()
 
@@ -92,6 +117,11 @@ def _begin_next():
     _go_ahead()
 
 
+@cuda.jit(device=True)
+def _begin_next_at_once():
+    _go_ahead()
+
+
 class Meeting(NamedTuple):
     """What `forward` and `update` have of it.
 
@@ -104,9 +134,13 @@ class Meeting(NamedTuple):
     later : two functions, optional
         As `awaits`, of the launch behind.
     begin_next : device function of ()
-        Lets the launch behind begin.
+        Lets the launch behind begin; it sees what lies before this.
     done : device function of ()
         Waits until the launch before is done.
+    let_next : device function of ()
+        Lets the launch behind begin.
+    bring : device function of (array, index)
+        Begins to bring a line of memory nearer.
     """
 
     awaits: tuple[Callable, Callable] | None
@@ -114,6 +148,8 @@ class Meeting(NamedTuple):
     later: tuple[Callable, Callable] | None
     begin_next: Callable
     done: Callable
+    let_next: Callable
+    bring: Callable
 
 
 _AWAITS = take4, is_missing
@@ -121,7 +157,7 @@ _AWAITS = take4, is_missing
 #: too; it needs compute capability 9.0. "numbers": it begins when the first is done. "grid": no
 #: block waits for numbers.
 MEETINGS = {
-    "early": Meeting(_AWAITS, _nothing, _AWAITS, _begin_next, _done),
-    "numbers": Meeting(_AWAITS, _nothing, None, _nothing, _nothing),
-    "grid": Meeting(None, _all, None, _nothing, _nothing),
+    "early": Meeting(_AWAITS, _nothing, _AWAITS, _begin_next, _done, _begin_next_at_once, _line),
+    "numbers": Meeting(_AWAITS, _nothing, None, _nothing, _nothing, _nothing, _no_line),
+    "grid": Meeting(None, _all, None, _nothing, _nothing, _nothing, _no_line),
 }

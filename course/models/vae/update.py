@@ -31,7 +31,7 @@ WARPS = 4  # of a block: so few that one fits beside one of the first launch
 THREADS = WARP * WARPS
 CLEARING = 128  # blocks that prepare the next step
 warp_sum = lanes_sum(WARP)
-TYPES = f"void({F}, {F}, {F}, {F}, {I4}, {F}, uint8[::1], {I4}, {F}, {I4})"
+TYPES = f"void({F}, {F}, {F}, {F}, {F}, {I4}, {F}, uint8[::1], {I4}, {F}, {I4})"
 
 
 @functools.cache
@@ -40,9 +40,10 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeti
     W1, B1, W2, B2, W3, B3, W4, B4 = (begin for begin, _ in Layout(shape).places.values())
     D, H, Z, B = map(up, (shape.pixels, shape.hidden, shape.latent, batch))
     H_AT, _, Z_AT, _, G_AT, LOGITS_AT, DG_AT, DCODE_AT, DH_AT, _ = between(shape, batch)
-    LOSSES_AT, END, SIZE, BATCH = first.losses, first.end, Layout(shape).size, batch
+    LOSSES_AT, END, BATCH = first.losses, first.end, batch
     INVERSE = float32(1 / batch)
-    awaits, done = MEETINGS[meeting].later, MEETINGS[meeting].done
+    its = MEETINGS[meeting]
+    awaits, done, let_next = its.later, its.done, its.let_next
     (take4, _), read4 = taken_by(awaits), reader_of(awaits)
 
     layers = (
@@ -63,8 +64,8 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeti
     CLEAR = min(CLEARING, LAST)
 
     @cuda.jit(device=True)
-    def book(shared, S, history, state, step, place, steps):
-        """One block: the step's loss; then the next step's number and place."""
+    def book(shared, S, history, step):
+        """One block: the step's loss."""
         t = int32(cuda.threadIdx.x)
         total = ZERO
         for n in range(LOSSES_AT + 4 * t, END, 4 * THREADS):
@@ -79,23 +80,18 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeti
             for w in range(WARPS):
                 total += load(shared, w)
             store(history, step % history.size, total * INVERSE)
-            store(state, 0, int32(step + 1))
-            store(state, 1, int32(0) if place + 1 == steps else int32(place + 1))
         done()
 
     @cuda.jit(max_registers=255 if precision == "float32" else 128)  # 128: it fits beside `forward`
-    def update(P, M, V, S, bits, history, data, order, corrected, state):
+    def update(P, Q, M, V, S, bits, history, data, order, corrected, now):
         shared = cuda.shared.array(0, float32)
         i = int32(cuda.blockIdx.x)
-        now = take4(state, 4)
-        step, place = now[0], now[1]
-        half = step & 1
-        S = S[half * END : half * END + END]
-        Q = P[(1 - half) * SIZE : (1 - half) * SIZE + SIZE]
-        P = P[half * SIZE : half * SIZE + SIZE]
+        four = take4(now, 0)
+        step, place = four[0], four[1]
+        let_next()
         if i < CLEAR:  # for the next step
             for n in range(cuda.grid(1), END // 4, CLEAR * THREADS):
-                store4(bits, (1 - half) * END + 4 * n, NONE_YET)
+                store4(bits, 4 * n, NONE_YET)
         size, spread = load(corrected, 2 * place), load(corrected, 2 * place + 1)
         if i < UNTIL1:
             if i < UNTIL4:
@@ -116,7 +112,7 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeti
                 multiply_first(at, shared, S, int32(DH_AT), data, images)
             learn(at, of, factor, shared, Q, M, V, size, spread)
         elif i == LAST:
-            book(shared, S, history, state, step, place, int32(corrected.size // 2))
+            book(shared, S, history, step)
         else:
             n, above, columns, at = i - int32(UNTIL1), int32(DH_AT), int32(H), int32(B1)
             if i >= BIASES4:
