@@ -41,7 +41,7 @@ from course.kernels.sampling import normal4
 from course.kernels.split_factors import parts_of
 from course.kernels.warps import WARP, lanes_sum
 from course.models.vae.meeting import MEETINGS
-from course.models.vae.packed import I4, F, Launch, Layout, between, up
+from course.models.vae.packed import I4, F, Launch, Layout, between, lead, up
 from course.models.vae.shape import VAEShape
 
 ONE, HALF, ZERO = float32(1), float32(0.5), float32(0)
@@ -52,7 +52,7 @@ WARPS = 8  # of a block; each takes its share of the depth
 #: Fragments of weights that a lane has under way, four numbers each. Each round of them is code of
 #: its own, and on plain cores 30 times as much.
 AHEAD = {"tf32x3": 20, "tf32": 20, "float32": 4}
-TYPES = f"void({F}, {F}, uint8[::1], {I4}, {I4}, {I4}, uint64)"
+TYPES = f"void({F}, {F}, uint8[::1], {I4}, {I4}, uint64)"
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
     meeting : str
         How a group's blocks wait for each other, of `meeting.MEETINGS`.
     """
-    W1, B1, W2, B2, W3, B3, W4, B4 = (begin for begin, _ in Layout(shape).places.values())
+    W1, W2, W3, W4 = (begin for begin, _ in Layout(shape).places.values())
     D, H, Z, B = map(up, (shape.pixels, shape.hidden, shape.latent, batch))
     H_AT, CODE_AT, Z_AT, NOISE_AT, G_AT, LOGITS_AT, DG_AT, DCODE_AT, DH_AT, LOSSES_AT = between(
         shape, batch
@@ -88,7 +88,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
     MEMBERS = min(at_once // GROUPS, MOST)
     of_members = parts_of(MEMBERS)
 
-    awaits, meet, _, begin_next, done, _, bring = MEETINGS[meeting]
+    awaits, meet, _, done, let_next, bring = MEETINGS[meeting]
     take4, _ = taken_by(awaits)
     LINE = 128  # bytes
 
@@ -97,13 +97,14 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
                        fragments=(1, across), ahead=max(1, AHEAD[precision] // across),
                        **{"awaits": awaits, **more})  # fmt: skip
 
-    t1 = tile("nt", H, D, (D, D), 4, exact="a", places="a", awaits=None)
-    t2 = tile("nt", 2 * Z, H, (H, H), 4, halves=Z)
-    t3 = tile("nt", H, Z, (Z, Z), 4)
-    t4 = tile("nt", D, H, (H, H), 7)
-    t5 = tile("nn", H, D, (D, H), 4)
-    t6 = tile("nn", Z, H, (H, Z), 2)
-    t7 = tile("nn", H, 2 * Z, (2 * Z, H), 4)
+    D4, H4, Z4 = map(lead, (D, H, Z))
+    t1 = tile("nt", H, D, (D, D4), 4, exact="a", places="a", awaits=None)
+    t2 = tile("nt", 2 * Z, H, (H, H4), 4, halves=Z)
+    t3 = tile("nt", H, Z, (Z, Z4), 4)
+    t4 = tile("nt", D, H, (H, H4), 7)
+    t5 = tile("nn", H, D, (D, H4), 4)
+    t6 = tile("nn", Z, H, (H, Z4), 2)
+    t7 = tile("nn", H, 2 * Z, (2 * Z, H4), 4)
     HALF_WIDE = t2.wide // 2
     NUMBERS = max(its.numbers for its in (t1, t2, t3, t4, t5, t6, t7))
     ACROSS4 = -(-D // t4.wide)
@@ -169,13 +170,25 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
 
         return ahead, tiles
 
-    def activated(bias: int, columns: int, at: int, scale: float) -> tuple[Callable, Callable]:
-        """LeakyReLU of scaled sums and a bias, kept from `at` on."""
+    def biases(weights: int, inputs: int) -> Callable:
+        """Device function: those of four neighbours, from P."""
+        pitch = lead(inputs)
+
+        @cuda.jit(device=True)
+        def four_of(P, column):
+            at = int32(weights + inputs + column * pitch)
+            return (load(P, at), load(P, at + pitch),
+                    load(P, at + 2 * pitch), load(P, at + 3 * pitch))  # fmt: skip
+
+        return four_of
+
+    def activated(bias: Callable, columns: int, at: int, scale: float) -> tuple[Callable, Callable]:
+        """LeakyReLU of scaled sums and biases, kept from `at` on."""
         factor = float32(scale)
 
         @cuda.jit(device=True)
         def early(P, S, data, images, step, seed, row, column):
-            return load4(P, bias + column)
+            return bias(P, column)
 
         @cuda.jit(device=True, fastmath=True)
         def late(S, four, shared, r, c, row, column, b):
@@ -205,6 +218,8 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
 
         return early, late
 
+    bias1, bias2, bias3, bias4 = biases(W1, D), biases(W2, H), biases(W3, Z), biases(W4, H)
+
     @cuda.jit(device=True, fastmath=True)
     def drawn(place, step, seed):
         """Four neighbours' noise; a row of them may begin anywhere in a counter."""
@@ -220,7 +235,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
 
     @cuda.jit(device=True, fastmath=True)
     def code_early(P, S, data, images, step, seed, row, column):
-        b, d = load4(P, B2 + column), load4(P, B2 + Z + column)
+        b, d = bias2(P, column), bias2(P, int32(Z + column))
         e = drawn(row * LATENT + column, step, seed)
         return b[0], b[1], b[2], b[3], d[0], d[1], d[2], d[3], e[0], e[1], e[2], e[3]
 
@@ -246,7 +261,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
 
     @cuda.jit(device=True)
     def pixels_early(P, S, data, images, step, seed, row, column):
-        b = load4(P, B4 + column)
+        b = bias4(P, column)
         x = load4(data, load(images[0], images[1] + row) + column)
         return (b[0], b[1], b[2], b[3],
                 float32(x[0]), float32(x[1]), float32(x[2]), float32(x[3]))  # fmt: skip
@@ -291,9 +306,9 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
         store4(S, at + Z, (made[1, 0], made[1, 1], made[1, 2], made[1, 3]))
         return ZERO
 
-    ahead1, layer1 = layer(t1, H, W1, *activated(B1, H, H_AT, 1 / 255))
+    ahead1, layer1 = layer(t1, H, W1, *activated(bias1, H, H_AT, 1 / 255))
     ahead2, layer2 = layer(t2, Z, W2, code_early, code_late, KL_AT, HALF_WIDE)
-    ahead3, layer3 = layer(t3, H, W3, *activated(B3, H, G_AT, 1))
+    ahead3, layer3 = layer(t3, H, W3, *activated(bias3, H, G_AT, 1))
     ahead4, layer4 = layer(t4, D, W4, pixels_early, pixels_late, 0)
     ahead5, layer5 = layer(t5, H, W4, *through(H, G_AT, DG_AT))
     ahead6, layer6 = layer(t6, Z, W3, sample_early, sample_late)
@@ -302,8 +317,8 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
     ROOM5, ROOM6, ROOM7 = t5.room, t6.room, t7.room
 
     @cuda.jit
-    def forward(P, S, data, order, now, then, seed):
-        """now, then: the step, its place in the epoch, and an epoch's steps; of the next step."""
+    def forward(P, S, data, order, now, seed):
+        """now: the step, and its place in the epoch."""
         shared = cuda.shared.array(0, float32)
         b1 = cuda.local.array(ROOM1, float32)
         b2 = cuda.local.array(ROOM2, float32)
@@ -312,10 +327,9 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
         b5 = cuda.local.array(ROOM5, float32)
         b6 = cuda.local.array(ROOM6, float32)
         b7 = cuda.local.array(ROOM7, float32)
-        block = int32(cuda.blockIdx.x)
-        group, member = of_members(block)
+        group, member = of_members(int32(cuda.blockIdx.x))
         four = take4(now, 0)
-        step, place, steps = four[0], four[1], four[2]
+        step, place = four[0], four[1]
         losses = S[LOSSES_AT:END]
         images = order, place * int32(BATCH)
         n = int32(cuda.threadIdx.x)
@@ -324,9 +338,6 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
             bring(data, int32(load(images[0], images[1] + row) + LINE * n))
         done()
         known1 = ahead1(P, S, data, images, step, seed, group, member, b1)
-        if block == 0 and n == 0:
-            following = int32(0) if place + 1 == steps else int32(place + 1)
-            store4(then, 0, (int32(step + 1), following, steps, int32(0)))
         layer1(shared, data, images, P, S, losses, data, images, step, seed, group, member, b1,
                known1)  # fmt: skip
         known2 = ahead2(P, S, data, images, step, seed, group, member, b2)
@@ -341,7 +352,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
         meet()
         layer4(shared, S, int32(G_AT), P, S, losses, data, images, step, seed, group, member, b4,
                known4)  # fmt: skip
-        begin_next()
+        let_next()
         known5 = ahead5(P, S, data, images, step, seed, group, member, b5)
         meet()
         layer5(shared, S, int32(LOGITS_AT), P, S, losses, data, images, step, seed, group, member,

@@ -93,7 +93,7 @@ class FusedTrainer:
         self._parameters = [cuda.to_device(its) for its in (np.tile(p, 2), m, v)]
         states = np.zeros((2, 4), np.int32)
         place = training.step % self.steps_of_an_epoch
-        states[training.step % 2, :3] = training.step, place, self.steps_of_an_epoch
+        states[training.step % 2, :2] = training.step, place
         self._states = cuda.to_device(states.reshape(-1))
         padded = np.zeros((len(images), self._pitch), np.uint8)
         padded[:, : images.shape[1]] = images
@@ -173,8 +173,8 @@ class FusedTrainer:
         _, bits = halves(self._between)
         data = self._data, self._order
         return (
-            (P, S, *data, now, then, np.uint64(self._begun.seed)),
-            (P, Q, m, v, S, bits, self._history, *data, self._corrected, now),
+            (P, S, *data, now, np.uint64(self._begun.seed)),
+            (P, Q, m, v, S, bits, self._history, *data, self._corrected, now, then),
         )
 
     def _ready(self, its: Launch, given: tuple, *attributes: Attribute) -> Any:

@@ -1,7 +1,8 @@
-"""Tiles of weights' gradients, and of biases', with Adam's step: for a VAE's `update`.
+"""Tiles of weights' and biases' gradients, with Adam's step: for a VAE's `update`.
 
 A block makes a tile of d W = d' y, of one layer, and Adam's step of it at once: no gradient is
-stored. Weights are read from one half of their array (P) and written to the other (Q).
+stored. A bias is the weight of an input that is always 1. Weights are read from one half of their
+array (P) and written to the other (Q).
 """
 
 from __future__ import annotations
@@ -16,9 +17,7 @@ from course.kernels.adam import adam_of
 from course.kernels.intrinsics import (
     commit_copies,
     copy4_async,
-    load,
     load4,
-    store,
     store4,
     wait_copies,
 )
@@ -28,16 +27,19 @@ from course.kernels.warps import WARP
 
 ZERO = float32(0)
 SIDE = 32  # of a tile
-BIASES = 8  # that a block sums
-QUADS = BIASES // 4
+WHITE = 255  # a pixel
 
 
 class Layer(NamedTuple):
-    """Of a layer's weights: sizes, padded; where they begin in P, and their factors in S."""
+    """Of a layer's weights: sizes, padded; where they begin in P, and their factors in S.
+
+    Behind the columns are four more, of which the first has the biases. `lead` is from row to row.
+    """
 
     rows: int
     columns: int
     weights: int
+    lead: int
     above: int
     below: int
 
@@ -95,9 +97,9 @@ def copies_of(precision: str) -> tuple[Callable, Callable, Callable]:
 def tiles_of(batch: int, precision: str, warps: int, awaits: Awaits, first: Layer) -> Tiles:
     """Functions for tiles of all layers, of which the first has pixels below."""
     how = {"warps": warps, "fragments": (2, 4), "awaits": awaits}
-    t = tile_of("tn", 0, 0, batch, (0, 0), precision, given=True, **how)
+    t = tile_of("tn", 0, 0, batch, (0, 0), precision, given=True, ones=1, **how)
     sizes = first.rows, first.columns
-    t1 = tile_of("tn", *sizes, batch, sizes, precision, exact="b", places="b", **how)
+    t1 = tile_of("tn", *sizes, batch, sizes, precision, exact="b", places="b", ones=WHITE, **how)
     four, threads = t.four, WARP * warps
     copy, commit, arrive = copies_of(precision)
     KEPT, PART, FOURS = t.numbers, 4 * threads, SIDE * SIDE // 4
@@ -110,7 +112,8 @@ def tiles_of(batch: int, precision: str, warps: int, awaits: Awaits, first: Laye
         r, quad = of_quads(n)
         c = int32(4 * quad)
         row, column = int32(at[0] * SIDE + r), int32(at[1] * SIDE + c)
-        return r, c, int32(layer[2] + row * layer[1] + column), row < layer[0] and column < layer[1]
+        there = row < layer[0] and column < int32(layer[1] + 4)
+        return r, c, int32(layer[2] + row * layer[3] + column), there
 
     @cuda.jit(device=True)
     def fetch(at, layer, shared, P, M, V):
@@ -171,42 +174,3 @@ def reader_of(awaits: Awaits) -> Callable:
         return of
 
     return read4
-
-
-def biases_of(batch: int, threads: int, awaits: Awaits) -> tuple[Callable, int]:
-    """Device function: Adam's step of some biases; and its numbers in shared memory."""
-    read4 = reader_of(awaits)
-    shares = threads // QUADS  # of the batch
-    of_biases = parts_of(QUADS)
-
-    @cuda.jit(device=True)
-    def rows_sum(S, above, columns, column, share):
-        """Four neighbours' sums over some of the rows."""
-        w, x, y, z = ZERO, ZERO, ZERO, ZERO
-        for row in range(share, batch, shares):
-            of = read4(S, int32(above + row * columns + column))
-            w, x, y, z = w + of[0], x + of[1], y + of[2], z + of[3]
-        return w, x, y, z
-
-    @cuda.jit(device=True, fastmath=True)
-    def bias(i, shared, P, Q, M, V, S, above, columns, at, size, spread):
-        """The i-th `BIASES` of `columns`, which begin in P at `at`: sums of what is `above`."""
-        t = int32(cuda.threadIdx.x)
-        share, quad = of_biases(t)
-        column = int32(i * int32(BIASES) + 4 * quad)
-        cuda.syncthreads()  # whoever still reads what lies in shared memory is done
-        if column < columns:
-            store4(shared, share * int32(BIASES) + 4 * quad,
-                   rows_sum(S, above, columns, column, share))  # fmt: skip
-        cuda.syncthreads()
-        if t < BIASES and i * int32(BIASES) + t < columns:
-            total = ZERO
-            for n in range(shares):
-                total += load(shared, n * BIASES + t)
-            here = at + i * int32(BIASES) + t
-            p, m, v = adam_of(load(P, here), total, load(M, here), load(V, here), size, spread)
-            store(Q, here, p)
-            store(M, here, m)
-            store(V, here, v)
-
-    return bias, shares * BIASES

@@ -110,15 +110,7 @@ _go_ahead, _done = map(_instruction, ("griddepcontrol.launch_dependents;", "grid
 
 
 @cuda.jit(device=True)
-def _begin_next():
-    """The launch behind this one may begin where there is room; it sees what lies before this."""
-    cuda.threadfence()
-    cuda.syncthreads()
-    _go_ahead()
-
-
-@cuda.jit(device=True)
-def _begin_next_at_once():
+def _let_next():
     _go_ahead()
 
 
@@ -133,12 +125,10 @@ class Meeting(NamedTuple):
         Between layers.
     later : two functions, optional
         As `awaits`, of the launch behind.
-    begin_next : device function of ()
-        Lets the launch behind begin; it sees what lies before this.
     done : device function of ()
         Waits until the launch before is done.
     let_next : device function of ()
-        Lets the launch behind begin.
+        The launch behind may begin where there is room, once all blocks have come here.
     bring : device function of (array, index)
         Begins to bring a line of memory nearer.
     """
@@ -146,7 +136,6 @@ class Meeting(NamedTuple):
     awaits: tuple[Callable, Callable] | None
     meet: Callable
     later: tuple[Callable, Callable] | None
-    begin_next: Callable
     done: Callable
     let_next: Callable
     bring: Callable
@@ -157,7 +146,7 @@ _AWAITS = take4, is_missing
 #: too; it needs compute capability 9.0. "numbers": it begins when the first is done. "grid": no
 #: block waits for numbers.
 MEETINGS = {
-    "early": Meeting(_AWAITS, _nothing, _AWAITS, _begin_next, _done, _begin_next_at_once, _line),
-    "numbers": Meeting(_AWAITS, _nothing, None, _nothing, _nothing, _nothing, _no_line),
-    "grid": Meeting(None, _all, None, _nothing, _nothing, _nothing, _no_line),
+    "early": Meeting(_AWAITS, _nothing, _AWAITS, _done, _let_next, _line),
+    "numbers": Meeting(_AWAITS, _nothing, None, _nothing, _nothing, _no_line),
+    "grid": Meeting(None, _all, None, _nothing, _nothing, _no_line),
 }

@@ -16,6 +16,7 @@ import numpy as np
 from course.models.vae.shape import VAEShape
 from course.models.vae.weights import Weights
 
+ROW = 8  # float32, a sector of the memory
 F, I4 = "float32[::1]", "int32[::1]"  # types of kernels' arguments
 
 
@@ -24,54 +25,62 @@ def up(size: int) -> int:
     return -(-size // 4) * 4
 
 
+def lead(inputs: int) -> int:
+    """From one row of weights to the next: inputs, in fours, then four with the bias."""
+    return -(-(inputs + 4) // ROW) * ROW
+
+
 @dataclass(frozen=True)
 class Layout:
-    """Where a VAE's parameters lie in one flat array."""
+    """Where a VAE's parameters lie in one flat array.
+
+    A layer's biases are one more column of its weights: of an input that is always 1. It is the
+    first of the four behind the inputs, and rows begin at multiples of `ROW`.
+    """
 
     shape: VAEShape
 
     @functools.cached_property
-    def places(self) -> dict[str, tuple[int, tuple[int, ...]]]:
-        """Where each parameter begins, and its padded shape."""
+    def places(self) -> dict[str, tuple[int, tuple[int, int]]]:
+        """Where each layer's rows begin, and its padded shape."""
         found, begin = {}, 0
-        for name, size in self.shape.parameters.items():
-            padded = tuple(map(up, size))
-            if name.startswith("code"):  # means and log variances, each padded by themselves
-                padded = (2 * up(self.shape.latent), *padded[1:])
-            found[name] = begin, padded
-            begin += math.prod(padded)
+        for name, (outputs, inputs) in self.shape.layers.items():
+            # means and log variances are padded each by themselves
+            rows = 2 * up(self.shape.latent) if name == "code" else up(outputs)
+            found[name] = begin, (rows, lead(up(inputs)))
+            begin += math.prod(found[name][1])
         return found
 
     @functools.cached_property
     def size(self) -> int:
-        begin, padded = self.places["pixels.bias"]
-        return begin + math.prod(padded)
+        return sum(math.prod(padded) for _, padded in self.places.values())
 
-    def _view(self, flat: np.ndarray, name: str) -> list[tuple[np.ndarray, slice]]:
+    def _views(self, flat: np.ndarray, name: str) -> list[tuple[np.ndarray, slice]]:
         """Parts of a flat array that hold a parameter, and which of its rows."""
-        begin, padded = self.places[name]
+        layer, kind = name.split(".")
+        begin, padded = self.places[layer]
         array = flat[begin : begin + math.prod(padded)].reshape(padded)
-        size, latent = self.shape.parameters[name], self.shape.latent
-        inner = tuple(slice(n) for n in size[1:])
-        if not name.startswith("code"):
-            return [(array[(slice(size[0]), *inner)], slice(size[0]))]
-        second = up(latent)
+        outputs, inputs = self.shape.layers[layer]
+        column = up(inputs) if kind == "bias" else slice(inputs)
+        if layer != "code":
+            return [(array[:outputs, column], slice(outputs))]
+        latent, second = self.shape.latent, up(self.shape.latent)
         return [
-            (array[(slice(latent), *inner)], slice(latent)),
-            (array[(slice(second, second + latent), *inner)], slice(latent, 2 * latent)),
+            (array[:latent, column], slice(latent)),
+            (array[second : second + latent, column], slice(latent, 2 * latent)),
         ]
 
     def packed(self, arrays: Weights) -> np.ndarray:
         flat = np.zeros(self.size, np.float32)
-        for name in self.places:
-            for view, rows in self._view(flat, name):
-                view[...] = arrays[name][rows]
+        for name, its in arrays.items():
+            for view, rows in self._views(flat, name):
+                view[...] = its[rows]
         return flat
 
     def unpacked(self, flat: np.ndarray) -> Weights:
         made = {name: np.empty(size, np.float32) for name, size in self.shape.parameters.items()}
         for name, array in made.items():
-            for view, rows in self._view(flat, name):
+            for view, rows in self._views(flat, name):
                 array[rows] = view
         return made
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 
 from numba import float32, int32
 
@@ -20,9 +21,9 @@ from course.kernels.layer_tiles import taken_by
 from course.kernels.split_factors import parts_of
 from course.kernels.warps import WARP, lanes_sum
 from course.models.vae.forward import Forward
-from course.models.vae.gradients import BIASES, SIDE, Layer, biases_of, reader_of, tiles_of
+from course.models.vae.gradients import SIDE, Layer, reader_of, tiles_of
 from course.models.vae.meeting import MEETINGS, MISSING
-from course.models.vae.packed import I4, F, Launch, Layout, between, up
+from course.models.vae.packed import I4, F, Launch, Layout, between, lead, up
 from course.models.vae.shape import VAEShape
 
 ZERO, ONE, LEVELS = float32(0), float32(1), float32(1 / 255)
@@ -31,13 +32,13 @@ WARPS = 4  # of a block: so few that one fits beside one of the first launch
 THREADS = WARP * WARPS
 CLEARING = 128  # blocks that prepare the next step
 warp_sum = lanes_sum(WARP)
-TYPES = f"void({F}, {F}, {F}, {F}, {F}, {I4}, {F}, uint8[::1], {I4}, {F}, {I4})"
+TYPES = f"void({F}, {F}, {F}, {F}, {F}, {I4}, {F}, uint8[::1], {I4}, {F}, {I4}, {I4})"
 
 
 @functools.cache
 def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeting: str) -> Launch:
     """The launch for one shape and batch, behind its first, as `forward_of` has it."""
-    W1, B1, W2, B2, W3, B3, W4, B4 = (begin for begin, _ in Layout(shape).places.values())
+    W1, W2, W3, W4 = (begin for begin, _ in Layout(shape).places.values())
     D, H, Z, B = map(up, (shape.pixels, shape.hidden, shape.latent, batch))
     H_AT, _, Z_AT, _, G_AT, LOGITS_AT, DG_AT, DCODE_AT, DH_AT, _ = between(shape, batch)
     LOSSES_AT, END, BATCH = first.losses, first.end, batch
@@ -47,20 +48,19 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeti
     (take4, _), read4 = taken_by(awaits), reader_of(awaits)
 
     layers = (
-        Layer(D, H, W4, LOGITS_AT, G_AT),
-        Layer(H, Z, W3, DG_AT, Z_AT),
-        Layer(2 * Z, H, W2, DCODE_AT, H_AT),
-        Layer(H, D, W1, DH_AT, 0),
+        Layer(D, H, W4, lead(H), LOGITS_AT, G_AT),
+        Layer(H, Z, W3, lead(Z), DG_AT, Z_AT),
+        Layer(2 * Z, H, W2, lead(H), DCODE_AT, H_AT),
+        Layer(H, D, W1, lead(D), DH_AT, 0),
     )
     tiles = tiles_of(B, precision, WARPS, awaits, layers[3])
     fetch, multiply, multiply_first, learn = tiles[:4]
-    bias, more_numbers = biases_of(B, THREADS, awaits)
     LAYER4, LAYER3, LAYER2, LAYER1 = (tuple(map(int32, its)) for its in layers)
-    of4, of3, of2, of1 = (parts_of(-(-its.columns // SIDE)) for its in layers)
-    # blocks: those of the layers, the last layer's first; of biases, the first layer's first
-    counts = [-(-its.rows // SIDE) * -(-its.columns // SIDE) for its in layers]
-    counts += [-(-its.rows // BIASES) for its in reversed(layers)]
-    UNTIL4, UNTIL3, UNTIL2, UNTIL1, BIASES2, BIASES3, BIASES4, LAST = itertools.accumulate(counts)
+    downs, acrosses = ([-(-size // SIDE) for size in sizes] for sizes in (
+        [its.rows for its in layers], [its.columns + 4 for its in layers]))  # fmt: skip
+    of4, of3, of2, of1 = map(parts_of, acrosses)
+    # blocks: the last layer's first
+    UNTIL4, UNTIL3, UNTIL2, LAST = itertools.accumulate(map(operator.mul, downs, acrosses))
     CLEAR = min(CLEARING, LAST)
 
     @cuda.jit(device=True)
@@ -83,17 +83,25 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeti
         done()
 
     @cuda.jit(max_registers=255 if precision == "float32" else 128)  # 128: it fits beside `forward`
-    def update(P, Q, M, V, S, bits, history, data, order, corrected, now):
+    def update(P, Q, M, V, S, bits, history, data, order, corrected, now, then):
         shared = cuda.shared.array(0, float32)
         i = int32(cuda.blockIdx.x)
         four = take4(now, 0)
         step, place = four[0], four[1]
+        if i == 0:  # what the launch behind has to know before this one is done
+            if cuda.threadIdx.x == 0:
+                following = int32(place + 1)
+                if following == corrected.size // 2:
+                    following = int32(0)
+                store4(then, 0, (int32(step + 1), following, int32(0), int32(0)))
+                cuda.threadfence()
+            cuda.syncthreads()
         let_next()
         if i < CLEAR:  # for the next step
             for n in range(cuda.grid(1), END // 4, CLEAR * THREADS):
                 store4(bits, 4 * n, NONE_YET)
         size, spread = load(corrected, 2 * place), load(corrected, 2 * place + 1)
-        if i < UNTIL1:
+        if i < LAST:
             if i < UNTIL4:
                 at, of = of4(i), LAYER4
             elif i < UNTIL3:
@@ -103,7 +111,7 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeti
             else:
                 at, of = of1(i - int32(UNTIL2)), LAYER1
             fetch(at, of, shared, P, M, V)
-            rows, columns, _, above, below = of
+            rows, columns, _, _, above, below = of
             above, factor = (above, rows, int32(rows - 4)), ONE
             if i < UNTIL2:
                 multiply(at, shared, S, above, S, (below, columns, int32(columns - 4)))
@@ -111,16 +119,7 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeti
                 images, factor = (order, int32(place * BATCH)), LEVELS
                 multiply_first(at, shared, S, int32(DH_AT), data, images)
             learn(at, of, factor, shared, Q, M, V, size, spread)
-        elif i == LAST:
-            book(shared, S, history, step)
         else:
-            n, above, columns, at = i - int32(UNTIL1), int32(DH_AT), int32(H), int32(B1)
-            if i >= BIASES4:
-                n, above, columns, at = i - int32(BIASES4), int32(LOGITS_AT), int32(D), int32(B4)
-            elif i >= BIASES3:
-                n, above, columns, at = i - int32(BIASES3), int32(DG_AT), int32(H), int32(B3)
-            elif i >= BIASES2:
-                n, above, columns, at = i - int32(BIASES2), int32(DCODE_AT), int32(2 * Z), int32(B2)
-            bias(n, shared, P, Q, M, V, S, above, columns, at, size, spread)
+            book(shared, S, history, step)
 
-    return Launch(update, TYPES, LAST + 1, THREADS, 4 * max(tiles.numbers, more_numbers))
+    return Launch(update, TYPES, LAST + 1, THREADS, 4 * tiles.numbers)
