@@ -111,7 +111,7 @@ def _always(size: int) -> Callable:
 def tile_of(
     layout: str, rows: int, columns: int, depth: int, leads: tuple[int, int], precision: str, *,
     warps: int, fragments: tuple[int, int], ahead: int = 1, halves: int = 0, exact: str = "",
-    places: str = "", awaits: Awaits = None, given: bool = False, rolled: int = 0, ones: int = 0,
+    places: str = "", awaits: Awaits = None, given: bool = False, ones: int = 0,
 ) -> Tile:  # fmt: skip
     """A tile of a product (rows, columns) of that depth; all three multiples of four.
 
@@ -135,12 +135,11 @@ def tile_of(
         The factor, "a" in "nt" or "b" in "tn", whose rows are scattered: a0 or b0 is then an array
         of where each of them begins, and its first entry that counts.
     awaits : two functions, optional
-        The first factor, in "tn" the second as well, is loaded until all is there.
+        The first factor, in "tn" the second as well, is loaded until all is there. Four neighbours
+        come at once, so the first of them is looked at.
     given : bool
         In "tn": a0 and b0 are where a factor begins, elements from row to row, columns less four.
         Layers of different sizes then share their code.
-    rolled : int
-        Further rounds that take the first ones' registers, and load while others multiply.
     ones : int
         In "tn": the second factor has one more column behind its last, of this number.
     """
@@ -160,7 +159,6 @@ def tile_of(
     rounds = min(ahead, -(-depth // each))
     more = rounds * each < depth
     looped = more and upright_a
-    rolled = 0 if looped else min(rolled, rounds, -(-depth // each) - rounds)
     ragged = depth % DEEP != 0
     split_a = precision == "tf32x3" and exact != "a"
     split_b = precision == "tf32x3" and exact != "b"
@@ -190,7 +188,7 @@ def tile_of(
             k, beyond = min(int32(k + more), int32(depth - 4)), 0
         if upright_b:
             c = int32(column + (4 * g if four_wide else 2 * g))
-            one_more = c > last_b(b0)
+            at_end, one_more = column + (wide - 4) > last_b(b0), c > last_b(b0)
             c = min(c, last_b(b0))
             at = c if by_row_b else int32(place_b(b0, k) + c)
             for e in range(4):
@@ -202,7 +200,7 @@ def tile_of(
                     four = take4_b(B, here)
                     for n in range(4):
                         b[slot, n, e] = float32(four[n])
-                    if ones and one_more:
+                    if ones and at_end and one_more:
                         b[slot, 0, e] = float32(ones)
                         for n in range(1, 4):
                             b[slot, n, e] = ZERO
@@ -256,13 +254,16 @@ def tile_of(
     def lacks(a, b, slot):
         """Whether a lane's numbers of the factors that are awaited are not all there."""
         found = False
-        for e in range(4):
+        if upright_a:
+            for e in range(4):
+                found = found or is_missing(a[slot, 0, 0, e])
+        else:
             for m in range(down):
                 for h in range(2):
-                    found = found or is_missing(a[slot, m, h, e])
-            if waits_b:
-                for n in range(across):
-                    found = found or is_missing(b[slot, n, e])
+                    found = found or is_missing(a[slot, m, h, 0])
+        if waits_b:
+            for e in range(4):
+                found = found or is_missing(b[slot, 0, e])
         return found
 
     @cuda.jit(device=True)
@@ -317,7 +318,7 @@ def tile_of(
                 pass
 
             @cuda.jit(device=True)
-            def no_products(A, a0, row, B, b0, column, start, a, b, total):
+            def no_products(start, a, b, total):
                 pass
 
             @cuda.jit(device=True)
@@ -350,42 +351,14 @@ def tile_of(
             return found
 
         @cuda.jit(device=True)
-        def products(A, a0, row, B, b0, column, start, a, b, total):
+        def products(start, a, b, total):
             if all_have_it or start < depth - beyond:
                 add(a, b, total, n)
-            if n < rolled and start < depth - (beyond + rounds * each):
-                cuda.syncwarp()
-                bring_b(B, b0, column, start, beyond + rounds * each, b, n)
-                bring_a(A, a0, row, start, beyond + rounds * each, a, n)
-            later(A, a0, row, B, b0, column, start, a, b, total)
+            later(start, a, b, total)
 
         return load_b, load_a, some_lack, products
 
     all_b, all_a, any_lacks, all_products = first_rounds(0)
-
-    def further_rounds(n: int) -> Callable:
-        """Device function: multiply what took the registers of the first rounds, from n on."""
-        if n >= rolled:
-
-            @cuda.jit(device=True)
-            def nothing(A, a0, row, start, a, b, total):
-                pass
-
-            return nothing
-        behind, later = (n + rounds) * each, further_rounds(n + 1)
-
-        @cuda.jit(device=True)
-        def further(A, a0, row, start, a, b, total):
-            if start < depth - behind:
-                if waits:
-                    while cuda.any_sync(ALL, lacks(a, b, n)):
-                        bring_a(A, a0, row, start, behind, a, n)
-                add(a, b, total, n)
-            later(A, a0, row, start, a, b, total)
-
-        return further
-
-    all_further = further_rounds(0)
 
     @cuda.jit(device=True)
     def fetch(B, b0, column, b):
@@ -413,7 +386,7 @@ def tile_of(
                         pause(A, a0, row)
                         all_b(B, b0, column, start, b)
                         all_a(A, a0, row, start, a)
-                all_products(A, a0, row, B, b0, column, start, a, b, total)
+                all_products(start, a, b, total)
                 start += int32(rounds * each)
         else:
             all_a(A, a0, row, start, a)
@@ -424,9 +397,8 @@ def tile_of(
                     if waits_b:
                         all_b(B, b0, column, start, b)
                     all_a(A, a0, row, start, a)
-            all_products(A, a0, row, B, b0, column, start, a, b, total)
-            all_further(A, a0, row, start, a, b, total)
-            start += int32((rounds + rolled) * each)
+            all_products(start, a, b, total)
+            start += int32(rounds * each)
             while more and start < depth:
                 bring_b(B, b0, column, start, 0, b, 0)
                 bring_a(A, a0, row, start, 0, a, 0)

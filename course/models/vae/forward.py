@@ -8,9 +8,11 @@ Each instruction is used once or twice a step, so instructions come from far: of
 warp waited for the next one in 29% of a profiler's samples on an H200. Shifts for `//` and `%`,
 which Numba does in 64 bits, and addresses that differ by constants took a third of them away.
 
-Beside a block of 256 threads with up to 184 registers there is room on a multiprocessor for one of
+Beside a block of 256 threads with up to 192 registers there is room on a multiprocessor for one of
 `update`, of 128. Where the GPU can do that, they begin when the gradient by the logits is there,
-their first factor; blocks that look for numbers all the time slow down whoever makes them.
+their first factor; blocks that look for numbers all the time slow down whoever makes them. And the
+next step's blocks begin where those of `update` end: they know which images come, bring them nearer
+and wait until all weights are there.
 
     h = leaky(x W' + b)
     mean, log variance = h W' + b; z = mean + exp(log variance / 2) e; KL
@@ -34,7 +36,7 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.kernels.activation import leaky_relu, leaky_relu_gradient
-from course.kernels.intrinsics import load, load4, store, store4
+from course.kernels.intrinsics import load, load4, store
 from course.kernels.layer_tiles import Tile, taken_by, tile_of
 from course.kernels.losses import bce_of, bce_slope, kl_of
 from course.kernels.sampling import normal4
@@ -51,7 +53,8 @@ MOST = 16  # blocks of a group
 WARPS = 8  # of a block; each takes its share of the depth
 #: Fragments of weights that a lane has under way, four numbers each. Each round of them is code of
 #: its own, and on plain cores 30 times as much.
-AHEAD = {"tf32x3": 20, "tf32": 20, "float32": 4}
+AHEAD = {"tf32x3": 20, "tf32": 24, "float32": 4}
+REGISTERS = 192  # of a thread: so few that a block of `update` fits beside
 TYPES = f"void({F}, {F}, uint8[::1], {I4}, {I4}, uint64)"
 
 
@@ -88,7 +91,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
     MEMBERS = min(at_once // GROUPS, MOST)
     of_members = parts_of(MEMBERS)
 
-    awaits, meet, _, done, let_next, bring = MEETINGS[meeting]
+    awaits, give4, meet, _, done, let_next, bring = MEETINGS[meeting]
     take4, _ = taken_by(awaits)
     LINE = 128  # bytes
 
@@ -196,7 +199,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
             w, x, y, z = s[0] * factor, s[1] * factor, s[2] * factor, s[3] * factor
             result = (leaky_relu(w + b[0]), leaky_relu(x + b[1]),
                       leaky_relu(y + b[2]), leaky_relu(z + b[3]))  # fmt: skip
-            store4(S, at + row * columns + column, result)
+            give4(S, at + row * columns + column, result)
             return ZERO
 
         return early, late
@@ -213,7 +216,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
             s = four(shared, r, c)
             result = (leaky_relu_gradient(s[0], y[0]), leaky_relu_gradient(s[1], y[1]),
                       leaky_relu_gradient(s[2], y[2]), leaky_relu_gradient(s[3], y[3]))  # fmt: skip
-            store4(S, at + row * columns + column, result)
+            give4(S, at + row * columns + column, result)
             return ZERO
 
         return early, late
@@ -253,10 +256,10 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
             if real:
                 part += kl_of(mean, log_variance)
         at = CODE_AT + row * (2 * Z) + column
-        store4(S, at, (made[0, 0], made[0, 1], made[0, 2], made[0, 3]))
-        store4(S, at + Z, (made[1, 0], made[1, 1], made[1, 2], made[1, 3]))
-        store4(S, NOISE_AT + row * Z + column, (known[8], known[9], known[10], known[11]))
-        store4(S, Z_AT + row * Z + column, (made[2, 0], made[2, 1], made[2, 2], made[2, 3]))
+        give4(S, at, (made[0, 0], made[0, 1], made[0, 2], made[0, 3]))
+        give4(S, at + Z, (made[1, 0], made[1, 1], made[1, 2], made[1, 3]))
+        give4(S, NOISE_AT + row * Z + column, (known[8], known[9], known[10], known[11]))
+        give4(S, Z_AT + row * Z + column, (made[2, 0], made[2, 1], made[2, 2], made[2, 3]))
         return part
 
     @cuda.jit(device=True)
@@ -279,7 +282,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
             made[e] = slope if real else ZERO
             if real:
                 part += bce_of(logit, pixel)
-        store4(S, LOGITS_AT + row * D + column, (made[0], made[1], made[2], made[3]))
+        give4(S, LOGITS_AT + row * D + column, (made[0], made[1], made[2], made[3]))
         return part
 
     @cuda.jit(device=True)
@@ -302,8 +305,8 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
             made[0, e] = d_mean if real else ZERO
             made[1, e] = d_log_variance if real else ZERO
         at = DCODE_AT + row * (2 * Z) + column
-        store4(S, at, (made[0, 0], made[0, 1], made[0, 2], made[0, 3]))
-        store4(S, at + Z, (made[1, 0], made[1, 1], made[1, 2], made[1, 3]))
+        give4(S, at, (made[0, 0], made[0, 1], made[0, 2], made[0, 3]))
+        give4(S, at + Z, (made[1, 0], made[1, 1], made[1, 2], made[1, 3]))
         return ZERO
 
     ahead1, layer1 = layer(t1, H, W1, *activated(bias1, H, H_AT, 1 / 255))
@@ -316,7 +319,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
     ROOM1, ROOM2, ROOM3, ROOM4 = t1.room, t2.room, t3.room, t4.room
     ROOM5, ROOM6, ROOM7 = t5.room, t6.room, t7.room
 
-    @cuda.jit
+    @cuda.jit(max_registers=255 if precision == "float32" else REGISTERS)
     def forward(P, S, data, order, now, seed):
         """now: the step, and its place in the epoch."""
         shared = cuda.shared.array(0, float32)

@@ -1,12 +1,14 @@
 """How blocks of a launch hand each other numbers: a reader waits for the numbers themselves.
 
 Before the launch each place holds `MISSING`, which no arithmetic gives: it is one of the many NaN,
-and a GPU makes another one. Whoever reads `MISSING` reads again. So nothing is counted, and no
-memory has to be in order but a number's own. All of the blocks must run at once: a cooperative
-launch sees to that. `take4` is not simulated: there all blocks meet.
+and a GPU makes another one. Whoever reads `MISSING` reads again. Four neighbours are written and
+read at once, as one number of 128 bits. So nothing is counted, and no memory has to be in order but
+a four's own. All of the blocks must run at once: a cooperative launch sees to that. `take4` and
+`give4` are not simulated: there all blocks meet.
 
-Source: NVIDIA, PTX ISA, "Memory Consistency Model", ld; the idea: Lamport, "Concurrent reading and
-writing", CACM 20 (11), 1977, and its use in NCCL ("LL128") and TensorRT-LLM.
+Source: NVIDIA, PTX ISA, "Memory Consistency Model", ld and st of .b128, griddepcontrol; the idea:
+Lamport, "Concurrent reading and writing", CACM 20 (11), 1977, and its use in NCCL ("LL128") and
+TensorRT-LLM.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from llvmlite import ir
 from numba import types
 
 from course.backend import cuda
-from course.kernels.intrinsics import intrinsic
+from course.kernels.intrinsics import intrinsic, store4
 
 MISSING = 0x7FFFDEAD
 _WORD = ir.IntType(32)
@@ -28,7 +30,7 @@ _WORD = ir.IntType(32)
 def take4(typing, array, index):
     """``take4(array, index)``: four neighbours of global memory as other blocks last wrote them.
 
-    Words of 32 bits; the index is a multiple of four.
+    Words of 32 bits, all four of one `give4`; the index is a multiple of four.
     """
     letter = "f" if array.dtype == types.float32 else "r"
 
@@ -36,13 +38,35 @@ def take4(typing, array, index):
         view = context.make_array(signature.args[0])(context, builder, args[0])
         place = builder.gep(view.data, [args[1]])
         kind = ir.FunctionType(ir.LiteralStructType([place.type.pointee] * 4), [place.type])
-        text = "ld.relaxed.gpu.global.v4.b32 {$0, $1, $2, $3}, [$4];"
+        text = (
+            "{ .reg .b128 all; .reg .b64 low, high; ld.relaxed.gpu.global.b128 all, [$4]; "
+            "mov.b128 {low, high}, all; mov.b64 {$0, $1}, low; mov.b64 {$2, $3}, high; }"
+        )
         constraints = f"{f'={letter},' * 4}l,~{{memory}}"
         found = builder.call(ir.InlineAsm(kind, text, constraints, side_effect=True), [place])
         parts = [builder.extract_value(found, e) for e in range(4)]
         return context.make_tuple(builder, signature.return_type, parts)
 
     return types.UniTuple(array.dtype, 4)(array, types.int64), generate
+
+
+@intrinsic
+def give4(typing, array, index, values):
+    """``give4(array, index, (v0, v1, v2, v3))``: write four neighbours for `take4`, all at once."""
+
+    def generate(context, builder, signature, args):
+        view = context.make_array(signature.args[0])(context, builder, args[0])
+        place = builder.gep(view.data, [args[1]])
+        given = [place, *(builder.extract_value(args[2], e) for e in range(4))]
+        kind = ir.FunctionType(ir.VoidType(), [its.type for its in given])
+        text = (
+            "{ .reg .b128 all; .reg .b64 low, high; mov.b64 low, {$1, $2}; mov.b64 high, {$3, $4}; "
+            "mov.b128 all, {low, high}; st.relaxed.gpu.global.b128 [$0], all; }"
+        )
+        builder.call(ir.InlineAsm(kind, text, "l,f,f,f,f,~{memory}", side_effect=True), given)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.UniTuple(types.float32, 4)), generate
 
 
 @intrinsic
@@ -121,6 +145,8 @@ class Meeting(NamedTuple):
     ----------
     awaits : two functions, optional
         How numbers of other blocks are read, and which are not there yet.
+    give4 : device function of (array, index, values)
+        How numbers are written for other blocks.
     meet : device function of ()
         Between layers.
     later : two functions, optional
@@ -134,6 +160,7 @@ class Meeting(NamedTuple):
     """
 
     awaits: tuple[Callable, Callable] | None
+    give4: Callable
     meet: Callable
     later: tuple[Callable, Callable] | None
     done: Callable
@@ -143,10 +170,11 @@ class Meeting(NamedTuple):
 
 _AWAITS = take4, is_missing
 #: How blocks meet. "early": the second launch begins beside the first and waits for its numbers,
-#: too; it needs compute capability 9.0. "numbers": it begins when the first is done. "grid": no
-#: block waits for numbers.
+#: too, and the next step's first begins beside the second and waits until that is done; it needs
+#: compute capability 9.0. "numbers": a launch begins when the one before is done. "grid": no block
+#: waits for numbers.
 MEETINGS = {
-    "early": Meeting(_AWAITS, _nothing, _AWAITS, _done, _let_next, _line),
-    "numbers": Meeting(_AWAITS, _nothing, None, _nothing, _nothing, _no_line),
-    "grid": Meeting(None, _all, None, _nothing, _nothing, _no_line),
+    "early": Meeting(_AWAITS, give4, _nothing, _AWAITS, _done, _let_next, _line),
+    "numbers": Meeting(_AWAITS, give4, _nothing, None, _nothing, _nothing, _no_line),
+    "grid": Meeting(None, store4, _all, None, _nothing, _nothing, _no_line),
 }
