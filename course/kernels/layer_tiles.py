@@ -254,15 +254,11 @@ def tile_of(
     def lacks(a, b, slot):
         """Whether a lane's numbers of the factors that are awaited are not all there."""
         found = False
-        if upright_a:
-            for e in range(4):
-                found = found or is_missing(a[slot, 0, 0, e])
-        else:
-            for m in range(down):
-                for h in range(2):
-                    found = found or is_missing(a[slot, m, h, 0])
-        if waits_b:
-            for e in range(4):
+        for e in range(4 if upright_a else 1):
+            for m in range(1 if upright_a else down):
+                for h in range(1 if upright_a else 2):
+                    found = found or is_missing(a[slot, m, h, e])
+            if waits_b:
                 found = found or is_missing(b[slot, 0, e])
         return found
 

@@ -121,21 +121,12 @@ def _no_line(array, index):
 
 
 @cuda.jit(device=True)
-def _line(array, index):
-    _prefetch(array, index)
-
-
-@cuda.jit(device=True)
 def _all():
     cuda.cg.this_grid().sync()
 
 
-_go_ahead, _done = map(_instruction, ("griddepcontrol.launch_dependents;", "griddepcontrol.wait;"))
-
-
-@cuda.jit(device=True)
-def _let_next():
-    _go_ahead()
+_let_next = _instruction("griddepcontrol.launch_dependents;")
+_done = _instruction("griddepcontrol.wait;")
 
 
 class Meeting(NamedTuple):
@@ -174,7 +165,7 @@ _AWAITS = take4, is_missing
 #: compute capability 9.0. "numbers": a launch begins when the one before is done. "grid": no block
 #: waits for numbers.
 MEETINGS = {
-    "early": Meeting(_AWAITS, give4, _nothing, _AWAITS, _done, _let_next, _line),
+    "early": Meeting(_AWAITS, give4, _nothing, _AWAITS, _done, _let_next, _prefetch),
     "numbers": Meeting(_AWAITS, give4, _nothing, None, _nothing, _nothing, _no_line),
     "grid": Meeting(None, store4, _all, None, _nothing, _nothing, _no_line),
 }
