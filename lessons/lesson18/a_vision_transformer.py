@@ -928,7 +928,8 @@ print(machine.table_of_parts(64))
 # %% [markdown]
 # With 64 images operations bind the products, as section 8 said. And here is the ladder of
 # attention for 8 images, whose steps are in `course/kernels/attention`, beside PyTorch's kernels;
-# the last step is called "ours". Below it, where they were recorded, the five ways of section 9:
+# the last step is called "ours". Below it are the five ways of section 9, for eight images of 224 ×
+# 224 that lie on the host, by its clock; they were recorded on another GPU:
 
 # %%
 print(machine.table_of_attention())
@@ -939,6 +940,24 @@ print(machine.table_of_patches())
 # multiplies without tensor cores, as your kernel does. The next two steps, "online" and "ours",
 # hand tiles to them. The others are kernels of PyTorch, given parts of one array of q, k and v, or
 # ("in C order") copies of them.
+
+# %% [markdown]
+# Of the patches' ways "gemm" is the fastest, six times as fast as "channels", with nearly the same
+# bytes going up. "kept" has as many launches as "channels", and takes a quarter of the time: what
+# comes back, waits and the host's sums cost more than launches. Sorting on the host takes longer
+# than all else, so streams have little to hide, and four of them ("streams") are slower than none.
+
+# %% [markdown]
+# And what does a user wait for? A process that has never run a network compiles its kernels first,
+# or takes what another process kept; and images lie in files:
+
+# %%
+print(machine.table_of_waiting())
+
+# %% [markdown]
+# The second process waits as long as for a dozen passes; PyTorch's compiler, though it keeps its
+# kernels, traces the network anew. And a thread that reads files takes fifty times as long as the
+# network: whoever has many files needs many threads, or the GPU waits.
 
 # %% [markdown]
 # **And FP8?** Hopper's tensor cores take floats of 8 bits at twice the rate of halves, and weights

@@ -97,6 +97,24 @@ def table_of_patches() -> str:
     return "\n".join([f"\npatches on an {figures[-1].gpu}", head, *rows])
 
 
+def table_of_waiting() -> str:
+    """A process's first forward pass of 64 images, the next ones, and files read by Pillow.
+
+    Of whichever GPU the first passes were recorded on; without any nothing.
+    """
+    found = {(f.kernel, f.variant, f.metric): f for f in recorded("vit", metric=None)}
+    firsts = [f for f in found.values() if f.metric == "first"]
+    if not firsts:
+        return ""
+    gpu, rows = firsts[-1].gpu, [f"{'64 images on an ' + firsts[-1].gpu:42}{'ms':>10}"]
+    rows += [f"{'first pass, ' + f.variant:42}{f.median:10.1f}" for f in firsts if f.gpu == gpu]
+    again, files = found["flags", "ours", METRIC], found["pillow", "read_images", "time"]
+    each = files.median / int(files.shape.split("x")[0])
+    rows += [f"{'a pass in a graph, ours':42}{again.median:10.1f}",
+             f"{'64 JPEG files read by Pillow, one thread':42}{64 * each:10.1f}"]  # fmt: skip
+    return "\n".join(rows)
+
+
 def table_of_attention() -> str:
     """Attention of 8 images in the ladder's steps, and the fastest of PyTorch's."""
     found = [f for f in _recorded("attention", kernel="attention", metric=METRIC)

@@ -1,6 +1,5 @@
 """What lesson 18 says is so: its network, what its kernels are made of, what was recorded."""
 
-import dataclasses
 import re
 
 import numpy as np
@@ -9,7 +8,6 @@ from numba import float32
 
 from course import cuda, recorded, trace
 from course.compiler.facts import compiled
-from course.measure.recorded import Figure
 from course.models.vit import reference
 from course.models.vit.buffers import lifetimes, packed
 from course.models.vit.weights import initial
@@ -273,32 +271,23 @@ def test_what_is_gained_is_gained_between_products():
     assert machine.whole(64, "compiled").median > 1.1 * machine.whole(64).median
 
 
-def test_the_tables_of_files_that_come_are_read_by_their_names(monkeypatch):
-    """As `recording.subjects.vit` and `attention` name their rows."""
+def test_of_the_patches_ways_one_product_is_fastest_and_streams_do_not_help():
+    lines = [line.split() for line in machine.table_of_patches().splitlines()[3:]]
+    ways = {line[0]: [float(number) for number in line[1:]] for line in lines}
+    assert list(ways) == list(machine.WAYS)
+    time = {way: its[0] for way, its in ways.items()}
+    assert min(time, key=time.get) == "gemm" and 5.5 < time["channels"] / time["gemm"] < 7
+    assert ways["gemm"][3] == pytest.approx(ways["channels"][3], rel=0.01)  # "the same bytes"
+    assert ways["kept"][1] == ways["channels"][1] and 0.2 < time["kept"] / time["channels"] < 0.3
+    assert time["sorted"] - time["gemm"] > time["gemm"]  # "longer than all else"
+    assert time["streams"] > time["sorted"]  # "slower than none"
 
-    def row(kernel, variant, shape, metric, median):
-        figure = Figure(kernel, variant, shape, "float16", metric, "", median, median, median, 1)
-        return dataclasses.replace(figure, gpu="NVIDIA H100")
 
-    counts = {"time": 0.5, "launches": 2, "synchronisations": 3, "to_gpu": 2.4e6, "to_host": 2.4e6}
-    ways = ["channels", "sorted", "streams, 1", "streams, 4", "kept", "gemm"]
-    rows = {
-        "vit": [row("patches", way, "8 images", *pair) for way in ways for pair in counts.items()],
-        "attention": [
-            row("attention", way, shape, machine.METRIC, time)
-            for shape in ("8x12x197x64", "64x12x197x64")
-            for way, time in (("ours", 0.01), ("scores", 0.5), ("cuDNN", 0.012))
-        ],
-    }
-    monkeypatch.setattr(machine, "recorded", lambda subject, **more: rows[subject])
-    told = machine.table_of_patches().splitlines()
-    assert told[1] == "patches on an NVIDIA H100"
-    assert [line.split()[0] for line in told[3:]] == list(machine.WAYS)
-    assert told[5].split() == ["streams", "0.50", "2", "3", "2.4", "2.4"]
-    told = machine.table_of_attention().splitlines()
-    assert [line.split() for line in told[1:]] == [
-        ["scores", "500.0"], ["cuDNN", "12.0"], ["ours", "10.0"],
-    ]  # fmt: skip
+def test_a_process_that_kept_kernels_waits_for_a_dozen_passes_and_files_take_fifty():
+    lines = machine.table_of_waiting().splitlines()[1:]
+    first, kept, eager, compiled, traced, again, files = (float(line.split()[-1]) for line in lines)
+    assert first > 20 * kept and 11 < kept / again < 15 and 45 < files / again < 60
+    assert compiled > traced > eager > kept  # "PyTorch's compiler traces the network anew"
 
 
 def test_attention_is_a_hundred_times_faster_than_with_scores_in_memory():
@@ -313,4 +302,4 @@ def test_tables_have_what_was_recorded(monkeypatch):
     assert re.search(r"\n +64 +\d\.\d\d ms", machine.table_of_wholes())
     assert "fc2 + residual   memory" in machine.table_of_parts(1)
     monkeypatch.setattr(machine, "recorded", lambda *a, **more: [])
-    assert machine.table_of_patches() == ""
+    assert machine.table_of_patches() == "" and machine.table_of_waiting() == ""
