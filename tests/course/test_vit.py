@@ -302,7 +302,10 @@ def test_launches_can_be_prepared_without_memory(given):
 
     def prepared(launches, *arrays):
         def of(one):
-            return (one.shape, one.strides) if hasattr(one, "strides") else type(one)
+            if not hasattr(one, "strides"):
+                return type(one)
+            # along an axis of one element nobody steps, and Numba and NumPy name other strides
+            return [(size, size > 1 and step) for size, step in zip(one.shape, one.strides)]
 
         listed = launches(*arrays)
         return [(kernel_of(call), sizes_of(call), list(map(of, args))) for call, args in listed]
