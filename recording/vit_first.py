@@ -6,44 +6,29 @@ clock, each until its scores are there: ``python -m recording.vit_first compiled
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
 
 from course.models.vit.shape import TOY, ViTShape
 from course.models.vit.weights import initial
+from recording.first_calls import told
 
 WAYS = ("ours", "eager", "compiled")
-#: Where a process keeps what it has compiled: ours; PyTorch's compiler, and Triton, which it uses.
-KEPT = ("COURSE_CACHE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
-LONGEST = 120  # seconds of a process
 
 
 def first_calls(bench: Any, shape: ViTShape, batch: int) -> None:
     """Keep the first call of each way: without and with what a process before it has kept."""
     name = f"{batch}x{shape.image}x{shape.image}"
     for way in WAYS:
-        with tempfile.TemporaryDirectory() as folder:
-            for kept in ("compiled anew", "kept"):
-                if way == "eager" and kept == "kept":
-                    continue  # it compiles nothing
-                variant = way if way == "eager" else f"{way}, {kept}"
-                places = {place: os.path.join(folder, place) for place in KEPT}
-                command = [sys.executable, "-m", "recording.vit_first", way, str(batch)]
-                command += ["toy"] * (shape == TOY)
-                done = subprocess.run(command, capture_output=True, text=True, check=False,
-                                      env={**os.environ, **places}, timeout=LONGEST)  # fmt: skip
-                if done.returncode:
-                    bench.failures.append(f"a process of its own, {variant}: {done.stderr[-400:]}")
-                    break
-                first, second = map(float, done.stdout.split()[-2:])
-                bench.figure("whole", variant, name, "float16", "first", "ms", first)
-                bench.say(f"  the first call of a process, {variant}: {first:.1f} ms; "
-                          f"the second {second:.2f}")  # fmt: skip
+        toy = ["toy"] * (shape == TOY)
+        made = told(bench, "recording.vit_first", way, str(batch), *toy, compiles=way != "eager")
+        for kept, (first, second) in made.items():
+            variant = ", ".join(filter(None, (way, kept)))
+            bench.figure("whole", variant, name, "float16", "first", "ms", first)
+            bench.say(f"  the first call of a process, {variant}: {first:.1f} ms; "
+                      f"the second {second:.2f}")  # fmt: skip
 
 
 def ours(shape: ViTShape, batch: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
@@ -83,12 +68,14 @@ def main() -> None:
     """Command line: the way, how many images, and "toy" for a small transformer."""
     way, batch, shape = sys.argv[1], int(sys.argv[2]), TOY if sys.argv[3:] else ViTShape()
     call, wait = ours(shape, batch) if way == "ours" else theirs(shape, batch, way == "compiled")
+    times = []
     for _ in range(2):
         wait()
         begun = time.perf_counter()
         call()
         wait()
-        print(1e3 * (time.perf_counter() - begun))
+        times.append(1e3 * (time.perf_counter() - begun))
+    print(*times)
 
 
 if __name__ == "__main__":

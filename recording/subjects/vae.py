@@ -9,8 +9,9 @@ the GPU has done the last step: what a user waits for.
 metric                 what is said
 =====================  =============================================================================
 ``time``               an epoch; its operations are those of the products, which the loss needs
-``first epoch``        the one in which everything is compiled and captured
 ``loss``               of the last step
+``first``              in a process of its own: what a user makes and waits for, compiling included,
+                       until the first epoch is done, with kernels compiled anew or kept
 =====================  =============================================================================
 
 Rows of the kernel "errors" are relative errors against float64, of ten steps with the noise that
@@ -39,6 +40,8 @@ from course.models.vae.fused import FusedTrainer
 from course.models.vae.shape import VAEShape
 from course.models.vae.weights import Training, Weights
 from lessons.lesson16.layered import LayeredTrainer
+from recording import vae_first
+from recording.first_calls import told
 from recording.peers.vae_torch import LoaderTrainer, TorchTrainer, some_steps, tf32
 
 COUNT, BATCH, SIDE, SHAPE, SEED = 60_000, 128, 28, VAEShape(), 1234
@@ -72,9 +75,11 @@ def run(bench):
     """Compare ten steps with float64, then time epochs."""
     images = data.enlarged(COUNT, side=SIDE)
     ways = [f"{name}, {kind}" for name in PEERS for kind in LIMITS]
-    for part in bench.parts(["errors", *OURS, *ways]):
+    for part in bench.parts(["errors", *OURS, *ways, "first"]):
         if part == "errors":
             errors(bench, images)
+        elif part == "first":
+            first_epochs(bench)
         elif part in OURS:
             given, dtype = OURS[part]
             epochs(bench, part, dtype, lambda given=given: our_epochs(given, images))
@@ -111,17 +116,32 @@ def peer(bench: Any, name: str, dtype: str, images: np.ndarray, **more: Any) -> 
     if torch is None:
         return
     how = PEERS.get(name, {}) | more
-    kind = LoaderTrainer if "workers" in how else TorchTrainer
-
-    def make() -> Epoch:
-        torch.manual_seed(0)
-        if "compiled" in how:
-            torch._dynamo.reset()
-        trainer = kind(torch, begun(), images, device=DEVICE, **how)
-        return trainer.run_epoch, lambda: float(trainer.loss)
-
     with tf32(torch, dtype == "tfloat32"):
-        epochs(bench, name, dtype, make)
+        epochs(bench, name, dtype, lambda: their_epochs(torch, how, images))
+
+
+def their_epochs(torch: Any, how: dict[str, Any], images: np.ndarray) -> Epoch:
+    """A trainer of PyTorch, epoch by epoch."""
+    kind = LoaderTrainer if "workers" in how else TorchTrainer
+    torch.manual_seed(0)
+    if "compiled" in how:
+        torch._dynamo.reset()
+    trainer = kind(torch, begun(), images, device=DEVICE, **how)
+    return trainer.run_epoch, lambda: float(trainer.loss)
+
+
+def first_epochs(bench: Any) -> None:
+    """Of ours, and of two of PyTorch's ways: what a process waits for until one epoch is done."""
+    for way in vae_first.WAYS:
+        toy = ["toy"] * (SHAPE != VAEShape())
+        made = told(bench, "recording.vae_first", way, *toy, compiles=way != "torch eager")
+        for kept, (first, second) in made.items():
+            variant = ", ".join(filter(None, (way, kept)))
+            key = "epoch", variant, f"{COUNT // BATCH}x{BATCH}", "float32"
+            bench.figure(*key, "first", "ms", first)
+            bench.say(
+                f"  a process's first epoch, {variant}: {first:.1f} ms; the next {second:.1f}"
+            )
 
 
 def epochs(bench: Any, name: str, dtype: str, make: Callable[[], Epoch]) -> None:
@@ -131,7 +151,7 @@ def epochs(bench: Any, name: str, dtype: str, make: Callable[[], Epoch]) -> None
     wall = event_clock.clock().wall
     try:
         epoch, loss = make()
-        first = wall(epoch)
+        wall(epoch)
         found: list[float] = []
         end = time.perf_counter() + SECONDS
         while len(found) < FEWEST or (len(found) < MOST and time.perf_counter() < end):
@@ -145,7 +165,6 @@ def epochs(bench: Any, name: str, dtype: str, make: Callable[[], Epoch]) -> None
         return
     work = {"float32": steps * operations()}
     bench.row(*key, timing_of(found, operations=work))
-    bench.figure(*key, "first epoch", "ms", first)
     bench.figure(*key, "loss", "nats", last)
 
 

@@ -10,6 +10,7 @@ from course.measure import event_clock
 from course.measure.roofline import Roofs
 from course.models.vae.reference import NumpyTrainer
 from course.models.vae.shape import VAEShape
+from recording import vae_first
 from recording.frame import Bench
 from recording.subjects import vae, vae_autotune
 
@@ -24,6 +25,8 @@ def bench(monkeypatch):
              "COMPARED": 3, "DEVICE": "cpu"}  # fmt: skip
     for name, value in small.items():
         monkeypatch.setattr(vae, name, value)
+
+    monkeypatch.setattr(vae_first, "WAYS", ())
 
     def wall(call):
         call()
@@ -55,7 +58,7 @@ def test_layered_steps_are_right_and_timed(bench, monkeypatch):
         assert set(its) == {"first loss", "losses", "worst gradient", "gradients", "weights",
                             "change"}  # fmt: skip
         assert found["epoch", name, "float32"]["time"] == 2.0
-        assert set(found["epoch", name, "float32"]) == {"time", "first epoch", "loss"}
+        assert set(found["epoch", name, "float32"]) == {"time", "loss"}
     assert len(found) == 5
 
 
@@ -97,6 +100,22 @@ def test_wrong_gradients_and_losses_that_are_not_finite_are_failures(bench, monk
 def test_operations_are_those_of_the_products(monkeypatch):
     assert vae.SHAPE == VAEShape() and vae.COUNT // vae.BATCH == 468
     assert vae.operations() == pytest.approx(586e6, rel=0.01)
+
+
+def test_a_processs_first_epoch_is_that_of_a_process(bench, monkeypatch):
+    monkeypatch.setattr(vae_first, "WAYS", ("fused, float32",))
+    vae.first_epochs(bench)
+    assert not bench.failures
+    found = rows(bench)
+    for kept in ("compiled anew", "kept"):
+        assert found["epoch", f"fused, float32, {kept}", "float32"]["first"] > 10
+
+
+def test_a_process_that_fails_is_told(bench, monkeypatch):
+    monkeypatch.setattr(vae_first, "WAYS", ("no such way",))
+    vae.first_epochs(bench)
+    (problem,) = bench.failures
+    assert "no such way, compiled anew" in problem and "Error" in problem
 
 
 # --- PyTorch --------------------------------------------------------------------------------------
