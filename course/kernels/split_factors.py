@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from numba import float32, int32
+from numba import float32, int32, uint32, uint64
 
 from course.backend import cuda
 from course.kernels.warps import ALL, WARP
@@ -16,11 +16,16 @@ LEVEL = 2**13  # TF32 has 13 bits of fraction fewer than float32
 
 @functools.cache
 def parts_of(size: int) -> Callable:
-    """Device function: how many whole times a number from 0 on holds `size`, and what is left.
+    """Device function: how many whole times a number holds `size`, and what is left.
 
-    `//` and `%` of Numba work on 64 bits and look at signs: some ten instructions.
+    Of numbers from 0 to 2**31 - 1. `//` and `%` of Numba work on 64 bits and look at signs: some
+    thirty instructions. A product with 2**places / size, rounded up, has the quotient above them.
+
+    Source: Granlund and Montgomery, "Division by invariant integers using multiplication", 1994.
     """
     shift, rest = size.bit_length() - 1, size - 1
+    places = 31 + size.bit_length()
+    inverse = -(-(2**places) // size)
 
     @cuda.jit(device=True)
     def shifted(n):
@@ -28,8 +33,8 @@ def parts_of(size: int) -> Callable:
 
     @cuda.jit(device=True)
     def divided(n):
-        whole = int32(n) // int32(size)
-        return int32(whole), int32(n - whole * size)
+        whole = int32((uint64(uint32(n)) * uint64(inverse)) >> uint64(places))
+        return whole, int32(n - whole * size)
 
     return divided if size & rest else shifted
 
