@@ -9,16 +9,14 @@ from __future__ import annotations
 import sys
 import time
 
-WAYS = ("fused, 3xTF32", "torch eager", "torch compiled, graph")
+from course.backend import cuda
+from course.models.vae import data
+from course.models.vae.shape import VAEShape
+from recording.subjects import vae
 
 
 def main() -> None:
     """Command line: the way, and "toy" for a small VAE."""
-    from course.backend import cuda
-    from course.models.vae import data
-    from course.models.vae.shape import VAEShape
-    from recording.subjects import vae
-
     way, *toy = sys.argv[1:]
     if toy:
         vae.COUNT, vae.BATCH, vae.SIDE, vae.SHAPE = 17, 5, 12, VAEShape(144, 8, 4)

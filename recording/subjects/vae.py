@@ -40,7 +40,6 @@ from course.models.vae.fused import FusedTrainer
 from course.models.vae.shape import VAEShape
 from course.models.vae.weights import Training, Weights
 from lessons.lesson16.layered import LayeredTrainer
-from recording import vae_first
 from recording.first_calls import told
 from recording.peers.vae_torch import LoaderTrainer, TorchTrainer, some_steps, tf32
 
@@ -67,6 +66,8 @@ PEERS: dict[str, dict[str, Any]] = {
     "torch compiled": {"fused": True, "compiled": {}},
     "torch compiled, graph": GRAPH | {"compiled": {}},
 }
+#: Of which a process's first epoch is timed.
+FIRST = ("fused, 3xTF32", "torch eager", "torch compiled, graph")
 #: Largest error of all gradients together, by the type of the products.
 LIMITS = {"float32": 2e-5, "tfloat32": 2e-2}
 
@@ -132,7 +133,7 @@ def their_epochs(torch: Any, how: dict[str, Any], images: np.ndarray) -> Epoch:
 
 def first_epochs(bench: Any) -> None:
     """Of ours, and of two of PyTorch's ways: what a process waits for until one epoch is done."""
-    for way in vae_first.WAYS:
+    for way in FIRST:
         toy = ["toy"] * (SHAPE != VAEShape())
         made = told(bench, "recording.vae_first", way, *toy, compiles=way != "torch eager")
         for kept, (first, second) in made.items():

@@ -18,12 +18,12 @@ STEPS = 468
 
 def epoch(name, dtype="float32"):
     """A recorded epoch; exactly one figure fits, or the lesson's look-up is ambiguous."""
-    (found,) = find("vae", kernel="epoch", variant=name, dtype=dtype, metric="time", gpu="H200")
+    (found,) = find("vae", kernel="epoch", variant=name, dtype=dtype, metric="time", gpu="H100")
     return found
 
 
 def epochs():
-    rows = find("vae", kernel="epoch", metric="time", gpu="H200")
+    rows = find("vae", kernel="epoch", gpu="H100") + find("vae_autotune", gpu="H100")
     return {its.variant: its.median for its in rows if its.dtype == "float32"}
 
 
@@ -32,7 +32,7 @@ def peers():
 
 
 def worst(name, dtype="float32"):
-    (found,) = find("vae", variant=name, dtype=dtype, metric="worst gradient", gpu="H200")
+    (found,) = find("vae", variant=name, dtype=dtype, metric="worst gradient", gpu="H100")
     return found.median
 
 
@@ -42,7 +42,7 @@ def worst(name, dtype="float32"):
 def test_the_full_size_is_what_the_text_says():
     assert VAEShape().count == 869_184
     assert epoch("fused, 3xTF32").shape == f"{STEPS}x128" and 60_000 // 128 == STEPS
-    assert known_gpu("H200").multiprocessors == 132
+    assert known_gpu("H100").multiprocessors == 132
 
 
 @pytest.mark.parametrize(("method", "launches"), [("naive", 49), ("optimised", 42)])
@@ -65,20 +65,28 @@ def test_each_of_the_courses_ways_is_faster_than_the_one_before():
     assert times["fused, float32"] > times["fused, 3xTF32"]
 
 
+def test_a_search_chose_worse_and_half_a_minute_of_compiling_is_worth_it_after_some_epochs():
+    assert peers()["torch max-autotune, graph"] > 1.2 * min(peers().values())
+    found = find("vae", kernel="epoch", metric="first", gpu="H100")
+    first = {its.variant: its.median / 1e3 for its in found}
+    assert 25 < first["fused, 3xTF32, compiled anew"] < 40  # "Half a minute"
+    assert first["fused, 3xTF32, kept"] < 1
+    eager = first["torch eager"] + 10 * epochs()["torch eager"] / 1e3
+    assert eager < first["fused, 3xTF32, compiled anew"]  # "a few epochs, and once"
+
+
 def test_three_products_in_tf32_are_as_exact_as_float32_and_one_is_not():
-    if not find("vae", variant="fused, 3xTF32", metric="worst gradient", gpu="H200"):
-        pytest.skip("the run of this file refused its errors, and has no row of them")
     assert worst("fused, 3xTF32") < 3 * worst("torch")
     assert worst("fused, float32") < 3 * worst("torch")
     assert worst("fused, TF32", "tfloat32") > 1000 * worst("torch")
 
 
 def test_neither_operations_nor_bytes_bind_an_epoch():
-    measured, roofs = epoch("fused, 3xTF32"), recorded_roofs("H200")
+    measured, roofs = epoch("fused, 3xTF32"), recorded_roofs("H100")
     by_operations = 3 * measured.operations / roofs.rates["tensor_float32"] * 1e-9
     by_bytes = STEPS * 6 * 4 * VAEShape().count / roofs.l2_bandwidth * 1e-6
     assert measured.median > 3 * max(by_operations, by_bytes)
-    assert 3 * 4 * VAEShape().count < known_gpu("H200").l2_bytes  # they fit into L2
+    assert 3 * 4 * VAEShape().count < known_gpu("H100").l2_bytes  # they fit into L2
 
 
 def test_all_ways_of_an_epoch_are_drawn():

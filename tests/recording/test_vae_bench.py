@@ -10,7 +10,6 @@ from course.measure import event_clock
 from course.measure.roofline import Roofs
 from course.models.vae.reference import NumpyTrainer
 from course.models.vae.shape import VAEShape
-from recording import vae_first
 from recording.frame import Bench
 from recording.subjects import vae, vae_autotune
 
@@ -26,7 +25,7 @@ def bench(monkeypatch):
     for name, value in small.items():
         monkeypatch.setattr(vae, name, value)
 
-    monkeypatch.setattr(vae_first, "WAYS", ())
+    monkeypatch.setattr(vae, "FIRST", ())
 
     def wall(call):
         call()
@@ -103,7 +102,7 @@ def test_operations_are_those_of_the_products(monkeypatch):
 
 
 def test_a_processs_first_epoch_is_that_of_a_process(bench, monkeypatch):
-    monkeypatch.setattr(vae_first, "WAYS", ("fused, float32",))
+    monkeypatch.setattr(vae, "FIRST", ("fused, float32",))
     vae.first_epochs(bench)
     assert not bench.failures
     found = rows(bench)
@@ -112,7 +111,7 @@ def test_a_processs_first_epoch_is_that_of_a_process(bench, monkeypatch):
 
 
 def test_a_process_that_fails_is_told(bench, monkeypatch):
-    monkeypatch.setattr(vae_first, "WAYS", ("no such way",))
+    monkeypatch.setattr(vae, "FIRST", ("no such way",))
     vae.first_epochs(bench)
     (problem,) = bench.failures
     assert "no such way, compiled anew" in problem and "Error" in problem
