@@ -908,7 +908,7 @@ best = min(peers, key=peers.get)
 ours = epochs["fused, 3xTF32"]
 print(f"fused {ours:.1f} ms, {best} {peers[best]:.1f} ms")
 predict.answer("fused against the best PyTorch, times as fast", round(peers[best] / ours, 1))
-print("until a process's first epoch is done, kernels compiled anew, or kept by one before:")
+print("until a process's first epoch is done, kernels compiled or kept:")
 for its in recorded("vae", kernel="epoch", metric="first", gpu="H100"):
     print(f"  {its.variant:40}{its.median / 1e3:6.2f} s")
 pictures.epochs(epochs)
