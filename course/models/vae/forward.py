@@ -54,7 +54,6 @@ WARPS = 8  # of a block; each takes its share of the depth
 #: Fragments of weights that a lane has under way, four numbers each. Each round of them is code of
 #: its own, and on plain cores 30 times as much.
 AHEAD = {"tf32x3": 20, "tf32": 24, "float32": 4}
-REGISTERS = 192  # of a thread: so few that a block of `update` fits beside
 TYPES = f"void({F}, {F}, uint8[::1], {I4}, {I4}, uint64)"
 
 
@@ -95,17 +94,17 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
     take4, _ = taken_by(awaits)
     LINE = 128  # bytes
 
-    def tile(layout, columns, depth, leads, across, **more):
+    def tile(layout, columns, depth, leads, across, most=24, **more):
+        more = {"awaits": awaits, "ahead": max(1, min(most, AHEAD[precision] // across)), **more}
         return tile_of(layout, B, columns, depth, leads, precision, warps=WARPS,
-                       fragments=(1, across), ahead=max(1, AHEAD[precision] // across),
-                       **{"awaits": awaits, **more})  # fmt: skip
+                       fragments=(1, across), **more)  # fmt: skip
 
     D4, H4, Z4 = map(lead, (D, H, Z))
     t1 = tile("nt", H, D, (D, D4), 4, exact="a", places="a", awaits=None)
     t2 = tile("nt", 2 * Z, H, (H, H4), 4, halves=Z)
     t3 = tile("nt", H, Z, (Z, Z4), 4)
     t4 = tile("nt", D, H, (H, H4), 7)
-    t5 = tile("nn", H, D, (D, H4), 4)
+    t5 = tile("nn", H, D, (D, H4), 4, most=4)  # with more a thread has 194 registers
     t6 = tile("nn", Z, H, (H, Z4), 2)
     t7 = tile("nn", H, 2 * Z, (2 * Z, H4), 4)
     HALF_WIDE = t2.wide // 2
@@ -144,7 +143,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
             return early(P, S, data, images, step, seed, here, there)
 
         @cuda.jit(device=True, fastmath=True)
-        def one(shared, A, a0, P, S, losses, down, i, b, known):
+        def one(shared, A, a0, P, S, down, i, b, known):
             row, column = int32(down * ROWS), int32(i * WIDE)
             r, c, mine, here, there = place(down, i)
             multiply(shared, A, a0, P, int32(weights), row, column, b)
@@ -155,13 +154,13 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
                 part = warp_sum(part)
                 warp, lane = of_warp(cuda.threadIdx.x)
                 if lane == 0:
-                    store(losses, int32(parts + (down * COUNT + i) * WARPS + warp), part)
+                    store(S, int32(LOSSES_AT + parts + (down * COUNT + i) * WARPS + warp), part)
 
         @cuda.jit(device=True, fastmath=True)
-        def tiles(shared, A, a0, P, S, losses, data, images, step, seed, group, member, b, known):
+        def tiles(shared, A, a0, P, S, data, images, step, seed, group, member, b, known):
             if ALONE:
                 if member < COUNT:
-                    one(shared, A, a0, P, S, losses, group, member, b, known)
+                    one(shared, A, a0, P, S, group, member, b, known)
             else:
                 for down in range(group, TILES, GROUPS):
                     for i in range(member, COUNT, MEMBERS):
@@ -169,7 +168,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
                             fetch(P, int32(weights), int32(i * WIDE), b)
                             here, there = place(down, i)[3:]
                             known = early(P, S, data, images, step, seed, here, there)
-                        one(shared, A, a0, P, S, losses, int32(down), int32(i), b, known)
+                        one(shared, A, a0, P, S, int32(down), int32(i), b, known)
 
         return ahead, tiles
 
@@ -319,7 +318,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
     ROOM1, ROOM2, ROOM3, ROOM4 = t1.room, t2.room, t3.room, t4.room
     ROOM5, ROOM6, ROOM7 = t5.room, t6.room, t7.room
 
-    @cuda.jit(max_registers=255 if precision == "float32" else REGISTERS)
+    @cuda.jit
     def forward(P, S, data, order, now, seed):
         """now: the step, and its place in the epoch."""
         shared = cuda.shared.array(0, float32)
@@ -333,7 +332,6 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
         group, member = of_members(int32(cuda.blockIdx.x))
         four = take4(now, 0)
         step, place = four[0], four[1]
-        losses = S[LOSSES_AT:END]
         images = order, place * int32(BATCH)
         n = int32(cuda.threadIdx.x)
         row = int32(group * ROWS + member)
@@ -341,32 +339,32 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
             bring(data, int32(load(images[0], images[1] + row) + LINE * n))
         done()
         known1 = ahead1(P, S, data, images, step, seed, group, member, b1)
-        layer1(shared, data, images, P, S, losses, data, images, step, seed, group, member, b1,
+        layer1(shared, data, images, P, S, data, images, step, seed, group, member, b1,
                known1)  # fmt: skip
         known2 = ahead2(P, S, data, images, step, seed, group, member, b2)
         meet()
-        layer2(shared, S, int32(H_AT), P, S, losses, data, images, step, seed, group, member, b2,
+        layer2(shared, S, int32(H_AT), P, S, data, images, step, seed, group, member, b2,
                known2)  # fmt: skip
         known3 = ahead3(P, S, data, images, step, seed, group, member, b3)
         meet()
-        layer3(shared, S, int32(Z_AT), P, S, losses, data, images, step, seed, group, member, b3,
+        layer3(shared, S, int32(Z_AT), P, S, data, images, step, seed, group, member, b3,
                known3)  # fmt: skip
         known4 = ahead4(P, S, data, images, step, seed, group, member, b4)
         meet()
-        layer4(shared, S, int32(G_AT), P, S, losses, data, images, step, seed, group, member, b4,
+        layer4(shared, S, int32(G_AT), P, S, data, images, step, seed, group, member, b4,
                known4)  # fmt: skip
         let_next()
         known5 = ahead5(P, S, data, images, step, seed, group, member, b5)
         meet()
-        layer5(shared, S, int32(LOGITS_AT), P, S, losses, data, images, step, seed, group, member,
+        layer5(shared, S, int32(LOGITS_AT), P, S, data, images, step, seed, group, member,
                b5, known5)  # fmt: skip
         known6 = ahead6(P, S, data, images, step, seed, group, member, b6)
         meet()
-        layer6(shared, S, int32(DG_AT), P, S, losses, data, images, step, seed, group, member, b6,
+        layer6(shared, S, int32(DG_AT), P, S, data, images, step, seed, group, member, b6,
                known6)  # fmt: skip
         known7 = ahead7(P, S, data, images, step, seed, group, member, b7)
         meet()
-        layer7(shared, S, int32(DCODE_AT), P, S, losses, data, images, step, seed, group, member,
+        layer7(shared, S, int32(DCODE_AT), P, S, data, images, step, seed, group, member,
                b7, known7)  # fmt: skip
 
     return Forward(forward, TYPES, GROUPS * MEMBERS, WARP * WARPS, 4 * NUMBERS, LOSSES_AT, END)
