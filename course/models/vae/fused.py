@@ -28,7 +28,7 @@ from course.models.vae.reference import check_images
 from course.models.vae.update import update_of
 from course.models.vae.weights import Training
 
-IN_A_GRAPH = 32, 4  # steps
+IN_A_GRAPH = 32, 4  # steps, even numbers
 #: Of a multiprocessor's memory, in hundredths, that is shared memory: enough for blocks of `update`
 #: beside one of `forward`. The rest is L1, through which weights come: 60 was slower.
 SHARE = 44
