@@ -649,12 +649,12 @@ beside("product-epilogue", hidden_layer)
 # %% [markdown]
 # The second fusion is for the way back. d_W = d_y' v is made in tiles. Adam, the rule by which
 # weights change (section 9), is a formula for each element of d_W. So it follows **in the same
-# tile**: no gradient of a weight is ever stored.
+# tile**: no gradient is stored. A bias is the weight of an input of 1: one more column.
 #
 # The third makes one launch of many. What an image becomes depends on no other image. So a group of
-# blocks takes 16 images forward and back, and only a group's blocks wait for each other between
-# layers (`course/models/vae/forward.py`). A second launch updates all weights (`update.py`). It
-# writes new ones beside the old, so a new GPU may begin it while the first launch still reads.
+# blocks takes 16 images forward and back; only its blocks wait for each other
+# (`course/models/vae/forward.py`). A second launch updates all weights (`update.py`). It writes new
+# ones beside the old, so a new GPU may begin it while the first launch still reads.
 
 # %% [markdown]
 # Two trainers, then: `LayeredTrainer`, a launch for each operation, and `FusedTrainer`, two
