@@ -10,7 +10,7 @@ from course import backend, cuda
 from course.door.layout import Layout, planning
 from course.kernels.halves import apart
 from course.kernels.halves.products import product
-from course.measure.recorded import recordings
+from course.measure.recorded import recorded
 from course.models.vit import TOY, Flags, Graph, ViT, ViTShape, initial, reference
 from course.models.vit.buffers import lifetimes, packed
 from course.models.vit.memory import _counted, _filled, kernel_of, memory_of, sizes_of
@@ -256,9 +256,8 @@ def test_memory_is_of_what_the_gpu_takes(monkeypatch):
 
 
 def test_memory_is_what_an_h200_took_beside_pytorch():
-    (recording,) = recordings("vit")
-    figures = {(row.variant, row.shape): row.median for row in recording.figures
-               if row.metric == "peak memory"}  # fmt: skip
+    rows = recorded("vit", metric="peak memory", gpu="H200")
+    figures = {(row.variant, row.shape): row.median for row in rows}
     for batch in (64, 1):
         found, name = memory_of(Flags(), batch), f"{batch}x224x224"
         ours = found.buffers + 2 * 100 * batch
