@@ -24,12 +24,16 @@ def told(bench: Any, module: str, *arguments: str, compiles: bool = True) -> dic
     with tempfile.TemporaryDirectory() as folder:
         places = {place: os.path.join(folder, place) for place in KEPT}
         for kept in (ANEW, AGAIN) if compiles else ("",):
-            done = subprocess.run(
-                [sys.executable, "-m", module, *arguments], capture_output=True, text=True,
-                check=False, env={**os.environ, **places}, timeout=LONGEST,
-            )  # fmt: skip
+            what = ", ".join(filter(None, (arguments[0], kept)))
+            try:
+                done = subprocess.run(
+                    [sys.executable, "-m", module, *arguments], capture_output=True, text=True,
+                    check=False, env={**os.environ, **places}, timeout=LONGEST,
+                )  # fmt: skip
+            except subprocess.TimeoutExpired:
+                bench.failures.append(f"a process of its own, {what}: over {LONGEST} s")
+                break
             if done.returncode:
-                what = ", ".join(filter(None, (arguments[0], kept)))
                 bench.failures.append(f"a process of its own, {what}: {done.stderr[-400:]}")
                 break
             found[kept] = list(map(float, done.stdout.splitlines()[-1].split()))

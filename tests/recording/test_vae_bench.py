@@ -10,6 +10,7 @@ from course.measure import event_clock
 from course.measure.roofline import Roofs
 from course.models.vae.reference import NumpyTrainer
 from course.models.vae.shape import VAEShape
+from recording import first_calls
 from recording.frame import Bench
 from recording.subjects import vae, vae_autotune
 
@@ -115,6 +116,13 @@ def test_a_process_that_fails_is_told(bench, monkeypatch):
     vae.first_epochs(bench)
     (problem,) = bench.failures
     assert "no such way, compiled anew" in problem and "Error" in problem
+
+
+def test_a_process_that_takes_too_long_is_a_failure_and_stops_nothing(bench, monkeypatch):
+    monkeypatch.setattr(first_calls, "LONGEST", 0.01)
+    monkeypatch.setattr(vae, "FIRST", ("fused, float32",))
+    vae.first_epochs(bench)
+    assert bench.failures == ["a process of its own, fused, float32, compiled anew: over 0.01 s"]
 
 
 # --- PyTorch --------------------------------------------------------------------------------------
