@@ -21,7 +21,7 @@ from course.kernels.intrinsics import (
     store4,
     wait_copies,
 )
-from course.kernels.layer_tiles import Awaits, Tile, taken_by, tile_of
+from course.kernels.layer_tiles import Awaits, Tile, tile_of
 from course.kernels.split_factors import parts_of
 from course.kernels.warps import WARP
 
@@ -160,17 +160,3 @@ def tiles_of(batch: int, precision: str, warps: int, awaits: Awaits, first: Laye
             n, to = int32(n + threads), int32(to + 3 * PART)
 
     return Tiles(fetch, multiplied(t), multiplied(t1), learn, KEPT + 3 * EACH * PART)
-
-
-def reader_of(awaits: Awaits) -> Callable:
-    """Device function: four neighbours, read until all are there."""
-    take4, is_missing = taken_by(awaits)
-
-    @cuda.jit(device=True)
-    def read4(S, at):
-        of = take4(S, at)
-        while is_missing(of[0]) or is_missing(of[1]) or is_missing(of[2]) or is_missing(of[3]):
-            of = take4(S, at)
-        return of
-
-    return read4

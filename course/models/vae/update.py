@@ -21,7 +21,7 @@ from course.kernels.layer_tiles import taken_by
 from course.kernels.split_factors import parts_of
 from course.kernels.warps import WARP, lanes_sum
 from course.models.vae.forward import Forward
-from course.models.vae.gradients import SIDE, Layer, reader_of, tiles_of
+from course.models.vae.gradients import SIDE, Layer, tiles_of
 from course.models.vae.meeting import MEETINGS, MISSING
 from course.models.vae.packed import I4, F, Launch, Layout, between, lead, up
 from course.models.vae.shape import VAEShape
@@ -45,7 +45,7 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeti
     INVERSE = float32(1 / batch)
     its = MEETINGS[meeting]
     awaits, done, let_next = its.later, its.done, its.let_next
-    (take4, _), read4 = taken_by(awaits), reader_of(awaits)
+    take4, is_missing = taken_by(awaits)
 
     layers = (
         Layer(D, H, W4, lead(H), LOGITS_AT, G_AT),
@@ -62,6 +62,14 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeti
     # blocks: the last layer's first
     UNTIL4, UNTIL3, UNTIL2, LAST = itertools.accumulate(map(operator.mul, downs, acrosses))
     CLEAR = min(CLEARING, LAST)
+
+    @cuda.jit(device=True)
+    def read4(S, at):
+        """Four neighbours, read until all are there: each is another warp's."""
+        of = take4(S, at)
+        while is_missing(of[0]) or is_missing(of[1]) or is_missing(of[2]) or is_missing(of[3]):
+            of = take4(S, at)
+        return of
 
     @cuda.jit(device=True)
     def book(shared, S, history, step):
