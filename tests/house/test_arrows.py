@@ -37,7 +37,6 @@ BY_NAME = {("course.checks.exercises", "lessons")}
 #: Of the course, a lesson's text imports these too; the last where PyTorch is.
 SHARED = ("course.kernels", "course.models", "course.torch")
 MOST_MODULES = 8  # directly in course/
-MOST_LINES = 450
 
 
 STATEMENTS = ast.stmt, ast.excepthandler, ast.match_case
@@ -353,13 +352,3 @@ def imported_at_once(module: str) -> list[ast.alias]:
 
 def test_few_modules_stand_directly_in_the_course():
     assert len(list((ROOT / "course").glob("*.py"))) <= MOST_MODULES
-
-
-@pytest.mark.parametrize("top", ["course", "warpsim", "recording"])
-def test_no_file_is_too_long_to_be_read(top):
-    lines = {
-        module: len(path.read_text(encoding="utf-8").splitlines())
-        for module, path in files().items()
-        if module.partition(".")[0] == top
-    }
-    assert {module: length for module, length in lines.items() if length > MOST_LINES} == {}
