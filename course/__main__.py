@@ -198,7 +198,8 @@ def sentence(error: Exception) -> str:
 def is_told(error: Exception) -> bool:
     """Whether an error's message is for the user; what was raised has been imported already."""
     known = (
-        ("course.images.reading", "ImageError"), ("course.measure.recorded", "BadMeasurements"),
+        ("course.files", "FolderInUse"), ("course.images.reading", "ImageError"),
+        ("course.measure.recorded", "BadMeasurements"),
         ("course.models.vae.jobs", "Refused"), ("warpsim.program", "BadUsage"),
     )  # fmt: skip
     there = (getattr(sys.modules.get(module), name, UsageError) for module, name in known)

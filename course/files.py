@@ -1,5 +1,5 @@
-"""Where data lies, files that are whole or not there, tables with a header of ``# key=value``
-lines.
+"""Where data lies, files that are whole or not there, folders that one process alone writes,
+tables with a header of ``# key=value`` lines.
 
 In a clone the data lies beside the package, in an installed wheel inside it.
 """
@@ -10,11 +10,23 @@ import contextlib
 import csv
 import io
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 _PACKAGE = Path(__file__).resolve().parent
+LOCK = ".lock"  # the file by which a process has a folder for itself
+
+
+class FolderInUse(ValueError):
+    """Another process writes to a folder; results of two would get mixed."""
+
+    def __init__(self, folder: Path):
+        super().__init__(
+            f"another process writes its results to {str(folder)!r}: wait for it, or choose "
+            "another folder"
+        )
 
 
 def data_path(*parts: str) -> Path:
@@ -91,6 +103,74 @@ def write_new(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             path.unlink()
         raise
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Write to a folder, made if need be, as the only process.
+
+    The lock ends with its process, however that ends. A folder that was made and is empty at the
+    end is removed.
+
+    Raises
+    ------
+    FolderInUse
+        When another process has the folder.
+    OSError
+        When the folder cannot be made or written.
+    """
+    made = [its for its in (folder, *folder.parents) if not its.exists()]
+    try:
+        with _locked(folder):
+            try:
+                yield
+            finally:
+                with contextlib.suppress(OSError):  # Windows removes no file that is open
+                    os.unlink(folder / LOCK)
+    finally:
+        with contextlib.suppress(OSError):
+            for its in made:
+                its.rmdir()
+
+
+def _locked(folder: Path) -> BinaryIO:
+    """The folder's file, locked; not one that a process which ended meanwhile has removed."""
+    path, plain = folder / LOCK, getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)  # that process may have removed it, too
+        with contextlib.ExitStack() as opened, contextlib.suppress(FileNotFoundError):
+            file = open(path, "ab", opener=lambda name, flags: os.open(name, flags | plain, 0o666))
+            opened.callback(file.close)
+            if not lock(file):
+                raise FolderInUse(folder)
+            if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                opened.pop_all()
+                return file
+
+
+def lock(file: BinaryIO) -> bool:
+    """Lock a file for this process, until it closes it or dies; False if another has it."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        here = file.tell()
+        file.seek(1 << 40)  # far behind what is written: such a lock would keep readers out
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        finally:
+            file.seek(here)
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
 
 
 def table_text(
