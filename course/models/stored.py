@@ -89,7 +89,7 @@ def arrays_in(path: Path | str) -> dict[str, np.ndarray]:
         except MemoryError:
             raise
         except Exception as problem:  # a dozen kinds, of zipfile, zlib and NumPy, by which byte
-            raise ValueError(f"{path} is no .npz file, or is damaged: {problem}") from None
+            raise ValueError(f"{path} is no .npz file, or cut off: {problem}") from None
 
 
 def _array_in(archive: zipfile.ZipFile, one: zipfile.ZipInfo) -> np.ndarray:
