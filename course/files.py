@@ -68,8 +68,10 @@ def data_path(*parts: str) -> Path:
     )
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
+def write_whole(path: Path, content: str | bytes, mode: int = 0o666) -> None:
     """Write a file, text as UTF-8; until all of it is there, an older one stays as it was.
+
+    `mode`: its permissions, before the process's umask.
 
     Raises
     ------
@@ -78,7 +80,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        write_new(part, content.encode() if isinstance(content, str) else content)
+        write_new(part, content.encode() if isinstance(content, str) else content, mode)
         os.replace(part, path)
     except BaseException as error:
         with contextlib.suppress(OSError):
@@ -88,7 +90,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
         raise
 
 
-def write_new(path: Path, content: bytes) -> None:
+def write_new(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Write a file that nobody looks for yet; after an error it is gone.
 
     Raises
@@ -97,7 +99,7 @@ def write_new(path: Path, content: bytes) -> None:
         When the folder does not exist or cannot be written.
     """
     try:
-        with open(path, "wb") as file:
+        with open(path, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(content)
     except BaseException:
         with contextlib.suppress(OSError):
