@@ -107,6 +107,25 @@ def write_new(path: Path, content: bytes, mode: int = 0o666) -> None:
         raise
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, where it is not there.
+
+    Raises
+    ------
+    NotADirectoryError
+        When a file, or a link that leads to no folder, has the name.
+    OSError
+        When it cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        what = "a file" if os.path.exists(error.filename) else "a link that leads nowhere"
+        raise NotADirectoryError(
+            f"{str(error.filename)!r} is {what}: name another folder, or remove it"
+        ) from error
+
+
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
     """Write to a folder, made if need be, as the only process.
@@ -139,7 +158,7 @@ def _locked(folder: Path) -> BinaryIO:
     """The folder's file, locked; not one that a process which ended meanwhile has removed."""
     path, plain = folder / LOCK, getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     while True:
-        folder.mkdir(parents=True, exist_ok=True)  # that process may have removed it, too
+        make_folder(folder)  # that process may have removed it, too
         with contextlib.ExitStack() as opened, contextlib.suppress(FileNotFoundError):
             file = open(path, "ab", opener=lambda name, flags: os.open(name, flags | plain, 0o666))
             opened.callback(file.close)
@@ -198,3 +217,11 @@ def table_text(
     writer.writerow(columns)
     writer.writerows(rows)
     return text.getvalue()
+
+
+def table_rows(name: str, lines: Iterable[str], error: type[ValueError]) -> list[list[str]]:
+    """The rows of a table's lines; `error` is raised, with the file's `name`, where it is none."""
+    try:
+        return list(csv.reader(lines))
+    except csv.Error as problem:
+        raise error(f"{name}: {problem}") from None

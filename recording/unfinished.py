@@ -12,7 +12,7 @@ from typing import Any
 import course
 import lessons
 from course.files import write_whole
-from course.measure.recorded import COLUMNS, Figure
+from course.measure.recorded import COLUMNS, REQUIRED, Figure, checked_text
 
 #: Folders whose code figures depend on: what measures, and what is measured.
 ROOMS = tuple(Path(file).parent for file in (__file__, course.__file__, lessons.__file__))
@@ -55,13 +55,16 @@ class Unfinished:
         try:
             kept = json.loads(path.read_text(encoding="utf-8"))
             parts = {
-                name: ([Figure(**row) for row in part["rows"]], list(part["notes"]))
+                name: ([Figure(**row) for row in part["rows"]], list(map(str, part["notes"])))
                 for name, part in kept["parts"].items()
             }
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
+            rows = (row for figures, _ in parts.values() for row in figures)
+            checked_text(path, dict.fromkeys(REQUIRED, "-"), rows)  # not after all is measured
+            before = dict(kept["facts"])
+        except Exception as problem:  # half a dozen kinds, by what stands where
             say(f"  {path.name} cannot be read ({problem}): everything is measured anew")
             return its
-        other = [key for key in its.facts if kept.get("facts", {}).get(key) != its.facts[key]]
+        other = [key for key in its.facts if before.get(key) != its.facts[key]]
         if other:
             say(f"  {path.name} differs in {', '.join(other)}: everything is measured anew")
             return its

@@ -8,7 +8,6 @@ form, in another folder: see `course.measure.own_figures`.
 
 from __future__ import annotations
 
-import csv
 import datetime
 import functools
 import math
@@ -22,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from course import __version__, backend
-from course.files import data_path, table_text, write_whole
+from course.files import data_path, table_rows, table_text, write_whole
 from course.measure.roofline import Roofs, article, time_text
 
 COLUMNS = (
@@ -194,14 +193,19 @@ def write(path: str | os.PathLike[str], header: Mapping[str, str], figures: Iter
         When the folder does not exist or cannot be written; an older file stays as it was.
     """
     target = Path(path)
+    write_whole(target, checked_text(target, header, figures))
+    return target
+
+
+def checked_text(path: Path, header: Mapping[str, str], figures: Iterable[Figure]) -> str:
+    """What `write` writes, which can be read back; BadMeasurements as there."""
     rows = (
         [v if isinstance(v, str) else number(v) for v in (getattr(f, name) for name in COLUMNS)]
         for f in figures
     )
-    text = table_text(target.name, header, COLUMNS, rows, BadMeasurements)
-    parsed(text, target)
-    write_whole(target, text)
-    return target
+    text = table_text(path.name, header, COLUMNS, rows, BadMeasurements)
+    parsed(text, path)
+    return text
 
 
 # ---------------------------------------------------------------------- reading
@@ -242,7 +246,7 @@ def parsed(text: str, path: Path) -> Recording:
     missing = [key for key in REQUIRED if not header.get(key)]
     if missing:
         raise BadMeasurements(f"{path.name}: the header does not say {', '.join(missing)}")
-    rows = list(csv.reader(lines[start:]))
+    rows = table_rows(path.name, lines[start:], BadMeasurements)
     if not rows or tuple(rows[0]) != COLUMNS:
         given = ",".join(rows[0]) if rows else "nothing"
         raise BadMeasurements(

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from course import backend
-from course.files import alone_in, write_whole
+from course.files import alone_in, make_folder, write_whole
 from course.models.vae import data, reference, weights
 from course.models.vae.command import LARGE, MANY, SMALL
 from course.models.vae.data import Digits
@@ -311,7 +311,7 @@ def _grey(w: Weights, z: np.ndarray) -> np.ndarray:
 
 def _save(out: Path, pictures: dict[str, Picture]) -> None:
     """Write pictures, and say what they show."""
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     for name, picture in pictures.items():
         path = out / f"{name}.png"
         write_whole(path, picture.png())
