@@ -12,7 +12,7 @@ from typing import Any
 import course
 import lessons
 from course.files import write_whole
-from course.measure.recorded import COLUMNS, REQUIRED, Figure, checked_text
+from course.measure.recorded import COLUMNS, Figure
 
 #: Folders whose code figures depend on: what measures, and what is measured.
 ROOMS = tuple(Path(file).parent for file in (__file__, course.__file__, lessons.__file__))
@@ -25,6 +25,10 @@ def sources(rooms: Iterable[Path] = ROOMS) -> str:
         for path in sorted(room.rglob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _digest(parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 @dataclass
@@ -55,11 +59,11 @@ class Unfinished:
         try:
             kept = json.loads(path.read_text(encoding="utf-8"))
             parts = {
-                name: ([Figure(**row) for row in part["rows"]], list(map(str, part["notes"])))
+                name: ([Figure(**row) for row in part["rows"]], list(part["notes"]))
                 for name, part in kept["parts"].items()
             }
-            rows = (row for figures, _ in parts.values() for row in figures)
-            checked_text(path, dict.fromkeys(REQUIRED, "-"), rows)  # not after all is measured
+            if kept["digest"] != _digest(kept["parts"]):
+                raise ValueError("changed since it was written")
             before = dict(kept["facts"])
         except Exception as problem:  # half a dozen kinds, by what stands where
             say(f"  {path.name} cannot be read ({problem}): everything is measured anew")
@@ -80,6 +84,7 @@ class Unfinished:
         for part, (figures, said) in self.parts.items():
             rows = [{column: getattr(figure, column) for column in COLUMNS} for figure in figures]
             content["parts"][part] = {"rows": rows, "notes": said}
+        content["digest"] = _digest(content["parts"])
         write_whole(self.path, json.dumps(content))
 
     def remove(self) -> None:

@@ -193,19 +193,14 @@ def write(path: str | os.PathLike[str], header: Mapping[str, str], figures: Iter
         When the folder does not exist or cannot be written; an older file stays as it was.
     """
     target = Path(path)
-    write_whole(target, checked_text(target, header, figures))
-    return target
-
-
-def checked_text(path: Path, header: Mapping[str, str], figures: Iterable[Figure]) -> str:
-    """What `write` writes, which can be read back; BadMeasurements as there."""
     rows = (
         [v if isinstance(v, str) else number(v) for v in (getattr(f, name) for name in COLUMNS)]
         for f in figures
     )
-    text = table_text(path.name, header, COLUMNS, rows, BadMeasurements)
-    parsed(text, path)
-    return text
+    text = table_text(target.name, header, COLUMNS, rows, BadMeasurements)
+    parsed(text, target)
+    write_whole(target, text)
+    return target
 
 
 # ---------------------------------------------------------------------- reading
