@@ -4,7 +4,6 @@ import argparse
 import os
 import signal
 import sys
-from pathlib import Path
 
 from course import __version__
 from course.models.vae import command as vae
@@ -51,7 +50,8 @@ def make_parser() -> argparse.ArgumentParser:
         "written over; a copy that you did not change becomes the lesson of this version.",
     )
     lessons.set_defaults(run=run_lessons)
-    lessons.add_argument("folder", metavar="DIR", type=Path, help="where you work; made if need be")
+    where = "where you work; made if need be"
+    lessons.add_argument("folder", metavar="DIR", type=reconstructing.folder, help=where)
     lessons.add_argument(
         "--new", metavar="NN", help="put lesson NN, as it is in this version, beside yours"
     )
@@ -73,7 +73,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--out",
         "--outdir",
         metavar="DIR",
-        type=Path,
+        type=reconstructing.folder,
         help="folder for the files (COURSE_MEASUREMENTS, else ~/.course/measurements)",
     )
     bench.add_argument(
@@ -127,6 +127,7 @@ def run_lessons(arguments: argparse.Namespace) -> None:
 def run_bench(arguments: argparse.Namespace) -> int:
     """Measure, or show what is recorded; status 1 when a program was wrong or failed."""
     from course import backend
+    from course.files import alone_in
     from course.measure.own_figures import beside, own_folder
     from course.measure.recorded import subject_of
     from recording import frame as bench
@@ -150,9 +151,11 @@ def run_bench(arguments: argparse.Namespace) -> int:
         return 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     let_interrupt()
-    files, failures = bench.measure_subjects(
-        chosen, arguments.out or own_folder(), parts=list(dict.fromkeys(arguments.parts))
-    )
+    folder = arguments.out or own_folder()
+    with alone_in(folder):
+        files, failures = bench.measure_subjects(
+            chosen, folder, parts=list(dict.fromkeys(arguments.parts))
+        )
     for path in files:
         text = beside(subject_of(path), path.parent)
         print(f"\n{path.stem} beside what is recorded [ms]:\n{text}" if text else "")
@@ -198,7 +201,8 @@ def sentence(error: Exception) -> str:
 def is_told(error: Exception) -> bool:
     """Whether an error's message is for the user; what was raised has been imported already."""
     known = (
-        ("course.images.reading", "ImageError"), ("course.measure.recorded", "BadMeasurements"),
+        ("course.files", "FolderInUse"), ("course.images.reading", "ImageError"),
+        ("course.measure.recorded", "BadMeasurements"),
         ("course.models.vae.jobs", "Refused"), ("warpsim.program", "BadUsage"),
     )  # fmt: skip
     there = (getattr(sys.modules.get(module), name, UsageError) for module, name in known)

@@ -1,5 +1,5 @@
-"""Where data lies, files that are whole or not there, tables with a header of ``# key=value``
-lines.
+"""Where data lies, files that are whole or not there, folders that one process alone writes,
+tables with a header of ``# key=value`` lines.
 
 In a clone the data lies beside the package, in an installed wheel inside it.
 """
@@ -10,11 +10,23 @@ import contextlib
 import csv
 import io
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 _PACKAGE = Path(__file__).resolve().parent
+LOCK = ".lock"  # the file by which a process has a folder for itself
+
+
+class FolderInUse(ValueError):
+    """Another process writes to a folder; results of two would get mixed."""
+
+    def __init__(self, folder: Path):
+        super().__init__(
+            f"another process writes its results to {str(folder)!r}: wait for it, or choose "
+            "another folder"
+        )
 
 
 def data_path(*parts: str) -> Path:
@@ -56,8 +68,10 @@ def data_path(*parts: str) -> Path:
     )
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
+def write_whole(path: Path, content: str | bytes, mode: int = 0o666) -> None:
     """Write a file, text as UTF-8; until all of it is there, an older one stays as it was.
+
+    `mode`: its permissions, before the process's umask.
 
     Raises
     ------
@@ -66,7 +80,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        write_new(part, content.encode() if isinstance(content, str) else content)
+        write_new(part, content.encode() if isinstance(content, str) else content, mode)
         os.replace(part, path)
     except BaseException as error:
         with contextlib.suppress(OSError):
@@ -76,7 +90,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
         raise
 
 
-def write_new(path: Path, content: bytes) -> None:
+def write_new(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Write a file that nobody looks for yet; after an error it is gone.
 
     Raises
@@ -85,12 +99,99 @@ def write_new(path: Path, content: bytes) -> None:
         When the folder does not exist or cannot be written.
     """
     try:
-        with open(path, "wb") as file:
+        with open(path, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(content)
     except BaseException:
         with contextlib.suppress(OSError):
             path.unlink()
         raise
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, where it is not there.
+
+    Raises
+    ------
+    NotADirectoryError
+        When a file, or a link that leads to no folder, has the name.
+    OSError
+        When it cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        what = "a file" if os.path.exists(error.filename) else "a link that leads nowhere"
+        raise NotADirectoryError(
+            f"{str(error.filename)!r} is {what}: name another folder, or remove it"
+        ) from error
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Write to a folder, made if need be, as the only process.
+
+    The lock ends with its process, however that ends. A folder that was made and is empty at the
+    end is removed.
+
+    Raises
+    ------
+    FolderInUse
+        When another process has the folder.
+    OSError
+        When the folder cannot be made or written.
+    """
+    made = [its for its in (folder, *folder.parents) if not its.exists()]
+    try:
+        with _locked(folder):
+            try:
+                yield
+            finally:
+                with contextlib.suppress(OSError):  # Windows removes no file that is open
+                    os.unlink(folder / LOCK)
+    finally:
+        with contextlib.suppress(OSError):
+            for its in made:
+                its.rmdir()
+
+
+def _locked(folder: Path) -> BinaryIO:
+    """The folder's file, locked; not one that a process which ended meanwhile has removed."""
+    path, plain = folder / LOCK, getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    while True:
+        make_folder(folder)  # that process may have removed it, too
+        with contextlib.ExitStack() as opened, contextlib.suppress(FileNotFoundError):
+            file = open(path, "ab", opener=lambda name, flags: os.open(name, flags | plain, 0o666))
+            opened.callback(file.close)
+            if not lock(file):
+                raise FolderInUse(folder)
+            if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                opened.pop_all()
+                return file
+
+
+def lock(file: BinaryIO) -> bool:
+    """Lock a file for this process, until it closes it or dies; False if another has it."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        here = file.tell()
+        file.seek(1 << 40)  # far behind what is written: such a lock would keep readers out
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        finally:
+            file.seek(here)
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
 
 
 def table_text(
@@ -116,3 +217,11 @@ def table_text(
     writer.writerow(columns)
     writer.writerows(rows)
     return text.getvalue()
+
+
+def table_rows(name: str, lines: Iterable[str], error: type[ValueError]) -> list[list[str]]:
+    """The rows of a table's lines; `error` is raised, with the file's `name`, where it is none."""
+    try:
+        return list(csv.reader(lines))
+    except csv.Error as problem:
+        raise error(f"{name}: {problem}") from None

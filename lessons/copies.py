@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from course.files import write_whole
+from course.files import make_folder, write_whole
 
 RECORD = ".copied.json"
 EDITED = "edited:"  # before the hash of an original that somebody changed
@@ -67,7 +67,7 @@ class Copies:
         is_as_written: Callable[[Path], bool] = lambda path: True,
     ) -> None:
         self.folder, self.called, self.command = folder, called, command
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         self.originals = {path.name: path for path in notebooks_in(originals)}
         self.said: list[str] = []
         self._is_as_written = is_as_written
@@ -107,10 +107,10 @@ class Copies:
         name = self._find(lesson)
         content = self.originals[name].read_bytes()
         mine = self.folder / name
-        if mine.exists() and mine.read_bytes() == content:
+        if _content(mine) == content:
             return [f"{self.called}/{name}: this is the lesson as it is now"]
         target, count = mine, 1
-        while not _put(content, target) and target.read_bytes() != content:
+        while not _put(content, target) and _content(target) != content:
             target = mine.with_suffix(f".new{'' if count == 1 else count}.ipynb")
             count += 1
         self._record[name] = self._mark(self.originals[name])
@@ -124,8 +124,13 @@ class Copies:
         copied, now = self._record.get(name), self._mark(original)
         if copied == now:
             return
-        content, mine = original.read_bytes(), target.read_bytes()
-        if mine == content:
+        content, mine = original.read_bytes(), _content(target)
+        if mine is None:
+            self.said.append(
+                f"{self.called}/{name}: this is no file that can be read, and is left as it is: "
+                "rename it, and the same command copies the lesson"
+            )
+        elif mine == content:
             self._record[name] = now
         elif copied == _hash(mine):
             _replace(content, target)
@@ -152,7 +157,7 @@ class Copies:
             if path.name in self.originals:
                 continue
             copied = self._record.pop(path.name, None)
-            untouched = copied == _hash(path.read_bytes())
+            untouched = copied == _hash(_content(path) or b"")
             fate = "You have not changed it: delete it if you like" if untouched else "It is kept"
             moved = [name for name in self.originals if name[2:] == path.name[2:]]
             if moved and moved[0] in added:
@@ -186,7 +191,7 @@ class Copies:
             return {str(name): str(mark) for name, mark in record.items()}
         except FileNotFoundError:
             return {}
-        except (ValueError, AttributeError) as error:
+        except (ValueError, AttributeError, RecursionError) as error:
             self.said.append(
                 f"{self.called}/{RECORD}: not as it was written, so it starts anew ({error})"
             )
@@ -201,11 +206,19 @@ def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def _content(path: Path) -> bytes | None:
+    """What is in a file; None where a folder, a broken link or nothing that can be read is."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
 def _put(content: bytes, target: Path) -> bool:
     """Write a new file, whole or not at all and never over another; tell whether."""
     part = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        if target.exists():
+        if os.path.lexists(target):
             return False
         part.write_bytes(content)
         try:

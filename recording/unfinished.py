@@ -27,6 +27,10 @@ def sources(rooms: Iterable[Path] = ROOMS) -> str:
     return digest.hexdigest()[:16]
 
 
+def _digest(parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
 @dataclass
 class Unfinished:
     """Parts of a subject that were measured, by name.
@@ -58,10 +62,13 @@ class Unfinished:
                 name: ([Figure(**row) for row in part["rows"]], list(part["notes"]))
                 for name, part in kept["parts"].items()
             }
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
+            if kept["digest"] != _digest(kept["parts"]):
+                raise ValueError("changed since it was written")
+            before = dict(kept["facts"])
+        except Exception as problem:  # half a dozen kinds, by what stands where
             say(f"  {path.name} cannot be read ({problem}): everything is measured anew")
             return its
-        other = [key for key in its.facts if kept.get("facts", {}).get(key) != its.facts[key]]
+        other = [key for key in its.facts if before.get(key) != its.facts[key]]
         if other:
             say(f"  {path.name} differs in {', '.join(other)}: everything is measured anew")
             return its
@@ -77,6 +84,7 @@ class Unfinished:
         for part, (figures, said) in self.parts.items():
             rows = [{column: getattr(figure, column) for column in COLUMNS} for figure in figures]
             content["parts"][part] = {"rows": rows, "notes": said}
+        content["digest"] = _digest(content["parts"])
         write_whole(self.path, json.dumps(content))
 
     def remove(self) -> None:

@@ -109,7 +109,10 @@ def _earlier() -> tuple[dict[str, Record], str | None]:
     for line in lines:
         try:
             entry = Record(**json.loads(line))
-        except (ValueError, TypeError):
+            words = [value for name, value in vars(entry).items() if name != "lesson"]
+            if not all(isinstance(word, str) for word in words) or entry.status not in SYMBOLS:
+                raise ValueError(line)
+        except (ValueError, TypeError, RecursionError):
             unreadable += 1
             continue
         found[entry.exercise] = entry

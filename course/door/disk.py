@@ -6,9 +6,9 @@ capability. (Numba's own cache looks at the kernel's file alone: a function edit
 would leave it stale.) What holds something else, whose value cannot be read, is not kept.
 
 The files lie in the user's cache folder, `folder`; COURSE_CACHE names another one, or is "off".
-They hold code that is run, so a folder that others can write to is not used (where there are
-POSIX's permissions). They are written whole, a damaged one is ignored, and the oldest go beyond
-`MOST_BYTES`. `clear` removes them all.
+They hold code that is run, so a folder that others can write to is not used, nor a file that is
+another user's or was renamed (where there are POSIX's permissions). They are written whole, a
+damaged one is ignored, and the oldest go beyond `MOST_BYTES`. `clear` removes them all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import hashlib
 import os
 import pickle
 import platform
-import stat
 import sys
 import time
 import types as python
@@ -32,9 +31,10 @@ import numpy as np
 
 from course.door import bfloat
 from course.files import write_whole
+from warpsim.own_files import is_own, own_content
 
 MOST_BYTES = 256 * 1024 * 1024
-MARK = b"course kernel 1\n"
+MARK = b"course kernel 2\n"
 _STARTED = time.time()
 #: Modules whose contents the versions say.
 _VERSIONED = ("numba", "numpy", "llvmlite", "math", "operator", "cuda", "numba_cuda")
@@ -232,9 +232,8 @@ class DiskCache:
         file = self._file(signature)
         if file is None:
             return None
-        try:
-            content = file.read_bytes()
-        except OSError:
+        content = own_content(file, MOST_BYTES)
+        if content is None:
             return None
         found, rest = content[: len(MARK) + 32], content[len(MARK) + 32 :]
         if found != MARK + hashlib.sha256(rest).digest():
@@ -245,7 +244,10 @@ class DiskCache:
             from numba.cuda.dispatcher import _Kernel
 
             target_context.refresh()
-            kernel = _Kernel._rebuild(**pickle.loads(rest))
+            name, states = pickle.loads(rest)
+            if name != file.name:
+                return None
+            kernel = _Kernel._rebuild(**states)
             with contextlib.suppress(OSError):
                 os.utime(file)  # the oldest go first
             return kernel
@@ -260,8 +262,8 @@ class DiskCache:
         with contextlib.suppress(Exception):
             from numba.cuda import serialize
 
-            content = serialize.dumps(kernel._reduce_states())
-            write_whole(file, MARK + hashlib.sha256(content).digest() + content)
+            content = serialize.dumps((file.name, kernel._reduce_states()))
+            write_whole(file, MARK + hashlib.sha256(content).digest() + content, mode=0o600)
             _bound(file.parent)
 
     def enable(self) -> None:
@@ -280,16 +282,14 @@ def _safe_folder() -> Path | None:
         about = place.stat()
     except OSError:
         return None
-    if hasattr(os, "getuid"):
-        others = about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        if others or about.st_uid != os.getuid():
-            warnings.warn(
-                f"{str(place)!r} belongs to somebody else or can be written by others, so compiled "
-                "kernels are not kept there: chmod go-w, or name another folder, COURSE_CACHE",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-            return None
+    if not is_own(about):
+        warnings.warn(
+            f"{str(place)!r} belongs to somebody else or can be written by others, so compiled "
+            "kernels are not kept there: chmod go-w, or name another folder, COURSE_CACHE",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
     return place
 
 

@@ -8,7 +8,6 @@ form, in another folder: see `course.measure.own_figures`.
 
 from __future__ import annotations
 
-import csv
 import datetime
 import functools
 import math
@@ -22,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from course import __version__, backend
-from course.files import data_path, table_text, write_whole
+from course.files import data_path, table_rows, table_text, write_whole
 from course.measure.roofline import Roofs, article, time_text
 
 COLUMNS = (
@@ -242,7 +241,7 @@ def parsed(text: str, path: Path) -> Recording:
     missing = [key for key in REQUIRED if not header.get(key)]
     if missing:
         raise BadMeasurements(f"{path.name}: the header does not say {', '.join(missing)}")
-    rows = list(csv.reader(lines[start:]))
+    rows = table_rows(path.name, lines[start:], BadMeasurements)
     if not rows or tuple(rows[0]) != COLUMNS:
         given = ",".join(rows[0]) if rows else "nothing"
         raise BadMeasurements(

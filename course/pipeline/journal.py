@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from course.files import FolderInUse, alone_in, lock
 from course.images.reading import ImageError
 
 PREFIX = ".unfinished-"
@@ -153,21 +154,19 @@ def begin(out: Path, begun: dict[str, Any]) -> Journal:
 
     Raises
     ------
-    ResumeError
+    ResumeError, FolderInUse
         When another process works on results in `out`: they would get mixed.
     OSError
     """
-    check_alone(out, unfinished(out))
-    return new_run(out, begun)
+    with alone_in(out):  # else two that begin at once would not see each other
+        check_alone(out, unfinished(out))
+        return new_run(out, begun)
 
 
 def check_alone(out: Path, others: Iterable[Path]) -> None:
     """Raise ResumeError when another process works on one of these: results would get mixed."""
     if any(map(is_at_work, others)):
-        raise ResumeError(
-            f"another process writes its results to {str(out)!r}: wait for it, or choose another "
-            "folder"
-        )
+        raise ResumeError(str(FolderInUse(out)))
 
 
 def new_run(out: Path, begun: dict[str, Any]) -> Journal:
@@ -275,28 +274,3 @@ def clear(out: Path) -> None:
                 folder.rmdir()
         elif not is_at_work(folder):
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def lock(file: BinaryIO) -> bool:
-    """Lock a journal for this process, until it closes it or dies; False if another has it."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        import msvcrt
-
-        here = file.tell()
-        file.seek(1 << 40)  # far behind what is written: such a lock would keep readers out
-        try:
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        finally:
-            file.seek(here)
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return True
-    return True

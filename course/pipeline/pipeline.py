@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from course import __version__
+from course.files import alone_in
 from course.images import images
 from course.images.images import ImageError
 from course.images.reading import FITS, checked_size
@@ -349,7 +350,8 @@ def _progress_in(
     try:
         try:
             if resume and out.is_dir():
-                kept = resuming.resume(out, begun, tell)
+                with alone_in(out):
+                    kept = resuming.resume(out, begun, tell)
                 report = None if kept else results.finished(out, journal.fingerprint(begun))
                 if report:
                     journal.clear(out)

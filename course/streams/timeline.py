@@ -7,13 +7,12 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
-from course.files import data_path, table_text, write_whole
+from course.files import data_path, table_rows, table_text, write_whole
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,7 @@ def _parsed(text: str, name: str) -> tuple[dict[str, str], tuple[Span, ...]]:
     lines = text.splitlines()
     count = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
     about = dict(line[1:].strip().partition("=")[::2] for line in lines[:count])
-    rows = list(csv.reader(lines[count:]))
+    rows = table_rows(name, lines[count:], BadTimeline)
     if not rows or tuple(rows[0]) != COLUMNS:
         given = ",".join(rows[0]) if rows else "nothing"
         raise BadTimeline(f"{name}: the columns must be {','.join(COLUMNS)}; got {given}")

@@ -8,7 +8,7 @@ import pytest
 from course import files
 
 
-def full(path, content):
+def full(path, content, mode):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 

@@ -1,6 +1,5 @@
 """Numba's answers about types of numbers are kept on disk, and are Numba's."""
 
-import json
 import math
 import operator
 import os
@@ -65,7 +64,7 @@ def kept(first, tmp_path):
 
 def test_the_second_process_loads_no_rules(first, kept, tmp_path):
     folder, file = kept
-    assert json.loads(file.read_text())[MUL]
+    assert answers._read(file)[MUL]
     assert not run(folder, tmp_path)
     assert run("off", tmp_path) == first[1]  # core Numba has rules of another name
 
@@ -75,7 +74,7 @@ def test_a_broken_file_is_no_error(text, kept, tmp_path):
     folder, file = kept
     file.write_text(text)
     run(folder, tmp_path)
-    assert json.loads(file.read_text())[MUL] == ["float32"] * 3
+    assert answers._read(file)[MUL] == ["float32"] * 3
 
 
 def test_answers_of_other_rules_are_kept_apart_or_not_at_all(tmp_path, monkeypatch):
@@ -92,7 +91,7 @@ def test_answers_of_other_rules_are_kept_apart_or_not_at_all(tmp_path, monkeypat
     run(tmp_path / "kept", tmp_path)
     if answers.has_numba_cuda():
         assert len(list((tmp_path / "kept").iterdir())) == 2
-        assert json.loads(of_core.read_text())[MUL] == ["float32"] * 3
+        assert answers._read(of_core)[MUL] == ["float32"] * 3
 
 
 def test_a_folder_that_cannot_be_made_is_no_error(tmp_path):
@@ -123,7 +122,7 @@ def test_kept_answers_are_numbas(function, tmp_path, monkeypatch):
     answers.save()
     answers._found.clear()
     answers._load.cache_clear()
-    for question, words in json.loads(answers._file().read_text()).items():
+    for question, words in answers._read(answers._file()).items():
         _, _, *names = question.split()
         assert oracle._flat(function, tuple(answers._KINDS[name] for name in names)) == (
             None if words is None else tuple(answers._KINDS[name] for name in words)

@@ -3,6 +3,8 @@
 Only questions about numbers, put to functions of Python's and NumPy's own, are kept: nobody gives
 these other answers. The file belongs to the versions of Numba, numba-cuda and Python, and to the
 text of what asks. It lies in the user's cache folder; WARPSIM_CACHE names another one, or is "off".
+Its first line is a digest of its name and the rest; a file that was damaged, or is another user's,
+says nothing.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from warpsim.own_files import own_content
+
 _NAMES = (
     "boolean int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
     "complex128"
@@ -31,6 +35,8 @@ _NAMES = (
 _RANGES = "range_state32_type range_state64_type unsigned_range_state64_type".split()
 _KINDS = {str(kind): kind for kind in (getattr(types, name) for name in (*_NAMES, *_RANGES))}
 _MODULES = "_operator", "math", "numpy", "builtins"
+
+MOST_BYTES = 1 << 24  # of the file
 
 _found: dict[str, list] = {}
 _new: set[str] = set()
@@ -83,14 +89,13 @@ def _load() -> None:
 
 
 def _read(file: Path) -> dict[str, list]:
-    """What a file says; nothing of one that is missing or broken."""
-    with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
-        return {
-            question: answer
-            for question, answer in json.loads(file.read_text()).items()
-            if answer is None or all(name in _KINDS for name in answer)
-        }
-    return {}
+    """What a file says; nothing of one that is missing, damaged or not the user's own."""
+    head, _, text = (own_content(file, MOST_BYTES) or b"").partition(b"\n")
+    return json.loads(text) if head == _digest(file, text) else {}
+
+
+def _digest(file: Path, text: bytes) -> bytes:
+    return hashlib.sha256(file.name.encode() + text).hexdigest().encode()
 
 
 def save() -> None:
@@ -100,11 +105,12 @@ def save() -> None:
         return
     with contextlib.suppress(OSError, ValueError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(_read(file) | {question: _found[question] for question in sorted(_new)})
+        answers = _read(file) | {question: _found[question] for question in sorted(_new)}
+        text = json.dumps(answers).encode()
         number, name = tempfile.mkstemp(dir=file.parent)
         try:
-            with os.fdopen(number, "w") as stream:
-                stream.write(text)
+            with os.fdopen(number, "wb") as stream:
+                stream.write(_digest(file, text) + b"\n" + text)
             os.replace(name, file)
         except OSError:
             os.unlink(name)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 import zlib
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from course import backend
-from course.files import write_whole
+from course.files import alone_in, make_folder, write_whole
 from course.models.vae import data, reference, weights
 from course.models.vae.command import LARGE, MANY, SMALL
 from course.models.vae.data import Digits
@@ -29,6 +30,7 @@ from course.plots.style import Picture
 DIGITS = "digits"  # the place of those that come with the course
 AT_ONCE = 512  # steps that are queued on a GPU, images that are rebuilt together
 WALK = 11  # digits on a walk
+LONGEST = 80  # signs of a line of losses
 EVERY = 0.2, 10.0  # seconds between lines of progress: on a terminal, elsewhere
 
 
@@ -51,6 +53,11 @@ def refusing() -> Iterator[None]:
 
 def train(chosen: Namespace) -> None:
     """Train to the end of the epochs; what is done is kept whenever that ends, and however."""
+    with alone_in(chosen.out):  # or it is said now, not after an epoch
+        _train(chosen)
+
+
+def _train(chosen: Namespace) -> None:
     where, there = repr(str(chosen.out)), (chosen.out / Run.TRAINING).exists()
     with refusing():
         if there and not (chosen.resume or chosen.replace):
@@ -62,16 +69,13 @@ def train(chosen: Namespace) -> None:
         if there and chosen.resume:
             training = Training.load(chosen.out / Run.TRAINING)
             _agree(chosen, training)
-            losses = _losses_before(chosen.out / Run.LOSSES, training.step, crc, found.source)
+            losses = _losses_before(chosen.out / Run.LOSSES, training, crc, found.source)
         else:
             of = {name: its if (its := getattr(chosen, name)) is not None else usual[name]
                   for name in usual}  # fmt: skip
             shape = VAEShape(found.images.shape[1], of["hidden"], of["latent"])
             training = Training.begun(shape, batch=of["batch"], seed=of["seed"], rate=of["rate"])
         trainer, by = _trainer(chosen, training, found.images)
-    chosen.out.mkdir(parents=True, exist_ok=True)
-    if not os.access(chosen.out, os.W_OK):  # said now, not after an epoch
-        raise Refused(f"--out {where} cannot be written")
     chosen.stopped = f"the training in {where} is as it was" if there else "nothing was written"
     run = Run(trainer, training.batch, chosen.out, losses, crc, chosen.epochs or usual["epochs"])
     start = time.perf_counter()
@@ -130,6 +134,7 @@ class Run:
         """
         path, losses, training = self.out / self.LOSSES, self.losses, self.trainer.training()
         _finite(losses, training)
+        training = replace(training, losses=digest(losses))
         written, self._written = self._written, 0  # after an error all of them are written again
         rows = "".join(f"{step},{losses[step]!r}\n" for step in range(written, len(losses)))
         if written:
@@ -156,6 +161,11 @@ class Run:
         self._said, self._step = time.perf_counter(), trainer.step
 
 
+def digest(losses: Sequence[float]) -> int:
+    """CRC-32 of losses as float64."""
+    return zlib.crc32(np.array(losses, np.float64).tobytes())
+
+
 def _finite(losses: list[float], training: Training) -> None:
     """Refuse what no training can go on from."""
     endless = np.flatnonzero(~np.isfinite(losses))
@@ -178,19 +188,29 @@ def _agree(chosen: Namespace, training: Training) -> None:
                           f" has {its}: leave it out, or name another --out")  # fmt: skip
 
 
-def _losses_before(path: Path, step: int, crc: int, source: str) -> list[float]:
+def _losses_before(path: Path, training: Training, crc: int, source: str) -> list[float]:
     """The losses of a training that is gone on with, if it began with these images."""
     try:
-        title, _, *rows = path.read_text(encoding="utf-8").splitlines()
+        with open(path, encoding="utf-8") as file:
+            lines = iter(lambda: file.readline(LONGEST), "")
+            title, _, *rows = islice(lines, 2 + training.step)
         its = int(title.rpartition("=")[2])
-        losses = [float(row.partition(",")[2]) for row in rows[:step]]
+        steps = [row.partition(",")[0] for row in rows]
+        losses = [float(row.partition(",")[2]) for row in rows]
     except ValueError:
         raise Refused(f"{path} is no table of a training's losses: begin by --replace") from None
     if its != crc:
         raise Refused(f"--data: {source} has other images than those that the training of {path} "
                       "began with: name these, or another --out")  # fmt: skip
-    if len(losses) < step:
-        raise Refused(f"{path} has {len(losses):,} losses of {step:,} steps: begin by --replace")
+    if len(losses) < training.step:
+        raise Refused(f"{path} has {len(losses):,} losses of {training.step:,} steps: begin by "
+                      "--replace")  # fmt: skip
+    wrong = next((place for place, step in enumerate(steps) if step != str(place)), None)
+    if wrong is not None:
+        raise Refused(f"{path}, line {wrong + 3}: step {steps[wrong]!r}, not {wrong}: these "
+                      "are losses of two trainings; begin by --replace")  # fmt: skip
+    if training.losses not in (None, digest(losses)):
+        raise Refused(f"{path} was changed since the training wrote it: begin by --replace")
     return losses
 
 
@@ -291,7 +311,7 @@ def _grey(w: Weights, z: np.ndarray) -> np.ndarray:
 
 def _save(out: Path, pictures: dict[str, Picture]) -> None:
     """Write pictures, and say what they show."""
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     for name, picture in pictures.items():
         path = out / f"{name}.png"
         write_whole(path, picture.png())

@@ -17,11 +17,12 @@ import numpy as np
 
 from course.files import data_path, write_whole
 from course.models import is_whole
+from course.models.stored import arrays_in
 from course.models.vae.shape import VAEShape
 
 Weights = dict[str, np.ndarray]
 SIZES = "sizes"  # of the layers: pixels, hidden, latent
-NUMBERS = "numbers"  # of a training
+NUMBERS, LOSSES = "numbers", "losses"  # of a training
 MOMENTS = "first", "second"
 KAIMING = "encode.weight", "decode.weight"  # of the layers before a LeakyReLU
 
@@ -77,6 +78,8 @@ class Training:
         Steps that are done.
     batch, seed : int
     rate : float
+    losses : int, optional
+        CRC-32 of the steps' losses, which lie in a table beside the file.
     """
 
     shape: VAEShape
@@ -87,6 +90,7 @@ class Training:
     batch: int
     seed: int
     rate: float
+    losses: int | None = None
 
     def __post_init__(self) -> None:
         for name, least, beyond in (("step", 0, 31), ("batch", 1, 31), ("seed", 0, 63)):
@@ -118,7 +122,10 @@ class Training:
         arrays = {f"{which}.{name}": its for which in MOMENTS
                   for name, its in getattr(self, which).items()}  # fmt: skip
         whole = np.array([self.step, self.batch, self.seed], np.int64)
-        _save(path, self.shape, self.weights | arrays | {NUMBERS: whole, "rate": self.rate})
+        rest = {NUMBERS: whole, "rate": self.rate}
+        if self.losses is not None:
+            rest[LOSSES] = np.uint32(self.losses)
+        _save(path, self.shape, self.weights | arrays | rest)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Training:
@@ -128,6 +135,7 @@ class Training:
         if NUMBERS not in found or "rate" not in found:
             raise ValueError(f"{path} has weights alone: a training cannot go on from it")
         whole, rate = found.pop(NUMBERS), found.pop("rate")
+        losses = found.pop(LOSSES, None)
         if whole.shape != (3,) or whole.dtype != np.int64 or rate.shape != ():
             raise ValueError(f"{path}: the numbers of its training are of another form")
         parts = {
@@ -143,7 +151,8 @@ class Training:
         if any((its < 0).any() for its in arrays[2].values()):
             raise ValueError(f"{path}: a second moment, a mean of squares, is below 0")
         try:
-            return cls(shape, *arrays, *whole.tolist(), rate.item())
+            proof = None if losses is None else losses.item()
+            return cls(shape, *arrays, *whole.tolist(), rate.item(), proof)
         except ValueError as problem:
             raise ValueError(f"{path}: {problem}") from None
 
@@ -180,12 +189,10 @@ def _save(path: str | os.PathLike[str], shape: VAEShape, arrays: Mapping[str, ob
 
 
 def _load(path: Path) -> tuple[VAEShape, Weights]:
-    content = io.BytesIO(path.read_bytes())
     try:
-        with np.load(content, allow_pickle=False) as file:
-            found = {name: file[name] for name in file.files}
-            return VAEShape(*found.pop(SIZES).tolist()), found
-    except Exception:  # a dozen kinds, of zipfile, zlib and NumPy, by which byte is wrong
+        found = arrays_in(path)
+        return VAEShape(*found.pop(SIZES).tolist()), found
+    except (ValueError, TypeError, KeyError):
         raise ValueError(
             f"{path} has no weights of a VAE, or is cut off: name a file that `vae train` or "
             "course.models.vae.weights wrote"
