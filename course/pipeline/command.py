@@ -129,8 +129,7 @@ def add(commands: Any) -> None:
         "--resume",
         action="store_true",
         help="go on with the unfinished run in DIR, begun with the same options, and keep what it "
-        "has of images that are the same; where there is none, begin. Images with NaN are then "
-        "set aside, where otherwise they end the run",
+        "has of images that are the same; where there is none, begin",
     )
     end.add_argument(
         "--discard",

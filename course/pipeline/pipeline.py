@@ -20,7 +20,9 @@ from course import __version__
 from course.images import images
 from course.images.images import ImageError
 from course.images.reading import FITS, checked_size
-from course.pipeline import capacity, grid, journal, replacing, results, resuming, stages, threads
+from course.pipeline import (
+    capacity, grid, journal, limits, replacing, results, resuming, stages, threads,
+)  # fmt: skip
 from course.pipeline.crew import Crew
 from course.pipeline.engines import ENGINES, NoGpu, choose_engine, choose_svd
 from course.pipeline.inputs import Inputs, gathered
@@ -91,8 +93,7 @@ def reconstruct_images(
     resume : bool
         Go on with an unfinished run in `out`, one that was interrupted or killed; where there is
         none, begin. Images that are the same, by path, size and time of change, are not done again;
-        new and changed ones are done, those that are gone are left out. An image with NaN is then
-        set aside as other bad ones are, where otherwise it ends the run.
+        new and changed ones are done, those that are gone are left out.
     workers : int, optional
         Processes for the CPU's work at most; without it one for each core. For little work there
         are fewer, or none but this one. The results are the same.
@@ -169,7 +170,7 @@ def reconstruct_images(
         } | ({"svd": svd} if svd == "gpu" else {})  # fmt: skip
         plan = _Plan(found.files, found.names, ranks, size, settings, found)
         job = stages.Job(
-            size, fit, ranks, results.evenly(ranks, GRID_RANKS), out, kind, resume, svd
+            size, fit, ranks, results.evenly(ranks, GRID_RANKS), out, kind, svd
         )
         how = _How(
             batch or capacity.batch_for(*size, ranks), gpus or 1, crew, group, progress, watch
@@ -259,11 +260,12 @@ def _checked(
         raise ImageError(
             f"size is {rows}x{columns}; SSIM needs at least {SMALLEST_SIDE}x{SMALLEST_SIDE} pixels"
         )
-    needed, there = capacity.svd_bytes(rows, columns), capacity.memory()
+    needed = capacity.svd_bytes(rows, columns)
+    there = min([capacity.memory(), *limits.of_a_process()])
     if needed > there:
         raise ImageError(
             f"size is {rows}x{columns}: the SVD of one image needs about {needed / 2**30:,.0f} GiB "
-            f"of memory and this machine has {there / 2**30:,.0f}; choose a smaller size"
+            f"of memory and this program may have {there / 2**30:,.1f}; choose a smaller size"
         )
     if fit not in FITS:
         raise ImageError(f"fit is {fit!r}; allowed are {' and '.join(map(repr, FITS))}")
