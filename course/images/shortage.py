@@ -1,4 +1,4 @@
-"""Shortages of the machine, which are no fault of an image: how exceptions and reasons tell them."""
+"""Shortages of the machine, which are no fault of an image: how errors and reasons tell of them."""
 
 import errno
 import os

@@ -32,7 +32,7 @@ from functools import partial
 from course.images.shortage import FEWER, is_shortage
 from course.pipeline.crew import Crew, Ended, Hand
 from course.pipeline.engines import OnGpu, gpus_cuda, kept_values
-from course.pipeline.journal import Done
+from course.pipeline.journal import ALONE, DIED, Done
 from course.pipeline.stages import Job, Shown, Task
 from course.pipeline.trays import Layout, Trays
 from course.pipeline.worker import Answer, Work, done
@@ -42,8 +42,6 @@ GPU_PIECE = 16  # where a GPU computes: what is left for processes is soon done
 LARGE = 512 * 512  # pixels: of such images it gets one
 MOST_ENDED = 2  # processes that may end over one stack of a GPU
 MOST_IN_A_ROW = 3  # shortages of one process until all images are taken to meet them
-#: Ends the reason for which an image is set aside over which a process ended.
-ALONE = ", with no other at work"
 
 Item = tuple[int, Task]  # place in a tray
 Compute = Callable[[Work], Answer]
@@ -369,7 +367,7 @@ class Line:
             self._left -= 1
             self._failed.append((tasks[0], error))
         else:
-            reason = f"cannot be read: a process {error}{ALONE}"
+            reason = f"{DIED}{error}{ALONE}"
             self._finish([Done(tasks[0].image, [], [], reason)])
         if work.kind == "fill":
             self._piece_filled(work.tray)

@@ -21,7 +21,15 @@ from course.images import images
 from course.images.images import ImageError
 from course.images.reading import FITS, checked_size
 from course.pipeline import (
-    capacity, grid, journal, limits, replacing, results, resuming, stages, threads,
+    capacity,
+    grid,
+    journal,
+    limits,
+    replacing,
+    results,
+    resuming,
+    stages,
+    threads,
 )  # fmt: skip
 from course.pipeline.crew import Crew
 from course.pipeline.engines import ENGINES, NoGpu, choose_engine, choose_svd
@@ -169,9 +177,7 @@ def reconstruct_images(
             "k": ranks, "size": [*size], "fit": fit, "engine": kind, "course": __version__,
         } | ({"svd": svd} if svd == "gpu" else {})  # fmt: skip
         plan = _Plan(found.files, found.names, ranks, size, settings, found)
-        job = stages.Job(
-            size, fit, ranks, results.evenly(ranks, GRID_RANKS), out, kind, svd
-        )
+        job = stages.Job(size, fit, ranks, results.evenly(ranks, GRID_RANKS), out, kind, svd)
         how = _How(
             batch or capacity.batch_for(*size, ranks), gpus or 1, crew, group, progress, watch
         )
@@ -233,7 +239,7 @@ def _reconstruct(
             _write_results(plan, report, kept, journal.fingerprint(begun))
         names = [line.file for line in report.qualities]
         try:
-            replacing.move(kept, [*names, *replacing.SUMMARIES], out)
+            replacing.move(kept, [*names, *results.SUMMARIES], out)
         except OSError as error:
             raise stages.cannot_write(out, error) from error
     journal.clear(out)
@@ -321,9 +327,10 @@ def _write_results(plan: _Plan, report: Report, kept: Journal, fingerprint: str)
 def _write_grid(plan: _Plan, report: Report, kept: Journal, path: Path) -> None:
     good = [image for image in range(len(plan.files)) if kept.done[image].reason is None]
     first = good[: journal.GRID_IMAGES]
-    there = takewhile(lambda image: stages.cells_file(kept.folder, image).is_file(), first)
-    shown = [stages.kept_cells(kept.folder, image) for image in there]
-    grid.write_grid(report.qualities, plan.ranks, shown, path)
+    its = plan.size, 1 + len(results.evenly(plan.ranks, GRID_RANKS))
+    shown = (stages.kept_cells(kept.folder, image, *its) for image in first)
+    there = [*takewhile(lambda cells: cells is not None, shown)]
+    grid.write_grid(report.qualities, plan.ranks, there, path)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from course.images import images, png, quality, reading
 from course.images.reading import UnreadableImage
 from course.images.shortage import is_shortage
 from course.pipeline.engines import OnGpu, Rebuild, kept_values, on_cpu
-from course.pipeline.journal import GRID_IMAGES, Done, cells_name
+from course.pipeline.journal import GRID_IMAGES, Done, cells_name, is_file
 from course.pipeline.trays import Trays, goes_as_it_is
 
 GRID_PIXELS = 600  # longer sides are scaled down for the grid, which prints them at half of that
@@ -294,15 +294,34 @@ def keep_cells(
         raise cannot_write(job.folder.parent, error) from error
 
 
-def kept_cells(folder: Path, image: int) -> list[np.ndarray]:
-    """The pictures that were kept of an image."""
-    with np.load(cells_file(folder, image)) as kept:
-        return [kept[name] for name in kept.files]
+def kept_cells(
+    folder: Path, image: int, size: Sequence[int], count: int
+) -> list[np.ndarray] | None:
+    """The pictures that were kept of an image, so many; None where they are not, or damaged."""
+    file, shape = cells_file(folder, image), _shown_size(size)
+    most = count * (4 * shape[0] * shape[1] + 1024)  # bytes: what says more is not unpacked
+    try:
+        if not is_file(file) or file.stat().st_size > 2 * most:
+            return None
+        with np.load(file, allow_pickle=False) as kept:
+            if sum(its.file_size for its in kept.zip.infolist()) > most:
+                return None
+            cells = [kept[name] for name in kept.files]
+    except Exception as error:  # broken bytes are met with almost any exception
+        if is_shortage(error):
+            raise
+        return None
+    kinds = [(its.shape, its.dtype) for its in cells]
+    return cells if kinds == [(shape, np.float32)] * count else None
+
+
+def _shown_size(size: Sequence[int]) -> tuple[int, ...]:
+    scale = min(1.0, GRID_PIXELS / max(size))
+    return tuple(max(1, round(side * scale)) for side in size)
 
 
 def _thumbnail(image: np.ndarray) -> np.ndarray:
-    if max(image.shape) <= GRID_PIXELS:
+    rows, columns = _shown_size(image.shape)
+    if (rows, columns) == image.shape:
         return image
-    scale = GRID_PIXELS / max(image.shape)
-    rows, columns = (max(1, round(side * scale)) for side in image.shape)
     return np.asarray(Image.fromarray(image).resize((columns, rows), Image.Resampling.LANCZOS))
