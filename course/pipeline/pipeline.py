@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import takewhile
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,8 @@ def reconstruct_images(
     """
     if resume and discard:
         raise ImageError("resume and discard contradict each other: one keeps what the other drops")
+    if os.fspath(out) == "":
+        raise ImageError("the name of the folder for results is empty; a dot is the current one")
     size, ranks = _checked(ranks, size, fit)
     _count("workers", workers), _count("batch", batch), _count("gpus", gpus)
     found = gathered(inputs, out, recursive)
@@ -251,10 +254,10 @@ def _with(report: Report, inputs: Inputs) -> Report:
     return dataclasses.replace(report, passed_over=inputs.passed_over, unreadable=inputs.unreadable)
 
 
-def _count(name: str, given: int | None) -> int | None:
-    if given is not None and given < 1:
-        raise ImageError(f"{name} is {given}; it must be at least 1")
-    return given
+def _count(name: str, given: int | None) -> None:
+    whole = isinstance(given, Integral) and not isinstance(given, bool)
+    if given is not None and not (whole and given >= 1):
+        raise ImageError(f"{name} is {given!r}; it must be at least 1, a whole number")
 
 
 def _checked(

@@ -24,6 +24,7 @@ REPORT_FILE = "report.json"
 SUMMARIES = GRID_FILE, TABLE_FILE, REPORT_FILE
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # so begins what a spreadsheet computes
 GRID_RANKS = 6  # columns at most: a figure that can still be read
+EXACT = 100.0  # dB: a smaller error, 1e-5 of the range, is rounding's, and k no less than the rank
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,11 @@ class Means:
     ----------
     k : int
     psnr_db : float or None
-        Of the images whose PSNR is finite; None without any.
+        Of the images whose PSNR is below `EXACT`: those above, of 140 dB, tell of float32's
+        rounding, and would hide what the others have lost. Where all are above, of those that are
+        finite; None without any.
     exact : int
-        How many have an infinite PSNR: they were rebuilt without any error.
+        How many were left out: they were rebuilt without any error but rounding.
     ssim, compression : float
     """
 
@@ -104,9 +107,10 @@ def means(qualities: list[Quality]) -> list[Means]:
     for k in sorted({quality.k for quality in qualities}):
         lines = [quality for quality in qualities if quality.k == k]
         finite = [line.psnr_db for line in lines if math.isfinite(line.psnr_db)]
+        lossy = [value for value in finite if value < EXACT] or finite
         ssim = fmean(line.ssim for line in lines)
-        psnr_db = fmean(finite) if finite else None
-        found.append(Means(k, psnr_db, len(lines) - len(finite), ssim, lines[0].compression))
+        psnr_db = fmean(lossy) if lossy else None
+        found.append(Means(k, psnr_db, len(lines) - len(lossy), ssim, lines[0].compression))
     return found
 
 
@@ -265,6 +269,8 @@ def finished(out: Path, begun_with: str) -> Report | None:
 
 def _report(out: Path) -> dict[str, Any]:
     """What is in a run's report; nothing where there is none, or something else."""
+    if not is_file(out / REPORT_FILE):
+        return {}
     try:
         content = json.loads((out / REPORT_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -274,6 +280,8 @@ def _report(out: Path) -> dict[str, Any]:
 
 def _table(out: Path) -> list[dict[str, Any]]:
     """The lines of a run's table; none where there is none, or something else."""
+    if not is_file(out / TABLE_FILE):
+        return []
     try:
         with open(out / TABLE_FILE, newline="", encoding="utf-8", errors="surrogateescape") as file:
             return list(csv.DictReader(file))
